@@ -1,0 +1,81 @@
+"""ALiBi: a penalty that grows linearly with distance, nothing to train (chapter 9)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pe_lib.errors import require_positive, require_real
+from pe_lib.relative import RelativeBias, for_each_head
+
+
+def alibi_slopes(n_heads: int) -> Tensor:
+    """Return the slope of each head, per position of distance.
+
+    For a power of two the slopes are 2 ** (-8 h / n), h = 1, ..., n. Any other count takes
+    those of the next lower power of two n, followed by the values half way between them (in
+    the exponent): 2 ** (-8 (h - 1/2) / n).
+
+    Args:
+        n_heads: number of heads, at least 1.
+
+    Returns:
+        (n_heads,), float32.
+
+    Raises:
+        TypeError: if n_heads is not an int.
+        ValueError: if n_heads is below 1.
+
+    Source: Press et al. 2022, section 3; other counts as in the authors' code.
+    """
+    require_positive("n_heads", n_heads)
+    n = 2 ** (n_heads.bit_length() - 1)
+    steps = [*range(1, n + 1), *(h - 0.5 for h in range(1, n_heads - n + 1))]
+    return torch.tensor([2 ** (-8 * step / n) for step in steps], dtype=torch.float32)
+
+
+def alibi(relative: object, slopes: Tensor, *, symmetric: bool = False) -> Tensor:
+    """Return slope * relative position, or -slope * |relative position|.
+
+    Args:
+        relative: real numbers of any shape, key position minus query position: 0 or less for
+            the keys that a causal mask leaves, so that slope * relative is a penalty there.
+        slopes: (H,).
+        symmetric: penalise the distance on both sides. Without it a key to the right is
+            rewarded: sensible only under a causal mask.
+
+    Returns:
+        (H, *relative.shape), float32 or better.
+
+    Source: Press et al. 2022, section 3 (written there with distance = query - key).
+    """
+    offsets = require_real("relative", relative)
+    slope = for_each_head(slopes, offsets)
+    if not slope.dtype == torch.float64:
+        slope, offsets = slope.float(), offsets.float()
+    return -slope * offsets.abs() if symmetric else slope * offsets
+
+
+class ALiBi(RelativeBias):
+    """Subtract slope times distance from the scaled logits; each head has its own slope.
+
+    Some published code adds slope * key position instead: the same up to a number per query,
+    which the softmax ignores.
+
+    Args:
+        n_heads: number of heads H, any.
+        symmetric: as in `alibi`; for attention without a causal mask.
+
+    Source: Press et al. 2022, section 3.
+    """
+
+    def __init__(self, n_heads: int, *, symmetric: bool = False) -> None:
+        """Keep the two settings; there is nothing to train or to store."""
+        super().__init__()
+        self.n_heads, self.symmetric = require_positive("n_heads", n_heads), symmetric
+
+    def of_distance(self, relative: Tensor) -> Tensor:
+        """Return the bias of relative positions: (...) -> (H, ...)."""
+        # No buffer: .half() would round the slopes of head counts that are no power of two.
+        slopes = alibi_slopes(self.n_heads).to(relative.device)
+        return alibi(relative, slopes, symmetric=self.symmetric)

@@ -1,0 +1,89 @@
+"""The claims that the course tests, each with a verdict and a cell that measures it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+LEDGER = Path(__file__).resolve().parent.parent / "book" / "claims.yml"
+# What a cell must find for each verdict: the statement as worded holds, fails, or is no
+# statement that a measurement can decide.
+VERDICTS = {
+    "true": True,
+    "true with conditions": True,
+    "imprecise": False,
+    "false": False,
+    "opinion": None,
+    "unsupported": None,
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement about position encodings that readers meet elsewhere."""
+
+    id: str
+    chapter: str
+    claim: str
+    verdict: str
+    correct: str
+    source: tuple[str, ...]
+
+
+@cache
+def load(path: Path = LEDGER) -> dict[str, Claim]:
+    """Read the claims, by id.
+
+    Raises:
+        ValueError: if an id stands twice or a verdict is unknown.
+    """
+    claims: dict[str, Claim] = {}
+    for entry in yaml.safe_load(path.read_text(encoding="utf-8")):
+        claim = Claim(**{**entry, "source": tuple(entry["source"])})
+        if claim.id in claims:
+            raise ValueError(f"{path.name}: the id {claim.id!r} stands twice")
+        if claim.verdict not in VERDICTS:
+            raise ValueError(
+                f"{path.name}: verdict of {claim.id!r} must be one of "
+                f"{', '.join(VERDICTS)}; got {claim.verdict!r}"
+            )
+        claims[claim.id] = claim
+    return claims
+
+
+def find(claim_id: str) -> Claim:
+    """Return the claim with this id, or raise a KeyError that says where ids stand."""
+    if claim_id not in load():
+        raise KeyError(f"no claim {claim_id!r} in {LEDGER.name}; add it there, or mend the id")
+    return load()[claim_id]
+
+
+def show(claim_id: str, *, holds: bool | None, measured: str) -> None:
+    """Print a claim, its verdict and what was measured, once the cell agrees with the verdict.
+
+    Args:
+        claim_id: an id of book/claims.yml.
+        holds: what this cell found: True or False, or None for what no measurement decides.
+        measured: the finding, in words and numbers from the run.
+
+    Raises:
+        KeyError: if there is no such claim.
+        AssertionError: if the finding contradicts the verdict.
+    """
+    from IPython.display import Markdown, display
+
+    claim = find(claim_id)
+    if holds is not VERDICTS[claim.verdict]:
+        raise AssertionError(
+            f"claim {claim_id!r} has the verdict {claim.verdict!r}, but the cell found "
+            f"holds={holds}: {measured}"
+        )
+    display(  # type: ignore[no-untyped-call]
+        Markdown(
+            f"> **Claim, {claim.verdict}:** “{claim.claim}”\n>\n"
+            f"> **Measured:** {measured}\n>\n> **So:** {claim.correct}"
+        )
+    )

@@ -1,0 +1,273 @@
+"""RoPE beyond the length it was trained on: change the frequencies (chapter 12).
+
+Every method is a function from frequencies to frequencies, (n,) -> (n,), for
+`RoPE(..., rates=...)`; two of them look at the length of the sequence and are modules.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pe_lib.errors import require_choice, require_floating, require_greater, require_positive
+from pe_lib.rope import RoPE
+
+RAMPS = ("index", "rotations")
+
+
+def position_interpolation(rates: Tensor, factor: float) -> Tensor:
+    """Slow every pair down: position p then gets the angles that p / factor had.
+
+    Args:
+        rates: (n,) frequencies in radians per position.
+        factor: new length over trained length.
+
+    Returns:
+        (n,): rates / factor.
+
+    Source: Chen et al. 2023, equation 4.
+    """
+    return require_floating("rates", rates) / require_greater("factor", factor, 0)
+
+
+def ntk_aware(rates: Tensor, factor: float) -> Tensor:
+    """Slow the last pair down by `factor`, the first not at all, those between geometrically.
+
+    The same as a larger base: base * factor ** (d / (d - 2)).
+
+    Args:
+        rates: (n >= 2,) frequencies, in descending order.
+        factor: new length over trained length.
+
+    Returns:
+        (n,): rates[j] * factor ** (-j / (n - 1)).
+
+    Raises:
+        ValueError: if there are fewer than two rates.
+
+    Source: bloc97 2023; Peng et al. 2024, definition 1.
+    """
+    require_geometric(rates)
+    require_greater("factor", factor, 0)
+    share = torch.arange(len(rates), dtype=rates.dtype, device=rates.device) / (len(rates) - 1)
+    return rates * float(factor) ** -share
+
+
+def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int) -> Tensor:
+    """Return `ntk_aware` for the length at hand; the trained rates up to the trained length.
+
+    Args:
+        rates: (n >= 2,) frequencies.
+        factor: how fast the stretch grows past the trained length; 1 stretches by
+            length / trained_length exactly.
+        trained_length: positions seen in training.
+        length: positions in this sequence.
+
+    Returns:
+        (n,): rates stretched by factor * length / trained_length - (factor - 1). Up to the
+        trained length it is `rates` itself.
+
+    Source: emozilla 2023; Peng et al. 2024, section 3.3, whose factor is 1.
+    """
+    require_greater("factor", factor, 0)
+    require_positive("trained_length", trained_length)
+    if require_positive("length", length) <= trained_length:
+        return rates
+    return ntk_aware(rates, factor * length / trained_length - (factor - 1))
+
+
+def by_parts(rates: Tensor, factor: float, trained_length: int, low: float, high: float) -> Tensor:
+    """Slow down only the pairs that turned too few times in training.
+
+    Args:
+        rates: (n,) frequencies.
+        factor: new length over trained length.
+        trained_length: positions seen in training.
+        low: pairs with at most this many full turns over the trained length are interpolated.
+        high: pairs with at least this many stay; between the two, a linear mixture.
+
+    Returns:
+        (n,): between rates / factor and rates.
+
+    Source: Peng et al. 2024, definition 2; Llama-3 uses the same with (low, high) = (1, 4).
+    """
+    slow = position_interpolation(rates, factor)
+    require_greater("high", high, require_greater("low", low, 0))
+    rotations = rates * require_positive("trained_length", trained_length) / (2 * math.pi)
+    kept = ((rotations - low) / (high - low)).clamp(0, 1)
+    return slow + kept * (rates - slow)
+
+
+def llama3(
+    rates: Tensor,
+    factor: float = 8.0,
+    trained_length: int = 8192,
+    low: float = 1.0,
+    high: float = 4.0,
+) -> Tensor:
+    """Return the frequencies of Llama 3.1: `by_parts` with its configuration.
+
+    Arguments as in `by_parts`.
+
+    Source: Llama Team 2024; the formula stands in the released code.
+    """
+    return by_parts(rates, factor, trained_length, low, high)
+
+
+def yarn(
+    rates: Tensor,
+    factor: float,
+    trained_length: int,
+    *,
+    slow: float = 1.0,
+    fast: float = 32.0,
+    ramp: str = "index",
+) -> Tensor:
+    """Return YaRN's frequencies; combine with `yarn_gain`.
+
+    Args:
+        rates: (n >= 2,) frequencies, a geometric series.
+        factor: new length over trained length.
+        trained_length: positions seen in training.
+        slow: turns over the trained length below which a pair is interpolated (alpha, beta_slow).
+        fast: turns above which it stays (beta, beta_fast).
+        ramp: "rotations" mixes linearly in the number of turns (the paper, `by_parts`); "index"
+            linearly in the number of the pair, between rounded ends (the authors' code).
+
+    Returns:
+        (n,): between rates / factor and rates.
+
+    Source: Peng et al. 2024, section 3.2.
+    """
+    require_choice("ramp", ramp, RAMPS)
+    mixed = by_parts(rates, factor, trained_length, slow, fast)
+    if ramp == "rotations":
+        return mixed
+    require_geometric(rates)
+    step = math.log(rates[0] / rates[1])
+    ends = [
+        math.log(float(rates[0]) * trained_length / (2 * math.pi * turns)) / step
+        for turns in (fast, slow)
+    ]
+    first, last = max(math.floor(ends[0]), 0), min(math.ceil(ends[1]), 2 * len(rates) - 1)
+    index = torch.arange(len(rates), dtype=rates.dtype, device=rates.device)
+    interpolated = ((index - first) / max(last - first, 0.001)).clamp(0, 1)
+    return rates + interpolated * (rates / factor - rates)
+
+
+def yarn_gain(factor: float, weight: float = 0.1) -> float:
+    """Return YaRN's factor on queries and keys: 1 + weight * ln(factor), at least 1.
+
+    Scores grow by its square: the softmax temperature is 1 / gain ** 2.
+
+    Source: Peng et al. 2024, equation 22.
+    """
+    return 1 + weight * math.log(max(require_greater("factor", factor, 0), 1))
+
+
+def longrope(rates: Tensor, factors: Tensor) -> Tensor:
+    """Slow each pair down by a factor of its own, found by search.
+
+    Args:
+        rates: (n,) frequencies.
+        factors: (n,) positive.
+
+    Returns:
+        (n,): rates / factors.
+
+    Raises:
+        ValueError: if the shapes differ or a factor is not positive.
+
+    Source: Ding et al. 2024, equation 3.
+    """
+    require_floating("rates", rates)
+    require_floating("factors", factors)
+    if factors.shape != rates.shape:
+        raise ValueError(
+            f"factors must have shape {tuple(rates.shape)}, got {tuple(factors.shape)}"
+        )
+    require_greater("factors", float(factors.min()), 0)
+    return rates / factors.to(rates)
+
+
+def longrope_gain(factor: float, trained_length: int) -> float:
+    """Return LongRoPE's factor on queries and keys: sqrt(1 + ln(factor) / ln(trained_length)).
+
+    Source: Ding et al. 2024; Abdin et al. 2024 (Phi-3), whose released code applies it.
+    """
+    require_greater("trained_length", require_positive("trained_length", trained_length), 1)
+    stretch = max(require_greater("factor", factor, 0), 1)
+    return math.sqrt(1 + math.log(stretch) / math.log(trained_length))
+
+
+def require_geometric(rates: Tensor) -> None:
+    """Raise unless rates are at least two numbers, the second below the first."""
+    require_floating("rates", rates)
+    if rates.ndim != 1 or len(rates) < 2 or not rates[0] > rates[1] > 0:
+        raise ValueError(
+            f"rates must be at least two descending positive frequencies, got {rates!r}"
+        )
+
+
+class DynamicNTK(RoPE):
+    """RoPE whose frequencies follow the longest position in the batch.
+
+    Keys kept for later must be kept unturned, as `KVCache` does: each longer sequence turns all
+    of them anew. The longest sequence of a batch decides for all, as in published code.
+
+    Args:
+        head_dim: width d of a head.
+        factor: as in `dynamic_ntk`.
+        trained_length: as in `dynamic_ntk`.
+        options: base, layout, rotary_dim, gain and max_len as in `RoPE`.
+
+    Source: emozilla 2023; Peng et al. 2024, section 3.3.
+    """
+
+    def __init__(self, head_dim: int, factor: float, trained_length: int, **options: Any) -> None:
+        """Check the arguments; the table holds the trained frequencies."""
+        super().__init__(head_dim, **options)
+        self.factor, self.trained_length = factor, trained_length
+        self.rates_at(trained_length + 1)
+
+    def rates_at(self, length: int) -> Tensor:
+        """Return the frequencies for a sequence of `length`."""
+        return dynamic_ntk(self.rates, self.factor, self.trained_length, length)
+
+
+class LongRoPE(RoPE):
+    """RoPE with one set of factors up to the trained length and another past it.
+
+    Args:
+        head_dim: width d of a head.
+        short_factors: (rotary_dim / 2,), for sequences of at most `trained_length`.
+        long_factors: (rotary_dim / 2,), for longer ones.
+        trained_length: positions seen before the extension.
+        factor: new length over trained length, for the gain.
+        options: base, layout, rotary_dim, rates and max_len as in `RoPE`.
+
+    Source: Ding et al. 2024; Abdin et al. 2024.
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        short_factors: Tensor,
+        long_factors: Tensor,
+        trained_length: int,
+        factor: float,
+        **options: Any,
+    ) -> None:
+        """Keep both sets of frequencies; the table holds the short ones."""
+        super().__init__(head_dim, gain=longrope_gain(factor, trained_length), **options)
+        self.trained_length = trained_length
+        self.long_rates = longrope(self.rates, long_factors)
+        self.rates = longrope(self.rates, short_factors)
+        self.fill_table()
+
+    def rates_at(self, length: int) -> Tensor:
+        """Return the frequencies for a sequence of `length`."""
+        return self.rates if length <= self.trained_length else self.long_rates

@@ -1,0 +1,143 @@
+"""DeBERTa: disentangled attention between contents and relative positions (chapter 8).
+
+Absolute positions come in only at the very end: for masked-token prediction the published
+models add an absolute code (`pe_lib.learned.Learned`) to the hidden states that ask the last
+layers (the enhanced mask decoder). The attention itself knows distances alone.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from pe_lib.attention import PositionEncoding
+from pe_lib.errors import require_multiple, require_positive
+from pe_lib.shaw import integer_positions, table_scores
+
+
+def log_bucket(distance: Tensor, n_buckets: int, max_distance: int) -> Tensor:
+    """Return distances with those beyond n_buckets / 2 squeezed logarithmically.
+
+    Args:
+        distance: integers of any shape and either sign; the function is odd.
+        n_buckets: even; the distances up to n_buckets / 2 keep their value.
+        max_distance: greater than n_buckets / 2 + 1; max_distance - 1 gets n_buckets - 1.
+
+    Returns:
+        int64 of the same shape. A distance past max_distance may exceed n_buckets - 1.
+
+    Raises:
+        TypeError: if n_buckets or max_distance is not an int.
+        ValueError: if n_buckets is odd or max_distance too small.
+
+    Source: He et al. 2021 (version 2 of the code, `make_log_bucket_position`).
+    """
+    middle = require_multiple("n_buckets", n_buckets, 2, "half of them are exact") // 2
+    if require_positive("max_distance", max_distance) <= middle + 1:
+        raise ValueError(
+            f"max_distance must be greater than n_buckets / 2 + 1 = {middle + 1}, "
+            f"got {max_distance}"
+        )
+    size = distance.abs()
+    # float32, as published: an exact logarithm would round some bucket borders the other way.
+    growth = torch.log(size.clamp(min=middle) / middle)
+    growth = growth / math.log((max_distance - 1) / middle) * (middle - 1)
+    far = growth.ceil().long() + middle
+    return torch.where(size <= middle, distance, distance.sign() * far).long()
+
+
+def disentangled_row(relative: Tensor, span: int) -> Tensor:
+    """Return delta, the table row of each distance (key minus query), in [0, 2 span).
+
+    Source: He et al. 2021, equation 3, where the argument is query minus key: row 0 belongs to
+    keys at least `span` to the right, row 2 span - 1 to the far left.
+    """
+    return (span - relative).clamp(0, 2 * span - 1)
+
+
+class DeBERTa(PositionEncoding):
+    """Content-to-position and position-to-content scores, scaled with all the terms.
+
+    Both terms read the same row delta(i, j) of the table. The paper writes delta(j, i) in the
+    third term; its code gathers by key and transposes, which comes to delta(i, j).
+
+    Args:
+        d_model: width D of the table.
+        n_heads: number of heads H; must divide d_model.
+        max_distance: distances from here on look the same (k in the paper).
+        n_buckets: None gives every distance a row (version 1); a number gives logarithmic
+            buckets (version 2), and the table 2 * n_buckets rows.
+        c2p: let a query's content ask for the key's distance.
+        p2c: let a query's distance ask for the key's content.
+        projections: the query and the key projection of the attention, to be shared with the
+            table (version 2); the table gets its own if None (version 1). Shared ones keep
+            their biases: a shared query bias also meets the positions.
+        std: standard deviation of the initial table. Match it to the token embeddings.
+
+    Raises:
+        TypeError: if an integer argument is not an int.
+        ValueError: if n_heads does not divide d_model, c2p and p2c are both off, or the
+            buckets do not fit (see `log_bucket`).
+
+    Source: He et al. 2021, equations 2 to 4; 1 / sqrt(3 d) with both terms, 1 / sqrt(2 d) with
+    one.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        max_distance: int,
+        *,
+        n_buckets: int | None = None,
+        c2p: bool = True,
+        p2c: bool = True,
+        projections: tuple[nn.Module, nn.Module] | None = None,
+        std: float = 0.3,
+    ) -> None:
+        """Draw the table from a normal distribution."""
+        super().__init__()
+        require_positive("n_heads", n_heads)
+        require_multiple("d_model", d_model, n_heads, "n_heads must divide it")
+        require_positive("max_distance", max_distance)
+        if not (c2p or p2c):
+            raise ValueError("c2p or p2c must be True, got False for both")
+        self.n_heads, self.max_distance, self.n_buckets = n_heads, max_distance, n_buckets
+        self.span = max_distance if n_buckets is None else n_buckets
+        self.row_of(torch.zeros(1))  # raises if the buckets do not fit
+        self.table = nn.Parameter(torch.randn(2 * self.span, d_model) * std)  # (2 span, D)
+        if projections is None:
+            projections = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model, bias=False)
+        self.query_proj = projections[0] if p2c else None
+        self.key_proj = projections[1] if c2p else None
+        self.scale: float = (d_model // n_heads * (1 + c2p + p2c)) ** -0.5
+
+    def row_of(self, relative: Tensor) -> Tensor:
+        """Return the table row of each distance (key minus query), of any shape."""
+        if self.n_buckets is not None:
+            relative = log_bucket(relative, self.n_buckets, self.max_distance)
+        return disentangled_row(relative, self.span)
+
+    def project(self, projection: nn.Module, like: Tensor) -> Tensor:
+        """Return the projected table per head, (H, 2 span, d), in the dtype of `like`."""
+        rows: Tensor = projection(self.table)  # (2 span, D)
+        return rows.view(len(rows), self.n_heads, -1).transpose(0, 1).to(like.dtype)
+
+    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        """Return the chosen terms, scaled, (B, H, Lq, Lk)."""
+        q_pos = integer_positions("q_pos", q_pos, q.shape[-2])
+        k_pos = integer_positions("k_pos", k_pos, k.shape[-2])
+        terms = []
+        if self.key_proj is not None:
+            keys = self.project(self.key_proj, q)
+            terms.append(table_scores(q * self.scale, keys, self.row_of, q_pos, k_pos))
+        if self.query_proj is not None:
+            queries = self.project(self.query_proj, k)
+            # Keys take the role of queries here, so the distances change their sign.
+            by_key = table_scores(
+                k * self.scale, queries, lambda back: self.row_of(-back), k_pos, q_pos
+            )
+            terms.append(by_key.mT)  # (B, H, Lk, Lq) -> (B, H, Lq, Lk)
+        return terms[0] if len(terms) == 1 else terms[0].add_(terms[1])

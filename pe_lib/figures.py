@@ -1,0 +1,182 @@
+"""One visual language for all pages: a colour per method, a style, and alt text on each figure."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from PIL import Image
+
+# Told apart by lightness as well as hue, so that they survive grey print and colour blindness.
+METHOD_COLOURS = {
+    "none": "#7f7f7f",
+    "sinusoidal": "#0072b2",
+    "learned": "#e69f00",
+    "shaw": "#009e73",
+    "transformer_xl": "#004d40",
+    "t5": "#cc79a7",
+    "deberta": "#882255",
+    "alibi": "#d55e00",
+    "rope": "#332288",
+    "kerple": "#a0522d",
+    "fire": "#b2182b",
+    "xpos": "#6a51a3",
+}
+METHOD_NAMES = {
+    "none": "no positions",
+    "sinusoidal": "sinusoidal",
+    "learned": "learned table",
+    "shaw": "Shaw",
+    "transformer_xl": "Transformer-XL",
+    "t5": "T5 bias",
+    "deberta": "DeBERTa",
+    "alibi": "ALiBi",
+    "rope": "RoPE",
+    "kerple": "KERPLE",
+    "fire": "FIRE",
+    "xpos": "xPos",
+}
+# For lines that stand for something else than a method.
+CYCLE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#332288", "#7f7f7f")
+INK, PAPER, GRID = "#22272e", "#ffffff", "#d9dde3"
+SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
+DPI = 144
+
+RC: dict[str, Any] = {
+    "figure.facecolor": PAPER,
+    "axes.facecolor": PAPER,
+    "axes.edgecolor": "#8b949e",
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.prop_cycle": matplotlib.cycler(color=list(CYCLE)),  # type: ignore[attr-defined]
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "lines.linewidth": 1.8,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "figure.constrained_layout.use": True,
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Use the course's style inside a `with` block."""
+    with matplotlib.rc_context(RC):
+        yield
+
+
+def new(
+    width: float = 7.2, height: float = 3.2, *, rows: int = 1, columns: int = 1, **options: Any
+) -> tuple[Figure, Any]:
+    """Return a figure and its axes in the course's style (sizes in inches)."""
+    with style():
+        figure, axes = plt.subplots(rows, columns, figsize=(width, height), **options)
+    return figure, axes
+
+
+def png(figure: Figure, *, colours: int = 64) -> tuple[bytes, int, int]:
+    """Draw a figure as a small PNG of few colours, and close it.
+
+    Returns:
+        the file's bytes, and the width and height in pixels of the page (half of the file's).
+    """
+    raw = io.BytesIO()
+    with style():
+        figure.savefig(raw, format="png", dpi=DPI, metadata={"Software": None})
+    plt.close(figure)
+    picture = Image.open(raw).convert("RGB")
+    small = picture.quantize(colours, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    packed = io.BytesIO()
+    small.save(packed, format="PNG", optimize=True)
+    return packed.getvalue(), round(picture.width * 2 / 3), round(picture.height * 2 / 3)
+
+
+def show(figure: Figure, alt: str) -> None:
+    """Show a figure in a notebook, with the words for those who do not see it.
+
+    Args:
+        figure: the figure; it is closed afterwards.
+        alt: what it shows, in a sentence or two: the finding, not the file's looks.
+
+    Raises:
+        ValueError: if alt says too little to stand in for the picture.
+    """
+    from base64 import b64encode
+
+    from IPython.display import display
+
+    words = require_alt(alt)
+    data, width, height = png(figure, colours=128)
+    size = {"alt": words, "width": width, "height": height}
+    display(  # type: ignore[no-untyped-call]
+        {"image/png": b64encode(data).decode(), "text/plain": words},
+        metadata={"image/png": size},
+        raw=True,
+    )
+
+
+def require_alt(alt: str) -> str:
+    """Return the alt text on one line, or raise a ValueError if it says too little."""
+    words = " ".join(alt.split())
+    if len(words) < 30:
+        raise ValueError(f"alt must say what the figure shows (30 characters or more), got {alt!r}")
+    return words
+
+
+def heatmap(
+    axes: Axes,
+    values: Any,
+    *,
+    title: str = "",
+    x: str = "",
+    y: str = "",
+    diverging: bool = False,
+    bar: bool = True,
+    limit: float | None = None,
+) -> AxesImage:
+    """Draw a matrix as an image, rows downwards, with a colour bar.
+
+    Args:
+        axes: where to draw.
+        values: (rows, columns), array or tensor.
+        title: above the image.
+        x: label of the columns.
+        y: label of the rows.
+        diverging: colours for signed values, symmetric about 0.
+        bar: add a colour bar.
+        limit: largest absolute value of the colours, with `diverging`; that of the data if None.
+    """
+    matrix = values.detach().numpy() if hasattr(values, "detach") else values
+    top = float(abs(matrix).max()) if limit is None else limit
+    bounds = {"vmin": -top, "vmax": top} if diverging else {}
+    with style():
+        image = axes.imshow(
+            matrix, cmap=DIVERGING if diverging else SEQUENTIAL, aspect="auto", **bounds
+        )
+        axes.set(title=title, xlabel=x, ylabel=y)
+        axes.grid(False)
+        if bar:
+            axes.figure.colorbar(image, ax=axes, shrink=0.9)
+    return image

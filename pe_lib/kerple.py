@@ -1,0 +1,67 @@
+"""KERPLE: biases from kernels, with a trained shape per head."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pe_lib.errors import require_choice, require_positive
+from pe_lib.relative import RelativeBias, for_each_head
+
+
+def kerple_log(relative: Tensor, r1: Tensor, r2: Tensor) -> Tensor:
+    """Return -r1 log(1 + r2 |relative|): (...) -> (H, ...), with r1, r2 > 0 of shape (H,).
+
+    Source: Chi et al. 2022, equation 5.
+    """
+    r1, r2 = for_each_head(r1, relative), for_each_head(r2, relative)
+    return -r1 * torch.log1p(r2 * relative.abs().float())
+
+
+def kerple_power(relative: Tensor, r1: Tensor, r2: Tensor) -> Tensor:
+    """Return -r1 |relative| ** r2: (...) -> (H, ...), with r1 > 0, 0 < r2 <= 2, each (H,).
+
+    Source: Chi et al. 2022, equation 4. With r2 = 1 it is ALiBi with trained slopes.
+    """
+    r1, r2 = for_each_head(r1, relative), for_each_head(r2, relative)
+    return -r1 * relative.abs().float() ** r2
+
+
+class Kerple(RelativeBias):
+    """Subtract a trained kernel of the distance from the scaled logits, on both sides alike.
+
+    Args:
+        n_heads: number of heads H.
+        variant: "log" or "power".
+
+    The published code clamps r1 and r2 (its bias_p and bias_a) after each step; here they are
+    functions of free parameters and never leave their range. They start, as there, from
+    uniform draws: r1 in (0, 2), r2 in (0, 1).
+
+    Source: Chi et al. 2022, section 4.
+    """
+
+    def __init__(self, n_heads: int, *, variant: str = "log") -> None:
+        """Draw r1 and r2."""
+        super().__init__()
+        require_positive("n_heads", n_heads)
+        self.variant = require_choice("variant", variant, ("log", "power"))
+        r1 = torch.empty(n_heads).uniform_(0.01, 2)
+        r2 = torch.empty(n_heads).uniform_(0.01, 1)
+        self.free_r1 = nn.Parameter(r1.log())
+        self.free_r2 = nn.Parameter(r2.log() if variant == "log" else (r2 / 2).logit())
+
+    @property
+    def r1(self) -> Tensor:
+        """The strength of each head, (H,), above 0."""
+        return self.free_r1.exp()
+
+    @property
+    def r2(self) -> Tensor:
+        """The shape of each head, (H,): above 0; for "power" also below 2."""
+        return self.free_r2.exp() if self.variant == "log" else 2 * self.free_r2.sigmoid()
+
+    def of_distance(self, relative: Tensor) -> Tensor:
+        """Return the bias of relative positions: (...) -> (H, ...)."""
+        kernel = kerple_log if self.variant == "log" else kerple_power
+        return kernel(relative, self.r1, self.r2)

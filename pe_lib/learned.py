@@ -1,0 +1,135 @@
+"""Learned absolute positions: a table with one trained row per position (chapter 3)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pe_lib.attention import PositionEncoding
+from pe_lib.errors import require_choice, require_floating, require_positive, require_real
+
+BEYOND = ("error", "clamp", "wrap", "interpolate")
+
+
+def interpolate_table(table: Tensor, length: int) -> Tensor:
+    """Stretch or shrink a table of positions to another length.
+
+    Args:
+        table: (max_len, D); row i stands for position i.
+        length: number of rows wanted, at least 1.
+
+    Returns:
+        (length, D). First and last row stay what they were; rows between are linear mixtures
+        of their two neighbours.
+
+    Raises:
+        TypeError: if table is not a floating-point tensor or length not an int.
+        ValueError: if table is not 2-D or length is below 1.
+    """
+    require_floating("table", table)
+    require_positive("length", length)
+    if table.ndim != 2 or len(table) == 0:
+        raise ValueError(f"table must have shape (max_len >= 1, D), got {tuple(table.shape)}")
+    places = torch.linspace(0, len(table) - 1, length, dtype=torch.float64, device=table.device)
+    return sample_table(table, places)
+
+
+def sample_table(table: Tensor, places: Tensor) -> Tensor:
+    """Read a table (max_len, D) at real row numbers in [0, max_len - 1]: (...) -> (..., D)."""
+    lower = places.floor().long().clamp(0, len(table) - 1)
+    upper = (lower + 1).clamp(max=len(table) - 1)
+    share = (places - lower).unsqueeze(-1).to(table.dtype)
+    return (1 - share) * table[lower] + share * table[upper]  # (..., D)
+
+
+def interpolate_grid(
+    table: Tensor, grid: tuple[int, int], new_grid: tuple[int, int], mode: str = "bicubic"
+) -> Tensor:
+    """Resize a table learned on a grid of patches to another grid.
+
+    Args:
+        table: (rows * columns, D), row by row.
+        grid: (rows, columns) it was learned on.
+        new_grid: (rows, columns) wanted.
+        mode: "bicubic" or "bilinear".
+
+    Returns:
+        (new rows * new columns, D).
+
+    Raises:
+        TypeError: if table is not a floating-point tensor.
+        ValueError: if the table does not have rows * columns rows or the mode is unknown.
+
+    Source: Dosovitskiy et al. 2021, section 3.2.
+    """
+    require_floating("table", table)
+    require_choice("mode", mode, ("bicubic", "bilinear"))
+    rows, columns = (require_positive("grid", size) for size in grid)
+    new_rows, new_columns = (require_positive("new_grid", size) for size in new_grid)
+    if table.ndim != 2 or len(table) != rows * columns:
+        raise ValueError(
+            f"table must have shape ({rows} * {columns}, D) for grid {grid}, "
+            f"got {tuple(table.shape)}"
+        )
+    image = table.T.reshape(1, -1, rows, columns)  # (1, D, rows, columns)
+    resized = F.interpolate(image, (new_rows, new_columns), mode=mode, align_corners=False)
+    return resized.flatten(2)[0].T  # (new_rows * new_columns, D)
+
+
+class Learned(PositionEncoding):
+    """Add a trained row per position to the input.
+
+    Args:
+        max_len: number of rows N.
+        d_model: width D.
+        std: standard deviation of the initial rows. Match it to the token embeddings: a
+            table far smaller than they are is hardly seen, and learns late.
+        beyond: what a position past the table does: "error" raises (as GPT-2 and BERT do),
+            "clamp" uses the last row, "wrap" starts again at row 0, "interpolate" squeezes
+            the sequence so that its last position meets the last row.
+
+    Source: Gehring et al. 2017; Devlin et al. 2019; Radford et al. 2019.
+    """
+
+    def __init__(
+        self, max_len: int, d_model: int, *, std: float = 0.02, beyond: str = "error"
+    ) -> None:
+        """Draw the rows from a normal distribution."""
+        super().__init__()
+        require_positive("max_len", max_len)
+        require_positive("d_model", d_model)
+        self.beyond = require_choice("beyond", beyond, BEYOND)
+        self.table = nn.Parameter(torch.randn(max_len, d_model) * std)  # (N, D)
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Add the rows of `positions` to x (B, L, D).
+
+        Raises:
+            TypeError: if positions are not integers.
+            ValueError: if a position is negative, or past the table with beyond="error".
+        """
+        return x + self.rows(positions).to(x.dtype)
+
+    def rows(self, positions: Tensor) -> Tensor:
+        """Return the rows for integer `positions` of any shape: (...) -> (..., D)."""
+        positions = require_real("positions", positions)
+        if positions.is_floating_point():
+            raise TypeError(f"positions must be integers for a table, got {positions.dtype}")
+        if positions.numel() == 0:
+            raise ValueError(f"positions must not be empty, got shape {tuple(positions.shape)}")
+        max_len, first, last = len(self.table), int(positions.min()), int(positions.max())
+        if first < 0:
+            raise ValueError(f"positions must be at least 0 for a table, got {first}")
+        if last < max_len:
+            return self.table[positions]
+        if self.beyond == "clamp":
+            return self.table[positions.clamp(max=max_len - 1)]
+        if self.beyond == "wrap":
+            return self.table[positions % max_len]
+        if self.beyond == "interpolate":
+            return sample_table(self.table, positions.double() * ((max_len - 1) / last))
+        raise ValueError(
+            f"positions must be below max_len={max_len}, got {last}; "
+            "a table has no row for it (see `beyond`)"
+        )

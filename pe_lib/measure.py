@@ -1,0 +1,111 @@
+"""Properties of attention and of position codes, as numbers."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pe_lib.attention import PositionEncoding, attention_logits
+from pe_lib.errors import require_floating, require_positive
+
+
+@torch.no_grad()
+def equivariance_error(layer: nn.Module, x: Tensor, order: Tensor) -> float:
+    """Return how far f(x in another order) is from f(x) in that order.
+
+    Args:
+        layer: maps (B, L, D) to (B, L, D').
+        x: (B, L, D).
+        order: a permutation of 0, ..., L - 1.
+
+    Returns:
+        The largest absolute difference; 0 up to rounding if the layer is equivariant.
+    """
+    return float((layer(x[:, order]) - layer(x)[:, order]).abs().max())
+
+
+@torch.no_grad()
+def translation_error(encoding: PositionEncoding, q: Tensor, k: Tensor, shift: int) -> float:
+    """Return how much the logits change when every position moves by `shift`.
+
+    Args:
+        encoding: the method. Its `embed` plays no part: queries and keys are given.
+        q: (B, H, L, d).
+        k: (B, H, L, d).
+        shift: added to all positions.
+
+    Returns:
+        The largest absolute difference, divided by the largest logit.
+    """
+    q_pos, k_pos = torch.arange(q.shape[-2]), torch.arange(k.shape[-2])
+    here = attention_logits(q, k, encoding, q_pos, k_pos)
+    there = attention_logits(q, k, encoding, q_pos + shift, k_pos + shift)
+    return float((here - there).abs().max() / here.abs().max())
+
+
+def nearest_pair(codes: Tensor, *, chunk: int = 2048) -> tuple[float, int, int]:
+    """Return the smallest distance between two codes, and the positions of the two.
+
+    Args:
+        codes: (L, D), L at least 2.
+        chunk: rows compared at a time; bounds the memory to chunk * L numbers.
+
+    Returns:
+        (Euclidean distance, position, later position).
+    """
+    require_floating("codes", codes)
+    if codes.ndim != 2 or len(codes) < 2:
+        raise ValueError(f"codes must have shape (length >= 2, D), got {tuple(codes.shape)}")
+    best = (float("inf"), 0, 0)
+    for start in range(0, len(codes), chunk):
+        rows = codes[start : start + chunk]
+        distances = torch.cdist(rows, codes, compute_mode="donot_use_mm_for_euclid_dist")
+        own = torch.arange(len(rows))
+        distances[own, start + own] = float("inf")
+        value, flat = distances.flatten().min(dim=0)
+        if float(value) < best[0]:
+            pair = sorted((start + int(flat) // len(codes), int(flat) % len(codes)))
+            best = (float(value), pair[0], pair[1])
+    return best
+
+
+def similarity_by_distance(codes: Tensor) -> Tensor:
+    """Return the mean inner product of codes 0, 1, ..., L - 1 places apart: (L, D) -> (L,)."""
+    gram = codes @ codes.T  # (L, L)
+    return torch.stack([gram.diagonal(offset).mean() for offset in range(len(codes))])
+
+
+def rank_correlation(a: Tensor, b: Tensor) -> float:
+    """Return Spearman's rank correlation of two sequences; ties get their mean rank."""
+    ranks = []
+    for values in (a, b):
+        _, inverse, counts = values.flatten().unique(return_inverse=True, return_counts=True)
+        mean_rank = counts.cumsum(0).double() - (counts.double() - 1) / 2
+        ranks.append(mean_rank[inverse])
+    return float(torch.corrcoef(torch.stack(ranks))[0, 1])
+
+
+def linear_map_error(source: Tensor, target: Tensor) -> float:
+    """Return the error of the best linear map from one set of codes to another.
+
+    Args:
+        source: (L, D).
+        target: (L, D).
+
+    Returns:
+        Root mean square of target - source @ M over that of target, for the best M.
+    """
+    best = torch.linalg.lstsq(source.double(), target.double()).solution
+    left = target.double() - source.double() @ best
+    return float(left.square().mean().sqrt() / target.double().square().mean().sqrt())
+
+
+def parameter_count(module: nn.Module) -> int:
+    """Return the number of trained numbers."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def share_moving_less(codes: Tensor, span: float) -> float:
+    """Return the share of columns of (L, D) whose values stay within `span`."""
+    require_positive("length of codes", len(codes))
+    return float(((codes.amax(0) - codes.amin(0)) < span).double().mean())

@@ -1,0 +1,140 @@
+"""A tiny transformer: one class for encoders and decoders, for tokens and for real features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from pe_lib.attention import KVCache, MultiHeadAttention, NoPosition, PositionEncoding
+from pe_lib.errors import require_choice, require_positive
+
+
+class Block(nn.Module):
+    """Attention, then a two-layer network, each behind a LayerNorm and beside a residual path."""
+
+    def __init__(
+        self, d_model: int, n_heads: int, encoding: PositionEncoding, causal: bool
+    ) -> None:
+        """Create the layers."""
+        super().__init__()
+        self.norm_1 = nn.LayerNorm(d_model)
+        self.attention = MultiHeadAttention(d_model, n_heads, encoding, causal=causal)
+        self.norm_2 = nn.LayerNorm(d_model)
+        self.mlp = nn.Sequential(
+            nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model)
+        )
+
+    def forward(
+        self, x: Tensor, positions: Tensor, mask: Tensor | None, cache: KVCache | None
+    ) -> Tensor:
+        """(B, L, D) -> (B, L, D)."""
+        x = x + self.attention(self.norm_1(x), q_pos=positions, mask=mask, cache=cache)
+        out: Tensor = x + self.mlp(self.norm_2(x))
+        return out
+
+
+class Transformer(nn.Module):
+    """A small pre-norm transformer with one position encoding.
+
+    Args:
+        n_in: size of the vocabulary, or number of features if `features`.
+        n_out: number of outputs per token (or per sequence, if pooled); n_in if None.
+        d_model: width D.
+        n_heads: heads per layer.
+        n_layers: number of layers.
+        encoding: shared by all layers, or a sequence of one per layer, of which the first
+            also embeds the input. None: no positions.
+        causal: a decoder (True) or an encoder (False).
+        pool: None for an output per token, "mean" over tokens, or "first" token only.
+        features: the inputs are real vectors (B, L, n_in) instead of token numbers (B, L).
+        embed_std: standard deviation of the initial token embeddings. A position table with
+            a very different scale learns slowly, and looks like a bad method.
+
+    Raises:
+        ValueError: if a size is not positive, `pool` is unknown, or the number of encodings
+            is not that of the layers.
+    """
+
+    def __init__(
+        self,
+        n_in: int,
+        n_out: int | None = None,
+        *,
+        d_model: int = 32,
+        n_heads: int = 4,
+        n_layers: int = 2,
+        encoding: PositionEncoding | Sequence[PositionEncoding] | None = None,
+        causal: bool = False,
+        pool: str | None = None,
+        features: bool = False,
+        embed_std: float = 0.3,
+    ) -> None:
+        """Create the layers and draw the initial weights."""
+        super().__init__()
+        require_positive("n_in", n_in)
+        require_positive("n_layers", n_layers)
+        if pool is not None:
+            require_choice("pool", pool, ("mean", "first"))
+        if encoding is None or isinstance(encoding, PositionEncoding):
+            encodings = [NoPosition() if encoding is None else encoding] * n_layers
+        else:
+            encodings = list(encoding)
+        if len(encodings) != n_layers:
+            raise ValueError(
+                f"encoding must be one, or one per layer ({n_layers}), got {len(encodings)}"
+            )
+        self.pool = pool
+        self.inputs: nn.Module = (
+            nn.Linear(n_in, d_model) if features else nn.Embedding(n_in, d_model)
+        )
+        self.blocks = nn.ModuleList(Block(d_model, n_heads, e, causal) for e in encodings)
+        self.norm = nn.LayerNorm(d_model)
+        self.outputs = nn.Linear(d_model, n_in if n_out is None else n_out)
+        self.encoding = encodings[0]
+        self._draw_weights(d_model, embed_std)
+
+    def _draw_weights(self, d_model: int, embed_std: float) -> None:
+        """Draw embeddings and projections; the encodings keep the weights they came with."""
+        for module in [self.inputs, self.blocks, self.outputs]:
+            for name, parameter in module.named_parameters():
+                if "encoding" in name:
+                    continue
+                if name.endswith("bias"):
+                    nn.init.zeros_(parameter)
+                elif parameter.ndim == 2:
+                    nn.init.normal_(parameter, std=0.5 * d_model**-0.5)
+        if isinstance(self.inputs, nn.Embedding):
+            nn.init.normal_(self.inputs.weight, std=embed_std)
+
+    def forward(
+        self,
+        inputs: Tensor,
+        *,
+        positions: Tensor | None = None,
+        mask: Tensor | None = None,
+        caches: Sequence[KVCache] | None = None,
+    ) -> Tensor:
+        """Return the outputs for each token, or for each sequence if pooled.
+
+        Args:
+            inputs: token numbers (B, L), or features (B, L, n_in).
+            positions: (L,) or (B, L); 0, 1, ... after the cache if None.
+            mask: bool, broadcastable to (B, H, L, Lk); False hides a key.
+            caches: one per layer, to go on where earlier calls stopped.
+
+        Returns:
+            (B, L, n_out), or (B, n_out) if pooled.
+        """
+        if positions is None:
+            start = 0 if caches is None else len(caches[0])
+            positions = torch.arange(start, start + inputs.shape[1], device=inputs.device)
+        x = self.encoding.embed(self.inputs(inputs), positions)  # (B, L, D)
+        for i, block in enumerate(self.blocks):
+            x = block(x, positions, mask, None if caches is None else caches[i])
+        x = self.norm(x)
+        if self.pool is not None:
+            x = x.mean(dim=1) if self.pool == "mean" else x[:, 0]  # (B, D)
+        out: Tensor = self.outputs(x)
+        return out

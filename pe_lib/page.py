@@ -1,0 +1,41 @@
+"""Sentences and tables that a notebook's run writes into the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from IPython.display import Markdown, display
+
+
+def say(text: str) -> None:
+    """Show a sentence (Markdown) whose numbers come from the run."""
+    display(Markdown(" ".join(text.split())))  # type: ignore[no-untyped-call]
+
+
+def below(value: float, bound: float) -> str:
+    """Return "below <bound>" once `value` is: for differences that are rounding.
+
+    Raises:
+        AssertionError: if the value is not below the bound.
+    """
+    if not value < bound:
+        raise AssertionError(f"{value} is not below {bound}")
+    return f"below {bound:.0e}"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Show a table (Markdown).
+
+    Args:
+        header: the names of the columns.
+        rows: as many cells as the header has names.
+
+    Raises:
+        ValueError: if a row has another number of cells.
+    """
+    for row in rows:
+        if len(row) != len(header):
+            raise ValueError(f"each row must have {len(header)} cells, got {len(row)}: {row!r}")
+    lines = [header, ["---"] * len(header), *rows]
+    text = "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+    display(Markdown(text))  # type: ignore[no-untyped-call]

@@ -1,0 +1,204 @@
+"""Sinusoidal position codes: one formula, no parameters (chapter 2).
+
+Each pair of columns turns like the hand of a clock; the wavelengths form a geometric series.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pe_lib.attention import PositionEncoding
+from pe_lib.errors import (
+    require_choice,
+    require_greater,
+    require_multiple,
+    require_positive,
+    require_real,
+)
+
+LAYOUTS = ("interleaved", "halves")
+
+
+def frequencies(dim: int, base: float = 10000.0, *, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Return the angular frequency of each pair of columns, in radians per position.
+
+    Args:
+        dim: width of the code; even.
+        base: the ratio between the first frequency and the one just past the last; above 1.
+        dtype: floating-point type of the result.
+
+    Returns:
+        (dim / 2,): base ** (-2j / dim) for j = 0, 1, ..., dim / 2 - 1.
+
+    Raises:
+        TypeError: if dim is not an int or base not a number.
+        ValueError: if dim is odd or not positive, or base is not above 1.
+
+    Source: Vaswani et al. 2017, section 3.5.
+    """
+    require_multiple("dim", dim, 2, "a sine and a cosine for each frequency")
+    require_greater("base", base, 1)
+    exponents = torch.arange(0, dim, 2, dtype=torch.float64) / dim
+    return (float(base) ** -exponents).to(dtype)
+
+
+def wavelengths(dim: int, base: float = 10000.0) -> Tensor:
+    """Return the period of each pair of columns in positions, (dim / 2,): 2 pi / frequency."""
+    return 2 * torch.pi / frequencies(dim, base)
+
+
+def arrange(sines: Tensor, cosines: Tensor, layout: str) -> Tensor:
+    """Join sines and cosines, (..., n) each, to (..., 2n) in one of the two layouts.
+
+    "interleaved": sin, cos, sin, cos, ... (the paper). "halves": all sines, then all cosines
+    (diffusion models). The same numbers in another order.
+    """
+    require_choice("layout", layout, LAYOUTS)
+    if layout == "halves":
+        return torch.cat([sines, cosines], dim=-1)
+    return torch.stack([sines, cosines], dim=-1).flatten(-2)  # (..., n, 2) -> (..., 2n)
+
+
+def sinusoidal(
+    positions: object,
+    dim: int,
+    base: float = 10000.0,
+    *,
+    layout: str = "interleaved",
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """Return the sinusoidal code of each position.
+
+    Args:
+        positions: real numbers of any shape: integers, fractions, negative ones too.
+        dim: width of the code; even.
+        base: sets the longest wavelength, 2 pi base ** (1 - 2 / dim) positions.
+        layout: "interleaved" or "halves", see `arrange`.
+        dtype: type of the result. Angles are always computed in float64, since in float32
+            position 5000 is already off in the fourth decimal.
+
+    Returns:
+        (*positions.shape, dim): sin(p w_j) and cos(p w_j) with w_j = base ** (-2j / dim).
+
+    Raises:
+        TypeError: if positions are not real numbers or dim is not an int.
+        ValueError: if dim is odd, base not above 1, or the layout unknown.
+
+    Source: Vaswani et al. 2017, section 3.5.
+    """
+    places = require_real("positions", positions)
+    rates = frequencies(dim, base).to(places.device)
+    angles = places.to(torch.float64).unsqueeze(-1) * rates  # (..., dim / 2)
+    return arrange(angles.sin(), angles.cos(), layout).to(dtype)
+
+
+def sinusoidal_2d(
+    rows: object,
+    columns: object,
+    dim: int,
+    base: float = 10000.0,
+    *,
+    layout: str = "interleaved",
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """Return the code of points on a grid: half the width for the row, half for the column.
+
+    Args:
+        rows: real numbers, of a shape that broadcasts with `columns`.
+        columns: real numbers.
+        dim: width of the code; a multiple of 4, since each half needs sines and cosines.
+        base: as in `sinusoidal`.
+        layout: as in `sinusoidal`, within each half.
+        dtype: type of the result.
+
+    Returns:
+        (*broadcast shape, dim): the row's code, then the column's.
+
+    Raises:
+        TypeError: if rows or columns are not real numbers.
+        ValueError: if dim is no multiple of 4 or the shapes do not broadcast.
+
+    Source: the 1-D code for each axis, as in Dosovitskiy et al. 2021, appendix D.4.
+    """
+    require_multiple("dim", dim, 4, "a sine and a cosine for each of two axes")
+    row, column = require_real("rows", rows), require_real("columns", columns)
+    try:
+        row, column = torch.broadcast_tensors(row, column)
+    except RuntimeError as error:
+        raise ValueError(
+            "rows and columns must have shapes that broadcast, "
+            f"got {tuple(row.shape)} and {tuple(column.shape)}"
+        ) from error
+    halves = [
+        sinusoidal(axis, dim // 2, base, layout=layout, dtype=dtype) for axis in (row, column)
+    ]
+    return torch.cat(halves, dim=-1)  # (..., dim)
+
+
+def timestep_embedding(
+    timesteps: object, dim: int, base: float = 10000.0, *, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Return the code of diffusion timesteps: `sinusoidal` in the "halves" layout.
+
+    Args:
+        timesteps: real numbers of any shape; fractions are fine.
+        dim: width of the code; even.
+        base: as in `sinusoidal`; called max_period in diffusion code.
+        dtype: type of the result.
+
+    Returns:
+        (*timesteps.shape, dim): all sines, then all cosines. Some code bases put the cosines
+        first (Nichol & Dhariwal 2021) or divide the exponent by dim / 2 - 1.
+
+    Source: Ho et al. 2020, appendix B.
+    """
+    return sinusoidal(timesteps, dim, base, layout="halves", dtype=dtype)
+
+
+class Sinusoidal(PositionEncoding):
+    """Add the sinusoidal code to the input.
+
+    Args:
+        d_model: width D; even.
+        base: as in `sinusoidal`.
+        layout: as in `sinusoidal`.
+        max_len: rows of the cached table; positions outside it are computed on demand.
+        gain: factor on the code. Token embeddings of a small model are often much smaller
+            than the code, whose entries have a root mean square of 0.71.
+
+    Source: Vaswani et al. 2017, section 3.5.
+    """
+
+    table: Tensor
+
+    def __init__(
+        self,
+        d_model: int,
+        base: float = 10000.0,
+        *,
+        layout: str = "interleaved",
+        max_len: int = 2048,
+        gain: float = 1.0,
+    ) -> None:
+        """Cache the first `max_len` codes; the cache is no part of the state_dict."""
+        super().__init__()
+        require_positive("max_len", max_len)
+        self.base, self.layout, self.gain = base, layout, gain
+        table = sinusoidal(torch.arange(max_len), d_model, base, layout=layout)
+        self.register_buffer("table", table, persistent=False)  # (max_len, D)
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Add the codes of `positions`, which may be any real numbers, to x (B, L, D)."""
+        return x + self.gain * self.codes(positions).to(x)
+
+    def codes(self, positions: Tensor) -> Tensor:
+        """Return the codes of `positions`: from the table where it has them all."""
+        in_table = not positions.is_floating_point() and (
+            positions.numel() > 0
+            and 0 <= int(positions.min())
+            and int(positions.max()) < len(self.table)
+        )
+        if in_table:
+            return self.table[positions]  # (..., D)
+        return sinusoidal(positions, self.table.shape[1], self.base, layout=self.layout)

@@ -1,0 +1,134 @@
+"""Small tasks that show what a position encoding can and cannot do.
+
+Each maker takes a generator and returns (inputs, targets); a target of IGNORE is not counted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pe_lib.errors import require_positive
+from pe_lib.training import IGNORE, Batch
+
+DATA = Path(__file__).resolve().parent.parent / "book" / "data"
+A, B = 0, 1  # the two marked tokens of `which_came_first`
+
+
+def which_came_first(
+    count: int, length: int, generator: torch.Generator, *, vocab: int = 16
+) -> Batch:
+    """One A and one B among filler tokens: which of them came first?
+
+    Args:
+        count: number of sequences.
+        length: tokens per sequence L; at least 2.
+        generator: source of the random numbers.
+        vocab: number of tokens; A is 0, B is 1, the others are fillers.
+
+    Returns:
+        tokens (count, L) and labels (count,): 1 if A comes first, else 0.
+    """
+    require_positive("count", count)
+    if require_positive("length", length) < 2:
+        raise ValueError(f"length must be at least 2, got {length}")
+    tokens = torch.randint(2, vocab, (count, length), generator=generator)
+    places = torch.rand(count, length, generator=generator).argsort(dim=1)[:, :2]  # (count, 2)
+    rows = torch.arange(count)
+    tokens[rows, places[:, 0]], tokens[rows, places[:, 1]] = A, B
+    return tokens, (places[:, 0] < places[:, 1]).long()
+
+
+def swap_closed(tokens: Tensor, labels: Tensor) -> Batch:
+    """Add to each sequence its twin with A and B exchanged, whose label is the other one.
+
+    A model whose output does not depend on order gives both twins the same answer, so it is
+    right on exactly one of them.
+    """
+    twins = torch.where(tokens == A, B, torch.where(tokens == B, A, tokens))
+    return torch.cat([tokens, twins]), torch.cat([labels, 1 - labels])
+
+
+def mirror_closed(tokens: Tensor, labels: Tensor) -> Batch:
+    """Add to each sequence its mirror image, whose label is the other one."""
+    return torch.cat([tokens, tokens.flip(1)]), torch.cat([labels, 1 - labels])
+
+
+def permutations(count: int, length: int, generator: torch.Generator) -> Tensor:
+    """Return `count` random orders of the tokens 0 to length - 1, (count, length)."""
+    return torch.rand(count, length, generator=generator).argsort(dim=1)
+
+
+def shift(count: int, length: int, generator: torch.Generator) -> Batch:
+    """Name the token to the left (for the first token, the last one)."""
+    tokens = permutations(count, length, generator)
+    return tokens, tokens.roll(1, dims=1)
+
+
+def reverse(count: int, length: int, generator: torch.Generator) -> Batch:
+    """Name the token at the mirrored place."""
+    tokens = permutations(count, length, generator)
+    return tokens, tokens.flip(1)
+
+
+def n_back(
+    count: int, length: int, generator: torch.Generator, *, n: int = 3, vocab: int = 16
+) -> Batch:
+    """Name the token n places back: an exact offset. The first n targets are ignored."""
+    tokens = torch.randint(vocab, (count, length), generator=generator)
+    targets = torch.full_like(tokens, IGNORE)
+    targets[:, n:] = tokens[:, :-n]
+    return tokens, targets
+
+
+def marker_recall(
+    count: int, length: int, generator: torch.Generator, *, vocab: int = 16
+) -> Batch:
+    """Name, ever after, the token that followed the marker: retrieval at any distance.
+
+    Tokens are 0 to vocab - 1 and the marker is `vocab`. Targets up to the token after the
+    marker are ignored.
+    """
+    tokens = torch.randint(vocab, (count, length), generator=generator)
+    place = torch.randint(length - 2, (count, 1), generator=generator)
+    answer = tokens.gather(1, place + 1)  # (count, 1)
+    tokens.scatter_(1, place, vocab)
+    later = torch.arange(length) > place + 1  # (count, length)
+    return tokens, torch.where(later, answer, IGNORE)
+
+
+def load_text() -> str:
+    """Return the course's English text: Ambrose Bierce, The Devil's Dictionary (1911)."""
+    return (DATA / "devils_dictionary.txt").read_text(encoding="utf-8")
+
+
+def encode_characters(text: str) -> tuple[Tensor, str]:
+    """Number the characters of a text: ids (len(text),) and the alphabet they index."""
+    alphabet = "".join(sorted(set(text)))
+    number = {character: i for i, character in enumerate(alphabet)}
+    return torch.tensor([number[character] for character in text]), alphabet
+
+
+def text_windows(ids: Tensor, count: int, length: int, generator: torch.Generator) -> Batch:
+    """Cut random windows: inputs and next characters, (count, length) each."""
+    starts = torch.randint(len(ids) - length, (count, 1), generator=generator)
+    window = ids[starts + torch.arange(length + 1)]  # (count, length + 1)
+    return window[:, :-1], window[:, 1:]
+
+
+def load_digits() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return scikit-learn's 8 x 8 digits, split 70 / 30 with equal shares of each digit.
+
+    Returns:
+        training images (N, 8, 8) in [0, 1], training labels (N,), and the same for testing.
+    """
+    from sklearn.datasets import load_digits as load
+    from sklearn.model_selection import train_test_split
+
+    images, labels = load(return_X_y=True)
+    parts = train_test_split(images / 16, labels, test_size=0.3, random_state=0, stratify=labels)
+    train_x, test_x, train_y, test_y = (torch.from_numpy(part) for part in parts)
+    as_images = [x.float().reshape(-1, 8, 8) for x in (train_x, test_x)]
+    return as_images[0], train_y.long(), as_images[1], test_y.long()

@@ -1,0 +1,1 @@
+"""Commands that build, refresh and describe the book; `make help` names them."""

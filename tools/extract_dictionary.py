@@ -1,0 +1,28 @@
+"""Extract The Devil's Dictionary into book/data/devils_dictionary.txt.
+
+    apt-get download dict-devil && dpkg -x dict-devil_*.deb /tmp/devil
+    python tools/extract_dictionary.py /tmp/devil/usr/share/dictd/devil.dict.dz
+
+The dictionary database's own headers and the preface are left out: the text begins at the first entry.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from pathlib import Path
+
+TARGET = Path(__file__).resolve().parent.parent / "book" / "data" / "devils_dictionary.txt"
+
+
+def main(source: str) -> None:
+    """Write the text, and print its length."""
+    text = gzip.open(source).read().decode("ascii").replace("\r\n", "\n")
+    # From the first entry to the last; the alphabet that follows belongs to the database.
+    text = text[text.index("ABASEMENT, n.") : text.rindex(" abcdefghij")].rstrip() + "\n"
+    TARGET.write_text(text, encoding="utf-8")
+    print(f"{TARGET.name}: {len(text)} characters, {len(set(text))} different ones")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

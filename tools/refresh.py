@@ -1,0 +1,243 @@
+"""Execute the book's notebooks so that a second run changes no byte.
+
+Usage: python -m tools.refresh [--check] [--out FILE] [NAME ...]
+
+A plain run executes each notebook in place, without timings, with its cell ids kept and the ids of
+widget models renamed in a fixed order. `--check` executes in memory and compares everything that
+is stored, pictures included, with what the run gave. NAME is a notebook of book/ (01_attention).
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import io
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tools import environment
+
+environment.apply()
+
+import nbformat  # noqa: E402
+import numpy as np  # noqa: E402
+from nbclient import NotebookClient  # noqa: E402
+from nbclient.exceptions import CellExecutionError  # noqa: E402
+from PIL import Image  # noqa: E402
+
+ROOT = Path(__file__).resolve().parent.parent
+BOOK = ROOT / "book"
+RUNTIMES = BOOK / "data" / "runtimes.json"
+CELL_TIMEOUT = 600
+KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+WIDGETS = "application/vnd.jupyter.widget-state+json"
+# A pixel differs when a channel is off by more than LEVELS; a picture when SHARE of them are.
+LEVELS = 32
+SHARE = 0.002
+
+Notebook = dict[str, Any]
+
+
+def notebooks(names: list[str] | None = None) -> list[Path]:
+    """Return the book's notebooks, all of them or those named."""
+    if not names:
+        return sorted(BOOK.glob("*.ipynb"))
+    paths = [BOOK / f"{Path(name).stem}.ipynb" for name in names]
+    missing = [path.name for path in paths if not path.exists()]
+    if missing:
+        have = ", ".join(path.stem for path in sorted(BOOK.glob("*.ipynb")))
+        raise SystemExit(f"no such notebook in book/: {', '.join(missing)}. There are: {have}")
+    return paths
+
+
+def execute(path: Path) -> Notebook:
+    """Run a notebook in a fresh kernel and return it normalised."""
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    client = NotebookClient(
+        notebook,
+        kernel_name="python3",
+        timeout=CELL_TIMEOUT,
+        record_timing=False,
+        coalesce_streams=True,
+        store_widget_state=True,
+        extra_arguments=["--log-level=ERROR"],
+        resources={"metadata": {"path": str(path.parent)}},
+    )
+    notebook.metadata.pop("widgets", None)
+    client.execute()
+    return normalise(notebook)
+
+
+def normalise(notebook: Notebook) -> Notebook:
+    """Drop what differs from run to run: timings, versions, the ids of widget models."""
+    kept = notebook["metadata"]
+    kept["kernelspec"] = dict(KERNELSPEC)
+    kept["language_info"] = {"name": "python"}
+    for cell in notebook["cells"]:
+        cell["metadata"].pop("execution", None)
+    models = kept.get("widgets", {}).get(WIDGETS, {}).get("state", {})
+    text = nbformat.writes(notebook)
+    if models:
+        new = {old: f"{number:032x}" for number, old in enumerate(models, start=1)}
+        pattern = re.compile("|".join(map(re.escape, new)))
+        text = pattern.sub(lambda match: new[match.group()], text)
+    return nbformat.reads(text, as_version=4)
+
+
+def complaints(notebook: Notebook) -> Iterator[str]:
+    """Yield what must not be stored: warnings, errors, and paths of this computer."""
+    for index, cell in enumerate(notebook["cells"]):
+        tags = cell["metadata"].get("tags", [])
+        for output in cell.get("outputs", []):
+            if output["output_type"] == "stream" and output["name"] == "stderr":
+                yield f"cell {index} ({cell['id']}) writes to stderr: {output['text'].strip()[:200]}"
+            if output["output_type"] == "error" and "raises-exception" not in tags:
+                yield f"cell {index} ({cell['id']}) raises {output['ename']}: {output['evalue']}"
+            if str(ROOT) in json.dumps(output):
+                yield f"cell {index} ({cell['id']}) prints a path of this computer"
+
+
+def same_picture(stored: str, fresh: str) -> str | None:
+    """Compare two base64 pictures; return None when they agree, else how far they are apart."""
+    if stored.strip() == fresh.strip():
+        return None
+    left, right = (
+        np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGBA"), dtype=np.int16)
+        for data in (stored, fresh)
+    )
+    if left.shape != right.shape:
+        return f"size {left.shape[1]}x{left.shape[0]} became {right.shape[1]}x{right.shape[0]}"
+    share = float((np.abs(left - right).max(axis=-1) > LEVELS).mean())
+    return f"{share:.2%} of the pixels differ" if share > SHARE else None
+
+
+def _text(value: Any) -> str:
+    return "".join(value) if isinstance(value, list) else str(value)
+
+
+def output_differences(stored: list[Any], fresh: list[Any]) -> Iterator[str]:
+    """Yield the differences between the outputs of one cell."""
+    if len(stored) != len(fresh):
+        yield f"{len(stored)} outputs became {len(fresh)}"
+        return
+    for old, new in zip(stored, fresh, strict=True):
+        if old["output_type"] != new["output_type"]:
+            yield f"{old['output_type']} became {new['output_type']}"
+        elif old["output_type"] == "stream":
+            if old["text"] != new["text"]:
+                yield f"{old['text'].strip()[:200]!r} became {new['text'].strip()[:200]!r}"
+        elif old["output_type"] == "error":
+            if (old["ename"], old["evalue"]) != (new["ename"], new["evalue"]):
+                yield f"{old['ename']}: {old['evalue']} became {new['ename']}: {new['evalue']}"
+        else:
+            yield from data_differences(old, new)
+
+
+def data_differences(old: Any, new: Any) -> Iterator[str]:
+    """Yield the differences between two display outputs, pictures by their pixels."""
+    if old.get("metadata", {}) != new.get("metadata", {}):
+        yield f"metadata {old['metadata']} became {new['metadata']}"
+    if set(old["data"]) != set(new["data"]):
+        yield f"types {sorted(old['data'])} became {sorted(new['data'])}"
+        return
+    for mime, value in old["data"].items():
+        if mime == "image/png":
+            if difference := same_picture(_text(value), _text(new["data"][mime])):
+                yield f"picture: {difference}"
+        elif _text(value) != _text(new["data"][mime]):
+            yield f"{mime}: {_text(value)[:200]!r} became {_text(new['data'][mime])[:200]!r}"
+
+
+def widget_differences(stored: Notebook, fresh: Notebook) -> Iterator[str]:
+    """Yield the differences between stored widgets, frames compared by their pixels."""
+    old, new = (
+        notebook["metadata"].get("widgets", {}).get(WIDGETS, {}).get("state", {})
+        for notebook in (stored, fresh)
+    )
+    if set(old) != set(new):
+        yield f"{len(old)} widget models became {len(new)}"
+        return
+    for name, model in old.items():
+        other = new[name]
+        if model["state"] != other["state"]:
+            yield f"{model['model_name']} {name[-4:]}: its state differs"
+        buffers = (model.get("buffers", []), other.get("buffers", []))
+        for left, right in zip(*buffers, strict=True):
+            if difference := same_picture(left["data"], right["data"]):
+                yield f"{model['model_name']} {name[-4:]}: {difference}"
+
+
+def differences(stored: Notebook, fresh: Notebook) -> Iterator[str]:
+    """Yield, cell by cell, what a run gave that is not what is stored."""
+    for index, (old, new) in enumerate(zip(stored["cells"], fresh["cells"], strict=True)):
+        for difference in output_differences(old.get("outputs", []), new.get("outputs", [])):
+            yield f"cell {index} ({old['id']}): {difference}"
+    yield from widget_differences(stored, fresh)
+
+
+def record_seconds(name: str, seconds: float) -> None:
+    """Store the seconds of a notebook; called only when its content changed."""
+    runtimes = json.loads(RUNTIMES.read_text()) if RUNTIMES.exists() else {}
+    runtimes[name] = round(seconds, 1)
+    RUNTIMES.parent.mkdir(exist_ok=True)
+    RUNTIMES.write_text(json.dumps(dict(sorted(runtimes.items())), indent=1) + "\n")
+
+
+def refresh(path: Path) -> tuple[list[str], float]:
+    """Execute a notebook in place; return complaints and the seconds it took."""
+    before = path.read_text(encoding="utf-8")
+    start = time.perf_counter()
+    fresh = execute(path)
+    seconds = time.perf_counter() - start
+    after = nbformat.writes(fresh) + "\n"
+    known = json.loads(RUNTIMES.read_text()) if RUNTIMES.exists() else {}
+    if after != before:
+        path.write_text(after, encoding="utf-8")
+    if after != before or path.stem not in known:
+        record_seconds(path.stem, seconds)
+    return list(complaints(fresh)), seconds
+
+
+def check(path: Path) -> tuple[list[str], float]:
+    """Execute a notebook in memory; return what differs from the file, and the seconds."""
+    stored = nbformat.read(path, as_version=4)
+    start = time.perf_counter()
+    fresh = execute(path)
+    seconds = time.perf_counter() - start
+    return [*complaints(fresh), *differences(stored, fresh)], seconds
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="notebooks, e.g. 01_attention")
+    parser.add_argument("--check", action="store_true", help="compare, change nothing")
+    parser.add_argument("--out", type=Path, help="with --check: a folder for one report each")
+    options = parser.parse_args(arguments)
+    failed = False
+    for path in notebooks(options.names):
+        try:
+            found, seconds = (check if options.check else refresh)(path)
+        except CellExecutionError as error:
+            found, seconds = [f"stopped: {error}"], 0.0
+        failed = failed or bool(found)
+        print(f"{path.stem:24s} {seconds:6.1f} s  {'FAILED' if found else 'ok'}", flush=True)
+        for line in found:
+            print(f"    {line}", flush=True)
+        if options.out:
+            report = {"seconds": round(seconds, 1), "differences": found}
+            partial = options.out / f"{path.stem}.part"
+            partial.write_text(json.dumps(report))
+            partial.rename(options.out / f"{path.stem}.json")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
