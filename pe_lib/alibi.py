@@ -51,8 +51,6 @@ def alibi(relative: object, slopes: Tensor, *, symmetric: bool = False) -> Tenso
     """
     offsets = require_real("relative", relative)
     slope = for_each_head(slopes, offsets)
-    if not slope.dtype == torch.float64:
-        slope, offsets = slope.float(), offsets.float()
     return -slope * offsets.abs() if symmetric else slope * offsets
 
 

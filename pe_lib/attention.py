@@ -83,7 +83,7 @@ def per_head(pairwise: Tensor) -> Tensor:
 
 def is_consecutive(positions: Tensor) -> bool:
     """Return whether positions have no batch axis and each is one more than the one before."""
-    return positions.ndim == 1 and bool((positions.diff() == 1).all())
+    return positions.ndim == 1 and torch.equal(positions[1:], positions[:-1] + 1)
 
 
 def default_scale(encoding: PositionEncoding, head_dim: int) -> float:
@@ -127,7 +127,12 @@ def allowed_pairs(
 
     Returns:
         bool, broadcastable to (B, H, Lq, Lk).
+
+    Raises:
+        TypeError: if mask is not a bool tensor.
     """
+    if mask is not None and mask.dtype != torch.bool:
+        raise TypeError(f"mask must have dtype torch.bool (True: may look), got {mask.dtype}")
     if not causal:
         return mask
     past = per_head(relative_position(q_pos, k_pos) <= 0)
@@ -211,8 +216,8 @@ def is_own_past(q_pos: Tensor, k_pos: Tensor) -> bool:
 def fused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float) -> Tensor:
     """Call PyTorch's kernel; `bias` is broadcastable to (B, H, Lq, Lk)."""
     if bias is not None:
-        # Four axes: with three, PyTorch computes the same without its fused kernel.
-        bias = bias.expand(*q.shape[:3], k.shape[2])
+        # Four axes: given three, PyTorch gets the same result without its fused kernel.
+        bias = bias[(None,) * (4 - bias.ndim)]
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
 
 
@@ -234,10 +239,19 @@ class KVCache:
         return 0 if self.keys is None else self.keys.shape[2]
 
     def append(self, k: Tensor, v: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Add new keys and values, and return all of them with their positions."""
+        """Add new keys and values, and return all of them with their positions.
+
+        Raises:
+            ValueError: if only one of earlier and new positions has a batch axis.
+        """
         if self.keys is None or self.values is None or self.positions is None:
             self.keys, self.values, self.positions = k, v, positions
         else:
+            if positions.ndim != self.positions.ndim:
+                raise ValueError(
+                    "positions must keep the form of the cached ones, "
+                    f"{tuple(self.positions.shape)}, got {tuple(positions.shape)}"
+                )
             self.keys = torch.cat([self.keys, k], dim=2)
             self.values = torch.cat([self.values, v], dim=2)
             self.positions = torch.cat([self.positions, positions], dim=-1)
@@ -280,7 +294,15 @@ class MultiHeadAttention(nn.Module):
 
     def split_heads(self, x: Tensor) -> Tensor:
         """(B, L, D) -> (B, H, L, d)."""
-        return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+        return x.reshape(*x.shape[:2], self.n_heads, -1).transpose(1, 2)
+
+    def check_input(self, name: str, x: Tensor) -> None:
+        """Raise unless x is a floating-point tensor (B, L >= 1, D)."""
+        require_floating(name, x)
+        if x.ndim != 3 or x.shape[1] == 0 or x.shape[2] != self.d_model:
+            raise ValueError(
+                f"{name} must have shape (batch, length >= 1, {self.d_model}), got {tuple(x.shape)}"
+            )
 
     def project(
         self,
@@ -291,11 +313,7 @@ class MultiHeadAttention(nn.Module):
         cache: KVCache | None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Return queries, keys, values, query positions and key positions, all checked."""
-        require_floating("x", x)
-        if x.ndim != 3 or x.shape[1] == 0 or x.shape[2] != self.d_model:
-            raise ValueError(
-                f"x must have shape (batch, length >= 1, {self.d_model}), got {tuple(x.shape)}"
-            )
+        self.check_input("x", x)
         length = x.shape[1]
         if context is None:
             start = 0 if cache is None else len(cache)
@@ -304,8 +322,11 @@ class MultiHeadAttention(nn.Module):
             context = x
         elif q_pos is None or k_pos is None:
             raise ValueError("q_pos and k_pos must be given when context is given")
-        q_pos = require_positions("q_pos", q_pos, length)
-        k_pos = require_positions("k_pos", k_pos, context.shape[1])
+        self.check_input("context", context)
+        if len(context) != len(x):
+            raise ValueError(f"context must have the batch of x, {len(x)}, got {len(context)}")
+        q_pos = require_positions("q_pos", q_pos, length, len(x))
+        k_pos = require_positions("k_pos", k_pos, context.shape[1], len(x))
         q = self.split_heads(self.q_proj(x))  # (B, H, Lq, d)
         k = self.split_heads(self.k_proj(context))  # (B, H, Lk, d)
         v = self.split_heads(self.v_proj(context))  # (B, H, Lk, d)
@@ -366,7 +387,5 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Do what `forward` does, and return the weights (B, H, Lq, Lk) too."""
         q, k, v, q_pos, k_pos = self.project(x, context, q_pos, k_pos, cache)
-        heads, weights = attend(
-            q, k, v, self.encoding, q_pos, k_pos, causal=self.causal, mask=mask
-        )
+        heads, weights = attend(q, k, v, self.encoding, q_pos, k_pos, causal=self.causal, mask=mask)
         return self.merge_heads(heads), weights

@@ -33,9 +33,8 @@ class Claim:
     source: tuple[str, ...]
 
 
-@cache
-def load(path: Path = LEDGER) -> dict[str, Claim]:
-    """Read the claims, by id.
+def read(path: Path) -> dict[str, Claim]:
+    """Read the claims of a file, by id.
 
     Raises:
         ValueError: if an id stands twice or a verdict is unknown.
@@ -52,6 +51,12 @@ def load(path: Path = LEDGER) -> dict[str, Claim]:
             )
         claims[claim.id] = claim
     return claims
+
+
+@cache
+def load() -> dict[str, Claim]:
+    """Return the course's claims, by id."""
+    return read(LEDGER)
 
 
 def find(claim_id: str) -> Claim:

@@ -66,6 +66,17 @@ class Compose(PositionEncoding):
                 total = bias if total is None else total + bias
         return total
 
+    def flipped_bias(
+        self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, causal: bool
+    ) -> Tensor | None:
+        """Return the shortcut of the only encoding that has a bias; None if there are more."""
+        biased = [
+            encoding
+            for encoding in self.members()
+            if type(encoding).bias is not PositionEncoding.bias
+        ]
+        return biased[0].flipped_bias(q, k, q_pos, k_pos, causal) if len(biased) == 1 else None
+
     def values(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
         """Return the sum of what is added to the outputs, or None."""
         total: Tensor | None = None

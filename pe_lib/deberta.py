@@ -7,12 +7,10 @@ layers (the enhanced mask decoder). The attention itself knows distances alone.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
-from pe_lib.attention import PositionEncoding
+from pe_lib.attention import PositionEncoding, default_scale
 from pe_lib.errors import require_multiple, require_positive
 from pe_lib.shaw import integer_positions, table_scores
 
@@ -43,7 +41,7 @@ def log_bucket(distance: Tensor, n_buckets: int, max_distance: int) -> Tensor:
     size = distance.abs()
     # float32, as published: an exact logarithm would round some bucket borders the other way.
     growth = torch.log(size.clamp(min=middle) / middle)
-    growth = growth / math.log((max_distance - 1) / middle) * (middle - 1)
+    growth = growth / torch.tensor((max_distance - 1) / middle).log() * (middle - 1)
     far = growth.ceil().long() + middle
     return torch.where(size <= middle, distance, distance.sign() * far).long()
 
@@ -112,7 +110,7 @@ class DeBERTa(PositionEncoding):
             projections = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model, bias=False)
         self.query_proj = projections[0] if p2c else None
         self.key_proj = projections[1] if c2p else None
-        self.scale: float = (d_model // n_heads * (1 + c2p + p2c)) ** -0.5
+        self.scale = (d_model // n_heads * (1 + c2p + p2c)) ** -0.5
 
     def row_of(self, relative: Tensor) -> Tensor:
         """Return the table row of each distance (key minus query), of any shape."""
@@ -127,17 +125,15 @@ class DeBERTa(PositionEncoding):
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
         """Return the chosen terms, scaled, (B, H, Lq, Lk)."""
-        q_pos = integer_positions("q_pos", q_pos, q.shape[-2])
-        k_pos = integer_positions("k_pos", k_pos, k.shape[-2])
-        terms = []
+        q_pos = integer_positions("q_pos", q_pos, q.shape[-2], len(q))
+        k_pos = integer_positions("k_pos", k_pos, k.shape[-2], len(q))
+        terms, scale = [], default_scale(self, q.shape[-1])
         if self.key_proj is not None:
             keys = self.project(self.key_proj, q)
-            terms.append(table_scores(q * self.scale, keys, self.row_of, q_pos, k_pos))
+            terms.append(table_scores(q * scale, keys, self.row_of, q_pos, k_pos))
         if self.query_proj is not None:
             queries = self.project(self.query_proj, k)
             # Keys take the role of queries here, so the distances change their sign.
-            by_key = table_scores(
-                k * self.scale, queries, lambda back: self.row_of(-back), k_pos, q_pos
-            )
+            by_key = table_scores(k * scale, queries, lambda back: self.row_of(-back), k_pos, q_pos)
             terms.append(by_key.mT)  # (B, H, Lk, Lq) -> (B, H, Lq, Lk)
         return terms[0] if len(terms) == 1 else terms[0].add_(terms[1])

@@ -48,22 +48,29 @@ def require_floating(name: str, tensor: object) -> Tensor:
     return tensor
 
 
-def require_real(name: str, values: object) -> Tensor:
-    """Return `values` as a tensor of real numbers (integers stay integers)."""
+def require_real(name: str, values: object, dtype: torch.dtype | None = None) -> Tensor:
+    """Return `values` as a tensor of real numbers, of type `dtype`, or its own if None.
+
+    Python's floats become float32 where `dtype` does not say otherwise.
+    """
     try:
         tensor = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{name} must be numbers or a tensor of numbers, got {values!r}") from error
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise TypeError(f"{name} must be real numbers, got {tensor.dtype}")
-    return tensor
+    return tensor if dtype is None else torch.as_tensor(values, dtype=dtype)
 
 
-def require_positions(name: str, positions: object, length: int) -> Tensor:
-    """Return `positions` if its shape is (length,) or (batch, length)."""
+def require_positions(
+    name: str, positions: object, length: int, batch: int | None = None
+) -> Tensor:
+    """Return `positions` if its shape is (length,) or (batch, length); None allows any batch."""
     tensor = require_real(name, positions)
-    if tensor.ndim not in (1, 2) or tensor.shape[-1] != length:
+    wrong_batch = tensor.ndim == 2 and batch is not None and len(tensor) not in (1, batch)
+    if tensor.ndim not in (1, 2) or tensor.shape[-1] != length or wrong_batch:
         raise ValueError(
-            f"{name} must have shape ({length},) or (batch, {length}), got {tuple(tensor.shape)}"
+            f"{name} must have shape ({length},) or ({'batch' if batch is None else batch}, "
+            f"{length}), got {tuple(tensor.shape)}"
         )
     return tensor

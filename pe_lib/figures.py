@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import matplotlib
@@ -18,7 +16,7 @@ from PIL import Image
 METHOD_COLOURS = {
     "none": "#7f7f7f",
     "sinusoidal": "#0072b2",
-    "learned": "#e69f00",
+    "learned": "#b07d00",
     "shaw": "#009e73",
     "transformer_xl": "#004d40",
     "t5": "#cc79a7",
@@ -79,35 +77,29 @@ RC: dict[str, Any] = {
     "figure.constrained_layout.use": True,
 }
 
-
-@contextmanager
-def style() -> Iterator[None]:
-    """Use the course's style inside a `with` block."""
-    with matplotlib.rc_context(RC):
-        yield
+# On import, and for all figures: titles and labels take their style when they are set, which
+# is in the page's cells.
+matplotlib.rcParams.update(RC)
 
 
 def new(
     width: float = 7.2, height: float = 3.2, *, rows: int = 1, columns: int = 1, **options: Any
 ) -> tuple[Figure, Any]:
-    """Return a figure and its axes in the course's style (sizes in inches)."""
-    with style():
-        figure, axes = plt.subplots(rows, columns, figsize=(width, height), **options)
-    return figure, axes
+    """Return a figure and its axes (sizes in inches)."""
+    return plt.subplots(rows, columns, figsize=(width, height), **options)
 
 
-def png(figure: Figure, *, colours: int = 64) -> tuple[bytes, int, int]:
+def png(figure: Figure, *, colours: int = 128) -> tuple[bytes, int, int]:
     """Draw a figure as a small PNG of few colours, and close it.
 
     Returns:
         the file's bytes, and the width and height in pixels of the page (half of the file's).
     """
     raw = io.BytesIO()
-    with style():
-        figure.savefig(raw, format="png", dpi=DPI, metadata={"Software": None})
+    figure.savefig(raw, format="png", dpi=DPI, metadata={"Software": None})
     plt.close(figure)
     picture = Image.open(raw).convert("RGB")
-    small = picture.quantize(colours, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    small = picture.quantize(colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     packed = io.BytesIO()
     small.save(packed, format="PNG", optimize=True)
     return packed.getvalue(), round(picture.width * 2 / 3), round(picture.height * 2 / 3)
@@ -128,7 +120,7 @@ def show(figure: Figure, alt: str) -> None:
     from IPython.display import display
 
     words = require_alt(alt)
-    data, width, height = png(figure, colours=128)
+    data, width, height = png(figure)
     size = {"alt": words, "width": width, "height": height}
     display(  # type: ignore[no-untyped-call]
         {"image/png": b64encode(data).decode(), "text/plain": words},
@@ -171,12 +163,11 @@ def heatmap(
     matrix = values.detach().numpy() if hasattr(values, "detach") else values
     top = float(abs(matrix).max()) if limit is None else limit
     bounds = {"vmin": -top, "vmax": top} if diverging else {}
-    with style():
-        image = axes.imshow(
-            matrix, cmap=DIVERGING if diverging else SEQUENTIAL, aspect="auto", **bounds
-        )
-        axes.set(title=title, xlabel=x, ylabel=y)
-        axes.grid(False)
-        if bar:
-            axes.figure.colorbar(image, ax=axes, shrink=0.9)
+    image = axes.imshow(
+        matrix, cmap=DIVERGING if diverging else SEQUENTIAL, aspect="auto", **bounds
+    )
+    axes.set(title=title, xlabel=x, ylabel=y)
+    axes.grid(False)
+    if bar:
+        axes.figure.colorbar(image, ax=axes, shrink=0.9)
     return image

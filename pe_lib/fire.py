@@ -21,7 +21,7 @@ def fire_ratio(q_pos: Tensor, k_pos: Tensor, c: Tensor, threshold: Tensor) -> Te
     Returns:
         (Lq, Lk) or (B, Lq, Lk): from 0 to 1 for keys in the past.
 
-    Source: Li et al. 2024, equation 5, with distance |key - query| for both sides.
+    Source: Li et al. 2024; the distance |key - query| as in the listing of their appendix.
     """
     distance = relative_position(q_pos, k_pos).abs()
     reach = torch.maximum(q_pos.to(threshold.dtype), threshold).unsqueeze(-1)  # (..., Lq, 1)
@@ -39,7 +39,7 @@ class Fire(PositionEncoding):
         c: initial value of c.
         threshold: initial value of L, in positions; a factor on it is trained.
 
-    Source: Li et al. 2024, section 3 and appendix (its listing's constants).
+    Source: Li et al. 2024; constants as in the listing of their appendix.
     """
 
     def __init__(

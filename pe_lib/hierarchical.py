@@ -8,10 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pe_lib.attention import PositionEncoding, relative_position
+from pe_lib.attention import PositionEncoding
 from pe_lib.compose import Compose
 from pe_lib.errors import require_floating, require_greater, require_positive, require_real
 from pe_lib.learned import Learned
+from pe_lib.relative import RelativeBias
 from pe_lib.sinusoidal import Sinusoidal
 
 
@@ -130,7 +131,7 @@ class ParagraphVectors(PositionEncoding):
         return self.vectors.embed(x, paragraph_of(positions, self.starts))
 
 
-class WindowBias(PositionEncoding):
+class WindowBias(RelativeBias):
     """Add a trained bias per head and relative position, inside a window only.
 
     Args:
@@ -145,12 +146,10 @@ class WindowBias(PositionEncoding):
         self.window = require_positive("window", window)
         self.weight = nn.Parameter(torch.zeros(n_heads, 2 * window + 1))  # (H, 2w + 1)
 
-    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        """Return the biases, (H, Lq, Lk) or (B, H, Lq, Lk)."""
-        reach = self.window + 1
-        index = relative_position(q_pos, k_pos).clamp(-reach, reach) + reach
-        padded = F.pad(self.weight, (1, 1)).to(q.dtype)  # 0 at both ends: outside the window
-        return padded[:, index].movedim(0, -3)
+    def of_distance(self, relative: Tensor) -> Tensor:
+        """Return the biases of relative positions: (...) -> (H, ...)."""
+        padded = F.pad(self.weight, (1, 1))  # 0 at both ends: outside the window
+        return padded[:, relative.clamp(-self.window - 1, self.window + 1) + self.window + 1]
 
 
 class Hierarchical(Compose):

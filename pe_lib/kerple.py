@@ -12,19 +12,19 @@ from pe_lib.relative import RelativeBias, for_each_head
 def kerple_log(relative: Tensor, r1: Tensor, r2: Tensor) -> Tensor:
     """Return -r1 log(1 + r2 |relative|): (...) -> (H, ...), with r1, r2 > 0 of shape (H,).
 
-    Source: Chi et al. 2022, equation 5.
+    Source: Chi et al. 2022, the logarithmic variant.
     """
     r1, r2 = for_each_head(r1, relative), for_each_head(r2, relative)
-    return -r1 * torch.log1p(r2 * relative.abs().float())
+    return -r1 * torch.log1p(r2 * relative.abs())
 
 
 def kerple_power(relative: Tensor, r1: Tensor, r2: Tensor) -> Tensor:
     """Return -r1 |relative| ** r2: (...) -> (H, ...), with r1 > 0, 0 < r2 <= 2, each (H,).
 
-    Source: Chi et al. 2022, equation 4. With r2 = 1 it is ALiBi with trained slopes.
+    Source: Chi et al. 2022, the power variant. With r2 = 1 it is ALiBi with trained slopes.
     """
     r1, r2 = for_each_head(r1, relative), for_each_head(r2, relative)
-    return -r1 * relative.abs().float() ** r2
+    return -r1 * relative.abs() ** r2
 
 
 class Kerple(RelativeBias):
@@ -34,11 +34,12 @@ class Kerple(RelativeBias):
         n_heads: number of heads H.
         variant: "log" or "power".
 
-    The published code clamps r1 and r2 (its bias_p and bias_a) after each step; here they are
-    functions of free parameters and never leave their range. They start, as there, from
-    uniform draws: r1 in (0, 2), r2 in (0, 1).
+    The authors' code clamps r1 and r2 at each call; here they are functions of free parameters
+    and never leave their range. They start from uniform draws, as there: for "log" r1 (bias_p
+    there) in (0, 2) and r2 (bias_a) in (0, 1); for "power" r1 (bias_a) in (0, 1) and r2
+    (bias_p) in (0, 2).
 
-    Source: Chi et al. 2022, section 4.
+    Source: Chi et al. 2022.
     """
 
     def __init__(self, n_heads: int, *, variant: str = "log") -> None:
@@ -46,8 +47,8 @@ class Kerple(RelativeBias):
         super().__init__()
         require_positive("n_heads", n_heads)
         self.variant = require_choice("variant", variant, ("log", "power"))
-        r1 = torch.empty(n_heads).uniform_(0.01, 2)
-        r2 = torch.empty(n_heads).uniform_(0.01, 1)
+        r1 = torch.empty(n_heads).uniform_(0.01, 2 if variant == "log" else 1)
+        r2 = torch.empty(n_heads).uniform_(0.01, 1 if variant == "log" else 1.99)
         self.free_r1 = nn.Parameter(r1.log())
         self.free_r2 = nn.Parameter(r2.log() if variant == "log" else (r2 / 2).logit())
 
@@ -58,7 +59,7 @@ class Kerple(RelativeBias):
 
     @property
     def r2(self) -> Tensor:
-        """The shape of each head, (H,): above 0; for "power" also below 2."""
+        """The shape of each head, (H,), above 0, and below 2 for "power"."""
         return self.free_r2.exp() if self.variant == "log" else 2 * self.free_r2.sigmoid()
 
     def of_distance(self, relative: Tensor) -> Tensor:

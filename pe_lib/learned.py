@@ -7,7 +7,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pe_lib.attention import PositionEncoding
-from pe_lib.errors import require_choice, require_floating, require_positive, require_real
+from pe_lib.errors import (
+    require_choice,
+    require_floating,
+    require_greater,
+    require_positions,
+    require_positive,
+    require_real,
+)
 
 BEYOND = ("error", "clamp", "wrap", "interpolate")
 
@@ -87,7 +94,8 @@ class Learned(PositionEncoding):
             table far smaller than they are is hardly seen, and learns late.
         beyond: what a position past the table does: "error" raises (as GPT-2 and BERT do),
             "clamp" uses the last row, "wrap" starts again at row 0, "interpolate" squeezes
-            the sequence so that its last position meets the last row.
+            all positions so that the last one meets the last row. A squeeze depends on the
+            whole call, so with it a sequence cannot come piece by piece (KV cache).
 
     Source: Gehring et al. 2017; Devlin et al. 2019; Radford et al. 2019.
     """
@@ -100,15 +108,23 @@ class Learned(PositionEncoding):
         require_positive("max_len", max_len)
         require_positive("d_model", d_model)
         self.beyond = require_choice("beyond", beyond, BEYOND)
+        require_greater("std", std, 0)
         self.table = nn.Parameter(torch.randn(max_len, d_model) * std)  # (N, D)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Add the rows of `positions` to x (B, L, D).
 
         Raises:
-            TypeError: if positions are not integers.
-            ValueError: if a position is negative, or past the table with beyond="error".
+            TypeError: if x is not floating-point or positions are not integers.
+            ValueError: if a shape does not fit, or a position is negative, or past the table
+                with beyond="error".
         """
+        require_floating("x", x)
+        if x.ndim != 3 or x.shape[2] != self.table.shape[1]:
+            raise ValueError(
+                f"x must have shape (batch, length, {self.table.shape[1]}), got {tuple(x.shape)}"
+            )
+        positions = require_positions("positions", positions, x.shape[1], x.shape[0])
         return x + self.rows(positions).to(x.dtype)
 
     def rows(self, positions: Tensor) -> Tensor:

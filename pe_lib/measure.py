@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from pe_lib.attention import PositionEncoding, attention_logits
 from pe_lib.errors import require_floating, require_positive
@@ -95,7 +100,9 @@ def linear_map_error(source: Tensor, target: Tensor) -> float:
     Returns:
         Root mean square of target - source @ M over that of target, for the best M.
     """
-    best = torch.linalg.lstsq(source.double(), target.double()).solution
+    # "gelsd" solves by singular values. PyTorch's default is wrong, and not the same from call
+    # to call, where columns are nearly dependent, as the slow ones of a sinusoidal code are.
+    best = torch.linalg.lstsq(source.double(), target.double(), driver="gelsd").solution
     left = target.double() - source.double() @ best
     return float(left.square().mean().sqrt() / target.double().square().mean().sqrt())
 
@@ -109,3 +116,79 @@ def share_moving_less(codes: Tensor, span: float) -> float:
     """Return the share of columns of (L, D) whose values stay within `span`."""
     require_positive("length of codes", len(codes))
     return float(((codes.amax(0) - codes.amin(0)) < span).double().mean())
+
+
+def unit_rows(codes: Tensor) -> Tensor:
+    """Take the mean row from all rows of (L, D) and bring each to length 1.
+
+    Inner products of the result are the cosine similarities of centred codes.
+    """
+    return torch.nn.functional.normalize(codes - codes.mean(dim=0), dim=1)
+
+
+def explained_by_distance(codes: Tensor) -> float:
+    """Return how much of the similarity of two different codes their distance alone explains.
+
+    Args:
+        codes: (L, D), L at least 3. Similarity is the inner product.
+
+    Returns:
+        Share of the variance over all pairs of different positions: 1 for a relative code,
+        whose inner products depend on the distance only.
+    """
+    gram, places = codes @ codes.T, torch.arange(len(codes))
+    distance = (places[:, None] - places).abs()  # (L, L)
+    pairs = distance > 0
+    left = gram - similarity_by_distance(codes)[distance]
+    return float(1 - left[pairs].square().mean() / gram[pairs].var(correction=0))
+
+
+def grid_similarity(codes: Tensor, grid: tuple[int, int]) -> tuple[float, float, float, float]:
+    """Return the mean similarity of patches, by how they lie on a grid to each other.
+
+    Args:
+        codes: (rows * columns, D), row by row.
+        grid: (rows, columns).
+
+    Returns:
+        mean inner product of direct neighbours, of patches of one row and of one column that
+        are no neighbours, and of patches at least two rows and two columns apart.
+    """
+    places = torch.arange(grid[0] * grid[1])
+    if len(codes) != len(places):
+        raise ValueError(f"codes must have {len(places)} rows for grid {grid}, got {len(codes)}")
+    rows, columns = places // grid[1], places % grid[1]
+    down, across = (rows[:, None] - rows).abs(), (columns[:, None] - columns).abs()
+    gram = codes @ codes.T
+    return (
+        float(gram[down + across == 1].mean()),
+        float(gram[(down == 0) & (across > 1)].mean()),
+        float(gram[(across == 0) & (down > 1)].mean()),
+        float(gram[(down > 1) & (across > 1)].mean()),
+    )
+
+
+class StorageWatch(TorchDispatchMode):
+    """Notes the largest storage that any operation returns; a view has that of its source."""
+
+    largest: int = 0  # bytes
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operation and look at what it returns."""
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, Tensor):
+                self.largest = max(self.largest, tensor.untyped_storage().nbytes())
+        return result
+
+
+@torch.no_grad()
+def largest_tensor(run: Callable[[], object]) -> int:
+    """Return the bytes of the largest tensor that a call makes or looks at, without gradients.
+
+    What a fused kernel keeps to itself is not seen.
+    """
+    watch = StorageWatch()  # type: ignore[no-untyped-call]
+    with watch:
+        run()
+    return int(watch.largest)

@@ -47,7 +47,8 @@ class Transformer(nn.Module):
         encoding: shared by all layers, or a sequence of one per layer, of which the first
             also embeds the input. None: no positions.
         causal: a decoder (True) or an encoder (False).
-        pool: None for an output per token, "mean" over tokens, or "first" token only.
+        pool: None for an output per token, "mean" over tokens (masked ones too), or "first"
+            token only.
         features: the inputs are real vectors (B, L, n_in) instead of token numbers (B, L).
         embed_std: standard deviation of the initial token embeddings. A position table with
             a very different scale learns slowly, and looks like a bad method.
@@ -108,6 +109,12 @@ class Transformer(nn.Module):
         if isinstance(self.inputs, nn.Embedding):
             nn.init.normal_(self.inputs.weight, std=embed_std)
 
+    def use_encoding(self, encoding: PositionEncoding) -> None:
+        """Use another encoding in all layers from now on; no other weight changes."""
+        self.encoding = encoding
+        for block in self.blocks:
+            block.attention.encoding = encoding  # type: ignore[union-attr]
+
     def forward(
         self,
         inputs: Tensor,
@@ -126,7 +133,19 @@ class Transformer(nn.Module):
 
         Returns:
             (B, L, n_out), or (B, n_out) if pooled.
+
+        Raises:
+            ValueError: if the inputs have the wrong number of axes or no length, or there is not
+                one cache per layer.
         """
+        axes = 3 if isinstance(self.inputs, nn.Linear) else 2
+        if inputs.ndim != axes or inputs.shape[1] == 0:
+            wanted = "(batch, length >= 1" + (", features)" if axes == 3 else ")")
+            raise ValueError(f"inputs must have shape {wanted}, got {tuple(inputs.shape)}")
+        if caches is not None and len(caches) != len(self.blocks):
+            raise ValueError(
+                f"caches must be one per layer ({len(self.blocks)}), got {len(caches)}"
+            )
         if positions is None:
             start = 0 if caches is None else len(caches[0])
             positions = torch.arange(start, start + inputs.shape[1], device=inputs.device)

@@ -46,8 +46,9 @@ def toeplitz(vector: Tensor, n_keys: int) -> Tensor:
 
 
 def for_each_head(values: Tensor, relative: Tensor) -> Tensor:
-    """Give values (H,) one axis for each axis of `relative`: (H, 1, ..., 1)."""
-    return values.view(-1, *[1] * relative.ndim)
+    """Give values (H,) an axis for each axis of `relative`, in float32 or better: (H, 1, ...)."""
+    precise = torch.promote_types(values.dtype, torch.float32)
+    return values.to(precise).view(-1, *[1] * relative.ndim)
 
 
 class RelativeBias(PositionEncoding):
@@ -60,12 +61,19 @@ class RelativeBias(PositionEncoding):
         """Return the bias for relative positions (key - query): (...) -> (H, ...)."""
         raise NotImplementedError
 
+    def check_heads(self, values: Tensor, q: Tensor) -> Tensor:
+        """Return `values` (H, ...) in the dtype of q if q (B, H, Lq, d) has as many heads."""
+        if len(values) != q.shape[1]:
+            raise ValueError(f"q must have {len(values)} heads for this bias, got {q.shape[1]}")
+        return values.to(q.dtype)
+
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
         """Return (H, Lq, Lk), or (B, H, Lq, Lk) for positions with a batch axis."""
         if is_consecutive(q_pos) and is_consecutive(k_pos):
-            return toeplitz(self.of_distance(distances(q_pos, k_pos)).to(q.dtype), len(k_pos))
+            vector = self.of_distance(distances(q_pos, k_pos))  # (H, Lq + Lk - 1)
+            return toeplitz(self.check_heads(vector, q), len(k_pos))
         dense = self.of_distance(relative_position(q_pos, k_pos))  # (H, Lq, Lk) or (H, B, Lq, Lk)
-        return dense.movedim(0, -3).to(q.dtype)
+        return self.check_heads(dense, q).movedim(0, -3)
 
     def flipped_bias(
         self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, causal: bool
@@ -74,7 +82,7 @@ class RelativeBias(PositionEncoding):
         if not (is_consecutive(q_pos) and is_consecutive(k_pos)):
             return None
         relative = distances(q_pos, k_pos)
-        vector = self.of_distance(relative).to(q.dtype)  # (H, Lq + Lk - 1)
+        vector = self.check_heads(self.of_distance(relative), q)  # (H, Lq + Lk - 1)
         if causal:
             vector = vector.masked_fill(relative > 0, torch.finfo(q.dtype).min)
         return hankel(vector, len(k_pos))

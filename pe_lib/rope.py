@@ -252,7 +252,7 @@ class RoPE(PositionEncoding):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         """Move or cast the module; the table is computed anew, never rounded to half."""
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.fill_table()
         return self
 
@@ -280,12 +280,12 @@ class RoPE(PositionEncoding):
     def check(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> None:
         """Raise ValueError unless widths, lengths and positions fit."""
         for name, x, positions in (("q", q, q_pos), ("k", k, k_pos)):
-            if x.ndim < 2 or x.shape[-1] != self.head_dim or x.shape[-2] == 0:
+            if x.ndim != 4 or x.shape[3] != self.head_dim or x.shape[2] == 0:
                 raise ValueError(
-                    f"{name} must have shape (..., L >= 1, head_dim={self.head_dim}), "
+                    f"{name} must have shape (B, H, L >= 1, head_dim={self.head_dim}), "
                     f"got {tuple(x.shape)}"
                 )
-            require_positions(f"{name}_pos", positions, x.shape[-2])
+            require_positions(f"{name}_pos", positions, x.shape[2], x.shape[0])
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Turn q (B, H, Lq, d) and k (B, H, Lk, d) by their positions.

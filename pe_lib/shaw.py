@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from pe_lib.attention import PositionEncoding, per_head, relative_position
+from pe_lib.attention import PositionEncoding, default_scale, per_head, relative_position
 from pe_lib.errors import require_floating, require_positions, require_positive
+from pe_lib.relative import distances
 
 # Queries handled at a time. As wide as a head: larger blocks compute more that nobody reads.
 BLOCK = 64
 
 
-def integer_positions(name: str, positions: object, length: int) -> Tensor:
+def integer_positions(name: str, positions: object, length: int, batch: int) -> Tensor:
     """Return `positions` as int64 if they are integers of shape (length,) or (batch, length)."""
-    tensor = require_positions(name, positions, length)
+    tensor = require_positions(name, positions, length, batch)
     if tensor.is_floating_point():
         raise TypeError(f"{name} must be integers, got {tensor.dtype}")
     if length == 0:
@@ -40,12 +41,11 @@ def consecutive_distances(q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
         Lq - 1 - i + j. None if the positions have gaps, or if the sequences of a batch differ
         in where the keys start relative to the queries.
     """
-    lowest = k_pos[..., 0] - q_pos[..., -1]  # () or (B,)
-    lowest = lowest.reshape(-1)
-    if (q_pos.diff() != 1).any() or (k_pos.diff() != 1).any() or (lowest != lowest[0]).any():
+    queries, keys = q_pos.view(-1, q_pos.shape[-1]), k_pos.view(-1, k_pos.shape[-1])
+    lead = keys[:, 0] - queries[:, 0]  # (B,), or (1,)
+    if (queries.diff() != 1).any() or (keys.diff() != 1).any() or (lead != lead[0]).any():
         return None
-    count = q_pos.shape[-1] + k_pos.shape[-1] - 1
-    return lowest[0] + torch.arange(count, device=k_pos.device)
+    return distances(queries[0], keys[0])
 
 
 def skew(scores: Tensor, n_keys: int) -> Tensor:
@@ -148,10 +148,10 @@ def table_scores(
     Returns:
         (B, H, Lq, Lk).
     """
-    distances = consecutive_distances(q_pos, k_pos)
-    if distances is None:
+    run = consecutive_distances(q_pos, k_pos)
+    if run is None:
         return picked_scores(queries, table, row_of(relative_position(q_pos, k_pos)))
-    return skewed_scores(queries, table[..., row_of(distances), :], k_pos.shape[-1])
+    return skewed_scores(queries, table[..., row_of(run), :], k_pos.shape[-1])
 
 
 def clipped_row(relative: Tensor, clip: int) -> Tensor:
@@ -193,8 +193,9 @@ def shaw_logits(q: Tensor, table: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tenso
     that index by query minus key have the same table upside down.
     """
     clip = table_clip(table, q.shape[-1])
-    q_pos = integer_positions("q_pos", q_pos, q.shape[-2])
-    k_pos = integer_positions("k_pos", k_pos, torch.as_tensor(k_pos).shape[-1])
+    q_pos = integer_positions("q_pos", q_pos, q.shape[-2], len(q))
+    n_keys = torch.as_tensor(k_pos).shape[-1:].numel()
+    k_pos = integer_positions("k_pos", k_pos, n_keys, len(q))
     return table_scores(q, table, lambda relative: clipped_row(relative, clip), q_pos, k_pos)
 
 
@@ -211,16 +212,16 @@ def shaw_values(weights: Tensor, table: Tensor, q_pos: Tensor, k_pos: Tensor) ->
         (B, H, Lq, d): the sum over j of weights[i, j] * table[clip(j - i)].
 
     Raises:
-        As `shaw_logits`.
+        ValueError: as `shaw_logits`.
 
     Source: Shaw et al. 2018, equation 3, the second summand.
     """
     clip = table_clip(table, table.shape[-1])
-    q_pos = integer_positions("q_pos", q_pos, weights.shape[-2])
-    k_pos = integer_positions("k_pos", k_pos, weights.shape[-1])
-    distances = consecutive_distances(q_pos, k_pos)
-    if distances is not None:
-        return skewed_sums(weights, table[clipped_row(distances, clip)])
+    q_pos = integer_positions("q_pos", q_pos, weights.shape[-2], len(weights))
+    k_pos = integer_positions("k_pos", k_pos, weights.shape[-1], len(weights))
+    run = consecutive_distances(q_pos, k_pos)
+    if run is not None:
+        return skewed_sums(weights, table[clipped_row(run, clip)])
     row = per_head(clipped_row(relative_position(q_pos, k_pos), clip)).expand_as(weights)
     by_row = weights.new_zeros(*weights.shape[:-1], len(table)).scatter_add(-1, row, weights)
     return by_row @ table  # (B, H, Lq, d)
@@ -260,7 +261,8 @@ class Shaw(PositionEncoding):
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
         """Return q_i . a_clip(j - i) / sqrt(d), (B, H, Lq, Lk)."""
-        return shaw_logits(q * q.shape[-1] ** -0.5, self.key_table.to(q.dtype), q_pos, k_pos)
+        scaled = q * default_scale(self, q.shape[-1])
+        return shaw_logits(scaled, self.key_table.to(q.dtype), q_pos, k_pos)
 
     def values(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
         """Return the weighted sum of the value vectors, (B, H, Lq, d)."""

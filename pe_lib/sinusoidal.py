@@ -11,8 +11,10 @@ from torch import Tensor
 from pe_lib.attention import PositionEncoding
 from pe_lib.errors import (
     require_choice,
+    require_floating,
     require_greater,
     require_multiple,
+    require_positions,
     require_positive,
     require_real,
 )
@@ -87,9 +89,9 @@ def sinusoidal(
 
     Source: Vaswani et al. 2017, section 3.5.
     """
-    places = require_real("positions", positions)
+    places = require_real("positions", positions, torch.float64)
     rates = frequencies(dim, base).to(places.device)
-    angles = places.to(torch.float64).unsqueeze(-1) * rates  # (..., dim / 2)
+    angles = places.unsqueeze(-1) * rates  # (..., dim / 2)
     return arrange(angles.sin(), angles.cos(), layout).to(dtype)
 
 
@@ -122,7 +124,10 @@ def sinusoidal_2d(
     Source: the 1-D code for each axis, as in Dosovitskiy et al. 2021, appendix D.4.
     """
     require_multiple("dim", dim, 4, "a sine and a cosine for each of two axes")
-    row, column = require_real("rows", rows), require_real("columns", columns)
+    row, column = (
+        require_real(name, values, torch.float64)
+        for name, values in (("rows", rows), ("columns", columns))
+    )
     try:
         row, column = torch.broadcast_tensors(row, column)
     except RuntimeError as error:
@@ -149,7 +154,12 @@ def timestep_embedding(
 
     Returns:
         (*timesteps.shape, dim): all sines, then all cosines. Some code bases put the cosines
-        first (Nichol & Dhariwal 2021) or divide the exponent by dim / 2 - 1.
+        first (Nichol & Dhariwal 2021). Others (Ho et al. 2020) divide the exponent by
+        dim / 2 - 1, which is this code with base ** (dim / (dim - 2)).
+
+    Raises:
+        TypeError: if timesteps are not real numbers or dim is not an int.
+        ValueError: if dim is odd or base not above 1.
 
     Source: Ho et al. 2020, appendix B.
     """
@@ -166,6 +176,11 @@ class Sinusoidal(PositionEncoding):
         max_len: rows of the cached table; positions outside it are computed on demand.
         gain: factor on the code. Token embeddings of a small model are often much smaller
             than the code, whose entries have a root mean square of 0.71.
+
+    Raises:
+        TypeError: if d_model or max_len is not an int, or base or gain not a number.
+        ValueError: if d_model is odd, max_len not positive, base not above 1, gain not above
+            0, or the layout unknown.
 
     Source: Vaswani et al. 2017, section 3.5.
     """
@@ -184,16 +199,28 @@ class Sinusoidal(PositionEncoding):
         """Cache the first `max_len` codes; the cache is no part of the state_dict."""
         super().__init__()
         require_positive("max_len", max_len)
+        require_greater("gain", gain, 0)
         self.base, self.layout, self.gain = base, layout, gain
         table = sinusoidal(torch.arange(max_len), d_model, base, layout=layout)
         self.register_buffer("table", table, persistent=False)  # (max_len, D)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Add the codes of `positions`, which may be any real numbers, to x (B, L, D)."""
+        """Add the codes of `positions`, which may be any real numbers, to x (B, L, D).
+
+        Raises:
+            TypeError: if x is not floating-point or positions are not real numbers.
+            ValueError: if a shape does not fit.
+        """
+        require_floating("x", x)
+        if x.ndim != 3 or x.shape[2] != self.table.shape[1]:
+            raise ValueError(
+                f"x must have shape (batch, length, {self.table.shape[1]}), got {tuple(x.shape)}"
+            )
+        positions = require_positions("positions", positions, x.shape[1], x.shape[0])
         return x + self.gain * self.codes(positions).to(x)
 
     def codes(self, positions: Tensor) -> Tensor:
-        """Return the codes of `positions`: from the table where it has them all."""
+        """Return the codes of `positions` of any shape: from the table where it has them all."""
         in_table = not positions.is_floating_point() and (
             positions.numel() > 0
             and 0 <= int(positions.min())

@@ -17,6 +17,12 @@ DATA = Path(__file__).resolve().parent.parent / "book" / "data"
 A, B = 0, 1  # the two marked tokens of `which_came_first`
 
 
+def require_at_least(name: str, value: int, least: int) -> None:
+    """Raise a ValueError if `value` is no int of at least `least`."""
+    if require_positive(name, value) < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+
+
 def which_came_first(
     count: int, length: int, generator: torch.Generator, *, vocab: int = 16
 ) -> Batch:
@@ -32,8 +38,8 @@ def which_came_first(
         tokens (count, L) and labels (count,): 1 if A comes first, else 0.
     """
     require_positive("count", count)
-    if require_positive("length", length) < 2:
-        raise ValueError(f"length must be at least 2, got {length}")
+    require_at_least("length", length, 2)
+    require_at_least("vocab", vocab, 3)
     tokens = torch.randint(2, vocab, (count, length), generator=generator)
     places = torch.rand(count, length, generator=generator).argsort(dim=1)[:, :2]  # (count, 2)
     rows = torch.arange(count)
@@ -58,6 +64,8 @@ def mirror_closed(tokens: Tensor, labels: Tensor) -> Batch:
 
 def permutations(count: int, length: int, generator: torch.Generator) -> Tensor:
     """Return `count` random orders of the tokens 0 to length - 1, (count, length)."""
+    require_positive("count", count)
+    require_positive("length", length)
     return torch.rand(count, length, generator=generator).argsort(dim=1)
 
 
@@ -77,6 +85,8 @@ def n_back(
     count: int, length: int, generator: torch.Generator, *, n: int = 3, vocab: int = 16
 ) -> Batch:
     """Name the token n places back: an exact offset. The first n targets are ignored."""
+    require_positive("count", count)
+    require_at_least("length", length, require_positive("n", n) + 1)
     tokens = torch.randint(vocab, (count, length), generator=generator)
     targets = torch.full_like(tokens, IGNORE)
     targets[:, n:] = tokens[:, :-n]
@@ -91,6 +101,8 @@ def marker_recall(
     Tokens are 0 to vocab - 1 and the marker is `vocab`. Targets up to the token after the
     marker are ignored.
     """
+    require_positive("count", count)
+    require_at_least("length", length, 3)
     tokens = torch.randint(vocab, (count, length), generator=generator)
     place = torch.randint(length - 2, (count, 1), generator=generator)
     answer = tokens.gather(1, place + 1)  # (count, 1)
@@ -113,6 +125,9 @@ def encode_characters(text: str) -> tuple[Tensor, str]:
 
 def text_windows(ids: Tensor, count: int, length: int, generator: torch.Generator) -> Batch:
     """Cut random windows: inputs and next characters, (count, length) each."""
+    require_positive("count", count)
+    if require_positive("length", length) >= len(ids):
+        raise ValueError(f"length must be below that of the text, {len(ids)}, got {length}")
     starts = torch.randint(len(ids) - length, (count, 1), generator=generator)
     window = ids[starts + torch.arange(length + 1)]  # (count, length + 1)
     return window[:, :-1], window[:, 1:]
@@ -132,3 +147,33 @@ def load_digits() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     train_x, test_x, train_y, test_y = (torch.from_numpy(part) for part in parts)
     as_images = [x.float().reshape(-1, 8, 8) for x in (train_x, test_x)]
     return as_images[0], train_y.long(), as_images[1], test_y.long()
+
+
+def patches(images: Tensor, size: int) -> Tensor:
+    """Cut images into square patches, row by row: (B, H, W) -> (B, H W / size^2, size^2).
+
+    Raises:
+        ValueError: if `size` does not divide the height and the width.
+    """
+    if images.ndim != 3 or images.shape[1] % size or images.shape[2] % size:
+        raise ValueError(
+            f"images must have shape (batch, height, width), both multiples of {size}, "
+            f"got {tuple(images.shape)}"
+        )
+    tiles = images.unflatten(2, (-1, size)).unflatten(1, (-1, size))  # (B, h, size, w, size)
+    return tiles.transpose(2, 3).flatten(3).flatten(1, 2)  # (B, h w, size^2)
+
+
+def on_canvas(images: Tensor, offsets: Tensor, size: int) -> Tensor:
+    """Put each image on an empty square canvas: (B, H, W) -> (B, size, size).
+
+    Args:
+        images: (B, H, W).
+        offsets: row and column of each image's first corner, (B, 2).
+        size: height and width of the canvas.
+    """
+    canvas = images.new_zeros(len(images), size, size)
+    rows = offsets[:, :1] + torch.arange(images.shape[1])  # (B, H)
+    columns = offsets[:, 1:] + torch.arange(images.shape[2])  # (B, W)
+    canvas[torch.arange(len(images))[:, None, None], rows[:, :, None], columns[:, None]] = images
+    return canvas

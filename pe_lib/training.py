@@ -84,9 +84,10 @@ def train(
         The loss at each step, in nats.
 
     Raises:
-        ValueError: if steps is not positive or the loss is no longer a number.
+        ValueError: if steps or warmup is not positive, lr not above 0, or the loss no number.
     """
     require_positive("steps", steps)
+    require_positive("warmup", warmup)
     require_greater("lr", lr, 0)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=lr, betas=(0.9, 0.98), weight_decay=weight_decay
@@ -106,16 +107,25 @@ def train(
             optimizer.step()
             losses.append(loss.item())
             if not math.isfinite(losses[-1]):
-                raise ValueError(f"the loss is {losses[-1]} at step {step}; lr={lr} is too large")
+                raise ValueError(
+                    f"the loss is {losses[-1]} at step {step}: lr={lr} is too large, "
+                    "or no target of the batch counts"
+                )
     model.eval()
     return losses
 
 
 @torch.no_grad()
 def accuracy(model: nn.Module, inputs: Tensor, targets: Tensor) -> float:
-    """Return the share of targets that the model names, leaving out those to be ignored."""
+    """Return the share of targets that the model names, leaving out those to be ignored.
+
+    Raises:
+        ValueError: if all targets are to be ignored.
+    """
+    counted = targets != IGNORE
+    if not counted.any():
+        raise ValueError(f"targets must hold one that counts, all {targets.numel()} are ignored")
     model.eval()
     with one_thread():
         guesses = model(inputs).argmax(dim=-1)
-    counted = targets != IGNORE
     return float((guesses == targets)[counted].double().mean())

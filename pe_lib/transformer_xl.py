@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from pe_lib.attention import PositionEncoding, relative_position
+from pe_lib.attention import PositionEncoding, default_scale, relative_position
 from pe_lib.errors import require_floating, require_multiple, require_positive
 from pe_lib.shaw import consecutive_distances, integer_positions, picked_scores, skewed_scores
 from pe_lib.sinusoidal import sinusoidal
@@ -107,8 +107,8 @@ class TransformerXL(PositionEncoding):
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
         """Return the position terms over sqrt(d), (B, H, Lq, Lk)."""
-        q_pos = integer_positions("q_pos", q_pos, q.shape[-2])
-        k_pos = integer_positions("k_pos", k_pos, k.shape[-2])
+        q_pos = integer_positions("q_pos", q_pos, q.shape[-2], len(q))
+        k_pos = integer_positions("k_pos", k_pos, k.shape[-2], len(q))
         distances, index = consecutive_distances(q_pos, k_pos), None
         if distances is None:
             relative = relative_position(q_pos, k_pos)
@@ -117,7 +117,7 @@ class TransformerXL(PositionEncoding):
         codes = distance_codes(distances, weight.shape[1], self.base, self.clamp)
         rows = self.r_proj(codes.to(weight.dtype)).view(-1, *self.u.shape)  # (N, H, d)
         rows = rows.transpose(0, 1).to(q.dtype)  # (H, N, d)
-        scale = q.shape[-1] ** -0.5
+        scale = default_scale(self, q.shape[-1])
         u, v = self.u.to(q.dtype) * scale, self.v.to(q.dtype) * scale
         return transformer_xl_bias(q * scale, k, u, v, rows, index)
 
@@ -131,8 +131,10 @@ class SegmentMemory:
 
     def __init__(self, length: int) -> None:
         """Start empty, at position 0."""
-        if length:
-            require_positive("length", length)
+        if isinstance(length, bool) or not isinstance(length, int):
+            raise TypeError(f"memory length must be an int, got {type(length).__name__}")
+        if length < 0:
+            raise ValueError(f"memory length must be at least 0, got {length}")
         self.length, self.position = length, 0
         self.states: Tensor | None = None  # (B, up to M, D)
 

@@ -1,0 +1,87 @@
+# Two commands do everything: `make book` builds the site, `make test` runs every check.
+
+PYTHON ?= python3
+PIP_ARGS ?=
+PORT ?= 8000
+NB ?=
+
+VENV := .venv
+ifeq ($(OS),Windows_NT)
+BIN := $(VENV)/Scripts
+else
+BIN := $(VENV)/bin
+endif
+PY := $(BIN)/python
+PIP := $(PY) -m pip install --disable-pip-version-check
+SITE := _build/html
+BOOK_READY := $(VENV)/.book-ready
+TEST_READY := $(VENV)/.test-ready
+
+.DEFAULT_GOAL := help
+.PHONY: help book site test refresh check lint types links pdf serve clean distclean \
+        exercises grade bench bakeoff new-chapter
+
+help: ## Show this list
+	@echo "make book and make test are all you need; the rest is for authors and instructors."
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | \
+	  awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(PY):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; say which: make book PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(BOOK_READY): requirements.txt pyproject.toml | $(PY)
+	$(PIP) $(PIP_ARGS) -r requirements.txt
+	$(PIP) $(PIP_ARGS) --no-deps --editable .
+	@touch $@
+
+$(TEST_READY): requirements-test.txt $(BOOK_READY)
+	$(PIP) $(PIP_ARGS) -r requirements-test.txt
+	$(PIP) $(PIP_ARGS) --no-deps -r requirements-test-nodeps.txt
+	@touch $@
+
+book: $(BOOK_READY) ## Build the site from the stored outputs and say where it is
+	@$(PY) -m tools.build
+
+test: $(TEST_READY) ## Run every check: style, types, notebooks, site, library, exercises
+	@$(PY) -m tools.test
+
+refresh: $(BOOK_READY) ## Re-execute the notebooks in place (NB=01_attention for one)
+	@$(PY) -m tools.refresh $(NB)
+
+check: $(BOOK_READY) ## Re-execute in memory and compare with what is stored, pictures too
+	@$(PY) -m tools.refresh --check $(NB)
+
+lint: $(TEST_READY) ## Check style, spelling and types
+	@$(PY) -m tools.lint
+
+links: $(BOOK_READY) ## Ask every external link whether it still answers; writes a report
+	@$(PY) -m tools.build --links
+
+pdf: $(BOOK_READY) ## Print the whole course into one PDF (needs xelatex)
+	@$(PY) -m tools.build --pdf
+
+serve: book ## Build, then serve the site on http://localhost:8000 (PORT=...)
+	@$(PY) -m http.server --bind 127.0.0.1 --directory $(SITE) $(PORT)
+
+exercises: $(BOOK_READY) ## Make the student releases from the instructors' sources
+	@$(PY) -m exercises.tools.release
+
+grade: $(BOOK_READY) ## Grade a folder: make grade SET=02_sinusoidal FROM=submissions
+	@$(PY) -m exercises.tools.grade $(if $(SET),--set $(SET)) $(if $(FROM),--from $(FROM)) $(ARGS)
+
+bench: $(TEST_READY) ## Time pe_lib beside the libraries that people use
+	@$(PY) -m benchmarks $(ARGS)
+
+bakeoff: $(BOOK_READY) ## Train every method and measure it past its training length
+	@$(PY) -m pe_lib.bakeoff $(ARGS)
+
+new-chapter: $(BOOK_READY) ## Start a chapter from the template: make new-chapter NAME=14_kerple
+	@$(PY) -m tools.new_chapter $(NAME)
+
+clean: ## Remove what the build made
+	rm -rf _build book/_generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
+
+distclean: clean ## Remove the environment and the vendored assets too
+	rm -rf $(VENV) book/_vendor *.egg-info

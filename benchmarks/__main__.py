@@ -1,0 +1,83 @@
+"""Run the comparison: `python -m benchmarks`, or some of it: `python -m benchmarks rope sdpa`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.cases import QUESTIONS
+from benchmarks.measure import side_by_side
+from benchmarks.report import failed, print_rows, write_page
+
+RESULTS = Path(__file__).with_name("results.json")
+LIBRARIES = (
+    "torch",
+    "transformers",
+    "rotary-embedding-torch",
+    "x-transformers",
+    "positional-encodings",
+    "diffusers",
+)
+
+
+def machine(threads: int) -> dict[str, Any]:
+    """Describe the machine in terms that mean something elsewhere."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        lines = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        model = lines[0].split(":", 1)[1].strip() if lines else model
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "threads": threads,
+        "load before": round(os.getloadavg()[0], 1),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in LIBRARIES},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("questions", nargs="*", metavar="question", help=", ".join(QUESTIONS))
+    parser.add_argument("--seconds", type=float, default=4.0, help="per table and length")
+    parser.add_argument("--threads", type=int, default=1)
+    arguments = parser.parse_args()
+    if unknown := set(arguments.questions) - set(QUESTIONS):
+        parser.error(f"no such question: {', '.join(sorted(unknown))}")
+    chosen = arguments.questions or list(QUESTIONS)
+    torch.set_num_threads(arguments.threads)
+    results: dict[str, Any] = {"machine": machine(arguments.threads), "rows": []}
+    for name in chosen:
+        question = QUESTIONS[name]
+        for length in question.lengths:
+            with torch.set_grad_enabled(question.with_gradients):
+                works = question.works(length)
+                limit = next(iter(works))
+                measured = side_by_side(works, limit, budget=arguments.seconds)
+            rows = [
+                {"question": name, "title": question.title, "length": length, "who": who}
+                | asdict(numbers)
+                for who, numbers in measured.items()
+            ]
+            print_rows(rows)
+            results["rows"] += rows
+    if arguments.questions:
+        print("Only some questions were asked: results.json and the page stay as they are.")
+        return
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    write_page(results)
+    for line in failed(results):
+        print("missed:", line)
+
+
+if __name__ == "__main__":
+    main()

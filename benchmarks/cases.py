@@ -1,0 +1,319 @@
+"""What is timed: for each question the limit, pe_lib, and published code on the same input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from benchmarks.measure import Work
+from pe_lib.alibi import ALiBi
+from pe_lib.attention import (
+    NoPosition,
+    PositionEncoding,
+    attend,
+    attend_fused,
+    relative_position,
+)
+from pe_lib.relative import RelativeBias
+from pe_lib.rope import RoPE
+from pe_lib.shaw import shaw_logits
+from pe_lib.sinusoidal import Sinusoidal, sinusoidal
+from pe_lib.t5 import T5Bias
+from pe_lib.transformer_xl import TransformerXL
+
+HEADS, WIDTH = 8, 64
+MODEL = HEADS * WIDTH
+Works = dict[str, Work]
+
+
+@dataclass
+class Question:
+    """One table: `works` makes the contenders for a length; the first of them is the limit."""
+
+    title: str
+    works: Callable[[int], Works]
+    lengths: tuple[int, ...]
+    with_gradients: bool = False
+
+
+def qkv(length: int) -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, HEADS, length, WIDTH) for _ in range(3))
+    return q, k, v
+
+
+def agree(one: Any, other: Any, tolerance: float = 1e-4) -> None:
+    """Raise unless two contenders compute the same: fast and wrong wins nothing."""
+    if one.shape != other.shape or (one - other).abs().max() > tolerance * other.abs().max():
+        raise AssertionError(f"contenders do not agree: {one.shape}, {other.shape}")
+
+
+def rope_of(q: Tensor, k: Tensor) -> Works:
+    from rotary_embedding_torch import RotaryEmbedding
+    from transformers.models.gptj import modeling_gptj as gptj
+    from transformers.models.llama import modeling_llama as llama
+    from x_transformers import x_transformers
+
+    length = q.shape[2]
+    positions = torch.arange(length)
+    pairs = RoPE(WIDTH, max_len=length)
+    half = RoPE(WIDTH, layout="half", max_len=length)
+    # Published functions get their angles, sines and cosines ready-made; pe_lib looks them up.
+    angles = half.angles(positions, half.rates).float()[None]
+    cos, sin = (torch.cat([part, part], dim=-1) for part in (angles.cos(), angles.sin()))
+    q_long, k_long = (x.transpose(1, 2).contiguous() for x in (q, k))  # (B, L, H, d)
+    theirs = gptj.apply_rotary_pos_emb(q_long, angles.sin(), angles.cos()).transpose(1, 2)
+    agree(pairs.rotate(q, k, positions, positions)[0], theirs)
+    agree(half.rotate(q, k, positions, positions)[1], llama.apply_rotary_pos_emb(q, k, cos, sin)[1])
+    lucid = RotaryEmbedding(WIDTH, cache_max_seq_len=length)
+    xt_angles, _ = x_transformers.RotaryEmbedding(WIDTH)(positions)
+    return {
+        "copying q and k": lambda: (q.clone(), k.clone()),
+        "pe_lib, interleaved": lambda: pairs.rotate(q, k, positions, positions),
+        "pe_lib, half": lambda: half.rotate(q, k, positions, positions),
+        "transformers, Llama (half)": lambda: llama.apply_rotary_pos_emb(q, k, cos, sin),
+        "transformers, GPT-J (interleaved)": lambda: [
+            gptj.apply_rotary_pos_emb(x, angles.sin(), angles.cos()) for x in (q_long, k_long)
+        ],
+        "rotary-embedding-torch": lambda: [lucid.rotate_queries_or_keys(x) for x in (q, k)],
+        "x-transformers": lambda: [
+            x_transformers.apply_rotary_pos_emb(x, xt_angles) for x in (q, k)
+        ],
+    }
+
+
+def rope(length: int) -> Works:
+    q, k, _ = qkv(length)
+    return rope_of(q, k)
+
+
+def rope_training(length: int) -> Works:
+    q, k, _ = (x.requires_grad_() for x in qkv(length))
+
+    def with_backward(work: Work) -> Work:
+        def run() -> object:
+            turned: Any = work()
+            return torch.autograd.grad(turned, (q, k), (q.detach(), k.detach()))
+
+        return run
+
+    chosen = (
+        "copying q and k",
+        "pe_lib, interleaved",
+        "pe_lib, half",
+        "transformers, Llama (half)",
+    )
+    return {name: with_backward(work) for name, work in rope_of(q, k).items() if name in chosen}
+
+
+def t5_peer() -> Any:
+    from transformers import T5Config
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    config = T5Config(d_model=MODEL, num_heads=HEADS, d_kv=WIDTH)
+    return T5Attention(config, has_relative_attention_bias=True)
+
+
+def bias_of(encoding: RelativeBias, length: int) -> Works:
+    q, k, _ = qkv(length)
+    places, allocated = torch.arange(length), torch.empty(HEADS, length, length)
+    return {
+        "filling an allocated (H, L, L)": lambda: allocated.fill_(1.0),
+        "pe_lib, view": lambda: encoding.flipped_bias(q, k, places, places, False),
+        "pe_lib, dense": lambda: encoding.bias(q, k, places, places),
+    }
+
+
+def t5(length: int) -> Works:
+    from x_transformers import x_transformers
+
+    peer, encoding = t5_peer(), T5Bias(HEADS)
+    encoding.load_state_dict({"table": peer.relative_attention_bias.weight})
+    other = x_transformers.RelativePositionBias(scale=1.0, heads=HEADS)
+    works = bias_of(encoding, length)
+    if length > 2048:  # theirs take seconds and gigabytes here
+        return works
+    agree(works["pe_lib, dense"](), peer.compute_bias(length, length)[0])
+    return {
+        **works,
+        "transformers, T5": lambda: peer.compute_bias(length, length),
+        "x-transformers": lambda: other(length, length),
+    }
+
+
+def alibi(length: int) -> Works:
+    from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+    from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
+    from x_transformers import x_transformers
+
+    def published() -> object:
+        return x_transformers.AlibiPositionalBias(HEADS)(length, length)  # it caches: build anew
+
+    mask, works = torch.ones(1, length), bias_of(ALiBi(HEADS, symmetric=True), length)
+    works |= {
+        "transformers, BLOOM (a row of keys)": lambda: build_alibi_tensor(mask, HEADS, mask.dtype),
+        "transformers, MPT (a row of keys)": lambda: build_mpt_alibi_tensor(HEADS, length),
+    }
+    if length > 2048:
+        return works
+    agree(works["pe_lib, dense"](), published())
+    return {**works, "x-transformers": published}
+
+
+def shaw(length: int) -> Works:
+    from transformers.models.wav2vec2_bert import modeling_wav2vec2_bert as wav2vec2
+
+    (q, k, _), places, clip = qkv(length), torch.arange(length), 64
+    table = torch.randn(2 * clip + 1, WIDTH)
+    module = SimpleNamespace(
+        left_max_position_embeddings=clip,
+        right_max_position_embeddings=clip,
+        distance_embedding=torch.nn.Embedding.from_pretrained(table),
+        scaling=1.0,
+    )
+
+    def gathered() -> object:
+        return wav2vec2._apply_relative_key_position_encoding(module, q, k)[1]
+
+    agree(shaw_logits(q, table, places, places), gathered())
+    return {
+        "plain logits": lambda: q @ k.mT,
+        "pe_lib, skew": lambda: shaw_logits(q, table, places, places),
+        "transformers, Wav2Vec2-BERT (gathers L, L, d)": gathered,
+    }
+
+
+def xlnet(length: int) -> Works:
+    from transformers.models.xlnet.modeling_xlnet import XLNetRelativeAttention as XLNet
+
+    (q, k, _), places = qkv(length), torch.arange(length)
+    encoding = TransformerXL(MODEL, HEADS, std=1.0)
+    u, v = encoding.u, encoding.v
+    codes = encoding.r_proj(sinusoidal(torch.arange(length, -length, -1), MODEL, layout="halves"))
+    codes = codes.view(2 * length, 1, HEADS, WIDTH)
+    q_long, k_long = (x.permute(2, 0, 1, 3).contiguous() for x in (q, k))  # (L, B, H, d)
+
+    def published() -> Tensor:
+        """Terms (b), (c) and (d), as XLNet computes them; its codes come projected, for free."""
+        content = torch.einsum("bjnd,nd->bnj", k_long.transpose(0, 1), u)[:, :, None]
+        position = torch.einsum("ibnd,jbnd->bnij", q_long + v, codes)
+        return (content + XLNet.rel_shift_bnij(position, klen=length)) * WIDTH**-0.5
+
+    def gathered() -> Tensor:
+        """The same with a code for every pair, (L, L, H, d)."""
+        index = length - places.unsqueeze(1) + places  # codes run from distance L down: L - (i - j)
+        content = torch.einsum("bnjd,nd->bnj", k, u)[:, :, None]
+        position = torch.einsum("bnid,ijnd->bnij", q + v[:, None], codes[:, 0][index])
+        return (content + position) * WIDTH**-0.5
+
+    works: Works = {
+        "plain logits": lambda: q @ k.mT,
+        "pe_lib, skew": lambda: encoding.bias(q, k, places, places),
+        "transformers, XLNet": published,
+    }
+    agree(works["pe_lib, skew"](), published())
+    if length > 512:  # two gigabytes at 1024
+        return works
+    agree(gathered(), published())
+    return {**works, "gather of (L, L, H, d)": gathered}
+
+
+def computed_table(length: int) -> Works:
+    from diffusers.models.embeddings import get_1d_sincos_pos_embed_from_grid
+    from positional_encodings.torch_encodings import PositionalEncoding1D
+    from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
+    from x_transformers import x_transformers
+
+    x, places, out = torch.randn(1, length, MODEL), torch.arange(length), torch.empty(length, MODEL)
+    scaled = x_transformers.ScaledSinusoidalEmbedding(MODEL)
+
+    def fresh() -> Any:
+        return PositionalEncoding1D(MODEL)(x)  # it keeps the last table: build anew
+
+    agree(fresh()[0], sinusoidal(places, MODEL), 1e-2)
+    return {
+        "filling an allocated (L, D)": lambda: out.fill_(1.0),
+        "pe_lib (float64 angles)": lambda: sinusoidal(places, MODEL),
+        "positional-encodings": fresh,
+        "x-transformers": lambda: scaled(x),
+        "transformers, M2M-100": lambda: M2M100SinusoidalPositionalEmbedding.get_embedding(
+            length, MODEL
+        ),
+        "diffusers (float64 angles)": lambda: get_1d_sincos_pos_embed_from_grid(
+            MODEL, places, output_type="pt"
+        ),
+    }
+
+
+def cached_table(length: int) -> Works:
+    from positional_encodings.torch_encodings import PositionalEncoding1D
+    from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
+
+    x, places = torch.randn(1, length, MODEL), torch.arange(length)
+    ours, keeper = Sinusoidal(MODEL, max_len=length), PositionalEncoding1D(MODEL)
+    m2m = M2M100SinusoidalPositionalEmbedding(length + 2, MODEL)
+    agree(ours.embed(x, places), x + keeper(x), 1e-2)
+    return {
+        "adding two tensors": lambda: x + x,
+        "pe_lib": lambda: ours.embed(x, places),
+        "positional-encodings (positions 0 to L only)": lambda: x + keeper(x),
+        "transformers, M2M-100": lambda: x + m2m(inputs_embeds=x),
+    }
+
+
+def consumption(length: int) -> Works:
+    (q, k, v), places = qkv(length), torch.arange(length)
+    peer, encoding = t5_peer(), ALiBi(HEADS)
+    hidden = relative_position(places, places) > 0
+    lowest = torch.finfo(torch.float32).min
+    ready = encoding.bias(q, k, places, places).masked_fill(hidden, lowest)[None]
+
+    def ours(encoding: PositionEncoding) -> Work:
+        return lambda: attend_fused(q, k, v, encoding, places, places, causal=True)
+
+    def dense(bias: Callable[[], Tensor], **options: float) -> Work:
+        return lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=bias(), **options)
+
+    def manual() -> Tensor:
+        return attend(q, k, v, encoding, places, places, causal=True)[0]
+
+    t5 = T5Bias(HEADS)
+    t5.load_state_dict({"table": peer.relative_attention_bias.weight})
+    published = dense(
+        lambda: peer.compute_bias(length, length).masked_fill(hidden, lowest), scale=1.0
+    )
+    works: Works = {
+        "SDPA, causal, no bias": lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        "pe_lib, no positions": ours(NoPosition()),
+        "pe_lib, RoPE": ours(RoPE(WIDTH)),
+        "pe_lib, ALiBi": ours(encoding),
+        "pe_lib, T5": ours(t5),
+        "SDPA, dense ALiBi ready-made": dense(lambda: ready),
+        "SDPA, dense ALiBi built by pe_lib": dense(
+            lambda: encoding.bias(q, k, places, places).masked_fill(hidden, lowest)[None]
+        ),
+        "SDPA, T5 bias built by transformers": published,
+        "softmax by hand, ALiBi": manual,
+    }
+    agree(works["pe_lib, ALiBi"](), manual())
+    agree(works["pe_lib, T5"](), published())
+    return works
+
+
+QUESTIONS = {
+    "rope": Question("RoPE on queries and keys", rope, (512, 2048, 8192)),
+    "rope-training": Question("RoPE, forward and backward", rope_training, (2048,), True),
+    "t5": Question("T5 bias", t5, (512, 2048, 8192)),
+    "alibi": Question("ALiBi bias", alibi, (512, 2048, 8192)),
+    "shaw": Question("Shaw's term of the logits", shaw, (512, 1024, 2048)),
+    "xlnet": Question("XLNet's terms of the logits", xlnet, (512, 1024, 2048)),
+    "table": Question("Sinusoidal table, computed", computed_table, (512, 2048, 8192)),
+    "cached": Question("Sinusoidal table, looked up and added", cached_table, (512, 2048, 8192)),
+    "sdpa": Question("Causal attention with its bias", consumption, (512, 2048)),
+}

@@ -1,0 +1,201 @@
+"""From results to lines on the terminal and to the book's page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).parents[1] / "book" / "benchmarks.md"
+Row = dict[str, Any]
+FASTEST = "the fastest library"
+
+
+@dataclass
+class Bar:
+    """What is asked for: that `who` takes at most `most` times what `against` takes."""
+
+    text: str
+    question: str
+    lengths: tuple[int, ...]
+    who: str
+    against: str
+    most: float
+
+
+COPY, LLAMA = "copying q and k", "transformers, Llama (half)"
+GATHER = "transformers, Wav2Vec2-BERT (gathers L, L, d)"
+ALL = (512, 2048, 8192)
+BARS = [
+    Bar("RoPE costs at most 1.8 copies", "rope", (2048,), "pe_lib, interleaved", COPY, 1.8),
+    Bar("RoPE: five times as fast", "rope", (2048,), "pe_lib, interleaved", LLAMA, 1 / 5),
+    Bar("RoPE, half layout: as fast", "rope", ALL, "pe_lib, half", LLAMA, 1.0),
+    Bar("RoPE in training: faster", "rope-training", (2048,), "pe_lib, interleaved", LLAMA, 1.0),
+    Bar("the half layout too", "rope-training", (2048,), "pe_lib, half", LLAMA, 1.0),
+    Bar("T5 bias: 100 times as fast", "t5", (2048,), "pe_lib, view", "transformers, T5", 1 / 100),
+    Bar("ALiBi: 100 times as fast", "alibi", (2048,), "pe_lib, view", "x-transformers", 1 / 100),
+    Bar("Shaw by skewing: faster", "shaw", (512, 1024, 2048), "pe_lib, skew", GATHER, 1.0),
+    Bar(
+        "XLNet by skewing: faster than a gather",
+        "xlnet",
+        (512,),
+        "pe_lib, skew",
+        "gather of (L, L, H, d)",
+        1.0,
+    ),
+    Bar(
+        "and than the published shift",
+        "xlnet",
+        (512, 1024, 2048),
+        "pe_lib, skew",
+        "transformers, XLNet",
+        1.0,
+    ),
+    Bar("Sinusoidal table, computed", "table", ALL, "pe_lib (float64 angles)", FASTEST, 1.0),
+    Bar("Sinusoidal table, looked up", "cached", ALL, "pe_lib", FASTEST, 1.0),
+    Bar(
+        "ALiBi inside attention: no slower than a dense bias",
+        "sdpa",
+        (512, 2048),
+        "pe_lib, ALiBi",
+        "SDPA, dense ALiBi built by pe_lib",
+        1.0,
+    ),
+    Bar(
+        "T5 inside attention: no slower than a dense bias",
+        "sdpa",
+        (512, 2048),
+        "pe_lib, T5",
+        "SDPA, T5 bias built by transformers",
+        1.0,
+    ),
+]
+
+
+def find(rows: list[Row], question: str, length: int, who: str) -> Row:
+    """Return the row of one contender, or of the fastest library."""
+    asked = [row for row in rows if (row["question"], row["length"]) == (question, length)]
+    if who == FASTEST:
+        libraries = [row for row in asked[1:] if not row["who"].startswith("pe_lib")]
+        return min(libraries, key=lambda row: row["ratio"])
+    return next(row for row in asked if row["who"] == who)
+
+
+def judged(results: dict[str, Any]) -> list[tuple[str, int, str, float, float]]:
+    """Return text, length, opponent, the ratio asked for and the ratio measured, for each bar."""
+    lines = []
+    for bar in BARS:
+        for length in bar.lengths:
+            mine = find(results["rows"], bar.question, length, bar.who)
+            other = find(results["rows"], bar.question, length, bar.against)
+            measured = mine["ratio"] / other["ratio"]
+            lines.append((bar.text, length, other["who"], bar.most, measured))
+    return lines
+
+
+def failed(results: dict[str, Any]) -> list[str]:
+    """Say which bars were missed."""
+    return [
+        f"{text}, L {length}: {measured:.2f} of {against}, at most {most:.2f} asked"
+        for text, length, against, most, measured in judged(results)
+        if measured > most
+    ]
+
+
+def time_of(seconds: float) -> str:
+    """Write seconds in ms with three digits."""
+    return f"{seconds * 1e3:.3g}" if seconds < 1 else f"{seconds * 1e3:.0f}"
+
+
+def times(ratio: float) -> str:
+    """Write a ratio with two or three digits."""
+    return f"{ratio:.4f}" if ratio < 0.01 else f"{ratio:.3g}" if ratio < 100 else f"{ratio:.0f}"
+
+
+def size(number: int) -> str:
+    """Write bytes in the unit that fits."""
+    for unit in ("B", "KiB", "MiB"):
+        if number < 1024:
+            return f"{number:.3g} {unit}" if unit != "B" else f"{number} B"
+        number /= 1024  # type: ignore[assignment]
+    return f"{number:.3g} GiB"
+
+
+def print_rows(rows: list[Row]) -> None:
+    """Print one table."""
+    print(f"\n{rows[0]['title']}, L {rows[0]['length']}: {rows[0]['rounds']} rounds")
+    for row in rows:
+        print(
+            f"  {row['who']:48} {time_of(row['seconds']):>8} ms  x {times(row['ratio']):>7} "
+            f"({times(row['low'])} to {times(row['high'])})  peak {size(row['peak_bytes']):>9}"
+            f"  scratch {size(row['peak_bytes'] - row['kept_bytes']):>9}",
+            flush=True,
+        )
+
+
+def markdown(head: list[str], body: list[list[str]]) -> list[str]:
+    """Return the lines of a table whose first column is text and the others numbers."""
+    rule = ["---"] + ["---:"] * (len(head) - 1)
+    return ["| " + " | ".join(cells) + " |" for cells in (head, rule, *body)]
+
+
+def write_page(results: dict[str, Any]) -> None:
+    """Write the book's page."""
+    machine, rows = results["machine"], results["rows"]
+    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
+    lines = [
+        "<!-- Written by `make bench` from benchmarks/results.json: change that, not this. -->",
+        "# How fast it is",
+        "",
+        "Each table compares functions that answer the same question on the same input, checked to"
+        " agree before they are timed. The first row is what the machine allows: a copy, a fill, or"
+        " the product without positions. All functions of a table run in turn, round after round,"
+        " in one process; `x` is the median over the rounds of a function's time divided by the"
+        " first row's in the same round, with the quartiles behind it. Milliseconds are of one"
+        " machine and one day; the ratios carry further.",
+        "",
+        "Memory is counted by PyTorch's profiler, as allocations minus releases during one call:"
+        " `peak` is the most at any time, the result included; `scratch` is what of the peak the"
+        " result does not keep.",
+        "",
+        f"Measured on {machine['cpu']}, {machine['cores']} cores, {machine['threads']} thread(s)"
+        f" used, load {machine['load before']} at the start, Python {machine['python']}, {versions};"
+        " batch 1, 8 heads of width 64, float32.",
+        "",
+        "(bench-bars)=",
+        "## What was asked for",
+        "",
+    ]
+    lines += markdown(
+        ["asked", "L", "compared with", "at most", "measured", "reached"],
+        [
+            [
+                text,
+                f"{length}",
+                against,
+                times(most),
+                times(got),
+                "yes" if got <= most else "**no**",
+            ]
+            for text, length, against, most, got in judged(results)
+        ],
+    )
+    for question in dict.fromkeys(row["question"] for row in rows):
+        asked = [row for row in rows if row["question"] == question]
+        lines += ["", f"## {asked[0]['title']}", ""]
+        lines += markdown(
+            ["", "L", "ms", "x", "quartiles", "peak", "scratch"],
+            [
+                [
+                    row["who"],
+                    f"{row['length']}",
+                    time_of(row["seconds"]),
+                    times(row["ratio"]),
+                    f"{times(row['low'])} to {times(row['high'])}",
+                    size(row["peak_bytes"]),
+                    size(row["peak_bytes"] - row["kept_bytes"]),
+                ]
+                for row in asked
+            ],
+        )
+    PAGE.write_text("\n".join(lines) + "\n")

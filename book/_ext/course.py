@@ -1,0 +1,105 @@
+"""What this book adds to Sphinx: assets of its own, alt text on figures, the build's status."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.util.docutils import SphinxDirective
+
+from tools import status, vendor
+
+PUBLIC = "https://cdn.jsdelivr.net/npm"
+MATHJAX = "es5/tex-chtml.js"
+WIDGETS = "dist/embed.js"  # the build that needs no require.js
+
+
+def choose_assets(_: Sphinx, config: Config) -> None:
+    """Point pages at the vendored scripts; where they are missing, at the public addresses."""
+    mathjax, widgets = vendor.SITE
+    if all(vendor.present(package, vendor.SITE_ASSETS) for package in vendor.SITE):
+        config.html_static_path.append(str(vendor.SITE_ASSETS))
+        config.mathjax_path = f"{mathjax.folder}/{MATHJAX}"
+        config.nb_ipywidgets_js = {
+            f"{widgets.folder}/{WIDGETS}": {"data-jupyter-widgets-cdn": "none:", "defer": "defer"}
+        }
+    else:
+        config.mathjax_path = f"{PUBLIC}/{mathjax.name}@{mathjax.version}/{MATHJAX}"
+        config.nb_ipywidgets_js = {
+            f"{PUBLIC}/{widgets.name}@{widgets.version}/{WIDGETS}": {"defer": "defer"}
+        }
+
+
+def alt_texts(notebook: Path) -> dict[str, str]:
+    """Return the alt text of each picture in a notebook, by the digest that names its file."""
+    found = {}
+    for cell in nbformat.read(notebook, as_version=4).cells:
+        for output in cell.get("outputs", []):
+            words = output.get("metadata", {}).get("image/png", {}).get("alt")
+            if words:
+                data = b64decode(output["data"]["image/png"])
+                found[hashlib.sha256(data).hexdigest()] = words
+    return found
+
+
+def describe_images(app: Sphinx, doctree: nodes.document) -> None:
+    """Put the alt text that an output carries on its image; load all but the first lazily."""
+    source = Path(app.env.doc2path(app.env.docname))
+    words = alt_texts(source) if source.suffix == ".ipynb" else {}
+    for number, image in enumerate(doctree.findall(nodes.image)):
+        if text := words.get(Path(image["uri"]).stem):
+            image["alt"] = text
+        if number:
+            image["loading"] = "lazy"
+
+
+def plain_docstring(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
+    """Read docstrings as plain text: |x| and a*b are maths, not markup, and `x` is code."""
+    for number, line in enumerate(lines):
+        words = re.split(r"(`+[^`]+`+)", line)
+        words[::2] = [re.sub(r"([|*])", r"\\\1", word) for word in words[::2]]
+        words[1::2] = [f"``{word.strip('`')}``" for word in words[1::2]]
+        lines[number] = "".join(words)
+
+
+def finish_page(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Follow the reader's light or dark; leave out scripts of buttons that are not here."""
+    context["default_mode"] = "auto"
+    context["script_files"] = [
+        script
+        for script in context.get("script_files", [])
+        if "sphinx-thebe" not in str(script)
+        and "THEBE_JS_URL" not in str(getattr(script, "attributes", {}).get("body", ""))
+    ]
+
+
+class BuildStatus(SphinxDirective):
+    """Write versions, seconds, tests and claims into the page, as they are when it is built."""
+
+    def run(self) -> list[nodes.Node]:
+        holder = nodes.container()
+        lines = StringList(status.markdown().splitlines(), source="tools/status.py")
+        self.state.nested_parse(lines, self.content_offset, holder)
+        self.env.note_reread()
+        return holder.children
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("config-inited", choose_assets, priority=100)
+    app.connect("autodoc-process-docstring", plain_docstring, priority=100)  # before napoleon
+    app.connect("doctree-read", describe_images)
+    app.connect("html-page-context", finish_page, priority=900)
+    app.add_directive("build-status", BuildStatus)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,1 @@
+"""Exercise sets: instructor sources, student releases, and a grader that trusts no submission."""

@@ -1,0 +1,179 @@
+"""Grade what a class has handed in.
+
+    python -m exercises.grade COURSE                    everything in COURSE/submitted
+    python -m exercises.grade COURSE --set 10_rope      one set
+    python -m exercises.grade COURSE --scheduler HOST:PORT    on a Dask cluster
+
+COURSE is a folder in nbgrader's layout. Results: COURSE/gradebook.db, grades.csv, answers.csv,
+summary.html, autograded/ and feedback/. A submission that has not changed is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import hashlib
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nbformat
+
+from exercises.feedback import autograded, feedback_page
+from exercises.grading import Graded, Job, grade
+from exercises.records import Course, Record, fill_gradebook, grader_version, write, write_csv
+from exercises.sandbox import Limits, NotStarted, SandboxMissing, require_bubblewrap
+from exercises.sets import load, set_names
+from exercises.summary import page
+
+
+class Done(NamedTuple):
+    """A graded submission with its two files, or the reason why it is not graded."""
+
+    graded: Graded | None
+    notebook: str
+    feedback: str
+    problem: str = ""
+
+
+def work(job: Job) -> Done:
+    """Grade one submission and write its feedback. Runs in a worker, which may be elsewhere."""
+    try:
+        graded = grade(job)
+        notebook = autograded(graded)
+        return Done(graded, nbformat.writes(notebook), feedback_page(graded, notebook))
+    except NotStarted as error:
+        return Done(None, "", "", str(error))
+    except Exception as error:  # a fault of the grader's must not cost the others their grades
+        return Done(None, "", "", f"{type(error).__name__}: {error}")
+
+
+def prepare_worker() -> None:
+    """Let a worker compute on one processor: there is one worker for each."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def in_pool(jobs: list[Job], workers: int) -> Iterator[tuple[int, Done]]:
+    """Grade in processes on this machine; yield (index, result) as they finish."""
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(workers, context, prepare_worker) as pool:
+        waiting = {pool.submit(work, job): index for index, job in enumerate(jobs)}
+        try:
+            for future in concurrent.futures.as_completed(waiting):
+                yield waiting[future], future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def on_cluster(jobs: list[Job], scheduler: str) -> Iterator[tuple[int, Done]]:
+    """Grade on a Dask cluster whose workers run in a copy of this project."""
+    from distributed import Client, as_completed
+
+    with Client(scheduler, set_as_default=False) as client:
+        submit: Any = client.submit
+        waiting = {submit(work, job, pure=False): index for index, job in enumerate(jobs)}
+        for future, result in as_completed(list(waiting), with_results=True, raise_errors=False):
+            index = waiting[future]
+            yield index, result if isinstance(result, Done) else Done(None, "", "", str(result))
+
+
+def show_progress(done: int, total: int, begin: float) -> None:
+    """Draw a bar on the terminal, or a line now and then elsewhere."""
+    filled = round(30 * done / max(1, total))
+    line = f"[{'#' * filled}{'.' * (30 - filled)}] {done}/{total}  {time.monotonic() - begin:.0f} s"
+    if sys.stderr.isatty():
+        print(f"\r{line}", end="\n" if done == total else "", file=sys.stderr, flush=True)
+    elif done == total or done % max(1, total // 10) == 0:
+        print(line, file=sys.stderr, flush=True)
+
+
+def key_of(job: Job, version: str) -> str:
+    """Return a digest of all that the grade of a submission depends on."""
+    parts = (version, job.secret, job.set_name, job.unreadable, str(job.limits), str(job.trusted))
+    return hashlib.sha256(json.dumps(parts).encode() + (job.data or b"")).hexdigest()
+
+
+def grade_course(
+    course: Course, sets: list[str], base: Job, workers: int, scheduler: str = ""
+) -> tuple[list[Record], list[str]]:
+    """Grade a course folder and write all results.
+
+    Returns:
+        The records of all submissions, and the problems of those that were not graded.
+    """
+    version, records, problems = grader_version(), [], []
+    jobs, keys = [], []
+    for student, name in course.submissions(sets):
+        data, unreadable = course.read_submission(student, name)
+        job = replace(base, student=student, set_name=name, data=data, unreadable=unreadable)
+        key = key_of(job, version)
+        kept = course.kept(student, name, key)
+        if kept is not None:
+            records.append(kept)
+        else:
+            jobs.append(job)
+            keys.append(key)
+    begin = time.monotonic()
+    results = on_cluster(jobs, scheduler) if scheduler else in_pool(jobs, workers)
+    for count, (index, done) in enumerate(results if jobs else (), 1):
+        job = jobs[index]
+        if done.graded is None:
+            problems.append(f"{job.student}, {job.set_name}: not graded: {done.problem}")
+        else:
+            records.append(course.keep(done.graded, keys[index], done.notebook, done.feedback))
+        show_progress(count, len(jobs), begin)
+    records.sort(key=lambda record: (record["set"], record["student"]))
+    fill_gradebook(course, records)
+    write_csv(course, records)
+    write(course.root / "summary.html", page(records))
+    return records, problems
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Grade a course from the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m exercises.grade", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("course", type=Path)
+    parser.add_argument("--set", action="append", dest="sets", choices=set_names(), metavar="SET")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--scheduler", default="", help="address of a Dask scheduler")
+    parser.add_argument("--seconds", type=float, default=Limits.call, help="for a cell or a call")
+    parser.add_argument(
+        "--trusted", action="store_true",
+        help="run submissions WITHOUT a sandbox: they can do whatever you can",
+    )  # fmt: skip
+    options = parser.parse_args(arguments)
+    try:
+        course = Course(options.course)
+        if not options.trusted and not options.scheduler:
+            require_bubblewrap()
+        base = Job("", "", None, secret=course.secret(), trusted=options.trusted,
+                   limits=Limits(call=options.seconds))  # fmt: skip
+        records, problems = grade_course(
+            course, options.sets or set_names(), base, options.workers, options.scheduler
+        )
+    except (ValueError, SandboxMissing) as error:
+        print(f"Not graded: {error}", file=sys.stderr)
+        return 2
+    for name in sorted({record["set"] for record in records}):
+        scores = [record["points"] for record in records if record["set"] == name]
+        mean = sum(scores) / len(scores)
+        print(f"{name}: {len(scores)} submissions, mean {mean:.2f} of {load(name).points:g}")
+    print(f"Results: {course.root / 'summary.html'}, grades.csv, answers.csv, gradebook.db")
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,278 @@
+"""Grade one submission: run its cells in a sandbox, and judge its answers out here."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from exercises.notebook import Cell, Unreadable, checkpoints, parse, restore
+from exercises.sandbox import Ended, Limits, Session
+from exercises.sets import ExerciseSet, Question, load
+from exercises.wire import Malformed
+from pe_lib import checks
+
+WORDS = ("ok", "wrong answer", "not answered", "crash", "time-out", "malformed")
+LONGEST = 400  # characters of a message
+
+
+class Missing(Exception):
+    """The student's notebook defines no function of that name."""
+
+
+class StudentError(Exception):
+    """The student's function raised an exception."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        """Keep the type of the exception, and its text with the line."""
+        super().__init__(text)
+        self.kind, self.text = kind, text
+
+
+@dataclass(frozen=True)
+class Job:
+    """One submission to grade. `data` is the file, or None with the reason in `unreadable`."""
+
+    student: str
+    set_name: str
+    data: bytes | None
+    unreadable: str = ""
+    secret: str = ""
+    limits: Limits = field(default_factory=Limits)
+    trusted: bool = False
+
+
+@dataclass
+class Verdict:
+    """What became of one question."""
+
+    question: str
+    test_id: str
+    max_points: float
+    points: float = 0.0
+    word: str = "not answered"
+    message: str = ""
+
+
+@dataclass
+class Ran:
+    """What a cell did when it ran: what it printed, and how it stopped if it did."""
+
+    printed: str = ""
+    word: str = ""
+    message: str = ""
+
+
+@dataclass
+class Graded:
+    """A graded submission."""
+
+    student: str
+    set_name: str
+    verdicts: list[Verdict]
+    cells: list[Cell]
+    ran: dict[int, Ran]
+    seconds: float
+
+    @property
+    def points(self) -> float:
+        """Return the sum of the points."""
+        return sum(verdict.points for verdict in self.verdicts)
+
+    def record(self) -> dict[str, Any]:
+        """Return what is kept in a file."""
+        return {
+            "student": self.student, "set": self.set_name, "points": self.points,
+            "max_points": sum(verdict.max_points for verdict in self.verdicts),
+            "seconds": round(self.seconds, 3),
+            "verdicts": [asdict(verdict) for verdict in self.verdicts],
+        }  # fmt: skip
+
+
+def seed_for(secret: str, question: str) -> int:
+    """Return the seed of a question's hidden inputs."""
+    return int.from_bytes(hashlib.sha256(f"{secret}/{question}".encode()).digest()[:6], "big")
+
+
+def describe_error(error: object) -> tuple[str, str]:
+    """Return (type, text) of an exception as the runner told it; trust none of its parts."""
+    if not isinstance(error, dict):
+        raise Malformed("an error without a description")
+    kind, text, line = (error.get(key) for key in ("type", "text", "line"))
+    kind = kind if isinstance(kind, str) and kind.isidentifier() else "Exception"
+    where = f" (line {line} of the cell)" if isinstance(line, int) and 0 < line < 10**6 else ""
+    return kind[:80], f"{kind[:80]}: {str(text)[:LONGEST]}{where}"
+
+
+def take_back(args: tuple[Any, ...], returned: object) -> None:
+    """Write what the function did to its arguments into ours, so that the judge sees it."""
+    if isinstance(returned, tuple) and len(returned) == len(args):
+        for ours, theirs in zip(args, returned, strict=True):
+            same = isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)
+            if same and ours.shape == theirs.shape and ours.dtype == theirs.dtype:
+                ours.copy_(theirs)
+
+
+class Grader:
+    """The state of grading one submission, over as many processes as it ends."""
+
+    def __init__(self, job: Job, exercise_set: ExerciseSet, cells: list[Cell]) -> None:
+        """Prepare; nothing runs yet."""
+        self.job, self.set, self.cells = job, exercise_set, cells
+        self.verdicts = {
+            question.name: Verdict(question.name, question.test_id, question.points)
+            for question in exercise_set.questions
+        }
+        self.judged: set[str] = set()
+        self.ran: dict[int, Ran] = {}
+        self.used = 0.0
+
+    def steps(self) -> Iterator[tuple[int, Question | None]]:
+        """Yield what to do in order: (index, None) runs a cell, (index, question) judges."""
+        after: dict[int, list[Question]] = {}
+        place = checkpoints(self.cells, self.set)
+        for question in self.set.questions:
+            after.setdefault(place[question.name], []).append(question)
+        for index, cell in enumerate(self.cells):
+            if cell.kind == "code" and not cell.is_test and cell.source.strip():
+                yield index, None
+            for question in after.get(index, ()):
+                yield index, question
+
+    def run(self) -> None:
+        """Run and judge everything; after a process has ended, go on in a new one."""
+        while not self.all_judged():
+            with Session(self.job.limits, self.set.lends, self.job.trusted) as session:
+                session.used += self.used
+                self.run_through(session)
+                self.used = session.used
+            if self.used >= self.job.limits.total:
+                self.give_up()
+
+    def all_judged(self) -> bool:
+        """Return whether every question has its verdict."""
+        return len(self.judged) == len(self.verdicts)
+
+    def give_up(self) -> None:
+        """Give what is left the verdict of a submission that took too long."""
+        for name, verdict in self.verdicts.items():
+            if name not in self.judged:
+                verdict.word = "time-out"
+                verdict.message = "the notebook as a whole took too long"
+                self.judged.add(name)
+
+    def time_left(self, session: Session) -> float:
+        """Return the seconds that the next step may take."""
+        return min(self.job.limits.call, max(0.1, self.job.limits.total - session.used))
+
+    def run_through(self, session: Session) -> None:
+        """Run the cells that have not ended a process yet, and judge what is not judged."""
+        for index, question in self.steps():
+            if self.all_judged():
+                return
+            if question is None:
+                if self.ran.get(index, Ran()).word not in ("time-out", "malformed", "ended"):
+                    self.run_cell(session, index)
+            elif question.name not in self.judged:
+                self.judge(session, question)
+            if session.process.returncode is not None:
+                return
+
+    def run_cell(self, session: Session, index: int) -> None:
+        """Run one cell and keep what it did."""
+        ran = Ran()
+        try:
+            answer = session.ask({"cell": self.cells[index].source}, self.time_left(session))
+            if not isinstance(answer, dict):
+                raise Ended("malformed", "the answer could not be read")
+            if "error" in answer:
+                kind, ran.message = describe_error(answer["error"])
+                ran.word = "not answered" if kind == "NotImplementedError" else "crash"
+        except Ended as ended:
+            ran.word = "ended" if ended.word == "crash" else ended.word
+            ran.message = ended.message
+            session.close()
+        except Malformed as error:
+            ran.word, ran.message = "malformed", str(error)
+            session.close()
+        ran.printed = session.take_printed()
+        self.ran[index] = ran
+
+    def judge(self, session: Session, question: Question) -> None:
+        """Judge one answer."""
+        verdict = self.verdicts[question.name]
+
+        def answer(*args: Any) -> Any:
+            reply = session.ask({"call": question.name, "args": args}, self.time_left(session))
+            if not isinstance(reply, dict):
+                raise Malformed("an answer of another kind")
+            if "missing" in reply:
+                raise Missing
+            if "error" in reply:
+                raise StudentError(*describe_error(reply["error"]))
+            take_back(args, reply.get("args"))
+            return reply.get("result")
+
+        try:
+            note = checks.EXERCISES[question.name].judge(
+                answer, seed_for(self.job.secret, question.name)
+            )
+            verdict.word, verdict.message, verdict.points = "ok", note, question.points
+        except checks.CheckFailed as failed:
+            verdict.word, verdict.message = "wrong answer", str(failed)
+        except StudentError as error:
+            unanswered = error.kind == "NotImplementedError"
+            verdict.word = "not answered" if unanswered else "crash"
+            verdict.message = "" if unanswered else error.text
+        except Missing:
+            self.explain_missing(question, verdict)
+        except Ended as ended:
+            verdict.word, verdict.message = ended.word, ended.message
+        except (ValueError, TypeError, RuntimeError, OverflowError, IndexError) as error:
+            # Malformed, or values that cannot even be compared. The process may be out of step.
+            verdict.word, verdict.message = "malformed", f"the answer could not be read: {error}"
+            session.close()
+        session.take_printed()
+        verdict.message = verdict.message[:LONGEST]
+        self.judged.add(question.name)
+
+    def explain_missing(self, question: Question, verdict: Verdict) -> None:
+        """Say why there is no function: its cell stopped, or nothing defines it."""
+        verdict.message = f"the notebook defines no function {question.name}"
+        for index, ran in self.ran.items():
+            own = self.cells[index].grade_id == question.solution_id
+            if ran.word and (own or verdict.word == "not answered"):
+                verdict.word = "crash" if ran.word == "ended" else ran.word
+                place = "its cell" if own else f"cell {index + 1}"
+                verdict.message = f"{place} stopped: {ran.message}"
+                if own:
+                    return
+
+
+def grade(job: Job) -> Graded:
+    """Grade one submission.
+
+    Raises:
+        NotStarted: if the sandbox does not start, which is not the student's fault.
+    """
+    begin, exercise_set = time.monotonic(), load(job.set_name)
+    cells: list[Cell] = []
+    try:
+        if job.data is None:
+            raise Unreadable(job.unreadable)
+        cells = restore(parse(job.data), exercise_set)
+        grader = Grader(job, exercise_set, cells)
+        grader.run()
+        verdicts, ran = list(grader.verdicts.values()), grader.ran
+    except Unreadable as error:
+        cells, ran = restore([], exercise_set), {}
+        verdicts = [
+            Verdict(q.name, q.test_id, q.points, word="malformed", message=str(error)[:LONGEST])
+            for q in exercise_set.questions
+        ]
+    seconds = time.monotonic() - begin
+    return Graded(job.student, job.set_name, verdicts, cells, ran, seconds)

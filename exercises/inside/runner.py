@@ -1,0 +1,113 @@
+"""What runs inside the sandbox, in the same process as a student's code.
+
+It holds no secret: it executes cells, calls functions with the arguments that the grader sends
+one call at a time, and sends back what they return. A submission that takes it over can only
+send other answers, and the grader, which is another process, compares those like any others.
+"""
+
+import os
+import resource
+import socket
+import sys
+
+REQUESTS, ANSWERS = int(sys.argv[1]), int(sys.argv[2])
+USER = int(sys.argv[3])
+MEMORY, CPU, FILE_SIZE, PROCESSES = (int(word) for word in sys.argv[4:8])
+
+
+def drop_rights() -> None:
+    """Become an unprivileged user if started as root, and set the limits."""
+    if USER:
+        os.setgroups([])
+        os.setresgid(USER, USER, USER)
+        os.setresuid(USER, USER, USER)
+    for kind, limit in (
+        (resource.RLIMIT_AS, MEMORY),
+        (resource.RLIMIT_CPU, CPU),
+        (resource.RLIMIT_FSIZE, FILE_SIZE),
+        (resource.RLIMIT_NPROC, PROCESSES),
+        (resource.RLIMIT_NOFILE, 256),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(kind, (limit, limit))
+
+
+drop_rights()
+
+import torch  # noqa: E402
+from IPython.core.interactiveshell import InteractiveShell  # noqa: E402
+from traitlets.config import Config  # noqa: E402
+
+from wire import HEADER, decode, encode, frame_length  # noqa: E402
+
+
+def read_exactly(count: int) -> bytes:
+    """Read from the grader; leave when it has gone."""
+    data = b""
+    while len(data) < count:
+        chunk = os.read(REQUESTS, count - len(data))
+        if not chunk:
+            os._exit(0)
+        data += chunk
+    return data
+
+
+def write_all(data: bytes) -> None:
+    """Write to the grader."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(ANSWERS, view) :]
+
+
+def describe(error: BaseException) -> dict[str, object]:
+    """Return what the grader may show of an exception, and the line of the cell it came from."""
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        if "ipython-input" in trace.tb_frame.f_code.co_filename:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    if isinstance(error, SyntaxError):
+        line = error.lineno or 0
+    return {"type": type(error).__name__[:80], "text": str(error)[:400], "line": line}
+
+
+def run_cell(shell: InteractiveShell, source: str) -> dict[str, object]:
+    """Execute one cell as a notebook does."""
+    result = shell.run_cell(source, store_history=False)
+    error = result.error_before_exec or result.error_in_exec
+    return {} if error is None else {"error": describe(error)}
+
+
+def call(shell: InteractiveShell, name: str, args: tuple[object, ...]) -> dict[str, object]:
+    """Call a student's function; send its arguments back too, to see if they were changed."""
+    if name not in shell.user_ns:
+        return {"missing": name}
+    try:
+        result = shell.user_ns[name](*args)
+    except BaseException as error:  # also SystemExit and KeyboardInterrupt
+        return {"error": describe(error)}
+    return {"result": result, "args": args}
+
+
+def main() -> None:
+    """Serve the grader until it closes the pipe."""
+    torch.set_num_threads(1)
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "nocolor"
+    shell = InteractiveShell.instance(config=config)
+    shell.showtraceback = shell.showsyntaxerror = lambda *args, **kwargs: None
+    write_all(encode({"ready": socket.gethostname()}))
+    while True:
+        head = read_exactly(HEADER.size)
+        request = decode(head, read_exactly(frame_length(head)))
+        if "cell" in request:
+            answer = run_cell(shell, request["cell"])
+        else:
+            answer = call(shell, request["call"], request["args"])
+        sys.stdout.flush()
+        sys.stderr.flush()
+        write_all(encode(answer))
+
+
+main()

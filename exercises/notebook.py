@@ -1,0 +1,113 @@
+"""Read a submission, which anyone may have written, and put the handed-out cells back."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from exercises.sets import ExerciseSet, nbgrader_metadata, release_path, source_text
+
+MAX_CELLS = 1000
+
+
+class Unreadable(ValueError):
+    """A submission is no notebook; the message says what it is instead."""
+
+
+@dataclass
+class Cell:
+    """A cell of a restored notebook. `grade_id` is set where the cell was handed out."""
+
+    kind: str
+    source: str
+    grade_id: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_test(self) -> bool:
+        """Return whether this is the cell of a test."""
+        return bool(self.metadata.get("grade"))
+
+
+@functools.cache
+def handed_out(name: str) -> tuple[Cell, ...]:
+    """Return the cells of the students' notebook as it was handed out."""
+    notebook = json.loads(release_path(name).read_text(encoding="utf-8"))
+    cells = []
+    for cell in notebook["cells"]:
+        metadata = nbgrader_metadata(cell)
+        cells.append(
+            Cell(cell["cell_type"], source_text(cell), metadata.get("grade_id", ""), metadata)
+        )
+    return tuple(cells)
+
+
+def parse(data: bytes) -> list[Cell]:
+    """Return the cells of a notebook, with the grade ids that they claim.
+
+    Raises:
+        Unreadable: if it is no notebook of format 4.
+    """
+    try:
+        notebook = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"the file is not JSON ({type(error).__name__})") from error
+    if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
+        raise Unreadable("the file is not a notebook: it has no list of cells")
+    if len(notebook["cells"]) > MAX_CELLS:
+        raise Unreadable(f"the notebook has more than {MAX_CELLS} cells")
+    cells = []
+    for number, cell in enumerate(notebook["cells"], 1):
+        if not isinstance(cell, dict) or cell.get("cell_type") not in ("code", "markdown", "raw"):
+            raise Unreadable(f"cell {number} is not a cell")
+        source = cell.get("source")
+        if isinstance(source, list) and all(isinstance(line, str) for line in source):
+            source = "".join(source)
+        if not isinstance(source, str):
+            raise Unreadable(f"cell {number} has no source")
+        # Text that cannot be encoded (a lone surrogate) would break every later step.
+        source = source.encode(errors="replace").decode()
+        cells.append(Cell(cell["cell_type"], source, claimed_id(cell)))
+    return cells
+
+
+def claimed_id(cell: dict[str, Any]) -> str:
+    """Return the grade id in a submitted cell's metadata, or nothing."""
+    metadata = cell.get("metadata")
+    found = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    claim = found.get("grade_id") if isinstance(found, dict) else None
+    return claim if isinstance(claim, str) else ""
+
+
+def restore(cells: list[Cell], exercise_set: ExerciseSet) -> list[Cell]:
+    """Put the handed-out cells back: their text, their metadata, and those that are gone.
+
+    Of a submission only the sources of the answers and of the student's own cells are kept,
+    in the order in which they stand.
+    """
+    known = {cell.grade_id: cell for cell in handed_out(exercise_set.name) if cell.grade_id}
+    restored, used = [], set()
+    for cell in cells:
+        original = known.get(cell.grade_id)
+        if original is None or original.kind != cell.kind or cell.grade_id in used:
+            restored.append(Cell(cell.kind, cell.source))
+            continue
+        used.add(cell.grade_id)
+        source = cell.source if original.metadata.get("solution") else original.source
+        restored.append(Cell(cell.kind, source, cell.grade_id, original.metadata))
+    restored += [cell for cell in known.values() if cell.grade_id not in used and cell.is_test]
+    return restored
+
+
+def checkpoints(cells: list[Cell], exercise_set: ExerciseSet) -> dict[str, int]:
+    """Return, for each question, the index of the cell after which its answer is taken.
+
+    That is its test cell, as in nbgrader, or the cell of the answer if that stands later.
+    """
+    place = {cell.grade_id: index for index, cell in enumerate(cells) if cell.grade_id}
+    return {
+        question.name: max(place[question.test_id], place.get(question.solution_id, 0))
+        for question in exercise_set.questions
+    }

@@ -1,0 +1,172 @@
+"""What grading leaves behind: a record for each submission, nbgrader's gradebook, CSV files."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from exercises.grading import Graded
+from exercises.sets import HERE, load, set_names, source_path
+
+LARGEST = 5 << 20  # bytes of a notebook
+STUDENT = re.compile(r"[\w.@+-]{1,100}")
+Record = dict[str, Any]
+
+
+class Course:
+    """A course folder in nbgrader's layout: submitted/STUDENT/SET/SET.ipynb and the rest."""
+
+    def __init__(self, root: Path) -> None:
+        """Take a folder that has a folder `submitted`."""
+        self.root = root
+        if not (root / "submitted").is_dir():
+            raise ValueError(
+                f"{root} has no folder submitted; submissions belong in "
+                f"{root}/submitted/STUDENT/SET/SET.ipynb"
+            )
+
+    def submissions(self, sets: Iterable[str]) -> list[tuple[str, str]]:
+        """Return (student, set) of all that was handed in, in order."""
+        wanted = set(sets)
+        found = []
+        for folder in sorted((self.root / "submitted").glob("*/*")):
+            if folder.name in wanted and folder.is_dir() and not folder.is_symlink():
+                found.append((folder.parent.name, folder.name))
+        for student, _ in found:
+            if STUDENT.fullmatch(student) is None or student.startswith("."):
+                raise ValueError(f"{student!r} cannot be the name of a student's folder")
+        return found
+
+    def secret(self) -> str:
+        """Return what the hidden inputs are drawn from; made once, so that grades repeat."""
+        path = self.root / ".grader_secret"
+        if not path.exists():
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(secrets.token_hex(16))
+        return path.read_text().strip()
+
+    def read_submission(self, student: str, name: str) -> tuple[bytes | None, str]:
+        """Return the bytes of a submission, or None and the reason."""
+        path = self.root / "submitted" / student / name / f"{name}.ipynb"
+        try:
+            # Neither links (to other people's files) nor pipes (that never end) are followed.
+            number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError as error:
+            return None, f"there is no file {name}.ipynb that can be read ({error.strerror})"
+        with os.fdopen(number, "rb") as file:
+            status = os.fstat(number)
+            if not stat.S_ISREG(status.st_mode):
+                return None, f"{name}.ipynb is not a plain file"
+            if status.st_size > LARGEST:
+                return None, f"{name}.ipynb is larger than {LARGEST >> 20} MiB"
+            return file.read(LARGEST), ""
+
+    def place(self, kind: str, student: str, name: str, ending: str) -> Path:
+        """Return a path in nbgrader's layout, its folder made."""
+        path = self.root / kind / student / name / f"{name}.{ending}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def kept(self, student: str, name: str, key: str) -> Record | None:
+        """Return the record of an earlier run, if nothing has changed since."""
+        path = self.root / "records" / student / name / f"{name}.json"
+        try:
+            record: Record = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return record if record.get("key") == key else None
+
+    def keep(self, graded: Graded, key: str, autograded: str, feedback: str) -> Record:
+        """Write the files of a graded submission; the record comes last."""
+        student, name = graded.student, graded.set_name
+        write(self.place("autograded", student, name, "ipynb"), autograded)
+        write(self.place("feedback", student, name, "html"), feedback)
+        record = {**graded.record(), "key": key}
+        write(self.place("records", student, name, "json"), json.dumps(record, indent=1))
+        return record
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file so that it is either whole or not there."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)
+
+
+def grader_version() -> str:
+    """Return a digest of all that a grade depends on, besides the submission."""
+    digest = hashlib.sha256()
+    library = HERE.parent / "pe_lib"
+    for path in sorted([*HERE.glob("*.py"), *HERE.glob("inside/*.py"), *library.rglob("*.py"),
+                        *map(source_path, set_names())]):  # fmt: skip
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def cell_text(text: object) -> str:
+    """Return text that a spreadsheet does not take for a formula."""
+    line = " ".join(str(text).split())
+    return f"'{line}" if line.startswith(("=", "+", "-", "@")) else line
+
+
+def write_csv(course: Course, records: list[Record]) -> None:
+    """Write grades.csv (a line for each submission) and answers.csv (for each question)."""
+    with (course.root / "grades.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["student", "set", "points", "max_points", "seconds"])
+        for r in records:
+            name = cell_text(r["student"])
+            rows.writerow([name, r["set"], r["points"], r["max_points"], r["seconds"]])
+    with (course.root / "answers.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["student", "set", "exercise", "points", "max_points", "verdict", "message"])
+        for r in records:
+            for v in r["verdicts"]:
+                rows.writerow([cell_text(r["student"]), r["set"], v["question"], v["points"],
+                               v["max_points"], v["word"], cell_text(v["message"])])  # fmt: skip
+
+
+def fill_gradebook(course: Course, records: list[Record]) -> None:
+    """Write all scores into nbgrader's gradebook; manual scores and comments stay."""
+    from nbgrader.api import Gradebook
+
+    with Gradebook(f"sqlite:///{course.root / 'gradebook.db'}") as book:
+        for name in sorted({record["set"] for record in records}):
+            describe_assignment(book, name)
+        known = {student.id for student in book.students}
+        for record in records:
+            if record["student"] not in known:
+                book.add_student(record["student"])
+                known.add(record["student"])
+            fill_submission(book, record)
+        book.db.commit()
+
+
+def describe_assignment(book: Any, name: str) -> None:
+    """Tell the gradebook which cells a set has, and what they are worth."""
+    book.update_or_create_assignment(name)
+    book.update_or_create_notebook(name, name)
+    for question in load(name).questions:
+        book.update_or_create_grade_cell(
+            question.test_id, name, name, max_score=question.points, cell_type="code"
+        )
+        book.update_or_create_solution_cell(question.solution_id, name, name)
+
+
+def fill_submission(book: Any, record: Record) -> None:
+    """Write the scores of one submission."""
+    name, student = record["set"], record["student"]
+    submission = book.update_or_create_submission(name, student)
+    points = {verdict["test_id"]: verdict["points"] for verdict in record["verdicts"]}
+    for notebook in submission.notebooks:
+        for grade in notebook.grades:
+            grade.auto_score = points[grade.cell.name]
+            grade.needs_manual_grade = grade.manual_score is not None

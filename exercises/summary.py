@@ -1,0 +1,94 @@
+"""The instructor's page: how a class did, and why answers failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from html import escape
+
+from exercises.grading import WORDS
+from exercises.records import Record
+from exercises.sets import load
+
+STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
+table{border-collapse:collapse;margin:1rem 0}td,th{border:1px solid #bbb;padding:.2rem .6rem;
+text-align:left;vertical-align:top}td.n{text-align:right}.bar{background:#4477aa;height:1em;
+display:inline-block}"""
+
+
+def page(records: list[Record]) -> str:
+    """Return the summary of all sets as HTML."""
+    names = sorted({record["set"] for record in records})
+    body = "".join(section(name, [r for r in records if r["set"] == name]) for name in names)
+    return (
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Grades</title>'
+        f"<style>{STYLE}</style></head><body><h1>Grades</h1>{body}</body></html>"
+    )
+
+
+def section(name: str, records: list[Record]) -> str:
+    """Return the part of one set."""
+    scores = [float(record["points"]) for record in records]
+    top = load(name).points
+    mean = sum(scores) / len(scores)
+    return (
+        f"<h2>{escape(name)}</h2><p>{len(records)} submissions, mean {mean:.1f} of {top:g} points, "
+        f"{sum(float(r['seconds']) for r in records) / len(records):.1f} s each.</p>"
+        f"<h3>Distribution</h3>{distribution(scores, top)}"
+        f"<h3>Verdicts</h3>{verdict_table(name, records)}"
+        f"<h3>Why answers failed</h3>{reasons(name, records)}"
+        f"<h3>Students</h3>{student_table(records)}"
+    )
+
+
+def distribution(scores: list[float], top: float) -> str:
+    """Return bars: how many submissions in each tenth of the points."""
+    tenths = Counter(min(9, int(10 * score / top)) for score in scores)
+    most = max(tenths.values())
+    rows = "".join(
+        f"<tr><th>{top * step / 10:g} to {top * (step + 1) / 10:g}</th><td class=n>{tenths[step]}"
+        f'</td><td><span class="bar" style="width:{20 * tenths[step] / most:.1f}em"></span></td></tr>'
+        for step in range(10)
+    )
+    return f"<table><tr><th>points</th><th>students</th><th></th></tr>{rows}</table>"
+
+
+def verdict_table(name: str, records: list[Record]) -> str:
+    """Return how often each question got each verdict."""
+    heads = "".join(f"<th>{word}</th>" for word in WORDS)
+    rows = ""
+    for question in load(name).questions:
+        counts = Counter(
+            v["word"] for r in records for v in r["verdicts"] if v["question"] == question.name
+        )
+        cells = "".join(f"<td class=n>{counts[word]}</td>" for word in WORDS)
+        rows += f"<tr><th>{escape(question.name)}</th>{cells}</tr>"
+    return f"<table><tr><th>exercise</th>{heads}</tr>{rows}</table>"
+
+
+def reasons(name: str, records: list[Record]) -> str:
+    """Return the commonest messages of each question."""
+    rows = ""
+    for question in load(name).questions:
+        messages = Counter(
+            f"{v['word']}: {v['message']}"
+            for r in records
+            for v in r["verdicts"]
+            if v["question"] == question.name and v["word"] not in ("ok", "not answered")
+        )
+        for text, count in messages.most_common(8):
+            rows += f"<tr><th>{escape(question.name)}</th><td class=n>{count}</td>"
+            rows += f"<td>{escape(text)}</td></tr>"
+    return f"<table><tr><th>exercise</th><th>times</th><th>message</th></tr>{rows}</table>"
+
+
+def student_table(records: list[Record]) -> str:
+    """Return a line for each submission, with a link to its feedback."""
+    rows = ""
+    for record in records:
+        student, name = escape(record["student"], quote=True), escape(record["set"])
+        words = ", ".join(escape(v["word"]) for v in record["verdicts"])
+        rows += (
+            f'<tr><td><a href="feedback/{student}/{name}/{name}.html">{student}</a></td>'
+            f"<td class=n>{record['points']:g} / {record['max_points']:g}</td><td>{words}</td></tr>"
+        )
+    return f"<table><tr><th>student</th><th>points</th><th>verdicts</th></tr>{rows}</table>"

@@ -1,0 +1,136 @@
+"""A plain format for values on a pipe: one JSON header, then the raw bytes of the arrays.
+
+Both ends of the pipe between the grader and a student's process use it. Nothing in it is
+executed on reading (no pickle), nothing is unpacked (no archive), and every size is checked
+against what was announced before memory is taken.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from typing import Any
+
+import torch
+
+HEADER = struct.Struct("<II")  # bytes of JSON, bytes of arrays
+MAX_JSON = 1 << 20
+MAX_ARRAYS = 64 << 20
+DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        torch.float64, torch.float32, torch.float16, torch.bfloat16,
+        torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
+        torch.complex64, torch.complex128,
+    )
+}  # fmt: skip
+
+
+class Malformed(ValueError):
+    """What was read is no frame of this format."""
+
+
+class Opaque:
+    """Stands for a value of a type that the format does not carry."""
+
+    def __init__(self, type_name: str) -> None:
+        """Keep the name of the type, for the message."""
+        self.type_name = type_name
+
+
+def pack(value: Any, arrays: list[bytes]) -> Any:
+    """Return `value` as JSON, its arrays moved to `arrays`."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int | float):
+        return int(value) if isinstance(value, int) else float(value)
+    if isinstance(value, list):
+        return [pack(item, arrays) for item in value]
+    if isinstance(value, tuple):
+        return {"tuple": [pack(item, arrays) for item in value]}
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {"dict": {key: pack(item, arrays) for key, item in value.items()}}
+    if isinstance(value, torch.Tensor) and str(value.dtype).removeprefix("torch.") in DTYPES:
+        plain = value.detach().cpu().contiguous().resolve_conj().resolve_neg()
+        arrays.append(plain.flatten().view(torch.uint8).numpy().tobytes())
+        return {"tensor": str(value.dtype).removeprefix("torch."), "shape": list(value.shape)}
+    if type(value).__module__ == "numpy":
+        try:
+            return pack(torch.as_tensor(value), arrays)
+        except (TypeError, ValueError, RuntimeError):
+            pass
+    return {"other": type(value).__name__[:80]}
+
+
+def encode(value: Any) -> bytes:
+    """Return one frame."""
+    arrays: list[bytes] = []
+    text = json.dumps(pack(value, arrays)).encode()
+    body = b"".join(arrays)
+    if len(text) > MAX_JSON or len(body) > MAX_ARRAYS:
+        return encode({"too large": len(text) + len(body)})
+    return HEADER.pack(len(text), len(body)) + text + body
+
+
+def frame_length(head: bytes) -> int:
+    """Return how many bytes follow the header; raise Malformed if that is too many."""
+    text, body = HEADER.unpack(head)
+    if text > MAX_JSON or body > MAX_ARRAYS:
+        raise Malformed("a frame that is too large")
+    return int(text + body)
+
+
+class _Body:
+    """The raw bytes of a frame, read from the left."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.place = data, 0
+
+    def take(self, dtype: object, shape: object) -> torch.Tensor:
+        if not isinstance(dtype, str) or dtype not in DTYPES:
+            raise Malformed("an array of unknown type")
+        if not isinstance(shape, list) or len(shape) > 16:
+            raise Malformed("an array without a shape")
+        if not all(type(size) is int and 0 <= size <= MAX_ARRAYS for size in shape):
+            raise Malformed("an array with an impossible shape")
+        size = math.prod(shape) * DTYPES[dtype].itemsize
+        if size > len(self.data) - self.place:
+            raise Malformed("an array longer than its bytes")
+        chunk = bytearray(self.data[self.place : self.place + size])
+        self.place += size
+        if not chunk:
+            return torch.empty(shape, dtype=DTYPES[dtype])
+        if DTYPES[dtype] is torch.bool:  # a byte other than 0 and 1 is no bool
+            return torch.frombuffer(chunk, dtype=torch.uint8).ne(0).reshape(shape)
+        return torch.frombuffer(chunk, dtype=DTYPES[dtype]).reshape(shape)
+
+
+def unpack(node: Any, body: _Body) -> Any:
+    """Undo `pack`."""
+    if isinstance(node, list):
+        return [unpack(item, body) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "tensor" in node:
+        return body.take(node["tensor"], node.get("shape"))
+    if isinstance(node.get("tuple"), list):
+        return tuple(unpack(item, body) for item in node["tuple"])
+    if isinstance(node.get("dict"), dict):
+        return {key: unpack(item, body) for key, item in node["dict"].items()}
+    if isinstance(node.get("other"), str):
+        return Opaque(node["other"][:80])
+    raise Malformed("an unknown kind of value")
+
+
+def decode(head: bytes, rest: bytes) -> Any:
+    """Return the value of one frame; raise Malformed if it is none."""
+    text, _ = HEADER.unpack(head)
+    body = _Body(rest[text:])
+    try:
+        value = unpack(json.loads(rest[:text]), body)
+    except (ValueError, RecursionError, RuntimeError, OverflowError) as error:
+        raise Malformed(str(error)[:200]) from error
+    if body.place != len(body.data):
+        raise Malformed("bytes that belong to no array")
+    return value

@@ -1,0 +1,209 @@
+"""One cell: train the model, then measure every variant at every length."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pe_lib import tasks
+from pe_lib.bakeoff.grid import STD, Cell, device, encodings
+from pe_lib.bakeoff.variants import EXTENSIONS, dress, variants
+from pe_lib.model import Transformer
+from pe_lib.training import IGNORE, Batch, accuracy, generator, one_thread, train
+
+Row = dict[str, object]
+
+WINDOWS, TARGETS = 128, 32  # of the text; the same characters at every length
+LAST = 4  # characters scored when asking how much context is used
+CONTEXTS = (4, 8, 16, 32, 64, 128, 256)
+TUNE_FACTOR, TUNE_STEPS = 4, (0, 10, 50, 200)
+CHUNK = 16384  # tokens per forward pass when measuring
+TEST_SEED = 10_000
+
+
+def batch_maker(cell: Cell) -> Callable[[torch.Generator], Batch]:
+    """Return what makes a training batch of the cell's task, on the cell's device."""
+    makers: dict[str, Callable[..., Batch]] = {
+        "text": partial(tasks.text_windows, split_text()[0]),
+        "marker": tasks.marker_recall,
+        "n-back": tasks.n_back,
+        "first": tasks.which_came_first,
+        "shift": tasks.shift,
+        "reverse": tasks.reverse,
+    }
+    make, place = makers[cell.task], device()
+
+    def batch(random: torch.Generator) -> Batch:
+        inputs, targets = make(cell.batch, cell.train_length, random)
+        return inputs.to(place), targets.to(place)
+
+    return batch
+
+
+@cache
+def split_text() -> tuple[Tensor, Tensor, int]:
+    """Return the ids for training (the first 90 %) and for testing, and the alphabet's size."""
+    ids, alphabet = tasks.encode_characters(tasks.load_text())
+    cut = int(0.9 * len(ids))
+    return ids[:cut], ids[cut:], len(alphabet)
+
+
+def build(cell: Cell) -> Transformer:
+    """Return the cell's model with its initial weights, drawn from the cell's seed."""
+    torch.manual_seed(cell.seed)
+    sizes = {"text": split_text()[2], "marker": 17, "first": 16}
+    n_in = sizes.get(cell.task, 16)
+    pooled = cell.task == "first"
+    model = Transformer(
+        n_in,
+        2 if pooled else n_in,
+        d_model=cell.d_model,
+        n_heads=cell.n_heads,
+        n_layers=cell.n_layers,
+        encoding=encodings(cell),
+        causal=cell.causal,
+        pool="mean" if pooled else None,
+        embed_std=STD,
+    )
+    return model.to(device())
+
+
+def text_test(length: int) -> Batch:
+    """Return windows that end at the same places whatever their length: (WINDOWS, length)."""
+    ids = split_text()[1]
+    ends = torch.linspace(2048, len(ids) - 1, WINDOWS).long().unsqueeze(1)  # (WINDOWS, 1)
+    window = ids[ends - length + torch.arange(length + 1)]  # (WINDOWS, length + 1)
+    return window[:, :-1], window[:, 1:]
+
+
+@torch.no_grad()
+def text_loss(model: Transformer, length: int, targets: int) -> float:
+    """Return the mean loss in nats on the last `targets` characters of every test window."""
+    inputs, answers = text_test(length)
+    total, chunk = 0.0, max(1, CHUNK // length)
+    for start in range(0, WINDOWS, chunk):
+        part = slice(start, start + chunk)
+        logits = model(inputs[part].to(device()))[:, -targets:]
+        wanted = answers[part, -targets:].to(device())
+        total += float(F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="sum"))
+    return total / (WINDOWS * targets)
+
+
+def token_accuracy(model: Transformer, cell: Cell, length: int) -> float:
+    """Return the accuracy on the last positions of random sequences, as many as in training."""
+    make = {"marker": tasks.marker_recall, "n-back": tasks.n_back}[cell.task]
+    inputs, targets = make(128, length, generator(TEST_SEED + length))
+    targets[:, : -cell.train_length] = IGNORE
+    return accuracy(model, inputs.to(device()), targets.to(device()))
+
+
+def measure(model: Transformer, cell: Cell) -> Iterator[Row]:
+    """Yield one row per variant, length and measure."""
+    if cell.task == "text":
+        yield from measure_text(model, cell)
+        return
+    if not cell.causal:
+        yield from measure_order(model, cell)
+        return
+    for variant in variants(cell):
+        for length in cell.lengths:
+            dress(model, cell, variant, length)
+            yield row(variant, length, "accuracy", partial(token_accuracy, model, cell, length))
+
+
+def measure_text(model: Transformer, cell: Cell) -> Iterator[Row]:
+    """Yield the loss at every length, the loss by length of context, and after fine-tuning."""
+    for variant in variants(cell):
+        for length in cell.lengths:
+            dress(model, cell, variant, length)
+            yield row(variant, length, "nats", partial(text_loss, model, length, TARGETS))
+    for context in CONTEXTS:
+        dress(model, cell, cell.method, context)
+        yield row(
+            cell.method, context, f"nats-last-{LAST}", partial(text_loss, model, context, LAST)
+        )
+    if cell.method == "rope" and cell.scale == "small":
+        yield from measure_tuning(model, cell)
+
+
+def measure_tuning(model: Transformer, cell: Cell) -> Iterator[Row]:
+    """Yield the loss after some steps of training on longer windows, for each extension."""
+    length = TUNE_FACTOR * cell.train_length
+    batches = partial(tasks.text_windows, split_text()[0], cell.batch // TUNE_FACTOR, length)
+    start = {name: weight.clone() for name, weight in model.state_dict().items()}
+
+    def on_device(random: torch.Generator) -> Batch:
+        inputs, targets = batches(random)
+        return inputs.to(device()), targets.to(device())
+
+    for variant in ("rope", *EXTENSIONS):
+        for steps in TUNE_STEPS:
+            model.load_state_dict(start)
+            dress(model, cell, variant, length)
+            if steps:
+                train(
+                    model, on_device, steps=steps, lr=1e-3, warmup=5, seed=cell.seed, constant=True
+                )
+            loss = partial(text_loss, model, length, TARGETS)
+            yield row(variant, length, f"nats-tuned-{steps}", loss)
+
+
+def measure_order(model: Transformer, cell: Cell) -> Iterator[Row]:
+    """Yield accuracies on test sets that are closed under swapping or mirroring, or plain."""
+    random, length = generator(TEST_SEED), cell.train_length
+    if cell.task == "first":
+        plain = tasks.which_came_first(500, length, random)
+        tests = {"swap": tasks.swap_closed(*plain), "mirror": tasks.mirror_closed(*plain)}
+    else:
+        tests = {"plain": getattr(tasks, cell.task)(500, length, random)}
+    for name, (inputs, targets) in tests.items():
+        score = partial(accuracy, model, inputs.to(device()), targets.to(device()))
+        yield row(cell.method, length, f"accuracy-{name}", score)
+
+
+def row(variant: str, length: int, metric: str, value: Callable[[], float]) -> Row:
+    """Return one row; where the method refuses a length, its words stand in place of a value."""
+    head: Row = {"variant": variant, "length": length, "metric": metric}
+    try:
+        return {**head, "value": round(value(), 5), "error": ""}
+    except ValueError as error:
+        return {**head, "value": "", "error": str(error)}
+
+
+def run_cell(cell: Cell) -> list[Row]:
+    """Train and measure one cell.
+
+    Returns:
+        one row per variant, length and measure, each with the cell's settings, its seconds of
+        processor time and the versions that made it.
+    """
+    with one_thread():
+        started = time.process_time()
+        model = build(cell)
+        losses = train(
+            model,
+            batch_maker(cell),
+            steps=cell.steps,
+            lr=cell.lr,
+            warmup=cell.warmup,
+            seed=cell.seed,
+            label=cell.key,
+        )
+        trained = time.process_time()
+        rows = list(measure(model, cell))
+    common: Row = {
+        "final_loss": round(sum(losses[-50:]) / len(losses[-50:]), 4),
+        "seconds_training": round(trained - started, 1),
+        "seconds_measuring": round(time.process_time() - trained, 1),
+        "device": device().type,
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+    return [{**cell.settings(), **line, **common} for line in rows]

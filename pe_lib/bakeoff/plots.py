@@ -1,0 +1,83 @@
+"""Figures and summaries made from the CSV, for the command and for the page."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+
+from pe_lib import figures
+from pe_lib.bakeoff.cells import Row
+
+Curve = dict[int, list[float]]  # length -> one value per seed
+
+
+def curves(rows: Sequence[Row], task: str, metric: str, scale: str = "small") -> dict[str, Curve]:
+    """Return the values of every seed, by variant and length; refused lengths are left out."""
+    found: dict[str, Curve] = defaultdict(lambda: defaultdict(list))
+    for line in rows:
+        kind = (line["scale"], line["task"], line["metric"])
+        if kind == (scale, task, metric) and line["value"] != "":
+            found[str(line["variant"])][int(str(line["length"]))].append(float(str(line["value"])))
+    return {variant: dict(sorted(curve.items())) for variant, curve in found.items()}
+
+
+def colour(variant: str) -> str:
+    """Return the colour of a variant's method."""
+    return figures.METHOD_COLOURS[variant.partition("+")[0]]
+
+
+def name(variant: str) -> str:
+    """Return how a variant is written in a legend."""
+    method, _, extension = variant.partition("+")
+    return figures.METHOD_NAMES[method] + (f" + {extension}" if extension else "")
+
+
+DASHES = {"": "-", "pi": ":", "ntk": "--", "dynamic-ntk": (0, (5, 1, 1, 1)), "yarn": "-.",
+          "llama3": (0, (1, 1)), "clamp": "--", "wrap": ":", "interpolate": "-."}  # fmt: skip
+
+
+def draw_curves(axes: Axes, found: dict[str, Curve], variants: Sequence[str]) -> None:
+    """Draw the mean over seeds as a line and the range over seeds as a band."""
+    for variant in variants:
+        curve = found[variant]
+        lengths = list(curve)
+        means = [sum(values) / len(values) for values in curve.values()]
+        dash = DASHES[variant.partition("+")[2]]
+        axes.plot(
+            lengths, means, "o", ls=dash, ms=3.5, color=colour(variant), label=name(variant)
+        )
+        axes.fill_between(
+            lengths,
+            [min(values) for values in curve.values()],
+            [max(values) for values in curve.values()],
+            color=colour(variant),
+            alpha=0.15,
+            lw=0,
+        )
+    axes.set_xscale("log", base=2)
+    ticks = sorted({length for variant in variants for length in found[variant]})
+    axes.set_xticks(ticks, [str(length) for length in ticks])
+    axes.minorticks_off()
+    axes.set_xlabel("length of the sequence")
+
+
+def save_plots(rows: Sequence[Row], folder: Path) -> list[Path]:
+    """Write one PNG per scale, task and measure with several lengths; return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kinds = sorted({(str(r["scale"]), str(r["task"]), str(r["metric"])) for r in rows})
+    paths = []
+    for scale, task, metric in kinds:
+        found = curves(rows, task, metric, scale)
+        if max(len(curve) for curve in found.values()) < 2:
+            continue
+        figure, axes = figures.new(8.4, 4.2)
+        draw_curves(axes, found, sorted(found))
+        axes.set(title=f"{task}, {scale} model: {metric}", ylabel=metric)
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+        path = folder / f"bakeoff_{scale}_{task}_{metric}.png"
+        path.write_bytes(figures.png(figure)[0])
+        paths.append(path)
+    return paths

@@ -1,0 +1,115 @@
+"""Run the cells of a grid, here or on a cluster, and keep one CSV that can be resumed."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import as_completed as local_completed
+from multiprocessing import get_context
+from pathlib import Path
+
+from tqdm.auto import tqdm
+
+from pe_lib.bakeoff.cells import Row, run_cell
+from pe_lib.bakeoff.grid import Cell
+from pe_lib.training import quiet
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Return the rows of a CSV, or none if there is no such file."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def write_rows(path: Path, rows: Sequence[Row]) -> None:
+    """Replace a CSV in one step: whoever is interrupted leaves the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".part")
+    with draft.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    os.replace(draft, path)
+
+
+def settings_of(line: Row, cell: Cell) -> dict[str, str]:
+    """Return the part of a row that names its cell, as text."""
+    return {name: str(line.get(name)) for name in cell.settings()}
+
+
+def is_finished(cell: Cell, rows: Sequence[Row]) -> bool:
+    """Return whether the rows hold this very cell, with these very settings."""
+    wanted = {name: str(value) for name, value in cell.settings().items()}
+    return any(settings_of(line, cell) == wanted for line in rows)
+
+
+def sort_key(line: Row) -> tuple[str, ...]:
+    """Order rows by what they are, not by who was ready first."""
+    names = ("scale", "task", "method", "seed", "variant", "metric")
+    return (*(str(line[name]) for name in names), f"{int(str(line['length'])):06d}")
+
+
+def run_local(cells: Sequence[Cell], workers: int) -> Iterator[tuple[Cell, list[Row]]]:
+    """Yield each cell with its rows as it becomes ready, from processes on this machine."""
+    if workers == 1:
+        for cell in cells:
+            yield cell, run_cell(cell)
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        futures = {pool.submit(run_cell, cell): cell for cell in cells}
+        for future in local_completed(futures):
+            yield futures[future], future.result()
+
+
+def run_dask(cells: Sequence[Cell], address: str) -> Iterator[tuple[Cell, list[Row]]]:
+    """Yield each cell with its rows as it becomes ready, from the workers of a Dask scheduler.
+
+    A cell whose worker dies is run again by another; the scheduler hands out each result once.
+    """
+    from distributed import Client, as_completed
+
+    with Client(address) as client:
+        futures = {
+            client.submit(run_cell, cell, key=f"bakeoff-{cell.key}", retries=3): cell
+            for cell in cells
+        }
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+
+
+def run(
+    cells: Sequence[Cell], path: Path, *, workers: int = 1, scheduler: str | None = None
+) -> list[Row]:
+    """Run the cells that the CSV does not hold yet, and add each as soon as it is ready.
+
+    Args:
+        cells: the grid; what is finished is not run again.
+        path: the CSV. Rows of other cells stay.
+        workers: processes on this machine.
+        scheduler: address of a Dask scheduler to use instead.
+
+    Returns:
+        all rows of the CSV.
+    """
+    rows = read_rows(path)
+    left = [cell for cell in cells if not is_finished(cell, rows)]
+    results = run_dask(left, scheduler) if scheduler else run_local(left, workers)
+    with tqdm(
+        total=len(cells), initial=len(cells) - len(left), desc="cells", disable=quiet()
+    ) as bar:
+        for cell, new_rows in results:
+            kept = [line for line in rows if not same_key(line, cell)]
+            rows = sorted([*kept, *new_rows], key=sort_key)
+            write_rows(path, rows)
+            bar.set_postfix_str(cell.key)
+            bar.update()
+    return rows
+
+
+def same_key(line: Row, cell: Cell) -> bool:
+    """Return whether a row belongs to a cell of this name, with whatever settings."""
+    return f"{line['scale']}/{line['task']}/{line['method']}/{line['seed']}" == cell.key

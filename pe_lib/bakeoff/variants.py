@@ -1,0 +1,74 @@
+"""One trained model, measured in several ways past its training length.
+
+A variant changes the encoding and no weight: RoPE's frequencies, or what a learned table does
+beyond its last row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from pe_lib import context_extension as extend
+from pe_lib.attention import PositionEncoding
+from pe_lib.bakeoff.grid import Cell
+from pe_lib.learned import Learned
+from pe_lib.model import Transformer
+from pe_lib.rope import RoPE
+from pe_lib.sinusoidal import frequencies
+
+Make = Callable[[Cell, int], PositionEncoding]
+
+
+def rescaled(new_rates: Callable[[Tensor, float, int], Tensor], *, yarn: bool = False) -> Make:
+    """Return a maker of RoPE with changed frequencies, for `length` over the trained length."""
+
+    def make(cell: Cell, length: int) -> PositionEncoding:
+        head_dim = cell.d_model // cell.n_heads
+        factor = max(1.0, length / cell.train_length)
+        rates = new_rates(frequencies(head_dim), factor, cell.train_length)
+        gain = extend.yarn_gain(factor) if yarn else 1.0
+        return RoPE(head_dim, rates=rates, gain=gain, max_len=length)
+
+    return make
+
+
+def dynamic(cell: Cell, length: int) -> PositionEncoding:
+    """Return dynamic NTK with the factor that published configurations use, 2."""
+    return extend.DynamicNTK(cell.d_model // cell.n_heads, 2.0, cell.train_length, max_len=length)
+
+
+# YaRN's published bounds, 1 and 32 turns, presuppose a training length of some thousands: over
+# 64 positions the fastest pair makes ten turns. A quarter of the span keeps the idea.
+EXTENSIONS: dict[str, Make] = {
+    "rope+pi": rescaled(lambda rates, factor, _: extend.position_interpolation(rates, factor)),
+    "rope+ntk": rescaled(lambda rates, factor, _: extend.ntk_aware(rates, factor)),
+    "rope+dynamic-ntk": dynamic,
+    "rope+yarn": rescaled(
+        lambda rates, factor, length: extend.yarn(
+            rates, factor, length, slow=1, fast=8, ramp="rotations"
+        ),
+        yarn=True,
+    ),
+    "rope+llama3": rescaled(lambda rates, factor, length: extend.llama3(rates, factor, length)),
+}
+BEYOND = ("clamp", "wrap", "interpolate")
+
+
+def variants(cell: Cell) -> list[str]:
+    """Return the ways in which a cell's model is measured; the first is the method as it is."""
+    if len(cell.multiples) == 1:
+        return [cell.method]
+    more = {"rope": list(EXTENSIONS), "learned": [f"learned+{way}" for way in BEYOND]}
+    return [cell.method, *more.get(cell.method, [])]
+
+
+def dress(model: Transformer, cell: Cell, variant: str, length: int) -> None:
+    """Give a trained model the encoding of a variant, for sequences of `length`."""
+    if isinstance(model.encoding, Learned):
+        model.encoding.beyond = variant.partition("+")[2] or "error"
+    if isinstance(model.encoding, RoPE):
+        plain = RoPE(cell.d_model // cell.n_heads, max_len=length)
+        encoding = EXTENSIONS[variant](cell, length) if variant in EXTENSIONS else plain
+        model.use_encoding(encoding.to(next(model.parameters()).device))

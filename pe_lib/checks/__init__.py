@@ -1,0 +1,35 @@
+"""Self-checks for the exercises: `from pe_lib import checks; checks.apply_rope(my_rope)`.
+
+Each name is an `Exercise`, one for each exercise of the sets; `SETS` has them by set. A check
+draws inputs, calls the function, and either prints that it is right or says what is wrong.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+
+from pe_lib.checks.spec import CheckFailed, Exercise
+
+SETS: dict[str, tuple[Exercise, ...]] = {
+    module.name.removeprefix("ch"): importlib.import_module(f"{__name__}.{module.name}").EXERCISES
+    for module in pkgutil.iter_modules(__path__)
+    if module.name.startswith("ch")
+}
+EXERCISES = {exercise.name: exercise for group in SETS.values() for exercise in group}
+
+__all__ = ["EXERCISES", "SETS", "CheckFailed", "Exercise"]
+
+
+def __getattr__(name: str) -> Exercise:
+    """Return the check of that name."""
+    if name in EXERCISES:
+        return EXERCISES[name]
+    near = difflib.get_close_matches(name, EXERCISES, 1)
+    raise AttributeError(f"no check {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+
+
+def __dir__() -> list[str]:
+    """List the checks."""
+    return [*__all__, *EXERCISES]

@@ -1,0 +1,156 @@
+"""What an exercise asks, and how an answer to it is judged.
+
+An `Exercise` stands once and serves three: the self-check in a notebook, the grader (which
+passes a function that lives in another process) and the tests that prove the check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pe_lib.checks.compare import clone, close, difference, shape_problem
+
+Answer = Callable[..., Any]
+
+
+class CheckFailed(AssertionError):
+    """An answer is not right; the message says why, in words."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Show the message alone in a notebook: the lines of the check are no help."""
+        return [f"Not yet: {self}"]
+
+
+class Case(NamedTuple):
+    """Arguments for one call, and words for them ("positions that start at 17")."""
+
+    label: str
+    args: tuple[Any, ...]
+
+
+class Mistake(NamedTuple):
+    """A wrong answer that people write, and what to say to it."""
+
+    message: str
+    function: Answer
+
+
+class Draw:
+    """Random inputs from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        """Start a generator of its own."""
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def normal(self, *shape: int) -> Tensor:
+        """Return standard normal numbers in float32."""
+        return torch.randn(shape, generator=self.generator)
+
+    def integer(self, low: int, high: int) -> int:
+        """Return an integer from low to high, both included."""
+        return int(torch.randint(low, high + 1, (), generator=self.generator))
+
+    def sizes(self, count: int, low: int = 3, high: int = 9) -> list[int]:
+        """Return sizes that all differ."""
+        order = torch.randperm(high - low + 1, generator=self.generator)
+        return [low + int(step) for step in order[:count]]
+
+    def order(self, size: int) -> Tensor:
+        """Return a permutation of 0 ... size - 1 that moves the first and is no involution."""
+        while True:
+            order = torch.randperm(size, generator=self.generator)
+            if order[0] != 0 and not torch.equal(order, order.argsort()):
+                return order
+
+    def places(self, *shape: int, high: int = 60) -> Tensor:
+        """Return integer positions from 5 to high, none in order."""
+        return torch.randint(5, high + 1, shape, generator=self.generator)
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise.
+
+    Attributes:
+        name: of the function that the student writes, and of the check.
+        asks: what it should do, in one line.
+        cases: returns the calls to make, drawn at random.
+        reference: the right answer.
+        mistakes: wrong answers with a message of their own, the likeliest first.
+        legal: other conventions that are accepted too, with a note.
+        tolerance: largest difference accepted, relative to the largest number expected.
+    """
+
+    name: str
+    asks: str
+    cases: Callable[[Draw], Iterable[Case]]
+    reference: Answer
+    mistakes: tuple[Mistake, ...] = ()
+    legal: tuple[Mistake, ...] = ()
+    tolerance: float = 1e-4
+
+    def __call__(self, answer: Answer) -> None:
+        """Check `answer`; say in words what is wrong, or that nothing is."""
+        if not callable(answer):
+            raise CheckFailed(f"{self.name} must be a function, got a {type(answer).__name__}")
+        try:
+            note = self.judge(answer, seed=0)
+        except NotImplementedError:
+            raise CheckFailed(f"{self.name} is not answered yet") from None
+        print(f"{self.name}: right. {note}".rstrip())
+
+    def judge(self, answer: Answer, seed: int) -> str:
+        """Call `answer` with inputs drawn from `seed` and compare what it returns.
+
+        Returns:
+            A note for an answer in another legal convention, or nothing.
+
+        Raises:
+            CheckFailed: if the answer is wrong. What `answer` itself raises passes through.
+        """
+        cases = list(self.cases(Draw(seed)))
+        wanted = [self.reference(*clone(case.args)) for case in cases]
+        got = []
+        for case, want in zip(cases, wanted, strict=True):
+            args = clone(case.args)
+            value = answer(*args)
+            if problem := shape_problem(value, want):
+                raise CheckFailed(f"with {case.label}: {problem}")
+            if not close(args, case.args, 0.0):
+                raise CheckFailed("your function changes its argument in place; return a new one")
+            got.append(value)
+        right = [close(value, want, self.tolerance) for value, want in zip(got, wanted, strict=True)]
+        if all(right):
+            return ""
+        for note, function in self.legal:
+            if self.explains(function, cases, got):
+                return note
+        for message, function in self.mistakes:
+            if self.explains(function, cases, got):
+                raise CheckFailed(message)
+        raise CheckFailed(self.generic(cases, got, wanted, right))
+
+    def explains(self, function: Answer, cases: list[Case], got: list[Any]) -> bool:
+        """Return whether `function` gives what the student's function gave, in all cases."""
+        for case, value in zip(cases, got, strict=True):
+            try:
+                other = function(*clone(case.args))
+            except (ValueError, RuntimeError, IndexError, TypeError):
+                return False
+            if shape_problem(value, other) or not close(value, other, self.tolerance):
+                return False
+        return True
+
+    def generic(
+        self, cases: list[Case], got: list[Any], wanted: list[Any], right: list[bool]
+    ) -> str:
+        """Describe a mistake that no entry of `mistakes` explains."""
+        wrong = right.index(False)
+        good = [case.label for case, fine in zip(cases, right, strict=True) if fine]
+        text = f"with {cases[wrong].label}: {difference(got[wrong], wanted[wrong], self.tolerance)}"
+        return text + (f" (it is right with {'; '.join(good)})" if good else "")

@@ -1,0 +1,611 @@
+"""Attention: the fused form, the definition, the hooks, the cache and the errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn.attention.flex_attention import flex_attention
+
+from pe_lib.alibi import ALiBi
+from pe_lib.attention import (
+    KVCache,
+    MultiHeadAttention,
+    NoPosition,
+    PositionEncoding,
+    allowed_pairs,
+    attend,
+    attend_fused,
+    attention_logits,
+)
+from pe_lib.flex import attend_flex, distance_score_mod
+from pe_lib.relative import RelativeBias
+from pe_lib.t5 import T5Bias
+
+B, H, LQ, LK, D = 2, 3, 5, 7, 4
+
+
+class Turning(PositionEncoding):
+    """A method that only rotates, with a scale of its own."""
+
+    scale = 0.7
+
+    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
+        def turn(x: Tensor, positions: Tensor) -> Tensor:
+            return x * (1 + positions.unsqueeze(-1).unsqueeze(-3 if positions.ndim == 2 else 0))
+
+        return turn(q, q_pos), turn(k, k_pos)
+
+
+class ContentBias(PositionEncoding):
+    """A bias that depends on queries and keys: (B, H, Lq, Lk)."""
+
+    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        return q.sum(-1).unsqueeze(-1) - k.cos().sum(-1).unsqueeze(-2)
+
+
+class FlatBias(PositionEncoding):
+    """A bias shared by all heads, with two axes only: (Lq, Lk)."""
+
+    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        return torch.linspace(-1, 1, q.shape[2] * k.shape[2]).view(q.shape[2], k.shape[2]).to(q)
+
+
+class ValueBias(PositionEncoding):
+    """A method that adds to the output what the weights say."""
+
+    uses_values = True
+
+    def values(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        return weights @ torch.ones(weights.shape[-1], D).cumsum(0).to(weights)
+
+
+ENCODINGS: dict[str, Callable[[], PositionEncoding]] = {
+    "no position": NoPosition,
+    "rotation": Turning,
+    "content bias": ContentBias,
+    "bias without heads": FlatBias,
+    "alibi": lambda: ALiBi(H, symmetric=True),
+    "t5": lambda: T5Bias(H, 8, 9, std=1.0),
+}
+POSITIONS: dict[str, tuple[Tensor, Tensor]] = {
+    "from zero": (torch.arange(LQ), torch.arange(LK)),
+    "last queries": (torch.arange(LK - LQ, LK), torch.arange(LK)),
+    "offset": (torch.arange(100, 100 + LQ), torch.arange(98, 98 + LK)),
+    "keys all later": (torch.arange(LQ), torch.arange(20, 20 + LK)),
+    "gaps": (torch.tensor([0, 2, 3, 7, 9]), torch.tensor([0, 1, 2, 3, 5, 8, 9])),
+    "backwards": (torch.arange(LQ).flip(0), torch.arange(LK)),
+    "per sequence": (torch.randint(0, 9, (B, LQ)), torch.randint(0, 9, (B, LK))),
+    "keys per sequence": (torch.arange(LQ), torch.randint(0, 9, (B, LK))),
+}
+MASKS: dict[str, Tensor | None] = {
+    "no mask": None,
+    "hidden keys": torch.tensor([[True] * 5 + [False] * 2, [False] * 3 + [True] * 4])[
+        :, None, None
+    ],
+    "per pair": torch.rand(LQ, LK, generator=torch.Generator().manual_seed(0)) > 0.4,
+    "per head": torch.rand(B, H, LQ, LK, generator=torch.Generator().manual_seed(1)) > 0.4,
+    "no key left": torch.zeros(1, 1, LQ, LK, dtype=torch.bool),
+}
+
+
+def make_qkv(n_queries: int = LQ, n_keys: int = LK, seed: int = 0) -> tuple[Tensor, ...]:
+    torch.manual_seed(seed)
+    return tuple(torch.randn(B, H, length, D) for length in (n_queries, n_keys, n_keys))
+
+
+def assert_close(a: Tensor, b: Tensor, tolerance: float = 2e-6) -> None:
+    assert a.shape == b.shape, (a.shape, b.shape)
+    torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+
+# --- the definition ------------------------------------------------------------------------------
+
+
+def loop_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
+    """Vaswani et al. 2017, equation 1: softmax(q k / sqrt(d)) v, one query at a time."""
+    output = torch.zeros(q.shape)
+    for b in range(q.shape[0]):
+        for h in range(q.shape[1]):
+            for i in range(q.shape[2]):
+                keys = range(min(i + 1, k.shape[2])) if causal else range(k.shape[2])
+                scores = [(q[b, h, i] @ k[b, h, j]).item() / math.sqrt(q.shape[3]) for j in keys]
+                total = sum(math.exp(score) for score in scores)
+                for j, score in zip(keys, scores, strict=True):
+                    output[b, h, i] += math.exp(score) / total * v[b, h, j]
+    return output
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 5), st.integers(1, 6), st.booleans())
+def test_both_forms_equal_the_formula(
+    batch: int, n_heads: int, n_queries: int, n_keys: int, causal: bool
+) -> None:
+    q, k, v = (torch.randn(batch, n_heads, n, 3) for n in (n_queries, n_keys, n_keys))
+    q_pos, k_pos = torch.arange(n_queries), torch.arange(n_keys)
+    expected = loop_attention(q, k, v, causal)
+    stepwise, _ = attend(q, k, v, NoPosition(), q_pos, k_pos, causal=causal)
+    assert_close(stepwise, expected)
+    assert_close(attend_fused(q, k, v, NoPosition(), q_pos, k_pos, causal=causal), expected)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_module_equals_the_one_of_pytorch(causal: bool, seed: int) -> None:
+    torch.manual_seed(seed)
+    theirs = nn.MultiheadAttention(12, 3, bias=False, batch_first=True)
+    ours = MultiHeadAttention(12, 3, causal=causal)
+    parts = theirs.in_proj_weight.chunk(3)
+    for mine, weight in zip((ours.q_proj, ours.k_proj, ours.v_proj), parts, strict=True):
+        mine.load_state_dict({"weight": weight})
+    ours.out_proj.load_state_dict({"weight": theirs.out_proj.weight})
+    x = torch.randn(2, 9, 12)
+    hidden = torch.ones(9, 9).triu(1).bool() if causal else None
+    output, weights = theirs(x, x, x, attn_mask=hidden, average_attn_weights=False)
+    assert_close(ours(x), output)
+    got, got_weights = ours.with_weights(x)
+    assert_close(got, output)
+    assert_close(got_weights, weights)
+
+
+def test_the_scale_is_the_encodings_own_or_one_over_the_root_of_the_width() -> None:
+    q, k, _ = make_qkv()
+    q_pos, k_pos = POSITIONS["from zero"]
+    plain = q @ k.transpose(-2, -1)
+    assert_close(attention_logits(q, k, NoPosition(), q_pos, k_pos), plain / 2)
+    scaled = NoPosition()
+    scaled.scale = 3.0
+    assert_close(attention_logits(q, k, scaled, q_pos, k_pos), plain * 3)
+
+
+# --- fused and stepwise --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+@pytest.mark.parametrize("where", POSITIONS)
+@pytest.mark.parametrize("hidden", MASKS)
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_fused_form_equals_the_stepwise_form(
+    name: str, where: str, hidden: str, causal: bool
+) -> None:
+    q, k, v = make_qkv()
+    encoding, (q_pos, k_pos) = ENCODINGS[name](), POSITIONS[where]
+    arguments = {"causal": causal, "mask": MASKS[hidden]}
+    expected, weights = attend(q, k, v, encoding, q_pos, k_pos, **arguments)
+    assert weights.shape == (B, H, LQ, LK)
+    assert_close(weights.sum(-1), torch.ones(B, H, LQ))
+    assert_close(attend_fused(q, k, v, encoding, q_pos, k_pos, **arguments), expected)
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+@pytest.mark.parametrize("length", [1, 6])
+def test_the_forms_agree_on_a_sequence_that_attends_to_itself(name: str, length: int) -> None:
+    q, k, v = make_qkv(length, length)
+    encoding, positions = ENCODINGS[name](), torch.arange(3, 3 + length)
+    expected, _ = attend(q, k, v, encoding, positions, positions.clone(), causal=True)
+    got = attend_fused(q, k, v, encoding, positions, positions.clone(), causal=True)
+    assert_close(got, expected)
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_gradients_of_both_forms_agree(name: str) -> None:
+    inputs = [x.requires_grad_() for x in make_qkv(6, 6)]
+    encoding, positions = ENCODINGS[name](), torch.arange(6)
+    leaves, target = inputs + list(encoding.parameters()), torch.randn(B, H, 6, D)
+    fused = attend_fused(*inputs, encoding, positions, positions, causal=True)
+    steps, _ = attend(*inputs, encoding, positions, positions, causal=True)
+    got = torch.autograd.grad((fused * target).sum(), leaves)
+    expected = torch.autograd.grad((steps * target).sum(), leaves)
+    for one, other in zip(got, expected, strict=True):
+        assert_close(one, other, 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_the_forms_agree_in_other_dtypes(name: str, dtype: torch.dtype) -> None:
+    q, k, v = (x.to(dtype) for x in make_qkv())
+    encoding, (q_pos, k_pos) = ENCODINGS[name]().to(dtype), POSITIONS["last queries"]
+    expected, _ = attend(q, k, v, encoding, q_pos, k_pos, causal=True)
+    got = attend_fused(q, k, v, encoding, q_pos, k_pos, causal=True)
+    assert got.dtype == expected.dtype == dtype
+    # Scores reach about 60 where positions multiply: their rounding shows in the weights.
+    assert_close(got, expected, 1e-12 if dtype == torch.float64 else 60 * torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_a_query_without_a_key_gets_finite_numbers(name: str, dtype: torch.dtype) -> None:
+    q, k, v = (x.to(dtype) for x in make_qkv())
+    mask = torch.ones(B, 1, LQ, LK, dtype=torch.bool)
+    mask[0, :, 2] = False
+    for positions in (POSITIONS["from zero"], POSITIONS["keys all later"]):
+        arguments = {"causal": True, "mask": mask}
+        encoding = ENCODINGS[name]().to(dtype)
+        output, weights = attend(q, k, v, encoding, *positions, **arguments)
+        fused = attend_fused(q, k, v, encoding, *positions, **arguments)
+        assert output.isfinite().all()
+        assert fused.isfinite().all()
+        assert attend_fused(q, k, v, encoding, *positions, causal=True).isfinite().all()
+        uniform = torch.full((H, LK), 1 / LK, dtype=dtype)
+        assert_close(weights[0, :, 2], uniform, 2 * torch.finfo(dtype).eps)
+
+
+# --- which kernel is called ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def kernel_calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
+    calls: list[dict[str, object]] = []
+    original = F.scaled_dot_product_attention
+
+    def record(*args: Tensor, **kwargs: object) -> Tensor:
+        calls.append(kwargs)
+        output: Tensor = original(*args, **kwargs)
+        return output
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", record)
+    return calls
+
+
+def test_the_causal_kernel_is_used_where_nothing_else_is_added(
+    kernel_calls: list[dict[str, object]],
+) -> None:
+    q, k, v = make_qkv(6, 6)
+    same, seen = torch.arange(4, 10), torch.ones(6, 6, dtype=torch.bool)
+    for encoding in (NoPosition(), Turning()):
+        attend_fused(q, k, v, encoding, same, same, causal=True)
+        assert kernel_calls[-1]["is_causal"] is True
+        assert "attn_mask" not in kernel_calls[-1]
+        attend_fused(q, k, v, encoding, same, same)
+        assert kernel_calls[-1]["attn_mask"] is None
+    shifted, biased = (NoPosition(), same + 1, None), (ALiBi(H), same, None)
+    for encoding, q_pos, mask in (shifted, biased, (NoPosition(), same, seen)):
+        attend_fused(q, k, v, encoding, q_pos, same, causal=True, mask=mask)
+        assert "is_causal" not in kernel_calls[-1]
+        assert isinstance(kernel_calls[-1]["attn_mask"], Tensor)
+
+
+@pytest.mark.parametrize("name", ["content bias", "bias without heads", "alibi", "t5"])
+@pytest.mark.parametrize("where", ["from zero", "gaps", "per sequence"])
+def test_a_bias_reaches_the_kernel_with_four_axes(
+    kernel_calls: list[dict[str, object]], name: str, where: str
+) -> None:
+    attend_fused(*make_qkv(), ENCODINGS[name](), *POSITIONS[where], causal=True)
+    bias = kernel_calls[-1]["attn_mask"]
+    assert isinstance(bias, Tensor)
+    assert bias.ndim == 4
+
+
+@pytest.mark.parametrize("name", ["alibi", "t5"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_relative_bias_reaches_the_kernel_as_a_short_vector(
+    kernel_calls: list[dict[str, object]], name: str, causal: bool
+) -> None:
+    q, k, v = make_qkv(200, 300)
+    attend_fused(
+        q, k, v, ENCODINGS[name](), torch.arange(100, 300), torch.arange(300), causal=causal
+    )
+    bias = kernel_calls[-1]["attn_mask"]
+    assert isinstance(bias, Tensor)
+    assert bias.shape[-2:] == (200, 300)
+    assert bias.untyped_storage().nbytes() == 4 * H * 499
+
+
+# --- hooks ---------------------------------------------------------------------------------------
+
+
+class Spy(PositionEncoding):
+    """Writes down which hook is called with what."""
+
+    def __init__(self, uses_values: bool) -> None:
+        super().__init__()
+        self.uses_values, self.calls = uses_values, []
+        self.seen: dict[str, tuple[object, ...]] = {}
+
+    def note(self, hook: str, *arguments: object) -> None:
+        self.calls.append(hook)
+        self.seen[hook] = arguments
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        self.note("embed", x, positions)
+        return x
+
+    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
+        self.note("rotate", q, k, q_pos, k_pos)
+        return q * 2, k * 3
+
+    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
+        self.note("bias", q, k, q_pos, k_pos)
+        return None
+
+    def flipped_bias(
+        self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, causal: bool
+    ) -> Tensor | None:
+        self.note("flipped_bias", q, k, q_pos, k_pos, causal)
+        return None
+
+    def values(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
+        self.note("values", weights, q_pos, k_pos)
+        return None
+
+
+def test_hooks_get_queries_and_keys_as_projected_and_the_positions_given() -> None:
+    spy = Spy(uses_values=True)
+    attention = MultiHeadAttention(12, H, spy)
+    x, context = torch.randn(B, LQ, 12), torch.randn(B, LK, 12)
+    q_pos, k_pos = torch.arange(30, 30 + LQ), torch.randint(0, 9, (B, LK))
+    _, weights = attention.with_weights(x, context=context, q_pos=q_pos, k_pos=k_pos)
+    assert sorted(spy.calls) == ["bias", "rotate", "values"]
+    q = attention.split_heads(attention.q_proj(x))
+    k = attention.split_heads(attention.k_proj(context))
+    assert q.shape == (B, H, LQ, 4)
+    assert k.shape == (B, H, LK, 4)
+    for hook, first in (("rotate", (q, k)), ("bias", (q, k)), ("values", (weights,))):
+        for got, expected in zip(spy.seen[hook], (*first, q_pos, k_pos), strict=True):
+            assert isinstance(got, Tensor)
+            assert torch.equal(got, expected), hook
+    assert_close(weights, (q * 2 @ (k * 3).mT / 2).softmax(-1))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_fused_form_calls_each_hook_once_and_values_never(masked: bool) -> None:
+    spy = Spy(uses_values=False)
+    attention = MultiHeadAttention(12, H, spy, causal=True)
+    mask = torch.ones(LQ, LQ, dtype=torch.bool) if masked else None
+    attention(torch.randn(B, LQ, 12), mask=mask)
+    expected = ["bias", "rotate"] if masked else ["bias", "flipped_bias", "rotate"]
+    assert sorted(spy.calls) == expected
+    if not masked:
+        assert spy.seen["flipped_bias"][-1] is True
+        q, _, q_pos, k_pos, _ = spy.seen["flipped_bias"]
+        assert q is spy.seen["bias"][0]
+        assert q is spy.seen["rotate"][0]
+        assert isinstance(q_pos, Tensor)
+        assert q_pos.tolist() == list(range(LQ))
+        assert q_pos is k_pos
+
+
+def test_a_bias_that_comes_flipped_is_not_asked_for_again() -> None:
+    calls: list[str] = []
+
+    class Short(ALiBi):
+        def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+            calls.append("bias")
+            return super().bias(q, k, q_pos, k_pos)
+
+    attention = MultiHeadAttention(12, H, Short(H))
+    attention(torch.randn(B, LQ, 12))
+    assert calls == []
+    attention(torch.randn(B, LQ, 12), mask=torch.ones(LQ, LQ, dtype=torch.bool))
+    assert calls == ["bias"]
+
+
+def test_an_encoding_with_values_adds_them_to_each_head() -> None:
+    attention = MultiHeadAttention(12, H, ValueBias())
+    x = torch.randn(B, LQ, 12)
+    output, weights = attention.with_weights(x)
+    v = attention.split_heads(attention.v_proj(x))
+    extra = (weights * torch.arange(1, LQ + 1)).sum(-1, keepdim=True)
+    assert_close(output, attention.merge_heads(weights @ v + extra))
+    assert_close(attention(x), output)
+
+
+def test_the_base_class_adds_nothing_anywhere() -> None:
+    encoding, (q, k, _) = PositionEncoding(), make_qkv()
+    q_pos, k_pos = POSITIONS["from zero"]
+    x = torch.randn(B, LQ, 12)
+    assert encoding.embed(x, q_pos) is x
+    assert encoding.rotate(q, k, q_pos, k_pos) == (q, k)
+    assert encoding.bias(q, k, q_pos, k_pos) is None
+    assert encoding.flipped_bias(q, k, q_pos, k_pos, True) is None
+    assert encoding.values(torch.rand(B, H, LQ, LK), q_pos, k_pos) is None
+    assert encoding.scale is None
+    assert encoding.uses_values is False
+
+
+# --- order ---------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 9), st.integers(0, 999), st.booleans())
+def test_without_positions_a_permutation_of_the_input_permutes_the_output(
+    batch: int, length: int, seed: int, with_mask: bool
+) -> None:
+    torch.manual_seed(seed)
+    attention = MultiHeadAttention(12, H)
+    x, order = torch.randn(batch, length, 12), torch.randperm(length)
+    mask = torch.rand(batch, 1, 1, length) > 0.3 if with_mask else None
+    moved = None if mask is None else mask[..., order]
+    assert_close(attention(x[:, order], mask=moved), attention(x, mask=mask)[:, order], 1e-5)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 9), st.integers(0, 999), st.sampled_from(sorted(ENCODINGS)))
+def test_positions_that_move_with_their_tokens_permute_the_output(
+    length: int, seed: int, name: str
+) -> None:
+    if name == "bias without heads":  # it reads indices, not positions
+        return
+    torch.manual_seed(seed)
+    attention = MultiHeadAttention(12, H, ENCODINGS[name](), causal=True)
+    x, order = torch.randn(B, length, 12), torch.randperm(length)
+    assert_close(attention(x[:, order], q_pos=order), attention(x)[:, order], 1e-5)
+
+
+def test_a_causal_mask_alone_already_tells_order() -> None:
+    attention = MultiHeadAttention(12, H, causal=True)
+    x, order = torch.randn(B, 6, 12), torch.tensor([3, 1, 0, 5, 4, 2])
+    assert (attention(x[:, order]) - attention(x)[:, order]).abs().max() > 1e-2
+
+
+# --- cache ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["no position", "alibi", "rotation"])
+@pytest.mark.parametrize("steps", [[1] * 9, [4, 1, 4], [8, 1]])
+def test_a_cache_gives_what_the_whole_sequence_gives(name: str, steps: list[int]) -> None:
+    attention = MultiHeadAttention(12, H, ENCODINGS[name](), causal=True)
+    x, cache = torch.randn(B, 9, 12), KVCache()
+    assert len(cache) == 0
+    parts, weights = [], []
+    for part in x.split(steps, dim=1):
+        before = len(cache)
+        parts.append(attention(part, cache=cache))
+        assert len(cache) == before + part.shape[1]
+    assert_close(torch.cat(parts, dim=1), attention(x), 1e-5)
+    again = KVCache()
+    for part in x.split(steps, dim=1):
+        output, weight = attention.with_weights(part, cache=again)
+        weights.append(F.pad(weight, (0, 9 - weight.shape[-1])))
+    assert_close(output, parts[-1], 1e-5)
+    assert_close(torch.cat(weights, dim=2), attention.with_weights(x)[1], 1e-5)
+
+
+def test_a_cache_goes_on_after_left_padding_when_positions_are_given() -> None:
+    attention = MultiHeadAttention(12, H, ALiBi(H), causal=True)
+    x, cache = torch.randn(2, 6, 12), KVCache()
+    positions = torch.tensor([[0, 0, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5]])
+    mask = torch.ones(2, 1, 1, 6, dtype=torch.bool)
+    mask[0, ..., :2] = False
+    attention(x[:, :5], q_pos=positions[:, :5], mask=mask[..., :5], cache=cache)
+    last = attention(x[:, 5:], q_pos=positions[:, 5:], mask=mask, cache=cache)
+    assert_close(last[:1], attention(x[:1, 2:])[:, -1:], 1e-5)
+    assert_close(last[1:], attention(x[1:])[:, -1:], 1e-5)
+
+
+def test_a_memory_is_attended_to_at_its_own_positions() -> None:
+    attention = MultiHeadAttention(12, H, ALiBi(H), causal=True)
+    whole = torch.randn(B, 9, 12)
+    output = attention(whole[:, 6:], context=whole, q_pos=torch.arange(6, 9), k_pos=torch.arange(9))
+    assert_close(output, attention(whole)[:, 6:], 1e-5)
+
+
+# --- flex_attention ------------------------------------------------------------------------------
+
+FLEX: dict[str, Callable[[int], RelativeBias]] = {
+    "alibi": ALiBi,
+    "t5": lambda heads: T5Bias(heads, std=1.0),
+}
+uncompiled = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+
+
+def test_the_score_modification_adds_the_value_of_the_pairs_distance() -> None:
+    vector = torch.randn(H, LQ + LK - 1)
+    score_mod = distance_score_mod(vector, LQ)
+    h, i, j = torch.meshgrid(*(torch.arange(n) for n in (H, LQ, LK)), indexing="ij")
+    got = score_mod(torch.full((H, LQ, LK), 2.0), torch.tensor(0), h, i, j)
+    for head in range(H):
+        for query in range(LQ):
+            for key in range(LK):
+                expected = 2.0 + vector[head, key + (LQ - 1 - query)]
+                assert got[head, query, key] == expected
+
+
+@uncompiled
+@pytest.mark.parametrize(("offset", "causal"), [(0, False), (2, True)])
+@pytest.mark.parametrize("name", FLEX)
+def test_the_score_modification_equals_the_definition(name: str, causal: bool, offset: int) -> None:
+    q, k, v = make_qkv()
+    encoding, q_pos, k_pos = FLEX[name](H), offset + torch.arange(LQ), torch.arange(LK)
+    got = attend_flex(q, k, v, encoding, q_pos, k_pos, causal=causal)
+    assert_close(got, attend(q, k, v, encoding, q_pos, k_pos, causal=causal)[0])
+
+
+@uncompiled
+def test_in_flex_attention_a_query_without_a_key_gets_zeros() -> None:
+    q, k, v = make_qkv()
+    q_pos, k_pos = POSITIONS["keys all later"]
+    assert (attend_flex(q, k, v, ALiBi(H), q_pos, k_pos, causal=True) == 0).all()
+
+
+@pytest.mark.parametrize("where", ["gaps", "per sequence"])
+def test_flex_attention_refuses_positions_that_are_not_consecutive(where: str) -> None:
+    with pytest.raises(ValueError, match="q_pos must be consecutive positions"):
+        attend_flex(*make_qkv(), ALiBi(H), *POSITIONS[where])
+
+
+@pytest.mark.skipif(
+    not torch.cuda.is_available(),
+    reason="no CUDA device: the compiled flex_attention kernel needs one; the score modification "
+    "itself is tested uncompiled above",
+)
+@pytest.mark.parametrize("name", FLEX)
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_compiled_kernel_on_a_gpu_equals_the_definition(name: str, causal: bool) -> None:
+    torch.manual_seed(0)
+    encoding = FLEX[name](6).cuda()
+    q, k, v = (torch.randn(2, 6, length, 64, device="cuda") for length in (384, 512, 512))
+    q_pos, k_pos = torch.arange(128, 512, device="cuda"), torch.arange(512, device="cuda")
+    kernel = torch.compile(flex_attention)
+    got = attend_flex(q, k, v, encoding, q_pos, k_pos, causal=causal, kernel=kernel)
+    expected, _ = attend(q, k, v, encoding, q_pos, k_pos, causal=causal)
+    assert_close(got, expected, 5e-3)  # the kernel multiplies in TF32
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+
+def call(**changes: object) -> Tensor:
+    """Call a module of width 12 on (2, 5, 12), with some arguments changed."""
+    arguments: dict[str, object] = {"x": torch.randn(2, 5, 12)} | changes
+    return MultiHeadAttention(12, 3, causal=True)(arguments.pop("x"), **arguments)
+
+
+def call_twice(first: Tensor | None, second: Tensor | None) -> Tensor:
+    attention, cache = MultiHeadAttention(12, 3), KVCache()
+    attention(torch.randn(2, 5, 12), q_pos=first, cache=cache)
+    return attention(torch.randn(2, 1, 12), q_pos=second, cache=cache)
+
+
+ERRORS = [
+    (lambda: MultiHeadAttention(12, 5), ValueError, "d_model must be a multiple of 5"),
+    (lambda: MultiHeadAttention(12, 0), ValueError, "n_heads must be at least 1, got 0"),
+    (lambda: MultiHeadAttention(0, 3), ValueError, "d_model must be at least 1, got 0"),
+    (lambda: MultiHeadAttention(12, 3.0), TypeError, "n_heads must be an int, got float"),
+    (lambda: call(x=torch.ones(2, 5, 12).long()), TypeError, "x must have a floating-point dtype"),
+    (lambda: call(x=[[1.0]]), TypeError, "x must be a torch.Tensor, got list"),
+    (lambda: call(x=torch.randn(5, 12)), ValueError, r"x must have shape .*got \(5, 12\)"),
+    (lambda: call(x=torch.randn(2, 0, 12)), ValueError, r"length >= 1.*got \(2, 0, 12\)"),
+    (lambda: call(x=torch.randn(2, 5, 11)), ValueError, r"12\), got \(2, 5, 11\)"),
+    (lambda: call(q_pos=torch.arange(4)), ValueError, r"q_pos must have shape \(5,\) or \(2, 5\)"),
+    (lambda: call(q_pos=torch.zeros(3, 5)), ValueError, r"q_pos .*or \(2, 5\), got \(3, 5\)"),
+    (lambda: call(q_pos=torch.zeros(5).bool()), TypeError, "q_pos must be real numbers"),
+    (lambda: call(k_pos=torch.arange(6)), ValueError, r"k_pos must have shape \(5,\)"),
+    (lambda: call(mask=torch.ones(5, 5)), TypeError, "mask must have dtype torch.bool"),
+    (lambda: call(mask=torch.ones(5, 5).long()), TypeError, "mask .*got torch.int64"),
+    (lambda: call(context=torch.randn(2, 7, 12)), ValueError, "q_pos and k_pos must be given"),
+    (
+        lambda: call(context=torch.randn(2, 7, 9), q_pos=torch.arange(5), k_pos=torch.arange(7)),
+        ValueError,
+        r"context must have shape .*got \(2, 7, 9\)",
+    ),
+    (
+        lambda: call(context=torch.randn(3, 7, 12), q_pos=torch.arange(5), k_pos=torch.arange(7)),
+        ValueError,
+        "context must have the batch of x, 2, got 3",
+    ),
+    (
+        lambda: call_twice(torch.arange(5).expand(2, 5), None),
+        ValueError,
+        r"positions must keep the form of the cached ones, \(2, 5\), got \(1,\)",
+    ),
+    (
+        lambda: allowed_pairs(torch.arange(2), torch.arange(2), False, torch.ones(2, 2)),
+        TypeError,
+        "mask must have dtype torch.bool",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "error", "message"), ERRORS)
+def test_a_wrong_argument_is_named(
+    wrong: Callable[[], object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        wrong()

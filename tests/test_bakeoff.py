@@ -1,0 +1,228 @@
+"""The bake-off: every cell is run once, nothing is lost, and shipped numbers can be had again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+
+from pe_lib.bakeoff import plots, run
+from pe_lib.bakeoff.__main__ import main
+from pe_lib.bakeoff.cells import build, run_cell, text_test
+from pe_lib.bakeoff.grid import METHODS, Cell, encodings, grid, shorter
+from pe_lib.bakeoff.variants import EXTENSIONS, dress, variants
+from pe_lib.rope import RoPE
+from pe_lib.tasks import DATA
+
+SHIPPED = DATA / "bakeoff_small.csv"
+
+
+def tiny_grid(methods=("none", "alibi"), seeds=(0, 1), steps=2):
+    """A grid whose cells take a fraction of a second."""
+    return [shorter(cell, steps) for cell in grid("small", ["first"], methods, seeds)]
+
+
+def short_table():
+    """A learned table on 3-back, measured up to twice its length."""
+    cell = shorter(grid("small", ["n-back"], ["learned"], [0])[0], 2)
+    return replace(cell, multiples=(1, 1.5, 2))
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Replace the training by a stub that counts how often each cell is run."""
+    calls: list[str] = []
+
+    def fake(cell: Cell):
+        calls.append(cell.key)
+        line = {"variant": cell.method, "length": 16, "metric": "m", "value": cell.seed, "error": ""}
+        return [{**cell.settings(), **line}]
+
+    monkeypatch.setattr(run, "run_cell", fake)
+    return calls
+
+
+def test_a_finished_cell_is_never_run_twice(tmp_path, counted):
+    cells = tiny_grid()
+    first = run.run(cells[:3], tmp_path / "a.csv")
+    second = run.run(cells, tmp_path / "a.csv")
+    assert sorted(counted) == sorted(cell.key for cell in cells)
+    assert len(first) == 3 and len(second) == 4
+
+
+def test_an_interrupted_run_loses_only_the_cell_under_way(tmp_path, counted, monkeypatch):
+    cells, path = tiny_grid(), tmp_path / "a.csv"
+    whole = run.run_cell
+
+    def interrupted(cell):
+        if cell.key == cells[2].key:
+            raise KeyboardInterrupt
+        return whole(cell)
+
+    monkeypatch.setattr(run, "run_cell", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run.run(cells, path)
+    assert len(run.read_rows(path)) == 2
+    monkeypatch.setattr(run, "run_cell", whole)
+    run.run(cells, path)
+    assert sorted(counted) == sorted(cell.key for cell in cells)
+
+
+def test_a_crash_while_writing_leaves_the_old_file(tmp_path, counted, monkeypatch):
+    path = tmp_path / "a.csv"
+    run.run(tiny_grid()[:1], path)
+    before = path.read_bytes()
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        run.run(tiny_grid(), path)
+    assert path.read_bytes() == before
+
+
+def test_a_cell_with_other_settings_replaces_the_old_rows(tmp_path, counted):
+    old = tiny_grid(("none",), (0,), steps=2)[0]
+    new = Cell(**{**old.__dict__, "lr": 0.5})
+    run.run([old], tmp_path / "a.csv")
+    rows = run.run([new], tmp_path / "a.csv")
+    assert counted == [old.key, new.key]
+    assert [row["lr"] for row in rows] == [0.5]
+
+
+def test_a_cell_carries_its_settings_versions_and_seconds():
+    (cell, *_) = tiny_grid(("rope",))
+    rows = run_cell(cell)
+    assert {row["metric"] for row in rows} == {"accuracy-swap", "accuracy-mirror"}
+    for name in ("train_length", "lr", "steps", "seconds_training", "torch", "python", "device"):
+        assert all(row[name] not in ("", None) for row in rows), name
+
+
+def test_the_same_cell_gives_the_same_numbers():
+    cell = tiny_grid(("t5",), (3,))[0]
+    values = [[row["value"] for row in run_cell(cell)] for _ in range(2)]
+    assert values[0] == values[1]
+
+
+def test_without_positions_a_bidirectional_model_is_right_exactly_half_of_the_time():
+    (row, *_) = [r for r in run_cell(tiny_grid(("none",))[0]) if r["metric"] == "accuracy-swap"]
+    assert row["value"] == 0.5
+
+
+def test_symmetric_alibi_is_exactly_blind_to_the_mirror():
+    rows = run_cell(tiny_grid(("alibi",))[0])
+    assert [r["value"] for r in rows if r["metric"] == "accuracy-mirror"] == [0.5]
+
+
+def test_a_refused_length_keeps_the_words_and_loses_no_other_row():
+    rows = run_cell(short_table())
+    refused = [row for row in rows if row["value"] == ""]
+    assert [row["length"] for row in refused] == [48, 64]
+    assert all("max_len=32" in str(row["error"]) for row in refused)
+    assert {row["variant"] for row in rows} == {
+        "learned", "learned+clamp", "learned+wrap", "learned+interpolate",
+    }  # fmt: skip
+
+
+def test_every_extension_is_plain_rope_at_the_trained_length():
+    cell = grid("small", ["marker"], ["rope"], [0])[0]
+    model = build(cell)
+    tokens = torch.arange(32).remainder(17).unsqueeze(0)
+    plain = model(tokens)
+    for variant in EXTENSIONS:
+        dress(model, cell, variant, cell.train_length)
+        assert torch.allclose(model(tokens), plain, atol=1e-5), variant
+        assert isinstance(model.encoding, RoPE)
+
+
+def test_positions_start_as_large_as_tokens():
+    for name in ("sinusoidal", "learned", "deberta"):
+        cell = grid("small", ["text"], [name], [0])[0]
+        encoding = encodings(cell)
+        table = (encoding[0] if isinstance(encoding, list) else encoding).table
+        rms = float(table.detach().square().mean().sqrt()) * getattr(encoding, "gain", 1)
+        assert 0.27 < rms < 0.33, name
+
+
+def test_text_windows_of_all_lengths_share_their_targets():
+    short, long = text_test(64)[1], text_test(1024)[1]
+    assert torch.equal(short[:, -32:], long[:, -32:])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("huge",), "scale must be one of small, large"),
+        (("small", ["chess"]), "task must be one of"),
+        (("small", ["text"], ["magic"]), "method must be one of"),
+    ],
+)
+def test_an_unknown_name_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        grid(*arguments)
+
+
+def test_the_command_writes_the_csv_and_the_plots(tmp_path, counted, capsys):
+    out = tmp_path / "out.csv"
+    chosen = ["--tasks", "first", "--methods", "none", "--seeds", "0", "--workers", "1"]
+    main([*chosen, "--out", str(out), "--plots", str(tmp_path / "plots")])
+    assert "1 cells, 1 rows" in capsys.readouterr().out and out.exists()
+
+
+def test_plots_are_drawn_for_what_has_several_lengths(tmp_path):
+    rows = run_cell(short_table())
+    (path,) = plots.save_plots(rows, tmp_path)
+    assert path.name == "bakeoff_small-2_n-back_accuracy.png" and path.stat().st_size > 5000
+
+
+def test_curves_leave_out_refused_lengths():
+    cell = short_table()
+    found = plots.curves(run_cell(cell), "n-back", "accuracy", cell.scale)
+    assert list(found["learned"]) == [32] and list(found["learned+wrap"]) == [32, 48, 64]
+
+
+def test_on_a_cluster_a_killed_worker_loses_nothing_and_nothing_counts_twice(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    cells = [shorter(c, 30) for c in grid("small", ["first"], ["none", "rope"], (0, 1))]
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+    ) as cluster:
+        victim = next(iter(cluster.workers.values())).pid
+
+        def kill_when_work_is_under_way():
+            with distributed.Client(cluster.scheduler_address) as client:
+                while not any(client.processing().values()):
+                    time.sleep(0.05)
+            os.kill(victim, signal.SIGKILL)
+
+        killer = threading.Thread(target=kill_when_work_is_under_way)
+        killer.start()
+        rows = run.run(cells, tmp_path / "a.csv", scheduler=cluster.scheduler_address)
+        killer.join()
+    names = [(row["method"], str(row["seed"]), row["metric"]) for row in rows]
+    assert len(names) == len(set(names)) == 2 * len(cells)
+    again = {row["metric"]: row["value"] for row in run_cell(cells[1])}
+    assert {r["metric"]: r["value"] for r in rows if r["method"] == "rope" and r["seed"] == 0} == again
+
+
+def test_the_shipped_file_holds_every_method_with_three_seeds():
+    rows = run.read_rows(SHIPPED)
+    for task in ("text", "marker", "n-back", "first"):
+        seen = {(row["method"], row["seed"]) for row in rows if row["task"] == task}
+        assert seen >= {(method, str(seed)) for method in METHODS for seed in range(3)}, task
+    shown = {row["variant"] for row in rows if row["task"] == "text"}
+    for cell in grid("small", ["text"], seeds=[0]):
+        assert shown >= set(variants(cell))
+
+
+def test_a_shipped_cell_can_be_run_again_and_gives_its_number():
+    (cell,) = grid("small", ["n-back"], ["alibi"], [0])
+    shipped = {
+        row["length"]: float(row["value"])
+        for row in run.read_rows(SHIPPED)
+        if (row["task"], row["method"], row["seed"]) == ("n-back", "alibi", "0")
+    }
+    for row in run_cell(cell):
+        assert float(row["value"]) == pytest.approx(shipped[str(row["length"])], abs=0.02)

@@ -1,0 +1,83 @@
+"""Claims: a verdict is enforced, and ledger and notebooks match one to one."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pe_lib import claims
+
+BOOK = Path(__file__).resolve().parent.parent / "book"
+SHOWN = re.compile(r"claims\.show\(\s*\"([^\"]+)\"")
+TARGET = re.compile(r"^\(claim-([^)]+)\)=", re.MULTILINE)
+
+
+def ids_in_notebooks(pattern: re.Pattern[str], cell_type: str) -> list[tuple[str, str]]:
+    """Return (chapter, id) for each match in cells of one type."""
+    found = []
+    for path in sorted(BOOK.glob("*.ipynb")):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            if cell["cell_type"] == cell_type:
+                found += [(path.stem, match) for match in pattern.findall("".join(cell["source"]))]
+    return found
+
+
+def write_ledger(folder: Path, **changes: object) -> Path:
+    entry = dict(
+        id="x", chapter="01_attention", claim="c", verdict="false", correct="d", source=["S-1"]
+    )
+    path = folder / "claims.yml"
+    path.write_text(yaml.safe_dump([{**entry, **changes}]), encoding="utf-8")
+    return path
+
+
+def test_every_claim_has_exactly_one_cell_in_its_chapter():
+    expected = sorted((claim.chapter, claim.id) for claim in claims.load().values())
+    assert sorted(ids_in_notebooks(SHOWN, "code")) == expected
+
+
+def test_every_claim_has_exactly_one_link_target_in_its_chapter():
+    expected = sorted((claim.chapter, claim.id) for claim in claims.load().values())
+    assert sorted(ids_in_notebooks(TARGET, "markdown")) == expected
+
+
+def test_every_claim_names_its_source():
+    assert all(claim.source for claim in claims.load().values())
+
+
+def test_a_finding_that_contradicts_the_verdict_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "LEDGER", write_ledger(tmp_path))
+    monkeypatch.setattr(claims, "load", lambda: claims.read(claims.LEDGER))
+    claims.show("x", holds=False, measured="m")
+    with pytest.raises(AssertionError, match="verdict 'false'"):
+        claims.show("x", holds=True, measured="m")
+    with pytest.raises(AssertionError, match="holds=None"):
+        claims.show("x", holds=None, measured="m")
+
+
+def test_an_opinion_is_neither_true_nor_false(tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "load", lambda: claims.read(write_ledger(tmp_path, verdict="opinion")))
+    claims.show("x", holds=None, measured="m")
+    with pytest.raises(AssertionError):
+        claims.show("x", holds=True, measured="m")
+
+
+def test_an_unknown_id_says_where_ids_stand():
+    with pytest.raises(KeyError, match=r"claims\.yml"):
+        claims.show("no-such-claim", holds=True, measured="m")
+
+
+def test_an_unknown_verdict_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="verdict of 'x' must be one of"):
+        claims.read(write_ledger(tmp_path, verdict="maybe"))
+
+
+def test_an_id_that_stands_twice_is_refused(tmp_path):
+    path = write_ledger(tmp_path)
+    path.write_text(path.read_text(encoding="utf-8") * 2, encoding="utf-8")
+    with pytest.raises(ValueError, match="stands twice"):
+        claims.read(path)

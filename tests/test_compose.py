@@ -1,0 +1,167 @@
+"""Compose: inputs, rotations, biases and values of several encodings in one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pe_lib.alibi import ALiBi
+from pe_lib.attention import (
+    KVCache,
+    MultiHeadAttention,
+    NoPosition,
+    PositionEncoding,
+    attend,
+    attend_fused,
+    attention_logits,
+)
+from pe_lib.compose import Compose
+from pe_lib.learned import Learned
+from pe_lib.rope import RoPE
+from pe_lib.sinusoidal import Sinusoidal
+
+
+class Slope(PositionEncoding):
+    """A bias without content, and a scale of its own."""
+
+    def __init__(self, slope: float, scale: float | None = None) -> None:
+        super().__init__()
+        self.slope, self.scale = nn.Parameter(torch.tensor(slope)), scale
+
+    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        return self.slope * (k_pos.unsqueeze(-2) - q_pos.unsqueeze(-1)).unsqueeze(-3)
+
+
+class Extra(PositionEncoding):
+    """Adds a constant to every output."""
+
+    uses_values = True
+
+    def __init__(self, constant: float) -> None:
+        super().__init__()
+        self.constant = constant
+
+    def values(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        return torch.full((*weights.shape[:-1], 8), self.constant)
+
+
+def qk() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    torch.manual_seed(0)
+    return torch.randn(2, 3, 5, 8), torch.randn(2, 3, 7, 8), torch.arange(5) + 2, torch.arange(7)
+
+
+def test_inputs_add_up() -> None:
+    sines, table = Sinusoidal(6), Learned(9, 6)
+    x, positions = torch.randn(2, 4, 6), torch.arange(4) + 3
+    ours = Compose(sines, table).embed(x, positions)
+    torch.testing.assert_close(ours, x + sines.codes(positions) + table.rows(positions))
+
+
+def test_rotations_follow_one_another() -> None:
+    """Two rotations of the same pairs are one by the sum of the angles."""
+    one, two = RoPE(8, 100.0), RoPE(8, rates=torch.tensor([0.5, 0.25, 0.125, 0.0]))
+    together = RoPE(8, rates=one.rates + two.rates)
+    ours, theirs = Compose(one, two).rotate(*qk()), together.rotate(*qk())
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+def test_rotations_keep_the_order_given() -> None:
+    interleaved, half = RoPE(8), RoPE(8, layout="half")
+    q, k, q_pos, k_pos = qk()
+    ours = Compose(interleaved, half).rotate(q, k, q_pos, k_pos)[0]
+    first = interleaved.rotate(q, k, q_pos, k_pos)
+    assert torch.equal(ours, half.rotate(*first, q_pos, k_pos)[0])
+    assert not torch.allclose(ours, Compose(half, interleaved).rotate(q, k, q_pos, k_pos)[0])
+
+
+def test_biases_add_up_and_see_queries_before_rotation() -> None:
+    class Content(PositionEncoding):
+        def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+            return q[..., :1]
+
+    q, k, q_pos, k_pos = qk()
+    slope = Slope(0.5)
+    ours = Compose(RoPE(8), slope, Content()).bias(q, k, q_pos, k_pos)
+    assert ours is not None
+    torch.testing.assert_close(ours, slope.bias(q, k, q_pos, k_pos) + q[..., :1])
+    assert Compose(RoPE(8), NoPosition()).bias(q, k, q_pos, k_pos) is None
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_single_bias_keeps_its_shortcut(causal: bool) -> None:
+    q, k, q_pos, k_pos = qk()
+    alibi = ALiBi(3, symmetric=not causal)
+    one = Compose(RoPE(8), alibi)
+    view = one.flipped_bias(q, k, q_pos, k_pos, causal)
+    assert view is not None
+    assert torch.equal(view, alibi.flipped_bias(q, k, q_pos, k_pos, causal))
+    assert Compose(alibi, Slope(1.0)).flipped_bias(q, k, q_pos, k_pos, causal) is None
+    for encoding in (one, Compose(alibi, Slope(1.0), RoPE(8))):
+        fused = attend_fused(q, k, k, encoding, q_pos, k_pos, causal=causal)
+        expected, _ = attend(q, k, k, encoding, q_pos, k_pos, causal=causal)
+        torch.testing.assert_close(fused, expected)
+
+
+def test_values_add_up() -> None:
+    q, k, q_pos, k_pos = qk()
+    both = Compose(Extra(1.0), Slope(0.5), Extra(2.0))
+    plain = Compose(Slope(0.5))
+    assert both.uses_values
+    assert not plain.uses_values
+    ours, _ = attend(q, k, k, both, q_pos, k_pos)
+    torch.testing.assert_close(ours, attend(q, k, k, plain, q_pos, k_pos)[0] + 3)
+    assert plain.values(q, q_pos, k_pos) is None
+
+
+def test_one_scale_counts_for_all() -> None:
+    q, k, q_pos, k_pos = qk()
+    rope, slope = RoPE(8), Slope(0.5, scale=1.0)
+    both = Compose(rope, slope)
+    assert both.scale == rope.scale == 1.0
+    turned_q, turned_k = rope.rotate(q, k, q_pos, k_pos)
+    expected = turned_q @ turned_k.mT + slope.bias(q, k, q_pos, k_pos)
+    torch.testing.assert_close(attention_logits(q, k, both, q_pos, k_pos), expected)
+    assert Compose(Slope(1.0, 0.5), Slope(2.0, 0.5)).scale == 0.5
+    assert Compose(NoPosition()).scale is None
+
+
+def test_a_composition_is_itself_an_encoding() -> None:
+    """It nests, trains, saves and loads, and works with a cache."""
+    torch.manual_seed(0)
+    nested = Compose(Compose(Sinusoidal(24), Slope(0.3)), Compose(RoPE(8)))
+    flat = Compose(Sinusoidal(24), Slope(0.1), RoPE(8))
+    assert len(list(flat.parameters())) == 1
+    flat.encodings[1].load_state_dict(nested.encodings[0].encodings[1].state_dict())  # type: ignore[union-attr]
+    attention = MultiHeadAttention(24, 3, nested, causal=True)
+    twin = MultiHeadAttention(24, 3, flat, causal=True)
+    twin.load_state_dict(attention.state_dict(), strict=False)
+    x = torch.randn(2, 6, 24)
+    torch.testing.assert_close(attention(x), twin(x))
+    cache = KVCache()
+    steps = [attention(part, cache=cache) for part in x.split([2, 3, 1], dim=1)]
+    torch.testing.assert_close(torch.cat(steps, dim=1), attention(x))
+    attention(x).sum().backward()
+    assert nested.encodings[0].encodings[1].slope.grad is not None  # type: ignore[union-attr]
+
+
+SLOPE = Slope(1.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: Compose(), ValueError, "at least one.*got 0"),
+        (lambda: Compose(SLOPE, SLOPE), ValueError, "each once"),
+        (lambda: Compose(nn.Identity()), TypeError, "PositionEncoding, got Identity"),
+        (lambda: Compose(Slope(1.0, 1.0), Slope(1.0, 0.5)), ValueError, r"scale.*\[0.5, 1.0\]"),
+    ],
+)
+def test_errors_name_the_argument_and_what_is_allowed(
+    call: Callable[[], object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,321 @@
+"""Context extension: equal to transformers' scaling utilities, and to each paper's formula."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from pe_lib.attention import KVCache, MultiHeadAttention
+from pe_lib.context_extension import (
+    DynamicNTK,
+    LongRoPE,
+    by_parts,
+    dynamic_ntk,
+    llama3,
+    longrope,
+    longrope_gain,
+    ntk_aware,
+    position_interpolation,
+    yarn,
+    yarn_gain,
+)
+from pe_lib.rope import RoPE, apply_rope, rope_angles
+from pe_lib.sinusoidal import frequencies
+
+HEAD_DIM, TRAINED = 24, 64
+FACTORS = torch.linspace(1.0, 9.0, 12)
+
+
+def llama_config(rope_type: str, **parameters: Any) -> Any:
+    from transformers import LlamaConfig
+
+    rope = {"rope_type": rope_type, "rope_theta": 10000.0, **parameters}
+    return LlamaConfig(
+        hidden_size=3 * HEAD_DIM,
+        num_attention_heads=3,
+        head_dim=HEAD_DIM,
+        max_position_embeddings=TRAINED,
+        rope_parameters=rope,
+    )
+
+
+def published(
+    rope_type: str, seq_len: int | None = None, **parameters: Any
+) -> tuple[Tensor, float]:
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    config = llama_config(rope_type, **parameters)
+    return ROPE_INIT_FUNCTIONS[rope_type](config, torch.device("cpu"), seq_len=seq_len)
+
+
+def relative_difference(ours: Tensor, theirs: Tensor) -> float:
+    """The greatest relative difference of any single entry: slow rates count as much as fast."""
+    assert ours.shape == theirs.shape
+    return ((ours - theirs).abs() / theirs.abs()).max().item()
+
+
+# Published code -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("factor", [2.0, 4.0, 7.5])
+@pytest.mark.parametrize("base", [100.0, 10000.0, 5e5])
+def test_rates_equal_transformers(factor: float, base: float) -> None:
+    rates = frequencies(HEAD_DIM, base)
+    cases: list[tuple[Tensor, str, dict[str, Any]]] = [
+        (position_interpolation(rates, factor), "linear", {}),
+        (dynamic_ntk(rates, factor, TRAINED, 65), "dynamic", {"seq_len": 65}),
+        (dynamic_ntk(rates, factor, TRAINED, 300), "dynamic", {"seq_len": 300}),
+        (dynamic_ntk(rates, factor, TRAINED, 10), "dynamic", {"seq_len": 10}),
+    ]
+    for trained in (64, 100, 4096):
+        length = {"original_max_position_embeddings": trained}
+        cases += [
+            (yarn(rates, factor, trained), "yarn", length),
+            (
+                yarn(rates, factor, trained, slow=2.0, fast=5.0),
+                "yarn",
+                {**length, "beta_slow": 2.0, "beta_fast": 5.0},
+            ),
+            (
+                llama3(rates, factor, trained),
+                "llama3",
+                {**length, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+            ),
+            (
+                llama3(rates, factor, trained, low=1.5, high=9.0),
+                "llama3",
+                {**length, "low_freq_factor": 1.5, "high_freq_factor": 9.0},
+            ),
+        ]
+    for ours, name, options in cases:
+        theirs, _ = published(name, **{"rope_theta": base, "factor": factor, **options})
+        assert relative_difference(ours, theirs) <= 1e-6, (name, options)
+
+
+def test_longrope_and_gains_equal_transformers() -> None:
+    rates, long = frequencies(HEAD_DIM), FACTORS**1.5
+    options = {
+        "factor": 8.0,
+        "original_max_position_embeddings": TRAINED,
+        "short_factor": FACTORS.tolist(),
+        "long_factor": long.tolist(),
+    }
+    for seq_len, factors in ((TRAINED, FACTORS), (TRAINED + 1, long)):
+        theirs, gain = published("longrope", seq_len, **options)
+        assert relative_difference(longrope(rates, factors), theirs) <= 1e-6
+        assert gain == pytest.approx(longrope_gain(8.0, TRAINED), rel=1e-12)
+    for factor in (1.0, 4.0, 32.0):
+        _, gain = published("yarn", factor=factor, original_max_position_embeddings=TRAINED)
+        assert gain == pytest.approx(yarn_gain(factor), rel=1e-12)
+    assert longrope_gain(0.5, TRAINED) == yarn_gain(0.5) == 1.0
+
+
+@pytest.mark.parametrize("length", [10, TRAINED, TRAINED + 1, 200])
+@pytest.mark.parametrize("seed", range(2))
+def test_modules_equal_llama_with_the_same_scaling(length: int, seed: int) -> None:
+    """Turned queries and keys, gain included, for two sequences of which one is left-padded."""
+    from transformers.models.llama import modeling_llama as llama
+
+    torch.manual_seed(seed)
+    q, k = torch.randn(2, 3, length, HEAD_DIM), torch.randn(2, 2, length, HEAD_DIM)
+    positions = torch.stack([torch.arange(length), (torch.arange(length) - 4).clamp(min=0)])
+    rates, long = frequencies(HEAD_DIM), FACTORS**1.5
+    stretched = {"factor": 4.0, "original_max_position_embeddings": TRAINED}
+    cases: list[tuple[RoPE, Any]] = [
+        (DynamicNTK(HEAD_DIM, 4.0, TRAINED, layout="half"), llama_config("dynamic", factor=4.0)),
+        (
+            RoPE(HEAD_DIM, rates=yarn(rates, 4.0, TRAINED), gain=yarn_gain(4.0), layout="half"),
+            llama_config("yarn", **stretched),
+        ),
+        (
+            LongRoPE(HEAD_DIM, FACTORS, long, TRAINED, 4.0, layout="half"),
+            llama_config(
+                "longrope",
+                short_factor=FACTORS.tolist(),
+                long_factor=long.tolist(),
+                **stretched,
+            ),
+        ),
+    ]
+    for rope, config in cases:
+        cos, sin = llama.LlamaRotaryEmbedding(config)(q, positions)
+        theirs = llama.apply_rotary_pos_emb(q, k, cos, sin)
+        for mine, other in zip(rope.rotate(q, k, positions, positions), theirs, strict=True):
+            # Their angles are float32 products: off by position * 2 ** -23 radians at most.
+            tolerance = max(1e-6, length * 2**-23)
+            assert (mine - other).abs().max() <= tolerance * other.abs().max()
+
+
+def test_ntk_and_interpolation_equal_rotary_embedding_torch() -> None:
+    """Its theta_rescale_factor is the NTK-aware factor; interpolate_factor divides positions."""
+    from rotary_embedding_torch import RotaryEmbedding
+
+    peer = RotaryEmbedding(dim=HEAD_DIM, theta_rescale_factor=4.0)
+    ours = ntk_aware(frequencies(HEAD_DIM), 4.0)
+    assert relative_difference(ours, peer.freqs.detach()) <= 1e-6
+    peer = RotaryEmbedding(dim=HEAD_DIM, interpolate_factor=4.0)
+    x = torch.randn(2, 3, 9, HEAD_DIM)
+    theirs = peer.rotate_queries_or_keys(x)
+    slow = position_interpolation(frequencies(HEAD_DIM), 4.0)
+    ours = apply_rope(x, rope_angles(torch.arange(9), slow))
+    assert (ours - theirs).abs().max() <= 1e-6 * theirs.abs().max()
+
+
+# The formulas, pair by pair -----------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(2, 12),
+    st.floats(10.0, 1e6),
+    st.floats(1.0, 40.0),
+    st.integers(8, 10_000),
+    st.floats(0.1, 3.0),
+    st.floats(0.5, 40.0),
+)
+def test_every_rate_follows_its_papers_formula(
+    pairs: int, base: float, factor: float, trained: int, low: float, width: float
+) -> None:
+    d, rates, high = 2 * pairs, frequencies(2 * pairs, base), low + width
+    length = trained + 17
+    stretch = factor * length / trained - (factor - 1)
+    for j in range(pairs):
+        theta = base ** (-2 * j / d)
+        wavelength = 2 * math.pi / theta
+        ratio = trained / wavelength
+        gamma = 0.0 if ratio < low else 1.0 if ratio > high else (ratio - low) / (high - low)
+        mixed = (1 - gamma) * theta / factor + gamma * theta
+        expected = {
+            "pi": theta / factor,
+            "ntk": (base * factor ** (d / (d - 2))) ** (-2 * j / d),
+            "dynamic": (base * stretch ** (d / (d - 2))) ** (-2 * j / d),
+            "parts": mixed,
+            "llama3": mixed,
+            "yarn": mixed,
+        }
+        ours = {
+            "pi": position_interpolation(rates, factor),
+            "ntk": ntk_aware(rates, factor),
+            "dynamic": dynamic_ntk(rates, factor, trained, length),
+            "parts": by_parts(rates, factor, trained, low, high),
+            "llama3": llama3(rates, factor, trained, low, high),
+            "yarn": yarn(rates, factor, trained, slow=low, fast=high, ramp="rotations"),
+        }
+        for name, value in expected.items():
+            assert ours[name][j].item() == pytest.approx(value, rel=1e-9), (name, j)
+
+
+# Properties ---------------------------------------------------------------------------------------
+
+
+def test_interpolated_positions_get_the_angles_of_the_trained_range() -> None:
+    rates = frequencies(HEAD_DIM)
+    slow = position_interpolation(rates, 4.0)
+    torch.testing.assert_close(rope_angles([40.0], slow), rope_angles([10.0], rates))
+
+
+def test_ntk_keeps_the_first_pair_and_interpolates_the_last() -> None:
+    rates = frequencies(HEAD_DIM)
+    stretched = ntk_aware(rates, 4.0)
+    assert stretched[0] == rates[0]
+    assert stretched[-1].item() == pytest.approx(rates[-1].item() / 4, rel=1e-12)
+
+
+@pytest.mark.parametrize("ramp", ["index", "rotations"])
+def test_yarn_keeps_fast_pairs_and_interpolates_slow_ones(ramp: str) -> None:
+    rates = frequencies(64)
+    mixed = yarn(rates, 8.0, 2048, ramp=ramp) / rates
+    assert mixed[0] == 1
+    assert mixed[-1].item() == pytest.approx(1 / 8)
+    assert (mixed.diff() <= 1e-12).all()
+
+
+@pytest.mark.parametrize("method", [ntk_aware, position_interpolation])
+def test_factor_one_changes_nothing(method: Callable[[Tensor, float], Tensor]) -> None:
+    rates = frequencies(HEAD_DIM)
+    assert torch.equal(method(rates, 1.0), rates)
+    torch.testing.assert_close(yarn(rates, 1.0, TRAINED), rates)
+    torch.testing.assert_close(llama3(rates, 1.0, TRAINED), rates)
+
+
+def test_up_to_the_trained_length_dynamic_ntk_is_plain_rope() -> None:
+    q = torch.randn(1, 2, TRAINED, HEAD_DIM)
+    positions = torch.arange(TRAINED)
+    dynamic, plain = DynamicNTK(HEAD_DIM, 2.0, TRAINED), RoPE(HEAD_DIM)
+    mine, other = (rope.rotate(q, q, positions, positions)[0] for rope in (dynamic, plain))
+    assert torch.equal(mine, other)
+    # One position more, and every earlier query turns differently.
+    longer, _ = dynamic.rotate(q, q, positions + 1, positions)
+    other, _ = plain.rotate(q, q, positions + 1, positions)
+    assert not torch.allclose(longer, other)
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    [
+        DynamicNTK(8, 2.0, 4),
+        LongRoPE(8, torch.ones(4), torch.tensor([1.0, 2.0, 3.0, 4.0]), 4, 2.0),
+    ],
+)
+def test_the_last_step_with_a_cache_gives_what_the_full_sequence_gives(encoding: RoPE) -> None:
+    """Only the last: earlier queries were turned for the length they had seen."""
+    torch.manual_seed(0)
+    attention = MultiHeadAttention(24, 3, encoding, causal=True)
+    x = torch.randn(2, 9, 24)
+    cache = KVCache()
+    steps = [attention(part, cache=cache) for part in x.split([3, 4, 2], dim=1)]
+    torch.testing.assert_close(steps[-1], attention(x)[:, 7:])
+    assert not torch.allclose(steps[0], attention(x)[:, :3])
+
+
+def test_modules_save_load_and_cast() -> None:
+    rope = LongRoPE(8, torch.ones(4), torch.full((4,), 2.0), 16, 4.0).half()
+    assert rope.table.dtype == torch.float32
+    assert not rope.state_dict()
+    assert DynamicNTK(8, 2.0, 16).double().table.dtype == torch.float64
+
+
+# Errors -------------------------------------------------------------------------------------------
+
+
+RATES = frequencies(8)
+ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
+    (lambda: position_interpolation(RATES, 0), ValueError, "factor must be .* than 0, got 0"),
+    (lambda: position_interpolation([1.0], 2), TypeError, "rates must be a torch.Tensor"),  # type: ignore[arg-type]
+    (lambda: ntk_aware(RATES[:1], 2.0), ValueError, "rates must be at least two"),
+    (lambda: ntk_aware(RATES.flip(0), 2.0), ValueError, "descending"),
+    (lambda: ntk_aware(RATES.long(), 2.0), TypeError, "rates must have a floating-point dtype"),
+    (lambda: ntk_aware(RATES, "4"), TypeError, "factor must be a number"),  # type: ignore[arg-type]
+    (lambda: dynamic_ntk(RATES, 2.0, 0, 5), ValueError, "trained_length must be at least 1"),
+    (lambda: dynamic_ntk(RATES, 2.0, 5, 0), ValueError, "length must be at least 1"),
+    (lambda: by_parts(RATES, 2.0, 64, 4.0, 4.0), ValueError, "high must be .* than 4"),
+    (lambda: by_parts(RATES, 2.0, 64, 0.0, 4.0), ValueError, "low must be"),
+    (lambda: yarn(RATES, 2.0, 64, ramp="linear"), ValueError, "ramp must be one of"),
+    (lambda: yarn(RATES, 2.0, 64, slow=40.0), ValueError, "high must be"),
+    (lambda: yarn_gain(-1.0), ValueError, "factor must be"),
+    (lambda: longrope(RATES, torch.ones(3)), ValueError, r"factors must have shape \(4,\)"),
+    (lambda: longrope(RATES, torch.zeros(4)), ValueError, "factors must be"),
+    (lambda: longrope_gain(2.0, 1), ValueError, "trained_length must be"),
+    (lambda: DynamicNTK(8, 0.0, 64), ValueError, "factor must be"),
+    (lambda: DynamicNTK(8, 2.0, 6.5), TypeError, "trained_length must be an int"),  # type: ignore[arg-type]
+    (
+        lambda: LongRoPE(8, torch.ones(4), torch.ones(5), 64, 2.0),
+        ValueError,
+        "factors must have shape",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
+def test_errors_name_the_argument_and_what_is_allowed(
+    call: Callable[[], object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,154 @@
+"""FIRE: against the paper's formula, what it promises and the error table."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from pe_lib.attention import KVCache, MultiHeadAttention, attend_fused
+from pe_lib.fire import Fire, fire_ratio
+
+B, H, D, LENGTH = 2, 3, 12, 11
+
+
+def make(threshold: float = 4.0, n_heads: int = H, seed: int = 0) -> Fire:
+    torch.manual_seed(seed)
+    return Fire(n_heads, width=5, threshold=threshold)
+
+
+def make_attention(*, causal: bool = True, threshold: float = 4.0) -> MultiHeadAttention:
+    return MultiHeadAttention(D, H, make(threshold), causal=causal)
+
+
+def formula(encoding: Fire, i: float, j: float) -> list[float]:
+    """Li et al. 2024: f(psi(i - j) / psi(max(L, i))), psi(x) = log(c x + 1), in Python numbers.
+
+    The listing in their appendix adds 1e-6 below the fraction and takes |c|, |L| and |i - j|.
+    """
+    c, reach = abs(encoding.c.item()), abs(encoding.factor.item() * encoding.threshold)
+    share = math.log(c * abs(i - j) + 1) / (math.log(c * max(reach, i) + 1) + 1e-6)
+    first, _, second = encoding.network
+    weights = zip(first.weight[:, 0].tolist(), first.bias.tolist(), strict=True)
+    hidden = [max(0.0, w * share + b) for w, b in weights]
+    return [
+        sum(w * h for w, h in zip(row, hidden, strict=True)) + b
+        for row, b in zip(second.weight.tolist(), second.bias.tolist(), strict=True)
+    ]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 6), st.integers(0, 30), st.integers(0, 9), st.booleans())
+def test_the_bias_follows_the_formula(
+    n_queries: int, n_keys: int, offset: int, seed: int, negative: bool
+) -> None:
+    encoding = make(n_heads=4, seed=seed)
+    if negative:  # only the absolute values count
+        with torch.no_grad():
+            encoding.c.neg_(), encoding.factor.mul_(-1.5)
+    q, k = torch.randn(B, 4, n_queries, 3), torch.randn(B, 4, n_keys, 3)
+    bias = encoding.bias(q, k, offset + torch.arange(n_queries), torch.arange(n_keys))
+    assert bias.shape == (4, n_queries, n_keys)
+    for i in range(n_queries):
+        for j in range(n_keys):
+            expected = formula(encoding, offset + i, j)
+            assert bias[:, i, j].tolist() == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+def test_positions_with_a_batch_axis_give_each_sequence_its_own_bias() -> None:
+    encoding = make()
+    q, k = torch.randn(B, H, 5, 4), torch.randn(B, H, 7, 4)
+    q_pos, k_pos = torch.randint(0, 20, (B, 5)), torch.randint(0, 20, (B, 7))
+    both = encoding.bias(q, k, q_pos, k_pos)
+    assert both.shape == (B, H, 5, 7)
+    for b in range(B):
+        torch.testing.assert_close(both[b], encoding.bias(q, k, q_pos[b], k_pos[b]))
+
+
+def test_the_share_of_past_keys_lies_between_zero_and_one_at_any_length() -> None:
+    positions = torch.arange(3000)
+    share = fire_ratio(positions[-2:], positions, torch.tensor(0.1), torch.tensor(512.0))
+    assert share.min() == 0
+    assert 0.999 < share.max() <= 1
+    assert (share[1].diff() <= 0).all()
+
+
+def test_a_shift_changes_nothing_below_the_threshold_and_something_above() -> None:
+    x, positions = torch.randn(B, LENGTH, D), torch.arange(LENGTH)
+    below, above = make_attention(threshold=100.0), make_attention(threshold=4.0)
+    torch.testing.assert_close(below(x, q_pos=positions + 50), below(x), rtol=1e-5, atol=1e-6)
+    assert (above(x, q_pos=positions + 50) - above(x)).abs().max() > 1e-5
+
+
+@pytest.mark.parametrize("steps", [[1] * LENGTH, [4, 1, 6]])
+def test_a_cache_gives_what_the_whole_sequence_gives(steps: list[int]) -> None:
+    attention, x, cache = make_attention(), torch.randn(B, LENGTH, D), KVCache()
+    parts = [attention(part, cache=cache) for part in x.split(steps, dim=1)]
+    torch.testing.assert_close(torch.cat(parts, dim=1), attention(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_left_padding_changes_nothing(causal: bool) -> None:
+    attention, short = make_attention(causal=causal), torch.randn(1, 6, D)
+    padded = torch.cat([torch.randn(1, 5, D), short], dim=1)
+    positions = (torch.arange(LENGTH) - 5).clamp(min=0)[None]
+    mask = (torch.arange(LENGTH) >= 5).view(1, 1, 1, LENGTH)
+    output = attention(padded, q_pos=positions, mask=mask)[:, 5:]
+    torch.testing.assert_close(output, attention(short), rtol=1e-5, atol=1e-6)
+
+
+def test_the_future_does_not_reach_the_past() -> None:
+    attention, x = make_attention(), torch.randn(B, LENGTH, D)
+    changed = torch.cat([x[:, :6], torch.randn(B, LENGTH - 6, D)], dim=1)
+    difference = (attention(x) - attention(changed)).abs().amax(dim=(0, 2))
+    assert difference[:6].max() == 0
+    assert difference[6:].min() > 0
+
+
+def test_gradients_of_all_parameters_are_right() -> None:
+    encoding = make(threshold=3.3).double()
+    q, k, v = (torch.randn(1, H, n, 3, dtype=torch.float64) for n in (4, 6, 6))
+
+    def output(*_: Tensor) -> Tensor:
+        return attend_fused(q, k, v, encoding, torch.arange(2, 6), torch.arange(6))
+
+    assert torch.autograd.gradcheck(output, tuple(encoding.parameters()))
+
+
+def test_a_saved_encoding_loads() -> None:
+    saved, fresh = make(seed=1), make(seed=2)
+    fresh.load_state_dict(saved.state_dict())
+    q, positions = torch.randn(B, H, 5, 4), torch.arange(5)
+    expected = saved.bias(q, q, positions, positions)
+    assert torch.equal(fresh.bias(q, q, positions, positions), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_the_share_is_computed_in_float32_or_better(dtype: torch.dtype) -> None:
+    encoding, positions = make(threshold=512.0), torch.arange(3000)
+    q, k = torch.randn(1, H, 2, 4), torch.randn(1, H, 3000, 4)
+    exact = encoding.bias(q, k, positions[-2:], positions)
+    got = encoding.to(dtype).bias(q.to(dtype), k.to(dtype), positions[-2:], positions)
+    assert got.dtype == dtype
+    tolerance = 4 * max(torch.finfo(dtype).eps, 1e-6)
+    torch.testing.assert_close(got.float(), exact, rtol=tolerance, atol=tolerance)
+
+
+ERRORS = [
+    (lambda: Fire(0), ValueError, "n_heads must be at least 1, got 0"),
+    (lambda: Fire(2, width=0), ValueError, "width must be at least 1, got 0"),
+    (lambda: Fire(2, c=0), ValueError, "c must be a finite number greater than 0, got 0"),
+    (lambda: Fire(2, threshold=-1.0), ValueError, "threshold must be a finite number"),
+    (lambda: Fire(2, threshold="512"), TypeError, "threshold must be a number, got str"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
+def test_a_wrong_argument_is_named(call: object, error: type[Exception], message: str) -> None:
+    assert callable(call)
+    with pytest.raises(error, match=message):
+        call()

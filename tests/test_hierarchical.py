@@ -1,0 +1,219 @@
+"""Positions in levels: two digits of a table, and place, paragraph and neighbourhood."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from pe_lib.attention import KVCache, MultiHeadAttention
+from pe_lib.hierarchical import (
+    Hierarchical,
+    HierarchicalLearned,
+    ParagraphVectors,
+    WindowBias,
+    paragraph_of,
+    split_rows,
+)
+from pe_lib.sinusoidal import sinusoidal
+
+STARTS = torch.tensor([0, 4, 9])
+
+
+# Two digits ---------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 5), st.floats(0.05, 0.45), st.booleans())
+def test_every_row_follows_the_formula(n: int, dim: int, alpha: float, mirrored: bool) -> None:
+    """Su 2020, with positions from 0: alpha u_i + (1 - alpha) u_j for position i n + j."""
+    alpha = 1 - alpha if mirrored else alpha
+    table = torch.randn(n, dim, dtype=torch.float64)
+    rows = split_rows(table, torch.arange(n * n), alpha)
+    assert rows.shape == (n * n, dim)
+    for i in range(n):
+        for j in range(n):
+            for c in range(dim):
+                first, high, low = (float(table[row, c]) for row in (0, i, j))
+                u_i = (high - alpha * first) / (1 - alpha)
+                u_j = (low - alpha * first) / (1 - alpha)
+                expected = alpha * u_i + (1 - alpha) * u_j
+                assert float(rows[i * n + j, c]) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [0.4, 0.1, 0.7])
+def test_the_first_n_positions_keep_their_rows(alpha: float) -> None:
+    table = torch.randn(7, 5)
+    torch.testing.assert_close(split_rows(table, torch.arange(7), alpha), table)
+
+
+def test_a_512_row_table_reaches_512_squared_positions_all_different() -> None:
+    table = torch.randn(512, 1, dtype=torch.float64)
+    rows = split_rows(table, torch.arange(512**2))
+    assert len(rows.unique()) == 512**2
+    # With equal shares a digit could change places with the other.
+    swapped = split_rows(table, torch.tensor([3 * 512 + 5, 5 * 512 + 3]), 0.5001)
+    assert (swapped[0] - swapped[1]).abs().max() < 0.01
+
+
+def test_a_trained_table_is_carried_past_its_end() -> None:
+    encoding = HierarchicalLearned(5, 6, std=1.0)
+    x, positions = torch.randn(2, 9, 6), torch.arange(9) + 12
+    ours = encoding.embed(x, positions)
+    torch.testing.assert_close(ours, x + split_rows(encoding.table, positions))
+    assert encoding.embed(x, positions.expand(2, 9)).equal(ours)
+    other = HierarchicalLearned(5, 6)
+    other.load_state_dict(encoding.state_dict())
+    assert torch.equal(other.embed(x, positions), ours)
+
+
+def test_gradients_of_the_table_are_those_of_finite_differences() -> None:
+    table = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda t: split_rows(t, torch.arange(9)), (table,))
+
+
+# Three levels -------------------------------------------------------------------------------------
+
+
+def test_paragraphs_are_counted_from_their_starts() -> None:
+    positions = torch.arange(12)
+    assert paragraph_of(positions, STARTS).tolist() == [0] * 4 + [1] * 5 + [2] * 3
+    both = torch.tensor([[0, 4, 9], [0, 11, 99]])
+    expected = [[0] * 4 + [1] * 5 + [2] * 3, [0] * 11 + [1]]
+    assert paragraph_of(positions, both).tolist() == expected
+    batched = torch.stack([positions, positions + 4])
+    assert paragraph_of(batched, STARTS).tolist()[1] == [1] * 5 + [2] * 7
+
+
+def slow_hierarchical(encoding: Hierarchical, x: Tensor, starts: list[int], first: int) -> Tensor:
+    """Add the place's code and the paragraph's vector, token by token."""
+    out = x.clone()
+    for b in range(x.shape[0]):
+        for t in range(x.shape[1]):
+            place = first + t
+            paragraph = sum(start <= place for start in starts) - 1
+            out[b, t] += sinusoidal(place, x.shape[2])
+            out[b, t] += encoding.paragraphs.vectors.table[paragraph]
+    return out
+
+
+@pytest.mark.parametrize("first", [0, 3])
+def test_inputs_get_the_code_of_the_place_and_the_vector_of_the_paragraph(first: int) -> None:
+    encoding = Hierarchical(6, 2, STARTS, max_paragraphs=3)
+    x = torch.randn(2, 8, 6)
+    ours = encoding.embed(x, torch.arange(8) + first)
+    torch.testing.assert_close(ours, slow_hierarchical(encoding, x, STARTS.tolist(), first))
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(1, 3), st.integers(1, 4), st.integers(1, 6), st.integers(1, 6), st.integers(-5, 5)
+)
+def test_the_window_bias_is_local(heads: int, window: int, lq: int, lk: int, offset: int) -> None:
+    encoding = WindowBias(heads, window)
+    torch.nn.init.normal_(encoding.weight)
+    q, k = torch.randn(2, heads, lq, 4), torch.randn(2, heads, lk, 4)
+    q_pos, k_pos = torch.arange(lq) + offset, torch.arange(lk)
+    bias = encoding.bias(q, k, q_pos, k_pos)
+    batched = encoding.bias(q, k, q_pos.expand(2, lq), k_pos)
+    assert bias.shape == (heads, lq, lk)
+    assert batched.shape == (2, heads, lq, lk)
+    for h in range(heads):
+        for i in range(lq):
+            for j in range(lk):
+                relative = j - (i + offset)
+                inside = abs(relative) <= window
+                expected = encoding.weight[h, relative + window] if inside else torch.tensor(0.0)
+                assert torch.equal(bias[h, i, j], expected)
+                assert torch.equal(batched[1, h, i, j], expected)
+
+
+def test_the_window_bias_learns_by_the_right_gradient() -> None:
+    encoding = WindowBias(2, 1).double()
+    q = torch.randn(1, 2, 3, 4, dtype=torch.float64)
+    positions = torch.arange(3)
+
+    def biased(weight: Tensor) -> Tensor:
+        return torch.func.functional_call(
+            BiasOnly(encoding), {"encoding.weight": weight}, (q, positions)
+        )
+
+    weight = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(biased, (weight,))
+
+
+class BiasOnly(torch.nn.Module):
+    def __init__(self, encoding: WindowBias) -> None:
+        super().__init__()
+        self.encoding = encoding
+
+    def forward(self, q: Tensor, positions: Tensor) -> Tensor:
+        return self.encoding.bias(q, q, positions, positions)
+
+
+def test_the_hierarchy_works_in_attention_with_a_cache_and_with_padding() -> None:
+    torch.manual_seed(0)
+    encoding = Hierarchical(24, 3, STARTS, window=2)
+    torch.nn.init.normal_(encoding.encodings[2].weight)  # type: ignore[arg-type]
+    attention = MultiHeadAttention(24, 3, encoding, causal=True)
+    x, cache = torch.randn(1, 7, 24), KVCache()
+    full = attention(encoding.embed(x, torch.arange(7)))
+    assert not torch.allclose(full, attention(encoding.embed(x, torch.arange(7) + 1)))
+    steps = []
+    for part in x.split([3, 4], dim=1):
+        place = len(cache) + torch.arange(part.shape[1])
+        steps.append(attention(encoding.embed(part, place), cache=cache))
+    torch.testing.assert_close(torch.cat(steps, dim=1), full)
+    positions = torch.tensor([[0, 0, *range(7)]])
+    padded = encoding.embed(torch.cat([torch.randn(1, 2, 24), x], dim=1), positions)
+    seen = torch.tensor([0, 0, 1, 1, 1, 1, 1, 1, 1], dtype=torch.bool).view(1, 1, 1, 9)
+    torch.testing.assert_close(attention(padded, q_pos=positions, mask=seen)[:, 2:], full)
+
+
+def test_starts_follow_the_text_and_are_not_saved() -> None:
+    encoding = Hierarchical(6, 2, STARTS)
+    assert set(encoding.state_dict()) == {"encodings.1.vectors.table", "encodings.2.weight"}
+    x, positions = torch.zeros(1, 6, 6), torch.arange(6)
+    before = encoding.embed(x, positions)
+    encoding.paragraphs.starts = torch.tensor([0, 2])
+    after = encoding.embed(x, positions)
+    changed = (before != after).any(-1)[0]
+    assert changed.tolist() == [False, False, True, True, False, False]
+
+
+TABLE = torch.randn(3, 2)
+ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
+    (lambda: split_rows(TABLE, torch.tensor([9])), ValueError, r"\[0, 9\).*got 9"),
+    (lambda: split_rows(TABLE, torch.tensor([-1])), ValueError, "positions must lie in.*got -1"),
+    (lambda: split_rows(TABLE, torch.tensor([0.5])), TypeError, "positions must be integers"),
+    (lambda: split_rows(TABLE.long(), torch.tensor([0])), TypeError, "table must have a floating"),
+    (lambda: split_rows(TABLE, torch.tensor([0]), 0.5), ValueError, "alpha must.*not be 0.5"),
+    (lambda: HierarchicalLearned(3, 2, alpha=1.0), ValueError, "alpha must lie"),
+    (lambda: HierarchicalLearned(3, 2, alpha=0), ValueError, "alpha must be"),
+    (lambda: HierarchicalLearned(0, 2), ValueError, "max_len must be at least 1"),
+    (lambda: WindowBias(0, 2), ValueError, "n_heads must be at least 1"),
+    (lambda: WindowBias(2, 0), ValueError, "window must be at least 1"),
+    (lambda: Hierarchical(5, 2, STARTS), ValueError, "dim must be a multiple of 2"),
+    (
+        lambda: ParagraphVectors(2, 4, STARTS).embed(torch.ones(1, 1, 4), torch.tensor([9])),
+        ValueError,
+        "positions must be below max_len=2, got 2",
+    ),
+    (
+        lambda: ParagraphVectors(2, 4, STARTS).embed(torch.ones(1, 1, 4), torch.tensor([-9])),
+        ValueError,
+        "positions must be at least 0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
+def test_errors_name_the_argument_and_what_is_allowed(
+    call: Callable[[], object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,113 @@
+"""KERPLE: against the paper's formulas, its limits and the error table."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from pe_lib.alibi import alibi, alibi_slopes
+from pe_lib.attention import attend_fused
+from pe_lib.kerple import Kerple, kerple_log, kerple_power
+
+both_variants = pytest.mark.parametrize("variant", ["log", "power"])
+
+
+def formula(variant: str, r1: float, r2: float, distance: float) -> float:
+    """Chi et al. 2022: -r1 log(1 + r2 |m - n|), or -r1 |m - n| ** r2, for query m and key n."""
+    if variant == "log":
+        return -r1 * math.log(1 + r2 * abs(distance))
+    return -r1 * abs(distance) ** r2
+
+
+@both_variants
+@settings(max_examples=25, deadline=None)
+@given(
+    sizes=st.tuples(st.integers(1, 5), st.integers(1, 4), st.integers(1, 6), st.integers(-9, 9)),
+    seed=st.integers(0, 99),
+)
+def test_the_bias_follows_the_formula(
+    variant: str, sizes: tuple[int, int, int, int], seed: int
+) -> None:
+    n_heads, n_queries, n_keys, offset = sizes
+    torch.manual_seed(seed)
+    encoding = Kerple(n_heads, variant=variant)
+    q, k = torch.randn(2, n_heads, n_queries, 3), torch.randn(2, n_heads, n_keys, 3)
+    bias = encoding.bias(q, k, offset + torch.arange(n_queries), torch.arange(n_keys))
+    assert bias.shape == (n_heads, n_queries, n_keys)
+    r1, r2 = encoding.r1.tolist(), encoding.r2.tolist()
+    for h in range(n_heads):
+        for i in range(n_queries):
+            for j in range(n_keys):
+                expected = formula(variant, r1[h], r2[h], offset + i - j)
+                assert bias[h, i, j].item() == pytest.approx(expected, rel=2e-6, abs=1e-7)
+
+
+def test_the_power_with_exponent_one_is_symmetric_alibi() -> None:
+    relative, slopes = torch.arange(-9, 10), alibi_slopes(6)
+    ours = kerple_power(relative, slopes, torch.ones(6))
+    assert torch.equal(ours, alibi(relative, slopes, symmetric=True))
+
+
+def test_the_log_bends_and_the_power_above_one_does_not() -> None:
+    far = torch.tensor([1, 10, 100, 1000])
+    log = kerple_log(far, torch.ones(1), torch.ones(1))[0].diff()
+    assert log.abs().max() < 2.31  # each factor of ten costs at most r1 log(10)
+    power = kerple_power(far, torch.ones(1), torch.tensor([1.5]))[0].diff()
+    assert (power.diff() < 0).all()
+
+
+@both_variants
+def test_both_parameters_stay_in_their_range_wherever_training_takes_them(variant: str) -> None:
+    encoding = Kerple(3, variant=variant)
+    with torch.no_grad():
+        for free in encoding.parameters():
+            free.copy_(torch.tensor([-12.0, 0.0, 12.0]))
+    assert (encoding.r1 > 0).all()
+    assert (encoding.r2 > 0).all()
+    if variant == "power":
+        assert (encoding.r2 <= 2).all()
+        assert encoding.r2[2] > 1.99
+
+
+@both_variants
+def test_draws_start_in_the_published_range(variant: str) -> None:
+    # Published: bias_p in (0, 2), the r1 of the log form and the r2 of the power form; bias_a
+    # in (0, 1), the other one.
+    torch.manual_seed(0)
+    encoding = Kerple(4000, variant=variant)
+    tops = (2, 1) if variant == "log" else (1, 2)
+    for values, top in zip((encoding.r1, encoding.r2), tops, strict=True):
+        assert values.min() > 0.009
+        assert values.max() < top * 1.0001
+        assert abs(values.mean().item() - top / 2) < 0.03 * top
+
+
+@both_variants
+def test_gradients_of_both_parameters_are_right(variant: str) -> None:
+    torch.manual_seed(0)
+    encoding = Kerple(2, variant=variant).double()
+    q, k, v = (torch.randn(1, 2, n, 3, dtype=torch.float64) for n in (4, 6, 6))
+
+    def output(*_: Tensor) -> Tensor:
+        return attend_fused(q, k, v, encoding, torch.arange(2, 6), torch.arange(6))
+
+    assert torch.autograd.gradcheck(output, tuple(encoding.parameters()))
+
+
+ERRORS = [
+    (lambda: Kerple(0), ValueError, "n_heads must be at least 1, got 0"),
+    (lambda: Kerple(2.0), TypeError, "n_heads must be an int, got float"),
+    (lambda: Kerple(2, variant="exp"), ValueError, "variant must be one of log, power; got 'exp'"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
+def test_a_wrong_argument_is_named(call: object, error: type[Exception], message: str) -> None:
+    assert callable(call)
+    with pytest.raises(error, match=message):
+        call()

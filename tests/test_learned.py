@@ -1,0 +1,470 @@
+"""Learned tables: against loops and published models, stretched, past their end, and trained."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from encoding_properties import assert_equal, difference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from pe_lib.attention import KVCache
+from pe_lib.learned import BEYOND, Learned, interpolate_grid, interpolate_table, sample_table
+from pe_lib.model import Transformer
+from pe_lib.training import generator
+
+sizes = st.integers(1, 6)
+
+
+def draw_table(rows: int, columns: int, seed: int = 0) -> Tensor:
+    return torch.randn(rows, columns, dtype=torch.float64, generator=generator(seed))
+
+
+def learned(max_len: int, d_model: int, **options: object) -> Learned:
+    torch.manual_seed(1)
+    return Learned(max_len, d_model, std=1.0, **options)  # type: ignore[arg-type]
+
+
+# Loops from the definitions -----------------------------------------------------------------------
+
+
+def twin_embed(x: Tensor, table: Tensor, positions: Tensor, beyond: str) -> Tensor:
+    """Add one number at a time: x[b, i, c] + row(positions[b, i])[c]."""
+    batch, length, width = x.shape
+    places = positions.expand(batch, length)
+    last_row, out = len(table) - 1, x.clone()
+    for b in range(batch):
+        for i in range(length):
+            place = int(places[b, i])
+            if place > last_row and beyond == "clamp":
+                place = last_row
+            if place > last_row and beyond == "wrap":
+                while place > last_row:
+                    place -= len(table)
+            real = float(place)
+            if beyond == "interpolate" and int(places.max()) > last_row:
+                real = place * last_row / int(places.max())
+            low = math.floor(real)
+            high = min(low + 1, last_row)
+            for c in range(width):
+                out[b, i, c] += table[low, c] + (real - low) * (table[high, c] - table[low, c])
+    return out
+
+
+@settings(max_examples=30, deadline=None)
+@given(sizes, sizes, sizes, sizes, st.sampled_from(BEYOND), st.integers(0, 9), st.booleans())
+def test_embed_equals_the_loop(
+    batch: int, length: int, width: int, rows: int, beyond: str, start: int, batched: bool
+) -> None:
+    if beyond == "error":
+        rows = start + length
+    encoding = learned(rows, width, beyond=beyond).double()
+    x = torch.randn(batch, length, width, dtype=torch.float64, generator=generator(2))
+    positions = start + torch.arange(length)
+    if batched:
+        positions = torch.stack([positions.roll(b) for b in range(batch)])
+    expected = twin_embed(x, encoding.table.detach(), positions, beyond)
+    assert_equal(encoding.embed(x, positions), expected, 1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(sizes, sizes, st.integers(1, 15))
+def test_interpolated_rows_equal_the_loop(rows: int, width: int, length: int) -> None:
+    table = draw_table(rows, width)
+    expected = torch.zeros(length, width, dtype=torch.float64)
+    for i in range(length):
+        place = i * (rows - 1) / (length - 1) if length > 1 else 0.0
+        low = min(math.floor(place + 1e-12), rows - 1)
+        high = min(low + 1, rows - 1)
+        for c in range(width):
+            expected[i, c] = (1 - (place - low)) * table[low, c] + (place - low) * table[high, c]
+    assert_equal(interpolate_table(table, length), expected, 1e-9)
+
+
+def kernel(distance: float, mode: str) -> float:
+    """The weight of a neighbour: a tent, or Keys' cubic with a = -0.75."""
+    t = abs(distance)
+    if mode == "bilinear":
+        return max(0.0, 1 - t)
+    if t <= 1:
+        return 1.25 * t**3 - 2.25 * t**2 + 1
+    return -0.75 * (t**3 - 5 * t**2 + 8 * t - 4) if t < 2 else 0.0
+
+
+def twin_grid(table: Tensor, grid: tuple[int, int], new: tuple[int, int], mode: str) -> Tensor:
+    """Centres of patches are at half numbers; outside the grid its border goes on."""
+    out = torch.zeros(new[0] * new[1], table.shape[1], dtype=table.dtype)
+    for r in range(new[0]):
+        for c in range(new[1]):
+            y = (r + 0.5) * grid[0] / new[0] - 0.5
+            x = (c + 0.5) * grid[1] / new[1] - 0.5
+            for i in range(math.floor(y) - 1, math.floor(y) + 3):
+                for j in range(math.floor(x) - 1, math.floor(x) + 3):
+                    weight = kernel(y - i, mode) * kernel(x - j, mode)
+                    row, column = min(max(i, 0), grid[0] - 1), min(max(j, 0), grid[1] - 1)
+                    out[r * new[1] + c] += weight * table[row * grid[1] + column]
+    return out
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    sizes,
+    sizes,
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.integers(1, 3),
+    st.sampled_from(("bicubic", "bilinear")),
+)
+def test_grid_interpolation_equals_the_loop(
+    rows: int, columns: int, new_rows: int, new_columns: int, width: int, mode: str
+) -> None:
+    grid, new = (rows, columns), (new_rows, new_columns)
+    table = draw_table(rows * columns, width)
+    assert_equal(interpolate_grid(table, grid, new, mode), twin_grid(table, grid, new, mode), 1e-9)
+
+
+# Published models ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offset", [0, 3, 11])
+def test_equal_to_the_embeddings_of_bert(offset: int) -> None:
+    """BERT adds word, type and position rows, in this order, and then normalises."""
+    from transformers import BertConfig
+    from transformers.models.bert.modeling_bert import BertEmbeddings
+
+    config = BertConfig(
+        vocab_size=13,
+        hidden_size=8,
+        num_attention_heads=2,
+        max_position_embeddings=20,
+        hidden_dropout_prob=0.0,
+    )
+    torch.manual_seed(offset)
+    theirs = BertEmbeddings(config).eval()
+    ours = Learned(20, 8)
+    ours.load_state_dict({"table": theirs.position_embeddings.weight.detach()})
+    tokens = torch.randint(13, (3, 7), generator=generator(offset))
+    positions = torch.arange(offset, offset + 7)
+    with torch.no_grad():
+        words = theirs.word_embeddings(tokens) + theirs.token_type_embeddings.weight[0]
+        expected = theirs(input_ids=tokens, position_ids=positions[None])
+        assert_equal(theirs.LayerNorm(ours.embed(words, positions)), expected)
+
+
+@pytest.mark.parametrize("offset", [0, 5])
+def test_equal_to_the_embeddings_of_gpt2(offset: int) -> None:
+    """A GPT-2 of zero layers is its two tables and a LayerNorm."""
+    from transformers import GPT2Config, GPT2Model
+
+    torch.manual_seed(offset)
+    config = GPT2Config(
+        vocab_size=13, n_positions=20, n_embd=8, n_head=2, n_layer=0, embd_pdrop=0.0
+    )
+    theirs = GPT2Model(config).eval()
+    ours = Learned(20, 8)
+    ours.load_state_dict({"table": theirs.wpe.weight.detach()})
+    tokens = torch.randint(13, (3, 7), generator=generator(offset))
+    positions = torch.arange(offset, offset + 7)
+    with torch.no_grad():
+        expected = theirs(input_ids=tokens, position_ids=positions[None]).last_hidden_state
+        assert_equal(theirs.ln_f(ours.embed(theirs.wte(tokens), positions)), expected)
+
+
+@pytest.mark.parametrize("size", [(16, 12), (8, 20), (4, 4)])
+def test_equal_to_the_interpolation_of_vit(size: tuple[int, int]) -> None:
+    """ViT keeps the row of its class token and resizes the rest, bicubic without antialiasing."""
+    from transformers import ViTConfig
+    from transformers.models.vit.modeling_vit import ViTEmbeddings
+
+    config = ViTConfig(
+        hidden_size=8,
+        num_attention_heads=2,
+        image_size=12,
+        patch_size=2,
+        num_channels=1,
+        hidden_dropout_prob=0.0,
+    )
+    torch.manual_seed(2)
+    theirs = ViTEmbeddings(config).eval()
+    nn.init.normal_(theirs.position_embeddings)
+    images = torch.randn(2, 1, *size, generator=generator(3))
+    new_grid = (size[0] // 2, size[1] // 2)
+    with torch.no_grad():
+        tokens = theirs.patch_embeddings(images)
+        expected = theirs(images, interpolate_pos_encoding=True)[:, 1:]
+        table = interpolate_grid(theirs.position_embeddings[0, 1:], (6, 6), new_grid)
+        assert_equal(tokens + table, expected)
+
+
+def test_equal_to_an_embedding_layer_with_its_gradients() -> None:
+    layer = nn.Embedding(9, 4)
+    ours = learned(9, 4)
+    ours.table.data.copy_(layer.weight.data)
+    x = torch.randn(2, 3, 4, generator=generator(0))
+    positions = torch.tensor([[0, 4, 8], [4, 4, 1]])
+    assert torch.equal(ours.embed(x, positions), x + layer(positions))
+    ours.embed(x, positions).square().sum().backward()
+    (x + layer(positions)).square().sum().backward()
+    assert_equal(ours.table.grad, layer.weight.grad)
+
+
+# Stretching ---------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(sizes, sizes, st.integers(2, 40))
+def test_a_stretched_table_keeps_its_ends(rows: int, width: int, length: int) -> None:
+    table = draw_table(rows, width)
+    stretched = interpolate_table(table, length)
+    assert torch.equal(stretched[0], table[0])
+    assert torch.equal(stretched[-1], table[-1])
+
+
+def test_a_table_of_its_own_length_stays_what_it_is() -> None:
+    table = draw_table(7, 3)
+    assert torch.equal(interpolate_table(table, 7), table)
+    assert_equal(interpolate_grid(draw_table(12, 3), (3, 4), (3, 4)), draw_table(12, 3), 1e-12)
+
+
+def test_one_row_in_is_one_row_out() -> None:
+    table = draw_table(1, 4)
+    assert torch.equal(interpolate_table(table, 5), table.expand(5, 4))
+    assert torch.equal(interpolate_table(draw_table(6, 4), 1), draw_table(6, 4)[:1])
+
+
+def test_stretching_by_a_whole_factor_meets_every_row() -> None:
+    table = draw_table(5, 3)
+    assert_equal(interpolate_table(table, 13)[::3], table, 1e-12)
+
+
+def test_a_straight_line_of_rows_stays_one() -> None:
+    line = torch.arange(6.0, dtype=torch.float64)[:, None] * torch.tensor([[1.0, -2.0]])
+    expected = torch.linspace(0, 5, 11, dtype=torch.float64)[:, None] * torch.tensor([[1.0, -2.0]])
+    assert_equal(interpolate_table(line, 11), expected, 1e-12)
+
+
+def test_places_between_rows_have_any_shape() -> None:
+    table = draw_table(4, 3)
+    places = torch.tensor([[0.0, 0.5], [2.75, 3.0]], dtype=torch.float64)
+    rows = sample_table(table, places)
+    assert rows.shape == (2, 2, 3)
+    assert_equal(rows[1, 0], 0.25 * table[2] + 0.75 * table[3], 1e-12)
+
+
+# Past the end -------------------------------------------------------------------------------------
+
+
+def test_every_way_agrees_inside_the_table() -> None:
+    positions = torch.tensor([4, 0, 2])
+    expected = learned(5, 3).table[positions]
+    for beyond in BEYOND:
+        assert torch.equal(learned(5, 3, beyond=beyond).rows(positions), expected)
+
+
+def test_the_ways_past_the_end_are_what_their_names_say() -> None:
+    table = learned(3, 2).table
+    positions = torch.arange(5)
+    clamp = learned(3, 2, beyond="clamp").rows(positions)
+    wrap = learned(3, 2, beyond="wrap").rows(positions)
+    stretch = learned(3, 2, beyond="interpolate").rows(positions)
+    assert torch.equal(clamp, table[[0, 1, 2, 2, 2]])
+    assert torch.equal(wrap, table[[0, 1, 2, 0, 1]])
+    assert_equal(stretch[[0, 2, 4]], table)
+    assert_equal(stretch[[1, 3]], (table[:-1] + table[1:]) / 2)
+
+
+def test_a_squeeze_moves_rows_that_were_in_the_table() -> None:
+    """So a sequence must come in one call: a cache would mix two different squeezes."""
+    encoding = learned(4, 3, beyond="interpolate")
+    assert difference(encoding.rows(torch.arange(8))[:4], encoding.rows(torch.arange(4))) > 0.1
+
+
+# Trained, saved, cast -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("beyond", BEYOND)
+def test_gradients_equal_finite_differences(beyond: str) -> None:
+    encoding = learned(3, 2, beyond=beyond).double()
+    x = torch.randn(2, 3, 2, dtype=torch.float64, generator=generator(4), requires_grad=True)
+    positions = torch.tensor([0, 2, 1]) if beyond == "error" else torch.tensor([1, 4, 3])
+
+    def embed(x: Tensor, table: Tensor) -> Tensor:
+        out: Tensor = torch.func.functional_call(
+            Embed(encoding), {"encoding.table": table}, (x, positions)
+        )
+        return out
+
+    assert torch.autograd.gradcheck(embed, (x, encoding.table.detach().requires_grad_()))
+
+
+class Embed(nn.Module):
+    """`embed` as a module's forward, which functional_call wants."""
+
+    def __init__(self, encoding: Learned) -> None:
+        super().__init__()
+        self.encoding = encoding
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        return self.encoding.embed(x, positions)
+
+
+def test_gradients_of_stretched_tables_equal_finite_differences() -> None:
+    table = draw_table(6, 2).requires_grad_()
+    assert torch.autograd.gradcheck(lambda t: interpolate_table(t, 9), (table,))
+    assert torch.autograd.gradcheck(lambda t: interpolate_grid(t, (2, 3), (3, 5)), (table,))
+
+
+def test_rows_that_no_position_reads_get_no_gradient() -> None:
+    encoding = learned(8, 3)
+    encoding.rows(torch.tensor([1, 5, 5])).sum().backward()
+    read = encoding.table.grad.abs().sum(1)
+    assert read.tolist() == [0, 3, 0, 0, 0, 6, 0, 0]
+
+
+def test_state_loads_and_says_when_the_length_differs() -> None:
+    source, target = learned(6, 4), Learned(6, 4)
+    assert set(source.state_dict()) == {"table"}
+    target.load_state_dict(source.state_dict())
+    assert torch.equal(target.table, source.table)
+    with pytest.raises(RuntimeError, match="size mismatch for table"):
+        Learned(7, 4).load_state_dict(source.state_dict())
+
+
+def test_other_dtypes_give_nearly_the_same() -> None:
+    positions = torch.arange(9)
+    for beyond in BEYOND[1:]:
+        encoding = learned(5, 4, beyond=beyond)
+        expected = encoding.double().rows(positions)
+        for dtype, tolerance in ((torch.float32, 1e-6), (torch.bfloat16, 2e-2)):
+            rows = copy.deepcopy(encoding).to(dtype).rows(positions)
+            assert rows.dtype == dtype
+            assert_equal(rows.double(), expected, tolerance)
+    x = torch.zeros(1, 9, 4, dtype=torch.float16)
+    assert learned(9, 4).embed(x, positions).dtype == torch.float16
+
+
+def test_initial_rows_have_the_scale_asked_for() -> None:
+    torch.manual_seed(0)
+    for std in (0.02, 1.0):
+        table = Learned(200, 100, std=std).table.detach()
+        assert abs(float(table.std()) / std - 1) < 0.02
+        assert abs(float(table.mean())) < 0.05 * std
+
+
+# In a model ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("beyond", ["error", "clamp", "wrap"])
+def test_cache_equals_all_at_once(beyond: str) -> None:
+    torch.manual_seed(0)
+    rows = 9 if beyond == "error" else 5
+    model = Transformer(11, causal=True, encoding=learned(rows, 32, beyond=beyond)).double()
+    tokens = torch.randint(11, (3, 9), generator=generator(1))
+    caches = [KVCache(), KVCache()]
+    steps = [model(tokens[:, a:b], caches=caches) for a, b in ((0, 4), (4, 5), (5, 9))]
+    assert_equal(torch.cat(steps, dim=1), model(tokens), 1e-12)
+
+
+def test_left_padding_equals_none() -> None:
+    torch.manual_seed(0)
+    model = Transformer(11, encoding=learned(6, 32)).double()
+    tokens = torch.randint(11, (2, 6), generator=generator(1))
+    pads = torch.tensor([0, 2])
+    positions = (torch.arange(6) - pads[:, None]).clamp(min=0)
+    mask = (torch.arange(6) >= pads[:, None])[:, None, None, :]
+    padded = model(tokens, positions=positions, mask=mask)
+    assert_equal(padded[:1], model(tokens[:1]), 1e-12)
+    assert_equal(padded[1:, 2:], model(tokens[1:, 2:]), 1e-12)
+
+
+def test_a_shift_of_all_positions_changes_the_output() -> None:
+    """An absolute code: nothing but training could make it relative."""
+    torch.manual_seed(0)
+    model = Transformer(11, encoding=learned(20, 32)).double()
+    tokens = torch.randint(11, (2, 6), generator=generator(1))
+    shifted = model(tokens, positions=torch.arange(6) + 9)
+    assert difference(shifted, model(tokens)) > 0.05
+
+
+def test_the_token_after_the_last_row_is_an_error() -> None:
+    model = Transformer(11, encoding=Learned(6, 32))
+    assert model(torch.zeros(1, 6, dtype=torch.long)).shape == (1, 6, 11)
+    with pytest.raises(ValueError, match="max_len=6, got 6"):
+        model(torch.zeros(1, 7, dtype=torch.long))
+
+
+# Errors -------------------------------------------------------------------------------------------
+
+TABLE = torch.zeros(6, 4)
+X = torch.zeros(2, 3, 4)
+ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
+    (lambda: Learned(0, 4), ValueError, "max_len must be at least 1, got 0"),
+    (lambda: Learned(6, 0), ValueError, "d_model must be at least 1, got 0"),
+    (lambda: Learned(6.0, 4), TypeError, "max_len must be an int, got float"),  # type: ignore[arg-type]
+    (lambda: Learned(6, True), TypeError, "d_model must be an int, got bool"),
+    (lambda: Learned(6, 4, beyond="repeat"), ValueError, "beyond must be one of error.*'repeat'"),
+    (lambda: Learned(6, 4, std=0.0), ValueError, "std must be a finite number greater than 0"),
+    (lambda: Learned(6, 4, std=-1.0), ValueError, "std must be a finite number greater than 0"),
+    (lambda: Learned(6, 4).rows(torch.tensor([6])), ValueError, "below max_len=6, got 6"),
+    (lambda: Learned(6, 4).rows(torch.tensor([-1])), ValueError, "at least 0 .* got -1"),
+    (lambda: Learned(6, 4).rows(torch.tensor([1.0])), TypeError, "must be integers .*float32"),
+    (lambda: Learned(6, 4).rows(torch.tensor([True])), TypeError, "real numbers, got torch.bool"),
+    (lambda: Learned(6, 4).rows(torch.arange(0)), ValueError, "must not be empty"),
+    (
+        lambda: Learned(6, 4, beyond="wrap").rows(torch.tensor([-1])),
+        ValueError,
+        "at least 0 .* got -1",
+    ),
+    (
+        lambda: Learned(6, 4).embed(X, torch.tensor([2])),
+        ValueError,
+        r"positions must have shape \(3,\) or \(batch, 3\), got \(1,\)",
+    ),
+    (lambda: Learned(6, 4).embed(X, torch.arange(4)), ValueError, "positions must have shape"),
+    (
+        lambda: Learned(6, 5).embed(X, torch.arange(3)),
+        ValueError,
+        r"x must have shape \(batch, length, 5\), got \(2, 3, 4\)",
+    ),
+    (
+        lambda: Learned(6, 4).embed(X.long(), torch.arange(3)),
+        TypeError,
+        "x must have a floating-point dtype, got torch.int64",
+    ),
+    (lambda: interpolate_table(TABLE, 0), ValueError, "length must be at least 1, got 0"),
+    (lambda: interpolate_table(TABLE, 2.5), TypeError, "length must be an int"),  # type: ignore[arg-type]
+    (lambda: interpolate_table(TABLE.long(), 3), TypeError, "table must have a floating-point"),
+    (lambda: interpolate_table([1.0], 3), TypeError, "table must be a torch.Tensor, got list"),  # type: ignore[arg-type]
+    (lambda: interpolate_table(TABLE[0], 3), ValueError, r"\(max_len >= 1, D\), got \(4,\)"),
+    (lambda: interpolate_table(TABLE[:0], 3), ValueError, r"\(max_len >= 1, D\), got \(0, 4\)"),
+    (
+        lambda: interpolate_grid(TABLE, (2, 2), (3, 3)),
+        ValueError,
+        r"shape \(2 \* 2, D\) for grid \(2, 2\), got \(6, 4\)",
+    ),
+    (lambda: interpolate_grid(TABLE, (2, 3), (0, 3)), ValueError, "new_grid must be at least 1"),
+    (lambda: interpolate_grid(TABLE, (6, 0), (2, 3)), ValueError, "grid must be at least 1"),
+    (
+        lambda: interpolate_grid(TABLE, (2, 3), (4, 6), "nearest"),
+        ValueError,
+        "mode must be one of bicubic, bilinear; got 'nearest'",
+    ),
+    (
+        lambda: interpolate_grid(TABLE.int(), (2, 3), (4, 6)),
+        TypeError,
+        "table must have a floating-point",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
+def test_errors_name_the_argument_and_what_is_allowed(
+    call: Callable[[], object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,145 @@
+"""What notebooks show: sentences, tables, figures, and figures that move."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+
+import ipywidgets as widgets
+import pytest
+from PIL import Image
+
+from pe_lib import explore, figures, page
+
+ALT = "A line that rises from the lower left to the upper right."
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """Collect what is displayed instead of displaying it."""
+    seen: list[tuple[object, dict]] = []
+    for module in (page, explore):
+        monkeypatch.setattr(module, "display", lambda item, **more: seen.append((item, more)))
+    monkeypatch.setattr("IPython.display.display", lambda item, **more: seen.append((item, more)))
+    return seen
+
+
+def line(slope: float = 1):
+    figure, axes = figures.new(4, 2)
+    axes.plot([0, 1], [0, slope])
+    return figure
+
+
+def test_the_library_imports_without_matplotlib_or_widgets():
+    code = (
+        "import sys, pe_lib; "
+        "print(sorted({'matplotlib', 'ipywidgets', 'IPython', 'yaml', 'sklearn'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_figure_carries_its_alt_text_and_its_size(shown):
+    figures.show(line(), alt=ALT)
+    bundle, more = shown[0]
+    assert bundle["text/plain"] == ALT
+    size = more["metadata"]["image/png"]
+    assert size["alt"] == ALT and (size["width"], size["height"]) == (384, 192)
+
+
+@pytest.mark.parametrize("alt", ["", "a plot", "   short     one    "])
+def test_a_figure_without_words_is_refused(alt):
+    with pytest.raises(ValueError, match="alt must say what the figure shows"):
+        figures.show(line(), alt=alt)
+
+
+def test_drawing_twice_gives_the_same_bytes():
+    assert figures.png(line())[0] == figures.png(line())[0]
+
+
+def test_a_picture_has_few_colours():
+    data, _, _ = figures.png(line(), colours=16)
+    assert len(Image.open(io.BytesIO(data)).convert("RGB").getcolors()) <= 16
+
+
+def test_each_method_has_its_own_colour_and_a_name():
+    assert set(figures.METHOD_COLOURS) == set(figures.METHOD_NAMES)
+    assert len(set(figures.METHOD_COLOURS.values())) == len(figures.METHOD_COLOURS)
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("name", figures.METHOD_COLOURS)
+def test_a_methods_colour_stands_out_from_the_paper(name):
+    contrast = 1.05 / (luminance(figures.METHOD_COLOURS[name]) + 0.05)
+    assert contrast >= 3
+
+
+
+
+def test_one_slider_has_a_frame_for_each_value(monkeypatch):
+    boxes = []
+    monkeypatch.setattr(explore, "show", lambda box, words: boxes.append((box, words)))
+    explore.slider("slope", [1, 2, 3], line, lambda v: f"A line that rises with slope {v}, drawn.")
+    (box, words), = boxes
+    control, stack = box.children
+    assert words == "A figure with a slider: slope"
+    assert [label for label, _ in control.options] == ["1", "2", "3"]
+    assert len(stack.children) == 3 and stack.selected_index == control.index == 0
+    assert len({child.value for child in stack.children}) == 3
+    assert all('alt="A line that rises' in child.value for child in stack.children)
+
+
+def test_two_sliders_have_a_frame_for_each_pair(monkeypatch):
+    boxes = []
+    monkeypatch.setattr(explore, "show", lambda box, words: boxes.append(box))
+    explore.sliders(
+        ("a", [1, 2]),
+        ("b", [3, 4, 5]),
+        lambda a, b: line(a * b),
+        lambda a, b: f"A line that rises with slope {a} times {b}.",
+        start=(1, 2),
+    )
+    control_a, control_b, outer = boxes[0].children
+    assert (len(control_a.options), len(control_b.options)) == (2, 3)
+    assert outer.selected_index == 1
+    assert [inner.selected_index for inner in outer.children] == [2, 2]
+    assert len({frame.value for inner in outer.children for frame in inner.children}) == 6
+
+
+def test_alt_text_is_escaped():
+    assert 'alt="less &lt; more, &quot;quoted&quot;' in (
+        explore.frame(line(), 'less < more, "quoted" and long enough').value
+    )
+
+
+@pytest.mark.parametrize(("values", "message"), [([1], "at least 2"), (range(81), "at most 80")])
+def test_a_slider_that_cannot_move_or_weighs_too_much_is_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        explore.slider("x", list(values), line, lambda v: ALT)
+
+
+def test_a_table_is_markdown_with_a_header(shown):
+    page.table(["a", "b"], [[1, 2], ["x", "y"]])
+    assert shown[0][0].data == "| a | b |\n| --- | --- |\n| 1 | 2 |\n| x | y |"
+
+
+def test_a_row_of_another_length_is_refused():
+    with pytest.raises(ValueError, match="must have 2 cells, got 1"):
+        page.table(["a", "b"], [[1]])
+
+
+def test_a_sentence_is_one_line(shown):
+    page.say("one\n   two")
+    assert shown[0][0].data == "one two"
+
+
+def test_below_refuses_a_difference_that_is_not_rounding():
+    assert page.below(1e-16, 1e-14) == "below 1e-14"
+    with pytest.raises(AssertionError, match="not below"):
+        page.below(2e-14, 1e-14)

@@ -1,0 +1,482 @@
+"""RoPE: equal to the published code and to its formula, relative, exact between layouts."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from encoding_properties import CHECKS, Make, check_gaps
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from pe_lib.attention import MultiHeadAttention, attention_logits
+from pe_lib.rope import (
+    AxialRoPE,
+    RoPE,
+    apply_rope,
+    axial_angles,
+    layout_permutation,
+    rope_angles,
+)
+from pe_lib.sinusoidal import frequencies, sinusoidal
+
+OFFSETS = (0, 3, 5000, 100_000)
+LAYOUTS = ("interleaved", "half")
+
+
+def relative_difference(ours: Tensor, theirs: Tensor) -> float:
+    assert ours.shape == theirs.shape
+    return ((ours - theirs).abs().max() / theirs.abs().max()).item()
+
+
+def random_qk(seed: int, d: int = 12, lq: int = 5, lk: int = 7) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    q = torch.randn(2, 3, lq, d, generator=generator)
+    k = torch.randn(2, 3, lk, d, generator=generator)
+    return q, k
+
+
+def batched_positions(seed: int, length: int, offset: int) -> Tensor:
+    """Positions of two sequences, shuffled and different: nothing may rely on their order."""
+    generator = torch.Generator().manual_seed(seed)
+    return (
+        torch.stack([torch.randperm(50, generator=generator)[:length] for _ in range(2)]) + offset
+    )
+
+
+# Published code -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+@pytest.mark.parametrize("seed", range(3))
+def test_half_layout_equals_llama(offset: int, seed: int) -> None:
+    """Llama rotates component j with j + d/2, and keeps float32 frequencies and angles."""
+    from transformers import LlamaConfig
+    from transformers.models.llama import modeling_llama as llama
+
+    config = LlamaConfig(
+        hidden_size=36,
+        num_attention_heads=3,
+        rope_parameters={"rope_type": "default", "rope_theta": 5e5},
+    )
+    peer = llama.LlamaRotaryEmbedding(config)
+    assert relative_difference(frequencies(12, 5e5).float(), peer.inv_freq) <= 1e-6
+    q, k = random_qk(seed, lk=5)
+    positions = batched_positions(seed, 5, offset)
+    theirs = llama.apply_rotary_pos_emb(q, k, *peer(q, positions))
+    # Their frequencies are float32: given those, the angles are rounded as theirs are.
+    ours = RoPE(12, layout="half", rates=peer.inv_freq).rotate(q, k, positions, positions)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert relative_difference(mine, other) <= 1e-6
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+@pytest.mark.parametrize("seed", range(3))
+def test_partial_half_layout_equals_gpt_neox(offset: int, seed: int) -> None:
+    """GPT-NeoX turns the first quarter of a head; the pairs are halves of that quarter."""
+    from transformers import GPTNeoXConfig
+    from transformers.models.gpt_neox import modeling_gpt_neox as neox
+
+    config = GPTNeoXConfig(
+        hidden_size=48,
+        num_attention_heads=3,
+        rope_parameters={
+            "rope_type": "default",
+            "rope_theta": 10000.0,
+            "partial_rotary_factor": 0.25,
+        },
+    )
+    peer = neox.GPTNeoXRotaryEmbedding(config)
+    q, k = random_qk(seed, d=16, lk=5)
+    positions = batched_positions(seed, 5, offset)
+    theirs = neox.apply_rotary_pos_emb(q, k, *peer(q, positions))
+    rope = RoPE(16, layout="half", rotary_dim=4, rates=peer.inv_freq)
+    for mine, other in zip(rope.rotate(q, k, positions, positions), theirs, strict=True):
+        assert relative_difference(mine, other) <= 1e-6
+        assert torch.equal(mine[..., 4:], (q if mine is theirs[0] else other)[..., 4:])
+
+
+@pytest.mark.parametrize("offset", [0, 3, 1500])
+@pytest.mark.parametrize("seed", range(3))
+def test_partial_interleaved_layout_equals_gpt_j(offset: int, seed: int) -> None:
+    """GPT-J turns neighbours; its tensors are (B, L, H, d) and its table is sines, then cosines."""
+    from transformers.models.gptj import modeling_gptj as gptj
+
+    q, k = random_qk(seed, lk=5)
+    positions = batched_positions(seed, 5, offset)
+    sin, cos = gptj.create_sinusoidal_positions(2048, 8)[positions].chunk(2, dim=-1)
+    rates = 1.0 / (10000 ** (torch.arange(0, 8, 2) / 8))  # as float32 as theirs
+    ours = RoPE(12, rotary_dim=8, rates=rates).rotate(q, k, positions, positions)
+    for x, mine in zip((q, k), ours, strict=True):
+        turned = gptj.apply_rotary_pos_emb(x[..., :8].transpose(1, 2), sin, cos).transpose(1, 2)
+        assert relative_difference(mine, torch.cat([turned, x[..., 8:]], dim=-1)) <= 1e-6
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_float64_angles_equal_diffusers(offset: int, layout: str) -> None:
+    """diffusers can compute angles in float64, as Flux does: nothing is left to differ."""
+    from diffusers.models import embeddings
+
+    interleaved = layout == "interleaved"
+    q, k = random_qk(0)
+    positions = torch.arange(7) + offset
+    table = embeddings.get_1d_rotary_pos_embed(
+        12,
+        positions,
+        theta=500.0,
+        use_real=True,
+        repeat_interleave_real=interleaved,
+        freqs_dtype=torch.float64,
+    )
+    theirs = embeddings.apply_rotary_emb(k, table, use_real_unbind_dim=-1 if interleaved else -2)
+    rope = RoPE(12, 500.0, layout=layout)
+    ours = rope.rotate(q, k, positions[:5], positions)[1]
+    assert relative_difference(ours, theirs) <= 1e-6
+
+
+@pytest.mark.parametrize("offset", [0, 3, 50])
+def test_interleaved_layout_equals_rotary_embedding_torch(offset: int) -> None:
+    from rotary_embedding_torch import RotaryEmbedding
+
+    peer = RotaryEmbedding(dim=8)
+    q, k = random_qk(1)
+    ours = RoPE(12, rotary_dim=8, rates=peer.freqs.detach()).rotate(
+        q, k, torch.arange(5) + offset, torch.arange(7) + offset
+    )
+    for mine, x in zip(ours, (q, k), strict=True):
+        assert relative_difference(mine, peer.rotate_queries_or_keys(x, offset=offset)) <= 1e-6
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+def test_interleaved_layout_equals_x_transformers(offset: int) -> None:
+    from x_transformers import x_transformers
+
+    peer = x_transformers.RotaryEmbedding(dim=8, base=777)
+    _, k = random_qk(2)
+    positions = batched_positions(2, 7, offset)
+    angles, scale = peer(positions)
+    ours = apply_rope(k, rope_angles(positions, peer.inv_freq))
+    theirs = x_transformers.apply_rotary_pos_emb(k, angles, scale)
+    assert relative_difference(ours, theirs) <= 1e-6
+
+
+def test_axial_angles_equal_rotary_embedding_torch() -> None:
+    """Its axial frequencies: the first half of the components for the row, the rest the column."""
+    from rotary_embedding_torch import RotaryEmbedding, apply_rotary_emb
+
+    peer = RotaryEmbedding(dim=6, freqs_for="lang", theta=100)
+    image = torch.randn(2, 3, 4, 5, 12)  # (B, H, rows, columns, d)
+    theirs = apply_rotary_emb(peer.get_axial_freqs(4, 5), image).flatten(2, 3)
+    rope = AxialRoPE(12, columns=5, rates=peer.freqs.detach())
+    x, patches = image.flatten(2, 3), torch.arange(20)
+    ours, _ = rope.rotate(x, x, patches, patches)
+    assert relative_difference(ours, theirs) <= 1e-6
+    assert relative_difference(frequencies(6, 100.0).float(), peer.freqs.detach()) <= 1e-6
+
+
+def test_axial_angles_equal_diffusers_with_rows_and_columns_swapped() -> None:
+    """diffusers (Hunyuan-DiT) gives the first components to the column, not to the row."""
+    from diffusers.models import embeddings
+
+    x = torch.randn(2, 3, 20, 12)
+    table = embeddings.get_2d_rotary_pos_embed(12, ((0, 0), (4, 5)), (4, 5))
+    theirs = embeddings.apply_rotary_emb(x, table)
+    rows, columns = torch.arange(4).repeat_interleave(5), torch.arange(5).repeat(4)
+    ours = apply_rope(x, axial_angles(columns, rows, frequencies(6)))
+    assert relative_difference(ours, theirs) <= 1e-6
+
+
+# The formula, element by element ------------------------------------------------------------------
+
+
+def slow_rope(x: Tensor, positions: list[float], base: float, layout: str, r: int) -> Tensor:
+    """Su et al. 2021, equation 15: pair by pair, the 2 x 2 matrix times the two components."""
+    source, out = x.numpy(), x.clone().numpy()
+    for b, h, t, j in np.ndindex(*x.shape[:3], r // 2):
+        first, second = (2 * j, 2 * j + 1) if layout == "interleaved" else (j, j + r // 2)
+        angle = positions[t] * base ** (-2 * j / r)
+        one, two = source[b, h, t, first], source[b, h, t, second]
+        out[b, h, t, first] = math.cos(angle) * one - math.sin(angle) * two
+        out[b, h, t, second] = math.sin(angle) * one + math.cos(angle) * two
+    return torch.from_numpy(out)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(1, 2),
+    st.integers(1, 3),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.integers(0, 3),
+    st.sampled_from(LAYOUTS),
+    st.sampled_from([1.5, 100.0, 1e4, 5e5]),
+    st.sampled_from([-7, 0, 12, 3000, 0.25]),
+)
+def test_equals_the_rotation_matrix(
+    b: int, h: int, length: int, pairs: int, rest: int, layout: str, base: float, start: float
+) -> None:
+    torch.manual_seed(length)
+    x = torch.randn(b, h, length, 2 * pairs + rest, dtype=torch.float64)
+    positions = start + 3 * torch.arange(length)
+    expected = slow_rope(x, positions.tolist(), base, layout, 2 * pairs)
+    angles = rope_angles(positions, frequencies(2 * pairs, base))
+    torch.testing.assert_close(apply_rope(x, angles, layout), expected)
+    rope = RoPE(x.shape[-1], base, layout=layout, rotary_dim=2 * pairs, max_len=20).double()
+    turned = rope.rotate(x, x[:, :, :1], positions, positions[:1])
+    torch.testing.assert_close(turned[0], expected)
+    torch.testing.assert_close(turned[1], expected[:, :, :1])
+
+
+def test_axial_positions_are_rows_and_columns() -> None:
+    """Patch 13 of rows of 5 stands in row 2, column 3."""
+    angles = AxialRoPE(8, columns=5, base=100.0).angles(torch.tensor([13]), frequencies(4, 100.0))
+    torch.testing.assert_close(angles, torch.tensor([[2.0, 0.2, 3.0, 0.3]], dtype=torch.float64))
+    assert torch.equal(angles[0], axial_angles(2, 3, frequencies(4, 100.0)))
+
+
+# Layouts ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dim", [2, 8, 14])
+def test_the_permutation_leads_from_one_layout_to_the_other_exactly(dim: int) -> None:
+    order = layout_permutation(dim)
+    x = torch.randn(2, 3, 5, dim, dtype=torch.float64)
+    angles = rope_angles(torch.arange(5) + 9, frequencies(dim))
+    interleaved = apply_rope(x, angles, "interleaved")
+    half = apply_rope(x[..., order], angles, "half")
+    torch.testing.assert_close(interleaved[..., order], half, rtol=0, atol=1e-15)
+    assert torch.equal(x[..., order][..., order.argsort()], x)
+    assert order.tolist() == [*range(0, dim, 2), *range(1, dim, 2)]
+
+
+def test_reordered_projections_convert_a_model() -> None:
+    """A model in the half layout, its query and key weights reordered, has the same outputs."""
+    torch.manual_seed(0)
+    half = MultiHeadAttention(24, 3, RoPE(8, layout="half"), causal=True)
+    fast = MultiHeadAttention(24, 3, RoPE(8), causal=True)
+    fast.load_state_dict(half.state_dict())
+    back = layout_permutation(8).argsort()
+    with torch.no_grad():
+        for projection in (fast.q_proj, fast.k_proj):
+            projection.weight.copy_(projection.weight.unflatten(0, (3, 8))[:, back].flatten(0, 1))
+    x = torch.randn(2, 6, 24)
+    torch.testing.assert_close(fast(x), half(x))
+
+
+# Properties ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shift", [1, 1000, -4, 0.5])
+def test_a_shift_of_all_positions_leaves_scores_unchanged(layout: str, shift: float) -> None:
+    q, k = (x.double() for x in random_qk(3))
+    rope = RoPE(12, layout=layout, rotary_dim=8).double()
+    q_pos, k_pos = torch.arange(5) + 2, torch.arange(7)
+    here = attention_logits(q, k, rope, q_pos, k_pos)
+    there = attention_logits(q, k, rope, q_pos + shift, k_pos + shift)
+    torch.testing.assert_close(here, there)
+    assert not torch.allclose(here, attention_logits(q, k, rope, q_pos, k_pos + 1))
+
+
+def test_the_score_is_that_of_the_key_turned_by_key_minus_query() -> None:
+    """<R_m q, R_n k> = <q, R_(n-m) k>; with m - n it would be another number."""
+    q, k = (x.double() for x in random_qk(4, lq=1, lk=1))
+    rates = frequencies(12)
+    turned = [apply_rope(x, rope_angles(p, rates)) for x, p in ((q, [11]), (k, [4]))]
+    score = (turned[0] * turned[1]).sum(-1)
+    torch.testing.assert_close(score, (q * apply_rope(k, rope_angles([4 - 11], rates))).sum(-1))
+    other = (q * apply_rope(k, rope_angles([11 - 4], rates))).sum(-1)
+    assert not torch.allclose(score, other)
+
+
+def test_turning_keeps_norms_and_position_zero_turns_nothing() -> None:
+    q, k = random_qk(5)
+    turned, first = RoPE(12).rotate(q, k[:, :, :1], torch.arange(5) + 7, torch.tensor([0]))
+    torch.testing.assert_close(turned.norm(dim=-1), q.norm(dim=-1))
+    assert torch.equal(first, k[:, :, :1])
+
+
+def test_all_ones_scores_are_twice_the_sinusoidal_dot_products() -> None:
+    """The same frequencies: sinusoids add what RoPE multiplies."""
+    ones = torch.ones(1, 1, 30, 16, dtype=torch.float64)
+    turned = apply_rope(ones, rope_angles(torch.arange(30), frequencies(16)))[0, 0]
+    codes = sinusoidal(torch.arange(30), 16, dtype=torch.float64)
+    torch.testing.assert_close(turned @ turned.T, 2 * codes @ codes.T)
+
+
+def test_the_gain_multiplies_what_turns() -> None:
+    q, k = random_qk(6)
+    plain, gained = (RoPE(12, rotary_dim=8, gain=g) for g in (1.0, 1.5))
+    positions = torch.arange(7)
+    one, two = (rope.rotate(q, k, positions[:5], positions)[1] for rope in (plain, gained))
+    torch.testing.assert_close(two[..., :8], 1.5 * one[..., :8])
+    assert torch.equal(two[..., 8:], one[..., 8:])
+
+
+@pytest.mark.parametrize("check", [check for check in CHECKS if check is not check_gaps])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RoPE(4),
+        lambda: RoPE(4, layout="half", rotary_dim=2),
+        lambda: RoPE(4, 100.0, rates=torch.tensor([0.7, 0.1]).double(), gain=1.3),
+    ],
+)
+def test_attention_with_rope_keeps_what_an_encoding_promises(
+    check: Callable[[Make], None], make: Make
+) -> None:
+    check(make)
+
+
+# Training, precision, memory layout ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("rotary_dim", [4, 6])
+def test_gradients_are_those_of_finite_differences(layout: str, rotary_dim: int) -> None:
+    x = torch.randn(2, 2, 3, 6, dtype=torch.float64, requires_grad=True)
+    angles = torch.randn(3, rotary_dim // 2, dtype=torch.float64, requires_grad=True)
+
+    def turned(x: Tensor, angles: Tensor) -> Tensor:
+        return apply_rope(x, angles, layout)
+
+    assert torch.autograd.gradcheck(turned, (x, angles))
+    assert torch.autograd.gradgradcheck(turned, (x, angles))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_inputs_are_left_as_they_are(layout: str) -> None:
+    q, k = random_qk(8)
+    q_before, k_before = q.clone(), k.clone()
+    RoPE(12, layout=layout).rotate(q, k, torch.arange(5), torch.arange(7))
+    assert torch.equal(q, q_before)
+    assert torch.equal(k, k_before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("cast", ["half", "bfloat16", "to"])
+def test_half_precision_turns_by_float32_angles(dtype: torch.dtype, cast: str) -> None:
+    """Far out, the only error is the rounding of input and output: angles are never rounded."""
+    rope = RoPE(12, max_len=10_000)
+    rope = rope.to(dtype) if cast == "to" else getattr(rope, cast)()
+    assert rope.table.dtype == torch.float32
+    q, k = random_qk(9)
+    q, k = q.to(dtype), k.to(dtype)
+    for start in (9_000, 60_000):  # in the cache, and not
+        q_pos, k_pos = start + torch.arange(5), start + torch.arange(7)
+        turned, _ = rope.rotate(q, k, q_pos, k_pos)
+        exact = apply_rope(q.double(), rope_angles(q_pos, frequencies(12)))
+        assert turned.dtype == dtype
+        assert (turned - exact).abs().max() <= torch.finfo(dtype).eps * exact.abs().max()
+
+
+def test_far_positions_keep_float32_accuracy_where_float32_angles_lose_it() -> None:
+    positions = torch.tensor([100_003])
+    exact = rope_angles(positions, frequencies(64)).cos()
+    ours = RoPE(64, max_len=8).turns(positions, 100_004).unflatten(-1, (-1, 2))[..., 0]
+    rounded = rope_angles(positions, frequencies(64).float()).cos()
+    assert (ours - exact).abs().max() < 1e-7
+    assert (rounded - exact).abs().max() > 1e-4
+
+
+def test_double_models_get_double_angles() -> None:
+    q, k = (x.double() for x in random_qk(10))
+    positions = torch.arange(7) + 1000
+    turned, _ = RoPE(12).double().rotate(q, k, positions[:5], positions)
+    exact = apply_rope(q, rope_angles(positions[:5], frequencies(12)))
+    torch.testing.assert_close(turned, exact, rtol=1e-14, atol=1e-14)
+
+
+def test_the_cache_is_no_part_of_the_state_and_follows_a_copy() -> None:
+    rope = RoPE(12, max_len=9)
+    assert not rope.state_dict()
+    RoPE(12, max_len=5).load_state_dict(rope.state_dict())
+    copied = copy.deepcopy(rope).half().float()
+    assert torch.equal(copied.table, rope.table)
+    assert rope.table.shape == (9, 12)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_cached_positions_equal_computed_ones(layout: str) -> None:
+    rope = RoPE(12, layout=layout, max_len=10)
+    cached = rope.turns(torch.arange(10), 10)
+    torch.testing.assert_close(cached, rope.compute(torch.arange(10), rope.rates).float())
+    for positions in (torch.arange(10) + 1, torch.arange(10) - 5, torch.arange(10) / 2):
+        expected = rope.compute(positions.double(), frequencies(12))
+        torch.testing.assert_close(rope.turns(positions, 11), expected, check_dtype=False)
+        inside = rope.turns(positions[:3], 1 + int(positions[:3].max()))
+        torch.testing.assert_close(inside, expected[:3], check_dtype=False)
+
+
+@pytest.mark.parametrize("view", ["odd offset", "odd strides", "transposed", "reversed"])
+def test_any_memory_layout_of_the_input_works(view: str) -> None:
+    """A complex view needs even strides; where they are odd, a copy is taken."""
+    storage = torch.randn(2, 3, 5, 15)
+    x = {
+        "odd offset": storage.flatten()[1:361].reshape(2, 3, 5, 12),
+        "odd strides": storage[..., :12],
+        "transposed": storage[..., :12].reshape(2, 5, 3, 12).transpose(1, 2),
+        "reversed": storage[..., :12].transpose(-1, -2).contiguous().transpose(-1, -2),
+    }[view]
+    angles = rope_angles(torch.arange(5), frequencies(12))
+    assert torch.equal(apply_rope(x, angles), apply_rope(x.contiguous().clone(), angles))
+
+
+# Errors -------------------------------------------------------------------------------------------
+
+
+X, ANGLES = torch.randn(2, 3, 5, 8), torch.randn(5, 4)
+ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
+    (lambda: RoPE(7), ValueError, "rotary_dim must be a multiple of 2.*got 7"),
+    (lambda: RoPE(0), ValueError, "head_dim must be at least 1, got 0"),
+    (lambda: RoPE(8.0), TypeError, "head_dim must be an int, got float"),  # type: ignore[arg-type]
+    (lambda: RoPE(8, rotary_dim=10), ValueError, "at most head_dim=8, got 10"),
+    (lambda: RoPE(8, rotary_dim=3), ValueError, "rotary_dim must be a multiple of 2"),
+    (lambda: RoPE(8, rotary_dim=0), ValueError, "rotary_dim must be at least 1, got 0"),
+    (lambda: RoPE(8, base=1.0), ValueError, "base must be .* greater than 1"),
+    (lambda: RoPE(8, layout="pairs"), ValueError, "layout must be one of.*'pairs'"),
+    (lambda: RoPE(8, rates=torch.ones(3)), ValueError, r"rates must have shape \(4,\)"),
+    (lambda: RoPE(8, gain=0.0), ValueError, "gain must be"),
+    (lambda: RoPE(8, max_len=0), ValueError, "max_len must be at least 1"),
+    (lambda: AxialRoPE(6, columns=3), ValueError, "multiple of 4.*got 6"),
+    (lambda: AxialRoPE(8, columns=0), ValueError, "columns must be at least 1"),
+    (lambda: layout_permutation(5), ValueError, "dim must be a multiple of 2"),
+    (lambda: rope_angles("a", ANGLES[0]), TypeError, "positions must be numbers"),
+    (lambda: rope_angles([], ANGLES[0]), ValueError, "positions must not be empty"),
+    (lambda: rope_angles([1], torch.ones(2, 2)), ValueError, "rates must have shape"),
+    (lambda: rope_angles([1], torch.ones(2).long()), TypeError, "rates must have a floating"),
+    (lambda: axial_angles([1, 2], [1, 2, 3], ANGLES[0]), ValueError, "rows and columns"),
+    (lambda: apply_rope(X.long(), ANGLES), TypeError, "x must have a floating-point dtype"),
+    (lambda: apply_rope(X, ANGLES.long()), TypeError, "angles must have a floating-point dtype"),
+    (lambda: apply_rope(X, ANGLES[:4]), ValueError, "angles must have shape"),
+    (lambda: apply_rope(X, torch.randn(5, 5)), ValueError, "2n <= d"),
+    (lambda: apply_rope(X, torch.randn(3, 5, 4)), ValueError, "angles must have shape"),
+    (lambda: apply_rope(X, ANGLES, "halves"), ValueError, "layout must be one of"),
+    (lambda: RoPE(6).rotate(X, X, *[torch.arange(5)] * 2), ValueError, "q must .*head_dim=6"),
+    (lambda: RoPE(8).rotate(X, X, torch.arange(5), torch.arange(4)), ValueError, "k_pos must"),
+    (
+        lambda: RoPE(8).rotate(X, X, torch.arange(15).view(3, 5), torch.arange(5)),
+        ValueError,
+        "q_pos",
+    ),
+    (lambda: RoPE(8).rotate(X[0], X, *[torch.arange(5)] * 2), ValueError, "q must have shape"),
+    (
+        lambda: RoPE(8).rotate(X, X[:, :, :0], torch.arange(5), torch.arange(0)),
+        ValueError,
+        "k must have shape .*L >= 1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
+def test_errors_name_the_argument_and_what_is_allowed(
+    call: Callable[[], object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,278 @@
+"""Shaw's method: against published code, a loop twin, and what the interface promises."""
+
+from __future__ import annotations
+
+import conformer
+import pytest
+import torch
+from encoding_properties import CHECKS, assert_equal, difference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from transformers import VitsConfig, Wav2Vec2BertConfig
+from transformers.models.vits.modeling_vits import VitsAttention
+from transformers.models.wav2vec2_bert import modeling_wav2vec2_bert
+
+from pe_lib import shaw
+from pe_lib.attention import MultiHeadAttention, attend
+from pe_lib.shaw import Shaw, shaw_logits, shaw_values
+
+
+def twin_logits(q: Tensor, table: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    """Equations 4 and 5, one number at a time: sum over m of q_im a_m, a = w[clip(j - i)]."""
+    batch, heads, n_queries, dim = q.shape
+    clip, n_keys = len(table) // 2, k_pos.shape[-1]
+    out = torch.zeros(batch, heads, n_queries, n_keys, dtype=q.dtype)
+    for b in range(batch):
+        for h in range(heads):
+            for i in range(n_queries):
+                for j in range(n_keys):
+                    distance = int(k_pos[b, j]) - int(q_pos[b, i])
+                    row = max(-clip, min(clip, distance)) + clip
+                    out[b, h, i, j] = sum(q[b, h, i, m] * table[row, m] for m in range(dim))
+    return out
+
+
+def twin_values(weights: Tensor, table: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    """Equation 3, the second summand, one number at a time."""
+    batch, heads, n_queries, n_keys = weights.shape
+    clip, dim = len(table) // 2, table.shape[1]
+    out = torch.zeros(batch, heads, n_queries, dim, dtype=weights.dtype)
+    for b in range(batch):
+        for h in range(heads):
+            for i in range(n_queries):
+                for j in range(n_keys):
+                    distance = int(k_pos[b, j]) - int(q_pos[b, i])
+                    row = max(-clip, min(clip, distance)) + clip
+                    for m in range(dim):
+                        out[b, h, i, m] += weights[b, h, i, j] * table[row, m]
+    return out
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Queries, weights, a table, and positions of every kind that the hooks allow."""
+    size = st.integers(1, 3)
+    batch, heads, dim, clip = draw(size), draw(size), draw(size), draw(size)
+    n_queries, n_keys = draw(st.integers(1, 6)), draw(st.integers(1, 6))
+    torch.manual_seed(draw(st.integers(0, 9999)))
+    q_start, k_start = torch.randint(-9, 9, (2, batch, 1))
+    kind = draw(st.sampled_from(["same offset", "own offsets", "gaps"]))
+    if kind == "same offset":
+        k_start = q_start + draw(st.integers(-4, 4))
+    q_pos, k_pos = q_start + torch.arange(n_queries), k_start + torch.arange(n_keys)
+    if kind == "gaps":
+        q_pos, k_pos = torch.randint(-5, 5, q_pos.shape), torch.randint(-5, 5, k_pos.shape)
+    q = torch.randn(batch, heads, n_queries, dim).double()
+    weights = torch.rand(batch, heads, n_queries, n_keys).double()
+    return q, weights, torch.randn(2 * clip + 1, dim).double(), q_pos, k_pos
+
+
+@settings(max_examples=30, deadline=None)
+@given(cases())
+def test_library_equals_the_loops(case: tuple[Tensor, Tensor, Tensor, Tensor, Tensor]) -> None:
+    q, weights, table, q_pos, k_pos = case
+    block, shaw.BLOCK = shaw.BLOCK, 2  # several blocks, the last one partly filled
+    try:
+        logits = shaw_logits(q, table, q_pos, k_pos)
+        values = shaw_values(weights, table, q_pos, k_pos)
+    finally:
+        shaw.BLOCK = block
+    assert_equal(logits, twin_logits(q, table, q_pos, k_pos), 1e-12)
+    assert_equal(values, twin_values(weights, table, q_pos, k_pos), 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("n_queries", "n_keys", "lag"), [(150, 130, 0), (65, 201, 136), (64, 64, 0)]
+)
+def test_long_sequences_equal_the_explicit_tensor(n_queries: int, n_keys: int, lag: int) -> None:
+    torch.manual_seed(0)
+    q, table = torch.randn(2, 3, n_queries, 5).double(), torch.randn(2 * 70 + 1, 5).double()
+    q_pos, k_pos = torch.arange(n_queries) + lag, torch.arange(n_keys)
+    pairs = table[(k_pos - q_pos[:, None]).clamp(-70, 70) + 70]  # (Lq, Lk, d)
+    expected = torch.einsum("bhid,ijd->bhij", q, pairs)
+    assert_equal(shaw_logits(q, table, q_pos, k_pos), expected, 1e-12)
+    weights = expected.softmax(-1)
+    sums = torch.einsum("bhij,ijd->bhid", weights, pairs)
+    assert_equal(shaw_values(weights, table, q_pos, k_pos), sums, 1e-12)
+
+
+def test_long_sequences_have_the_gradients_of_the_explicit_tensor() -> None:
+    torch.manual_seed(0)
+    q = torch.randn(2, 3, 150, 5).double().requires_grad_()
+    table = torch.randn(2 * 70 + 1, 5).double().requires_grad_()
+    positions = torch.arange(150)
+    pairs = table[(positions - positions[:, None]).clamp(-70, 70) + 70]
+    expected = torch.einsum("bhid,ijd->bhij", q, pairs)
+    weights = expected.softmax(-1)
+    sums = torch.einsum("bhij,ijd->bhid", weights, pairs)
+    own = shaw_logits(q, table, positions, positions)
+    own_sums = shaw_values(own.softmax(-1), table, positions, positions)
+    assert_equal(own, expected, 1e-12)
+    direction = torch.randn_like(sums)
+    wanted = torch.autograd.grad((sums * direction).sum(), (q, table))
+    given = torch.autograd.grad((own_sums * direction).sum(), (q, table))
+    assert_equal(given[0], wanted[0], 1e-12)
+    assert_equal(given[1], wanted[1], 1e-12)
+
+
+def test_consecutive_positions_take_memory_for_the_result_and_one_block() -> None:
+    q, table = torch.randn(1, 2, 1000, 32), torch.randn(2 * 40 + 1, 32)
+    positions = torch.arange(1000)
+    with torch.profiler.profile(profile_memory=True) as profile:
+        shaw_logits(q, table, positions, positions)
+    events = sorted(profile.events(), key=lambda event: event.time_range.start)
+    in_use = torch.tensor([event.self_cpu_memory_usage for event in events]).cumsum(0)
+    result = 4 * 2 * 1000 * 1000
+    assert result < in_use.max() < 1.25 * result  # the tensor of all pairs is 16 times as large
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("clip", "n_queries", "n_keys"), [(3, 7, 11), (20, 11, 9)])
+@pytest.mark.parametrize("offset", [0, 37])
+def test_keys_equal_transformers_wav2vec2_bert(
+    seed: int, clip: int, n_queries: int, n_keys: int, offset: int
+) -> None:
+    # Same sign (key minus query) and row order as here; both ends of the window can differ there.
+    torch.manual_seed(seed)
+    config = Wav2Vec2BertConfig(
+        hidden_size=15,
+        num_attention_heads=3,
+        position_embeddings_type="relative_key",
+        left_max_position_embeddings=clip,
+        right_max_position_embeddings=clip,
+    )
+    peer = modeling_wav2vec2_bert.Wav2Vec2BertSelfAttention(config)
+    q, k = torch.randn(2, 3, n_queries, 5), torch.randn(2, 3, n_keys, 5)
+    apply = modeling_wav2vec2_bert._apply_relative_key_position_encoding
+    expected = apply(peer, q, k)[1]
+    encoding = Shaw(5, clip)
+    encoding.key_table.data = peer.distance_embedding.weight.data
+    q_pos, k_pos = torch.arange(n_queries) + offset, torch.arange(n_keys) + offset
+    assert_equal(encoding.bias(q, k, q_pos, k_pos), expected)
+
+
+@pytest.mark.parametrize(("clip", "length"), [(4, 13), (30, 9)])
+def test_attention_equals_the_conformer_package(clip: int, length: int) -> None:
+    # Its index is query minus key: the same table upside down. Keys only.
+    torch.manual_seed(clip)
+    peer = conformer.conformer.Attention(20, heads=4, dim_head=5, max_pos_emb=clip)
+    layer = MultiHeadAttention(20, 4, Shaw(5, clip, with_values=False))
+    layer.encoding.key_table.data = peer.rel_pos_emb.weight.data.flip(0)
+    layer.q_proj.weight = peer.to_q.weight
+    layer.k_proj.weight.data, layer.v_proj.weight.data = peer.to_kv.weight.data.chunk(2)
+    layer.out_proj = peer.to_out
+    x = torch.randn(3, length, 20)
+    assert_equal(layer(x, q_pos=torch.arange(length) + 11), peer(x))
+
+
+@pytest.mark.parametrize("length", [5, 6, 17])
+def test_keys_and_values_equal_transformers_vits(length: int) -> None:
+    # Beyond its window VITS adds nothing, where the paper clips: a row of zeros at either end
+    # of our table says the same.
+    torch.manual_seed(length)
+    config = VitsConfig(
+        hidden_size=21, num_attention_heads=3, window_size=5, attention_dropout=0.0, use_bias=True
+    )
+    peer = VitsAttention(config)
+    layer = MultiHeadAttention(21, 3, Shaw(7, 6))
+    pad = (0, 0, 1, 1)
+    layer.encoding.key_table.data = torch.nn.functional.pad(peer.emb_rel_k.data[0], pad)
+    layer.encoding.value_table.data = torch.nn.functional.pad(peer.emb_rel_v.data[0], pad)
+    layer.q_proj, layer.k_proj = peer.q_proj, peer.k_proj
+    layer.v_proj, layer.out_proj = peer.v_proj, peer.out_proj
+    x = torch.randn(4, length, 21)
+    expected, weights = peer(x, output_attentions=True)
+    output, own = layer.with_weights(x, q_pos=torch.arange(length) - 3)
+    assert_equal(output, expected)
+    assert_equal(own, weights)
+    if length == 6:  # inside the window the rows of zeros are never read
+        layer.encoding.key_table.data[[0, -1]] = 9.0
+        layer.encoding.value_table.data[[0, -1]] = 9.0
+        assert_equal(layer(x), expected)
+
+
+@pytest.mark.parametrize("with_values", [True, False])
+@pytest.mark.parametrize("check", CHECKS)
+def test_property(check, with_values: bool) -> None:
+    check(lambda: Shaw(4, 3, with_values=with_values))
+
+
+def test_a_module_does_what_the_paper_says() -> None:
+    torch.manual_seed(1)
+    encoding = Shaw(5, 2).double()
+    q, k, v = (torch.randn(2, 3, n, 5).double() for n in (4, 7, 7))
+    q_pos, k_pos = torch.arange(4) + 2, torch.arange(7)
+    per_batch = q_pos.expand(2, -1), k_pos.expand(2, -1)
+    logits = q @ k.mT + twin_logits(q, encoding.key_table, *per_batch)
+    weights = (logits / 5**0.5).softmax(-1)
+    expected = weights @ v + twin_values(weights, encoding.value_table, *per_batch)
+    assert_equal(attend(q, k, v, encoding, q_pos, k_pos)[0], expected, 1e-12)
+
+
+def test_initial_rows_are_as_wide_as_a_query() -> None:
+    torch.manual_seed(0)
+    wide = Shaw(64, 200)
+    assert wide.key_table.std().item() == pytest.approx(1 / 8, rel=0.05)
+    assert wide.value_table.std().item() == pytest.approx(1 / 8, rel=0.05)
+    assert Shaw(64, 200, std=0.02).key_table.std().item() == pytest.approx(0.02, rel=0.05)
+    assert list(Shaw(64, 2, with_values=False).state_dict()) == ["key_table"]
+    assert Shaw(64, 2, with_values=False).values(torch.ones(1, 1, 1, 1), [0], [0]) is None
+
+
+def test_integers_of_any_width_serve_as_positions() -> None:
+    q, table = torch.randn(1, 1, 4, 3), torch.randn(5, 3)
+    small, large = torch.arange(4, dtype=torch.uint8), torch.arange(4)
+    assert difference(shaw_logits(q, table, small, small), shaw_logits(q, table, large, large)) == 0
+
+
+Q, TABLE, PLACES = torch.ones(1, 1, 3, 4), torch.ones(5, 4), torch.arange(3)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: Shaw(0, 2), ValueError, "head_dim must be at least 1, got 0"),
+        (lambda: Shaw(4.0, 2), TypeError, "head_dim must be an int, got float"),
+        (lambda: Shaw(4, 0), ValueError, "clip must be at least 1, got 0"),
+        (lambda: Shaw(4, "8"), TypeError, "clip must be an int, got str"),
+        (
+            lambda: shaw_logits(Q, TABLE[:4], PLACES, PLACES),
+            ValueError,
+            r"table must have shape \(2 \* clip \+ 1, 4\), an odd number of rows, got \(4, 4\)",
+        ),
+        (lambda: shaw_logits(Q, TABLE[:, :3], PLACES, PLACES), ValueError, r"got \(5, 3\)"),
+        (lambda: shaw_logits(Q, TABLE[0], PLACES, PLACES), ValueError, r"got \(4,\)"),
+        (lambda: shaw_logits(Q, TABLE.long(), PLACES, PLACES), TypeError, "table must have a fl"),
+        (
+            lambda: shaw_logits(Q, TABLE, PLACES / 2, PLACES),
+            TypeError,
+            "q_pos must be integers, got torch.float32",
+        ),
+        (
+            lambda: shaw_logits(Q, TABLE, PLACES[:2], PLACES),
+            ValueError,
+            r"q_pos must have shape \(3,\) or \(1, 3\), got \(2,\)",
+        ),
+        (lambda: shaw_logits(Q, TABLE, PLACES, PLACES[:0]), ValueError, "k_pos must not be empty"),
+        (lambda: shaw_logits(Q, TABLE, PLACES, 3), ValueError, r"k_pos must have shape"),
+        (
+            lambda: shaw_logits(Q, TABLE, PLACES.expand(2, 3), PLACES),
+            ValueError,
+            r"q_pos must have shape \(3,\) or \(1, 3\), got \(2, 3\)",
+        ),
+        (
+            lambda: shaw_values(torch.ones(1, 1, 3, 3), TABLE, PLACES, PLACES[:1]),
+            ValueError,
+            r"k_pos must have shape \(3,\) or \(1, 3\), got \(1,\)",
+        ),
+        (
+            lambda: MultiHeadAttention(12, 3, Shaw(5, 2))(torch.ones(1, 2, 12)),
+            ValueError,
+            r"table must have shape \(2 \* clip \+ 1, 4\)",
+        ),
+    ],
+)
+def test_error(call, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()

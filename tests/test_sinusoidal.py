@@ -1,0 +1,439 @@
+"""Sinusoidal codes: against loops and published code, exact between layouts, any real position."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from encoding_properties import assert_equal, difference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from pe_lib import measure
+from pe_lib.attention import KVCache
+from pe_lib.model import Transformer
+from pe_lib.sinusoidal import (
+    LAYOUTS,
+    Sinusoidal,
+    arrange,
+    frequencies,
+    sinusoidal,
+    sinusoidal_2d,
+    timestep_embedding,
+    wavelengths,
+)
+from pe_lib.training import generator
+
+quick = settings(max_examples=30, deadline=None)
+pairs = st.integers(1, 7)
+bases = st.floats(1.5, 1e6)
+places = st.floats(-3e4, 3e4)
+layouts = st.sampled_from(LAYOUTS)
+OFFSETS = (0, 3, 5000, 100_000)
+
+
+# Loops from the definition ------------------------------------------------------------------------
+
+
+def twin(position: float, dim: int, base: float, layout: str) -> list[float]:
+    """One number at a time, as the paper writes it."""
+    row = [0.0] * dim
+    for j in range(dim // 2):
+        angle = position / base ** (2 * j / dim)
+        sine, cosine = (2 * j, 2 * j + 1) if layout == "interleaved" else (j, dim // 2 + j)
+        row[sine], row[cosine] = math.sin(angle), math.cos(angle)
+    return row
+
+
+@quick
+@given(st.lists(places, min_size=1, max_size=5), pairs, bases, layouts)
+def test_each_number_equals_the_formula(
+    positions: list[float], n: int, base: float, layout: str
+) -> None:
+    codes = sinusoidal(positions, 2 * n, base, layout=layout, dtype=torch.float64)
+    expected = torch.tensor(
+        [twin(p, 2 * n, base, layout) for p in positions], dtype=torch.float64
+    )
+    assert codes.shape == (len(positions), 2 * n)
+    assert torch.allclose(codes, expected, rtol=0, atol=1e-10)
+
+
+@quick
+@given(st.integers(1, 4), st.integers(1, 5), pairs, bases, layouts, st.integers(0, 999))
+def test_each_number_of_a_grid_equals_the_formula(
+    rows: int, columns: int, n: int, base: float, layout: str, offset: int
+) -> None:
+    ys, xs = torch.arange(rows)[:, None] + offset, torch.arange(columns) - 2
+    codes = sinusoidal_2d(ys, xs, 4 * n, base, layout=layout, dtype=torch.float64)
+    assert codes.shape == (rows, columns, 4 * n)
+    for i in range(rows):
+        for j in range(columns):
+            row, column = int(ys[i, 0]), int(xs[j])
+            both = [*twin(row, 2 * n, base, layout), *twin(column, 2 * n, base, layout)]
+            expected = torch.tensor(both, dtype=torch.float64)
+            assert torch.allclose(codes[i, j], expected, rtol=0, atol=1e-11)
+
+
+@quick
+@given(pairs, bases)
+def test_frequencies_are_geometric_and_stop_one_step_before_the_base(n: int, base: float) -> None:
+    rates = frequencies(2 * n, base)
+    assert rates.shape == (n,)
+    assert rates[0] == 1
+    for j in range(n):
+        assert float(rates[j]) == pytest.approx(math.exp(-2 * j / (2 * n) * math.log(base)))
+    assert float(wavelengths(2 * n, base)[-1]) == pytest.approx(
+        2 * math.pi * base ** (1 - 1 / n), rel=1e-9
+    )
+
+
+def test_position_two_at_width_four_is_the_worked_example() -> None:
+    expected = torch.tensor([0.9093, -0.4161, 0.0200, 0.9998])
+    assert torch.allclose(sinusoidal(2, 4), expected, rtol=0, atol=5e-5)
+
+
+# Published code -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("length", "dim"), [(7, 6), (61, 30), (300, 128)])
+def test_equal_to_the_table_of_marian(length: int, dim: int) -> None:
+    """Marian: halves."""
+    from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
+
+    theirs = MarianSinusoidalPositionalEmbedding(length, dim).create_weight()
+    assert_equal(sinusoidal(torch.arange(length), dim, layout="halves"), theirs)
+
+
+@pytest.mark.parametrize(("length", "dim"), [(7, 6), (61, 30), (300, 128)])
+def test_equal_to_the_table_of_ctrl(length: int, dim: int) -> None:
+    """CTRL: halves, computed in the type given."""
+    from transformers.models.ctrl.modeling_ctrl import positional_encoding
+
+    theirs = positional_encoding(length, dim, torch.float64)
+    ours = sinusoidal(torch.arange(length), dim, layout="halves", dtype=torch.float64)
+    assert_equal(ours, theirs, 1e-12)
+
+
+@pytest.mark.parametrize(("length", "dim"), [(7, 6), (61, 30), (300, 128)])
+def test_equal_to_the_table_of_whisper_with_the_base_that_its_divisor_means(
+    length: int, dim: int
+) -> None:
+    """Whisper: halves, exponents divided by dim / 2 - 1; float32 angles, hence the tolerance."""
+    from transformers.models.whisper.modeling_whisper import sinusoids
+
+    ours = sinusoidal(torch.arange(length), dim, 10000 ** (dim / (dim - 2)), layout="halves")
+    assert_equal(ours, sinusoids(length, dim), 2e-7 * max(length, 5))
+    plain = sinusoidal(torch.arange(length), dim, layout="halves")
+    assert difference(plain, sinusoids(length, dim)) > 1e-3  # the divisors do differ
+
+
+@pytest.mark.parametrize(("batch", "length", "dim"), [(2, 7, 6), (3, 61, 30), (1, 300, 128)])
+def test_equal_to_positional_encodings_1d(batch: int, length: int, dim: int) -> None:
+    """Interleaved, as here; float32 angles, hence the tolerance."""
+    from positional_encodings.torch_encodings import PositionalEncoding1D
+
+    theirs = PositionalEncoding1D(dim)(torch.zeros(batch, length, dim))
+    ours = sinusoidal(torch.arange(length), dim).expand(batch, -1, -1)
+    assert_equal(ours, theirs, 2e-7 * max(length, 5))
+
+
+@pytest.mark.parametrize(("rows", "columns", "dim"), [(3, 5, 8), (16, 32, 20)])
+def test_equal_to_positional_encodings_2d(rows: int, columns: int, dim: int) -> None:
+    """Rows first, interleaved, as here."""
+    from positional_encodings.torch_encodings import PositionalEncoding2D
+
+    theirs = PositionalEncoding2D(dim)(torch.zeros(1, rows, columns, dim))[0]
+    assert_equal(sinusoidal_2d(torch.arange(rows)[:, None], torch.arange(columns), dim), theirs)
+
+
+@pytest.mark.parametrize(("size", "dim"), [(5, 12), (14, 40)])
+def test_equal_to_the_2d_code_of_diffusers(size: int, dim: int) -> None:
+    """Halves within each axis, and the column before the row; square, positions unscaled."""
+    from diffusers.models.embeddings import get_2d_sincos_pos_embed
+
+    theirs = get_2d_sincos_pos_embed(dim, size, base_size=size)
+    rows, columns = torch.arange(size)[:, None], torch.arange(size)
+    ours = sinusoidal_2d(columns, rows, dim, layout="halves", dtype=torch.float64)
+    assert_equal(ours.flatten(0, 1), theirs.double())
+
+
+@pytest.mark.parametrize("dim", [8, 34, 320])
+@pytest.mark.parametrize("cosines_first", [False, True])
+@pytest.mark.parametrize("shift", [0, 1])
+def test_equal_to_the_timesteps_of_diffusers(dim: int, cosines_first: bool, shift: int) -> None:
+    """Their shift of 1 divides exponents by dim / 2 - 1: a base a little larger.
+
+    float32 angles there: 999.75 has a spacing of 6e-5.
+    """
+    from diffusers.models.embeddings import get_timestep_embedding
+
+    timesteps = torch.tensor([0.0, 1.0, 17.25, 500.5, 999.75])
+    theirs = get_timestep_embedding(
+        timesteps, dim, flip_sin_to_cos=cosines_first, downscale_freq_shift=shift
+    )
+    ours = timestep_embedding(timesteps, dim, 10000 ** (dim / (dim - 2 * shift)))
+    if cosines_first:
+        ours = ours.roll(dim // 2, dims=-1)
+    assert_equal(ours, theirs, 2e-4)
+    assert_equal(ours[:2], theirs[:2], 1e-6)  # where float32 angles are exact enough
+
+
+# Layouts and shapes -------------------------------------------------------------------------------
+
+
+@quick
+@given(st.lists(places, min_size=1, max_size=5), pairs, bases)
+def test_the_layouts_are_the_same_numbers_in_another_order(
+    positions: list[float], n: int, base: float
+) -> None:
+    interleaved = sinusoidal(positions, 2 * n, base)
+    halves = sinusoidal(positions, 2 * n, base, layout="halves")
+    order = [*range(0, 2 * n, 2), *range(1, 2 * n, 2)]
+    assert torch.equal(halves, interleaved[:, order])
+    assert torch.equal(timestep_embedding(positions, 2 * n, base), halves)
+
+
+def test_arrange_puts_the_sine_first_in_each_pair() -> None:
+    sines, cosines = torch.tensor([[1.0, 2.0]]), torch.tensor([[10.0, 20.0]])
+    assert arrange(sines, cosines, "interleaved").tolist() == [[1, 10, 2, 20]]
+    assert arrange(sines, cosines, "halves").tolist() == [[1, 2, 10, 20]]
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (2, 3), (2, 1, 4)])
+def test_positions_of_any_shape_keep_it(shape: tuple[int, ...]) -> None:
+    positions = torch.rand(shape, generator=generator(0)) * 100
+    codes = sinusoidal(positions, 6)
+    assert codes.shape == (*shape, 6)
+    assert torch.equal(codes.reshape(-1, 6), sinusoidal(positions.flatten(), 6))
+
+
+def test_integers_and_the_same_numbers_as_floats_have_the_same_code() -> None:
+    whole = torch.tensor([-7, 0, 3, 5000])
+    for dtype in (torch.int16, torch.int32, torch.float32, torch.float64):
+        assert torch.equal(sinusoidal(whole.to(dtype), 8), sinusoidal(whole, 8))
+    assert torch.equal(sinusoidal([-7, 0, 3, 5000], 8), sinusoidal(whole, 8))
+    assert torch.equal(sinusoidal(whole.numpy(), 8), sinusoidal(whole, 8))
+
+
+def test_rows_and_columns_broadcast() -> None:
+    grid = sinusoidal_2d(torch.arange(3)[:, None], torch.arange(5), 8)
+    assert grid.shape == (3, 5, 8)
+    assert torch.equal(grid[2, 4], sinusoidal_2d(2, 4, 8))
+    assert torch.equal(grid[2, 4], torch.cat([sinusoidal(2, 4), sinusoidal(4, 4)]))
+    assert not torch.equal(grid[2, 1], grid[1, 2])
+
+
+# Precision ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+def test_a_float32_code_is_right_to_its_last_digit_however_far(offset: int) -> None:
+    positions = torch.arange(offset, offset + 9)
+    codes = sinusoidal(positions, 64)
+    assert codes.dtype == torch.float32
+    for i, position in enumerate(positions.tolist()):
+        expected = torch.tensor(twin(position, 64, 10000.0, "interleaved"), dtype=torch.float64)
+        assert (codes[i].double() - expected).abs().max() < 6e-8
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_types_are_the_exact_code_rounded_once(dtype: torch.dtype) -> None:
+    exact = sinusoidal(torch.arange(4000, 4010), 32, dtype=torch.float64)
+    assert torch.equal(sinusoidal(torch.arange(4000, 4010), 32, dtype=dtype), exact.to(dtype))
+    grid = sinusoidal_2d(3, torch.arange(4000, 4010), 32, dtype=dtype)
+    assert grid.dtype == dtype
+
+
+# Properties of the code ---------------------------------------------------------------------------
+
+
+@quick
+@given(places, st.floats(-500, 500), pairs, bases)
+def test_a_shift_turns_each_pair_by_an_angle_of_its_own(
+    position: float, shift: float, n: int, base: float
+) -> None:
+    here, there = (
+        sinusoidal(torch.tensor(p, dtype=torch.float64), 2 * n, base, dtype=torch.float64)
+        for p in (position, position + shift)
+    )
+    for j in range(n):
+        angle = shift * base ** (-j / n)
+        sine, cosine = here[2 * j : 2 * j + 2].tolist()
+        turned = (
+            math.cos(angle) * sine + math.sin(angle) * cosine,
+            math.cos(angle) * cosine - math.sin(angle) * sine,
+        )
+        assert there[2 * j : 2 * j + 2].tolist() == pytest.approx(turned, abs=1e-10)
+
+
+@pytest.mark.parametrize("dim", [2, 16, 64, 128])
+def test_a_shift_is_one_linear_map_and_with_sines_alone_it_is_not(dim: int) -> None:
+    codes = sinusoidal(torch.arange(3000), dim, dtype=torch.float64)
+    assert measure.linear_map_error(codes[:-7], codes[7:]) < 1e-10
+    assert measure.linear_map_error(codes[:-7, 0::2], codes[7:, 0::2]) > 0.3
+
+
+@quick
+@given(places, places, st.floats(-500, 500), pairs, bases)
+def test_a_shift_of_both_positions_leaves_the_dot_product_unchanged(
+    one: float, other: float, shift: float, n: int, base: float
+) -> None:
+    def product(a: float, b: float) -> float:
+        positions = torch.tensor([a, b], dtype=torch.float64)
+        first, second = sinusoidal(positions, 2 * n, base, dtype=torch.float64)
+        return float(first @ second)
+
+    kernel = sum(math.cos((one - other) * base ** (-j / n)) for j in range(n))
+    assert product(one, other) == pytest.approx(kernel, abs=1e-9)
+    assert product(one + shift, other + shift) == pytest.approx(kernel, abs=1e-9)
+    assert product(one, one) == pytest.approx(n)
+
+
+def test_no_two_of_two_thousand_positions_share_a_code() -> None:
+    distance, first, second = measure.nearest_pair(sinusoidal(torch.arange(2000), 32))
+    assert distance > 0.9
+    assert second == first + 1
+
+
+def test_in_two_dimensions_similarity_is_a_sum_over_the_axes() -> None:
+    codes = sinusoidal_2d(torch.arange(6)[:, None], torch.arange(9), 16, dtype=torch.float64)
+    line = sinusoidal(torch.arange(9), 8, dtype=torch.float64)
+    for y, x in ((0, 0), (3, 8), (5, 2)):
+        expected = (line[:6] @ line[y])[:, None] + line @ line[x]
+        assert_equal(codes @ codes[y, x], expected, 1e-12)
+
+
+# The module ---------------------------------------------------------------------------------------
+
+
+def hidden(batch: int = 2, length: int = 5, width: int = 6) -> Tensor:
+    return torch.randn(batch, length, width, generator=generator(3))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("offset", [0, 7, 16, 5000])
+def test_embed_adds_the_code_inside_and_outside_the_table(layout: str, offset: int) -> None:
+    encoding = Sinusoidal(6, 300.0, layout=layout, max_len=20, gain=0.5)
+    x, positions = hidden(), torch.arange(offset, offset + 5)
+    expected = x + 0.5 * sinusoidal(positions, 6, 300.0, layout=layout)
+    assert_equal(encoding.embed(x, positions), expected)
+
+
+def test_embed_takes_positions_per_sequence_fractions_and_negative_ones() -> None:
+    encoding, x = Sinusoidal(6), hidden()
+    for positions in (
+        torch.tensor([[0, 1, 2, 3, 4], [9, 8, 0, 2, 7]]),
+        torch.tensor([[0.5, 1.5, 2.25, 3, 4], [-2, -1, 0, 1, 2]]),
+        torch.arange(-3, 2),
+    ):
+        assert_equal(encoding.embed(x, positions), x + sinusoidal(positions, 6))
+    assert encoding.embed(x[:, :0], torch.arange(0)).shape == (2, 0, 6)
+
+
+def test_codes_keep_the_shape_of_the_positions() -> None:
+    positions = torch.tensor([[[3, 1], [0, 2], [5, 4]]])
+    assert torch.equal(Sinusoidal(4).codes(positions), sinusoidal(positions, 4))
+
+
+def test_the_table_is_no_part_of_the_state_and_nothing_is_trained() -> None:
+    encoding = Sinusoidal(6, max_len=9)
+    assert encoding.table.shape == (9, 6)
+    assert dict(encoding.state_dict()) == {}
+    assert measure.parameter_count(encoding) == 0
+    longer = Sinusoidal(6, max_len=40)
+    longer.load_state_dict(encoding.state_dict())  # another length is no obstacle
+    assert longer.table.shape == (40, 6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_a_model_moved_to_another_type_keeps_its_codes(dtype: torch.dtype) -> None:
+    encoding = copy.deepcopy(Sinusoidal(6, max_len=8)).to(dtype)
+    x = hidden().to(dtype)
+    for positions in (torch.arange(5), torch.arange(40, 45)):
+        out = encoding.embed(x, positions)
+        assert out.dtype == dtype
+        exact = x.double() + sinusoidal(positions, 6, dtype=torch.float64)
+        assert_equal(out.double(), exact, 4 * torch.finfo(dtype).eps + 1e-7)
+
+
+def test_generation_with_a_cache_equals_the_whole_sequence_at_once() -> None:
+    torch.manual_seed(0)
+    model = Transformer(11, encoding=Sinusoidal(32, max_len=4), causal=True).eval()
+    tokens = torch.randint(11, (2, 9), generator=generator(1))
+    caches = [KVCache() for _ in model.blocks]
+    pieces = [model(tokens[:, i : i + 1], caches=caches) for i in range(9)]
+    assert_equal(torch.cat(pieces, dim=1), model(tokens), 1e-5)
+
+
+def test_left_padding_with_positions_to_match_changes_nothing() -> None:
+    torch.manual_seed(0)
+    model = Transformer(11, encoding=Sinusoidal(32), causal=True).eval()
+    tokens = torch.randint(11, (2, 9), generator=generator(1))
+    positions = torch.arange(9) - torch.tensor([[0], [3]])
+    mask = (positions >= 0)[:, None, None, :]
+    padded = model(tokens, positions=positions, mask=mask)
+    assert_equal(padded[1:, 3:], model(tokens[1:, 3:]), 1e-5)
+    assert_equal(padded[:1], model(tokens[:1]), 1e-5)
+
+
+def test_tokens_are_told_apart_by_their_place_and_not_by_their_batch() -> None:
+    torch.manual_seed(0)
+    model = Transformer(11, encoding=Sinusoidal(32)).eval()
+    tokens = torch.randint(11, (4, 9), generator=generator(7))
+    order = torch.randperm(9, generator=generator(8))
+    assert measure.equivariance_error(model, tokens, order) > 0.01
+    assert_equal(model(tokens)[2:3], model(tokens[2:3]), 1e-5)
+
+
+# Errors -------------------------------------------------------------------------------------------
+
+X = torch.zeros(2, 5, 6)
+ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
+    (lambda: sinusoidal(3, 7), ValueError, "dim must be a multiple of 2 .*got 7"),
+    (lambda: sinusoidal(3, 0), ValueError, "dim must be at least 1, got 0"),
+    (lambda: sinusoidal(3, 4.0), TypeError, "dim must be an int, got float"),
+    (lambda: sinusoidal(3, True), TypeError, "dim must be an int, got bool"),
+    (lambda: sinusoidal(3, 4, 1.0), ValueError, "base .*greater than 1, got 1.0"),
+    (lambda: sinusoidal(3, 4, math.nan), ValueError, "base .*got nan"),
+    (lambda: sinusoidal(3, 4, "10000"), TypeError, "base must be a number, got str"),
+    (lambda: sinusoidal("three", 4), TypeError, "positions must be numbers.*'three'"),
+    (lambda: sinusoidal(torch.zeros(2, dtype=torch.bool), 4), TypeError, "positions must be real"),
+    (lambda: sinusoidal(torch.zeros(2) * 1j, 4), TypeError, "positions must be real numbers"),
+    (lambda: sinusoidal(3, 4, layout="half"), ValueError, "layout must be one of inter.*'half'"),
+    (lambda: frequencies(5), ValueError, "dim must be a multiple of 2 .*got 5"),
+    (lambda: wavelengths(4, 0), ValueError, "base .*greater than 1, got 0"),
+    (lambda: sinusoidal_2d(1, 2, 6), ValueError, "dim must be a multiple of 4 .*got 6"),
+    (lambda: sinusoidal_2d("a", 2, 8), TypeError, "rows must be numbers"),
+    (lambda: sinusoidal_2d(1, None, 8), TypeError, "columns must be numbers"),
+    (
+        lambda: sinusoidal_2d(torch.arange(3), torch.arange(5), 8),
+        ValueError,
+        r"rows and columns must have shapes that broadcast, got \(3,\) and \(5,\)",
+    ),
+    (lambda: timestep_embedding(3, 9), ValueError, "dim must be a multiple of 2"),
+    (lambda: Sinusoidal(7), ValueError, "dim must be a multiple of 2"),
+    (lambda: Sinusoidal(6, max_len=0), ValueError, "max_len must be at least 1, got 0"),
+    (lambda: Sinusoidal(6, gain=0.0), ValueError, "gain .*greater than 0, got 0.0"),
+    (lambda: Sinusoidal(6, layout="rows"), ValueError, "layout must be one of"),
+    (lambda: Sinusoidal(8).embed(X, torch.arange(5)), ValueError, r"length, 8\), got \(2, 5, 6\)"),
+    (lambda: Sinusoidal(6).embed(X[0], torch.arange(5)), ValueError, r"x must have shape \(batch"),
+    (lambda: Sinusoidal(6).embed(X.long(), torch.arange(5)), TypeError, "x must have a floating"),
+    (lambda: Sinusoidal(6).embed(X, torch.arange(1)), ValueError, r"positions .*\(5,\).*got \(1,\)"),
+    (
+        lambda: Sinusoidal(6).embed(X, torch.zeros(3, 5)),
+        ValueError,
+        r"positions must have shape \(5,\) or \(2, 5\), got \(3, 5\)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
+def test_errors_name_the_argument_and_what_is_allowed(
+    call: Callable[[], object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,258 @@
+"""T5's relative position bias: against the published code, the formula and the error table."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from transformers import T5Config
+from transformers.models.t5.modeling_t5 import T5Attention
+from x_transformers.x_transformers import RelativePositionBias
+
+from pe_lib.attention import KVCache, MultiHeadAttention, attend_fused
+from pe_lib.t5 import T5Bias, t5_bucket
+
+both_directions = pytest.mark.parametrize("bidirectional", [True, False])
+
+
+def published_attention(bidirectional: bool, seed: int = 0) -> T5Attention:
+    torch.manual_seed(seed)
+    config = T5Config(
+        d_model=20,
+        d_kv=5,
+        num_heads=4,
+        relative_attention_num_buckets=12,
+        relative_attention_max_distance=30,
+        is_decoder=not bidirectional,
+        attn_implementation="eager",
+    )
+    return T5Attention(config, has_relative_attention_bias=True, layer_idx=0).eval()
+
+
+def our_attention(theirs: T5Attention, bidirectional: bool) -> MultiHeadAttention:
+    encoding = T5Bias(4, 12, 30, bidirectional=bidirectional)
+    ours = MultiHeadAttention(20, 4, encoding, causal=not bidirectional)
+    pairs = ((ours.q_proj, theirs.q), (ours.k_proj, theirs.k), (ours.v_proj, theirs.v))
+    for mine, other in (*pairs, (ours.out_proj, theirs.o)):
+        mine.load_state_dict(other.state_dict())
+    # The same layout, (n_buckets, H): a published table loads as it is.
+    encoding.load_state_dict({"table": theirs.relative_attention_bias.weight})
+    return ours
+
+
+def exact_bucket(relative: int, n_buckets: int, max_distance: int, bidirectional: bool) -> set[int]:
+    """Count the bucket edges at or below a distance, in integers; at an edge, both neighbours.
+
+    Edge j is at exact * (max_distance / exact) ** (j / m), so distance n has passed it if
+    n ** m * exact ** j >= max_distance ** j * exact ** m. No logarithm, no rounding; float32
+    may fall on either side where the two are equal.
+    """
+    first = 0
+    if bidirectional:
+        n_buckets //= 2
+        first = n_buckets if relative > 0 else 0
+        distance = abs(relative)
+    else:
+        distance = max(0, -relative)
+    exact = n_buckets // 2
+    if distance < exact:
+        return {first + distance}
+    m = n_buckets - exact
+    edges = range(1, m)
+    left = [distance**m * exact**j for j in edges]
+    right = [max_distance**j * exact**m for j in edges]
+    passed = sum(a >= b for a, b in zip(left, right, strict=True))
+    on_edge = any(a == b for a, b in zip(left, right, strict=True))
+    return {first + exact + passed} | ({first + exact + passed - 1} if on_edge else set())
+
+
+# --- buckets -------------------------------------------------------------------------------------
+
+
+@both_directions
+@pytest.mark.parametrize(("n_buckets", "max_distance"), [(32, 128), (64, 256), (12, 30), (8, 5)])
+def test_buckets_equal_the_published_ones_at_every_offset(
+    bidirectional: bool, n_buckets: int, max_distance: int
+) -> None:
+    relative = torch.arange(-1200, 1201)
+    ours = t5_bucket(relative, n_buckets, max_distance, bidirectional=bidirectional)
+    # Both have our sign, key - query.
+    theirs = T5Attention._relative_position_bucket(
+        relative, bidirectional=bidirectional, num_buckets=n_buckets, max_distance=max_distance
+    )
+    second = RelativePositionBias._relative_position_bucket(
+        relative, causal=not bidirectional, num_buckets=n_buckets, max_distance=max_distance
+    )
+    assert ours.dtype == torch.int64
+    assert torch.equal(ours, theirs)
+    assert torch.equal(ours, second)
+
+
+@both_directions
+def test_the_default_buckets_follow_the_formula_without_rounding(bidirectional: bool) -> None:
+    relative = range(-300, 301)
+    ours = t5_bucket(torch.tensor(relative), bidirectional=bidirectional).tolist()
+    for offset, bucket in zip(relative, ours, strict=True):
+        assert bucket == max(exact_bucket(offset, 32, 128, bidirectional))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 20), st.integers(1, 150), st.booleans(), st.integers(-200, 200))
+def test_buckets_follow_the_formula(
+    per_side: int, further: int, bidirectional: bool, relative: int
+) -> None:
+    n_buckets = 2 * per_side if bidirectional else per_side
+    max_distance = per_side // 2 + further
+    ours = t5_bucket([[relative]], n_buckets, max_distance, bidirectional=bidirectional)
+    assert ours.shape == (1, 1)
+    assert ours.item() in exact_bucket(relative, n_buckets, max_distance, bidirectional)
+
+
+def test_near_distances_have_a_bucket_each_and_the_two_sides_differ() -> None:
+    assert t5_bucket(torch.arange(-7, 8)).tolist() == [*range(7, -1, -1), *range(17, 24)]
+    assert t5_bucket(torch.arange(-15, 4), bidirectional=False).tolist() == [
+        *range(15, -1, -1),
+        *[0] * 3,
+    ]
+
+
+@pytest.mark.parametrize(("bidirectional", "start", "last"), [(True, 91, 15), (False, 113, 31)])
+def test_the_last_bucket_starts_before_max_distance(
+    bidirectional: bool, start: int, last: int
+) -> None:
+    buckets = t5_bucket(-torch.arange(1000), bidirectional=bidirectional)
+    assert buckets.max() == last
+    assert int((buckets == last).nonzero()[0]) == start
+
+
+# --- bias and attention --------------------------------------------------------------------------
+
+
+@both_directions
+@pytest.mark.parametrize(("n_queries", "n_keys", "offset"), [(5, 5, 0), (3, 40, 37), (1, 9, 8)])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_bias_equals_the_published_one(
+    bidirectional: bool, n_queries: int, n_keys: int, offset: int, seed: int
+) -> None:
+    theirs = published_attention(bidirectional, seed)
+    encoding = our_attention(theirs, bidirectional).encoding
+    q, k = torch.randn(2, 4, n_queries, 5), torch.randn(2, 4, n_keys, 5)
+    ours = encoding.bias(q, k, offset + torch.arange(n_queries), torch.arange(n_keys))
+    expected = theirs.compute_bias(n_queries, n_keys, past_seen_tokens=offset)[0]
+    assert ours is not None
+    assert torch.equal(ours, expected)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_bias_equals_a_second_source(causal: bool) -> None:
+    # There the queries are the last i of j keys; its `scale`, a factor on the bias, is 1 here.
+    theirs = RelativePositionBias(1.0, causal=causal, num_buckets=16, max_distance=50, heads=3)
+    encoding = T5Bias(3, 16, 50, bidirectional=not causal)
+    encoding.load_state_dict({"table": theirs.relative_attention_bias.weight})
+    q, k = torch.randn(2, 3, 7, 4), torch.randn(2, 3, 90, 4)
+    ours = encoding.bias(q, k, torch.arange(83, 90), torch.arange(90))
+    assert torch.equal(ours, theirs(7, 90))
+
+
+@both_directions
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_whole_attention_equals_the_published_one(bidirectional: bool, seed: int) -> None:
+    theirs = published_attention(bidirectional, seed)
+    ours = our_attention(theirs, bidirectional)
+    x = torch.randn(3, 47, 20)
+    mask = torch.zeros(1, 1, 47, 47)
+    if not bidirectional:
+        mask = mask.masked_fill(torch.ones(47, 47).triu(1).bool(), torch.finfo(x.dtype).min)
+    expected = theirs(x, mask=mask)[0]
+    output = ours(x)
+    assert output.shape == expected.shape == (3, 47, 20)
+    assert (output - expected).abs().max() <= 1e-6 * expected.abs().max()
+
+
+def test_the_published_scores_have_no_square_root() -> None:
+    ours = our_attention(published_attention(True), True)
+    x = torch.randn(3, 47, 20)
+    right = ours(x)
+    assert T5Bias.scale == 1.0
+    ours.encoding.scale = None
+    assert (ours(x) - right).abs().max() > 0.01
+
+
+def test_decoding_step_by_step_equals_the_published_attention() -> None:
+    theirs = published_attention(False)
+    ours, cache = our_attention(theirs, False), KVCache()
+    x = torch.randn(3, 35, 20)
+    mask = torch.zeros(35, 35).masked_fill(torch.ones(35, 35).triu(1).bool(), -1e30)[None, None]
+    expected = theirs(x, mask=mask)[0]
+    steps = torch.cat([ours(token, cache=cache) for token in x.split(1, dim=1)], dim=1)
+    torch.testing.assert_close(steps, expected, rtol=2e-6, atol=1e-6)
+
+
+def test_layers_can_share_one_table() -> None:
+    shared = T5Bias(4)
+    layers = nn.ModuleList([MultiHeadAttention(20, 4, shared) for _ in range(3)])
+    tables = [p for name, p in layers.named_parameters() if name.endswith("table")]
+    assert len(tables) == 1
+    assert tables[0].shape == (32, 4)
+    x = torch.randn(2, 5, 20)
+    for layer in layers:
+        x = layer(x)
+    x.sum().backward()
+    assert shared.table.grad is not None
+    assert shared.table.grad.abs().sum() > 0
+
+
+@both_directions
+def test_the_gradient_of_the_table_is_right(bidirectional: bool) -> None:
+    torch.manual_seed(0)
+    encoding = T5Bias(2, 8, 9, bidirectional=bidirectional, std=1.0).double()
+    q, k, v = (torch.randn(1, 2, n, 3, dtype=torch.float64) for n in (4, 6, 6))
+    q_pos, k_pos = torch.arange(2, 6), torch.arange(6)
+
+    def output(_: Tensor) -> Tensor:
+        return attend_fused(q, k, v, encoding, q_pos, k_pos, causal=not bidirectional)
+
+    assert torch.autograd.gradcheck(output, (encoding.table,))
+
+
+def test_the_table_starts_with_the_width_asked_for() -> None:
+    torch.manual_seed(0)
+    table = T5Bias(200, std=0.3).table
+    assert abs(table.std().item() - 0.3) < 0.01
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+ERRORS = [
+    (lambda: t5_bucket(torch.arange(3.0)), TypeError, "relative must be integers"),
+    (lambda: t5_bucket("near"), TypeError, "relative must be numbers"),
+    (lambda: t5_bucket(3, 31), ValueError, "n_buckets must be a multiple of 2"),
+    (lambda: t5_bucket(3, 2), ValueError, "n_buckets must leave at least 2 for each side, got 2"),
+    (lambda: t5_bucket(3, 1, bidirectional=False), ValueError, "at least 2 for each side, got 1"),
+    (lambda: t5_bucket(3, 0), ValueError, "n_buckets must be at least 1, got 0"),
+    (lambda: t5_bucket(3, 0, bidirectional=False), ValueError, "n_buckets must be at least 1"),
+    (lambda: t5_bucket(3, 8.0), TypeError, "n_buckets must be an int, got float"),
+    (lambda: t5_bucket(3, 32, 8), ValueError, "max_distance must be above 8"),
+    (lambda: t5_bucket(3, 600), ValueError, "max_distance must be above 150"),
+    (lambda: t5_bucket(3, 32, 16, bidirectional=False), ValueError, "must be above 16"),
+    (lambda: t5_bucket(3, 32, 128.0), TypeError, "max_distance must be an int, got float"),
+    (lambda: T5Bias(0), ValueError, "n_heads must be at least 1, got 0"),
+    (lambda: T5Bias(4, 7), ValueError, "n_buckets must be a multiple of 2"),
+    (lambda: T5Bias(4, 32, 3), ValueError, "max_distance must be above 8"),
+    (lambda: T5Bias(4, std=0), ValueError, "std must be a finite number greater than 0"),
+    (lambda: MultiHeadAttention(8, 2, T5Bias(3))(torch.randn(1, 4, 8)), ValueError, "3 heads"),
+    (
+        lambda: MultiHeadAttention(8, 2, T5Bias(2))(torch.randn(1, 4, 8), q_pos=torch.rand(4)),
+        TypeError,
+        "relative must be integers",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
+def test_a_wrong_argument_is_named(call: object, error: type[Exception], message: str) -> None:
+    assert callable(call)
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,293 @@
+"""Transformer-XL: against XLNet and a conformer, a loop twin, its memory, and the interface."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from encoding_properties import CHECKS, assert_equal, difference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from transformers import Wav2Vec2ConformerConfig, XLNetConfig, XLNetModel
+from transformers.models.wav2vec2_conformer.modeling_wav2vec2_conformer import (
+    Wav2Vec2ConformerRelPositionalEmbedding,
+    Wav2Vec2ConformerSelfAttention,
+)
+
+from pe_lib import shaw
+from pe_lib.attention import MultiHeadAttention
+from pe_lib.transformer_xl import SegmentMemory, TransformerXL, distance_codes, run_segments
+
+Projections = tuple[Tensor, Tensor, Tensor]  # u (H, d), v (H, d), W_KR (H d, D)
+
+
+def twin_bias(
+    q: Tensor, k: Tensor, weights: Projections, q_pos: Tensor, k_pos: Tensor, clamp: int | None
+) -> Tensor:
+    """Terms (b), (c) and (d) of section 3.3, one number at a time, over sqrt(d)."""
+    u, v, projection = weights
+    batch, heads, n_queries, dim = q.shape
+    n_keys, width = k.shape[2], projection.shape[1]
+    out = torch.zeros(batch, heads, n_queries, n_keys, dtype=q.dtype)
+    for b in range(batch):
+        for i in range(n_queries):
+            for j in range(n_keys):
+                back = int(q_pos[b, i]) - int(k_pos[b, j])  # the paper's i - j
+                if clamp is not None:
+                    back = max(-clamp, min(clamp, back))
+                code = torch.zeros(width, dtype=q.dtype)
+                for m in range(width // 2):
+                    angle = back / 10000 ** (2 * m / width)
+                    code[m], code[width // 2 + m] = math.sin(angle), math.cos(angle)
+                for h in range(heads):
+                    for m in range(dim):
+                        key = sum(projection[h * dim + m, n] * code[n] for n in range(width))
+                        content = u[h, m] * k[b, h, j, m]
+                        out[b, h, i, j] += content + (q[b, h, i, m] + v[h, m]) * key
+    return out / dim**0.5
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[TransformerXL, Tensor, Tensor, Tensor, Tensor]:
+    """An encoding, queries, keys, and positions of every kind that the hooks allow."""
+    size = st.integers(1, 3)
+    batch, heads, half = draw(size), draw(size), draw(size)
+    n_queries, n_keys = draw(st.integers(1, 5)), draw(st.integers(1, 5))
+    clamp = draw(st.sampled_from([None, 2]))
+    torch.manual_seed(draw(st.integers(0, 9999)))
+    encoding = TransformerXL(2 * heads * half, heads, clamp=clamp, std=1.0).double()
+    q_start, k_start = torch.randint(-9, 9, (2, batch, 1))
+    kind = draw(st.sampled_from(["same offset", "own offsets", "gaps"]))
+    if kind == "same offset":
+        k_start = q_start + draw(st.integers(-4, 4))
+    q_pos, k_pos = q_start + torch.arange(n_queries), k_start + torch.arange(n_keys)
+    if kind == "gaps":
+        q_pos, k_pos = torch.randint(-5, 5, q_pos.shape), torch.randint(-5, 5, k_pos.shape)
+    q = torch.randn(batch, heads, n_queries, 2 * half).double()
+    k = torch.randn(batch, heads, n_keys, 2 * half).double()
+    return encoding, q, k, q_pos, k_pos
+
+
+@settings(max_examples=25, deadline=None)
+@given(cases())
+def test_library_equals_the_loops(case: tuple[TransformerXL, Tensor, Tensor, Tensor, Tensor]):
+    encoding, q, k, q_pos, k_pos = case
+    weights = (encoding.u.detach(), encoding.v.detach(), encoding.r_proj.weight.detach())
+    block, shaw.BLOCK = shaw.BLOCK, 2
+    try:
+        bias = encoding.bias(q, k, q_pos, k_pos)
+    finally:
+        shaw.BLOCK = block
+    assert_equal(bias, twin_bias(q, k, weights, q_pos, k_pos, encoding.clamp), 1e-12)
+
+
+def xlnet(n_layer: int = 1, **settings: object) -> XLNetModel:
+    """Return a small XLNet with weights large enough for every term to count."""
+    sizes = {"vocab_size": 11, "d_model": 20, "n_head": 5, "d_inner": 6, "dropout": 0.0}
+    model = XLNetModel(XLNetConfig(n_layer=n_layer, **sizes, **settings)).eval()
+    for name, parameter in model.named_parameters():
+        if "norm" not in name:
+            nn.init.normal_(parameter, std=0.5)
+    return model
+
+
+def copy_xlnet(peer: nn.Module, clamp: int | None = None, causal: bool = False):
+    """Return `MultiHeadAttention` with the weights of an XLNetRelativeAttention.
+
+    XLNet keeps (D, H, d) where a linear layer keeps (H d, D); r_w_bias is u, r_r_bias is v.
+    """
+    encoding = TransformerXL(20, 5, clamp=clamp)
+    layer = MultiHeadAttention(20, 5, encoding, causal=causal)
+    encoding.u, encoding.v = peer.r_w_bias, peer.r_r_bias
+    for linear, weight in (
+        (layer.q_proj, peer.q),
+        (layer.k_proj, peer.k),
+        (layer.v_proj, peer.v),
+        (encoding.r_proj, peer.r),
+    ):
+        linear.weight.data = weight.data.flatten(1).T
+    layer.out_proj.weight.data = peer.o.data.flatten(1)
+    return layer
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("n_queries", "n_memory"), [(7, 0), (3, 8), (1, 12)])
+@pytest.mark.parametrize("clamp", [-1, 4])
+@pytest.mark.parametrize("offset", [0, 29])
+def test_scores_equal_xlnet(
+    seed: int, n_queries: int, n_memory: int, clamp: int, offset: int
+) -> None:
+    # XLNet writes (L, B, ...), and R from the farthest left (i - j = Lk) to the right: the
+    # papers' sign, query minus key. Its segment term is off (seg_mat None).
+    torch.manual_seed(seed)
+    model = xlnet(attn_type="bi", clamp_len=clamp)
+    peer, n_keys = model.layer[0].rel_attn, n_queries + n_memory
+    layer = copy_xlnet(peer, None if clamp < 0 else clamp)
+    x, memory = torch.randn(3, n_queries, 20), torch.randn(3, n_memory, 20)
+    codes = model.relative_positional_encoding(n_queries, n_keys, bsz=3)
+    heads = {"h": x.transpose(0, 1), "g": None, "mems": memory.transpose(0, 1)}
+    masks = {"attn_mask_h": None, "attn_mask_g": None, "seg_mat": None}
+    output, _, weights = peer(r=codes, **heads, **masks, output_attentions=True)
+    k_pos = torch.arange(n_keys) + offset
+    context = torch.cat([memory, x], dim=1)
+    own, own_weights = layer.with_weights(x, context=context, q_pos=k_pos[n_memory:], k_pos=k_pos)
+    assert_equal(own_weights, weights.permute(2, 3, 0, 1), 2e-6)
+    assert_equal(peer.layer_norm(own + x), output.transpose(0, 1), 2e-6)
+
+
+class XLNetBlock(nn.Module):
+    """An XLNet layer with our attention in it."""
+
+    def __init__(self, peer: nn.Module) -> None:
+        super().__init__()
+        self.attention, self.peer = copy_xlnet(peer.rel_attn, causal=True), peer
+
+    def forward(self, x: Tensor, **places: Tensor) -> Tensor:
+        return self.peer.ff(self.peer.rel_attn.layer_norm(self.attention(x, **places) + x))
+
+
+@pytest.mark.parametrize("memory_length", [2, 4, 7])
+def test_segments_equal_xlnet_with_memory(memory_length: int) -> None:
+    torch.manual_seed(memory_length)
+    model = xlnet(3, attn_type="uni", mem_len=memory_length)
+    x, memory, outputs = torch.randn(2, 14, 20), None, []
+    for segment in x.split(4, dim=1):
+        result = model(inputs_embeds=segment, mems=memory, use_mems=True)
+        memory = result.mems
+        outputs.append(result.last_hidden_state)
+    own = run_segments([XLNetBlock(layer) for layer in model.layer], x, 4, memory_length)
+    assert_equal(own, torch.cat(outputs, dim=1), 2e-6)
+
+
+@pytest.mark.parametrize("length", [4, 13])
+@pytest.mark.parametrize("offset", [0, 50])
+def test_scores_equal_transformers_conformer(length: int, offset: int) -> None:
+    # The same sign as the paper, but sines and cosines interleaved: the columns of W_KR in
+    # another order.
+    torch.manual_seed(length)
+    config = Wav2Vec2ConformerConfig(
+        hidden_size=12,
+        num_attention_heads=3,
+        position_embeddings_type="relative",
+        max_source_positions=40,
+        attention_dropout=0.0,
+    )
+    peer = Wav2Vec2ConformerSelfAttention(config).eval()
+    peer.config._attn_implementation = "eager"
+    nn.init.normal_(peer.pos_bias_u)
+    nn.init.normal_(peer.pos_bias_v)
+    encoding = TransformerXL(12, 3)
+    layer = MultiHeadAttention(12, 3, encoding)
+    layer.q_proj, layer.k_proj = peer.linear_q, peer.linear_k
+    layer.v_proj, layer.out_proj = peer.linear_v, peer.linear_out
+    encoding.u, encoding.v = peer.pos_bias_u, peer.pos_bias_v
+    columns = torch.cat([torch.arange(0, 12, 2), torch.arange(1, 12, 2)])
+    encoding.r_proj.weight.data = peer.linear_pos.weight.data[:, columns]
+    x = torch.randn(2, length, 12)
+    codes = Wav2Vec2ConformerRelPositionalEmbedding(config)(x)
+    expected, weights = peer(x, relative_position_embeddings=codes)
+    output, own = layer.with_weights(x, q_pos=torch.arange(length) + offset)
+    assert_equal(own, weights, 2e-6)
+    assert_equal(output, expected, 2e-6)
+
+
+def test_codes_look_back() -> None:
+    # One to the left: sin(+1). Key minus query is -1.
+    code = distance_codes(torch.tensor([-1]), 4)[0]
+    expected = [math.sin(1), math.sin(0.01), math.cos(1), math.cos(0.01)]
+    assert code.tolist() == pytest.approx(expected, abs=1e-15)
+    clamped = distance_codes(torch.tensor([-9, 9]), 4, clamp=2)
+    assert difference(clamped, distance_codes(torch.tensor([-2, 2]), 4)) == 0
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_property(check) -> None:
+    check(lambda: TransformerXL(12, 3, std=0.5))
+
+
+def stack(n_layers: int) -> list[MultiHeadAttention]:
+    """Return causal layers in float64."""
+    torch.manual_seed(0)
+    encodings = [TransformerXL(12, 3, std=0.5) for _ in range(n_layers)]
+    return [MultiHeadAttention(12, 3, encoding, causal=True).double() for encoding in encodings]
+
+
+def test_a_memory_of_everything_equals_one_pass() -> None:
+    layers, x = stack(2), torch.randn(2, 11, 12).double()
+    whole = x
+    for layer in layers:
+        whole = layer(whole)
+    assert_equal(run_segments(layers, x, 3, 11), whole, 1e-12)
+    assert_equal(run_segments(layers, x, 11, 1), whole, 1e-12)
+    assert difference(run_segments(layers, x, 3, 2), whole) > 1e-3
+
+
+def test_without_a_memory_each_segment_stands_alone() -> None:
+    layers, x = stack(1), torch.randn(2, 8, 12).double()
+    alone = torch.cat([layers[0](x[:, :5]), layers[0](x[:, 5:])], dim=1)
+    assert_equal(run_segments(layers, x, 5, 0), alone, 1e-12)
+
+
+@pytest.mark.parametrize(("n_layers", "memory_length"), [(1, 3), (2, 3), (3, 2)])
+def test_reach_grows_with_the_layers(n_layers: int, memory_length: int) -> None:
+    layers, x = stack(n_layers), torch.randn(1, 12, 12).double()
+    changed = x.clone()
+    changed[:, 0] += 1
+    outputs = run_segments(layers, changed, 1, memory_length)
+    moved = (outputs - run_segments(layers, x, 1, memory_length)).abs().amax((0, 2)) > 1e-12
+    assert moved.nonzero().max() == n_layers * memory_length
+
+
+def test_no_gradient_passes_to_an_earlier_segment() -> None:
+    layers, x = stack(2), torch.randn(1, 6, 12).double().requires_grad_()
+    run_segments(layers, x, 3, 3)[:, 3:].sum().backward()
+    assert x.grad[:, :3].abs().max() == 0
+    assert x.grad[:, 3:].abs().min() > 0
+
+
+def test_memory_keeps_the_last_states_and_counts_on() -> None:
+    memory, x = SegmentMemory(3), torch.arange(10.0).view(1, 10, 1)
+    for start, stop, first in ((0, 2, 0), (2, 4, 0), (4, 9, 1), (9, 10, 6)):
+        context, q_pos, k_pos = memory.extend(x[:, start:stop])
+        assert context.flatten().tolist() == k_pos.tolist() == list(range(first, stop))
+        assert q_pos.tolist() == list(range(start, stop))
+
+
+Q, PLACES = torch.ones(2, 3, 5, 4), torch.arange(5)
+X = torch.ones(2, 5, 12)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: TransformerXL(12, 5), ValueError, "d_model must be a multiple of 5"),
+        (lambda: TransformerXL(9, 3), ValueError, r"d_model must be a multiple of 2 \(a sine"),
+        (lambda: TransformerXL(12, 0), ValueError, "n_heads must be at least 1, got 0"),
+        (lambda: TransformerXL(12.0, 3), TypeError, "d_model must be an int, got float"),
+        (lambda: TransformerXL(12, 3, clamp=0), ValueError, "clamp must be at least 1, got 0"),
+        (
+            lambda: TransformerXL(12, 3).bias(Q, Q, PLACES / 2, PLACES),
+            TypeError,
+            "q_pos must be integers, got torch.float32",
+        ),
+        (
+            lambda: TransformerXL(12, 3).bias(Q, Q, PLACES, PLACES[:4]),
+            ValueError,
+            r"k_pos must have shape \(5,\) or \(2, 5\), got \(4,\)",
+        ),
+        (
+            lambda: TransformerXL(12, 3).bias(Q, Q, PLACES.expand(3, 5), PLACES),
+            ValueError,
+            r"q_pos must have shape \(5,\) or \(2, 5\), got \(3, 5\)",
+        ),
+        (lambda: run_segments(stack(1), X, 0, 2), ValueError, "segment_length must be at least 1"),
+        (lambda: run_segments(stack(1), X, 2, -1), ValueError, "memory length must be at least 0"),
+        (lambda: SegmentMemory(2.0), TypeError, "memory length must be an int, got float"),
+        (lambda: SegmentMemory(2).extend(X.long()), TypeError, "x must have a floating-point"),
+    ],
+)
+def test_error(call, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()

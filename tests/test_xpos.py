@@ -1,0 +1,143 @@
+"""xPos: equal to published code and to its formula; fades with distance, whatever the shift."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from encoding_properties import CHECKS, Make, check_gaps
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from pe_lib.attention import attention_logits
+from pe_lib.rope import RoPE
+from pe_lib.xpos import XPos
+
+
+def relative_difference(ours: Tensor, theirs: Tensor) -> float:
+    assert ours.shape == theirs.shape
+    return ((ours - theirs).abs().max() / theirs.abs().max()).item()
+
+
+@pytest.mark.parametrize("offset", [0, 3, 5000])
+@pytest.mark.parametrize("scale_base", [8, 512])
+def test_scores_equal_x_transformers(offset: int, scale_base: int) -> None:
+    """It counts the scale from another middle, which no score sees: scores are compared."""
+    from x_transformers import x_transformers
+
+    torch.manual_seed(offset)
+    q, k = torch.randn(2, 3, 7, 10), torch.randn(2, 3, 7, 10)
+    positions = torch.arange(7) + offset
+    peer = x_transformers.RotaryEmbedding(8, use_xpos=True, scale_base=scale_base)
+    # Their scale counts from the middle of 0 ... max, so that far out it nearly overflows.
+    angles, _ = peer(positions)
+    _, scale = peer(positions - offset)
+    turned_q = x_transformers.apply_rotary_pos_emb(q, angles, scale)
+    turned_k = x_transformers.apply_rotary_pos_emb(k, angles, scale**-1)
+    xpos = XPos(10, scale_base=scale_base, rotary_dim=8, rates=peer.inv_freq)
+    # Positions from the middle are halves here: their float32 angles are exact enough up close.
+    ours = attention_logits(q, k, xpos, positions - offset, positions - offset)
+    theirs = turned_q @ turned_k.mT * 10**-0.5
+    assert relative_difference(ours, theirs) <= (1e-6 if offset < 10 else 1e-3)
+    shifted = attention_logits(q, k, xpos, positions, positions)
+    assert relative_difference(shifted, ours) <= 1e-6
+
+
+def test_scores_equal_rotary_embedding_torch() -> None:
+    from rotary_embedding_torch import RotaryEmbedding
+
+    q, k = torch.randn(2, 3, 9, 8), torch.randn(2, 3, 9, 8)
+    peer = RotaryEmbedding(dim=8, use_xpos=True, xpos_scale_base=16)
+    turned_q, turned_k = peer.rotate_queries_and_keys(q, k)
+    positions = torch.arange(9)
+    ours = attention_logits(q, k, XPos(8, scale_base=16), positions, positions)
+    assert relative_difference(ours, turned_q @ turned_k.mT * 8**-0.5) <= 1e-6
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(1, 3),
+    st.integers(0, 2),
+    st.integers(1, 4),
+    st.integers(1, 5),
+    st.integers(-30, 3000),
+    st.sampled_from(["interleaved", "half"]),
+    st.floats(4.0, 600.0),
+    st.floats(0.1, 2.0),
+)
+def test_scores_equal_the_formula(
+    pairs: int,
+    rest: int,
+    lq: int,
+    lk: int,
+    offset: int,
+    layout: str,
+    scale_base: float,
+    gamma: float,
+) -> None:
+    """Sun et al. 2022: pair j of the score, times zeta_j ** ((m - n) / scale_base)."""
+    torch.manual_seed(lq)
+    width = 2 * pairs
+    q = torch.randn(1, 1, lq, width + rest, dtype=torch.float64)
+    k = torch.randn(1, 1, lk, width + rest, dtype=torch.float64)
+    options = {"layout": layout, "rotary_dim": width}
+    xpos = XPos(width + rest, scale_base=scale_base, gamma=gamma, **options).double()
+    q_pos, k_pos = torch.arange(lq) + offset + 2, torch.arange(lk) + offset
+    ours = attention_logits(q, k, xpos, q_pos, k_pos) * (width + rest) ** 0.5
+    for m in range(lq):
+        for n in range(lk):
+            score = sum((q[0, 0, m, c] * k[0, 0, n, c]).item() for c in range(width, width + rest))
+            distance = m + 2 - n
+            for j in range(pairs):
+                a, b = (2 * j, 2 * j + 1) if layout == "interleaved" else (j, j + pairs)
+                angle = distance * 10000 ** (-2 * j / width)
+                zeta = (2 * j / width + gamma) / (1 + gamma)
+                qa, qb, ka, kb = (x.item() for x in (*q[0, 0, m, [a, b]], *k[0, 0, n, [a, b]]))
+                turned = math.cos(angle) * (qa * ka + qb * kb)
+                turned += math.sin(angle) * (qa * kb - qb * ka)
+                score += zeta ** (distance / scale_base) * turned
+            assert ours[0, 0, m, n].item() == pytest.approx(score, rel=1e-9, abs=1e-9)
+
+
+def test_scores_fade_with_distance_and_stay_finite_far_out() -> None:
+    """The centre of the positions moves along: half a million positions out, nothing overflows."""
+    ones = torch.ones(1, 1, 300, 8)
+    positions = torch.arange(300) + 500_000
+    scores = attention_logits(ones, ones, XPos(8, scale_base=32), positions, positions)[0, 0, -1]
+    plain = attention_logits(ones, ones, RoPE(8), positions, positions)[0, 0, -1]
+    assert torch.isfinite(scores).all()
+    far, near = scores[:150].abs().max(), scores[150:].abs().max()
+    assert far < 0.2 * near
+    assert plain[:150].abs().max() > 0.3 * plain[150:].abs().max()
+
+
+@pytest.mark.parametrize("check", [check for check in CHECKS if check is not check_gaps])
+def test_attention_with_xpos_keeps_what_an_encoding_promises(
+    check: Callable[[Make], None],
+) -> None:
+    check(lambda: XPos(4, scale_base=8, layout="half"))
+
+
+def test_gradients_are_those_of_finite_differences() -> None:
+    xpos, positions = XPos(4, scale_base=3).double(), torch.arange(3)
+    q = torch.randn(1, 1, 3, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: xpos.rotate(x, x, positions, positions), (q,))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: XPos(7), "rotary_dim must be a multiple of 2"),
+        (lambda: XPos(8, scale_base=0), "scale_base must be"),
+        (lambda: XPos(8, gamma=-0.4), "gamma must be"),
+        (lambda: XPos(6).rotate(*[torch.ones(1, 1, 2, 8)] * 2, *[torch.arange(2)] * 2), "head_dim"),
+    ],
+)
+def test_errors_name_the_argument_and_what_is_allowed(
+    call: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,97 @@
+"""Build the site, its PDF, or the report on external links.
+
+Usage: python -m tools.build [--pdf | --links]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tools import vendor
+
+ROOT = Path(__file__).resolve().parent.parent
+SITE = ROOT / "_build" / "html"
+LATEX = ROOT / "_build" / "latex"
+LINKS = ROOT / "_build" / "linkcheck" / "output.txt"
+PDF_NAME = "positional-encodings"
+PUBLIC_NOTE = "cdn.jsdelivr.net, so reading needs a network; with npm the site serves them"
+
+
+def bring_assets() -> None:
+    """Vendor what pages need, or say that they will ask public addresses for it."""
+    try:
+        vendor.vendor()
+    except vendor.VendorError as error:
+        print(f"Note: {error}. Pages will load MathJax and the widgets from {PUBLIC_NOTE}.")
+
+
+
+
+def sphinx(builder: str, *options: str) -> int:
+    """Run jupyter-book in the root; warnings are errors for every builder but the link check."""
+    start = "from jupyter_book.cli.main import main; main()"
+    command = [sys.executable, "-c", start, "build", ".", "--all", "-q"]
+    command += ["--builder", builder, *options]
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}).returncode
+
+
+def build_site() -> int:
+    start = time.perf_counter()
+    bring_assets()
+    code = sphinx("html", "-W", "--keep-going", "-n")
+    if code:
+        print("The build failed: every warning above is an error.", file=sys.stderr)
+        return code
+    print(f"\nBuilt in {time.perf_counter() - start:.0f} s. Open {(SITE / 'index.html').as_uri()}")
+    print("or serve it: make serve")
+    return 0
+
+
+def build_pdf() -> int:
+    if not (shutil.which("xelatex") and shutil.which("latexmk")):
+        print(
+            "The PDF needs xelatex and latexmk, which are not installed here. On Debian or Ubuntu:\n"
+            "  sudo apt-get install latexmk texlive-xetex texlive-latex-extra "
+            "texlive-fonts-recommended xindy fonts-freefont-otf\nThen: make pdf",
+            file=sys.stderr,
+        )
+        return 2
+    code = sphinx("pdflatex")
+    made = LATEX / f"{PDF_NAME}.pdf"
+    if code or not made.exists():
+        return code or 1
+    print(f"\nOpen {made.as_uri()}")
+    return 0
+
+
+def check_links() -> int:
+    code = sphinx("linkcheck")
+    if not LINKS.exists():
+        return code or 1
+    lines = LINKS.read_text().splitlines()
+    broken = [line for line in lines if "[broken]" in line]
+    print("\n".join(broken))
+    print(f"\n{len(broken)} broken of those listed; the whole report: {LINKS}")
+    return int(bool(broken))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--pdf", action="store_true", help="one PDF of the whole course")
+    which.add_argument("--links", action="store_true", help="report on external links")
+    options = parser.parse_args()
+    if options.pdf:
+        return build_pdf()
+    return check_links() if options.links else build_site()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""Bring the scripts that pages need from npm, at pinned versions, and check their digests.
+
+The site then asks no other host for anything. Where npm is missing, or the registry does not
+answer, the book still builds: its pages use the same versions from a public address instead.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+ROOT = Path(__file__).resolve().parent.parent
+SITE_ASSETS = ROOT / "book" / "_vendor"
+TEST_ASSETS = ROOT / "_build" / "vendor"
+
+
+@dataclass(frozen=True)
+class Package:
+    """One npm package, its digest, and which of its files are kept."""
+
+    name: str
+    version: str
+    sha512: str  # base64, as npm's own lock files write it
+    keep: tuple[str, ...]  # patterns of files, or folders, inside the package
+    folder: str  # where they go
+
+
+SITE = (
+    Package(
+        "mathjax",
+        "3.2.2",
+        "Bt+SSVU8eBG27zChVewOicYs7Xsdt40qm4+UpHyX7k0/O9NliPc+x77k1/FEsPsjKPZGJvtRZM1vO+geW0OhGw==",
+        ("es5/tex-chtml.js", "es5/output/chtml", "es5/input/tex/extensions", "LICENSE"),
+        "mathjax",
+    ),
+    Package(
+        "@jupyter-widgets/html-manager",
+        "1.0.15",
+        "5thBIV6ymNgmPVOHvzx+gGy8ZSKmSazhtGw4/c4xJDVzRhG9PTeQsRjF3FUTopvFi//SABeNz1yp47bCrJ3CQA==",
+        ("dist/embed.js", "dist/embed.js.LICENSE.txt", "dist/*.woff2"),
+        "html-manager",
+    ),
+)
+TEST = (
+    Package(
+        "axe-core",
+        "4.14.1",
+        "FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==",
+        ("axe.min.js", "LICENSE"),
+        "axe-core",
+    ),
+)
+
+
+class VendorError(Exception):
+    """A package could not be had, or is not the one that was pinned."""
+
+
+def digest(data: bytes) -> str:
+    return base64.b64encode(hashlib.sha512(data).digest()).decode()
+
+
+def fetch(package: Package, folder: Path) -> bytes:
+    """Return the package's archive, as npm gives it, once its digest is right."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise VendorError("npm is not installed")
+    command = [npm, "pack", "--silent", f"{package.name}@{package.version}"]
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    except subprocess.TimeoutExpired:
+        raise VendorError(f"npm did not answer in time for {package.name}") from None
+    archives = list(folder.glob("*.tgz"))
+    if done.returncode or len(archives) != 1:
+        raise VendorError(f"npm pack {package.name} failed: {done.stderr.strip()[-300:]}")
+    data = archives[0].read_bytes()
+    if digest(data) != package.sha512:
+        raise VendorError(f"{package.name} {package.version} is not the file that was pinned")
+    return data
+
+
+def unpack(package: Package, data: bytes, target: Path) -> None:
+    """Write the kept files of an archive into a folder, through a temporary one."""
+    partial = target.with_name(target.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        for member in archive:
+            inside = PurePosixPath(*PurePosixPath(member.name).parts[1:])
+            wanted = any(
+                inside.match(kept) or PurePosixPath(kept) in inside.parents
+                for kept in package.keep
+            )
+            if member.isfile() and wanted and ".." not in inside.parts:
+                path = partial / inside
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(archive.extractfile(member).read())
+    (partial / "VERSION").write_text(f"{package.name} {package.version}\n{package.sha512}\n")
+    shutil.rmtree(target, ignore_errors=True)
+    partial.rename(target)
+
+
+def present(package: Package, base: Path) -> bool:
+    """Return True if this very package already lies there."""
+    stamp = base / package.folder / "VERSION"
+    return stamp.exists() and package.sha512 in stamp.read_text()
+
+
+def vendor(packages: tuple[Package, ...] = SITE, base: Path = SITE_ASSETS) -> None:
+    """Make the packages' files lie under `base`; raise a VendorError if one cannot be had."""
+    for package in packages:
+        if present(package, base):
+            continue
+        base.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            data = fetch(package, Path(folder))
+        unpack(package, data, base / package.folder)
+        print(f"brought {package.name} {package.version}")
+
+
+def main() -> int:
+    try:
+        vendor()
+        vendor(TEST, TEST_ASSETS)
+    except VendorError as error:
+        print(f"{error}.", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
