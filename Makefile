@@ -18,7 +18,7 @@ BOOK_READY := $(VENV)/.book-ready
 TEST_READY := $(VENV)/.test-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help book site test refresh check lint types links pdf serve clean distclean \
+.PHONY: help book test refresh check lint links pdf serve newest clean distclean \
         exercises grade bench bakeoff new-chapter
 
 help: ## Show this list
@@ -31,14 +31,13 @@ $(PY):
 	  { echo "Python 3.11 or newer is needed; say which: make book PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(BOOK_READY): requirements.txt pyproject.toml | $(PY)
-	$(PIP) $(PIP_ARGS) -r requirements.txt
+$(BOOK_READY): requirements.txt constraints.txt pyproject.toml | $(PY)
+	$(PIP) $(PIP_ARGS) -r requirements.txt -c constraints.txt
 	$(PIP) $(PIP_ARGS) --no-deps --editable .
 	@touch $@
 
 $(TEST_READY): requirements-test.txt $(BOOK_READY)
-	$(PIP) $(PIP_ARGS) -r requirements-test.txt
-	$(PIP) $(PIP_ARGS) --no-deps -r requirements-test-nodeps.txt
+	$(PIP) $(PIP_ARGS) -r requirements-test.txt -c constraints.txt
 	@touch $@
 
 book: $(BOOK_READY) ## Build the site from the stored outputs and say where it is
@@ -66,10 +65,16 @@ serve: book ## Build, then serve the site on http://localhost:8000 (PORT=...)
 	@$(PY) -m http.server --bind 127.0.0.1 --directory $(SITE) $(PORT)
 
 exercises: $(BOOK_READY) ## Make the student releases from the instructors' sources
-	@$(PY) -m exercises.tools.release
+	@$(PY) -m exercises.build
 
-grade: $(BOOK_READY) ## Grade a folder: make grade SET=02_sinusoidal FROM=submissions
-	@$(PY) -m exercises.tools.grade $(if $(SET),--set $(SET)) $(if $(FROM),--from $(FROM)) $(ARGS)
+grade: $(BOOK_READY) ## Grade a course folder: make grade COURSE=../course SET=02_sinusoidal
+	@$(PY) -m exercises.grade $(or $(COURSE),course) $(if $(SET),--set $(SET)) $(ARGS)
+
+newest: $(TEST_READY) ## Move the environment to the newest versions within the same majors
+	@mkdir -p _build
+	@sed -E 's/^([A-Za-z0-9._-]+)==(([0-9]+)[0-9.a-z]*).*/\1>=\2,==\3.*/' \
+	  requirements.txt requirements-test.txt > _build/newest.txt
+	$(PIP) $(PIP_ARGS) --upgrade -r _build/newest.txt
 
 bench: $(TEST_READY) ## Time pe_lib beside the libraries that people use
 	@$(PY) -m benchmarks $(ARGS)

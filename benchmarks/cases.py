@@ -65,10 +65,11 @@ def rope_of(q: Tensor, k: Tensor) -> Works:
     pairs = RoPE(WIDTH, max_len=length)
     half = RoPE(WIDTH, layout="half", max_len=length)
     # Published functions get their angles, sines and cosines ready-made; pe_lib looks them up.
-    angles = half.angles(positions, half.rates).float()[None]
-    cos, sin = (torch.cat([part, part], dim=-1) for part in (angles.cos(), angles.sin()))
+    angles = half.angles(positions, half.rates)[None]
+    cosines, sines = angles.cos().float(), angles.sin().float()  # (1, L, d / 2)
+    cos, sin = (torch.cat([part, part], dim=-1) for part in (cosines, sines))
     q_long, k_long = (x.transpose(1, 2).contiguous() for x in (q, k))  # (B, L, H, d)
-    theirs = gptj.apply_rotary_pos_emb(q_long, angles.sin(), angles.cos()).transpose(1, 2)
+    theirs = gptj.apply_rotary_pos_emb(q_long, sines, cosines).transpose(1, 2)
     agree(pairs.rotate(q, k, positions, positions)[0], theirs)
     agree(half.rotate(q, k, positions, positions)[1], llama.apply_rotary_pos_emb(q, k, cos, sin)[1])
     lucid = RotaryEmbedding(WIDTH, cache_max_seq_len=length)
@@ -79,7 +80,7 @@ def rope_of(q: Tensor, k: Tensor) -> Works:
         "pe_lib, half": lambda: half.rotate(q, k, positions, positions),
         "transformers, Llama (half)": lambda: llama.apply_rotary_pos_emb(q, k, cos, sin),
         "transformers, GPT-J (interleaved)": lambda: [
-            gptj.apply_rotary_pos_emb(x, angles.sin(), angles.cos()) for x in (q_long, k_long)
+            gptj.apply_rotary_pos_emb(x, sines, cosines) for x in (q_long, k_long)
         ],
         "rotary-embedding-torch": lambda: [lucid.rotate_queries_or_keys(x) for x in (q, k)],
         "x-transformers": lambda: [
@@ -257,7 +258,7 @@ def cached_table(length: int) -> Works:
 
     x, places = torch.randn(1, length, MODEL), torch.arange(length)
     ours, keeper = Sinusoidal(MODEL, max_len=length), PositionalEncoding1D(MODEL)
-    m2m = M2M100SinusoidalPositionalEmbedding(length + 2, MODEL)
+    m2m = M2M100SinusoidalPositionalEmbedding(length + 2, MODEL, padding_idx=1)
     agree(ours.embed(x, places), x + keeper(x), 1e-2)
     return {
         "adding two tensors": lambda: x + x,
@@ -277,8 +278,8 @@ def consumption(length: int) -> Works:
     def ours(encoding: PositionEncoding) -> Work:
         return lambda: attend_fused(q, k, v, encoding, places, places, causal=True)
 
-    def dense(bias: Callable[[], Tensor], **options: float) -> Work:
-        return lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=bias(), **options)
+    def dense(bias: Callable[[], Tensor], scale: float | None = None) -> Work:
+        return lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=bias(), scale=scale)
 
     def manual() -> Tensor:
         return attend(q, k, v, encoding, places, places, causal=True)[0]

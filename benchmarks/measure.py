@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+import torch
 from torch.profiler import ProfilerActivity, profile
 
 Work = Callable[[], object]
@@ -28,16 +31,34 @@ class Measured:
 
 
 def sample(work: Work, number: int) -> float:
-    """Return seconds per call over `number` calls."""
-    start = time.perf_counter()
+    """Return seconds per call over `number` calls.
+
+    On one thread the processor's time: it does not count while another program has the core.
+    """
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+    work()  # what ran before must not count: it left other data in the caches
+    start = clock()
     for _ in range(number):
         work()
-    return (time.perf_counter() - start) / number
+    return (clock() - start) / number
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Send the profiler's messages, which bypass Python, nowhere."""
+    stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(nowhere)
 
 
 def memory(work: Work) -> tuple[int, int]:
     """Return the highest sum of PyTorch's allocations minus releases during a call, and its end."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+    with quiet(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         result = work()
     held = peak = 0
     events = profiler.profiler.kineto_results.events()
@@ -60,10 +81,9 @@ def side_by_side(
         budget: seconds to spend, about.
         least: rounds at least, however long they take; 41 at most.
     """
-    for work in works.values():
-        work()  # warm up: tables, allocator, imports
-    numbers = {name: max(1, round(SHORTEST / sample(work, 1))) for name, work in works.items()}
-    once = sum(sample(work, numbers[name]) * numbers[name] for name, work in works.items())
+    single = {name: min(sample(work, 1) for _ in range(3)) for name, work in works.items()}
+    numbers = {name: max(1, round(SHORTEST / seconds)) for name, seconds in single.items()}
+    once = sum(single[name] * (numbers[name] + 1) for name in works)
     rounds = min(41, max(least, int(budget / once)))
     taken: dict[str, list[float]] = {name: [] for name in works}
     gc.collect()

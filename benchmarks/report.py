@@ -151,16 +151,17 @@ def write_page(results: dict[str, Any]) -> None:
         " agree before they are timed. The first row is what the machine allows: a copy, a fill, or"
         " the product without positions. All functions of a table run in turn, round after round,"
         " in one process; `x` is the median over the rounds of a function's time divided by the"
-        " first row's in the same round, with the quartiles behind it. Milliseconds are of one"
-        " machine and one day; the ratios carry further.",
+        " first row's in the same round, with the quartiles behind it. On one thread it is the"
+        " processor's time, so that other programs on the machine count little. Milliseconds are of"
+        " one machine and one day; the ratios carry further.",
         "",
         "Memory is counted by PyTorch's profiler, as allocations minus releases during one call:"
         " `peak` is the most at any time, the result included; `scratch` is what of the peak the"
         " result does not keep.",
         "",
         f"Measured on {machine['cpu']}, {machine['cores']} cores, {machine['threads']} thread(s)"
-        f" used, load {machine['load before']} at the start, Python {machine['python']}, {versions};"
-        " batch 1, 8 heads of width 64, float32.",
+        f" used, load {machine['load before']} at the start, Python {machine['python']},"
+        f" {versions}; batch 1, 8 heads of width 64, float32.",
         "",
         "(bench-bars)=",
         "## What was asked for",

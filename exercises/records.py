@@ -9,9 +9,13 @@ import os
 import re
 import secrets
 import stat
+import sys
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import sqlalchemy.exc
 
 from exercises.grading import Graded
 from exercises.sets import HERE, load, set_names, source_path
@@ -138,6 +142,9 @@ def fill_gradebook(course: Course, records: list[Record]) -> None:
     """Write all scores into nbgrader's gradebook; manual scores and comments stay."""
     from nbgrader.api import Gradebook
 
+    # nbgrader starts `alembic` by name, and warns about the order in which it links its rows.
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    warnings.filterwarnings("ignore", message="Object of type", category=sqlalchemy.exc.SAWarning)
     with Gradebook(f"sqlite:///{course.root / 'gradebook.db'}") as book:
         for name in sorted({record["set"] for record in records}):
             describe_assignment(book, name)

@@ -47,6 +47,9 @@ def alibi(relative: object, slopes: Tensor, *, symmetric: bool = False) -> Tenso
     Returns:
         (H, *relative.shape), float32 or better.
 
+    Raises:
+        TypeError: if relative is not real numbers.
+
     Source: Press et al. 2022, section 3 (written there with distance = query - key).
     """
     offsets = require_real("relative", relative)
@@ -63,6 +66,10 @@ class ALiBi(RelativeBias):
     Args:
         n_heads: number of heads H, any.
         symmetric: as in `alibi`; for attention without a causal mask.
+
+    Raises:
+        TypeError: if n_heads is not an int.
+        ValueError: if n_heads is below 1.
 
     Source: Press et al. 2022, section 3.
     """

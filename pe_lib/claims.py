@@ -92,3 +92,15 @@ def show(claim_id: str, *, holds: bool | None, measured: str) -> None:
             f"> **Measured:** {measured}\n>\n> **So:** {claim.correct}"
         )
     )
+
+
+def table(chapter: str) -> None:
+    """Show the claims of a chapter with their verdicts, each linked to the cell that tests it."""
+    from pe_lib.page import table as show_table
+
+    rows = [
+        [f"[{claim.claim}](#claim-{claim.id})", f"**{claim.verdict}**", claim.correct]
+        for claim in load().values()
+        if claim.chapter == chapter
+    ]
+    show_table(["claim", "verdict", "what holds"], rows)

@@ -39,6 +39,10 @@ class Fire(PositionEncoding):
         c: initial value of c.
         threshold: initial value of L, in positions; a factor on it is trained.
 
+    Raises:
+        TypeError: if a number has the wrong type.
+        ValueError: if a number is not positive.
+
     Source: Li et al. 2024; constants as in the listing of their appendix.
     """
 

@@ -34,6 +34,10 @@ class Kerple(RelativeBias):
         n_heads: number of heads H.
         variant: "log" or "power".
 
+    Raises:
+        TypeError: if n_heads is not an int.
+        ValueError: if n_heads is below 1 or the variant unknown.
+
     The authors' code clamps r1 and r2 at each call; here they are functions of free parameters
     and never leave their range. They start from uniform draws, as there: for "log" r1 (bias_p
     there) in (0, 2) and r2 (bias_a) in (0, 1); for "power" r1 (bias_a) in (0, 1) and r2

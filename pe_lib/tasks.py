@@ -93,9 +93,7 @@ def n_back(
     return tokens, targets
 
 
-def marker_recall(
-    count: int, length: int, generator: torch.Generator, *, vocab: int = 16
-) -> Batch:
+def marker_recall(count: int, length: int, generator: torch.Generator, *, vocab: int = 16) -> Batch:
     """Name, ever after, the token that followed the marker: retrieval at any distance.
 
     Tokens are 0 to vocab - 1 and the marker is `vocab`. Targets up to the token after the
@@ -161,7 +159,8 @@ def patches(images: Tensor, size: int) -> Tensor:
             f"got {tuple(images.shape)}"
         )
     tiles = images.unflatten(2, (-1, size)).unflatten(1, (-1, size))  # (B, h, size, w, size)
-    return tiles.transpose(2, 3).flatten(3).flatten(1, 2)  # (B, h w, size^2)
+    cut: Tensor = tiles.transpose(2, 3).flatten(3).flatten(1, 2)  # (B, h w, size^2)
+    return cut
 
 
 def on_canvas(images: Tensor, offsets: Tensor, size: int) -> Tensor:

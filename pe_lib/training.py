@@ -102,7 +102,7 @@ def train(
             inputs, targets = batches(random)
             loss = loss_of(model(inputs), targets)
             optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), clip)
             optimizer.step()
             losses.append(loss.item())

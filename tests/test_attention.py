@@ -43,6 +43,10 @@ class Turning(PositionEncoding):
         return turn(q, q_pos), turn(k, k_pos)
 
 
+class TurningALiBi(Turning, ALiBi):
+    """A method that rotates and has a short bias."""
+
+
 class ContentBias(PositionEncoding):
     """A bias that depends on queries and keys: (B, H, Lq, Lk)."""
 
@@ -73,6 +77,7 @@ ENCODINGS: dict[str, Callable[[], PositionEncoding]] = {
     "bias without heads": FlatBias,
     "alibi": lambda: ALiBi(H, symmetric=True),
     "t5": lambda: T5Bias(H, 8, 9, std=1.0),
+    "rotation and alibi": lambda: TurningALiBi(H, symmetric=True),
 }
 POSITIONS: dict[str, tuple[Tensor, Tensor]] = {
     "from zero": (torch.arange(LQ), torch.arange(LK)),

@@ -81,3 +81,11 @@ def test_an_id_that_stands_twice_is_refused(tmp_path):
     path.write_text(path.read_text(encoding="utf-8") * 2, encoding="utf-8")
     with pytest.raises(ValueError, match="stands twice"):
         claims.read(path)
+
+
+def test_the_list_of_a_chapter_links_to_every_cell(monkeypatch):
+    seen = []
+    monkeypatch.setattr("pe_lib.page.display", lambda item: seen.append(item.data))
+    claims.table("01_attention")
+    for claim in claims.load().values():
+        assert (f"(#claim-{claim.id})" in seen[0]) == (claim.chapter == "01_attention")

@@ -160,7 +160,7 @@ def test_unit_rows_are_centred_and_of_length_one(length: int, width: int, seed: 
     codes = draw(length, width, seed=seed)
     units = measure.unit_rows(codes)
     mean = codes.mean(0)
-    for row, unit in zip(codes, units):
+    for row, unit in zip(codes, units, strict=True):
         assert torch.allclose(unit, (row - mean) / (row - mean).norm())
     moved = measure.unit_rows(3 * codes + 7)  # neither scale nor origin matters
     assert torch.allclose(moved, units, atol=1e-9)
@@ -204,7 +204,7 @@ def test_grid_similarity_equals_the_loop(rows: int, columns: int, seed: int) -> 
             groups[2].append(product)
         elif down > 1 and across > 1:
             groups[3].append(product)
-    for value, group in zip(measure.grid_similarity(codes, (rows, columns)), groups):
+    for value, group in zip(measure.grid_similarity(codes, (rows, columns)), groups, strict=True):
         expected = sum(group) / len(group) if group else math.nan
         assert value == pytest.approx(expected, abs=1e-9, nan_ok=True)
 

@@ -346,8 +346,11 @@ def test_gradients_are_those_of_finite_differences(layout: str, rotary_dim: int)
     def turned(x: Tensor, angles: Tensor) -> Tensor:
         return apply_rope(x, angles, layout)
 
-    assert torch.autograd.gradcheck(turned, (x, angles))
-    assert torch.autograd.gradgradcheck(turned, (x, angles))
+    for given in ((x, angles), (x, angles.detach())):  # trained and fixed frequencies
+        assert torch.autograd.gradcheck(turned, given)
+        assert torch.autograd.gradgradcheck(turned, given)
+    per_sample = torch.func.vmap(turned, in_dims=(0, None))(x.detach(), angles.detach())
+    assert torch.equal(per_sample, turned(x, angles).detach())
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -55,9 +55,7 @@ def test_each_number_equals_the_formula(
     positions: list[float], n: int, base: float, layout: str
 ) -> None:
     codes = sinusoidal(positions, 2 * n, base, layout=layout, dtype=torch.float64)
-    expected = torch.tensor(
-        [twin(p, 2 * n, base, layout) for p in positions], dtype=torch.float64
-    )
+    expected = torch.tensor([twin(p, 2 * n, base, layout) for p in positions], dtype=torch.float64)
     assert codes.shape == (len(positions), 2 * n)
     assert torch.allclose(codes, expected, rtol=0, atol=1e-10)
 
@@ -422,7 +420,11 @@ ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: Sinusoidal(8).embed(X, torch.arange(5)), ValueError, r"length, 8\), got \(2, 5, 6\)"),
     (lambda: Sinusoidal(6).embed(X[0], torch.arange(5)), ValueError, r"x must have shape \(batch"),
     (lambda: Sinusoidal(6).embed(X.long(), torch.arange(5)), TypeError, "x must have a floating"),
-    (lambda: Sinusoidal(6).embed(X, torch.arange(1)), ValueError, r"positions .*\(5,\).*got \(1,\)"),
+    (
+        lambda: Sinusoidal(6).embed(X, torch.arange(1)),
+        ValueError,
+        r"positions .*\(5,\).*got \(1,\)",
+    ),
     (
         lambda: Sinusoidal(6).embed(X, torch.zeros(3, 5)),
         ValueError,

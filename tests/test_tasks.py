@@ -24,13 +24,13 @@ def test_which_came_first_names_the_first_of_two(
     tokens, labels = tasks.which_came_first(count, length, generator(seed), vocab=vocab)
     assert tokens.shape == (count, length) and labels.shape == (count,)
     assert int(tokens.max()) < vocab
-    for row, label in zip(tokens.tolist(), labels.tolist()):
+    for row, label in zip(tokens.tolist(), labels.tolist(), strict=True):
         assert row.count(tasks.A) == row.count(tasks.B) == 1
         assert label == (row.index(tasks.A) < row.index(tasks.B))
 
 
 def as_set(batch: Batch) -> set[tuple[int, ...]]:
-    return {(*row, label) for row, label in zip(batch[0].tolist(), batch[1].tolist())}
+    return {(*row, label) for row, label in zip(batch[0].tolist(), batch[1].tolist(), strict=True)}
 
 
 @quick
@@ -79,7 +79,7 @@ def test_shift_and_reverse_equal_their_loops(count: int, length: int, seed: int)
         (tasks.reverse, lambda i: length - 1 - i),
     ):
         tokens, targets = make(count, length, generator(seed))
-        for row, wanted in zip(tokens.tolist(), targets.tolist()):
+        for row, wanted in zip(tokens.tolist(), targets.tolist(), strict=True):
             assert wanted == [row[place(i)] for i in range(length)]
 
 
@@ -89,7 +89,7 @@ def test_n_back_equals_its_loop(count: int, length: int, n: int, seed: int) -> N
     if n >= length:
         n = length - 1
     tokens, targets = tasks.n_back(count, length, generator(seed), n=n)
-    for row, wanted in zip(tokens.tolist(), targets.tolist()):
+    for row, wanted in zip(tokens.tolist(), targets.tolist(), strict=True):
         assert wanted == [row[i - n] if i >= n else IGNORE for i in range(length)]
 
 
@@ -97,7 +97,7 @@ def test_n_back_equals_its_loop(count: int, length: int, n: int, seed: int) -> N
 @given(counts, st.integers(3, 14), st.integers(1, 9), seeds)
 def test_marker_recall_equals_its_loop(count: int, length: int, vocab: int, seed: int) -> None:
     tokens, targets = tasks.marker_recall(count, length, generator(seed), vocab=vocab)
-    for row, wanted in zip(tokens.tolist(), targets.tolist()):
+    for row, wanted in zip(tokens.tolist(), targets.tolist(), strict=True):
         assert row.count(vocab) == 1
         place = row.index(vocab)
         assert wanted == [row[place + 1] if i > place + 1 else IGNORE for i in range(length)]
@@ -197,7 +197,7 @@ def test_a_canvas_holds_the_image_at_its_offset_and_nothing_else(
     )
     canvas = tasks.on_canvas(images, offsets, 6)
     assert canvas.shape == (count, 6, 6)
-    for image, (row, column), whole in zip(images, offsets.tolist(), canvas):
+    for image, (row, column), whole in zip(images, offsets.tolist(), canvas, strict=True):
         assert torch.equal(whole[row : row + height, column : column + width], image)
         assert int((whole > 0).sum()) == height * width
 

@@ -31,8 +31,6 @@ def bring_assets() -> None:
         print(f"Note: {error}. Pages will load MathJax and the widgets from {PUBLIC_NOTE}.")
 
 
-
-
 def sphinx(builder: str, *options: str) -> int:
     """Run jupyter-book in the root; warnings are errors for every builder but the link check."""
     start = "from jupyter_book.cli.main import main; main()"
@@ -57,7 +55,7 @@ def build_site() -> int:
 def build_pdf() -> int:
     if not (shutil.which("xelatex") and shutil.which("latexmk")):
         print(
-            "The PDF needs xelatex and latexmk, which are not installed here. On Debian or Ubuntu:\n"
+            "The PDF needs xelatex and latexmk, which are not installed here. On Debian, Ubuntu:\n"
             "  sudo apt-get install latexmk texlive-xetex texlive-latex-extra "
             "texlive-fonts-recommended xindy fonts-freefont-otf\nThen: make pdf",
             file=sys.stderr,

@@ -26,6 +26,7 @@ environment.apply()
 
 import nbformat  # noqa: E402
 import numpy as np  # noqa: E402
+import yaml  # noqa: E402
 from nbclient import NotebookClient  # noqa: E402
 from nbclient.exceptions import CellExecutionError  # noqa: E402
 from PIL import Image  # noqa: E402
@@ -36,9 +37,19 @@ RUNTIMES = BOOK / "data" / "runtimes.json"
 CELL_TIMEOUT = 600
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 WIDGETS = "application/vnd.jupyter.widget-state+json"
+FRAME = re.compile(r"data:image/png;base64,([A-Za-z0-9+/=]+)")  # a frame inside an HTML widget
 # A pixel differs when a channel is off by more than LEVELS; a picture when SHARE of them are.
 LEVELS = 32
 SHARE = 0.002
+
+# Colab opens a notebook alone; this cell, hidden on the page, brings the library and the data.
+COLAB_ID = "colab"
+COLAB = """import sys
+
+if "google.colab" in sys.modules:
+    !git clone --quiet --depth 1 {url} /content/course
+    sys.path.insert(0, "/content/course")
+    %cd -q /content/course/book"""
 
 Notebook = dict[str, Any]
 
@@ -55,9 +66,28 @@ def notebooks(names: list[str] | None = None) -> list[Path]:
     return paths
 
 
+def repository_url() -> str:
+    """Return the address of the repository, which is one setting in _config.yml."""
+    settings = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    return str(settings["repository"]["url"])
+
+
+def with_colab_cell(notebook: Notebook) -> Notebook:
+    """Put the cell for Colab before the first cell of code, once and up to date."""
+    cells = [cell for cell in notebook["cells"] if cell.get("id") != COLAB_ID]
+    setup = nbformat.v4.new_code_cell(
+        COLAB.format(url=repository_url()), id=COLAB_ID, metadata={"tags": ["remove-cell"]}
+    )
+    first = next((i for i, cell in enumerate(cells) if cell["cell_type"] == "code"), None)
+    if first is not None:
+        cells.insert(first, setup)
+    notebook["cells"] = cells
+    return notebook
+
+
 def execute(path: Path) -> Notebook:
     """Run a notebook in a fresh kernel and return it normalised."""
-    notebook = nbformat.read(path, as_version=4)
+    notebook = with_colab_cell(nbformat.read(path, as_version=4))
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
@@ -98,7 +128,7 @@ def complaints(notebook: Notebook) -> Iterator[str]:
         tags = cell["metadata"].get("tags", [])
         for output in cell.get("outputs", []):
             if output["output_type"] == "stream" and output["name"] == "stderr":
-                yield f"cell {index} ({cell['id']}) writes to stderr: {output['text'].strip()[:200]}"
+                yield f"cell {index} ({cell['id']}) warns: {output['text'].strip()[:200]}"
             if output["output_type"] == "error" and "raises-exception" not in tags:
                 yield f"cell {index} ({cell['id']}) raises {output['ename']}: {output['evalue']}"
             if str(ROOT) in json.dumps(output):
@@ -167,16 +197,21 @@ def widget_differences(stored: Notebook, fresh: Notebook) -> Iterator[str]:
         return
     for name, model in old.items():
         other = new[name]
-        if model["state"] != other["state"]:
+        states = [json.dumps(each["state"], sort_keys=True) for each in (model, other)]
+        if FRAME.sub("", states[0]) != FRAME.sub("", states[1]):
             yield f"{model['model_name']} {name[-4:]}: its state differs"
-        buffers = (model.get("buffers", []), other.get("buffers", []))
-        for left, right in zip(*buffers, strict=True):
-            if difference := same_picture(left["data"], right["data"]):
+        for left, right in zip(*(FRAME.findall(state) for state in states), strict=False):
+            if difference := same_picture(left, right):
                 yield f"{model['model_name']} {name[-4:]}: {difference}"
+        if model.get("buffers", []) != other.get("buffers", []):
+            yield f"{model['model_name']} {name[-4:]}: its binary data differ"
 
 
 def differences(stored: Notebook, fresh: Notebook) -> Iterator[str]:
     """Yield, cell by cell, what a run gave that is not what is stored."""
+    if [cell["id"] for cell in stored["cells"]] != [cell["id"] for cell in fresh["cells"]]:
+        yield "its cells are not those that a refresh stores; run make refresh"
+        return
     for index, (old, new) in enumerate(zip(stored["cells"], fresh["cells"], strict=True)):
         for difference in output_differences(old.get("outputs", []), new.get("outputs", [])):
             yield f"cell {index} ({old['id']}): {difference}"

@@ -95,8 +95,7 @@ def unpack(package: Package, data: bytes, target: Path) -> None:
         for member in archive:
             inside = PurePosixPath(*PurePosixPath(member.name).parts[1:])
             wanted = any(
-                inside.match(kept) or PurePosixPath(kept) in inside.parents
-                for kept in package.keep
+                inside.match(kept) or PurePosixPath(kept) in inside.parents for kept in package.keep
             )
             if member.isfile() and wanted and ".." not in inside.parts:
                 path = partial / inside

@@ -85,6 +85,18 @@ def finish_page(
     ]
 
 
+class CourseCode(SphinxDirective):
+    """A block of code in which {repository} is the address that _config.yml names."""
+
+    has_content = True
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        url = self.config.html_theme_options.get("repository_url", "")
+        text = "\n".join(self.content).replace("{repository}", url)
+        return [nodes.literal_block(text, text, language=self.arguments[0])]
+
+
 class BuildStatus(SphinxDirective):
     """Write versions, seconds, tests and claims into the page, as they are when it is built."""
 
@@ -101,5 +113,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", plain_docstring, priority=100)  # before napoleon
     app.connect("doctree-read", describe_images)
     app.connect("html-page-context", finish_page, priority=900)
+    app.add_directive("course-code", CourseCode)
     app.add_directive("build-status", BuildStatus)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

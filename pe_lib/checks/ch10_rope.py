@@ -1,0 +1,235 @@
+"""Checks of exercise set 10: rotary positions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pe_lib.checks.spec import Answer, Case, Draw, Exercise, Mistake
+from pe_lib.rope import apply_rope, layout_permutation, rope_angles
+from pe_lib.sinusoidal import frequencies
+
+
+def rope(
+    x: Tensor, positions: Tensor, base: float, layout: str = "interleaved", power: float = 1.0
+) -> Tensor:
+    """Turn x (B, H, L, d); `power` changes the exponent of the frequencies."""
+    rates = frequencies(x.shape[-1], base) ** power
+    return apply_rope(x, rope_angles(positions, rates), layout)
+
+
+def rope_cases(draw: Draw) -> list[Case]:
+    """Positions shared by the batch, and not; other bases; some far away."""
+    b, h, length, half = draw.sizes(4, 3, 8)
+    start = draw.integer(11, 40)
+    shared = torch.arange(start, start + length)
+    x, y = draw.normal(b, h, length, 2 * half), draw.normal(b, h, length, 2 * half)
+    return [
+        Case(f"positions from {start} and base 10000", (x, shared, 10000.0)),
+        Case(f"positions of shape {(b, length)} and base 500",
+             (y, draw.places(b, length), 500.0)),
+    ]  # fmt: skip
+
+
+def counted(axis: int, start: int = 0) -> Answer:
+    """Return a wrong answer that counts positions along an axis of x."""
+
+    def answer(x: Tensor, positions: Tensor, base: float) -> Tensor:
+        places = torch.arange(start, start + x.shape[axis]).view(-1, *[1] * (2 - axis))
+        angles = places.expand(x.shape[:-1])[..., None] * frequencies(x.shape[-1], base)
+        return turned(x, angles.cos(), angles.sin())
+
+    return answer
+
+
+def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn neighbouring pairs with one cosine and one sine for each pair."""
+    a, b = x[..., 0::2], x[..., 1::2]
+    return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2).to(x.dtype)
+
+
+def angles_for(x: Tensor, positions: Tensor, base: float) -> Tensor:
+    """Return angles that broadcast with pairs of x: (L, d / 2) or (B, 1, L, d / 2)."""
+    angles = rope_angles(positions, frequencies(x.shape[-1], base))
+    return angles if angles.ndim == 2 else angles[:, None]
+
+
+def mixed(x: Tensor, positions: Tensor, base: float, pairs_are_halves: bool) -> Tensor:
+    """Pair components in one layout, and lay the table out in the other."""
+    angles = angles_for(x, positions, base)
+    if pairs_are_halves:
+        table = angles.repeat_interleave(2, -1)
+        half = x.shape[-1] // 2
+        partner = torch.cat([-x[..., half:], x[..., :half]], -1)
+    else:
+        table = torch.cat([angles, angles], -1)
+        partner = torch.stack([-x[..., 1::2], x[..., 0::2]], -1).flatten(-2)
+    return (x * table.cos() + partner * table.sin()).to(x.dtype)
+
+
+def no_rotation(x: Tensor, positions: Tensor, base: float) -> Tensor:
+    """Both sines with a plus sign."""
+    angles = angles_for(x, positions, base)
+    a, b, cos, sin = x[..., 0::2], x[..., 1::2], angles.cos(), angles.sin()
+    return torch.stack([a * cos + b * sin, a * sin + b * cos], -1).flatten(-2)
+
+
+def only_cosine(x: Tensor, positions: Tensor, base: float) -> Tensor:
+    """The sines forgotten."""
+    angles = angles_for(x, positions, base)
+    return turned(x, angles.cos(), angles.cos() * 0)
+
+
+def overwritten(x: Tensor, positions: Tensor, base: float) -> Tensor:
+    """The second component computed from the first one's new value."""
+    angles = angles_for(x, positions, base)
+    a, b, cos, sin = x[..., 0::2], x[..., 1::2], angles.cos(), angles.sin()
+    first = a * cos - b * sin
+    return torch.stack([first, first * sin + b * cos], -1).flatten(-2)
+
+
+def logits(
+    q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, base: float = 10000.0
+) -> Tensor:
+    """Return the scaled scores of turned queries and keys."""
+    return rope(q, q_pos, base) @ rope(k, k_pos, base).mT * q.shape[-1] ** -0.5
+
+
+def logits_cases(draw: Draw) -> list[Case]:
+    """A step of decoding after a cache, and a whole sequence."""
+    b, h, lq, lk, half = draw.sizes(5, 2, 8)
+    start = draw.integer(11, 40)
+    return [
+        Case("all positions from 0", (draw.normal(b, h, lk, 2 * half), draw.normal(b, h, lk, 2 * half),
+                                      torch.arange(lk), torch.arange(lk))),
+        Case(f"queries from position {start + lk}, keys from {start}",
+             (draw.normal(b, h, lq, 2 * half), draw.normal(b, h, lk, 2 * half),
+              torch.arange(start + lk, start + lk + lq), torch.arange(start, start + lk))),
+    ]  # fmt: skip
+
+
+def half_split_weights(weight: Tensor, n_heads: int) -> Tensor:
+    """Reorder the rows of each head: even ones first, then odd ones."""
+    per_head = weight.unflatten(0, (n_heads, -1))
+    return per_head[:, layout_permutation(per_head.shape[1])].flatten(0, 1)
+
+
+def weights_cases(draw: Draw) -> list[Case]:
+    """Widths and head counts that differ."""
+    heads, half, width = draw.sizes(3, 3, 8)
+    return [
+        Case(f"{n} heads of width {2 * half}", (draw.normal(n * 2 * half, width + 20), n))
+        for n in (heads, heads + 1)
+    ]
+
+
+def by_head(weight: Tensor, n_heads: int, order: Tensor) -> Tensor:
+    """Reorder the rows of each head in another order."""
+    return weight.unflatten(0, (n_heads, -1))[:, order].flatten(0, 1)
+
+
+def per_width(weight: Tensor, n_heads: int) -> int:
+    """Return the width of a head."""
+    return len(weight) // n_heads
+
+
+EXERCISES = (
+    Exercise(
+        name="apply_rope",
+        asks="x with each pair of neighbours turned by position times frequency",
+        cases=rope_cases,
+        reference=rope,
+        mistakes=(
+            Mistake("the pairs turn the other way: (a, b) becomes (a cos - b sin, a sin + b cos)",
+                    lambda x, p, b: rope(x, -p, b)),
+            Mistake("this is the half-split layout: legal, but this exercise asks for interleaved "
+                    "pairs (0, 1), (2, 3), ...", lambda x, p, b: rope(x, p, b, "half")),
+            Mistake("this is the half-split layout, and it turns the other way",
+                    lambda x, p, b: rope(x, -p, b, "half")),
+            Mistake("the layouts are mixed: the pairs are neighbours, but the angles stand in "
+                    "the half-split order", lambda x, p, b: mixed(x, p, b, False)),
+            Mistake("the layouts are mixed: the angles stand in the interleaved order, but "
+                    "component j is paired with j + d/2", lambda x, p, b: mixed(x, p, b, True)),
+            Mistake("you count the positions from 0 yourself: the offset is ignored",
+                    counted(2)),
+            Mistake("your positions start at 1, and you count them yourself; use those given",
+                    counted(2, 1)),
+            Mistake("your positions come from the batch axis", counted(0)),
+            Mistake("your positions come from the axis of the heads",
+                    counted(1)),
+            Mistake("your positions are one too high", lambda x, p, b: rope(x, p + 1, b)),
+            Mistake("the exponent is j/d; it must be 2j/d for pair j",
+                    lambda x, p, b: rope(x, p, b, power=0.5)),
+            Mistake("the exponent is 4j/d: 2j is already the index of the component",
+                    lambda x, p, b: rope(x, p, b, power=2.0)),
+            Mistake("the base is an argument; you use 10000 always",
+                    lambda x, p, b: rope(x, p, 10000.0)),
+            Mistake("both sines have a plus sign, so this is no rotation", no_rotation),
+            Mistake("the sines are missing", only_cosine),
+            Mistake("the second component of a pair is computed from the new first one",
+                    overwritten),
+            Mistake("all pairs turn equally fast; each has its own frequency",
+                    lambda x, p, b: rope(x, p, 1 + 1e-12)),
+        ),
+    ),
+    Exercise(
+        name="rope_logits",
+        asks="the scaled scores of rotary attention, for any positions of queries and keys",
+        cases=logits_cases,
+        reference=logits,
+        mistakes=(
+            Mistake("the keys turn the other way, so the score depends on the sum of the positions",
+                    lambda q, k, qp, kp: logits(q, k, qp, -kp)),
+            Mistake("the queries turn the other way, so the score depends on the sum of the "
+                    "positions", lambda q, k, qp, kp: logits(q, k, -qp, kp)),
+            Mistake("the offset of the cache is ignored: queries are counted from 0",
+                    lambda q, k, qp, kp: logits(q, k, qp - qp[0], kp)),
+            Mistake("the offset of the cache is ignored: keys are counted from 0",
+                    lambda q, k, qp, kp: logits(q, k, qp, kp - kp[0])),
+            Mistake("queries and keys are both counted from 0; use q_pos and k_pos",
+                    lambda q, k, qp, kp: logits(q, k, qp - qp[0], kp - kp[0])),
+            Mistake("only the queries are turned",
+                    lambda q, k, qp, kp: logits(q, k, qp, 0 * kp)),
+            Mistake("only the keys are turned",
+                    lambda q, k, qp, kp: logits(q, k, 0 * qp, kp)),
+            Mistake("neither queries nor keys are turned",
+                    lambda q, k, qp, kp: logits(q, k, 0 * qp, 0 * kp)),
+            Mistake("the factor 1/sqrt(d) is missing",
+                    lambda q, k, qp, kp: logits(q, k, qp, kp) * q.shape[-1] ** 0.5),
+            Mistake("the factor 1/sqrt(d) is applied to queries and keys, so twice",
+                    lambda q, k, qp, kp: logits(q, k, qp, kp) * q.shape[-1] ** -0.5),
+            Mistake("the positions are swapped: q_pos belongs to q and k_pos to k",
+                    lambda q, k, qp, kp: logits(q, k, kp[-1] + 0 * qp, qp[0] + 0 * kp)),
+            Mistake("the keys are turned twice: the cache holds them as projected",
+                    lambda q, k, qp, kp: logits(q, k, qp, 2 * kp)),
+        ),
+    ),
+    Exercise(
+        name="half_split_weights",
+        asks="the rows of a projection in the order that half-split code needs",
+        cases=weights_cases,
+        reference=half_split_weights,
+        mistakes=(
+            Mistake("this is the way back, from half-split to interleaved",
+                    lambda w, n: by_head(w, n, layout_permutation(per_width(w, n)).argsort())),
+            Mistake("the rows of all heads are mixed; reorder within each head",
+                    lambda w, n: half_split_weights(w, 1)),
+            Mistake("the way back, and the rows of all heads are mixed",
+                    lambda w, n: by_head(w, 1, layout_permutation(len(w)).argsort())),
+            Mistake("the odd rows come first; the even ones are the first halves of the pairs",
+                    lambda w, n: by_head(w, n, layout_permutation(per_width(w, n)).roll(
+                        per_width(w, n) // 2))),
+            Mistake("nothing is moved", lambda w, n: w),
+            Mistake("each head is split in the middle and its halves are swapped",
+                    lambda w, n: by_head(w, n, torch.arange(per_width(w, n)).roll(
+                        per_width(w, n) // 2))),
+            Mistake("the rows of each head are reversed",
+                    lambda w, n: by_head(w, n, torch.arange(per_width(w, n)).flip(0))),
+            Mistake("the columns are reordered; the rows are the outputs",
+                    lambda w, n: w[:, torch.cat([torch.arange(0, w.shape[1], 2),
+                                                 torch.arange(1, w.shape[1], 2)])]),
+            Mistake("neighbouring rows are exchanged; wanted is even rows first, then odd ones",
+                    lambda w, n: w.unflatten(0, (-1, 2)).flip(1).flatten(0, 1)),
+        ),
+    ),
+)

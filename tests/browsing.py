@@ -1,0 +1,157 @@
+"""The site on a server of this computer, and what a visit to one of its pages finds."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SITE = ROOT / "_build" / "html"
+IN_CI = os.environ.get("CI") == "true"
+
+AXE = "() => axe.run(document, {resultTypes: ['violations']}).then(r => r.violations)"
+# Everything is visible, so that what is folded is checked too.
+UNFOLD = """() => document.querySelectorAll('details').forEach(d => d.open = true)"""
+VISIBLE_PICTURE = """handle => {
+  const cell = handle.closest('.cell_output') || document;
+  const shown = [...cell.querySelectorAll('img, svg')].filter(e => e.checkVisibility());
+  return shown.map(e => e.getAttribute('src') || e.outerHTML).join('|');
+}"""
+NO_ALT = """() => [...document.images]
+  .filter(i => !i.closest('.navbar-brand'))
+  .filter(i => !i.alt || i.alt.includes('_images/') || i.alt.length < 3)
+  .map(i => i.src.slice(0, 100))"""
+UNSIZED = """() => [...document.querySelectorAll('.cell_output img')]
+  .filter(i => !i.getAttribute('width') && !/width/.test(i.getAttribute('style') || ''))
+  .map(i => i.src.slice(0, 100))"""
+TOO_WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] :
+  [...document.querySelectorAll('.bd-main *')]
+  .filter(e => e.getBoundingClientRect().right > innerWidth + 1)
+  .map(e => e.tagName + '.' + e.className).slice(0, 8)"""
+# Frames in a hidden part of a stack have no size, and take no part in what moves.
+MATH_ERRORS = """() => [...document.querySelectorAll('mjx-merror, [data-mjx-error]')]
+  .map(e => e.textContent.slice(0, 80))"""
+UNSET_MATH = """() => [...document.querySelectorAll('span.math, div.math')]
+  .filter(e => !e.querySelector('mjx-container')).map(e => e.textContent.slice(0, 80))"""
+PHONE = {"width": 390, "height": 844}
+DESK = {"width": 1440, "height": 900}
+
+
+def left_out(reason: str) -> None:
+    """Skip a test, which in CI is a failure: there, everything that it needs is installed."""
+    if IN_CI:
+        pytest.fail(f"left out, which CI does not allow: {reason}")
+    pytest.skip(reason)
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def serve(folder: Path) -> tuple[http.server.ThreadingHTTPServer, str]:
+    """Serve a folder on a free port of this computer; return the server and its address."""
+    handler = functools.partial(QuietHandler, directory=str(folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server, f"http://127.0.0.1:{server.server_port}/"
+
+
+@dataclass
+class Visit:
+    """What was seen on one page."""
+
+    console: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    violations: dict[str, list[str]] = field(default_factory=dict)
+    no_alt: list[str] = field(default_factory=list)
+    unsized: list[str] = field(default_factory=list)
+    too_wide: list[str] = field(default_factory=list)
+    bad_math: list[str] = field(default_factory=list)
+    sliders: int = 0
+    dead: list[str] = field(default_factory=list)
+    background: dict[str, str] = field(default_factory=dict)
+
+
+def serious(violations: list[dict[str, Any]]) -> list[str]:
+    """Return the violations that keep somebody out, one line each."""
+    return [
+        f"{found['id']}: {found['help']} ({len(found['nodes'])}x) e.g. "
+        f"{found['nodes'][0]['html'][:160]}"
+        for found in violations
+        if found["impact"] in {"serious", "critical"}
+    ]
+
+
+def dead_sliders(page) -> tuple[int, list[str]]:
+    """Press a key on each slider of a page; return their number, and those that moved nothing."""
+    handles = page.query_selector_all("[role=slider]")
+    dead = []
+    for handle in handles:
+        name = handle.get_attribute("aria-label") or "without a name"
+        at, last = handle.get_attribute("aria-valuenow"), handle.get_attribute("aria-valuemax")
+        before = handle.evaluate(VISIBLE_PICTURE)
+        handle.focus()
+        page.keyboard.press("ArrowLeft" if float(at) >= float(last) else "ArrowRight")
+        for _ in range(40):
+            if handle.evaluate(VISIBLE_PICTURE) != before:
+                break
+            page.wait_for_timeout(25)
+        else:
+            dead.append(name)
+    return len(handles), dead
+
+
+def open_page(browser, url: str, home: str, visit: Visit, **options: Any):
+    """Open a page, noting errors and requests that leave `home`."""
+    context = browser.new_context(viewport=DESK, **options)
+    page = context.new_page()
+    page.on("console", lambda m: visit.console.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: visit.console.append(str(error)))
+    page.on("requestfailed", lambda request: visit.failed.append(request.url))
+    page.on(
+        "request",
+        lambda request: (
+            None
+            if request.url.startswith((home, "data:", "blob:"))
+            else visit.foreign.append(request.url)
+        ),
+    )
+    page.goto(url, wait_until="load")
+    if page.query_selector("script[src*=mathjax]"):
+        page.wait_for_function("() => window.MathJax?.startup?.promise !== undefined")
+        page.evaluate("() => MathJax.startup.promise.then(() => true)")
+    views = page.query_selector_all("script[type='application/vnd.jupyter.widget-view+json']")
+    if views:
+        page.wait_for_selector(".jupyter-widgets", state="attached")
+        page.wait_for_timeout(300)
+    return page
+
+
+def visit_page(browser, url: str, home: str, axe: str | None) -> Visit:
+    """Open a page, use it as readers do, and return what was found."""
+    visit = Visit()
+    page = open_page(browser, url, home, visit, color_scheme="light")
+    visit.bad_math = page.evaluate(MATH_ERRORS) + page.evaluate(UNSET_MATH)
+    visit.no_alt, visit.unsized = page.evaluate(NO_ALT), page.evaluate(UNSIZED)
+    visit.sliders, visit.dead = dead_sliders(page)
+    page.evaluate(UNFOLD)
+    if axe:
+        page.evaluate(axe)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        page.wait_for_function(f"() => document.documentElement.dataset.theme === '{scheme}'")
+        visit.background[scheme] = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        visit.violations[scheme] = serious(page.evaluate(AXE)) if axe else []
+    page.set_viewport_size(PHONE)
+    visit.too_wide = page.evaluate(TOO_WIDE)
+    page.context.close()
+    return visit

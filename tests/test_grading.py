@@ -1,0 +1,172 @@
+"""Grading is fair: answers get what they deserve, whatever else a submission does."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from nbgrader.api import Gradebook
+from submission_files import SET, all_submissions, write_submission
+
+from exercises.grade import grade_course, main
+from exercises.grading import Job
+from exercises.records import Course, Record
+from exercises.sandbox import Limits, SandboxMissing, require_bubblewrap
+from exercises.sets import load
+
+SUBMISSIONS = all_submissions()
+LIMITS = Limits(call=3.0, total=40.0)
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Record]]:
+    """All submissions of tests/submissions, graded once."""
+    root = tmp_path_factory.mktemp("course")
+    for submission in SUBMISSIONS:
+        write_submission(root, submission)
+    course = Course(root)
+    base = Job("", "", None, secret=course.secret(), limits=LIMITS)
+    records, problems = grade_course(course, [SET], base, workers=2)
+    assert problems == []
+    return root, {record["student"]: record for record in records}
+
+
+def test_there_are_enough_submissions() -> None:
+    """At least forty, every word of a verdict among what they expect."""
+    words = {word for submission in SUBMISSIONS for word in submission.expected}
+    assert len(SUBMISSIONS) >= 40
+    assert words == {"ok", "wrong answer", "not answered", "crash", "time-out", "malformed"}
+
+
+@pytest.mark.parametrize("submission", SUBMISSIONS, ids=lambda submission: submission.student)
+def test_each_submission_gets_what_its_answers_deserve(submission, graded) -> None:
+    """The verdict of every question, the points, and the words to the student."""
+    record = graded[1][submission.student]
+    got = [verdict["word"] for verdict in record["verdicts"]]
+    messages = {verdict["question"]: verdict["message"] for verdict in record["verdicts"]}
+    assert got == submission.expected, messages
+    assert record["points"] == submission.points
+    for question, text in submission.says.items():
+        assert text in messages[question]
+
+
+def test_nothing_that_a_submission_started_lives_on(graded) -> None:
+    """The daemon of `leaves_a_daemon` and every runner are gone."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        processes = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+        left = [line for line in processes.splitlines()
+                if line.startswith("sleep 98765") or "/inside/runner.py" in line]  # fmt: skip
+        if not left:
+            return
+        time.sleep(0.2)
+    assert left == []
+
+
+def test_the_gradebook_and_the_csv_agree_with_the_verdicts(graded) -> None:
+    """nbgrader's own interface reads the same scores."""
+    root, records = graded
+    with Gradebook(f"sqlite:///{root}/gradebook.db") as book:
+        scores = {s.student.id: (s.score, s.max_score) for s in book.assignment_submissions(SET)}
+    top = load(SET).points
+    assert scores == {s.student: (s.points, top) for s in SUBMISSIONS}
+    with (root / "grades.csv").open() as file:
+        rows = {row["student"]: float(row["points"]) for row in csv.DictReader(file)}
+    assert rows == {student: record["points"] for student, record in records.items()}
+    with (root / "answers.csv").open() as file:
+        answers = list(csv.DictReader(file))
+    assert len(answers) == 4 * len(SUBMISSIONS)
+    assert not any(cell.startswith(("=", "+", "-", "@")) for row in answers for cell in row.values())
+
+
+def test_feedback_runs_no_script_of_a_student_and_shows_no_forged_verdict(graded) -> None:
+    """Whatever a submission contains is shown as text."""
+    root, _ = graded
+    page = (root / "feedback/forged_outputs" / SET / f"{SET}.html").read_text()
+    assert "alert('text cell')" in page.replace("&#39;", "'")  # shown, so that one can see it
+    for place in ("stored output", "text cell", "printed", "raised"):
+        assert f"<script>alert('{place}')" not in page.replace("&#39;", "'")
+    assert 'onerror="alert' not in page and 'href="javascript:' not in page
+    assert "13 of 13 points" not in page
+    assert "(Score: 0.0 / 13.0)" in page
+
+
+def test_feedback_tells_the_verdict_and_not_the_hidden_inputs(graded) -> None:
+    """A page has the words of each verdict; the secret of the course is in no page."""
+    root, records = graded
+    secret = (root / ".grader_secret").read_text()
+    for student, record in records.items():
+        page = (root / "feedback" / student / SET / f"{SET}.html").read_text()
+        assert secret not in page
+        for verdict in record["verdicts"]:
+            assert f"{verdict['word']}: {verdict['points']:g} of" in page
+
+
+def test_a_flood_of_output_is_kept_short(graded) -> None:
+    """200 MB printed leave less than a page."""
+    root, _ = graded
+    path = root / "autograded/prints_200_megabytes" / SET / f"{SET}.ipynb"
+    assert path.stat().st_size < 200_000
+    assert "more bytes were printed" in path.read_text()
+
+
+def test_grading_again_runs_nothing_and_changes_nothing(graded) -> None:
+    """A second run takes the kept records; a manual score stays."""
+    root, _ = graded
+    with Gradebook(f"sqlite:///{root}/gradebook.db") as book:
+        grade = book.find_grade("test_sinusoidal", SET, SET, "wrong_base")
+        grade.manual_score = 1.5
+        book.db.commit()
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.suffix in (".csv", ".html")}
+    course = Course(root)
+    base = Job("", "", None, secret=course.secret(), limits=LIMITS)
+    begin = time.monotonic()
+    grade_course(course, [SET], base, workers=2)
+    assert time.monotonic() - begin < 60
+    assert {path: path.read_bytes() for path in before} == before
+    with Gradebook(f"sqlite:///{root}/gradebook.db") as book:
+        grade = book.find_grade("test_sinusoidal", SET, SET, "wrong_base")
+        assert (grade.manual_score, grade.auto_score, grade.score) == (1.5, 0.0, 1.5)
+        grade.manual_score = None
+        book.db.commit()
+
+
+def test_an_interrupted_run_is_taken_up_where_it_stopped(graded, tmp_path) -> None:
+    """With some records gone, only those submissions run again, and get the same grades."""
+    root, records = graded
+    course = Course(root)
+    base = Job("", "", None, secret=course.secret(), limits=LIMITS)
+    again = ["right_with_loops", "wrong_axis"]
+    untouched = root / "records/right" / SET / f"{SET}.json"
+    stamp = untouched.stat().st_mtime_ns
+    for student in again:
+        (root / "records" / student / SET / f"{SET}.json").unlink()
+    fresh, problems = grade_course(course, [SET], base, workers=2)
+    assert problems == [] and untouched.stat().st_mtime_ns == stamp
+    for record in fresh:
+        for verdict, old in zip(record["verdicts"], records[record["student"]]["verdicts"], strict=True):
+            assert verdict == old
+
+
+def test_without_bubblewrap_nothing_is_run(monkeypatch, tmp_path, capsys) -> None:
+    """A clear refusal that says what to do, and no gradebook."""
+    (tmp_path / "submitted" / "ann" / SET).mkdir(parents=True)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SandboxMissing, match="apt-get install bubblewrap"):
+        require_bubblewrap()
+    assert main([str(tmp_path)]) == 2
+    assert "not installed" in capsys.readouterr().err
+    assert not (tmp_path / "gradebook.db").exists()
+
+
+def test_a_bubblewrap_that_may_not_work_is_refused_too(monkeypatch, tmp_path) -> None:
+    """As in a container that forbids namespaces."""
+    broken = tmp_path / "bwrap"
+    broken.write_text("#!/bin/sh\necho 'No permissions to create a new namespace' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(SandboxMissing, match="No permissions to create a new namespace"):
+        require_bubblewrap()

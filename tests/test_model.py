@@ -1,0 +1,250 @@
+"""The tiny transformer: shapes, caches, padding, pooling, weights, and its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from encoding_properties import assert_equal, difference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from pe_lib import KVCache, Learned, NoPosition, PositionEncoding, Sinusoidal, measure
+from pe_lib.alibi import ALiBi
+from pe_lib.model import Transformer
+from pe_lib.rope import RoPE
+from pe_lib.shaw import Shaw
+from pe_lib.t5 import T5Bias
+from pe_lib.training import generator
+
+# Each for 4 heads of width 3 in a model of width 12.
+ENCODINGS: dict[str, Callable[[], PositionEncoding]] = {
+    "none": NoPosition,
+    "sinusoidal": lambda: Sinusoidal(12),
+    "learned": lambda: Learned(64, 12, std=1.0),
+    "shaw": lambda: Shaw(3, 4),
+    "t5": lambda: T5Bias(4, bidirectional=False),
+    "alibi": lambda: ALiBi(4),
+    "rope": lambda: RoPE(4),
+}
+
+
+def model(encoding: str = "sinusoidal", **options: object) -> Transformer:
+    torch.manual_seed(0)
+    heads = {"n_heads": 3} if encoding == "rope" else {}
+    settings = {"d_model": 12, "n_heads": 4, "causal": True, **heads, **options}
+    return Transformer(9, encoding=ENCODINGS[encoding](), **settings).double()  # type: ignore[arg-type]
+
+
+def tokens(batch: int, length: int, seed: int = 1) -> Tensor:
+    return torch.randint(9, (batch, length), generator=generator(seed))
+
+
+# Shapes -------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(1, 3),
+    st.integers(1, 5),
+    st.integers(1, 4),
+    st.integers(1, 6),
+    st.integers(1, 3),
+    st.sampled_from([None, "mean", "first"]),
+    st.booleans(),
+)
+def test_shapes(
+    batch: int,
+    length: int,
+    n_in: int,
+    n_out: int,
+    layers: int,
+    pool: str | None,
+    features: bool,
+) -> None:
+    network = Transformer(
+        n_in, n_out, d_model=6, n_heads=3, n_layers=layers, pool=pool, features=features
+    )
+    inputs = (
+        torch.randn(batch, length, n_in)
+        if features
+        else torch.randint(n_in, (batch, length), generator=generator(0))
+    )
+    expected = (batch, n_out) if pool else (batch, length, n_out)
+    assert network(inputs).shape == expected
+    assert len(network.blocks) == layers
+
+
+def test_outputs_are_as_many_as_inputs_unless_said() -> None:
+    assert Transformer(7)(torch.zeros(2, 3, dtype=torch.long)).shape == (2, 3, 7)
+
+
+# Cache, padding, mask -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+@pytest.mark.parametrize("pieces", [(1,) * 8, (3, 5), (5, 1, 2)])
+def test_a_cache_changes_nothing(name: str, pieces: tuple[int, ...]) -> None:
+    network, inputs = model(name), tokens(2, 8)
+    caches = [KVCache() for _ in network.blocks]
+    outputs = [network(piece, caches=caches) for piece in inputs.split(pieces, dim=1)]
+    assert_equal(torch.cat(outputs, dim=1), network(inputs), 1e-12)
+    assert all(len(cache) == 8 for cache in caches)
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_left_padding_changes_nothing(name: str) -> None:
+    network, inputs = model(name), tokens(2, 8)
+    pads = torch.tensor([0, 3])
+    positions = (torch.arange(8) - pads[:, None]).clamp(min=0)
+    mask = (torch.arange(8) >= pads[:, None])[:, None, None, :]
+    padded = network(inputs, positions=positions, mask=mask)
+    assert_equal(padded[:1], network(inputs[:1]), 1e-12)
+    assert_equal(padded[1:, 3:], network(inputs[1:, 3:]), 1e-12)
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_a_decoder_does_not_see_what_comes_later(name: str) -> None:
+    network, inputs = model(name), tokens(2, 8)
+    changed = inputs.clone()
+    changed[:, 5:] = (changed[:, 5:] + 1) % 9
+    assert_equal(network(changed)[:, :5], network(inputs)[:, :5], 1e-12)
+    assert difference(network(changed)[:, 5:], network(inputs)[:, 5:]) > 1e-3
+
+
+@pytest.mark.parametrize("name", [name for name in ENCODINGS if name != "none"])
+def test_positions_reach_every_encoding(name: str) -> None:
+    network, inputs = model(name, causal=False), tokens(2, 6)
+    stretched = network(inputs, positions=torch.arange(6) * 3)
+    assert difference(stretched, network(inputs)) > 1e-4
+
+
+def test_positions_given_are_the_ones_counted() -> None:
+    network, inputs = model(), tokens(2, 6)
+    assert torch.equal(network(inputs, positions=torch.arange(6)), network(inputs))
+
+
+def test_without_positions_an_encoder_is_equivariant_and_its_mean_invariant() -> None:
+    order = torch.tensor([3, 0, 2, 1, 4])
+    network, inputs = model("none", causal=False), tokens(3, 5)
+    assert measure.equivariance_error(network, inputs, order) < 1e-12
+    pooled = model("none", causal=False, pool="mean")
+    assert_equal(pooled(inputs[:, order]), pooled(inputs), 1e-12)
+
+
+# Pooling, layers, weights -------------------------------------------------------------------------
+
+
+def test_pooling_is_the_mean_or_the_first_of_what_there_is_before_the_output() -> None:
+    inputs = tokens(3, 5)
+    every = model(causal=False)
+    for pool, take in (("mean", lambda y: y.mean(dim=1)), ("first", lambda y: y[:, 0])):
+        pooled = model(causal=False, pool=pool)
+        pooled.load_state_dict(every.state_dict())
+        assert_equal(pooled(inputs), take(every(inputs)), 1e-12)  # the output layer is linear
+
+
+def test_one_encoding_is_shared_and_several_are_used_in_order() -> None:
+    shared = Learned(8, 12)
+    network = Transformer(9, d_model=12, n_heads=4, n_layers=3, encoding=shared)
+    assert all(block.attention.encoding is shared for block in network.blocks)
+    assert network.encoding is shared
+    bare = Transformer(9, d_model=12, n_heads=4, n_layers=3)
+    extra = measure.parameter_count(network) - measure.parameter_count(bare)
+    assert extra == measure.parameter_count(shared)
+    own = [Learned(8, 12), NoPosition(), NoPosition()]
+    several = Transformer(9, d_model=12, n_heads=4, n_layers=3, encoding=own)
+    assert [block.attention.encoding for block in several.blocks] == own
+    assert several.encoding is own[0]
+
+
+def test_another_encoding_can_be_put_in_without_touching_a_weight() -> None:
+    network, inputs = model("learned"), tokens(2, 6)
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    first, wave = network(inputs), Sinusoidal(12).double()
+    network.use_encoding(wave)
+    assert network.encoding is wave
+    assert all(block.attention.encoding is wave for block in network.blocks)
+    assert difference(network(inputs), first) > 1e-3
+    for name, value in network.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+def test_initial_weights_have_their_scales_and_encodings_keep_theirs() -> None:
+    torch.manual_seed(0)
+    table = Learned(50, 64, std=0.7)
+    rows = table.table.detach().clone()
+    network = Transformer(500, d_model=64, encoding=table, embed_std=0.2)
+    assert torch.equal(table.table, rows)
+    assert isinstance(network.inputs, nn.Embedding)
+    assert float(network.inputs.weight.detach().std()) == pytest.approx(0.2, rel=0.03)
+    for name, weight in network.blocks.named_parameters():
+        if "encoding" in name or "norm" in name:
+            continue
+        if name.endswith("bias"):
+            assert not weight.any()
+        else:
+            assert float(weight.detach().std()) == pytest.approx(0.5 / 8, rel=0.1)
+
+
+def test_a_state_loads_into_a_fresh_model() -> None:
+    network, inputs = model("shaw"), tokens(2, 6)
+    torch.manual_seed(99)
+    other = Transformer(
+        9, d_model=12, n_heads=4, causal=True, encoding=ENCODINGS["shaw"]()
+    ).double()
+    assert difference(other(inputs), network(inputs)) > 1e-2
+    other.load_state_dict(network.state_dict())
+    assert torch.equal(other(inputs), network(inputs))
+
+
+def test_gradients_reach_every_weight() -> None:
+    network = model("learned")
+    network(tokens(2, 64)).square().sum().backward()
+    for name, parameter in network.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
+
+
+# Errors -------------------------------------------------------------------------------------------
+
+IDS = torch.zeros(2, 3, dtype=torch.long)
+ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
+    (lambda: Transformer(0), ValueError, "n_in must be at least 1, got 0"),
+    (lambda: Transformer(4, 0), ValueError, "n_out must be at least 1, got 0"),
+    (lambda: Transformer(4, n_layers=0), ValueError, "n_layers must be at least 1, got 0"),
+    (lambda: Transformer(4, d_model=0), ValueError, "d_model must be at least 1, got 0"),
+    (lambda: Transformer(4, d_model=30), ValueError, "d_model must be a multiple of 4.* got 30"),
+    (lambda: Transformer(4, pool="max"), ValueError, "pool must be one of mean, first; got 'max'"),
+    (
+        lambda: Transformer(4, encoding=[NoPosition()]),
+        ValueError,
+        r"one per layer \(2\), got 1",
+    ),
+    (lambda: Transformer(4)(IDS[0]), ValueError, r"\(batch, length >= 1\), got \(3,\)"),
+    (lambda: Transformer(4)(IDS[:, :0]), ValueError, r"length >= 1\), got \(2, 0\)"),
+    (
+        lambda: Transformer(4, features=True)(IDS.float()),
+        ValueError,
+        r"\(batch, length >= 1, features\), got \(2, 3\)",
+    ),
+    (
+        lambda: Transformer(4, causal=True)(IDS, caches=[KVCache()]),
+        ValueError,
+        r"caches must be one per layer \(2\), got 1",
+    ),
+    (
+        lambda: Transformer(4)(IDS, positions=torch.arange(4)),
+        ValueError,
+        r"q_pos must have shape \(3,\)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
+def test_errors_name_the_argument_and_what_is_allowed(
+    call: Callable[[], object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,70 @@
+"""The stored notebooks: complete, quiet, quick, and what a second run gives again."""
+
+from __future__ import annotations
+
+import nbformat
+import pytest
+
+from tools import refresh
+
+SECONDS = 60
+NOTEBOOKS = [path.stem for path in refresh.notebooks()]
+every_notebook = pytest.mark.parametrize("name", NOTEBOOKS)
+
+
+def read(name: str):
+    return nbformat.read(refresh.BOOK / f"{name}.ipynb", as_version=4)
+
+
+def code_cells(name: str):
+    return [cell for cell in read(name).cells if cell.cell_type == "code" and cell.source.strip()]
+
+
+def test_there_are_notebooks():
+    assert NOTEBOOKS
+
+
+@every_notebook
+def test_every_cell_was_run_in_order(name):
+    counts = [cell.execution_count for cell in code_cells(name)]
+    assert counts == list(range(1, len(counts) + 1))
+
+
+@every_notebook
+def test_no_output_warns_or_names_a_path_of_a_computer(name):
+    assert list(refresh.complaints(read(name))) == []
+
+
+@every_notebook
+def test_every_stored_figure_says_what_it_shows(name):
+    for cell in code_cells(name):
+        for output in cell.outputs:
+            if "image/png" in output.get("data", {}):
+                assert len(output.metadata["image/png"]["alt"]) >= 30, cell.id
+
+
+@every_notebook
+def test_a_refresh_would_change_no_setting_of_the_notebook(name):
+    path = refresh.BOOK / f"{name}.ipynb"
+    stored = path.read_text(encoding="utf-8")
+    notebook = refresh.with_colab_cell(refresh.normalise(read(name)))
+    before = nbformat.read(path, as_version=4)
+    assert [cell.source for cell in before.cells] == [cell["source"] for cell in notebook["cells"]]
+    assert nbformat.writes(refresh.normalise(before)) + "\n" == stored
+
+
+@every_notebook
+def test_no_cell_hides_from_validation(name):
+    for cell in code_cells(name):
+        assert "NBVAL_" not in cell.source
+        assert not {"nbval-ignore-output", "nbval-skip"} & set(cell.metadata.get("tags", []))
+
+
+@every_notebook
+def test_a_second_run_gives_the_same_text_and_pictures(name, second_run):
+    assert second_run.report(name)["differences"] == []
+
+
+@every_notebook
+def test_a_notebook_runs_in_a_minute(name, second_run):
+    assert second_run.report(name)["seconds"] <= SECONDS

@@ -1,0 +1,166 @@
+"""The built site, page by page, as a reader meets it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import yaml
+from bs4 import BeautifulSoup
+
+from browsing import ROOT, SITE, Visit, dead_sliders, left_out, open_page, visit_page
+
+BUDGET = 1_500_000  # bytes of a page and its own pictures, without what all pages share
+
+
+def toc_pages() -> list[str]:
+    """Return the pages of the book in their order, without suffix."""
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    chapters = [entry for part in toc["parts"] for entry in part["chapters"]]
+    return [toc["root"], *(entry["file"] for entry in chapters)]
+
+
+PAGES = toc_pages()
+every_page = pytest.mark.parametrize("name", PAGES)
+_visits: dict[str, Visit] = {}
+
+
+@pytest.fixture
+def visit(name, browser, address, axe) -> Visit:
+    """Visit a page, once for all the tests that ask about it."""
+    if name not in _visits:
+        _visits[name] = visit_page(browser, f"{address}{name}.html", address, axe)
+    return _visits[name]
+
+
+@every_page
+def test_a_page_opens_without_an_error_on_the_console(name, visit):
+    assert visit.console == []
+    assert visit.failed == []
+
+
+@every_page
+def test_a_page_asks_no_other_host(name, visit):
+    if shutil.which("npm") is None:
+        left_out("npm is missing: scripts come from public addresses")
+    assert visit.foreign == []
+
+
+@every_page
+def test_every_slider_moves_its_picture(name, visit):
+    assert visit.dead == []
+
+
+@every_page
+def test_every_formula_is_set(name, visit):
+    assert visit.bad_math == []
+
+
+@every_page
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_keeps_nobody_out(name, scheme, visit):
+    assert visit.violations[scheme] == []
+
+
+@every_page
+def test_every_picture_says_what_it_shows(name, visit):
+    assert visit.no_alt == []
+
+
+@every_page
+def test_every_figure_has_its_place_before_it_loads(name, visit):
+    assert visit.unsized == []
+
+
+@every_page
+def test_a_page_fits_a_phone(name, visit):
+    assert visit.too_wide == []
+
+
+@every_page
+def test_a_page_has_a_light_and_a_dark_look(name, visit):
+    assert visit.background["light"] != visit.background["dark"]
+
+
+@every_page
+def test_a_page_is_light_enough(name, site):
+    path = site / f"{name}.html"
+    soup = BeautifulSoup(path.read_bytes(), "html.parser")
+    own = {
+        (path.parent / unquote(image["src"])).resolve()
+        for image in soup.select("article img[src]")
+        if not image["src"].startswith("data:")
+    }
+    assert path.stat().st_size + sum(picture.stat().st_size for picture in own) <= BUDGET
+
+
+def test_the_book_has_sliders(browser, address, axe):
+    notebooks = [name for name in PAGES if (ROOT / f"{name}.ipynb").exists()]
+    assert any(_visits[name].sliders for name in notebooks if name in _visits)
+
+
+def anchors(path: Path, seen: dict[Path, set[str]]) -> set[str]:
+    """Return the ids of a page."""
+    if path not in seen:
+        soup = BeautifulSoup(path.read_bytes(), "html.parser")
+        seen[path] = {tag["id"] for tag in soup.find_all(id=True)}
+    return seen[path]
+
+
+def broken_links(site: Path) -> list[str]:
+    """Return the internal links of a site that lead nowhere."""
+    broken, seen = [], {}
+    for page in sorted(site.rglob("*.html")):
+        if "_static" in page.parts:
+            continue
+        soup = BeautifulSoup(page.read_bytes(), "html.parser")
+        links = [tag["href"] for tag in soup.find_all(href=True)]
+        links += [tag["src"] for tag in soup.find_all(src=True)]
+        for link in set(links):
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            fragment = unquote(parts.fragment)
+            is_page = target.suffix == ".html"
+            if not target.exists() or (
+                fragment and is_page and fragment not in anchors(target, seen)
+            ):
+                broken.append(f"{page.relative_to(site)} -> {link}")
+    return broken
+
+
+def test_every_internal_link_and_anchor_leads_somewhere(site):
+    assert broken_links(site) == []
+
+
+def test_every_notebook_can_be_downloaded_and_run_elsewhere(site):
+    for name in (name for name in PAGES if (ROOT / f"{name}.ipynb").exists()):
+        page = (site / f"{name}.html").read_text(encoding="utf-8")
+        assert "mybinder.org" in page and "colab.research.google.com" in page
+        assert f"{Path(name).name}.ipynb" in page
+
+
+def test_search_finds_a_word_of_the_book(browser, address):
+    visit = Visit()
+    page = open_page(browser, f"{address}search.html?q=rotation", address, visit)
+    page.wait_for_selector("#search-results li")
+    assert visit.foreign == []
+    page.context.close()
+
+
+def test_the_book_reads_from_a_folder_without_a_server(browser, site):
+    if shutil.which("npm") is None:
+        left_out("npm is missing: scripts come from public addresses")
+    visit = Visit()
+    name = next(name for name in PAGES if name.endswith("01_attention"))
+    page = open_page(browser, (SITE / f"{name}.html").as_uri(), "file:", visit)
+    assert (visit.console, visit.failed, visit.foreign) == ([], [], [])
+    assert page.query_selector("mjx-container")
+    sliders, dead = dead_sliders(page)
+    assert sliders and not dead
+    page.goto((SITE / "search.html").as_uri() + "?q=rotation")
+    page.wait_for_selector("#search-results li")
+    page.context.close()

@@ -1,0 +1,169 @@
+"""The commands: refreshing, vendoring, building, describing."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+import yaml
+from nbformat.v4 import new_code_cell, new_notebook
+
+from browsing import ROOT
+from tools import build, environment, refresh, status, vendor
+
+CELLS = (
+    "import random, matplotlib.pyplot as plt, ipywidgets as widgets",
+    "print('same', 'again')",
+    "widgets.VBox([widgets.IntSlider(description='x'), widgets.HTML('<b>y</b>')])",
+)
+
+
+@pytest.fixture
+def book(tmp_path, monkeypatch):
+    monkeypatch.setattr(refresh, "BOOK", tmp_path)
+    monkeypatch.setattr(refresh, "RUNTIMES", tmp_path / "data" / "runtimes.json")
+    cells = [new_code_cell(source, id=f"cell-{i}") for i, source in enumerate(CELLS)]
+    nbformat.write(new_notebook(cells=cells), tmp_path / "a.ipynb")
+    return tmp_path
+
+
+def test_a_second_refresh_changes_no_byte(book):
+    assert refresh.main(["a"]) == 0
+    files = [book / "a.ipynb", book / "data" / "runtimes.json"]
+    first = [path.read_bytes() for path in files]
+    assert refresh.main(["a"]) == 0
+    assert [path.read_bytes() for path in files] == first
+    assert refresh.main(["--check", "a"]) == 0
+
+
+def test_a_refresh_adds_the_cell_for_colab_once(book):
+    refresh.main(["a"])
+    refresh.main(["a"])
+    ids = [cell.id for cell in nbformat.read(book / "a.ipynb", as_version=4).cells]
+    assert ids == ["colab", "cell-0", "cell-1", "cell-2"]
+
+
+def test_a_check_changes_nothing_and_reports_a_changed_output(book, tmp_path):
+    refresh.main(["a"])
+    path = book / "a.ipynb"
+    path.write_text(path.read_text().replace("same again", "other again"))
+    before = path.read_bytes()
+    assert refresh.main(["--check", "--out", str(tmp_path), "a"]) == 1
+    assert path.read_bytes() == before
+    report = json.loads((tmp_path / "a.json").read_text())
+    assert report["differences"] and "cell-1" in report["differences"][0]
+
+
+def test_a_cell_that_stops_is_reported(book):
+    nbformat.write(new_notebook(cells=[new_code_cell("1 / 0", id="x")]), book / "b.ipynb")
+    assert refresh.main(["b"]) == 1
+
+
+def test_a_notebook_that_is_not_there_is_named_with_those_that_are(book):
+    with pytest.raises(SystemExit, match=r"no such notebook in book/: z.ipynb. There are: a"):
+        refresh.notebooks(["z"])
+
+
+def test_the_runs_are_held_to_one_instruction_set_only_where_it_exists(monkeypatch):
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    assert environment.settings()["ATEN_CPU_CAPABILITY"] == "avx2"
+    monkeypatch.setattr("platform.machine", lambda: "arm64")
+    assert "ATEN_CPU_CAPABILITY" not in environment.settings()
+
+
+def test_a_package_that_is_not_the_pinned_one_is_refused(tmp_path, monkeypatch):
+    def pack(command, cwd, **options):
+        (cwd / "x-1.tgz").write_bytes(b"something else")
+        return SimpleNamespace(returncode=0, stderr="")
+
+    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(vendor.subprocess, "run", pack)
+    with pytest.raises(vendor.VendorError, match="not the file that was pinned"):
+        vendor.vendor(vendor.SITE, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_npm_the_build_goes_on_and_says_so(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(build.vendor.vendor, "__defaults__", (vendor.SITE, tmp_path))
+    build.bring_assets()
+    said = capsys.readouterr().out
+    assert "npm is not installed" in said and "cdn.jsdelivr.net" in said
+
+
+def test_pages_use_public_addresses_only_where_nothing_was_vendored(monkeypatch, tmp_path):
+    sys.path.insert(0, str(ROOT / "book" / "_ext"))
+    import course
+
+    def chosen():
+        config = SimpleNamespace(html_static_path=[])
+        course.choose_assets(None, config)
+        return [config.mathjax_path, *config.nb_ipywidgets_js]
+
+    monkeypatch.setattr(vendor, "SITE_ASSETS", tmp_path)
+    assert all(re.match(r"https://.*@\d+\.\d+\.\d+/", path) for path in chosen())
+    for package in vendor.SITE:
+        (tmp_path / package.folder).mkdir()
+        (tmp_path / package.folder / "VERSION").write_text(package.sha512)
+    assert not any(path.startswith("http") for path in chosen())
+
+
+def test_the_pdf_says_what_it_needs(monkeypatch, capsys):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert build.build_pdf() != 0
+    assert "apt-get install latexmk texlive-xetex" in capsys.readouterr().err
+
+
+def test_the_status_counts_every_notebook_and_claim():
+    report = status.markdown()
+    for path in (ROOT / "book").glob("*.ipynb"):
+        assert f"| {path.stem} |" in report
+    entries = yaml.safe_load((ROOT / "book" / "claims.yml").read_text(encoding="utf-8"))
+    assert f"| **all** | **{len(entries)}** |" in report
+
+
+def test_every_target_of_make_is_described():
+    makefile = (ROOT / "Makefile").read_text()
+    phony = re.search(r"\.PHONY: ((?:.*\\\n)*.*)", makefile).group(1).replace("\\\n", " ").split()
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True).stdout
+    for target in set(phony) - {"help"}:
+        assert re.search(rf"make {target}\s+\w", shown), target
+
+
+def test_every_module_of_the_library_is_on_an_api_page():
+    pages = "".join(path.read_text() for path in (ROOT / "book").glob("api*.md"))
+    documented = set(re.findall(r"automodule:: (pe_lib[\w.]*)", pages))
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in (ROOT / "pe_lib").glob("*.py")
+        if path.stem != "__init__"
+    }
+    assert modules <= documented
+
+
+def test_every_page_of_the_contents_exists():
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    files = [toc["root"], *(c["file"] for part in toc["parts"] for c in part["chapters"])]
+    for name in files:
+        assert any((ROOT / f"{name}{suffix}").exists() for suffix in (".ipynb", ".md")), name
+    written = {f"book/{p.stem}" for s in ("ipynb", "md") for p in (ROOT / "book").glob(f"*.{s}")}
+    assert written == set(files)
+
+
+def test_every_requirement_is_pinned():
+    for name in ("requirements.txt", "requirements-test.txt"):
+        for line in (ROOT / name).read_text().splitlines():
+            if line and not line.startswith("#"):
+                assert re.fullmatch(r"[\w.-]+==[\w.]+( #.*)?", line), line
+
+
+def test_the_environment_of_binder_is_one_that_repo2docker_reads(tmp_path):
+    command = [sys.executable, "-m", "repo2docker", "--no-build", "--debug", str(ROOT)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
