@@ -55,7 +55,7 @@ def main() -> None:
         parser.error(f"no such question: {', '.join(sorted(unknown))}")
     chosen = arguments.questions or list(QUESTIONS)
     torch.set_num_threads(arguments.threads)
-    results: dict[str, Any] = {"machine": machine(arguments.threads), "rows": []}
+    rows: list[dict[str, Any]] = []
     for name in chosen:
         question = QUESTIONS[name]
         for length in question.lengths:
@@ -63,20 +63,24 @@ def main() -> None:
                 works = question.works(length)
                 limit = next(iter(works))
                 measured = side_by_side(works, limit, budget=arguments.seconds)
-            rows = [
+            table = [
                 {"question": name, "title": question.title, "length": length, "who": who}
                 | asdict(numbers)
                 for who, numbers in measured.items()
             ]
-            print_rows(rows)
-            results["rows"] += rows
-    if arguments.questions:
-        print("Only some questions were asked: results.json and the page stay as they are.")
-        return
+            print_rows(table)
+            rows += table
+    if arguments.questions and RESULTS.exists():
+        # Tables are complete in themselves: those that were not asked for stay as they are.
+        kept = json.loads(RESULTS.read_text())["rows"]
+        rows += [row for row in kept if row["question"] not in chosen]
+    rows.sort(key=lambda row: list(QUESTIONS).index(row["question"]))  # stable: lengths keep order
+    results = {"machine": machine(arguments.threads), "rows": rows}
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    write_page(results)
-    for line in failed(results):
-        print("missed:", line)
+    if {row["question"] for row in rows} == set(QUESTIONS):
+        write_page(results)
+        for line in failed(results):
+            print("missed:", line)
 
 
 if __name__ == "__main__":

@@ -64,12 +64,12 @@ def pack(value: Any, arrays: list[bytes]) -> Any:
 
 
 def encode(value: Any) -> bytes:
-    """Return one frame."""
+    """Return one frame; raise ValueError if the value is too large for one."""
     arrays: list[bytes] = []
     text = json.dumps(pack(value, arrays)).encode()
     body = b"".join(arrays)
     if len(text) > MAX_JSON or len(body) > MAX_ARRAYS:
-        return encode({"too large": len(text) + len(body)})
+        raise ValueError(f"{(len(text) + len(body)) >> 20} MiB are too large for an answer")
     return HEADER.pack(len(text), len(body)) + text + body
 
 

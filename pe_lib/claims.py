@@ -81,7 +81,8 @@ def show(claim_id: str, *, holds: bool | None, measured: str) -> None:
     from IPython.display import Markdown, display
 
     claim = find(claim_id)
-    if holds is not VERDICTS[claim.verdict]:
+    found = None if holds is None else bool(holds)  # a NumPy bool is not True itself
+    if found is not VERDICTS[claim.verdict]:
         raise AssertionError(
             f"claim {claim_id!r} has the verdict {claim.verdict!r}, but the cell found "
             f"holds={holds}: {measured}"

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lib.attention import PositionEncoding, per_head
+from pe_lib.attention import PositionEncoding, is_consecutive, per_head
 from pe_lib.errors import (
     require_choice,
     require_floating,
@@ -122,17 +122,16 @@ def turn(x: Tensor, table: Tensor, layout: str = "interleaved") -> Tensor:
 
 def turn_pairs(x: Tensor, table: Tensor) -> Tensor:
     """Turn neighbours: each pair is a complex number, multiplied by cos + i sin."""
-    pairs = torch.view_as_complex(complex_ready(x.unflatten(-1, (-1, 2))))  # (..., d / 2)
-    turns = torch.view_as_complex(complex_ready(table.unflatten(-1, (-1, 2))))
-    return torch.view_as_real(pairs * turns).flatten(-2)  # (..., d)
+    return torch.view_as_real(as_complex(x) * as_complex(table)).flatten(-2)  # (..., d)
 
 
-def complex_ready(pairs: Tensor) -> Tensor:
-    """Return `pairs` (..., 2) itself if its memory can be seen as complex numbers, else a copy."""
-    *outer, inner = pairs.stride()
-    if inner == 1 and pairs.storage_offset() % 2 == 0 and all(step % 2 == 0 for step in outer):
-        return pairs
-    return pairs.clone(memory_format=torch.contiguous_format)
+def as_complex(x: Tensor) -> Tensor:
+    """See the pairs of x (..., 2n) as complex numbers (..., n)."""
+    pairs = x.view(*x.shape[:-1], -1, 2)
+    try:
+        return torch.view_as_complex(pairs)
+    except RuntimeError:  # memory with odd strides or an odd start
+        return torch.view_as_complex(pairs.clone(memory_format=torch.contiguous_format))
 
 
 def turn_halves(x: Tensor, table: Tensor) -> Tensor:
@@ -301,8 +300,11 @@ class RoPE(PositionEncoding):
         rates = self.rates_at(length)
         if positions.is_floating_point() or rates is not self.rates or length > self.max_len:
             return self.compute(positions, rates)
-        if int(positions.min()) < 0:
+        first = int(positions.min())
+        if first < 0:
             return self.compute(positions, rates)
+        if is_consecutive(positions):
+            return self.table[first : first + len(positions)]  # a view, no copy
         return self.table[positions]
 
     def check(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> None:

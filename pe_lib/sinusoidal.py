@@ -5,10 +5,12 @@ Each pair of columns turns like the hand of a clock; the wavelengths form a geom
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from pe_lib.attention import PositionEncoding
+from pe_lib.attention import PositionEncoding, is_consecutive
 from pe_lib.errors import (
     require_choice,
     require_floating,
@@ -91,8 +93,36 @@ def sinusoidal(
     """
     places = require_real("positions", positions, torch.float64)
     rates = frequencies(dim, base).to(places.device)
+    if dtype == torch.float32 and is_consecutive(places):
+        codes = consecutive_codes(places, rates)  # (L, dim / 2, 2)
+        if layout == "interleaved":
+            return codes.flatten(-2)  # no copy
+        return arrange(codes[..., 0], codes[..., 1], layout)
     angles = places.unsqueeze(-1) * rates  # (..., dim / 2)
     return arrange(angles.sin(), angles.cos(), layout).to(dtype)
+
+
+def consecutive_codes(positions: Tensor, rates: Tensor) -> Tensor:
+    """Return sine and cosine for positions that rise by one, in float32, from few angles.
+
+    A position is the first of a block plus a rest. The angles of the firsts and the rests are
+    enough: one complex product per pair adds them up, several times as fast as sines.
+
+    Args:
+        positions: (L,) in float64, each one more than the one before.
+        rates: (n,) frequencies in float64.
+
+    Returns:
+        (L, n, 2): sine and cosine, rounded from float64.
+    """
+    block = math.isqrt(len(positions)) + 1
+    firsts = positions[::block].unsqueeze(-1) * rates  # (blocks, n)
+    rests = torch.arange(block, device=rates.device).unsqueeze(-1) * rates  # (block, n)
+    one = torch.ones((), dtype=torch.float64, device=rates.device)
+    # sin a + i cos a = exp(i (pi / 2 - a)), so that a product of two such numbers adds angles.
+    turned = torch.polar(one, math.pi / 2 - firsts).unsqueeze(1)
+    codes = turned * torch.polar(one, -rests)  # (blocks, block, n)
+    return torch.view_as_real(codes.flatten(0, 1)[: len(positions)]).to(torch.float32)
 
 
 def sinusoidal_2d(

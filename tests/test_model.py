@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 from encoding_properties import assert_equal, difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -79,6 +80,38 @@ def test_shapes(
 
 def test_outputs_are_as_many_as_inputs_unless_said() -> None:
     assert Transformer(7)(torch.zeros(2, 3, dtype=torch.long)).shape == (2, 3, 7)
+
+
+def twin(network: Transformer, ids: Tensor) -> Tensor:
+    """The pre-norm transformer without positions, written out head by head."""
+    x = network.inputs.weight[ids]  # type: ignore[union-attr, index]
+    for block in network.blocks:
+        attention, heads = block.attention, []
+        y = F.layer_norm(x, x.shape[-1:], block.norm_1.weight, block.norm_1.bias)
+        q, k, v = (y @ part.weight.T for part in attention_parts(attention))
+        width = q.shape[-1] // attention.n_heads
+        for h in range(attention.n_heads):
+            own = slice(h * width, (h + 1) * width)
+            logits = q[..., own] @ k[..., own].mT / width**0.5
+            hidden = torch.ones(logits.shape[-2:], dtype=torch.bool).triu(1)
+            heads.append(logits.masked_fill(hidden, -torch.inf).softmax(-1) @ v[..., own])
+        x = x + torch.cat(heads, dim=-1) @ attention.out_proj.weight.T
+        y = F.layer_norm(x, x.shape[-1:], block.norm_2.weight, block.norm_2.bias)
+        first, _, second = block.mlp
+        x = x + F.linear(F.gelu(F.linear(y, first.weight, first.bias)), second.weight, second.bias)
+    x = F.layer_norm(x, x.shape[-1:], network.norm.weight, network.norm.bias)
+    return F.linear(x, network.outputs.weight, network.outputs.bias)
+
+
+def attention_parts(attention: nn.Module) -> list[nn.Linear]:
+    return [attention.q_proj, attention.k_proj, attention.v_proj]  # type: ignore[list-item]
+
+
+def test_the_model_is_the_pre_norm_transformer() -> None:
+    network = model("none")
+    for parameter in network.parameters():
+        nn.init.normal_(parameter, std=0.3)  # biases and norms that do something
+    assert_equal(network(tokens(3, 5)), twin(network, tokens(3, 5)), 1e-12)
 
 
 # Cache, padding, mask -----------------------------------------------------------------------------

@@ -334,7 +334,8 @@ def test_embed_takes_positions_per_sequence_fractions_and_negative_ones() -> Non
 
 def test_codes_keep_the_shape_of_the_positions() -> None:
     positions = torch.tensor([[[3, 1], [0, 2], [5, 4]]])
-    assert torch.equal(Sinusoidal(4).codes(positions), sinusoidal(positions, 4))
+    codes = Sinusoidal(4).codes(positions)
+    torch.testing.assert_close(codes, sinusoidal(positions, 4), atol=1e-7, rtol=0)
 
 
 def test_the_table_is_no_part_of_the_state_and_nothing_is_trained() -> None:

@@ -5,3 +5,38 @@ if (window.MathJax && !window.MathJax.Hub) {
       window.MathJax.startup.promise.then(() => window.MathJax.typesetPromise([element])),
   };
 }
+
+// A slider is announced by the name that stands beside it, and by its label instead of a number.
+function nameSlider(handle) {
+  const widget = handle.closest(".widget-slider, .jupyter-widgets");
+  const name = widget?.querySelector(".widget-label")?.textContent.trim();
+  const readout = widget?.querySelector(".widget-readout");
+  if (!name) return;
+  handle.setAttribute("aria-label", name);
+  if (!readout) return;
+  const tell = () => {
+    const words = readout.textContent.trim();
+    if (handle.getAttribute("aria-valuetext") !== words) {
+      handle.setAttribute("aria-valuetext", words);
+    }
+  };
+  new MutationObserver(tell).observe(readout, { childList: true, characterData: true, subtree: true });
+  new MutationObserver(tell).observe(handle, { attributeFilter: ["aria-valuetext"] });
+  tell();
+}
+
+function nameSliders() {
+  document.querySelectorAll("[role=slider]:not([aria-label])").forEach(nameSlider);
+}
+
+if (document.querySelector("script[type='application/vnd.jupyter.widget-view+json']")) {
+  new MutationObserver(nameSliders).observe(document.body, { childList: true, subtree: true });
+}
+
+// What shows words is named by these words, so that voice control finds it.
+window.addEventListener("load", () => {
+  document
+    .querySelectorAll("button[aria-label], a[aria-label], summary[aria-label]")
+    .forEach((e) => e.innerText.trim() && e.removeAttribute("aria-label"));
+  document.querySelectorAll("button[aria-label] svg title").forEach((title) => title.remove());
+});

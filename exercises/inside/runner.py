@@ -107,7 +107,11 @@ def main() -> None:
             answer = call(shell, request["call"], request["args"])
         sys.stdout.flush()
         sys.stderr.flush()
-        write_all(encode(answer))
+        try:
+            frame = encode(answer)
+        except Exception as error:  # a value that cannot be sent, or whose parts raise
+            frame = encode({"error": describe(error)})
+        write_all(frame)
 
 
 main()

@@ -120,7 +120,8 @@ class Exercise:
             args = clone(case.args)
             value = answer(*args)
             if problem := shape_problem(value, want):
-                raise CheckFailed(f"with {case.label}: {problem}")
+                known = self.explanation(cases[: len(got) + 1], [*got, value])
+                raise CheckFailed(known or f"with {case.label}: {problem}")
             if not close(args, case.args, 0.0):
                 raise CheckFailed("your function changes its argument in place; return a new one")
             got.append(value)
@@ -130,10 +131,14 @@ class Exercise:
         for note, function in self.legal:
             if self.explains(function, cases, got):
                 return note
+        raise CheckFailed(self.explanation(cases, got) or self.generic(cases, got, wanted, right))
+
+    def explanation(self, cases: list[Case], got: list[Any]) -> str:
+        """Return the message of the known mistake that gives the same, or nothing."""
         for message, function in self.mistakes:
             if self.explains(function, cases, got):
-                raise CheckFailed(message)
-        raise CheckFailed(self.generic(cases, got, wanted, right))
+                return message
+        return ""
 
     def explains(self, function: Answer, cases: list[Case], got: list[Any]) -> bool:
         """Return whether `function` gives what the student's function gave, in all cases."""

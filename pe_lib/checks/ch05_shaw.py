@@ -1,0 +1,167 @@
+"""Checks of exercise set 5: Shaw's relative positions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pe_lib.attention import relative_position
+from pe_lib.checks.spec import Case, Draw, Exercise, Mistake
+from pe_lib.shaw import clipped_row
+from pe_lib.shaw import shaw_logits as position_term
+
+
+def clipped_rows(q_pos: Tensor, k_pos: Tensor, clip: int) -> Tensor:
+    """Return the row of the table for every pair."""
+    return clipped_row(relative_position(q_pos, k_pos), clip)
+
+
+def rows_cases(draw: Draw) -> list[Case]:
+    """A run of positions, and positions in any order."""
+    lq, lk, clip = draw.sizes(3, 4, 9)
+    start = draw.integer(11, 40)
+    run = torch.arange(start, start + lk)
+    return [
+        Case(f"positions from {start} and clip 2", (run, run, 2)),
+        Case(f"{lq} queries, {lk} keys and clip {clip}",
+             (draw.places(lq, high=30), draw.places(lk, high=30), clip)),
+        Case("keys that all stand after the queries", (run - 30, run, clip)),
+    ]  # fmt: skip
+
+
+def logits(q: Tensor, k: Tensor, table: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    """Return the scaled logits with a vector for each distance."""
+    return (q @ k.mT + position_term(q, table, q_pos, k_pos)) * q.shape[-1] ** -0.5
+
+
+def logits_cases(draw: Draw) -> list[Case]:
+    """Queries after a cache of keys."""
+    b, h, lq, more, d, clip = draw.sizes(6, 2, 8)
+    lk, start = lq + more, draw.integer(11, 40)
+    q_pos, k_pos = torch.arange(start + more, start + lk), torch.arange(start, start + lk)
+    table = draw.normal(2 * clip + 1, d)
+    q, k = draw.normal(b, h, lq, d), draw.normal(b, h, lk, d)
+    return [
+        Case("as many queries as keys", (k, draw.normal(b, h, lk, d), table, k_pos, k_pos)),
+        Case("queries that come after a cache of keys", (q, k, table, q_pos, k_pos)),
+    ]
+
+
+def skew(scores: Tensor) -> Tensor:
+    """Return entry (i, j) from column L - 1 - i + j."""
+    length = len(scores)
+    steps = torch.arange(length)
+    return scores.gather(1, length - 1 - steps[:, None] + steps)
+
+
+def skew_cases(draw: Draw) -> list[Case]:
+    """Scores of each query with each distance."""
+    return [Case(f"scores of shape {(n, 2 * n - 1)}", (draw.normal(n, 2 * n - 1),))
+            for n in draw.sizes(2, 4, 9)]  # fmt: skip
+
+
+def skew_by(scores: Tensor, column: str) -> Tensor:
+    """Skew with another rule for the column, kept inside the table."""
+    n = len(scores)
+    i, j = torch.arange(n)[:, None], torch.arange(n)[None]
+    rules = {
+        "mirrored": n - 1 + i - j, "late": n - i + j, "early": n - 2 - i + j, "none": j + 0 * i,
+        "sum": i + j, "from middle": n - 1 + j + 0 * i,
+    }  # fmt: skip
+    return scores.gather(1, rules[column].clamp(0, 2 * n - 2))
+
+
+def padded(scores: Tensor) -> Tensor:
+    """The pad-and-reshape trick with the zero on the other side."""
+    n = len(scores)
+    wide = torch.cat([scores, torch.zeros(n, 1)], 1).flatten()  # (n * 2n,)
+    return wide[n:].reshape(n, 2 * n - 1)[:, :n]
+
+
+EXERCISES = (
+    Exercise(
+        name="clipped_rows",
+        asks="the row of the table for every query and key",
+        cases=rows_cases,
+        reference=clipped_rows,
+        mistakes=(
+            Mistake("the sign is flipped: the distance is key minus query, so a key to the left "
+                    "has a low row", lambda q, k, c: clipped_rows(-q, -k, c)),
+            Mistake("the distances are not clipped", lambda q, k, c: relative_position(q, k) + c),
+            Mistake("the rows are not moved to begin at 0: add the clipping distance",
+                    lambda q, k, c: clipped_rows(q, k, c) - c),
+            Mistake("you clip one step too early: distances from -clip to clip have a row each",
+                    lambda q, k, c: relative_position(q, k).clamp(-c, c - 1) + c),
+            Mistake("you clip one step too early: distances from -clip to clip have a row each",
+                    lambda q, k, c: relative_position(q, k).clamp(1 - c, c - 1) + c),
+            Mistake("you clip one step too late", lambda q, k, c: relative_position(q, k).clamp(
+                -c - 1, c + 1) + c),
+            Mistake("you count positions yourself; use q_pos and k_pos",
+                    lambda q, k, c: clipped_rows(torch.arange(len(q)), torch.arange(len(k)), c)),
+            Mistake("the sign of the distance is lost: left and right must differ",
+                    lambda q, k, c: relative_position(q, k).abs().clamp(max=c) + c),
+            Mistake("only the right side is clipped",
+                    lambda q, k, c: relative_position(q, k).clamp(max=c) + c),
+            Mistake("only the left side is clipped",
+                    lambda q, k, c: relative_position(q, k).clamp(min=-c) + c),
+            Mistake("rows that are too high wrap around; they must stay at the end",
+                    lambda q, k, c: (relative_position(q, k) + c) % (2 * c + 1)),
+            Mistake("distances to the right are treated as 0",
+                    lambda q, k, c: relative_position(q, k).clamp(-c, 0) + c),
+        ),
+    ),
+    Exercise(
+        name="shaw_logits",
+        asks="the scaled logits of q with k plus a vector for each distance",
+        cases=logits_cases,
+        reference=logits,
+        mistakes=(
+            Mistake("the table is read upside down: the distance is key minus query",
+                    lambda q, k, t, qp, kp: logits(q, k, t.flip(0), qp, kp)),
+            Mistake("the position term is not scaled: 1/sqrt(d) is on the sum",
+                    lambda q, k, t, qp, kp: logits(q, k, t * q.shape[-1] ** 0.5, qp, kp)),
+            Mistake("nothing is scaled: the factor 1/sqrt(d) is missing",
+                    lambda q, k, t, qp, kp: logits(q, k, t, qp, kp) * q.shape[-1] ** 0.5),
+            Mistake("the content term is not scaled: 1/sqrt(d) is on the sum",
+                    lambda q, k, t, qp, kp: logits(q, k * q.shape[-1] ** 0.5, t, qp, kp)),
+            Mistake("the factor is 1/sqrt(2 d); Shaw's is 1/sqrt(d)",
+                    lambda q, k, t, qp, kp: logits(q, k, t, qp, kp) * 0.5**0.5),
+            Mistake("the content term is missing",
+                    lambda q, k, t, qp, kp: logits(q, 0 * k, t, qp, kp)),
+            Mistake("the position term is missing",
+                    lambda q, k, t, qp, kp: logits(q, k, 0 * t, qp, kp)),
+            Mistake("you count positions from 0 yourself; use q_pos and k_pos",
+                    lambda q, k, t, qp, kp: logits(q, k, t, qp - qp[0], kp - kp[0])),
+            Mistake("the vector belongs to the query: it is the query that is multiplied with it, "
+                    "not the key", lambda q, k, t, qp, kp: (q @ k.mT + torch.einsum(
+                        "bhjd,ijd->bhij", k, t[clipped_rows(qp, kp, len(t) // 2)]))
+                    * q.shape[-1] ** -0.5),
+            Mistake("the position term is subtracted",
+                    lambda q, k, t, qp, kp: logits(q, k, -t, qp, kp)),
+            Mistake("the distances are clipped one step too early",
+                    lambda q, k, t, qp, kp: logits(q, k, torch.cat([t[1:2], t[1:-1], t[-2:-1]]),
+                                                   qp, kp)),
+        ),
+    ),
+    Exercise(
+        name="skew",
+        asks="scores by distance brought into the matrix of queries and keys",
+        cases=skew_cases,
+        reference=skew,
+        mistakes=(
+            Mistake("it shifts the other way: entry (i, j) is column L - 1 + j - i",
+                    lambda s: skew_by(s, "mirrored")),
+            Mistake("it is one column too far to the right", lambda s: skew_by(s, "late")),
+            Mistake("it is one column too far to the left", lambda s: skew_by(s, "early")),
+            Mistake("nothing is shifted: these are the first L columns",
+                    lambda s: skew_by(s, "none")),
+            Mistake("nothing is shifted: these are the last L columns",
+                    lambda s: skew_by(s, "from middle")),
+            Mistake("it shifts the other way: entry (i, j) is column i + j here",
+                    lambda s: skew_by(s, "sum")),
+            Mistake("it is one column too far to the right", padded),
+            Mistake("it is the transpose of what is wanted", lambda s: skew(s).T),
+            Mistake("the queries are in reverse order", lambda s: skew(s).flip(0)),
+        ),
+    ),
+)

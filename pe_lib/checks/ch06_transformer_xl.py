@@ -1,0 +1,177 @@
+"""Checks of exercise set 6: Transformer-XL."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pe_lib.checks.spec import Case, Draw, Exercise, Mistake
+
+Pair = tuple[Tensor, Tensor]
+
+
+def xl_logits(q: Tensor, k: Tensor, u: Tensor, v: Tensor, r: Tensor) -> Tensor:
+    """Return ((q + u) . k + (q + v) . r) / sqrt(d)."""
+    return four(q, k, u, v, r, 1, 1, 1, 1)
+
+
+def four(
+    q: Tensor, k: Tensor, u: Tensor, v: Tensor, r: Tensor, *weights: float
+) -> Tensor:
+    """Return the four terms, each times a weight, over sqrt(d)."""
+    a = q @ k.mT
+    b = torch.einsum("bhid,hijd->bhij", q, r)
+    c = torch.einsum("hd,bhjd->bhj", u, k)[:, :, None]
+    d = torch.einsum("hd,hijd->hij", v, r)
+    terms = zip(weights, (a, b, c, d), strict=True)
+    return sum((w * term for w, term in terms), torch.zeros(())) * q.shape[-1] ** -0.5
+
+
+def logits_cases(draw: Draw) -> list[Case]:
+    """All sizes different."""
+    b, h, lq, lk, d = draw.sizes(5, 2, 8)
+    return [Case(f"B, H, Lq, Lk, d = {(b, h, lq, lk, d)}",
+                 (draw.normal(b, h, lq, d), draw.normal(b, h, lk, d), draw.normal(h, d),
+                  draw.normal(h, d), draw.normal(h, lq, lk, d)))]  # fmt: skip
+
+
+def rel_shift(scores: Tensor) -> Tensor:
+    """Return entry (i, j) from column j + Lq - 1 - i, and 0 where there is none."""
+    return shifted(scores, len(scores) - 1, 1)
+
+
+def shifted(scores: Tensor, start: int, step: int, beyond: str = "zero") -> Tensor:
+    """Return entry (i, j) from column j + start - step * i."""
+    lq, lk = scores.shape
+    column = torch.arange(lk) + start - step * torch.arange(lq)[:, None]
+    inside = (column >= 0) & (column < lk)
+    picked = scores.gather(1, column.clamp(0, lk - 1) if beyond != "wrap" else column % lk)
+    return picked if beyond != "zero" else picked * inside
+
+
+def published_shift(scores: Tensor) -> Tensor:
+    """The trick with one column of zeros, garbage included."""
+    lq, lk = scores.shape
+    return torch.cat([torch.zeros(lq, 1), scores], 1).view(lk + 1, lq)[1:].view(lq, lk)
+
+
+def shift_cases(draw: Draw) -> list[Case]:
+    """With memory, and without."""
+    lq, more = draw.sizes(2, 4, 9)
+    return [
+        Case(f"{lq} queries and {lq + more} keys", (draw.normal(lq, lq + more),)),
+        Case(f"{more} queries and {more} keys", (draw.normal(more, more),)),
+    ]
+
+
+def extend_memory(memory: Tensor, x: Tensor, length: int) -> Pair:
+    """Return the context, and the last `length` states of it."""
+    context = torch.cat([memory, x], 1)
+    return context, context[:, max(0, context.shape[1] - length) :]
+
+
+def memory_cases(draw: Draw) -> list[Case]:
+    """A memory that is full, that is still short, that is empty, and that keeps nothing."""
+    b, kept, segment, d = draw.sizes(4, 3, 8)
+
+    def case(label: str, size: int, length: int) -> Case:
+        return Case(label, (draw.normal(b, size, d), draw.normal(b, segment, d), length))
+
+    return [
+        case("a full memory", kept, kept),
+        case("a memory longer than the segment", segment + 4, segment + 4),
+        case("an empty memory, longer than the segment", 0, segment + 2),
+        case("a memory that is still short", 2, segment + 9),
+        case("a memory of length 0", 0, 0),
+    ]
+
+
+EXERCISES = (
+    Exercise(
+        name="xl_logits",
+        asks="the four terms of Transformer-XL over sqrt(d)",
+        cases=logits_cases,
+        reference=xl_logits,
+        mistakes=(
+            Mistake("u and v are exchanged: u meets the keys, v the positions",
+                    lambda q, k, u, v, r: xl_logits(q, k, v, u, r)),
+            Mistake("u is used for the positions too; they have v",
+                    lambda q, k, u, v, r: xl_logits(q, k, u, u, r)),
+            Mistake("v is used for the keys too; they have u",
+                    lambda q, k, u, v, r: xl_logits(q, k, v, v, r)),
+            Mistake("the factor 1/sqrt(d) is missing",
+                    lambda *a: xl_logits(*a) * a[0].shape[-1] ** 0.5),
+            Mistake("only the content is scaled: 1/sqrt(d) is on the sum of all four terms",
+                    lambda q, k, u, v, r: four(q, k, u, v, r, 1, s := q.shape[-1] ** 0.5, 1, s)),
+            Mistake("term (b) is missing: the query's content asks for the distance",
+                    lambda *a: four(*a, 1, 0, 1, 1)),
+            Mistake("term (c) is missing: u asks for the key's content",
+                    lambda *a: four(*a, 1, 1, 0, 1)),
+            Mistake("term (d) is missing: v asks for the distance",
+                    lambda *a: four(*a, 1, 1, 1, 0)),
+            Mistake("u and v are missing", lambda *a: four(*a, 1, 1, 0, 0)),
+            Mistake("q . k is counted twice", lambda *a: four(*a, 2, 1, 1, 1)),
+            Mistake("the position terms are subtracted", lambda *a: four(*a, 1, -1, 1, -1)),
+            Mistake("u and v are scaled once more", lambda q, k, u, v, r: xl_logits(
+                q, k, u * q.shape[-1] ** -0.5, v * q.shape[-1] ** -0.5, r)),
+            Mistake("the factor is 1/sqrt(4 d); Transformer-XL's is 1/sqrt(d)",
+                    lambda *a: xl_logits(*a) / 2),
+        ),
+    ),
+    Exercise(
+        name="rel_shift",
+        asks="scores by distance brought into the matrix, zero where there is no score",
+        cases=shift_cases,
+        reference=rel_shift,
+        mistakes=(
+            Mistake("the triangle at the upper right holds garbage: the trick moves the next "
+                    "row's numbers there. Set it to zero", published_shift),
+            Mistake("the triangle at the upper right holds the last score of the row; it must be "
+                    "zero", lambda s: shifted(s, len(s) - 1, 1, "last")),
+            Mistake("the rows wrap around: the triangle at the upper right must be zero",
+                    lambda s: shifted(s, len(s) - 1, 1, "wrap")),
+            Mistake("it shifts the other way: the last row must stay where it is",
+                    lambda s: shifted(s, 0, -1)),
+            Mistake("it shifts the other way: the last row must stay where it is",
+                    lambda s: shifted(s, 0, 1)),
+            Mistake("it is one step too far to the left", lambda s: shifted(s, len(s), 1)),
+            Mistake("it is one step too short", lambda s: shifted(s, len(s) - 2, 1)),
+            Mistake("nothing is shifted", lambda s: s),
+            Mistake("the shift counts from the number of keys; it must count from that of the "
+                    "queries", lambda s: shifted(s, s.shape[1] - 1, 1)),
+            Mistake("the future is cut off at the main diagonal: the memory's columns are lost",
+                    lambda s: rel_shift(s).tril()),
+            Mistake("it is cut off one column too early",
+                    lambda s: rel_shift(s).tril(s.shape[1] - len(s) - 1)),
+            Mistake("the scores are cut off before they are shifted",
+                    lambda s: rel_shift(s.tril(s.shape[1] - len(s)))),
+        ),
+    ),
+    Exercise(
+        name="extend_memory",
+        asks="the context of a segment, and the memory for the next",
+        cases=memory_cases,
+        reference=extend_memory,
+        mistakes=(
+            Mistake("with length 0 everything is kept: x[:, -0:] is x[:, 0:]",
+                    lambda m, x, n: (torch.cat([m, x], 1), torch.cat([m, x], 1)[:, -n:])),
+            Mistake("the memory keeps states of the segment alone: when it is longer than the "
+                    "segment, older ones must stay",
+                    lambda m, x, n: (torch.cat([m, x], 1), x[:, max(0, x.shape[1] - n) :])),
+            Mistake("the memory keeps the oldest states; it must keep the newest",
+                    lambda m, x, n: (torch.cat([m, x], 1), torch.cat([m, x], 1)[:, :n])),
+            Mistake("the segment stands before the memory; the memory is older",
+                    lambda m, x, n: extend_memory(x, m, n)),
+            Mistake("the memory is one state too long",
+                    lambda m, x, n: extend_memory(m, x, n + 1)),
+            Mistake("the memory is one state too short",
+                    lambda m, x, n: extend_memory(m, x, max(0, n - 1))),
+            Mistake("the memory is never cut", lambda m, x, n: (torch.cat([m, x], 1),) * 2),
+            Mistake("the memory is not renewed", lambda m, x, n: (torch.cat([m, x], 1), m)),
+            Mistake("the context is the segment alone: the memory belongs before it",
+                    lambda m, x, n: (x, extend_memory(m, x, n)[1])),
+            Mistake("the context and the memory are exchanged",
+                    lambda m, x, n: extend_memory(m, x, n)[::-1]),
+        ),
+    ),
+)

@@ -1,0 +1,182 @@
+"""Checks of exercise set 8: DeBERTa."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pe_lib.attention import relative_position
+from pe_lib.checks.spec import Case, Draw, Exercise, Mistake
+from pe_lib.deberta import disentangled_row
+
+
+def delta(q_pos: Tensor, k_pos: Tensor, span: int) -> Tensor:
+    """Return the row of the table for every pair."""
+    return disentangled_row(relative_position(q_pos, k_pos), span)
+
+
+def raw(q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    """Return query minus key."""
+    return -relative_position(q_pos, k_pos)
+
+
+def delta_cases(draw: Draw) -> list[Case]:
+    """Near and far pairs."""
+    lq, lk, span = draw.sizes(3, 4, 9)
+    start = draw.integer(11, 40)
+    run = torch.arange(start, start + 3 * lk)
+    return [
+        Case(f"positions from {start} and span {span}", (run, run, span)),
+        Case(f"{lq} queries, {lk} keys and span 3",
+             (draw.places(lq, high=20), draw.places(lk, high=20), 3)),
+    ]  # fmt: skip
+
+
+def c2p(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:
+    """Return q_i . rows[index_ij], (B, H, Lq, Lk)."""
+    scores = q @ rows.mT  # (B, H, Lq, N)
+    return scores.gather(-1, index.expand(*scores.shape[:2], *index.shape))
+
+
+def p2c(k: Tensor, rows: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    """Return k_j . rows[delta(i, j)]."""
+    return c2p(k, rows, delta(q_pos, k_pos, rows.shape[1] // 2).mT).mT
+
+
+def terms(
+    q: Tensor, k: Tensor, q_rows: Tensor, k_rows: Tensor, q_pos: Tensor, k_pos: Tensor,
+    weights: tuple[float, float, float] = (1, 1, 1), share: int = 3,
+) -> Tensor:  # fmt: skip
+    """Return the sum of the three terms, each times a weight, over sqrt(share * d)."""
+    index = delta(q_pos, k_pos, k_rows.shape[1] // 2)
+    found = (q @ k.mT, c2p(q, k_rows, index), p2c(k, q_rows, q_pos, k_pos))
+    total = sum((w * t for w, t in zip(weights, found, strict=True)), torch.zeros(()))
+    return total * (share * q.shape[-1]) ** -0.5
+
+
+def logits_cases(draw: Draw) -> list[Case]:
+    """Queries after a cache."""
+    b, h, lq, more, d, span = draw.sizes(6, 2, 8)
+    lk, start = lq + more, draw.integer(11, 40)
+    k_pos = torch.arange(start, start + lk)
+    tables = draw.normal(h, 2 * span, d), draw.normal(h, 2 * span, d)
+    return [
+        Case("as many queries as keys", (draw.normal(b, h, lk, d), draw.normal(b, h, lk, d),
+                                         *tables, k_pos, k_pos)),
+        Case("queries that come after a cache of keys", (
+            draw.normal(b, h, lq, d), draw.normal(b, h, lk, d), *tables, k_pos[more:], k_pos)),
+    ]  # fmt: skip
+
+
+def p2c_cases(draw: Draw) -> list[Case]:
+    """As many queries as keys, then fewer."""
+    return [
+        Case(case.label, (case.args[1], case.args[2], case.args[4], case.args[5]))
+        for case in logits_cases(draw)
+    ]
+
+
+def clipped_index(k: Tensor, rows: Tensor, index: Tensor) -> Tensor:
+    """Gather by key with an index of (Lk, Lq)."""
+    return c2p(k, rows, index.clamp(0, rows.shape[1] - 1)).mT
+
+
+EXERCISES = (
+    Exercise(
+        name="delta",
+        asks="the row of the table for every query and key",
+        cases=delta_cases,
+        reference=delta,
+        mistakes=(
+            Mistake("the sign is flipped: delta takes query minus key",
+                    lambda q, k, s: (-raw(q, k) + s).clamp(0, 2 * s - 1)),
+            Mistake("rows run to 2 span - 1: you clip one too late",
+                    lambda q, k, s: (raw(q, k) + s).clamp(0, 2 * s)),
+            Mistake("rows begin at 0: you clip one too early",
+                    lambda q, k, s: (raw(q, k) + s).clamp(1, 2 * s - 1)),
+            Mistake("nothing is clipped", lambda q, k, s: raw(q, k) + s),
+            Mistake("the rows are not moved: distance 0 has row `span`",
+                    lambda q, k, s: raw(q, k).clamp(-s, s - 1)),
+            Mistake("distance 0 has row `span`; yours has row span - 1",
+                    lambda q, k, s: (raw(q, k) + s - 1).clamp(0, 2 * s - 1)),
+            Mistake("distance 0 has row `span`; yours has row span + 1",
+                    lambda q, k, s: (raw(q, k) + s + 1).clamp(0, 2 * s - 1)),
+            Mistake("you count positions yourself; use q_pos and k_pos",
+                    lambda q, k, s: delta(torch.arange(len(q)), torch.arange(len(k)), s)),
+            Mistake("the sign of the distance is lost: left and right must differ",
+                    lambda q, k, s: (raw(q, k).abs() + s).clamp(0, 2 * s - 1)),
+            Mistake("rows that are out of range wrap around; they must stay at the ends",
+                    lambda q, k, s: (raw(q, k) + s) % (2 * s)),
+            Mistake("only the upper end is clipped",
+                    lambda q, k, s: (raw(q, k) + s).clamp(max=2 * s - 1)),
+            Mistake("only the lower end is clipped",
+                    lambda q, k, s: (raw(q, k) + s).clamp(min=0)),
+            Mistake("the table is upside down", lambda q, k, s: 2 * s - 1 - delta(q, k, s)),
+        ),
+    ),
+    Exercise(
+        name="p2c",
+        asks="position-to-content: what a query's distance asks of a key's content",
+        cases=p2c_cases,
+        reference=p2c,
+        mistakes=(
+            Mistake("the result is not transposed: rows belong to queries",
+                    lambda k, r, qp, kp: p2c(k, r, qp, kp).mT),
+            Mistake("the distance is that of key and query exchanged: delta(j, i) in place of "
+                    "delta(i, j)", lambda k, r, qp, kp: clipped_index(
+                        k, r, delta(kp, qp, r.shape[1] // 2))),
+            Mistake("the index is right for queries in the rows, but you gather with keys in the "
+                    "rows: transpose the index too", lambda k, r, qp, kp: clipped_index(
+                        k, r, delta(qp, kp, r.shape[1] // 2))),
+            Mistake("you count positions yourself; use q_pos and k_pos",
+                    lambda k, r, qp, kp: p2c(k, r, torch.arange(len(qp)), torch.arange(len(kp)))),
+            Mistake("it is scaled; this exercise leaves it unscaled",
+                    lambda k, r, qp, kp: p2c(k, r, qp, kp) * k.shape[-1] ** -0.5),
+            Mistake("it is scaled; this exercise leaves it unscaled",
+                    lambda k, r, qp, kp: p2c(k, r, qp, kp) * (3 * k.shape[-1]) ** -0.5),
+            Mistake("the table is read upside down",
+                    lambda k, r, qp, kp: p2c(k, r.flip(1), qp, kp)),
+            Mistake("all heads use the first head's table",
+                    lambda k, r, qp, kp: p2c(k, r[:1].expand_as(r), qp, kp)),
+            Mistake("distance 0 has row `span`; yours has row span - 1",
+                    lambda k, r, qp, kp: p2c(k, r, qp, kp + 1)),
+            Mistake("distance 0 has row `span`; yours has row span + 1",
+                    lambda k, r, qp, kp: p2c(k, r, qp, kp - 1)),
+            Mistake("every pair uses the row of distance 0",
+                    lambda k, r, qp, kp: p2c(k, r, 0 * qp, 0 * kp)),
+        ),
+    ),
+    Exercise(
+        name="deberta_logits",
+        asks="the sum of the three terms over sqrt(3 d)",
+        cases=logits_cases,
+        reference=terms,
+        mistakes=(
+            Mistake("three terms are added, so the factor is 1/sqrt(3 d), not 1/sqrt(d)",
+                    lambda *a: terms(*a, share=1)),
+            Mistake("three terms are added, so the factor is 1/sqrt(3 d), not 1/sqrt(2 d)",
+                    lambda *a: terms(*a, share=2)),
+            Mistake("this is the factor of four terms; DeBERTa has three",
+                    lambda *a: terms(*a, share=4)),
+            Mistake("the factor 1/sqrt(3 d) is missing",
+                    lambda *a: terms(*a) * (3 * a[0].shape[-1]) ** 0.5),
+            Mistake("content-to-position is missing", lambda *a: terms(*a, weights=(1, 0, 1))),
+            Mistake("position-to-content is missing", lambda *a: terms(*a, weights=(1, 1, 0))),
+            Mistake("content-to-content is missing", lambda *a: terms(*a, weights=(0, 1, 1))),
+            Mistake("the two tables are exchanged: the query meets the keys' table",
+                    lambda q, k, qr, kr, qp, kp: terms(q, k, kr, qr, qp, kp)),
+            Mistake("only the content is scaled: 1/sqrt(3 d) is on the sum",
+                    lambda *a: terms(*a, weights=(
+                        1, s := (3 * a[0].shape[-1]) ** 0.5, s))),
+            Mistake("in position-to-content, query and key are exchanged in delta",
+                    lambda q, k, qr, kr, qp, kp: terms(q, k, qr, kr, qp, kp, (1, 1, 0))
+                    + clipped_index(k, qr, delta(kp, qp, qr.shape[1] // 2))
+                    * (3 * q.shape[-1]) ** -0.5),
+            Mistake("in both terms, delta takes key minus query",
+                    lambda q, k, qr, kr, qp, kp: terms(q, k, qr, kr, -qp, -kp)),
+            Mistake("you count positions yourself; use q_pos and k_pos",
+                    lambda q, k, qr, kr, qp, kp: terms(
+                        q, k, qr, kr, torch.arange(len(qp)), torch.arange(len(kp)))),
+        ),
+    ),
+)

@@ -1,0 +1,182 @@
+"""Checks of exercise set 9: ALiBi."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pe_lib.alibi import alibi, alibi_slopes
+from pe_lib.attention import relative_position
+from pe_lib.checks.spec import Case, Draw, Exercise, Mistake
+
+
+def slope_cases(draw: Draw) -> list[Case]:
+    """Powers of two, and other counts."""
+    return [
+        Case("8 heads", (8,)),
+        Case("16 heads", (16,)),
+        Case("12 heads", (12,)),
+        Case(f"{20 + (n := draw.integer(1, 9))} heads", (20 + n,)),
+    ]
+
+
+def powers(n: int, steps: list[float]) -> Tensor:
+    """Return 2 ** (-8 s / n) for each step s."""
+    return torch.tensor([2 ** (-8 * s / n) for s in steps])
+
+
+def floor_power(n: int) -> int:
+    """Return the largest power of two that is at most n."""
+    return int(2 ** (n.bit_length() - 1))
+
+
+def with_extra(n: int, extra: list[float]) -> Tensor:
+    """Return the slopes of the lower power of two, and some more."""
+    low = floor_power(n)
+    return powers(low, [*range(1, low + 1), *extra[: n - low]])
+
+
+def bias(q_pos: Tensor, k_pos: Tensor, slopes: Tensor) -> Tensor:
+    """Return the symmetric penalty, (H, Lq, Lk)."""
+    return alibi(relative_position(q_pos, k_pos), slopes, symmetric=True)
+
+
+def bias_cases(draw: Draw) -> list[Case]:
+    """A step of decoding, and keys on both sides."""
+    heads, lk, lq = draw.sizes(3, 4, 9)
+    start = draw.integer(11, 40)
+    k_pos = torch.arange(start, start + lk)
+    return [
+        Case("a query that comes after a cache of keys",
+             (torch.tensor([start + lk]), k_pos, alibi_slopes(heads))),
+        Case("keys on both sides",
+             (draw.places(lq, high=start + 9), k_pos, alibi_slopes(heads))),
+    ]  # fmt: skip
+
+
+def reach(slopes: Tensor, share: float) -> Tensor:
+    """Return how many of the nearest keys hold the share of the weight."""
+    distances = torch.arange(20000, dtype=torch.float64)
+    found = []
+    for slope in slopes.double():
+        held = (-slope * distances).exp().cumsum(0) * (1 - (-slope).exp())
+        found.append(int((held < share).sum()) + 1)
+    return torch.tensor(found)
+
+
+def reach_cases(draw: Draw) -> list[Case]:
+    """The slopes of eight heads, and drawn ones."""
+    drawn = 0.02 + torch.rand(5, generator=draw.generator)
+    return [
+        Case("the slopes of 8 heads and a share of 0.9", (alibi_slopes(8), 0.9)),
+        Case("other slopes and a share of 0.7", (drawn, 0.7)),
+    ]
+
+
+def closed(slopes: Tensor, share: float, how: str) -> Tensor:
+    """Return the count by a formula, rounded in some way."""
+    exact = -torch.log(torch.tensor(1.0 - share).double()) / slopes.double()
+    wrong = -torch.log(torch.tensor(share).double()) / slopes.double()
+    choices = {"floor": exact.floor(), "plus": exact.ceil() + 1, "share": wrong.ceil(),
+               "inverse": (1 / slopes.double()).ceil(), "two": (exact / torch.tensor(2.0).log()).ceil(),
+               "linear": (share / slopes.double()).ceil(), "exact": exact,
+               "minus": exact.ceil() - 1}  # fmt: skip
+    return choices[how].clamp(max=1e9)
+
+
+EXERCISES = (
+    Exercise(
+        name="alibi_slopes",
+        asks="the slope of each head, for any number of heads",
+        cases=slope_cases,
+        reference=alibi_slopes,
+        tolerance=1e-6,
+        mistakes=(
+            Mistake("a count that is no power of two takes the slopes of the next lower power "
+                    "first; you use its own formula", lambda n: powers(n, [*range(1, n + 1)])),
+            Mistake("the slopes are negative; the sign belongs into the bias",
+                    lambda n: -alibi_slopes(n)),
+            Mistake("the first slope is 2 ** (-8 / n), not 1: heads are counted from 1",
+                    lambda n: with_extra(n, [h - 0.5 for h in range(1, n + 1)]) * 2 ** (
+                        8 / floor_power(n))),
+            Mistake("the exponent is -8 h / n; the 8 is missing",
+                    lambda n: alibi_slopes(n) ** (1 / 8)),
+            Mistake("the exponent is -8 h / n; n is missing",
+                    lambda n: alibi_slopes(n) ** floor_power(n)),
+            Mistake("the order is reversed: the first head has the largest slope",
+                    lambda n: alibi_slopes(n).flip(0)),
+            Mistake("all slopes are sorted; the extra ones stand at the end",
+                    lambda n: alibi_slopes(n).sort(descending=True).values),
+            Mistake("the extra heads begin half a step too late",
+                    lambda n: with_extra(n, [h + 0.5 for h in range(1, n + 1)])),
+            Mistake("the extra heads repeat the slopes that are there; they lie half way between",
+                    lambda n: with_extra(n, [*range(1, n + 1)])),
+            Mistake("the extra heads go on where the slopes stop; they lie half way between",
+                    lambda n: with_extra(n, [floor_power(n) + h for h in range(1, n + 1)])),
+            Mistake("the slopes are those of the next higher power of two, cut off",
+                    lambda n: powers(m := n if n == floor_power(n) else 2 * floor_power(n),
+                                     [*range(1, m + 1)])[:n]),
+            Mistake("the slopes fall along a line; they must fall by a constant factor",
+                    lambda n: torch.linspace(1, 1 / n, n)),
+            Mistake("these are natural powers (e); the base is 2",
+                    lambda n: torch.exp(torch.log2(alibi_slopes(n)))),
+        ),
+    ),
+    Exercise(
+        name="alibi_bias",
+        asks="minus slope times distance, for keys on both sides",
+        cases=bias_cases,
+        reference=bias,
+        mistakes=(
+            Mistake("the bias rewards distance: the sign is flipped", lambda *a: -bias(*a)),
+            Mistake("keys to the right are rewarded: take the absolute distance",
+                    lambda q, k, s: alibi(relative_position(q, k), s)),
+            Mistake("keys to the left are rewarded: take the absolute distance",
+                    lambda q, k, s: alibi(-relative_position(q, k), s)),
+            Mistake("you count positions yourself: with a cache, the query is not at position 0",
+                    lambda q, k, s: bias(torch.arange(len(q)), torch.arange(len(k)), s)),
+            Mistake("you count queries from 0: with a cache, the query is not there",
+                    lambda q, k, s: bias(q - q[0] + k[0], k, s)),
+            Mistake("the bias depends on the key alone: a shortcut that only holds for keys "
+                    "to the left, up to a number for each query",
+                    lambda q, k, s: s[:, None, None] * k.expand(len(q), -1)),
+            Mistake("keys to the right have no penalty; take the absolute distance",
+                    lambda q, k, s: alibi(relative_position(q, k).clamp(max=0), s)),
+            Mistake("keys to the right are hidden; this exercise has no mask",
+                    lambda q, k, s: bias(q, k, s).masked_fill(
+                        relative_position(q, k) > 0, -torch.inf)),
+            Mistake("the distance is squared", lambda q, k, s: -s[:, None, None]
+                    * relative_position(q, k) ** 2),
+            Mistake("a key at distance 0 has a penalty: you count distances from 1",
+                    lambda q, k, s: bias(q, k, s) - s[:, None, None]),
+            Mistake("the distance is divided by the slope; it must be multiplied",
+                    lambda q, k, s: bias(q, k, 1 / s)),
+            Mistake("all heads have the slope of the first",
+                    lambda q, k, s: bias(q, k, s[:1].expand_as(s))),
+        ),
+    ),
+    Exercise(
+        name="reach",
+        asks="how many of the nearest keys hold a share of the weight",
+        cases=reach_cases,
+        reference=reach,
+        mistakes=(
+            Mistake("one key too few: with that many, the share is not reached yet",
+                    lambda s, x: closed(s, x, "floor")),
+            Mistake("one key too few: with that many, the share is not reached yet",
+                    lambda s, x: closed(s, x, "minus")),
+            Mistake("one key too many: one fewer is enough", lambda s, x: closed(s, x, "plus")),
+            Mistake("1 - exp(-m N) is the share of N keys: you solve for 1 - share",
+                    lambda s, x: closed(s, x, "share")),
+            Mistake("this is 1/slope; the share is missing", lambda s, x: closed(s, x, "inverse")),
+            Mistake("the softmax has powers of e, not of 2", lambda s, x: closed(s, x, "two")),
+            Mistake("the weights fall exponentially, not along a line",
+                    lambda s, x: closed(s, x, "linear")),
+            Mistake("wanted is a whole number of keys", lambda s, x: closed(s, x, "exact")),
+            Mistake("the slopes are in reverse order", lambda s, x: reach(s.flip(0), x)),
+            Mistake("the share is 0.9 always; it is an argument", lambda s, x: reach(s, 0.9)),
+            Mistake("all slopes have the reach of the first",
+                    lambda s, x: reach(s[:1].expand_as(s), x)),
+        ),
+    ),
+)

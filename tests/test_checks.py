@@ -1,0 +1,199 @@
+"""The checks of the exercises are proven by mutants: wrong answers that people really write."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from exercises.sets import load, nbgrader_metadata, set_names, source_path, source_text
+from pe_lib import checks
+
+FOLDER = Path(__file__).parent / "mutants"
+SEEDS = (0, 1, 2)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change to the instructor's answer, and what the check must say to it."""
+
+    exercise: str
+    says: str
+    changes: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A right answer, written differently."""
+
+    exercise: str
+    title: str
+    source: str
+
+
+def read(name: str) -> tuple[list[Mutant], list[Alternative]]:
+    """Read tests/mutants/NAME.txt: `~ what the check says`, then lines `- old` and `+ new`."""
+    mutants, alternatives = [], []
+    text = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+    for block in re.split(r"^=== ", text, flags=re.MULTILINE)[1:]:
+        exercise, rest = block.split("\n", 1)
+        for part in re.split(r"^(?=~ |right ~ )", rest, flags=re.MULTILINE):
+            head, _, body = part.partition("\n")
+            if head.startswith("right ~ "):
+                alternatives.append(Alternative(exercise, head.removeprefix("right ~ "), body))
+            elif head.startswith("~ "):
+                lines = body.rstrip("\n").split("\n")
+                pairs = zip(lines[0::2], lines[1::2], strict=True)
+                changes = tuple((old[2:], new[2:]) for old, new in pairs)
+                mutants.append(Mutant(exercise, head[2:], changes))
+    return mutants, alternatives
+
+
+MUTANTS = [(name, mutant) for name in set_names() for mutant in read(name)[0]]
+ALTERNATIVES = [(name, right) for name in set_names() for right in read(name)[1]]
+EVERY = [(name, question.name) for name in set_names() for question in load(name).questions]
+
+
+def solution_cells(name: str) -> dict[str, str]:
+    """Return the instructor's answers of a set by name."""
+    cells = json.loads(source_path(name).read_text(encoding="utf-8"))["cells"]
+    return {nbgrader_metadata(cell)["grade_id"]: source_text(cell)
+            for cell in cells if nbgrader_metadata(cell).get("solution")}  # fmt: skip
+
+
+def namespace(name: str) -> dict[str, Any]:
+    """Execute the instructor's notebook without its checks."""
+    found: dict[str, Any] = {}
+    for cell in json.loads(source_path(name).read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code" and not nbgrader_metadata(cell).get("grade"):
+            exec(source_text(cell), found)
+    return found
+
+
+def answer_from(name: str, exercise: str, source: str) -> Any:
+    """Return the function that a source defines, with the set's other answers around it."""
+    found = namespace(name)
+    exec(source, found)
+    return found[exercise]
+
+
+def mutated(name: str, mutant: Mutant) -> str:
+    """Return the source of a mutant."""
+    source = solution_cells(name)[mutant.exercise]
+    for old, new in mutant.changes:
+        assert old in source, f"{mutant.exercise}: nothing to change: {old!r}"
+        source = source.replace(old, new)
+    return source
+
+
+@pytest.mark.parametrize(("name", "mutant"), MUTANTS,
+                         ids=lambda value: value if isinstance(value, str) else value.exercise)  # fmt: skip
+def test_each_mutant_is_rejected_with_the_right_words(name: str, mutant: Mutant) -> None:
+    """For the self-check's inputs and for others; `crash` stands for an exception of its own."""
+    answer = answer_from(name, mutant.exercise, mutated(name, mutant))
+    check = checks.EXERCISES[mutant.exercise]
+    for seed in SEEDS:
+        if mutant.says == "crash":
+            with pytest.raises((RuntimeError, IndexError, ValueError, TypeError)):
+                check.judge(answer, seed)
+        else:
+            with pytest.raises(checks.CheckFailed) as failed:
+                check.judge(answer, seed)
+            assert mutant.says in str(failed.value)
+
+
+@pytest.mark.parametrize(("name", "right"), ALTERNATIVES,
+                         ids=lambda value: value if isinstance(value, str) else value.exercise)  # fmt: skip
+def test_right_answers_written_differently_are_accepted(name: str, right: Alternative) -> None:
+    """Loops, einsum, complex numbers, arrays of numpy."""
+    answer = answer_from(name, right.exercise, right.source)
+    for seed in (*SEEDS, 3, 4):
+        checks.EXERCISES[right.exercise].judge(answer, seed)
+
+
+@pytest.mark.parametrize(("name", "exercise"), EVERY)
+def test_each_exercise_has_mutants_and_alternatives_enough(name: str, exercise: str) -> None:
+    """At least eight wrong answers and two right ones; and at least three exercises in a set."""
+    mutants = [mutant for _, mutant in MUTANTS if mutant.exercise == exercise]
+    assert len({mutant.changes for mutant in mutants}) >= 8
+    assert sum(right.exercise == exercise for _, right in ALTERNATIVES) >= 2
+    assert len(load(name).questions) >= 3
+
+
+@pytest.mark.parametrize("name", set_names())
+def test_the_instructors_answers_are_right(name: str) -> None:
+    """For many inputs; and each listing to be repaired is wrong."""
+    found = namespace(name)
+    for question in load(name).questions:
+        for seed in range(8):
+            checks.EXERCISES[question.name].judge(found[question.name], seed)
+
+
+def listings() -> list[tuple[str, str, str]]:
+    """Return (set, listing, exercise) for each listing that an exercise asks to repair."""
+    found = []
+    for name in set_names():
+        waiting = ""
+        for cell in json.loads(source_path(name).read_text(encoding="utf-8"))["cells"]:
+            match = re.search(r"^def (published_\w+)", source_text(cell), flags=re.MULTILINE)
+            if cell["cell_type"] == "code" and match:
+                waiting = match[1]
+            elif waiting and nbgrader_metadata(cell).get("solution"):
+                found.append((name, waiting, nbgrader_metadata(cell)["grade_id"]))
+                waiting = ""
+    return found
+
+
+@pytest.mark.parametrize(("name", "listing", "exercise"), listings())
+def test_the_listing_to_repair_is_wrong(name: str, listing: str, exercise: str) -> None:
+    """Handing it in unchanged earns nothing."""
+    answer = namespace(name)[listing]
+    for seed in SEEDS:
+        with pytest.raises((checks.CheckFailed, RuntimeError)):
+            checks.EXERCISES[exercise].judge(answer, seed)
+
+
+def test_a_check_prints_that_an_answer_is_right(capsys: pytest.CaptureFixture[str]) -> None:
+    """And nothing else."""
+    checks.embed(checks.EXERCISES["embed"].reference)
+    assert capsys.readouterr().out == "embed: right.\n"
+
+
+def test_a_stub_is_not_answered_rather_than_wrong() -> None:
+    """NotImplementedError is what the handed-out stub raises."""
+
+    def stub(*_: object) -> None:
+        raise NotImplementedError
+
+    with pytest.raises(checks.CheckFailed, match="not answered yet"):
+        checks.embed(stub)
+
+
+def test_an_unknown_check_names_the_nearest() -> None:
+    """A typing error is answered."""
+    with pytest.raises(AttributeError, match="did you mean 'apply_rope'"):
+        _ = checks.aply_rope
+    with pytest.raises(checks.CheckFailed, match="must be a function"):
+        checks.apply_rope(torch.ones(3))
+
+
+def test_no_message_shows_numbers_of_the_answer() -> None:
+    """Messages say what is wrong, not what is right: no decimal of an expected value."""
+    for exercise in checks.EXERCISES.values():
+        with pytest.raises(checks.CheckFailed) as failed:
+            exercise.judge(lambda *args, exercise=exercise: scrambled(exercise.reference(*args)), 0)
+        assert re.search(r"\d\.\d{3}", str(failed.value)) is None
+
+
+def scrambled(value: Any) -> Any:
+    """Return something of the same shape, and wrong."""
+    if isinstance(value, tuple):
+        return tuple(scrambled(item) for item in value)
+    if value.dtype == torch.bool:
+        return ~value
+    return value * 3.7 + torch.arange(value.numel()).reshape(value.shape) + 1.23
