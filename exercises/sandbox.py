@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import os
@@ -202,19 +203,21 @@ class Session:
         self.used = 0.0  # seconds of all requests, without waiting for a processor
         request_end, self.requests = os.pipe()
         self.answers, answer_end = os.pipe()
-        user = 0 if trusted else unprivileged_user()
+        user = -1 if trusted else unprivileged_user()
         numbers = (request_end, answer_end, user, limits.memory, int(limits.total * 2),
                    limits.file_size, limits.processes)  # fmt: skip
         program = [*map(str, numbers)]
         if trusted:
-            words = [sys.executable, str(HERE / "inside/trusted.py"), *program]
+            words = [sys.executable, str(HERE / "inside/runner.py"), *program]
+            environment = {**os.environ, "PYTHONPATH": str(HERE)}
         else:
+            environment = None
             python = str(Path(sys.base_prefix).resolve() / "bin/python3")
             words = command(limits, lends, user)
             words += ["--", python, "-S", "-B", "/inside/runner.py", *program]
         self.process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            pass_fds=(request_end, answer_end), start_new_session=True,
+            pass_fds=(request_end, answer_end), start_new_session=True, env=environment,
         )  # fmt: skip
         os.close(request_end)
         os.close(answer_end)
@@ -352,10 +355,8 @@ class Session:
         """End the process and everything that it started."""
         if self.process.returncode is not None:
             return
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.wait()
         assert self.process.stdout is not None
         self.process.stdout.close()

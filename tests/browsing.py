@@ -16,16 +16,18 @@ ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "_build" / "html"
 IN_CI = os.environ.get("CI") == "true"
 
-# Formulas are MathJax's own; of coloured code, one token of each kind stands for the others.
-ONE_OF_EACH = """() => {
+# For axe, which takes long over many elements: formulas are MathJax's own, and of coloured code
+# one token of each kind stands for the others.
+SLIM = """() => {
+  document.querySelectorAll('mjx-container').forEach(e => e.replaceWith('x'));
   const seen = new Set();
   for (const e of document.querySelectorAll('.highlight span[class], .sig span[class]')) {
-    const kind = e.className + '|' + e.closest('[class*=highlight], .sig').className;
-    if (seen.has(kind)) e.dataset.again = ''; else seen.add(kind);
+    const kind = e.className + '|' + e.parentElement.className;
+    if (seen.has(kind)) e.replaceWith(...e.childNodes); else seen.add(kind);
   }
 }"""
 AXE = """rules => axe.run(
-  {exclude: ['mjx-container', '[data-again]']},
+  document,
   {resultTypes: ['violations'], ...(rules ? {runOnly: {type: 'rule', values: rules}} : {})}
 ).then(r => r.violations)"""
 # The look changes nothing but colours.
@@ -156,15 +158,16 @@ def visit_page(browser, url: str, home: str, axe: str | None) -> Visit:
     visit.no_alt, visit.unsized = page.evaluate(NO_ALT), page.evaluate(UNSIZED)
     visit.sliders, visit.dead = dead_sliders(page)
     page.evaluate(UNFOLD)
+    page.set_viewport_size(PHONE)
+    visit.too_wide = page.evaluate(TOO_WIDE)
+    page.set_viewport_size(DESK)
+    page.evaluate(SLIM)
     if axe:
         page.evaluate(axe)
-        page.evaluate(ONE_OF_EACH)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         page.wait_for_function(f"() => document.documentElement.dataset.theme === '{scheme}'")
         visit.background[scheme] = page.evaluate("getComputedStyle(document.body).backgroundColor")
         visit.violations[scheme] = serious(page.evaluate(AXE, RULES[scheme])) if axe else []
-    page.set_viewport_size(PHONE)
-    visit.too_wide = page.evaluate(TOO_WIDE)
     page.context.close()
     return visit

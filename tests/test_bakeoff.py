@@ -13,7 +13,7 @@ import torch
 
 from pe_lib.bakeoff import plots, run
 from pe_lib.bakeoff.__main__ import main
-from pe_lib.bakeoff.cells import build, run_cell, text_test
+from pe_lib.bakeoff.cells import build, run_cell, split_text, windows
 from pe_lib.bakeoff.grid import METHODS, Cell, encodings, grid, shorter
 from pe_lib.bakeoff.variants import EXTENSIONS, dress, variants
 from pe_lib.rope import RoPE
@@ -146,8 +146,15 @@ def test_positions_start_as_large_as_tokens():
         assert 0.27 < rms < 0.33, name
 
 
+def test_the_pretrained_model_is_one_cell_and_needs_no_training():
+    cells = grid("small", ["pretrained"], seeds=range(5))
+    assert [(cell.method, cell.steps) for cell in cells] == [("rope", 0)]
+    rows = run_cell(replace(cells[0], multiples=(1,)))
+    assert len({row["value"] for row in rows}) == 1 and 5 < float(str(rows[0]["value"])) < 6
+
+
 def test_text_windows_of_all_lengths_share_their_targets():
-    short, long = text_test(64)[1], text_test(1024)[1]
+    short, long = (windows(split_text()[1], 128, length)[1] for length in (64, 1024))
     assert torch.equal(short[:, -32:], long[:, -32:])
 
 

@@ -4,91 +4,28 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from exercises.proofs import (
+    PAGE,
+    Alternative,
+    Mutant,
+    answer_from,
+    mutated,
+    namespace,
+    page,
+    read,
+)
 from exercises.sets import load, nbgrader_metadata, set_names, source_path, source_text
 from pe_lib import checks
 
-FOLDER = Path(__file__).parent / "mutants"
 SEEDS = (0, 1, 2)
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A change to the instructor's answer, and what the check must say to it."""
-
-    exercise: str
-    says: str
-    changes: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Alternative:
-    """A right answer, written differently."""
-
-    exercise: str
-    title: str
-    source: str
-
-
-def read(name: str) -> tuple[list[Mutant], list[Alternative]]:
-    """Read tests/mutants/NAME.txt: `~ what the check says`, then lines `- old` and `+ new`."""
-    mutants, alternatives = [], []
-    text = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
-    for block in re.split(r"^=== ", text, flags=re.MULTILINE)[1:]:
-        exercise, rest = block.split("\n", 1)
-        for part in re.split(r"^(?=~ |right ~ )", rest, flags=re.MULTILINE):
-            head, _, body = part.partition("\n")
-            if head.startswith("right ~ "):
-                alternatives.append(Alternative(exercise, head.removeprefix("right ~ "), body))
-            elif head.startswith("~ "):
-                lines = body.rstrip("\n").split("\n")
-                pairs = zip(lines[0::2], lines[1::2], strict=True)
-                changes = tuple((old[2:], new[2:]) for old, new in pairs)
-                mutants.append(Mutant(exercise, head[2:], changes))
-    return mutants, alternatives
-
-
 MUTANTS = [(name, mutant) for name in set_names() for mutant in read(name)[0]]
 ALTERNATIVES = [(name, right) for name in set_names() for right in read(name)[1]]
 EVERY = [(name, question.name) for name in set_names() for question in load(name).questions]
-
-
-def solution_cells(name: str) -> dict[str, str]:
-    """Return the instructor's answers of a set by name."""
-    cells = json.loads(source_path(name).read_text(encoding="utf-8"))["cells"]
-    return {nbgrader_metadata(cell)["grade_id"]: source_text(cell)
-            for cell in cells if nbgrader_metadata(cell).get("solution")}  # fmt: skip
-
-
-def namespace(name: str) -> dict[str, Any]:
-    """Execute the instructor's notebook without its checks."""
-    found: dict[str, Any] = {}
-    for cell in json.loads(source_path(name).read_text(encoding="utf-8"))["cells"]:
-        if cell["cell_type"] == "code" and not nbgrader_metadata(cell).get("grade"):
-            exec(source_text(cell), found)
-    return found
-
-
-def answer_from(name: str, exercise: str, source: str) -> Any:
-    """Return the function that a source defines, with the set's other answers around it."""
-    found = namespace(name)
-    exec(source, found)
-    return found[exercise]
-
-
-def mutated(name: str, mutant: Mutant) -> str:
-    """Return the source of a mutant."""
-    source = solution_cells(name)[mutant.exercise]
-    for old, new in mutant.changes:
-        assert old in source, f"{mutant.exercise}: nothing to change: {old!r}"
-        source = source.replace(old, new)
-    return source
 
 
 @pytest.mark.parametrize(("name", "mutant"), MUTANTS,
@@ -156,6 +93,11 @@ def test_the_listing_to_repair_is_wrong(name: str, listing: str, exercise: str) 
     for seed in SEEDS:
         with pytest.raises((checks.CheckFailed, RuntimeError)):
             checks.EXERCISES[exercise].judge(answer, seed)
+
+
+def test_the_table_of_the_guide_is_up_to_date() -> None:
+    """`python -m exercises.proofs` writes it."""
+    assert PAGE.read_text(encoding="utf-8") == page()
 
 
 def test_a_check_prints_that_an_answer_is_right(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from exercises.sandbox import Limits, SandboxMissing, require_bubblewrap
 from exercises.sets import load
 
 SUBMISSIONS = all_submissions()
-LIMITS = Limits(call=3.0, total=40.0)
+LIMITS = Limits(call=3.0, total=40.0, memory=1536 << 20)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,9 @@ def test_the_gradebook_and_the_csv_agree_with_the_verdicts(graded) -> None:
     with (root / "answers.csv").open() as file:
         answers = list(csv.DictReader(file))
     assert len(answers) == 4 * len(SUBMISSIONS)
-    assert not any(cell.startswith(("=", "+", "-", "@")) for row in answers for cell in row.values())
+    assert not any(
+        cell.startswith(("=", "+", "-", "@")) for row in answers for cell in row.values()
+    )
 
 
 def test_feedback_runs_no_script_of_a_student_and_shows_no_forged_verdict(graded) -> None:
@@ -120,7 +122,9 @@ def test_grading_again_runs_nothing_and_changes_nothing(graded) -> None:
         grade = book.find_grade("test_sinusoidal", SET, SET, "wrong_base")
         grade.manual_score = 1.5
         book.db.commit()
-    before = {path: path.read_bytes() for path in root.rglob("*") if path.suffix in (".csv", ".html")}
+    before = {
+        path: path.read_bytes() for path in root.rglob("*") if path.suffix in (".csv", ".html")
+    }
     course = Course(root)
     base = Job("", "", None, secret=course.secret(), limits=LIMITS)
     begin = time.monotonic()
@@ -147,7 +151,9 @@ def test_an_interrupted_run_is_taken_up_where_it_stopped(graded, tmp_path) -> No
     fresh, problems = grade_course(course, [SET], base, workers=2)
     assert problems == [] and untouched.stat().st_mtime_ns == stamp
     for record in fresh:
-        for verdict, old in zip(record["verdicts"], records[record["student"]]["verdicts"], strict=True):
+        for verdict, old in zip(
+            record["verdicts"], records[record["student"]]["verdicts"], strict=True
+        ):
             assert verdict == old
 
 

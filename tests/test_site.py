@@ -24,14 +24,19 @@ def toc_pages() -> list[str]:
 
 PAGES = toc_pages()
 every_page = pytest.mark.parametrize("name", PAGES)
-_visits: dict[str, Visit] = {}
+_visits: dict[str, Visit | Exception] = {}
 
 
 @pytest.fixture
 def visit(name, browser, address, axe) -> Visit:
     """Visit a page, once for all the tests that ask about it."""
     if name not in _visits:
-        _visits[name] = visit_page(browser, f"{address}{name}.html", address, axe)
+        try:
+            _visits[name] = visit_page(browser, f"{address}{name}.html", address, axe)
+        except Exception as error:
+            _visits[name] = error
+    if isinstance(_visits[name], Exception):
+        pytest.fail(f"the visit ended early: {_visits[name]}")
     return _visits[name]
 
 
@@ -98,7 +103,8 @@ def test_a_page_is_light_enough(name, site):
 
 def test_the_book_has_sliders(browser, address, axe):
     notebooks = [name for name in PAGES if (ROOT / f"{name}.ipynb").exists()]
-    assert any(_visits[name].sliders for name in notebooks if name in _visits)
+    visits = [_visits[name] for name in notebooks if name in _visits]
+    assert any(visit.sliders for visit in visits if isinstance(visit, Visit))
 
 
 def anchors(path: Path, seen: dict[Path, set[str]]) -> set[str]:

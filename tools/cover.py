@@ -41,8 +41,8 @@ def heat_map() -> str:
     order = [*range(0, DIM, 2), *range(1, DIM, 2)]
     values = code[order][:, :, None]
     low, middle, high = (np.array(colour, dtype=float) for colour in (LOW, MIDDLE, HIGH))
-    colours = middle + np.maximum(values, 0) * (high - middle) - np.minimum(values, 0) * (
-        low - middle
+    colours = (
+        middle + np.maximum(values, 0) * (high - middle) - np.minimum(values, 0) * (low - middle)
     )
     image = Image.fromarray(colours.round().astype(np.uint8)).quantize(64)
     data = io.BytesIO()

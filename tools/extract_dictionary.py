@@ -3,7 +3,8 @@
     apt-get download dict-devil && dpkg -x dict-devil_*.deb /tmp/devil
     python tools/extract_dictionary.py /tmp/devil/usr/share/dictd/devil.dict.dz
 
-The dictionary database's own headers and the preface are left out: the text begins at the first entry.
+The dictionary database's own headers and the preface are left out: the text begins at the
+first entry.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ TARGET = Path(__file__).resolve().parent.parent / "book" / "data" / "devils_dict
 
 def main(source: str) -> None:
     """Write the text, and print its length."""
-    text = gzip.open(source).read().decode("ascii").replace("\r\n", "\n")
+    with gzip.open(source) as packed:
+        text = packed.read().decode("ascii").replace("\r\n", "\n")
     # From the first entry to the last; the alphabet that follows belongs to the database.
     text = text[text.index("ABASEMENT, n.") : text.rindex(" abcdefghij")].rstrip() + "\n"
     TARGET.write_text(text, encoding="utf-8")

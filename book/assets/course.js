@@ -38,5 +38,10 @@ window.addEventListener("load", () => {
   document
     .querySelectorAll("button[aria-label], a[aria-label], summary[aria-label]")
     .forEach((e) => e.innerText.trim() && e.removeAttribute("aria-label"));
-  document.querySelectorAll("button[aria-label] svg title").forEach((title) => title.remove());
+  document.querySelectorAll("button[aria-label] svg").forEach((sign) => {
+    sign.querySelector("title")?.remove();
+    sign.removeAttribute("aria-labelledby");
+    sign.setAttribute("role", "presentation");
+    sign.setAttribute("aria-hidden", "true");
+  });
 });

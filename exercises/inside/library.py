@@ -9,7 +9,9 @@ class _NotLent:
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         """Refuse what the finders before this one did not have."""
         if name.startswith("pe_lib."):
-            raise ModuleNotFoundError(f"{name} is not lent while grading: write your own", name=name)
+            raise ModuleNotFoundError(
+                f"{name} is not lent while grading: write your own", name=name
+            )
 
 
 sys.meta_path.append(_NotLent())

@@ -17,6 +17,8 @@ MEMORY, CPU, FILE_SIZE, PROCESSES = (int(word) for word in sys.argv[4:8])
 
 def drop_rights() -> None:
     """Become an unprivileged user if started as root, and set the limits."""
+    if USER < 0:  # trusted: no sandbox and no limits
+        return
     if USER:
         os.setgroups([])
         os.setresgid(USER, USER, USER)
@@ -37,7 +39,6 @@ drop_rights()
 import torch  # noqa: E402
 from IPython.core.interactiveshell import InteractiveShell  # noqa: E402
 from traitlets.config import Config  # noqa: E402
-
 from wire import HEADER, decode, encode, frame_length  # noqa: E402
 
 

@@ -12,14 +12,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pe_lib import tasks
-from pe_lib.bakeoff.grid import STD, Cell, device, encodings
+from pe_lib.bakeoff.grid import PRETRAINED, STD, Cell, device, encodings
 from pe_lib.bakeoff.variants import EXTENSIONS, dress, variants
 from pe_lib.model import Transformer
+from pe_lib.pretrained import GlassLM, encode, load_glass
 from pe_lib.training import IGNORE, Batch, accuracy, generator, one_thread, train
 
 Row = dict[str, object]
 
+Model = Transformer | GlassLM
+
 WINDOWS, TARGETS = 128, 32  # of the text; the same characters at every length
+TOKEN_WINDOWS, TOKEN_TARGETS = 32, 64  # of the text as the pretrained model reads it
 LAST = 4  # characters scored when asking how much context is used
 CONTEXTS = (4, 8, 16, 32, 64, 128, 256)
 TUNE_FACTOR, TUNE_STEPS = 4, (0, 10, 50, 200)
@@ -74,25 +78,31 @@ def build(cell: Cell) -> Transformer:
     return model.to(device())
 
 
-def text_test(length: int) -> Batch:
-    """Return windows that end at the same places whatever their length: (WINDOWS, length)."""
-    ids = split_text()[1]
-    ends = torch.linspace(2048, len(ids) - 1, WINDOWS).long().unsqueeze(1)  # (WINDOWS, 1)
-    window = ids[ends - length + torch.arange(length + 1)]  # (WINDOWS, length + 1)
+def windows(ids: Tensor, count: int, length: int) -> Batch:
+    """Return windows that end at the same places whatever their length: (count, length)."""
+    ends = torch.linspace(2048, len(ids) - 1, count).long().unsqueeze(1)  # (count, 1)
+    window = ids[ends - length + torch.arange(length + 1)]  # (count, length + 1)
     return window[:, :-1], window[:, 1:]
 
 
+@cache
+def pretrained_ids() -> Tensor:
+    """Return the last tenth of the text as tokens of the pretrained model."""
+    text = tasks.load_text()
+    return encode(text[int(0.9 * len(text)) :])
+
+
 @torch.no_grad()
-def text_loss(model: Transformer, length: int, targets: int) -> float:
-    """Return the mean loss in nats on the last `targets` characters of every test window."""
-    inputs, answers = text_test(length)
-    total, chunk = 0.0, max(1, CHUNK // length)
-    for start in range(0, WINDOWS, chunk):
+def text_loss(model: Model, batch: Batch, targets: int) -> float:
+    """Return the mean loss in nats on the last `targets` tokens of every window."""
+    inputs, answers = batch
+    total, chunk = 0.0, max(1, CHUNK // inputs.shape[1])
+    for start in range(0, len(inputs), chunk):
         part = slice(start, start + chunk)
         logits = model(inputs[part].to(device()))[:, -targets:]
         wanted = answers[part, -targets:].to(device())
         total += float(F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="sum"))
-    return total / (WINDOWS * targets)
+    return total / (len(inputs) * targets)
 
 
 def token_accuracy(model: Transformer, cell: Cell, length: int) -> float:
@@ -103,8 +113,11 @@ def token_accuracy(model: Transformer, cell: Cell, length: int) -> float:
     return accuracy(model, inputs.to(device()), targets.to(device()))
 
 
-def measure(model: Transformer, cell: Cell) -> Iterator[Row]:
+def measure(model: Model, cell: Cell) -> Iterator[Row]:
     """Yield one row per variant, length and measure."""
+    if isinstance(model, GlassLM):
+        yield from measure_pretrained(model, cell)
+        return
     if cell.task == "text":
         yield from measure_text(model, cell)
         return
@@ -117,17 +130,27 @@ def measure(model: Transformer, cell: Cell) -> Iterator[Row]:
             yield row(variant, length, "accuracy", partial(token_accuracy, model, cell, length))
 
 
-def measure_text(model: Transformer, cell: Cell) -> Iterator[Row]:
-    """Yield the loss at every length, the loss by length of context, and after fine-tuning."""
+def measure_pretrained(model: GlassLM, cell: Cell) -> Iterator[Row]:
+    """Yield the loss at every length for every extension, without any training."""
     for variant in variants(cell):
         for length in cell.lengths:
             dress(model, cell, variant, length)
-            yield row(variant, length, "nats", partial(text_loss, model, length, TARGETS))
+            batch = windows(pretrained_ids(), TOKEN_WINDOWS, length)
+            yield row(variant, length, "nats", partial(text_loss, model, batch, TOKEN_TARGETS))
+
+
+def measure_text(model: Transformer, cell: Cell) -> Iterator[Row]:
+    """Yield the loss at every length, the loss by length of context, and after fine-tuning."""
+    ids = split_text()[1]
+    for variant in variants(cell):
+        for length in cell.lengths:
+            dress(model, cell, variant, length)
+            batch = windows(ids, WINDOWS, length)
+            yield row(variant, length, "nats", partial(text_loss, model, batch, TARGETS))
     for context in CONTEXTS:
         dress(model, cell, cell.method, context)
-        yield row(
-            cell.method, context, f"nats-last-{LAST}", partial(text_loss, model, context, LAST)
-        )
+        batch = windows(ids, WINDOWS, context)
+        yield row(cell.method, context, f"nats-last-{LAST}", partial(text_loss, model, batch, LAST))
     if cell.method == "rope" and cell.scale == "small":
         yield from measure_tuning(model, cell)
 
@@ -150,7 +173,8 @@ def measure_tuning(model: Transformer, cell: Cell) -> Iterator[Row]:
                 train(
                     model, on_device, steps=steps, lr=1e-3, warmup=5, seed=cell.seed, constant=True
                 )
-            loss = partial(text_loss, model, length, TARGETS)
+            batch = windows(split_text()[1], WINDOWS, length)
+            loss = partial(text_loss, model, batch, TARGETS)
             yield row(variant, length, f"nats-tuned-{steps}", loss)
 
 
@@ -176,6 +200,23 @@ def row(variant: str, length: int, metric: str, value: Callable[[], float]) -> R
         return {**head, "value": "", "error": str(error)}
 
 
+def trained_model(cell: Cell) -> tuple[Model, float | str]:
+    """Return a cell's model, and its mean loss over the last 50 steps if it had to be trained."""
+    if cell.task == PRETRAINED:
+        return load_glass().to(device()), ""
+    model = build(cell)
+    losses = train(
+        model,
+        batch_maker(cell),
+        steps=cell.steps,
+        lr=cell.lr,
+        warmup=cell.warmup,
+        seed=cell.seed,
+        label=cell.key,
+    )
+    return model, round(sum(losses[-50:]) / len(losses[-50:]), 4)
+
+
 def run_cell(cell: Cell) -> list[Row]:
     """Train and measure one cell.
 
@@ -185,20 +226,11 @@ def run_cell(cell: Cell) -> list[Row]:
     """
     with one_thread():
         started = time.process_time()
-        model = build(cell)
-        losses = train(
-            model,
-            batch_maker(cell),
-            steps=cell.steps,
-            lr=cell.lr,
-            warmup=cell.warmup,
-            seed=cell.seed,
-            label=cell.key,
-        )
+        model, final_loss = trained_model(cell)
         trained = time.process_time()
         rows = list(measure(model, cell))
     common: Row = {
-        "final_loss": round(sum(losses[-50:]) / len(losses[-50:]), 4),
+        "final_loss": final_loss,
         "seconds_training": round(trained - started, 1),
         "seconds_measuring": round(time.process_time() - trained, 1),
         "device": device().type,

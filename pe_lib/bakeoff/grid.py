@@ -94,7 +94,8 @@ METHODS: dict[str, Callable[[Cell], PositionEncoding]] = {
 }
 PER_LAYER = ("shaw", "transformer_xl", "deberta", "kerple", "fire")  # weights of their own
 
-CAUSAL_TASKS = ("text", "marker", "n-back")
+PRETRAINED = "pretrained"  # a published model: measured, not trained
+CAUSAL_TASKS = ("text", "marker", "n-back", PRETRAINED)
 ORDER_TASKS = ("first", "shift", "reverse")
 TASKS = (*CAUSAL_TASKS, *ORDER_TASKS)
 SCALES = ("small", "large")
@@ -107,6 +108,7 @@ SIZES = [
     Cell("small", "first", "", 0, 16, batch=64, steps=400, multiples=(1,)),
     Cell("small", "shift", "", 0, 16, batch=64, steps=400, multiples=(1,)),
     Cell("small", "reverse", "", 0, 16, batch=64, steps=400, multiples=(1,)),
+    Cell("small", PRETRAINED, "", 0, 128, d_model=128, n_layers=4, steps=0),
     Cell(
         "large", "text", "", 0, 128, d_model=96, n_heads=6, n_layers=3, batch=8, steps=3000,
         lr=2e-3, warmup=100, multiples=(1, 1.5, 2, 4, 8),
@@ -130,6 +132,8 @@ def grid(
 ) -> list[Cell]:
     """Return the cells, seed by seed, so that an unfinished grid is still a fair one.
 
+    The pretrained model has RoPE and no seed of ours, so it is one cell whatever the seeds are.
+
     Raises:
         ValueError: if a scale, task or method is unknown, or the scale lacks a task.
     """
@@ -141,10 +145,13 @@ def grid(
         require_choice("task", task, tuple(sizes))
     for name in names:
         require_choice("method", name, tuple(METHODS))
-    return [
+    trained = [
         replace(sizes[task], method=method, seed=seed)
         for seed, task, method in product(seeds, chosen, names)
+        if task != PRETRAINED
     ]
+    published = PRETRAINED in chosen and "rope" in names
+    return [*trained, *([replace(sizes[PRETRAINED], method="rope")] if published else [])]
 
 
 def shorter(cell: Cell, steps: int) -> Cell:

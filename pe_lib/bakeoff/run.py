@@ -72,12 +72,12 @@ def run_dask(cells: Sequence[Cell], address: str) -> Iterator[tuple[Cell, list[R
     """
     from distributed import Client, as_completed
 
-    with Client(address) as client:
+    with Client(address) as client:  # type: ignore[no-untyped-call]
         futures = {
             client.submit(run_cell, cell, key=f"bakeoff-{cell.key}", retries=3): cell
             for cell in cells
         }
-        for future in as_completed(futures):
+        for future in as_completed(futures):  # type: ignore[no-untyped-call]
             yield futures[future], future.result()
 
 

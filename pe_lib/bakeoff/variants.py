@@ -15,6 +15,7 @@ from pe_lib.attention import PositionEncoding
 from pe_lib.bakeoff.grid import Cell
 from pe_lib.learned import Learned
 from pe_lib.model import Transformer
+from pe_lib.pretrained import GlassLM
 from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import frequencies
 
@@ -64,11 +65,11 @@ def variants(cell: Cell) -> list[str]:
     return [cell.method, *more.get(cell.method, [])]
 
 
-def dress(model: Transformer, cell: Cell, variant: str, length: int) -> None:
+def dress(model: Transformer | GlassLM, cell: Cell, variant: str, length: int) -> None:
     """Give a trained model the encoding of a variant, for sequences of `length`."""
-    if isinstance(model.encoding, Learned):
+    if isinstance(model, Transformer) and isinstance(model.encoding, Learned):
         model.encoding.beyond = variant.partition("+")[2] or "error"
-    if isinstance(model.encoding, RoPE):
+    if cell.method == "rope":
         plain = RoPE(cell.d_model // cell.n_heads, max_len=length)
         encoding = EXTENSIONS[variant](cell, length) if variant in EXTENSIONS else plain
         model.use_encoding(encoding.to(next(model.parameters()).device))

@@ -26,7 +26,11 @@ def attention_cases(draw: Draw) -> list[Case]:
     return [
         Case(
             f"q {(b, h, lq, d)}, k {(b, h, lk, d)}, v {(b, h, lk, d + 1)}",
-            (2 * draw.normal(b, h, lq, d), 2 * draw.normal(b, h, lk, d), draw.normal(b, h, lk, d + 1)),
+            (
+                2 * draw.normal(b, h, lq, d),
+                2 * draw.normal(b, h, lk, d),
+                draw.normal(b, h, lk, d + 1),
+            ),
         )
         for b, h, lq, lk, d in sizes
     ]
@@ -43,9 +47,7 @@ def gaps(x: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
     return (moved - out[order]).abs().max(), (moved - out).abs().max()
 
 
-def gaps_with(
-    x: Tensor, moved: Tensor, back: Tensor, reduce: str = "max"
-) -> tuple[Tensor, Tensor]:
+def gaps_with(x: Tensor, moved: Tensor, back: Tensor, reduce: str = "max") -> tuple[Tensor, Tensor]:
     """The same numbers with another way to move, to move back, or to sum up."""
     after, out = self_attention(moved), self_attention(x)
     first, second = after - out[back], after - out
@@ -74,13 +76,15 @@ def causal(q: Tensor, k: Tensor, v: Tensor, q_pos: Tensor, k_pos: Tensor) -> Ten
 def masked(q: Tensor, k: Tensor, v: Tensor, seen: Tensor, fill: float) -> Tensor:
     """Attention where unseen logits are replaced by `fill`."""
     logits = q @ k.mT * q.shape[-1] ** -0.5
-    return logits.masked_fill(~seen, fill).softmax(-1) @ v
+    result: Tensor = logits.masked_fill(~seen, fill).softmax(-1) @ v
+    return result
 
 
 def zeroed(q: Tensor, k: Tensor, v: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
     """Attention whose weights are masked after the softmax."""
     weights = (q @ k.mT * q.shape[-1] ** -0.5).softmax(-1)
-    return weights * (k_pos <= q_pos[:, None]) @ v
+    result: Tensor = weights * (k_pos <= q_pos[:, None]) @ v
+    return result
 
 
 def causal_cases(draw: Draw) -> list[Case]:
@@ -233,4 +237,4 @@ EXERCISES = (
             ),
         ),
     ),
-)
+)  # fmt: skip

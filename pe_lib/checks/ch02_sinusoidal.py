@@ -242,7 +242,7 @@ EXERCISES = (
                     lambda d, b, n: 1 - n.abs() / n.abs().max()),
         ),
     ),
-)
+)  # fmt: skip
 
 
 def own_frequencies(positions: Tensor, dim: int, base: float) -> Tensor:

@@ -143,7 +143,7 @@ EXERCISES = (
                     lambda t, n: sample_table(t, torch.arange(n).double() * len(t) / n)),
             Mistake("the step is (N - 1)/length, so the last row is never reached",
                     lambda t, n: sample_table(t, torch.arange(n).double() * (len(t) - 1) / n)),
-            Mistake("the shares of the two neighbours are swapped", 
+            Mistake("the shares of the two neighbours are swapped",
                     lambda t, n: swapped_shares(t, torch.linspace(0, len(t) - 1, n).double())),
             Mistake("the table is upside down", lambda t, n: interpolate_table(t, n).flip(0)),
             Mistake("the two neighbours are averaged half and half; weigh them by distance",
@@ -182,7 +182,7 @@ EXERCISES = (
                     lambda t, o, n: torch.cat([t[-1:], resize_grid(t.roll(1, 0), o, n)[1:]])),
         ),
     ),
-)
+)  # fmt: skip
 
 
 def swapped_shares(table: Tensor, places: Tensor) -> Tensor:

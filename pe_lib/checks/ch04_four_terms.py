@@ -48,12 +48,13 @@ def sums(x: Tensor, p: Tensor, w_q: Tensor, w_k: Tensor) -> Four:
 
 
 def untied(
-    x: Tensor, p: Tensor, w_q: Tensor, w_k: Tensor, u_q: Tensor, u_k: Tensor, power: float = -0.5,
+    x: Tensor, p: Tensor, w_q: Tensor, w_k: Tensor, u_q: Tensor, u_k: Tensor, *, power: float = -0.5,
     share: int = 2,
 ) -> Tensor:  # fmt: skip
     """Return content plus position, each with its own projections, over sqrt(2 d)."""
     factor = (share * len(w_q)) ** power
-    return ((x @ w_q.T) @ (x @ w_k.T).T + (p @ u_q.T) @ (p @ u_k.T).T) * factor
+    result: Tensor = ((x @ w_q.T) @ (x @ w_k.T).T + (p @ u_q.T) @ (p @ u_k.T).T) * factor
+    return result
 
 
 def untied_cases(draw: Draw) -> list[Case]:
@@ -208,4 +209,4 @@ EXERCISES = (
                     lambda s: (s - s.T).abs().max()),
         ),
     ),
-)
+)  # fmt: skip

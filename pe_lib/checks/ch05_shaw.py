@@ -31,7 +31,8 @@ def rows_cases(draw: Draw) -> list[Case]:
 
 def logits(q: Tensor, k: Tensor, table: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
     """Return the scaled logits with a vector for each distance."""
-    return (q @ k.mT + position_term(q, table, q_pos, k_pos)) * q.shape[-1] ** -0.5
+    result: Tensor = (q @ k.mT + position_term(q, table, q_pos, k_pos)) * q.shape[-1] ** -0.5
+    return result
 
 
 def logits_cases(draw: Draw) -> list[Case]:
@@ -164,4 +165,4 @@ EXERCISES = (
             Mistake("the queries are in reverse order", lambda s: skew(s).flip(0)),
         ),
     ),
-)
+)  # fmt: skip

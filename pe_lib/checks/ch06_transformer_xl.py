@@ -15,16 +15,15 @@ def xl_logits(q: Tensor, k: Tensor, u: Tensor, v: Tensor, r: Tensor) -> Tensor:
     return four(q, k, u, v, r, 1, 1, 1, 1)
 
 
-def four(
-    q: Tensor, k: Tensor, u: Tensor, v: Tensor, r: Tensor, *weights: float
-) -> Tensor:
+def four(q: Tensor, k: Tensor, u: Tensor, v: Tensor, r: Tensor, *weights: float) -> Tensor:
     """Return the four terms, each times a weight, over sqrt(d)."""
     a = q @ k.mT
     b = torch.einsum("bhid,hijd->bhij", q, r)
     c = torch.einsum("hd,bhjd->bhj", u, k)[:, :, None]
     d = torch.einsum("hd,hijd->hij", v, r)
     terms = zip(weights, (a, b, c, d), strict=True)
-    return sum((w * term for w, term in terms), torch.zeros(())) * q.shape[-1] ** -0.5
+    result: Tensor = sum((w * term for w, term in terms), torch.zeros(())) * q.shape[-1] ** -0.5
+    return result
 
 
 def logits_cases(draw: Draw) -> list[Case]:
@@ -134,6 +133,8 @@ EXERCISES = (
                     lambda s: shifted(s, 0, -1)),
             Mistake("it shifts the other way: the last row must stay where it is",
                     lambda s: shifted(s, 0, 1)),
+            Mistake("it shifts the other way: rows must move to the left",
+                    lambda s: shifted(s, 1 - len(s), -1)),
             Mistake("it is one step too far to the left", lambda s: shifted(s, len(s), 1)),
             Mistake("it is one step too short", lambda s: shifted(s, len(s) - 2, 1)),
             Mistake("nothing is shifted", lambda s: s),
@@ -174,4 +175,4 @@ EXERCISES = (
                     lambda m, x, n: extend_memory(m, x, n)[::-1]),
         ),
     ),
-)
+)  # fmt: skip

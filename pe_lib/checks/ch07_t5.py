@@ -196,4 +196,4 @@ EXERCISES = (
                     lambda n, f: last_distances(n, f) - first_distances(n, f) + 1),
         ),
     ),
-)
+)  # fmt: skip

@@ -45,13 +45,14 @@ def p2c(k: Tensor, rows: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
 
 def terms(
     q: Tensor, k: Tensor, q_rows: Tensor, k_rows: Tensor, q_pos: Tensor, k_pos: Tensor,
-    weights: tuple[float, float, float] = (1, 1, 1), share: int = 3,
+    *, weights: tuple[float, float, float] = (1, 1, 1), share: int = 3,
 ) -> Tensor:  # fmt: skip
     """Return the sum of the three terms, each times a weight, over sqrt(share * d)."""
     index = delta(q_pos, k_pos, k_rows.shape[1] // 2)
     found = (q @ k.mT, c2p(q, k_rows, index), p2c(k, q_rows, q_pos, k_pos))
     total = sum((w * t for w, t in zip(weights, found, strict=True)), torch.zeros(()))
-    return total * (share * q.shape[-1]) ** -0.5
+    result: Tensor = total * (share * q.shape[-1]) ** -0.5
+    return result
 
 
 def logits_cases(draw: Draw) -> list[Case]:
@@ -169,7 +170,8 @@ EXERCISES = (
                     lambda *a: terms(*a, weights=(
                         1, s := (3 * a[0].shape[-1]) ** 0.5, s))),
             Mistake("in position-to-content, query and key are exchanged in delta",
-                    lambda q, k, qr, kr, qp, kp: terms(q, k, qr, kr, qp, kp, (1, 1, 0))
+                    lambda q, k, qr, kr, qp, kp: terms(
+                        q, k, qr, kr, qp, kp, weights=(1, 1, 0))
                     + clipped_index(k, qr, delta(kp, qp, qr.shape[1] // 2))
                     * (3 * q.shape[-1]) ** -0.5),
             Mistake("in both terms, delta takes key minus query",
@@ -179,4 +181,4 @@ EXERCISES = (
                         q, k, qr, kr, torch.arange(len(qp)), torch.arange(len(kp)))),
         ),
     ),
-)
+)  # fmt: skip

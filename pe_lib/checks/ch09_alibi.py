@@ -179,4 +179,4 @@ EXERCISES = (
                     lambda s, x: reach(s[:1].expand_as(s), x)),
         ),
     ),
-)
+)  # fmt: skip

@@ -88,11 +88,10 @@ def overwritten(x: Tensor, positions: Tensor, base: float) -> Tensor:
     return torch.stack([first, first * sin + b * cos], -1).flatten(-2)
 
 
-def logits(
-    q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, base: float = 10000.0
-) -> Tensor:
+def logits(q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, base: float = 10000.0) -> Tensor:
     """Return the scaled scores of turned queries and keys."""
-    return rope(q, q_pos, base) @ rope(k, k_pos, base).mT * q.shape[-1] ** -0.5
+    result: Tensor = rope(q, q_pos, base) @ rope(k, k_pos, base).mT * q.shape[-1] ** -0.5
+    return result
 
 
 def logits_cases(draw: Draw) -> list[Case]:
@@ -111,7 +110,8 @@ def logits_cases(draw: Draw) -> list[Case]:
 def half_split_weights(weight: Tensor, n_heads: int) -> Tensor:
     """Reorder the rows of each head: even ones first, then odd ones."""
     per_head = weight.unflatten(0, (n_heads, -1))
-    return per_head[:, layout_permutation(per_head.shape[1])].flatten(0, 1)
+    result: Tensor = per_head[:, layout_permutation(per_head.shape[1])].flatten(0, 1)
+    return result
 
 
 def weights_cases(draw: Draw) -> list[Case]:
@@ -125,7 +125,8 @@ def weights_cases(draw: Draw) -> list[Case]:
 
 def by_head(weight: Tensor, n_heads: int, order: Tensor) -> Tensor:
     """Reorder the rows of each head in another order."""
-    return weight.unflatten(0, (n_heads, -1))[:, order].flatten(0, 1)
+    result: Tensor = weight.unflatten(0, (n_heads, -1))[:, order].flatten(0, 1)
+    return result
 
 
 def per_width(weight: Tensor, n_heads: int) -> int:
@@ -232,4 +233,4 @@ EXERCISES = (
                     lambda w, n: w.unflatten(0, (-1, 2)).flip(1).flatten(0, 1)),
         ),
     ),
-)
+)  # fmt: skip

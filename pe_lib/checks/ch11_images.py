@@ -44,10 +44,10 @@ def shared_rates(rows: Tensor, columns: Tensor, dim: int) -> Tensor:
 def axial_rope(x: Tensor, grid: tuple[int, int], base: float = 10000.0) -> Tensor:
     """Turn the first half of each vector by the row, the second by the column."""
     rows, columns = raster(*grid)
-    return by_places(x, rows, columns, base)
+    return by_places(x, rows, columns, base=base)
 
 
-def by_places(x: Tensor, rows: Tensor, columns: Tensor, base: float = 10000.0) -> Tensor:
+def by_places(x: Tensor, rows: Tensor, columns: Tensor, *, base: float = 10000.0) -> Tensor:
     """Turn by rows and columns that are given."""
     return apply_rope(x, axial_angles(rows, columns, frequencies(x.shape[-1] // 2, base)))
 
@@ -87,9 +87,7 @@ def centred(index: Tensor, size: int, trained: int) -> Tensor:
     return (index + 0.5) * trained / size - 0.5
 
 
-def scaled_by(
-    grid: tuple[int, int], trained: tuple[int, int], rule: str
-) -> tuple[Tensor, Tensor]:
+def scaled_by(grid: tuple[int, int], trained: tuple[int, int], rule: str) -> tuple[Tensor, Tensor]:
     """Scale both axes by another rule."""
     parts = []
     for index, size, old in zip(raster(*grid), grid, trained, strict=True):
@@ -219,4 +217,4 @@ EXERCISES = (
                                   centred(raster(*g)[1], g[0], t[0]))),
         ),
     ),
-)
+)  # fmt: skip

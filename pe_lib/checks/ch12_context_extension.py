@@ -22,7 +22,9 @@ def angle_cases(draw: Draw) -> list[Case]:
     """Positions past the trained ones."""
     n, half, factor = draw.sizes(3, 3, 8)
     return [
-        Case(f"{n} positions, factor {factor}", (draw.places(n, high=90), 2 * half, 10000.0, factor)),
+        Case(
+            f"{n} positions, factor {factor}", (draw.places(n, high=90), 2 * half, 10000.0, factor)
+        ),
         Case("a factor that is no integer", (draw.places(n + 1), 2 * half + 2, 500.0, 2.5)),
     ]
 
@@ -221,4 +223,4 @@ EXERCISES = (
             Mistake("2 pi is on the wrong side", lambda d, b, n: count(d, b, 1 / (2 * math.pi * n))),
         ),
     ),
-)
+)  # fmt: skip

@@ -115,7 +115,7 @@ class Exercise:
         """
         cases = list(self.cases(Draw(seed)))
         wanted = [self.reference(*clone(case.args)) for case in cases]
-        got = []
+        got: list[Any] = []
         for case, want in zip(cases, wanted, strict=True):
             args = clone(case.args)
             value = answer(*args)
@@ -125,7 +125,9 @@ class Exercise:
             if not close(args, case.args, 0.0):
                 raise CheckFailed("your function changes its argument in place; return a new one")
             got.append(value)
-        right = [close(value, want, self.tolerance) for value, want in zip(got, wanted, strict=True)]
+        right = [
+            close(value, want, self.tolerance) for value, want in zip(got, wanted, strict=True)
+        ]
         if all(right):
             return ""
         for note, function in self.legal:

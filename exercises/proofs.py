@@ -1,0 +1,124 @@
+"""The proofs of the checks: wrong answers that they reject, right ones that they accept.
+
+    python -m exercises.proofs     write the table of the instructor's guide
+
+tests/mutants/NAME.txt holds them for each set; tests/test_checks.py runs them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from exercises.sets import HERE, load, nbgrader_metadata, set_names, source_path, source_text
+
+FOLDER = HERE.parent / "tests/mutants"
+PAGE = HERE.parent / "book/check_proofs.md"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change to the instructor's answer, and what the check must say to it."""
+
+    exercise: str
+    says: str
+    changes: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A right answer, written differently."""
+
+    exercise: str
+    title: str
+    source: str
+
+
+def read(name: str) -> tuple[list[Mutant], list[Alternative]]:
+    """Read tests/mutants/NAME.txt: `~ what the check says`, then lines `- old` and `+ new`."""
+    mutants, alternatives = [], []
+    text = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+    for block in re.split(r"^=== ", text, flags=re.MULTILINE)[1:]:
+        exercise, rest = block.split("\n", 1)
+        for part in re.split(r"^(?=~ |right ~ )", rest, flags=re.MULTILINE):
+            head, _, body = part.partition("\n")
+            if head.startswith("right ~ "):
+                alternatives.append(Alternative(exercise, head.removeprefix("right ~ "), body))
+            elif head.startswith("~ "):
+                lines = body.rstrip("\n").split("\n")
+                pairs = zip(lines[0::2], lines[1::2], strict=True)
+                changes = tuple((old[2:], new[2:]) for old, new in pairs)
+                mutants.append(Mutant(exercise, head[2:], changes))
+    return mutants, alternatives
+
+
+def solution_cells(name: str) -> dict[str, str]:
+    """Return the instructor's answers of a set by name."""
+    cells = json.loads(source_path(name).read_text(encoding="utf-8"))["cells"]
+    return {nbgrader_metadata(cell)["grade_id"]: source_text(cell)
+            for cell in cells if nbgrader_metadata(cell).get("solution")}  # fmt: skip
+
+
+def namespace(name: str) -> dict[str, Any]:
+    """Execute the instructor's notebook without its checks."""
+    found: dict[str, Any] = {}
+    for cell in json.loads(source_path(name).read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code" and not nbgrader_metadata(cell).get("grade"):
+            exec(source_text(cell), found)
+    return found
+
+
+def answer_from(name: str, exercise: str, source: str) -> Any:
+    """Return the function that a source defines, with the set's other answers around it."""
+    found = namespace(name)
+    exec(source, found)
+    return found[exercise]
+
+
+def mutated(name: str, mutant: Mutant) -> str:
+    """Return the source of a mutant."""
+    source = solution_cells(name)[mutant.exercise]
+    for old, new in mutant.changes:
+        assert old in source, f"{mutant.exercise}: nothing to change: {old!r}"
+        source = source.replace(old, new)
+    return source
+
+
+def page() -> str:
+    """Return the table as a page of the book. It holds no piece of an answer."""
+    rows, wrong, right = [], 0, 0
+    for name in set_names():
+        mutants, alternatives = read(name)
+        for question in load(name).questions:
+            said = [mutant.says for mutant in mutants if mutant.exercise == question.name]
+            titles = [other.title for other in alternatives if other.exercise == question.name]
+            words = "; ".join(dict.fromkeys(f"“{text}”" for text in said if text != "crash"))
+            crashes = said.count("crash")
+            words += f"; {crashes} end in an error of their own" if crashes else ""
+            cells = [name, f"`{question.name}`", str(len(said)), words,
+                     str(len(titles)), "; ".join(titles)]  # fmt: skip
+            rows.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
+            wrong, right = wrong + len(said), right + len(titles)
+    return "\n".join(
+        [
+            "# What the checks reject, and what they accept",
+            "",
+            "Each check is tried, in the tests, on wrong answers that people really write and on "
+            "right answers written in another way than the instructor's. For a wrong answer the "
+            "words must be the right ones, too, with three different draws of the inputs. "
+            f"There are {len(rows)} exercises, {wrong} wrong answers, all rejected, and {right} "
+            "right ones, all accepted.",
+            "",
+            "| set | exercise | rejected | with the words | accepted | written with |",
+            "|---|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"wrote {PAGE}")

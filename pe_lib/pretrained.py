@@ -1,0 +1,132 @@
+"""A small published language model with RoPE, in this library's parts.
+
+The PyPI package `glassllm` carries the weights (MIT licence; 128 tokens in training). They are
+read from it as data; the model is built from `MultiHeadAttention` and `RoPE`.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pe_lib.attention import MultiHeadAttention, PositionEncoding
+from pe_lib.rope import RoPE
+
+TRAINED_LENGTH = 128
+HEADS, KEY_HEADS, HEAD_DIM, EPS = 4, 2, 32, 1e-6
+
+
+class GatedBlock(nn.Module):
+    """A decoder layer as in Llama: RMSNorm, causal attention, gated feed-forward network."""
+
+    def __init__(self, d_model: int, hidden: int, encoding: PositionEncoding) -> None:
+        """Create the layers."""
+        super().__init__()
+        self.norm_1, self.norm_2 = nn.RMSNorm(d_model, EPS), nn.RMSNorm(d_model, EPS)
+        self.attention = MultiHeadAttention(d_model, HEADS, encoding, causal=True)
+        self.gate = nn.Linear(d_model, hidden, bias=False)
+        self.up = nn.Linear(d_model, hidden, bias=False)
+        self.down = nn.Linear(hidden, d_model, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, L, D) -> (B, L, D)."""
+        x = x + self.attention(self.norm_1(x))
+        h = self.norm_2(x)
+        out: Tensor = x + self.down(F.silu(self.gate(h)) * self.up(h))
+        return out
+
+
+class GlassLM(nn.Module):
+    """The published decoder: 4 layers, width 128, 4 heads that share 2 heads of keys.
+
+    Args:
+        weights: the arrays of the package, by name.
+    """
+
+    def __init__(self, weights: dict[str, np.ndarray]) -> None:
+        """Copy the weights."""
+        super().__init__()
+        table = as_tensor(weights["E"])  # (vocabulary, D), at the input and at the output
+        hidden = weights["blocks.0.ffn.W1"].shape[1]
+        n_layers = 1 + max(int(name.split(".")[1]) for name in weights if "blocks" in name)
+        self.embedding = nn.Embedding.from_pretrained(table)
+        self.blocks = nn.ModuleList(
+            GatedBlock(table.shape[1], hidden, RoPE(HEAD_DIM)) for _ in range(n_layers)
+        )
+        self.norm = nn.RMSNorm(table.shape[1], EPS)
+        self.load_state_dict({"embedding.weight": table} | renamed(weights, n_layers), strict=True)
+
+    def use_encoding(self, encoding: PositionEncoding) -> None:
+        """Use another encoding in all layers from now on; no weight changes."""
+        for block in self.blocks:
+            block.attention.encoding = encoding  # type: ignore[union-attr]
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return the logits of the next token: (B, L) -> (B, L, vocabulary)."""
+        x = self.embedding(ids)  # (B, L, D)
+        for block in self.blocks:
+            x = block(x)
+        logits: Tensor = self.norm(x) @ self.embedding.weight.T
+        return logits
+
+
+def as_tensor(array: np.ndarray) -> Tensor:
+    """Return a float32 tensor of a float16 array."""
+    return torch.from_numpy(array.astype(np.float32))
+
+
+def for_every_head(weight: Tensor) -> Tensor:
+    """Repeat shared key or value heads until every query head has its own.
+
+    Args:
+        weight: (D, KEY_HEADS * d), as x @ weight.
+
+    Returns:
+        (HEADS * d, D), as a Linear's weight: neighbouring query heads share a key head.
+    """
+    heads = weight.T.unflatten(0, (KEY_HEADS, HEAD_DIM))  # (KEY_HEADS, d, D)
+    repeated: Tensor = heads.repeat_interleave(HEADS // KEY_HEADS, dim=0).flatten(0, 1)
+    return repeated
+
+
+def renamed(weights: dict[str, np.ndarray], n_layers: int) -> dict[str, Tensor]:
+    """Return the package's weights under this module's names."""
+    state = {"norm.weight": as_tensor(weights["norm_f.gamma"])}
+    for i in range(n_layers):
+        source = {
+            name.removeprefix(f"blocks.{i}."): as_tensor(array)
+            for name, array in weights.items()
+            if name.startswith(f"blocks.{i}.")
+        }
+        layer = {
+            "norm_1.weight": source["norm1.gamma"],
+            "norm_2.weight": source["norm2.gamma"],
+            "attention.q_proj.weight": source["attn.W_Q"].T,
+            "attention.k_proj.weight": for_every_head(source["attn.W_K"]),
+            "attention.v_proj.weight": for_every_head(source["attn.W_V"]),
+            "attention.out_proj.weight": source["attn.W_O"].T,
+            "gate.weight": source["ffn.W1"].T,
+            "up.weight": source["ffn.W3"].T,
+            "down.weight": source["ffn.W2"].T,
+        }
+        state |= {f"blocks.{i}.{name}": tensor for name, tensor in layer.items()}
+    return state
+
+
+def load_glass() -> GlassLM:
+    """Return the published English model."""
+    file = resources.files("glassllm") / "weights" / "en.npz"
+    with resources.as_file(file) as path, np.load(path) as data:
+        return GlassLM({name: data[name] for name in data if not name.startswith("__")}).eval()
+
+
+def encode(text: str) -> Tensor:
+    """Return the token numbers of a text with the package's tokenizer, (L,)."""
+    from glassllm import load_pretrained
+
+    _, tokenizer = load_pretrained("en")
+    return torch.tensor(tokenizer.encode(text))

@@ -1,0 +1,56 @@
+"""The published RoPE model: rebuilt from this library's parts, it computes what the package does."""
+
+from __future__ import annotations
+
+import glassllm
+import numpy as np
+import pytest
+import torch
+
+from pe_lib import pretrained
+from pe_lib.attention import NoPosition
+from pe_lib.rope import RoPE
+from pe_lib.tasks import load_text
+
+
+@pytest.fixture(scope="module")
+def model() -> pretrained.GlassLM:
+    return pretrained.load_glass()
+
+
+@pytest.mark.parametrize("start", [0, 700])
+def test_its_logits_equal_those_of_the_package(model, start):
+    package, tokenizer = glassllm.load_pretrained("en")
+    ids = torch.tensor(tokenizer.encode(load_text()[:4000]))[start : start + 128]
+    with glassllm.no_grad():
+        theirs = package.forward(ids.numpy()).data
+    with torch.no_grad():
+        ours = model(ids[None]).numpy()
+    assert ours.shape == theirs.shape == (1, 128, 1024)
+    assert np.abs(ours - theirs).max() < 1e-4
+
+
+def test_it_runs_past_its_trained_length_where_the_package_refuses(model):
+    ids = pretrained.encode(load_text()[:2000])[None, : pretrained.TRAINED_LENGTH + 1]
+    with pytest.raises(ValueError, match="do not fit"):
+        glassllm.load_pretrained("en")[0].forward(ids.numpy())
+    assert model(ids).shape == (1, pretrained.TRAINED_LENGTH + 1, 1024)
+
+
+def test_another_encoding_changes_the_logits_and_the_own_one_restores_them(model):
+    ids = pretrained.encode(load_text()[:500])[None, :64]
+    with torch.no_grad():
+        before = model(ids)
+        model.use_encoding(NoPosition())
+        without = model(ids)
+        model.use_encoding(RoPE(pretrained.HEAD_DIM))
+        after = model(ids)
+    assert (before - without).abs().max() > 1
+    assert torch.equal(before, after)
+
+
+def test_shared_heads_are_repeated_for_neighbouring_query_heads():
+    weight = torch.arange(3 * 64.0).reshape(3, 64)
+    heads = pretrained.for_every_head(weight).reshape(4, 32, 3)
+    assert torch.equal(heads[0], heads[1]) and torch.equal(heads[2], heads[3])
+    assert torch.equal(heads[0].T, weight[:, :32]) and torch.equal(heads[2].T, weight[:, 32:])
