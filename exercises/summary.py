@@ -46,7 +46,8 @@ def distribution(scores: list[float], top: float) -> str:
     most = max(tenths.values())
     rows = "".join(
         f"<tr><th>{top * step / 10:g} to {top * (step + 1) / 10:g}</th><td class=n>{tenths[step]}"
-        f'</td><td><span class="bar" style="width:{20 * tenths[step] / most:.1f}em"></span></td></tr>'
+        f'</td><td><span class="bar" style="width:{20 * tenths[step] / most:.1f}em"></span></td>'
+        "</tr>"
         for step in range(10)
     )
     return f"<table><tr><th>points</th><th>students</th><th></th></tr>{rows}</table>"

@@ -3,15 +3,42 @@
 Each method is a file; each file begins with pure functions and ends with a thin module.
 """
 
+from pe_lib.alibi import ALiBi
 from pe_lib.attention import KVCache, MultiHeadAttention, NoPosition, PositionEncoding
+from pe_lib.compose import Compose
+from pe_lib.context_extension import DynamicNTK, LongRoPE
+from pe_lib.deberta import DeBERTa
+from pe_lib.fire import Fire
+from pe_lib.hierarchical import Hierarchical, HierarchicalLearned
+from pe_lib.kerple import Kerple
 from pe_lib.learned import Learned
+from pe_lib.rope import AxialRoPE, RoPE
+from pe_lib.shaw import Shaw
 from pe_lib.sinusoidal import Sinusoidal
+from pe_lib.t5 import T5Bias
+from pe_lib.transformer_xl import TransformerXL
+from pe_lib.xpos import XPos
 
 __all__ = [
+    "ALiBi",
+    "AxialRoPE",
+    "Compose",
+    "DeBERTa",
+    "DynamicNTK",
+    "Fire",
+    "Hierarchical",
+    "HierarchicalLearned",
     "KVCache",
+    "Kerple",
     "Learned",
+    "LongRoPE",
     "MultiHeadAttention",
     "NoPosition",
     "PositionEncoding",
+    "RoPE",
+    "Shaw",
     "Sinusoidal",
+    "T5Bias",
+    "TransformerXL",
+    "XPos",
 ]

@@ -87,12 +87,11 @@ def show(claim_id: str, *, holds: bool | None, measured: str) -> None:
             f"claim {claim_id!r} has the verdict {claim.verdict!r}, but the cell found "
             f"holds={holds}: {measured}"
         )
-    display(  # type: ignore[no-untyped-call]
-        Markdown(
-            f"> **Claim, {claim.verdict}:** “{claim.claim}”\n>\n"
-            f"> **Measured:** {measured}\n>\n> **So:** {claim.correct}"
-        )
+    words = (
+        f"> **Claim, {claim.verdict}:** “{claim.claim}”\n>\n"
+        f"> **Measured:** {measured}\n>\n> **So:** {claim.correct}"
     )
+    display(Markdown(words))  # type: ignore[no-untyped-call]
 
 
 def table(chapter: str) -> None:

@@ -47,7 +47,7 @@ INK, PAPER, GRID = "#22272e", "#ffffff", "#d9dde3"
 SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
 DPI = 144
 
-RC: dict[str, Any] = {
+RC: Any = {
     "figure.facecolor": PAPER,
     "axes.facecolor": PAPER,
     "axes.edgecolor": "#8b949e",
@@ -162,7 +162,7 @@ def heatmap(
     """
     matrix = values.detach().numpy() if hasattr(values, "detach") else values
     top = float(abs(matrix).max()) if limit is None else limit
-    bounds = {"vmin": -top, "vmax": top} if diverging else {}
+    bounds: dict[str, Any] = {"vmin": -top, "vmax": top} if diverging else {}
     image = axes.imshow(
         matrix, cmap=DIVERGING if diverging else SEQUENTIAL, aspect="auto", **bounds
     )

@@ -40,8 +40,8 @@ def counted(monkeypatch):
 
     def fake(cell: Cell):
         calls.append(cell.key)
-        line = {"variant": cell.method, "length": 16, "metric": "m", "value": cell.seed, "error": ""}
-        return [{**cell.settings(), **line}]
+        line = {"variant": cell.method, "length": 16, "metric": "m", "value": cell.seed}
+        return [{**cell.settings(), **line, "error": ""}]
 
     monkeypatch.setattr(run, "run_cell", fake)
     return calls
@@ -211,7 +211,8 @@ def test_on_a_cluster_a_killed_worker_loses_nothing_and_nothing_counts_twice(tmp
     names = [(row["method"], str(row["seed"]), row["metric"]) for row in rows]
     assert len(names) == len(set(names)) == 2 * len(cells)
     again = {row["metric"]: row["value"] for row in run_cell(cells[1])}
-    assert {r["metric"]: r["value"] for r in rows if r["method"] == "rope" and r["seed"] == 0} == again
+    on_cluster = [row for row in rows if row["method"] == "rope" and row["seed"] == 0]
+    assert {row["metric"]: row["value"] for row in on_cluster} == again
 
 
 def test_the_shipped_file_holds_every_method_with_three_seeds():

@@ -28,8 +28,13 @@ ALTERNATIVES = [(name, right) for name in set_names() for right in read(name)[1]
 EVERY = [(name, question.name) for name in set_names() for question in load(name).questions]
 
 
+def name_of(value: Any) -> str:
+    """Return what a test is called by."""
+    return value if isinstance(value, str) else str(value.exercise)
+
+
 @pytest.mark.parametrize(("name", "mutant"), MUTANTS,
-                         ids=lambda value: value if isinstance(value, str) else value.exercise)  # fmt: skip
+                         ids=name_of)  # fmt: skip
 def test_each_mutant_is_rejected_with_the_right_words(name: str, mutant: Mutant) -> None:
     """For the self-check's inputs and for others; `crash` stands for an exception of its own."""
     answer = answer_from(name, mutant.exercise, mutated(name, mutant))
@@ -45,7 +50,7 @@ def test_each_mutant_is_rejected_with_the_right_words(name: str, mutant: Mutant)
 
 
 @pytest.mark.parametrize(("name", "right"), ALTERNATIVES,
-                         ids=lambda value: value if isinstance(value, str) else value.exercise)  # fmt: skip
+                         ids=name_of)  # fmt: skip
 def test_right_answers_written_differently_are_accepted(name: str, right: Alternative) -> None:
     """Loops, einsum, complex numbers, arrays of numpy."""
     answer = answer_from(name, right.exercise, right.source)

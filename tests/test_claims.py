@@ -27,9 +27,8 @@ def ids_in_notebooks(pattern: re.Pattern[str], cell_type: str) -> list[tuple[str
 
 
 def write_ledger(folder: Path, **changes: object) -> Path:
-    entry = dict(
-        id="x", chapter="01_attention", claim="c", verdict="false", correct="d", source=["S-1"]
-    )
+    entry = {"id": "x", "chapter": "01_attention", "claim": "c"}
+    entry |= {"verdict": "false", "correct": "d", "source": ["S-1"]}
     path = folder / "claims.yml"
     path.write_text(yaml.safe_dump([{**entry, **changes}]), encoding="utf-8")
     return path
@@ -60,7 +59,8 @@ def test_a_finding_that_contradicts_the_verdict_is_refused(tmp_path, monkeypatch
 
 
 def test_an_opinion_is_neither_true_nor_false(tmp_path, monkeypatch):
-    monkeypatch.setattr(claims, "load", lambda: claims.read(write_ledger(tmp_path, verdict="opinion")))
+    path = write_ledger(tmp_path, verdict="opinion")
+    monkeypatch.setattr(claims, "load", lambda: claims.read(path))
     claims.show("x", holds=None, measured="m")
     with pytest.raises(AssertionError):
         claims.show("x", holds=True, measured="m")

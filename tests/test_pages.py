@@ -6,7 +6,6 @@ import io
 import subprocess
 import sys
 
-import ipywidgets as widgets
 import pytest
 from PIL import Image
 
@@ -32,10 +31,8 @@ def line(slope: float = 1):
 
 
 def test_the_library_imports_without_matplotlib_or_widgets():
-    code = (
-        "import sys, pe_lib; "
-        "print(sorted({'matplotlib', 'ipywidgets', 'IPython', 'yaml', 'sklearn'} & set(sys.modules)))"
-    )
+    heavy = {"matplotlib", "ipywidgets", "IPython", "yaml", "sklearn"}
+    code = f"import sys, pe_lib; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -80,13 +77,11 @@ def test_a_methods_colour_stands_out_from_the_paper(name):
     assert contrast >= 3
 
 
-
-
 def test_one_slider_has_a_frame_for_each_value(monkeypatch):
     boxes = []
     monkeypatch.setattr(explore, "show", lambda box, words: boxes.append((box, words)))
     explore.slider("slope", [1, 2, 3], line, lambda v: f"A line that rises with slope {v}, drawn.")
-    (box, words), = boxes
+    ((box, words),) = boxes
     control, stack = box.children
     assert words == "A figure with a slider: slope"
     assert [label for label, _ in control.options] == ["1", "2", "3"]

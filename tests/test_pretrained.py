@@ -1,4 +1,4 @@
-"""The published RoPE model: rebuilt from this library's parts, it computes what the package does."""
+"""The published RoPE model, rebuilt from this library's parts, computes what the package does."""
 
 from __future__ import annotations
 

@@ -46,9 +46,7 @@ def draw_curves(axes: Axes, found: dict[str, Curve], variants: Sequence[str]) ->
         lengths = list(curve)
         means = [sum(values) / len(values) for values in curve.values()]
         dash = DASHES[variant.partition("+")[2]]
-        axes.plot(
-            lengths, means, "o", ls=dash, ms=3.5, color=colour(variant), label=name(variant)
-        )
+        axes.plot(lengths, means, "o", ls=dash, ms=3.5, color=colour(variant), label=name(variant))
         axes.fill_between(
             lengths,
             [min(values) for values in curve.values()],

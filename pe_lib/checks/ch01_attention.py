@@ -172,7 +172,8 @@ EXERCISES = (
                 lambda x, order: (gaps(x, order)[0],) * 2,
             ),
             Mistake(
-                "the two gaps are swapped (or the tokens were never moved): equivariance comes first",
+                "the two gaps are swapped (or the tokens were never moved): equivariance "
+                "comes first",
                 lambda x, order: gaps(x, order)[::-1],
             ),
             Mistake(
@@ -205,7 +206,8 @@ EXERCISES = (
                 "the mask counts rows and columns, from the last ones: it must compare q_pos "
                 "with k_pos",
                 lambda q, k, v, q_pos, k_pos: masked(
-                    q, k, v, torch.ones(q.shape[2], k.shape[2]).tril(k.shape[2] - q.shape[2]).bool(),
+                    q, k, v,
+                    torch.ones(q.shape[2], k.shape[2]).tril(k.shape[2] - q.shape[2]).bool(),
                     -1e9,
                 ),
             ),

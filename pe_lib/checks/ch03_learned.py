@@ -23,7 +23,8 @@ def embed_cases(draw: Draw) -> list[Case]:
     shared = torch.arange(start, start + length)
     padded = (torch.arange(length) - torch.arange(batch)[:, None]).clamp(min=0)
     return [
-        Case(f"positions from {start}", (draw.places(batch, length, high=39), shared, words, places)),
+        Case(f"positions from {start}",
+             (draw.places(batch, length, high=39), shared, words, places)),
         Case(f"positions of shape {(batch, length)}",
              (draw.places(batch, length, high=39), padded, words, places)),
     ]  # fmt: skip

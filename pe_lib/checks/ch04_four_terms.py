@@ -48,8 +48,8 @@ def sums(x: Tensor, p: Tensor, w_q: Tensor, w_k: Tensor) -> Four:
 
 
 def untied(
-    x: Tensor, p: Tensor, w_q: Tensor, w_k: Tensor, u_q: Tensor, u_k: Tensor, *, power: float = -0.5,
-    share: int = 2,
+    x: Tensor, p: Tensor, w_q: Tensor, w_k: Tensor, u_q: Tensor, u_k: Tensor, *,
+    power: float = -0.5,    share: int = 2,
 ) -> Tensor:  # fmt: skip
     """Return content plus position, each with its own projections, over sqrt(2 d)."""
     factor = (share * len(w_q)) ** power

@@ -78,7 +78,8 @@ def closed(slopes: Tensor, share: float, how: str) -> Tensor:
     exact = -torch.log(torch.tensor(1.0 - share).double()) / slopes.double()
     wrong = -torch.log(torch.tensor(share).double()) / slopes.double()
     choices = {"floor": exact.floor(), "plus": exact.ceil() + 1, "share": wrong.ceil(),
-               "inverse": (1 / slopes.double()).ceil(), "two": (exact / torch.tensor(2.0).log()).ceil(),
+               "inverse": (1 / slopes.double()).ceil(),
+               "two": (exact / torch.tensor(2.0).log()).ceil(),
                "linear": (share / slopes.double()).ceil(), "exact": exact,
                "minus": exact.ceil() - 1}  # fmt: skip
     return choices[how].clamp(max=1e9)

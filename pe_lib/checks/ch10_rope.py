@@ -99,7 +99,8 @@ def logits_cases(draw: Draw) -> list[Case]:
     b, h, lq, lk, half = draw.sizes(5, 2, 8)
     start = draw.integer(11, 40)
     return [
-        Case("all positions from 0", (draw.normal(b, h, lk, 2 * half), draw.normal(b, h, lk, 2 * half),
+        Case("all positions from 0", (draw.normal(b, h, lk, 2 * half),
+                                      draw.normal(b, h, lk, 2 * half),
                                       torch.arange(lk), torch.arange(lk))),
         Case(f"queries from position {start + lk}, keys from {start}",
              (draw.normal(b, h, lq, 2 * half), draw.normal(b, h, lk, 2 * half),

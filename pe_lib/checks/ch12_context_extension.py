@@ -64,8 +64,8 @@ def parts_cases(draw: Draw) -> list[Case]:
 
 
 def ramp(
-    rates: Tensor, factor: float, length: int, low: float, high: float, *, turns: float = 2 * math.pi,
-    clamp: bool = True, inverse: bool = False, hard: bool = False, log: bool = False,
+    rates: Tensor, factor: float, length: int, low: float, high: float, *,
+    turns: float = 2 * math.pi,    clamp: bool = True, inverse: bool = False, hard: bool = False, log: bool = False,
 ) -> Tensor:  # fmt: skip
     """Mix with one thing done in another way."""
     rotations = rates * length / turns
@@ -156,7 +156,8 @@ EXERCISES = (
             Mistake("the exponent of the factor is d/(d - 2), not d/2",
                     lambda d, b, f: with_base(d, b * f ** (d / 2))),
             Mistake("the factor is the exponent's business: base * factor ** (d/(d - 2)), not "
-                    "(base * factor) ** ...", lambda d, b, f: with_base(d, (b * f) ** (d / (d - 2)))),
+                    "(base * factor) ** ...",
+                    lambda d, b, f: with_base(d, (b * f) ** (d / (d - 2)))),
             Mistake("the exponent of the frequencies is j/d; it must be 2j/d for pair j",
                     lambda d, b, f: ntk_rates(d, b, f) ** 0.5),
             Mistake("these are wavelengths; wanted are frequencies",
@@ -220,7 +221,8 @@ EXERCISES = (
                     lambda d, b, n: unturned(d, b, n) / (d // 2)),
             Mistake("one pair too many", lambda d, b, n: unturned(d, b, n) + 1),
             Mistake("one pair too few", lambda d, b, n: unturned(d, b, n) - 1),
-            Mistake("2 pi is on the wrong side", lambda d, b, n: count(d, b, 1 / (2 * math.pi * n))),
+            Mistake("2 pi is on the wrong side",
+                    lambda d, b, n: count(d, b, 1 / (2 * math.pi * n))),
         ),
     ),
 )  # fmt: skip
