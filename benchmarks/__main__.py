@@ -55,8 +55,8 @@ def main() -> None:
         parser.error(f"no such question: {', '.join(sorted(unknown))}")
     chosen = arguments.questions or list(QUESTIONS)
     torch.set_num_threads(arguments.threads)
-    rows: list[dict[str, Any]] = []
     for name in chosen:
+        rows: list[dict[str, Any]] = []
         question = QUESTIONS[name]
         for length in question.lengths:
             with torch.set_grad_enabled(question.with_gradients):
@@ -70,12 +70,18 @@ def main() -> None:
             ]
             print_rows(table)
             rows += table
-    if arguments.questions and RESULTS.exists():
-        # Tables are complete in themselves: those that were not asked for stay as they are.
-        kept = json.loads(RESULTS.read_text())["rows"]
-        rows += [row for row in kept if row["question"] not in chosen]
+        keep(name, rows, machine(arguments.threads))
+
+
+def keep(name: str, rows: list[dict[str, Any]], where: dict[str, Any]) -> None:
+    """Put one question's rows in the place of its earlier ones; write the page once all are there.
+
+    A question is measured in one run; the others stay as they are.
+    """
+    earlier = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
+    rows = rows + [row for row in earlier if row["question"] != name]
     rows.sort(key=lambda row: list(QUESTIONS).index(row["question"]))  # stable: lengths keep order
-    results = {"machine": machine(arguments.threads), "rows": rows}
+    results = {"machine": where, "rows": rows}
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     if {row["question"] for row in rows} == set(QUESTIONS):
         write_page(results)

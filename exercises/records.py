@@ -138,12 +138,17 @@ def write_csv(course: Course, records: list[Record]) -> None:
                                v["max_points"], v["word"], cell_text(v["message"])])  # fmt: skip
 
 
+def find_alembic() -> None:
+    """Put this environment's programs on the path: nbgrader starts `alembic` by name."""
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+
+
 def fill_gradebook(course: Course, records: list[Record]) -> None:
     """Write all scores into nbgrader's gradebook; manual scores and comments stay."""
     from nbgrader.api import Gradebook
 
-    # nbgrader starts `alembic` by name, and warns about the order in which it links its rows.
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    find_alembic()
+    # nbgrader warns about the order in which it links its own rows.
     warnings.filterwarnings("ignore", message="Object of type", category=sqlalchemy.exc.SAWarning)
     with Gradebook(f"sqlite:///{course.root / 'gradebook.db'}") as book:
         for name in sorted({record["set"] for record in records}):
