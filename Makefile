@@ -19,7 +19,7 @@ TEST_READY := $(VENV)/.test-ready
 
 .DEFAULT_GOAL := help
 .PHONY: help book test refresh check lint links pdf serve newest clean distclean \
-        exercises grade bench bakeoff new-chapter
+        exercises grade bench bakeoff
 
 help: ## Show this list
 	@echo "make book and make test are all you need; the rest is for authors and instructors."
@@ -81,9 +81,6 @@ bench: $(TEST_READY) ## Time pe_lib beside the libraries that people use
 
 bakeoff: $(BOOK_READY) ## Train every method and measure it past its training length
 	@$(PY) -m pe_lib.bakeoff $(ARGS)
-
-new-chapter: $(BOOK_READY) ## Start a chapter from the template: make new-chapter NAME=14_kerple
-	@$(PY) -m tools.new_chapter $(NAME)
 
 clean: ## Remove what the build made
 	rm -rf _build book/_generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov

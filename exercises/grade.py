@@ -77,7 +77,7 @@ def on_cluster(jobs: list[Job], scheduler: str) -> Iterator[tuple[int, Done]]:
     """Grade on a Dask cluster whose workers run in a copy of this project."""
     from distributed import Client, as_completed
 
-    with Client(scheduler, set_as_default=False) as client:
+    with Client(scheduler) as client:
         submit: Any = client.submit
         waiting = {submit(work, job, pure=False): index for index, job in enumerate(jobs)}
         for future, result in as_completed(list(waiting), with_results=True, raise_errors=False):

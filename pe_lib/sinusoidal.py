@@ -120,9 +120,11 @@ def consecutive_codes(positions: Tensor, rates: Tensor) -> Tensor:
     rests = torch.arange(block, device=rates.device).unsqueeze(-1) * rates  # (block, n)
     one = torch.ones((), dtype=torch.float64, device=rates.device)
     # sin a + i cos a = exp(i (pi / 2 - a)), so that a product of two such numbers adds angles.
-    turned = torch.polar(one, math.pi / 2 - firsts).unsqueeze(1)
-    codes = turned * torch.polar(one, -rests)  # (blocks, block, n)
-    return torch.view_as_real(codes.flatten(0, 1)[: len(positions)]).to(torch.float32)
+    turned, rested = torch.polar(one, math.pi / 2 - firsts), torch.polar(one, -rests)
+    codes = torch.empty(len(positions), len(rates), 2, device=rates.device)
+    for first, part in zip(turned, codes.split(block), strict=True):  # float64 a block at a time
+        part.copy_(torch.view_as_real(first * rested[: len(part)]))
+    return codes
 
 
 def sinusoidal_2d(

@@ -50,7 +50,9 @@ def test_checks_and_exercises_match_one_to_one() -> None:
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_each_exercise_states_difficulty_minutes_points_and_hints(name: str) -> None:
     text = "\n".join(source_text(cell) for cell in cells(source_path(name)))
-    stated = re.findall(r"\*\*Difficulty\*\* \S+ (\w+) · \*\*(\d+) minutes\*\* · \*\*(\d+) points", text)
+    stated = re.findall(
+        r"\*\*Difficulty\*\* \S+ (\w+) · \*\*(\d+) minutes\*\* · \*\*(\d+) points", text
+    )
     assert [float(points) for _, _, points in stated] == [q.points for q in load(name).questions]
     for part in text.split("**Difficulty**")[1:]:
         assert part.count("<details>") >= 1
@@ -65,7 +67,9 @@ def test_a_stale_release_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: A
     edited = tmp_path / "02_sinusoidal.ipynb"
     edited.write_text(release_path("02_sinusoidal").read_text().replace("Sinusoidal", "Edited"))
     real = build.release_path
-    monkeypatch.setattr(build, "release_path", lambda n: edited if n == "02_sinusoidal" else real(n))
+    monkeypatch.setattr(
+        build, "release_path", lambda n: edited if n == "02_sinusoidal" else real(n)
+    )
     monkeypatch.setattr(build, "RELEASE", tmp_path)
     assert build.main(["--check"]) == 1
 

@@ -65,7 +65,8 @@ def parts_cases(draw: Draw) -> list[Case]:
 
 def ramp(
     rates: Tensor, factor: float, length: int, low: float, high: float, *,
-    turns: float = 2 * math.pi,    clamp: bool = True, inverse: bool = False, hard: bool = False, log: bool = False,
+    turns: float = 2 * math.pi, clamp: bool = True, inverse: bool = False, hard: bool = False,
+    log: bool = False,
 ) -> Tensor:  # fmt: skip
     """Mix with one thing done in another way."""
     rotations = rates * length / turns
