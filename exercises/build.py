@@ -82,10 +82,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if stale")
     options = parser.parse_args(arguments)
     wanted = products(set_names())
-    # The zip can be made anew at any time and is not kept under version control.
-    stale = [path for path, data in wanted.items()
-             if (path != ZIP or not options.check)
-             and (not path.exists() or path.read_bytes() != data)]  # fmt: skip
+    stale = [
+        path for path, data in wanted.items() if not path.exists() or path.read_bytes() != data
+    ]
     unknown = [path for path in RELEASE.rglob("*") if path.is_file() and path not in wanted]
     for path in stale + unknown:
         print(f"{'stale' if path in wanted else 'not generated'}: {path.relative_to(RELEASE)}")

@@ -121,9 +121,12 @@ def consecutive_codes(positions: Tensor, rates: Tensor) -> Tensor:
     one = torch.ones((), dtype=torch.float64, device=rates.device)
     # sin a + i cos a = exp(i (pi / 2 - a)), so that a product of two such numbers adds angles.
     turned, rested = torch.polar(one, math.pi / 2 - firsts), torch.polar(one, -rests)
-    codes = torch.empty(len(positions), len(rates), 2, device=rates.device)
-    for first, part in zip(turned, codes.split(block), strict=True):  # float64 a block at a time
-        part.copy_(torch.view_as_real(first * rested[: len(part)]))
+    shape = (len(positions), len(rates), 2)
+    codes = torch.empty(shape, dtype=torch.float32, device=rates.device)
+    few = 256 // block + 1  # blocks at a time: their float64 products stay in the cache
+    for some, part in zip(turned.split(few), codes.split(few * block), strict=True):
+        products = (some.unsqueeze(1) * rested).flatten(0, 1)  # (few * block, n)
+        part.copy_(torch.view_as_real(products[: len(part)]))
     return codes
 
 
@@ -249,14 +252,16 @@ class Sinusoidal(PositionEncoding):
                 f"x must have shape (batch, length, {self.table.shape[1]}), got {tuple(x.shape)}"
             )
         positions = require_positions("positions", positions, x.shape[1], x.shape[0])
-        return x + self.gain * self.codes(positions).to(x)
+        codes = self.codes(positions).to(x)
+        return x + (codes if self.gain == 1 else self.gain * codes)
 
     def codes(self, positions: Tensor) -> Tensor:
         """Return the codes of `positions` of any shape: from the table where it has them all."""
-        in_table = not positions.is_floating_point() and (
-            positions.numel() > 0
-            and int(positions.min()) >= 0
-            and int(positions.max()) < len(self.table)
+        consecutive = is_consecutive(positions) and not positions.is_floating_point()
+        if consecutive and 0 <= (first := int(positions[0])) <= len(self.table) - len(positions):
+            return self.table[first : first + len(positions)]  # a view, no copy
+        in_table = not (consecutive or positions.is_floating_point()) and (
+            int(positions.min()) >= 0 and int(positions.max()) < len(self.table)
         )
         if in_table:
             return self.table[positions]  # (..., D)

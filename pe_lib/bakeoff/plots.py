@@ -24,6 +24,18 @@ def curves(rows: Sequence[Row], task: str, metric: str, scale: str = "small") ->
     return {variant: dict(sorted(curve.items())) for variant, curve in found.items()}
 
 
+# Beside each other RoPE's extensions need colours of their own; among other methods they
+# have RoPE's, and differ by their dashes.
+EXTENSION_COLOURS = {
+    "rope": figures.METHOD_COLOURS["rope"],
+    "rope+pi": "#0072b2",
+    "rope+ntk": "#d55e00",
+    "rope+dynamic-ntk": "#cc79a7",
+    "rope+yarn": "#009e73",
+    "rope+llama3": "#b07d00",
+}
+
+
 def colour(variant: str) -> str:
     """Return the colour of a variant's method."""
     return figures.METHOD_COLOURS[variant.partition("+")[0]]
@@ -32,26 +44,40 @@ def colour(variant: str) -> str:
 def name(variant: str) -> str:
     """Return how a variant is written in a legend."""
     method, _, extension = variant.partition("+")
-    return figures.METHOD_NAMES[method] + (f" + {extension}" if extension else "")
+    written = {"pi": "PI", "ntk": "NTK", "dynamic-ntk": "dynamic NTK", "yarn": "YaRN"}
+    written |= {"llama3": "Llama-3"}
+    if not extension:
+        return figures.METHOD_NAMES[method]
+    return f"{figures.METHOD_NAMES[method]} + {written.get(extension, extension)}"
 
 
 DASHES = {"": "-", "pi": ":", "ntk": "--", "dynamic-ntk": (0, (5, 1, 1, 1)), "yarn": "-.",
           "llama3": (0, (1, 1)), "clamp": "--", "wrap": ":", "interpolate": "-."}  # fmt: skip
 
 
-def draw_curves(axes: Axes, found: dict[str, Curve], variants: Sequence[str]) -> None:
-    """Draw the mean over seeds as a line and the range over seeds as a band."""
+def draw_curves(
+    axes: Axes, found: dict[str, Curve], variants: Sequence[str], *, extensions: bool = False
+) -> None:
+    """Draw the mean over seeds as a line and the range over seeds as a band.
+
+    Args:
+        axes: where to draw.
+        found: as returned by `curves`.
+        variants: which of them, in the order of the legend.
+        extensions: give RoPE's extensions colours of their own.
+    """
     for variant in variants:
+        shade = EXTENSION_COLOURS[variant] if extensions else colour(variant)
         curve = found[variant]
         lengths = list(curve)
         means = [sum(values) / len(values) for values in curve.values()]
         dash = DASHES[variant.partition("+")[2]]
-        axes.plot(lengths, means, "o", ls=dash, ms=3.5, color=colour(variant), label=name(variant))
+        axes.plot(lengths, means, "o", ls=dash, ms=3.5, color=shade, label=name(variant))
         axes.fill_between(
             lengths,
             [min(values) for values in curve.values()],
             [max(values) for values in curve.values()],
-            color=colour(variant),
+            color=shade,
             alpha=0.15,
             lw=0,
         )
