@@ -113,10 +113,10 @@ def turn(x: Tensor, table: Tensor, layout: str = "interleaved") -> Tensor:
     work, table = x.to(dtype), table.to(dtype)
     if layout == "interleaved":
         turned = turn_pairs(work, table)
-    elif table.requires_grad:
-        turned = turn_halves(work, table)
-    else:
+    elif work.requires_grad and not table.requires_grad:
         turned = TurnHalves.apply(work, table)  # type: ignore[no-untyped-call]
+    else:
+        turned = turn_halves(work, table)
     return turned.to(x.dtype)
 
 

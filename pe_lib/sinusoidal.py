@@ -257,12 +257,10 @@ class Sinusoidal(PositionEncoding):
 
     def codes(self, positions: Tensor) -> Tensor:
         """Return the codes of `positions` of any shape: from the table where it has them all."""
-        consecutive = is_consecutive(positions) and not positions.is_floating_point()
-        if consecutive and 0 <= (first := int(positions[0])) <= len(self.table) - len(positions):
-            return self.table[first : first + len(positions)]  # a view, no copy
-        in_table = not (consecutive or positions.is_floating_point()) and (
-            int(positions.min()) >= 0 and int(positions.max()) < len(self.table)
-        )
-        if in_table:
-            return self.table[positions]  # (..., D)
+        if positions.numel() > 0 and not positions.is_floating_point():
+            run = is_consecutive(positions)
+            ends = (positions[0], positions[-1]) if run else (positions.min(), positions.max())
+            first, last = int(ends[0]), int(ends[1])
+            if first >= 0 and last < len(self.table):  # a run is a view of the table, no copy
+                return self.table[first : last + 1] if run else self.table[positions]
         return sinusoidal(positions, self.table.shape[1], self.base, layout=self.layout)

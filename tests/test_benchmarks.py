@@ -55,8 +55,8 @@ def results(slow: float) -> dict[str, Any]:
     for name, question in QUESTIONS.items():
         for length in question.lengths:
             asked = [bar for bar in report.BARS if bar.question == name]
-            whos = dict.fromkeys(who for bar in asked for who in (bar.who, bar.against))
-            for who in ["limit", *whos, "a library"]:
+            names = dict.fromkeys(who for bar in asked for who in (bar.who, bar.against))
+            for who in ["limit", *names, "a library"]:
                 ratio = slow if who.startswith("pe_lib") else 1.0
                 rows.append(
                     {"question": name, "title": question.title, "length": length, "who": who}

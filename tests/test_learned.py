@@ -423,7 +423,7 @@ ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (
         lambda: Learned(6, 4).embed(X, torch.tensor([2])),
         ValueError,
-        r"positions must have shape \(3,\) or \(batch, 3\), got \(1,\)",
+        r"positions must have shape \(3,\) or \(2, 3\), got \(1,\)",
     ),
     (lambda: Learned(6, 4).embed(X, torch.arange(4)), ValueError, "positions must have shape"),
     (
