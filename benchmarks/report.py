@@ -161,7 +161,8 @@ def write_page(results: dict[str, Any]) -> None:
         "",
         f"Measured on {machine['cpu']}, {machine['cores']} cores, {machine['threads']} thread(s)"
         f" used, load {machine['load before']} at the start, Python {machine['python']},"
-        f" {versions}; batch 1, 8 heads of width 64, float32.",
+        f" {versions}; batch 1, 8 heads of width 64, float32. All of it on the"
+        " CPU: attention through `flex_attention` needs a GPU and is not timed here.",
         "",
         "(bench-bars)=",
         "## What was asked for",

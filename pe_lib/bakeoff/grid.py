@@ -44,17 +44,17 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """The name of the cell: no two cells of a grid share it."""
+        """Return the name of the cell; no two cells of a grid share it."""
         return f"{self.scale}/{self.task}/{self.method}/{self.seed}"
 
     @property
     def causal(self) -> bool:
-        """Whether the model is a decoder."""
+        """Return whether the model is a decoder."""
         return self.task in CAUSAL_TASKS
 
     @property
     def lengths(self) -> list[int]:
-        """The lengths at which the model is measured."""
+        """Return the lengths at which the model is measured."""
         return [round(self.train_length * multiple) for multiple in self.multiples]
 
     def settings(self) -> dict[str, object]:
