@@ -38,10 +38,20 @@ window.addEventListener("load", () => {
   document
     .querySelectorAll("button[aria-label], a[aria-label], summary[aria-label]")
     .forEach((e) => e.innerText.trim() && e.removeAttribute("aria-label"));
-  document.querySelectorAll("button[aria-label] svg").forEach((sign) => {
+});
+
+// A button with a name needs no second one from its sign. The icon script turns <i title> into
+// <svg> with a <title> at a moment of its own, so both forms are watched for.
+function hushSigns(button) {
+  button.querySelectorAll("i[title]").forEach((sign) => sign.removeAttribute("title"));
+  button.querySelectorAll("svg:not([aria-hidden=true]), svg:has(title)").forEach((sign) => {
     sign.querySelector("title")?.remove();
     sign.removeAttribute("aria-labelledby");
     sign.setAttribute("role", "presentation");
     sign.setAttribute("aria-hidden", "true");
   });
+}
+document.querySelectorAll("button[aria-label]").forEach((button) => {
+  hushSigns(button);
+  new MutationObserver(() => hushSigns(button)).observe(button, { childList: true, subtree: true });
 });
