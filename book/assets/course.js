@@ -55,3 +55,6 @@ document.querySelectorAll("button[aria-label]").forEach((button) => {
   hushSigns(button);
   new MutationObserver(() => hushSigns(button)).observe(button, { childList: true, subtree: true });
 });
+
+// The bibliography's entries are no list items to a screen reader, so their frame is no list.
+document.querySelectorAll(".citation-list[role=list]").forEach((e) => e.removeAttribute("role"));
