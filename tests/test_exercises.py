@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from exercises import build
-from exercises.grading import Job, grade
+from exercises.grade import in_pool
+from exercises.grading import Graded, Job
 from exercises.sets import (
     load,
     nbgrader_metadata,
@@ -112,19 +113,32 @@ def test_a_leak_would_be_noticed(name: str) -> None:
     assert all(line in text for line in solution_lines(name))
 
 
-@pytest.mark.parametrize("name", CHAPTERS)
-def test_the_solution_scores_full_marks_in_the_sandbox(name: str) -> None:
-    graded = grade(Job("instructor", name, source_path(name).read_bytes(), secret="a"))
-    assert {verdict.word for verdict in graded.verdicts} == {"ok"}
-    assert graded.points == load(name).points
+@pytest.fixture(scope="module")
+def graded() -> dict[tuple[str, str], Graded]:
+    """Every solution and every release, graded in the sandbox."""
+    names = [(kind, name) for name in CHAPTERS for kind in ("solution", "release")]
+    path = {"solution": source_path, "release": release_path}
+    jobs = [Job(kind, name, path[kind](name).read_bytes(), secret="a") for kind, name in names]
+    found = {}
+    for index, done in in_pool(jobs, workers=2):
+        assert done.graded is not None, done.problem
+        found[names[index]] = done.graded
+    return found
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
-def test_the_release_scores_zero_without_crashing(name: str) -> None:
-    graded = grade(Job("nobody", name, release_path(name).read_bytes(), secret="a"))
-    assert {verdict.word for verdict in graded.verdicts} == {"not answered"}
-    assert graded.points == 0
-    assert not any(ran.word for ran in graded.ran.values())
+def test_the_solution_scores_full_marks_in_the_sandbox(name: str, graded: Any) -> None:
+    result = graded["solution", name]
+    assert {verdict.word for verdict in result.verdicts} == {"ok"}
+    assert result.points == load(name).points
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_the_release_scores_zero_without_crashing(name: str, graded: Any) -> None:
+    result = graded["release", name]
+    assert {verdict.word for verdict in result.verdicts} == {"not answered"}
+    assert result.points == 0
+    assert not any(ran.word for ran in result.ran.values())
 
 
 def test_the_zip_holds_every_release_and_no_source() -> None:

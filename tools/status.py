@@ -42,7 +42,7 @@ def installed(name: str) -> str:
 
 
 def runtimes() -> str:
-    """Return a table of the notebooks and the seconds each took when its outputs were stored."""
+    """Return a table of the notebooks and the processor seconds behind their outputs."""
     seconds = json.loads(RUNTIMES.read_text()) if RUNTIMES.exists() else {}
     rows = [
         (path.stem, f"{seconds[path.stem]:.1f}" if path.stem in seconds else "not recorded")
@@ -78,7 +78,7 @@ def markdown() -> str:
             "## Versions",
             table(("package", "version"), versions),
             "## Seconds per notebook",
-            "Wall-clock seconds of the run whose outputs are stored, one thread; each may take 60.",
+            "Processor seconds of the run whose outputs are stored, one thread; each may take 60.",
             runtimes(),
             "## Tests",
             tests(),
