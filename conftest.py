@@ -11,6 +11,8 @@ from tools import environment
 
 environment.apply()
 
+pytest_plugins = ["tools.nbval_pictures"]
+
 RECORD = Path(__file__).parent / "_build" / "tests.json"
 STARTED = time.time()
 

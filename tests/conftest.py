@@ -1,12 +1,10 @@
-"""Fixtures that cost something and are therefore made once: the site, a browser, a second run."""
+"""Fixtures that cost something and are therefore made once: the site, a browser."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,51 +20,6 @@ CHROME_ARGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests that wait for the second run of the notebooks last."""
-    items.sort(key=lambda item: "second_run" in getattr(item, "fixturenames", ()))
-
-
-class SecondRun:
-    """A second run of the notebooks, in a process beside the tests."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        command = [sys.executable, "-m", "tools.refresh", "--check", "--out", str(folder)]
-        with open(folder / "log", "w") as log:
-            self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
-
-    def report(self, name: str) -> dict:
-        """Return the report on a notebook, when it is there."""
-        path = self.folder / f"{name}.json"
-        while not path.exists():
-            if self.process.poll() is not None and not path.exists():
-                pytest.fail(f"the second run stopped: {(self.folder / 'log').read_text()}")
-            time.sleep(0.2)
-        return json.loads(path.read_text())
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Start the second run early, so that its reports are there when the last tests ask."""
-    wanted = any("second_run" in getattr(item, "fixturenames", ()) for item in session.items)
-    if wanted and not session.config.option.collectonly:
-        folder = ROOT / "_build" / "second-run"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        session.second_run = SecondRun(folder)
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    run = getattr(session, "second_run", None)
-    if run and run.process.poll() is None:
-        run.process.terminate()
-
-
-@pytest.fixture(scope="session")
-def second_run(request) -> SecondRun:
-    return request.session.second_run
 
 
 @pytest.fixture(scope="session")

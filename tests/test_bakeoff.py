@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -11,7 +12,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pe_lib.bakeoff import plots, run
+from pe_lib.bakeoff import cells, plots, run
 from pe_lib.bakeoff.__main__ import main
 from pe_lib.bakeoff.cells import build, run_cell, split_text, windows
 from pe_lib.bakeoff.grid import METHODS, Cell, encodings, grid, shorter
@@ -151,6 +152,49 @@ def test_the_pretrained_model_is_one_cell_and_needs_no_training():
     assert [(cell.method, cell.steps) for cell in cells] == [("rope", 0)]
     rows = run_cell(replace(cells[0], multiples=(1,)))
     assert len({row["value"] for row in rows}) == 1 and 5 < float(str(rows[0]["value"])) < 6
+
+
+@pytest.fixture
+def few_windows(monkeypatch):
+    """Measure the text in a few places only."""
+    monkeypatch.setattr(cells, "WINDOWS", 8)
+
+
+def test_a_text_cell_measures_every_variant_at_every_length_and_by_context(few_windows):
+    cell = replace(grid("small", ["text"], ["learned"], [0])[0], steps=2, multiples=(1, 2))
+    rows = run_cell(cell)
+    losses = {(row["variant"], row["length"]): row for row in rows if row["metric"] == "nats"}
+    assert losses.keys() == {(v, length) for v in variants(cell) for length in (64, 128)}
+    assert "max_len=64" in str(losses["learned", 128]["error"])
+    untrained = math.log(split_text()[2])
+    for (variant, length), row in losses.items():
+        if (variant, length) != ("learned", 128):
+            assert 0.5 * untrained < float(str(row["value"])) < 1.5 * untrained
+    contexts = [row["length"] for row in rows if row["metric"].startswith("nats-last")]
+    assert contexts == [4, 8, 16, 32, 64, 128, 256]
+
+
+def test_fine_tuning_starts_each_extension_from_the_trained_weights(few_windows, monkeypatch):
+    monkeypatch.setattr(cells, "TUNE_STEPS", (0, 1))
+    cell = replace(grid("small", ["text"], ["rope"], [0])[0], steps=2, multiples=(1,))
+    rows = {(row["variant"], row["metric"]): row["value"] for row in run_cell(cell)}
+    names = ("rope", *EXTENSIONS)
+    assert {v for v, metric in rows if metric == "nats-tuned-1"} == set(names)
+    for variant in names:
+        assert rows[variant, "nats-tuned-0"] != rows[variant, "nats-tuned-1"]
+
+
+def test_sequence_tasks_are_scored_against_their_own_targets():
+    cell = shorter(grid("small", ["shift"], ["none"], [0])[0], 2)
+    (row,) = run_cell(cell)
+    assert row["metric"] == "accuracy-plain" and 0 <= float(str(row["value"])) < 0.3
+
+
+def test_several_processes_give_what_one_gives(tmp_path):
+    cells = tiny_grid(("none", "rope"), (0,))
+    one = run.run(cells, tmp_path / "one.csv", workers=1)
+    two = run.run(cells, tmp_path / "two.csv", workers=2)
+    assert [row["value"] for row in one] == [row["value"] for row in two]
 
 
 def test_text_windows_of_all_lengths_share_their_targets():

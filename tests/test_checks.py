@@ -21,6 +21,7 @@ from exercises.proofs import (
 )
 from exercises.sets import load, nbgrader_metadata, set_names, source_path, source_text
 from pe_lib import checks
+from pe_lib.checks.compare import close, difference, shape_problem
 
 SEEDS = (0, 1, 2)
 MUTANTS = [(name, mutant) for name in set_names() for mutant in read(name)[0]]
@@ -127,6 +128,74 @@ def test_an_unknown_check_names_the_nearest() -> None:
         _ = checks.aply_rope
     with pytest.raises(checks.CheckFailed, match="must be a function"):
         checks.apply_rope(torch.ones(3))
+
+
+ONES, TRUTHS = torch.ones(2, 3), torch.ones(2, dtype=torch.bool)
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "words"),
+    [
+        (None, ONES, "it returns None; is a `return` missing?"),
+        ("ones", ONES, "it must return shape (2, 3), it returns a str"),
+        (object(), ONES, "it must return shape (2, 3), it returns a object"),
+        (ONES.T, ONES, "it must return shape (2, 3), it returns shape (3, 2)"),
+        (1.0, ONES, "it must return shape (2, 3), it returns a number"),
+        ([ONES, "x"], ONES, "it must return shape (2, 3), it returns 2 values"),
+        ((ONES,), (ONES, ONES), "it must return 2 values, it returns 1 values"),
+        (ONES, (ONES, ONES), "it must return 2 values, it returns shape (2, 3)"),
+        ((ONES, None), (ONES, ONES), "value 2: it returns None; is a `return` missing?"),
+        (ONES[0, :2], TRUTHS, "it must return True and False"),
+        (TRUTHS, ONES[0, :2], "it must return numbers, not True and False"),
+        ((ONES, ONES), (ONES, ONES), ""),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_named(got: Any, want: Any, words: str) -> None:
+    """Before any number is compared."""
+    assert shape_problem(got, want) == words
+
+
+RISING = torch.arange(1.0, 10).reshape(3, 3)
+
+
+@pytest.mark.parametrize(
+    ("got", "words"),
+    [
+        (-RISING, "the sign of everything is flipped"),
+        (RISING / 0, "it has NaN or infinity"),
+        (3 * RISING, "off by one constant factor"),
+        (RISING + 2, "off by one constant that is added"),
+        (RISING.T, "it is the transpose of what is wanted"),
+        (RISING + torch.tensor([[0.0], [1], [5]]), "index 0 of the axis 0 are right, later ones"),
+        (RISING + torch.tensor([0.0, 1, 5]), "index 0 of the axis 1 are right, later ones"),
+        (RISING.flip(0), "the shape is right, the values are not (67 % of them)"),
+    ],
+)
+def test_wrong_numbers_are_described_without_giving_the_right_ones(got: Any, words: str) -> None:
+    """Signs, factors, shifts, transposes, and where it goes wrong."""
+    assert words in difference(got, RISING, 1e-4)
+    assert difference((RISING, got), (RISING, RISING), 1e-4).startswith("value 2: ")
+
+
+def test_values_are_compared_as_students_return_them() -> None:
+    """Arrays, lists and numbers count as tensors; strings and other shapes never do."""
+    assert close([1.0, 2.0], torch.tensor([1.0, 2]), 1e-6)
+    assert close(RISING.numpy(), RISING, 1e-6) and close((1, "a"), (1, "a"), 1e-6)
+    assert not close("a", "b", 1e-6) and not close(RISING[0], RISING, 1e-6)
+    assert difference(torch.tensor(2.0), torch.tensor(5.0), 1e-6) == "the number is wrong"
+    assert not close(torch.tensor(complex(0, 1)), torch.tensor(1.0), 1e-6)
+
+
+def test_a_failed_check_shows_its_words_and_no_traceback() -> None:
+    """In a notebook the lines of the check are no help."""
+    with pytest.raises(checks.CheckFailed) as failed:
+        checks.embed(lambda *_: None)
+    assert failed.value._render_traceback_() == [f"Not yet: {failed.value}"]
+
+
+def test_the_checks_are_listed_for_completion() -> None:
+    """As Tab shows them."""
+    assert set(checks.EXERCISES) <= set(dir(checks))
 
 
 def test_no_message_shows_numbers_of_the_answer() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import copy
 import io
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -42,22 +44,64 @@ def notebook_of(*sources: str):
     )
 
 
-def run_nbval(path: Path) -> subprocess.CompletedProcess[str]:
+def run_nbval(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval"]
-    command += ["--nbval-current-env", f"--rootdir={path.parent}", str(path)]
-    return subprocess.run(command, cwd=path.parent, capture_output=True, text=True)
+    command += ["--nbval-current-env", "-p", "tools.nbval_pictures", *options]
+    command += [f"--rootdir={path.parent}", str(path)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=path.parent, capture_output=True, text=True, env=environment)
 
 
-@pytest.mark.parametrize(("stored", "passes"), [("2\n", True), ("3\n", False)])
-def test_nbval_compares_the_stored_output_with_the_run(tmp_path, stored, passes):
-    notebook = notebook_of("print(1 + 1)")
-    notebook.cells[0].execution_count = 1
-    notebook.cells[0].outputs = [nbformat.v4.new_output("stream", name="stdout", text=stored)]
-    path = tmp_path / "sum.ipynb"
-    nbformat.write(notebook, path)
+def stored(folder: Path, *sources: str) -> Path:
+    """Write a notebook as a refresh would store it."""
+    path = folder / "stored.ipynb"
+    nbformat.write(notebook_of(*sources), path)
+    nbformat.write(refresh.execute(path), path)
+    return path
+
+
+def test_nbval_compares_the_stored_output_with_the_run(tmp_path):
+    path = stored(tmp_path, "print(1 + 1)")
+    assert run_nbval(path).returncode == 0
+    path.write_text(path.read_text().replace('"2\\n"', '"3\\n"'))
     done = run_nbval(path)
-    assert (done.returncode == 0) is passes
-    assert passes or "3" in done.stdout
+    assert done.returncode != 0 and "Cell 1" in done.stdout
+
+
+DRAW = """
+from IPython.display import Image, display
+from PIL import ImageDraw, Image as Picture
+import io
+picture, data = Picture.new("RGB", (200, 100), "white"), io.BytesIO()
+ImageDraw.Draw(picture).line((0, 0, 200, 100), fill="black", width=3)
+picture.save(data, "PNG")
+display(Image(data.getvalue()))
+"""
+
+
+def test_a_run_whose_picture_is_not_the_stored_one_fails_where_nbval_sees_nothing(tmp_path):
+    path = stored(tmp_path, DRAW)
+    assert run_nbval(path).returncode == 0
+    path.write_text(path.read_text().replace("200, 100), fill", "200, 50), fill"))
+    done = run_nbval(path)
+    assert "pixels differ" in done.stdout
+    assert re.search(r"1 failed, 3 passed", done.stdout)
+
+
+def test_a_run_whose_slider_shows_another_frame_fails(tmp_path):
+    path = stored(tmp_path, SLIDER.format(link=LINK))
+    assert run_nbval(path).returncode == 0
+    path.write_text(path.read_text().replace("frame(140)", "frame(30)"))
+    done = run_nbval(path)
+    assert "its binary data differ" in done.stdout
+    assert re.search(r"1 failed, 3 passed", done.stdout)
+
+
+def test_a_notebook_over_its_budget_fails(tmp_path):
+    path = stored(tmp_path, "sum(range(100))")
+    done = run_nbval(path, "--override-ini=notebook_seconds=0.01")
+    assert "processor seconds, 0.01 are allowed" in done.stdout
+    assert re.search(r"1 failed, 3 passed", done.stdout)
 
 
 def picture(draw_line: bool = False, shade: int = 0) -> str:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from PIL import Image
 
 from pe_lib import explore, figures, page
@@ -138,3 +139,18 @@ def test_below_refuses_a_difference_that_is_not_rounding():
     assert page.below(1e-16, 1e-14) == "below 1e-14"
     with pytest.raises(AssertionError, match="not below"):
         page.below(2e-14, 1e-14)
+
+
+def test_a_heat_map_of_signed_values_has_its_white_at_zero():
+    figure, axes = figures.new(4, 2)
+    image = figures.heatmap(axes, torch.tensor([[-3.0, 1.0], [0.0, 2.0]]), diverging=True)
+    assert image.get_clim() == (-3, 3)
+    assert len(figure.axes) == 2  # the colour bar
+    assert figures.heatmap(axes, torch.tensor([[1.0, 2.0]]), bar=False).get_clim() == (1, 2)
+    wide = figures.heatmap(axes, torch.ones(1, 1), diverging=True, limit=5)
+    assert wide.get_clim() == (-5, 5)
+
+
+def test_a_moving_figure_reads_as_one_line_where_no_widget_can_be_shown(shown):
+    explore.slider("slope", [1, 2], line, lambda slope: f"A line of slope {slope} from the left.")
+    assert shown[-1][0]["text/plain"].startswith("A figure with a slider")

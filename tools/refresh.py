@@ -1,6 +1,6 @@
 """Execute the book's notebooks so that a second run changes no byte.
 
-Usage: python -m tools.refresh [--check] [--out FILE] [NAME ...]
+Usage: python -m tools.refresh [--check] [NAME ...]
 
 A plain run executes each notebook in place, without timings, with its cell ids kept and the ids of
 widget models renamed in a fixed order. `--check` executes in memory and compares everything that
@@ -263,7 +263,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="notebooks, e.g. 01_attention")
     parser.add_argument("--check", action="store_true", help="compare, change nothing")
-    parser.add_argument("--out", type=Path, help="with --check: a folder for one report each")
     options = parser.parse_args(arguments)
     failed = False
     for path in notebooks(options.names):
@@ -275,11 +274,6 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{path.stem:24s} {seconds:6.1f} s  {'FAILED' if found else 'ok'}", flush=True)
         for line in found:
             print(f"    {line}", flush=True)
-        if options.out:
-            report = {"seconds": round(seconds, 1), "differences": found}
-            partial = options.out / f"{path.stem}.part"
-            partial.write_text(json.dumps(report))
-            partial.rename(options.out / f"{path.stem}.json")
     return int(failed)
 
 

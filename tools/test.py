@@ -12,12 +12,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CELL_TIMEOUT = 120  # seconds; nbval's own default is more than half an hour
+COVERAGE = 98  # percent of the lines and branches of pe_lib
+WORKERS = max(2, min(4, os.cpu_count() or 2))
 
 
 def main(options: list[str]) -> int:
     command = [sys.executable, "-m", "pytest", "tests", "book", *options]
+    command += ["-n", str(WORKERS), "--dist=loadfile"]  # a notebook's cells share a kernel
     command += ["--nbval", "--nbval-current-env", f"--nbval-cell-timeout={CELL_TIMEOUT}"]
-    command += ["-q", "--durations=15", "--cov=pe_lib", "--cov-report=term:skip-covered"]
+    command += ["--cov=pe_lib", "--cov-report=term", f"--cov-fail-under={COVERAGE}"]
+    command += ["-q", "--durations=25"]
     return subprocess.run(command, cwd=ROOT, env=os.environ | {"PE_COMPLETE": "1"}).returncode
 
 

@@ -87,23 +87,29 @@ def fetch(package: Package, folder: Path) -> bytes:
     return data
 
 
-def unpack(package: Package, data: bytes, target: Path) -> None:
-    """Write the kept files of an archive into a folder, through a temporary one."""
-    partial = target.with_name(target.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-        for member in archive:
-            inside = PurePosixPath(*PurePosixPath(member.name).parts[1:])
-            wanted = any(
-                inside.match(kept) or PurePosixPath(kept) in inside.parents for kept in package.keep
-            )
-            if member.isfile() and wanted and ".." not in inside.parts:
-                path = partial / inside
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(archive.extractfile(member).read())
-    (partial / "VERSION").write_text(f"{package.name} {package.version}\n{package.sha512}\n")
-    shutil.rmtree(target, ignore_errors=True)
-    partial.rename(target)
+def unpack(package: Package, data: bytes, base: Path) -> None:
+    """Write the kept files of an archive below `base`, at once, even if another does the same."""
+    with tempfile.TemporaryDirectory(dir=base) as folder:
+        partial = Path(folder) / "partial"
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            for member in archive:
+                inside = PurePosixPath(*PurePosixPath(member.name).parts[1:])
+                wanted = any(
+                    inside.match(kept) or PurePosixPath(kept) in inside.parents
+                    for kept in package.keep
+                )
+                if member.isfile() and wanted and ".." not in inside.parts:
+                    path = partial / inside
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(archive.extractfile(member).read())
+        (partial / "VERSION").write_text(f"{package.name} {package.version}\n{package.sha512}\n")
+        target = base / package.folder
+        shutil.rmtree(target, ignore_errors=True)
+        try:
+            partial.rename(target)
+        except OSError:
+            if not present(package, base):
+                raise
 
 
 def present(package: Package, base: Path) -> bool:
@@ -120,7 +126,7 @@ def vendor(packages: tuple[Package, ...] = SITE, base: Path = SITE_ASSETS) -> No
         base.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
             data = fetch(package, Path(folder))
-        unpack(package, data, base / package.folder)
+        unpack(package, data, base)
         print(f"brought {package.name} {package.version}")
 
 
