@@ -4,6 +4,7 @@ PYTHON ?= python3
 PIP_ARGS ?=
 PORT ?= 8000
 NB ?=
+NAME :=
 
 VENV := .venv
 ifeq ($(OS),Windows_NT)
@@ -19,7 +20,7 @@ TEST_READY := $(VENV)/.test-ready
 
 .DEFAULT_GOAL := help
 .PHONY: help book test refresh check lint links pdf serve newest clean distclean \
-        exercises grade bench bakeoff
+        exercises grade bench bakeoff new-chapter
 
 help: ## Show this list
 	@echo "make book and make test are all you need; the rest is for authors and instructors."
@@ -66,9 +67,13 @@ serve: book ## Build, then serve the site on http://localhost:8000 (PORT=...)
 
 exercises: $(BOOK_READY) ## Make the student releases from the instructors' sources
 	@$(PY) -m exercises.build
+	@$(PY) -m exercises.proofs
 
 grade: $(BOOK_READY) ## Grade a course folder: make grade COURSE=../course SET=02_sinusoidal
 	@$(PY) -m exercises.grade $(or $(COURSE),course) $(if $(SET),--set $(SET)) $(ARGS)
+
+new-chapter: $(TEST_READY) ## Start a chapter from the template (NAME=14_spiral)
+	@$(PY) -m tools.new_chapter $(NAME)
 
 newest: $(TEST_READY) ## Move the environment to the newest versions within the same majors
 	@mkdir -p _build

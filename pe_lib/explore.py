@@ -6,28 +6,24 @@ the browser, so the same cell works in JupyterLab, on the static page, and under
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable, Sequence
 from html import escape
-from itertools import product
 from typing import Any
 
 import ipywidgets as widgets
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from pe_lib.figures import png, require_alt
+from pe_lib.figures import Picture, picture
 
 MAX_FRAMES = 80  # more would make the page heavy
 
 
-def frame(figure: Figure, alt: str) -> widgets.HTML:
-    """Return a figure as a widget that carries its alt text and keeps its place on the page."""
-    data, width, height = png(figure)
-    source = b64encode(data).decode()
+def frame(picture: Picture) -> widgets.HTML:
+    """Return a picture as a widget that carries its alt text and keeps its place on the page."""
     return widgets.HTML(
-        f'<img class="frame" src="data:image/png;base64,{source}" alt="{escape(require_alt(alt))}"'
-        f' width="{width}" height="{height}" style="max-width:100%;height:auto">'
+        f'<img class="frame" src="data:image/png;base64,{picture.data}" alt="{escape(picture.alt)}"'
+        f' width="{picture.width}" height="{picture.height}" style="max-width:100%;height:auto">'
     )
 
 
@@ -74,8 +70,9 @@ def slider(
     """
     require_frames(len(values), len(values))
     control = named_slider(name, [label(value) for value in values], start)
-    frames = [frame(draw(value), alt(value)) for value in values]
-    show(widgets.VBox([control, linked_stack(frames, control)]), f"A figure with a slider: {name}")
+    pictures = [picture(draw(value), alt(value)) for value in values]
+    stack = linked_stack([frame(each) for each in pictures], control)
+    show(widgets.VBox([control, stack]), f"A figure with a slider: {name}", pictures[start])
 
 
 def sliders(
@@ -104,12 +101,13 @@ def sliders(
     require_frames(min(len(values_a), len(values_b)), len(values_a) * len(values_b))
     control_a = named_slider(name_a, [label(value) for value in values_a], start[0])
     control_b = named_slider(name_b, [label(value) for value in values_b], start[1])
-    frames = [frame(draw(a, b), alt(a, b)) for a, b in product(values_a, values_b)]
-    rows = [frames[i : i + len(values_b)] for i in range(0, len(frames), len(values_b))]
-    stack = linked_stack([linked_stack(row, control_b) for row in rows], control_a)
+    pictures = [[picture(draw(a, b), alt(a, b)) for b in values_b] for a in values_a]
+    rows = [linked_stack([frame(each) for each in row], control_b) for row in pictures]
+    stack = linked_stack(rows, control_a)
     show(
         widgets.VBox([control_a, control_b, stack]),
         f"A figure with two sliders: {name_a} and {name_b}",
+        pictures[start[0]][start[1]],
     )
 
 
@@ -121,7 +119,7 @@ def require_frames(positions: int, frames: int) -> None:
         raise ValueError(f"at most {MAX_FRAMES} frames fit a page, got {frames}")
 
 
-def show(widget: widgets.Widget, words: str) -> None:
-    """Display a widget whose text form is one line, not a listing of all its pictures."""
-    bundle = widget._repr_mimebundle_()
-    display({**bundle, "text/plain": words}, raw=True)  # type: ignore[no-untyped-call]
+def show(widget: widgets.Widget, words: str, still: Picture) -> None:
+    """Display a widget, with one line of words and one picture where no widget can be shown."""
+    forms = {**widget._repr_mimebundle_(), "text/plain": words, "image/png": still.data}
+    display(forms, metadata=still.size, raw=True)  # type: ignore[no-untyped-call]

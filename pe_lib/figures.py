@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from base64 import b64encode
+from typing import Any, NamedTuple
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -105,6 +106,31 @@ def png(figure: Figure, *, colours: int = 128) -> tuple[bytes, int, int]:
     return packed.getvalue(), round(picture.width * 2 / 3), round(picture.height * 2 / 3)
 
 
+class Picture(NamedTuple):
+    """A drawn figure: the PNG in base64, its words, and its size in pixels of the page."""
+
+    data: str
+    alt: str
+    width: int
+    height: int
+
+    @property
+    def size(self) -> dict[str, Any]:
+        """Return what a notebook stores beside the picture."""
+        return {"image/png": {"alt": self.alt, "width": self.width, "height": self.height}}
+
+
+def picture(figure: Figure, alt: str) -> Picture:
+    """Draw a figure, and close it.
+
+    Raises:
+        ValueError: if alt says too little to stand in for the picture.
+    """
+    words = require_alt(alt)
+    data, width, height = png(figure)
+    return Picture(b64encode(data).decode(), words, width, height)
+
+
 def show(figure: Figure, alt: str) -> None:
     """Show a figure in a notebook, with the words for those who do not see it.
 
@@ -115,18 +141,11 @@ def show(figure: Figure, alt: str) -> None:
     Raises:
         ValueError: if alt says too little to stand in for the picture.
     """
-    from base64 import b64encode
-
     from IPython.display import display
 
-    words = require_alt(alt)
-    data, width, height = png(figure)
-    size = {"alt": words, "width": width, "height": height}
-    display(  # type: ignore[no-untyped-call]
-        {"image/png": b64encode(data).decode(), "text/plain": words},
-        metadata={"image/png": size},
-        raw=True,
-    )
+    drawn = picture(figure, alt)
+    bundle = {"image/png": drawn.data, "text/plain": drawn.alt}
+    display(bundle, metadata=drawn.size, raw=True)  # type: ignore[no-untyped-call]
 
 
 def require_alt(alt: str) -> str:

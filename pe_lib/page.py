@@ -28,7 +28,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 
     Args:
         header: the names of the columns.
-        rows: as many cells as the header has names.
+        rows: as many cells as the header has names; a bar in a cell stays a bar.
 
     Raises:
         ValueError: if a row has another number of cells.
@@ -37,5 +37,6 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         if len(row) != len(header):
             raise ValueError(f"each row must have {len(header)} cells, got {len(row)}: {row!r}")
     lines = [header, ["---"] * len(header), *rows]
-    text = "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+    bars = ([str(cell).replace("|", r"\|") for cell in line] for line in lines)
+    text = "\n".join("| " + " | ".join(line) + " |" for line in bars)
     display(Markdown(text))  # type: ignore[no-untyped-call]

@@ -90,7 +90,7 @@ def train(
     require_positive("warmup", warmup)
     require_greater("lr", lr, 0)
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=lr, betas=(0.9, 0.98), weight_decay=weight_decay
+        model.parameters(), lr=lr, betas=(0.9, 0.98), weight_decay=weight_decay, foreach=True
     )
     random, losses = generator(seed), []
     model.train()
@@ -103,7 +103,7 @@ def train(
             loss = loss_of(model(inputs), targets)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), clip)
+            nn.utils.clip_grad_norm_(model.parameters(), clip, foreach=True)
             optimizer.step()
             losses.append(loss.item())
             if not math.isfinite(losses[-1]):

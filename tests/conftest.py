@@ -44,7 +44,10 @@ def address(site: Path) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def browser():
     """Start the system's Chromium, or the one that Playwright installed."""
-    sync_api = pytest.importorskip("playwright.sync_api")
+    try:
+        from playwright import sync_api
+    except ImportError:
+        left_out("browser tests need Playwright: pip install -r requirements-test.txt")
     found = next(filter(None, map(shutil.which, CHROMES)), None)
     with sync_api.sync_playwright() as playwright:
         path = found or playwright.chromium.executable_path

@@ -1,4 +1,4 @@
-"""The stored notebooks: complete and quiet. What a run of them gives, nbval and its plugin compare."""
+"""The stored notebooks: complete and quiet; nbval and its plugin compare what a run gives."""
 
 from __future__ import annotations
 

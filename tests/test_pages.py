@@ -80,7 +80,7 @@ def test_a_methods_colour_stands_out_from_the_paper(name):
 
 def test_one_slider_has_a_frame_for_each_value(monkeypatch):
     boxes = []
-    monkeypatch.setattr(explore, "show", lambda box, words: boxes.append((box, words)))
+    monkeypatch.setattr(explore, "show", lambda box, words, still: boxes.append((box, words)))
     explore.slider("slope", [1, 2, 3], line, lambda v: f"A line that rises with slope {v}, drawn.")
     ((box, words),) = boxes
     control, stack = box.children
@@ -93,7 +93,7 @@ def test_one_slider_has_a_frame_for_each_value(monkeypatch):
 
 def test_two_sliders_have_a_frame_for_each_pair(monkeypatch):
     boxes = []
-    monkeypatch.setattr(explore, "show", lambda box, words: boxes.append(box))
+    monkeypatch.setattr(explore, "show", lambda box, words, still: boxes.append(box))
     explore.sliders(
         ("a", [1, 2]),
         ("b", [3, 4, 5]),
@@ -110,7 +110,7 @@ def test_two_sliders_have_a_frame_for_each_pair(monkeypatch):
 
 def test_alt_text_is_escaped():
     assert 'alt="less &lt; more, &quot;quoted&quot;' in (
-        explore.frame(line(), 'less < more, "quoted" and long enough').value
+        explore.frame(figures.picture(line(), 'less < more, "quoted" and long enough')).value
     )
 
 
@@ -123,6 +123,11 @@ def test_a_slider_that_cannot_move_or_weighs_too_much_is_refused(values, message
 def test_a_table_is_markdown_with_a_header(shown):
     page.table(["a", "b"], [[1, 2], ["x", "y"]])
     assert shown[0][0].data == "| a | b |\n| --- | --- |\n| 1 | 2 |\n| x | y |"
+
+
+def test_a_bar_in_a_table_stays_in_its_cell(shown):
+    page.table(["a"], [["|i - j|"]])
+    assert shown[0][0].data.endswith(r"| \|i - j\| |")
 
 
 def test_a_row_of_another_length_is_refused():
@@ -151,6 +156,9 @@ def test_a_heat_map_of_signed_values_has_its_white_at_zero():
     assert wide.get_clim() == (-5, 5)
 
 
-def test_a_moving_figure_reads_as_one_line_where_no_widget_can_be_shown(shown):
-    explore.slider("slope", [1, 2], line, lambda slope: f"A line of slope {slope} from the left.")
-    assert shown[-1][0]["text/plain"].startswith("A figure with a slider")
+def test_where_no_widget_can_be_shown_a_slider_is_its_first_picture(shown):
+    explore.slider("slope", [1, 2], line, lambda slope: f"A line of slope {slope}.".ljust(30, "!"))
+    forms, more = shown[-1]
+    assert forms["text/plain"] == "A figure with a slider: slope"
+    assert forms["image/png"] == figures.picture(line(1), ALT).data
+    assert more["metadata"]["image/png"]["alt"].startswith("A line of slope 1.")
