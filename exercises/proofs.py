@@ -86,34 +86,45 @@ def mutated(name: str, mutant: Mutant) -> str:
     return source
 
 
+def proof(name: str, exercise: str) -> tuple[str, int, int]:
+    """Return a paragraph on an exercise, and how many wrong and right answers it was tried on."""
+    mutants, alternatives = read(name)
+    said = [mutant.says for mutant in mutants if mutant.exercise == exercise]
+    titles = [other.title for other in alternatives if other.exercise == exercise]
+    words = ", ".join(dict.fromkeys(f"“{text}”" for text in said if text != "crash"))
+    crashes = said.count("crash")
+    words += f"; {crashes} end in an error of their own" if crashes else ""
+    text = (
+        f"**`{exercise}`** rejects {len(said)} wrong answers with the words {words}. "
+        f"It accepts {len(titles)} right ones: {', '.join(titles)}."
+    )
+    return text, len(said), len(titles)
+
+
 def page() -> str:
-    """Return the table as a page of the book. It holds no piece of an answer."""
-    rows, wrong, right = [], 0, 0
+    """Return the page of the book. It holds no piece of an answer."""
+    rows, parts, total = [], [], [0, 0, 0]
     for name in set_names():
-        mutants, alternatives = read(name)
-        for question in load(name).questions:
-            said = [mutant.says for mutant in mutants if mutant.exercise == question.name]
-            titles = [other.title for other in alternatives if other.exercise == question.name]
-            words = "; ".join(dict.fromkeys(f"“{text}”" for text in said if text != "crash"))
-            crashes = said.count("crash")
-            words += f"; {crashes} end in an error of their own" if crashes else ""
-            cells = [name, f"`{question.name}`", str(len(said)), words,
-                     str(len(titles)), "; ".join(titles)]  # fmt: skip
-            rows.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
-            wrong, right = wrong + len(said), right + len(titles)
+        proofs = [proof(name, question.name) for question in load(name).questions]
+        counts = [len(proofs), sum(wrong for _, wrong, _ in proofs), sum(n for *_, n in proofs)]
+        total = [have + more for have, more in zip(total, counts, strict=True)]
+        rows.append(f"| {name} | {' | '.join(map(str, counts))} |")
+        parts += ["", f"## {load(name).title}"]
+        for text, *_ in proofs:
+            parts += ["", text]
     return "\n".join(
         [
             "# What the checks reject, and what they accept",
             "",
             "Each check is tried, in the tests, on wrong answers that people really write and on "
             "right answers written in another way than the instructor's. For a wrong answer the "
-            "words must be the right ones, too, with three different draws of the inputs. "
-            f"There are {len(rows)} exercises, {wrong} wrong answers, all rejected, and {right} "
-            "right ones, all accepted.",
+            "words must be the right ones, too, with three different draws of the inputs.",
             "",
-            "| set | exercise | rejected | with the words | accepted | written with |",
-            "|---|---|---|---|---|---|",
+            "| set | exercises | wrong answers, all rejected | right answers, all accepted |",
+            "|---|---|---|---|",
             *rows,
+            f"| **all** | {' | '.join(f'**{count}**' for count in total)} |",
+            *parts,
             "",
         ]
     )

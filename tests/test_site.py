@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -107,34 +108,38 @@ def test_the_book_has_sliders(browser, address, axe):
     assert any(visit.sliders for visit in visits if isinstance(visit, Visit))
 
 
-def anchors(path: Path, seen: dict[Path, set[str]]) -> set[str]:
-    """Return the ids of a page."""
-    if path not in seen:
-        soup = BeautifulSoup(path.read_bytes(), "html.parser")
-        seen[path] = {tag["id"] for tag in soup.find_all(id=True)}
-    return seen[path]
+class Page(HTMLParser):
+    """The ids of a page and its links."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "id" and value:
+                self.ids.add(value)
+            if name in ("href", "src") and value:
+                self.links.add(value)
 
 
 def broken_links(site: Path) -> list[str]:
     """Return the internal links of a site that lead nowhere."""
-    broken, seen = [], {}
-    for page in sorted(site.rglob("*.html")):
-        if "_static" in page.parts:
-            continue
-        soup = BeautifulSoup(page.read_bytes(), "html.parser")
-        links = [tag["href"] for tag in soup.find_all(href=True)]
-        links += [tag["src"] for tag in soup.find_all(src=True)]
-        for link in set(links):
+    paths = [path for path in sorted(site.rglob("*.html")) if "_static" not in path.parts]
+    pages = {path.resolve(): Page(path) for path in paths}
+    broken = []
+    for path, page in pages.items():
+        for link in page.links:
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
                 continue
-            target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             fragment = unquote(parts.fragment)
-            is_page = target.suffix == ".html"
-            if not target.exists() or (
-                fragment and is_page and fragment not in anchors(target, seen)
-            ):
-                broken.append(f"{page.relative_to(site)} -> {link}")
+            lost = fragment and target in pages and fragment not in pages[target].ids
+            if lost or not target.exists():
+                broken.append(f"{path.relative_to(site.resolve())} -> {link}")
     return broken
 
 

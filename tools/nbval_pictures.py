@@ -11,6 +11,7 @@ import copy
 from typing import Any
 
 import nbformat
+import nbval.plugin
 import psutil
 import pytest
 from nbclient import NotebookClient
@@ -85,6 +86,11 @@ class WithinBudget(WholeRun):
         seconds, budget = self.run_of_all_cells().seconds(), self.config.getini("notebook_seconds")
         if seconds > float(budget):
             pytest.fail(f"{seconds:.1f} processor seconds, {budget} are allowed", pytrace=False)
+
+
+def pytest_configure() -> None:
+    """Keep coverage out of the kernels: a tracer slows them, and the tests must cover alone."""
+    nbval.plugin.setup_coverage = nbval.plugin.teardown_coverage = lambda *arguments: None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
