@@ -269,6 +269,20 @@ def test_the_shipped_file_holds_every_method_with_three_seeds():
         assert shown >= set(variants(cell))
 
 
+def test_the_larger_run_has_every_method_and_says_where_it_was_made():
+    rows = run.read_rows(DATA / "bakeoff_large.csv")
+    seeds = {method: set() for method in METHODS}
+    for row in rows:
+        seeds[row["method"]].add(row["seed"])
+        assert row["machine"] and row["device"] and row["torch"]
+    three = {method for method, found in seeds.items() if len(found) >= 3}
+    assert three >= {"none", "sinusoidal", "learned", "t5", "alibi", "rope"}
+    assert all(seeds.values())
+    (cell,) = grid("large", ["text"], ["rope"], [0])
+    for setting, value in cell.settings().items():
+        assert {row[setting] for row in rows} >= {str(value)}, setting
+
+
 def test_a_shipped_cell_can_be_run_again_and_gives_its_number():
     (cell,) = grid("small", ["n-back"], ["alibi"], [0])
     shipped = {
