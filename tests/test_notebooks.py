@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import nbformat
 import pytest
 
@@ -57,3 +59,10 @@ def test_no_cell_hides_from_validation(name):
     for cell in code_cells(name):
         assert "NBVAL_" not in cell.source
         assert not {"nbval-ignore-output", "nbval-skip"} & set(cell.metadata.get("tags", []))
+
+
+def test_each_notebook_runs_in_a_minute_and_all_in_eight_on_two_processors():
+    seconds = json.loads(refresh.RUNTIMES.read_text(encoding="utf-8"))
+    assert set(seconds) == set(NOTEBOOKS)
+    assert max(seconds.values()) <= 60
+    assert sum(seconds.values()) <= 2 * 8 * 60

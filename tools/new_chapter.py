@@ -34,7 +34,7 @@ LINES = (
     (
         "book/methods.md",
         r"^\| .* \|\n",
-        "| TITLE | `bias` | {doc}`NN_template` | {py:mod}`pe_lib.template` "
+        "| TITLE | `bias` | {doc}`NN <NN_template>` | {py:mod}`template <pe_lib.template>` "
         "| {cite:t}`chi2022kerple` |\n",
     ),
     (
