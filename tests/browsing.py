@@ -54,6 +54,26 @@ MATH_ERRORS = """() => [...document.querySelectorAll('mjx-merror, [data-mjx-erro
   .map(e => e.textContent.slice(0, 80))"""
 UNSET_MATH = """() => [...document.querySelectorAll('span.math, div.math')]
   .filter(e => !e.querySelector('mjx-container')).map(e => e.textContent.slice(0, 80))"""
+# Names and values of sliders that can hardly be told from their ground; axe passes over them.
+FAINT = """() => {
+  const parts = colour => (colour.match(/[\\d.]+/g) || []).map(Number);
+  const light = colour => {
+    const [r, g, b] = parts(colour).map(c => c / 255)
+      .map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = e => {
+    for (; e; e = e.parentElement) {
+      const colour = getComputedStyle(e).backgroundColor, [,,, alpha = 1] = parts(colour);
+      if (alpha > 0.5) return colour;
+    }
+    return 'rgb(255, 255, 255)';
+  };
+  return [...document.querySelectorAll('.widget-label, .widget-readout')].filter(e => {
+    const both = [light(getComputedStyle(e).color), light(ground(e))].sort((a, b) => b - a);
+    return (both[0] + 0.05) / (both[1] + 0.05) < 4.5;
+  }).map(e => e.textContent);
+}"""
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1440, "height": 900}
 
@@ -93,6 +113,7 @@ class Visit:
     sliders: int = 0
     dead: list[str] = field(default_factory=list)
     background: dict[str, str] = field(default_factory=dict)
+    faint: dict[str, list[str]] = field(default_factory=dict)
 
 
 def serious(violations: list[dict[str, Any]]) -> list[str]:
@@ -168,6 +189,7 @@ def visit_page(browser, url: str, home: str, axe: str | None) -> Visit:
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         page.wait_for_function(f"() => document.documentElement.dataset.theme === '{scheme}'")
         visit.background[scheme] = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        visit.faint[scheme] = page.evaluate(FAINT)
         visit.violations[scheme] = serious(page.evaluate(AXE, RULES[scheme])) if axe else []
     page.context.close()
     return visit

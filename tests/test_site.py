@@ -71,6 +71,11 @@ def test_a_page_keeps_nobody_out(name, scheme, visit):
 
 
 @every_page
+def test_sliders_can_be_read_in_both_looks(name, visit):
+    assert visit.faint == {"light": [], "dark": []}
+
+
+@every_page
 def test_every_picture_says_what_it_shows(name, visit):
     assert visit.no_alt == []
 
