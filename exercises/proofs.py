@@ -86,9 +86,10 @@ def mutated(name: str, mutant: Mutant) -> str:
     return source
 
 
-def proof(name: str, exercise: str) -> tuple[str, int, int]:
+def proof(
+    exercise: str, mutants: list[Mutant], alternatives: list[Alternative]
+) -> tuple[str, int, int]:
     """Return a paragraph on an exercise, and how many wrong and right answers it was tried on."""
-    mutants, alternatives = read(name)
     said = [mutant.says for mutant in mutants if mutant.exercise == exercise]
     titles = [other.title for other in alternatives if other.exercise == exercise]
     words = ", ".join(dict.fromkeys(f"“{text}”" for text in said if text != "crash"))
@@ -105,7 +106,8 @@ def page() -> str:
     """Return the page of the book. It holds no piece of an answer."""
     rows, parts, total = [], [], [0, 0, 0]
     for name in set_names():
-        proofs = [proof(name, question.name) for question in load(name).questions]
+        read_set, questions = read(name), load(name).questions
+        proofs = [proof(question.name, *read_set) for question in questions]
         counts = [len(proofs), sum(wrong for _, wrong, _ in proofs), sum(n for *_, n in proofs)]
         total = [have + more for have, more in zip(total, counts, strict=True)]
         rows.append(f"| {name} | {' | '.join(map(str, counts))} |")

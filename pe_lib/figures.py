@@ -99,11 +99,11 @@ def png(figure: Figure, *, colours: int = 128) -> tuple[bytes, int, int]:
     raw = io.BytesIO()
     figure.savefig(raw, format="png", dpi=DPI, metadata={"Software": None})
     plt.close(figure)
-    picture = Image.open(raw).convert("RGB")
-    small = picture.quantize(colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    drawn = Image.open(raw).convert("RGB")
+    small = drawn.quantize(colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     packed = io.BytesIO()
     small.save(packed, format="PNG", optimize=True)
-    return packed.getvalue(), round(picture.width * 2 / 3), round(picture.height * 2 / 3)
+    return packed.getvalue(), round(drawn.width * 2 / 3), round(drawn.height * 2 / 3)
 
 
 class Picture(NamedTuple):

@@ -37,6 +37,6 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         if len(row) != len(header):
             raise ValueError(f"each row must have {len(header)} cells, got {len(row)}: {row!r}")
     lines = [header, ["---"] * len(header), *rows]
-    bars = ([str(cell).replace("|", r"\|") for cell in line] for line in lines)
-    text = "\n".join("| " + " | ".join(line) + " |" for line in bars)
+    cells = ([str(cell).replace("|", r"\|") for cell in line] for line in lines)
+    text = "\n".join("| " + " | ".join(line) + " |" for line in cells)
     display(Markdown(text))  # type: ignore[no-untyped-call]

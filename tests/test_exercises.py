@@ -23,6 +23,7 @@ from exercises.sets import (
     source_text,
 )
 from pe_lib import checks
+from tools.refresh import repository_url
 
 COURSE = [
     "01_attention", "02_sinusoidal", "03_learned", "04_four_terms", "05_shaw",
@@ -61,6 +62,12 @@ def test_each_exercise_states_difficulty_minutes_points_and_hints(name: str) -> 
     for part in text.split("**Difficulty**")[1:]:
         assert part.count("<details>") >= 1
     assert f"{load(name).points:g} points" in source_text(cells(source_path(name))[0])
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_in_colab_the_library_comes_from_the_repository_of_the_settings(name: str) -> None:
+    setup = next(c for c in cells(source_path(name)) if "google.colab" in source_text(c))
+    assert f'url = "{repository_url()}"' in source_text(setup)
 
 
 def test_releases_are_what_the_sources_give() -> None:
