@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+from hypothesis import settings
 
 from browsing import ROOT, SITE, left_out, serve
 
@@ -20,6 +22,17 @@ CHROME_ARGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+# A check gives the same answer every time: hypothesis draws the same examples, and each test's
+# random numbers do not depend on which tests ran before it. To look further, run
+# `pytest --hypothesis-profile=default tests`.
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.load_profile("same")
+
+
+@pytest.fixture(autouse=True)
+def same_random_numbers() -> None:
+    torch.manual_seed(0)
 
 
 @pytest.fixture(scope="session")

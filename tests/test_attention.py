@@ -32,13 +32,17 @@ B, H, LQ, LK, D = 2, 3, 5, 7, 4
 
 
 class Turning(PositionEncoding):
-    """A method that only rotates, with a scale of its own."""
+    """A method that only rotates, with a scale of its own.
+
+    Its factors stay below 2: large logits would show the rounding of float32, not the forms.
+    """
 
     scale = 0.7
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         def turn(x: Tensor, positions: Tensor) -> Tensor:
-            return x * (1 + positions.unsqueeze(-1).unsqueeze(-3 if positions.ndim == 2 else 0))
+            factors = 1 + positions.to(x).sin().unsqueeze(-1)  # (..., L, 1)
+            return x * factors.unsqueeze(-3 if positions.ndim == 2 else 0)
 
         return turn(q, q_pos), turn(k, k_pos)
 
@@ -79,6 +83,8 @@ ENCODINGS: dict[str, Callable[[], PositionEncoding]] = {
     "t5": lambda: T5Bias(H, 8, 9, std=1.0),
     "rotation and alibi": lambda: TurningALiBi(H, symmetric=True),
 }
+SCATTERED_Q = torch.tensor([[4, 0, 7, 7, 2], [8, 1, 3, 0, 5]])  # (B, LQ)
+SCATTERED_K = torch.tensor([[1, 6, 0, 3, 3, 8, 2], [5, 2, 7, 0, 4, 1, 8]])  # (B, LK)
 POSITIONS: dict[str, tuple[Tensor, Tensor]] = {
     "from zero": (torch.arange(LQ), torch.arange(LK)),
     "last queries": (torch.arange(LK - LQ, LK), torch.arange(LK)),
@@ -86,8 +92,8 @@ POSITIONS: dict[str, tuple[Tensor, Tensor]] = {
     "keys all later": (torch.arange(LQ), torch.arange(20, 20 + LK)),
     "gaps": (torch.tensor([0, 2, 3, 7, 9]), torch.tensor([0, 1, 2, 3, 5, 8, 9])),
     "backwards": (torch.arange(LQ).flip(0), torch.arange(LK)),
-    "per sequence": (torch.randint(0, 9, (B, LQ)), torch.randint(0, 9, (B, LK))),
-    "keys per sequence": (torch.arange(LQ), torch.randint(0, 9, (B, LK))),
+    "per sequence": (SCATTERED_Q, SCATTERED_K),
+    "keys per sequence": (torch.arange(LQ), SCATTERED_K),
 }
 MASKS: dict[str, Tensor | None] = {
     "no mask": None,
