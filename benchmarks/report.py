@@ -133,10 +133,11 @@ def print_rows(rows: list[Row]) -> None:
         )
 
 
-def markdown(head: list[str], body: list[list[str]]) -> list[str]:
-    """Return the lines of a table whose first column is text and the others numbers."""
-    rule = ["---"] + ["---:"] * (len(head) - 1)
-    return ["| " + " | ".join(cells) + " |" for cells in (head, rule, *body)]
+def markdown(head: list[str], body: list[list[str]], words: int) -> list[str]:
+    """Return the lines of a table: columns of words, then columns of numbers on one line each."""
+    rule = ["---"] * words + ["---:"] * (len(head) - words)
+    whole = [[*row[:words], *(cell.replace(" ", "\u00a0") for cell in row[words:])] for row in body]
+    return ["| " + " | ".join(cells) + " |" for cells in (head, rule, *whole)]
 
 
 def write_page(results: dict[str, Any]) -> None:
@@ -169,24 +170,25 @@ def write_page(results: dict[str, Any]) -> None:
         "",
     ]
     lines += markdown(
-        ["asked", "L", "compared with", "at most", "measured", "reached"],
+        ["asked", "compared with", "L", "at most", "measured", "reached"],
         [
             [
                 text,
-                f"{length}",
                 against,
+                f"{length}",
                 times(most),
                 times(got),
                 "yes" if got <= most else "**no**",
             ]
             for text, length, against, most, got in judged(results)
         ],
+        words=2,
     )
     for question in dict.fromkeys(row["question"] for row in rows):
         asked = [row for row in rows if row["question"] == question]
         lines += ["", f"## {asked[0]['title']}", ""]
         lines += markdown(
-            ["", "L", "ms", "x", "quartiles", "peak", "scratch"],
+            ["function", "L", "ms", "x", "quartiles", "peak", "scratch"],
             [
                 [
                     row["who"],
@@ -199,5 +201,6 @@ def write_page(results: dict[str, Any]) -> None:
                 ]
                 for row in asked
             ],
+            words=1,
         )
     PAGE.write_text("\n".join(lines) + "\n")

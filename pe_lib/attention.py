@@ -71,7 +71,7 @@ def relative_position(q_pos: Tensor, k_pos: Tensor) -> Tensor:
         k_pos: positions of the keys, (Lk,) or (B, Lk).
 
     Returns:
-        (Lq, Lk), or (B, Lq, Lk) if either has a batch axis. Negative: the key is to the left.
+        (Lq, Lk), or (B, Lq, Lk) if either has a batch axis; negative where the key is left.
     """
     return k_pos.unsqueeze(-2) - q_pos.unsqueeze(-1)
 

@@ -165,8 +165,9 @@ def reads(piece: Piece, size: float) -> str | None:
         size: what counts as large; differences below TINY times it are rounding.
 
     Returns:
-        None if the piece is zero; else "no position", "$i$" (the query's), "$j$" (the key's),
-        "$i, j$" (both) or "$j - i$" (nothing but their difference).
+        None if the piece is zero; else "no position", or what it reads, as a formula between
+        dollar signs: `i` (the query's position), `j` (the key's), `i, j` (both) or `j - i`
+        (nothing but their difference).
     """
     here = torch.arange(START, START + LENGTH)
     there, base = here + SHIFT, piece(here, here)

@@ -133,8 +133,8 @@ def explained_by_distance(codes: Tensor) -> float:
         codes: (L, D), L at least 3. Similarity is the inner product.
 
     Returns:
-        Share of the variance over all pairs of different positions: 1 for a relative code,
-        whose inner products depend on the distance only.
+        Share of the variance over all pairs of different positions. It is 1 for a relative
+        code, whose inner products depend on the distance only.
     """
     gram, places = codes @ codes.T, torch.arange(len(codes))
     distance = (places[:, None] - places).abs()  # (L, L)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from IPython.display import Markdown, display
 
+SHORT = 16  # letters of a table's cell that stay on one line
+
 
 def say(text: str) -> None:
     """Show a sentence (Markdown) whose numbers come from the run."""
@@ -23,12 +25,18 @@ def below(value: float, bound: float) -> str:
     return f"below {bound:.0e}"
 
 
+def unbroken(text: str) -> str:
+    """Return a text of at most SHORT letters with spaces at which no line ends."""
+    return text.replace(" ", "\u00a0") if len(text) <= SHORT else text
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Show a table (Markdown).
 
     Args:
         header: the names of the columns.
-        rows: as many cells as the header has names; a bar in a cell stays a bar.
+        rows: as many cells as the header has names; a bar in a cell stays a bar, and the words
+            of a short cell stay on one line.
 
     Raises:
         ValueError: if a row has another number of cells.
@@ -36,7 +44,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     for row in rows:
         if len(row) != len(header):
             raise ValueError(f"each row must have {len(header)} cells, got {len(row)}: {row!r}")
-    lines = [header, ["---"] * len(header), *rows]
+    whole = ([unbroken(str(cell)) for cell in row] for row in rows)
+    lines = [header, ["---"] * len(header), *whole]
     cells = ([str(cell).replace("|", r"\|") for cell in line] for line in lines)
     text = "\n".join("| " + " | ".join(line) + " |" for line in cells)
     display(Markdown(text))  # type: ignore[no-untyped-call]

@@ -118,9 +118,9 @@ def consecutive_codes(positions: Tensor, rates: Tensor) -> Tensor:
     block = math.isqrt(len(positions)) + 1
     firsts = positions[::block].unsqueeze(-1) * rates  # (blocks, n)
     rests = torch.arange(block, device=rates.device).unsqueeze(-1) * rates  # (block, n)
-    one = torch.ones((), dtype=torch.float64, device=rates.device)
-    # sin a + i cos a = exp(i (pi / 2 - a)), so that a product of two such numbers adds angles.
-    turned, rested = torch.polar(one, math.pi / 2 - firsts), torch.polar(one, -rests)
+    # (sin a + i cos a) (cos b - i sin b) = sin(a + b) + i cos(a + b)
+    turned = torch.complex(firsts.sin(), firsts.cos())
+    rested = torch.complex(rests.cos(), -rests.sin())
     shape = (len(positions), len(rates), 2)
     codes = torch.empty(shape, dtype=torch.float32, device=rates.device)
     few = 256 // block + 1  # blocks at a time: their float64 products stay in the cache
@@ -259,8 +259,8 @@ class Sinusoidal(PositionEncoding):
         """Return the codes of `positions` of any shape: from the table where it has them all."""
         if positions.numel() > 0 and not positions.is_floating_point():
             run = is_consecutive(positions)
-            ends = (positions[0], positions[-1]) if run else (positions.min(), positions.max())
-            first, last = int(ends[0]), int(ends[1])
+            first = int(positions[0] if run else positions.min())
+            last = first + len(positions) - 1 if run else int(positions.max())
             if first >= 0 and last < len(self.table):  # a run is a view of the table, no copy
                 return self.table[first : last + 1] if run else self.table[positions]
         return sinusoidal(positions, self.table.shape[1], self.base, layout=self.layout)

@@ -39,6 +39,8 @@ def t5_bucket(
     Of the buckets on one side, the first half hold one distance each; the others grow
     logarithmically up to `max_distance`, and the last takes every distance from there on (it
     starts earlier: at 91 of 128 with the bidirectional default, at 113 with the causal one).
+    The logarithm is taken in float32, as in the authors' code: trained tables rely on it where
+    a distance falls on an edge.
 
     Args:
         relative: integers of any shape, key position minus query position.
@@ -56,8 +58,7 @@ def t5_bucket(
         ValueError: if n_buckets is odd (bidirectional) or leaves fewer than two for a side, or
             max_distance is not above half the buckets of a side.
 
-    Source: Raffel et al. 2020, section 2.1; the logarithm as in the authors' code. It is taken
-        in float32, as there: trained tables rely on it where a distance falls on an edge.
+    Source: Raffel et al. 2020, section 2.1, and the authors' code.
     """
     check_buckets(n_buckets, max_distance, bidirectional)
     offsets = require_real("relative", relative)

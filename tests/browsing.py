@@ -89,6 +89,10 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
 
+    def end_headers(self) -> None:
+        self.send_header("Cache-Control", "max-age=3600")  # scripts and styles, once for all pages
+        super().end_headers()
+
 
 def serve(folder: Path) -> tuple[http.server.ThreadingHTTPServer, str]:
     """Serve a folder on a free port of this computer; return the server and its address."""
@@ -145,10 +149,11 @@ def dead_sliders(page) -> tuple[int, list[str]]:
     return len(handles), dead
 
 
-def open_page(browser, url: str, home: str, visit: Visit, **options: Any):
-    """Open a page, noting errors and requests that leave `home`."""
-    context = browser.new_context(viewport=DESK, **options)
-    page = context.new_page()
+def open_page(browser, url: str, home: str, visit: Visit):
+    """Open a page in the light, noting errors and requests that leave `home`."""
+    page = browser.new_page()
+    page.set_viewport_size(DESK)
+    page.emulate_media(color_scheme="light")
     page.on("console", lambda m: visit.console.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda error: visit.console.append(str(error)))
     page.on("requestfailed", lambda request: visit.failed.append(request.url))
@@ -174,7 +179,7 @@ def open_page(browser, url: str, home: str, visit: Visit, **options: Any):
 def visit_page(browser, url: str, home: str, axe: str | None) -> Visit:
     """Open a page, use it as readers do, and return what was found."""
     visit = Visit()
-    page = open_page(browser, url, home, visit, color_scheme="light")
+    page = open_page(browser, url, home, visit)
     visit.bad_math = page.evaluate(MATH_ERRORS) + page.evaluate(UNSET_MATH)
     visit.no_alt, visit.unsized = page.evaluate(NO_ALT), page.evaluate(UNSIZED)
     visit.sliders, visit.dead = dead_sliders(page)
@@ -191,5 +196,5 @@ def visit_page(browser, url: str, home: str, axe: str | None) -> Visit:
         visit.background[scheme] = page.evaluate("getComputedStyle(document.body).backgroundColor")
         visit.faint[scheme] = page.evaluate(FAINT)
         visit.violations[scheme] = serious(page.evaluate(AXE, RULES[scheme])) if axe else []
-    page.context.close()
+    page.close()
     return visit

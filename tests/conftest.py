@@ -67,7 +67,7 @@ def browser():
         if not Path(path).exists():
             left_out("browser tests need Chromium: install it, or `playwright install chromium`")
         instance = playwright.chromium.launch(executable_path=path, args=CHROME_ARGS)
-        yield instance
+        yield instance.new_context()  # one for all visits: what pages share is read once
         instance.close()
 
 

@@ -232,7 +232,7 @@ def test_a_dead_slider_is_found(browser, small_site, name, found):
     page = open_page(browser, f"{home}book/{name}.html", home, Visit())
     sliders, dead = dead_sliders(page)
     assert (sliders, len(dead)) == (1, found)
-    page.context.close()
+    page.close()
     server.shutdown()
 
 

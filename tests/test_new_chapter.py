@@ -134,8 +134,10 @@ def test_nothing_of_the_template_is_left_in_what_is_made(name: str, small_copy: 
     before = contents(small_copy)
     for path in new_chapter.create(name):
         text = path.read_text(encoding="utf-8")
-        added = text.replace(before[path].decode(), "") if path in before else text
-        assert not re.search(r"NN|[Tt]emplate|TITLE|#colour", added), path
+        known = set(before[path].decode().splitlines()) if path in before else set()
+        added = [line for line in text.splitlines() if line not in known]
+        assert added
+        assert not re.search(r"NN|[Tt]emplate|TITLE|#colour", "\n".join(added)), path
 
 
 def test_a_file_without_a_place_for_the_chapter_is_named(small_copy: Path) -> None:

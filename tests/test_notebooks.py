@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import nbformat
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tools import refresh
 
 NOTEBOOKS = [path.stem for path in refresh.notebooks()]
+STARTS_ANEW = re.compile(r"^#+ |\{exercise", re.MULTILINE)  # a heading, or the next exercise
 every_notebook = pytest.mark.parametrize("name", NOTEBOOKS)
 
 
@@ -52,6 +54,18 @@ def test_a_refresh_would_change_no_setting_of_the_notebook(name):
     before = nbformat.read(path, as_version=4)
     assert [cell.source for cell in before.cells] == [cell["source"] for cell in notebook["cells"]]
     assert nbformat.writes(refresh.normalise(before)) + "\n" == stored
+
+
+@every_notebook
+def test_what_a_folded_solution_runs_is_folded_too(name):
+    inside = False
+    for cell in read(name).cells:
+        if cell.cell_type == "code":
+            assert not inside or "hide-cell" in cell.metadata.get("tags", []), cell.id
+        elif "{solution" in cell.source:
+            inside = not STARTS_ANEW.search(cell.source.rpartition("{solution")[2])
+        elif STARTS_ANEW.search(cell.source):
+            inside = False
 
 
 @every_notebook

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,6 +14,7 @@ from bs4 import BeautifulSoup
 
 from browsing import ROOT, SITE, Visit, dead_sliders, left_out, open_page, visit_page
 
+CHAPTER = re.compile(r"/(0[1-9]|1\d)_")
 BUDGET = 1_500_000  # bytes of a page and its own pictures, without what all pages share
 
 
@@ -159,12 +161,32 @@ def test_every_notebook_can_be_downloaded_and_run_elsewhere(site):
         assert f"{Path(name).name}.ipynb" in page
 
 
+@pytest.mark.parametrize("name", [name for name in PAGES if CHAPTER.search(name)])
+def test_a_chapter_links_each_term_once_to_the_glossary(name, site):
+    soup = BeautifulSoup((site / f"{name}.html").read_bytes(), "html.parser")
+    terms = [link.text.lower() for link in soup.select("article a.term[title]")]
+    assert terms and len(terms) == len(set(terms))
+    assert not soup.select(":is(h1, h2, h3, pre, code, td) a.term, a a")
+
+
+def test_a_term_shows_its_entry_under_the_pointer_and_leads_to_it(browser, address):
+    page = open_page(browser, f"{address}book/10_rope.html", address, Visit())
+    term = page.locator("a.term", has_text="half-split layout").first
+    shown = "e => getComputedStyle(e, '::after').content"
+    assert term.evaluate(shown) == "none"
+    term.hover()
+    assert term.evaluate(shown) == '"Column j forms a pair with column j + d/2."'
+    term.click()
+    assert page.locator(":target").text_content().startswith("half-split layout")
+    page.close()
+
+
 def test_search_finds_a_word_of_the_book(browser, address):
     visit = Visit()
     page = open_page(browser, f"{address}search.html?q=rotation", address, visit)
     page.wait_for_selector("#search-results li")
     assert visit.foreign == []
-    page.context.close()
+    page.close()
 
 
 def test_the_book_reads_from_a_folder_without_a_server(browser, site):
@@ -179,4 +201,4 @@ def test_the_book_reads_from_a_folder_without_a_server(browser, site):
     assert sliders and not dead
     page.goto((SITE / "search.html").as_uri() + "?q=rotation")
     page.wait_for_selector("#search-results li")
-    page.context.close()
+    page.close()

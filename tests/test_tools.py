@@ -13,7 +13,7 @@ import pytest
 import yaml
 from nbformat.v4 import new_code_cell, new_notebook
 
-from browsing import ROOT
+from browsing import ROOT, serve
 from tools import build, environment, refresh, status, vendor
 
 CELLS = (
@@ -116,6 +116,26 @@ def test_the_pdf_says_what_it_needs(monkeypatch, capsys):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert build.build_pdf() != 0
     assert "apt-get install latexmk texlive-xetex" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_the_link_report_names_what_does_not_answer(tmp_path, monkeypatch, capfd, missing):
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "here.html").write_text("a page")
+    server, home = serve(site)
+    links = f"[one]({home}here.html)" + (f" and [two]({home}gone.html)" if missing else "")
+    (tmp_path / "index.md").write_text(f"# Links\n\n{links}\n")
+    (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: index\n")
+    (tmp_path / "_config.yml").write_text("title: Links\nexclude_patterns: [site]\n")
+    monkeypatch.setattr(build, "ROOT", tmp_path)
+    monkeypatch.setattr(build, "LINKS", tmp_path / "_build" / "linkcheck" / "output.txt")
+    assert build.check_links() == int(missing)
+    server.shutdown()
+    said = capfd.readouterr().out
+    assert f"{int(missing)} links do not answer" in said
+    assert ("gone.html" in said.split("\n\n")[-2]) == missing
+    assert not (tmp_path / "_build" / "html").exists()
 
 
 def test_the_status_counts_every_notebook_and_claim():

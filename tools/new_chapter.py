@@ -24,6 +24,11 @@ EXERCISE = re.compile(r'^        name="(\w+)",$', re.MULTILINE)
 
 # Lines for files that are there: the file, the pattern after whose last match they go, the lines.
 LINES = (
+    (
+        "book/00_intro.ipynb",
+        r'^    "\| \{doc\}.*\n',
+        '    "| {doc}`NN_template` | What if a weight fell as a power of the distance? |\\n",\n',
+    ),
     ("_toc.yml", r"^      - file: book/\d\d_\w+\n", "      - file: book/NN_template\n"),
     (
         "book/api_methods.md",

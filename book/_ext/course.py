@@ -1,7 +1,8 @@
-"""What this book adds to Sphinx: assets of its own, alt text on figures, the build's status."""
+"""What this book adds to Sphinx: assets of its own, alt text on figures, links to the glossary."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from base64 import b64decode
@@ -14,12 +15,14 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.nodes import make_refnode
 
 from tools import status, vendor
 
 PUBLIC = "https://cdn.jsdelivr.net/npm"
 MATHJAX = "es5/tex-chtml.js"
 WIDGETS = "dist/embed.js"  # the build that needs no require.js
+GLOSSED = re.compile(r"/(\d\d_\w+|interview|exercises|notation)$")  # pages with prose
 
 
 def choose_assets(_: Sphinx, config: Config) -> None:
@@ -72,6 +75,65 @@ def plain_docstring(
         lines[number] = "".join(words)
 
 
+def skip_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool:
+    """Leave out the fields of a named tuple, of which Python only knows their number."""
+    return skip or type(obj).__name__ == "_tuplegetter"
+
+
+def keep_together(app: Sphinx, doctree: nodes.document) -> None:
+    """Let no line begin with the full stop or comma that belongs to the formula before it."""
+    for formula in list(doctree.findall(nodes.math)):
+        after = formula.next_node(descend=False, siblings=True)
+        mark = re.match(r"[^\s\w(\[]+", after) if isinstance(after, nodes.Text) else None
+        if mark:
+            whole = nodes.inline(classes=["together"])
+            formula.replace_self(whole)
+            whole += [formula, nodes.Text(mark.group())]
+            after.parent.replace(after, nodes.Text(after[mark.end() :]))
+
+
+@functools.cache
+def glossary(app: Sphinx) -> dict[str, tuple[str, str, str]]:
+    """Return the page, the anchor and the entry of each term of the glossary, in small letters."""
+    pages = {
+        page for (kind, _), (page, _) in app.env.domains["std"].objects.items() if kind == "term"
+    }
+    found = {}
+    for page in sorted(pages):
+        for item in app.env.get_doctree(page).findall(nodes.definition_list_item):
+            entry = re.sub(r"\s*See [^.]*\.$", "", " ".join(item.children[-1].astext().split()))
+            for term in item.findall(nodes.term):
+                found[term.astext().lower()] = (page, term["ids"][0], entry)
+    return found
+
+
+def link_terms(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Link the first use of each term in a page's prose to the glossary, with its entry."""
+    left = glossary(app) if app.builder.format == "html" else {}
+    if not GLOSSED.search(page) or not left:
+        return
+    left = dict(left)
+    for text in list(doctree.findall(nodes.Text)):
+        if not isinstance(text.parent, nodes.paragraph) or isinstance(
+            text.parent.parent, nodes.entry
+        ):
+            continue
+        words = "|".join(map(re.escape, sorted(left, key=len, reverse=True)))
+        parts = re.split(rf"(?<![\w-])({words})(?=s?(?![\w-]))", text, flags=re.IGNORECASE)
+        new: list[nodes.Node] = []
+        for number, part in enumerate(parts):
+            target = left.pop(part.lower(), None) if number % 2 else None
+            if target is None:
+                new.append(nodes.Text(part))
+                continue
+            home, anchor, entry = target
+            link = make_refnode(app.builder, page, home, anchor, nodes.Text(part), entry)
+            link["classes"].append("term")
+            new.append(link)
+        if len(new) > 1:
+            text.parent.replace(text, new)
+
+
 def finish_page(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
 ) -> None:
@@ -111,7 +173,10 @@ class BuildStatus(SphinxDirective):
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("config-inited", choose_assets, priority=100)
     app.connect("autodoc-process-docstring", plain_docstring, priority=100)  # before napoleon
+    app.connect("autodoc-skip-member", skip_fields)
     app.connect("doctree-read", describe_images)
+    app.connect("doctree-read", keep_together)
+    app.connect("doctree-resolved", link_terms)
     app.connect("html-page-context", finish_page, priority=900)
     app.add_directive("course-code", CourseCode)
     app.add_directive("build-status", BuildStatus)

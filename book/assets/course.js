@@ -56,5 +56,11 @@ document.querySelectorAll("button[aria-label]").forEach((button) => {
   new MutationObserver(() => hushSigns(button)).observe(button, { childList: true, subtree: true });
 });
 
+// The entry of a term is shown by the style sheet, which needs it outside of the title.
+document.querySelectorAll("a.term[title]").forEach((term) => {
+  term.dataset.entry = term.title;
+  term.removeAttribute("title");
+});
+
 // The bibliography's entries are no list items to a screen reader, so their frame is no list.
 document.querySelectorAll(".citation-list[role=list]").forEach((e) => e.removeAttribute("role"));

@@ -24,21 +24,20 @@ def curves(rows: Sequence[Row], task: str, metric: str, scale: str = "small") ->
     return {variant: dict(sorted(curve.items())) for variant, curve in found.items()}
 
 
-# Beside each other RoPE's extensions need colours of their own; among other methods they
-# have RoPE's, and differ by their dashes.
+# RoPE's extensions have shades between violet and blue, near RoPE's own.
 EXTENSION_COLOURS = {
     "rope": figures.METHOD_COLOURS["rope"],
-    "rope+pi": "#0072b2",
-    "rope+ntk": "#d55e00",
-    "rope+dynamic-ntk": "#cc79a7",
-    "rope+yarn": "#009e73",
-    "rope+llama3": "#b07d00",
+    "rope+pi": "#8a7be8",
+    "rope+ntk": "#6a3fc8",
+    "rope+dynamic-ntk": "#b04fd6",
+    "rope+yarn": "#0e0a3c",
+    "rope+llama3": "#4f7fe0",
 }
 
 
 def colour(variant: str) -> str:
-    """Return the colour of a variant's method."""
-    return figures.METHOD_COLOURS[variant.partition("+")[0]]
+    """Return the colour of a variant: its method's, or its own if it is an extension of RoPE."""
+    return EXTENSION_COLOURS.get(variant) or figures.METHOD_COLOURS[variant.partition("+")[0]]
 
 
 def name(variant: str) -> str:
@@ -55,20 +54,16 @@ DASHES = {"": "-", "pi": ":", "ntk": "--", "dynamic-ntk": (0, (5, 1, 1, 1)), "ya
           "llama3": (0, (1, 1)), "clamp": "--", "wrap": ":", "interpolate": "-."}  # fmt: skip
 
 
-def draw_curves(
-    axes: Axes, found: dict[str, Curve], variants: Sequence[str], *, extensions: bool = False
-) -> None:
+def draw_curves(axes: Axes, found: dict[str, Curve], variants: Sequence[str]) -> None:
     """Draw the mean over seeds as a line and the range over seeds as a band.
 
     Args:
         axes: where to draw.
         found: as returned by `curves`.
         variants: which of them, in the order of the legend.
-        extensions: give RoPE's extensions colours of their own.
     """
     for variant in variants:
-        shade = EXTENSION_COLOURS[variant] if extensions else colour(variant)
-        curve = found[variant]
+        shade, curve = colour(variant), found[variant]
         lengths = list(curve)
         means = [sum(values) / len(values) for values in curve.values()]
         dash = DASHES[variant.partition("+")[2]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pe_lib.attention import PositionEncoding, relative_position
 from pe_lib.errors import require_positive, require_real
+from pe_lib.relative import RelativeBias, for_each_head
 
 
 def template_bias(relative: object, rates: Tensor) -> Tensor:
@@ -24,15 +24,16 @@ def template_bias(relative: object, rates: Tensor) -> Tensor:
 
     Source: Chi et al. 2022, the logarithmic variant, with their second number fixed at 1.
     """
-    distance = require_real("relative", relative).abs().to(rates.dtype)
-    return -rates.view(-1, *[1] * distance.ndim) * torch.log1p(distance)
+    distance = require_real("relative", relative).abs()
+    rates = for_each_head(rates, distance)  # (H, 1, ...), in float32 or better
+    return -rates * torch.log1p(distance.to(rates.dtype))
 
 
-class Template(PositionEncoding):
+class Template(RelativeBias):
     """Add a bias that falls with the logarithm of the distance; each head trains its own rate.
 
-    A bias of the distance alone may derive from `pe_lib.relative.RelativeBias` instead, and
-    then writes `of_distance` only: less memory for long sequences.
+    A bias of the distance alone writes `of_distance`. A method of another kind derives from
+    `pe_lib.attention.PositionEncoding` and overrides the hooks that it needs.
 
     Args:
         n_heads: number of heads H.
@@ -55,9 +56,6 @@ class Template(PositionEncoding):
         """The rate of each head, (H,), above 0 wherever training takes it."""
         return self.log_rates.exp()
 
-    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        """Return (H, Lq, Lk), or (B, H, Lq, Lk) for positions with a batch axis."""
-        if len(self.rates) != q.shape[1]:
-            raise ValueError(f"q must have {len(self.rates)} heads, got {q.shape[1]}")
-        pairs = relative_position(q_pos, k_pos)  # (Lq, Lk) or (B, Lq, Lk)
-        return template_bias(pairs, self.rates).movedim(0, -3)
+    def of_distance(self, relative: Tensor) -> Tensor:
+        """Return the bias of relative positions: (...) -> (H, ...)."""
+        return template_bias(relative, self.rates)

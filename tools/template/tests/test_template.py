@@ -18,7 +18,7 @@ PROMISES = [check for check in CHECKS if check is not check_that_order_matters]
 @pytest.mark.parametrize(("n_heads", "offset"), [(1, 0), (3, 0), (4, 17), (2, -5)])
 def test_the_bias_follows_the_formula(n_heads: int, offset: int) -> None:
     encoding = Template(n_heads).double()
-    q, k = torch.randn(2, n_heads, 5, 4), torch.randn(2, n_heads, 7, 4)
+    q, k = torch.randn(2, n_heads, 5, 4).double(), torch.randn(2, n_heads, 7, 4).double()
     bias = encoding.bias(q, k, offset + torch.arange(5), torch.arange(7))
     assert bias.shape == (n_heads, 5, 7)
     for h, rate in enumerate(encoding.rates.tolist()):
