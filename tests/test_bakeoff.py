@@ -269,15 +269,13 @@ def test_the_shipped_file_holds_every_method_with_three_seeds():
         assert shown >= set(variants(cell))
 
 
-def test_the_larger_run_has_every_method_and_says_where_it_was_made():
+def test_the_larger_run_has_three_seeds_of_every_method_and_says_where_it_was_made():
     rows = run.read_rows(DATA / "bakeoff_large.csv")
     seeds = {method: set() for method in METHODS}
     for row in rows:
         seeds[row["method"]].add(row["seed"])
         assert row["machine"] and row["device"] and row["torch"]
-    three = {method for method, found in seeds.items() if len(found) >= 3}
-    assert three >= {"none", "sinusoidal", "learned", "t5", "alibi", "rope"}
-    assert all(seeds.values())
+    assert all(found >= {"0", "1", "2"} for found in seeds.values()), seeds
     (cell,) = grid("large", ["text"], ["rope"], [0])
     for setting, value in cell.settings().items():
         assert {row[setting] for row in rows} >= {str(value)}, setting
