@@ -73,7 +73,7 @@ class Terms(NamedTuple):
 
 
 def expand(x: Tensor, p: Tensor, w_q: Tensor, w_k: Tensor) -> Terms:
-    """Expand (x_i + p_i) W_Q W_K^T (x_j + p_j)^T, not scaled.
+    """Expand `(x_i + p_i) W_Q W_K^T (x_j + p_j)^T`, not scaled.
 
     Args:
         x: contents, (..., L, D).

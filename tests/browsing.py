@@ -50,6 +50,13 @@ TOO_WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] :
   [...document.querySelectorAll('.bd-main *')]
   .filter(e => e.getBoundingClientRect().right > innerWidth + 1)
   .map(e => e.tagName + '.' + e.className).slice(0, 8)"""
+# The picture itself, without its frame, against the size that it was drawn in.
+DISTORTED = """() => [...document.querySelectorAll('.cell_output img[width][height]')].filter(i => {
+  const style = getComputedStyle(i), frame = 2 * parseFloat(style.paddingLeft);
+  const wide = i.clientWidth - frame, high = i.clientHeight - frame;
+  const drawn = i.getAttribute('width') / i.getAttribute('height');
+  return wide > 0 && Math.abs(wide / high / drawn - 1) > 0.03;
+}).map(i => i.alt.slice(0, 60))"""
 MATH_ERRORS = """() => [...document.querySelectorAll('mjx-merror, [data-mjx-error]')]
   .map(e => e.textContent.slice(0, 80))"""
 UNSET_MATH = """() => [...document.querySelectorAll('span.math, div.math')]
@@ -113,6 +120,7 @@ class Visit:
     no_alt: list[str] = field(default_factory=list)
     unsized: list[str] = field(default_factory=list)
     too_wide: list[str] = field(default_factory=list)
+    distorted: list[str] = field(default_factory=list)
     bad_math: list[str] = field(default_factory=list)
     sliders: int = 0
     dead: list[str] = field(default_factory=list)
@@ -185,7 +193,7 @@ def visit_page(browser, url: str, home: str, axe: str | None) -> Visit:
     visit.sliders, visit.dead = dead_sliders(page)
     page.evaluate(UNFOLD)
     page.set_viewport_size(PHONE)
-    visit.too_wide = page.evaluate(TOO_WIDE)
+    visit.too_wide, visit.distorted = page.evaluate(TOO_WIDE), page.evaluate(DISTORTED)
     page.set_viewport_size(DESK)
     page.evaluate(SLIM)
     if axe:

@@ -187,8 +187,8 @@ def test_the_download_page_lists_every_set_with_its_points() -> None:
     page = (build.RELEASE.parent.parent / "book/exercises.md").read_text(encoding="utf-8")
     for name in set_names():
         exercise_set = load(name)
-        row = next(line for line in page.splitlines() if f"{name}.ipynb <" in line)
+        row = next(line for line in page.splitlines() if f"/{name}.ipynb>" in line)
         cells_of_row = [part.strip() for part in row.strip("|").split("|")]
-        assert cells_of_row[1] == exercise_set.title
+        assert cells_of_row[1].startswith(f"{{download}}`{exercise_set.title} <")
         assert cells_of_row[2] == str(len(exercise_set.questions))
         assert cells_of_row[4] == f"{exercise_set.points:g}"

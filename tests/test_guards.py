@@ -240,6 +240,8 @@ FAULTS = """
 <script src="https://example.invalid/x.js"></script>
 <script>throw new Error("broken on purpose")</script>
 <article class="bd-main"><img src="missing.png"><p style="width:900px">wide</p>
+<div class="cell_output"><img width="200" height="100" style="height: 300px !important"
+ alt="stretched out" src="data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'/%3E"></div>
 <button></button></article>
 """
 
@@ -253,7 +255,7 @@ def test_a_visit_notices_every_kind_of_fault(browser, small_site, axe):
     assert any("broken on purpose" in line for line in visit.console)
     assert visit.foreign == ["https://example.invalid/x.js"]
     assert len(visit.no_alt) == 1
-    assert visit.too_wide
+    assert visit.too_wide and visit.distorted == ["stretched out"]
     assert any(line.startswith("button-name") for line in visit.violations["light"])
 
 

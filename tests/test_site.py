@@ -93,6 +93,11 @@ def test_a_page_fits_a_phone(name, visit):
 
 
 @every_page
+def test_every_picture_keeps_its_shape_on_a_phone(name, visit):
+    assert visit.distorted == []
+
+
+@every_page
 def test_a_page_has_a_light_and_a_dark_look(name, visit):
     assert visit.background["light"] != visit.background["dark"]
 

@@ -45,8 +45,8 @@ LINES = (
     (
         "book/exercises.md",
         r"^\| \d+ \| .*\n",
-        "| NN | TITLE | 3 | 55 | 10 | {download}`NN_template.ipynb "
-        "<../exercises/release/NN_template/NN_template.ipynb>` |\n",
+        "| NN | {download}`TITLE <../exercises/release/NN_template/NN_template.ipynb>` "
+        "| 3 | 55 | 10 |\n",
     ),
     (
         "book/claims.yml",

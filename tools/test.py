@@ -14,14 +14,11 @@ ROOT = Path(__file__).resolve().parent.parent
 CELL_TIMEOUT = 120  # seconds; nbval's own default is more than half an hour
 COVERAGE = 98  # percent of the lines and branches of pe_lib
 WORKERS = max(2, min(4, os.cpu_count() or 2))
-# What takes longest begins first, so that no processor waits for the last of it.
-FIRST = ("new_chapter", "site", "grading", "guards", "exercises", "scale", "bakeoff", "style")
 
 
 def main(options: list[str]) -> int:
-    first = [f"tests/test_{name}.py" for name in FIRST]
-    command = [sys.executable, "-m", "pytest", *first, "book", "tests", *options]
-    # A notebook's cells share a kernel.
+    command = [sys.executable, "-m", "pytest", "tests", "book", *options]
+    # A notebook's cells share a kernel. The order of the files is that of conftest.py.
     command += ["-n", str(WORKERS), "--dist=loadfile", "--no-loadscope-reorder"]
     command += ["--nbval", "--nbval-current-env", f"--nbval-cell-timeout={CELL_TIMEOUT}"]
     command += ["--cov=pe_lib", "--cov-report=term", f"--cov-fail-under={COVERAGE}"]

@@ -137,8 +137,14 @@ def link_terms(app: Sphinx, doctree: nodes.document, page: str) -> None:
 def finish_page(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Follow the reader's light or dark; leave out scripts of buttons that are not here."""
+    """Follow the reader's light or dark; let pictures keep their shape; leave out idle scripts."""
     context["default_mode"] = "auto"
+    # As attributes, both numbers give the place before the picture loads, and its shape on a phone.
+    context["body"] = re.sub(
+        r'style="width: (\d+)px; height: (\d+)px;"',
+        r'width="\1" height="\2"',
+        context.get("body", ""),
+    )
     context["script_files"] = [
         script
         for script in context.get("script_files", [])
