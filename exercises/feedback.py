@@ -3,13 +3,36 @@
 from __future__ import annotations
 
 import functools
-import textwrap
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import nbformat
 
 from exercises.grading import Graded, Verdict
+
+SHOWN = 100_000  # characters of a student's that a page shows: making it takes seconds, not hours
+
+
+class Room:
+    """Cuts what a student wrote and printed to what a page has room for."""
+
+    def __init__(self) -> None:
+        """Begin with all of it."""
+        self.left = SHOWN
+
+    def take(self, text: str) -> str:
+        """Return the beginning of a text that there is room for, and say what is left out."""
+        shown = text[: self.left]
+        self.left -= len(shown)
+        left_out = len(text) - len(shown)
+        return f"{shown}\n[{left_out} more characters are not shown here]" if left_out else shown
+
+
+def as_typed(text: str) -> str:
+    """Return a text cell that shows `text` letter by letter, and is fast to turn into HTML."""
+    # nbconvert searches HTML for links in Markdown, which takes hours for a million brackets.
+    return f"<pre>\n{escape(text).replace('[', '&#91;')}\n</pre>"
 
 
 def verdict_text(verdict: Verdict) -> str:
@@ -39,19 +62,21 @@ def autograded(graded: Graded) -> Any:
     is shown as it was typed: none of it can act as a page's script or forge a verdict.
     """
     by_test = {verdict.test_id: verdict for verdict in graded.verdicts}
-    cells = [nbformat.v4.new_markdown_cell(overview(graded), id="verdicts")]
+    cells, room = [nbformat.v4.new_markdown_cell(overview(graded), id="verdicts")], Room()
     for index, cell in enumerate(graded.cells):
         mark = f"cell-{index}"
+        source = cell.source if cell.as_handed_out else room.take(cell.source)
         if cell.kind != "code":
-            source = cell.source if cell.grade_id else textwrap.indent(cell.source, "    ")
-            made = nbformat.v4.new_markdown_cell(source, id=mark)
+            shown = source if cell.as_handed_out else as_typed(source)
+            made = nbformat.v4.new_markdown_cell(shown, id=mark)
         else:
-            made = nbformat.v4.new_code_cell(cell.source, id=mark)
+            made = nbformat.v4.new_code_cell(source, id=mark)
             ran = graded.ran.get(index)
             if cell.is_test:
                 made.outputs = stream(verdict_text(by_test[cell.grade_id]))
             elif ran is not None:
-                made.outputs = stream(ran.printed + (f"{ran.message}\n" if ran.message else ""))
+                said = ran.printed + (f"{ran.message}\n" if ran.message else "")
+                made.outputs = stream(room.take(said))
         if cell.grade_id:
             made.metadata["nbgrader"] = dict(cell.metadata)
         cells.append(made)
@@ -87,7 +112,7 @@ def feedback_page(graded: Graded, notebook: Any) -> str:
                 nbgrader["score"] = points[nbgrader["grade_id"]]
     resources = {
         "nbgrader": {
-            "notebook": f"{graded.set_name}, {graded.student}",
+            "notebook": f"{graded.set_name}, {escape(graded.student)}",
             "score": graded.points,
             "max_score": sum(verdict.max_points for verdict in graded.verdicts),
             "late_penalty": 0,

@@ -2,6 +2,7 @@
 
     python -m exercises.grade COURSE                    everything in COURSE/submitted
     python -m exercises.grade COURSE --set 10_rope      one set
+    python -m exercises.grade COURSE --again ann        all of ann's, though nothing has changed
     python -m exercises.grade COURSE --scheduler HOST:PORT    on a Dask cluster
 
 COURSE is a folder in nbgrader's layout. Results: COURSE/gradebook.db, grades.csv, answers.csv,
@@ -16,9 +17,12 @@ import hashlib
 import json
 import multiprocessing
 import os
+import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,22 +59,36 @@ def work(job: Job) -> Done:
 
 
 def prepare_worker() -> None:
-    """Let a worker compute on one processor: there is one worker for each."""
+    """Let a worker compute on one processor (there is one for each), and end quietly on Ctrl-C."""
     import torch
 
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def in_pool(jobs: list[Job], workers: int) -> Iterator[tuple[int, Done]]:
-    """Grade in processes on this machine; yield (index, result) as they finish."""
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(workers, context, prepare_worker) as pool:
-        waiting = {pool.submit(work, job): index for index, job in enumerate(jobs)}
-        try:
-            for future in concurrent.futures.as_completed(waiting):
-                yield waiting[future], future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+def in_pool(
+    jobs: list[Job], workers: int, work: Callable[[Job], Done] = work
+) -> Iterator[tuple[int, Done]]:
+    """Grade in processes on this machine; yield (index, result) as they finish.
+
+    If a worker is killed, what is left runs one at a time: the job that kills its worker again
+    is given up, and the others get their grades.
+    """
+    context, waiting = multiprocessing.get_context("spawn"), list(range(len(jobs)))
+    alone = False
+    while waiting:
+        with ProcessPoolExecutor(1 if alone else workers, context, prepare_worker) as pool:
+            futures = {pool.submit(work, jobs[index]): index for index in waiting}
+            try:
+                for future in concurrent.futures.as_completed(futures):
+                    if not isinstance(future.exception(), BrokenProcessPool):
+                        waiting.remove(futures[future])
+                        yield futures[future], future.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+        if waiting and alone:
+            yield waiting.pop(0), Done(None, "", "", "the process that graded it was killed")
+        alone = True
 
 
 def on_cluster(jobs: list[Job], scheduler: str) -> Iterator[tuple[int, Done]]:
@@ -102,25 +120,42 @@ def key_of(job: Job, version: str) -> str:
 
 
 def grade_course(
-    course: Course, sets: list[str], base: Job, workers: int, scheduler: str = ""
-) -> tuple[list[Record], list[str]]:
+    course: Course, sets: list[str], base: Job, workers: int, scheduler: str = "",
+    again: Collection[str] = (),
+) -> tuple[list[Record], list[str]]:  # fmt: skip
     """Grade a course folder and write all results.
+
+    Args:
+        course: the folder.
+        sets: what to grade; what was found earlier on other sets stays in the results.
+        base: what all jobs have in common.
+        workers: processes on this machine.
+        scheduler: the address of a Dask cluster that does the work instead.
+        again: students whose submissions run again even if nothing has changed.
 
     Returns:
         The records of all submissions, and the problems of those that were not graded.
+
+    Raises:
+        ValueError: if a student in `again` has handed in nothing.
     """
     version, records, problems = grader_version(), [], []
     jobs, keys = [], []
-    for student, name in course.submissions(sets):
-        data, unreadable = course.read_submission(student, name)
-        job = replace(base, student=student, set_name=name, data=data, unreadable=unreadable)
-        key = key_of(job, version)
-        kept = course.kept(student, name, key)
+    submissions, _ = course.submissions()
+    if strangers := set(again) - {student for student, _ in submissions}:
+        raise ValueError(f"again: {sorted(strangers)[0]!r} has handed in nothing")
+    for student, name in submissions:
+        kept = course.record(student, name)
+        if name in sets:
+            data, unreadable = course.read_submission(student, name)
+            job = replace(base, student=student, set_name=name, data=data, unreadable=unreadable)
+            key = key_of(job, version)
+            if kept is None or kept.get("key") != key or student in again:
+                jobs.append(job)
+                keys.append(key)
+                continue
         if kept is not None:
             records.append(kept)
-        else:
-            jobs.append(job)
-            keys.append(key)
     begin = time.monotonic()
     results = on_cluster(jobs, scheduler) if scheduler else in_pool(jobs, workers)
     for count, (index, done) in enumerate(results if jobs else (), 1):
@@ -145,6 +180,7 @@ def main(arguments: list[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument("course", type=Path)
     parser.add_argument("--set", action="append", dest="sets", choices=set_names(), metavar="SET")
+    parser.add_argument("--again", action="append", default=[], metavar="STUDENT")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--scheduler", default="", help="address of a Dask scheduler")
     parser.add_argument("--seconds", type=float, default=Limits.call, help="for a cell or a call")
@@ -160,16 +196,22 @@ def main(arguments: list[str] | None = None) -> int:
         base = Job("", "", None, secret=course.secret(), trusted=options.trusted,
                    limits=Limits(call=options.seconds))  # fmt: skip
         records, problems = grade_course(
-            course, options.sets or set_names(), base, options.workers, options.scheduler
-        )
+            course, options.sets or set_names(), base, options.workers, options.scheduler,
+            options.again,
+        )  # fmt: skip
     except (ValueError, SandboxMissing) as error:
         print(f"Not graded: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("\nInterrupted. The same command goes on where it stopped.", file=sys.stderr)
+        return 130
     for name in sorted({record["set"] for record in records}):
         scores = [record["points"] for record in records if record["set"] == name]
         mean = sum(scores) / len(scores)
         print(f"{name}: {len(scores)} submissions, mean {mean:.2f} of {load(name).points:g}")
     print(f"Results: {course.root / 'summary.html'}, grades.csv, answers.csv, gradebook.db")
+    for place in course.submissions()[1]:
+        print(f"Left alone: {place}", file=sys.stderr)
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0

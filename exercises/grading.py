@@ -130,6 +130,8 @@ class Grader:
         self.judged: set[str] = set()
         self.ran: dict[int, Ran] = {}
         self.used = 0.0
+        # A submission can make its own processes wait for one another: the clock ends that.
+        self.end = time.monotonic() + job.limits.longest
 
     def steps(self) -> Iterator[tuple[int, Question | None]]:
         """Yield what to do in order: (index, None) runs a cell, (index, question) judges."""
@@ -150,7 +152,7 @@ class Grader:
                 session.used += self.used
                 self.run_through(session)
                 self.used = session.used
-            if self.used >= self.job.limits.total:
+            if self.used >= self.job.limits.total or time.monotonic() > self.end:
                 self.give_up()
 
     def all_judged(self) -> bool:
@@ -172,7 +174,7 @@ class Grader:
     def run_through(self, session: Session) -> None:
         """Run the cells that have not ended a process yet, and judge what is not judged."""
         for index, question in self.steps():
-            if self.all_judged():
+            if self.all_judged() or time.monotonic() > self.end:
                 return
             if question is None:
                 if self.ran.get(index, Ran()).word not in ("time-out", "malformed", "ended"):

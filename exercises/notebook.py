@@ -7,7 +7,14 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from exercises.sets import ExerciseSet, nbgrader_metadata, release_path, source_text
+from exercises.sets import (
+    ExerciseSet,
+    load,
+    nbgrader_metadata,
+    release_path,
+    set_names,
+    source_text,
+)
 
 MAX_CELLS = 1000
 
@@ -29,6 +36,11 @@ class Cell:
     def is_test(self) -> bool:
         """Return whether this is the cell of a test."""
         return bool(self.metadata.get("grade"))
+
+    @property
+    def as_handed_out(self) -> bool:
+        """Return whether its text is the instructor's."""
+        return bool(self.grade_id) and not self.metadata.get("solution")
 
 
 @functools.cache
@@ -81,12 +93,27 @@ def claimed_id(cell: dict[str, Any]) -> str:
     return claim if isinstance(claim, str) else ""
 
 
+def refuse_another_set(cells: list[Cell], exercise_set: ExerciseSet) -> None:
+    """Raise Unreadable for the notebook of another set, handed in by mistake."""
+    claims = {cell.grade_id for cell in cells}
+    tests = {name: {question.test_id for question in load(name).questions} for name in set_names()}
+    if claims & tests[exercise_set.name]:
+        return
+    for name, ids in tests.items():
+        if claims & ids:
+            raise Unreadable(f"this is the notebook of {name}, not of {exercise_set.name}")
+
+
 def restore(cells: list[Cell], exercise_set: ExerciseSet) -> list[Cell]:
     """Put the handed-out cells back: their text, their metadata, and those that are gone.
 
     Of a submission only the sources of the answers and of the student's own cells are kept,
     in the order in which they stand.
+
+    Raises:
+        Unreadable: if it is the notebook of another set.
     """
+    refuse_another_set(cells, exercise_set)
     known = {cell.grade_id: cell for cell in handed_out(exercise_set.name) if cell.grade_id}
     restored, used = [], set()
     for cell in cells:

@@ -11,7 +11,7 @@ import secrets
 import stat
 import sys
 import warnings
-from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,25 @@ from exercises.grading import Graded
 from exercises.sets import HERE, load, set_names, source_path
 
 LARGEST = 5 << 20  # bytes of a notebook
-STUDENT = re.compile(r"[\w.@+-]{1,100}")
 Record = dict[str, Any]
+
+
+def read_plain(path: Path, largest: int) -> bytes:
+    """Return the bytes of a file that someone else has put there.
+
+    Raises:
+        OSError: if it is not there, or cannot be read.
+        ValueError: if it is no plain file, or larger than `largest` bytes.
+    """
+    # Neither links (to other people's files) nor pipes (that never end) are followed.
+    number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(number, "rb") as file:
+        status = os.fstat(number)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"{path.name} is not a plain file")
+        if status.st_size > largest:
+            raise ValueError(f"{path.name} is larger than {largest / 2**20:g} MiB")
+        return file.read(largest)
 
 
 class Course:
@@ -37,17 +54,21 @@ class Course:
                 f"{root}/submitted/STUDENT/SET/SET.ipynb"
             )
 
-    def submissions(self, sets: Iterable[str]) -> list[tuple[str, str]]:
-        """Return (student, set) of all that was handed in, in order."""
-        wanted = set(sets)
-        found = []
-        for folder in sorted((self.root / "submitted").glob("*/*")):
-            if folder.name in wanted and folder.is_dir() and not folder.is_symlink():
-                found.append((folder.parent.name, folder.name))
-        for student, _ in found:
-            if STUDENT.fullmatch(student) is None or student.startswith("."):
-                raise ValueError(f"{student!r} cannot be the name of a student's folder")
-        return found
+    def submissions(self) -> tuple[list[tuple[str, str]], list[str]]:
+        """Return (student, set) of all that was handed in, in order, and what is left alone."""
+        names, found, left_alone = set_names(), [], []
+        for folder in sorted((self.root / "submitted").glob("*/[!.]*")):
+            student, name = folder.parent.name, folder.name
+            place = f"submitted/{student}/{name}"
+            if not folder.is_dir() or folder.is_symlink() or folder.parent.is_symlink():
+                left_alone.append(f"{place!r} is no folder")
+            elif name not in names:
+                left_alone.append(f"{place!r}: there is no set of that name")
+            elif student.startswith(".") or not student.isprintable():
+                left_alone.append(f"{place!r}: a student's name has printable letters")
+            else:
+                found.append((student, name))
+        return found, left_alone
 
     def secret(self) -> str:
         """Return what the hidden inputs are drawn from; made once, so that grades repeat."""
@@ -59,19 +80,26 @@ class Course:
 
     def read_submission(self, student: str, name: str) -> tuple[bytes | None, str]:
         """Return the bytes of a submission, or None and the reason."""
-        path = self.root / "submitted" / student / name / f"{name}.ipynb"
+        folder = self.root / "submitted" / student / name
         try:
-            # Neither links (to other people's files) nor pipes (that never end) are followed.
-            number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            return read_plain(folder / f"{name}.ipynb", LARGEST), ""
+        except ValueError as error:
+            return None, str(error)
         except OSError as error:
-            return None, f"there is no file {name}.ipynb that can be read ({error.strerror})"
-        with os.fdopen(number, "rb") as file:
-            status = os.fstat(number)
-            if not stat.S_ISREG(status.st_mode):
-                return None, f"{name}.ipynb is not a plain file"
-            if status.st_size > LARGEST:
-                return None, f"{name}.ipynb is larger than {LARGEST >> 20} MiB"
-            return file.read(LARGEST), ""
+            others = sorted(path.name for path in folder.glob("*.ipynb"))
+            there = f"; the folder holds {others[0]!r}" if others else ""
+            return None, f"there is no file {name}.ipynb that can be read ({error.strerror}){there}"
+
+    def handed_in(self, student: str, name: str) -> datetime | None:
+        """Return when a submission was handed in (UTC), if nbgrader's timestamp.txt says so."""
+        from nbgrader.utils import parse_utc
+
+        try:
+            text = read_plain(self.root / "submitted" / student / name / "timestamp.txt", 200)
+            found: datetime | None = parse_utc(text.decode().strip())
+        except (OSError, ValueError, ArithmeticError, TypeError, AttributeError):
+            return None
+        return found
 
     def place(self, kind: str, student: str, name: str, ending: str) -> Path:
         """Return a path in nbgrader's layout, its folder made."""
@@ -79,14 +107,14 @@ class Course:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    def kept(self, student: str, name: str, key: str) -> Record | None:
-        """Return the record of an earlier run, if nothing has changed since."""
+    def record(self, student: str, name: str) -> Record | None:
+        """Return the record that an earlier run has left, if there is one."""
         path = self.root / "records" / student / name / f"{name}.json"
         try:
-            record: Record = json.loads(path.read_text(encoding="utf-8"))
+            found: Record = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        return record if record.get("key") == key else None
+        return found
 
     def keep(self, graded: Graded, key: str, autograded: str, feedback: str) -> Record:
         """Write the files of a graded submission; the record comes last."""
@@ -139,10 +167,11 @@ def write_csv(course: Course, records: list[Record]) -> None:
     """Write grades.csv (a line for each submission) and answers.csv (for each question)."""
     with (course.root / "grades.csv").open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
-        rows.writerow(["student", "set", "points", "max_points", "seconds"])
+        rows.writerow(["student", "set", "points", "max_points", "seconds", "handed_in"])
         for r in records:
-            name = cell_text(r["student"])
-            rows.writerow([name, r["set"], r["points"], r["max_points"], r["seconds"]])
+            handed_in = course.handed_in(r["student"], r["set"])
+            rows.writerow([cell_text(r["student"]), r["set"], r["points"], r["max_points"],
+                           r["seconds"], handed_in or ""])  # fmt: skip
     with (course.root / "answers.csv").open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(["student", "set", "exercise", "points", "max_points", "verdict", "message"])
@@ -172,7 +201,7 @@ def fill_gradebook(course: Course, records: list[Record]) -> None:
             if record["student"] not in known:
                 book.add_student(record["student"])
                 known.add(record["student"])
-            fill_submission(book, record)
+            fill_submission(book, record, course.handed_in(record["student"], record["set"]))
         book.db.commit()
 
 
@@ -187,10 +216,10 @@ def describe_assignment(book: Any, name: str) -> None:
         book.update_or_create_solution_cell(question.solution_id, name, name)
 
 
-def fill_submission(book: Any, record: Record) -> None:
-    """Write the scores of one submission."""
-    name, student = record["set"], record["student"]
-    submission = book.update_or_create_submission(name, student)
+def fill_submission(book: Any, record: Record, handed_in: datetime | None) -> None:
+    """Write the scores of one submission, and when it was handed in."""
+    known = {} if handed_in is None else {"timestamp": handed_in}
+    submission = book.update_or_create_submission(record["set"], record["student"], **known)
     points = {verdict["test_id"]: verdict["points"] for verdict in record["verdicts"]}
     for notebook in submission.notebooks:
         for grade in notebook.grades:

@@ -18,16 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from exercises.syscalls import SandboxMissing, program
 from exercises.wire import HEADER, Malformed, decode, encode, frame_length
 
 HERE = Path(__file__).parent
 LIBRARY = HERE.parent / "pe_lib"
 LENT = ("torch", "numpy", "matplotlib", "ipython")  # distributions, with what they need
 MiB = 1 << 20
-
-
-class SandboxMissing(RuntimeError):
-    """Untrusted code cannot be run safely on this machine."""
 
 
 class NotStarted(RuntimeError):
@@ -50,12 +47,18 @@ class Limits:
     memory: int = 3072 * MiB  # address space of a process, and memory of all together
     file_size: int = 16 * MiB
     scratch: int = 64 * MiB  # all files under /tmp
+    files: int = 10_000  # how many they may be
     processes: int = 64
     output: int = 32 * 1024  # printed text that is kept, for each cell
     call: float = 10.0  # time of one cell, or of one call
     total: float = 60.0  # time of the whole submission
     start: float = 60.0  # time until torch is imported
     patience: float = 6.0  # waiting for a busy processor is not counted, up to this factor
+
+    @property
+    def longest(self) -> float:
+        """Return the time on the clock after which a submission ends, whatever it waited for."""
+        return self.total * self.patience
 
 
 def required(names: tuple[str, ...]) -> set[str]:
@@ -105,14 +108,15 @@ def binds(lends: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
         yield LIBRARY / f"{name}.py", f"/inside/pe_lib/{name}.py"
 
 
-def command(limits: Limits, lends: tuple[str, ...], user: int) -> list[str]:
-    """Return the bubblewrap command, up to the program."""
+def command(limits: Limits, lends: tuple[str, ...], user: int, rules: int) -> list[str]:
+    """Return the bubblewrap command, up to the program; `rules` is where it reads its filter."""
     words = ["bwrap", "--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"]
     words += ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
     words += ["--unshare-cgroup-try"]
     # As root, a real unprivileged user is safer than a namespace that maps root, for which
     # the kernel does not count processes.
-    words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if user else ["--unshare-user"]
+    rights = ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    words += rights if user else ["--unshare-user"]
     made: set[Path] = set()
     for outside, inside in binds(lends):
         # bubblewrap makes missing parents with rights for their owner alone.
@@ -132,7 +136,15 @@ def command(limits: Limits, lends: tuple[str, ...], user: int) -> list[str]:
     }  # fmt: skip
     for name, value in environment.items():
         words += ["--setenv", name, value]
-    return words
+    return [*words, "--seccomp", str(rules), "--"]
+
+
+def open_filter() -> int:
+    """Return the end of a pipe from which bubblewrap reads the filter of system calls."""
+    read_end, write_end = os.pipe()
+    with os.fdopen(write_end, "wb") as pipe:
+        pipe.write(program())
+    return read_end
 
 
 def unprivileged_user() -> int:
@@ -143,14 +155,21 @@ def unprivileged_user() -> int:
 def require_bubblewrap() -> None:
     """Raise SandboxMissing, with what to do, if bubblewrap is not here or may not work."""
     advice = (
-        "Student code is not run without it. On Debian or Ubuntu: apt-get install bubblewrap. "
-        "On macOS or a host that forbids namespaces, grade on a Linux machine or in a virtual "
-        "one; or, for submissions that you trust as your own code, add --trusted."
+        "Student code is not run without it. On Debian or Ubuntu: apt-get install bubblewrap "
+        "libseccomp2. On macOS or a host that forbids namespaces, grade on a Linux machine or in "
+        "a virtual one; or, for submissions that you trust as your own code, add --trusted."
     )
     if shutil.which("bwrap") is None:
         raise SandboxMissing(f"bubblewrap (the program bwrap) is not installed. {advice}")
-    test = [*command(Limits(), (), unprivileged_user()), "/bin/true"]
-    done = subprocess.run(test, capture_output=True, text=True, timeout=60, check=False)
+    try:
+        rules = open_filter()
+    except SandboxMissing as error:
+        raise SandboxMissing(f"{error} {advice}") from error
+    test = [*command(Limits(), (), unprivileged_user(), rules), "/bin/true"]
+    done = subprocess.run(
+        test, capture_output=True, text=True, timeout=60, check=False, pass_fds=(rules,)
+    )
+    os.close(rules)
     if done.returncode:
         raise SandboxMissing(f"bubblewrap does not work here: {done.stderr.strip()}. {advice}")
 
@@ -182,6 +201,16 @@ def memory_of(pids: list[int]) -> int:
     return total * 1024
 
 
+def files_in(pid: int) -> int:
+    """Return how many files stand in the scratch folders that a sandboxed process sees."""
+    found = 0
+    for folder in ("tmp", "dev/shm"):
+        with contextlib.suppress(OSError):
+            status = os.statvfs(f"/proc/{pid}/root/{folder}")
+            found += status.f_files - status.f_ffree
+    return found
+
+
 def waited(pids: list[int]) -> float:
     """Return the longest time that a thread of these processes stood in line for a processor."""
     longest = 0
@@ -200,27 +229,29 @@ class Session:
     def __init__(self, limits: Limits, lends: tuple[str, ...] = (), trusted: bool = False) -> None:
         """Start the process and wait until it has imported torch."""
         self.limits, self.printed, self.dropped = limits, bytearray(), 0
+        self.closed_in = not trusted
         self.used = 0.0  # seconds of all requests, without waiting for a processor
         request_end, self.requests = os.pipe()
         self.answers, answer_end = os.pipe()
         user = -1 if trusted else unprivileged_user()
         numbers = (request_end, answer_end, user, limits.memory, int(limits.total * 2),
                    limits.file_size, limits.processes)  # fmt: skip
-        program = [*map(str, numbers)]
+        lent = [request_end, answer_end]
         if trusted:
-            words = [sys.executable, str(HERE / "inside/runner.py"), *program]
+            words = [sys.executable, str(HERE / "inside/runner.py")]
             environment = {**os.environ, "PYTHONPATH": str(HERE)}
         else:
+            lent.append(open_filter())
             environment = None
             python = str(Path(sys.base_prefix).resolve() / "bin/python3")
-            words = command(limits, lends, user)
-            words += ["--", python, "-S", "-B", "/inside/runner.py", *program]
+            words = command(limits, lends, user, lent[-1])
+            words += [python, "-S", "-B", "/inside/runner.py"]
         self.process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            pass_fds=(request_end, answer_end), start_new_session=True, env=environment,
+            [*words, *map(str, numbers)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, pass_fds=lent, start_new_session=True, env=environment,
         )  # fmt: skip
-        os.close(request_end)
-        os.close(answer_end)
+        for end in lent:
+            os.close(end)
         assert self.process.stdout is not None
         self.output = self.process.stdout.fileno()
         for end in (self.output, self.answers, self.requests):
@@ -336,6 +367,9 @@ class Session:
         if memory_of(pids) > self.limits.memory:
             self.close()
             raise Ended("crash", f"more than {self.limits.memory // MiB} MiB of memory")
+        if self.closed_in and pids and files_in(pids[0]) > self.limits.files:
+            self.close()
+            raise Ended("crash", f"more than {self.limits.files} files")
 
     def say_how_it_ended(self) -> None:
         """Raise Ended for a process that closed its end of the pipe."""

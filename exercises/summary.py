@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from html import escape
+from urllib.parse import quote
 
 from exercises.grading import WORDS
 from exercises.records import Record
@@ -86,10 +87,11 @@ def student_table(records: list[Record]) -> str:
     """Return a line for each submission, with a link to its feedback."""
     rows = ""
     for record in records:
-        student, name = escape(record["student"], quote=True), escape(record["set"])
+        student, name = escape(record["student"]), record["set"]
         words = ", ".join(escape(v["word"]) for v in record["verdicts"])
         rows += (
-            f'<tr><td><a href="feedback/{student}/{name}/{name}.html">{student}</a></td>'
+            f'<tr><td><a href="feedback/{quote(record["student"])}/{name}/{name}.html">'
+            f"{student}</a></td>"
             f"<td class=n>{record['points']:g} / {record['max_points']:g}</td><td>{words}</td></tr>"
         )
     return f"<table><tr><th>student</th><th>points</th><th>verdicts</th></tr>{rows}</table>"

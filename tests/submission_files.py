@@ -52,10 +52,9 @@ def read(path: Path) -> Submission:
     """Read one file."""
     head, *parts = re.split(r"^--- (.*)\n", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     pairs = (line.split(":", 1) for line in head.splitlines() if ":" in line)
+    fields = {name.strip(): text.strip() for name, text in pairs}
     return Submission(
-        path.stem,
-        {name.strip(): text.strip() for name, text in pairs},
-        tuple(zip(parts[0::2], parts[1::2], strict=True)),
+        fields.get("student", path.stem), fields, tuple(zip(parts[0::2], parts[1::2], strict=True))
     )
 
 
@@ -129,5 +128,15 @@ def write_submission(course: Path, submission: Submission) -> None:
         path.symlink_to(course / "submitted/right" / SET / f"{SET}.ipynb")
     elif make == "pipe":
         os.mkfifo(path)
+    elif make == "renamed":
+        (folder / f"{SET} (1).ipynb").write_text(text)
+    elif make == "another":
+        path.write_bytes(source_path("03_learned").read_bytes())
+    elif make == "brackets":
+        made = json.loads(text)
+        many = "[" * 2_000_000
+        added = {"cell_type": "markdown", "id": "many", "metadata": {}, "source": many}
+        made["cells"] += [added, code("#" + many)]
+        path.write_text(json.dumps(made))
     else:
         path.write_text(text)

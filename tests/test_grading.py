@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import csv
+import json
+import re
 import subprocess
 import time
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from nbgrader.api import Gradebook
 from submission_files import SET, all_submissions, write_submission
 
 from exercises.grade import grade_course, main
-from exercises.grading import Job
+from exercises.grading import Job, grade
 from exercises.records import Course, Record
 from exercises.sandbox import Limits, SandboxMissing, require_bubblewrap
 from exercises.sets import load
@@ -95,7 +98,10 @@ class Scripts(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.inside = tag == "script"
-        self.found += [value for _, value in attrs if value and "alert" in value]
+        self.found += [
+            value for name, value in attrs
+            if value and "alert" in value and (name[:2] == "on" or value.startswith("javascript:"))
+        ]  # fmt: skip
 
     def handle_data(self, data: str) -> None:
         if self.inside and "alert" in data:
@@ -119,6 +125,27 @@ def test_feedback_runs_no_script_of_a_student_and_shows_no_forged_verdict(graded
     assert live_scripts("<p onclick='alert(1)'><script>alert(2)</script>") != []
     assert "13 of 13 points" not in page
     assert "(Score: 0.0 / 13.0)" in page
+
+
+def test_a_name_is_text_wherever_it_is_shown(graded) -> None:
+    """In the title of the feedback, and in the summary, whose links lead to every page."""
+    root, records = graded
+    name = next(student for student in records if "<img" in student)
+    page = (root / "feedback" / name / SET / f"{SET}.html").read_text()
+    summary = (root / "summary.html").read_text()
+    for text in (page, summary):
+        assert live_scripts(text) == [] and name in unescape(text)
+    links = re.findall(r'href="(feedback/[^"]*)"', summary)
+    assert len(links) == len(SUBMISSIONS)
+    assert all((root / unquote(link)).is_file() for link in links)
+
+
+def test_a_page_stays_short_whatever_was_typed(graded) -> None:
+    """Two million brackets are cut; what is left out is counted."""
+    root, _ = graded
+    page = (root / f"feedback/brackets/{SET}/{SET}.html").read_text()
+    assert len(page) < 2_000_000
+    assert "more characters are not shown here" in page
 
 
 def test_feedback_tells_the_verdict_and_not_the_hidden_inputs(graded) -> None:
@@ -183,6 +210,18 @@ def test_an_interrupted_run_is_taken_up_where_it_stopped(graded, tmp_path) -> No
             assert verdict == old
 
 
+def test_a_submission_ends_by_the_clock_too(monkeypatch) -> None:
+    """Even if its processes were always waiting, as they seem to when they wait for each other."""
+    monkeypatch.setattr("exercises.sandbox.waited", lambda pids: time.monotonic())
+    slow = {"cell_type": "code", "metadata": {}, "source": "import time; time.sleep(0.5)"}
+    data = json.dumps({"cells": [slow] * 100}).encode()
+    limits = Limits(call=5.0, total=2.0, patience=2.0)
+    begin = time.monotonic()
+    graded = grade(Job("ann", SET, data, limits=limits))
+    assert {verdict.word for verdict in graded.verdicts} == {"time-out"}
+    assert time.monotonic() - begin < 25
+
+
 def test_without_bubblewrap_nothing_is_run(monkeypatch, tmp_path, capsys) -> None:
     """A clear refusal that says what to do, and no gradebook."""
     (tmp_path / "submitted" / "ann" / SET).mkdir(parents=True)
@@ -192,6 +231,17 @@ def test_without_bubblewrap_nothing_is_run(monkeypatch, tmp_path, capsys) -> Non
     assert main([str(tmp_path)]) == 2
     assert "not installed" in capsys.readouterr().err
     assert not (tmp_path / "gradebook.db").exists()
+
+
+def test_without_the_filter_of_system_calls_nothing_is_run(monkeypatch) -> None:
+    """libseccomp is named, with the command that brings it."""
+
+    def missing() -> bytes:
+        raise SandboxMissing("the library libseccomp is not installed.")
+
+    monkeypatch.setattr("exercises.sandbox.program", missing)
+    with pytest.raises(SandboxMissing, match="libseccomp is not .* apt-get install .*libseccomp2"):
+        require_bubblewrap()
 
 
 def test_a_bubblewrap_that_may_not_work_is_refused_too(monkeypatch, tmp_path) -> None:

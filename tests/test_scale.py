@@ -1,16 +1,20 @@
-"""Grading spreads over processes, and over a Dask cluster."""
+"""Grading spreads over processes and over a Dask cluster, and nothing that it found gets lost."""
 
 from __future__ import annotations
 
+import csv
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from nbgrader.api import Gradebook
 
-from exercises.grade import grade_course, main
+from exercises.grade import Done, grade_course, in_pool, main
 from exercises.grading import Job
 from exercises.records import Course
 from exercises.sets import load, release_path, source_path
@@ -63,3 +67,101 @@ def test_a_killed_run_is_taken_up_again(tmp_path: Path) -> None:
     base = Job("", "", None, secret=course.secret())
     again, problems = grade_course(course, [NAME], base, workers=1)
     assert problems == [] and [record["points"] for record in again] == expected(6)
+
+
+def hand_in(root: Path, student: str, name: str, text: str = "") -> Path:
+    """Hand in a file, by default one that is no notebook and quickly graded."""
+    path = root / "submitted" / student / name / f"{name}.ipynb"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path.parent
+
+
+def rows(root: Path) -> list[dict[str, str]]:
+    """Return the lines of grades.csv."""
+    with (root / "grades.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_grading_one_set_keeps_the_results_of_the_others(tmp_path: Path) -> None:
+    """Week by week, the CSV and the summary grow."""
+    for name in ("02_sinusoidal", NAME):
+        hand_in(tmp_path, "ann", name)
+        assert main([str(tmp_path), "--set", name]) == 0
+    assert [row["set"] for row in rows(tmp_path)] == ["02_sinusoidal", NAME]
+    summary = (tmp_path / "summary.html").read_text(encoding="utf-8")
+    assert "<h2>02_sinusoidal</h2>" in summary and f"<h2>{NAME}</h2>" in summary
+
+
+def test_a_student_can_be_graded_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Though nothing has changed; the others are not, and an unknown one is named."""
+    for student in ("ann", "bob"):
+        hand_in(tmp_path, student, NAME)
+    assert main([str(tmp_path)]) == 0
+    records = {name: tmp_path / f"records/{name}/{NAME}/{NAME}.json" for name in ("ann", "bob")}
+    before = {name: path.stat().st_mtime_ns for name, path in records.items()}
+    assert main([str(tmp_path), "--again", "ann"]) == 0
+    changed = [name for name, path in records.items() if path.stat().st_mtime_ns != before[name]]
+    assert changed == ["ann"]
+    assert main([str(tmp_path), "--again", "eve"]) == 2
+    assert "again: 'eve' has handed in nothing" in capsys.readouterr().err
+
+
+def test_the_time_of_handing_in_reaches_the_gradebook(tmp_path: Path) -> None:
+    """nbgrader's timestamp.txt; one that cannot be read counts as none."""
+    for student, text in (("ann", "2026-10-05 14:30:00 Europe/Paris"), ("bob", "noon " * 30)):
+        (hand_in(tmp_path, student, NAME) / "timestamp.txt").write_text(text)
+    os.mkfifo(hand_in(tmp_path, "eve", NAME) / "timestamp.txt")
+    assert main([str(tmp_path)]) == 0
+    assert [row["handed_in"] for row in rows(tmp_path)] == ["2026-10-05 12:30:00", "", ""]
+    with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as book:
+        assert str(book.find_submission(NAME, "ann").timestamp) == "2026-10-05 12:30:00"
+        assert book.find_submission(NAME, "bob").timestamp is None
+
+
+def test_what_is_left_alone_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A misspelt set, a link and a name that cannot be printed stop nothing."""
+    hand_in(tmp_path, "ann", NAME)
+    hand_in(tmp_path, "bob", "3_learned")
+    hand_in(tmp_path, "bell\a", NAME)
+    (tmp_path / "submitted/eve").symlink_to(tmp_path / "submitted/ann")
+    assert main([str(tmp_path)]) == 0
+    assert [row["student"] for row in rows(tmp_path)] == ["ann"]
+    said = capsys.readouterr().err
+    assert "'submitted/bob/3_learned': there is no set of that name" in said
+    assert f"'submitted/eve/{NAME}' is no folder" in said
+    assert f"'submitted/bell\\x07/{NAME}': a student's name has printable letters" in said
+
+
+def kill_for_eve(job: Job) -> Done:
+    """Stand in for grading: eve's submission takes the process with it."""
+    if job.student == "eve":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Done(None, "", "", f"graded {job.student}")
+
+
+def test_a_worker_that_is_killed_costs_no_one_else_a_grade() -> None:
+    """What was under way beside it runs again."""
+    jobs = [Job(student, NAME, None) for student in ("ann", "eve", "bob", "zoe")]
+    found = {jobs[index].student: done.problem for index, done in in_pool(jobs, 2, kill_for_eve)}
+    assert found == {
+        "ann": "graded ann", "bob": "graded bob", "zoe": "graded zoe",
+        "eve": "the process that graded it was killed",
+    }  # fmt: skip
+
+
+def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
+    """Ctrl-C: two lines, no traceback, nothing left running."""
+    make_class(tmp_path, 4)
+    command = [sys.executable, "-m", "exercises.grade", str(tmp_path), "--workers", "1"]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + 300
+    while not list(tmp_path.glob("records/*/*/*.json")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Interrupted. The same command goes on where it stopped." in said
+    assert "Traceback" not in said

@@ -7,7 +7,6 @@ send other answers, and the grader, which is another process, compares those lik
 
 import os
 import resource
-import socket
 import sys
 
 REQUESTS, ANSWERS = int(sys.argv[1]), int(sys.argv[2])
@@ -19,6 +18,8 @@ def drop_rights() -> None:
     """Become an unprivileged user if started as root, and set the limits."""
     if USER < 0:  # trusted: no sandbox and no limits
         return
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # the first to go when the computer's memory is short
     if USER:
         os.setgroups([])
         os.setresgid(USER, USER, USER)
@@ -98,7 +99,7 @@ def main() -> None:
     config.InteractiveShell.colors = "nocolor"
     shell = InteractiveShell.instance(config=config)
     shell.showtraceback = shell.showsyntaxerror = lambda *args, **kwargs: None
-    write_all(encode({"ready": socket.gethostname()}))
+    write_all(encode({"ready": True}))
     while True:
         head = read_exactly(HEADER.size)
         request = decode(head, read_exactly(frame_length(head)))
