@@ -27,10 +27,10 @@ class Missing(Exception):
 class StudentError(Exception):
     """The student's function raised an exception."""
 
-    def __init__(self, kind: str, text: str) -> None:
-        """Keep the type of the exception, and its text with the line."""
+    def __init__(self, text: str, stub: str) -> None:
+        """Keep the text of the exception, and the function that was not written yet, if any."""
         super().__init__(text)
-        self.kind, self.text = kind, text
+        self.text, self.stub = text, stub
 
 
 @dataclass(frozen=True)
@@ -99,13 +99,18 @@ def seed_for(secret: str, question: str) -> int:
 
 
 def describe_error(error: object) -> tuple[str, str]:
-    """Return (type, text) of an exception as the runner told it; trust none of its parts."""
+    """Return (text, stub) of an exception as the runner told it; trust none of its parts.
+
+    `stub` names the function that still says `raise NotImplementedError`, if it was that one;
+    what torch raises under that name has a text.
+    """
     if not isinstance(error, dict):
         raise Malformed("an error without a description")
-    kind, text, line = (error.get(key) for key in ("type", "text", "line"))
+    kind, text, line, function = (error.get(k) for k in ("type", "text", "line", "function"))
     kind = kind if isinstance(kind, str) and kind.isidentifier() else "Exception"
     where = f" (line {line} of the cell)" if isinstance(line, int) and 0 < line < 10**6 else ""
-    return kind[:80], f"{kind[:80]}: {str(text)[:LONGEST]}{where}"
+    stub = str(function)[:80] if kind == "NotImplementedError" and not text else ""
+    return f"{kind[:80]}: {str(text)[:LONGEST]}{where}", stub
 
 
 def take_back(args: tuple[Any, ...], returned: object) -> None:
@@ -192,8 +197,8 @@ class Grader:
             if not isinstance(answer, dict):
                 raise Ended("malformed", "the answer could not be read")
             if "error" in answer:
-                kind, ran.message = describe_error(answer["error"])
-                ran.word = "not answered" if kind == "NotImplementedError" else "crash"
+                ran.message, stub = describe_error(answer["error"])
+                ran.word = "not answered" if stub else "crash"
         except Ended as ended:
             ran.word = "ended" if ended.word == "crash" else ended.word
             ran.message = ended.message
@@ -219,17 +224,17 @@ class Grader:
             take_back(args, reply.get("args"))
             return reply.get("result")
 
+        exercise = checks.EXERCISES[question.name]
         try:
-            note = checks.EXERCISES[question.name].judge(
-                answer, seed_for(self.job.secret, question.name)
-            )
+            note = exercise.judge(answer, seed_for(self.job.secret, question.name))
             verdict.word, verdict.message, verdict.points = "ok", note, question.points
         except checks.CheckFailed as failed:
             verdict.word, verdict.message = "wrong answer", str(failed)
         except StudentError as error:
-            unanswered = error.kind == "NotImplementedError"
-            verdict.word = "not answered" if unanswered else "crash"
-            verdict.message = "" if unanswered else error.text
+            verdict.word = "not answered" if error.stub else "crash"
+            verdict.message = "; ".join([error.text, *error.__notes__])
+            if error.stub:
+                verdict.message = exercise.missing(error.stub)
         except Missing:
             self.explain_missing(question, verdict)
         except Ended as ended:

@@ -12,6 +12,7 @@ import math
 import struct
 from typing import Any
 
+import numpy as np
 import torch
 
 HEADER = struct.Struct("<II")  # bytes of JSON, bytes of arrays
@@ -21,7 +22,8 @@ DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
         torch.float64, torch.float32, torch.float16, torch.bfloat16,
-        torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
+        torch.int64, torch.int32, torch.int16, torch.int8, torch.bool,
+        torch.uint64, torch.uint32, torch.uint16, torch.uint8,
         torch.complex64, torch.complex128,
     )
 }  # fmt: skip
@@ -52,12 +54,14 @@ def pack(value: Any, arrays: list[bytes]) -> Any:
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"dict": {key: pack(item, arrays) for key, item in value.items()}}
     if isinstance(value, torch.Tensor) and str(value.dtype).removeprefix("torch.") in DTYPES:
+        if value.layout != torch.strided:
+            value = value.to_dense()
         plain = value.detach().cpu().contiguous().resolve_conj().resolve_neg()
         arrays.append(plain.flatten().view(torch.uint8).numpy().tobytes())
         return {"tensor": str(value.dtype).removeprefix("torch."), "shape": list(value.shape)}
-    if type(value).__module__ == "numpy":
-        try:
-            return pack(torch.as_tensor(value), arrays)
+    if isinstance(value, np.ndarray | np.generic):
+        try:  # a copy, as torch takes no negative strides
+            return pack(torch.as_tensor(np.array(value, order="C")), arrays)
         except (TypeError, ValueError, RuntimeError):
             pass
     return {"other": type(value).__name__[:80]}

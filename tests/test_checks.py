@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from exercises.proofs import (
     PAGE,
@@ -22,6 +23,7 @@ from exercises.proofs import (
 from exercises.sets import load, nbgrader_metadata, set_names, source_path, source_text
 from pe_lib import checks
 from pe_lib.checks.compare import close, difference, shape_problem
+from pe_lib.checks.spec import Case, Exercise, Mistake
 
 SEEDS = (0, 1, 2)
 MUTANTS = [(name, mutant) for name in set_names() for mutant in read(name)[0]]
@@ -122,6 +124,61 @@ def test_a_stub_is_not_answered_rather_than_wrong() -> None:
         checks.embed(stub)
 
 
+def hidden_stub(*_: object) -> None:
+    raise NotImplementedError
+
+
+def test_an_unanswered_helper_is_named() -> None:
+    """The exercise that calls it is answered."""
+    with pytest.raises(checks.CheckFailed, match="embed calls hidden_stub, which is not answered"):
+        checks.embed(lambda *args: hidden_stub(*args))
+
+
+def test_what_torch_calls_not_implemented_is_an_error_like_others() -> None:
+    """A softmax of integers is no stub; the error says with which arguments it was raised."""
+    with pytest.raises(NotImplementedError, match="softmax") as raised:
+        checks.embed(lambda *_: torch.arange(3).softmax(0))
+    assert raised.value.__notes__[0].startswith("with ")
+
+
+def two_cases(answer: Any, **more: Any) -> None:
+    """Check an answer that should return its argument."""
+    cases = (Case("one row", (torch.ones(1, 3),)), Case("two rows", (torch.ones(2, 3),)))
+    mistake = Mistake("the rows are turned over", lambda x: x.flip(0)[:1] * 2)
+    asked = Exercise("same", "", lambda draw: cases, lambda x: x, (mistake,), **more)
+    asked.judge(answer, 0)
+
+
+def test_a_known_mistake_explains_all_cases_or_none() -> None:
+    """A wrong shape in one case does not keep the others from being called."""
+    with pytest.raises(checks.CheckFailed, match="the rows are turned over"):
+        two_cases(lambda x: x.flip(0)[:1] * 2)
+    with pytest.raises(checks.CheckFailed, match="with one row: it must return shape"):
+        two_cases(lambda x: x[:, :2] if len(x) == 1 else x.flip(0)[:1] * 2)
+    with pytest.raises(checks.CheckFailed, match="with one row: it must return shape"):
+        two_cases(lambda x: x[:, :2] if len(x) == 1 else x[9])
+
+
+def test_indices_must_be_integers_where_it_matters() -> None:
+    """And an axis is called by its name where it has one."""
+    two_cases(lambda x: x)
+    with pytest.raises(checks.CheckFailed, match="return integers, yours are float32"):
+        two_cases(lambda x: x, integers=True)
+    with pytest.raises(checks.CheckFailed, match="index 0 of the key axis are right"):
+        two_cases(lambda x: x + torch.tensor([0.0, 1, 3]), axes=("query", "key"))
+
+
+def test_a_reused_buffer_is_no_mistake() -> None:
+    """What an answer returned is kept as it was then."""
+    buffer = torch.zeros(2, 3)
+
+    def answer(x: Tensor) -> Tensor:
+        buffer[: len(x)] = x
+        return buffer[: len(x)]
+
+    two_cases(answer)
+
+
 def test_an_unknown_check_names_the_nearest() -> None:
     """A typing error is answered."""
     with pytest.raises(AttributeError, match="did you mean 'apply_rope'"):
@@ -138,16 +195,25 @@ ONES, TRUTHS = torch.ones(2, 3), torch.ones(2, dtype=torch.bool)
     [
         (None, ONES, "it returns None; is a `return` missing?"),
         ("ones", ONES, "it must return shape (2, 3), it returns a str"),
-        (object(), ONES, "it must return shape (2, 3), it returns a object"),
+        (object(), ONES, "it must return shape (2, 3), it returns an object"),
         (ONES.T, ONES, "it must return shape (2, 3), it returns shape (3, 2)"),
         (1.0, ONES, "it must return shape (2, 3), it returns a number"),
         ([ONES, "x"], ONES, "it must return shape (2, 3), it returns 2 values"),
-        ((ONES,), (ONES, ONES), "it must return 2 values, it returns 1 values"),
+        ((ONES,), (ONES, ONES), "it must return 2 values, it returns 1 value"),
         (ONES, (ONES, ONES), "it must return 2 values, it returns shape (2, 3)"),
         ((ONES, None), (ONES, ONES), "value 2: it returns None; is a `return` missing?"),
         (ONES[0, :2], TRUTHS, "it must return True and False"),
         (TRUTHS, ONES[0, :2], "it must return numbers, not True and False"),
         ((ONES, ONES), (ONES, ONES), ""),
+        (torch.stack([ONES, ONES]), (ONES, ONES), ""),
+        (torch.stack([ONES, ONES]).numpy(), (ONES, ONES), ""),
+        (torch.tensor(1.0), (ONES, ONES), "it must return 2 values, it returns a number"),
+        (ONES, (ONES[0, 0], ONES[0, 0]), "it must return 2 values, it returns shape (2, 3)"),
+        ([ONES[0], ONES[1]], ONES, ""),
+        ([ONES[0], ONES[0, :2]], ONES, "it must return shape (2, 3), it returns 2 values"),
+        (ONES.to_sparse(), ONES, ""),
+        (ONES.to("meta"), ONES, "it must return shape (2, 3), it returns a Tensor"),
+        (ONES.numpy()[::-1], ONES, ""),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_named(got: Any, want: Any, words: str) -> None:
@@ -166,8 +232,8 @@ RISING = torch.arange(1.0, 10).reshape(3, 3)
         (3 * RISING, "off by one constant factor"),
         (RISING + 2, "off by one constant that is added"),
         (RISING.T, "it is the transpose of what is wanted"),
-        (RISING + torch.tensor([[0.0], [1], [5]]), "index 0 of the axis 0 are right, later ones"),
-        (RISING + torch.tensor([0.0, 1, 5]), "index 0 of the axis 1 are right, later ones"),
+        (RISING + torch.tensor([[0.0], [1], [5]]), "index 0 of axis 0 are right, later ones"),
+        (RISING + torch.tensor([0.0, 1, 5]), "index 0 of axis 1 are right, later ones"),
         (RISING.flip(0), "the shape is right, the values are not (67 % of them)"),
     ],
 )

@@ -240,7 +240,7 @@ def test_without_the_filter_of_system_calls_nothing_is_run(monkeypatch) -> None:
         raise SandboxMissing("the library libseccomp is not installed.")
 
     monkeypatch.setattr("exercises.sandbox.program", missing)
-    with pytest.raises(SandboxMissing, match="libseccomp is not .* apt-get install .*libseccomp2"):
+    with pytest.raises(SandboxMissing, match=r"libseccomp is not .* apt-get install .*libseccomp2"):
         require_bubblewrap()
 
 

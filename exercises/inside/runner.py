@@ -62,15 +62,17 @@ def write_all(data: bytes) -> None:
 
 
 def describe(error: BaseException) -> dict[str, object]:
-    """Return what the grader may show of an exception, and the line of the cell it came from."""
-    line, trace = 0, error.__traceback__
+    """Return what the grader may show of an exception, and where in a cell it came from."""
+    line, function, trace = 0, "", error.__traceback__
     while trace is not None:
-        if "ipython-input" in trace.tb_frame.f_code.co_filename:
-            line = trace.tb_lineno
+        code = trace.tb_frame.f_code
+        if "ipython-input" in code.co_filename:
+            line, function = trace.tb_lineno, code.co_name[:80]
         trace = trace.tb_next
     if isinstance(error, SyntaxError):
         line = error.lineno or 0
-    return {"type": type(error).__name__[:80], "text": str(error)[:400], "line": line}
+    text = str(error)[:400]
+    return {"type": type(error).__name__[:80], "text": text, "line": line, "function": function}
 
 
 def run_cell(shell: InteractiveShell, source: str) -> dict[str, object]:

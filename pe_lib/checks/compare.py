@@ -4,27 +4,54 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 
 def clone(value: Any) -> Any:
-    """Copy tensors, also inside tuples and lists."""
+    """Copy tensors and arrays, also inside tuples and lists."""
     if isinstance(value, Tensor):
         return value.clone()
+    if isinstance(value, np.ndarray):
+        return value.copy()
     if isinstance(value, tuple | list):
-        return type(value)(clone(item) for item in value)
+        copies = [clone(item) for item in value]
+        return tuple(copies) if isinstance(value, tuple) else copies
     return value
 
 
 def as_tensor(value: Any) -> Tensor | None:
-    """Return a tensor for a tensor, an array or a number, and None for anything else."""
+    """Return a tensor for a tensor, an array, a number or a list of them, else None."""
     if value is None or isinstance(value, str):
         return None
+    if isinstance(value, np.ndarray):
+        value = np.array(value, order="C")  # torch takes no negative strides
     try:
-        return torch.as_tensor(value).detach()
+        return dense(torch.as_tensor(value).detach())
     except (TypeError, ValueError, RuntimeError):
+        return stacked(value) if isinstance(value, tuple | list) else None
+
+
+def dense(tensor: Tensor) -> Tensor | None:
+    """Return an ordinary tensor; None for one without numbers, or with ragged rows."""
+    if tensor.is_nested or tensor.is_meta:
         return None
+    return tensor if tensor.layout == torch.strided else tensor.to_dense()
+
+
+def rows_of(value: Any) -> list[Tensor]:
+    """Return what a tensor or an array unpacks into; nothing for anything else."""
+    tensor = as_tensor(value)
+    return list(tensor) if tensor is not None and tensor.ndim else []
+
+
+def stacked(values: tuple[Any, ...] | list[Any]) -> Tensor | None:
+    """Return one tensor for rows of the same shape, which torch.as_tensor does not join."""
+    rows = [as_tensor(value) for value in values]
+    if any(row is None or row.shape != rows[0].shape for row in rows):  # type: ignore[union-attr]
+        return None
+    return torch.stack(rows)  # type: ignore[arg-type]
 
 
 def type_name(value: Any) -> str:
@@ -32,34 +59,38 @@ def type_name(value: Any) -> str:
     return str(getattr(value, "type_name", type(value).__name__))
 
 
-def shape_problem(got: Any, want: Any) -> str:
+def shape_problem(got: Any, want: Any, integers: bool = False) -> str:
     """Say how the kind or the shape of `got` differs from `want`, or return nothing."""
-    if isinstance(want, tuple):
-        if not isinstance(got, tuple | list) or len(got) != len(want):
-            return f"it must return {len(want)} values, it returns {kind(got)}"
-        problems = [shape_problem(*pair) for pair in zip(got, want, strict=True)]
-        found = [f"value {i}: {text}" for i, text in enumerate(problems, 1) if text]
-        return found[0] if found else ""
     if got is None:
         return "it returns None; is a `return` missing?"
+    if isinstance(want, tuple):
+        other = f"it must return {len(want)} values, it returns {kind(got)}"
+        several = got if isinstance(got, tuple | list) else rows_of(got)
+        if len(several) != len(want):
+            return other
+        problems = [shape_problem(*pair, integers) for pair in zip(several, want, strict=True)]
+        found = [f"value {i}: {text}" for i, text in enumerate(problems, 1) if text]
+        return (found[0] if several is got else other) if found else ""
     goal, given = as_tensor(want), as_tensor(got)
     assert goal is not None
-    if given is None:
-        return f"it must return {kind(want)}, it returns {kind(got)}"
-    if given.shape != goal.shape:
+    if given is None or given.shape != goal.shape:
         return f"it must return {kind(want)}, it returns {kind(got)}"
     if (goal.dtype == torch.bool) != (given.dtype == torch.bool):
         return f"it must return {'' if goal.dtype == torch.bool else 'numbers, not '}True and False"
+    if integers and (given.is_floating_point() or given.is_complex()):
+        kind_of = str(given.dtype).removeprefix("torch.")
+        return f"these numbers are used as indices: return integers, yours are {kind_of}"
     return ""
 
 
 def kind(value: Any) -> str:
     """Return words for what a value is: its shape, the count of values, or its type."""
-    if isinstance(value, tuple | list) and as_tensor(value) is None:
-        return f"{len(value)} values"
     tensor = as_tensor(value)
+    if isinstance(value, tuple) or (isinstance(value, list) and tensor is None):
+        return f"{len(value)} value{'s' if len(value) != 1 else ''}"
     if tensor is None:
-        return f"a {type_name(value)}"
+        name = type_name(value)
+        return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
     return f"shape {tuple(tensor.shape)}" if tensor.ndim else "a number"
 
 
@@ -84,13 +115,15 @@ def both_wide(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return a.cpu().to(dtype), b.cpu().to(dtype)
 
 
-def difference(got: Any, want: Any, tolerance: float) -> str:
+def difference(got: Any, want: Any, tolerance: float, axes: tuple[str, ...] = ()) -> str:
     """Say in what way numbers of the right shape are wrong, without giving the right ones."""
     if isinstance(want, tuple):
         for place, pair in enumerate(zip(got, want, strict=True), 1):
             if not close(*pair, tolerance):
-                return f"value {place}: {difference(*pair, tolerance)}"
-    a, b = both_wide(torch.as_tensor(got).detach(), torch.as_tensor(want))
+                return f"value {place}: {difference(*pair, tolerance, axes)}"
+    given, goal = as_tensor(got), as_tensor(want)
+    assert given is not None and goal is not None
+    a, b = both_wide(given, goal)
     for test, words in (
         (not torch.isfinite(a).all() and bool(torch.isfinite(b).all()), "it has NaN or infinity"),
         (close(-a, b, tolerance), "the sign of everything is flipped"),
@@ -101,7 +134,7 @@ def difference(got: Any, want: Any, tolerance: float) -> str:
     ):  # fmt: skip
         if test:
             return words
-    return wrong_part(a, b, tolerance)
+    return wrong_part(a, b, tolerance, axes)
 
 
 def proportional(a: Tensor, b: Tensor, tolerance: float) -> bool:
@@ -118,16 +151,17 @@ def shifted(a: Tensor, b: Tensor, tolerance: float) -> bool:
     return a.numel() > 1 and close(a - (a - b).mean(), b, tolerance)
 
 
-def wrong_part(a: Tensor, b: Tensor, tolerance: float) -> str:
+def wrong_part(a: Tensor, b: Tensor, tolerance: float, axes: tuple[str, ...]) -> str:
     """Say where numbers are wrong: everywhere, or only past the first index of an axis."""
     if b.ndim == 0:
         return "the number is wrong"
     bad = ~torch.isclose(a, b, rtol=0.0, atol=tolerance * max(1.0, float(b.abs().max())))
-    names = ("batch", "head", "position", "channel") if b.ndim == 4 else ()
+    names = [f"axis {axis}" for axis in range(b.ndim)]
+    if len(axes) == b.ndim:
+        names = [f"the {name} axis" for name in axes]
     for axis in range(b.ndim):
         first, rest = bad.select(axis, 0), bad.narrow(axis, 1, b.shape[axis] - 1)
         if b.shape[axis] > 1 and not first.any() and rest.any():
-            name = names[axis] if names else f"axis {axis}"
-            return f"the shape and index 0 of the {name} are right, later ones are wrong"
+            return f"the shape and index 0 of {names[axis]} are right, later ones are wrong"
     share = round(100 * float(bad.double().mean()))
     return f"the shape is right, the values are not ({share} % of them)"

@@ -6,6 +6,7 @@ passes a function that lives in another process) and the tests that prove the ch
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pe_lib.checks.compare import clone, close, difference, shape_problem
+from pe_lib.checks.compare import clone, close, difference, kind, shape_problem
 
 Answer = Callable[..., Any]
 
@@ -68,8 +69,11 @@ class Draw:
                 return order
 
     def places(self, *shape: int, high: int = 60) -> Tensor:
-        """Return integer positions from 5 to high, none in order."""
-        return torch.randint(5, high + 1, shape, generator=self.generator)
+        """Return integer positions from 5 to high, not in order if there are three or more."""
+        while True:
+            places = torch.randint(5, high + 1, shape, generator=self.generator)
+            if shape[-1] < 3 or bool((places.diff() < 0).any(-1).all()):
+                return places
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,8 @@ class Exercise:
         mistakes: wrong answers with a message of their own, the likeliest first.
         legal: other conventions that are accepted too, with a note.
         tolerance: largest difference accepted, relative to the largest number expected.
+        integers: whether the answer must be whole numbers in type, too (to index with).
+        axes: names of the result's axes, for messages.
     """
 
     name: str
@@ -93,15 +99,19 @@ class Exercise:
     mistakes: tuple[Mistake, ...] = ()
     legal: tuple[Mistake, ...] = ()
     tolerance: float = 1e-4
+    integers: bool = False
+    axes: tuple[str, ...] = ()
 
     def __call__(self, answer: Answer) -> None:
         """Check `answer`; say in words what is wrong, or that nothing is."""
         if not callable(answer):
-            raise CheckFailed(f"{self.name} must be a function, got a {type(answer).__name__}")
+            raise CheckFailed(f"{self.name} must be a function, not {kind(answer)}")
         try:
             note = self.judge(answer, seed=0)
-        except NotImplementedError:
-            raise CheckFailed(f"{self.name} is not answered yet") from None
+        except NotImplementedError as error:
+            if str(error):  # torch's, for a type that an operation does not take
+                raise
+            raise CheckFailed(self.missing(innermost(error))) from None
         print(f"{self.name}: right. {note}".rstrip())
 
     def judge(self, answer: Answer, seed: int) -> str:
@@ -116,15 +126,22 @@ class Exercise:
         cases = list(self.cases(Draw(seed)))
         wanted = [self.reference(*clone(case.args)) for case in cases]
         got: list[Any] = []
+        problem = ""
         for case, want in zip(cases, wanted, strict=True):
             args = clone(case.args)
-            value = answer(*args)
-            if problem := shape_problem(value, want):
-                known = self.explanation(cases[: len(got) + 1], [*got, value])
-                raise CheckFailed(known or f"with {case.label}: {problem}")
-            if not close(args, case.args, 0.0):
+            try:
+                got.append(clone(answer(*args)))  # some reuse a buffer
+            except Exception as error:
+                if problem:  # what is wrong with an earlier case comes first
+                    break
+                error.add_note(f"with {case.label}")
+                raise
+            if text := shape_problem(got[-1], want, self.integers):
+                problem = problem or f"with {case.label}: {text}"
+            elif not close(args, case.args, 0.0):
                 raise CheckFailed("your function changes its argument in place; return a new one")
-            got.append(value)
+        if problem:
+            raise CheckFailed(self.explanation(cases[: len(got)], got) or problem)
         right = [
             close(value, want, self.tolerance) for value, want in zip(got, wanted, strict=True)
         ]
@@ -149,7 +166,9 @@ class Exercise:
                 other = function(*clone(case.args))
             except (ValueError, RuntimeError, IndexError, TypeError):
                 return False
-            if shape_problem(value, other) or not close(value, other, self.tolerance):
+            if shape_problem(value, other, self.integers) or not close(
+                value, other, self.tolerance
+            ):
                 return False
         return True
 
@@ -159,5 +178,18 @@ class Exercise:
         """Describe a mistake that no entry of `mistakes` explains."""
         wrong = right.index(False)
         good = [case.label for case, fine in zip(cases, right, strict=True) if fine]
-        text = f"with {cases[wrong].label}: {difference(got[wrong], wanted[wrong], self.tolerance)}"
-        return text + (f" (it is right with {'; '.join(good)})" if good else "")
+        more = f" and {len(good) - 2} more" if len(good) > 2 else ""
+        text = difference(got[wrong], wanted[wrong], self.tolerance, self.axes)
+        text = f"with {cases[wrong].label}: {text}"
+        return text + (f" (it is right with {'; '.join(good[:2])}{more})" if good else "")
+
+    def missing(self, stub: str) -> str:
+        """Say that there is no answer yet, or none to what this one calls."""
+        calls = f"{self.name} calls {stub}, which" if stub != self.name else self.name
+        return f"{calls} is not answered yet"
+
+
+def innermost(error: BaseException) -> str:
+    """Return the name of the function that raised an exception."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return frames[-1].name if frames else ""
