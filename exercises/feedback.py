@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import functools
+import re
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import nbformat
+from jinja2 import DictLoader
+from latex2mathml.converter import convert
 
 from exercises.grading import Graded, Verdict
 
 SHOWN = 100_000  # characters of a student's that a page shows: making it takes seconds, not hours
+FORMULA = re.compile(
+    r"(?P<code>`+).*?(?P=code)|\$\$(?P<display>.+?)\$\$|\$(?P<inline>.+?)\$", re.DOTALL
+)
+# In place of nbconvert's MathJax, which comes from another host; formulas are MathML here.
+HEAD = """{% macro mathjax(url="") %}<style>
+.anchor-link { display: none; }
+.rendered_html th, .rendered_html td { padding: 0.2em 1.5em 0.2em 0; }
+.text_cell_render { font-size: 16px; line-height: 1.5; }
+.text_cell_render pre { white-space: pre-wrap; }
+.text_cell_render math { max-width: 100%; overflow-x: auto; }
+</style>{% endmacro %}"""
 
 
 class Room:
@@ -33,6 +47,20 @@ def as_typed(text: str) -> str:
     """Return a text cell that shows `text` letter by letter, and is fast to turn into HTML."""
     # nbconvert searches HTML for links in Markdown, which takes hours for a million brackets.
     return f"<pre>\n{escape(text).replace('[', '&#91;')}\n</pre>"
+
+
+def typeset(text: str) -> str:
+    """Return Markdown with its formulas as MathML, which a page shows without a script."""
+
+    def one(match: re.Match[str]) -> str:
+        formula = match["display"] or match["inline"]
+        if formula is None:  # code
+            return match[0]
+        display = "block" if match["display"] else "inline"
+        made = convert(formula.replace(r"\_", "_"), display=display)
+        return re.sub(r"[*_\[\\`]", lambda letter: f"&#{ord(letter[0])};", made)
+
+    return FORMULA.sub(one, text)
 
 
 def verdict_text(verdict: Verdict) -> str:
@@ -97,7 +125,7 @@ def exporter() -> Any:
     css = base / "static/node_modules/bootstrap/dist/css"
     config.HTMLExporter.extra_template_paths = [str(css)]
     config.HTMLExporter.preprocessors = ["nbconvert.preprocessors.CSSHTMLHeaderPreprocessor"]
-    return HTMLExporter(config=config)
+    return HTMLExporter(config=config, extra_loaders=[DictLoader({"mathjax.html.j2": HEAD})])
 
 
 def feedback_page(graded: Graded, notebook: Any) -> str:
@@ -105,6 +133,8 @@ def feedback_page(graded: Graded, notebook: Any) -> str:
     points = {verdict.test_id: verdict.points for verdict in graded.verdicts}
     shown = nbformat.from_dict(notebook)
     for cell in shown.cells:
+        if cell.cell_type == "markdown" and "nbgrader" in cell.metadata:  # as handed out
+            cell.source = typeset(cell.source)
         nbgrader = cell.metadata.get("nbgrader")
         if nbgrader:
             nbgrader["comment"] = None

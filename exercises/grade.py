@@ -5,8 +5,9 @@
     python -m exercises.grade COURSE --again ann        all of ann's, though nothing has changed
     python -m exercises.grade COURSE --scheduler HOST:PORT    on a Dask cluster
 
-COURSE is a folder in nbgrader's layout. Results: COURSE/gradebook.db, grades.csv, answers.csv,
-summary.html, autograded/ and feedback/. A submission that has not changed is not run again.
+COURSE is a folder in nbgrader's layout. Results: COURSE/gradebook.db, submissions.csv,
+answers.csv, summary.html, autograded/ and feedback/. A submission that has not changed is not
+run again.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -59,11 +61,20 @@ def work(job: Job) -> Done:
 
 
 def prepare_worker() -> None:
-    """Let a worker compute on one processor (there is one for each), and end quietly on Ctrl-C."""
+    """Let a worker compute on one processor, as there is one for each, and end with its parent."""
     import torch
 
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # quietly on Ctrl-C
+    threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+def end_with_parent() -> None:
+    """Wait until the process that started this one is gone, and end this one."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def in_pool(
@@ -165,6 +176,8 @@ def grade_course(
         else:
             records.append(course.keep(done.graded, keys[index], done.notebook, done.feedback))
         show_progress(count, len(jobs), begin)
+    for record in records:
+        course.pass_on(record["student"], record["set"])
     records.sort(key=lambda record: (record["set"], record["student"]))
     fill_gradebook(course, records)
     write_csv(course, records)
@@ -209,7 +222,7 @@ def main(arguments: list[str] | None = None) -> int:
         scores = [record["points"] for record in records if record["set"] == name]
         mean = sum(scores) / len(scores)
         print(f"{name}: {len(scores)} submissions, mean {mean:.2f} of {load(name).points:g}")
-    print(f"Results: {course.root / 'summary.html'}, grades.csv, answers.csv, gradebook.db")
+    print(f"Results: {course.root / 'summary.html'}, submissions.csv, answers.csv, gradebook.db")
     for place in course.submissions()[1]:
         print(f"Left alone: {place}", file=sys.stderr)
     for problem in problems:

@@ -10,10 +10,11 @@ from exercises.grading import WORDS
 from exercises.records import Record
 from exercises.sets import load
 
-STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;margin:1rem 0}td,th{border:1px solid #bbb;padding:.2rem .6rem;
-text-align:left;vertical-align:top}td.n{text-align:right}.bar{background:#4477aa;height:1em;
-display:inline-block}"""
+STYLE = """:root{color-scheme:light dark}
+body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
+table{border-collapse:collapse;margin:1rem 0;display:block;overflow-x:auto}
+td,th{border:1px solid #888;padding:.2rem .6rem;text-align:left;vertical-align:top}
+td.n{text-align:right}.bar{background:#4477aa;height:1em;display:inline-block}"""
 
 
 def page(records: list[Record]) -> str:
@@ -21,7 +22,8 @@ def page(records: list[Record]) -> str:
     names = sorted({record["set"] for record in records})
     body = "".join(section(name, [r for r in records if r["set"] == name]) for name in names)
     return (
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Grades</title>'
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width"><title>Grades</title>'
         f"<style>{STYLE}</style></head><body><h1>Grades</h1>{body}</body></html>"
     )
 

@@ -272,6 +272,17 @@ def test_no_message_shows_numbers_of_the_answer() -> None:
         assert re.search(r"\d\.\d{3}", str(failed.value)) is None
 
 
+def test_the_grader_does_not_tell_its_inputs() -> None:
+    """Its words for a case have no numbers, and are words all the same."""
+    for exercise in checks.EXERCISES.values():
+        with pytest.raises(checks.CheckFailed, match=r"^with |^[^\d]*$") as failed:
+            exercise.judge(lambda *args, exercise=exercise: scrambled(exercise.reference(*args)),
+                           1, hidden=True)  # fmt: skip
+        label = str(failed.value).removeprefix("with ").split(": ")[0]
+        assert re.search(r"(?<![\w-])\d", label) is None
+        assert re.search(r"[a-z]{3}", label)
+
+
 def scrambled(value: Any) -> Any:
     """Return something of the same shape, and wrong."""
     if isinstance(value, tuple):

@@ -78,7 +78,7 @@ def test_the_gradebook_and_the_csv_agree_with_the_verdicts(graded) -> None:
         scores = {s.student.id: (s.score, s.max_score) for s in book.assignment_submissions(SET)}
     top = load(SET).points
     assert scores == {s.student: (s.points, top) for s in SUBMISSIONS}
-    with (root / "grades.csv").open() as file:
+    with (root / "submissions.csv").open() as file:
         rows = {row["student"]: float(row["points"]) for row in csv.DictReader(file)}
     assert rows == {student: record["points"] for student, record in records.items()}
     with (root / "answers.csv").open() as file:
@@ -138,6 +138,15 @@ def test_a_name_is_text_wherever_it_is_shown(graded) -> None:
     links = re.findall(r'href="(feedback/[^"]*)"', summary)
     assert len(links) == len(SUBMISSIONS)
     assert all((root / unquote(link)).is_file() for link in links)
+
+
+def test_a_page_needs_no_other_host_and_no_script(graded) -> None:
+    """Formulas are MathML; what is loaded is in the page."""
+    root, _ = graded
+    page = (root / f"feedback/right/{SET}/{SET}.html").read_text()
+    assert "<script" not in page and "$$" not in page
+    assert page.count("<math") > 10 and "<msub><mi>&#x003C9;</mi>" in page
+    assert re.findall(r'(?:src|href)="(?!#)[^"]*"', page) == []
 
 
 def test_a_page_stays_short_whatever_was_typed(graded) -> None:

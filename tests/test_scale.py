@@ -13,10 +13,18 @@ from pathlib import Path
 
 import pytest
 from nbgrader.api import Gradebook
+from nbgrader.apps import NbGraderAPI
+from nbgrader.auth import Authenticator
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.exchange import default as exchange
+from nbgrader.exchange.default import Exchange
+from traitlets.config import Config
 
-from exercises.grade import Done, grade_course, in_pool, main
+from exercises import build
+from exercises.grade import Done, grade_course, in_pool, main, work
 from exercises.grading import Job
-from exercises.records import Course
+from exercises.records import Course, find_alembic
+from exercises.sandbox import descendants
 from exercises.sets import load, release_path, source_path
 
 NAME = "03_learned"
@@ -50,23 +58,32 @@ def test_a_dask_cluster_gives_the_same_grades(tmp_path: Path) -> None:
 
 
 def test_a_killed_run_is_taken_up_again(tmp_path: Path) -> None:
-    """Killed after the first record; the second run does the rest and keeps the first."""
-    course = make_class(tmp_path, 6)
+    """Killed after the first record; the second run does the rest and keeps the first.
+
+    Nothing that the killed run had started lives on.
+    """
+    course = make_class(tmp_path, 4)
     command = [sys.executable, "-m", "exercises.grade", str(tmp_path), "--workers", "1"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     records = tmp_path / "records"
     deadline = time.monotonic() + 300
     while not list(records.glob("*/*/*.json")) and time.monotonic() < deadline:
         time.sleep(0.05)
+    started = descendants(process.pid)
     process.kill()
     process.wait()
+    assert len(started) > 1
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in started) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in started)
     kept = {path: path.stat().st_mtime_ns for path in records.glob("*/*/*.json")}
-    assert 0 < len(kept) < 6
+    assert 0 < len(kept) < 4
     assert main([str(tmp_path), "--workers", "2"]) == 0
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     base = Job("", "", None, secret=course.secret())
     again, problems = grade_course(course, [NAME], base, workers=1)
-    assert problems == [] and [record["points"] for record in again] == expected(6)
+    assert problems == [] and [record["points"] for record in again] == expected(4)
 
 
 def hand_in(root: Path, student: str, name: str, text: str = "") -> Path:
@@ -77,12 +94,21 @@ def hand_in(root: Path, student: str, name: str, text: str = "") -> Path:
     return path.parent
 
 
+@pytest.fixture
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Grade in the process of the test: what is tested is what becomes of the results."""
+    monkeypatch.setattr(
+        "exercises.grade.in_pool", lambda jobs, _: enumerate(work(job) for job in jobs)
+    )
+
+
 def rows(root: Path) -> list[dict[str, str]]:
-    """Return the lines of grades.csv."""
-    with (root / "grades.csv").open(encoding="utf-8") as file:
+    """Return the lines of submissions.csv."""
+    with (root / "submissions.csv").open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.usefixtures("one_process")
 def test_grading_one_set_keeps_the_results_of_the_others(tmp_path: Path) -> None:
     """Week by week, the CSV and the summary grow."""
     for name in ("02_sinusoidal", NAME):
@@ -93,6 +119,7 @@ def test_grading_one_set_keeps_the_results_of_the_others(tmp_path: Path) -> None
     assert "<h2>02_sinusoidal</h2>" in summary and f"<h2>{NAME}</h2>" in summary
 
 
+@pytest.mark.usefixtures("one_process")
 def test_a_student_can_be_graded_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Though nothing has changed; the others are not, and an unknown one is named."""
     for student in ("ann", "bob"):
@@ -107,6 +134,7 @@ def test_a_student_can_be_graded_again(tmp_path: Path, capsys: pytest.CaptureFix
     assert "again: 'eve' has handed in nothing" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("one_process")
 def test_the_time_of_handing_in_reaches_the_gradebook(tmp_path: Path) -> None:
     """nbgrader's timestamp.txt; one that cannot be read counts as none."""
     for student, text in (("ann", "2026-10-05 14:30:00 Europe/Paris"), ("bob", "noon " * 30)):
@@ -119,6 +147,7 @@ def test_the_time_of_handing_in_reaches_the_gradebook(tmp_path: Path) -> None:
         assert book.find_submission(NAME, "bob").timestamp is None
 
 
+@pytest.mark.usefixtures("one_process")
 def test_what_is_left_alone_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A misspelt set, a link and a name that cannot be printed stop nothing."""
     hand_in(tmp_path, "ann", NAME)
@@ -165,3 +194,41 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "Interrupted. The same command goes on where it stopped." in said
     assert "Traceback" not in said
+
+
+@pytest.mark.usefixtures("one_process")
+def test_feedback_returns_through_nbgraders_exchange(tmp_path: Path) -> None:
+    """Released, fetched, submitted, collected, graded and returned by nbgrader's own commands."""
+    student, inbox = tmp_path / "student", tmp_path / "exchange"
+    shutil.copytree(source_path(NAME).parent, tmp_path / "source" / NAME)
+    student.mkdir()
+    inbox.mkdir()
+    inbox.chmod(0o777)
+    config = Config(build.settings())
+    config.CourseDirectory.root = str(tmp_path)
+    config.Exchange.root, config.Exchange.assignment_dir = str(inbox), str(student)
+    config.Exchange.path_includes_course, config.Exchange.cache = False, str(tmp_path / "cache")
+    config.CourseDirectory.assignment_id = NAME
+    find_alembic()
+
+    def do(step: type[Exchange]) -> None:
+        coursedir = CourseDirectory(config=config)
+        step(coursedir=coursedir, authenticator=Authenticator(config=config), config=config).start()
+
+    nbgrader = NbGraderAPI(config=config)
+    assert nbgrader.generate_assignment(NAME)["success"]
+    do(exchange.ExchangeReleaseAssignment)
+    do(exchange.ExchangeFetchAssignment)
+    shutil.copy(source_path(NAME), student / NAME / f"{NAME}.ipynb")
+    do(exchange.ExchangeSubmit)
+    do(exchange.ExchangeCollect)
+    assert main([str(tmp_path)]) == 0
+    assert [float(row["points"]) for row in rows(tmp_path)] == [load(NAME).points]
+    do(exchange.ExchangeReleaseFeedback)
+    do(exchange.ExchangeFetchFeedback)
+    (page,) = (student / NAME).glob(f"feedback/*/{NAME}.html")
+    score = f"(Score: {load(NAME).points} / {load(NAME).points})"
+    assert score in page.read_text()
+    assert nbgrader.generate_feedback(NAME)["success"]  # as after comments by hand
+    (page,) = (tmp_path / "feedback").glob(f"*/{NAME}/{NAME}.html")
+    assert score in page.read_text()

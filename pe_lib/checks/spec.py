@@ -6,6 +6,7 @@ passes a function that lives in another process) and the tests that prove the ch
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -114,8 +115,13 @@ class Exercise:
             raise CheckFailed(self.missing(innermost(error))) from None
         print(f"{self.name}: right. {note}".rstrip())
 
-    def judge(self, answer: Answer, seed: int) -> str:
+    def judge(self, answer: Answer, seed: int, hidden: bool = False) -> str:
         """Call `answer` with inputs drawn from `seed` and compare what it returns.
+
+        Args:
+            answer: the student's function.
+            seed: of the inputs.
+            hidden: whether messages keep the numbers of the inputs to themselves.
 
         Returns:
             A note for an answer in another legal convention, or nothing.
@@ -123,7 +129,10 @@ class Exercise:
         Raises:
             CheckFailed: if the answer is wrong. What `answer` itself raises passes through.
         """
-        cases = list(self.cases(Draw(seed)))
+        cases = [
+            Case(without_numbers(case.label) if hidden else case.label, case.args)
+            for case in self.cases(Draw(seed))
+        ]
         wanted = [self.reference(*clone(case.args)) for case in cases]
         got: list[Any] = []
         problem = ""
@@ -177,7 +186,8 @@ class Exercise:
     ) -> str:
         """Describe a mistake that no entry of `mistakes` explains."""
         wrong = right.index(False)
-        good = [case.label for case, fine in zip(cases, right, strict=True) if fine]
+        fine = [case.label for case, fits in zip(cases, right, strict=True) if fits]
+        good = [label for label in dict.fromkeys(fine) if label != cases[wrong].label]
         more = f" and {len(good) - 2} more" if len(good) > 2 else ""
         text = difference(got[wrong], wanted[wrong], self.tolerance, self.axes)
         text = f"with {cases[wrong].label}: {text}"
@@ -187,6 +197,14 @@ class Exercise:
         """Say that there is no answer yet, or none to what this one calls."""
         calls = f"{self.name} calls {stub}, which" if stub != self.name else self.name
         return f"{calls} is not answered yet"
+
+
+def without_numbers(label: str) -> str:
+    """Return words for a case that do not tell its numbers, as the grader's are hidden."""
+    lists = r"\[[^][]*(?:\[[^][]*\][^][]*)*\]|\([-\d., ]+\)"
+    numbers = r"(?<![\w-])[-+]?\d[\d.]*(?:e[-+]?\d+)?(?![\w-])"
+    text = re.sub(f"{lists}|{numbers}", "…", label)
+    return re.sub(r"…(?:,? …)+", "…", text)
 
 
 def innermost(error: BaseException) -> str:
