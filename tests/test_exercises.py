@@ -60,8 +60,17 @@ def test_each_exercise_states_difficulty_minutes_points_and_hints(name: str) -> 
     )
     assert [float(points) for _, _, points in stated] == [q.points for q in load(name).questions]
     for part in text.split("**Difficulty**")[1:]:
-        assert part.count("<details>") >= 1
-    assert f"{load(name).points:g} points" in source_text(cells(source_path(name))[0])
+        assert part.count("<details>") >= 2
+    minutes = sum(int(minutes) for _, minutes, _ in stated)
+    intro = source_text(cells(source_path(name))[0])
+    assert f"about {minutes} minutes, {load(name).points:g} points" in intro
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_every_cell_that_is_handed_out_has_a_name(name: str) -> None:
+    """So that feedback shows it as it was handed out."""
+    ids = [nbgrader_metadata(cell).get("grade_id") for cell in cells(source_path(name))]
+    assert None not in ids and len(set(ids)) == len(ids)
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
@@ -191,4 +200,5 @@ def test_the_download_page_lists_every_set_with_its_points() -> None:
         cells_of_row = [part.strip() for part in row.strip("|").split("|")]
         assert cells_of_row[1].startswith(f"{{download}}`{exercise_set.title} <")
         assert cells_of_row[2] == str(len(exercise_set.questions))
+        assert f"about {cells_of_row[3]} minutes" in source_text(cells(source_path(name))[0])
         assert cells_of_row[4] == f"{exercise_set.points:g}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -47,25 +49,37 @@ def gaps(x: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
     return (moved - out[order]).abs().max(), (moved - out).abs().max()
 
 
-def gaps_with(x: Tensor, moved: Tensor, back: Tensor, reduce: str = "max") -> tuple[Tensor, Tensor]:
-    """The same numbers with another way to move, to move back, or to sum up."""
-    after, out = self_attention(moved), self_attention(x)
+def unscaled_gaps(x: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+    """The gaps of attention without the factor 1/sqrt(d)."""
+    return gaps_with(x, x[order], order, factor=1.0)
+
+
+def gaps_with(
+    x: Tensor, moved: Tensor, back: Tensor, reduce: str = "max", factor: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """The same numbers with another way to move, to move back, to sum up or to scale."""
+    scale = x.shape[1] ** -0.5 if factor is None else factor
+    after, out = weighted(moved, moved, moved, scale), weighted(x, x, x, scale)
     first, second = after - out[back], after - out
     if reduce == "mean":
         return first.abs().mean(), second.abs().mean()
+    if reduce == "sum":
+        return first.abs().sum(), second.abs().sum()
     if reduce == "signed":
         return first.max(), second.max()
     return first.abs().max(), second.abs().max()
 
 
 def gap_cases(draw: Draw) -> list[Case]:
-    """Tokens and a permutation of them."""
-    length, dim = draw.sizes(2, 5, 9)
-    return [
-        Case(f"x {(length, dim)} and a permutation of {length}",
-             (draw.normal(length, dim), draw.order(length)))
-        for _ in range(6)
-    ]  # fmt: skip
+    """Tokens of several lengths in another order, each with its negative."""
+    cases = []
+    for length in draw.sizes(5, 5, 9):
+        dim = (length - 3) % 5 + 5  # no two lengths and widths are alike
+        x, order = draw.normal(length, dim), draw.order(length)
+        words = f"of shape {(length, dim)}, order {order.tolist()}"
+        # the largest difference of one is the smallest of the other, so a sign cannot hide
+        cases += [Case(f"x {words}", (x, order)), Case(f"-x, x {words}", (-x, order))]
+    return cases
 
 
 def causal(q: Tensor, k: Tensor, v: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
@@ -73,37 +87,79 @@ def causal(q: Tensor, k: Tensor, v: Tensor, q_pos: Tensor, k_pos: Tensor) -> Ten
     return attend(q, k, v, NoPosition(), q_pos, k_pos, causal=True)[0]
 
 
-def masked(q: Tensor, k: Tensor, v: Tensor, seen: Tensor, fill: float) -> Tensor:
+def masked(
+    q: Tensor, k: Tensor, v: Tensor, seen: Tensor, fill: float, scale: float | None = None,
+    axis: int = -1,
+) -> Tensor:  # fmt: skip
     """Attention where unseen logits are replaced by `fill`."""
-    logits = q @ k.mT * q.shape[-1] ** -0.5
-    result: Tensor = logits.masked_fill(~seen, fill).softmax(-1) @ v
+    logits = q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
+    result: Tensor = logits.masked_fill(~seen, fill).softmax(axis) @ v
     return result
 
 
-def zeroed(q: Tensor, k: Tensor, v: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+def zeroed(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
     """Attention whose weights are masked after the softmax."""
     weights = (q @ k.mT * q.shape[-1] ** -0.5).softmax(-1)
-    result: Tensor = weights * (k_pos <= q_pos[:, None]) @ v
+    result: Tensor = weights * seen @ v
     return result
+
+
+def counted(q: Tensor, k: Tensor, shift: int = 0) -> Tensor:
+    """A mask that counts rows and columns."""
+    return torch.ones(q.shape[2], k.shape[2]).tril(shift).bool()
+
+
+def either(message: str, seen: Callable[[Tensor, Tensor], Tensor]) -> tuple[Mistake, Mistake]:
+    """A wrong mask, made from q_pos[:, None] and k_pos, with both usual values for hidden logits.
+
+    They differ where a query sees no key at all.
+    """
+
+    def mistake(fill: float) -> Mistake:
+        return Mistake(
+            message,
+            lambda q, k, v, q_pos, k_pos: masked(q, k, v, seen(q_pos[:, None], k_pos), fill),
+        )
+
+    return mistake(-1e9), mistake(-torch.inf)
+
+
+def spread_positions(draw: Draw, queries: int, keys: int) -> tuple[Tensor, Tensor]:
+    """Positions of queries and keys: in no order, with holes, two below zero or more.
+
+    The first query position sees one key alone, the last one sees all.
+    """
+    steps = torch.randint(30, 400, (keys,), generator=draw.generator)
+    places = steps.cumsum(0) - 900
+    ends = torch.tensor([0, keys // 2, keys - 1])
+    rest = [i for i in torch.randperm(keys, generator=draw.generator).tolist() if i not in ends]
+    picked = torch.cat([ends, torch.tensor(rest[: queries - 3], dtype=torch.long)]).sort().values
+    return places[picked[draw.order(queries)]], places[draw.order(keys)]
 
 
 def causal_cases(draw: Draw) -> list[Case]:
-    """Positions in order, after a cache, and out of order."""
-    b, h, lq, extra, d = draw.sizes(5, 2, 8)
-    lk, start = lq + extra, draw.integer(11, 40)
-    q_pos, k_pos = torch.arange(start + extra, start + lk), torch.arange(start, start + lk)
-    shuffled = draw.order(lk)
+    """Positions from 0, after a cache, and out of order."""
+    b, h, lq, extra, d = draw.sizes(5, 3, 8)
+    lk, start = lq + extra, draw.integer(20001, 29999)  # too large for half precision
 
-    def case(label: str, queries: Tensor, keys: Tensor) -> Case:
+    def case(queries: Tensor, keys: Tensor) -> Case:
         n, m = len(queries), len(keys)
         tensors = draw.normal(b, h, n, d), draw.normal(b, h, m, d), draw.normal(b, h, m, d)
-        return Case(label, (*tensors, queries, keys))
+        label = f"q {(b, h, n, d)}, k and v {(b, h, m, d)}, {span('q_pos', queries)}, "
+        return Case(label + span("k_pos", keys), (*tensors, queries, keys))
 
     return [
-        case("as many queries as keys, positions from 0", torch.arange(lk), torch.arange(lk)),
-        case("queries that come after a cache of keys", q_pos, k_pos),
-        case("keys out of order", q_pos + extra, k_pos[shuffled]),
+        case(torch.arange(lk), torch.arange(lk)),
+        case(torch.arange(start + extra, start + lk), torch.arange(start, start + lk)),
+        case(*spread_positions(draw, lq, lk)),
     ]
+
+
+def span(name: str, places: Tensor) -> str:
+    """Say which positions these are."""
+    if bool((places.diff() == 1).all()):
+        return f"{name} {int(places[0])} to {int(places[-1])}"
+    return f"{name} {places.tolist()}"
 
 
 EXERCISES = (
@@ -112,6 +168,7 @@ EXERCISES = (
         asks="scaled dot-product attention of q, k and v",
         cases=attention_cases,
         reference=plain,
+        axes=("batch", "head", "query", "channel"),
         mistakes=(
             Mistake("the factor 1/sqrt(d) is missing", lambda q, k, v: weighted(q, k, v, 1.0)),
             Mistake(
@@ -151,6 +208,17 @@ EXERCISES = (
                 lambda q, k, v: weighted(q, k, v, 1.0) * q.shape[-1] ** -0.5,
             ),
             Mistake(
+                "the softmax runs over the sequences of the batch; the weights of each query must "
+                "sum to one",
+                lambda q, k, v: weighted(q, k, v, q.shape[-1] ** -0.5, 0),
+            ),
+            Mistake(
+                "`reshape` cuts k anew into rows of another length; exchange its last two axes",
+                lambda q, k, v: weighted(
+                    q, k.reshape(*k.shape[:2], k.shape[3], k.shape[2]).mT, v, q.shape[-1] ** -0.5
+                ),
+            ),
+            Mistake(
                 "the softmax runs over the heads; the weights of each query must sum to one",
                 lambda q, k, v: weighted(q, k, v, q.shape[-1] ** -0.5, 1),
             ),
@@ -168,11 +236,12 @@ EXERCISES = (
                 lambda x, order: (gaps(x, order)[1],) * 2,
             ),
             Mistake(
-                "the second gap must compare with the output in its old order",
+                "both numbers are zero. The second gap compares with the output in its old order: "
+                "subtract entry by entry, and take the largest of the differences",
                 lambda x, order: (gaps(x, order)[0],) * 2,
             ),
             Mistake(
-                "the two gaps are swapped (or the tokens were never moved): equivariance "
+                "the two gaps are swapped (or the queries were never moved): equivariance "
                 "comes first",
                 lambda x, order: gaps(x, order)[::-1],
             ),
@@ -180,6 +249,13 @@ EXERCISES = (
                 "the outputs are moved by the inverse permutation",
                 lambda x, order: gaps_with(x, x[order], order.argsort()),
             ),
+            Mistake(
+                "the tokens themselves are compared; their outputs are wanted",
+                lambda x, order: (torch.tensor(0.0), (x[order] - x).abs().max()),
+            ),
+            Mistake("the factor 1/sqrt(d) is missing in the attention", unscaled_gaps),
+            Mistake("wanted is the largest difference, not the sum",
+                    lambda x, order: gaps_with(x, x[order], order, "sum")),
             Mistake("wanted is the largest difference, not the mean",
                     lambda x, order: gaps_with(x, x[order], order, "mean")),
             Mistake("take the absolute difference before the maximum",
@@ -191,39 +267,63 @@ EXERCISES = (
         asks="attention in which no query sees a later key",
         cases=causal_cases,
         reference=causal,
+        axes=("batch", "head", "query", "channel"),
         mistakes=(
             Mistake(
+                "this is the listing, unchanged",
+                lambda q, k, v, q_pos, k_pos: zeroed(q, k, v, counted(q, k)),
+            ),
+            Mistake(
                 "the mask comes after the softmax, so the weights no longer sum to one",
-                zeroed,
+                lambda q, k, v, q_pos, k_pos: zeroed(q, k, v, k_pos <= q_pos[:, None]),
             ),
             Mistake(
                 "the mask counts rows and columns: it must compare q_pos with k_pos",
-                lambda q, k, v, q_pos, k_pos: masked(
-                    q, k, v, torch.ones(q.shape[2], k.shape[2]).tril().bool(), -1e9
-                ),
+                lambda q, k, v, q_pos, k_pos: masked(q, k, v, counted(q, k), -1e9),
             ),
             Mistake(
                 "the mask counts rows and columns, from the last ones: it must compare q_pos "
                 "with k_pos",
                 lambda q, k, v, q_pos, k_pos: masked(
-                    q, k, v,
-                    torch.ones(q.shape[2], k.shape[2]).tril(k.shape[2] - q.shape[2]).bool(),
-                    -1e9,
+                    q, k, v, counted(q, k, k.shape[2] - q.shape[2]), -1e9
                 ),
             ),
-            Mistake(
+            *either(
+                "the mask is the wrong way round: it hides the keys that may be seen (is a `~` "
+                "missing, or one too many?)",
+                lambda q_pos, k_pos: k_pos > q_pos,
+            ),
+            *either(
                 "the mask is the wrong way round: it shows the future and hides the past",
-                lambda q, k, v, q_pos, k_pos: masked(q, k, v, k_pos >= q_pos[:, None], -1e9),
+                lambda q_pos, k_pos: k_pos >= q_pos,
             ),
-            Mistake(
+            *either(
                 "a query may see the key at its own position; yours may not",
-                lambda q, k, v, q_pos, k_pos: masked(q, k, v, k_pos < q_pos[:, None], -1e9),
+                lambda q_pos, k_pos: k_pos < q_pos,
             ),
-            Mistake(
-                "a query may see the key at its own position; yours may not",
-                lambda q, k, v, q_pos, k_pos: masked(
-                    q, k, v, k_pos < q_pos[:, None], -torch.inf
-                ),
+            *either(
+                "the keys are taken to be in order; compare each k_pos as it is given",
+                lambda q_pos, k_pos: k_pos.sort().values <= q_pos,
+            ),
+            *either(
+                "the keys are counted from the earliest one; compare each k_pos as it is given",
+                lambda q_pos, k_pos: k_pos.min() + torch.arange(len(k_pos)) <= q_pos,
+            ),
+            *either(
+                "the queries are counted from the first one; compare each q_pos as it is given",
+                lambda q_pos, k_pos: k_pos <= q_pos[0] + torch.arange(len(q_pos))[:, None],
+            ),
+            *either(
+                "negative positions lose their sign; compare each position as it is given",
+                lambda q_pos, k_pos: k_pos.abs() <= q_pos.abs(),
+            ),
+            *either(
+                "negative positions are taken as 0; compare each position as it is given",
+                lambda q_pos, k_pos: k_pos.clamp(min=0) <= q_pos.clamp(min=0),
+            ),
+            *either(
+                "one position too many is seen: a key is hidden as soon as it is later",
+                lambda q_pos, k_pos: k_pos <= q_pos + 1,
             ),
             Mistake(
                 "a hidden logit is set to 0, but exp(0) is 1: the future still has weight",
@@ -234,8 +334,19 @@ EXERCISES = (
                 lambda q, k, v, q_pos, k_pos: plain(q, k, v),
             ),
             Mistake(
-                "one position too many is seen: a key is hidden as soon as it is later",
-                lambda q, k, v, q_pos, k_pos: masked(q, k, v, k_pos <= q_pos[:, None] + 1, -1e9),
+                "the factor 1/sqrt(d) is missing",
+                lambda q, k, v, q_pos, k_pos: masked(
+                    q, k, v, k_pos <= q_pos[:, None], -torch.inf, 1.0
+                ),
+            ),
+            *(
+                Mistake(
+                    "the softmax runs over the queries; the weights of each query must sum to one",
+                    lambda q, k, v, q_pos, k_pos, fill=fill: masked(
+                        q, k, v, k_pos <= q_pos[:, None], fill, axis=-2
+                    ),
+                )
+                for fill in (-1e9, -torch.inf)
             ),
         ),
     ),

@@ -10,6 +10,8 @@ from torch import Tensor
 from pe_lib.checks.spec import Case, Draw, Exercise, Mistake
 from pe_lib.sinusoidal import arrange, frequencies, sinusoidal
 
+BASE = 10000.0
+
 
 def code_of(angles: Tensor, layout: str = "interleaved") -> Tensor:
     """Return the code for angles (..., dim / 2)."""
@@ -26,15 +28,43 @@ def other_exponent(positions: Tensor, exponents: Tensor, base: float) -> Tensor:
     return code_of(positions.double().unsqueeze(-1) * float(base) ** -exponents)
 
 
+def rough_code(positions: Tensor, rates: Tensor) -> Tensor:
+    """Return the code in single precision, which differs at angles of a million radians."""
+    return code_of(positions.unsqueeze(-1) * rates)
+
+
+def rough_sinusoidal(positions: Tensor, dim: int) -> Tensor:
+    """Return the code as it comes out in single precision."""
+    return rough_code(positions, BASE ** (-2 * torch.arange(dim // 2) / dim))
+
+
+def growing(positions: Tensor, dim: int, base: float, how: str) -> Tensor:
+    """Return the code with frequencies that grow, computed in one of three ways."""
+    exponents = 2 * torch.arange(dim // 2) / dim
+    if how == "exact":
+        return other_exponent(positions, -exponents, base)
+    if how == "divided":
+        return code_of(positions.unsqueeze(-1) / base**-exponents)
+    return rough_code(positions, base**exponents)
+
+
 def sinusoidal_cases(draw: Draw) -> list[Case]:
-    """Positions in a row, in a batch, and fractions."""
-    batch, length, half = draw.sizes(3, 4, 9)
+    """Positions on one, two and three axes, without a base and with one, and fractions."""
+    batch, heads, length, some = draw.sizes(4, 3, 7)
+    dims = [2 * half for half in draw.sizes(3, 5, 9)]
+    far = 4 * draw.integer(200, 249) + 1  # odd: no number in bfloat16
+    mixed = torch.cat([draw.places(some), torch.tensor([-7, 0, far])])
+    mixed = mixed[draw.order(len(mixed))]
+    shape = (batch, heads, length)
+    quarters = (2 * draw.places(7) + 1) / 4  # never whole
     return [
-        Case(f"{length} positions, dim {2 * half}, base 100",
-             (draw.places(length), 2 * half, 100.0)),
-        Case(f"positions of shape {(batch, length)}, dim {2 * half}, base 10000",
-             (draw.places(batch, length), 2 * half, 10000.0)),
-        Case("positions that are fractions", (draw.places(7) / 4, 12, 10000.0)),
+        Case(f"positions {mixed.tolist()}, dim {dims[0]}, base 100", (mixed, dims[0], 100.0)),
+        Case(f"positions of shape {shape[1:]}, dim {dims[1]}, base 700",
+             (draw.places(*shape[1:]), dims[1], 700.0)),
+        Case(f"positions of shape {shape}, dim {dims[2]}, no base given",
+             (draw.places(*shape), dims[2])),
+        Case(f"positions {quarters.tolist()}, dim {dims[0]}, base 10000",
+             (quarters, dims[0], 10000.0)),
     ]  # fmt: skip
 
 
@@ -49,20 +79,22 @@ def batch_counted(positions: Tensor) -> Tensor:
     return first.view(-1, *[1] * (positions.ndim - 1)).expand(positions.shape)
 
 
-def add_positions(x: Tensor, start: int, base: float = 10000.0) -> Tensor:
+def add_positions(x: Tensor, start: int, base: float = BASE) -> Tensor:
     """Add the codes of start, start + 1, ... to x (B, L, D)."""
     return x + sinusoidal(torch.arange(start, start + x.shape[1]), x.shape[2], base)
 
 
 def add_cases(draw: Draw) -> list[Case]:
-    """Sequences that start at 0, and later."""
-    batch, length, half = draw.sizes(3, 3, 8)
-    start = draw.integer(11, 40)
+    """Sequences that start at 0, and far on."""
+    batch, length = draw.sizes(2, 3, 8)
+    dim, other = (2 * half for half in draw.sizes(2, 5, 9))
     return [
-        Case("a sequence that starts at position 0", (draw.normal(batch, length, 2 * half), 0)),
-        Case(f"a sequence that starts at position {start}",
-             (draw.normal(length, batch, 2 * half), start)),
-    ]  # fmt: skip
+        Case(f"x {shape}, start {start}", (draw.normal(*shape), start))
+        for shape, start in (
+            ((batch, length, dim), 0),
+            ((length, batch, other), draw.integer(600, 900)),
+        )
+    ]
 
 
 def by_batch(x: Tensor, start: int) -> Tensor:
@@ -70,7 +102,7 @@ def by_batch(x: Tensor, start: int) -> Tensor:
     return x + sinusoidal(torch.arange(start, start + x.shape[0]), x.shape[2])[:, None]
 
 
-def shift_matrix(offset: float, dim: int, base: float) -> Tensor:
+def shift_matrix(offset: float, dim: int, base: float = BASE) -> Tensor:
     """Return the matrix that turns the code of p into the code of p + offset."""
     turn = torch.zeros(dim, dim)
     step = offset * frequencies(dim, base)
@@ -80,19 +112,21 @@ def shift_matrix(offset: float, dim: int, base: float) -> Tensor:
     return turn
 
 
-def shift_in_halves(offset: float, dim: int, base: float) -> Tensor:
+def shift_in_halves(offset: float, dim: int, base: float = BASE) -> Tensor:
     """The same for codes with all sines first."""
     order = torch.cat([torch.arange(0, dim, 2), torch.arange(1, dim, 2)])
     return shift_matrix(offset, dim, base)[order][:, order]
 
 
 def shift_cases(draw: Draw) -> list[Case]:
-    """Offsets forward and back."""
-    dim, other = (2 * half for half in draw.sizes(2, 3, 8))
-    ahead, back = draw.integer(2, 9), -draw.integer(2, 9)
+    """Offsets forward, back and far, none at all, and no base given."""
+    dims = [2 * half for half in draw.sizes(4, 3, 8)]
+    ahead, back, far = draw.integer(2, 9), -draw.integer(2, 9), draw.integer(290, 310)
     return [
-        Case("an offset forward", (ahead, dim, 100.0)),
-        Case("an offset back", (back, other, 10000.0)),
+        Case(f"offset {ahead}, dim {dims[0]}, base 100", (ahead, dims[0], 100.0)),
+        Case(f"offset {back}, dim {dims[1]}, base 10000", (back, dims[1], 10000.0)),
+        Case(f"offset {far}, dim {dims[2]}, no base given", (far, dims[2])),
+        Case(f"offset 0, dim {dims[3]}, base 50", (0, dims[3], 50.0)),
     ]
 
 
@@ -102,13 +136,20 @@ def similarity(dim: int, base: float, distances: Tensor) -> Tensor:
 
 
 def similarity_cases(draw: Draw) -> list[Case]:
-    """Some distances, zero and negative ones among them."""
-    half, count = draw.sizes(2, 4, 9)
-    distances = torch.cat([torch.zeros(1), draw.places(count), -draw.places(2)]).long()
+    """Distances of both signs: with a zero that is not the first, and far ones without.
+
+    With base 4, the distance -4 gives a negative number at any width.
+    """
+    count, *halves = draw.sizes(4, 4, 9)
+    zero = torch.zeros(1, dtype=torch.long)
+    near = torch.cat([draw.places(count), zero, -draw.places(2), zero - 4])
+    far = torch.cat([draw.places(count) + 600, -draw.places(2) - 600])
     return [
-        Case(f"{count + 3} distances, dim {2 * half}, base {base:g}", (2 * half, base, distances))
-        for base in (100.0, 10000.0)
-    ]
+        Case(f"dim {2 * half}, base {base:g}, distances {distances.tolist()}",
+             (2 * half, base, distances))
+        for half, base, distances in zip(
+            halves, (4.0, 10000.0, 10000.0), (near, near.flip(0), far), strict=True)
+    ]  # fmt: skip
 
 
 EXERCISES = (
@@ -117,39 +158,54 @@ EXERCISES = (
         asks="the sinusoidal code of positions of any shape",
         cases=sinusoidal_cases,
         reference=sinusoidal,
+        tolerance=3e-4,  # single precision at position 999
         mistakes=(
             Mistake("the base is an argument; you use 10000 always",
-                    lambda p, d, b: sinusoidal(p, d)),
+                    lambda p, d, b=BASE: sinusoidal(p, d)),
+            Mistake("it is right where a base is given; without one it must be 10000, yours is "
+                    "1000", lambda p, d, b=1000.0: sinusoidal(p, d, b)),
             Mistake("the exponent is j/d; it must be 2j/d for pair j",
-                    lambda p, d, b: other_exponent(p, torch.arange(d // 2) / d, b)),
+                    lambda p, d, b=BASE: other_exponent(p, torch.arange(d // 2) / d, b)),
             Mistake("the exponent is 4j/d: 2j is already the index of the column",
-                    lambda p, d, b: other_exponent(p, 4 * torch.arange(d // 2) / d, b)),
+                    lambda p, d, b=BASE: other_exponent(p, 4 * torch.arange(d // 2) / d, b)),
             Mistake("the exponents run to 1; they stop at (d - 2)/d",
-                    lambda p, d, b: other_exponent(p, torch.linspace(0, 1, d // 2), b)),
+                    lambda p, d, b=BASE: other_exponent(p, torch.linspace(0, 1, d // 2), b)),
             Mistake("the pairs are counted from 1; the first frequency is 1 (j = 0)",
-                    lambda p, d, b: other_exponent(p, 2 * torch.arange(1, d // 2 + 1) / d, b)),
+                    lambda p, d, b=BASE: other_exponent(p, 2 * torch.arange(1, d // 2 + 1) / d, b)),
             Mistake("sine and cosine are swapped: the even columns are sines",
-                    lambda p, d, b: code_of(angles(p, d, b)).unflatten(-1, (-1, 2)).flip(-1)
+                    lambda p, d, b=BASE: code_of(angles(p, d, b)).unflatten(-1, (-1, 2)).flip(-1)
                     .flatten(-2)),
             Mistake("these are all sines, then all cosines: legal, but this exercise asks for "
                     "interleaved columns",
-                    lambda p, d, b: sinusoidal(p, d, b, layout="halves")),
+                    lambda p, d, b=BASE: sinusoidal(p, d, b, layout="halves")),
             Mistake("your positions start at 1: you add one to each",
-                    lambda p, d, b: sinusoidal(p + 1, d, b)),
+                    lambda p, d, b=BASE: sinusoidal(p + 1, d, b)),
             Mistake("you count 0, 1, 2, ... yourself; use the positions that are given",
-                    lambda p, d, b: sinusoidal(counted(p), d, b)),
+                    lambda p, d, b=BASE: sinusoidal(counted(p), d, b)),
+            Mistake("you count 0, 1, 2, ... along the last axis, and the other axes are lost; use "
+                    "the positions that are given",
+                    lambda p, d, b=BASE: sinusoidal(torch.arange(p.shape[-1]), d, b)),
+            Mistake("you count on from the first position; use each as it is given",
+                    lambda p, d, b=BASE: sinusoidal(counted(p) + p.reshape(-1)[0], d, b)),
+            Mistake("negative positions lose their sign",
+                    lambda p, d, b=BASE: sinusoidal(p.abs(), d, b)),
+            Mistake("negative positions are taken as 0",
+                    lambda p, d, b=BASE: sinusoidal(p.clamp(min=0), d, b)),
+            Mistake("positions are cut to whole numbers; they may be fractions",
+                    lambda p, d, b=BASE: sinusoidal(p.long(), d, b)),
             Mistake("your positions start at 1, and you count them yourself; use those given",
-                    lambda p, d, b: sinusoidal(counted(p, 1), d, b)),
+                    lambda p, d, b=BASE: sinusoidal(counted(p, 1), d, b)),
             Mistake("your positions come from the batch axis: each sequence has one code",
-                    lambda p, d, b: sinusoidal(batch_counted(p), d, b)),
-            Mistake("the frequencies grow: the exponent needs a minus sign (or divide)",
-                    lambda p, d, b: other_exponent(p, -2 * torch.arange(d // 2) / d, b)),
+                    lambda p, d, b=BASE: sinusoidal(batch_counted(p), d, b)),
+            *(Mistake("the frequencies grow; they must fall from 1, by a power below zero or a "
+                      "division", lambda p, d, b=BASE, how=how: growing(p, d, b, how))
+              for how in ("exact", "rough", "divided")),
             Mistake("every column has its own frequency; a sine and its cosine share one",
-                    lambda p, d, b: own_frequencies(p, d, b)),
+                    lambda p, d, b=BASE: own_frequencies(p, d, b)),
             Mistake("the sign of the angles is flipped: the sines are negative",
-                    lambda p, d, b: code_of(-angles(p, d, b))),
+                    lambda p, d, b=BASE: code_of(-angles(p, d, b))),
             Mistake("the angles are in radians; do not convert them from degrees",
-                    lambda p, d, b: code_of(angles(p, d, b) * math.pi / 180)),
+                    lambda p, d, b=BASE: code_of(angles(p, d, b) * math.pi / 180)),
         ),
     ),
     Exercise(
@@ -157,6 +213,8 @@ EXERCISES = (
         asks="x plus the codes of the positions start, start + 1, ...",
         cases=add_cases,
         reference=add_positions,
+        tolerance=3e-4,
+        axes=("batch", "token", "channel"),
         mistakes=(
             Mistake("your positions come from the batch axis: x.shape[0] counts sequences, and "
                     "each token of a sequence gets the same vector", by_batch),
@@ -164,7 +222,7 @@ EXERCISES = (
                     lambda x, start: by_batch(x, 0)),
             Mistake("`start` is ignored: the offset of a sequence that goes on is lost",
                     lambda x, start: add_positions(x, 0)),
-            Mistake("your positions start at 1: they must begin at `start` itself",
+            Mistake("your positions are one too high: they must begin at `start` itself",
                     lambda x, start: add_positions(x, start + 1)),
             Mistake("x is multiplied by sqrt(D); this exercise leaves it as it is",
                     lambda x, start: add_positions(x * x.shape[2] ** 0.5, start)),
@@ -174,10 +232,18 @@ EXERCISES = (
                     lambda x, start: add_positions(x * 0, start)),
             Mistake("the code is subtracted; it must be added",
                     lambda x, start: 2 * x - add_positions(x, start)),
-            Mistake("the offset counts backwards: start - 1, start - 2, ...",
+            Mistake("the positions count down from `start`; they must count up",
                     lambda x, start: x + sinusoidal(start - torch.arange(x.shape[1]), x.shape[2])),
-            Mistake("`start` stretches the positions; it must be added to them",
-                    lambda x, start: x + sinusoidal(start * torch.arange(x.shape[1]), x.shape[2])),
+            *(Mistake("`start` stretches the positions; it must be added to them",
+                      lambda x, start, code=code: x + code(
+                          start * torch.arange(x.shape[1]), x.shape[2]))
+              for code in (sinusoidal, rough_sinusoidal)),
+            Mistake("the sequences follow each other; each must begin at `start`",
+                    lambda x, start: x + sinusoidal(
+                        start + torch.arange(x[..., 0].numel()).view(x.shape[:2]), x.shape[2])),
+            Mistake("these are all sines, then all cosines; this exercise uses interleaved "
+                    "columns", lambda x, start: x + sinusoidal(
+                        torch.arange(start, start + x.shape[1]), x.shape[2], layout="halves")),
             Mistake("every position has the code of `start`",
                     lambda x, start: x + sinusoidal(start, x.shape[2])),
         ),
@@ -187,29 +253,30 @@ EXERCISES = (
         asks="the matrix M with code(p + offset) = M code(p)",
         cases=shift_cases,
         reference=shift_matrix,
+        axes=("row", "column"),
         mistakes=(
             Mistake("it turns the other way: it gives the code of p - offset (or it multiplies "
-                    "from the right)", lambda o, d, b: shift_matrix(-o, d, b)),
+                    "from the right)", lambda o, d, b=BASE: shift_matrix(-o, d, b)),
             Mistake("these are the blocks for all sines, then all cosines; this exercise uses "
                     "interleaved columns", shift_in_halves),
             Mistake("these are the blocks for all sines, then all cosines, and it turns the other "
-                    "way", lambda o, d, b: shift_in_halves(-o, d, b)),
+                    "way", lambda o, d, b=BASE: shift_in_halves(-o, d, b)),
             Mistake("the base is an argument; you use 10000 always",
-                    lambda o, d, b: shift_matrix(o, d, 10000.0)),
+                    lambda o, d, b=BASE: shift_matrix(o, d, 10000.0)),
             Mistake("all pairs turn by the same angle; each has its own frequency",
-                    lambda o, d, b: shift_matrix(o, d, 1 + 1e-12)),
+                    lambda o, d, b=BASE: shift_matrix(o, d, 1 + 1e-12)),
             Mistake("the exponent is j/d; it must be 2j/d for pair j",
-                    lambda o, d, b: shift_matrix(o, d, b**0.5)),
+                    lambda o, d, b=BASE: shift_matrix(o, d, b**0.5)),
             Mistake("the offset is ignored: this is the matrix for one step",
-                    lambda o, d, b: shift_matrix(1, d, b)),
+                    lambda o, d, b=BASE: shift_matrix(1, d, b)),
             Mistake("the offset is taken without its sign",
-                    lambda o, d, b: shift_matrix(abs(o), d, b)),
+                    lambda o, d, b=BASE: shift_matrix(abs(o), d, b)),
             Mistake("both sines have the same sign, so this is no rotation",
-                    lambda o, d, b: unsigned(shift_matrix(o, d, b))),
+                    lambda o, d, b=BASE: unsigned(shift_matrix(o, d, b))),
             Mistake("sine and cosine are exchanged",
-                    lambda o, d, b: exchanged(o, d, b)),
+                    lambda o, d, b=BASE: exchanged(o, d, b)),
             Mistake("this is the identity: the position is not shifted",
-                    lambda o, d, b: torch.eye(d)),
+                    lambda o, d, b=BASE: torch.eye(d)),
         ),
     ),
     Exercise(
@@ -217,6 +284,7 @@ EXERCISES = (
         asks="the dot product of two codes by their distance, 1 at distance 0",
         cases=similarity_cases,
         reference=similarity,
+        axes=("distance",),
         mistakes=(
             Mistake("it is not divided: a code has the squared length dim / 2",
                     lambda d, b, n: similarity(d, b, n) * (d / 2)),
@@ -230,6 +298,18 @@ EXERCISES = (
                     lambda d, b, n: (2 - 2 * similarity(d, b, n)).clamp(min=0).sqrt()),
             Mistake("this is 1/distance: a common belief, and not what the codes do",
                     lambda d, b, n: 1 / (1 + n.abs())),
+            Mistake("this is 1/distance: a common belief, and not what the codes do",
+                    lambda d, b, n: 1 / n.abs().clamp(min=1)),
+            Mistake("it is divided by the first of the values; distance 0 need not be the first, "
+                    "nor be there", lambda d, b, n: scaled_by(similarity(d, b, n), "first")),
+            Mistake("it is divided by the largest of the values; distance 0 need not be there",
+                    lambda d, b, n: scaled_by(similarity(d, b, n), "largest")),
+            Mistake("the distances are taken from the first one; use each as it is given",
+                    lambda d, b, n: similarity(d, b, n - n[0])),
+            Mistake("negative distances are taken as 0",
+                    lambda d, b, n: similarity(d, b, n.clamp(min=0))),
+            Mistake("every column has its own frequency; a sine and its cosine share one",
+                    lambda d, b, n: similarity(2 * d, b, n)),
             Mistake("take the product as it is: it may be negative",
                     lambda d, b, n: similarity(d, b, n).abs()),
             Mistake("the exponent is j/d; it must be 2j/d for pair j",
@@ -249,6 +329,11 @@ def own_frequencies(positions: Tensor, dim: int, base: float) -> Tensor:
     """The code with a frequency for each column, where each pair should share one."""
     turns = positions.double().unsqueeze(-1) * base ** -(torch.arange(dim).double() / dim)
     return torch.where(torch.arange(dim) % 2 == 0, turns.sin(), turns.cos())
+
+
+def scaled_by(values: Tensor, which: str) -> Tensor:
+    """Divide by the first value or by the largest."""
+    return values / (values[0] if which == "first" else values.max())
 
 
 def unsigned(turn: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -10,6 +12,8 @@ from pe_lib.checks.spec import Case, Draw, Exercise, Mistake
 from pe_lib.shaw import clipped_row
 from pe_lib.shaw import shaw_logits as position_term
 
+RowRule = Callable[[Tensor, int], Tensor]
+
 
 def clipped_rows(q_pos: Tensor, k_pos: Tensor, clip: int) -> Tensor:
     """Return the row of the table for every pair."""
@@ -17,34 +21,51 @@ def clipped_rows(q_pos: Tensor, k_pos: Tensor, clip: int) -> Tensor:
 
 
 def rows_cases(draw: Draw) -> list[Case]:
-    """A run of positions, and positions in any order."""
+    """Runs of positions, also large ones, and positions in any order."""
     lq, lk, clip = draw.sizes(3, 4, 9)
-    start = draw.integer(11, 40)
-    run = torch.arange(start, start + lk)
+    start, large = draw.integer(11, 40), 2**24 + 1  # float32 would round
+    run, q_pos, k_pos = torch.arange(lk), draw.places(lq, high=30), draw.places(lk, high=30)
     return [
-        Case(f"positions from {start} and clip 2", (run, run, 2)),
-        Case(f"{lq} queries, {lk} keys and clip {clip}",
-             (draw.places(lq, high=30), draw.places(lk, high=30), clip)),
-        Case("keys that all stand after the queries", (run - 30, run, clip)),
+        Case(f"{lk} positions from {start}, clip 2", (run + start, run + start, 2)),
+        Case(f"q_pos {q_pos.tolist()}, k_pos {k_pos.tolist()}, clip {clip}", (q_pos, k_pos, clip)),
+        Case(f"{lk} queries from {start - 200}, {lk} keys from {start}, clip {clip}",
+             (run + start - 200, run + start, clip)),
+        Case(f"{lk} positions from {large}, clip 3", (run + large, run + large, 3)),
     ]  # fmt: skip
 
 
 def logits(q: Tensor, k: Tensor, table: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-    """Return the scaled logits with a vector for each distance."""
+    """Return the scaled logits with a vector for each relative position."""
     result: Tensor = (q @ k.mT + position_term(q, table, q_pos, k_pos)) * q.shape[-1] ** -0.5
     return result
 
 
+def from_positions(
+    q: Tensor, k: Tensor, table: Tensor, q_pos: Tensor, k_pos: Tensor, *, rule: RowRule
+) -> Tensor:
+    """Return the logits with another rule for the row of a relative position."""
+    vectors = table[rule(relative_position(q_pos, k_pos), len(table) // 2)]
+    position = torch.einsum("bhid,ijd->bhij", q, vectors)
+    result: Tensor = (q @ k.mT + position) * q.shape[-1] ** -0.5
+    return result
+
+
 def logits_cases(draw: Draw) -> list[Case]:
-    """Queries after a cache of keys."""
-    b, h, lq, more, d, clip = draw.sizes(6, 2, 8)
-    lk, start = lq + more, draw.integer(11, 40)
-    q_pos, k_pos = torch.arange(start + more, start + lk), torch.arange(start, start + lk)
-    table = draw.normal(2 * clip + 1, d)
-    q, k = draw.normal(b, h, lq, d), draw.normal(b, h, lk, d)
+    """As many queries as keys, queries after a cache of keys, positions in any order."""
+    b, h, lq, d, other = draw.sizes(5, 2, 6)
+    lk, start = lq + draw.integer(5, 7), draw.integer(11, 40)
+    k_pos = torch.arange(start, start + lk)
+
+    def case(label: str, d: int, clip: int, q_pos: Tensor, k_pos: Tensor) -> Case:
+        q, k = draw.normal(b, h, len(q_pos), d), draw.normal(b, h, len(k_pos), d)
+        return Case(f"{label}, d {d}, clip {clip}",
+                    (q, k, draw.normal(2 * clip + 1, d), q_pos, k_pos))  # fmt: skip
+
+    some, more = draw.places(3, high=30), draw.places(5, high=30)
     return [
-        Case("as many queries as keys", (k, draw.normal(b, h, lk, d), table, k_pos, k_pos)),
-        Case("queries that come after a cache of keys", (q, k, table, q_pos, k_pos)),
+        case(f"{lk} queries and keys, positions from {start}", d, 2, k_pos, k_pos),
+        case(f"{lk} keys from {start}, queries at the last {lq}", other, 3, k_pos[-lq:], k_pos),
+        case(f"q_pos {some.tolist()}, k_pos {more.tolist()}", d, 4, some, more),
     ]
 
 
@@ -56,9 +77,9 @@ def skew(scores: Tensor) -> Tensor:
 
 
 def skew_cases(draw: Draw) -> list[Case]:
-    """Scores of each query with each distance."""
+    """Scores of each query with each relative position, and of one query alone."""
     return [Case(f"scores of shape {(n, 2 * n - 1)}", (draw.normal(n, 2 * n - 1),))
-            for n in draw.sizes(2, 4, 9)]  # fmt: skip
+            for n in (*draw.sizes(2, 4, 9), 1)]  # fmt: skip
 
 
 def skew_by(scores: Tensor, column: str) -> Tensor:
@@ -85,27 +106,41 @@ EXERCISES = (
         asks="the row of the table for every query and key",
         cases=rows_cases,
         reference=clipped_rows,
+        integers=True,
+        axes=("query", "key"),
         mistakes=(
-            Mistake("the sign is flipped: the distance is key minus query, so a key to the left "
-                    "has a low row", lambda q, k, c: clipped_rows(-q, -k, c)),
+            Mistake("the sign is flipped: the relative position is key minus query, so a key to "
+                    "the left has a low row", lambda q, k, c: clipped_rows(-q, -k, c)),
             Mistake("the distances are not clipped", lambda q, k, c: relative_position(q, k) + c),
-            Mistake("the rows are not moved to begin at 0: add the clipping distance",
+            Mistake("the rows do not begin at 0: yours begin at -clip",
                     lambda q, k, c: clipped_rows(q, k, c) - c),
+            Mistake("you add clip first and limit to -clip ... clip then: rows may be negative",
+                    lambda q, k, c: (relative_position(q, k) + c).clamp(-c, c)),
             Mistake("you clip one step too early: distances from -clip to clip have a row each",
                     lambda q, k, c: relative_position(q, k).clamp(-c, c - 1) + c),
+            Mistake("you clip one step too early: distances from -clip to clip have a row each",
+                    lambda q, k, c: relative_position(q, k).clamp(1 - c, c) + c),
             Mistake("you clip one step too early: distances from -clip to clip have a row each",
                     lambda q, k, c: relative_position(q, k).clamp(1 - c, c - 1) + c),
             Mistake("you clip one step too late", lambda q, k, c: relative_position(q, k).clamp(
                 -c - 1, c + 1) + c),
             Mistake("you count positions yourself; use q_pos and k_pos",
                     lambda q, k, c: clipped_rows(torch.arange(len(q)), torch.arange(len(k)), c)),
+            Mistake("you count positions yourself; use q_pos and k_pos", lambda q, k, c:
+                    clipped_rows(torch.arange(len(k) - len(q), len(k)), torch.arange(len(k)), c)),
+            Mistake("queries and keys are each counted from their own first position; use q_pos "
+                    "and k_pos as they are", lambda q, k, c: clipped_rows(q - q[0], k - k[0], c)),
+            Mistake("large positions are rounded: in float32 whole numbers end at 2**24; stay "
+                    "with integers", lambda q, k, c: clipped_rows(q.float(), k.float(), c).long()),
             Mistake("the sign of the distance is lost: left and right must differ",
                     lambda q, k, c: relative_position(q, k).abs().clamp(max=c) + c),
+            Mistake("the sign of the distance is lost: left and right must differ",
+                    lambda q, k, c: relative_position(q, k).abs().clamp(max=c)),
             Mistake("only the right side is clipped",
                     lambda q, k, c: relative_position(q, k).clamp(max=c) + c),
             Mistake("only the left side is clipped",
                     lambda q, k, c: relative_position(q, k).clamp(min=-c) + c),
-            Mistake("rows that are too high wrap around; they must stay at the end",
+            Mistake("rows that are too high or too low wrap around; they must stay at the end",
                     lambda q, k, c: (relative_position(q, k) + c) % (2 * c + 1)),
             Mistake("distances to the right are treated as 0",
                     lambda q, k, c: relative_position(q, k).clamp(-c, 0) + c),
@@ -113,11 +148,14 @@ EXERCISES = (
     ),
     Exercise(
         name="shaw_logits",
-        asks="the scaled logits of q with k plus a vector for each distance",
+        asks="the scaled logits of q with k plus a vector for each relative position",
         cases=logits_cases,
         reference=logits,
+        axes=("batch", "head", "query", "key"),
         mistakes=(
-            Mistake("the table is read upside down: the distance is key minus query",
+            Mistake("you divide by d, not by its square root",
+                    lambda *a: logits(*a) * a[0].shape[-1] ** -0.5),
+            Mistake("the table is read upside down: the relative position is key minus query",
                     lambda q, k, t, qp, kp: logits(q, k, t.flip(0), qp, kp)),
             Mistake("the position term is not scaled: 1/sqrt(d) is on the sum",
                     lambda q, k, t, qp, kp: logits(q, k, t * q.shape[-1] ** 0.5, qp, kp)),
@@ -131,10 +169,17 @@ EXERCISES = (
                     lambda q, k, t, qp, kp: logits(q, 0 * k, t, qp, kp)),
             Mistake("the position term is missing",
                     lambda q, k, t, qp, kp: logits(q, k, 0 * t, qp, kp)),
-            Mistake("you count positions from 0 yourself; use q_pos and k_pos",
+            Mistake("you count positions yourself; use q_pos and k_pos",
+                    lambda q, k, t, qp, kp: logits(q, k, t, torch.arange(len(qp)),
+                                                   torch.arange(len(kp)))),
+            Mistake("you count positions yourself; use q_pos and k_pos",
+                    lambda q, k, t, qp, kp: logits(q, k, t, torch.arange(
+                        len(kp) - len(qp), len(kp)), torch.arange(len(kp)))),
+            Mistake("queries and keys are each counted from their own first position; use q_pos "
+                    "and k_pos as they are",
                     lambda q, k, t, qp, kp: logits(q, k, t, qp - qp[0], kp - kp[0])),
-            Mistake("the vector belongs to the query: it is the query that is multiplied with it, "
-                    "not the key", lambda q, k, t, qp, kp: (q @ k.mT + torch.einsum(
+            Mistake("the vector is added to the key, so it meets the query: the term is q . a, "
+                    "yours is k . a", lambda q, k, t, qp, kp: (q @ k.mT + torch.einsum(
                         "bhjd,ijd->bhij", k, t[clipped_rows(qp, kp, len(t) // 2)]))
                     * q.shape[-1] ** -0.5),
             Mistake("the position term is subtracted",
@@ -142,6 +187,15 @@ EXERCISES = (
             Mistake("the distances are clipped one step too early",
                     lambda q, k, t, qp, kp: logits(q, k, torch.cat([t[1:2], t[1:-1], t[-2:-1]]),
                                                    qp, kp)),
+            Mistake("the sign of the distance is lost: left and right must differ",
+                    lambda *a: from_positions(*a, rule=lambda r, c: r.abs().clamp(max=c) + c)),
+            Mistake("the sign of the distance is lost: left and right must differ",
+                    lambda *a: from_positions(*a, rule=lambda r, c: r.abs().clamp(max=c))),
+            Mistake("the rows of the table are not moved: distance 0 reads the first row, it has "
+                    "the one in the middle",
+                    lambda *a: from_positions(*a, rule=lambda r, c: r.clamp(-c, c))),
+            Mistake("rows that are too high or too low wrap around; they must stay at the end",
+                    lambda *a: from_positions(*a, rule=lambda r, c: (r + c) % (2 * c + 1))),
         ),
     ),
     Exercise(
@@ -149,6 +203,7 @@ EXERCISES = (
         asks="scores by distance brought into the matrix of queries and keys",
         cases=skew_cases,
         reference=skew,
+        axes=("query", "key"),
         mistakes=(
             Mistake("it shifts the other way: entry (i, j) is column L - 1 + j - i",
                     lambda s: skew_by(s, "mirrored")),

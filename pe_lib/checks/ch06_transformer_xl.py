@@ -27,11 +27,15 @@ def four(q: Tensor, k: Tensor, u: Tensor, v: Tensor, r: Tensor, *weights: float)
 
 
 def logits_cases(draw: Draw) -> list[Case]:
-    """All sizes different."""
-    b, h, lq, lk, d = draw.sizes(5, 2, 8)
-    return [Case(f"B, H, Lq, Lk, d = {(b, h, lq, lk, d)}",
-                 (draw.normal(b, h, lq, d), draw.normal(b, h, lk, d), draw.normal(h, d),
-                  draw.normal(h, d), draw.normal(h, lq, lk, d)))]  # fmt: skip
+    """All sizes different, also between the cases."""
+    sizes = draw.sizes(6, 3, 9)
+
+    def case(b: int, h: int, lq: int, lk: int, d: int) -> Case:
+        return Case(f"B, H, Lq, Lk, d = {(b, h, lq, lk, d)}",
+                    (draw.normal(b, h, lq, d), draw.normal(b, h, lk, d), draw.normal(h, d),
+                     draw.normal(h, d), draw.normal(h, lq, lk, d)))  # fmt: skip
+
+    return [case(*sizes[:5]), case(*sizes[:0:-1])]
 
 
 def rel_shift(scores: Tensor) -> Tensor:
@@ -49,17 +53,32 @@ def shifted(scores: Tensor, start: int, step: int, beyond: str = "zero") -> Tens
 
 
 def published_shift(scores: Tensor) -> Tensor:
-    """The trick with one column of zeros, garbage included."""
+    """The trick with one column of zeros, the next row's scores included."""
     lq, lk = scores.shape
     return torch.cat([torch.zeros(lq, 1), scores], 1).view(lk + 1, lq)[1:].view(lq, lk)
 
 
+def short_by_one(scores: Tensor) -> Tensor:
+    """Shift each row by one step less, and the last by none."""
+    lq, lk = scores.shape
+    steps = (lq - 2 - torch.arange(lq)[:, None]).clamp(min=0)
+    column = torch.arange(lk) + steps
+    return scores.gather(1, column.clamp(max=lk - 1)) * (column < lk)
+
+
+def masked(scores: Tensor, value: float) -> Tensor:
+    """Shift, with another value where there is no score."""
+    lq, lk = scores.shape
+    return rel_shift(scores).masked_fill(torch.ones(lq, lk).triu(lk - lq + 1) > 0, value)
+
+
 def shift_cases(draw: Draw) -> list[Case]:
-    """With memory, and without."""
+    """With memory, without, and a single query."""
     lq, more = draw.sizes(2, 4, 9)
     return [
         Case(f"{lq} queries and {lq + more} keys", (draw.normal(lq, lq + more),)),
         Case(f"{more} queries and {more} keys", (draw.normal(more, more),)),
+        Case(f"1 query and {lq} keys", (draw.normal(1, lq),)),
     ]
 
 
@@ -69,19 +88,37 @@ def extend_memory(memory: Tensor, x: Tensor, length: int) -> Pair:
     return context, context[:, max(0, context.shape[1] - length) :]
 
 
+def joined(memory: Tensor, x: Tensor) -> Tensor:
+    """Return the context."""
+    return torch.cat([memory, x], 1)
+
+
+def kept_from(memory: Tensor, x: Tensor, start: int) -> Pair:
+    """Return the context and what stands in it from `start` on, which may be negative."""
+    return joined(memory, x), joined(memory, x)[:, start:]
+
+
+def cut_before(memory: Tensor, x: Tensor, length: int) -> Pair:
+    """Shorten the old memory first, and build the context from that."""
+    return extend_memory(memory[:, max(0, memory.shape[1] - length) :], x, length)
+
+
 def memory_cases(draw: Draw) -> list[Case]:
-    """A memory that is full, that is still short, that is empty, and that keeps nothing."""
+    """Lengths below, at and above what there is; an empty memory; a length of 0."""
     b, kept, segment, d = draw.sizes(4, 3, 8)
 
-    def case(label: str, size: int, length: int) -> Case:
-        return Case(label, (draw.normal(b, size, d), draw.normal(b, segment, d), length))
+    def case(size: int, length: int) -> Case:
+        return Case(f"a memory of {size}, a segment of {segment}, length {length}",
+                    (draw.normal(b, size, d), draw.normal(b, segment, d), length))  # fmt: skip
 
     return [
-        case("a full memory", kept, kept),
-        case("a memory longer than the segment", segment + 4, segment + 4),
-        case("an empty memory, longer than the segment", 0, segment + 2),
-        case("a memory that is still short", 2, segment + 9),
-        case("a memory of length 0", 0, 0),
+        case(kept + 6, 2),  # a length below B: who cuts the batch gets another shape
+        case(kept, kept),
+        case(segment + 6, segment + 6),
+        case(0, segment + 2),
+        case(2, segment + 9),
+        case(kept, 0),
+        case(0, 0),
     ]
 
 
@@ -91,8 +128,11 @@ EXERCISES = (
         asks="the four terms of Transformer-XL over sqrt(d)",
         cases=logits_cases,
         reference=xl_logits,
+        axes=("batch", "head", "query", "key"),
         mistakes=(
-            Mistake("u and v are exchanged: u meets the keys, v the positions",
+            Mistake("you divide by d, not by its square root",
+                    lambda *a: xl_logits(*a) * a[0].shape[-1] ** -0.5),
+            Mistake("u and v are exchanged: u must meet the keys, v the positions",
                     lambda q, k, u, v, r: xl_logits(q, k, v, u, r)),
             Mistake("u is used for the positions too; they have v",
                     lambda q, k, u, v, r: xl_logits(q, k, u, u, r)),
@@ -102,6 +142,12 @@ EXERCISES = (
                     lambda *a: xl_logits(*a) * a[0].shape[-1] ** 0.5),
             Mistake("only the content is scaled: 1/sqrt(d) is on the sum of all four terms",
                     lambda q, k, u, v, r: four(q, k, u, v, r, 1, s := q.shape[-1] ** 0.5, 1, s)),
+            Mistake("only the position terms are scaled: 1/sqrt(d) is on the sum of all four terms",
+                    lambda q, k, u, v, r: four(q, k, u, v, r, s := q.shape[-1] ** 0.5, 1, s, 1)),
+            Mistake("the position terms, those with r, are missing",
+                    lambda *a: four(*a, 1, 0, 1, 0)),
+            Mistake("the content terms, those with k, are missing",
+                    lambda *a: four(*a, 0, 1, 0, 1)),
             Mistake("term (b) is missing: the query's content asks for the distance",
                     lambda *a: four(*a, 1, 0, 1, 1)),
             Mistake("term (c) is missing: u asks for the key's content",
@@ -122,9 +168,10 @@ EXERCISES = (
         asks="scores by distance brought into the matrix, zero where there is no score",
         cases=shift_cases,
         reference=rel_shift,
+        axes=("query", "key"),
         mistakes=(
-            Mistake("the triangle at the upper right holds garbage: the trick moves the next "
-                    "row's numbers there. Set it to zero", published_shift),
+            Mistake("the triangle at the upper right holds numbers of the next row; there is no "
+                    "score there", published_shift),
             Mistake("the triangle at the upper right holds the last score of the row; it must be "
                     "zero", lambda s: shifted(s, len(s) - 1, 1, "last")),
             Mistake("the rows wrap around: the triangle at the upper right must be zero",
@@ -137,6 +184,11 @@ EXERCISES = (
                     lambda s: shifted(s, 1 - len(s), -1)),
             Mistake("it is one step too far to the left", lambda s: shifted(s, len(s), 1)),
             Mistake("it is one step too short", lambda s: shifted(s, len(s) - 2, 1)),
+            Mistake("it is one step too short", short_by_one),
+            Mistake("where there is no score you return minus infinity; here it must be zero, a "
+                    "mask comes later", lambda s: masked(s, -torch.inf)),
+            Mistake("where there is no score you return NaN; it must be zero",
+                    lambda s: masked(s, torch.nan)),
             Mistake("nothing is shifted", lambda s: s),
             Mistake("the shift counts from the number of keys; it must count from that of the "
                     "queries", lambda s: shifted(s, s.shape[1] - 1, 1)),
@@ -154,21 +206,34 @@ EXERCISES = (
         cases=memory_cases,
         reference=extend_memory,
         mistakes=(
-            Mistake("with length 0 everything is kept: x[:, -0:] is x[:, 0:]",
-                    lambda m, x, n: (torch.cat([m, x], 1), torch.cat([m, x], 1)[:, -n:])),
+            Mistake("you cut the batch: states stand along the second axis",
+                    lambda m, x, n: (joined(m, x), joined(m, x)[-n:])),
+            Mistake("you cut the batch: states stand along the second axis", lambda m, x, n: (
+                joined(m, x), joined(m, x)[max(0, m.shape[1] + x.shape[1] - n) :])),
+            Mistake("with length 0 everything is kept: a slice from -0 is one from 0",
+                    lambda m, x, n: kept_from(m, x, -n)),
+            Mistake("when there are fewer states than `length`, all must stay; your start is "
+                    "negative then, and counts from the end",
+                    lambda m, x, n: kept_from(m, x, m.shape[1] + x.shape[1] - n)),
+            Mistake("with length 0 the memory is missing in the context; only the new memory is "
+                    "empty", lambda m, x, n: extend_memory(m if n else m[:, :0], x, n)),
+            Mistake("the old memory is cut before the context is built: this segment still sees "
+                    "all of it", cut_before),
+            Mistake("the memory keeps as many states as it had; it must keep `length`",
+                    lambda m, x, n: extend_memory(m, x, m.shape[1])),
             Mistake("the memory keeps states of the segment alone: when it is longer than the "
                     "segment, older ones must stay",
-                    lambda m, x, n: (torch.cat([m, x], 1), x[:, max(0, x.shape[1] - n) :])),
+                    lambda m, x, n: (joined(m, x), x[:, max(0, x.shape[1] - n) :])),
             Mistake("the memory keeps the oldest states; it must keep the newest",
-                    lambda m, x, n: (torch.cat([m, x], 1), torch.cat([m, x], 1)[:, :n])),
+                    lambda m, x, n: (joined(m, x), joined(m, x)[:, :n])),
             Mistake("the segment stands before the memory; the memory is older",
                     lambda m, x, n: extend_memory(x, m, n)),
             Mistake("the memory is one state too long",
                     lambda m, x, n: extend_memory(m, x, n + 1)),
             Mistake("the memory is one state too short",
                     lambda m, x, n: extend_memory(m, x, max(0, n - 1))),
-            Mistake("the memory is never cut", lambda m, x, n: (torch.cat([m, x], 1),) * 2),
-            Mistake("the memory is not renewed", lambda m, x, n: (torch.cat([m, x], 1), m)),
+            Mistake("the memory is never cut", lambda m, x, n: (joined(m, x),) * 2),
+            Mistake("the memory is not renewed", lambda m, x, n: (joined(m, x), m)),
             Mistake("the context is the segment alone: the memory belongs before it",
                     lambda m, x, n: (x, extend_memory(m, x, n)[1])),
             Mistake("the context and the memory are exchanged",

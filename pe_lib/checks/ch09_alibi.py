@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -11,13 +13,9 @@ from pe_lib.checks.spec import Case, Draw, Exercise, Mistake
 
 
 def slope_cases(draw: Draw) -> list[Case]:
-    """Powers of two, and other counts."""
-    return [
-        Case("8 heads", (8,)),
-        Case("16 heads", (16,)),
-        Case("12 heads", (12,)),
-        Case(f"{20 + (n := draw.integer(1, 9))} heads", (20 + n,)),
-    ]
+    """Powers of two, and other counts above each of several powers."""
+    counts = (8, 16, 12, 1, 6, draw.integer(33, 63), draw.integer(65, 127))
+    return [Case(f"{n} head{'s' if n > 1 else ''}", (n,)) for n in counts]
 
 
 def powers(n: int, steps: list[float]) -> Tensor:
@@ -42,21 +40,40 @@ def bias(q_pos: Tensor, k_pos: Tensor, slopes: Tensor) -> Tensor:
 
 
 def bias_cases(draw: Draw) -> list[Case]:
-    """A step of decoding, and keys on both sides."""
+    """A step of decoding, keys on both sides, and positions with gaps; slopes of no formula."""
     heads, lk, lq = draw.sizes(3, 4, 9)
     start = draw.integer(11, 40)
     k_pos = torch.arange(start, start + lk)
+    near = torch.cat([k_pos[1:2], draw.places(lq - 1, high=start + 9)])
+    wide, far = draw.places(lq) * 7, draw.places(lk) * 9
+    keys = f"keys at {start} to {start + lk - 1}"
     return [
-        Case("a query that comes after a cache of keys",
-             (torch.tensor([start + lk]), k_pos, alibi_slopes(heads))),
-        Case("keys on both sides",
-             (draw.places(lq, high=start + 9), k_pos, alibi_slopes(heads))),
+        Case(f"a query at {start + lk}, {keys}",
+             (k_pos[-1:] + 1, k_pos, drawn_slopes(draw, heads))),
+        Case(f"queries at {near.tolist()}, {keys}", (near, k_pos, drawn_slopes(draw, heads))),
+        Case(f"queries at {wide.tolist()}, keys at {far.tolist()}",
+             (wide, far, drawn_slopes(draw, heads))),
     ]  # fmt: skip
+
+
+def drawn_slopes(draw: Draw, heads: int) -> Tensor:
+    """Return slopes that no formula gives."""
+    return 0.05 + torch.rand(heads, generator=draw.generator)
+
+
+def counted_on(positions: Tensor) -> Tensor:
+    """Return the first position, and each next one by one more."""
+    return positions[:1] + torch.arange(len(positions))
+
+
+def listing(q_pos: Tensor, k_pos: Tensor, slopes: Tensor) -> Tensor:
+    """Return what the listing of the exercise returns."""
+    return alibi(relative_position(torch.arange(len(q_pos)), torch.arange(len(k_pos))), slopes)
 
 
 def reach(slopes: Tensor, share: float) -> Tensor:
     """Return how many of the nearest keys hold the share of the weight."""
-    distances = torch.arange(20000, dtype=torch.float64)
+    distances = torch.arange(8000, dtype=torch.float64)
     found = []
     for slope in slopes.double():
         held = (-slope * distances).exp().cumsum(0) * (1 - (-slope).exp())
@@ -65,25 +82,45 @@ def reach(slopes: Tensor, share: float) -> Tensor:
 
 
 def reach_cases(draw: Draw) -> list[Case]:
-    """The slopes of eight heads, and drawn ones."""
-    drawn = 0.02 + torch.rand(5, generator=draw.generator)
+    """The slopes of eight heads, drawn ones, and some that need float64."""
+    share = draw.integer(71, 88) / 100  # float32 hits the logarithm of 1 - 0.89 by chance
+    drawn = [(10 * draw.integer(2, 98) + 3) / 1000 for _ in range(5)] + [2.5]
+    counts = [draw.integer(2000, 3000) + side for _ in range(4) for side in (1e-6, -1e-6)]
+    fine = [-math.log1p(-share) / count for count in counts]
     return [
         Case("the slopes of 8 heads and a share of 0.9", (alibi_slopes(8), 0.9)),
-        Case("other slopes and a share of 0.7", (drawn, 0.7)),
-    ]
+        Case(f"slopes {drawn} and a share of {share}", (torch.tensor(drawn), share)),
+        Case(f"slopes of less than a thousandth and a share of {share}",
+             (torch.tensor(fine, dtype=torch.float64), share)),
+    ]  # fmt: skip
 
 
 def closed(slopes: Tensor, share: float, how: str) -> Tensor:
     """Return the count by a formula, rounded in some way."""
-    exact = -torch.log(torch.tensor(1.0 - share).double()) / slopes.double()
-    wrong = -torch.log(torch.tensor(share).double()) / slopes.double()
-    choices = {"floor": exact.floor(), "plus": exact.ceil() + 1, "share": wrong.ceil(),
-               "inverse": (1 / slopes.double()).ceil(),
-               "two": (exact / torch.tensor(2.0).log()).ceil(),
-               "linear": (share / slopes.double()).ceil(), "exact": exact,
-               "minus": exact.ceil() - 1}  # fmt: skip
-    return choices[how].clamp(max=1e9)
+    wide = slopes.double()
+    exact = -math.log(1 - share) / wide
+    choices = {"floor": exact.floor(), "round": exact.round(), "plus": exact.ceil() + 1,
+               "minus": exact.ceil() - 1, "exact": exact, "inverse": (1 / wide).ceil(),
+               "share": (-math.log(share) / wide).ceil(), "linear": (share / wide).ceil(),
+               "two": (exact / math.log(2)).ceil(), "ten": (exact / math.log(10)).ceil(),
+               }  # fmt: skip
+    return choices[how]
 
+
+def narrow(slopes: Tensor, share: float, how: str) -> Tensor:
+    """Return the count with the logarithm, the division or both in float32."""
+    power = -torch.tensor(1 - share, dtype=torch.float64).log()
+    if how in ("log", "both"):
+        power = -torch.tensor(1 - share, dtype=torch.float32).log()
+    if how == "log":
+        return (power / slopes.double()).ceil()
+    if how == "scalar":  # how torch divides a number by a tensor
+        return (slopes.float().reciprocal() * float(power)).ceil()
+    return (power.float() / slopes.float()).ceil()
+
+
+NARROW = ("one key too many or too few where the exact result is close to a whole number: float32 "
+          "is too coarse for that")  # fmt: skip
 
 EXERCISES = (
     Exercise(
@@ -91,15 +128,20 @@ EXERCISES = (
         asks="the slope of each head, for any number of heads",
         cases=slope_cases,
         reference=alibi_slopes,
+        axes=("head",),
         tolerance=1e-6,
         mistakes=(
             Mistake("a count that is no power of two takes the slopes of the next lower power "
                     "first; you use its own formula", lambda n: powers(n, [*range(1, n + 1)])),
-            Mistake("the slopes are negative; the sign belongs into the bias",
+            Mistake("the slopes are negative; the sign belongs in the bias",
                     lambda n: -alibi_slopes(n)),
             Mistake("the first slope is 2 ** (-8 / n), not 1: heads are counted from 1",
                     lambda n: with_extra(n, [h - 0.5 for h in range(1, n + 1)]) * 2 ** (
                         8 / floor_power(n))),
+            Mistake("the first slope is 2 ** (-8 / n), not 1: heads are counted from 1 (the extra "
+                    "ones are right)",
+                    lambda n: torch.cat([powers(low := floor_power(n), [*range(low)]),
+                                         alibi_slopes(n)[low:]])),
             Mistake("the exponent is -8 h / n; the 8 is missing",
                     lambda n: alibi_slopes(n) ** (1 / 8)),
             Mistake("the exponent is -8 h / n; n is missing",
@@ -110,10 +152,17 @@ EXERCISES = (
                     lambda n: alibi_slopes(n).sort(descending=True).values),
             Mistake("the extra heads begin half a step too late",
                     lambda n: with_extra(n, [h + 0.5 for h in range(1, n + 1)])),
+            Mistake("the extra heads begin a step too early: they, too, are counted from 1",
+                    lambda n: with_extra(n, [h - 0.5 for h in range(n)])),
             Mistake("the extra heads repeat the slopes that are there; they lie half way between",
                     lambda n: with_extra(n, [*range(1, n + 1)])),
             Mistake("the extra heads go on where the slopes stop; they lie half way between",
                     lambda n: with_extra(n, [floor_power(n) + h for h in range(1, n + 1)])),
+            Mistake("the extra heads are counted on; for them, h begins again at 1",
+                    lambda n: with_extra(n, [floor_power(n) + h - 0.5 for h in range(1, n + 1)])),
+            Mistake("the extra heads take all slopes of twice as many heads, from the first; "
+                    "every other one is there already",
+                    lambda n: with_extra(n, [h / 2 for h in range(1, n + 1)])),
             Mistake("the slopes are those of the next higher power of two, cut off",
                     lambda n: powers(m := n if n == floor_power(n) else 2 * floor_power(n),
                                      [*range(1, m + 1)])[:n]),
@@ -128,16 +177,28 @@ EXERCISES = (
         asks="minus slope times distance, for keys on both sides",
         cases=bias_cases,
         reference=bias,
+        axes=("head", "query", "key"),
         mistakes=(
             Mistake("the bias rewards distance: the sign is flipped", lambda *a: -bias(*a)),
             Mistake("keys to the right are rewarded: take the absolute distance",
                     lambda q, k, s: alibi(relative_position(q, k), s)),
             Mistake("keys to the left are rewarded: take the absolute distance",
                     lambda q, k, s: alibi(-relative_position(q, k), s)),
+            Mistake("this is what the listing returns: nothing is mended yet", listing),
             Mistake("you count positions yourself: with a cache, the query is not at position 0",
                     lambda q, k, s: bias(torch.arange(len(q)), torch.arange(len(k)), s)),
             Mistake("you count queries from 0: with a cache, the query is not there",
-                    lambda q, k, s: bias(q - q[0] + k[0], k, s)),
+                    lambda q, k, s: bias(torch.arange(len(q)), k, s)),
+            Mistake("you count keys from 0; use k_pos",
+                    lambda q, k, s: bias(q, torch.arange(len(k)), s)),
+            Mistake("you take the first key's position and count on by one; there may be gaps",
+                    lambda q, k, s: bias(q, counted_on(k), s)),
+            Mistake("you take the first query's position and count on by one; there may be gaps",
+                    lambda q, k, s: bias(counted_on(q), k, s)),
+            Mistake("you take the first positions and count on by one; there may be gaps",
+                    lambda q, k, s: bias(counted_on(q), counted_on(k), s)),
+            Mistake("the slopes are not used: these are those of the formula for as many heads",
+                    lambda q, k, s: bias(q, k, alibi_slopes(len(s)))),
             Mistake("the bias depends on the key alone: a shortcut that only holds for keys "
                     "to the left, up to a number for each query",
                     lambda q, k, s: s[:, None, None] * k.expand(len(q), -1)),
@@ -161,16 +222,23 @@ EXERCISES = (
         asks="how many of the nearest keys hold a share of the weight",
         cases=reach_cases,
         reference=reach,
+        tolerance=1e-6,
+        axes=("head",),
         mistakes=(
             Mistake("one key too few: with that many, the share is not reached yet",
                     lambda s, x: closed(s, x, "floor")),
             Mistake("one key too few: with that many, the share is not reached yet",
                     lambda s, x: closed(s, x, "minus")),
+            Mistake("you round to the nearest whole number: often one key too few",
+                    lambda s, x: closed(s, x, "round")),
             Mistake("one key too many: one fewer is enough", lambda s, x: closed(s, x, "plus")),
             Mistake("1 - exp(-m N) is the share of N keys: you solve for 1 - share",
                     lambda s, x: closed(s, x, "share")),
             Mistake("this is 1/slope; the share is missing", lambda s, x: closed(s, x, "inverse")),
             Mistake("the softmax has powers of e, not of 2", lambda s, x: closed(s, x, "two")),
+            Mistake("the softmax has powers of e, not of 10", lambda s, x: closed(s, x, "ten")),
+            *(Mistake(NARROW, lambda s, x, how=how: narrow(s, x, how))
+              for how in ("log", "division", "scalar", "both")),
             Mistake("the weights fall exponentially, not along a line",
                     lambda s, x: closed(s, x, "linear")),
             Mistake("wanted is a whole number of keys", lambda s, x: closed(s, x, "exact")),

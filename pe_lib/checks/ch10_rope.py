@@ -19,15 +19,19 @@ def rope(
 
 
 def rope_cases(draw: Draw) -> list[Case]:
-    """Positions shared by the batch, and not; other bases; some far away."""
+    """Positions shared by the batch, and not; fractions; other bases; some far away."""
     b, h, length, half = draw.sizes(4, 3, 8)
-    start = draw.integer(11, 40)
+    start, far = draw.integer(11, 40), draw.integer(5000, 9000)
     shared = torch.arange(start, start + length)
-    x, y = draw.normal(b, h, length, 2 * half), draw.normal(b, h, length, 2 * half)
+    jumps = torch.tensor([0, 1, far, 300])
+    x, y, z = (draw.normal(b, h, length, 2 * half) for _ in range(3))
     return [
-        Case(f"positions from {start} and base 10000", (x, shared, 10000.0)),
-        Case(f"positions of shape {(b, length)} and base 500",
+        Case(f"positions from {start}, dim {2 * half} and base 10000", (x, shared, 10000.0)),
+        Case(f"positions of shape {(b, length)}, dim {2 * half} and base 500",
              (y, draw.places(b, length), 500.0)),
+        Case(f"positions {jumps.tolist()}, dim 2", (draw.normal(2, 3, 4, 2), jumps, 10000.0)),
+        Case(f"fractions of shape {(b, length)}, dim {2 * half} and base 1000",
+             (z, draw.places(b, length) / 4, 1000.0)),
     ]  # fmt: skip
 
 
@@ -80,6 +84,25 @@ def only_cosine(x: Tensor, positions: Tensor, base: float) -> Tensor:
     return turned(x, angles.cos(), angles.cos() * 0)
 
 
+def exchanged(x: Tensor, positions: Tensor, base: float) -> Tensor:
+    """Sine in the place of cosine, and the other way round."""
+    angles = angles_for(x, positions, base)
+    return turned(x, angles.sin(), angles.cos())
+
+
+def put_back_as_halves(x: Tensor, positions: Tensor, base: float) -> Tensor:
+    """All first components, then all second ones."""
+    y = rope(x, positions, base)
+    return torch.cat([y[..., 0::2], y[..., 1::2]], -1)
+
+
+def growing(x: Tensor, positions: Tensor, base: float) -> Tensor:
+    """Frequencies that grow; in float32, as written: the angles are too large to be exact."""
+    angles = positions[..., None] * base ** (torch.arange(0, x.shape[-1], 2) / x.shape[-1])
+    angles = angles if angles.ndim == 2 else angles[:, None]
+    return turned(x, angles.cos(), angles.sin())
+
+
 def overwritten(x: Tensor, positions: Tensor, base: float) -> Tensor:
     """The second component computed from the first one's new value."""
     angles = angles_for(x, positions, base)
@@ -95,17 +118,32 @@ def logits(q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, base: float = 100
 
 
 def logits_cases(draw: Draw) -> list[Case]:
-    """A step of decoding after a cache, and a whole sequence."""
-    b, h, lq, lk, half = draw.sizes(5, 2, 8)
+    """A step of decoding after a cache, a whole sequence, and positions with gaps."""
+    b, h, lq, lk, half = draw.sizes(5, 3, 8)
     start = draw.integer(11, 40)
+    whole, cached = torch.arange(lk), torch.arange(start, start + lk)
+    wide, far = draw.places(lq) * 7, draw.places(lk) * 9
+
+    def vectors(length: int) -> Tensor:
+        return draw.normal(b, h, length, 2 * half)
+
     return [
-        Case("all positions from 0", (draw.normal(b, h, lk, 2 * half),
-                                      draw.normal(b, h, lk, 2 * half),
-                                      torch.arange(lk), torch.arange(lk))),
+        Case("all positions from 0", (vectors(lk), vectors(lk), whole, whole)),
         Case(f"queries from position {start + lk}, keys from {start}",
-             (draw.normal(b, h, lq, 2 * half), draw.normal(b, h, lk, 2 * half),
-              torch.arange(start + lk, start + lk + lq), torch.arange(start, start + lk))),
+             (vectors(lq), vectors(lk), torch.arange(start + lk, start + lk + lq), cached)),
+        Case(f"queries at {wide.tolist()}, keys at {far.tolist()}",
+             (vectors(lq), vectors(lk), wide, far)),
     ]  # fmt: skip
+
+
+def from_zero(positions: Tensor) -> Tensor:
+    """Return 0, 1, 2, ..., as many as there are positions."""
+    return torch.arange(len(positions))
+
+
+def counted_on(positions: Tensor) -> Tensor:
+    """Return the first position, and each next one by one more."""
+    return positions[:1] + from_zero(positions)
 
 
 def half_split_weights(weight: Tensor, n_heads: int) -> Tensor:
@@ -116,11 +154,11 @@ def half_split_weights(weight: Tensor, n_heads: int) -> Tensor:
 
 
 def weights_cases(draw: Draw) -> list[Case]:
-    """Widths and head counts that differ."""
+    """Widths and head counts that differ; the inputs are odd in number, the outputs even."""
     heads, half, width = draw.sizes(3, 3, 8)
     return [
-        Case(f"{n} heads of width {2 * half}", (draw.normal(n * 2 * half, width + 20), n))
-        for n in (heads, heads + 1)
+        Case(f"{n} heads of width {2 * pairs}", (draw.normal(n * 2 * pairs, 2 * width + 21), n))
+        for n, pairs in ((heads, half), (heads + 1, half + 1))
     ]
 
 
@@ -141,9 +179,13 @@ EXERCISES = (
         asks="x with each pair of neighbours turned by position times frequency",
         cases=rope_cases,
         reference=rope,
+        axes=("batch", "head", "position", "component"),
         mistakes=(
             Mistake("the pairs turn the other way: (a, b) becomes (a cos - b sin, a sin + b cos)",
                     lambda x, p, b: rope(x, -p, b)),
+            Mistake("the pairs turn rightly, but are put back as halves, the first components and "
+                    "then the second; those of a pair must be neighbours again",
+                    put_back_as_halves),
             Mistake("this is the half-split layout: legal, but this exercise asks for interleaved "
                     "pairs (0, 1), (2, 3), ...", lambda x, p, b: rope(x, p, b, "half")),
             Mistake("this is the half-split layout, and it turns the other way",
@@ -164,10 +206,12 @@ EXERCISES = (
                     lambda x, p, b: rope(x, p, b, power=0.5)),
             Mistake("the exponent is 4j/d: 2j is already the index of the component",
                     lambda x, p, b: rope(x, p, b, power=2.0)),
+            Mistake("the frequencies grow with j: the sign of the exponent is missing", growing),
             Mistake("the base is an argument; you use 10000 always",
                     lambda x, p, b: rope(x, p, 10000.0)),
             Mistake("both sines have a plus sign, so this is no rotation", no_rotation),
             Mistake("the sines are missing", only_cosine),
+            Mistake("cosine and sine are exchanged: at position 0 nothing must turn", exchanged),
             Mistake("the second component of a pair is computed from the new first one",
                     overwritten),
             Mistake("all pairs turn equally fast; each has its own frequency",
@@ -179,17 +223,31 @@ EXERCISES = (
         asks="the scaled scores of rotary attention, for any positions of queries and keys",
         cases=logits_cases,
         reference=logits,
+        axes=("batch", "head", "query", "key"),
         mistakes=(
             Mistake("the keys turn the other way, so the score depends on the sum of the positions",
                     lambda q, k, qp, kp: logits(q, k, qp, -kp)),
             Mistake("the queries turn the other way, so the score depends on the sum of the "
                     "positions", lambda q, k, qp, kp: logits(q, k, -qp, kp)),
+            Mistake("queries and keys both turn backwards: the scores depend on the difference, "
+                    "but on its negative", lambda q, k, qp, kp: logits(q, k, -qp, -kp)),
+            Mistake("this is what the listing returns: nothing is mended yet",
+                    lambda q, k, qp, kp: logits(q, k, from_zero(qp), -kp)),
             Mistake("the offset of the cache is ignored: queries are counted from 0",
-                    lambda q, k, qp, kp: logits(q, k, qp - qp[0], kp)),
+                    lambda q, k, qp, kp: logits(q, k, from_zero(qp), kp)),
             Mistake("the offset of the cache is ignored: keys are counted from 0",
-                    lambda q, k, qp, kp: logits(q, k, qp, kp - kp[0])),
+                    lambda q, k, qp, kp: logits(q, k, qp, from_zero(kp))),
             Mistake("queries and keys are both counted from 0; use q_pos and k_pos",
+                    lambda q, k, qp, kp: logits(q, k, from_zero(qp), from_zero(kp))),
+            Mistake("queries and keys are each counted from their own first position; what "
+                    "matters is the difference between the two",
                     lambda q, k, qp, kp: logits(q, k, qp - qp[0], kp - kp[0])),
+            Mistake("you take the first position and count on by one; there may be gaps",
+                    lambda q, k, qp, kp: logits(q, k, counted_on(qp), counted_on(kp))),
+            Mistake("you take the first query's position and count on by one; there may be gaps",
+                    lambda q, k, qp, kp: logits(q, k, counted_on(qp), kp)),
+            Mistake("you take the first key's position and count on by one; there may be gaps",
+                    lambda q, k, qp, kp: logits(q, k, qp, counted_on(kp))),
             Mistake("only the queries are turned",
                     lambda q, k, qp, kp: logits(q, k, qp, 0 * kp)),
             Mistake("only the keys are turned",
@@ -200,8 +258,6 @@ EXERCISES = (
                     lambda q, k, qp, kp: logits(q, k, qp, kp) * q.shape[-1] ** 0.5),
             Mistake("the factor 1/sqrt(d) is applied to queries and keys, so twice",
                     lambda q, k, qp, kp: logits(q, k, qp, kp) * q.shape[-1] ** -0.5),
-            Mistake("the positions are swapped: q_pos belongs to q and k_pos to k",
-                    lambda q, k, qp, kp: logits(q, k, kp[-1] + 0 * qp, qp[0] + 0 * kp)),
             Mistake("the keys are turned twice: the cache holds them as projected",
                     lambda q, k, qp, kp: logits(q, k, qp, 2 * kp)),
         ),
@@ -211,6 +267,7 @@ EXERCISES = (
         asks="the rows of a projection in the order that half-split code needs",
         cases=weights_cases,
         reference=half_split_weights,
+        axes=("row", "column"),
         mistakes=(
             Mistake("this is the way back, from half-split to interleaved",
                     lambda w, n: by_head(w, n, layout_permutation(per_width(w, n)).argsort())),

@@ -17,12 +17,16 @@ def raster(n_rows: int, n_columns: int) -> tuple[Tensor, Tensor]:
 
 
 def sincos_cases(draw: Draw) -> list[Case]:
-    """Points that are no whole grid."""
+    """Points that are no whole grid: whole places, fractions, 0, and far ones."""
     n, quarter, other = draw.sizes(3, 3, 8)
+    width = 4 * (2 * (quarter // 2) + 1)  # its half is no multiple of 4
+    zero = torch.zeros(1)
+    rows = torch.cat([zero, draw.places(other) / 4])
+    columns = torch.cat([draw.places(other) * 3 + 100.5, zero])
     return [
-        Case(f"{n} points, dim {4 * quarter}", (draw.places(n), draw.places(n), 4 * quarter)),
-        Case(f"{other} points, dim {4 * other}",
-             (draw.places(other, high=200), draw.places(other), 4 * other)),
+        Case(f"{n} points, dim {width}", (draw.places(n), draw.places(n), width)),
+        Case(f"rows {rows.tolist()}, columns {columns.tolist()}, dim {8 * other}",
+             (rows, columns, 8 * other)),
     ]  # fmt: skip
 
 
@@ -53,12 +57,13 @@ def by_places(x: Tensor, rows: Tensor, columns: Tensor, *, base: float = 10000.0
 
 
 def rope_cases(draw: Draw) -> list[Case]:
-    """Grids that are no squares."""
+    """Grids that are no squares: wide ones and high ones."""
     b, h, rows, columns, quarter = draw.sizes(5, 2, 7)
+    shapes = ((rows, columns, quarter), (columns, rows, quarter + 1), (columns + rows, rows, 1))
     return [
-        Case(f"a grid of {grid}, width {4 * quarter}",
-             (draw.normal(b, h, grid[0] * grid[1], 4 * quarter), grid))
-        for grid in ((rows, columns), (columns + 1, rows))
+        Case(f"a grid of {(high, wide)}, width {4 * n}",
+             (draw.normal(b, h, high * wide, 4 * n), (high, wide)))
+        for high, wide, n in shapes
     ]  # fmt: skip
 
 
@@ -97,6 +102,10 @@ def scaled_by(grid: tuple[int, int], trained: tuple[int, int], rule: str) -> tup
             "inverse": (index + 0.5) * size / old - 0.5, "share": (index + 0.5) / size,
             "clamped": index.clamp(max=old - 1).float(), "modulo": (index % old).float(),
             "rounded": centred(index, size, old).round(),
+            "inside": centred(index, size, old).clamp(0, old - 1),
+            "not below": centred(index, size, old).clamp(min=0),
+            "by rows": centred(index, grid[0], trained[0]),
+            "by columns": centred(index, grid[1], trained[1]),
         }[rule]  # fmt: skip
         parts.append(place)
     return parts[0], parts[1]
@@ -109,12 +118,10 @@ def by_columns(grid: tuple[int, int], trained: tuple[int, int]) -> tuple[Tensor,
 
 
 def scale_cases(draw: Draw) -> list[Case]:
-    """A larger grid, and one of another shape."""
-    h, w, more, extra = draw.sizes(4, 3, 8)
-    return [
-        Case("a larger grid", ((h + more, w + extra), (h, w))),
-        Case("a grid of another shape", ((h, w + more), (h + 2, w))),
-    ]
+    """A larger grid, one with fewer rows and more columns, and the trained one."""
+    h, w, more = draw.sizes(3, 3, 8)
+    pairs = (((h + more, w + h + more), (h, w)), ((h, w + h + more), (h + 2, w)), ((h, w), (h, w)))
+    return [Case(f"a grid of {grid}, trained {old}", (grid, old)) for grid, old in pairs]
 
 
 EXERCISES = (
@@ -123,6 +130,7 @@ EXERCISES = (
         asks="the code of points: half the width for the row, half for the column",
         cases=sincos_cases,
         reference=sinusoidal_2d,
+        axes=("point", "component"),
         mistakes=(
             Mistake("the column comes first; the row's code is the first half",
                     lambda r, c, d: sinusoidal_2d(c, r, d)),
@@ -135,7 +143,7 @@ EXERCISES = (
             Mistake("the code is that of row + column: many points share it",
                     lambda r, c, d: sinusoidal(r + c, d)),
             Mistake("these are all sines, then all cosines, within each half: legal, but this "
-                    "exercise asks for interleaved columns",
+                    "exercise asks for interleaved components",
                     lambda r, c, d: sinusoidal_2d(r, c, d, layout="halves")),
             Mistake("the row is used twice; the column is missing",
                     lambda r, c, d: sinusoidal_2d(r, r, d)),
@@ -148,7 +156,7 @@ EXERCISES = (
             Mistake("rows and columns alternate; the first half belongs to the row",
                     lambda r, c, d: torch.stack([sinusoidal(r, d // 2), sinusoidal(c, d // 2)], -1)
                     .flatten(-2)),
-            Mistake("sine and cosine are swapped: the even columns are sines",
+            Mistake("sine and cosine are swapped: the even components are sines",
                     lambda r, c, d: sinusoidal_2d(r, c, d).unflatten(-1, (-1, 2)).flip(-1)
                     .flatten(-2)),
         ),
@@ -158,10 +166,12 @@ EXERCISES = (
         asks="the first half of each vector turned by the row, the second by the column",
         cases=rope_cases,
         reference=axial_rope,
+        axes=("batch", "head", "patch", "component"),
         mistakes=(
             Mistake("rows and columns are exchanged: the first half belongs to the row",
                     lambda x, g: by_places(x, *raster(*g)[::-1])),
-            Mistake("the patches are numbered row by row; you number them column by column",
+            Mistake("the patches are numbered row by row; you number them column by column (or: "
+                    "you divide by the number of rows, and exchange row and column)",
                     lambda x, g: by_places(x, *raster(g[1], g[0])[::-1])),
             Mistake("you divide by the number of rows; a row has as many patches as there are "
                     "columns", lambda x, g: by_places(x, torch.arange(g[0] * g[1]) // g[0],
@@ -190,12 +200,14 @@ EXERCISES = (
         asks="rows and columns of a grid's patches in units of the trained grid",
         cases=scale_cases,
         reference=scaled_positions,
+        axes=("patch",),
         mistakes=(
             Mistake("rows and columns are returned in the wrong order",
                     lambda g, t: scaled_positions(g, t)[::-1]),
             Mistake("the patches are numbered row by row; you number them column by column",
                     by_columns),
-            Mistake("the upper left corners meet, not the centres: the half patch is missing",
+            Mistake("these are the places of the patches' upper left corners; wanted are those of "
+                    "their centres: the half patch is missing",
                     lambda g, t: scaled_by(g, t, "corner")),
             Mistake("the half patch is added and not taken away again",
                     lambda g, t: scaled_by(g, t, "unshifted")),
@@ -212,6 +224,15 @@ EXERCISES = (
                     lambda g, t: scaled_by(g, t, "modulo")),
             Mistake("the positions are rounded; fractions are fine",
                     lambda g, t: scaled_by(g, t, "rounded")),
+            Mistake("the positions are clamped to the trained range; the first may lie a little "
+                    "below 0, the last a little past the end",
+                    lambda g, t: scaled_by(g, t, "inside")),
+            Mistake("the positions are clamped at 0; the first may lie a little below",
+                    lambda g, t: scaled_by(g, t, "not below")),
+            Mistake("both axes are scaled by the sizes of the rows",
+                    lambda g, t: scaled_by(g, t, "by rows")),
+            Mistake("both axes are scaled by the sizes of the columns",
+                    lambda g, t: scaled_by(g, t, "by columns")),
             Mistake("rows are scaled with the columns' sizes and columns with the rows'",
                     lambda g, t: (centred(raster(*g)[0], g[1], t[1]),
                                   centred(raster(*g)[1], g[0], t[0]))),

@@ -19,13 +19,14 @@ def interpolated_angles(positions: Tensor, dim: int, base: float, factor: float)
 
 
 def angle_cases(draw: Draw) -> list[Case]:
-    """Positions past the trained ones."""
+    """Positions near the start, past the trained ones, and far past them."""
     n, half, factor = draw.sizes(3, 3, 8)
+    near = torch.cat([torch.arange(3), draw.places(n, high=90)])
+    calls = ((near, 2 * half, 10000.0, factor), (draw.places(n + 1), 2 * half + 2, 500.0, 2.5),
+             (draw.places(n) * 100 + 4007, 2 * half + 4, 20000.0, 16))  # fmt: skip
     return [
-        Case(
-            f"{n} positions, factor {factor}", (draw.places(n, high=90), 2 * half, 10000.0, factor)
-        ),
-        Case("a factor that is no integer", (draw.places(n + 1), 2 * half + 2, 500.0, 2.5)),
+        Case(f"positions {p.tolist()}, dim {d}, base {b:g}, factor {f}", (p, d, b, f))
+        for p, d, b, f in calls
     ]
 
 
@@ -42,10 +43,8 @@ def with_base(dim: int, base: float) -> Tensor:
 def rate_cases(draw: Draw) -> list[Case]:
     """Widths, bases and factors."""
     half, factor, other = draw.sizes(3, 4, 9)
-    return [
-        Case(f"dim {2 * half}, factor {factor}", (2 * half, 100.0, factor)),
-        Case(f"dim {2 * other}, factor 2.5", (2 * other, 10.0, 2.5)),
-    ]
+    calls = ((2 * half, 100.0, factor), (2 * other, 10.0, 2.5), (6, 50.0, 3))
+    return [Case(f"dim {d}, base {b:g}, factor {f}", (d, b, f)) for d, b, f in calls]
 
 
 def mixed_rates(rates: Tensor, factor: float, length: int, low: float, high: float) -> Tensor:
@@ -54,32 +53,50 @@ def mixed_rates(rates: Tensor, factor: float, length: int, low: float, high: flo
 
 
 def parts_cases(draw: Draw) -> list[Case]:
-    """Rates of which some turn often, some seldom, and some in between."""
-    half = draw.integer(20, 30)
+    """Rates of which some turn often, some seldom, and some in between; in two orders."""
+    half, low = draw.integer(20, 30), float(draw.integer(1, 3))
+    factor, length = draw.integer(2, 9) + 0.5, draw.integer(200, 400)
+    high = low + draw.integer(4, 20)
+    rising = frequencies(2 * half, 300.0).flip(0)
+    words = f"length {length}, factor {factor}, low {low:g} and high {high:g}"
     return [
-        Case("dim 64, base 100, length 512", (frequencies(64, 100.0), 8.0, 512, 1.0, 4.0)),
-        Case(f"dim {2 * half}, base 200, length 900",
-             (frequencies(2 * half, 200.0), 3.0, 900, 2.0, 40.0)),
+        Case("the rates of dim 64 and base 100, length 512, factor 8, low 1 and high 4",
+             (frequencies(64, 100.0), 8.0, 512, 1.0, 4.0)),
+        Case(f"the rates of dim {2 * half} and base 300, slowest first, {words}",
+             (rising, factor, length, low, high)),
     ]  # fmt: skip
 
 
+def shares(turns: Tensor, low: float, high: float, rule: str) -> Tensor:
+    """Return the share of the old frequency, not clamped, by a right or a wrong rule."""
+    if rule == "step":
+        return (turns > low).double()
+    if rule == "log":
+        return (turns / low).log() / math.log(high / low)
+    if rule == "period":
+        return (1 / low - 1 / turns) / (1 / low - 1 / high)
+    return (turns - low) / (high if rule == "high" else high - low)
+
+
 def ramp(
-    rates: Tensor, factor: float, length: int, low: float, high: float, *,
-    turns: float = 2 * math.pi, clamp: bool = True, inverse: bool = False, hard: bool = False,
-    log: bool = False,
+    rates: Tensor, factor: float, length: float, low: float, high: float, *,
+    turns: float = 2 * math.pi, clamp: tuple[float, float] = (0, 1), inverse: bool = False,
+    share: str = "linear",
 ) -> Tensor:  # fmt: skip
     """Mix with one thing done in another way."""
     rotations = rates * length / turns
-    kept = (rotations - low) / (high - low)
-    if log:
-        kept = (rotations / low).log() / math.log(high / low)
-    if clamp:
-        kept = kept.clamp(0, 1)
-    if hard:
-        kept = (kept > 0).double()
+    kept = shares(rotations, low, high, share).clamp(*clamp)
     if inverse:
         kept = 1 - kept
     return rates / factor * (1 - kept) + rates * kept
+
+
+def mixed_otherwise(
+    rates: Tensor, factor: float, length: int, low: float, high: float, *, geometric: bool
+) -> Tensor:
+    """Mix the logarithms of the frequencies, or their wavelengths."""
+    kept = ((rates * length / (2 * math.pi) - low) / (high - low)).clamp(0, 1)
+    return rates * factor ** (kept - 1) if geometric else rates / (kept + (1 - kept) * factor)
 
 
 def unturned(dim: int, base: float, length: int) -> Tensor:
@@ -94,6 +111,8 @@ def unturned_cases(draw: Draw) -> list[Case]:
     return [
         Case("dim 128, base 10000, length 4096", (128, 10000.0, 4096)),
         Case("dim 128, base 500000, length 8192", (128, 500000.0, 8192)),
+        Case("dim 64, base 100, length 4096", (64, 100.0, 4096)),
+        Case("dim 32, base 10000, length 5", (32, 10000.0, 5)),
         *(Case(f"dim {d}, base {b:g}, length {n}", (d, b, n)) for d, b, n in drawn),
     ]
 
@@ -109,13 +128,16 @@ EXERCISES = (
         asks="the angles of RoPE with position interpolation",
         cases=angle_cases,
         reference=interpolated_angles,
+        axes=("position", "pair"),
         tolerance=1e-6,
         mistakes=(
             Mistake("the positions are multiplied by the factor; they must be squeezed",
                     lambda p, d, b, f: interpolated_angles(p, d, b, 1 / f)),
             Mistake("nothing is interpolated", lambda p, d, b, f: interpolated_angles(p, d, b, 1)),
-            Mistake("the positions are divided without a rest; fractions are what is wanted",
+            Mistake("the positions are rounded down by //; fractions are what is wanted",
                     lambda p, d, b, f: interpolated_angles(p // f, d, b, 1)),
+            Mistake("the squeezed positions are rounded; fractions are what is wanted",
+                    lambda p, d, b, f: interpolated_angles((p / f).round(), d, b, 1)),
             Mistake("the base is divided; position interpolation leaves it and divides the "
                     "positions", lambda p, d, b, f: interpolated_angles(p, d, b / f, 1)),
             Mistake("the base is multiplied: that is (nearly) NTK-aware scaling",
@@ -130,6 +152,11 @@ EXERCISES = (
                     lambda p, d, b, f: interpolated_angles(p % f, d, b, 1)),
             Mistake("the base is an argument; you use 10000 always",
                     lambda p, d, b, f: interpolated_angles(p, d, 10000.0, f)),
+            Mistake("only positions past the trained length are squeezed; all of them must be, or "
+                    "neighbours come to lie on top of each other",
+                    lambda p, d, b, f: torch.where(
+                        (p > p.max() / f)[:, None], interpolated_angles(p, d, b, f),
+                        interpolated_angles(p, d, b, 1))),
             Mistake("the positions are divided twice",
                     lambda p, d, b, f: interpolated_angles(p, d, b, f * f)),
             Mistake("the positions are moved back; they must be divided",
@@ -141,6 +168,8 @@ EXERCISES = (
         asks="the frequencies of NTK-aware scaling",
         cases=rate_cases,
         reference=ntk_rates,
+        tolerance=1e-6,
+        axes=("pair",),
         mistakes=(
             Mistake("the exponent of the factor is d/(d - 2); yours is 1, so the last pair is not "
                     "slowed down by the whole factor", lambda d, b, f: with_base(d, b * f)),
@@ -156,8 +185,8 @@ EXERCISES = (
                     lambda d, b, f: with_base(d, b * f ** (d / (d - 1)))),
             Mistake("the exponent of the factor is d/(d - 2), not d/2",
                     lambda d, b, f: with_base(d, b * f ** (d / 2))),
-            Mistake("the factor is the exponent's business: base * factor ** (d/(d - 2)), not "
-                    "(base * factor) ** ...",
+            Mistake("only the factor is raised to the power d/(d - 2), not the product of base and "
+                    "factor",
                     lambda d, b, f: with_base(d, (b * f) ** (d / (d - 2)))),
             Mistake("the exponent of the frequencies is j/d; it must be 2j/d for pair j",
                     lambda d, b, f: ntk_rates(d, b, f) ** 0.5),
@@ -176,30 +205,42 @@ EXERCISES = (
         asks="frequencies of which only the slow ones are interpolated",
         cases=parts_cases,
         reference=mixed_rates,
+        tolerance=1e-6,
+        axes=("pair",),
         mistakes=(
+            Mistake("this is what the listing returns: nothing is mended yet",
+                    lambda *a: ramp(*a, turns=1.0, inverse=True)),
             Mistake("2 pi is missing: `low` and `high` count full turns, not radians",
                     lambda *a: ramp(*a, turns=1.0)),
             Mistake("the fast pairs are interpolated and the slow ones stay: it must be the other "
                     "way round", lambda *a: ramp(*a, inverse=True)),
             Mistake("the mixture is not clamped to the range from 0 to 1",
-                    lambda *a: ramp(*a, clamp=False)),
+                    lambda *a: ramp(*a, clamp=(-math.inf, math.inf))),
+            Mistake("the mixture is not clamped at 0: pairs that turn less than `low` become "
+                    "slower than the factor makes them", lambda *a: ramp(*a, clamp=(-math.inf, 1))),
+            Mistake("the mixture is not clamped at 1: pairs that turn more than `high` become "
+                    "faster than they were", lambda *a: ramp(*a, clamp=(0, math.inf))),
             Mistake("there is no mixture between `low` and `high`: pairs jump",
-                    lambda *a: ramp(*a, hard=True)),
+                    lambda *a: ramp(*a, share="step")),
             Mistake("everything is interpolated", lambda r, f, n, lo, hi: r / f),
             Mistake("nothing is interpolated", lambda r, f, n, lo, hi: r),
             Mistake("the slow pairs are multiplied by the factor",
                     lambda r, f, n, lo, hi: ramp(r, 1 / f, n, lo, hi)),
             Mistake("the ramp runs along the logarithm; it must run along the number of turns",
-                    lambda *a: ramp(*a, log=True)),
+                    lambda *a: ramp(*a, share="log")),
+            Mistake("the ramp runs along the wavelength; it must run along the number of turns",
+                    lambda *a: ramp(*a, share="period")),
+            Mistake("the share of the old frequency does not reach 1 at `high`",
+                    lambda *a: ramp(*a, share="high")),
             Mistake("`low` is taken for 0", lambda r, f, n, lo, hi: ramp(r, f, n, 0.0, hi)),
             Mistake("the number of turns is counted over the new length, not the trained one",
-                    lambda r, f, n, lo, hi: ramp(r, f, int(n * f), lo, hi)),
+                    lambda r, f, n, lo, hi: ramp(r, f, n * f, lo, hi)),
             Mistake("pi in place of 2 pi: a full turn is 2 pi",
                     lambda *a: ramp(*a, turns=math.pi)),
             Mistake("the wavelengths are mixed; mix the frequencies",
-                    lambda r, f, n, lo, hi: 1 / (
-                        ramp(1 / r, 1 / f, n, 0, 1) * 0 + f / r * (1 - (k := (
-                            (r * n / (2 * math.pi) - lo) / (hi - lo)).clamp(0, 1))) + k / r)),
+                    lambda *a: mixed_otherwise(*a, geometric=False)),
+            Mistake("the mixture is geometric; mix the frequencies themselves, linearly",
+                    lambda *a: mixed_otherwise(*a, geometric=True)),
         ),
     ),
     Exercise(
@@ -212,7 +253,8 @@ EXERCISES = (
                     lambda d, b, n: count(d, b, 1 / n)),
             Mistake("these are the pairs that do make a full turn",
                     lambda d, b, n: d // 2 - unturned(d, b, n)),
-            Mistake("you count columns; each pair has two", lambda d, b, n: 2 * unturned(d, b, n)),
+            Mistake("you count components; each pair has two",
+                    lambda d, b, n: 2 * unturned(d, b, n)),
             Mistake("a full turn is 2 pi, not pi", lambda d, b, n: count(d, b, math.pi / n)),
             Mistake("the exponent is j/d; it must be 2j/d for pair j",
                     lambda d, b, n: unturned(d, b**0.5, n)),

@@ -27,10 +27,12 @@ def as_tensor(value: Any) -> Tensor | None:
         return None
     if isinstance(value, np.ndarray):
         value = np.array(value, order="C")  # torch takes no negative strides
+    if isinstance(value, tuple | list) and not all(isinstance(v, int | float) for v in value):
+        return stacked(value)
     try:
         return dense(torch.as_tensor(value).detach())
     except (TypeError, ValueError, RuntimeError):
-        return stacked(value) if isinstance(value, tuple | list) else None
+        return None
 
 
 def dense(tensor: Tensor) -> Tensor | None:
@@ -47,11 +49,11 @@ def rows_of(value: Any) -> list[Tensor]:
 
 
 def stacked(values: tuple[Any, ...] | list[Any]) -> Tensor | None:
-    """Return one tensor for rows of the same shape, which torch.as_tensor does not join."""
-    rows = [as_tensor(value) for value in values]
-    if any(row is None or row.shape != rows[0].shape for row in rows):  # type: ignore[union-attr]
+    """Return one tensor for rows of the same shape, else None."""
+    rows = [row for value in values if (row := as_tensor(value)) is not None]
+    if len(rows) < len(values) or any(row.shape != rows[0].shape for row in rows):
         return None
-    return torch.stack(rows)  # type: ignore[arg-type]
+    return torch.stack(rows)
 
 
 def type_name(value: Any) -> str:
