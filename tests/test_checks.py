@@ -280,7 +280,7 @@ def test_the_grader_does_not_tell_its_inputs() -> None:
                            1, hidden=True)  # fmt: skip
         label = str(failed.value).removeprefix("with ").split(": ")[0]
         assert re.search(r"(?<![\w-])\d", label) is None
-        assert re.search(r"[a-z]{3}", label)
+        assert re.search("[a-z]", label)
 
 
 def scrambled(value: Any) -> Any:
