@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from exercises.sets import HERE, load, nbgrader_metadata, set_names, source_path, source_text
+from pe_lib.checks import EXERCISES
 
 FOLDER = HERE.parent / "tests/mutants"
 PAGE = HERE.parent / "book/check_proofs.md"
@@ -86,34 +88,49 @@ def mutated(name: str, mutant: Mutant) -> str:
     return source
 
 
-def proof(
-    exercise: str, mutants: list[Mutant], alternatives: list[Alternative]
-) -> tuple[str, int, int]:
-    """Return a paragraph on an exercise, and how many wrong and right answers it was tried on."""
-    said = [mutant.says for mutant in mutants if mutant.exercise == exercise]
-    titles = [other.title for other in alternatives if other.exercise == exercise]
-    words = ", ".join(dict.fromkeys(f"“{text}”" for text in said if text != "crash"))
-    crashes = said.count("crash")
-    words += f"; {crashes} end in an error of their own" if crashes else ""
-    text = (
-        f"**`{exercise}`** rejects {len(said)} wrong answers with the words {words}. "
-        f"It accepts {len(titles)} right ones: {', '.join(titles)}."
-    )
-    return text, len(said), len(titles)
+def told(mutant: Mutant) -> str:
+    """Return what the student is told, in full where the check knows the mistake."""
+    if mutant.says == "crash":
+        return "*the error that the answer itself raises, and for which inputs*"
+    for message, _ in EXERCISES[mutant.exercise].mistakes:
+        if mutant.says in message:
+            return re.sub(r"(`[^`]*`)|([*|])", lambda found: found[1] or f"\\{found[2]}", message)
+    return "*in general words: its kind, its shape, or which of the numbers are wrong*"
+
+
+def proof(exercise: str, mutants: list[Mutant], alternatives: list[Alternative]) -> list[str]:
+    """Return the lines on an exercise."""
+    words = Counter(told(mutant) for mutant in mutants)
+    known = sorted(words.items(), key=lambda item: (item[0].startswith("*"), -item[1]))
+    counts = f"{len(mutants)} wrong answers, {len(alternatives)} right ones"
+    return [
+        f":::{{dropdown}} `{exercise}`: {counts}",
+        "| what the student is told | wrong answers |",
+        "|---|---|",
+        *(f"| {text} | {count} |" for text, count in known),
+        "",
+        f"Right answers: {', '.join(other.title for other in alternatives)}.",
+        ":::",
+        "",
+    ]
 
 
 def page() -> str:
     """Return the page of the book. It holds no piece of an answer."""
     rows, parts, total = [], [], [0, 0, 0]
     for name in set_names():
-        read_set, questions = read(name), load(name).questions
-        proofs = [proof(question.name, *read_set) for question in questions]
-        counts = [len(proofs), sum(wrong for _, wrong, _ in proofs), sum(n for *_, n in proofs)]
+        mutants, alternatives = read(name)
+        questions = load(name).questions
+        counts = [len(questions), len(mutants), len(alternatives)]
         total = [have + more for have, more in zip(total, counts, strict=True)]
-        rows.append(f"| {name} | {' | '.join(map(str, counts))} |")
-        parts += ["", f"## {load(name).title}"]
-        for text, *_ in proofs:
-            parts += ["", text]
+        rows.append(f"| {load(name).title} | {' | '.join(map(str, counts))} |")
+        parts += [f"## {load(name).title}", ""]
+        for question in questions:
+            parts += proof(
+                question.name,
+                [mutant for mutant in mutants if mutant.exercise == question.name],
+                [other for other in alternatives if other.exercise == question.name],
+            )
     return "\n".join(
         [
             "# What the checks reject, and what they accept",
@@ -126,8 +143,11 @@ def page() -> str:
             "|---|---|---|---|",
             *rows,
             f"| **all** | {' | '.join(f'**{count}**' for count in total)} |",
-            *parts,
             "",
+            "Below is what students are told, with the number of wrong answers that were tried "
+            "for each.",
+            "",
+            *parts,
         ]
     )
 

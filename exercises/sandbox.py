@@ -229,7 +229,7 @@ class Session:
     def __init__(self, limits: Limits, lends: tuple[str, ...] = (), trusted: bool = False) -> None:
         """Start the process and wait until it has imported torch."""
         self.limits, self.printed, self.dropped = limits, bytearray(), 0
-        self.closed_in = not trusted
+        self.closed_in = False
         self.used = 0.0  # seconds of all requests, without waiting for a processor
         request_end, self.requests = os.pipe()
         self.answers, answer_end = os.pipe()
@@ -263,6 +263,7 @@ class Session:
             self.close()
             raise NotStarted(f"the sandbox did not start ({ended.message}): {said}") from ended
         self.take_printed()
+        self.closed_in = not trusted  # before, its first process still sees this machine's files
 
     def ask(self, request: dict[str, Any], seconds: float) -> Any:
         """Send a request and return the answer; raise Ended if there will be none."""

@@ -1,0 +1,16 @@
+"""A stand-in for grading that kills its process, in a module of its own that starts quickly."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from exercises.grade import Done
+from exercises.grading import Job
+
+
+def kill_for_eve(job: Job) -> Done:
+    """Take the process along with eve's submission."""
+    if job.student == "eve":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Done(None, "", "", f"graded {job.student}")
