@@ -137,9 +137,10 @@ def page() -> str:
             "",
             "Each check is tried, in the tests, on wrong answers that people really write and on "
             "right answers written in another way than the instructor's. For a wrong answer the "
-            "words must be the right ones, too, with three different draws of the inputs.",
+            "words must be the right ones, too, with three different draws of the inputs. "
+            "Every one is rejected, or accepted, as it should be.",
             "",
-            "| set | exercises | wrong answers, all rejected | right answers, all accepted |",
+            "| set | exercises | rejected | accepted |",
             "|---|---|---|---|",
             *rows,
             f"| **all** | {' | '.join(f'**{count}**' for count in total)} |",
