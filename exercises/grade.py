@@ -89,12 +89,14 @@ def in_pool(
     alone = False
     while waiting:
         with ProcessPoolExecutor(1 if alone else workers, context, prepare_worker) as pool:
-            futures = {pool.submit(work, jobs[index]): index for index in waiting}
             try:
+                futures = {pool.submit(work, jobs[index]): index for index in waiting}
                 for future in concurrent.futures.as_completed(futures):
                     if not isinstance(future.exception(), BrokenProcessPool):
                         waiting.remove(futures[future])
                         yield futures[future], future.result()
+            except BrokenProcessPool:
+                pass  # a worker was killed while jobs were still handed over
             finally:
                 pool.shutdown(cancel_futures=True)
         if waiting and alone:

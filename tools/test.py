@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CELL_TIMEOUT = 120  # seconds; nbval's own default is more than half an hour
 COVERAGE = 98  # percent of the lines and branches of pe_lib
-WORKERS = max(3, min(4, os.cpu_count() or 2))  # one more than two processors: some tests wait
+WORKERS = max(2, min(4, os.cpu_count() or 2))
 
 
 def main(options: list[str]) -> int:
