@@ -209,6 +209,11 @@ ONES, TRUTHS = torch.ones(2, 3), torch.ones(2, dtype=torch.bool)
         (torch.stack([ONES, ONES]).numpy(), (ONES, ONES), ""),
         (torch.tensor(1.0), (ONES, ONES), "it must return 2 values, it returns a number"),
         (ONES, (ONES[0, 0], ONES[0, 0]), "it must return 2 values, it returns shape (2, 3)"),
+        (
+            ONES[0, 0].expand(10**9),
+            (ONES, ONES),
+            "it must return 2 values, it returns shape (1000000000,)",
+        ),
         ([ONES[0], ONES[1]], ONES, ""),
         ([ONES[0], ONES[0, :2]], ONES, "it must return shape (2, 3), it returns 2 values"),
         (ONES.to_sparse(), ONES, ""),

@@ -42,10 +42,12 @@ def dense(tensor: Tensor) -> Tensor | None:
     return tensor if tensor.layout == torch.strided else tensor.to_dense()
 
 
-def rows_of(value: Any) -> list[Tensor]:
-    """Return what a tensor or an array unpacks into; nothing for anything else."""
+def rows_of(value: Any, count: int) -> list[Tensor]:
+    """Return the `count` values that a tensor or an array unpacks into; else nothing."""
     tensor = as_tensor(value)
-    return list(tensor) if tensor is not None and tensor.ndim else []
+    if tensor is None or tensor.ndim == 0 or len(tensor) != count:
+        return []  # an answer of millions of rows is not taken apart
+    return list(tensor)
 
 
 def stacked(values: tuple[Any, ...] | list[Any]) -> Tensor | None:
@@ -67,7 +69,7 @@ def shape_problem(got: Any, want: Any, integers: bool = False) -> str:
         return "it returns None; is a `return` missing?"
     if isinstance(want, tuple):
         other = f"it must return {len(want)} values, it returns {kind(got)}"
-        several = got if isinstance(got, tuple | list) else rows_of(got)
+        several = got if isinstance(got, tuple | list) else rows_of(got, len(want))
         if len(several) != len(want):
             return other
         problems = [shape_problem(*pair, integers) for pair in zip(several, want, strict=True)]
