@@ -180,6 +180,7 @@ def grade_course(
         show_progress(count, len(jobs), begin)
     for record in records:
         course.pass_on(record["student"], record["set"])
+        record["handed_in"] = course.handed_in(record["student"], record["set"])
     records.sort(key=lambda record: (record["set"], record["student"]))
     fill_gradebook(course, records)
     write_csv(course, records)

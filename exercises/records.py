@@ -181,9 +181,8 @@ def write_csv(course: Course, records: list[Record]) -> None:
         rows = csv.writer(file)
         rows.writerow(["student", "set", "points", "max_points", "seconds", "handed_in"])
         for r in records:
-            handed_in = course.handed_in(r["student"], r["set"])
             rows.writerow([cell_text(r["student"]), r["set"], r["points"], r["max_points"],
-                           r["seconds"], handed_in or ""])  # fmt: skip
+                           r["seconds"], r["handed_in"] or ""])  # fmt: skip
     with (course.root / "answers.csv").open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(["student", "set", "exercise", "points", "max_points", "verdict", "message"])
@@ -213,7 +212,7 @@ def fill_gradebook(course: Course, records: list[Record]) -> None:
             if record["student"] not in known:
                 book.add_student(record["student"])
                 known.add(record["student"])
-            fill_submission(book, record, course.handed_in(record["student"], record["set"]))
+            fill_submission(book, record)
         book.db.commit()
 
 
@@ -228,9 +227,9 @@ def describe_assignment(book: Any, name: str) -> None:
         book.update_or_create_solution_cell(question.solution_id, name, name)
 
 
-def fill_submission(book: Any, record: Record, handed_in: datetime | None) -> None:
+def fill_submission(book: Any, record: Record) -> None:
     """Write the scores of one submission, and when it was handed in."""
-    known = {} if handed_in is None else {"timestamp": handed_in}
+    known = {"timestamp": record["handed_in"]} if record["handed_in"] else {}
     submission = book.update_or_create_submission(record["set"], record["student"], **known)
     points = {verdict["test_id"]: verdict["points"] for verdict in record["verdicts"]}
     for notebook in submission.notebooks:

@@ -16,7 +16,7 @@ import pytest
 from nbgrader.api import Gradebook
 from submission_files import SET, all_submissions, write_submission
 
-from exercises.grade import grade_course, main, work
+from exercises.grade import grade_course, main
 from exercises.grading import Job, grade
 from exercises.records import Course, Record
 from exercises.sandbox import Limits, SandboxMissing, require_bubblewrap
@@ -200,11 +200,8 @@ def test_grading_again_runs_nothing_and_changes_nothing(graded) -> None:
         book.db.commit()
 
 
-def test_a_submission_that_runs_again_gets_the_same_grade(graded, monkeypatch) -> None:
+def test_a_submission_that_runs_again_gets_the_same_grade(graded, one_process) -> None:
     """With some records gone, only those submissions run again."""
-    monkeypatch.setattr(
-        "exercises.grade.in_pool", lambda jobs, _: enumerate(work(job) for job in jobs)
-    )
     root, records = graded
     course = Course(root)
     base = Job("", "", None, secret=course.secret(), limits=LIMITS)

@@ -22,7 +22,7 @@ from nbgrader.exchange.default import Exchange
 from traitlets.config import Config
 
 from exercises import build
-from exercises.grade import grade_course, in_pool, main, work
+from exercises.grade import grade_course, in_pool, main
 from exercises.grading import Job
 from exercises.records import Course, find_alembic
 from exercises.sandbox import descendants
@@ -105,14 +105,6 @@ def hand_in(root: Path, student: str, name: str, text: str = "") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path.parent
-
-
-@pytest.fixture
-def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Grade in the process of the test: what is tested is what becomes of the results."""
-    monkeypatch.setattr(
-        "exercises.grade.in_pool", lambda jobs, _: enumerate(work(job) for job in jobs)
-    )
 
 
 @pytest.fixture
