@@ -85,7 +85,7 @@ bench: $(TEST_READY) ## Time pe_lib beside the libraries that people use
 	@$(PY) -m benchmarks $(ARGS)
 
 bakeoff: $(BOOK_READY) ## Train every method and measure it past its training length
-	@$(PY) -m pe_lib.bakeoff $(ARGS)
+	@$(PY) -m bakeoff $(ARGS)
 
 clean: ## Remove what the build made
 	rm -rf _build book/_generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov

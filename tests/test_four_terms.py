@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from pe_lib import Learned, MultiHeadAttention, NoPosition, PositionEncoding, Sinusoidal, four_terms
+from lab import four_terms
+from lab.registry import METHODS
+from pe_lib import Learned, MultiHeadAttention, NoPosition, PositionEncoding, Sinusoidal
 from pe_lib.alibi import ALiBi
 from pe_lib.attention import attention_logits, relative_position
 from pe_lib.compose import Compose
@@ -41,16 +43,16 @@ def probe(encoding, *, batch=3, length=7, width=12, heads=2):
     return layer, torch.randn(batch, length, width, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("method", four_terms.METHODS)
+@pytest.mark.parametrize("method", METHODS)
 def test_each_row_is_what_the_papers_formula_says(method):
     name, *cells = four_terms.row(method)
     assert cells == EXPECTED[method]
-    assert name == four_terms.METHODS[method][0]
+    assert name == METHODS[method].name
     assert len(cells) + 1 == len(four_terms.HEADER)
 
 
 def test_every_method_of_the_table_has_an_expected_row():
-    assert set(EXPECTED) == set(four_terms.METHODS)
+    assert set(EXPECTED) == set(METHODS)
 
 
 @pytest.mark.parametrize(("batch", "length", "width", "inner"), [(1, 2, 3, 5), (4, 6, 5, 2)])
@@ -86,11 +88,11 @@ def test_switching_off_finds_the_terms_of_the_expansion():
         assert torch.allclose(got[:, 0], algebra / math.sqrt(12), atol=1e-12)
 
 
-@pytest.mark.parametrize("method", four_terms.METHODS)
+@pytest.mark.parametrize("method", METHODS)
 def test_the_terms_sum_to_the_logits_and_are_linear_in_each_content(method):
     """Without linearity in the contents, switching one off would not isolate a term."""
     torch.manual_seed(2)
-    encoding = four_terms.METHODS[method][1]()
+    encoding = METHODS[method].make(four_terms.PROBE)
     layer = MultiHeadAttention(four_terms.WIDTH, four_terms.HEADS, encoding).double()
     x = torch.randn(2, 6, four_terms.WIDTH, dtype=torch.float64)
     positions = torch.arange(3, 9)

@@ -275,7 +275,7 @@ def test_a_link_that_leads_nowhere_is_found(small_site):
 def test_a_claim_without_a_cell_is_found(tmp_path, monkeypatch):
     import test_claims
 
-    from pe_lib import claims
+    from lab import claims
 
     extra = copy.deepcopy(next(iter(claims.load().values())))
     ledger = [{**vars(claim), "source": list(claim.source)} for claim in claims.load().values()] + [

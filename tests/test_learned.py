@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from lab.model import Transformer
+from lab.training import generator
 from pe_lib.attention import KVCache
 from pe_lib.learned import BEYOND, Learned, interpolate_grid, interpolate_table, sample_table
-from pe_lib.model import Transformer
-from pe_lib.training import generator
 
 sizes = st.integers(1, 6)
 

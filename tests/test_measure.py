@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from pe_lib import Learned, MultiHeadAttention, Sinusoidal, measure
+from lab import measure
+from lab.training import generator
+from pe_lib import Learned, MultiHeadAttention, Sinusoidal
 from pe_lib.attention import PositionEncoding
 from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import sinusoidal
-from pe_lib.training import generator
 
 seeds = st.integers(0, 10_000)
 quick = settings(max_examples=25, deadline=None)

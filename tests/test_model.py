@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from pe_lib import KVCache, Learned, NoPosition, PositionEncoding, Sinusoidal, measure
+from lab import measure
+from lab.model import Transformer
+from lab.training import generator
+from pe_lib import KVCache, Learned, NoPosition, PositionEncoding, Sinusoidal
 from pe_lib.alibi import ALiBi
-from pe_lib.model import Transformer
 from pe_lib.rope import RoPE
 from pe_lib.shaw import Shaw
 from pe_lib.t5 import T5Bias
-from pe_lib.training import generator
 
 # Each for 4 heads of width 3 in a model of width 12.
 ENCODINGS: dict[str, Callable[[], PositionEncoding]] = {

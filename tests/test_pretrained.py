@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from pe_lib import pretrained
+from lab import pretrained
+from lab.tasks import load_text
 from pe_lib.attention import NoPosition
 from pe_lib.rope import RoPE
-from pe_lib.tasks import load_text
 
 
 @pytest.fixture(scope="module")

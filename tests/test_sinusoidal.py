@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pe_lib import measure
+from lab import measure
+from lab.model import Transformer
+from lab.training import generator
 from pe_lib.attention import KVCache
-from pe_lib.model import Transformer
 from pe_lib.sinusoidal import (
     LAYOUTS,
     Sinusoidal,
@@ -26,7 +27,6 @@ from pe_lib.sinusoidal import (
     timestep_embedding,
     wavelengths,
 )
-from pe_lib.training import generator
 
 quick = settings(max_examples=30, deadline=None)
 pairs = st.integers(1, 7)

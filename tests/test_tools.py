@@ -154,13 +154,14 @@ def test_every_target_of_make_is_described():
         assert re.search(rf"make {target}\s+\w", shown), target
 
 
-def test_every_module_of_the_library_is_on_an_api_page():
+def test_every_module_of_library_and_laboratory_is_on_an_api_page():
     pages = "".join(path.read_text() for path in (ROOT / "book").glob("api*.md"))
-    documented = set(re.findall(r"automodule:: (pe_lib[\w.]*)", pages))
+    documented = set(re.findall(r"automodule:: ([\w.]*)", pages))
     modules = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for path in (ROOT / "pe_lib").glob("*.py")
-        if path.stem != "__init__"
+        f"{room}.{path.stem}"
+        for room in ("pe_lib", "lab", "bakeoff")
+        for path in (ROOT / room).glob("*.py")
+        if not path.stem.startswith("__")
     }
     assert modules <= documented
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from pe_lib.training import (
+from lab.training import (
     IGNORE,
     Batch,
     accuracy,

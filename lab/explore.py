@@ -14,7 +14,7 @@ import ipywidgets as widgets
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from pe_lib.figures import Picture, picture
+from lab.figures import Picture, picture
 
 MAX_FRAMES = 80  # more would make the page heavy
 

@@ -12,9 +12,11 @@ from pathlib import Path
 
 from tqdm.auto import tqdm
 
-from pe_lib.bakeoff.cells import Row, run_cell
-from pe_lib.bakeoff.grid import Cell
-from pe_lib.training import quiet
+from bakeoff.cells import Row, run_cell
+from bakeoff.grid import Cell
+from lab.training import quiet
+
+SHIPPED = Path(__file__).resolve().with_name("data")  # one CSV for each scale
 
 
 def read_rows(path: Path) -> list[Row]:

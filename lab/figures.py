@@ -14,35 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from PIL import Image
 
-# Told apart by lightness as well as hue, so that they survive grey print and colour blindness.
-METHOD_COLOURS = {
-    "none": "#7f7f7f",
-    "sinusoidal": "#0072b2",
-    "learned": "#b07d00",
-    "shaw": "#009e73",
-    "transformer_xl": "#004d40",
-    "t5": "#cc79a7",
-    "deberta": "#882255",
-    "alibi": "#d55e00",
-    "rope": "#332288",
-    "kerple": "#a0522d",
-    "fire": "#b2182b",
-    "xpos": "#6a51a3",
-}
-METHOD_NAMES = {
-    "none": "no positions",
-    "sinusoidal": "sinusoidal",
-    "learned": "learned table",
-    "shaw": "Shaw",
-    "transformer_xl": "Transformer-XL",
-    "t5": "T5 bias",
-    "deberta": "DeBERTa",
-    "alibi": "ALiBi",
-    "rope": "RoPE",
-    "kerple": "KERPLE",
-    "fire": "FIRE",
-    "xpos": "xPos",
-}
+from lab.registry import METHODS
+
+METHOD_COLOURS = {key: method.colour for key, method in METHODS.items()}
+METHOD_NAMES = {key: method.name for key, method in METHODS.items()}
 # For lines that stand for something else than a method.
 CYCLE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#332288", "#7f7f7f")
 INK, PAPER, GRID = "#22272e", "#ffffff", "#d9dde3"

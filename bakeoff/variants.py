@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from bakeoff.grid import Cell
+from lab.model import Transformer
+from lab.pretrained import GlassLM
 from pe_lib import context_extension as extend
 from pe_lib.attention import PositionEncoding
-from pe_lib.bakeoff.grid import Cell
 from pe_lib.learned import Learned
-from pe_lib.model import Transformer
-from pe_lib.pretrained import GlassLM
 from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import frequencies
 

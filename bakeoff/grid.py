@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 
 import torch
 
-from pe_lib.alibi import ALiBi
-from pe_lib.attention import NoPosition, PositionEncoding
-from pe_lib.deberta import DeBERTa
+from lab import registry
+from lab.registry import METHODS, Sizes
+from pe_lib.attention import PositionEncoding
 from pe_lib.errors import require_choice
-from pe_lib.fire import Fire
-from pe_lib.kerple import Kerple
-from pe_lib.learned import Learned
-from pe_lib.rope import RoPE
-from pe_lib.shaw import Shaw
-from pe_lib.sinusoidal import Sinusoidal
-from pe_lib.t5 import T5Bias
-from pe_lib.transformer_xl import TransformerXL
-
-STD = 0.3  # of token embeddings, and of every position vector that is added to something
 
 
 @dataclass(frozen=True)
@@ -57,42 +47,18 @@ class Cell:
         """Return the lengths at which the model is measured."""
         return [round(self.train_length * multiple) for multiple in self.multiples]
 
+    @property
+    def sizes(self) -> Sizes:
+        """Return what a method must know of the model."""
+        longest = max(self.lengths)
+        return Sizes(self.d_model, self.n_heads, self.train_length, self.causal, longest)
+
     def settings(self) -> dict[str, object]:
         """Return the fields for the CSV, without the lengths (they have rows of their own)."""
         return {name: value for name, value in asdict(self).items() if name != "multiples"}
 
 
-def sinusoidal(cell: Cell) -> PositionEncoding:
-    """Return the sinusoidal code with the root mean square of the tokens (its own is 0.71)."""
-    longest = max(cell.lengths)
-    return Sinusoidal(cell.d_model, gain=STD * 2**0.5, max_len=longest)
-
-
-def rope(cell: Cell) -> PositionEncoding:
-    """Return RoPE in the fast layout."""
-    return RoPE(cell.d_model // cell.n_heads, max_len=max(cell.lengths))
-
-
-# A table of distances that is far smaller than the training length would be an unfair rival,
-# so the spans follow it.
-METHODS: dict[str, Callable[[Cell], PositionEncoding]] = {
-    "none": lambda cell: NoPosition(),
-    "sinusoidal": sinusoidal,
-    "learned": lambda cell: Learned(cell.train_length, cell.d_model, std=STD),
-    "shaw": lambda cell: Shaw(cell.d_model // cell.n_heads, max(16, cell.train_length // 4)),
-    "transformer_xl": lambda cell: TransformerXL(cell.d_model, cell.n_heads),
-    "t5": lambda cell: T5Bias(
-        cell.n_heads, 16, cell.train_length // 2, bidirectional=not cell.causal
-    ),
-    "deberta": lambda cell: DeBERTa(
-        cell.d_model, cell.n_heads, max(16, cell.train_length // 2), std=STD
-    ),
-    "alibi": lambda cell: ALiBi(cell.n_heads, symmetric=not cell.causal),
-    "rope": rope,
-    "kerple": lambda cell: Kerple(cell.n_heads),
-    "fire": lambda cell: Fire(cell.n_heads, threshold=cell.train_length / 4),
-}
-PER_LAYER = ("shaw", "transformer_xl", "deberta", "kerple", "fire")  # weights of their own
+COMPARED = tuple(name for name in METHODS if name != "xpos")
 
 PRETRAINED = "pretrained"  # a published model: measured, not trained
 CAUSAL_TASKS = ("text", "marker", "n-back", PRETRAINED)
@@ -116,12 +82,10 @@ SIZES = [
 ]  # fmt: skip
 
 
-def encodings(cell: Cell) -> PositionEncoding | list[PositionEncoding]:
-    """Return a cell's encoding: one for all layers, or one per layer where it is usual."""
-    make = METHODS[require_choice("method", cell.method, tuple(METHODS))]
-    if cell.method in PER_LAYER:
-        return [make(cell) for _ in range(cell.n_layers)]
-    return make(cell)
+def encodings(cell: Cell) -> list[PositionEncoding]:
+    """Return a cell's encodings, one for each layer."""
+    method = METHODS[require_choice("method", cell.method, COMPARED)]
+    return registry.encodings(method, cell.sizes, cell.n_layers)
 
 
 def grid(
@@ -140,11 +104,11 @@ def grid(
     require_choice("scale", scale, SCALES)
     sizes = {cell.task: cell for cell in SIZES if cell.scale == scale}
     chosen = tuple(sizes) if tasks is None else tuple(tasks)
-    names = tuple(METHODS) if methods is None else tuple(methods)
+    names = COMPARED if methods is None else tuple(methods)
     for task in chosen:
         require_choice("task", task, tuple(sizes))
     for name in names:
-        require_choice("method", name, tuple(METHODS))
+        require_choice("method", name, COMPARED)
     trained = [
         replace(sizes[task], method=method, seed=seed)
         for seed, task, method in product(seeds, chosen, names)

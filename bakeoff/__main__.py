@@ -1,4 +1,4 @@
-"""The command: `python -m pe_lib.bakeoff`."""
+"""The command: `python -m bakeoff`."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from pe_lib.bakeoff.grid import METHODS, SCALES, TASKS, grid
-from pe_lib.bakeoff.plots import save_plots
-from pe_lib.bakeoff.run import run
-from pe_lib.tasks import DATA
+from bakeoff.grid import COMPARED, SCALES, TASKS, grid
+from bakeoff.plots import save_plots
+from bakeoff.run import SHIPPED, run
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the command's options."""
-    options = argparse.ArgumentParser(prog="python -m pe_lib.bakeoff", description=__doc__)
+    options = argparse.ArgumentParser(prog="python -m bakeoff", description=__doc__)
     options.add_argument("--scale", choices=SCALES, default="small")
     options.add_argument("--tasks", nargs="+", choices=TASKS, help="default: all of the scale")
-    options.add_argument("--methods", nargs="+", choices=tuple(METHODS), help="default: all")
+    options.add_argument("--methods", nargs="+", choices=COMPARED, help="default: all")
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     options.add_argument("--workers", type=int, default=2, help="processes on this machine")
     options.add_argument("--scheduler", help="address of a Dask scheduler, tcp://host:port")
@@ -30,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is missing of the grid, then draw the figures."""
     chosen = parser().parse_args(arguments)
     cells = grid(chosen.scale, chosen.tasks, chosen.methods, chosen.seeds)
-    path = chosen.out or DATA / f"bakeoff_{chosen.scale}.csv"
+    path = chosen.out or SHIPPED / f"{chosen.scale}.csv"
     rows = run(cells, path, workers=chosen.workers, scheduler=chosen.scheduler)
     print(f"{len(cells)} cells, {len(rows)} rows in {path}")
     if chosen.plots:

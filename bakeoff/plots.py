@@ -8,8 +8,8 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
-from pe_lib import figures
-from pe_lib.bakeoff.cells import Row
+from bakeoff.cells import Row
+from lab import figures
 
 Curve = dict[int, list[float]]  # length -> one value per seed
 

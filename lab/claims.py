@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-LEDGER = Path(__file__).resolve().parent.parent / "book" / "claims.yml"
+LEDGER = Path(__file__).resolve().with_name("claims.yml")
 # What a cell must find for each verdict: the statement as worded holds, fails, or is no
 # statement that a measurement can decide.
 VERDICTS = {
@@ -70,7 +70,7 @@ def show(claim_id: str, *, holds: bool | None, measured: str) -> None:
     """Print a claim, its verdict and what was measured, once the cell agrees with the verdict.
 
     Args:
-        claim_id: an id of book/claims.yml.
+        claim_id: an id of lab/claims.yml.
         holds: what this cell found: True or False, or None for what no measurement decides.
         measured: the finding, in words and numbers from the run.
 
@@ -96,7 +96,7 @@ def show(claim_id: str, *, holds: bool | None, measured: str) -> None:
 
 def table(chapter: str) -> None:
     """Show the claims of a chapter with their verdicts, each linked to the cell that tests it."""
-    from pe_lib.page import table as show_table
+    from lab.page import table as show_table
 
     rows = [
         [f"[{claim.claim}](#claim-{claim.id})", f"**{claim.verdict}**", claim.correct]

@@ -11,12 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pe_lib import tasks
-from pe_lib.bakeoff.grid import PRETRAINED, STD, Cell, device, encodings
-from pe_lib.bakeoff.variants import EXTENSIONS, dress, variants
-from pe_lib.model import Transformer
-from pe_lib.pretrained import GlassLM, encode, load_glass
-from pe_lib.training import IGNORE, Batch, accuracy, generator, one_thread, train
+from bakeoff.grid import PRETRAINED, Cell, device, encodings
+from bakeoff.variants import EXTENSIONS, dress, variants
+from lab import tasks
+from lab.model import Transformer
+from lab.pretrained import GlassLM, encode, load_glass
+from lab.training import IGNORE, Batch, accuracy, generator, one_thread, train
 
 Row = dict[str, object]
 
@@ -73,7 +73,6 @@ def build(cell: Cell) -> Transformer:
         encoding=encodings(cell),
         causal=cell.causal,
         pool="mean" if pooled else None,
-        embed_std=STD,
     )
     return model.to(device())
 

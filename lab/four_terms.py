@@ -14,39 +14,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pe_lib.alibi import ALiBi
-from pe_lib.attention import MultiHeadAttention, NoPosition, PositionEncoding, attention_logits
-from pe_lib.deberta import DeBERTa
+from lab.registry import METHODS, Sizes
+from pe_lib.attention import MultiHeadAttention, PositionEncoding, attention_logits
 from pe_lib.errors import require_choice
-from pe_lib.fire import Fire
-from pe_lib.kerple import Kerple
-from pe_lib.learned import Learned
-from pe_lib.rope import RoPE
-from pe_lib.shaw import Shaw
-from pe_lib.sinusoidal import Sinusoidal
-from pe_lib.t5 import T5Bias
-from pe_lib.transformer_xl import TransformerXL
-from pe_lib.xpos import XPos
 
 WIDTH, HEADS, LENGTH, START, SHIFT = 16, 2, 6, 5, 3  # of the probe
 TINY = 1e-6  # a change below this share of the largest logit is rounding
 
-# Name on the page, and an instance for the probe: small, with nothing saturated at its length
-# (FIRE's threshold lies inside the sequence, so that both of its regimes are seen).
-METHODS: dict[str, tuple[str, Callable[[], PositionEncoding]]] = {
-    "none": ("no positions", NoPosition),
-    "sinusoidal": ("sinusoidal", lambda: Sinusoidal(WIDTH)),
-    "learned": ("learned table", lambda: Learned(64, WIDTH)),
-    "shaw": ("Shaw", lambda: Shaw(WIDTH // HEADS, 4)),
-    "transformer_xl": ("Transformer-XL", lambda: TransformerXL(WIDTH, HEADS)),
-    "t5": ("T5 bias", lambda: T5Bias(HEADS, 8, 16)),
-    "deberta": ("DeBERTa", lambda: DeBERTa(WIDTH, HEADS, 16)),
-    "alibi": ("ALiBi", lambda: ALiBi(HEADS, symmetric=True)),
-    "kerple": ("KERPLE", lambda: Kerple(HEADS)),
-    "fire": ("FIRE", lambda: Fire(HEADS, threshold=4.0)),
-    "rope": ("RoPE", lambda: RoPE(WIDTH // HEADS)),
-    "xpos": ("xPos", lambda: XPos(WIDTH // HEADS)),
-}
+# Small, with nothing saturated at the probe's length (FIRE's threshold lies inside the sequence,
+# so that both of its regimes are seen).
+PROBE = Sizes(WIDTH, HEADS, length=16, causal=False)
 Piece = Callable[[Tensor, Tensor], Tensor]  # a part of attention, from q_pos and k_pos
 HEADER = (
     "method",
@@ -207,7 +184,7 @@ def row(method: str, encoding: PositionEncoding | None = None) -> list[str]:
     contents itself reads positions.
 
     Args:
-        method: a name in METHODS; or any name, if `encoding` is given.
+        method: a key of `lab.registry.METHODS`; or any name, if `encoding` is given.
         encoding: a method of one's own for width 16, 2 heads and positions 5 to 13.
 
     Returns:
@@ -219,8 +196,8 @@ def row(method: str, encoding: PositionEncoding | None = None) -> list[str]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         if encoding is None:
-            method, make = METHODS[require_choice("method", method, tuple(METHODS))]
-            encoding = make()
+            known = METHODS[require_choice("method", method, tuple(METHODS))]
+            method, encoding = known.name, known.make(PROBE)
         layer = MultiHeadAttention(WIDTH, HEADS, encoding).double()
         x = torch.randn(1, LENGTH, WIDTH, dtype=torch.float64)
         weights = torch.rand(1, HEADS, LENGTH, LENGTH, dtype=torch.float64)

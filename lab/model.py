@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from pe_lib.attention import KVCache, MultiHeadAttention, NoPosition, PositionEncoding
 from pe_lib.errors import require_choice, require_positive
 
+EMBED_STD = 0.3  # of token embeddings, and of every position vector that is added to something
+
 
 class Block(nn.Module):
     """Attention, then a two-layer network, each behind a LayerNorm and beside a residual path."""
@@ -70,7 +72,7 @@ class Transformer(nn.Module):
         causal: bool = False,
         pool: str | None = None,
         features: bool = False,
-        embed_std: float = 0.3,
+        embed_std: float = EMBED_STD,
     ) -> None:
         """Create the layers and draw the initial weights."""
         super().__init__()

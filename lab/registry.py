@@ -1,0 +1,123 @@
+"""The methods that the course compares: name, colour, and an instance for a given model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lab.model import EMBED_STD
+from pe_lib.alibi import ALiBi
+from pe_lib.attention import NoPosition, PositionEncoding
+from pe_lib.deberta import DeBERTa
+from pe_lib.fire import Fire
+from pe_lib.kerple import Kerple
+from pe_lib.learned import Learned
+from pe_lib.rope import RoPE
+from pe_lib.shaw import Shaw
+from pe_lib.sinusoidal import Sinusoidal
+from pe_lib.t5 import T5Bias
+from pe_lib.transformer_xl import TransformerXL
+from pe_lib.xpos import XPos
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a method must know of the model that it is made for.
+
+    Attributes:
+        d_model: width D.
+        n_heads: number of heads H.
+        length: positions seen in training. Spans of distances follow it: a table that is far
+            smaller than the training length would be an unfair rival.
+        causal: a decoder (True) or an encoder (False).
+        cached: rows of tables that are only a cache.
+    """
+
+    d_model: int
+    n_heads: int
+    length: int
+    causal: bool = True
+    cached: int = 2048
+
+    @property
+    def head_dim(self) -> int:
+        """Return the width d of a head."""
+        return self.d_model // self.n_heads
+
+
+class Method(NamedTuple):
+    """A method of the comparison.
+
+    Attributes:
+        name: as it stands in figures and tables.
+        colour: told apart from the others by lightness as well as hue, so that it survives grey
+            print and colour blindness.
+        make: returns a fresh instance for a model.
+        per_layer: whether each layer has an instance with weights of its own.
+    """
+
+    name: str
+    colour: str
+    make: Callable[[Sizes], PositionEncoding]
+    per_layer: bool = False
+
+
+METHODS: dict[str, Method] = {
+    "none": Method("no positions", "#7f7f7f", lambda sizes: NoPosition()),
+    # The gain brings the code to the root mean square of the tokens (its own is 0.71).
+    "sinusoidal": Method(
+        "sinusoidal",
+        "#0072b2",
+        lambda sizes: Sinusoidal(sizes.d_model, gain=EMBED_STD * 2**0.5, max_len=sizes.cached),
+    ),
+    "learned": Method(
+        "learned table",
+        "#b07d00",
+        lambda sizes: Learned(sizes.length, sizes.d_model, std=EMBED_STD),
+    ),
+    "shaw": Method(
+        "Shaw",
+        "#009e73",
+        lambda sizes: Shaw(sizes.head_dim, max(16, sizes.length // 4)),
+        per_layer=True,
+    ),
+    "transformer_xl": Method(
+        "Transformer-XL",
+        "#004d40",
+        lambda sizes: TransformerXL(sizes.d_model, sizes.n_heads),
+        per_layer=True,
+    ),
+    "t5": Method(
+        "T5 bias",
+        "#cc79a7",
+        lambda sizes: T5Bias(sizes.n_heads, 16, sizes.length // 2, bidirectional=not sizes.causal),
+    ),
+    "deberta": Method(
+        "DeBERTa",
+        "#882255",
+        lambda sizes: DeBERTa(
+            sizes.d_model, sizes.n_heads, max(16, sizes.length // 2), std=EMBED_STD
+        ),
+        per_layer=True,
+    ),
+    "alibi": Method(
+        "ALiBi", "#d55e00", lambda sizes: ALiBi(sizes.n_heads, symmetric=not sizes.causal)
+    ),
+    "rope": Method("RoPE", "#332288", lambda sizes: RoPE(sizes.head_dim, max_len=sizes.cached)),
+    "kerple": Method("KERPLE", "#a0522d", lambda sizes: Kerple(sizes.n_heads), per_layer=True),
+    "fire": Method(
+        "FIRE",
+        "#b2182b",
+        lambda sizes: Fire(sizes.n_heads, threshold=sizes.length / 4),
+        per_layer=True,
+    ),
+    "xpos": Method("xPos", "#6a51a3", lambda sizes: XPos(sizes.head_dim, max_len=sizes.cached)),
+}
+
+
+def encodings(method: Method, sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
+    """Return an instance for each layer: its own, or the same one in all."""
+    if method.per_layer:
+        return [method.make(sizes) for _ in range(n_layers)]
+    return [method.make(sizes)] * n_layers
