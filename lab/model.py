@@ -96,7 +96,6 @@ class Transformer(nn.Module):
         self.blocks = nn.ModuleList(Block(d_model, n_heads, e, causal) for e in encodings)
         self.norm = nn.LayerNorm(d_model)
         self.outputs = nn.Linear(d_model, n_in if n_out is None else n_out)
-        self.encoding = encodings[0]
         self._draw_weights(d_model, embed_std)
 
     def _draw_weights(self, d_model: int, embed_std: float) -> None:
@@ -112,9 +111,15 @@ class Transformer(nn.Module):
         if isinstance(self.inputs, nn.Embedding):
             nn.init.normal_(self.inputs.weight, std=embed_std)
 
+    @property
+    def encoding(self) -> PositionEncoding:
+        """The encoding of the first layer, which also embeds the input."""
+        first: PositionEncoding = self.blocks[0].attention.encoding  # type: ignore[union-attr, assignment]
+        return first
+
     def use_encoding(self, encoding: PositionEncoding) -> None:
         """Use another encoding in all layers from now on; no other weight changes."""
-        self.encoding = encoding
+        encoding.to(self.norm.weight.dtype)
         for block in self.blocks:
             block.attention.encoding = encoding  # type: ignore[union-attr]
 

@@ -58,10 +58,13 @@ class GlassLM(nn.Module):
             GatedBlock(table.shape[1], hidden, RoPE(HEAD_DIM)) for _ in range(n_layers)
         )
         self.norm = nn.RMSNorm(table.shape[1], EPS)
-        self.load_state_dict({"embedding.weight": table} | renamed(weights, n_layers), strict=True)
+        self.double().load_state_dict(
+            {"embedding.weight": table} | renamed(weights, n_layers), strict=True
+        )
 
     def use_encoding(self, encoding: PositionEncoding) -> None:
         """Use another encoding in all layers from now on; no weight changes."""
+        encoding.to(self.norm.weight.dtype)
         for block in self.blocks:
             block.attention.encoding = encoding  # type: ignore[union-attr]
 
@@ -75,8 +78,8 @@ class GlassLM(nn.Module):
 
 
 def as_tensor(array: np.ndarray) -> Tensor:
-    """Return a float32 tensor of a float16 array."""
-    return torch.from_numpy(array.astype(np.float32))
+    """Return a float64 tensor of a float16 array."""
+    return torch.from_numpy(array.astype(np.float64))
 
 
 def for_every_head(weight: Tensor) -> Tensor:

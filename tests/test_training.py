@@ -135,7 +135,7 @@ def test_other_random_numbers_do_not_shift_the_batches() -> None:
 
 
 def test_the_first_steps_are_adamw_with_clipping_and_the_rate_of_the_schedule() -> None:
-    ours, twin = small_model(), small_model()
+    ours, twin = small_model(), small_model().double()
     losses = train(ours, small_batches, steps=6, lr=0.1, warmup=3, clip=0.01, weight_decay=0.5)
     optimizer = torch.optim.AdamW(twin.parameters(), lr=0.1, betas=(0.9, 0.98), weight_decay=0.5)
     random = generator(0)
@@ -241,3 +241,11 @@ def test_errors_name_the_argument_and_what_is_allowed(
 ) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_a_model_is_trained_in_float64_whatever_it_came_in() -> None:
+    model = small_model()
+    assert model.weight.dtype == torch.float32
+    losses = train(model, small_batches, steps=2)
+    assert model.weight.dtype == torch.float64
+    assert losses[0] != torch.tensor(losses[0], dtype=torch.float32).item()
