@@ -142,7 +142,7 @@ def test_the_first_steps_are_adamw_with_clipping_and_the_rate_of_the_schedule() 
     for step in range(6):
         optimizer.param_groups[0]["lr"] = 0.1 * learning_rate(step, 6, 3)
         inputs, targets = small_batches(random)
-        loss = F.cross_entropy(twin(inputs), targets)
+        loss = F.cross_entropy(twin(inputs.double()), targets)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(twin.parameters(), 0.01)
