@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
+from exercises import checks
 from exercises.notebook import Cell, Unreadable, checkpoints, parse, restore
 from exercises.sandbox import Ended, Limits, Session
 from exercises.sets import ExerciseSet, Question, load
 from exercises.wire import Malformed
-from pe_lib import checks
 
 WORDS = ("ok", "wrong answer", "not answered", "crash", "time-out", "malformed")
 LONGEST = 400  # characters of a message

@@ -13,8 +13,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from exercises.checks import EXERCISES
 from exercises.sets import HERE, load, nbgrader_metadata, set_names, source_path, source_text
-from pe_lib.checks import EXERCISES
 
 FOLDER = HERE.parent / "tests/mutants"
 PAGE = HERE.parent / "book/check_proofs.md"

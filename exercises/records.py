@@ -146,9 +146,8 @@ def write(path: Path, text: str) -> None:
 
 
 def used_by_checks() -> list[Path]:
-    """Return the files of pe_lib that the checks import, directly or not."""
-    library = HERE.parent / "pe_lib"
-    waiting = sorted((library / "checks").glob("*.py"))
+    """Return the files of the checks, and those that they import, directly or not."""
+    waiting = sorted((HERE / "checks").glob("*.py"))
     found: list[Path] = []
     while waiting:
         path = waiting.pop()
@@ -156,7 +155,7 @@ def used_by_checks() -> list[Path]:
             continue
         found.append(path)
         names = re.findall(r"^from pe_lib\.(\w+) import", path.read_text(), flags=re.MULTILINE)
-        waiting += [library / f"{name}.py" for name in names]
+        waiting += [HERE.parent / "pe_lib" / f"{name}.py" for name in names]
     return sorted(found)
 
 

@@ -103,7 +103,7 @@ def binds(lends: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
     yield HERE / "wire.py", "/inside/wire.py"
     yield HERE / "inside/runner.py", "/inside/runner.py"
     yield HERE / "inside/library.py", "/inside/pe_lib/__init__.py"
-    yield HERE / "inside/checks.py", "/inside/pe_lib/checks.py"
+    yield HERE / "inside/checks.py", "/inside/exercises/checks.py"
     for name in lends:
         yield LIBRARY / f"{name}.py", f"/inside/pe_lib/{name}.py"
 

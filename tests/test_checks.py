@@ -10,6 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from exercises import checks
+from exercises.checks.compare import close, difference, shape_problem
+from exercises.checks.spec import Case, Exercise, Mistake
 from exercises.proofs import (
     PAGE,
     Alternative,
@@ -21,9 +24,6 @@ from exercises.proofs import (
     read,
 )
 from exercises.sets import load, nbgrader_metadata, set_names, source_path, source_text
-from pe_lib import checks
-from pe_lib.checks.compare import close, difference, shape_problem
-from pe_lib.checks.spec import Case, Exercise, Mistake
 
 SEEDS = (0, 1, 2)
 MUTANTS = [(name, mutant) for name in set_names() for mutant in read(name)[0]]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from browsing import ROOT
-from exercises import build
+from exercises import build, checks
 from exercises.grade import in_pool
 from exercises.grading import Graded, Job
 from exercises.sets import (
@@ -22,7 +22,6 @@ from exercises.sets import (
     source_path,
     source_text,
 )
-from pe_lib import checks
 from tools.refresh import repository_url
 
 COURSE = [

@@ -1,4 +1,4 @@
-"""Stands in for `pe_lib.checks` while grading: self-checks in a notebook do nothing here."""
+"""Stands in for `exercises.checks` while grading: self-checks in a notebook do nothing here."""
 
 from collections.abc import Callable
 

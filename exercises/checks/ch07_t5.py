@@ -8,8 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from exercises.checks.spec import Case, Draw, Exercise, Mistake
 from pe_lib.attention import relative_position
-from pe_lib.checks.spec import Case, Draw, Exercise, Mistake
 from pe_lib.t5 import t5_bucket
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from exercises.checks.spec import Case, Draw, Exercise, Mistake
 from pe_lib.attention import relative_position
-from pe_lib.checks.spec import Case, Draw, Exercise, Mistake
 from pe_lib.deberta import disentangled_row
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from exercises.checks.spec import Case, Draw, Exercise, Mistake
 from pe_lib.attention import NoPosition, attend
-from pe_lib.checks.spec import Case, Draw, Exercise, Mistake
 
 
 def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pe_lib.checks.spec import Case, Draw, Exercise, Mistake
+from exercises.checks.spec import Case, Draw, Exercise, Mistake
 from pe_lib.learned import interpolate_grid, interpolate_table, sample_table
 
 Grid = tuple[int, int]

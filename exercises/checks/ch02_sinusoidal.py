@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from pe_lib.checks.spec import Case, Draw, Exercise, Mistake
+from exercises.checks.spec import Case, Draw, Exercise, Mistake
 from pe_lib.sinusoidal import arrange, frequencies, sinusoidal
 
 BASE = 10000.0

@@ -1,4 +1,4 @@
-"""Checks of exercise set 12: sequences longer than those of training."""
+"""Checks of exercise set 13: sequences longer than those of training."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from pe_lib.checks.spec import Case, Draw, Exercise, Mistake
+from exercises.checks.spec import Case, Draw, Exercise, Mistake
 from pe_lib.context_extension import by_parts, ntk_aware, position_interpolation
 from pe_lib.rope import rope_angles
 from pe_lib.sinusoidal import frequencies

@@ -1,11 +1,11 @@
-"""Checks of exercise set 11: positions in images."""
+"""Checks of exercise set 12: positions on several axes."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from pe_lib.checks.spec import Case, Draw, Exercise, Mistake
+from exercises.checks.spec import Case, Draw, Exercise, Mistake
 from pe_lib.rope import apply_rope, axial_angles, rope_angles
 from pe_lib.sinusoidal import frequencies, sinusoidal, sinusoidal_2d
 

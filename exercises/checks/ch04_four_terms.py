@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pe_lib.checks.spec import Case, Draw, Exercise, Mistake
+from exercises.checks.spec import Case, Draw, Exercise, Mistake
 
 Four = tuple[Tensor, Tensor, Tensor, Tensor]
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pe_lib.checks.compare import clone, close, difference, kind, shape_problem
+from exercises.checks.compare import clone, close, difference, kind, shape_problem
 
 Answer = Callable[..., Any]
 

@@ -1,4 +1,4 @@
-"""Self-checks for the exercises: `from pe_lib import checks; checks.apply_rope(my_rope)`.
+"""Self-checks for the exercises: `from exercises import checks; checks.apply_rope(my_rope)`.
 
 Each name is an `Exercise`, one for each exercise of the sets; `SETS` has them by set. A check
 draws inputs, calls the function, and either prints that it is right or says what is wrong.
@@ -10,7 +10,7 @@ import difflib
 import importlib
 import pkgutil
 
-from pe_lib.checks.spec import CheckFailed, Exercise
+from exercises.checks.spec import CheckFailed, Exercise
 
 SETS: dict[str, tuple[Exercise, ...]] = {
     module.name.removeprefix("ch"): importlib.import_module(f"{__name__}.{module.name}").EXERCISES
