@@ -13,6 +13,13 @@ from pe_lib.errors import require_choice, require_positive
 EMBED_STD = 0.3  # of token embeddings, and of every position vector that is added to something
 
 
+def like_weights(inputs: Tensor, model: nn.Module) -> Tensor:
+    """Return real inputs in the dtype of the model's weights, and token numbers as they are."""
+    weight = next(model.parameters(), None)
+    known = weight is not None and inputs.is_floating_point()
+    return inputs.to(weight) if known else inputs
+
+
 class Block(nn.Module):
     """Attention, then a two-layer network, each behind a LayerNorm and beside a residual path."""
 
@@ -157,7 +164,7 @@ class Transformer(nn.Module):
         if positions is None:
             start = 0 if caches is None else len(caches[0])
             positions = torch.arange(start, start + inputs.shape[1], device=inputs.device)
-        x = self.encoding.embed(self.inputs(inputs), positions)  # (B, L, D)
+        x = self.encoding.embed(self.inputs(like_weights(inputs, self)), positions)  # (B, L, D)
         for i, block in enumerate(self.blocks):
             x = block(x, positions, mask, None if caches is None else caches[i])
         x = self.norm(x)

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from lab.model import like_weights
 from pe_lib.errors import require_greater, require_positive
 
 IGNORE = -100  # a target that counts neither in the loss nor in the accuracy
@@ -46,13 +47,6 @@ def learning_rate(step: int, steps: int, warmup: int, floor: float = 0.1) -> flo
         return (step + 1) / warmup
     progress = (step - warmup) / max(1, steps - warmup)
     return floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2
-
-
-def like_weights(inputs: Tensor, model: nn.Module) -> Tensor:
-    """Return real inputs in the dtype of the model's weights, and token numbers as they are."""
-    weight = next(model.parameters(), None)
-    known = weight is not None and inputs.is_floating_point()
-    return inputs.to(weight) if known else inputs
 
 
 def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
