@@ -6,9 +6,10 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from bakeoff.grid import COMPARED, SCALES, TASKS, grid
+from bakeoff.grid import SCALES, TASKS, grid
 from bakeoff.plots import save_plots
 from bakeoff.run import SHIPPED, run
+from lab.registry import METHODS
 
 
 def parser() -> argparse.ArgumentParser:
@@ -16,7 +17,9 @@ def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(prog="python -m bakeoff", description=__doc__)
     options.add_argument("--scale", choices=SCALES, default="small")
     options.add_argument("--tasks", nargs="+", choices=TASKS, help="default: all of the scale")
-    options.add_argument("--methods", nargs="+", choices=COMPARED, help="default: all")
+    options.add_argument(
+        "--methods", nargs="+", choices=tuple(METHODS), help="default: those of the tables"
+    )
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     options.add_argument("--workers", type=int, default=2, help="processes on this machine")
     options.add_argument("--scheduler", help="address of a Dask scheduler, tcp://host:port")

@@ -54,44 +54,52 @@ class Method(NamedTuple):
         colour: told apart from the others by lightness as well as hue, so that it survives grey
             print and colour blindness.
         make: returns a fresh instance for a model.
+        chapter: the page that derives it; empty for a method without a chapter, which the tables
+            and figures of the book then leave out.
         per_layer: whether each layer has an instance with weights of its own.
     """
 
     name: str
     colour: str
     make: Callable[[Sizes], PositionEncoding]
+    chapter: str = ""
     per_layer: bool = False
 
 
 METHODS: dict[str, Method] = {
-    "none": Method("no positions", "#7f7f7f", lambda sizes: NoPosition()),
+    "none": Method("no positions", "#7f7f7f", lambda sizes: NoPosition(), "01_attention"),
     # The gain brings the code to the root mean square of the tokens (its own is 0.71).
     "sinusoidal": Method(
         "sinusoidal",
         "#0072b2",
         lambda sizes: Sinusoidal(sizes.d_model, gain=EMBED_STD * 2**0.5, max_len=sizes.cached),
+        "02_sinusoidal",
     ),
     "learned": Method(
         "learned table",
         "#b07d00",
         lambda sizes: Learned(sizes.length, sizes.d_model, std=EMBED_STD),
+        "03_learned",
     ),
     "shaw": Method(
         "Shaw",
         "#009e73",
         lambda sizes: Shaw(sizes.head_dim, max(16, sizes.length // 4)),
+        "05_shaw",
         per_layer=True,
     ),
     "transformer_xl": Method(
         "Transformer-XL",
         "#004d40",
         lambda sizes: TransformerXL(sizes.d_model, sizes.n_heads),
+        "06_transformer_xl",
         per_layer=True,
     ),
     "t5": Method(
         "T5 bias",
         "#cc79a7",
         lambda sizes: T5Bias(sizes.n_heads, 16, sizes.length // 2, bidirectional=not sizes.causal),
+        "07_t5",
     ),
     "deberta": Method(
         "DeBERTa",
@@ -99,21 +107,33 @@ METHODS: dict[str, Method] = {
         lambda sizes: DeBERTa(
             sizes.d_model, sizes.n_heads, max(16, sizes.length // 2), std=EMBED_STD
         ),
+        "08_deberta",
         per_layer=True,
     ),
     "alibi": Method(
-        "ALiBi", "#d55e00", lambda sizes: ALiBi(sizes.n_heads, symmetric=not sizes.causal)
+        "ALiBi",
+        "#d55e00",
+        lambda sizes: ALiBi(sizes.n_heads, symmetric=not sizes.causal),
+        "09_alibi",
     ),
-    "rope": Method("RoPE", "#332288", lambda sizes: RoPE(sizes.head_dim, max_len=sizes.cached)),
-    "kerple": Method("KERPLE", "#a0522d", lambda sizes: Kerple(sizes.n_heads), per_layer=True),
+    "rope": Method(
+        "RoPE", "#332288", lambda sizes: RoPE(sizes.head_dim, max_len=sizes.cached), "10_rope"
+    ),
+    "kerple": Method(
+        "KERPLE", "#a0522d", lambda sizes: Kerple(sizes.n_heads), "17_choosing", per_layer=True
+    ),
     "fire": Method(
         "FIRE",
         "#b2182b",
         lambda sizes: Fire(sizes.n_heads, threshold=sizes.length / 4),
+        "17_choosing",
         per_layer=True,
     ),
-    "xpos": Method("xPos", "#6a51a3", lambda sizes: XPos(sizes.head_dim, max_len=sizes.cached)),
+    "xpos": Method(
+        "xPos", "#6a51a3", lambda sizes: XPos(sizes.head_dim, max_len=sizes.cached), "17_choosing"
+    ),
 }
+TAUGHT = {key: method for key, method in METHODS.items() if method.chapter}
 
 
 def encodings(method: Method, sizes: Sizes, n_layers: int) -> list[PositionEncoding]:

@@ -22,6 +22,8 @@ from tools import status, vendor
 PUBLIC = "https://cdn.jsdelivr.net/npm"
 MATHJAX = "es5/tex-chtml.js"
 WIDGETS = "dist/embed.js"  # the build that needs no require.js
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = re.compile(r"<!-- modules: ([\w., ]+) -->")
 GLOSSED = re.compile(r"/(\d\d_\w+|interview|exercises|notation)$")  # pages with prose
 
 
@@ -62,6 +64,35 @@ def describe_images(app: Sphinx, doctree: nodes.document) -> None:
             image["alt"] = text
         if number:
             image["loading"] = "lazy"
+
+
+def section(module: str) -> str:
+    """Return the Markdown that documents a module."""
+    return f"## {module}\n\n```{{eval-rst}}\n.. automodule:: {module}\n   :members:\n```\n"
+
+
+def list_modules(app: Sphinx, page: str, source: list[str]) -> None:
+    """Put a section for each module where a page says so: `<!-- modules: lab, bakeoff.run -->`.
+
+    A room's name stands for all its modules that no other line of the API pages names.
+    """
+    named = {
+        name
+        for path in sorted((ROOT / "book").glob("api*.md"))
+        for line in MODULES.findall(path.read_text(encoding="utf-8"))
+        for name in line.replace(" ", "").split(",")
+    }
+
+    def sections(match: re.Match[str]) -> str:
+        found: list[str] = []
+        for name in match[1].replace(" ", "").split(","):
+            files = sorted(ROOT.joinpath(name).glob("*.py")) if "." not in name else []
+            modules = [f"{name}.{file.stem}" for file in files if not file.stem.startswith("__")]
+            found += [module for module in modules if module not in named] or [name]
+        return "\n".join(section(module) for module in found)
+
+    if page.startswith("book/api"):
+        source[0] = MODULES.sub(sections, source[0])
 
 
 def plain_docstring(
@@ -172,6 +203,7 @@ class BuildStatus(SphinxDirective):
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("source-read", list_modules)
     app.connect("config-inited", choose_assets, priority=100)
     app.connect("autodoc-process-docstring", plain_docstring, priority=100)  # before napoleon
     app.connect("autodoc-skip-member", skip_fields)

@@ -1,0 +1,44 @@
+"""The course can be installed as a package: no part reads files that are not shipped with it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+from browsing import ROOT
+
+USE = """
+import bakeoff.run
+import lab.claims
+import lab.tasks
+import pe_lib
+from exercises import checks
+
+assert not pe_lib.__file__.startswith(ROOT), pe_lib.__file__
+assert len(lab.tasks.load_text()) > 300_000
+assert len(lab.claims.load()) > 90
+assert len(bakeoff.run.read_rows(bakeoff.run.SHIPPED / "small.csv")) > 1000
+checks.alibi_slopes(lambda n_heads: pe_lib.alibi.alibi_slopes(n_heads))
+"""
+
+
+def test_an_installed_copy_works_away_from_the_repository(tmp_path):
+    """As `pip install .` makes it, without --editable."""
+    copy, target = tmp_path / "copy", tmp_path / "site"  # pip writes beside what it builds
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        copy.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, copy)
+    for room in ("pe_lib", "lab", "bakeoff", "exercises"):
+        shutil.copytree(ROOT / room, copy / room)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    options = ["--no-deps", "--no-build-isolation", "--no-compile", "--target", str(target)]
+    subprocess.run([*pip, *options, str(copy)], check=True, capture_output=True, text=True)
+    environment = os.environ | {"PYTHONPATH": str(target)}
+    command = [sys.executable, "-c", f"ROOT = {str(ROOT)!r}\n{USE}"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "alibi_slopes: right.\n"
