@@ -16,13 +16,15 @@ from pe_lib.alibi import ALiBi
 from pe_lib.attention import (
     NoPosition,
     PositionEncoding,
+    Run,
     attend,
     attend_fused,
     relative_position,
 )
+from pe_lib.fast import reversed_bias, table_scores
 from pe_lib.relative import RelativeBias
 from pe_lib.rope import RoPE
-from pe_lib.shaw import shaw_logits
+from pe_lib.shaw import clipped_row
 from pe_lib.sinusoidal import Sinusoidal, sinusoidal
 from pe_lib.t5 import T5Bias
 from pe_lib.transformer_xl import TransformerXL
@@ -61,11 +63,11 @@ def rope_of(q: Tensor, k: Tensor) -> Works:
     from x_transformers import x_transformers
 
     length = q.shape[2]
-    positions = torch.arange(length)
+    positions = Run(0, length)
     pairs = RoPE(WIDTH, max_len=length)
     half = RoPE(WIDTH, layout="half", max_len=length)
     # Published functions get their angles, sines and cosines ready-made; pe_lib looks them up.
-    angles = half.angles(positions, half.rates)[None]
+    angles = half.angles(positions.tensor(), half.rates)[None]
     cosines, sines = angles.cos().float(), angles.sin().float()  # (1, L, d / 2)
     cos, sin = (torch.cat([part, part], dim=-1) for part in (cosines, sines))
     q_long, k_long = (x.transpose(1, 2).contiguous() for x in (q, k))  # (B, L, H, d)
@@ -73,7 +75,7 @@ def rope_of(q: Tensor, k: Tensor) -> Works:
     agree(pairs.rotate(q, k, positions, positions)[0], theirs)
     agree(half.rotate(q, k, positions, positions)[1], llama.apply_rotary_pos_emb(q, k, cos, sin)[1])
     lucid = RotaryEmbedding(WIDTH, cache_max_seq_len=length)
-    xt_angles, _ = x_transformers.RotaryEmbedding(WIDTH)(positions)
+    xt_angles, _ = x_transformers.RotaryEmbedding(WIDTH)(positions.tensor())
     return {
         "copying q and k": lambda: (q.clone(), k.clone()),
         "pe_lib, interleaved": lambda: pairs.rotate(q, k, positions, positions),
@@ -123,11 +125,11 @@ def t5_peer() -> Any:
 
 def bias_of(encoding: RelativeBias, length: int) -> Works:
     q, k, _ = qkv(length)
-    places, allocated = torch.arange(length), torch.empty(HEADS, length, length)
+    places, allocated = Run(0, length), torch.empty(HEADS, length, length)
     return {
         "filling an allocated (H, L, L)": lambda: allocated.fill_(1.0),
-        "pe_lib, view": lambda: encoding.flipped_bias(q, k, places, places, False),
-        "pe_lib, dense": lambda: encoding.bias(q, k, places, places),
+        "pe_lib, view": lambda: reversed_bias(encoding, q, places, places, False),
+        "pe_lib, dense": lambda: encoding.bias(q, k, places, places, 1.0),
     }
 
 
@@ -170,7 +172,7 @@ def alibi(length: int) -> Works:
 def shaw(length: int) -> Works:
     from transformers.models.wav2vec2_bert import modeling_wav2vec2_bert as wav2vec2
 
-    (q, k, _), places, clip = qkv(length), torch.arange(length), 64
+    (q, k, _), places, clip = qkv(length), Run(0, length), 64
     table = torch.randn(2 * clip + 1, WIDTH)
     module = SimpleNamespace(
         left_max_position_embeddings=clip,
@@ -182,10 +184,13 @@ def shaw(length: int) -> Works:
     def gathered() -> object:
         return wav2vec2._apply_relative_key_position_encoding(module, q, k)[1]
 
-    agree(shaw_logits(q, table, places, places), gathered())
+    def skewed() -> Tensor:
+        return table_scores(q, table, lambda far: clipped_row(far, clip), places, places)
+
+    agree(skewed(), gathered())
     return {
         "plain logits": lambda: q @ k.mT,
-        "pe_lib, skew": lambda: shaw_logits(q, table, places, places),
+        "pe_lib, skew": skewed,
         "transformers, Wav2Vec2-BERT (gathers L, L, d)": gathered,
     }
 
@@ -193,10 +198,10 @@ def shaw(length: int) -> Works:
 def xlnet(length: int) -> Works:
     from transformers.models.xlnet.modeling_xlnet import XLNetRelativeAttention as XLNet
 
-    (q, k, _), places = qkv(length), torch.arange(length)
+    (q, k, _), run, places = qkv(length), Run(0, length), torch.arange(length)
     encoding = TransformerXL(MODEL, HEADS, std=1.0)
     u, v = encoding.u, encoding.v
-    codes = encoding.r_proj(sinusoidal(torch.arange(length, -length, -1), MODEL, layout="halves"))
+    codes = encoding.r_proj(sinusoidal(torch.arange(length, -length, -1), MODEL, layout="half"))
     codes = codes.view(2 * length, 1, HEADS, WIDTH)
     q_long, k_long = (x.permute(2, 0, 1, 3).contiguous() for x in (q, k))  # (L, B, H, d)
 
@@ -215,7 +220,7 @@ def xlnet(length: int) -> Works:
 
     works: Works = {
         "plain logits": lambda: q @ k.mT,
-        "pe_lib, skew": lambda: encoding.bias(q, k, places, places),
+        "pe_lib, skew": lambda: encoding.bias(q, k, run, run, WIDTH**-0.5),
         "transformers, XLNet": published,
     }
     agree(works["pe_lib, skew"](), published())
@@ -256,24 +261,24 @@ def cached_table(length: int) -> Works:
     from positional_encodings.torch_encodings import PositionalEncoding1D
     from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
 
-    x, places = torch.randn(1, length, MODEL), torch.arange(length)
+    x = torch.randn(1, length, MODEL)
     ours, keeper = Sinusoidal(MODEL, max_len=length), PositionalEncoding1D(MODEL)
     m2m = M2M100SinusoidalPositionalEmbedding(length + 2, MODEL, padding_idx=1)
-    agree(ours.embed(x, places), x + keeper(x), 1e-2)
+    agree(ours.embed(x, Run(0, length)), x + keeper(x), 1e-2)
     return {
         "adding two tensors": lambda: x + x,
-        "pe_lib": lambda: ours.embed(x, places),
+        "pe_lib": lambda: ours.embed(x, Run(0, length)),
         "positional-encodings (positions 0 to L only)": lambda: x + keeper(x),
         "transformers, M2M-100": lambda: x + m2m(inputs_embeds=x),
     }
 
 
 def consumption(length: int) -> Works:
-    (q, k, v), places = qkv(length), torch.arange(length)
+    (q, k, v), places = qkv(length), Run(0, length)
     peer, encoding = t5_peer(), ALiBi(HEADS)
     hidden = relative_position(places, places) > 0
     lowest = torch.finfo(torch.float32).min
-    ready = encoding.bias(q, k, places, places).masked_fill(hidden, lowest)[None]
+    ready = encoding.bias(q, k, places, places, 1.0).masked_fill(hidden, lowest)[None]
 
     def ours(encoding: PositionEncoding) -> Work:
         return lambda: attend_fused(q, k, v, encoding, places, places, causal=True)
@@ -297,7 +302,7 @@ def consumption(length: int) -> Works:
         "pe_lib, T5": ours(t5),
         "SDPA, dense ALiBi ready-made": dense(lambda: ready),
         "SDPA, dense ALiBi built by pe_lib": dense(
-            lambda: encoding.bias(q, k, places, places).masked_fill(hidden, lowest)[None]
+            lambda: encoding.bias(q, k, places, places, 1.0).masked_fill(hidden, lowest)[None]
         ),
         "SDPA, T5 bias built by transformers": published,
         "softmax by hand, ALiBi": manual,

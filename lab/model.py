@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 
 from pe_lib.attention import KVCache, MultiHeadAttention, NoPosition, PositionEncoding
 from pe_lib.errors import require_choice, require_positive
+from pe_lib.positions import Positions, as_positions
 
 EMBED_STD = 0.3  # of token embeddings, and of every position vector that is added to something
 
@@ -29,14 +29,16 @@ class Block(nn.Module):
         """Create the layers."""
         super().__init__()
         self.norm_1 = nn.LayerNorm(d_model)
-        self.attention = MultiHeadAttention(d_model, n_heads, encoding, causal=causal)
+        self.attention = MultiHeadAttention(
+            d_model, n_heads, encoding, causal=causal, embedded=True
+        )
         self.norm_2 = nn.LayerNorm(d_model)
         self.mlp = nn.Sequential(
             nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model)
         )
 
     def forward(
-        self, x: Tensor, positions: Tensor, mask: Tensor | None, cache: KVCache | None
+        self, x: Tensor, positions: Positions, mask: Tensor | None, cache: KVCache | None
     ) -> Tensor:
         """(B, L, D) -> (B, L, D)."""
         x = x + self.attention(self.norm_1(x), q_pos=positions, mask=mask, cache=cache)
@@ -134,7 +136,7 @@ class Transformer(nn.Module):
         self,
         inputs: Tensor,
         *,
-        positions: Tensor | None = None,
+        positions: Positions | None = None,
         mask: Tensor | None = None,
         caches: Sequence[KVCache] | None = None,
     ) -> Tensor:
@@ -142,7 +144,7 @@ class Transformer(nn.Module):
 
         Args:
             inputs: token numbers (B, L), or features (B, L, n_in).
-            positions: (L,) or (B, L); 0, 1, ... after the cache if None.
+            positions: a `Run`, (L,) or (B, L); those after the cache, or 0, 1, ..., if None.
             mask: bool, broadcastable to (B, H, L, Lk); False hides a key.
             caches: one per layer, to go on where earlier calls stopped.
 
@@ -162,8 +164,11 @@ class Transformer(nn.Module):
                 f"caches must be one per layer ({len(self.blocks)}), got {len(caches)}"
             )
         if positions is None:
-            start = 0 if caches is None else len(caches[0])
-            positions = torch.arange(start, start + inputs.shape[1], device=inputs.device)
+            cache = KVCache() if caches is None else caches[0]
+            positions = cache.next_positions(inputs.shape[1])
+        positions = as_positions(
+            "positions", positions, inputs.shape[1], len(inputs), inputs.device
+        )
         x = self.encoding.embed(self.inputs(like_weights(inputs, self)), positions)  # (B, L, D)
         for i, block in enumerate(self.blocks):
             x = block(x, positions, mask, None if caches is None else caches[i])

@@ -4,14 +4,17 @@ Each method is a file; each file begins with pure functions and ends with a thin
 """
 
 from pe_lib.alibi import ALiBi
-from pe_lib.attention import KVCache, MultiHeadAttention, NoPosition, PositionEncoding
+from pe_lib.attention import KVCache, MultiHeadAttention
 from pe_lib.compose import Compose
 from pe_lib.context_extension import DynamicNTK, LongRoPE
 from pe_lib.deberta import DeBERTa
+from pe_lib.encoding import NoPosition, PositionEncoding
 from pe_lib.fire import Fire
 from pe_lib.hierarchical import Hierarchical, HierarchicalLearned
 from pe_lib.kerple import Kerple
 from pe_lib.learned import Learned
+from pe_lib.positions import Run
+from pe_lib.relative import RelativeBias, WindowBias
 from pe_lib.rope import AxialRoPE, RoPE
 from pe_lib.shaw import Shaw
 from pe_lib.sinusoidal import Sinusoidal
@@ -35,10 +38,13 @@ __all__ = [
     "MultiHeadAttention",
     "NoPosition",
     "PositionEncoding",
+    "RelativeBias",
     "RoPE",
+    "Run",
     "Shaw",
     "Sinusoidal",
     "T5Bias",
     "TransformerXL",
+    "WindowBias",
     "XPos",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pe_lib.errors import require_positive, require_real
+from pe_lib.errors import require_floating, require_positive, require_real
 from pe_lib.relative import RelativeBias, for_each_head
 
 
@@ -28,7 +28,7 @@ def alibi_slopes(n_heads: int) -> Tensor:
 
     Source: Press et al. 2022, section 3; other counts as in the authors' code.
     """
-    require_positive("n_heads", n_heads)
+    n_heads = require_positive("n_heads", n_heads)
     n = 2 ** (n_heads.bit_length() - 1)
     steps = [*range(1, n + 1), *(h - 0.5 for h in range(1, n_heads - n + 1))]
     return torch.tensor([2 ** (-8 * step / n) for step in steps], dtype=torch.float32)
@@ -48,11 +48,14 @@ def alibi(relative: object, slopes: Tensor, *, symmetric: bool = False) -> Tenso
         (H, *relative.shape), float32 or better.
 
     Raises:
-        TypeError: if relative is not real numbers.
+        TypeError: if relative is not real numbers or slopes not a floating-point tensor.
+        ValueError: if slopes have more axes.
 
     Source: Press et al. 2022, section 3 (written there with distance = query - key).
     """
     offsets = require_real("relative", relative)
+    if require_floating("slopes", slopes).ndim != 1:
+        raise ValueError(f"slopes must have shape (H,), got {tuple(slopes.shape)}")
     slope = for_each_head(slopes, offsets)
     return -slope * offsets.abs() if symmetric else slope * offsets
 

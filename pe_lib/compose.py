@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from torch import Tensor, nn
 
-from pe_lib.attention import PositionEncoding
+from pe_lib.encoding import PositionEncoding
+from pe_lib.positions import Positions
 
 
 class Compose(PositionEncoding):
     """Use several encodings together.
 
     What they add to the input, to the logits and to the values adds up; rotations follow one
-    another, the first given first. A scale of None agrees with every scale. The common scale is
-    set on every member, because a bias that contains q or k multiplies by it.
+    another, the first given first. A scale of None agrees with every scale.
 
     Args:
         encodings: at least one `PositionEncoding`.
@@ -36,52 +38,49 @@ class Compose(PositionEncoding):
         if len(scales) > 1:
             raise ValueError(f"encodings must agree on the scale, got {sorted(scales)}")
         self.scale = scales.pop() if scales else None
-        for encoding in encodings:
-            encoding.scale = self.scale
-        self.uses_values = any(encoding.uses_values for encoding in encodings)
         self.encodings = nn.ModuleList(encodings)
+        self.rotates_once = all(
+            part.rotates_once for part in self.parts() if part.uses("rotate") or part.uses("bias")
+        )
 
     def members(self) -> list[PositionEncoding]:
         """Return the encodings in order."""
         return [member for member in self.encodings if isinstance(member, PositionEncoding)]
 
-    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+    def parts(self) -> list[PositionEncoding]:
+        """Return all encodings in order, those of members that are composed one by one."""
+        return [part for member in self.members() for part in member.parts()]
+
+    def uses(self, hook: str) -> bool:
+        """Return whether a member uses the hook of that name."""
+        return any(member.uses(hook) for member in self.members())
+
+    def embed(self, x: Tensor, positions: Positions) -> Tensor:
         """Add what every encoding adds to x (B, L, D)."""
         for encoding in self.members():
             x = encoding.embed(x, positions)
         return x
 
-    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
-        """Turn q and k by every encoding in order."""
+    def rotate(
+        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
+    ) -> tuple[Tensor, Tensor]:
+        """Rotate q and k by every encoding in order."""
         for encoding in self.members():
             q, k = encoding.rotate(q, k, q_pos, k_pos)
         return q, k
 
-    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
-        """Return the sum of the biases, or None if no encoding has one."""
-        total: Tensor | None = None
-        for encoding in self.members():
-            bias = encoding.bias(q, k, q_pos, k_pos)
-            if bias is not None:
-                total = bias if total is None else total + bias
-        return total
-
-    def flipped_bias(
-        self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, causal: bool
+    def bias(
+        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
     ) -> Tensor | None:
-        """Return the shortcut of the only encoding that has a bias; None if there are more."""
-        biased = [
-            encoding
-            for encoding in self.members()
-            if type(encoding).bias is not PositionEncoding.bias
-        ]
-        return biased[0].flipped_bias(q, k, q_pos, k_pos, causal) if len(biased) == 1 else None
+        """Return the sum of the biases, or None if no encoding has one."""
+        return total(encoding.bias(q, k, q_pos, k_pos, scale) for encoding in self.members())
 
-    def values(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
+    def values(self, weights: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor | None:
         """Return the sum of what is added to the outputs, or None."""
-        total: Tensor | None = None
-        for encoding in self.members():
-            extra = encoding.values(weights, q_pos, k_pos) if encoding.uses_values else None
-            if extra is not None:
-                total = extra if total is None else total + extra
-        return total
+        return total(encoding.values(weights, q_pos, k_pos) for encoding in self.members())
+
+
+def total(terms: Iterable[Tensor | None]) -> Tensor | None:
+    """Return the sum of the terms that there are, or None."""
+    given = [term for term in terms if term is not None]
+    return sum(given[1:], given[0]) if given else None

@@ -1,4 +1,4 @@
-"""RoPE beyond the length it was trained on: change the frequencies (chapter 12).
+"""RoPE beyond the length it was trained on: change the frequencies (chapter 13).
 
 Every method is a function from frequencies to frequencies, (n,) -> (n,), for
 `RoPE(..., rates=...)`; two of them look at the length of the sequence and are modules.
@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from pe_lib.errors import require_choice, require_floating, require_greater, require_positive
+from pe_lib.fast import rotate
+from pe_lib.positions import Positions, Run, as_tensor, per_head
 from pe_lib.rope import RoPE
 
 RAMPS = ("index", "rotations")
@@ -51,12 +53,15 @@ def ntk_aware(rates: Tensor, factor: float) -> Tensor:
     Source: bloc97 2023; Peng et al. 2024, definition 1.
     """
     require_geometric(rates)
-    require_greater("factor", factor, 0)
-    share = torch.arange(len(rates), dtype=rates.dtype, device=rates.device) / (len(rates) - 1)
-    return rates * float(factor) ** -share
+    return rates * require_greater("factor", factor, 0) ** -pair_share(rates)
 
 
-def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int) -> Tensor:
+def pair_share(rates: Tensor) -> Tensor:
+    """Return how far each pair is along the way from the first to the last, (n,): 0 to 1."""
+    return torch.arange(len(rates), dtype=rates.dtype, device=rates.device) / (len(rates) - 1)
+
+
+def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int | Tensor) -> Tensor:
     """Return `ntk_aware` for the length at hand; the trained rates up to the trained length.
 
     Args:
@@ -64,7 +69,7 @@ def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int) 
         factor: how fast the stretch grows past the trained length; 1 stretches by
             length / trained_length exactly.
         trained_length: positions seen in training.
-        length: positions in this sequence.
+        length: positions in this sequence, a number or a tensor ().
 
     Returns:
         (n,): rates stretched by factor * length / trained_length - (factor - 1). Up to the
@@ -74,6 +79,10 @@ def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int) 
     """
     require_greater("factor", factor, 0)
     require_positive("trained_length", trained_length)
+    if isinstance(length, Tensor):  # not to be read: the stretch is 1 up to the trained length
+        require_geometric(rates)
+        stretch = (factor * length / trained_length - (factor - 1)).clamp(min=1)
+        return rates.to(length.device) * stretch ** -pair_share(rates).to(length.device)
     if require_positive("length", length) <= trained_length:
         return rates
     return ntk_aware(rates, factor * length / trained_length - (factor - 1))
@@ -212,11 +221,44 @@ def require_geometric(rates: Tensor) -> None:
         )
 
 
-class DynamicNTK(RoPE):
-    """RoPE whose frequencies follow the longest position in the batch.
+class LengthRoPE(RoPE):
+    """RoPE whose frequencies depend on the longest position in the batch.
 
-    Keys kept for later must be kept unturned, as `KVCache` does: each longer sequence turns all
-    of them anew. The longest sequence of a batch decides for all, as in published code.
+    A cache must keep its keys as projected: a longer sequence rotates all of them anew. The
+    longest sequence of a batch decides for all, as in published code.
+    """
+
+    rotates_once = False
+
+    def rates_at(self, length: int | Tensor) -> Tensor:
+        """Return the frequencies for a sequence of `length`, a number or a tensor ()."""
+        raise NotImplementedError
+
+    def rotate(
+        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
+    ) -> tuple[Tensor, Tensor]:
+        """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) by their positions, as `RoPE` does."""
+        q_pos, k_pos = self.check(q, k, q_pos, k_pos)
+        rates = self.rates_at(longest(q_pos, k_pos))
+        if rates is self.rates:
+            return super().rotate(q, k, q_pos, k_pos)
+
+        def rotated(x: Tensor, positions: Positions) -> Tensor:
+            codes = self.rotation_codes(as_tensor(positions, x.device), rates)
+            return rotate(x, per_head(codes.to(x.device)), self.layout)
+
+        return rotated(q, q_pos), rotated(k, k_pos)
+
+
+def longest(q_pos: Positions, k_pos: Positions) -> int | Tensor:
+    """Return one more than the largest position: a number for two runs, else a tensor ()."""
+    if isinstance(q_pos, Run) and isinstance(k_pos, Run):
+        return max(q_pos.stop, k_pos.stop)
+    return 1 + torch.maximum(as_tensor(q_pos).max(), as_tensor(k_pos).max())
+
+
+class DynamicNTK(LengthRoPE):
+    """RoPE whose frequencies stretch with the length, see `dynamic_ntk`.
 
     Args:
         head_dim: width d of a head.
@@ -228,17 +270,17 @@ class DynamicNTK(RoPE):
     """
 
     def __init__(self, head_dim: int, factor: float, trained_length: int, **options: Any) -> None:
-        """Check the arguments; the table holds the trained frequencies."""
+        """Check the arguments; the cache is for the trained frequencies."""
         super().__init__(head_dim, **options)
         self.factor, self.trained_length = factor, trained_length
         self.rates_at(trained_length + 1)
 
-    def rates_at(self, length: int) -> Tensor:
+    def rates_at(self, length: int | Tensor) -> Tensor:
         """Return the frequencies for a sequence of `length`."""
         return dynamic_ntk(self.rates, self.factor, self.trained_length, length)
 
 
-class LongRoPE(RoPE):
+class LongRoPE(LengthRoPE):
     """RoPE with one set of factors up to the trained length and another past it.
 
     Args:
@@ -261,13 +303,16 @@ class LongRoPE(RoPE):
         factor: float,
         **options: Any,
     ) -> None:
-        """Keep both sets of frequencies; the table holds the short ones."""
+        """Keep both sets of frequencies; the cache is for the short ones."""
         super().__init__(head_dim, gain=longrope_gain(factor, trained_length), **options)
         self.trained_length = trained_length
         self.long_rates = longrope(self.rates, long_factors)
         self.rates = longrope(self.rates, short_factors)
-        self.fill_table()
+        self.fill_cache(torch.float32, "cpu")
 
-    def rates_at(self, length: int) -> Tensor:
+    def rates_at(self, length: int | Tensor) -> Tensor:
         """Return the frequencies for a sequence of `length`."""
+        if isinstance(length, Tensor):
+            short, long = (rates.to(length.device) for rates in (self.rates, self.long_rates))
+            return torch.where(length <= self.trained_length, short, long)
         return self.rates if length <= self.trained_length else self.long_rates

@@ -10,9 +10,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pe_lib.attention import PositionEncoding, default_scale
-from pe_lib.errors import require_multiple, require_positive
-from pe_lib.shaw import integer_positions, table_scores
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import require_greater, require_heads, require_multiple, require_positive
+from pe_lib.fast import Memo, table_scores
+from pe_lib.positions import Positions, as_positions
 
 
 def log_bucket(distance: Tensor, n_buckets: int, max_distance: int) -> Tensor:
@@ -105,12 +106,14 @@ class DeBERTa(PositionEncoding):
         self.n_heads, self.max_distance, self.n_buckets = n_heads, max_distance, n_buckets
         self.span = max_distance if n_buckets is None else n_buckets
         self.row_of(torch.zeros(1))  # raises if the buckets do not fit
+        require_greater("std", std, 0)
         self.table = nn.Parameter(torch.randn(2 * self.span, d_model) * std)  # (2 span, D)
         if projections is None:
             projections = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model, bias=False)
         self.query_proj = projections[0] if p2c else None
         self.key_proj = projections[1] if c2p else None
         self.scale = (d_model // n_heads * (1 + c2p + p2c)) ** -0.5
+        self.key_memo, self.query_memo = Memo(), Memo()
 
     def row_of(self, relative: Tensor) -> Tensor:
         """Return the table row of each distance (key minus query), of any shape."""
@@ -118,22 +121,33 @@ class DeBERTa(PositionEncoding):
             relative = log_bucket(relative, self.n_buckets, self.max_distance)
         return disentangled_row(relative, self.span)
 
-    def project(self, projection: nn.Module, like: Tensor) -> Tensor:
-        """Return the projected table per head, (H, 2 span, d), in the dtype of `like`."""
-        rows: Tensor = projection(self.table)  # (2 span, D)
-        return rows.view(len(rows), self.n_heads, -1).transpose(0, 1).to(like.dtype)
+    def mirrored_row_of(self, relative: Tensor) -> Tensor:
+        """Return `row_of` where keys take the role of queries: distances change their sign."""
+        return self.row_of(-relative)
 
-    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    def project(self, projection: nn.Module, memo: Memo) -> Tensor:
+        """Return the projected table per head, (H, 2 span, d); `memo` may know it."""
+
+        def compute() -> Tensor:
+            rows: Tensor = projection(self.table)  # (2 span, D)
+            return rows.view(len(rows), self.n_heads, -1).transpose(0, 1).contiguous()
+
+        return memo([self.table, *projection.parameters()], None, compute)
+
+    def bias(
+        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
+    ) -> Tensor:
         """Return the chosen terms, scaled, (B, H, Lq, Lk)."""
-        q_pos = integer_positions("q_pos", q_pos, q.shape[-2], len(q))
-        k_pos = integer_positions("k_pos", k_pos, k.shape[-2], len(q))
-        terms, scale = [], default_scale(self, q.shape[-1])
+        require_heads(q, self.n_heads)
+        q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device, integers=True)
+        k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device, integers=True)
+        terms = []
+        memos = (self.key_memo, self.query_memo) if q.shape[-2] == 1 else (Memo(), Memo())
         if self.key_proj is not None:
-            keys = self.project(self.key_proj, q)
+            keys = self.project(self.key_proj, memos[0]).to(q.dtype)
             terms.append(table_scores(q * scale, keys, self.row_of, q_pos, k_pos))
         if self.query_proj is not None:
-            queries = self.project(self.query_proj, k)
-            # Keys take the role of queries here, so the distances change their sign.
-            by_key = table_scores(k * scale, queries, lambda back: self.row_of(-back), k_pos, q_pos)
+            queries = self.project(self.query_proj, memos[1]).to(q.dtype)
+            by_key = table_scores(k, queries * scale, self.mirrored_row_of, k_pos, q_pos)
             terms.append(by_key.mT)  # (B, H, Lk, Lq) -> (B, H, Lq, Lk)
         return terms[0] if len(terms) == 1 else terms[0].add_(terms[1])

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Real
+
 import torch
 from torch import Tensor
 
 
-def require_positive(name: str, value: object) -> int:
-    """Return `value` if it is an int of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int):
+def require_positive(name: str, value: object, *, least: int = 1) -> int:
+    """Return `value` as an int if it is an integer of at least 1, or of another `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an int, got {type(value).__name__}")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}")
-    return value
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+    return int(value)
 
 
 def require_multiple(name: str, value: object, of: int, why: str) -> int:
-    """Return `value` if it is a positive multiple of `of`."""
+    """Return `value` as an int if it is a positive multiple of `of`."""
     number = require_positive(name, value)
     if number % of:
         raise ValueError(f"{name} must be a multiple of {of} ({why}), got {number}")
@@ -30,13 +32,14 @@ def require_choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def require_greater(name: str, value: float, than: float) -> float:
-    """Return `value` if it is a finite number greater than `than`."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+def require_greater(name: str, value: object, than: float) -> float:
+    """Return `value` as a float if it is a finite number greater than `than`."""
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    if not than < value < float("inf"):
+    number = float(value)
+    if not than < number < float("inf"):
         raise ValueError(f"{name} must be a finite number greater than {than:g}, got {value!r}")
-    return value
+    return number
 
 
 def require_floating(name: str, tensor: object) -> Tensor:
@@ -48,10 +51,11 @@ def require_floating(name: str, tensor: object) -> Tensor:
     return tensor
 
 
-def require_real(name: str, values: object, dtype: torch.dtype | None = None) -> Tensor:
-    """Return `values` as a tensor of real numbers, of type `dtype`, or its own if None.
+def require_real(name: str, values: object) -> Tensor:
+    """Return `values` as a tensor of real numbers.
 
-    Python's floats become float32 where `dtype` does not say otherwise.
+    All integers become int64: in the smaller and the unsigned types a difference of two
+    positions wraps around. Python's floats become float64.
     """
     try:
         tensor = torch.as_tensor(values)
@@ -59,18 +63,28 @@ def require_real(name: str, values: object, dtype: torch.dtype | None = None) ->
         raise TypeError(f"{name} must be numbers or a tensor of numbers, got {values!r}") from error
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise TypeError(f"{name} must be real numbers, got {tensor.dtype}")
-    return tensor if dtype is None else torch.as_tensor(values, dtype=dtype)
-
-
-def require_positions(
-    name: str, positions: object, length: int, batch: int | None = None
-) -> Tensor:
-    """Return `positions` if its shape is (length,) or (batch, length); None allows any batch."""
-    tensor = require_real(name, positions)
-    wrong_batch = tensor.ndim == 2 and batch is not None and len(tensor) not in (1, batch)
-    if tensor.ndim not in (1, 2) or tensor.shape[-1] != length or wrong_batch:
-        raise ValueError(
-            f"{name} must have shape ({length},) or ({'batch' if batch is None else batch}, "
-            f"{length}), got {tuple(tensor.shape)}"
+    if tensor.is_floating_point():
+        return (
+            tensor if isinstance(values, Tensor) else torch.as_tensor(values, dtype=torch.float64)
         )
+    return tensor.long()
+
+
+def require_integers(name: str, values: object) -> Tensor:
+    """Return `values` as an int64 tensor if they are integers."""
+    tensor = require_real(name, values)
+    if tensor.is_floating_point():
+        raise TypeError(f"{name} must be integers, got {tensor.dtype}")
     return tensor
+
+
+def require_heads(q: Tensor, n_heads: int) -> None:
+    """Raise a ValueError unless q (B, H, L, d) has `n_heads` heads."""
+    if q.ndim != 4 or q.shape[1] != n_heads:
+        got = f"{q.shape[1]}" if q.ndim == 4 else f"shape {tuple(q.shape)}"
+        raise ValueError(f"q must have {n_heads} heads for this encoding, got {got}")
+
+
+def may_read(tensor: Tensor) -> bool:
+    """Return whether values may decide what is done: not inside a compiled graph, nor on meta."""
+    return not (torch.compiler.is_compiling() or tensor.is_meta)

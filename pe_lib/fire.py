@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pe_lib.attention import PositionEncoding, relative_position
-from pe_lib.errors import require_greater, require_positive
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import require_greater, require_heads, require_positive
+from pe_lib.positions import Positions, as_positions, as_tensor, relative_position
 
 
 def fire_ratio(q_pos: Tensor, k_pos: Tensor, c: Tensor, threshold: Tensor) -> Tensor:
@@ -46,22 +47,30 @@ class Fire(PositionEncoding):
     Source: Li et al. 2024; constants as in the listing of their appendix.
     """
 
+    rotates_once = True
+
     def __init__(
         self, n_heads: int, *, width: int = 32, c: float = 0.1, threshold: float = 512.0
     ) -> None:
         """Create the network and the two trained numbers."""
         super().__init__()
-        require_positive("n_heads", n_heads)
+        self.n_heads = require_positive("n_heads", n_heads)
         require_positive("width", width)
         self.threshold = require_greater("threshold", threshold, 0)
         self.c = nn.Parameter(torch.tensor(float(require_greater("c", c, 0))))
         self.factor = nn.Parameter(torch.tensor(1.0))
         self.network = nn.Sequential(nn.Linear(1, width), nn.ReLU(), nn.Linear(width, n_heads))
 
-    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    def bias(
+        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
+    ) -> Tensor:
         """Return (H, Lq, Lk), or (B, H, Lq, Lk) for positions with a batch axis."""
+        require_heads(q, self.n_heads)
+        q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device)
+        k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device)
         precise = torch.promote_types(self.c.dtype, torch.float32)
         c, threshold = self.c.to(precise), (self.factor.to(precise) * self.threshold).abs()
-        ratio = fire_ratio(q_pos, k_pos, c, threshold).to(self.c.dtype)
+        ratio = fire_ratio(as_tensor(q_pos, q.device), as_tensor(k_pos, q.device), c, threshold)
+        ratio = ratio.to(self.c.dtype)  # (Lq, Lk) or (B, Lq, Lk)
         output: Tensor = self.network(ratio.unsqueeze(-1))  # (..., Lq, Lk, H)
         return output.movedim(-1, -3).to(q.dtype)

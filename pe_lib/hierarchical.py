@@ -5,14 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from pe_lib.attention import PositionEncoding
 from pe_lib.compose import Compose
-from pe_lib.errors import require_floating, require_greater, require_positive, require_real
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import (
+    may_read,
+    require_floating,
+    require_greater,
+    require_integers,
+    require_real,
+)
 from pe_lib.learned import Learned
-from pe_lib.relative import RelativeBias
+from pe_lib.positions import Positions, as_tensor
+from pe_lib.relative import WindowBias
 from pe_lib.sinusoidal import Sinusoidal
 
 
@@ -38,19 +44,21 @@ def split_rows(table: Tensor, positions: Tensor, alpha: float = 0.4) -> Tensor:
     """
     require_floating("table", table)
     require_share(alpha)
-    positions = require_real("positions", positions)
-    if positions.is_floating_point():
-        raise TypeError(f"positions must be integers for a table, got {positions.dtype}")
-    n = len(table)
-    outside = (positions < 0) | (positions >= n**2)
-    if outside.any():
-        raise ValueError(
-            f"positions must lie in [0, {n**2}) for a table of {n} rows split in two digits, "
-            f"got {int(positions[outside][0])}"
-        )
+    positions, n = require_integers("positions", positions), len(table)
+    if may_read(positions) and positions.numel() > 0:
+        require_two_digits(n, int(positions.min()), int(positions.max()))
     base = (table - alpha * table[0]) / (1 - alpha)  # (n, D)
     high, low = positions // n, positions % n
     return alpha * base[high] + (1 - alpha) * base[low]
+
+
+def require_two_digits(n: int, first: int, last: int) -> None:
+    """Raise a ValueError unless positions first to last have two digits in base n."""
+    if first < 0 or last >= n**2:
+        raise ValueError(
+            f"positions must lie in [0, {n**2}) for a table of {n} rows split in two digits, "
+            f"got {first if first < 0 else last}"
+        )
 
 
 def require_share(alpha: float) -> float:
@@ -61,19 +69,20 @@ def require_share(alpha: float) -> float:
     return alpha
 
 
-def paragraph_of(positions: Tensor, starts: Tensor) -> Tensor:
+def paragraph_of(positions: Positions, starts: Tensor) -> Tensor:
     """Return which paragraph each position is in.
 
     Args:
-        positions: (L,) or (B, L).
+        positions: a run, (L,) or (B, L).
         starts: first position of every paragraph, ascending, from 0 on: (P,), or (B, P) where the
             sequences of a batch differ. Fill short rows with a number past the last position.
 
     Returns:
         int64, (L,) or (B, L): how many paragraphs have started before this one.
     """
-    batch = torch.broadcast_shapes(positions.shape[:-1], starts.shape[:-1])
-    places = positions.expand(*batch, -1).contiguous()
+    places = as_tensor(positions, starts.device)
+    batch = torch.broadcast_shapes(places.shape[:-1], starts.shape[:-1])
+    places = places.expand(*batch, -1).contiguous()
     return torch.searchsorted(starts.expand(*batch, -1).contiguous(), places, right=True) - 1
 
 
@@ -96,9 +105,9 @@ class HierarchicalLearned(Learned):
         super().__init__(max_len, d_model, std=std)
         self.alpha = require_share(alpha)
 
-    def rows(self, positions: Tensor) -> Tensor:
-        """Return the codes of integer `positions`: (...) -> (..., D)."""
-        return split_rows(self.table, positions, self.alpha)
+    def rows(self, positions: Positions) -> Tensor:
+        """Return the codes of a run, or of integers of any shape: (...) -> (..., D)."""
+        return split_rows(self.table, as_tensor(positions, self.table.device), self.alpha)
 
 
 class ParagraphVectors(PositionEncoding):
@@ -122,34 +131,13 @@ class ParagraphVectors(PositionEncoding):
         self.vectors = Learned(max_paragraphs, d_model, std=std)
         self.register_buffer("starts", require_real("starts", starts), persistent=False)
 
-    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+    def embed(self, x: Tensor, positions: Positions) -> Tensor:
         """Add the vectors of the positions' paragraphs to x (B, L, D).
 
         Raises:
             ValueError: if a position lies before the first paragraph or there are too many.
         """
         return self.vectors.embed(x, paragraph_of(positions, self.starts))
-
-
-class WindowBias(RelativeBias):
-    """Add a trained bias per head and relative position, inside a window only.
-
-    Args:
-        n_heads: number of heads H.
-        window: largest distance w that is told apart; further keys get 0.
-    """
-
-    def __init__(self, n_heads: int, window: int) -> None:
-        """Start at 0: no preference."""
-        super().__init__()
-        require_positive("n_heads", n_heads)
-        self.window = require_positive("window", window)
-        self.weight = nn.Parameter(torch.zeros(n_heads, 2 * window + 1))  # (H, 2w + 1)
-
-    def of_distance(self, relative: Tensor) -> Tensor:
-        """Return the biases of relative positions: (...) -> (H, ...)."""
-        padded = F.pad(self.weight, (1, 1))  # 0 at both ends: outside the window
-        return padded[:, relative.clamp(-self.window - 1, self.window + 1) + self.window + 1]
 
 
 class Hierarchical(Compose):

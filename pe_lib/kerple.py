@@ -5,26 +5,30 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pe_lib.errors import require_choice, require_positive
+from pe_lib.errors import require_choice, require_positive, require_real
 from pe_lib.relative import RelativeBias, for_each_head
 
 
-def kerple_log(relative: Tensor, r1: Tensor, r2: Tensor) -> Tensor:
+def kerple_log(relative: object, r1: Tensor, r2: Tensor) -> Tensor:
     """Return -r1 log(1 + r2 |relative|): (...) -> (H, ...), with r1, r2 > 0 of shape (H,).
 
     Source: Chi et al. 2022, the logarithmic variant.
     """
-    r1, r2 = for_each_head(r1, relative), for_each_head(r2, relative)
-    return -r1 * torch.log1p(r2 * relative.abs())
+    distance = require_real("relative", relative).abs()
+    r1, r2 = for_each_head(r1, distance), for_each_head(r2, distance)
+    return -r1 * torch.log1p(r2 * distance)
 
 
-def kerple_power(relative: Tensor, r1: Tensor, r2: Tensor) -> Tensor:
+def kerple_power(relative: object, r1: Tensor, r2: Tensor) -> Tensor:
     """Return -r1 |relative| ** r2: (...) -> (H, ...), with r1 > 0, 0 < r2 <= 2, each (H,).
 
     Source: Chi et al. 2022, the power variant. With r2 = 1 it is ALiBi with trained slopes.
     """
-    r1, r2 = for_each_head(r1, relative), for_each_head(r2, relative)
-    return -r1 * relative.abs() ** r2
+    distance = require_real("relative", relative).abs()
+    r1, r2 = for_each_head(r1, distance), for_each_head(r2, distance)
+    # 0 ** r2 is 0 for every r2, but its second derivative would come out as 0 * log(0).
+    power = torch.where(distance == 0, 1, distance) ** r2
+    return -r1 * torch.where(distance == 0, 0, power)
 
 
 class Kerple(RelativeBias):

@@ -6,15 +6,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pe_lib.attention import PositionEncoding
+from pe_lib.encoding import PositionEncoding
 from pe_lib.errors import (
+    may_read,
     require_choice,
     require_floating,
     require_greater,
-    require_positions,
+    require_integers,
     require_positive,
-    require_real,
 )
+from pe_lib.positions import Positions, Run, as_positions
 
 BEYOND = ("error", "clamp", "wrap", "interpolate")
 
@@ -95,7 +96,7 @@ class Learned(PositionEncoding):
         beyond: what a position past the table does: "error" raises (as GPT-2 and BERT do),
             "clamp" uses the last row, "wrap" starts again at row 0, "interpolate" squeezes
             all positions so that the last one meets the last row. A squeeze depends on the
-            whole call, so with it a sequence cannot come piece by piece (KV cache).
+            whole sequence, so that one that comes piece by piece (KV cache) is refused.
 
     Source: Gehring et al. 2017; Devlin et al. 2019; Radford et al. 2019.
     """
@@ -111,7 +112,7 @@ class Learned(PositionEncoding):
         require_greater("std", std, 0)
         self.table = nn.Parameter(torch.randn(max_len, d_model) * std)  # (N, D)
 
-    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+    def embed(self, x: Tensor, positions: Positions) -> Tensor:
         """Add the rows of `positions` to x (B, L, D).
 
         Raises:
@@ -124,28 +125,46 @@ class Learned(PositionEncoding):
             raise ValueError(
                 f"x must have shape (batch, length, {self.table.shape[1]}), got {tuple(x.shape)}"
             )
-        positions = require_positions("positions", positions, x.shape[1], x.shape[0])
+        positions = as_positions("positions", positions, x.shape[1], x.shape[0], x.device)
         return x + self.rows(positions).to(x.dtype)
 
-    def rows(self, positions: Tensor) -> Tensor:
-        """Return the rows for integer `positions` of any shape: (...) -> (..., D)."""
-        positions = require_real("positions", positions)
-        if positions.is_floating_point():
-            raise TypeError(f"positions must be integers for a table, got {positions.dtype}")
-        if positions.numel() == 0:
-            raise ValueError(f"positions must not be empty, got shape {tuple(positions.shape)}")
-        max_len, first, last = len(self.table), int(positions.min()), int(positions.max())
+    def rows(self, positions: Positions) -> Tensor:
+        """Return the rows for a run, or for integers of any shape: (...) -> (..., D)."""
+        max_len, first, last = len(self.table), None, None
+        if isinstance(positions, Run):
+            first, last = positions.start, positions.stop - 1
+            places = positions.tensor(self.table.device)
+        else:
+            places = require_integers("positions", positions)
+            if places.numel() == 0:
+                return self.table.new_zeros(*places.shape, self.table.shape[1])
+            if may_read(places):
+                first, last = int(places.min()), int(places.max())
+        if first is not None and last is not None:
+            self.check_range(first, last)
+            if last < max_len:
+                return self.table[places]
+        if self.beyond == "clamp":
+            return self.table[places.clamp(max=max_len - 1)]
+        if self.beyond == "wrap":
+            return self.table[places % max_len]
+        if self.beyond == "interpolate":
+            squeeze = (max_len - 1) / places.max().clamp(min=max_len - 1)
+            return sample_table(self.table, places * squeeze.double())
+        return self.table[places]
+
+    def check_range(self, first: int, last: int) -> None:
+        """Raise a ValueError unless the table has an answer for positions first to last."""
+        max_len = len(self.table)
         if first < 0:
             raise ValueError(f"positions must be at least 0 for a table, got {first}")
-        if last < max_len:
-            return self.table[positions]
-        if self.beyond == "clamp":
-            return self.table[positions.clamp(max=max_len - 1)]
-        if self.beyond == "wrap":
-            return self.table[positions % max_len]
-        if self.beyond == "interpolate":
-            return sample_table(self.table, positions.double() * ((max_len - 1) / last))
-        raise ValueError(
-            f"positions must be below max_len={max_len}, got {last}; "
-            "a table has no row for it (see `beyond`)"
-        )
+        if last >= max_len and self.beyond == "error":
+            raise ValueError(
+                f"positions must be below max_len={max_len}, got {last}; "
+                "a table has no row for it (see `beyond`)"
+            )
+        if last >= max_len and self.beyond == "interpolate" and first > 0:
+            raise ValueError(
+                "positions must start at 0 for beyond='interpolate', which has to see the whole "
+                f"sequence to squeeze it, got {first} to {last}"
+            )

@@ -1,48 +1,43 @@
 """What scalar biases share: one number per head for each relative position.
 
 A bias that depends on key minus query alone has only Lq + Lk - 1 different values per head
-when positions are consecutive. The (Lq, Lk) matrix is then a Toeplitz matrix; with the queries
-in reverse order it is a Hankel matrix, and that one is a strided view of the vector.
+between two runs of positions. The (Lq, Lk) matrix is then a Toeplitz matrix.
 """
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from pe_lib.attention import PositionEncoding, is_consecutive, relative_position
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import require_heads, require_integers, require_positive
+from pe_lib.positions import Positions, Run, as_positions, relative_position
 
 
-def distances(q_pos: Tensor, k_pos: Tensor) -> Tensor:
-    """Return every relative position between two runs of consecutive positions, rising.
-
-    Args:
-        q_pos: (Lq,), each one more than the one before.
-        k_pos: (Lk,), likewise.
+def distances(q_pos: Run, k_pos: Run, device: torch.device | None = None) -> Tensor:
+    """Return every relative position between two runs, rising.
 
     Returns:
-        (Lq + Lk - 1,): from first key minus last query up to last key minus first query.
+        (Lq + Lk - 1,): from first key minus last query up to last key minus first query. The
+        pair (i, j) finds its own at Lq - 1 - i + j.
     """
-    steps = torch.arange(len(q_pos) + len(k_pos) - 1, device=k_pos.device)
-    return k_pos[0] - q_pos[-1] + steps
+    return torch.arange(k_pos.start - q_pos.stop + 1, k_pos.stop - q_pos.start, device=device)
 
 
-def hankel(vector: Tensor, n_keys: int) -> Tensor:
-    """See one value per distance as a matrix whose first row is the last query: no copy.
+def toeplitz(vector: Tensor, n_keys: int) -> Tensor:
+    """Return the matrix that has one value per distance.
 
     Args:
         vector: (..., Lq + Lk - 1), in the order of `distances`.
         n_keys: Lk.
 
     Returns:
-        (..., Lq, Lk): entry (i, j) is vector[i + j] and belongs to query Lq - 1 - i, key j.
+        (..., Lq, Lk): entry (i, j) is vector[Lq - 1 - i + j].
     """
-    return vector.unfold(-1, n_keys, 1)
-
-
-def toeplitz(vector: Tensor, n_keys: int) -> Tensor:
-    """Return `hankel` with the queries in their own order, (..., Lq, Lk): this is a copy."""
-    return hankel(vector, n_keys).flip(-2)
+    # Window i starts at i and belongs to query Lq - 1 - i. The windows overlap in memory; flip
+    # copies them.
+    return vector.unfold(-1, n_keys, 1).flip(-2)
 
 
 def for_each_head(values: Tensor, relative: Tensor) -> Tensor:
@@ -57,32 +52,51 @@ class RelativeBias(PositionEncoding):
     A subclass writes `of_distance`; this class brings the values into the matrix.
     """
 
+    rotates_once = True
+
     def of_distance(self, relative: Tensor) -> Tensor:
         """Return the bias for relative positions (key - query): (...) -> (H, ...)."""
         raise NotImplementedError
 
-    def check_heads(self, values: Tensor, q: Tensor) -> Tensor:
-        """Return `values` (H, ...) in the dtype of q if q (B, H, Lq, d) has as many heads."""
-        if len(values) != q.shape[1]:
-            raise ValueError(f"q must have {len(values)} heads for this bias, got {q.shape[1]}")
+    def bias(
+        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
+    ) -> Tensor:
+        """Return (H, Lq, Lk), or (B, H, Lq, Lk) for positions with a batch axis."""
+        q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device)
+        k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device)
+        if isinstance(q_pos, Run) and isinstance(k_pos, Run):
+            vector = self.for_heads(q, distances(q_pos, k_pos, q.device))  # (H, Lq + Lk - 1)
+            return toeplitz(vector, k_pos.length)
+        return self.for_heads(q, relative_position(q_pos, k_pos, q.device)).movedim(0, -3)
+
+    def for_heads(self, q: Tensor, relative: Tensor) -> Tensor:
+        """Return `of_distance` in the dtype of q (B, H, Lq, d), which must have as many heads."""
+        values = self.of_distance(relative)
+        require_heads(q, len(values))
         return values.to(q.dtype)
 
-    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        """Return (H, Lq, Lk), or (B, H, Lq, Lk) for positions with a batch axis."""
-        if is_consecutive(q_pos) and is_consecutive(k_pos):
-            vector = self.of_distance(distances(q_pos, k_pos))  # (H, Lq + Lk - 1)
-            return toeplitz(self.check_heads(vector, q), len(k_pos))
-        dense = self.of_distance(relative_position(q_pos, k_pos))  # (H, Lq, Lk) or (H, B, Lq, Lk)
-        return self.check_heads(dense, q).movedim(0, -3)
 
-    def flipped_bias(
-        self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, causal: bool
-    ) -> Tensor | None:
-        """Return the Hankel view (H, Lq, Lk) of Lq + Lk - 1 values per head, mask included."""
-        if not (is_consecutive(q_pos) and is_consecutive(k_pos)):
-            return None
-        relative = distances(q_pos, k_pos)
-        vector = self.check_heads(self.of_distance(relative), q)  # (H, Lq + Lk - 1)
-        if causal:
-            vector = vector.masked_fill(relative > 0, torch.finfo(q.dtype).min)
-        return hankel(vector, len(k_pos))
+class WindowBias(RelativeBias):
+    """Add a trained bias per head and relative position, inside a window only.
+
+    Args:
+        n_heads: number of heads H.
+        window: largest distance w that is told apart; farther keys get 0.
+
+    Raises:
+        TypeError: if an argument is not an int, or positions are not integers.
+        ValueError: if an argument is below 1.
+    """
+
+    def __init__(self, n_heads: int, window: int) -> None:
+        """Start at 0: no preference."""
+        super().__init__()
+        require_positive("n_heads", n_heads)
+        self.window = require_positive("window", window)
+        self.weight = nn.Parameter(torch.zeros(n_heads, 2 * window + 1))  # (H, 2w + 1)
+
+    def of_distance(self, relative: Tensor) -> Tensor:
+        """Return the biases of relative positions: (...) -> (H, ...)."""
+        relative = require_integers("relative", relative)
+        padded = F.pad(self.weight, (1, 1))  # 0 at both ends: outside the window
+        return padded[:, relative.clamp(-self.window - 1, self.window + 1) + self.window + 1]

@@ -1,157 +1,14 @@
-"""Shaw's relative positions: a trained vector per clipped distance (chapter 5).
-
-The score of a pair needs q_i . a_(j - i). Written out, that is a tensor of L x L x d; here the
-queries meet each distance once, and the rows of the result are pushed into place.
-"""
+"""Shaw's relative positions: a trained vector per clipped distance (chapter 5)."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
 
-from pe_lib.attention import PositionEncoding, default_scale, per_head, relative_position
-from pe_lib.errors import require_floating, require_positions, require_positive
-from pe_lib.relative import distances
-
-# Queries handled at a time. As wide as a head: larger blocks compute more that nobody reads.
-BLOCK = 64
-
-
-def integer_positions(name: str, positions: object, length: int, batch: int) -> Tensor:
-    """Return `positions` as int64 if they are integers of shape (length,) or (batch, length)."""
-    tensor = require_positions(name, positions, length, batch)
-    if tensor.is_floating_point():
-        raise TypeError(f"{name} must be integers, got {tensor.dtype}")
-    if length == 0:
-        raise ValueError(f"{name} must not be empty, got shape {tuple(tensor.shape)}")
-    return tensor.long()
-
-
-def consecutive_distances(q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
-    """Return the distances that occur between two runs of consecutive positions.
-
-    Args:
-        q_pos: integers, (Lq,) or (B, Lq).
-        k_pos: integers, (Lk,) or (B, Lk).
-
-    Returns:
-        (Lq + Lk - 1,): key minus query, rising by one; the pair (i, j) finds its own at
-        Lq - 1 - i + j. None if the positions have gaps, or if the sequences of a batch differ
-        in where the keys start relative to the queries.
-    """
-    queries, keys = q_pos.view(-1, q_pos.shape[-1]), k_pos.view(-1, k_pos.shape[-1])
-    lead = keys[:, 0] - queries[:, 0]  # (B,), or (1,)
-    if (queries.diff() != 1).any() or (keys.diff() != 1).any() or (lead != lead[0]).any():
-        return None
-    return distances(queries[0], keys[0])
-
-
-def skew(scores: Tensor, n_keys: int) -> Tensor:
-    """Turn columns that stand for distances into columns that stand for keys, without a copy.
-
-    Args:
-        scores: (..., b, n_keys + b - 1); column n stands for the distance of key 0 from the
-            last of the b queries, plus n.
-        n_keys: number of keys.
-
-    Returns:
-        (..., b, n_keys): entry (i, j) is scores[..., i, b - 1 - i + j]. A view: writing to it
-        writes to `scores`.
-    """
-    *outer, row, column = scores.stride()
-    last_query = scores.storage_offset() + (scores.shape[-2] - 1) * column
-    # One step down is one row on and one distance back.
-    return scores.as_strided(
-        (*scores.shape[:-1], n_keys), (*outer, row - column, column), last_query
-    )
-
-
-def query_blocks(n_queries: int, n_keys: int) -> Iterator[tuple[slice, slice]]:
-    """Yield slices of queries, each with the slice of distances that its queries need."""
-    for start in range(0, n_queries, BLOCK):
-        stop = min(start + BLOCK, n_queries)
-        yield slice(start, stop), slice(n_queries - stop, n_queries - start + n_keys - 1)
-
-
-def skewed_scores(queries: Tensor, rows: Tensor, n_keys: int) -> Tensor:
-    """Return q_i . rows[Lq - 1 - i + j] for every query i and key j.
-
-    Args:
-        queries: (B, H, Lq, d).
-        rows: (Lq + Lk - 1, d), or (H, Lq + Lk - 1, d): a vector per distance, in rising order.
-        n_keys: Lk.
-
-    Returns:
-        (B, H, Lq, Lk). Beyond the result this takes memory for one block of queries only; when
-        gradients are recorded, for one more tensor of the result's size.
-    """
-    blocks = (
-        (part, skew(queries[..., part, :] @ rows[..., near, :].mT, n_keys))
-        for part, near in query_blocks(queries.shape[-2], n_keys)
-    )
-    if torch.is_grad_enabled() and (queries.requires_grad or rows.requires_grad):
-        return torch.cat([block for _, block in blocks], dim=-2)
-    scores = queries.new_empty(*queries.shape[:-1], n_keys)
-    for part, block in blocks:
-        scores[..., part, :] = block
-    return scores  # (B, H, Lq, Lk)
-
-
-def skewed_sums(weights: Tensor, rows: Tensor) -> Tensor:
-    """Return the sum over j of weights[i, j] * rows[Lq - 1 - i + j]: `skewed_scores` in reverse.
-
-    Args:
-        weights: (B, H, Lq, Lk).
-        rows: (Lq + Lk - 1, d), a vector per distance, in rising order.
-
-    Returns:
-        (B, H, Lq, d).
-    """
-    sums = []
-    for part, near in query_blocks(*weights.shape[-2:]):
-        n_rows = (part.stop - part.start, near.stop - near.start)
-        by_distance = weights.new_zeros(*weights.shape[:-2], *n_rows)
-        skew(by_distance, weights.shape[-1]).copy_(weights[..., part, :])
-        sums.append(by_distance @ rows[near])
-    return torch.cat(sums, dim=-2)  # (B, H, Lq, d)
-
-
-def picked_scores(queries: Tensor, table: Tensor, row: Tensor) -> Tensor:
-    """Return q_i . table[row_ij] for any rows: every query meets every row once.
-
-    Args:
-        queries: (B, H, Lq, d).
-        table: (N, d), or (H, N, d).
-        row: row numbers, (Lq, Lk) or (B, Lq, Lk).
-
-    Returns:
-        (B, H, Lq, Lk), gathered from (B, H, Lq, N).
-    """
-    scores = queries @ table.mT  # (B, H, Lq, N)
-    return scores.gather(-1, per_head(row).expand(*scores.shape[:-1], row.shape[-1]))
-
-
-def table_scores(
-    queries: Tensor, table: Tensor, row_of: Callable[[Tensor], Tensor], q_pos: Tensor, k_pos: Tensor
-) -> Tensor:
-    """Return q_i . table[row_of(k_pos_j - q_pos_i)], the fast way if positions are consecutive.
-
-    Args:
-        queries: (B, H, Lq, d).
-        table: (N, d), or (H, N, d).
-        row_of: maps distances (key minus query) of any shape to row numbers.
-        q_pos: integers, (Lq,) or (B, Lq).
-        k_pos: integers, (Lk,) or (B, Lk).
-
-    Returns:
-        (B, H, Lq, Lk).
-    """
-    run = consecutive_distances(q_pos, k_pos)
-    if run is None:
-        return picked_scores(queries, table, row_of(relative_position(q_pos, k_pos)))
-    return skewed_scores(queries, table[..., row_of(run), :], k_pos.shape[-1])
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import require_floating, require_greater, require_positive
+from pe_lib.fast import table_scores, table_sums
+from pe_lib.positions import Positions, as_positions, count, relative_position
 
 
 def clipped_row(relative: Tensor, clip: int) -> Tensor:
@@ -167,23 +24,23 @@ def table_clip(table: Tensor, width: int) -> int:
     require_floating("table", table)
     if table.ndim != 2 or len(table) % 2 == 0 or table.shape[1] != width:
         raise ValueError(
-            f"table must have shape (2 * clip + 1, {width}), an odd number of rows, "
-            f"got {tuple(table.shape)}"
+            f"table must have shape (2 * clip + 1, {width}), an odd number of rows as wide as a "
+            f"head, got {tuple(table.shape)}"
         )
     return len(table) // 2
 
 
-def shaw_logits(q: Tensor, table: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-    """Return q_i . a_clip(j - i) for every pair, not yet scaled.
+def shaw_logits(q: Tensor, table: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
+    """Return q_i . a_clip(j - i) for every pair, not yet scaled: the formula, a vector per pair.
 
     Args:
         q: queries, (B, H, Lq, d).
         table: (2 * clip + 1, d), the vectors of the distances -clip, ..., clip.
-        q_pos: integers, (Lq,) or (B, Lq).
-        k_pos: integers, (Lk,) or (B, Lk).
+        q_pos: integers, (Lq,) or (B, Lq), or a run.
+        k_pos: integers, (Lk,) or (B, Lk), or a run.
 
     Returns:
-        (B, H, Lq, Lk).
+        (B, H, Lq, Lk), by way of (Lq, Lk, d) numbers; `Shaw` gets it without them.
 
     Raises:
         TypeError: if positions are not integers or table is not a floating-point tensor.
@@ -193,20 +50,21 @@ def shaw_logits(q: Tensor, table: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tenso
     that index by query minus key have the same table upside down.
     """
     clip = table_clip(table, q.shape[-1])
-    q_pos = integer_positions("q_pos", q_pos, q.shape[-2], len(q))
-    n_keys = torch.as_tensor(k_pos).shape[-1:].numel()
-    k_pos = integer_positions("k_pos", k_pos, n_keys, len(q))
-    return table_scores(q, table, lambda relative: clipped_row(relative, clip), q_pos, k_pos)
+    q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device, integers=True)
+    k_pos = as_positions("k_pos", k_pos, count(k_pos), len(q), q.device, integers=True)
+    rows = clipped_row(relative_position(q_pos, k_pos, q.device), clip)  # (Lq, Lk) or (B, Lq, Lk)
+    vectors = table[rows[(None,) * (3 - rows.ndim)]]  # (B or 1, Lq, Lk, d)
+    return torch.einsum("bhid,bijd->bhij", q, vectors)
 
 
-def shaw_values(weights: Tensor, table: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-    """Return the weighted sum of the distances' value vectors.
+def shaw_values(weights: Tensor, table: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
+    """Return the weighted sum of the distances' value vectors: the formula, a vector per pair.
 
     Args:
         weights: attention weights, (B, H, Lq, Lk).
         table: (2 * clip + 1, d).
-        q_pos: integers, (Lq,) or (B, Lq).
-        k_pos: integers, (Lk,) or (B, Lk).
+        q_pos: integers, (Lq,) or (B, Lq), or a run.
+        k_pos: integers, (Lk,) or (B, Lk), or a run.
 
     Returns:
         (B, H, Lq, d): the sum over j of weights[i, j] * table[clip(j - i)].
@@ -217,14 +75,12 @@ def shaw_values(weights: Tensor, table: Tensor, q_pos: Tensor, k_pos: Tensor) ->
     Source: Shaw et al. 2018, equation 3, the second summand.
     """
     clip = table_clip(table, table.shape[-1])
-    q_pos = integer_positions("q_pos", q_pos, weights.shape[-2], len(weights))
-    k_pos = integer_positions("k_pos", k_pos, weights.shape[-1], len(weights))
-    run = consecutive_distances(q_pos, k_pos)
-    if run is not None:
-        return skewed_sums(weights, table[clipped_row(run, clip)])
-    row = per_head(clipped_row(relative_position(q_pos, k_pos), clip)).expand_as(weights)
-    by_row = weights.new_zeros(*weights.shape[:-1], len(table)).scatter_add(-1, row, weights)
-    return by_row @ table  # (B, H, Lq, d)
+    batch, _, n_queries, n_keys = weights.shape
+    q_pos = as_positions("q_pos", q_pos, n_queries, batch, weights.device, integers=True)
+    k_pos = as_positions("k_pos", k_pos, n_keys, batch, weights.device, integers=True)
+    rows = clipped_row(relative_position(q_pos, k_pos, weights.device), clip)
+    vectors = table[rows[(None,) * (3 - rows.ndim)]]  # (B or 1, Lq, Lk, d)
+    return torch.einsum("bhij,bijd->bhid", weights, vectors)
 
 
 class Shaw(PositionEncoding):
@@ -254,18 +110,34 @@ class Shaw(PositionEncoding):
         super().__init__()
         require_positive("head_dim", head_dim)
         shape = (2 * require_positive("clip", clip) + 1, head_dim)
-        std = head_dim**-0.5 if std is None else std
-        self.uses_values = with_values
+        std = head_dim**-0.5 if std is None else require_greater("std", std, 0)
+        self.clip = clip
         self.key_table = nn.Parameter(torch.randn(shape) * std)  # (2 clip + 1, d)
         self.value_table = nn.Parameter(torch.randn(shape) * std) if with_values else None
 
-    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        """Return q_i . a_clip(j - i) / sqrt(d), (B, H, Lq, Lk)."""
-        scaled = q * default_scale(self, q.shape[-1])
-        return shaw_logits(scaled, self.key_table.to(q.dtype), q_pos, k_pos)
+    def uses(self, hook: str) -> bool:
+        """Return whether this encoding acts through a hook: `values` needs a table."""
+        return super().uses(hook) and (hook != "values" or self.value_table is not None)
 
-    def values(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
-        """Return the weighted sum of the value vectors, (B, H, Lq, d)."""
+    def row_of(self, relative: Tensor) -> Tensor:
+        """Return the table row of each distance (key minus query), of any shape."""
+        return clipped_row(relative, self.clip)
+
+    def bias(
+        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
+    ) -> Tensor:
+        """Return scale * `shaw_logits`, (B, H, Lq, Lk)."""
+        table_clip(self.key_table, q.shape[-1])
+        q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device, integers=True)
+        k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device, integers=True)
+        return table_scores(q * scale, self.key_table.to(q.dtype), self.row_of, q_pos, k_pos)
+
+    def values(self, weights: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor | None:
+        """Return `shaw_values`, (B, H, Lq, d), or None without a table for them."""
         if self.value_table is None:
             return None
-        return shaw_values(weights, self.value_table.to(weights.dtype), q_pos, k_pos)
+        batch, _, n_queries, n_keys = weights.shape
+        q_pos = as_positions("q_pos", q_pos, n_queries, batch, weights.device, integers=True)
+        k_pos = as_positions("k_pos", k_pos, n_keys, batch, weights.device, integers=True)
+        table = self.value_table.to(weights.dtype)
+        return table_sums(weights, table, self.row_of, q_pos, k_pos)

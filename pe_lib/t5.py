@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pe_lib.errors import require_greater, require_multiple, require_positive, require_real
+from pe_lib.errors import require_greater, require_integers, require_multiple, require_positive
 from pe_lib.relative import RelativeBias
 
 
@@ -61,14 +61,12 @@ def t5_bucket(
     Source: Raffel et al. 2020, section 2.1, and the authors' code.
     """
     check_buckets(n_buckets, max_distance, bidirectional)
-    offsets = require_real("relative", relative)
-    if offsets.is_floating_point():
-        raise TypeError(f"relative must be integers for buckets, got {offsets.dtype}")
+    offsets = require_integers("relative", relative)
     per_side = n_buckets // 2 if bidirectional else n_buckets
     exact = per_side // 2
     distance = offsets.abs() if bidirectional else (-offsets).clamp(min=0)
-    position = (distance.clamp(min=exact).float() / exact).log() / math.log(max_distance / exact)
-    far = exact + (position * (per_side - exact)).long()
+    log_share = (distance.clamp(min=exact).float() / exact).log() / math.log(max_distance / exact)
+    far = exact + (log_share * (per_side - exact)).long()
     bucket = torch.where(distance < exact, distance.long(), far.clamp(max=per_side - 1))
     return bucket + per_side * (offsets > 0) if bidirectional else bucket
 

@@ -11,19 +11,27 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from pe_lib.attention import PositionEncoding, default_scale, relative_position
-from pe_lib.errors import require_floating, require_multiple, require_positive
-from pe_lib.shaw import consecutive_distances, integer_positions, picked_scores, skewed_scores
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import (
+    require_floating,
+    require_greater,
+    require_heads,
+    require_multiple,
+    require_positive,
+)
+from pe_lib.fast import Memo, picked_scores, skewed_scores
+from pe_lib.positions import Positions, Run, as_positions, relative_position
+from pe_lib.relative import distances
 from pe_lib.sinusoidal import sinusoidal
 
 
 def distance_codes(
-    distances: Tensor, dim: int, base: float = 10000.0, clamp: int | None = None
+    relative: Tensor, dim: int, base: float = 10000.0, clamp: int | None = None
 ) -> Tensor:
     """Return R for each distance (key minus query).
 
     Args:
-        distances: integers, (N,).
+        relative: integers, (N,).
         dim: width; even.
         base: as in `sinusoidal`.
         clamp: distances beyond it get its code; None for no limit.
@@ -35,8 +43,8 @@ def distance_codes(
     Source: Dai et al. 2019, section 3.3; the order of the columns is their code's.
     """
     if clamp is not None:
-        distances = distances.clamp(-clamp, clamp)
-    return sinusoidal(-distances, dim, base, layout="halves", dtype=torch.float64)
+        relative = relative.clamp(-clamp, clamp)
+    return sinusoidal(-relative, dim, base, layout="half", dtype=torch.float64)
 
 
 def transformer_xl_bias(
@@ -99,27 +107,48 @@ class TransformerXL(PositionEncoding):
         require_positive("n_heads", n_heads)
         require_multiple("d_model", d_model, 2, "a sine and a cosine for each frequency")
         require_multiple("d_model", d_model, n_heads, "n_heads must divide it")
-        self.base = base
+        self.base = require_greater("base", base, 1)
+        require_greater("std", std, 0)
         self.clamp = None if clamp is None else require_positive("clamp", clamp)
         self.u = nn.Parameter(torch.randn(n_heads, d_model // n_heads) * std)  # (H, d)
         self.v = nn.Parameter(torch.randn(n_heads, d_model // n_heads) * std)  # (H, d)
         self.r_proj = nn.Linear(d_model, d_model, bias=False)  # W_KR
+        self.memo = Memo()
 
-    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        """Return the position terms over sqrt(d), (B, H, Lq, Lk)."""
-        q_pos = integer_positions("q_pos", q_pos, q.shape[-2], len(q))
-        k_pos = integer_positions("k_pos", k_pos, k.shape[-2], len(q))
-        distances, index = consecutive_distances(q_pos, k_pos), None
-        if distances is None:
-            relative = relative_position(q_pos, k_pos)
-            distances, index = torch.unique(relative, return_inverse=True)
+    def rows(self, relative: Tensor) -> Tensor:
+        """Return the projected codes W_KR R of distances: (N,) -> (H, N, d)."""
         weight = self.r_proj.weight
-        codes = distance_codes(distances, weight.shape[1], self.base, self.clamp)
-        rows = self.r_proj(codes.to(weight.dtype)).view(-1, *self.u.shape)  # (N, H, d)
-        rows = rows.transpose(0, 1).to(q.dtype)  # (H, N, d)
-        scale = default_scale(self, q.shape[-1])
+        codes = distance_codes(relative, weight.shape[1], self.base, self.clamp)
+        projected: Tensor = self.r_proj(codes.to(weight.dtype))  # (N, D)
+        return projected.view(-1, *self.u.shape).transpose(0, 1)
+
+    def past_rows(self, n_keys: int, device: torch.device) -> Tensor:
+        """Return `rows` of the distances 1 - n_keys to 0, (H, n_keys, d), once per weights."""
+        held = 2 ** max(10, (n_keys - 1).bit_length())  # more than asked for: the past grows
+
+        def compute() -> Tensor:
+            return self.rows(torch.arange(1 - held, 1, device=device)).contiguous()
+
+        return self.memo([self.r_proj.weight], held, compute)[:, held - n_keys :]
+
+    def bias(
+        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
+    ) -> Tensor:
+        """Return scale * `transformer_xl_bias`, (B, H, Lq, Lk)."""
+        require_heads(q, len(self.u))
+        q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device, integers=True)
+        k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device, integers=True)
+        index = None
+        if not (isinstance(q_pos, Run) and isinstance(k_pos, Run)):
+            relative = relative_position(q_pos, k_pos, q.device)
+            relative, index = torch.unique(relative, return_inverse=True)
+            rows = self.rows(relative)
+        elif q_pos.length == 1 and k_pos.stop == q_pos.stop:  # the newest token asks
+            rows = self.past_rows(k_pos.length, q.device)
+        else:
+            rows = self.rows(distances(q_pos, k_pos, q.device))
         u, v = self.u.to(q.dtype) * scale, self.v.to(q.dtype) * scale
-        return transformer_xl_bias(q * scale, k, u, v, rows, index)
+        return transformer_xl_bias(q * scale, k, u, v, rows.to(q.dtype), index)
 
 
 class SegmentMemory:
@@ -131,29 +160,24 @@ class SegmentMemory:
 
     def __init__(self, length: int) -> None:
         """Start empty, at position 0."""
-        if isinstance(length, bool) or not isinstance(length, int):
-            raise TypeError(f"memory length must be an int, got {type(length).__name__}")
-        if length < 0:
-            raise ValueError(f"memory length must be at least 0, got {length}")
-        self.length, self.position = length, 0
+        self.length, self.position = require_positive("memory_length", length, least=0), 0
         self.states: Tensor | None = None  # (B, up to M, D)
 
-    def extend(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def extend(self, x: Tensor) -> tuple[Tensor, Run, Run]:
         """Put the memory before a segment, and keep the end of both, cut from the gradient.
 
         Args:
             x: hidden states of the segment, (B, L, D).
 
         Returns:
-            context (B, up to M + L, D), the positions of x (L,) and those of the context.
+            context (B, up to M + L, D), the positions of x and those of the context.
         """
         require_floating("x", x)
         context = x if self.states is None else torch.cat([self.states, x], dim=1)
         self.position += x.shape[1]
         self.states = context[:, max(0, context.shape[1] - self.length) :].detach()
-        first = self.position - context.shape[1]
-        k_pos = torch.arange(first, self.position, device=x.device)
-        return context, k_pos[-x.shape[1] :], k_pos
+        q_pos, k_pos = (Run(self.position - each.shape[1], each.shape[1]) for each in (x, context))
+        return context, q_pos, k_pos
 
 
 def run_segments(

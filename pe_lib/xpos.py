@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pe_lib.attention import per_head
-from pe_lib.errors import require_greater
-from pe_lib.rope import RoPE, rope_table, turn
+from pe_lib.errors import may_read, require_greater
+from pe_lib.fast import rotate
+from pe_lib.positions import Positions, Run, as_tensor, in_float64, per_head
+from pe_lib.rope import RoPE
+from pe_lib.sinusoidal import arrange
 
 
 class XPos(RoPE):
-    """Turn as `RoPE` does, and let pair j of a score shrink by zeta_j per `scale_base` steps.
+    """Rotate as `RoPE` does, and let pair j of a score shrink by zeta_j per `scale_base` steps.
 
     A query at m is multiplied by zeta_j ** (m / scale_base), a key at n by the inverse, so that
     only m - n counts; for keys to the right (m < n) scores would grow without bound. Positions
-    are first counted from the keys' middle, which no score sees but keeps numbers finite.
+    are counted from the keys' middle, which no score sees. The factors still grow with the
+    length, and are refused before a dtype runs out: with scale_base 512, half of all positions
+    may lie some 3,400 to one side in float16, and 17,000 in float32.
 
     Args:
         head_dim: width d of a head.
@@ -28,25 +33,72 @@ class XPos(RoPE):
     Source: Sun et al. 2022, algorithm 1.
     """
 
+    rotates_once = False  # the middle moves
+
     def __init__(
         self, head_dim: int, *, scale_base: float = 512.0, gamma: float = 0.4, **options: Any
     ) -> None:
         """Compute zeta."""
         super().__init__(head_dim, **options)
         self.scale_base = require_greater("scale_base", scale_base, 0)
-        require_greater("gamma", gamma, 0)
-        share = torch.arange(len(self.rates), dtype=torch.float64) / len(self.rates)
+        gamma = require_greater("gamma", gamma, 0)
+        share = torch.arange(len(self.rates), dtype=torch.float64, device="cpu") / len(self.rates)
         self.zeta = (share + gamma) / (1 + gamma)  # (r / 2,)
 
-    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
-        """Turn and scale q (B, H, Lq, d) and k (B, H, Lk, d) by their positions."""
-        self.check(q, k, q_pos, k_pos)
-        middle = k_pos.double().mean(-1, keepdim=True)
-        q_table, k_table = self.faded(q_pos - middle, 1), self.faded(k_pos - middle, -1)
-        return turn(q, q_table, self.layout), turn(k, k_table, self.layout)
+    def rotate(
+        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
+    ) -> tuple[Tensor, Tensor]:
+        """Rotate and scale q (B, H, Lq, d) and k (B, H, Lk, d) by their positions.
 
-    def faded(self, places: Tensor, sign: int) -> Tensor:
-        """Return the table of turns times zeta ** (sign * place / scale_base), for each head."""
-        power = (sign * places / self.scale_base).unsqueeze(-1)
-        gain = self.gain * self.zeta.to(places.device) ** power  # (..., L, r / 2)
-        return per_head(rope_table(self.angles(places, self.rates), self.layout, gain))
+        Raises:
+            ValueError: as `RoPE`, or if a factor would be too large for the dtype of q.
+        """
+        q_pos, k_pos = self.check(q, k, q_pos, k_pos)
+        middle = middle_of(k_pos)
+        self.check_range(q_pos, k_pos, q.dtype)
+        q_codes = self.codes(q_pos, q) * self.fade(q_pos, middle, 1, q)
+        k_codes = self.codes(k_pos, k) * self.fade(k_pos, middle, -1, k)
+        return rotate(q, per_head(q_codes), self.layout), rotate(k, per_head(k_codes), self.layout)
+
+    def fade(self, positions: Positions, middle: float | Tensor, sign: int, x: Tensor) -> Tensor:
+        """Return zeta ** (sign * (position - middle) / scale_base), (..., L, r), like the codes."""
+        places = in_float64(as_tensor(positions, x.device)) - middle
+        power = (sign / self.scale_base * places).unsqueeze(-1)
+        factors = (power * self.zeta.log().to(places.device)).exp()  # (..., L, r / 2)
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        return arrange(factors, factors, self.layout).to(x.device, dtype)
+
+    def check_range(self, q_pos: Positions, k_pos: Positions, dtype: torch.dtype) -> None:
+        """Raise a ValueError if a factor, or a pair's two, could leave the dtype's range."""
+        bounds = [ends(positions) for positions in (q_pos, k_pos)]
+        if bounds[0] is None or bounds[1] is None:
+            return
+        middle = float(middle_of(k_pos)) if isinstance(k_pos, Run) else sum(bounds[1]) / 2
+        steepest = -math.log(float(self.zeta[0])) / self.scale_base
+        on_q, on_k = steepest * (middle - bounds[0][0]), steepest * (bounds[1][1] - middle)
+        accumulated = torch.promote_types(dtype, torch.float32)
+        # What is left over is for the entries of q and k themselves.
+        single = math.log(torch.finfo(dtype).max / 2**4)
+        pair = math.log(torch.finfo(accumulated).max / 2**8)
+        if max(on_q, on_k) > single or on_q + on_k > pair:
+            raise ValueError(
+                f"positions from {min(bounds[0][0], bounds[1][0]):g} to {bounds[1][1]:g} are too "
+                f"far apart for scale_base={self.scale_base:g} in {dtype}: a factor on q or k "
+                f"would be e ** {max(on_q, on_k, (on_q + on_k) / 2):.0f}; use a larger scale_base"
+            )
+
+
+def middle_of(positions: Positions) -> float | Tensor:
+    """Return the mean of positions: a number for a run, else (1,) or (B, 1)."""
+    if isinstance(positions, Run):
+        return (positions.start + positions.stop - 1) / 2
+    return in_float64(positions).mean(-1, keepdim=True)
+
+
+def ends(positions: Positions) -> tuple[float, float] | None:
+    """Return the smallest and the largest position; None where a tensor may not be read."""
+    if isinstance(positions, Run):
+        return positions.start, positions.stop - 1
+    if positions.numel() == 0 or not may_read(positions):
+        return None
+    return float(positions.min()), float(positions.max())

@@ -103,7 +103,7 @@ def test_equal_to_the_table_of_marian(length: int, dim: int) -> None:
     from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
 
     theirs = MarianSinusoidalPositionalEmbedding(length, dim).create_weight()
-    assert_equal(sinusoidal(torch.arange(length), dim, layout="halves"), theirs)
+    assert_equal(sinusoidal(torch.arange(length), dim, layout="half"), theirs)
 
 
 @pytest.mark.parametrize(("length", "dim"), [(7, 6), (61, 30), (300, 128)])
@@ -112,7 +112,7 @@ def test_equal_to_the_table_of_ctrl(length: int, dim: int) -> None:
     from transformers.models.ctrl.modeling_ctrl import positional_encoding
 
     theirs = positional_encoding(length, dim, torch.float64)
-    ours = sinusoidal(torch.arange(length), dim, layout="halves", dtype=torch.float64)
+    ours = sinusoidal(torch.arange(length), dim, layout="half", dtype=torch.float64)
     assert_equal(ours, theirs, 1e-12)
 
 
@@ -123,9 +123,9 @@ def test_equal_to_the_table_of_whisper_with_the_base_that_its_divisor_means(
     """Whisper: halves, exponents divided by dim / 2 - 1; float32 angles, hence the tolerance."""
     from transformers.models.whisper.modeling_whisper import sinusoids
 
-    ours = sinusoidal(torch.arange(length), dim, 10000 ** (dim / (dim - 2)), layout="halves")
+    ours = sinusoidal(torch.arange(length), dim, 10000 ** (dim / (dim - 2)), layout="half")
     assert_equal(ours, sinusoids(length, dim), 2e-7 * max(length, 5))
-    plain = sinusoidal(torch.arange(length), dim, layout="halves")
+    plain = sinusoidal(torch.arange(length), dim, layout="half")
     assert difference(plain, sinusoids(length, dim)) > 1e-3  # the divisors do differ
 
 
@@ -155,7 +155,7 @@ def test_equal_to_the_2d_code_of_diffusers(size: int, dim: int) -> None:
 
     theirs = get_2d_sincos_pos_embed(dim, size, base_size=size)
     rows, columns = torch.arange(size)[:, None], torch.arange(size)
-    ours = sinusoidal_2d(columns, rows, dim, layout="halves", dtype=torch.float64)
+    ours = sinusoidal_2d(columns, rows, dim, layout="half", dtype=torch.float64)
     assert_equal(ours.flatten(0, 1), theirs.double())
 
 
@@ -189,7 +189,7 @@ def test_the_layouts_are_the_same_numbers_in_another_order(
     positions: list[float], n: int, base: float
 ) -> None:
     interleaved = sinusoidal(positions, 2 * n, base)
-    halves = sinusoidal(positions, 2 * n, base, layout="halves")
+    halves = sinusoidal(positions, 2 * n, base, layout="half")
     order = [*range(0, 2 * n, 2), *range(1, 2 * n, 2)]
     assert torch.equal(halves, interleaved[:, order])
     assert torch.equal(timestep_embedding(positions, 2 * n, base), halves)

@@ -177,7 +177,7 @@ EXERCISES = (
                     .flatten(-2)),
             Mistake("these are all sines, then all cosines: legal, but this exercise asks for "
                     "interleaved columns",
-                    lambda p, d, b=BASE: sinusoidal(p, d, b, layout="halves")),
+                    lambda p, d, b=BASE: sinusoidal(p, d, b, layout="half")),
             Mistake("your positions start at 1: you add one to each",
                     lambda p, d, b=BASE: sinusoidal(p + 1, d, b)),
             Mistake("you count 0, 1, 2, ... yourself; use the positions that are given",
@@ -243,7 +243,7 @@ EXERCISES = (
                         start + torch.arange(x[..., 0].numel()).view(x.shape[:2]), x.shape[2])),
             Mistake("these are all sines, then all cosines; this exercise uses interleaved "
                     "columns", lambda x, start: x + sinusoidal(
-                        torch.arange(start, start + x.shape[1]), x.shape[2], layout="halves")),
+                        torch.arange(start, start + x.shape[1]), x.shape[2], layout="half")),
             Mistake("every position has the code of `start`",
                     lambda x, start: x + sinusoidal(start, x.shape[2])),
         ),

@@ -144,7 +144,7 @@ EXERCISES = (
                     lambda r, c, d: sinusoidal(r + c, d)),
             Mistake("these are all sines, then all cosines, within each half: legal, but this "
                     "exercise asks for interleaved components",
-                    lambda r, c, d: sinusoidal_2d(r, c, d, layout="halves")),
+                    lambda r, c, d: sinusoidal_2d(r, c, d, layout="half")),
             Mistake("the row is used twice; the column is missing",
                     lambda r, c, d: sinusoidal_2d(r, r, d)),
             Mistake("the column is used twice; the row is missing",

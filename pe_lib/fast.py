@@ -1,0 +1,389 @@
+"""Fast forms. Each says which plain formula it computes, and a test holds it against that one.
+
+Nothing here is needed to understand a method: the formulas stand in the methods' own files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pe_lib.encoding import PositionEncoding, default_scale
+from pe_lib.positions import (
+    Positions,
+    Run,
+    allowed_pairs,
+    as_positions,
+    per_head,
+    relative_position,
+)
+from pe_lib.relative import RelativeBias, distances
+
+# --- attention -----------------------------------------------------------------------------------
+
+
+def attend_fused(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: PositionEncoding,
+    q_pos: Positions,
+    k_pos: Positions,
+    *,
+    causal: bool = False,
+    mask: Tensor | None = None,
+    rotated: bool = False,
+) -> Tensor:
+    """Return the output of `attend` through PyTorch's fused kernel, without the weights.
+
+    Arguments as in `attend`. Not for an encoding that uses `values`.
+    """
+    q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device)
+    k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device)
+    scale = default_scale(encoding, q.shape[-1])
+    plain_q, plain_k = q, k
+    if not rotated:
+        q, k = encoding.rotate(q, k, q_pos, k_pos)
+    if mask is None and isinstance(q_pos, Run) and isinstance(k_pos, Run):
+        if not encoding.uses("bias") and causal and q_pos == k_pos:
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+        relative = only_relative_bias(encoding)
+        if relative is not None and (not causal or k_pos.start <= q_pos.start):
+            view = reversed_bias(relative, plain_q, q_pos, k_pos, causal)
+            return fused(q.flip(2), k, v, view, scale).flip(2)  # (B, H, Lq, d)
+    bias = encoding.bias(plain_q, plain_k, q_pos, k_pos, scale)
+    allowed = allowed_pairs(q_pos, k_pos, causal, mask, q.device)
+    if allowed is None:
+        return fused(q, k, v, bias, scale)
+    # A query without any key sees all in the kernel, since a softmax of nothing is not a number;
+    # its output is the mean of the values, as in `attend`.
+    lost = ~allowed.any(dim=-1, keepdim=True)
+    bias = q.new_zeros(()) if bias is None else bias
+    bias = bias.masked_fill(~(allowed | lost), float("-inf"))
+    output = fused(q, k, v, bias, scale)
+    return torch.where(lost[(None,) * (4 - lost.ndim)], v.mean(dim=-2, keepdim=True), output)
+
+
+def fused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float) -> Tensor:
+    """Call PyTorch's kernel; `bias` is broadcastable to (B, H, Lq, Lk)."""
+    if bias is not None:
+        # Four axes: given three, PyTorch gets the same result without its fused kernel.
+        bias = bias[(None,) * (4 - bias.ndim)]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
+
+
+def only_relative_bias(encoding: PositionEncoding) -> RelativeBias | None:
+    """Return the encoding's only bias if it is a `RelativeBias`; it may stand in a `Compose`."""
+    if isinstance(encoding, RelativeBias):
+        return encoding if type(encoding).bias is RelativeBias.bias else None
+    biased = [part for part in encoding.parts() if part.uses("bias")]
+    return only_relative_bias(biased[0]) if len(biased) == 1 and biased[0] is not encoding else None
+
+
+def reversed_bias(
+    encoding: RelativeBias, q: Tensor, q_pos: Run, k_pos: Run, causal: bool
+) -> Tensor:
+    """Return `bias` with the queries in reverse order, from one number per distance.
+
+    With the queries reversed a Toeplitz matrix is a Hankel matrix: entry (i, j) depends on
+    i + j, so that it is a strided view of Lq + Lk - 1 numbers per head. A causal mask is a
+    question of the distance too, and is in it.
+
+    Returns:
+        (H, Lq, Lk); row i belongs to query Lq - 1 - i. Memory O(Lq + Lk) per head.
+    """
+    relative = distances(q_pos, k_pos, q.device)
+    vector = encoding.for_heads(q, relative)  # (H, Lq + Lk - 1)
+    if causal:
+        vector = vector.masked_fill(relative > 0, float("-inf"))
+    return vector.unfold(-1, k_pos.length, 1)
+
+
+# --- scores against a table of distances: q_i . rows[of the distance of i and j] -----------------
+
+# Queries handled at a time: a block of b queries computes up to b - 1 scores too many per row.
+BLOCK = 64
+
+
+def skew(scores: Tensor, n_keys: int) -> Tensor:
+    """Move columns that stand for distances to columns that stand for keys, without a copy.
+
+    Args:
+        scores: (..., b, n_keys + b - 1); column n stands for the distance of key 0 from the
+            last of the b queries, plus n.
+        n_keys: number of keys.
+
+    Returns:
+        (..., b, n_keys): entry (i, j) is scores[..., i, b - 1 - i + j]. A view: writing to it
+        writes to `scores`.
+    """
+    *outer, row, column = scores.stride()
+    last_query = scores.storage_offset() + (scores.shape[-2] - 1) * column
+    # One step down is one row on and one distance back.
+    return scores.as_strided(
+        (*scores.shape[:-1], n_keys), (*outer, row - column, column), last_query
+    )
+
+
+def query_blocks(n_queries: int, n_keys: int) -> Iterator[tuple[slice, slice]]:
+    """Yield slices of queries, each with the slice of distances that its queries need."""
+    step = n_queries if torch.compiler.is_compiling() else BLOCK  # a loop would fix the length
+    for start in range(0, n_queries, step):
+        stop = min(start + step, n_queries)
+        yield slice(start, stop), slice(n_queries - stop, n_queries - start + n_keys - 1)
+
+
+def skewed_scores(queries: Tensor, rows: Tensor, n_keys: int) -> Tensor:
+    """Return q_i . rows[Lq - 1 - i + j] for every query i and key j.
+
+    Args:
+        queries: (B, H, Lq, d).
+        rows: (Lq + Lk - 1, d), or (H, Lq + Lk - 1, d): a vector per distance, in rising order.
+        n_keys: Lk.
+
+    Returns:
+        (B, H, Lq, Lk). Beyond the result this takes memory for one block of queries only; when
+        gradients are recorded, for one more tensor of the result's size.
+    """
+    if n_keys == 1:  # each query meets one row
+        return (queries * rows.flip(-2)).sum(-1, keepdim=True)
+    blocks = (
+        (part, skew(queries[..., part, :] @ rows[..., near, :].mT, n_keys))
+        for part, near in query_blocks(queries.shape[-2], n_keys)
+    )
+    if torch.is_grad_enabled() and (queries.requires_grad or rows.requires_grad):
+        return torch.cat([block for _, block in blocks], dim=-2)
+    scores = queries.new_empty(*queries.shape[:-1], n_keys)
+    for part, block in blocks:
+        scores[..., part, :] = block
+    return scores  # (B, H, Lq, Lk)
+
+
+def picked_scores(queries: Tensor, table: Tensor, row: Tensor) -> Tensor:
+    """Return q_i . table[row_ij] for any rows: every query meets every row once.
+
+    Args:
+        queries: (B, H, Lq, d).
+        table: (N, d), or (H, N, d).
+        row: row numbers, (Lq, Lk) or (B, Lq, Lk).
+
+    Returns:
+        (B, H, Lq, Lk), gathered from (B, H, Lq, N).
+    """
+    scores = queries @ table.mT  # (B, H, Lq, N)
+    return scores.gather(-1, per_head(row).expand(*scores.shape[:-1], row.shape[-1]))
+
+
+def table_scores(
+    queries: Tensor,
+    table: Tensor,
+    row_of: Callable[[Tensor], Tensor],
+    q_pos: Positions,
+    k_pos: Positions,
+) -> Tensor:
+    """Return q_i . table[row_of(k_pos_j - q_pos_i)].
+
+    Args:
+        queries: (B, H, Lq, d).
+        table: (N, d), or (H, N, d).
+        row_of: maps distances (key minus query) of any shape to row numbers.
+        q_pos: Lq positions, integers.
+        k_pos: Lk positions, integers.
+
+    Returns:
+        (B, H, Lq, Lk).
+    """
+    if isinstance(q_pos, Run) and isinstance(k_pos, Run):
+        rows = table[..., row_of(distances(q_pos, k_pos, queries.device)), :]
+        return skewed_scores(queries, rows, k_pos.length)
+    return picked_scores(queries, table, row_of(relative_position(q_pos, k_pos, queries.device)))
+
+
+def table_sums(
+    weights: Tensor,
+    table: Tensor,
+    row_of: Callable[[Tensor], Tensor],
+    q_pos: Positions,
+    k_pos: Positions,
+) -> Tensor:
+    """Return the sum over j of weights_ij * table[row_of(k_pos_j - q_pos_i)].
+
+    Arguments as in `table_scores`, with weights (B, H, Lq, Lk) and a table (N, d).
+
+    Returns:
+        (B, H, Lq, d).
+    """
+    if isinstance(q_pos, Run) and isinstance(k_pos, Run):
+        rows = table[row_of(distances(q_pos, k_pos, weights.device))]  # (Lq + Lk - 1, d)
+        sums = []
+        for part, near in query_blocks(q_pos.length, k_pos.length):
+            n_rows = (part.stop - part.start, near.stop - near.start)
+            by_distance = weights.new_zeros(*weights.shape[:-2], *n_rows)
+            skew(by_distance, k_pos.length).copy_(weights[..., part, :])
+            sums.append(by_distance @ rows[near])
+        return torch.cat(sums, dim=-2)
+    row = per_head(row_of(relative_position(q_pos, k_pos, weights.device))).expand_as(weights)
+    by_row = weights.new_zeros(*weights.shape[:-1], len(table)).scatter_add(-1, row, weights)
+    return by_row @ table
+
+
+# --- rotations: (a, b) -> (a cos - b sin, a sin + b cos) -----------------------------------------
+
+
+def rotate(x: Tensor, codes: Tensor, layout: str = "interleaved") -> Tensor:
+    """Rotate the first r components of x; leave the others as they are. See `rope.apply_rope`.
+
+    Args:
+        x: (..., L, d).
+        codes: cosines and sines of the angles in the same layout, broadcastable to (..., L, r),
+            with r even and at most d. A cosine stands where a pair has its first component.
+        layout: which components form a pair: "interleaved" or "half".
+
+    Returns:
+        (..., L, d) in the dtype of x; the arithmetic is in float32 at least.
+    """
+    width = codes.shape[-1]
+    if width < x.shape[-1]:
+        rest = x[..., width:]
+        return torch.cat([rotate(x[..., :width], codes, layout), rest], dim=-1)
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    work, codes = x.to(dtype), codes.to(dtype)
+    if layout == "interleaved":
+        rotated = rotate_interleaved(work, codes)
+    elif work.requires_grad and not codes.requires_grad and not torch.compiler.is_compiling():
+        rotated = RotateHalfSplit.apply(work, codes)  # type: ignore[no-untyped-call]
+    else:
+        rotated = rotate_half_split(work, codes)
+    return rotated.to(x.dtype)
+
+
+def rotate_interleaved(x: Tensor, codes: Tensor) -> Tensor:
+    """Rotate neighbours: each pair is a complex number, multiplied by cos + i sin."""
+    if torch.compiler.is_compiling():  # it has no complex numbers, and makes the formula fast
+        (a, b), (cos, sin) = ((y[..., ::2], y[..., 1::2]) for y in (x, codes))
+        return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
+    return torch.view_as_real(as_complex(x) * as_complex(codes)).flatten(-2)  # (..., d)
+
+
+def as_complex(x: Tensor) -> Tensor:
+    """See the pairs of x (..., 2n) as complex numbers (..., n)."""
+    pairs = x.unflatten(-1, (-1, 2))
+    steps = (pairs.storage_offset(), *pairs.stride()[:-1])
+    if pairs.stride(-1) != 1 or any(step % 2 for step in steps):
+        pairs = pairs.clone(memory_format=torch.contiguous_format)
+    return torch.view_as_complex(pairs)
+
+
+def rotate_half_split(x: Tensor, codes: Tensor) -> Tensor:
+    """Rotate component j with component j + d/2, in one new tensor."""
+    half = x.shape[-1] // 2
+    cos, sin = codes[..., :half], codes[..., half:]
+    first, second = x[..., :half], x[..., half:]
+    rotated = x * torch.cat([cos, cos], dim=-1)  # (..., d)
+    rotated[..., :half].addcmul_(second, sin, value=-1)
+    rotated[..., half:].addcmul_(first, sin)
+    return rotated
+
+
+class RotateHalfSplit(torch.autograd.Function):
+    """`rotate_half_split` with its backward pass: rotating back, twice as fast as recorded."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, codes: Tensor) -> Tensor:
+        """Rotate x; the codes are constants."""
+        return rotate_half_split(x, codes)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        """Keep the codes; x is not needed."""
+        ctx.save_for_backward(inputs[1])
+        ctx.save_for_forward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        """Rotate the gradient by the negative angles."""
+        cos, sin = ctx.saved_tensors[0].chunk(2, dim=-1)
+        codes = torch.cat([cos, -sin], dim=-1)
+        back: Tensor = RotateHalfSplit.apply(grads[0], codes)  # type: ignore[no-untyped-call]
+        return back, None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        """Rotate the tangent: the map is linear."""
+        return rotate_half_split(tangents[0], ctx.saved_tensors[0])
+
+
+# --- computed once -------------------------------------------------------------------------------
+
+
+class CachedCodes(PositionEncoding):
+    """An encoding that keeps its codes for the positions 0, ..., max_len - 1.
+
+    A subclass writes `compute`. The cache is neither parameter nor buffer: it is no part of the
+    state_dict, and a cast of the module cannot round it. Where it has another dtype or device
+    than is wanted, it is computed anew.
+    """
+
+    cache: Tensor
+    max_len: int
+
+    def compute(self, positions: Tensor) -> Tensor:
+        """Return the codes of any positions in float64: (...) -> (..., width)."""
+        raise NotImplementedError
+
+    def fill_cache(self, dtype: torch.dtype, device: torch.device | str) -> None:
+        """Compute the cache, (max_len, width), with the accuracy of float64."""
+        positions = torch.arange(self.max_len, device="cpu")
+        self.cache = self.compute(positions).detach().to(device, dtype)
+
+    def codes(self, positions: Positions, like: Tensor) -> Tensor:
+        """Return the codes of positions, (L,) or (B, L) -> (..., width), from the cache for a run.
+
+        They have the device of `like` and its dtype, or float32 if that is coarser.
+        """
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        if isinstance(positions, Run):
+            if positions.start >= 0 and positions.stop <= self.max_len:
+                if self.cache.dtype != dtype or self.cache.device != like.device:
+                    self.fill_cache(dtype, like.device)
+                return self.cache[positions.start : positions.stop]  # a view, no copy
+            positions = positions.tensor("cpu" if like.is_meta else like.device)
+        return self.compute(positions).to(like.device, dtype)
+
+
+class Memo:
+    """What was computed from parameters, until one of them is another one or has changed.
+
+    Changes are seen by the parameters' version counters; those made through `.data` are not.
+    """
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.key: object = None
+        self.value: Tensor | None = None
+        self.parameters: tuple[Tensor, ...] = ()  # kept, so that no other gets their identity
+
+    def __call__(
+        self, parameters: Sequence[Tensor], settings: object, compute: Callable[[], Tensor]
+    ) -> Tensor:
+        """Return compute(), or what it returned before for these parameters and settings.
+
+        It is always called where gradients or a graph are recorded.
+        """
+        recorded = torch.is_grad_enabled() and any(p.requires_grad for p in parameters)
+        if recorded or torch.compiler.is_compiling() or any(p.is_inference() for p in parameters):
+            return compute()
+        key = (settings, [(id(p), p.data_ptr(), p._version, p.dtype) for p in parameters])
+        if self.value is None or self.key != key:
+            self.key, self.value, self.parameters = key, compute(), tuple(parameters)
+        return self.value
+
+    def __reduce__(self) -> tuple[type[Memo], tuple[()]]:
+        """Copy and pickle as an empty one."""
+        return Memo, ()
