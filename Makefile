@@ -67,7 +67,6 @@ serve: book ## Build, then serve the site on http://localhost:8000 (PORT=...)
 
 exercises: $(BOOK_READY) ## Make the student releases from the instructors' sources
 	@$(PY) -m exercises.build
-	@$(PY) -m exercises.proofs
 
 grade: $(BOOK_READY) ## Grade a course folder: make grade COURSE=../course SET=02_sinusoidal
 	@$(PY) -m exercises.grade $(or $(COURSE),course) $(if $(SET),--set $(SET)) $(ARGS)

@@ -226,8 +226,8 @@ class Grader:
 
         exercise = checks.EXERCISES[question.name]
         try:
-            note = exercise.judge(answer, seed_for(self.job.secret, question.name), hidden=True)
-            verdict.word, verdict.message, verdict.points = "ok", note, question.points
+            exercise.judge(answer, seed_for(self.job.secret, question.name), hidden=True)
+            verdict.word, verdict.points = "ok", question.points
         except checks.CheckFailed as failed:
             verdict.word, verdict.message = "wrong answer", str(failed)
         except StudentError as error:

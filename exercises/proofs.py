@@ -1,8 +1,9 @@
 """The proofs of the checks: wrong answers that they reject, right ones that they accept.
 
-    python -m exercises.proofs     write the table of the instructor's guide
-
-tests/mutants/NAME.txt holds them for each set; tests/test_checks.py runs them.
+Most wrong answers are the mistakes that an exercise knows by name; they stand in exercises/checks.
+tests/mutants/NAME.txt adds, for each set, those that get words in general, those that crash, those
+that make a known mistake by other code, and the right answers. tests/test_checks.py runs them all.
+The build of the site writes them into a page of the instructor's guide.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from exercises.checks import EXERCISES
 from exercises.sets import HERE, load, nbgrader_metadata, set_names, source_path, source_text
 
 FOLDER = HERE.parent / "tests/mutants"
-PAGE = HERE.parent / "book/check_proofs.md"
 
 
 @dataclass(frozen=True)
@@ -88,21 +88,27 @@ def mutated(name: str, mutant: Mutant) -> str:
     return source
 
 
+def cell(message: str) -> str:
+    """Return a message for a cell of a table, where | and * mean themselves but in code."""
+    return re.sub(r"(`[^`]*`)|([*|])", lambda found: found[1] or f"\\{found[2]}", message)
+
+
 def told(mutant: Mutant) -> str:
     """Return what the student is told, in full where the check knows the mistake."""
     if mutant.says == "crash":
         return "*the error that the answer itself raises, and for which inputs*"
-    for message, _ in EXERCISES[mutant.exercise].mistakes:
-        if mutant.says in message:
-            return re.sub(r"(`[^`]*`)|([*|])", lambda found: found[1] or f"\\{found[2]}", message)
+    for mistake in EXERCISES[mutant.exercise].mistakes:
+        if mutant.says in mistake.message:
+            return cell(mistake.message)
     return "*in general words: its kind, its shape, or which of the numbers are wrong*"
 
 
 def proof(exercise: str, mutants: list[Mutant], alternatives: list[Alternative]) -> list[str]:
     """Return the lines on an exercise."""
-    words = Counter(told(mutant) for mutant in mutants)
+    words = Counter(cell(mistake.message) for mistake in EXERCISES[exercise].mistakes)
+    words.update(told(mutant) for mutant in mutants)
     known = sorted(words.items(), key=lambda item: (item[0].startswith("*"), -item[1]))
-    counts = f"{len(mutants)} wrong answers, {len(alternatives)} right ones"
+    counts = f"{words.total()} wrong answers, {len(alternatives)} right ones"
     return [
         f":::{{dropdown}} `{exercise}`: {counts}",
         "| what the student is told | wrong answers |",
@@ -121,7 +127,8 @@ def page() -> str:
     for name in set_names():
         mutants, alternatives = read(name)
         questions = load(name).questions
-        counts = [len(questions), len(mutants), len(alternatives)]
+        known = sum(len(EXERCISES[question.name].mistakes) for question in questions)
+        counts = [len(questions), known + len(mutants), len(alternatives)]
         total = [have + more for have, more in zip(total, counts, strict=True)]
         rows.append(f"| {load(name).title} | {' | '.join(map(str, counts))} |")
         parts += [f"## {load(name).title}", ""]
@@ -151,8 +158,3 @@ def page() -> str:
             *parts,
         ]
     )
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    print(f"wrote {PAGE}")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
+import pickle
 import re
 from typing import Any
 
@@ -12,9 +15,8 @@ from torch import Tensor
 
 from exercises import checks
 from exercises.checks.compare import close, difference, shape_problem
-from exercises.checks.spec import Case, Exercise, Mistake
+from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
 from exercises.proofs import (
-    PAGE,
     Alternative,
     Mutant,
     answer_from,
@@ -26,48 +28,125 @@ from exercises.proofs import (
 from exercises.sets import load, nbgrader_metadata, set_names, source_path, source_text
 
 SEEDS = (0, 1, 2)
-MUTANTS = [(name, mutant) for name in set_names() for mutant in read(name)[0]]
-ALTERNATIVES = [(name, right) for name in set_names() for right in read(name)[1]]
 EVERY = [(name, question.name) for name in set_names() for question in load(name).questions]
+SAID_OF_A_CRASH = (RuntimeError, IndexError, ValueError, TypeError)
 
 
-def name_of(value: Any) -> str:
-    """Return what a test is called by."""
-    return value if isinstance(value, str) else str(value.exercise)
+def proofs_of(name: str, exercise: str) -> tuple[list[Mutant], list[Alternative]]:
+    """Return what tests/mutants has for one exercise of a set."""
+    mutants, alternatives = read(name)
+    return (
+        [mutant for mutant in mutants if mutant.exercise == exercise],
+        [right for right in alternatives if right.exercise == exercise],
+    )
 
 
-@pytest.mark.parametrize(("name", "mutant"), MUTANTS,
-                         ids=name_of)  # fmt: skip
-def test_each_mutant_is_rejected_with_the_right_words(name: str, mutant: Mutant) -> None:
-    """For the self-check's inputs and for others; `crash` stands for an exception of its own."""
-    answer = answer_from(name, mutant.exercise, mutated(name, mutant))
-    check = checks.EXERCISES[mutant.exercise]
-    for seed in SEEDS:
-        if mutant.says == "crash":
-            with pytest.raises((RuntimeError, IndexError, ValueError, TypeError)):
-                check.judge(answer, seed)
-        else:
-            with pytest.raises(checks.CheckFailed) as failed:
-                check.judge(answer, seed)
-            assert mutant.says in str(failed.value)
+def remembered(function: Answer) -> Answer:
+    """Return a function that computes once what it is asked with equal arguments."""
+    known: dict[bytes, Any] = {}
+
+    def answer(*args: Any) -> Any:
+        asked = pickle.dumps([plain(item) for item in args])
+        if asked not in known:
+            known[asked] = function(*args)
+        return known[asked]
+
+    return answer
 
 
-@pytest.mark.parametrize(("name", "right"), ALTERNATIVES,
-                         ids=name_of)  # fmt: skip
-def test_right_answers_written_differently_are_accepted(name: str, right: Alternative) -> None:
-    """Loops, einsum, complex numbers, arrays of numpy."""
-    answer = answer_from(name, right.exercise, right.source)
-    for seed in (*SEEDS, 3, 4):
-        checks.EXERCISES[right.exercise].judge(answer, seed)
+def plain(value: Any) -> Any:
+    """Return a value that pickles fast, and to the same bytes if it is equal."""
+    if isinstance(value, Tensor):
+        return str(value.dtype), tuple(value.shape), value.numpy().tobytes()
+    return [plain(item) for item in value] if isinstance(value, tuple | list) else value
+
+
+@functools.cache
+def quick(exercise: str) -> Exercise:
+    """Return a check that computes each case, right answer and known mistake once for a seed."""
+    check = checks.EXERCISES[exercise]
+    drawn = {seed: tuple(check.cases(Draw(seed))) for seed in range(8)}
+    return dataclasses.replace(
+        check,
+        cases=lambda draw: drawn[draw.generator.initial_seed()],
+        reference=remembered(check.reference),
+        mistakes=tuple(Mistake(words, remembered(wrong)) for words, wrong in check.mistakes),
+    )
+
+
+def verdict(check: Exercise, answer: Answer, seed: int) -> str:
+    """Return what a student is told: nothing if the answer is right."""
+    try:
+        check.judge(answer, seed)
+    except checks.CheckFailed as failed:
+        return str(failed)
+    except SAID_OF_A_CRASH as error:
+        return f"crash: {error}"
+    return ""
 
 
 @pytest.mark.parametrize(("name", "exercise"), EVERY)
-def test_each_exercise_has_mutants_and_alternatives_enough(name: str, exercise: str) -> None:
+def test_each_known_mistake_is_rejected_with_its_own_words(name: str, exercise: str) -> None:
+    """For the self-check's inputs and for others; no mistake hides behind an earlier one."""
+    check = quick(exercise)
+    told = [
+        (mistake.message, seed, verdict(check, mistake.function, seed))
+        for mistake in check.mistakes
+        for seed in SEEDS
+    ]
+    assert [each for each in told if each[0] != each[2]] == []
+
+
+@pytest.mark.parametrize(("name", "exercise"), EVERY)
+def test_each_mutant_is_rejected_with_the_right_words(name: str, exercise: str) -> None:
+    """Too; `crash` stands for an exception of the answer's own."""
+    check = quick(exercise)
+    wrong = []
+    for mutant in proofs_of(name, exercise)[0]:
+        answer = answer_from(name, exercise, mutated(name, mutant))
+        for seed in SEEDS:
+            text = verdict(check, answer, seed)
+            crashed = text.startswith("crash: ")
+            if mutant.says not in text or crashed != (mutant.says == "crash"):
+                wrong.append((mutant, seed, text))
+    assert wrong == []
+
+
+@pytest.mark.parametrize(("name", "exercise"), EVERY)
+def test_right_answers_written_differently_are_accepted(name: str, exercise: str) -> None:
+    """Loops, einsum, complex numbers, arrays of numpy."""
+    check = quick(exercise)
+    refused = []
+    for right in proofs_of(name, exercise)[1]:
+        answer = answer_from(name, exercise, right.source)
+        told = [(seed, verdict(check, answer, seed)) for seed in (*SEEDS, 3, 4)]
+        refused += [(right.title, seed, text) for seed, text in told if text]
+    assert refused == []
+
+
+@pytest.mark.parametrize(("name", "exercise"), EVERY)
+def test_each_exercise_is_proven_by_wrong_and_right_answers_enough(
+    name: str, exercise: str
+) -> None:
     """At least eight wrong answers and two right ones; and at least three exercises in a set."""
-    mutants = [mutant for _, mutant in MUTANTS if mutant.exercise == exercise]
-    assert len({mutant.changes for mutant in mutants}) >= 8
-    assert sum(right.exercise == exercise for _, right in ALTERNATIVES) >= 2
+    mutants, alternatives = proofs_of(name, exercise)
+    assert len({mutant.changes for mutant in mutants}) == len(mutants)
+    assert len(mutants) + len(checks.EXERCISES[exercise].mistakes) >= 8
+    assert len(alternatives) >= 2
     assert len(load(name).questions) >= 3
+
+
+def test_the_page_of_the_proofs_counts_what_is_tried() -> None:
+    """As many as the tests above hand in, and what is told in words that a table can hold."""
+    wrong = sum(len(check.mistakes) for check in checks.EXERCISES.values())
+    right = 0
+    for name in set_names():
+        mutants, alternatives = read(name)
+        wrong, right = wrong + len(mutants), right + len(alternatives)
+    text = page()
+    assert f"| **all** | **{len(EVERY)}** | **{wrong}** | **{right}** |" in text
+    rows = re.findall(r"^\|.*\| (\d+) \|$", text.split("\n## ", 1)[1], flags=re.MULTILINE)
+    assert sum(map(int, rows)) == wrong
 
 
 @pytest.mark.parametrize("name", set_names())
@@ -76,7 +155,7 @@ def test_the_instructors_answers_are_right(name: str) -> None:
     found = namespace(name)
     for question in load(name).questions:
         for seed in range(8):
-            checks.EXERCISES[question.name].judge(found[question.name], seed)
+            quick(question.name).judge(found[question.name], seed)
 
 
 def listings() -> list[tuple[str, str, str]]:
@@ -100,12 +179,7 @@ def test_the_listing_to_repair_is_wrong(name: str, listing: str, exercise: str) 
     answer = namespace(name)[listing]
     for seed in SEEDS:
         with pytest.raises((checks.CheckFailed, RuntimeError)):
-            checks.EXERCISES[exercise].judge(answer, seed)
-
-
-def test_the_table_of_the_guide_is_up_to_date() -> None:
-    """`python -m exercises.proofs` writes it."""
-    assert PAGE.read_text(encoding="utf-8") == page()
+            quick(exercise).judge(answer, seed)
 
 
 def test_a_check_prints_that_an_answer_is_right(capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,7 +219,7 @@ def two_cases(answer: Any, **more: Any) -> None:
     """Check an answer that should return its argument."""
     cases = (Case("one row", (torch.ones(1, 3),)), Case("two rows", (torch.ones(2, 3),)))
     mistake = Mistake("the rows are turned over", lambda x: x.flip(0)[:1] * 2)
-    asked = Exercise("same", "", lambda draw: cases, lambda x: x, (mistake,), **more)
+    asked = Exercise("same", lambda draw: cases, lambda x: x, (mistake,), **more)
     asked.judge(answer, 0)
 
 

@@ -13,6 +13,7 @@ import yaml
 from bs4 import BeautifulSoup
 
 from browsing import ROOT, SITE, Visit, dead_sliders, left_out, open_page, visit_page
+from exercises import checks
 
 CHAPTER = re.compile(r"/(0[1-9]|1\d)_")
 BUDGET = 1_500_000  # bytes of a page and its own pictures, without what all pages share
@@ -157,6 +158,11 @@ def broken_links(site: Path) -> list[str]:
 
 def test_every_internal_link_and_anchor_leads_somewhere(site):
     assert broken_links(site) == []
+
+
+def test_the_build_writes_the_page_of_the_proofs(site):
+    page = (site / "book/check_proofs.html").read_text(encoding="utf-8")
+    assert page.count("the student is told") == len(checks.EXERCISES)
 
 
 def test_every_notebook_can_be_downloaded_and_run_elsewhere(site):

@@ -17,6 +17,7 @@ from sphinx.config import Config
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
 
+from exercises import proofs
 from tools import status, vendor
 
 PUBLIC = "https://cdn.jsdelivr.net/npm"
@@ -41,6 +42,12 @@ def choose_assets(_: Sphinx, config: Config) -> None:
         config.nb_ipywidgets_js = {
             f"{PUBLIC}/{widgets.name}@{widgets.version}/{WIDGETS}": {"defer": "defer"}
         }
+
+
+def write_page(_: Sphinx, page: str, source: list[str]) -> None:
+    """Give the page of the proofs, of which the book has only the title, its text."""
+    if page == "book/check_proofs":
+        source[0] = proofs.page()
 
 
 def alt_texts(notebook: Path) -> dict[str, str]:
@@ -205,6 +212,7 @@ class BuildStatus(SphinxDirective):
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", list_modules)
     app.connect("config-inited", choose_assets, priority=100)
+    app.connect("source-read", write_page)
     app.connect("autodoc-process-docstring", plain_docstring, priority=100)  # before napoleon
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("doctree-read", describe_images)

@@ -165,7 +165,6 @@ def span(name: str, places: Tensor) -> str:
 EXERCISES = (
     Exercise(
         name="attention",
-        asks="scaled dot-product attention of q, k and v",
         cases=attention_cases,
         reference=plain,
         axes=("batch", "head", "query", "channel"),
@@ -226,7 +225,6 @@ EXERCISES = (
     ),
     Exercise(
         name="gaps",
-        asks="how far self-attention is from equivariant, and from invariant",
         cases=gap_cases,
         reference=gaps,
         mistakes=(
@@ -264,7 +262,6 @@ EXERCISES = (
     ),
     Exercise(
         name="causal_attention",
-        asks="attention in which no query sees a later key",
         cases=causal_cases,
         reference=causal,
         axes=("batch", "head", "query", "channel"),

@@ -155,7 +155,6 @@ def similarity_cases(draw: Draw) -> list[Case]:
 EXERCISES = (
     Exercise(
         name="sinusoidal",
-        asks="the sinusoidal code of positions of any shape",
         cases=sinusoidal_cases,
         reference=sinusoidal,
         tolerance=3e-4,  # single precision at position 999
@@ -210,7 +209,6 @@ EXERCISES = (
     ),
     Exercise(
         name="add_positions",
-        asks="x plus the codes of the positions start, start + 1, ...",
         cases=add_cases,
         reference=add_positions,
         tolerance=3e-4,
@@ -250,7 +248,6 @@ EXERCISES = (
     ),
     Exercise(
         name="shift_matrix",
-        asks="the matrix M with code(p + offset) = M code(p)",
         cases=shift_cases,
         reference=shift_matrix,
         axes=("row", "column"),
@@ -281,7 +278,6 @@ EXERCISES = (
     ),
     Exercise(
         name="similarity",
-        asks="the dot product of two codes by their distance, 1 at distance 0",
         cases=similarity_cases,
         reference=similarity,
         axes=("distance",),

@@ -162,7 +162,6 @@ def unless_as_many(table: Tensor, old: Grid, new: Grid) -> Tensor:
 EXERCISES = (
     Exercise(
         name="embed",
-        asks="token rows plus position rows",
         cases=embed_cases,
         reference=embed,
         axes=("batch", "token", "channel"),
@@ -201,7 +200,6 @@ EXERCISES = (
     ),
     Exercise(
         name="interpolate",
-        asks="a table of another length whose ends stay where they are",
         cases=interpolate_cases,
         reference=interpolate_table,
         axes=("row", "channel"),
@@ -245,7 +243,6 @@ EXERCISES = (
     ),
     Exercise(
         name="resize_grid",
-        asks="a table for a grid of patches, resized, with the class token in front",
         cases=grid_cases,
         reference=resize_grid,
         axes=("row", "channel"),

@@ -142,7 +142,6 @@ def diagonals(scores: Tensor, first: int, last: int) -> list[Tensor]:
 EXERCISES = (
     Exercise(
         name="four_terms",
-        asks="content-content, content-position, position-content and position-position",
         cases=terms_cases,
         reference=four_terms,
         axes=("query", "key"),
@@ -181,7 +180,6 @@ EXERCISES = (
     ),
     Exercise(
         name="untied",
-        asks="content plus position, each with its own projections, over sqrt(2 d)",
         cases=lambda draw: terms_cases(draw, 4),
         reference=untied,
         axes=("query", "key"),
@@ -228,7 +226,6 @@ EXERCISES = (
     ),
     Exercise(
         name="relative_gap",
-        asks="how far a matrix of scores is from depending on the distance alone",
         cases=gap_cases,
         reference=relative_gap,
         mistakes=(

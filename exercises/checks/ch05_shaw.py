@@ -103,7 +103,6 @@ def padded(scores: Tensor) -> Tensor:
 EXERCISES = (
     Exercise(
         name="clipped_rows",
-        asks="the row of the table for every query and key",
         cases=rows_cases,
         reference=clipped_rows,
         integers=True,
@@ -148,7 +147,6 @@ EXERCISES = (
     ),
     Exercise(
         name="shaw_logits",
-        asks="the scaled logits of q with k plus a vector for each relative position",
         cases=logits_cases,
         reference=logits,
         axes=("batch", "head", "query", "key"),
@@ -200,7 +198,6 @@ EXERCISES = (
     ),
     Exercise(
         name="skew",
-        asks="scores by distance brought into the matrix of queries and keys",
         cases=skew_cases,
         reference=skew,
         axes=("query", "key"),

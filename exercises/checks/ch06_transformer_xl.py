@@ -125,7 +125,6 @@ def memory_cases(draw: Draw) -> list[Case]:
 EXERCISES = (
     Exercise(
         name="xl_logits",
-        asks="the four terms of Transformer-XL over sqrt(d)",
         cases=logits_cases,
         reference=xl_logits,
         axes=("batch", "head", "query", "key"),
@@ -165,7 +164,6 @@ EXERCISES = (
     ),
     Exercise(
         name="rel_shift",
-        asks="scores by distance brought into the matrix, zero where there is no score",
         cases=shift_cases,
         reference=rel_shift,
         axes=("query", "key"),
@@ -202,7 +200,6 @@ EXERCISES = (
     ),
     Exercise(
         name="extend_memory",
-        asks="the context of a segment, and the memory for the next",
         cases=memory_cases,
         reference=extend_memory,
         mistakes=(

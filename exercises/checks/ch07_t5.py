@@ -135,7 +135,6 @@ def edge_cases(draw: Draw) -> list[Case]:
 EXERCISES = (
     Exercise(
         name="t5_bucket",
-        asks="the bucket of each relative position",
         cases=bucket_cases,
         reference=bucket,
         integers=True,
@@ -183,7 +182,6 @@ EXERCISES = (
     ),
     Exercise(
         name="t5_logits",
-        asks="T5's logits: q . k plus a trained number for each bucket and head",
         cases=logits_cases,
         reference=logits,
         axes=("batch", "head", "query", "key"),
@@ -222,7 +220,6 @@ EXERCISES = (
     ),
     Exercise(
         name="first_distances",
-        asks="the shortest distance that falls into each causal bucket",
         cases=edge_cases,
         reference=first_distances,
         integers=True,

@@ -126,7 +126,6 @@ def exchanged(k: Tensor, rows: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
 EXERCISES = (
     Exercise(
         name="delta",
-        asks="the row of the table for every query and key",
         cases=delta_cases,
         reference=delta,
         integers=True,
@@ -166,7 +165,6 @@ EXERCISES = (
     ),
     Exercise(
         name="p2c",
-        asks="position-to-content: what a query's distance asks of a key's content",
         cases=p2c_cases,
         reference=p2c,
         axes=("batch", "head", "query", "key"),
@@ -207,7 +205,6 @@ EXERCISES = (
     ),
     Exercise(
         name="deberta_logits",
-        asks="the sum of the three terms over sqrt(3 d)",
         cases=logits_cases,
         reference=terms,
         axes=("batch", "head", "query", "key"),

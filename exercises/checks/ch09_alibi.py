@@ -125,7 +125,6 @@ NARROW = ("one key too many or too few where the exact result is close to a whol
 EXERCISES = (
     Exercise(
         name="alibi_slopes",
-        asks="the slope of each head, for any number of heads",
         cases=slope_cases,
         reference=alibi_slopes,
         axes=("head",),
@@ -174,7 +173,6 @@ EXERCISES = (
     ),
     Exercise(
         name="alibi_bias",
-        asks="minus slope times distance, for keys on both sides",
         cases=bias_cases,
         reference=bias,
         axes=("head", "query", "key"),
@@ -219,7 +217,6 @@ EXERCISES = (
     ),
     Exercise(
         name="reach",
-        asks="how many of the nearest keys hold a share of the weight",
         cases=reach_cases,
         reference=reach,
         tolerance=1e-6,

@@ -176,7 +176,6 @@ def per_width(weight: Tensor, n_heads: int) -> int:
 EXERCISES = (
     Exercise(
         name="apply_rope",
-        asks="x with each pair of neighbours turned by position times frequency",
         cases=rope_cases,
         reference=rope,
         axes=("batch", "head", "position", "component"),
@@ -220,7 +219,6 @@ EXERCISES = (
     ),
     Exercise(
         name="rope_logits",
-        asks="the scaled scores of rotary attention, for any positions of queries and keys",
         cases=logits_cases,
         reference=logits,
         axes=("batch", "head", "query", "key"),
@@ -264,7 +262,6 @@ EXERCISES = (
     ),
     Exercise(
         name="half_split_weights",
-        asks="the rows of a projection in the order that half-split code needs",
         cases=weights_cases,
         reference=half_split_weights,
         axes=("row", "column"),

@@ -127,7 +127,6 @@ def scale_cases(draw: Draw) -> list[Case]:
 EXERCISES = (
     Exercise(
         name="sincos_2d",
-        asks="the code of points: half the width for the row, half for the column",
         cases=sincos_cases,
         reference=sinusoidal_2d,
         axes=("point", "component"),
@@ -163,7 +162,6 @@ EXERCISES = (
     ),
     Exercise(
         name="axial_rope",
-        asks="the first half of each vector turned by the row, the second by the column",
         cases=rope_cases,
         reference=axial_rope,
         axes=("batch", "head", "patch", "component"),
@@ -197,7 +195,6 @@ EXERCISES = (
     ),
     Exercise(
         name="scaled_positions",
-        asks="rows and columns of a grid's patches in units of the trained grid",
         cases=scale_cases,
         reference=scaled_positions,
         axes=("patch",),

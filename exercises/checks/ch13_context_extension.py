@@ -125,7 +125,6 @@ def count(dim: int, base: float, threshold: float) -> Tensor:
 EXERCISES = (
     Exercise(
         name="interpolated_angles",
-        asks="the angles of RoPE with position interpolation",
         cases=angle_cases,
         reference=interpolated_angles,
         axes=("position", "pair"),
@@ -165,7 +164,6 @@ EXERCISES = (
     ),
     Exercise(
         name="ntk_rates",
-        asks="the frequencies of NTK-aware scaling",
         cases=rate_cases,
         reference=ntk_rates,
         tolerance=1e-6,
@@ -202,7 +200,6 @@ EXERCISES = (
     ),
     Exercise(
         name="mixed_rates",
-        asks="frequencies of which only the slow ones are interpolated",
         cases=parts_cases,
         reference=mixed_rates,
         tolerance=1e-6,
@@ -245,7 +242,6 @@ EXERCISES = (
     ),
     Exercise(
         name="unturned",
-        asks="how many pairs make less than one full turn over the trained length",
         cases=unturned_cases,
         reference=unturned,
         mistakes=(

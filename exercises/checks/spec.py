@@ -83,22 +83,18 @@ class Exercise:
 
     Attributes:
         name: of the function that the student writes, and of the check.
-        asks: what it should do, in one line.
         cases: returns the calls to make, drawn at random.
         reference: the right answer.
         mistakes: wrong answers with a message of their own, the likeliest first.
-        legal: other conventions that are accepted too, with a note.
         tolerance: largest difference accepted, relative to the largest number expected.
         integers: whether the answer must be whole numbers in type, too (to index with).
         axes: names of the result's axes, for messages.
     """
 
     name: str
-    asks: str
     cases: Callable[[Draw], Iterable[Case]]
     reference: Answer
     mistakes: tuple[Mistake, ...] = ()
-    legal: tuple[Mistake, ...] = ()
     tolerance: float = 1e-4
     integers: bool = False
     axes: tuple[str, ...] = ()
@@ -108,23 +104,20 @@ class Exercise:
         if not callable(answer):
             raise CheckFailed(f"{self.name} must be a function, not {kind(answer)}")
         try:
-            note = self.judge(answer, seed=0)
+            self.judge(answer, seed=0)
         except NotImplementedError as error:
             if str(error):  # torch's, for a type that an operation does not take
                 raise
             raise CheckFailed(self.missing(innermost(error))) from None
-        print(f"{self.name}: right. {note}".rstrip())
+        print(f"{self.name}: right.")
 
-    def judge(self, answer: Answer, seed: int, hidden: bool = False) -> str:
+    def judge(self, answer: Answer, seed: int, hidden: bool = False) -> None:
         """Call `answer` with inputs drawn from `seed` and compare what it returns.
 
         Args:
             answer: the student's function.
             seed: of the inputs.
             hidden: whether messages keep the numbers of the inputs to themselves.
-
-        Returns:
-            A note for an answer in another legal convention, or nothing.
 
         Raises:
             CheckFailed: if the answer is wrong. What `answer` itself raises passes through.
@@ -154,12 +147,10 @@ class Exercise:
         right = [
             close(value, want, self.tolerance) for value, want in zip(got, wanted, strict=True)
         ]
-        if all(right):
-            return ""
-        for note, function in self.legal:
-            if self.explains(function, cases, got):
-                return note
-        raise CheckFailed(self.explanation(cases, got) or self.generic(cases, got, wanted, right))
+        if not all(right):
+            raise CheckFailed(
+                self.explanation(cases, got) or self.generic(cases, got, wanted, right)
+            )
 
     def explanation(self, cases: list[Case], got: list[Any]) -> str:
         """Return the message of the known mistake that gives the same, or nothing."""

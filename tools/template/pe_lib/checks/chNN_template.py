@@ -64,7 +64,6 @@ def reach_cases(draw: Draw) -> list[Case]:
 EXERCISES = (
     Exercise(
         name="template_bias",
-        asks="minus rate times the logarithm of 1 + distance",
         cases=bias_cases,
         reference=bias,
         mistakes=(
@@ -82,7 +81,6 @@ EXERCISES = (
     ),
     Exercise(
         name="template_weights",
-        asks="the attention weights of one head",
         cases=weights_cases,
         reference=weights,
         mistakes=(
@@ -103,7 +101,6 @@ EXERCISES = (
     ),
     Exercise(
         name="template_reach",
-        asks="how many of the nearest keys hold a share of the weight",
         cases=reach_cases,
         reference=reach,
         mistakes=(
