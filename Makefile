@@ -71,7 +71,7 @@ exercises: $(BOOK_READY) ## Make the student releases from the instructors' sour
 grade: $(BOOK_READY) ## Grade a course folder: make grade COURSE=../course SET=02_sinusoidal
 	@$(PY) -m exercises.grade $(or $(COURSE),course) $(if $(SET),--set $(SET)) $(ARGS)
 
-new-chapter: $(TEST_READY) ## Start a chapter from the template (NAME=14_spiral)
+new-chapter: $(TEST_READY) ## Start a chapter from the template (NAME=18_spiral)
 	@$(PY) -m tools.new_chapter $(NAME)
 
 newest: $(TEST_READY) ## Move the environment to the newest versions within the same majors

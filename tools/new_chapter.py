@@ -49,7 +49,7 @@ LINES = (
         "| 3 | 55 | 10 |\n",
     ),
     (
-        "book/claims.yml",
+        "lab/claims.yml",
         r"^  source: .*\n",
         "\n- id: template-power\n  chapter: NN_template\n"
         "  claim: With equal contents, TITLE's attention weights fall as a power of the distance.\n"
@@ -59,8 +59,6 @@ LINES = (
     ),
     ("pe_lib/__init__.py", r"^from pe_lib.*\n", "from pe_lib.template import Template\n"),
     ("pe_lib/__init__.py", r"^__all__ = \[\n", '    "Template",\n'),
-    ("pe_lib/figures.py", r"^METHOD_COLOURS = \{\n(    .*\n)*", '    "template": "#colour",\n'),
-    ("pe_lib/figures.py", r"^METHOD_NAMES = \{\n(    .*\n)*", '    "template": "TITLE",\n'),
 )
 
 
@@ -72,7 +70,7 @@ def require_name(name: str) -> str:
     """Return `name` if it is NN_name with a number above all others."""
     form = "two digits, an underscore, a name for Python in lower case, at most 24 characters"
     if not re.fullmatch(r"\d\d_[a-z][a-z0-9_]{0,23}", name) or keyword.iskeyword(name[3:]):
-        raise ChapterError(f"NAME must be {form}, such as 14_spiral; got {name!r}")
+        raise ChapterError(f"NAME must be {form}, such as 18_spiral; got {name!r}")
     last = max(path.name[:2] for path in (ROOT / "book").glob("[0-9][0-9]_*.ipynb"))
     if name[:2] <= last:
         raise ChapterError(
@@ -86,7 +84,7 @@ def words(name: str) -> dict[str, str]:
     """Return what stands for what in a template, in the order of replacement."""
     number, slug = name.split("_", 1)
     return {
-        "#colour": free_colour((ROOT / "pe_lib/figures.py").read_text(encoding="utf-8")),
+        "#colour": free_colour((ROOT / "lab/registry.py").read_text(encoding="utf-8")),
         "TITLE": slug.replace("_", " ").capitalize(),
         "NN": number,
         "template-": slug.replace("_", "-") + "-",  # ids and labels have hyphens
@@ -102,11 +100,11 @@ def fill(text: str, name: str) -> str:
     return text
 
 
-def free_colour(figures: str) -> str:
+def free_colour(registry: str) -> str:
     """Return the dark colour that is farthest from those that methods have."""
     taken = [
         [int(colour[i : i + 2], 16) / 255 for i in (0, 2, 4)]
-        for colour in re.findall(r'^    "\w+": "#(\w{6})",$', figures, flags=re.MULTILINE)
+        for colour in re.findall(r'"#(\w{6})"', registry)
     ]
     choices = [colorsys.hls_to_rgb(step / 72, 0.3, 0.6) for step in range(72)]
     best = max(
@@ -156,9 +154,7 @@ def claims_page(name: str) -> dict[Path, str]:
 
 def require_free(name: str, made: dict[Path, str]) -> None:
     """Raise if something of another chapter has a name that this one needs."""
-    slug = name.split("_", 1)[1]
-    folders = [ROOT / "pe_lib" / slug]
-    for path in [*made, *folders]:
+    for path in made:
         if path.exists():
             raise ChapterError(f"NAME {name!r} is taken: {path.relative_to(ROOT)} is there")
     class_name = words(name)["Template"]
@@ -166,7 +162,7 @@ def require_free(name: str, made: dict[Path, str]) -> None:
     used.append((ROOT / "pe_lib/__init__.py").read_text(encoding="utf-8"))
     if any(re.search(rf"\b{class_name}\b", text) for text in used):
         raise ChapterError(f"NAME {name!r} is taken: {class_name} means something else already")
-    checks = [path.read_text("utf-8") for path in (ROOT / "pe_lib/checks").glob("ch*.py")]
+    checks = [path.read_text("utf-8") for path in (ROOT / "exercises/checks").glob("ch*.py")]
     exercises = {each for text in checks for each in EXERCISE.findall(text)}
     for exercise in (each for text in made.values() for each in EXERCISE.findall(text)):
         if exercise in exercises:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from exercises.checks.spec import Case, Draw, Exercise, Mistake
 from pe_lib.attention import relative_position
-from pe_lib.checks.spec import Case, Draw, Exercise, Mistake
 from pe_lib.template import template_bias
 
 
