@@ -31,12 +31,6 @@ LINES = (
     ),
     ("_toc.yml", r"^      - file: book/\d\d_\w+\n", "      - file: book/NN_template\n"),
     (
-        "book/api_methods.md",
-        r"^```\n",
-        "\n## pe_lib.template\n\n"
-        "```{eval-rst}\n.. automodule:: pe_lib.template\n   :members:\n```\n",
-    ),
-    (
         "book/methods.md",
         r"^\| .* \|\n",
         "| TITLE | `bias` | {doc}`NN <NN_template>` | {py:mod}`template <pe_lib.template>` "
@@ -59,6 +53,12 @@ LINES = (
     ),
     ("pe_lib/__init__.py", r"^from pe_lib.*\n", "from pe_lib.template import Template\n"),
     ("pe_lib/__init__.py", r"^__all__ = \[\n", '    "Template",\n'),
+    ("lab/registry.py", r"^from pe_lib.*\n", "from pe_lib.template import Template\n"),
+    (
+        "lab/registry.py",
+        r"^METHODS: .*\n(    .*\n)*",
+        '    "template": Method("TITLE", "#colour", lambda sizes: Template(sizes.n_heads)),\n',
+    ),
 )
 
 
