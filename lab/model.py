@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from pe_lib.attention import KVCache, MultiHeadAttention, NoPosition, PositionEncoding
 from pe_lib.errors import require_choice, require_positive
+from pe_lib.initial import normal
 from pe_lib.positions import Positions, as_positions
 
 EMBED_STD = 0.3  # of token embeddings, and of every position vector that is added to something
@@ -116,9 +117,9 @@ class Transformer(nn.Module):
                 if name.endswith("bias"):
                     nn.init.zeros_(parameter)
                 elif parameter.ndim == 2:
-                    nn.init.normal_(parameter, std=0.5 * d_model**-0.5)
+                    parameter.data = normal(*parameter.shape, std=0.5 * d_model**-0.5)
         if isinstance(self.inputs, nn.Embedding):
-            nn.init.normal_(self.inputs.weight, std=embed_std)
+            self.inputs.weight.data = normal(*self.inputs.weight.shape, std=embed_std)
 
     @property
     def encoding(self) -> PositionEncoding:

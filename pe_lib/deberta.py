@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from pe_lib.encoding import PositionEncoding
 from pe_lib.errors import require_greater, require_heads, require_multiple, require_positive
 from pe_lib.fast import Memo, table_scores
+from pe_lib.initial import linear, normal
 from pe_lib.positions import Positions, as_positions
 
 
@@ -107,9 +108,9 @@ class DeBERTa(PositionEncoding):
         self.span = max_distance if n_buckets is None else n_buckets
         self.row_of(torch.zeros(1))  # raises if the buckets do not fit
         require_greater("std", std, 0)
-        self.table = nn.Parameter(torch.randn(2 * self.span, d_model) * std)  # (2 span, D)
+        self.table = nn.Parameter(normal(2 * self.span, d_model, std=std))  # (2 span, D)
         if projections is None:
-            projections = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model, bias=False)
+            projections = linear(d_model, d_model), linear(d_model, d_model, bias=False)
         self.query_proj = projections[0] if p2c else None
         self.key_proj = projections[1] if c2p else None
         self.scale = (d_model // n_heads * (1 + c2p + p2c)) ** -0.5

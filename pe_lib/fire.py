@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from pe_lib.encoding import PositionEncoding
 from pe_lib.errors import require_greater, require_heads, require_positive
+from pe_lib.initial import linear
 from pe_lib.positions import Positions, as_positions, as_tensor, relative_position
 
 
@@ -59,7 +60,7 @@ class Fire(PositionEncoding):
         self.threshold = require_greater("threshold", threshold, 0)
         self.c = nn.Parameter(torch.tensor(float(require_greater("c", c, 0))))
         self.factor = nn.Parameter(torch.tensor(1.0))
-        self.network = nn.Sequential(nn.Linear(1, width), nn.ReLU(), nn.Linear(width, n_heads))
+        self.network = nn.Sequential(linear(1, width), nn.ReLU(), linear(width, n_heads))
 
     def bias(
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_lib.errors import require_choice, require_positive, require_real
+from pe_lib.initial import rounded, uniform
 from pe_lib.relative import RelativeBias, for_each_head
 
 
@@ -55,10 +56,11 @@ class Kerple(RelativeBias):
         super().__init__()
         require_positive("n_heads", n_heads)
         self.variant = require_choice("variant", variant, ("log", "power"))
-        r1 = torch.empty(n_heads).uniform_(0.01, 2 if variant == "log" else 1)
-        r2 = torch.empty(n_heads).uniform_(0.01, 1 if variant == "log" else 1.99)
-        self.free_r1 = nn.Parameter(r1.log())
-        self.free_r2 = nn.Parameter(r2.log() if variant == "log" else (r2 / 2).logit())
+        log = variant == "log"
+        r1 = uniform(n_heads, low=0.01, high=2 if log else 1).double()
+        r2 = uniform(n_heads, low=0.01, high=1 if log else 1.99).double()
+        self.free_r1 = nn.Parameter(rounded(r1.log()))
+        self.free_r2 = nn.Parameter(rounded(r2.log() if log else (r2 / 2).logit()))
 
     @property
     def r1(self) -> Tensor:

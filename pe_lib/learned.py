@@ -15,6 +15,7 @@ from pe_lib.errors import (
     require_integers,
     require_positive,
 )
+from pe_lib.initial import normal
 from pe_lib.positions import Positions, Run, as_positions
 
 BEYOND = ("error", "clamp", "wrap", "interpolate")
@@ -110,7 +111,7 @@ class Learned(PositionEncoding):
         require_positive("d_model", d_model)
         self.beyond = require_choice("beyond", beyond, BEYOND)
         require_greater("std", std, 0)
-        self.table = nn.Parameter(torch.randn(max_len, d_model) * std)  # (N, D)
+        self.table = nn.Parameter(normal(max_len, d_model, std=std))  # (N, D)
 
     def embed(self, x: Tensor, positions: Positions) -> Tensor:
         """Add the rows of `positions` to x (B, L, D).

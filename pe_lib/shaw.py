@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from pe_lib.encoding import PositionEncoding
 from pe_lib.errors import require_floating, require_greater, require_positive
 from pe_lib.fast import table_scores, table_sums
+from pe_lib.initial import normal
 from pe_lib.positions import Positions, as_positions, count, relative_position
 
 
@@ -112,8 +113,8 @@ class Shaw(PositionEncoding):
         shape = (2 * require_positive("clip", clip) + 1, head_dim)
         std = head_dim**-0.5 if std is None else require_greater("std", std, 0)
         self.clip = clip
-        self.key_table = nn.Parameter(torch.randn(shape) * std)  # (2 clip + 1, d)
-        self.value_table = nn.Parameter(torch.randn(shape) * std) if with_values else None
+        self.key_table = nn.Parameter(normal(*shape, std=std))  # (2 clip + 1, d)
+        self.value_table = nn.Parameter(normal(*shape, std=std)) if with_values else None
 
     def uses(self, hook: str) -> bool:
         """Return whether this encoding acts through a hook: `values` needs a table."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_lib.errors import require_greater, require_integers, require_multiple, require_positive
+from pe_lib.initial import normal
 from pe_lib.relative import RelativeBias
 
 
@@ -110,7 +111,7 @@ class T5Bias(RelativeBias):
         require_greater("std", std, 0)
         self.n_buckets, self.max_distance = n_buckets, max_distance
         self.bidirectional = bidirectional
-        self.table = nn.Parameter(torch.randn(n_buckets, n_heads) * std)
+        self.table = nn.Parameter(normal(n_buckets, n_heads, std=std))
 
     def of_distance(self, relative: Tensor) -> Tensor:
         """Look up the bias of integer relative positions: (...) -> (H, ...)."""

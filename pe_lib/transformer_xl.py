@@ -20,6 +20,7 @@ from pe_lib.errors import (
     require_positive,
 )
 from pe_lib.fast import Memo, picked_scores, skewed_scores
+from pe_lib.initial import linear, normal
 from pe_lib.positions import Positions, Run, as_positions, relative_position
 from pe_lib.relative import distances
 from pe_lib.sinusoidal import sinusoidal
@@ -110,9 +111,9 @@ class TransformerXL(PositionEncoding):
         self.base = require_greater("base", base, 1)
         require_greater("std", std, 0)
         self.clamp = None if clamp is None else require_positive("clamp", clamp)
-        self.u = nn.Parameter(torch.randn(n_heads, d_model // n_heads) * std)  # (H, d)
-        self.v = nn.Parameter(torch.randn(n_heads, d_model // n_heads) * std)  # (H, d)
-        self.r_proj = nn.Linear(d_model, d_model, bias=False)  # W_KR
+        self.u = nn.Parameter(normal(n_heads, d_model // n_heads, std=std))  # (H, d)
+        self.v = nn.Parameter(normal(n_heads, d_model // n_heads, std=std))  # (H, d)
+        self.r_proj = linear(d_model, d_model, bias=False)  # W_KR
         self.memo = Memo()
 
     def rows(self, relative: Tensor) -> Tensor:
