@@ -11,7 +11,7 @@ from tools import environment
 
 environment.apply()
 
-pytest_plugins = ["tools.nbval_pictures"]
+pytest_plugins = ["tools.nbval_whole"]
 
 # What takes longest begins first, so that no processor waits for the last of it.
 FIRST = ["new_chapter", "site", "grading", "guards", "exercises", "scale", "bakeoff", "style"]
