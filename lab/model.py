@@ -20,6 +20,17 @@ def like_weights(inputs: Tensor, model: nn.Module) -> Tensor:
     return inputs.to(weight) if known else inputs
 
 
+@torch.no_grad()
+def draw_normal(parameter: Tensor, std: float) -> None:
+    """Fill a parameter with normal numbers, drawn in float64.
+
+    In float32 PyTorch computes them by other formulas on processors with AVX2 than on older ones:
+    the last digit differs, and a training would not start alike.
+    """
+    drawn = torch.randn(parameter.shape, dtype=torch.float64, device="cpu")
+    parameter.copy_(drawn * std)
+
+
 class Block(nn.Module):
     """Attention, then a two-layer network, each behind a LayerNorm and beside a residual path."""
 
@@ -116,9 +127,9 @@ class Transformer(nn.Module):
                 if name.endswith("bias"):
                     nn.init.zeros_(parameter)
                 elif parameter.ndim == 2:
-                    nn.init.normal_(parameter, std=0.5 * d_model**-0.5)
+                    draw_normal(parameter, 0.5 * d_model**-0.5)
         if isinstance(self.inputs, nn.Embedding):
-            nn.init.normal_(self.inputs.weight, std=embed_std)
+            draw_normal(self.inputs.weight, embed_std)
 
     @property
     def encoding(self) -> PositionEncoding:

@@ -68,12 +68,6 @@ def test_a_notebook_that_is_not_there_is_named_with_those_that_are(book):
         refresh.notebooks(["z"])
 
 
-def test_the_runs_are_held_to_one_instruction_set_only_where_it_exists(monkeypatch):
-    monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    assert environment.settings()["ATEN_CPU_CAPABILITY"] == "avx2"
-    monkeypatch.setattr("platform.machine", lambda: "arm64")
-    assert "ATEN_CPU_CAPABILITY" not in environment.settings()
-
 
 def test_a_package_that_is_not_the_pinned_one_is_refused(tmp_path, monkeypatch):
     def pack(command, cwd, **options):
