@@ -32,24 +32,24 @@ SLIM = """() => {
 AXE = """rules => axe.run(document, {resultTypes: ['violations'], ...rules})
 .then(r => r.violations)"""
 # Contrast is what axe takes longest over, and what changes with the look. It is measured in both
-# looks on one element of each kind that a page has: the same names and styles up to the root, and
-# in a table the same one of every two rows.
+# looks on what is left when a part goes all of whose elements are of kinds that stand before it:
+# the same names and styles up to the root, with text or without, in rows of the same parity.
 WITHOUT_CONTRAST = {"rules": {"color-contrast": {"enabled": False}}}
 CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
 ONE_OF_EACH_KIND = """() => {
   const kinds = new Map(), seen = new Set();
-  const kind = e => {
-    if (!e.parentElement) return '';
-    if (!kinds.has(e)) kinds.set(e, kind(e.parentElement) + '>' + e.tagName + '.' +
-      [...e.classList].sort().join('.') + '|' + (e.getAttribute('style') || '') +
-      (e.tagName === 'TR' ? [...e.parentElement.children].indexOf(e) % 2 : ''));
-    return kinds.get(e);
-  };
   const all = [...document.body.querySelectorAll('*')];
-  all.forEach(kind);
   for (const e of all) {
-    if (!e.isConnected || e.closest('svg, .jupyter-widgets')) continue;
-    if (seen.has(kinds.get(e)) && !e.children.length) e.remove(); else seen.add(kinds.get(e));
+    const text = [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim());
+    const row = e.tagName === 'TR' && [...e.parentElement.children].indexOf(e) % 2;
+    kinds.set(e, [kinds.get(e.parentElement), e.tagName, [...e.classList].sort().join('.'),
+      e.getAttribute('style'), text, row].join('|'));
+  }
+  for (const e of all) {
+    if (!e.isConnected || e.closest('.jupyter-widgets') || e.querySelector('.jupyter-widgets'))
+      continue;
+    const known = [e, ...e.querySelectorAll('*')].every(part => seen.has(kinds.get(part)));
+    if (known) e.remove(); else seen.add(kinds.get(e));
   }
 }"""
 # Everything is visible, so that what is folded is checked too.
