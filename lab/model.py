@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from pe_lib.attention import KVCache, MultiHeadAttention, NoPosition, PositionEncoding

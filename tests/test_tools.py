@@ -83,7 +83,6 @@ def test_a_notebook_that_is_not_there_is_named_with_those_that_are(book):
         refresh.notebooks(["z"])
 
 
-
 def test_a_package_that_is_not_the_pinned_one_is_refused(tmp_path, monkeypatch):
     def pack(command, cwd, **options):
         (cwd / "x-1.tgz").write_bytes(b"something else")
@@ -173,7 +172,7 @@ def test_the_status_counts_every_notebook_and_claim():
     report = status.markdown()
     for path in (ROOT / "book").glob("*.ipynb"):
         assert f"| {path.stem} |" in report
-    entries = yaml.safe_load((ROOT / "book" / "claims.yml").read_text(encoding="utf-8"))
+    entries = yaml.safe_load(status.CLAIMS.read_text(encoding="utf-8"))
     assert f"| **all** | **{len(entries)}** |" in report
 
 

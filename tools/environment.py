@@ -42,7 +42,6 @@ CORE = "OPENBLAS_CORETYPE"
 CPU_INFO = Path("/proc/cpuinfo")
 
 
-
 @dataclass(frozen=True)
 class InstructionSet:
     """What holds the libraries to some instructions, and the processor's flags that it needs."""
