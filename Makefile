@@ -4,6 +4,9 @@ PYTHON ?= python3
 PIP_ARGS ?=
 PORT ?= 8000
 NB ?=
+ISA ?=
+ALL ?=
+ISA_ARGS = $(if $(ISA),--isa $(ISA))
 NAME :=
 
 VENV := .venv
@@ -44,14 +47,14 @@ $(TEST_READY): requirements-test.txt $(BOOK_READY)
 book: $(BOOK_READY) ## Build the site from the stored outputs and say where it is
 	@$(PY) -m tools.build
 
-test: $(TEST_READY) ## Run every check: style, types, notebooks, site, library, exercises
-	@$(PY) -m tools.test
+test: $(TEST_READY) ## Run every check (ALL=1 unchanged notebooks too, ISA=native|avx512|avx2|oldest)
+	@$(PY) -m tools.test $(ISA_ARGS) $(if $(ALL),--all)
 
 refresh: $(BOOK_READY) ## Re-execute the notebooks in place (NB=01_attention for one)
-	@$(PY) -m tools.refresh $(NB)
+	@$(PY) -m tools.refresh $(ISA_ARGS) $(NB)
 
 check: $(BOOK_READY) ## Re-execute in memory and compare with what is stored, pictures too
-	@$(PY) -m tools.refresh --check $(NB)
+	@$(PY) -m tools.refresh --check $(ISA_ARGS) $(NB)
 
 lint: $(TEST_READY) ## Check style, spelling and types
 	@$(PY) -m tools.lint
@@ -87,7 +90,7 @@ bakeoff: $(BOOK_READY) ## Train every method and measure it past its training le
 	@$(PY) -m bakeoff $(ARGS)
 
 clean: ## Remove what the build made
-	rm -rf _build book/_generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
+	rm -rf _build book/_generated .pytest_cache .ruff_cache .hypothesis .coverage htmlcov
 
-distclean: clean ## Remove the environment and the vendored assets too
-	rm -rf $(VENV) book/_vendor *.egg-info
+distclean: clean ## Remove the environment, vendored assets and the types' cache too
+	rm -rf $(VENV) book/_vendor *.egg-info .mypy_cache

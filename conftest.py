@@ -1,4 +1,4 @@
-"""What every test shares: the environment of the runs, and a record of a complete run."""
+"""What every test shares: the environment, the order of the files, a record of a complete run."""
 
 from __future__ import annotations
 
@@ -9,24 +9,30 @@ from pathlib import Path
 
 from tools import environment
 
-environment.apply()
+environment.apply()  # before torch and numpy are imported
 
-pytest_plugins = ["tools.nbval_pictures"]
+from tools import refresh  # noqa: E402
 
-# What takes longest begins first, so that no processor waits for the last of it.
-FIRST = ["new_chapter", "site", "grading", "guards", "exercises", "scale", "bakeoff", "style"]
+pytest_plugins = ["tools.nbval_whole"]
+
+# What takes longest begins first, so that no processor waits for the last of it: these files, then
+# the notebooks by their recorded seconds, then the others.
+FIRST = ["site", "grading", "exercises", "scale", "style", "guards", "new_chapter", "bakeoff"]
 RECORD = Path(__file__).parent / "_build" / "tests.json"
 STARTED = time.time()
 
 
 def pytest_collection_modifyitems(items):
-    """Put the files of FIRST in front, then the notebooks, then the other files."""
+    """Put the files in their order; what is alike stays as it was."""
+    seconds = json.loads(refresh.RUNTIMES.read_text(encoding="utf-8"))
 
     def place(item):
         name = item.path.stem.removeprefix("test_")
-        return FIRST.index(name) if name in FIRST else len(FIRST), item.path.suffix != ".ipynb"
+        if name in FIRST:
+            return 0, FIRST.index(name)
+        return (1, -seconds.get(name, 60)) if item.path.suffix == ".ipynb" else (2, 0)
 
-    items.sort(key=place)  # what is alike stays in its order
+    items.sort(key=place)
 
 
 def pytest_terminal_summary(terminalreporter, exitstatus, config):
@@ -38,6 +44,8 @@ def pytest_terminal_summary(terminalreporter, exitstatus, config):
     RECORD.parent.mkdir(exist_ok=True)
     record = {
         "outcomes": {name: number for name, number in outcomes.items() if number},
+        "unchanged": len(config.option.unchanged),
+        "isa": environment.settings()[environment.CHOICE],
         "seconds": round(time.time() - STARTED),
     }
     RECORD.write_text(json.dumps(record) + "\n")

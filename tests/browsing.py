@@ -6,6 +6,9 @@ import functools
 import http.server
 import os
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,12 +29,29 @@ SLIM = """() => {
     if (seen.has(kind)) e.replaceWith(...e.childNodes); else seen.add(kind);
   }
 }"""
-AXE = """rules => axe.run(
-  document,
-  {resultTypes: ['violations'], ...(rules ? {runOnly: {type: 'rule', values: rules}} : {})}
-).then(r => r.violations)"""
-# The look changes nothing but colours.
-RULES = {"light": None, "dark": ["color-contrast"]}
+AXE = """rules => axe.run(document, {resultTypes: ['violations'], ...rules})
+.then(r => r.violations)"""
+# Contrast is what axe takes longest over, and what changes with the look. It is measured in both
+# looks on what is left when a part goes all of whose elements are of kinds that stand before it:
+# the same names and styles up to the root, with text or without, in rows of the same parity.
+WITHOUT_CONTRAST = {"rules": {"color-contrast": {"enabled": False}}}
+CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
+ONE_OF_EACH_KIND = """() => {
+  const kinds = new Map(), seen = new Set();
+  const all = [...document.body.querySelectorAll('*')];
+  for (const e of all) {
+    const text = [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim());
+    const row = e.tagName === 'TR' && [...e.parentElement.children].indexOf(e) % 2;
+    kinds.set(e, [kinds.get(e.parentElement), e.tagName, [...e.classList].sort().join('.'),
+      e.getAttribute('style'), text, row].join('|'));
+  }
+  for (const e of all) {
+    if (!e.isConnected || e.closest('.jupyter-widgets') || e.querySelector('.jupyter-widgets'))
+      continue;
+    const known = [e, ...e.querySelectorAll('*')].every(part => seen.has(kinds.get(part)));
+    if (known) e.remove(); else seen.add(kinds.get(e));
+  }
+}"""
 # Everything is visible, so that what is folded is checked too.
 UNFOLD = """() => document.querySelectorAll('details').forEach(d => d.open = true)"""
 VISIBLE_PICTURE = """handle => {
@@ -81,6 +101,16 @@ FAINT = """() => {
     return (both[0] + 0.05) / (both[1] + 0.05) < 4.5;
   }).map(e => e.textContent);
 }"""
+BACKGROUND = "getComputedStyle(document.body).backgroundColor"
+LOOK = "look => document.documentElement.dataset.theme === look"
+# Each view of a widget stands after its script, and has what it shows.
+WIDGETS_ARE_SET = """() => {
+  const view = "script[type='application/vnd.jupyter.widget-view+json']";
+  const here = [...document.querySelectorAll(view)];
+  return here.every(e => e.parentElement.querySelector('.jupyter-widgets')) &&
+    [...document.querySelectorAll('.jupyter-widgets img')].every(e => e.complete);
+}"""
+PATIENCE = 20  # seconds until a slider that moved nothing is called dead
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1440, "height": 900}
 
@@ -148,61 +178,86 @@ def dead_sliders(page) -> tuple[int, list[str]]:
         before = handle.evaluate(VISIBLE_PICTURE)
         handle.focus()
         page.keyboard.press("ArrowLeft" if float(at) >= float(last) else "ArrowRight")
-        for _ in range(40):
-            if handle.evaluate(VISIBLE_PICTURE) != before:
+        until = time.monotonic() + PATIENCE
+        while handle.evaluate(VISIBLE_PICTURE) == before:
+            if time.monotonic() > until:
+                dead.append(name)
                 break
             page.wait_for_timeout(25)
-        else:
-            dead.append(name)
     return len(handles), dead
 
 
-def open_page(browser, url: str, home: str, visit: Visit):
-    """Open a page in the light, noting errors and requests that leave `home`."""
-    page = browser.new_page()
+@contextmanager
+def watched(page, home: str, visit: Visit) -> Iterator[None]:
+    """Note the errors of a page and its requests that leave `home`."""
+
+    def on_console(message) -> None:
+        if message.type == "error":
+            visit.console.append(message.text)
+
+    def on_request(request) -> None:
+        if not request.url.startswith((home, "data:", "blob:", "about:")):
+            visit.foreign.append(request.url)
+
+    handlers = {
+        "console": on_console,
+        "pageerror": lambda error: visit.console.append(str(error)),
+        "requestfailed": lambda request: visit.failed.append(request.url),
+        "request": on_request,
+    }
+    for event, handler in handlers.items():
+        page.on(event, handler)
+    try:
+        yield
+    finally:
+        for event, handler in handlers.items():
+            page.remove_listener(event, handler)
+
+
+def open_at(page, url: str) -> None:
+    """Open an address in the light, and wait until formulas and sliders are set."""
     page.set_viewport_size(DESK)
-    page.emulate_media(color_scheme="light")
-    page.on("console", lambda m: visit.console.append(m.text) if m.type == "error" else None)
-    page.on("pageerror", lambda error: visit.console.append(str(error)))
-    page.on("requestfailed", lambda request: visit.failed.append(request.url))
-    page.on(
-        "request",
-        lambda request: (
-            None
-            if request.url.startswith((home, "data:", "blob:"))
-            else visit.foreign.append(request.url)
-        ),
-    )
+    page.emulate_media(color_scheme="light", reduced_motion="reduce")
     page.goto(url, wait_until="load")
     if page.query_selector("script[src*=mathjax]"):
         page.wait_for_function("() => window.MathJax?.startup?.promise !== undefined")
         page.evaluate("() => MathJax.startup.promise.then(() => true)")
-    views = page.query_selector_all("script[type='application/vnd.jupyter.widget-view+json']")
-    if views:
-        page.wait_for_selector(".jupyter-widgets", state="attached")
-        page.wait_for_timeout(300)
-    return page
+    page.wait_for_function(WIDGETS_ARE_SET)
 
 
-def visit_page(browser, url: str, home: str, axe: str | None) -> Visit:
-    """Open a page, use it as readers do, and return what was found."""
-    visit = Visit()
-    page = open_page(browser, url, home, visit)
-    visit.bad_math = page.evaluate(MATH_ERRORS) + page.evaluate(UNSET_MATH)
-    visit.no_alt, visit.unsized = page.evaluate(NO_ALT), page.evaluate(UNSIZED)
-    visit.sliders, visit.dead = dead_sliders(page)
-    page.evaluate(UNFOLD)
-    page.set_viewport_size(PHONE)
-    visit.too_wide, visit.distorted = page.evaluate(TOO_WIDE), page.evaluate(DISTORTED)
-    page.set_viewport_size(DESK)
-    page.evaluate(SLIM)
-    if axe:
-        page.evaluate(axe)
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-        page.wait_for_function(f"() => document.documentElement.dataset.theme === '{scheme}'")
-        visit.background[scheme] = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        visit.faint[scheme] = page.evaluate(FAINT)
-        visit.violations[scheme] = serious(page.evaluate(AXE, RULES[scheme])) if axe else []
+@contextmanager
+def open_page(browser, url: str, home: str, visit: Visit) -> Iterator[Any]:
+    """Open an address in a page of its own."""
+    page = browser.new_page()
+    with watched(page, home, visit):
+        open_at(page, url)
+        yield page
     page.close()
+
+
+def visit_page(page, url: str, home: str, axe: str | None) -> Visit:
+    """Open an address, use it as readers do, and return what was found."""
+    visit = Visit()
+    with watched(page, home, visit):
+        open_at(page, url)
+        visit.bad_math = page.evaluate(MATH_ERRORS) + page.evaluate(UNSET_MATH)
+        visit.no_alt, visit.unsized = page.evaluate(NO_ALT), page.evaluate(UNSIZED)
+        visit.sliders, visit.dead = dead_sliders(page)
+        page.evaluate(UNFOLD)
+        page.set_viewport_size(PHONE)
+        visit.too_wide, visit.distorted = page.evaluate(TOO_WIDE), page.evaluate(DISTORTED)
+        page.set_viewport_size(DESK)
+        page.evaluate(SLIM)
+        if axe:
+            page.evaluate(axe)
+            visit.violations["structure"] = serious(page.evaluate(AXE, WITHOUT_CONTRAST))
+            page.evaluate(ONE_OF_EACH_KIND)
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            page.wait_for_function(LOOK, arg=scheme)
+            visit.background[scheme] = page.evaluate(BACKGROUND)
+            visit.faint[scheme] = page.evaluate(FAINT)
+            if axe:
+                visit.violations[scheme] = serious(page.evaluate(AXE, CONTRAST))
+        page.goto("about:blank")
     return visit

@@ -15,6 +15,7 @@ from hypothesis import settings
 from browsing import ROOT, SITE, left_out, serve
 
 CHROMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+LONG = 300  # seconds until a wait is given up: other programs may hold the processor
 CHROME_ARGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -76,8 +77,12 @@ def browser():
         path = found or playwright.chromium.executable_path
         if not Path(path).exists():
             left_out("browser tests need Chromium: install it, or `playwright install chromium`")
-        instance = playwright.chromium.launch(executable_path=path, args=CHROME_ARGS)
-        yield instance.new_context()  # one for all visits: what pages share is read once
+        instance = playwright.chromium.launch(
+            executable_path=path, args=CHROME_ARGS, timeout=1000 * LONG
+        )
+        context = instance.new_context()  # one for all visits: what pages share is read once
+        context.set_default_timeout(1000 * LONG)
+        yield context
         instance.close()
 
 

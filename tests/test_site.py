@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterator
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
-from bs4 import BeautifulSoup
+from bs4 import BeautifulSoup, SoupStrainer
 
 from browsing import ROOT, SITE, Visit, dead_sliders, left_out, open_page, visit_page
 from exercises import checks
@@ -27,98 +29,77 @@ def toc_pages() -> list[str]:
 
 
 PAGES = toc_pages()
-every_page = pytest.mark.parametrize("name", PAGES)
-_visits: dict[str, Visit | Exception] = {}
+NOTEBOOKS = [name for name in PAGES if (ROOT / f"{name}.ipynb").exists()]
 
 
-@pytest.fixture
-def visit(name, browser, address, axe) -> Visit:
-    """Visit a page, once for all the tests that ask about it."""
-    if name not in _visits:
-        try:
-            _visits[name] = visit_page(browser, f"{address}{name}.html", address, axe)
-        except Exception as error:
-            _visits[name] = error
-    if isinstance(_visits[name], Exception):
-        pytest.fail(f"the visit ended early: {_visits[name]}")
-    return _visits[name]
+@pytest.fixture(scope="session")
+def tab(browser):
+    """One tab for all visits: scripts that pages share are read and compiled once."""
+    page = browser.new_page()
+    yield page
+    page.close()
 
 
-@every_page
-def test_a_page_opens_without_an_error_on_the_console(name, visit):
-    assert visit.console == []
-    assert visit.failed == []
+@cache
+def article(path: Path) -> BeautifulSoup:
+    """Return the article of a page; to parse it is what takes long."""
+    only = SoupStrainer("article")
+    return BeautifulSoup(path.read_bytes(), "html.parser", parse_only=only)
 
 
-@every_page
-def test_a_page_asks_no_other_host(name, visit):
-    if shutil.which("npm") is None:
-        left_out("npm is missing: scripts come from public addresses")
-    assert visit.foreign == []
-
-
-@every_page
-def test_every_slider_moves_its_picture(name, visit):
-    assert visit.dead == []
-
-
-@every_page
-def test_every_formula_is_set(name, visit):
-    assert visit.bad_math == []
-
-
-@every_page
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_page_keeps_nobody_out(name, scheme, visit):
-    assert visit.violations[scheme] == []
-
-
-@every_page
-def test_sliders_can_be_read_in_both_looks(name, visit):
-    assert visit.faint == {"light": [], "dark": []}
-
-
-@every_page
-def test_every_picture_says_what_it_shows(name, visit):
-    assert visit.no_alt == []
-
-
-@every_page
-def test_every_figure_has_its_place_before_it_loads(name, visit):
-    assert visit.unsized == []
-
-
-@every_page
-def test_a_page_fits_a_phone(name, visit):
-    assert visit.too_wide == []
-
-
-@every_page
-def test_every_picture_keeps_its_shape_on_a_phone(name, visit):
-    assert visit.distorted == []
-
-
-@every_page
-def test_a_page_has_a_light_and_a_dark_look(name, visit):
-    assert visit.background["light"] != visit.background["dark"]
-
-
-@every_page
-def test_a_page_is_light_enough(name, site):
-    path = site / f"{name}.html"
-    soup = BeautifulSoup(path.read_bytes(), "html.parser")
+def weight(path: Path) -> int:
+    """Return the bytes of a page and of its own pictures."""
     own = {
         (path.parent / unquote(image["src"])).resolve()
-        for image in soup.select("article img[src]")
+        for image in article(path).select("img[src]")
         if not image["src"].startswith("data:")
     }
-    assert path.stat().st_size + sum(picture.stat().st_size for picture in own) <= BUDGET
+    return path.stat().st_size + sum(picture.stat().st_size for picture in own)
 
 
-def test_the_book_has_sliders(browser, address, axe):
-    notebooks = [name for name in PAGES if (ROOT / f"{name}.ipynb").exists()]
-    visits = [_visits[name] for name in notebooks if name in _visits]
-    assert any(visit.sliders for visit in visits if isinstance(visit, Visit))
+def faults(visit: Visit, offline: bool) -> Iterator[str]:
+    """Yield what is wrong with a page, one line for each promise that it does not keep."""
+    promises = {
+        "errors on the console": visit.console,
+        "requests that failed": visit.failed,
+        "requests to other hosts": visit.foreign if offline else [],
+        "sliders that move no picture": visit.dead,
+        "formulas that are not set": visit.bad_math,
+        "pictures that do not say what they show": visit.no_alt,
+        "figures without a place before they load": visit.unsized,
+        "parts wider than a phone": visit.too_wide,
+        "pictures out of shape on a phone": visit.distorted,
+        **{f"what keeps somebody out ({each})": v for each, v in visit.violations.items()},
+        **{f"sliders hard to read ({each})": v for each, v in visit.faint.items()},
+    }
+    yield from (f"{promise}: {found}" for promise, found in promises.items() if found)
+    if visit.background["light"] == visit.background["dark"]:
+        yield f"the same ground in both looks: {visit.background['light']}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_keeps_its_promises(name, tab, address, axe):
+    visit = visit_page(tab, f"{address}{name}.html", address, axe)
+    assert list(faults(visit, offline=shutil.which("npm") is not None)) == []
+
+
+def test_scripts_come_with_the_site(site):
+    if shutil.which("npm") is None:
+        left_out("npm is missing: scripts come from public addresses")
+    for name in PAGES:
+        page = (site / f"{name}.html").read_text(encoding="utf-8")
+        sources = re.findall(r'<script[^>]* src="([^"]+)"', page)
+        assert sources and not [source for source in sources if urlsplit(source).netloc], name
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_light_enough(name, site):
+    assert weight(site / f"{name}.html") <= BUDGET
+
+
+def test_the_book_has_sliders(site):
+    pages = [(site / f"{name}.html").read_text(encoding="utf-8") for name in NOTEBOOKS]
+    assert any("SliderModel" in page for page in pages)
 
 
 class Page(HTMLParser):
@@ -166,7 +147,7 @@ def test_the_build_writes_the_page_of_the_proofs(site):
 
 
 def test_every_notebook_can_be_downloaded_and_run_elsewhere(site):
-    for name in (name for name in PAGES if (ROOT / f"{name}.ipynb").exists()):
+    for name in NOTEBOOKS:
         page = (site / f"{name}.html").read_text(encoding="utf-8")
         assert "mybinder.org" in page and "colab.research.google.com" in page
         assert f"{Path(name).name}.ipynb" in page
@@ -174,30 +155,28 @@ def test_every_notebook_can_be_downloaded_and_run_elsewhere(site):
 
 @pytest.mark.parametrize("name", [name for name in PAGES if CHAPTER.search(name)])
 def test_a_chapter_links_each_term_once_to_the_glossary(name, site):
-    soup = BeautifulSoup((site / f"{name}.html").read_bytes(), "html.parser")
-    terms = [link.text.lower() for link in soup.select("article a.term[title]")]
+    page = article(site / f"{name}.html")
+    terms = [link.text.lower() for link in page.select("a.term[title]")]
     assert terms and len(terms) == len(set(terms))
-    assert not soup.select(":is(h1, h2, h3, pre, code, td) a.term, a a")
+    assert not page.select(":is(h1, h2, h3, pre, code, td) a.term, a a")
 
 
 def test_a_term_shows_its_entry_under_the_pointer_and_leads_to_it(browser, address):
-    page = open_page(browser, f"{address}book/10_rope.html", address, Visit())
-    term = page.locator("a.term", has_text="half-split layout").first
-    shown = "e => getComputedStyle(e, '::after').content"
-    assert term.evaluate(shown) == "none"
-    term.hover()
-    assert term.evaluate(shown) == '"Column j forms a pair with column j + d/2."'
-    term.click()
-    assert page.locator(":target").text_content().startswith("half-split layout")
-    page.close()
+    with open_page(browser, f"{address}book/10_rope.html", address, Visit()) as page:
+        term = page.locator("a.term", has_text="half-split layout").first
+        shown = "e => getComputedStyle(e, '::after').content"
+        assert term.evaluate(shown) == "none"
+        term.hover()
+        assert term.evaluate(shown) == '"Column j forms a pair with column j + d/2."'
+        term.click()
+        assert page.locator(":target").text_content().startswith("half-split layout")
 
 
 def test_search_finds_a_word_of_the_book(browser, address):
     visit = Visit()
-    page = open_page(browser, f"{address}search.html?q=rotation", address, visit)
-    page.wait_for_selector("#search-results li")
-    assert visit.foreign == []
-    page.close()
+    with open_page(browser, f"{address}search.html?q=rotation", address, visit) as page:
+        page.wait_for_selector("#search-results li")
+        assert visit.foreign == []
 
 
 def test_the_book_reads_from_a_folder_without_a_server(browser, site):
@@ -205,11 +184,10 @@ def test_the_book_reads_from_a_folder_without_a_server(browser, site):
         left_out("npm is missing: scripts come from public addresses")
     visit = Visit()
     name = next(name for name in PAGES if name.endswith("01_attention"))
-    page = open_page(browser, (SITE / f"{name}.html").as_uri(), "file:", visit)
-    assert (visit.console, visit.failed, visit.foreign) == ([], [], [])
-    assert page.query_selector("mjx-container")
-    sliders, dead = dead_sliders(page)
-    assert sliders and not dead
-    page.goto((SITE / "search.html").as_uri() + "?q=rotation")
-    page.wait_for_selector("#search-results li")
-    page.close()
+    with open_page(browser, (SITE / f"{name}.html").as_uri(), "file:", visit) as page:
+        assert (visit.console, visit.failed, visit.foreign) == ([], [], [])
+        assert page.query_selector("mjx-container")
+        sliders, dead = dead_sliders(page)
+        assert sliders and not dead
+        page.goto((SITE / "search.html").as_uri() + "?q=rotation")
+        page.wait_for_selector("#search-results li")

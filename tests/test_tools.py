@@ -14,48 +14,63 @@ import yaml
 from nbformat.v4 import new_code_cell, new_notebook
 
 from browsing import ROOT, serve
-from tools import build, environment, refresh, status, vendor
+from tools import build, refresh, status, vendor
 
 CELLS = (
-    "import random, matplotlib.pyplot as plt, ipywidgets as widgets",
-    "print('same', 'again')",
+    "import random, ipywidgets as widgets",
+    "print('same', 'again', 0.5)",
     "widgets.VBox([widgets.IntSlider(description='x'), widgets.HTML('<b>y</b>')])",
 )
 
 
-@pytest.fixture
-def book(tmp_path, monkeypatch):
-    monkeypatch.setattr(refresh, "BOOK", tmp_path)
-    monkeypatch.setattr(refresh, "RUNTIMES", tmp_path / "data" / "runtimes.json")
+@pytest.fixture(scope="module")
+def refreshed(tmp_path_factory):
+    """A book whose notebook was refreshed twice: its folder, and its files after each time."""
+    folder = tmp_path_factory.mktemp("book")
     cells = [new_code_cell(source, id=f"cell-{i}") for i, source in enumerate(CELLS)]
-    nbformat.write(new_notebook(cells=cells), tmp_path / "a.ipynb")
-    return tmp_path
+    nbformat.write(new_notebook(cells=cells), folder / "a.ipynb")
+    files = [folder / "a.ipynb", folder / "data" / "runtimes.json"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(refresh, "BOOK", folder)
+        patch.setattr(refresh, "RUNTIMES", files[1])
+        after = []
+        for _ in range(2):
+            assert refresh.main(["a"]) == 0
+            after.append([path.read_bytes() for path in files])
+    return folder, after
 
 
-def test_a_second_refresh_changes_no_byte(book):
-    assert refresh.main(["a"]) == 0
-    files = [book / "a.ipynb", book / "data" / "runtimes.json"]
-    first = [path.read_bytes() for path in files]
-    assert refresh.main(["a"]) == 0
-    assert [path.read_bytes() for path in files] == first
-    assert refresh.main(["--check", "a"]) == 0
+@pytest.fixture
+def book(tmp_path, monkeypatch, refreshed):
+    """A copy of that book, to be changed."""
+    folder = tmp_path / "book"
+    shutil.copytree(refreshed[0], folder)
+    monkeypatch.setattr(refresh, "BOOK", folder)
+    monkeypatch.setattr(refresh, "RUNTIMES", folder / "data" / "runtimes.json")
+    return folder
+
+
+def test_a_second_refresh_changes_no_byte(refreshed):
+    _, (first, second) = refreshed
+    assert first == second
 
 
 def test_a_refresh_adds_the_cell_for_colab_once(book):
-    refresh.main(["a"])
-    refresh.main(["a"])
     ids = [cell.id for cell in nbformat.read(book / "a.ipynb", as_version=4).cells]
     assert ids == ["colab", "cell-0", "cell-1", "cell-2"]
 
 
+def test_a_check_passes_on_what_a_refresh_stored(book):
+    assert refresh.main(["--check", "a"]) == 0
+
+
 def test_a_check_changes_nothing_and_reports_a_changed_output(book, capsys):
-    refresh.main(["a"])
     path = book / "a.ipynb"
     path.write_text(path.read_text().replace("same again", "other again"))
     before = path.read_bytes()
     assert refresh.main(["--check", "a"]) == 1
     assert path.read_bytes() == before
-    assert "(cell-1): 'other again' became 'same again'" in capsys.readouterr().out
+    assert "(cell-1): 'other again 0.5' became 'same again 0.5'" in capsys.readouterr().out
 
 
 def test_a_cell_that_stops_is_reported(book):
@@ -66,13 +81,6 @@ def test_a_cell_that_stops_is_reported(book):
 def test_a_notebook_that_is_not_there_is_named_with_those_that_are(book):
     with pytest.raises(SystemExit, match=r"no such notebook in book/: z.ipynb. There are: a"):
         refresh.notebooks(["z"])
-
-
-def test_the_runs_are_held_to_one_instruction_set_only_where_it_exists(monkeypatch):
-    monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    assert environment.settings()["ATEN_CPU_CAPABILITY"] == "avx2"
-    monkeypatch.setattr("platform.machine", lambda: "arm64")
-    assert "ATEN_CPU_CAPABILITY" not in environment.settings()
 
 
 def test_a_package_that_is_not_the_pinned_one_is_refused(tmp_path, monkeypatch):
@@ -118,31 +126,53 @@ def test_the_pdf_says_what_it_needs(monkeypatch, capsys):
     assert "apt-get install latexmk texlive-xetex" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("missing", [False, True])
-def test_the_link_report_names_what_does_not_answer(tmp_path, monkeypatch, capfd, missing):
+def test_the_link_report_names_what_does_not_answer(tmp_path, monkeypatch, capfd):
     site = tmp_path / "site"
     site.mkdir()
     (site / "here.html").write_text("a page")
     server, home = serve(site)
-    links = f"[one]({home}here.html)" + (f" and [two]({home}gone.html)" if missing else "")
+    links = f"[one]({home}here.html) and [two]({home}gone.html)"
     (tmp_path / "index.md").write_text(f"# Links\n\n{links}\n")
     (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: index\n")
     (tmp_path / "_config.yml").write_text("title: Links\nexclude_patterns: [site]\n")
     monkeypatch.setattr(build, "ROOT", tmp_path)
     monkeypatch.setattr(build, "LINKS", tmp_path / "_build" / "linkcheck" / "output.txt")
-    assert build.check_links() == int(missing)
+    assert build.check_links() == 1
     server.shutdown()
     said = capfd.readouterr().out
-    assert f"{int(missing)} links do not answer" in said
-    assert ("gone.html" in said.split("\n\n")[-2]) == missing
+    assert "1 links do not answer" in said
+    named = said.split("\n\n")[-2]
+    assert "gone.html" in named and "here.html" not in named
     assert not (tmp_path / "_build" / "html").exists()
+
+
+def test_a_link_report_without_a_broken_link_passes(tmp_path, monkeypatch, capfd):
+    def sphinx(*_: str) -> int:
+        (tmp_path / "output.txt").write_text("index.md:3: [ok] http://127.0.0.1/here.html\n")
+        return 0
+
+    monkeypatch.setattr(build, "LINKS", tmp_path / "output.txt")
+    monkeypatch.setattr(build, "sphinx", sphinx)
+    assert build.check_links() == 0
+    assert "0 links do not answer" in capfd.readouterr().out
+
+
+def test_a_build_leaves_no_page_that_was_renamed(tmp_path, monkeypatch):
+    old = tmp_path / "html" / "11_images.html"
+    old.parent.mkdir()
+    old.write_text("a page of the last build")
+    monkeypatch.setattr(build, "SITE", old.parent)
+    monkeypatch.setattr(build, "bring_assets", lambda: None)
+    monkeypatch.setattr(build, "sphinx", lambda *_: 0)
+    assert build.build_site() == 0
+    assert not old.exists()
 
 
 def test_the_status_counts_every_notebook_and_claim():
     report = status.markdown()
     for path in (ROOT / "book").glob("*.ipynb"):
         assert f"| {path.stem} |" in report
-    entries = yaml.safe_load((ROOT / "book" / "claims.yml").read_text(encoding="utf-8"))
+    entries = yaml.safe_load(status.CLAIMS.read_text(encoding="utf-8"))
     assert f"| **all** | **{len(entries)}** |" in report
 
 

@@ -44,6 +44,7 @@ def sphinx(builder: str, *options: str) -> int:
 def build_site() -> int:
     start = time.perf_counter()
     bring_assets()
+    shutil.rmtree(SITE, ignore_errors=True)  # or a page that was renamed would be published still
     code = sphinx("html", "-W", "--keep-going", "-n")
     if code:
         print("The build failed: every warning above is an error.", file=sys.stderr)

@@ -1,10 +1,11 @@
 """Execute the book's notebooks so that a second run changes no byte.
 
-Usage: python -m tools.refresh [--check] [NAME ...]
+Usage: python -m tools.refresh [--check] [--isa ISA] [NAME ...]
 
 A plain run executes each notebook in place, without timings, with its cell ids kept and the ids of
 widget models renamed in a fixed order. `--check` executes in memory and compares everything that
-is stored, pictures included, with what the run gave. NAME is a notebook of book/ (01_attention).
+is stored, pictures included, with what the run gave. NAME is a notebook of book/ (01_attention),
+ISA an instruction set of tools/environment.py.
 """
 
 from __future__ import annotations
@@ -20,16 +21,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tools import environment
+import nbformat
+import numpy as np
+import yaml
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from PIL import Image
 
-environment.apply()
-
-import nbformat  # noqa: E402
-import numpy as np  # noqa: E402
-import yaml  # noqa: E402
-from nbclient import NotebookClient  # noqa: E402
-from nbclient.exceptions import CellExecutionError  # noqa: E402
-from PIL import Image  # noqa: E402
+from tools import environment, tolerance
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book"
@@ -213,7 +212,9 @@ def differences(stored: Notebook, fresh: Notebook) -> Iterator[str]:
         yield "its cells are not those that a refresh stores; run make refresh"
         return
     for index, (old, new) in enumerate(zip(stored["cells"], fresh["cells"], strict=True)):
-        for difference in output_differences(old.get("outputs", []), new.get("outputs", [])):
+        before = old.get("outputs", [])
+        now = tolerance.as_stored(before, new.get("outputs", []), tolerance.of_cell(old))
+        for difference in output_differences(before, now):
             yield f"cell {index} ({old['id']}): {difference}"
     yield from widget_differences(stored, fresh)
 
@@ -263,7 +264,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="notebooks, e.g. 01_attention")
     parser.add_argument("--check", action="store_true", help="compare, change nothing")
+    parser.add_argument("--isa", help=f"{', '.join(environment.INSTRUCTION_SETS)}")
     options = parser.parse_args(arguments)
+    environment.apply(options.isa)  # for the kernels
     failed = False
     for path in notebooks(options.names):
         try:

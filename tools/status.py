@@ -58,7 +58,12 @@ def tests() -> str:
         return "`make test` has not run to its end on the computer that built this page."
     last = json.loads(TESTS.read_text())
     counts = ", ".join(f"{number} {outcome}" for outcome, number in last["outcomes"].items())
-    return f"Last complete run on the computer that built this page: {counts}; {last['seconds']} s."
+    unchanged = last["unchanged"]
+    kept = f", {unchanged} notebooks unchanged since they passed" if unchanged else ""
+    return (
+        f"Last complete run on the computer that built this page, instructions {last['isa']}: "
+        f"{counts}{kept}; {last['seconds']} s."
+    )
 
 
 def claims() -> str:

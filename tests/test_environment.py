@@ -1,0 +1,117 @@
+"""The same numbers everywhere: instruction sets as settings, and a training under two of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from browsing import ROOT, left_out
+from tools import environment, refresh
+from tools import test as suite
+
+X86 = platform.machine().lower() in {"x86_64", "amd64"}
+
+
+@pytest.fixture
+def modern(monkeypatch, tmp_path):
+    """Pretend to be on an x86-64 processor that has everything."""
+    info = tmp_path / "cpuinfo"
+    flags = " ".join(sorted(environment.AVX512_FLAGS))
+    info.write_text(f"vendor_id\t: X\nmodel name\t: Y 3\ncpu MHz\t: 1.0\nflags\t\t: {flags}\n\n")
+    monkeypatch.setattr(environment, "CPU_INFO", info)
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    return info
+
+
+def test_native_chooses_no_instructions_whatever_the_host_has_set(monkeypatch):
+    for name in environment.CHOOSERS:
+        monkeypatch.setenv(name, "of the host")
+    child = environment.child("native")
+    assert not environment.CHOOSERS & set(child)
+
+
+@pytest.mark.parametrize("name", ["avx512", "avx2", "oldest"])
+def test_a_setting_leaves_nothing_that_chooses_instructions_to_the_host(name, modern, monkeypatch):
+    for variable in environment.CHOOSERS:
+        monkeypatch.setenv(variable, "of the host")
+    child = environment.child(name)
+    assert "of the host" not in child.values()
+    assert child | environment.INSTRUCTION_SETS[name].variables == child
+
+
+def test_a_kernel_of_openblas_that_the_host_needs_comes_back_with_native(modern, monkeypatch):
+    monkeypatch.setenv(environment.CORE, "Zen")
+    monkeypatch.setenv("OPENBLAS_L2_SIZE", "512")
+    monkeypatch.delenv(environment.HOST_CORE, raising=False)
+    below = environment.child("avx2")
+    assert below[environment.CORE] == "Haswell" and below["OPENBLAS_L2_SIZE"] == "512"
+    for variable, value in below.items():
+        monkeypatch.setenv(variable, value)
+    assert environment.child("native")[environment.CORE] == "Zen"
+
+
+def test_a_process_runs_with_the_instructions_of_the_one_that_started_it(modern, monkeypatch):
+    monkeypatch.setenv(environment.CHOICE, "oldest")
+    assert environment.settings()["ATEN_CPU_CAPABILITY"] == "default"
+    assert environment.settings("native")["ATEN_CPU_CAPABILITY"] is None
+
+
+def test_an_unknown_instruction_set_is_named_with_those_that_there_are():
+    words = "no such instruction set: 'avx3'. There are: native, avx512, avx2, oldest"
+    for command in (refresh.main, suite.main):
+        with pytest.raises(SystemExit, match=words):
+            command(["--isa", "avx3"])
+
+
+def test_a_processor_without_the_instructions_is_told_which(modern):
+    modern.write_text(modern.read_text().replace("avx512bw ", ""))
+    with pytest.raises(SystemExit, match="'avx512' needs avx512bw"):
+        environment.instruction_set("avx512")
+    environment.instruction_set("avx2")
+
+
+def test_on_other_makes_of_processor_there_is_native_alone(monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: "arm64")
+    assert environment.settings("native")["OMP_NUM_THREADS"] == "1"
+    with pytest.raises(SystemExit, match="'oldest' is for x86-64; on arm64"):
+        environment.instruction_set("oldest")
+
+
+def test_locale_time_zone_and_style_of_a_person_are_left_outside(monkeypatch):
+    for name, value in {"LC_ALL": "tr_TR.UTF-8", "TZ": "Asia/Tokyo", "LANGUAGE": "tr"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MPLBACKEND", "pdf")
+    child = environment.child("native")
+    assert (child["LC_ALL"], child["TZ"]) == ("C.UTF-8", "UTC")
+    assert not {"LANGUAGE", "MPLBACKEND"} & set(child)
+    assert os.path.exists(os.path.join(child["MATPLOTLIBRC"], "matplotlibrc"))
+
+
+def train_with(name: str) -> dict[str, object]:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "trainer.py")],
+        env=environment.child(name) | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+def ten_digits(losses: list[float]) -> list[str]:
+    return [f"{loss:.10g}" for loss in losses]
+
+
+def test_a_training_prints_the_same_digits_with_the_oldest_instructions():
+    if not X86:
+        left_out("only x86-64 has several instruction sets to choose from")
+    oldest, native = train_with("oldest"), train_with("native")
+    assert oldest["kernels"] == "DEFAULT"
+    assert ten_digits(oldest["float64"]) == ten_digits(native["float64"])
+    if native["kernels"] != oldest["kernels"]:  # the comparison can fail: in float32 it does
+        assert ten_digits(oldest["float32"]) != ten_digits(native["float32"])

@@ -1,0 +1,120 @@
+"""A notebook is not executed again only if nothing changed that its run depends on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools import environment, unchanged
+from tools import test as suite
+
+STORED = [
+    "book/a.ipynb",
+    "pe_lib/rope.py",
+    "lab/deep/inside/model.py",
+    "lab/data/text.txt",
+    "tools/refresh.py",
+    "conftest.py",
+    "constraints.txt",
+]
+UNREAD = ["book/b.ipynb", "book/glossary.md", "book/data/runtimes.json", "tests/test_x.py"]
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A small repository whose only notebook passed as it stands."""
+    for name in STORED + UNREAD:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("1\n")
+    unchanged.remember(notebook(tmp_path), unchanged.digest(notebook(tmp_path), tmp_path), tmp_path)
+    return tmp_path
+
+
+def notebook(root):
+    return root / "book" / "a.ipynb"
+
+
+def is_skipped(root) -> bool:
+    return unchanged.passed([notebook(root)], root) == ["a"]
+
+
+def test_a_notebook_that_passed_is_not_executed_again(root):
+    assert is_skipped(root)
+    assert unchanged.passed([root / "book" / "b.ipynb"], root) == []
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_a_changed_byte_in_what_it_reads_runs_it_again(root, name):
+    (root / name).write_text("2\n")
+    assert not is_skipped(root)
+    (root / name).write_text("1\n")
+    assert is_skipped(root)
+
+
+@pytest.mark.parametrize("name", ["lab/new.py", "exercises/checks/ch05.py", "bakeoff/run.py"])
+def test_a_new_file_and_a_file_that_is_gone_run_it_again(root, name):
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("1\n")
+    assert not is_skipped(root)
+    path.unlink()
+    assert is_skipped(root)
+    (root / "lab/deep/inside/model.py").unlink()
+    assert not is_skipped(root)
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_what_no_notebook_reads_changes_nothing(root, name):
+    (root / name).write_text("2\n")
+    assert is_skipped(root)
+
+
+@pytest.mark.parametrize("part", ["python", "packages", "machine", "processor"])
+def test_another_version_or_processor_runs_it_again(root, part, monkeypatch):
+    changed = unchanged.machine() | {part: "another"}
+    monkeypatch.setattr(unchanged, "machine", lambda: changed)
+    assert not is_skipped(root)
+
+
+def test_each_instruction_set_has_its_own_record(root, monkeypatch):
+    other = "native" if environment.settings()[environment.CHOICE] != "native" else "oldest"
+    monkeypatch.setenv(environment.CHOICE, other)
+    if other == "oldest":
+        monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    assert not is_skipped(root)
+
+
+def test_a_source_that_changed_during_the_run_is_not_remembered(root):
+    before = unchanged.digest(notebook(root), root)
+    (root / "pe_lib/rope.py").write_text("2\n")
+    unchanged.remember(notebook(root), before, root)
+    assert not is_skipped(root)
+
+
+def commanded(monkeypatch, *arguments: str, ci: str = "") -> list[str]:
+    """Return the command of `make test` where a notebook is unchanged."""
+    lines: list[list[str]] = []
+
+    def run(line, **_):
+        lines.append(line)
+        return type("Done", (), {"returncode": 0})
+
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setattr(unchanged, "passed", lambda notebooks: ["01_attention"])
+    monkeypatch.setattr(suite.subprocess, "run", run)
+    monkeypatch.setattr(environment, "apply", lambda name: None)
+    assert suite.main(list(arguments)) == 0
+    return lines[0]
+
+
+def test_unchanged_notebooks_are_left_out_but_in_ci_and_where_all_are_wanted(monkeypatch):
+    left_out = "--unchanged=01_attention"
+    assert left_out in commanded(monkeypatch)
+    assert left_out in commanded(monkeypatch, "--isa", "native", "-x")
+    assert left_out not in commanded(monkeypatch, "--all")
+    assert left_out not in commanded(monkeypatch, ci="true")
+
+
+def test_the_library_is_traced_for_coverage_in_ci_alone(monkeypatch):
+    assert not any("--cov" in part for part in commanded(monkeypatch))
+    assert any("--cov-fail-under" in part for part in commanded(monkeypatch, ci="true"))

@@ -1,0 +1,49 @@
+"""Train a small model in both precisions and print the losses; a test runs this by itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import torch
+
+from lab import tasks
+from lab.model import Transformer
+from lab.training import generator, loss_of, train
+from pe_lib.rope import RoPE
+
+STEPS = 40
+
+
+def batches(random: torch.Generator):
+    return tasks.shift(16, 12, random)
+
+
+def model() -> Transformer:
+    torch.manual_seed(0)
+    return Transformer(12, d_model=32, n_heads=4, encoding=RoPE(8))
+
+
+def losses_in_float32() -> list[float]:
+    """Return the losses of such a training as the course does not do it."""
+    single, random, losses = model(), generator(0), []
+    optimizer = torch.optim.AdamW(single.parameters(), lr=3e-3)
+    for _ in range(STEPS):
+        inputs, targets = batches(random)
+        loss = loss_of(single(inputs), targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+if __name__ == "__main__":
+    json.dump(
+        {
+            "kernels": torch.backends.cpu.get_cpu_capability(),
+            "float64": train(model(), batches, steps=STEPS, warmup=10),
+            "float32": losses_in_float32(),
+        },
+        sys.stdout,
+    )
