@@ -12,7 +12,7 @@ import nbformat
 from jinja2 import DictLoader
 from latex2mathml.converter import convert
 
-from exercises.grading import Graded, Verdict
+from exercises.grade_submission import Graded, Verdict
 
 SHOWN = 100_000  # characters of a student's that a page shows: making it takes seconds, not hours
 FORMULA = re.compile(

@@ -17,7 +17,7 @@ from typing import Any
 
 import sqlalchemy.exc
 
-from exercises.grading import Graded
+from exercises.grade_submission import Graded
 from exercises.sets import HERE, load, set_names, source_path
 
 LARGEST = 5 << 20  # bytes of a notebook

@@ -16,8 +16,8 @@ import pytest
 from nbgrader.api import Gradebook
 from submission_files import SET, all_submissions, write_submission
 
-from exercises.grade import grade_course, main
-from exercises.grading import Job, grade
+from exercises.grade_course import grade_course, main
+from exercises.grade_submission import Job, grade
 from exercises.records import Course, Record
 from exercises.sandbox import Limits, SandboxMissing, require_bubblewrap
 from exercises.sets import load

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
-from exercises.grade import Done
-from exercises.grading import Job
+from exercises.grade_course import Done
+from exercises.grade_submission import Job
 
 
 def kill_for_eve(job: Job) -> Done:

@@ -1,9 +1,9 @@
 """Grade what a class has handed in.
 
-    python -m exercises.grade COURSE                    everything in COURSE/submitted
-    python -m exercises.grade COURSE --set 10_rope      one set
-    python -m exercises.grade COURSE --again ann        all of ann's, though nothing has changed
-    python -m exercises.grade COURSE --scheduler HOST:PORT    on a Dask cluster
+    python -m exercises.grade_course COURSE                    everything in COURSE/submitted
+    python -m exercises.grade_course COURSE --set 10_rope      one set
+    python -m exercises.grade_course COURSE --again ann        all of ann's, though nothing has changed
+    python -m exercises.grade_course COURSE --scheduler HOST:PORT    on a Dask cluster
 
 COURSE is a folder in nbgrader's layout. Results: COURSE/gradebook.db, submissions.csv,
 answers.csv, summary.html, autograded/ and feedback/. A submission that has not changed is not
@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import nbformat
 
 from exercises.feedback import autograded, feedback_page
-from exercises.grading import Graded, Job, grade
+from exercises.grade_submission import Graded, Job, grade
 from exercises.records import Course, Record, fill_gradebook, grader_version, write, write_csv
 from exercises.sandbox import Limits, NotStarted, SandboxMissing, require_bubblewrap
 from exercises.sets import load, set_names
@@ -191,7 +191,7 @@ def grade_course(
 def main(arguments: list[str] | None = None) -> int:
     """Grade a course from the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m exercises.grade", description=__doc__,
+        prog="python -m exercises.grade_course", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("course", type=Path)

@@ -153,8 +153,8 @@ class Grader:
     def run(self) -> None:
         """Run and judge everything; after a process has ended, go on in a new one."""
         while not self.all_judged():
-            with Session(self.job.limits, self.set.lends, self.job.trusted) as session:
-                session.used += self.used
+            with Session(self.job.limits, self.job.trusted) as session:
+                session.used = self.used
                 self.run_through(session)
                 self.used = session.used
             if self.used >= self.job.limits.total or time.monotonic() > self.end:
