@@ -63,9 +63,9 @@ def interpreter_paths() -> Iterator[Path]:
     yield Path(sysconfig.get_path("stdlib", vars={"installed_base": sys.base_prefix}))
     yield Path(sysconfig.get_path("platstdlib", vars={"platbase": sys.base_prefix}))
     yield Path(sys.executable).resolve()
-    folder = Path(sysconfig.get_config_var("LIBDIR") or "/usr/lib")
-    for key in ("LDLIBRARY", "INSTSONAME"):
-        yield folder / str(sysconfig.get_config_var(key))
+    for folder in (sysconfig.get_config_var("LIBDIR"), f"{sys.base_prefix}/lib"):
+        for key in ("LDLIBRARY", "INSTSONAME"):
+            yield Path(str(folder)) / str(sysconfig.get_config_var(key))
 
 
 @functools.cache
@@ -76,7 +76,7 @@ def binds() -> tuple[tuple[Path, str], ...]:
         if not any(path.is_relative_to(folder) for folder in read):
             read.append(path)
     # Lazily imported parts of torch are looked for where the zygote has found the others.
-    pairs = [(path, str(path)) for path in (*read, *lent_paths()) if path.exists()]
+    pairs = [(path, str(path)) for path in (*read, *lent_paths()) if os.path.exists(path)]
     for name, places in STAND_INS.items():
         pairs += [(INSIDE / name, f"/inside/{place}") for place in places]
     return tuple(pairs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import selectors
 import shutil
 import signal
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from exercises.bubblewrap import ENVIRONMENT, INSIDE, command, lent_paths, unprivileged_user
-from exercises.syscalls import program
+from exercises.syscalls import filter_pipe, program
 from exercises.usage import (
     cpu_waits,
     descendants,
@@ -201,18 +202,25 @@ class Session:
     ) -> subprocess.Popen[bytes]:
         """Let bubblewrap make a room; a process that only waits keeps it open."""
         info, info_end = os.pipe()
-        words = [*command(self.limits.scratch, user), "--info-fd", str(info_end), "--", "/bin/cat"]
+        rules = filter_pipe()
+        words = [*command(self.limits.scratch, user), "--seccomp", str(rules),
+                 "--info-fd", str(info_end), "--", "/bin/cat"]  # fmt: skip
         process = subprocess.Popen(
             words, executable=shutil.which("bwrap"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=output, pass_fds=[info_end], start_new_session=True, env={},
+            stderr=output, pass_fds=[info_end, rules], start_new_session=True, env={},
         )  # fmt: skip
         os.close(info_end)
+        os.close(rules)
         assert process.stdin is not None and process.stdout is not None
         with os.fdopen(info, "rb") as file, contextlib.suppress(OSError, ValueError):
             process.stdin.write(b".")
             process.stdin.flush()
             if process.stdout.read(1):  # all is bound and closed when `cat` runs
                 self.room = int(json.load(file)["child-pid"])
+        # An ordinary user's students may write into these processes: no way around the limits.
+        for pid in (self.room, *descendants(self.room)) if self.room else ():
+            for name, limit in self.limits.of_a_process().items():
+                resource.prlimit(pid, getattr(resource, name), (limit, limit))
         return process
 
     def processes(self) -> list[Path]:
