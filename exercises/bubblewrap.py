@@ -1,4 +1,4 @@
-"""The room that bubblewrap makes for one submission: what it can read, and what it cannot reach."""
+"""The sandbox that bubblewrap makes for one submission: what it can read and cannot reach."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ def packages_of_the_interpreter() -> list[Path]:
 
 def require_hidden(*folders: Path) -> None:
     """Raise ValueError for a folder that student code could read."""
-    readable = {Path(place) for outside, place in binds() if outside.is_dir()}
+    readable = [path.resolve() for path, _ in binds() if path.is_dir()]
     for folder in folders:
         for place in readable:
             if folder.resolve().is_relative_to(place):
                 raise ValueError(
-                    f"{folder.resolve()} lies below {place}, which student code can read; "
-                    "move it elsewhere, for instance below /home or /srv"
+                    f"{folder.resolve()} lies in {place}, which student code can read; "
+                    "move it elsewhere, for instance to /home or /srv"
                 )
 
 
@@ -135,7 +135,7 @@ def command(scratch: int, user: int) -> list[str]:
     return words
 
 
-# Nothing of the grader's own environment: the first process of a room shows what it was given.
+# Nothing of the grader's own environment: the first process of a sandbox shows what it was given.
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1",
     "MPLBACKEND": "Agg", "IPYTHONDIR": "/tmp/.ipython", "PYTHONHASHSEED": "0",

@@ -1,4 +1,4 @@
-"""A process for a student's code in a room of its own, and the pipe to talk to it."""
+"""A process for a student's code inside a sandbox, and the pipe to talk to it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import resource
+import select
 import selectors
 import shutil
 import signal
@@ -25,6 +26,7 @@ from exercises.usage import (
     cpu_waits,
     descendants,
     files_in,
+    has_ended,
     memory_of,
     own_memory_of,
     own_wait,
@@ -117,7 +119,7 @@ class Zygote:
             raise NotStarted(f"the process that starts sandboxes has ended: {reason}")
 
     def fork(self, request: dict[str, Any], ends: list[int]) -> None:
-        """Start a process in a room; it is given `ends`: requests, answers, output."""
+        """Start a process in a sandbox; it is given `ends`: requests, answers, output."""
         with self.turn:
             self.send(json.dumps(request).encode(), ends)
 
@@ -159,7 +161,8 @@ class Session:
             NotStarted: if it does not start.
         """
         self.limits, self.printed, self.dropped = limits, bytearray(), 0
-        self.room = 0  # the first process in it, as numbered outside
+        self.first = 0  # the first process in it, as numbered outside
+        self.runner: Path | None = None  # the folder in /proc of the process that answers
         self.used = 0.0  # seconds of all requests, without waiting for a processor
         requests, self.requests = os.pipe()
         self.answers, answers = os.pipe()
@@ -167,22 +170,23 @@ class Session:
         for end in (self.output, self.answers, self.requests):
             os.set_blocking(end, False)
         user = unprivileged_user()
-        start = self.start_unprotected if trusted else self.make_room
+        start = self.start_unprotected if trusted else self.make_sandbox
         self.process = start(user, requests, answers, output)
         try:
             if not trusted:
                 zygote().fork(
-                    {"room": self.room, "user": user, "limits": limits.of_a_process()},
+                    {"first": self.first, "user": user, "limits": limits.of_a_process()},
                     [requests, answers, output],
                 )
             for end in (requests, answers, output):
                 os.close(end)
-            self.exchange(b"", limits.start)
+            number = self.exchange(b"", limits.start)["pid"]
         except (NotStarted, Ended) as error:
             self.drain()
             said = bytes(self.printed[-2000:]).decode(errors="replace")
             self.close()
             raise NotStarted(f"the sandbox did not start ({error}): {said}") from error
+        self.runner = self.processes_folder() / str(number)
         self.take_printed()
         self.used = 0.0  # starting is not the student's
 
@@ -197,10 +201,10 @@ class Session:
             env={**os.environ, "PYTHONPATH": str(INSIDE.parent)},
         )  # fmt: skip
 
-    def make_room(
+    def make_sandbox(
         self, user: int, _requests: int, _answers: int, output: int
     ) -> subprocess.Popen[bytes]:
-        """Let bubblewrap make a room; a process that only waits keeps it open."""
+        """Let bubblewrap make a sandbox; a process that only waits keeps it open."""
         info, info_end = os.pipe()
         rules = filter_pipe()
         words = [*command(self.limits.scratch, user), "--seccomp", str(rules),
@@ -216,17 +220,21 @@ class Session:
             process.stdin.write(b".")
             process.stdin.flush()
             if process.stdout.read(1):  # all is bound and closed when `cat` runs
-                self.room = int(json.load(file)["child-pid"])
+                self.first = int(json.load(file)["child-pid"])
         # An ordinary user's students may write into these processes: no way around the limits.
-        for pid in (self.room, *descendants(self.room)) if self.room else ():
+        for pid in (self.first, *descendants(self.first)) if self.first else ():
             for name, limit in self.limits.of_a_process().items():
                 resource.prlimit(pid, getattr(resource, name), (limit, limit))
         return process
 
+    def processes_folder(self) -> Path:
+        """Return the folder in which its processes are numbered as they are for themselves."""
+        return Path(f"/proc/{self.first}/root/proc" if self.first else "/proc")
+
     def processes(self) -> list[Path]:
         """Return the folders in /proc of its processes."""
-        if self.room:
-            return processes_in(self.room)
+        if self.first:
+            return processes_in(self.processes_folder())
         return [Path(f"/proc/{pid}") for pid in (self.process.pid, *descendants(self.process.pid))]
 
     def ask(self, request: dict[str, Any], seconds: float) -> Any:
@@ -309,13 +317,17 @@ class Session:
                 return True
             if not chunk:
                 return False
-            room = max(0, self.limits.output - len(self.printed))
-            self.printed += chunk[:room]
-            self.dropped += len(chunk) - len(chunk[:room])
+            kept = chunk[: max(0, self.limits.output - len(self.printed))]
+            self.printed += kept
+            self.dropped += len(chunk) - len(kept)
         return True
 
     def watch(self) -> None:
-        """End the session if all its processes together use more than they may."""
+        """End the session if its processes use more than they may, or serve no more."""
+        # The pipe stays open as long as a process that the student's code has started holds it.
+        if self.runner is not None and has_ended(self.runner):
+            if not select.select([self.answers], [], [], 0)[0]:
+                self.say_how_it_ended()
         processes = self.processes()
         if len(processes) > self.limits.processes + 3:
             self.close()
@@ -324,7 +336,7 @@ class Session:
         if memory_of(processes) > most and own_memory_of(processes) > most:
             self.close()
             raise Ended("crash", f"more than {self.limits.memory // MiB} MiB of memory")
-        if self.room and files_in(self.room) > self.limits.files:
+        if self.first and files_in(self.first) > self.limits.files:
             self.close()
             raise Ended("crash", f"more than {self.limits.files} files")
 

@@ -23,13 +23,20 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def processes_in(first: int) -> list[Path]:
-    """Return the folders in /proc of all processes of a sandbox; `first` is its first one."""
+def processes_in(proc: Path) -> list[Path]:
+    """Return the folders of all processes in a sandbox, whose /proc this is."""
     try:
-        names = os.listdir(f"/proc/{first}/root/proc")
+        return [proc / name for name in os.listdir(proc) if name.isdigit()]
     except OSError:
         return []  # it has ended
-    return [Path(f"/proc/{first}/root/proc/{name}") for name in names if name.isdigit()]
+
+
+def has_ended(process: Path) -> bool:
+    """Return whether a process is gone, or waits for its parent to notice."""
+    try:
+        return "\nState:\tZ" in (process / "status").read_text()
+    except OSError:
+        return True
 
 
 def memory_of(processes: list[Path]) -> int:

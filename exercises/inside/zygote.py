@@ -1,7 +1,7 @@
-"""Imports PyTorch and IPython once, and forks for each submission into the room made for it.
+"""Imports PyTorch and IPython once, and forks for each submission into a fresh sandbox.
 
 It runs no student's code and holds no secret: what it forks may look at all of its memory. It
-runs outside of the rooms, with the rights of the grader, which each child gives up for good
+runs outside of the sandboxes, with the rights of the grader, which each child gives up for good
 before it reads the first cell.
 """
 
@@ -133,13 +133,13 @@ def move_ends(ends: list[int]) -> None:
 
 
 def become(request: dict, ends: list[int], program: bytes) -> None:
-    """Be the process of one submission, in the room whose first process is `request["room"]`."""
+    """Be the process of one submission, in the sandbox of process `request["first"]`."""
     move_ends(ends)
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # the first to go when the computer's memory is short
-    enter(request["room"])
+    enter(request["first"])
     if os.fork():
-        return  # only a child is in the room's namespace of processes
+        return  # only a child is in the sandbox's namespace of processes
     os.closerange(ANSWERS + 1, MOST_FILES)  # the namespaces
     os.setsid()  # or a signal to its own group would reach the zygote
     os.chdir("/tmp")
@@ -183,7 +183,7 @@ def main() -> None:
     sys.path[:] = ["/inside", *setup["standard"], *setup["packages"]]
     sys.path_importer_cache.clear()
     sys.argv[:] = [""]
-    call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # a room's processes end up here
+    call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # the processes of sandboxes end up here
     while True:
         control.sendall(b"\n")
         message, ends, _, _ = socket.recv_fds(control, 1 << 16, 3)
