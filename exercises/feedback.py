@@ -12,7 +12,7 @@ import nbformat
 from jinja2 import DictLoader
 from latex2mathml.converter import convert
 
-from exercises.grading import Graded, Verdict
+from exercises.grade_submission import Graded, Verdict
 
 SHOWN = 100_000  # characters of a student's that a page shows: making it takes seconds, not hours
 FORMULA = re.compile(
@@ -28,7 +28,7 @@ HEAD = """{% macro mathjax(url="") %}<style>
 </style>{% endmacro %}"""
 
 
-class Room:
+class TextBudget:
     """Cuts what a student wrote and printed to what a page has room for."""
 
     def __init__(self) -> None:
@@ -90,10 +90,10 @@ def autograded(graded: Graded) -> Any:
     is shown as it was typed: none of it can act as a page's script or forge a verdict.
     """
     by_test = {verdict.test_id: verdict for verdict in graded.verdicts}
-    cells, room = [nbformat.v4.new_markdown_cell(overview(graded), id="verdicts")], Room()
+    cells, budget = [nbformat.v4.new_markdown_cell(overview(graded), id="verdicts")], TextBudget()
     for index, cell in enumerate(graded.cells):
         mark = f"cell-{index}"
-        source = cell.source if cell.as_handed_out else room.take(cell.source)
+        source = cell.source if cell.as_handed_out else budget.take(cell.source)
         if cell.kind != "code":
             shown = source if cell.as_handed_out else as_typed(source)
             made = nbformat.v4.new_markdown_cell(shown, id=mark)
@@ -104,7 +104,7 @@ def autograded(graded: Graded) -> Any:
                 made.outputs = stream(verdict_text(by_test[cell.grade_id]))
             elif ran is not None:
                 said = ran.printed + (f"{ran.message}\n" if ran.message else "")
-                made.outputs = stream(room.take(said))
+                made.outputs = stream(budget.take(said))
         if cell.grade_id:
             made.metadata["nbgrader"] = dict(cell.metadata)
         cells.append(made)

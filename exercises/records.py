@@ -17,7 +17,7 @@ from typing import Any
 
 import sqlalchemy.exc
 
-from exercises.grading import Graded
+from exercises.grade_submission import Graded
 from exercises.sets import HERE, load, set_names, source_path
 
 LARGEST = 5 << 20  # bytes of a notebook
@@ -103,7 +103,7 @@ class Course:
             return None
         return found
 
-    def pass_on(self, student: str, name: str) -> None:
+    def copy_exchange_files(self, student: str, name: str) -> None:
         """Copy what nbgrader's exchange needs to return the feedback of a submission."""
         for file in EXCHANGED:
             try:
@@ -128,7 +128,7 @@ class Course:
             return None
         return found
 
-    def keep(self, graded: Graded, key: str, autograded: str, feedback: str) -> Record:
+    def save(self, graded: Graded, key: str, autograded: str, feedback: str) -> Record:
         """Write the files of a graded submission; the record comes last."""
         student, name = graded.student, graded.set_name
         write(self.place("autograded", student, name, "ipynb"), autograded)

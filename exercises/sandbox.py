@@ -1,30 +1,41 @@
-"""A process for a student's code, closed in by bubblewrap, and the pipe to talk to it."""
+"""A process for a student's code inside a sandbox, and the pipe to talk to it."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib.metadata
+import json
 import os
-import re
+import resource
+import select
 import selectors
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import sysconfig
+import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from exercises.syscalls import SandboxMissing, program
+from exercises.bubblewrap import ENVIRONMENT, INSIDE, command, lent_paths, unprivileged_user
+from exercises.syscalls import filter_pipe, program
+from exercises.usage import (
+    cpu_waits,
+    descendants,
+    files_in,
+    has_ended,
+    memory_of,
+    own_memory_of,
+    own_wait,
+    processes_in,
+)
 from exercises.wire import HEADER, Malformed, decode, encode, frame_length
 
-HERE = Path(__file__).parent
-LIBRARY = HERE.parent / "pe_lib"
-LENT = ("torch", "numpy", "matplotlib", "ipython")  # distributions, with what they need
 MiB = 1 << 20
+LOOK = 0.2  # seconds between two looks at what a session uses
 
 
 class NotStarted(RuntimeError):
@@ -52,7 +63,7 @@ class Limits:
     output: int = 32 * 1024  # printed text that is kept, for each cell
     call: float = 10.0  # time of one cell, or of one call
     total: float = 60.0  # time of the whole submission
-    start: float = 60.0  # time until torch is imported
+    start: float = 60.0  # time until the process is ready
     patience: float = 6.0  # waiting for a busy processor is not counted, up to this factor
 
     @property
@@ -60,257 +71,209 @@ class Limits:
         """Return the time on the clock after which a submission ends, whatever it waited for."""
         return self.total * self.patience
 
-
-def required(names: tuple[str, ...]) -> set[str]:
-    """Return the distributions that `names` need, themselves included."""
-    found: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
-        try:
-            needs = importlib.metadata.requires(name) or []
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        if name not in found:
-            found.add(name)
-            plain = [need for need in needs if "extra ==" not in need]
-            waiting += [re.split(r"[^\w.-]", need, maxsplit=1)[0] for need in plain]
-    return found
+    def of_a_process(self) -> dict[str, int]:
+        """Return the limits that the kernel keeps for each process."""
+        return {
+            "RLIMIT_AS": self.memory, "RLIMIT_CPU": int(self.total * 2),
+            "RLIMIT_FSIZE": self.file_size, "RLIMIT_NPROC": self.processes,
+            "RLIMIT_NOFILE": 256, "RLIMIT_CORE": 0,
+        }  # fmt: skip
 
 
-@functools.cache
-def lent_paths() -> tuple[Path, ...]:
-    """Return the files and folders of the lent distributions, in site-packages."""
-    paths: set[Path] = set()
-    for name in required(LENT):
-        distribution = importlib.metadata.distribution(name)
-        for file in distribution.files or ():
-            if file.parts[0] not in ("..", "__pycache__"):
-                paths.add(Path(str(distribution.locate_file(file.parts[0]))))
-    return tuple(sorted(path for path in paths if path.exists()))
+class Zygote:
+    """The process that has PyTorch loaded and forks for each submission. It ends with this one."""
 
+    def __init__(self) -> None:
+        """Start it, and wait until it is ready."""
+        self.turn = threading.Lock()
+        self.socket, end = socket.socketpair()
+        python = str(Path(sys.executable).resolve())
+        self.process = subprocess.Popen(
+            [python, "-S", "-B", str(INSIDE / "zygote.py"), str(end.fileno())], env=ENVIRONMENT,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            pass_fds=[end.fileno()], start_new_session=True,
+        )  # fmt: skip
+        end.close()
+        base = {name: sys.base_prefix for name in ("base", "platbase", "installed_base",
+                                                   "installed_platbase")}  # fmt: skip
+        setup = {
+            "own": [str(INSIDE), str(INSIDE.parent)],
+            "standard": [sysconfig.get_path("stdlib", vars=base),
+                         sysconfig.get_path("platstdlib", vars=base) + "/lib-dynload"],
+            "packages": sorted({str(path.parent) for path in lent_paths()}),
+            "lent": [path.name.partition(".")[0] for path in lent_paths()],
+            "filter": program().hex(),
+        }  # fmt: skip
+        self.send(json.dumps(setup).encode() + b"\n", [])
 
-def binds(lends: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
-    """Yield (path outside, path inside) of all that the sandbox can read."""
-    for folder in ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/etc/ld.so.cache"):
-        if Path(folder).exists():
-            yield Path(folder), folder
-    prefix = Path(sys.base_prefix).resolve()
-    if not prefix.is_relative_to("/usr"):
-        yield prefix, str(prefix)
-    for path in lent_paths():
-        yield path, f"/site/{path.name}"
-    yield HERE / "wire.py", "/inside/wire.py"
-    yield HERE / "inside/runner.py", "/inside/runner.py"
-    yield HERE / "inside/library.py", "/inside/pe_lib/__init__.py"
-    yield HERE / "inside/checks.py", "/inside/exercises/checks.py"
-    for name in lends:
-        yield LIBRARY / f"{name}.py", f"/inside/pe_lib/{name}.py"
-
-
-def command(limits: Limits, lends: tuple[str, ...], user: int, rules: int) -> list[str]:
-    """Return the bubblewrap command, up to the program; `rules` is where it reads its filter."""
-    words = ["bwrap", "--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"]
-    words += ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
-    words += ["--unshare-cgroup-try"]
-    # As root, a real unprivileged user is safer than a namespace that maps root, for which
-    # the kernel does not count processes.
-    rights = ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
-    words += rights if user else ["--unshare-user"]
-    made: set[Path] = set()
-    for outside, inside in binds(lends):
-        # bubblewrap makes missing parents with rights for their owner alone.
-        for parent in reversed(Path(inside).parents[:-1]):
-            if parent not in made and not parent.is_relative_to("/usr"):
-                words += ["--perms", "0755", "--dir", str(parent)]
-                made.add(parent)
-        words += ["--ro-bind", str(outside), inside]
-    words += ["--proc", "/proc", "--dev", "/dev"]
-    for folder in ("/dev/shm", "/tmp"):
-        words += ["--perms", "1777", "--size", str(limits.scratch), "--tmpfs", folder]
-    words += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
-    environment = {
-        "PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "PYTHONPATH": "/inside:/site",
-        "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg", "IPYTHONDIR": "/tmp/.ipython",
-        "PYTHONHASHSEED": "0",
-    }  # fmt: skip
-    for name, value in environment.items():
-        words += ["--setenv", name, value]
-    return [*words, "--seccomp", str(rules), "--"]
-
-
-def open_filter() -> int:
-    """Return the end of a pipe from which bubblewrap reads the filter of system calls."""
-    read_end, write_end = os.pipe()
-    with os.fdopen(write_end, "wb") as pipe:
-        pipe.write(program())
-    return read_end
-
-
-def unprivileged_user() -> int:
-    """Return a user number that nothing else has, if this process is root; 0 otherwise."""
-    return 0x1000000 + int.from_bytes(os.urandom(3), "big") if os.geteuid() == 0 else 0
-
-
-def require_bubblewrap() -> None:
-    """Raise SandboxMissing, with what to do, if bubblewrap is not here or may not work."""
-    advice = (
-        "Student code is not run without it. On Debian or Ubuntu: apt-get install bubblewrap "
-        "libseccomp2. On macOS or a host that forbids namespaces, grade on a Linux machine or in "
-        "a virtual one; or, for submissions that you trust as your own code, add --trusted."
-    )
-    if shutil.which("bwrap") is None:
-        raise SandboxMissing(f"bubblewrap (the program bwrap) is not installed. {advice}")
-    try:
-        rules = open_filter()
-    except SandboxMissing as error:
-        raise SandboxMissing(f"{error} {advice}") from error
-    test = [*command(Limits(), (), unprivileged_user(), rules), "/bin/true"]
-    done = subprocess.run(
-        test, capture_output=True, text=True, timeout=60, check=False, pass_fds=(rules,)
-    )
-    os.close(rules)
-    if done.returncode:
-        raise SandboxMissing(f"bubblewrap does not work here: {done.stderr.strip()}. {advice}")
-
-
-def descendants(pid: int) -> list[int]:
-    """Return the processes below `pid`."""
-    found: list[int] = []
-    waiting = [pid]
-    while waiting:
-        try:
-            folder = Path(f"/proc/{waiting.pop()}/task")
-            for task in folder.iterdir():
-                waiting += [int(word) for word in (task / "children").read_text().split()]
-        except OSError:
-            continue  # it has ended meanwhile
-        found = list(dict.fromkeys(found + waiting))
-    return found
-
-
-def memory_of(pids: list[int]) -> int:
-    """Return the bytes of memory that processes hold, files not counted."""
-    total = 0
-    for pid in pids:
-        try:
-            status = Path(f"/proc/{pid}/status").read_text()
-        except OSError:
-            continue
-        total += sum(int(kb) for kb in re.findall(r"Rss(?:Anon|Shmem):\s+(\d+)", status))
-    return total * 1024
-
-
-def files_in(pid: int) -> int:
-    """Return how many files stand in the scratch folders that a sandboxed process sees."""
-    found = 0
-    for folder in ("tmp", "dev/shm"):
+    def send(self, message: bytes, ends: list[int]) -> None:
+        """Send a message and wait until it is carried out; raise NotStarted if that fails."""
+        answer = b""
         with contextlib.suppress(OSError):
-            status = os.statvfs(f"/proc/{pid}/root/{folder}")
-            found += status.f_files - status.f_ffree
-    return found
+            socket.send_fds(self.socket, [message], ends)
+            answer = self.socket.recv(1)
+        if not answer:
+            self.process.kill()
+            _, said = self.process.communicate()
+            reason = said[-2000:].decode(errors="replace")
+            raise NotStarted(f"the process that starts sandboxes has ended: {reason}")
+
+    def fork(self, request: dict[str, Any], ends: list[int]) -> None:
+        """Start a process in a sandbox; it is given `ends`: requests, answers, output."""
+        with self.turn:
+            self.send(json.dumps(request).encode(), ends)
 
 
-def waited(pids: list[int]) -> float:
-    """Return the longest time that a thread of these processes stood in line for a processor."""
-    longest = 0
-    for pid in pids:
-        for stat in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-            try:
-                longest = max(longest, int(stat.read_text().split()[1]))
-            except (OSError, IndexError, ValueError):
-                continue
-    return longest / 1e9
+_zygotes: list[Zygote] = []  # one at most
+_turn = threading.Lock()
+
+
+def zygote() -> Zygote:
+    """Return the zygote of this process; a new one if it has ended."""
+    with _turn:
+        if not _zygotes or _zygotes[0].process.poll() is not None:
+            _zygotes[:] = [Zygote()]
+        return _zygotes[0]
+
+
+class CpuWait:
+    """How long an exchange has waited for a processor: the student's side, or ours."""
+
+    def __init__(self, session: Session) -> None:
+        """Begin now."""
+        self.session, self.seconds = session, 0.0
+        self.own, self.before = own_wait(), cpu_waits(session.processes())
+
+    def look(self) -> None:
+        """Bring `seconds` up to date; what a thread that has ended waited is kept."""
+        now = cpu_waits(self.session.processes())
+        theirs = [wait - self.before.get(thread, 0.0) for thread, wait in now.items()]
+        self.seconds = max(self.seconds, max(theirs, default=0.0) + own_wait() - self.own)
 
 
 class Session:
-    """One process inside the sandbox, and what it printed."""
+    """One process for a student's code, and what it printed."""
 
-    def __init__(self, limits: Limits, lends: tuple[str, ...] = (), trusted: bool = False) -> None:
-        """Start the process and wait until it has imported torch."""
+    def __init__(self, limits: Limits, trusted: bool = False) -> None:
+        """Start the process and wait until it is ready.
+
+        Raises:
+            NotStarted: if it does not start.
+        """
         self.limits, self.printed, self.dropped = limits, bytearray(), 0
-        self.closed_in = False
+        self.first = 0  # the first process in it, as numbered outside
+        self.runner: Path | None = None  # the folder in /proc of the process that answers
         self.used = 0.0  # seconds of all requests, without waiting for a processor
-        request_end, self.requests = os.pipe()
-        self.answers, answer_end = os.pipe()
-        user = -1 if trusted else unprivileged_user()
-        numbers = (request_end, answer_end, user, limits.memory, int(limits.total * 2),
-                   limits.file_size, limits.processes)  # fmt: skip
-        lent = [request_end, answer_end]
-        if trusted:
-            words = [sys.executable, str(HERE / "inside/runner.py")]
-            environment = {**os.environ, "PYTHONPATH": str(HERE)}
-        else:
-            lent.append(open_filter())
-            environment = None
-            python = str(Path(sys.base_prefix).resolve() / "bin/python3")
-            words = command(limits, lends, user, lent[-1])
-            words += [python, "-S", "-B", "/inside/runner.py"]
-        self.process = subprocess.Popen(
-            [*words, *map(str, numbers)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, pass_fds=lent, start_new_session=True, env=environment,
-        )  # fmt: skip
-        for end in lent:
-            os.close(end)
-        assert self.process.stdout is not None
-        self.output = self.process.stdout.fileno()
+        requests, self.requests = os.pipe()
+        self.answers, answers = os.pipe()
+        self.output, output = os.pipe()
         for end in (self.output, self.answers, self.requests):
             os.set_blocking(end, False)
+        user = unprivileged_user()
+        start = self.start_unprotected if trusted else self.make_sandbox
+        self.process = start(user, requests, answers, output)
         try:
-            self.receive(b"", limits.start)
-        except Ended as ended:
+            if not trusted:
+                zygote().fork(
+                    {"first": self.first, "user": user, "limits": limits.of_a_process()},
+                    [requests, answers, output],
+                )
+            for end in (requests, answers, output):
+                os.close(end)
+            number = self.exchange(b"", limits.start)["pid"]
+        except (NotStarted, Ended) as error:
+            self.drain()
             said = bytes(self.printed[-2000:]).decode(errors="replace")
             self.close()
-            raise NotStarted(f"the sandbox did not start ({ended.message}): {said}") from ended
+            raise NotStarted(f"the sandbox did not start ({error}): {said}") from error
+        self.runner = self.processes_folder() / str(number)
         self.take_printed()
-        self.closed_in = not trusted  # before, its first process still sees this machine's files
+        self.used = 0.0  # starting is not the student's
+
+    def start_unprotected(
+        self, _user: int, requests: int, answers: int, output: int
+    ) -> subprocess.Popen[bytes]:
+        """Start the runner without any sandbox."""
+        words = [sys.executable, str(INSIDE / "runner.py"), str(requests), str(answers)]
+        return subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            pass_fds=[requests, answers], start_new_session=True,
+            env={**os.environ, "PYTHONPATH": str(INSIDE.parent)},
+        )  # fmt: skip
+
+    def make_sandbox(
+        self, user: int, _requests: int, _answers: int, output: int
+    ) -> subprocess.Popen[bytes]:
+        """Let bubblewrap make a sandbox; a process that only waits keeps it open."""
+        info, info_end = os.pipe()
+        rules = filter_pipe()
+        words = [*command(self.limits.scratch, user), "--seccomp", str(rules),
+                 "--info-fd", str(info_end), "--", "/bin/cat"]  # fmt: skip
+        process = subprocess.Popen(
+            words, executable=shutil.which("bwrap"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=output, pass_fds=[info_end, rules], start_new_session=True, env={},
+        )  # fmt: skip
+        os.close(info_end)
+        os.close(rules)
+        assert process.stdin is not None and process.stdout is not None
+        with os.fdopen(info, "rb") as file, contextlib.suppress(OSError, ValueError):
+            process.stdin.write(b".")
+            process.stdin.flush()
+            if process.stdout.read(1):  # all is bound and closed when `cat` runs
+                self.first = int(json.load(file)["child-pid"])
+        # An ordinary user's students may write into these processes: no way around the limits.
+        for pid in (self.first, *descendants(self.first)) if self.first else ():
+            for name, limit in self.limits.of_a_process().items():
+                resource.prlimit(pid, getattr(resource, name), (limit, limit))
+        return process
+
+    def processes_folder(self) -> Path:
+        """Return the folder in which its processes are numbered as they are for themselves."""
+        return Path(f"/proc/{self.first}/root/proc" if self.first else "/proc")
+
+    def processes(self) -> list[Path]:
+        """Return the folders in /proc of its processes."""
+        if self.first:
+            return processes_in(self.processes_folder())
+        return [Path(f"/proc/{pid}") for pid in (self.process.pid, *descendants(self.process.pid))]
 
     def ask(self, request: dict[str, Any], seconds: float) -> Any:
         """Send a request and return the answer; raise Ended if there will be none."""
         if self.process.returncode is not None:
             raise Ended("crash", "the process has ended")
-        return self.receive(encode(request), seconds)
+        return self.exchange(encode(request), seconds)
 
-    def receive(self, unsent: bytes, seconds: float) -> Any:
+    def exchange(self, unsent: bytes, seconds: float) -> Any:
         """Write `unsent` and read one frame, draining what is printed meanwhile."""
-        begin, in_line, received = time.monotonic(), self.in_line(), bytearray()
-        try:
-            return self.exchange(unsent, received, begin + seconds, seconds)
-        finally:
-            self.used += max(0.0, time.monotonic() - begin - (self.in_line() - in_line))
-
-    def in_line(self) -> float:
-        """Return how long the session's processes have waited for a processor so far."""
-        return waited(descendants(self.process.pid))
-
-    def exchange(self, unsent: bytes, received: bytearray, deadline: float, seconds: float) -> Any:
-        """Do what `receive` does, until `deadline`, which moves while processors are busy."""
-        last, in_line = deadline + seconds * (self.limits.patience - 1), self.in_line()
-        next_watch = time.monotonic() + 0.2
+        received, begin, watch = bytearray(), time.monotonic(), CpuWait(self)
+        next_look, longest = begin + LOOK, seconds * self.limits.patience
         with selectors.DefaultSelector() as selector:
             selector.register(self.answers, selectors.EVENT_READ)
             selector.register(self.output, selectors.EVENT_READ)
             if unsent:
                 selector.register(self.requests, selectors.EVENT_WRITE)
-            while True:
-                if time.monotonic() > deadline:
-                    waited_since = self.in_line() - in_line
-                    in_line, deadline = in_line + waited_since, min(last, deadline + waited_since)
-                    if time.monotonic() > deadline:
-                        self.close()
-                        raise Ended("time-out", f"no answer within {seconds:.0f} s")
-                ready = [key.fd for key, _ in selector.select(0.2)]
-                if time.monotonic() > next_watch:
-                    self.watch()
-                    next_watch = time.monotonic() + 0.2
-                if self.output in ready and not self.drain():
-                    selector.unregister(self.output)
-                if self.requests in ready:
-                    unsent = self.send_some(unsent)
-                    if not unsent:
-                        selector.unregister(self.requests)
-                if self.answers in ready and self.read_some(received):
-                    return self.frame(received)
+            try:
+                while True:
+                    ready = [key.fd for key, _ in selector.select(LOOK)]
+                    if self.output in ready and not self.drain():
+                        selector.unregister(self.output)
+                    if self.requests in ready:
+                        unsent = self.send_some(unsent)
+                        if not unsent:
+                            selector.unregister(self.requests)
+                    if self.answers in ready and self.read_some(received):
+                        return self.frame(received)
+                    if time.monotonic() > next_look:
+                        watch.look()
+                        self.watch()
+                        next_look = time.monotonic() + LOOK
+                        spent = time.monotonic() - begin
+                        if spent > min(longest, seconds + watch.seconds):
+                            self.close()
+                            raise Ended("time-out", f"no answer within {seconds:.0f} s")
+            finally:
+                watch.look()
+                self.used += max(0.0, time.monotonic() - begin - watch.seconds)
 
     def send_some(self, unsent: bytes) -> bytes:
         """Write what fits into the pipe, and return the rest."""
@@ -354,21 +317,26 @@ class Session:
                 return True
             if not chunk:
                 return False
-            room = max(0, self.limits.output - len(self.printed))
-            self.printed += chunk[:room]
-            self.dropped += len(chunk) - len(chunk[:room])
+            kept = chunk[: max(0, self.limits.output - len(self.printed))]
+            self.printed += kept
+            self.dropped += len(chunk) - len(kept)
         return True
 
     def watch(self) -> None:
-        """End the session if all its processes together use more than they may."""
-        pids = descendants(self.process.pid)
-        if len(pids) > self.limits.processes + 2:
+        """End the session if its processes use more than they may, or serve no more."""
+        # The pipe stays open as long as a process that the student's code has started holds it.
+        if self.runner is not None and has_ended(self.runner):
+            if not select.select([self.answers], [], [], 0)[0]:
+                self.say_how_it_ended()
+        processes = self.processes()
+        if len(processes) > self.limits.processes + 3:
             self.close()
             raise Ended("crash", f"more than {self.limits.processes} processes")
-        if memory_of(pids) > self.limits.memory:
+        most = self.limits.memory
+        if memory_of(processes) > most and own_memory_of(processes) > most:
             self.close()
             raise Ended("crash", f"more than {self.limits.memory // MiB} MiB of memory")
-        if self.closed_in and pids and files_in(pids[0]) > self.limits.files:
+        if self.first and files_in(self.first) > self.limits.files:
             self.close()
             raise Ended("crash", f"more than {self.limits.files} files")
 
@@ -393,9 +361,11 @@ class Session:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        for end in (self.requests, self.answers):
+        for file in (self.process.stdin, self.process.stdout):
+            if file is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    file.close()
+        for end in (self.requests, self.answers, self.output):
             os.close(end)
 
     def __enter__(self) -> Session:

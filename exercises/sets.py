@@ -26,12 +26,11 @@ class Question:
 
 @dataclass(frozen=True)
 class ExerciseSet:
-    """One set: its questions in order, and the parts of pe_lib that students may use."""
+    """One set and its questions, in order."""
 
     name: str
     title: str
     questions: tuple[Question, ...]
-    lends: tuple[str, ...]
 
     @property
     def points(self) -> float:
@@ -90,5 +89,4 @@ def load(name: str) -> ExerciseSet:
                 Question(call[1], solution_id, metadata["grade_id"], float(metadata["points"]))
             )
     title = source_text(notebook["cells"][0]).splitlines()[0].removeprefix("# ")
-    lends = tuple(notebook["metadata"].get("pe_lib", {}).get("lends", ()))
-    return ExerciseSet(name, title, tuple(questions), lends)
+    return ExerciseSet(name, title, tuple(questions))

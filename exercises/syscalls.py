@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import os
 import tempfile
 
 DENIED = (
@@ -50,3 +51,11 @@ def program() -> bytes:
         rules.export_bpf(file)
         file.seek(0)
         return file.read()
+
+
+def filter_pipe() -> int:
+    """Return the end of a pipe from which bubblewrap reads the filter."""
+    read_end, write_end = os.pipe()
+    with os.fdopen(write_end, "wb") as pipe:
+        pipe.write(program())
+    return read_end

@@ -18,6 +18,7 @@ import torch
 HEADER = struct.Struct("<II")  # bytes of JSON, bytes of arrays
 MAX_JSON = 1 << 20
 MAX_ARRAYS = 64 << 20
+MAX_PARTS = 10_000  # lists, tuples, dicts and arrays of one frame: each costs time to compare
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
@@ -89,7 +90,12 @@ class _Body:
     """The raw bytes of a frame, read from the left."""
 
     def __init__(self, data: bytes) -> None:
-        self.data, self.place = data, 0
+        self.data, self.place, self.parts = data, 0, 0
+
+    def count_part(self) -> None:
+        self.parts += 1
+        if self.parts > MAX_PARTS:
+            raise Malformed(f"more than {MAX_PARTS:,} lists in one answer; return a tensor")
 
     def take(self, dtype: object, shape: object) -> torch.Tensor:
         if not isinstance(dtype, str) or dtype not in DTYPES:
@@ -112,18 +118,21 @@ class _Body:
 
 def unpack(node: Any, body: _Body) -> Any:
     """Undo `pack`."""
+    if isinstance(node, str):  # a lone surrogate could be written into no file
+        return node.encode(errors="replace").decode()
+    if not isinstance(node, list | dict):
+        return node
+    body.count_part()
     if isinstance(node, list):
         return [unpack(item, body) for item in node]
-    if not isinstance(node, dict):
-        return node
     if "tensor" in node:
         return body.take(node["tensor"], node.get("shape"))
     if isinstance(node.get("tuple"), list):
         return tuple(unpack(item, body) for item in node["tuple"])
     if isinstance(node.get("dict"), dict):
-        return {key: unpack(item, body) for key, item in node["dict"].items()}
+        return {unpack(key, body): unpack(item, body) for key, item in node["dict"].items()}
     if isinstance(node.get("other"), str):
-        return Opaque(node["other"][:80])
+        return Opaque(unpack(node["other"][:80], body))
     raise Malformed("an unknown kind of value")
 
 
@@ -133,8 +142,10 @@ def decode(head: bytes, rest: bytes) -> Any:
     body = _Body(rest[text:])
     try:
         value = unpack(json.loads(rest[:text]), body)
+    except Malformed:
+        raise
     except (ValueError, RecursionError, RuntimeError, OverflowError) as error:
-        raise Malformed(str(error)[:200]) from error
+        raise Malformed("bytes that are no frame") from error
     if body.place != len(body.data):
         raise Malformed("bytes that belong to no array")
     return value

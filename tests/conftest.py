@@ -39,10 +39,10 @@ def same_random_numbers() -> None:
 @pytest.fixture
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Grade in the process of the test: what is tested is what becomes of the results."""
-    from exercises.grade import work
+    from exercises.grade_course import work
 
     monkeypatch.setattr(
-        "exercises.grade.in_pool", lambda jobs, _: enumerate(work(job) for job in jobs)
+        "exercises.grade_course.in_pool", lambda jobs, _: enumerate(work(job) for job in jobs)
     )
 
 

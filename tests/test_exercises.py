@@ -12,8 +12,8 @@ import pytest
 
 from browsing import ROOT
 from exercises import build, checks
-from exercises.grade import in_pool
-from exercises.grading import Graded, Job
+from exercises.grade_course import in_pool
+from exercises.grade_submission import Graded, Job
 from exercises.sets import (
     load,
     nbgrader_metadata,

@@ -16,11 +16,13 @@ import pytest
 from nbgrader.api import Gradebook
 from submission_files import SET, all_submissions, write_submission
 
-from exercises.grade import grade_course, main
-from exercises.grading import Job, grade
+from exercises.bubblewrap import require_bubblewrap
+from exercises.grade_course import grade_course, main
+from exercises.grade_submission import Job, grade
 from exercises.records import Course, Record
-from exercises.sandbox import Limits, SandboxMissing, require_bubblewrap
+from exercises.sandbox import Limits
 from exercises.sets import load
+from exercises.syscalls import SandboxMissing
 
 SUBMISSIONS = all_submissions()
 LIMITS = Limits(call=3.0, total=40.0, memory=1536 << 20)
@@ -59,12 +61,12 @@ def test_each_submission_gets_what_its_answers_deserve(submission, graded) -> No
 
 
 def test_nothing_that_a_submission_started_lives_on(graded) -> None:
-    """The daemon of `leaves_a_daemon` and every runner are gone."""
+    """The daemon of `leaves_a_daemon` and every sandbox are gone."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         processes = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
         left = [line for line in processes.splitlines()
-                if line.startswith("sleep 98765") or "/inside/runner.py" in line]  # fmt: skip
+                if line.startswith("sleep 98765") or "--hostname sandbox" in line]  # fmt: skip
         if not left:
             return
         time.sleep(0.2)
@@ -217,7 +219,7 @@ def test_a_submission_that_runs_again_gets_the_same_grade(graded, one_process) -
 
 def test_a_submission_ends_by_the_clock_too(monkeypatch) -> None:
     """Even if its processes were always waiting, as they seem to when they wait for each other."""
-    monkeypatch.setattr("exercises.sandbox.waited", lambda pids: time.monotonic())
+    monkeypatch.setattr("exercises.sandbox.own_wait", time.monotonic)
     slow = {"cell_type": "code", "metadata": {}, "source": "import time; time.sleep(0.5)"}
     data = json.dumps({"cells": [slow] * 100}).encode()
     limits = Limits(call=5.0, total=2.0, patience=2.0)
@@ -244,7 +246,7 @@ def test_without_the_filter_of_system_calls_nothing_is_run(monkeypatch) -> None:
     def missing() -> bytes:
         raise SandboxMissing("the library libseccomp is not installed.")
 
-    monkeypatch.setattr("exercises.sandbox.program", missing)
+    monkeypatch.setattr("exercises.bubblewrap.program", missing)
     with pytest.raises(SandboxMissing, match=r"libseccomp is not .* apt-get install .*libseccomp2"):
         require_bubblewrap()
 

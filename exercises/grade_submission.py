@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import hashlib
 import time
 from collections.abc import Iterator
@@ -11,13 +12,19 @@ from typing import Any
 import torch
 
 from exercises import checks
+from exercises.bubblewrap import LENT
+from exercises.checks.compare import as_tensor
 from exercises.notebook import Cell, Unreadable, checkpoints, parse, restore
 from exercises.sandbox import Ended, Limits, Session
 from exercises.sets import ExerciseSet, Question, load
-from exercises.wire import Malformed
+from exercises.wire import Malformed, Opaque
 
 WORDS = ("ok", "wrong answer", "not answered", "crash", "time-out", "malformed")
 LONGEST = 400  # characters of a message
+UNSENT = "what it returns is too large (more than 64 MiB), or cannot be read"
+TOOK_TOO_LONG = "the notebook as a whole took too long"
+# Of what an answer returns and the pipe does not carry, types whose names no student chooses.
+KNOWN_TYPES = {*dir(builtins), "Tensor", "ndarray", "function", "generator", "module", "method"}
 
 
 class Missing(Exception):
@@ -59,7 +66,7 @@ class Verdict:
 
 
 @dataclass
-class Ran:
+class CellRun:
     """What a cell did when it ran: what it printed, and how it stopped if it did."""
 
     printed: str = ""
@@ -75,7 +82,7 @@ class Graded:
     set_name: str
     verdicts: list[Verdict]
     cells: list[Cell]
-    ran: dict[int, Ran]
+    ran: dict[int, CellRun]
     seconds: float
 
     @property
@@ -98,8 +105,8 @@ def seed_for(secret: str, question: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{secret}/{question}".encode()).digest()[:6], "big")
 
 
-def describe_error(error: object) -> tuple[str, str]:
-    """Return (text, stub) of an exception as the runner told it; trust none of its parts.
+def error_in_cell(error: object) -> tuple[str, str]:
+    """Return (text, stub) of an exception that stopped a cell; trust none of its parts.
 
     `stub` names the function that still says `raise NotImplementedError`, if it was that one;
     what torch raises under that name has a text.
@@ -113,7 +120,45 @@ def describe_error(error: object) -> tuple[str, str]:
     return f"{kind[:80]}: {str(text)[:LONGEST]}{where}", stub
 
 
-def take_back(args: tuple[Any, ...], returned: object) -> None:
+def error_in_call(error: object, names: list[str], lines: int) -> tuple[str, str]:
+    """Return (text, stub) of what a judged call raised, without words of the student's own.
+
+    Whoever writes the text of an exception, or the name of its type, can put a hidden input in.
+
+    Args:
+        error: the exception as the runner told it.
+        names: the functions of the set.
+        lines: how many the longest cell has.
+    """
+    _, stub = error_in_cell(error)
+    assert isinstance(error, dict)
+    kind, line = error.get("type"), error.get("line")
+    known = getattr(builtins, str(kind), None)
+    name = kind if isinstance(known, type) and issubclass(known, BaseException) else "an exception"
+    where = f" in line {line} of the cell" if isinstance(line, int) and 0 < line <= lines else ""
+    text = f"{name}{where}; its text is not shown, as it could tell the grader's inputs"
+    if name == "ModuleNotFoundError":
+        text = f"{name}{where}; {', '.join(LENT)} can be imported here, the course's library cannot"
+    return text, (stub if stub in names else names[0]) if stub else ""
+
+
+def compact(value: Any, top: bool = True) -> Any:
+    """Return a result with its lists of numbers as arrays, so that no one converts them again.
+
+    A short list stays one, as it may stand for several values.
+    """
+    if isinstance(value, Opaque):
+        return value if value.type_name in KNOWN_TYPES else Opaque("object")
+    if isinstance(value, tuple):
+        return tuple(compact(item) for item in value)
+    if isinstance(value, list):
+        items = [compact(item, top=False) for item in value]
+        array = None if top and len(items) < 10 else as_tensor(items)
+        return items if array is None else array
+    return value
+
+
+def copy_changed_arguments(args: tuple[Any, ...], returned: object) -> None:
     """Write what the function did to its arguments into ours, so that the judge sees it."""
     if isinstance(returned, tuple) and len(returned) == len(args):
         for ours, theirs in zip(args, returned, strict=True):
@@ -133,7 +178,7 @@ class Grader:
             for question in exercise_set.questions
         }
         self.judged: set[str] = set()
-        self.ran: dict[int, Ran] = {}
+        self.ran: dict[int, CellRun] = {}
         self.used = 0.0
         # A submission can make its own processes wait for one another: the clock ends that.
         self.end = time.monotonic() + job.limits.longest
@@ -153,8 +198,8 @@ class Grader:
     def run(self) -> None:
         """Run and judge everything; after a process has ended, go on in a new one."""
         while not self.all_judged():
-            with Session(self.job.limits, self.set.lends, self.job.trusted) as session:
-                session.used += self.used
+            with Session(self.job.limits, self.job.trusted) as session:
+                session.used = self.used
                 self.run_through(session)
                 self.used = session.used
             if self.used >= self.job.limits.total or time.monotonic() > self.end:
@@ -169,7 +214,7 @@ class Grader:
         for name, verdict in self.verdicts.items():
             if name not in self.judged:
                 verdict.word = "time-out"
-                verdict.message = "the notebook as a whole took too long"
+                verdict.message = TOOK_TOO_LONG
                 self.judged.add(name)
 
     def time_left(self, session: Session) -> float:
@@ -182,7 +227,7 @@ class Grader:
             if self.all_judged() or time.monotonic() > self.end:
                 return
             if question is None:
-                if self.ran.get(index, Ran()).word not in ("time-out", "malformed", "ended"):
+                if self.ran.get(index, CellRun()).word not in ("time-out", "malformed", "ended"):
                     self.run_cell(session, index)
             elif question.name not in self.judged:
                 self.judge(session, question)
@@ -191,13 +236,13 @@ class Grader:
 
     def run_cell(self, session: Session, index: int) -> None:
         """Run one cell and keep what it did."""
-        ran = Ran()
+        ran = CellRun()
         try:
             answer = session.ask({"cell": self.cells[index].source}, self.time_left(session))
             if not isinstance(answer, dict):
                 raise Ended("malformed", "the answer could not be read")
             if "error" in answer:
-                ran.message, stub = describe_error(answer["error"])
+                ran.message, stub = error_in_cell(answer["error"])
                 ran.word = "not answered" if stub else "crash"
         except Ended as ended:
             ran.word = "ended" if ended.word == "crash" else ended.word
@@ -212,17 +257,23 @@ class Grader:
     def judge(self, session: Session, question: Question) -> None:
         """Judge one answer."""
         verdict = self.verdicts[question.name]
+        names = [question.name, *self.verdicts]
+        lines = max(cell.source.count("\n") + 1 for cell in self.cells)
 
         def answer(*args: Any) -> Any:
+            if time.monotonic() > self.end:  # judging takes time, too
+                raise Ended("time-out", TOOK_TOO_LONG)
             reply = session.ask({"call": question.name, "args": args}, self.time_left(session))
             if not isinstance(reply, dict):
                 raise Malformed("an answer of another kind")
             if "missing" in reply:
                 raise Missing
+            if "unsent" in reply:
+                raise StudentError(UNSENT, "")
             if "error" in reply:
-                raise StudentError(*describe_error(reply["error"]))
-            take_back(args, reply.get("args"))
-            return reply.get("result")
+                raise StudentError(*error_in_call(reply["error"], names, lines))
+            copy_changed_arguments(args, reply.get("args"))
+            return compact(reply.get("result"))
 
         exercise = checks.EXERCISES[question.name]
         try:

@@ -22,8 +22,8 @@ from nbgrader.exchange.default import Exchange
 from traitlets.config import Config
 
 from exercises import build
-from exercises.grade import grade_course, in_pool, main
-from exercises.grading import Job
+from exercises.grade_course import grade_course, in_pool, main
+from exercises.grade_submission import Job
 from exercises.records import Course, find_alembic
 from exercises.sandbox import descendants
 from exercises.sets import load, release_path, source_path
@@ -60,7 +60,7 @@ def test_a_dask_cluster_gives_the_same_grades(tmp_path: Path) -> None:
 
 def start_and_wait_for(root: Path, records: int) -> subprocess.Popen[str]:
     """Grade a class in another process, until there are so many records."""
-    command = [sys.executable, "-m", "exercises.grade", str(root), "--workers", "1"]
+    command = [sys.executable, "-m", "exercises.grade_course", str(root), "--workers", "1"]
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
         start_new_session=True,
@@ -110,7 +110,7 @@ def hand_in(root: Path, student: str, name: str, text: str = "") -> Path:
 @pytest.fixture
 def no_gradebook(one_process: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """And do not open nbgrader's database, which takes seconds."""
-    monkeypatch.setattr("exercises.grade.fill_gradebook", lambda *_: None)
+    monkeypatch.setattr("exercises.grade_course.fill_gradebook", lambda *_: None)
 
 
 def rows(root: Path) -> list[dict[str, str]]:

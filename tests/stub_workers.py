@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 
-from exercises.grade import Done
-from exercises.grading import Job
+from exercises.grade_course import Outcome
+from exercises.grade_submission import Job
 
 
-def kill_for_eve(job: Job) -> Done:
+def kill_for_eve(job: Job) -> Outcome:
     """Take the process along with eve's submission."""
     if job.student == "eve":
         os.kill(os.getpid(), signal.SIGKILL)
-    return Done(None, "", "", f"graded {job.student}")
+    return Outcome(None, "", "", f"graded {job.student}")

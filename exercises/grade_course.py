@@ -1,9 +1,9 @@
 """Grade what a class has handed in.
 
-    python -m exercises.grade COURSE                    everything in COURSE/submitted
-    python -m exercises.grade COURSE --set 10_rope      one set
-    python -m exercises.grade COURSE --again ann        all of ann's, though nothing has changed
-    python -m exercises.grade COURSE --scheduler HOST:PORT    on a Dask cluster
+    python -m exercises.grade_course COURSE                    everything in COURSE/submitted
+    python -m exercises.grade_course COURSE --set 10_rope      one set
+    python -m exercises.grade_course COURSE --again ann        all of ann's, though nothing has changed
+    python -m exercises.grade_course COURSE --scheduler HOST:PORT    on a Dask cluster
 
 COURSE is a folder in nbgrader's layout. Results: COURSE/gradebook.db, submissions.csv,
 answers.csv, summary.html, autograded/ and feedback/. A submission that has not changed is not
@@ -31,15 +31,17 @@ from typing import Any, NamedTuple
 
 import nbformat
 
+from exercises.bubblewrap import require_bubblewrap, require_hidden
 from exercises.feedback import autograded, feedback_page
-from exercises.grading import Graded, Job, grade
+from exercises.grade_submission import Graded, Job, grade
 from exercises.records import Course, Record, fill_gradebook, grader_version, write, write_csv
-from exercises.sandbox import Limits, NotStarted, SandboxMissing, require_bubblewrap
-from exercises.sets import load, set_names
+from exercises.sandbox import Limits, NotStarted
+from exercises.sets import HERE, load, set_names
 from exercises.summary import page
+from exercises.syscalls import SandboxMissing
 
 
-class Done(NamedTuple):
+class Outcome(NamedTuple):
     """A graded submission with its two files, or the reason why it is not graded."""
 
     graded: Graded | None
@@ -48,16 +50,16 @@ class Done(NamedTuple):
     problem: str = ""
 
 
-def work(job: Job) -> Done:
+def work(job: Job) -> Outcome:
     """Grade one submission and write its feedback. Runs in a worker, which may be elsewhere."""
     try:
         graded = grade(job)
         notebook = autograded(graded)
-        return Done(graded, nbformat.writes(notebook), feedback_page(graded, notebook))
+        return Outcome(graded, nbformat.writes(notebook), feedback_page(graded, notebook))
     except NotStarted as error:
-        return Done(None, "", "", str(error))
+        return Outcome(None, "", "", str(error))
     except Exception as error:  # a fault of the grader's must not cost the others their grades
-        return Done(None, "", "", f"{type(error).__name__}: {error}")
+        return Outcome(None, "", "", f"{type(error).__name__}: {error}")
 
 
 def prepare_worker() -> None:
@@ -78,8 +80,8 @@ def end_with_parent() -> None:
 
 
 def in_pool(
-    jobs: list[Job], workers: int, work: Callable[[Job], Done] = work
-) -> Iterator[tuple[int, Done]]:
+    jobs: list[Job], workers: int, work: Callable[[Job], Outcome] = work
+) -> Iterator[tuple[int, Outcome]]:
     """Grade in processes on this machine; yield (index, result) as they finish.
 
     If a worker is killed, what is left runs one at a time: the job that kills its worker again
@@ -100,11 +102,11 @@ def in_pool(
             finally:
                 pool.shutdown(cancel_futures=True)
         if waiting and alone:
-            yield waiting.pop(0), Done(None, "", "", "the process that graded it was killed")
+            yield waiting.pop(0), Outcome(None, "", "", "the process that graded it was killed")
         alone = True
 
 
-def on_cluster(jobs: list[Job], scheduler: str) -> Iterator[tuple[int, Done]]:
+def on_cluster(jobs: list[Job], scheduler: str) -> Iterator[tuple[int, Outcome]]:
     """Grade on a Dask cluster whose workers run in a copy of this project."""
     from distributed import Client, as_completed
 
@@ -113,7 +115,7 @@ def on_cluster(jobs: list[Job], scheduler: str) -> Iterator[tuple[int, Done]]:
         waiting = {submit(work, job, pure=False): index for index, job in enumerate(jobs)}
         for future, result in as_completed(list(waiting), with_results=True, raise_errors=False):
             index = waiting[future]
-            yield index, result if isinstance(result, Done) else Done(None, "", "", str(result))
+            yield index, result if isinstance(result, Outcome) else Outcome(None, "", "", str(result))
 
 
 def show_progress(done: int, total: int, begin: float) -> None:
@@ -176,10 +178,10 @@ def grade_course(
         if done.graded is None:
             problems.append(f"{job.student}, {job.set_name}: not graded: {done.problem}")
         else:
-            records.append(course.keep(done.graded, keys[index], done.notebook, done.feedback))
+            records.append(course.save(done.graded, keys[index], done.notebook, done.feedback))
         show_progress(count, len(jobs), begin)
     for record in records:
-        course.pass_on(record["student"], record["set"])
+        course.copy_exchange_files(record["student"], record["set"])
         record["handed_in"] = course.handed_in(record["student"], record["set"])
     records.sort(key=lambda record: (record["set"], record["student"]))
     fill_gradebook(course, records)
@@ -191,7 +193,7 @@ def grade_course(
 def main(arguments: list[str] | None = None) -> int:
     """Grade a course from the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m exercises.grade", description=__doc__,
+        prog="python -m exercises.grade_course", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("course", type=Path)
@@ -209,6 +211,7 @@ def main(arguments: list[str] | None = None) -> int:
         course = Course(options.course)
         if not options.trusted and not options.scheduler:
             require_bubblewrap()
+            require_hidden(course.root, HERE.parent)
         base = Job("", "", None, secret=course.secret(), trusted=options.trusted,
                    limits=Limits(call=options.seconds))  # fmt: skip
         records, problems = grade_course(

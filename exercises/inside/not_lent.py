@@ -1,14 +1,17 @@
-"""Stands in for `pe_lib` while grading: only the parts that a set lends are here."""
+"""Stands in for the course's own packages while grading: only `checks` is here, and checks nothing.
+
+It is `exercises` and, for notebooks that were handed out earlier, `pe_lib`.
+"""
 
 import sys
 
 
 class _NotLent:
-    """Says why a part of pe_lib cannot be imported, where Python would say it is missing."""
+    """Says why a part of them cannot be imported, where Python would say it is missing."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         """Refuse what the finders before this one did not have."""
-        if name.startswith("pe_lib."):
+        if name.startswith(f"{__name__}."):
             raise ModuleNotFoundError(
                 f"{name} is not lent while grading: write your own", name=name
             )

@@ -1,0 +1,263 @@
+"""Student code is walled in, and pays for what it spends: no more, no less."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from browsing import ROOT
+
+from exercises.bubblewrap import interpreter_paths, require_hidden
+from exercises.grade_course import main
+from exercises.grade_submission import TOOK_TOO_LONG, Job, compact, grade
+from exercises.sandbox import Ended, Limits, Session
+from exercises.sets import source_path
+from exercises.wire import HEADER, MAX_PARTS, Malformed, Opaque, decode, encode
+
+SET = "02_sinusoidal"
+LIMITS = Limits(memory=1200 << 20, processes=32)
+PROBE = '''
+import json, os, resource, socket
+
+def status(pid):
+    lines = open(f"/proc/{pid}/status").read().splitlines()
+    return dict(line.split(":\\t", 1) for line in lines if ":\\t" in line)
+
+def readable(path):
+    try:
+        return open(path).read()
+    except OSError:
+        return ""
+
+def writable(folder):
+    try:
+        with open(folder + "/probe", "w") as file:
+            file.write("x")
+        return True
+    except OSError:
+        return False
+
+def is_open(number):
+    try:
+        os.fstat(number)
+        return True
+    except OSError:
+        return False
+
+def facts():
+    pids = [name for name in os.listdir("/proc") if name.isdigit()]
+    names = ("AS", "CPU", "FSIZE", "NPROC", "NOFILE", "CORE")
+    return {
+        "rights": {f"{pid} {name}": status(pid)[name] for pid in pids
+                   for name in ("CapEff", "CapPrm", "CapBnd", "Seccomp", "NoNewPrivs")},
+        "uids": status("self")["Uid"].split() + status("self")["Gid"].split(),
+        "groups": status("self")["Groups"].split(),
+        "leads its session": os.getsid(0) == os.getpid(),
+        "open": [number for number in range(1000) if is_open(number)],
+        "top": os.listdir("/"), "usr": os.listdir("/usr"), "etc": os.listdir("/etc"),
+        "scratch": os.listdir("/tmp") + os.listdir("/dev/shm"),
+        "environments": "".join(readable(f"/proc/{pid}/environ") for pid in pids),
+        "writable": [f for f, _, _ in os.walk("/", followlinks=False)
+                     if not f.startswith("/proc") and f.count("/") < 9 and writable(f)],
+        "limits": [list(resource.getrlimit(getattr(resource, "RLIMIT_" + n))) for n in names],
+        "network": [line.split(":")[0].strip() for line in open("/proc/net/dev") if ":" in line],
+        "host": os.uname().nodename,
+        "oom": readable("/proc/self/oom_score_adj") if os.access("/proc/self/oom_score_adj", 4)
+               else "1000",
+    }
+
+def there(paths):
+    return [path for path in paths if os.path.exists(path)]
+'''
+
+
+def run(session: Session, cell: str) -> None:
+    """Run a cell that should not fail."""
+    assert session.ask({"cell": cell}, 60) == {}
+
+
+def result(session: Session, name: str, *args: Any) -> Any:
+    """Call a function of the student's."""
+    return session.ask({"call": name, "args": args}, 60)["result"]
+
+
+@pytest.fixture(params=["as this user", "in a user namespace"])
+def probed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    """A session with the probe; as root, also in the way of an ordinary user."""
+    monkeypatch.setenv("GRADER_TOKEN", "planted")
+    if request.param == "in a user namespace":
+        if os.geteuid() != 0:
+            pytest.skip("an ordinary user has this way alone, and it was just tested")
+        monkeypatch.setattr("exercises.sandbox.unprivileged_user", lambda: 0)
+    with Session(LIMITS) as session:
+        run(session, PROBE)
+        yield session
+
+
+def test_every_wall_stands(probed: Session) -> None:
+    """No rights, no other files, processes or networks, nothing of the grader's."""
+    facts = result(probed, "facts")
+    rights = facts["rights"]
+    assert {value for name, value in rights.items() if name[-3:] in ("Eff", "Prm")} == {"0" * 16}
+    assert rights["3 CapBnd"] == "0" * 16
+    assert {value for name, value in rights.items() if "Sec" in name} == {"2"}
+    assert {value for name, value in rights.items() if "New" in name} == {"1"}
+    assert len(rights) == 3 * 5  # bubblewrap's, the one that waits, the student's
+    assert facts["groups"] == [] or os.geteuid() != 0
+    assert facts["leads its session"] and facts["open"] == [0, 1, 2, 3, 4]
+    parents = {part for path in interpreter_paths() for part in path.parts}
+    assert set(facts["usr"]) <= {"bin", "lib", "lib32", "lib64"} | parents
+    assert facts["etc"] == ["ld.so.cache"]
+    assert {"home", "srv", "sys", "boot", "mnt", "run"}.isdisjoint(set(facts["top"]) - parents)
+    assert "planted" not in facts["environments"]
+    assert set(facts["writable"]) == {"/tmp", "/dev/shm", "/tmp/.ipython"} | {
+        folder for folder in facts["writable"] if folder.startswith("/tmp/.ipython/")
+    }
+    assert facts["limits"] == [
+        [LIMITS.memory] * 2, [120] * 2, [LIMITS.file_size] * 2, [32] * 2, [256] * 2, [0] * 2,
+    ]  # fmt: skip
+    assert facts["network"] == ["lo"] and facts["host"] == "sandbox"
+    assert facts["oom"].strip() == "1000"
+    files = [ROOT / "README.md", ROOT / "exercises/sandbox.py", ROOT / "exercises/source",
+             Path.home() / ".bashrc", Path("/etc/passwd"), Path("/usr/local/share")]  # fmt: skip
+    assert result(probed, "there", [str(path) for path in files]) == []
+
+
+def test_a_student_has_a_number_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the grader may hand one out."""
+    if os.geteuid() != 0:
+        pytest.skip("only root hands out user numbers")
+    numbers = []
+    for _ in range(2):
+        with Session(LIMITS) as session:
+            run(session, PROBE)
+            numbers.append(set(result(session, "facts")["uids"]))
+    assert len(numbers[0]) == len(numbers[1]) == 1 and numbers[0] != numbers[1]
+    assert int(numbers[0].pop()) >= 0x1000000
+
+
+def test_sessions_share_neither_files_nor_draws() -> None:
+    """What an earlier student left or drew changes nothing for the next."""
+    draw = "import random, numpy, torch\ndef draw():\n    return (random.random(), "
+    draw += "numpy.random.rand(), torch.rand(()).item())"
+    draws = []
+    for _ in range(2):
+        with Session(LIMITS) as session:
+            run(session, PROBE + draw)
+            assert result(session, "facts")["scratch"] == [".ipython"]
+            draws.append(result(session, "draw"))
+            result(session, "draw")
+            run(session, "open('/tmp/left', 'w').close(); open('/dev/shm/left', 'w').close()")
+    assert draws[0] == draws[1]
+
+
+def test_both_lines_that_bring_the_checks_work() -> None:
+    """Today's and that of notebooks handed out earlier; what they call checks nothing."""
+    with Session(LIMITS) as session:
+        for line in ("from exercises import checks", "from pe_lib import checks"):
+            run(session, f"{line}\nchecks.sinusoidal(None)")
+        for line in ("import pe_lib.rope", "import exercises.sandbox"):
+            error = session.ask({"cell": line}, 60)["error"]
+            assert error["type"] == "ModuleNotFoundError"
+            assert "not lent while grading: write your own" in error["text"]
+
+
+def test_shared_memory_is_not_charged_to_each_process() -> None:
+    """PyTorch's pages, which all processes share, count once; a student's own count."""
+    fork = "import os, time\nfor _ in range(12):\n    if os.fork() == 0:\n        "
+    with Session(LIMITS) as session:
+        run(session, fork + "time.sleep(60)\ntime.sleep(1)")
+        take = "held = bytes(os.urandom(1)) * (200 << 20)\n        time.sleep(60)\ntime.sleep(20)"
+        with pytest.raises(Ended, match="MiB of memory"):
+            run(session, fork + take)
+
+
+def hand_in(*sources: str) -> bytes:
+    """Return a submission with the instructor's answers and these cells before them."""
+    notebook = json.loads(source_path(SET).read_text(encoding="utf-8"))
+    for source in sources:
+        notebook["cells"].insert(0, {"cell_type": "code", "metadata": {}, "source": source})
+    return json.dumps(notebook).encode()
+
+
+def words(data: bytes, limits: Limits) -> list[str]:
+    """Return the verdicts on a submission."""
+    return [verdict.word for verdict in grade(Job("ann", SET, data, limits=limits)).verdicts]
+
+
+def test_starting_a_sandbox_is_not_charged() -> None:
+    """Not the first one, and not those after a process has ended."""
+    with Session(LIMITS) as session:
+        assert session.used == 0.0
+    ends = ["import os; os._exit(0)"] * 6
+    assert words(hand_in(*ends), Limits(call=2.0, total=2.0)) == ["ok"] * 4
+
+
+@contextlib.contextmanager
+def busy_loops(count: int) -> Iterator[None]:
+    """Keep processors busy."""
+    loops = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"])
+             for _ in range(count)]  # fmt: skip
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def test_honest_work_is_not_timed_out_beside_busy_loops() -> None:
+    """Waiting for a processor is not charged: a second of work fits into 1.2 s on the clock."""
+    work = "import time\nbegin = time.process_time()\nwhile time.process_time() < begin + 1: pass"
+    with busy_loops(2 * len(os.sched_getaffinity(0))):
+        assert words(hand_in(work), Limits(call=1.2, total=3.0)) == ["ok"] * 4
+
+
+def test_judging_is_on_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that takes long to compare ends the submission, not the grader."""
+
+    def slow(value: Any) -> Any:
+        time.sleep(0.7)
+        return value
+
+    monkeypatch.setattr("exercises.grade_submission.compact", slow)
+    limits = Limits(total=10.0, patience=0.1)
+    graded = grade(Job("ann", SET, hand_in(), limits=limits))
+    assert [verdict.word for verdict in graded.verdicts][-1] == "time-out"
+    assert graded.verdicts[-1].message == TOOK_TOO_LONG
+
+
+def test_lists_are_converted_once_and_too_many_are_refused() -> None:
+    """So that a judge who compares with every known mistake does not convert them each time."""
+    assert torch.equal(compact([[1, 2]] * 50), torch.tensor([[1, 2]] * 50))
+    ragged = compact([[1, 2]] * 50 + [[3]])
+    assert isinstance(ragged, list) and all(isinstance(row, torch.Tensor) for row in ragged)
+    two = compact(([[1], [2]], [1.0]))
+    assert isinstance(two, tuple) and len(two) == 2
+    assert compact(Opaque("told_8")).type_name == "object"
+    for value in ([[0]] * MAX_PARTS, [(0,)] * MAX_PARTS, [torch.zeros(())] * MAX_PARTS):
+        frame = encode(value)
+        with pytest.raises(Malformed, match="more than 10,000 lists"):
+            decode(frame[: HEADER.size], frame[HEADER.size :])
+
+
+def test_a_course_that_students_could_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One below a folder that the sandbox shows; the message names both."""
+    course = tmp_path / "shown/course"
+    (course / "submitted").mkdir(parents=True)
+    require_hidden(course)
+    monkeypatch.setattr("exercises.bubblewrap.binds", lambda: ((tmp_path / "shown", "/shown"),))
+    monkeypatch.setattr("exercises.grade_course.require_bubblewrap", lambda: None)
+    assert main([str(course)]) == 2
+    assert f"{course} lies in {tmp_path}/shown, which student code" in capsys.readouterr().err
