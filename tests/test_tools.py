@@ -142,7 +142,7 @@ def test_the_status_counts_every_notebook_and_claim():
     report = status.markdown()
     for path in (ROOT / "book").glob("*.ipynb"):
         assert f"| {path.stem} |" in report
-    entries = yaml.safe_load((ROOT / "book" / "claims.yml").read_text(encoding="utf-8"))
+    entries = yaml.safe_load((ROOT / "lab" / "claims.yml").read_text(encoding="utf-8"))
     assert f"| **all** | **{len(entries)}** |" in report
 
 
