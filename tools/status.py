@@ -15,7 +15,7 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 RUNTIMES = ROOT / "book" / "data" / "runtimes.json"
 TESTS = ROOT / "_build" / "tests.json"  # written by the last `make test`
-CLAIMS = ROOT / "book" / "claims.yml"
+CLAIMS = ROOT / "lab" / "claims.yml"
 PACKAGES = ("torch", "numpy", "matplotlib", "ipywidgets", "jupyter-book", "sphinx", "myst-nb")
 
 

@@ -33,7 +33,7 @@ class Template(RelativeBias):
     """Add a bias that falls with the logarithm of the distance; each head trains its own rate.
 
     A bias of the distance alone writes `of_distance`. A method of another kind derives from
-    `pe_lib.attention.PositionEncoding` and overrides the hooks that it needs.
+    `pe_lib.encoding.PositionEncoding` and overrides the hooks that it needs.
 
     Args:
         n_heads: number of heads H.
