@@ -12,7 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lib.errors import require_choice, require_floating, require_greater, require_positive
+from pe_lib.errors import (
+    may_read,
+    require_choice,
+    require_floating,
+    require_greater,
+    require_positive,
+)
 from pe_lib.fast import rotate
 from pe_lib.positions import Positions, Run, as_tensor, per_head
 from pe_lib.rope import RoPE
@@ -215,7 +221,8 @@ def longrope_gain(factor: float, trained_length: int) -> float:
 def require_geometric(rates: Tensor) -> None:
     """Raise unless rates are at least two numbers, the second below the first."""
     require_floating("rates", rates)
-    if rates.ndim != 1 or len(rates) < 2 or not rates[0] > rates[1] > 0:
+    wrong = rates.ndim != 1 or len(rates) < 2
+    if wrong or (may_read(rates) and not rates[0] > rates[1] > 0):
         raise ValueError(
             f"rates must be at least two descending positive frequencies, got {rates!r}"
         )

@@ -44,7 +44,7 @@ def as_positions(
     *,
     integers: bool = False,
 ) -> Positions:
-    """Return positions in one of their two forms: a `Run`, or a tensor (length,) or (batch, length).
+    """Return positions in one of their two forms: a `Run`, or a tensor (L,) or (B, L).
 
     Args:
         name: the argument, for messages.
