@@ -203,8 +203,8 @@ class RoPE(CachedCodes):
     def rotation_codes(self, positions: Tensor, rates: Tensor) -> Tensor:
         """Return gain times cosine and sine of the angles, in float64: (...) -> (..., rotary_dim).
 
-        Angles have the dtype of constant rates, and float64 where rates are trained. A cosine stands where a vector has the first component of a pair, a sine where it has
-        the second.
+        Angles have the dtype of constant rates, and float64 where rates are trained. A cosine
+        stands where a vector has the first component of a pair, a sine where it has the second.
         """
         places = in_float64(positions)
         rates = in_float64(rates) if isinstance(rates, nn.Parameter) else rates
