@@ -12,10 +12,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lib.errors import require_choice, require_floating, require_greater, require_positive
-from pe_lib.fast import rotate
+from pe_lib.errors import (
+    may_read,
+    require_choice,
+    require_floating,
+    require_greater,
+    require_positive,
+)
+from pe_lib.fast import rotate, run_rotations
 from pe_lib.positions import Positions, Run, as_tensor, per_head
 from pe_lib.rope import RoPE
+from pe_lib.sinusoidal import arrange
 
 RAMPS = ("index", "rotations")
 
@@ -53,12 +60,13 @@ def ntk_aware(rates: Tensor, factor: float) -> Tensor:
     Source: bloc97 2023; Peng et al. 2024, definition 1.
     """
     require_geometric(rates)
-    return rates * require_greater("factor", factor, 0) ** -pair_share(rates)
+    return stretched(rates, require_greater("factor", factor, 0))
 
 
-def pair_share(rates: Tensor) -> Tensor:
-    """Return how far each pair is along the way from the first to the last, (n,): 0 to 1."""
-    return torch.arange(len(rates), dtype=rates.dtype, device=rates.device) / (len(rates) - 1)
+def stretched(rates: Tensor, factor: float | Tensor) -> Tensor:
+    """Return `ntk_aware` of rates and a factor that have been checked."""
+    share = torch.arange(len(rates), dtype=rates.dtype, device=rates.device) / (len(rates) - 1)
+    return rates * factor**-share
 
 
 def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int | Tensor) -> Tensor:
@@ -79,13 +87,22 @@ def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int |
     """
     require_greater("factor", factor, 0)
     require_positive("trained_length", trained_length)
+    require_geometric(rates)
+    if not isinstance(length, Tensor):
+        require_positive("length", length)
+    return stretched_for(rates, factor, trained_length, length)
+
+
+def stretched_for(
+    rates: Tensor, factor: float, trained_length: int, length: int | Tensor
+) -> Tensor:
+    """Return `dynamic_ntk` of arguments that have been checked."""
     if isinstance(length, Tensor):  # not to be read: the stretch is 1 up to the trained length
-        require_geometric(rates)
-        stretch = (factor * length / trained_length - (factor - 1)).clamp(min=1)
-        return rates.to(length.device) * stretch ** -pair_share(rates).to(length.device)
-    if require_positive("length", length) <= trained_length:
+        stretch = (factor * length / trained_length - (factor - 1)).clamp(min=1).to(rates.dtype)
+        return stretched(rates.to(length.device), stretch)
+    if length <= trained_length:
         return rates
-    return ntk_aware(rates, factor * length / trained_length - (factor - 1))
+    return stretched(rates, factor * length / trained_length - (factor - 1))
 
 
 def by_parts(rates: Tensor, factor: float, trained_length: int, low: float, high: float) -> Tensor:
@@ -215,7 +232,8 @@ def longrope_gain(factor: float, trained_length: int) -> float:
 def require_geometric(rates: Tensor) -> None:
     """Raise unless rates are at least two numbers, the second below the first."""
     require_floating("rates", rates)
-    if rates.ndim != 1 or len(rates) < 2 or not rates[0] > rates[1] > 0:
+    wrong = rates.ndim != 1 or len(rates) < 2
+    if wrong or (may_read(rates) and not rates[0] > rates[1] > 0):
         raise ValueError(
             f"rates must be at least two descending positive frequencies, got {rates!r}"
         )
@@ -234,6 +252,16 @@ class LengthRoPE(RoPE):
         """Return the frequencies for a sequence of `length`, a number or a tensor ()."""
         raise NotImplementedError
 
+    def codes_at(self, positions: Positions, rates: Tensor, x: Tensor) -> Tensor:
+        """Return the rotation codes for other rates than the cached ones, (..., rotary_dim)."""
+        exact = rates.dtype == torch.float64 and not torch.compiler.is_compiling()
+        if isinstance(positions, Run) and exact:
+            cos, sin = run_rotations(positions, rates)
+            codes = arrange(self.gain * cos, self.gain * sin, self.layout)
+        else:
+            codes = self.rotation_codes(as_tensor(positions, x.device), rates)
+        return codes.to(x.device, torch.promote_types(x.dtype, torch.float32))
+
     def rotate(
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
     ) -> tuple[Tensor, Tensor]:
@@ -244,8 +272,8 @@ class LengthRoPE(RoPE):
             return super().rotate(q, k, q_pos, k_pos)
 
         def rotated(x: Tensor, positions: Positions) -> Tensor:
-            codes = self.rotation_codes(as_tensor(positions, x.device), rates)
-            return rotate(x, per_head(codes.to(x.device)), self.layout)
+            codes = self.codes_at(positions, rates, x)
+            return rotate(x, per_head(codes), self.layout)
 
         return rotated(q, q_pos), rotated(k, k_pos)
 
@@ -273,11 +301,11 @@ class DynamicNTK(LengthRoPE):
         """Check the arguments; the cache is for the trained frequencies."""
         super().__init__(head_dim, **options)
         self.factor, self.trained_length = factor, trained_length
-        self.rates_at(trained_length + 1)
+        dynamic_ntk(self.rates, factor, trained_length, trained_length + 1)  # raises if wrong
 
     def rates_at(self, length: int | Tensor) -> Tensor:
         """Return the frequencies for a sequence of `length`."""
-        return dynamic_ntk(self.rates, self.factor, self.trained_length, length)
+        return stretched_for(self.rates, self.factor, self.trained_length, length)
 
 
 class LongRoPE(LengthRoPE):

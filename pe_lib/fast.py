@@ -5,6 +5,7 @@ Nothing here is needed to understand a method: the formulas stand in the methods
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -113,20 +114,22 @@ def skew(scores: Tensor, n_keys: int) -> Tensor:
     """Move columns that stand for distances to columns that stand for keys, without a copy.
 
     Args:
-        scores: (..., b, n_keys + b - 1); column n stands for the distance of key 0 from the
-            last of the b queries, plus n.
+        scores: (..., b, n_keys + b - 1), contiguous; column n stands for the distance of key 0
+            from the last of the b queries, plus n.
         n_keys: number of keys.
 
     Returns:
         (..., b, n_keys): entry (i, j) is scores[..., i, b - 1 - i + j]. A view: writing to it
         writes to `scores`.
     """
-    *outer, row, column = scores.stride()
-    last_query = scores.storage_offset() + (scores.shape[-2] - 1) * column
-    # One step down is one row on and one distance back.
-    return scores.as_strided(
-        (*scores.shape[:-1], n_keys), (*outer, row - column, column), last_query
-    )
+    b, width = scores.shape[-2:]
+    if b == 1:
+        return scores
+    # One query further the wanted columns start one column earlier: in rows that are one shorter
+    # they stand below each other.
+    shorter = scores.flatten(-2)[..., b - 1 : b - 1 + b * (width - 1)]
+    rows = shorter.view(*shorter.shape[:-1], b, width - 1)
+    return rows[..., :n_keys]
 
 
 def query_blocks(n_queries: int, n_keys: int) -> Iterator[tuple[slice, slice]]:
@@ -149,8 +152,6 @@ def skewed_scores(queries: Tensor, rows: Tensor, n_keys: int) -> Tensor:
         (B, H, Lq, Lk). Beyond the result this takes memory for one block of queries only; when
         gradients are recorded, for one more tensor of the result's size.
     """
-    if n_keys == 1:  # each query meets one row
-        return (queries * rows.flip(-2)).sum(-1, keepdim=True)
     blocks = (
         (part, skew(queries[..., part, :] @ rows[..., near, :].mT, n_keys))
         for part, near in query_blocks(queries.shape[-2], n_keys)
@@ -197,9 +198,11 @@ def table_scores(
     Returns:
         (B, H, Lq, Lk).
     """
-    if isinstance(q_pos, Run) and isinstance(k_pos, Run):
-        rows = table[..., row_of(distances(q_pos, k_pos, queries.device)), :]
-        return skewed_scores(queries, rows, k_pos.length)
+    if isinstance(q_pos, Run) and isinstance(k_pos, Run) and q_pos.length > 1:
+        row = row_of(distances(q_pos, k_pos, queries.device))
+        if k_pos.length == 1:  # each query meets one row, the last the first
+            return (queries * table[..., row.flip(0), :]).sum(-1, keepdim=True)
+        return skewed_scores(queries, table[..., row, :], k_pos.length)
     return picked_scores(queries, table, row_of(relative_position(q_pos, k_pos, queries.device)))
 
 
@@ -219,6 +222,8 @@ def table_sums(
     """
     if isinstance(q_pos, Run) and isinstance(k_pos, Run):
         rows = table[row_of(distances(q_pos, k_pos, weights.device))]  # (Lq + Lk - 1, d)
+        if q_pos.length == k_pos.length == 1:
+            return weights * rows
         sums = []
         for part, near in query_blocks(q_pos.length, k_pos.length):
             n_rows = (part.stop - part.start, near.stop - near.start)
@@ -267,6 +272,21 @@ def rotate_interleaved(x: Tensor, codes: Tensor) -> Tensor:
         (a, b), (cos, sin) = ((y[..., ::2], y[..., 1::2]) for y in (x, codes))
         return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
     return torch.view_as_real(as_complex(x) * as_complex(codes)).flatten(-2)  # (..., d)
+
+
+def run_rotations(positions: Run, rates: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cosine and sine of position times rate, (L, n) each in float64, from few angles.
+
+    A position is the first of a block plus a rest: two rotations one after the other, which are
+    a product of complex numbers.
+    """
+    block = math.isqrt(positions.length) + 1
+    firsts = torch.arange(positions.start, positions.stop, block, device=rates.device)
+    rests = torch.arange(block, device=rates.device)
+    one = torch.ones((), dtype=torch.float64, device=rates.device)
+    outer, inner = (torch.polar(one, p.double().unsqueeze(-1) * rates) for p in (firsts, rests))
+    codes = (outer.unsqueeze(1) * inner).flatten(0, 1)[: positions.length]  # (L, n)
+    return codes.real, codes.imag
 
 
 def as_complex(x: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ def as_positions(
     *,
     integers: bool = False,
 ) -> Positions:
-    """Return positions as a `Run`, or as a tensor of shape (length,) or (batch, length).
+    """Return positions in one of their two forms: a `Run`, or a tensor (L,) or (B, L).
 
     Args:
         name: the argument, for messages.
@@ -86,11 +86,10 @@ def count(positions: object) -> int:
     """Return how many positions there are, in any form that `as_positions` takes."""
     if isinstance(positions, Run):
         return positions.length
-    return (
-        len(positions)
-        if isinstance(positions, range)
-        else int(torch.as_tensor(positions).shape[-1])
-    )
+    if isinstance(positions, range):
+        return len(positions)
+    shape = require_real("positions", positions).shape
+    return shape[-1] if shape else 1
 
 
 def as_tensor(positions: Positions, device: torch.device | None = None) -> Tensor:

@@ -44,6 +44,7 @@ class XPos(RoPE):
         gamma = require_greater("gamma", gamma, 0)
         share = torch.arange(len(self.rates), dtype=torch.float64, device="cpu") / len(self.rates)
         self.zeta = (share + gamma) / (1 + gamma)  # (r / 2,)
+        self.steepest = -math.log(gamma / (1 + gamma)) / self.scale_base  # of all pairs
 
     def rotate(
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
@@ -74,8 +75,8 @@ class XPos(RoPE):
         if bounds[0] is None or bounds[1] is None:
             return
         middle = float(middle_of(k_pos)) if isinstance(k_pos, Run) else sum(bounds[1]) / 2
-        steepest = -math.log(float(self.zeta[0])) / self.scale_base
-        on_q, on_k = steepest * (middle - bounds[0][0]), steepest * (bounds[1][1] - middle)
+        on_q = self.steepest * (middle - bounds[0][0])
+        on_k = self.steepest * (bounds[1][1] - middle)
         accumulated = torch.promote_types(dtype, torch.float32)
         # What is left over is for the entries of q and k themselves.
         single = math.log(torch.finfo(dtype).max / 2**4)
