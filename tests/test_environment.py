@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -92,26 +93,35 @@ def test_locale_time_zone_and_style_of_a_person_are_left_outside(monkeypatch):
     assert os.path.exists(os.path.join(child["MATPLOTLIBRC"], "matplotlibrc"))
 
 
-def train_with(name: str) -> dict[str, object]:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "trainer.py")],
-        env=environment.child(name) | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+@pytest.fixture(scope="module")
+def trained() -> dict[str, dict[str, Any]]:
+    """What tests/trainer.py gives in fresh processes, by instruction set."""
+    if not X86:
+        left_out("only x86-64 has several instruction sets to choose from")
+    found = {}
+    for name in ("oldest", "native"):
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "tests" / "trainer.py")],
+            env=environment.child(name) | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        found[name] = json.loads(done.stdout)
+    assert found["oldest"]["kernels"] == "DEFAULT"
+    return found
 
 
 def ten_digits(losses: list[float]) -> list[str]:
     return [f"{loss:.10g}" for loss in losses]
 
 
-def test_a_training_prints_the_same_digits_with_the_oldest_instructions():
-    if not X86:
-        left_out("only x86-64 has several instruction sets to choose from")
-    oldest, native = train_with("oldest"), train_with("native")
-    assert oldest["kernels"] == "DEFAULT"
+def test_every_method_starts_from_the_same_weights_with_the_oldest_instructions(trained):
+    assert trained["oldest"]["starts"] == trained["native"]["starts"]
+
+
+def test_a_training_prints_the_same_digits_with_the_oldest_instructions(trained):
+    oldest, native = trained["oldest"], trained["native"]
     assert ten_digits(oldest["float64"]) == ten_digits(native["float64"])
     if native["kernels"] != oldest["kernels"]:  # the comparison can fail: in float32 it does
         assert ten_digits(oldest["float32"]) != ten_digits(native["float32"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import yaml
 from nbformat.v4 import new_code_cell, new_notebook
 
 from browsing import ROOT, serve
+from lab import claims
 from tools import build, refresh, status, vendor
 
 CELLS = (
@@ -71,6 +73,13 @@ def test_a_check_changes_nothing_and_reports_a_changed_output(book, capsys):
     assert refresh.main(["--check", "a"]) == 1
     assert path.read_bytes() == before
     assert "(cell-1): 'other again 0.5' became 'same again 0.5'" in capsys.readouterr().out
+
+
+def test_the_seconds_of_a_notebook_that_was_renamed_are_forgotten(book):
+    refresh.record_seconds("a", 2.0)
+    (book / "a.ipynb").rename(book / "b.ipynb")
+    refresh.record_seconds("b", 3.0)
+    assert json.loads(refresh.RUNTIMES.read_text()) == {"b": 3.0}
 
 
 def test_a_cell_that_stops_is_reported(book):
@@ -172,6 +181,7 @@ def test_the_status_counts_every_notebook_and_claim():
     report = status.markdown()
     for path in (ROOT / "book").glob("*.ipynb"):
         assert f"| {path.stem} |" in report
+    assert status.CLAIMS == claims.LEDGER
     entries = yaml.safe_load(status.CLAIMS.read_text(encoding="utf-8"))
     assert f"| **all** | **{len(entries)}** |" in report
 

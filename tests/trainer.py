@@ -1,7 +1,8 @@
-"""Train a small model in both precisions and print the losses; a test runs this by itself."""
+"""Start a model of each method, train one in both precisions, print what came; tests run this."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 
@@ -9,6 +10,7 @@ import torch
 
 from lab import tasks
 from lab.model import Transformer
+from lab.registry import METHODS, Sizes
 from lab.training import generator, loss_of, train
 from pe_lib.rope import RoPE
 
@@ -22,6 +24,14 @@ def batches(random: torch.Generator):
 def model() -> Transformer:
     torch.manual_seed(0)
     return Transformer(12, d_model=32, n_heads=4, encoding=RoPE(8))
+
+
+def start(name: str) -> str:
+    """Return a digest of the initial weights, every bit of them, of a model with a method."""
+    torch.manual_seed(0)
+    encoding = METHODS[name].make(Sizes(d_model=32, n_heads=4, length=64))
+    weights = Transformer(12, d_model=32, n_heads=4, n_layers=1, encoding=encoding).state_dict()
+    return hashlib.sha256(b"".join(each.numpy().tobytes() for each in weights.values())).hexdigest()
 
 
 def losses_in_float32() -> list[float]:
@@ -42,6 +52,7 @@ if __name__ == "__main__":
     json.dump(
         {
             "kernels": torch.backends.cpu.get_cpu_capability(),
+            "starts": {name: start(name) for name in METHODS},
             "float64": train(model(), batches, steps=STEPS, warmup=10),
             "float32": losses_in_float32(),
         },

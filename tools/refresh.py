@@ -220,8 +220,13 @@ def differences(stored: Notebook, fresh: Notebook) -> Iterator[str]:
 
 
 def record_seconds(name: str, seconds: float) -> None:
-    """Store the seconds of a notebook; called only when its content changed."""
-    runtimes = json.loads(RUNTIMES.read_text()) if RUNTIMES.exists() else {}
+    """Store the seconds of a notebook; called only when its content changed.
+
+    What is known of a notebook that was renamed or removed is forgotten.
+    """
+    known = json.loads(RUNTIMES.read_text()) if RUNTIMES.exists() else {}
+    here = {path.stem for path in notebooks()}
+    runtimes = {stem: value for stem, value in known.items() if stem in here}
     runtimes[name] = round(seconds, 1)
     RUNTIMES.parent.mkdir(exist_ok=True)
     RUNTIMES.write_text(json.dumps(dict(sorted(runtimes.items())), indent=1) + "\n")

@@ -23,7 +23,7 @@ PASSED = ROOT / "_build" / "passed"
 # Folders and files that a notebook can read, or that judge its run. Pages, tests and exercises are
 # read by no notebook.
 SOURCES = ("pe_lib", "lab", "bakeoff", "exercises/checks", "book/data", "tools")
-FILES = ("book/claims.yml", "conftest.py", "constraints.txt", "pyproject.toml")
+FILES = ("exercises/__init__.py", "conftest.py", "constraints.txt", "pyproject.toml")
 # Written by a refresh, read by the status page alone; and what Python leaves beside its sources.
 LEFT_OUT = {"runtimes.json"}
 LEFT_OUT_SUFFIXES = {".pyc", ".pyo"}

@@ -74,8 +74,9 @@ def describe_images(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def section(module: str) -> str:
-    """Return the Markdown that documents a module."""
-    return f"## {module}\n\n```{{eval-rst}}\n.. automodule:: {module}\n   :members:\n```\n"
+    """Return the Markdown that documents a module: what it defines, not what it passes on."""
+    options = "   :members:\n   :ignore-module-all:\n"
+    return f"## {module}\n\n```{{eval-rst}}\n.. automodule:: {module}\n{options}```\n"
 
 
 def list_modules(app: Sphinx, page: str, source: list[str]) -> None:
