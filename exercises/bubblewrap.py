@@ -60,8 +60,7 @@ def lent_paths() -> tuple[Path, ...]:
 
 def interpreter_paths() -> Iterator[Path]:
     """Yield the standard library, the program and its shared library, where they stand."""
-    yield Path(sysconfig.get_path("stdlib", vars={"installed_base": sys.base_prefix}))
-    yield Path(sysconfig.get_path("platstdlib", vars={"platbase": sys.base_prefix}))
+    yield Path(sysconfig.get_path("stdlib"))
     yield Path(sys.executable).resolve()
     for folder in (sysconfig.get_config_var("LIBDIR"), f"{sys.base_prefix}/lib"):
         for key in ("LDLIBRARY", "INSTSONAME"):
@@ -84,7 +83,7 @@ def binds() -> tuple[tuple[Path, str], ...]:
 
 def packages_of_the_interpreter() -> list[Path]:
     """Return folders of installed packages that lie inside a bound standard library."""
-    stdlib = Path(sysconfig.get_path("stdlib", vars={"installed_base": sys.base_prefix}))
+    stdlib = Path(sysconfig.get_path("stdlib"))
     folders = (stdlib / "site-packages", stdlib / "dist-packages")
     return [folder for folder in folders if folder.is_dir()]
 

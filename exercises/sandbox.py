@@ -94,12 +94,10 @@ class Zygote:
             pass_fds=[end.fileno()], start_new_session=True,
         )  # fmt: skip
         end.close()
-        base = {name: sys.base_prefix for name in ("base", "platbase", "installed_base",
-                                                   "installed_platbase")}  # fmt: skip
+        standard = sysconfig.get_path("stdlib")
         setup = {
             "own": [str(INSIDE), str(INSIDE.parent)],
-            "standard": [sysconfig.get_path("stdlib", vars=base),
-                         sysconfig.get_path("platstdlib", vars=base) + "/lib-dynload"],
+            "standard": [standard, f"{standard}/lib-dynload"],
             "packages": sorted({str(path.parent) for path in lent_paths()}),
             "lent": [path.name.partition(".")[0] for path in lent_paths()],
             "filter": program().hex(),
@@ -325,9 +323,9 @@ class Session:
     def watch(self) -> None:
         """End the session if its processes use more than they may, or serve no more."""
         # The pipe stays open as long as a process that the student's code has started holds it.
-        if self.runner is not None and has_ended(self.runner):
-            if not select.select([self.answers], [], [], 0)[0]:
-                self.say_how_it_ended()
+        ended = self.runner is not None and has_ended(self.runner)
+        if ended and not select.select([self.answers], [], [], 0)[0]:
+            self.say_how_it_ended()
         processes = self.processes()
         if len(processes) > self.limits.processes + 3:
             self.close()

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 import torch
-from browsing import ROOT
 
+from browsing import ROOT
 from exercises.bubblewrap import interpreter_paths, require_hidden
 from exercises.grade_course import main
 from exercises.grade_submission import TOOK_TOO_LONG, Job, compact, grade
@@ -25,7 +25,7 @@ from exercises.wire import HEADER, MAX_PARTS, Malformed, Opaque, decode, encode
 
 SET = "02_sinusoidal"
 LIMITS = Limits(memory=1200 << 20, processes=32)
-PROBE = '''
+PROBE = """
 import json, os, resource, socket
 
 def status(pid):
@@ -77,7 +77,7 @@ def facts():
 
 def there(paths):
     return [path for path in paths if os.path.exists(path)]
-'''
+"""
 
 
 def run(session: Session, cell: str) -> None:
