@@ -46,15 +46,22 @@ def required(names: tuple[str, ...]) -> set[str]:
     return found
 
 
+def top_names(distribution: importlib.metadata.Distribution) -> set[str]:
+    """Return the names that a distribution has put into site-packages."""
+    record = distribution.read_text("RECORD")
+    if record is None:
+        return {file.parts[0] for file in distribution.files or ()}
+    return {line.split(",")[0].split("/")[0].strip('"') for line in record.splitlines()}
+
+
 @functools.cache
 def lent_paths() -> tuple[Path, ...]:
     """Return the files and folders of the lent distributions, in site-packages."""
     paths: set[Path] = set()
     for name in required(LENT):
         distribution = importlib.metadata.distribution(name)
-        for file in distribution.files or ():
-            if file.parts[0] not in ("..", "__pycache__"):
-                paths.add(Path(str(distribution.locate_file(file.parts[0]))))
+        for top in top_names(distribution) - {"", "..", "__pycache__"}:
+            paths.add(Path(str(distribution.locate_file(top))))
     return tuple(sorted(path for path in paths if path.exists()))
 
 
