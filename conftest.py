@@ -17,7 +17,16 @@ pytest_plugins = ["tools.nbval_whole"]
 
 # What takes longest begins first, so that no processor waits for the last of it: these files, then
 # the notebooks by their recorded seconds, then the others.
-FIRST = ["site", "grading", "exercises", "scale", "style", "guards", "new_chapter", "bakeoff"]
+FIRST = [
+    "site",
+    "grading",
+    "exercises",
+    "grading_runs",
+    "style",
+    "guards",
+    "new_chapter",
+    "bakeoff",
+]
 RECORD = Path(__file__).parent / "_build" / "tests.json"
 STARTED = time.time()
 

@@ -46,22 +46,28 @@ def required(names: tuple[str, ...]) -> set[str]:
     return found
 
 
+def top_names(distribution: importlib.metadata.Distribution) -> set[str]:
+    """Return the names that a distribution has put into site-packages."""
+    record = distribution.read_text("RECORD")
+    if record is None:
+        return {file.parts[0] for file in distribution.files or ()}
+    return {line.split(",")[0].split("/")[0].strip('"') for line in record.splitlines()}
+
+
 @functools.cache
 def lent_paths() -> tuple[Path, ...]:
     """Return the files and folders of the lent distributions, in site-packages."""
     paths: set[Path] = set()
     for name in required(LENT):
         distribution = importlib.metadata.distribution(name)
-        for file in distribution.files or ():
-            if file.parts[0] not in ("..", "__pycache__"):
-                paths.add(Path(str(distribution.locate_file(file.parts[0]))))
+        for top in top_names(distribution) - {"", "..", "__pycache__"}:
+            paths.add(Path(str(distribution.locate_file(top))))
     return tuple(sorted(path for path in paths if path.exists()))
 
 
 def interpreter_paths() -> Iterator[Path]:
     """Yield the standard library, the program and its shared library, where they stand."""
-    yield Path(sysconfig.get_path("stdlib", vars={"installed_base": sys.base_prefix}))
-    yield Path(sysconfig.get_path("platstdlib", vars={"platbase": sys.base_prefix}))
+    yield Path(sysconfig.get_path("stdlib"))
     yield Path(sys.executable).resolve()
     for folder in (sysconfig.get_config_var("LIBDIR"), f"{sys.base_prefix}/lib"):
         for key in ("LDLIBRARY", "INSTSONAME"):
@@ -84,7 +90,7 @@ def binds() -> tuple[tuple[Path, str], ...]:
 
 def packages_of_the_interpreter() -> list[Path]:
     """Return folders of installed packages that lie inside a bound standard library."""
-    stdlib = Path(sysconfig.get_path("stdlib", vars={"installed_base": sys.base_prefix}))
+    stdlib = Path(sysconfig.get_path("stdlib"))
     folders = (stdlib / "site-packages", stdlib / "dist-packages")
     return [folder for folder in folders if folder.is_dir()]
 

@@ -1,8 +1,8 @@
 """Grade what a class has handed in.
 
-    python -m exercises.grade_course COURSE                    everything in COURSE/submitted
-    python -m exercises.grade_course COURSE --set 10_rope      one set
-    python -m exercises.grade_course COURSE --again ann        all of ann's, though nothing has changed
+    python -m exercises.grade_course COURSE                  everything in COURSE/submitted
+    python -m exercises.grade_course COURSE --set 10_rope    one set
+    python -m exercises.grade_course COURSE --again ann      all of ann's, though unchanged
     python -m exercises.grade_course COURSE --scheduler HOST:PORT    on a Dask cluster
 
 COURSE is a folder in nbgrader's layout. Results: COURSE/gradebook.db, submissions.csv,
@@ -29,10 +29,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import nbformat
-
 from exercises.bubblewrap import require_bubblewrap, require_hidden
-from exercises.feedback import autograded, feedback_page
 from exercises.grade_submission import Graded, Job, grade
 from exercises.records import Course, Record, fill_gradebook, grader_version, write, write_csv
 from exercises.sandbox import Limits, NotStarted
@@ -52,6 +49,11 @@ class Outcome(NamedTuple):
 
 def work(job: Job) -> Outcome:
     """Grade one submission and write its feedback. Runs in a worker, which may be elsewhere."""
+    # To import these takes seconds, which only workers need to spend.
+    import nbformat
+
+    from exercises.feedback import autograded, feedback_page
+
     try:
         graded = grade(job)
         notebook = autograded(graded)
@@ -115,7 +117,8 @@ def on_cluster(jobs: list[Job], scheduler: str) -> Iterator[tuple[int, Outcome]]
         waiting = {submit(work, job, pure=False): index for index, job in enumerate(jobs)}
         for future, result in as_completed(list(waiting), with_results=True, raise_errors=False):
             index = waiting[future]
-            yield index, result if isinstance(result, Outcome) else Outcome(None, "", "", str(result))
+            fine = isinstance(result, Outcome)
+            yield index, result if fine else Outcome(None, "", "", str(result))
 
 
 def show_progress(done: int, total: int, begin: float) -> None:

@@ -143,7 +143,7 @@ def error_in_call(error: object, names: list[str], lines: int) -> tuple[str, str
 
 
 def compact(value: Any, top: bool = True) -> Any:
-    """Return a result with its lists of numbers as arrays, so that no one converts them again.
+    """Return a result with its lists as arrays, so that no known mistake converts them again.
 
     A short list stays one, as it may stand for several values.
     """
@@ -153,8 +153,10 @@ def compact(value: Any, top: bool = True) -> Any:
         return tuple(compact(item) for item in value)
     if isinstance(value, list):
         items = [compact(item, top=False) for item in value]
-        array = None if top and len(items) < 10 else as_tensor(items)
-        return items if array is None else array
+        if top and len(items) < 10:
+            return items
+        array = as_tensor(items)
+        return Opaque("list that is no array of numbers") if array is None else array
     return value
 
 

@@ -15,8 +15,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy.exc
-
 from exercises.grade_submission import Graded
 from exercises.sets import HERE, load, set_names, source_path
 
@@ -198,6 +196,7 @@ def find_alembic() -> None:
 
 def fill_gradebook(course: Course, records: list[Record]) -> None:
     """Write all scores into nbgrader's gradebook; manual scores and comments stay."""
+    import sqlalchemy.exc
     from nbgrader.api import Gradebook
 
     find_alembic()

@@ -36,6 +36,7 @@ from exercises.wire import HEADER, Malformed, decode, encode, frame_length
 
 MiB = 1 << 20
 LOOK = 0.2  # seconds between two looks at what a session uses
+HANGS = 600.0  # seconds after which what should start within a few is given up
 
 
 class NotStarted(RuntimeError):
@@ -87,6 +88,7 @@ class Zygote:
         """Start it, and wait until it is ready."""
         self.turn = threading.Lock()
         self.socket, end = socket.socketpair()
+        self.socket.settimeout(HANGS)
         python = str(Path(sys.executable).resolve())
         self.process = subprocess.Popen(
             [python, "-S", "-B", str(INSIDE / "zygote.py"), str(end.fileno())], env=ENVIRONMENT,
@@ -94,12 +96,10 @@ class Zygote:
             pass_fds=[end.fileno()], start_new_session=True,
         )  # fmt: skip
         end.close()
-        base = {name: sys.base_prefix for name in ("base", "platbase", "installed_base",
-                                                   "installed_platbase")}  # fmt: skip
+        standard = sysconfig.get_path("stdlib")
         setup = {
             "own": [str(INSIDE), str(INSIDE.parent)],
-            "standard": [sysconfig.get_path("stdlib", vars=base),
-                         sysconfig.get_path("platstdlib", vars=base) + "/lib-dynload"],
+            "standard": [standard, f"{standard}/lib-dynload"],
             "packages": sorted({str(path.parent) for path in lent_paths()}),
             "lent": [path.name.partition(".")[0] for path in lent_paths()],
             "filter": program().hex(),
@@ -172,14 +172,15 @@ class Session:
         user = unprivileged_user()
         start = self.start_unprotected if trusted else self.make_sandbox
         self.process = start(user, requests, answers, output)
+        ends = [requests, answers, output]
+        request = {"first": self.first, "user": user, "limits": limits.of_a_process()}
         try:
-            if not trusted:
-                zygote().fork(
-                    {"first": self.first, "user": user, "limits": limits.of_a_process()},
-                    [requests, answers, output],
-                )
-            for end in (requests, answers, output):
-                os.close(end)
+            try:
+                if not trusted:
+                    zygote().fork(request, ends)
+            finally:
+                for end in ends:
+                    os.close(end)
             number = self.exchange(b"", limits.start)["pid"]
         except (NotStarted, Ended) as error:
             self.drain()
@@ -224,7 +225,8 @@ class Session:
         # An ordinary user's students may write into these processes: no way around the limits.
         for pid in (self.first, *descendants(self.first)) if self.first else ():
             for name, limit in self.limits.of_a_process().items():
-                resource.prlimit(pid, getattr(resource, name), (limit, limit))
+                with contextlib.suppress(ProcessLookupError):
+                    resource.prlimit(pid, getattr(resource, name), (limit, limit))
         return process
 
     def processes_folder(self) -> Path:
@@ -325,9 +327,9 @@ class Session:
     def watch(self) -> None:
         """End the session if its processes use more than they may, or serve no more."""
         # The pipe stays open as long as a process that the student's code has started holds it.
-        if self.runner is not None and has_ended(self.runner):
-            if not select.select([self.answers], [], [], 0)[0]:
-                self.say_how_it_ended()
+        ended = self.runner is not None and has_ended(self.runner)
+        if ended and not select.select([self.answers], [], [], 0)[0]:
+            self.say_how_it_ended()
         processes = self.processes()
         if len(processes) > self.limits.processes + 3:
             self.close()

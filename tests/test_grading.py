@@ -25,7 +25,7 @@ from exercises.sets import load
 from exercises.syscalls import SandboxMissing
 
 SUBMISSIONS = all_submissions()
-LIMITS = Limits(call=3.0, total=40.0, memory=1536 << 20)
+LIMITS = Limits(call=2.0, total=40.0, memory=1536 << 20)
 
 
 @pytest.fixture(scope="module")

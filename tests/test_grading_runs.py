@@ -1,4 +1,4 @@
-"""Grading spreads over processes and over a Dask cluster, and nothing that it found gets lost."""
+"""A run over a course folder spreads over processes and clusters, and loses nothing it found."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ import time
 from pathlib import Path
 
 import pytest
-from killing import kill_for_eve
+import stub_workers
 from nbgrader.api import Gradebook
 from nbgrader.apps import NbGraderAPI
 from nbgrader.auth import Authenticator
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.exchange import default as exchange
 from nbgrader.exchange.default import Exchange
+from stub_workers import get_stuck, kill_for_eve
 from traitlets.config import Config
 
 from exercises import build
 from exercises.grade_course import grade_course, in_pool, main
 from exercises.grade_submission import Job
 from exercises.records import Course, find_alembic
-from exercises.sandbox import descendants
 from exercises.sets import load, release_path, source_path
+from exercises.usage import descendants
 
 NAME = "03_learned"
 
@@ -41,32 +42,28 @@ def make_class(root: Path, size: int) -> Course:
     return Course(root)
 
 
-def expected(size: int) -> list[float]:
-    return [load(NAME).points if number % 2 == 0 else 0.0 for number in range(size)]
-
-
 def test_a_dask_cluster_gives_the_same_grades(tmp_path: Path) -> None:
-    """A local scheduler with two workers on loopback."""
+    """A local scheduler with two workers."""
     distributed = pytest.importorskip("distributed")
     course = make_class(tmp_path, 2)
     base = Job("", "", None, secret=course.secret())
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
     ) as cluster:
         records, problems = grade_course(course, [NAME], base, 1, cluster.scheduler_address)
     assert problems == []
-    assert [record["points"] for record in records] == expected(2)
+    assert [record["points"] for record in records] == [load(NAME).points, 0.0]
 
 
-def start_and_wait_for(root: Path, records: int) -> subprocess.Popen[str]:
-    """Grade a class in another process, until there are so many records."""
-    command = [sys.executable, "-m", "exercises.grade_course", str(root), "--workers", "1"]
+def start_and_get_stuck(root: Path, student: str) -> subprocess.Popen[str]:
+    """Grade a class in another process, until a student's code has begun that never ends."""
+    (root / "stuck").unlink(missing_ok=True)
     process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-        start_new_session=True,
+        [sys.executable, stub_workers.__file__, str(root), student],
+        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True,
     )  # fmt: skip
     deadline = time.monotonic() + 300
-    while len(list(root.glob("records/*/*/*.json"))) < records and time.monotonic() < deadline:
+    while not (root / "stuck").exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     return process
 
@@ -75,28 +72,45 @@ def still_there(pids: list[int]) -> bool:
     return any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
-def test_an_interrupted_and_a_killed_run_are_taken_up_where_they_stopped(tmp_path: Path) -> None:
+def stamps(root: Path) -> dict[str, int]:
+    """Return when each record was written."""
+    found = root.glob(f"records/*/{NAME}/{NAME}.json")
+    return {path.parts[-3]: path.stat().st_mtime_ns for path in found}
+
+
+def test_an_interrupted_and_a_killed_run_are_taken_up_where_they_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The next run keeps what was found. Ctrl-C says so; of a killed run nothing lives on."""
     course = make_class(tmp_path, 3)
-    interrupted = start_and_wait_for(tmp_path, 1)
+    interrupted = start_and_get_stuck(tmp_path, "student001")
     os.killpg(interrupted.pid, signal.SIGINT)
     _, said = interrupted.communicate(timeout=60)
-    assert interrupted.returncode == 130 and "Traceback" not in said
+    assert interrupted.returncode == 130, said
+    assert "Traceback" not in said
     assert "Interrupted. The same command goes on where it stopped." in said
-    killed = start_and_wait_for(tmp_path, 2)
+    first = stamps(tmp_path)
+    assert list(first) == ["student000"]
+    killed = start_and_get_stuck(tmp_path, "student002")
     started = descendants(killed.pid)
     killed.kill()
     killed.wait()
     deadline = time.monotonic() + 20
     while still_there(started) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert len(started) > 1 and not still_there(started)
-    kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("records/*/*/*.json")}
-    assert len(kept) == 2
+    # A worker, what multiprocessing adds, the zygote, three processes of the sandbox, a student's.
+    assert len(started) >= 6 and not still_there(started)
+    kept = stamps(tmp_path)
+    assert sorted(kept) == ["student000", "student001"]
+    assert kept["student000"] == first["student000"]
+    monkeypatch.setattr("exercises.grade_course.fill_gradebook", lambda *_: None)
+    monkeypatch.setattr(
+        "exercises.grade_course.in_pool", lambda jobs, _: enumerate(map(get_stuck, jobs))
+    )
     base = Job("", "", None, secret=course.secret())
     records, problems = grade_course(course, [NAME], base, workers=1)
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    assert problems == [] and [record["points"] for record in records] == expected(3)
+    assert kept.items() < stamps(tmp_path).items()
+    assert problems == [] and len(records) == 3
 
 
 def hand_in(root: Path, student: str, name: str, text: str = "") -> Path:

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 import torch
-from browsing import ROOT
 
+from browsing import ROOT
 from exercises.bubblewrap import interpreter_paths, require_hidden
 from exercises.grade_course import main
 from exercises.grade_submission import TOOK_TOO_LONG, Job, compact, grade
@@ -239,8 +239,7 @@ def test_judging_is_on_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_lists_are_converted_once_and_too_many_are_refused() -> None:
     """So that a judge who compares with every known mistake does not convert them each time."""
     assert torch.equal(compact([[1, 2]] * 50), torch.tensor([[1, 2]] * 50))
-    ragged = compact([[1, 2]] * 50 + [[3]])
-    assert isinstance(ragged, list) and all(isinstance(row, torch.Tensor) for row in ragged)
+    assert compact([[1, 2]] * 50 + [[3]]).type_name == "list that is no array of numbers"
     two = compact(([[1], [2]], [1.0]))
     assert isinstance(two, tuple) and len(two) == 2
     assert compact(Opaque("told_8")).type_name == "object"

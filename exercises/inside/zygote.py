@@ -5,6 +5,7 @@ runs outside of the sandboxes, with the rights of the grader, which each child g
 before it reads the first cell.
 """
 
+import contextlib
 import ctypes
 import fcntl
 import gc
@@ -28,7 +29,6 @@ PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 4, 22
 PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 38, 47
 SECCOMP_MODE_FILTER, PR_CAP_AMBIENT_CLEAR_ALL, CAPABILITY_VERSION_3 = 2, 4, 0x20080522
 REQUESTS, ANSWERS = 3, 4  # the two ends of the grader's pipes in each child
-MOST_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -129,7 +129,10 @@ def move_ends(ends: list[int]) -> None:
     for end, place in zip(high, (0, REQUESTS, ANSWERS, 1), strict=True):
         os.dup2(end, place)
     os.dup2(1, 2)
-    os.closerange(ANSWERS + 1, MOST_FILES)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > ANSWERS:
+            with contextlib.suppress(OSError):  # the listing's own
+                os.close(int(name))
 
 
 def become(request: dict, ends: list[int], program: bytes) -> None:
@@ -140,7 +143,7 @@ def become(request: dict, ends: list[int], program: bytes) -> None:
     enter(request["first"])
     if os.fork():
         return  # only a child is in the sandbox's namespace of processes
-    os.closerange(ANSWERS + 1, MOST_FILES)  # the namespaces
+    os.closerange(ANSWERS + 1, 64)  # the namespaces
     os.setsid()  # or a signal to its own group would reach the zygote
     os.chdir("/tmp")
     give_up_rights(request["user"])
