@@ -271,7 +271,7 @@ ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (
         lambda: Transformer(4)(IDS, positions=torch.arange(4)),
         ValueError,
-        r"q_pos must have shape \(3,\)",
+        r"positions must have shape \(3,\)",
     ),
 ]
 
