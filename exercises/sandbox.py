@@ -97,10 +97,11 @@ class Zygote:
         )  # fmt: skip
         end.close()
         standard = sysconfig.get_path("stdlib")
+        packages = {path.parent for path in lent_paths()}
         setup = {
             "own": [str(INSIDE), str(INSIDE.parent)],
             "standard": [standard, f"{standard}/lib-dynload"],
-            "packages": sorted({str(path.parent) for path in lent_paths()}),
+            "packages": [place for place in sys.path if Path(place) in packages],
             "lent": [path.name.partition(".")[0] for path in lent_paths()],
             "filter": program().hex(),
         }  # fmt: skip

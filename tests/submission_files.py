@@ -3,7 +3,7 @@
 A file says what a submission is about, what each answer should get, and how it differs from
 the instructor's solution (or from the notebook as handed out): `--- first`, `--- last` and
 `--- text` add cells, `--- NAME` replaces the answer NAME, `--- copy NAME` adds a second one,
-`--- test ID points=N` replaces a test cell.
+`--- test ID points=N` replaces a test cell. `hides` is a word that may come back nowhere.
 """
 
 from __future__ import annotations

@@ -170,6 +170,19 @@ def test_feedback_tells_the_verdict_and_not_the_hidden_inputs(graded) -> None:
             assert f"{verdict['word']}: {verdict['points']:g} of" in page
 
 
+def test_words_that_hold_hidden_inputs_come_back_nowhere(graded) -> None:
+    """Neither texts nor names of a student's own, nor what a judged call has printed."""
+    root, _ = graded
+    hiding = [submission for submission in SUBMISSIONS if "hides" in submission.head]
+    assert hiding
+    for submission in hiding:
+        found = [*root.glob(f"*/{submission.student}/{SET}/*"), *root.glob("*.*")]
+        files = [file for file in found if file.is_file()]
+        assert len(files) > 6
+        for file in files:
+            assert submission.head["hides"].encode() not in file.read_bytes(), file
+
+
 def test_a_flood_of_output_is_kept_short(graded) -> None:
     """200 MB printed leave less than a page."""
     root, _ = graded

@@ -49,7 +49,8 @@ class OnlyLent(importlib.abc.MetaPathFinder):
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
         """Find a module on the path if it may be found."""
-        found = name.partition(".")[0] in self.names
+        top = name.partition(".")[0]
+        found = top in self.names or top.startswith("_sysconfigdata")  # which no list has
         return PathFinder.find_spec(name, path, target) if found else None
 
 
