@@ -12,9 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lib.errors import require_choice, require_floating, require_greater, require_positive
+from pe_lib.errors import (
+    may_read,
+    require_choice,
+    require_floating,
+    require_greater,
+    require_positive,
+)
 from pe_lib.fast import rotate
-from pe_lib.positions import Positions, Run, as_tensor, per_head
+from pe_lib.positions import Positions, Run, as_tensor, in_float64, per_head, sent
 from pe_lib.rope import RoPE
 
 RAMPS = ("index", "rotations")
@@ -81,8 +87,9 @@ def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int |
     require_positive("trained_length", trained_length)
     if isinstance(length, Tensor):  # not to be read: the stretch is 1 up to the trained length
         require_geometric(rates)
-        stretch = (factor * length / trained_length - (factor - 1)).clamp(min=1)
-        return rates.to(length.device) * stretch ** -pair_share(rates).to(length.device)
+        stretch = factor * in_float64(length) / trained_length - (factor - 1)
+        rates = sent(rates, stretch.device)
+        return rates * stretch.clamp(min=1) ** -pair_share(rates)
     if require_positive("length", length) <= trained_length:
         return rates
     return ntk_aware(rates, factor * length / trained_length - (factor - 1))
@@ -215,7 +222,8 @@ def longrope_gain(factor: float, trained_length: int) -> float:
 def require_geometric(rates: Tensor) -> None:
     """Raise unless rates are at least two numbers, the second below the first."""
     require_floating("rates", rates)
-    if rates.ndim != 1 or len(rates) < 2 or not rates[0] > rates[1] > 0:
+    wrong = rates.ndim != 1 or len(rates) < 2
+    if wrong or (may_read(rates) and not rates[0] > rates[1] > 0):
         raise ValueError(
             f"rates must be at least two descending positive frequencies, got {rates!r}"
         )
@@ -254,7 +262,9 @@ def longest(q_pos: Positions, k_pos: Positions) -> int | Tensor:
     """Return one more than the largest position: a number for two runs, else a tensor ()."""
     if isinstance(q_pos, Run) and isinstance(k_pos, Run):
         return max(q_pos.stop, k_pos.stop)
-    return 1 + torch.maximum(as_tensor(q_pos).max(), as_tensor(k_pos).max())
+    each = [as_tensor(positions).flatten() for positions in (q_pos, k_pos)]
+    everywhere = torch.cat([part.to(each[0].device) for part in each])
+    return 1 + everywhere.max() if len(everywhere) else 1
 
 
 class DynamicNTK(LengthRoPE):
@@ -313,6 +323,6 @@ class LongRoPE(LengthRoPE):
     def rates_at(self, length: int | Tensor) -> Tensor:
         """Return the frequencies for a sequence of `length`."""
         if isinstance(length, Tensor):
-            short, long = (rates.to(length.device) for rates in (self.rates, self.long_rates))
+            short, long = (sent(rates, length.device) for rates in (self.rates, self.long_rates))
             return torch.where(length <= self.trained_length, short, long)
         return self.rates if length <= self.trained_length else self.long_rates

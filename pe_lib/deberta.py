@@ -42,7 +42,7 @@ def log_bucket(distance: Tensor, n_buckets: int, max_distance: int) -> Tensor:
     size = distance.abs()
     # float32, as published: an exact logarithm would round some bucket borders the other way.
     growth = torch.log(size.clamp(min=middle) / middle)
-    growth = growth / torch.tensor((max_distance - 1) / middle).log() * (middle - 1)
+    growth = growth / torch.tensor((max_distance - 1) / middle, device="cpu").log() * (middle - 1)
     far = growth.ceil().long() + middle
     return torch.where(size <= middle, distance, distance.sign() * far).long()
 

@@ -21,7 +21,7 @@ from pe_lib.positions import (
     per_head,
     relative_position,
 )
-from pe_lib.relative import RelativeBias, distances
+from pe_lib.relative import RelativeBias, distances, windows
 
 # --- attention -----------------------------------------------------------------------------------
 
@@ -100,7 +100,7 @@ def reversed_bias(
     vector = encoding.for_heads(q, relative)  # (H, Lq + Lk - 1)
     if causal:
         vector = vector.masked_fill(relative > 0, float("-inf"))
-    return vector.unfold(-1, k_pos.length, 1)
+    return windows(vector, k_pos.length)
 
 
 # --- scores against a table of distances: q_i . rows[of the distance of i and j] -----------------
@@ -113,20 +113,19 @@ def skew(scores: Tensor, n_keys: int) -> Tensor:
     """Move columns that stand for distances to columns that stand for keys, without a copy.
 
     Args:
-        scores: (..., b, n_keys + b - 1); column n stands for the distance of key 0 from the
-            last of the b queries, plus n.
+        scores: (..., b, n_keys + b - 1), contiguous; column n stands for the distance of key 0
+            from the last of the b queries, plus n.
         n_keys: number of keys.
 
     Returns:
         (..., b, n_keys): entry (i, j) is scores[..., i, b - 1 - i + j]. A view: writing to it
         writes to `scores`.
     """
-    *outer, row, column = scores.stride()
-    last_query = scores.storage_offset() + (scores.shape[-2] - 1) * column
-    # One step down is one row on and one distance back.
-    return scores.as_strided(
-        (*scores.shape[:-1], n_keys), (*outer, row - column, column), last_query
-    )
+    b, width = scores.shape[-2:]
+    # One query further the wanted columns start one column earlier: in rows that are one shorter
+    # they stand below each other.
+    shorter = scores.flatten(-2)[..., b - 1 : b - 1 + b * (width - 1)]
+    return shorter.unflatten(-1, (b, width - 1))[..., :n_keys]
 
 
 def query_blocks(n_queries: int, n_keys: int) -> Iterator[tuple[slice, slice]]:
@@ -219,6 +218,8 @@ def table_sums(
     """
     if isinstance(q_pos, Run) and isinstance(k_pos, Run):
         rows = table[row_of(distances(q_pos, k_pos, weights.device))]  # (Lq + Lk - 1, d)
+        if q_pos.length == k_pos.length == 1:
+            return weights * rows
         sums = []
         for part, near in query_blocks(q_pos.length, k_pos.length):
             n_rows = (part.stop - part.start, near.stop - near.start)
@@ -353,7 +354,7 @@ class CachedCodes(PositionEncoding):
                 if self.cache.dtype != dtype or self.cache.device != like.device:
                     self.fill_cache(dtype, like.device)
                 return self.cache[positions.start : positions.stop]  # a view, no copy
-            positions = positions.tensor("cpu" if like.is_meta else like.device)
+            positions = positions.tensor(like.device)
         return self.compute(positions).to(like.device, dtype)
 
 

@@ -17,7 +17,7 @@ from pe_lib.errors import (
     require_real,
 )
 from pe_lib.learned import Learned
-from pe_lib.positions import Positions, as_tensor
+from pe_lib.positions import Positions, as_positions, as_tensor, sent
 from pe_lib.relative import WindowBias
 from pe_lib.sinusoidal import Sinusoidal
 
@@ -129,7 +129,7 @@ class ParagraphVectors(PositionEncoding):
         """Draw the vectors from a normal distribution."""
         super().__init__()
         self.vectors = Learned(max_paragraphs, d_model, std=std)
-        self.register_buffer("starts", require_real("starts", starts), persistent=False)
+        self.starts = require_real("starts", starts)  # no buffer: `to_empty` would lose it
 
     def embed(self, x: Tensor, positions: Positions) -> Tensor:
         """Add the vectors of the positions' paragraphs to x (B, L, D).
@@ -137,7 +137,8 @@ class ParagraphVectors(PositionEncoding):
         Raises:
             ValueError: if a position lies before the first paragraph or there are too many.
         """
-        return self.vectors.embed(x, paragraph_of(positions, self.starts))
+        positions = as_positions("positions", positions, x.shape[1], len(x), x.device)
+        return self.vectors.embed(x, paragraph_of(positions, sent(self.starts, x.device)))
 
 
 class Hierarchical(Compose):

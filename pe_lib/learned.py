@@ -149,8 +149,8 @@ class Learned(PositionEncoding):
         if self.beyond == "wrap":
             return self.table[places % max_len]
         if self.beyond == "interpolate":
-            squeeze = (max_len - 1) / places.max().clamp(min=max_len - 1)
-            return sample_table(self.table, places * squeeze.double())
+            squeeze = (max_len - 1) / places.max().clamp(min=max_len - 1).double()
+            return sample_table(self.table, places * squeeze)
         return self.table[places]
 
     def check_range(self, first: int, last: int) -> None:

@@ -44,7 +44,7 @@ def as_positions(
     *,
     integers: bool = False,
 ) -> Positions:
-    """Return positions as a `Run`, or as a tensor of shape (length,) or (batch, length).
+    """Return positions in one of their two forms: a `Run`, or a tensor (L,) or (B, L).
 
     Args:
         name: the argument, for messages.
@@ -65,7 +65,7 @@ def as_positions(
         if positions.step == 1:
             positions = Run(positions.start, len(positions))
         else:
-            positions = torch.tensor(list(positions))
+            positions = torch.tensor(list(positions), device="cpu")
     if isinstance(positions, Run):
         if positions.length != length:
             raise ValueError(f"{name} must be {length} positions, got {positions}")
@@ -101,6 +101,14 @@ def as_tensor(positions: Positions, device: torch.device | None = None) -> Tenso
 def in_float64(values: Tensor) -> Tensor:
     """Return `values` in float64, on the processor where their device has none (Apple's GPUs)."""
     return (values.cpu() if values.device.type == "mps" else values).double()
+
+
+def sent(constant: Tensor, device: torch.device) -> Tensor:
+    """Return a constant of the processor on `device`, without waiting for what runs there.
+
+    Memory that is not pinned is copied before the call returns. Apple's GPUs do not promise so.
+    """
+    return constant.to(device, non_blocking=device.type != "mps")
 
 
 def relative_position(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pe_lib.errors import may_read, require_greater
 from pe_lib.fast import rotate
-from pe_lib.positions import Positions, Run, as_tensor, in_float64, per_head
+from pe_lib.positions import Positions, Run, as_tensor, in_float64, per_head, sent
 from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import arrange
 
@@ -44,6 +44,7 @@ class XPos(RoPE):
         gamma = require_greater("gamma", gamma, 0)
         share = torch.arange(len(self.rates), dtype=torch.float64, device="cpu") / len(self.rates)
         self.zeta = (share + gamma) / (1 + gamma)  # (r / 2,)
+        self.steepest = -math.log(gamma / (1 + gamma)) / self.scale_base  # of all pairs
 
     def rotate(
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
@@ -64,7 +65,7 @@ class XPos(RoPE):
         """Return zeta ** (sign * (position - middle) / scale_base), (..., L, r), like the codes."""
         places = in_float64(as_tensor(positions, x.device)) - middle
         power = (sign / self.scale_base * places).unsqueeze(-1)
-        factors = (power * self.zeta.log().to(places.device)).exp()  # (..., L, r / 2)
+        factors = (power * sent(self.zeta.log(), places.device)).exp()  # (..., L, r / 2)
         dtype = torch.promote_types(x.dtype, torch.float32)
         return arrange(factors, factors, self.layout).to(x.device, dtype)
 
@@ -74,8 +75,8 @@ class XPos(RoPE):
         if bounds[0] is None or bounds[1] is None:
             return
         middle = float(middle_of(k_pos)) if isinstance(k_pos, Run) else sum(bounds[1]) / 2
-        steepest = -math.log(float(self.zeta[0])) / self.scale_base
-        on_q, on_k = steepest * (middle - bounds[0][0]), steepest * (bounds[1][1] - middle)
+        on_q = self.steepest * (middle - bounds[0][0])
+        on_k = self.steepest * (bounds[1][1] - middle)
         accumulated = torch.promote_types(dtype, torch.float32)
         # What is left over is for the entries of q and k themselves.
         single = math.log(torch.finfo(dtype).max / 2**4)

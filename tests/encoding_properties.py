@@ -11,7 +11,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from pe_lib.attention import KVCache, MultiHeadAttention, PositionEncoding, attend
+from pe_lib.attention import KVCache, MultiHeadAttention, PositionEncoding, attend, default_scale
+from pe_lib.positions import Positions, Run
 
 BATCH, LENGTH, D_MODEL, HEADS = 2, 7, 12, 3
 Make = Callable[[], PositionEncoding]
@@ -34,6 +35,13 @@ def attention(make: Make, *, causal: bool = False) -> MultiHeadAttention:
     """Return attention in float64 with the encoding under test."""
     torch.manual_seed(3)
     return MultiHeadAttention(D_MODEL, HEADS, make(), causal=causal).double()
+
+
+def forms(q_pos: Tensor, k_pos: Tensor) -> list[tuple[Positions, Positions]]:
+    """Return positions (B, L) as they are, and as two runs if that is what each sequence has."""
+    runs = [Run(int(p[0, 0]), p.shape[1]) for p in (q_pos, k_pos)]
+    as_runs = all((run.tensor() == p).all() for run, p in zip(runs, (q_pos, k_pos), strict=True))
+    return [(q_pos, k_pos), (runs[0], runs[1])] if as_runs else [(q_pos, k_pos)]
 
 
 def hidden(length: int = LENGTH, seed: int = 5) -> Tensor:
@@ -59,12 +67,13 @@ def check_shift(make: Make) -> None:
 def check_gaps(make: Make) -> None:
     """Positions with gaps agree with the consecutive positions that they were taken from."""
     layer, x = attention(make), hidden()
-    q, k, _v, q_pos, k_pos = layer.project(x, None, None, None, None)
-    full = layer.encoding.bias(q, k, q_pos, k_pos)
+    (q, k, _, encoding, q_pos, k_pos), _ = layer.project(x)
+    scale = default_scale(encoding, q.shape[-1])
+    full = encoding.bias(q, k, q_pos, k_pos, scale)
     assert full is not None
     for rows, columns in (([5, 0, 3], [6, 1, 2, 4]), ([2, 3, 4], [6, 1]), ([5, 0], [1, 2, 3])):
         some_q, some_k = q[:, :, rows], k[:, :, columns]
-        some = layer.encoding.bias(some_q, some_k, torch.tensor(rows), torch.tensor(columns))
+        some = encoding.bias(some_q, some_k, torch.tensor(rows), torch.tensor(columns), scale)
         assert some is not None
         assert_equal(some, full[..., rows, :][..., columns], 1e-12)
 
@@ -75,7 +84,7 @@ def check_cache(make: Make) -> None:
     for start in (0, 50):
         cache, outputs = KVCache(), []
         for i in range(LENGTH):
-            place = torch.tensor([start + i])
+            place = range(start + i, start + i + 1)
             outputs.append(layer(x[:, i : i + 1], q_pos=place, cache=cache))
         positions = torch.arange(start, start + LENGTH)
         assert_equal(torch.cat(outputs, dim=1), layer(x, q_pos=positions), 1e-12)

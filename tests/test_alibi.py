@@ -41,7 +41,7 @@ def slopes_of_the_paper(n_heads: int) -> list[float]:
 def bias_of(encoding: ALiBi, n_queries: int, n_keys: int, offset: int = 0) -> torch.Tensor:
     q = torch.randn(2, encoding.n_heads, n_queries, 4)
     k = torch.randn(2, encoding.n_heads, n_keys, 4)
-    return encoding.bias(q, k, offset + torch.arange(n_queries), torch.arange(n_keys))
+    return encoding.bias(q, k, offset + torch.arange(n_queries), torch.arange(n_keys), 1.0)
 
 
 def relative_difference(a: torch.Tensor, b: torch.Tensor) -> float:
@@ -108,7 +108,7 @@ def test_the_bias_equals_bloom_up_to_a_number_per_query(n_heads: int, padding: i
     theirs = build_alibi_tensor(seen, n_heads, torch.float32).view(2, n_heads, 1, length)
     positions = (seen.cumsum(-1) - 1).clamp(min=0)
     q = torch.randn(2, n_heads, length, 4)
-    ours = ALiBi(n_heads).bias(q, q, positions, positions)
+    ours = ALiBi(n_heads).bias(q, q, positions, positions, 1.0)
     per_query = alibi_slopes(n_heads)[:, None, None] * positions[:, None, :, None]
     assert relative_difference(ours, theirs - per_query) <= 1e-6
     logits = torch.randn(2, n_heads, length, length)

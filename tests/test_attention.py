@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from torch.nn.attention.flex_attention import flex_attention
 
 from pe_lib.alibi import ALiBi
 from pe_lib.attention import (
@@ -24,9 +23,18 @@ from pe_lib.attention import (
     attend_fused,
     attention_logits,
 )
-from pe_lib.flex import attend_flex, distance_score_mod
-from pe_lib.relative import RelativeBias
+from pe_lib.compose import Compose
+from pe_lib.deberta import DeBERTa
+from pe_lib.fire import Fire
+from pe_lib.kerple import Kerple
+from pe_lib.learned import Learned
+from pe_lib.positions import Positions, Run, as_tensor
+from pe_lib.relative import WindowBias
+from pe_lib.rope import RoPE
+from pe_lib.shaw import Shaw
+from pe_lib.sinusoidal import Sinusoidal
 from pe_lib.t5 import T5Bias
+from pe_lib.transformer_xl import TransformerXL
 
 B, H, LQ, LK, D = 2, 3, 5, 7, 4
 
@@ -39,8 +47,11 @@ class Turning(PositionEncoding):
 
     scale = 0.7
 
-    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
-        def turn(x: Tensor, positions: Tensor) -> Tensor:
+    def rotate(
+        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
+    ) -> tuple[Tensor, Tensor]:
+        def turn(x: Tensor, positions: Positions) -> Tensor:
+            positions = as_tensor(positions, x.device)
             factors = 1 + positions.to(x).sin().unsqueeze(-1)  # (..., L, 1)
             return x * factors.unsqueeze(-3 if positions.ndim == 2 else 0)
 
@@ -54,23 +65,25 @@ class TurningALiBi(Turning, ALiBi):
 class ContentBias(PositionEncoding):
     """A bias that depends on queries and keys: (B, H, Lq, Lk)."""
 
-    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    def bias(
+        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
+    ) -> Tensor:
         return q.sum(-1).unsqueeze(-1) - k.cos().sum(-1).unsqueeze(-2)
 
 
 class FlatBias(PositionEncoding):
     """A bias shared by all heads, with two axes only: (Lq, Lk)."""
 
-    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    def bias(
+        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
+    ) -> Tensor:
         return torch.linspace(-1, 1, q.shape[2] * k.shape[2]).view(q.shape[2], k.shape[2]).to(q)
 
 
 class ValueBias(PositionEncoding):
     """A method that adds to the output what the weights say."""
 
-    uses_values = True
-
-    def values(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    def values(self, weights: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
         return weights @ torch.ones(weights.shape[-1], D).cumsum(0).to(weights)
 
 
@@ -85,8 +98,12 @@ ENCODINGS: dict[str, Callable[[], PositionEncoding]] = {
 }
 SCATTERED_Q = torch.tensor([[4, 0, 7, 7, 2], [8, 1, 3, 0, 5]])  # (B, LQ)
 SCATTERED_K = torch.tensor([[1, 6, 0, 3, 3, 8, 2], [5, 2, 7, 0, 4, 1, 8]])  # (B, LK)
-POSITIONS: dict[str, tuple[Tensor, Tensor]] = {
+POSITIONS: dict[str, tuple[Positions, Positions]] = {
     "from zero": (torch.arange(LQ), torch.arange(LK)),
+    "runs": (Run(0, LQ), Run(0, LK)),
+    "run of last queries": (Run(LK - LQ, LQ), Run(0, LK)),
+    "runs of which some keys are later": (Run(100, LQ), Run(98, LK)),
+    "runs that leave queries without a key": (Run(0, LQ), Run(2, LK)),
     "last queries": (torch.arange(LK - LQ, LK), torch.arange(LK)),
     "offset": (torch.arange(100, 100 + LQ), torch.arange(98, 98 + LK)),
     "keys all later": (torch.arange(LQ), torch.arange(20, 20 + LK)),
@@ -200,8 +217,9 @@ def test_the_forms_agree_on_a_sequence_that_attends_to_itself(name: str, length:
     q, k, v = make_qkv(length, length)
     encoding, positions = ENCODINGS[name](), torch.arange(3, 3 + length)
     expected, _ = attend(q, k, v, encoding, positions, positions.clone(), causal=True)
-    got = attend_fused(q, k, v, encoding, positions, positions.clone(), causal=True)
-    assert_close(got, expected)
+    for places in (positions, Run(3, length), range(3, 3 + length)):
+        got = attend_fused(q, k, v, encoding, places, places, causal=True)
+        assert_close(got, expected)
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
@@ -231,20 +249,29 @@ def test_the_forms_agree_in_other_dtypes(name: str, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("name", ENCODINGS)
-def test_a_query_without_a_key_gets_finite_numbers(name: str, dtype: torch.dtype) -> None:
+def test_a_query_without_a_key_gets_the_mean_of_the_values(name: str, dtype: torch.dtype) -> None:
     q, k, v = (x.to(dtype) for x in make_qkv())
     mask = torch.ones(B, 1, LQ, LK, dtype=torch.bool)
     mask[0, :, 2] = False
-    for positions in (POSITIONS["from zero"], POSITIONS["keys all later"]):
-        arguments = {"causal": True, "mask": mask}
-        encoding = ENCODINGS[name]().to(dtype)
-        output, weights = attend(q, k, v, encoding, *positions, **arguments)
-        fused = attend_fused(q, k, v, encoding, *positions, **arguments)
+    encoding, mean = ENCODINGS[name]().to(dtype), v.mean(dim=2)
+    tolerance = 8 * torch.finfo(dtype).eps
+    for places, some in (("from zero", mask), ("runs", mask), ("keys all later", None)):
+        arguments = {"causal": True, "mask": some}
+        output, weights = attend(q, k, v, encoding, *POSITIONS[places], **arguments)
+        fused = attend_fused(q, k, v, encoding, *POSITIONS[places], **arguments)
         assert output.isfinite().all()
         assert fused.isfinite().all()
-        assert attend_fused(q, k, v, encoding, *positions, causal=True).isfinite().all()
         uniform = torch.full((H, LK), 1 / LK, dtype=dtype)
         assert_close(weights[0, :, 2], uniform, 2 * torch.finfo(dtype).eps)
+        assert_close(output[0, :, 2], mean[0], tolerance)
+        assert_close(fused[0, :, 2], mean[0], tolerance)
+
+
+def test_a_query_without_a_key_has_finite_gradients() -> None:
+    inputs = [x.requires_grad_() for x in make_qkv()]
+    q_pos, k_pos = POSITIONS["runs that leave queries without a key"]
+    attend_fused(*inputs, NoPosition(), q_pos, k_pos, causal=True).sum().backward()
+    assert all(x.grad is not None and x.grad.isfinite().all() for x in inputs)
 
 
 # --- which kernel is called ----------------------------------------------------------------------
@@ -268,14 +295,17 @@ def test_the_causal_kernel_is_used_where_nothing_else_is_added(
     kernel_calls: list[dict[str, object]],
 ) -> None:
     q, k, v = make_qkv(6, 6)
-    same, seen = torch.arange(4, 10), torch.ones(6, 6, dtype=torch.bool)
+    same, seen = Run(4, 6), torch.ones(6, 6, dtype=torch.bool)
     for encoding in (NoPosition(), Turning()):
         attend_fused(q, k, v, encoding, same, same, causal=True)
         assert kernel_calls[-1]["is_causal"] is True
         assert "attn_mask" not in kernel_calls[-1]
         attend_fused(q, k, v, encoding, same, same)
         assert kernel_calls[-1]["attn_mask"] is None
-    shifted, biased = (NoPosition(), same + 1, None), (ALiBi(H), same, None)
+    shifted, biased = (NoPosition(), Run(5, 6), None), (ALiBi(H), same, None)
+    # Queries that come after every key hide none.
+    attend_fused(q, k, v, NoPosition(), Run(9, 6), same, causal=True)
+    assert kernel_calls[-1]["attn_mask"] is None
     for encoding, q_pos, mask in (shifted, biased, (NoPosition(), same, seen)):
         attend_fused(q, k, v, encoding, q_pos, same, causal=True, mask=mask)
         assert "is_causal" not in kernel_calls[-1]
@@ -299,9 +329,7 @@ def test_a_relative_bias_reaches_the_kernel_as_a_short_vector(
     kernel_calls: list[dict[str, object]], name: str, causal: bool
 ) -> None:
     q, k, v = make_qkv(200, 300)
-    attend_fused(
-        q, k, v, ENCODINGS[name](), torch.arange(100, 300), torch.arange(300), causal=causal
-    )
+    attend_fused(q, k, v, ENCODINGS[name](), Run(100, 200), Run(0, 300), causal=causal)
     bias = kernel_calls[-1]["attn_mask"]
     assert isinstance(bias, Tensor)
     assert bias.shape[-2:] == (200, 300)
@@ -314,9 +342,9 @@ def test_a_relative_bias_reaches_the_kernel_as_a_short_vector(
 class Spy(PositionEncoding):
     """Writes down which hook is called with what."""
 
-    def __init__(self, uses_values: bool) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.uses_values, self.calls = uses_values, []
+        self.calls: list[str] = []
         self.seen: dict[str, tuple[object, ...]] = {}
 
     def note(self, hook: str, *arguments: object) -> None:
@@ -327,28 +355,26 @@ class Spy(PositionEncoding):
         self.note("embed", x, positions)
         return x
 
-    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
+    def rotate(
+        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
+    ) -> tuple[Tensor, Tensor]:
         self.note("rotate", q, k, q_pos, k_pos)
         return q * 2, k * 3
 
-    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
-        self.note("bias", q, k, q_pos, k_pos)
-        return None
-
-    def flipped_bias(
-        self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, causal: bool
+    def bias(
+        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
     ) -> Tensor | None:
-        self.note("flipped_bias", q, k, q_pos, k_pos, causal)
+        self.note("bias", q, k, q_pos, k_pos, scale)
         return None
 
-    def values(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
+    def values(self, weights: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor | None:
         self.note("values", weights, q_pos, k_pos)
         return None
 
 
 def test_hooks_get_queries_and_keys_as_projected_and_the_positions_given() -> None:
-    spy = Spy(uses_values=True)
-    attention = MultiHeadAttention(12, H, spy)
+    spy = Spy()
+    attention = MultiHeadAttention(12, H, spy, embedded=True)
     x, context = torch.randn(B, LQ, 12), torch.randn(B, LK, 12)
     q_pos, k_pos = torch.arange(30, 30 + LQ), torch.randint(0, 9, (B, LK))
     _, weights = attention.with_weights(x, context=context, q_pos=q_pos, k_pos=k_pos)
@@ -358,43 +384,41 @@ def test_hooks_get_queries_and_keys_as_projected_and_the_positions_given() -> No
     assert q.shape == (B, H, LQ, 4)
     assert k.shape == (B, H, LK, 4)
     for hook, first in (("rotate", (q, k)), ("bias", (q, k)), ("values", (weights,))):
-        for got, expected in zip(spy.seen[hook], (*first, q_pos, k_pos), strict=True):
+        n_tensors = len(first) + 2
+        for got, expected in zip(spy.seen[hook][:n_tensors], (*first, q_pos, k_pos), strict=True):
             assert isinstance(got, Tensor)
             assert torch.equal(got, expected), hook
+    assert spy.seen["bias"][-1] == 0.5  # 1 / sqrt(4)
     assert_close(weights, (q * 2 @ (k * 3).mT / 2).softmax(-1))
 
 
+class Silent(Spy):
+    """Writes down its calls, and has nothing to say about values."""
+
+    values = PositionEncoding.values
+
+
 @pytest.mark.parametrize("masked", [False, True])
-def test_the_fused_form_calls_each_hook_once_and_values_never(masked: bool) -> None:
-    spy = Spy(uses_values=False)
-    attention = MultiHeadAttention(12, H, spy, causal=True)
+def test_the_fused_form_calls_each_hook_once_with_a_run(masked: bool) -> None:
+    spy = Silent()
+    attention = MultiHeadAttention(12, H, spy, causal=True, embedded=True)
     mask = torch.ones(LQ, LQ, dtype=torch.bool) if masked else None
     attention(torch.randn(B, LQ, 12), mask=mask)
-    expected = ["bias", "rotate"] if masked else ["bias", "flipped_bias", "rotate"]
-    assert sorted(spy.calls) == expected
-    if not masked:
-        assert spy.seen["flipped_bias"][-1] is True
-        q, _, q_pos, k_pos, _ = spy.seen["flipped_bias"]
-        assert q is spy.seen["bias"][0]
-        assert q is spy.seen["rotate"][0]
-        assert isinstance(q_pos, Tensor)
-        assert q_pos.tolist() == list(range(LQ))
-        assert q_pos is k_pos
+    assert sorted(spy.calls) == ["bias", "rotate"]
+    assert spy.seen["bias"][0] is spy.seen["rotate"][0]
+    assert spy.seen["bias"][2:4] == spy.seen["rotate"][2:4] == (Run(0, LQ), Run(0, LQ))
 
 
-def test_a_bias_that_comes_flipped_is_not_asked_for_again() -> None:
-    calls: list[str] = []
+def test_a_bias_of_its_own_is_asked_for_even_in_a_relative_bias() -> None:
+    class Doubled(ALiBi):
+        def bias(
+            self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
+        ) -> Tensor:
+            return 2 * super().bias(q, k, q_pos, k_pos, scale)
 
-    class Short(ALiBi):
-        def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-            calls.append("bias")
-            return super().bias(q, k, q_pos, k_pos)
-
-    attention = MultiHeadAttention(12, H, Short(H))
-    attention(torch.randn(B, LQ, 12))
-    assert calls == []
-    attention(torch.randn(B, LQ, 12), mask=torch.ones(LQ, LQ, dtype=torch.bool))
-    assert calls == ["bias"]
+    attention = MultiHeadAttention(12, H, Doubled(H), causal=True)
+    x = torch.randn(B, LQ, 12)
+    assert_close(attention(x), attention.with_weights(x)[0])
 
 
 def test_an_encoding_with_values_adds_them_to_each_head() -> None:
@@ -413,11 +437,10 @@ def test_the_base_class_adds_nothing_anywhere() -> None:
     x = torch.randn(B, LQ, 12)
     assert encoding.embed(x, q_pos) is x
     assert encoding.rotate(q, k, q_pos, k_pos) == (q, k)
-    assert encoding.bias(q, k, q_pos, k_pos) is None
-    assert encoding.flipped_bias(q, k, q_pos, k_pos, True) is None
+    assert encoding.bias(q, k, q_pos, k_pos, 1.0) is None
     assert encoding.values(torch.rand(B, H, LQ, LK), q_pos, k_pos) is None
     assert encoding.scale is None
-    assert encoding.uses_values is False
+    assert not any(encoding.uses(hook) for hook in ("embed", "rotate", "bias", "values"))
 
 
 # --- order ---------------------------------------------------------------------------------------
@@ -497,66 +520,60 @@ def test_a_memory_is_attended_to_at_its_own_positions() -> None:
     assert_close(output, attention(whole)[:, 6:], 1e-5)
 
 
-# --- flex_attention ------------------------------------------------------------------------------
-
-FLEX: dict[str, Callable[[int], RelativeBias]] = {
-    "alibi": ALiBi,
-    "t5": lambda heads: T5Bias(heads, std=1.0),
-}
-uncompiled = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-
-
-def test_the_score_modification_adds_the_value_of_the_pairs_distance() -> None:
-    vector = torch.randn(H, LQ + LK - 1)
-    score_mod = distance_score_mod(vector, LQ)
-    h, i, j = torch.meshgrid(*(torch.arange(n) for n in (H, LQ, LK)), indexing="ij")
-    got = score_mod(torch.full((H, LQ, LK), 2.0), torch.tensor(0), h, i, j)
-    for head in range(H):
-        for query in range(LQ):
-            for key in range(LK):
-                expected = 2.0 + vector[head, key + (LQ - 1 - query)]
-                assert got[head, query, key] == expected
+def test_a_cache_knows_a_run_and_goes_on_where_it_ends() -> None:
+    attention, cache = MultiHeadAttention(12, H, ALiBi(H), causal=True), KVCache()
+    for length, positions in ((3, Run(7, 3)), (2, None), (1, range(12, 13))):
+        attention(torch.randn(B, length, 12), q_pos=positions, cache=cache)
+    assert cache.positions == Run(7, 6)
+    attention(torch.randn(B, 1, 12), q_pos=Run(20, 1), cache=cache)
+    assert isinstance(cache.positions, Tensor)
+    assert cache.positions.tolist() == [7, 8, 9, 10, 11, 12, 20]
 
 
-@uncompiled
-@pytest.mark.parametrize(("offset", "causal"), [(0, False), (2, True)])
-@pytest.mark.parametrize("name", FLEX)
-def test_the_score_modification_equals_the_definition(name: str, causal: bool, offset: int) -> None:
-    q, k, v = make_qkv()
-    encoding, q_pos, k_pos = FLEX[name](H), offset + torch.arange(LQ), torch.arange(LK)
-    got = attend_flex(q, k, v, encoding, q_pos, k_pos, causal=causal)
-    assert_close(got, attend(q, k, v, encoding, q_pos, k_pos, causal=causal)[0])
+@pytest.mark.parametrize("first", ["one row", "row per sequence", "run"])
+@pytest.mark.parametrize("second", ["one row", "row per sequence", "run", "none"])
+def test_a_cache_joins_positions_of_every_legal_shape(first: str, second: str) -> None:
+    attention, x = MultiHeadAttention(12, H, ALiBi(H), causal=True), torch.randn(B, 6, 12)
+    forms = {
+        "one row": lambda run: run.tensor()[None],
+        "row per sequence": lambda run: run.tensor().expand(B, -1),
+        "run": lambda run: run,
+        "none": lambda run: None,
+    }
+    cache = KVCache()
+    attention(x[:, :4], q_pos=forms[first](Run(0, 4)), cache=cache)
+    last = attention(x[:, 4:], q_pos=forms[second](Run(4, 2)), cache=cache)
+    assert_close(last, attention(x)[:, 4:], 1e-5)
 
 
-@uncompiled
-def test_in_flex_attention_a_query_without_a_key_gets_zeros() -> None:
-    q, k, v = make_qkv()
-    q_pos, k_pos = POSITIONS["keys all later"]
-    assert (attend_flex(q, k, v, ALiBi(H), q_pos, k_pos, causal=True) == 0).all()
+def test_an_empty_batch_gives_an_empty_batch() -> None:
+    for encoding in (None, ALiBi(H), T5Bias(H), RoPE(4), Shaw(4, 2), DeBERTa(12, H, 4)):
+        attention = MultiHeadAttention(12, H, encoding, causal=True)
+        for positions in (None, torch.zeros(0, LQ, dtype=torch.long)):
+            output, weights = attention.with_weights(torch.randn(0, LQ, 12), q_pos=positions)
+            assert output.shape == (0, LQ, 12)
+            assert weights.shape == (0, H, LQ, LQ)
+            assert attention(torch.randn(0, LQ, 12), q_pos=positions).shape == (0, LQ, 12)
 
 
-@pytest.mark.parametrize("where", ["gaps", "per sequence"])
-def test_flex_attention_refuses_positions_that_are_not_consecutive(where: str) -> None:
-    with pytest.raises(ValueError, match="q_pos must be consecutive positions"):
-        attend_flex(*make_qkv(), ALiBi(H), *POSITIONS[where])
-
-
-@pytest.mark.skipif(
-    not torch.cuda.is_available(),
-    reason="no CUDA device: the compiled flex_attention kernel needs one; the score modification "
-    "itself is tested uncompiled above",
-)
-@pytest.mark.parametrize("name", FLEX)
-@pytest.mark.parametrize("causal", [False, True])
-def test_the_compiled_kernel_on_a_gpu_equals_the_definition(name: str, causal: bool) -> None:
-    torch.manual_seed(0)
-    encoding = FLEX[name](6).cuda()
-    q, k, v = (torch.randn(2, 6, length, 64, device="cuda") for length in (384, 512, 512))
-    q_pos, k_pos = torch.arange(128, 512, device="cuda"), torch.arange(512, device="cuda")
-    kernel = torch.compile(flex_attention)
-    got = attend_flex(q, k, v, encoding, q_pos, k_pos, causal=causal, kernel=kernel)
-    expected, _ = attend(q, k, v, encoding, q_pos, k_pos, causal=causal)
-    assert_close(got, expected, 5e-3)  # the kernel multiplies in TF32
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_integers_of_every_type_are_positions(dtype: torch.dtype) -> None:
+    """Differences of small and of unsigned integers would wrap around, and the mask with them."""
+    positions = torch.tensor([[3, 100, 2, 90, 0], [0, 1, 120, 3, 4]])
+    makers = [NoPosition, lambda: ALiBi(H), lambda: T5Bias(H), lambda: Kerple(H), lambda: Fire(H)]
+    makers += [lambda: RoPE(4), lambda: Shaw(4, 2), lambda: TransformerXL(12, H)]
+    for make in [*makers, lambda: DeBERTa(12, H, 4), lambda: WindowBias(H, 2)]:
+        attention = MultiHeadAttention(12, H, make(), causal=True)
+        x = torch.randn(B, LQ, 12)
+        expected = attention(x, q_pos=positions)
+        assert torch.equal(attention(x, q_pos=positions.to(dtype)), expected)
+        q = attention.split_heads(x)
+        arguments = (q, q, positions, positions)
+        small = (q, q, positions.to(dtype), positions.to(dtype))
+        for hook, extra in (("bias", (1.0,)), ("rotate", ())):
+            by_hand = getattr(attention.encoding, hook)(*small, *extra)
+            wanted = getattr(attention.encoding, hook)(*arguments, *extra)
+            assert by_hand is wanted is None or all(map(torch.equal, by_hand, wanted))
 
 
 # --- errors --------------------------------------------------------------------------------------
@@ -568,10 +585,11 @@ def call(**changes: object) -> Tensor:
     return MultiHeadAttention(12, 3, causal=True)(arguments.pop("x"), **arguments)
 
 
-def call_twice(first: Tensor | None, second: Tensor | None) -> Tensor:
+def call_twice(first: int, second: int) -> Tensor:
+    """Call a module with one cache and two sizes of the batch."""
     attention, cache = MultiHeadAttention(12, 3), KVCache()
-    attention(torch.randn(2, 5, 12), q_pos=first, cache=cache)
-    return attention(torch.randn(2, 1, 12), q_pos=second, cache=cache)
+    attention(torch.randn(first, 5, 12), cache=cache)
+    return attention(torch.randn(second, 1, 12), cache=cache)
 
 
 ERRORS = [
@@ -588,6 +606,22 @@ ERRORS = [
     (lambda: call(q_pos=torch.zeros(3, 5)), ValueError, r"q_pos .*or \(2, 5\), got \(3, 5\)"),
     (lambda: call(q_pos=torch.zeros(5).bool()), TypeError, "q_pos must be real numbers"),
     (lambda: call(k_pos=torch.arange(6)), ValueError, r"k_pos must have shape \(5,\)"),
+    (lambda: call(q_pos=range(4)), ValueError, r"q_pos must be 5 positions, got Run\(start=0, le"),
+    (lambda: call(q_pos=Run(3, 6)), ValueError, r"q_pos must be 5 positions, got Run\(start=3"),
+    (lambda: call(q_pos=torch.full((5,), math.nan)), ValueError, "q_pos must be finite, got nan"),
+    (lambda: call(q_pos=torch.full((5,), math.inf)), ValueError, "q_pos must be finite, got inf"),
+    (lambda: MultiHeadAttention(12, 3, "rope"), TypeError, "encoding must be a PositionEncoding"),
+    (lambda: MultiHeadAttention(12, 3, ALiBi), TypeError, "encoding must be a PositionEncoding"),
+    (
+        lambda: MultiHeadAttention(12, 3, Sinusoidal(12))(torch.randn(2, 5, 12)),
+        ValueError,
+        "Sinusoidal adds to the input .* embedded=True",
+    ),
+    (
+        lambda: MultiHeadAttention(12, 3, Compose(ALiBi(3), Learned(9, 12)))(torch.randn(2, 5, 12)),
+        ValueError,
+        "Compose adds to the input .* embedded=True",
+    ),
     (lambda: call(mask=torch.ones(5, 5)), TypeError, "mask must have dtype torch.bool"),
     (lambda: call(mask=torch.ones(5, 5).long()), TypeError, "mask .*got torch.int64"),
     (lambda: call(context=torch.randn(2, 7, 12)), ValueError, "q_pos and k_pos must be given"),
@@ -602,9 +636,9 @@ ERRORS = [
         "context must have the batch of x, 2, got 3",
     ),
     (
-        lambda: call_twice(torch.arange(5).expand(2, 5), None),
+        lambda: call_twice(2, 3),
         ValueError,
-        r"positions must keep the form of the cached ones, \(2, 5\), got \(1,\)",
+        r"keys must fit the cached ones, \(2, 3, 5, 4\), .* got \(3, 3, 1, 4\)",
     ),
     (
         lambda: allowed_pairs(torch.arange(2), torch.arange(2), False, torch.ones(2, 2)),

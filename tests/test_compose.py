@@ -19,9 +19,13 @@ from pe_lib.attention import (
     attention_logits,
 )
 from pe_lib.compose import Compose
+from pe_lib.fast import only_relative_bias
 from pe_lib.learned import Learned
+from pe_lib.positions import Positions, Run, per_head, relative_position
 from pe_lib.rope import RoPE
+from pe_lib.shaw import Shaw
 from pe_lib.sinusoidal import Sinusoidal
+from pe_lib.t5 import T5Bias
 
 
 class Slope(PositionEncoding):
@@ -31,20 +35,20 @@ class Slope(PositionEncoding):
         super().__init__()
         self.slope, self.scale = nn.Parameter(torch.tensor(slope)), scale
 
-    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        return self.slope * (k_pos.unsqueeze(-2) - q_pos.unsqueeze(-1)).unsqueeze(-3)
+    def bias(
+        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
+    ) -> Tensor:
+        return self.slope * per_head(relative_position(q_pos, k_pos))
 
 
 class Extra(PositionEncoding):
     """Adds a constant to every output."""
 
-    uses_values = True
-
     def __init__(self, constant: float) -> None:
         super().__init__()
         self.constant = constant
 
-    def values(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    def values(self, weights: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor:
         return torch.full((*weights.shape[:-1], 8), self.constant)
 
 
@@ -57,7 +61,7 @@ def test_inputs_add_up() -> None:
     sines, table = Sinusoidal(6), Learned(9, 6)
     x, positions = torch.randn(2, 4, 6), torch.arange(4) + 3
     ours = Compose(sines, table).embed(x, positions)
-    torch.testing.assert_close(ours, x + sines.codes(positions) + table.rows(positions))
+    torch.testing.assert_close(ours, x + sines.codes(positions, x) + table.rows(positions))
 
 
 def test_rotations_follow_one_another() -> None:
@@ -80,27 +84,28 @@ def test_rotations_keep_the_order_given() -> None:
 
 def test_biases_add_up_and_see_queries_before_rotation() -> None:
     class Content(PositionEncoding):
-        def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        def bias(
+            self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
+        ) -> Tensor:
             return q[..., :1]
 
     q, k, q_pos, k_pos = qk()
     slope = Slope(0.5)
-    ours = Compose(RoPE(8), slope, Content()).bias(q, k, q_pos, k_pos)
+    ours = Compose(RoPE(8), slope, Content()).bias(q, k, q_pos, k_pos, 1.0)
     assert ours is not None
-    torch.testing.assert_close(ours, slope.bias(q, k, q_pos, k_pos) + q[..., :1])
-    assert Compose(RoPE(8), NoPosition()).bias(q, k, q_pos, k_pos) is None
+    torch.testing.assert_close(ours, slope.bias(q, k, q_pos, k_pos, 1.0) + q[..., :1])
+    assert Compose(RoPE(8), NoPosition()).bias(q, k, q_pos, k_pos, 1.0) is None
 
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_single_bias_keeps_its_shortcut(causal: bool) -> None:
-    q, k, q_pos, k_pos = qk()
+    q, k, *_ = qk()
+    q_pos, k_pos = Run(2, 5), Run(0, 7)
     alibi = ALiBi(3, symmetric=not causal)
-    one = Compose(RoPE(8), alibi)
-    view = one.flipped_bias(q, k, q_pos, k_pos, causal)
-    assert view is not None
-    assert torch.equal(view, alibi.flipped_bias(q, k, q_pos, k_pos, causal))
-    assert Compose(alibi, Slope(1.0)).flipped_bias(q, k, q_pos, k_pos, causal) is None
-    for encoding in (one, Compose(alibi, Slope(1.0), RoPE(8))):
+    one, two = Compose(RoPE(8), Compose(alibi)), Compose(alibi, Slope(1.0), RoPE(8))
+    assert only_relative_bias(one) is alibi
+    assert only_relative_bias(two) is None
+    for encoding in (one, two):
         fused = attend_fused(q, k, k, encoding, q_pos, k_pos, causal=causal)
         expected, _ = attend(q, k, k, encoding, q_pos, k_pos, causal=causal)
         torch.testing.assert_close(fused, expected)
@@ -110,8 +115,8 @@ def test_values_add_up() -> None:
     q, k, q_pos, k_pos = qk()
     both = Compose(Extra(1.0), Slope(0.5), Extra(2.0))
     plain = Compose(Slope(0.5))
-    assert both.uses_values
-    assert not plain.uses_values
+    assert both.uses("values")
+    assert not plain.uses("values")
     ours, _ = attend(q, k, k, both, q_pos, k_pos)
     torch.testing.assert_close(ours, attend(q, k, k, plain, q_pos, k_pos)[0] + 3)
     assert plain.values(q, q_pos, k_pos) is None
@@ -121,12 +126,26 @@ def test_one_scale_counts_for_all() -> None:
     q, k, q_pos, k_pos = qk()
     rope, slope = RoPE(8), Slope(0.5, scale=1.0)
     both = Compose(rope, slope)
-    assert both.scale == rope.scale == 1.0
+    assert both.scale == 1.0
+    assert rope.scale is None  # nobody writes into a member
     turned_q, turned_k = rope.rotate(q, k, q_pos, k_pos)
-    expected = turned_q @ turned_k.mT + slope.bias(q, k, q_pos, k_pos)
+    expected = turned_q @ turned_k.mT + slope.bias(q, k, q_pos, k_pos, 1.0)
     torch.testing.assert_close(attention_logits(q, k, both, q_pos, k_pos), expected)
     assert Compose(Slope(1.0, 0.5), Slope(2.0, 0.5)).scale == 0.5
     assert Compose(NoPosition()).scale is None
+
+
+def test_a_nested_composition_equals_the_flat_one() -> None:
+    """The scale of an outer member reaches the products of queries and keys in an inner one."""
+    q, k, *_ = qk()
+    shaw, alibi, t5 = Shaw(8, 2), ALiBi(3), T5Bias(3)
+    for q_pos, k_pos in ((Run(2, 5), Run(0, 7)), (torch.arange(5) + 2, torch.arange(7))):
+        nested = attention_logits(q, k, Compose(Compose(shaw, alibi), t5), q_pos, k_pos)
+        flat = attention_logits(q, k, Compose(shaw, alibi, t5), q_pos, k_pos)
+        torch.testing.assert_close(nested, flat, rtol=0, atol=1e-5)
+        by_hand = q @ k.mT + t5.bias(q, k, q_pos, k_pos, 1.0) + alibi.bias(q, k, q_pos, k_pos, 1.0)
+        by_hand = by_hand + shaw.bias(q, k, q_pos, k_pos, 1.0)
+        torch.testing.assert_close(flat, by_hand, rtol=0, atol=1e-5)
 
 
 def test_a_composition_is_itself_an_encoding() -> None:
@@ -136,8 +155,8 @@ def test_a_composition_is_itself_an_encoding() -> None:
     flat = Compose(Sinusoidal(24), Slope(0.1), RoPE(8))
     assert len(list(flat.parameters())) == 1
     flat.encodings[1].load_state_dict(nested.encodings[0].encodings[1].state_dict())  # type: ignore[union-attr]
-    attention = MultiHeadAttention(24, 3, nested, causal=True)
-    twin = MultiHeadAttention(24, 3, flat, causal=True)
+    attention = MultiHeadAttention(24, 3, nested, causal=True, embedded=True)
+    twin = MultiHeadAttention(24, 3, flat, causal=True, embedded=True)
     twin.load_state_dict(attention.state_dict(), strict=False)
     x = torch.randn(2, 6, 24)
     torch.testing.assert_close(attention(x), twin(x))

@@ -26,6 +26,7 @@ from pe_lib.context_extension import (
     yarn,
     yarn_gain,
 )
+from pe_lib.positions import Run
 from pe_lib.rope import RoPE, apply_rope, rope_angles
 from pe_lib.sinusoidal import frequencies
 
@@ -277,9 +278,12 @@ def test_the_last_step_with_a_cache_gives_what_the_full_sequence_gives(encoding:
 
 def test_modules_save_load_and_cast() -> None:
     rope = LongRoPE(8, torch.ones(4), torch.full((4,), 2.0), 16, 4.0).half()
-    assert rope.table.dtype == torch.float32
+    assert rope.cache.dtype == torch.float32
     assert not rope.state_dict()
-    assert DynamicNTK(8, 2.0, 16).double().table.dtype == torch.float64
+    q = torch.randn(1, 2, 5, 8, dtype=torch.float64)
+    dynamic = DynamicNTK(8, 2.0, 16)
+    exact = apply_rope(q, rope_angles(torch.arange(5), dynamic.rates))
+    torch.testing.assert_close(dynamic.rotate(q, q, Run(0, 5), Run(0, 5))[0], exact)
 
 
 # Errors -------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from encoding_properties import CHECKS, assert_equal, difference
+from encoding_properties import CHECKS, assert_equal, difference, forms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from transformers import DebertaConfig, DebertaV2Config
 from transformers.models.deberta import modeling_deberta as version_1
 from transformers.models.deberta_v2 import modeling_deberta_v2 as version_2
 
-from pe_lib import shaw
+from pe_lib import fast
 from pe_lib.attention import MultiHeadAttention, NoPosition, relative_position
 from pe_lib.deberta import DeBERTa, disentangled_row, log_bucket
 
@@ -63,8 +63,9 @@ def cases(draw: st.DrawFn) -> tuple[DeBERTa, Tensor, Tensor, Tensor, Tensor]:
     chosen = {"c2p": "c2p" in terms, "p2c": "p2c" in terms}
     encoding = DeBERTa(dim * heads, heads, reach, n_buckets=buckets, **chosen).double()
     q_start, k_start = torch.randint(-9, 9, (2, batch, 1))
-    kind = draw(st.sampled_from(["same offset", "own offsets", "gaps"]))
-    if kind == "same offset":
+    kind = draw(st.sampled_from(["runs", "own offsets", "gaps"]))
+    if kind == "runs":
+        q_start = q_start[:1].expand(batch, 1)
         k_start = q_start + draw(st.integers(-4, 4))
     q_pos, k_pos = q_start + torch.arange(n_queries), k_start + torch.arange(n_keys)
     if kind == "gaps":
@@ -78,13 +79,16 @@ def cases(draw: st.DrawFn) -> tuple[DeBERTa, Tensor, Tensor, Tensor, Tensor]:
 @given(cases())
 def test_library_equals_the_loops(case: tuple[DeBERTa, Tensor, Tensor, Tensor, Tensor]) -> None:
     encoding, *inputs = case
-    block, shaw.BLOCK = shaw.BLOCK, 2
+    block, fast.BLOCK = fast.BLOCK, 2
     try:
-        bias = encoding.bias(*inputs)
+        found = [
+            encoding.bias(*inputs[:2], *places, encoding.scale) for places in forms(*inputs[2:])
+        ]
     finally:
-        shaw.BLOCK = block
+        fast.BLOCK = block
     with torch.no_grad():
-        assert_equal(bias, twin_bias(encoding, *inputs), 1e-12)
+        for bias in found:
+            assert_equal(bias, twin_bias(encoding, *inputs), 1e-12)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -122,7 +126,7 @@ def test_scores_equal_version_1(
         expected = peer.disentangled_att_bias(scaled, k, back, table, n_terms)[:, :, q_pos]
     assert encoding.scale == pytest.approx((5 * n_terms) ** -0.5)
     for offset in (0, 31):
-        bias = encoding.bias(q[:, :, q_pos], k, q_pos + offset, k_pos + offset)
+        bias = encoding.bias(q[:, :, q_pos], k, q_pos + offset, k_pos + offset, encoding.scale)
         assert_equal(bias, expected)
 
 
@@ -230,8 +234,8 @@ def test_the_third_term_read_literally_is_another_one() -> None:
     torch.manual_seed(0)
     encoding = DeBERTa(12, 3, 4, c2p=False)
     q, k, positions = torch.randn(1, 3, 7, 4), torch.randn(1, 3, 7, 4), torch.arange(7)
-    ours = encoding.bias(q, k, positions, positions)
-    literal = encoding.bias(q, k, -positions, -positions)
+    ours = encoding.bias(q, k, positions, positions, encoding.scale)
+    literal = encoding.bias(q, k, -positions, -positions, encoding.scale)
     assert difference(literal, ours) > 0.1
 
 
@@ -291,12 +295,12 @@ Q, PLACES = torch.ones(2, 3, 5, 4), torch.arange(5)
             "max_distance must be greater than n_buckets / 2 \\+ 1 = 5, got 5",
         ),
         (
-            lambda: DeBERTa(12, 3, 4).bias(Q, Q, PLACES, PLACES.double()),
+            lambda: DeBERTa(12, 3, 4).bias(Q, Q, PLACES, PLACES.double(), 1.0),
             TypeError,
             "k_pos must be integers, got torch.float64",
         ),
         (
-            lambda: DeBERTa(12, 3, 4).bias(Q, Q, PLACES[1:], PLACES),
+            lambda: DeBERTa(12, 3, 4).bias(Q, Q, PLACES[1:], PLACES, 1.0),
             ValueError,
             r"q_pos must have shape \(5,\) or \(2, 5\), got \(4,\)",
         ),

@@ -51,7 +51,7 @@ def test_the_bias_follows_the_formula(
         with torch.no_grad():
             encoding.c.neg_(), encoding.factor.mul_(-1.5)
     q, k = torch.randn(B, 4, n_queries, 3), torch.randn(B, 4, n_keys, 3)
-    bias = encoding.bias(q, k, offset + torch.arange(n_queries), torch.arange(n_keys))
+    bias = encoding.bias(q, k, offset + torch.arange(n_queries), torch.arange(n_keys), 1.0)
     assert bias.shape == (4, n_queries, n_keys)
     for i in range(n_queries):
         for j in range(n_keys):
@@ -63,10 +63,10 @@ def test_positions_with_a_batch_axis_give_each_sequence_its_own_bias() -> None:
     encoding = make()
     q, k = torch.randn(B, H, 5, 4), torch.randn(B, H, 7, 4)
     q_pos, k_pos = torch.randint(0, 20, (B, 5)), torch.randint(0, 20, (B, 7))
-    both = encoding.bias(q, k, q_pos, k_pos)
+    both = encoding.bias(q, k, q_pos, k_pos, 1.0)
     assert both.shape == (B, H, 5, 7)
     for b in range(B):
-        torch.testing.assert_close(both[b], encoding.bias(q, k, q_pos[b], k_pos[b]))
+        torch.testing.assert_close(both[b], encoding.bias(q, k, q_pos[b], k_pos[b], 1.0))
 
 
 def test_the_share_of_past_keys_lies_between_zero_and_one_at_any_length() -> None:
@@ -123,16 +123,16 @@ def test_a_saved_encoding_loads() -> None:
     saved, fresh = make(seed=1), make(seed=2)
     fresh.load_state_dict(saved.state_dict())
     q, positions = torch.randn(B, H, 5, 4), torch.arange(5)
-    expected = saved.bias(q, q, positions, positions)
-    assert torch.equal(fresh.bias(q, q, positions, positions), expected)
+    expected = saved.bias(q, q, positions, positions, 1.0)
+    assert torch.equal(fresh.bias(q, q, positions, positions, 1.0), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_the_share_is_computed_in_float32_or_better(dtype: torch.dtype) -> None:
     encoding, positions = make(threshold=512.0), torch.arange(3000)
     q, k = torch.randn(1, H, 2, 4), torch.randn(1, H, 3000, 4)
-    exact = encoding.bias(q, k, positions[-2:], positions)
-    got = encoding.to(dtype).bias(q.to(dtype), k.to(dtype), positions[-2:], positions)
+    exact = encoding.bias(q, k, positions[-2:], positions, 1.0)
+    got = encoding.to(dtype).bias(q.to(dtype), k.to(dtype), positions[-2:], positions, 1.0)
     assert got.dtype == dtype
     tolerance = 4 * max(torch.finfo(dtype).eps, 1e-6)
     torch.testing.assert_close(got.float(), exact, rtol=tolerance, atol=tolerance)

@@ -139,10 +139,10 @@ class FlippedKeys(RoPE):
 class ForgottenV(TransformerXL):
     """Transformer-XL that leaves out the global query of positions."""
 
-    def bias(self, q, k, q_pos, k_pos):
+    def bias(self, q, k, q_pos, k_pos, scale):
         nothing = self.v.detach().clone()
         self.v.data.zero_()
-        found = super().bias(q, k, q_pos, k_pos)
+        found = super().bias(q, k, q_pos, k_pos, scale)
         self.v.data.copy_(nothing)
         return found
 
@@ -150,8 +150,8 @@ class ForgottenV(TransformerXL):
 class KeyOnly(ALiBi):
     """ALiBi as slope times key position: the same for the softmax, not for a logit."""
 
-    def bias(self, q, k, q_pos, k_pos):
-        return super().bias(q, k, torch.zeros_like(q_pos), k_pos)
+    def bias(self, q, k, q_pos, k_pos, scale):
+        return super().bias(q, k, torch.zeros_like(q_pos), k_pos, scale)
 
 
 class Halved(PositionEncoding):
@@ -180,7 +180,7 @@ class Untied(PositionEncoding):
         super().__init__()
         self.codes = nn.Parameter(torch.randn(30, 5))
 
-    def bias(self, q, k, q_pos, k_pos):
+    def bias(self, q, k, q_pos, k_pos, scale):
         return self.codes[q_pos] @ self.codes.T[:, k_pos] + 0 * relative_position(q_pos, k_pos)
 
 

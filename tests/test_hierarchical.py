@@ -15,10 +15,10 @@ from pe_lib.hierarchical import (
     Hierarchical,
     HierarchicalLearned,
     ParagraphVectors,
-    WindowBias,
     paragraph_of,
     split_rows,
 )
+from pe_lib.relative import WindowBias
 from pe_lib.sinusoidal import sinusoidal
 
 STARTS = torch.tensor([0, 4, 9])
@@ -118,8 +118,8 @@ def test_the_window_bias_is_local(heads: int, window: int, lq: int, lk: int, off
     torch.nn.init.normal_(encoding.weight)
     q, k = torch.randn(2, heads, lq, 4), torch.randn(2, heads, lk, 4)
     q_pos, k_pos = torch.arange(lq) + offset, torch.arange(lk)
-    bias = encoding.bias(q, k, q_pos, k_pos)
-    batched = encoding.bias(q, k, q_pos.expand(2, lq), k_pos)
+    bias = encoding.bias(q, k, q_pos, k_pos, 1.0)
+    batched = encoding.bias(q, k, q_pos.expand(2, lq), k_pos, 1.0)
     assert bias.shape == (heads, lq, lk)
     assert batched.shape == (2, heads, lq, lk)
     for h in range(heads):
@@ -152,14 +152,14 @@ class BiasOnly(torch.nn.Module):
         self.encoding = encoding
 
     def forward(self, q: Tensor, positions: Tensor) -> Tensor:
-        return self.encoding.bias(q, q, positions, positions)
+        return self.encoding.bias(q, q, positions, positions, 1.0)
 
 
 def test_the_hierarchy_works_in_attention_with_a_cache_and_with_padding() -> None:
     torch.manual_seed(0)
     encoding = Hierarchical(24, 3, STARTS, window=2)
     torch.nn.init.normal_(encoding.encodings[2].weight)  # type: ignore[arg-type]
-    attention = MultiHeadAttention(24, 3, encoding, causal=True)
+    attention = MultiHeadAttention(24, 3, encoding, causal=True, embedded=True)
     x, cache = torch.randn(1, 7, 24), KVCache()
     full = attention(encoding.embed(x, torch.arange(7)))
     assert not torch.allclose(full, attention(encoding.embed(x, torch.arange(7) + 1)))

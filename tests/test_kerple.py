@@ -37,7 +37,7 @@ def test_the_bias_follows_the_formula(
     torch.manual_seed(seed)
     encoding = Kerple(n_heads, variant=variant)
     q, k = torch.randn(2, n_heads, n_queries, 3), torch.randn(2, n_heads, n_keys, 3)
-    bias = encoding.bias(q, k, offset + torch.arange(n_queries), torch.arange(n_keys))
+    bias = encoding.bias(q, k, offset + torch.arange(n_queries), torch.arange(n_keys), 1.0)
     assert bias.shape == (n_heads, n_queries, n_keys)
     r1, r2 = encoding.r1.tolist(), encoding.r2.tolist()
     for h in range(n_heads):

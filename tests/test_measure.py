@@ -16,6 +16,7 @@ from lab import measure
 from lab.training import generator
 from pe_lib import Learned, MultiHeadAttention, Sinusoidal
 from pe_lib.attention import PositionEncoding
+from pe_lib.positions import Positions
 from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import sinusoidal
 
@@ -62,7 +63,9 @@ def test_attention_is_equivariant_and_a_mask_ends_it() -> None:
 class PlaceBias(PositionEncoding):
     """Logits that depend on the key's place: moving by s adds exactly s."""
 
-    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    def bias(
+        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
+    ) -> Tensor:
         return k_pos.to(q.dtype).expand(len(q_pos), len(k_pos))
 
 

@@ -16,14 +16,22 @@ from pe_lib.attention import (
     MultiHeadAttention,
     attend,
     attend_fused,
-    is_consecutive,
     relative_position,
 )
+from pe_lib.fast import reversed_bias
 from pe_lib.kerple import Kerple
-from pe_lib.relative import RelativeBias, distances, for_each_head, hankel, toeplitz
+from pe_lib.positions import Positions, Run
+from pe_lib.relative import RelativeBias, WindowBias, distances, for_each_head, toeplitz
 from pe_lib.t5 import T5Bias
 
 B, H, D, LENGTH = 2, 3, 12, 11
+
+
+def drawn(encoding: WindowBias) -> WindowBias:
+    """Return the encoding with weights that are not 0."""
+    torch.nn.init.normal_(encoding.weight)
+    return encoding
+
 
 MAKERS: dict[str, Callable[[int], RelativeBias]] = {
     "t5": lambda heads: T5Bias(heads, 8, 9, std=1.0),
@@ -31,6 +39,7 @@ MAKERS: dict[str, Callable[[int], RelativeBias]] = {
     "alibi": ALiBi,
     "alibi symmetric": lambda heads: ALiBi(heads, symmetric=True),
     "kerple log": Kerple,
+    "window": lambda heads: drawn(WindowBias(heads, 4)),
     "kerple power": lambda heads: Kerple(heads, variant="power"),
 }
 every_method = pytest.mark.parametrize("name", MAKERS)
@@ -67,30 +76,28 @@ def assert_close(a: Tensor, b: Tensor, tolerance: float = 2e-6) -> None:
 def test_distances_are_the_relative_positions_of_all_pairs(
     n_queries: int, n_keys: int, q_start: int, k_start: int
 ) -> None:
-    q_pos, k_pos = q_start + torch.arange(n_queries), k_start + torch.arange(n_keys)
-    expected = sorted({k - q for q in q_pos.tolist() for k in k_pos.tolist()})
+    q_pos, k_pos = Run(q_start, n_queries), Run(k_start, n_keys)
+    expected = sorted({k - q for q in q_pos.tensor().tolist() for k in k_pos.tensor().tolist()})
     assert distances(q_pos, k_pos).tolist() == expected
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 7))
-def test_both_matrices_put_each_value_at_its_pairs(n_queries: int, n_keys: int) -> None:
+def test_the_matrix_has_each_value_at_its_pairs(n_queries: int, n_keys: int) -> None:
     vector = torch.randn(2, n_queries + n_keys - 1)
-    flipped, straight = hankel(vector, n_keys), toeplitz(vector, n_keys)
-    assert flipped.shape == straight.shape == (2, n_queries, n_keys)
+    matrix = toeplitz(vector, n_keys)
+    assert matrix.shape == (2, n_queries, n_keys)
     for i in range(n_queries):
         for j in range(n_keys):
-            assert torch.equal(flipped[:, i, j], vector[:, i + j])
-            assert torch.equal(straight[:, i, j], vector[:, j - i + n_queries - 1])
+            assert torch.equal(matrix[:, i, j], vector[:, j - i + n_queries - 1])
 
 
 @every_method
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_flipped_bias_is_a_view_of_one_value_per_distance(name: str, causal: bool) -> None:
     n_queries, n_keys = 50, 70
-    q, k = torch.randn(B, H, n_queries, 4), torch.randn(B, H, n_keys, 4)
-    view = make(name).flipped_bias(q, k, torch.arange(20, 70), torch.arange(70), causal)
-    assert view is not None
+    q = torch.randn(B, H, n_queries, 4)
+    view = reversed_bias(make(name), q, Run(20, 50), Run(0, 70), causal)
     assert view.shape == (H, n_queries, n_keys)
     assert view.untyped_storage().nbytes() == 4 * H * (n_queries + n_keys - 1)
 
@@ -100,32 +107,13 @@ def test_the_flipped_bias_is_a_view_of_one_value_per_distance(name: str, causal:
 def test_the_flipped_bias_is_the_bias_with_the_queries_reversed(name: str, causal: bool) -> None:
     encoding = make(name)
     q, k = torch.randn(B, H, 5, 4), torch.randn(B, H, 7, 4)
-    q_pos, k_pos = torch.arange(3, 8), torch.arange(1, 8)
-    view = encoding.flipped_bias(q, k, q_pos, k_pos, causal)
-    expected = encoding.bias(q, k, q_pos, k_pos)
+    q_pos, k_pos = Run(3, 5), Run(1, 7)
+    view = reversed_bias(encoding, q, q_pos, k_pos, causal)
+    expected = encoding.bias(q, k, q_pos, k_pos, 1.0)
     if causal:
         hidden = relative_position(q_pos, k_pos) > 0
-        expected = expected.masked_fill(hidden, torch.finfo(torch.float32).min)
-    assert view is not None
+        expected = expected.masked_fill(hidden, float("-inf"))
     assert torch.equal(view.flip(-2), expected)
-
-
-@pytest.mark.parametrize(
-    ("positions", "expected"),
-    [
-        ([7], True),
-        ([-2, -1, 0, 1], True),
-        ([0.5, 1.5, 2.5], True),
-        ([0, 1, 3], False),
-        ([2, 1, 0], False),
-        ([0, 1, 2, 0, 1], False),
-        ([[0, 1, 2]], False),
-    ],
-)
-def test_consecutive_means_one_axis_and_steps_of_one(
-    positions: list[float], expected: bool
-) -> None:
-    assert is_consecutive(torch.tensor(positions)) is expected
 
 
 # --- values --------------------------------------------------------------------------------------
@@ -144,9 +132,11 @@ def test_the_bias_equals_a_loop_over_pairs(
     encoding = make(name, heads=4, seed=seed)
     q, k = torch.randn(B, 4, n_queries, 2), torch.randn(B, 4, n_keys, 2)
     runs = offset + torch.arange(n_queries), torch.arange(n_keys)
+    as_runs = encoding.bias(q, k, Run(offset, n_queries), Run(0, n_keys), 1.0)
+    assert torch.equal(as_runs, encoding.bias(q, k, *runs, 1.0))
     scattered = torch.randint(0, 30, (n_queries,)), torch.randint(0, 30, (n_keys,))
     for q_pos, k_pos in (runs, scattered):
-        assert_close(encoding.bias(q, k, q_pos, k_pos), loop_bias(encoding, q_pos, k_pos))
+        assert_close(encoding.bias(q, k, q_pos, k_pos, 1.0), loop_bias(encoding, q_pos, k_pos))
 
 
 @every_method
@@ -154,11 +144,11 @@ def test_positions_with_a_batch_axis_give_each_sequence_its_own_bias(name: str) 
     encoding = make(name)
     q, k = torch.randn(B, H, 5, 4), torch.randn(B, H, 7, 4)
     q_pos, k_pos = torch.randint(0, 20, (B, 5)), torch.randint(0, 20, (B, 7))
-    both = encoding.bias(q, k, q_pos, k_pos)
+    both = encoding.bias(q, k, q_pos, k_pos, 1.0)
     assert both.shape == (B, H, 5, 7)
     for b in range(B):
         assert_close(both[b], loop_bias(encoding, q_pos[b], k_pos[b]))
-    shared_keys = encoding.bias(q, k, q_pos, k_pos[0])
+    shared_keys = encoding.bias(q, k, q_pos, k_pos[0], 1.0)
     assert shared_keys.shape == (B, H, 5, 7)
     assert_close(shared_keys[1], loop_bias(encoding, q_pos[1], k_pos[0]))
 
@@ -177,8 +167,8 @@ def test_the_bias_has_the_dtype_of_the_queries_and_its_precision(
     encoding = make(name)
     q, k = torch.randn(B, H, 200, 4), torch.randn(B, H, 200, 4)
     positions = torch.arange(200)
-    exact = encoding.bias(q, k, positions, positions)
-    got = encoding.to(dtype).bias(q.to(dtype), k.to(dtype), positions, positions)
+    exact = encoding.bias(q, k, positions, positions, 1.0)
+    got = encoding.to(dtype).bias(q.to(dtype), k.to(dtype), positions, positions, 1.0)
     assert got.dtype == dtype
     # 8 roundings at most: parameters, products and the result.
     tolerance = 8 * max(torch.finfo(dtype).eps, torch.finfo(torch.float32).eps)
@@ -298,11 +288,11 @@ def test_the_base_class_has_no_values_of_its_own() -> None:
 
 
 @every_method
-@pytest.mark.parametrize("positions", [torch.arange(5), torch.tensor([0, 2, 4, 6, 8])])
-def test_another_number_of_heads_is_refused(name: str, positions: Tensor) -> None:
+@pytest.mark.parametrize("positions", [Run(0, 5), torch.tensor([0, 2, 4, 6, 8])])
+def test_another_number_of_heads_is_refused(name: str, positions: Positions) -> None:
     q = torch.randn(B, H + 1, 5, 4)
-    with pytest.raises(ValueError, match="q must have 3 heads for this bias, got 4"):
-        make(name).bias(q, q, positions, positions)
+    with pytest.raises(ValueError, match="q must have 3 heads for this encoding, got 4"):
+        make(name).bias(q, q, positions, positions, 1.0)
     with pytest.raises(ValueError, match="q must have 3 heads"):
         attend_fused(q, q, q, make(name), positions, positions)
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from pe_lib.attention import MultiHeadAttention, attention_logits
+from pe_lib.positions import Run
 from pe_lib.rope import (
     AxialRoPE,
     RoPE,
@@ -369,7 +370,7 @@ def test_half_precision_turns_by_float32_angles(dtype: torch.dtype, cast: str) -
     """Far out, the only error is the rounding of input and output: angles are never rounded."""
     rope = RoPE(12, max_len=10_000)
     rope = rope.to(dtype) if cast == "to" else getattr(rope, cast)()
-    assert rope.table.dtype == torch.float32
+    assert rope.cache.dtype == torch.float32
     q, k = random_qk(9)
     q, k = q.to(dtype), k.to(dtype)
     for start in (9_000, 60_000):  # in the cache, and not
@@ -383,7 +384,7 @@ def test_half_precision_turns_by_float32_angles(dtype: torch.dtype, cast: str) -
 def test_far_positions_keep_float32_accuracy_where_float32_angles_lose_it() -> None:
     positions = torch.tensor([100_003])
     exact = rope_angles(positions, frequencies(64)).cos()
-    ours = RoPE(64, max_len=8).turns(positions, 100_004).unflatten(-1, (-1, 2))[..., 0]
+    ours = RoPE(64, max_len=8).codes(positions, torch.zeros(())).unflatten(-1, (-1, 2))[..., 0]
     rounded = rope_angles(positions, frequencies(64).float()).cos()
     assert (ours - exact).abs().max() < 1e-7
     assert (rounded - exact).abs().max() > 1e-4
@@ -402,20 +403,19 @@ def test_the_cache_is_no_part_of_the_state_and_follows_a_copy() -> None:
     assert not rope.state_dict()
     RoPE(12, max_len=5).load_state_dict(rope.state_dict())
     copied = copy.deepcopy(rope).half().float()
-    assert torch.equal(copied.table, rope.table)
-    assert rope.table.shape == (9, 12)
+    assert torch.equal(copied.cache, rope.cache)
+    assert rope.cache.shape == (9, 12)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_cached_positions_equal_computed_ones(layout: str) -> None:
     rope = RoPE(12, layout=layout, max_len=10)
-    cached = rope.turns(torch.arange(10), 10)
-    torch.testing.assert_close(cached, rope.compute(torch.arange(10), rope.rates).float())
-    for positions in (torch.arange(10) + 1, torch.arange(10) - 5, torch.arange(10) / 2):
-        expected = rope.compute(positions.double(), frequencies(12))
-        torch.testing.assert_close(rope.turns(positions, 11), expected, check_dtype=False)
-        inside = rope.turns(positions[:3], 1 + int(positions[:3].max()))
-        torch.testing.assert_close(inside, expected[:3], check_dtype=False)
+    like = torch.zeros(())
+    for start in (0, 4, 5, -3, 900):  # within the cache, past its end, before its start, beyond
+        run = Run(start, 6)
+        expected = rope.compute(run.tensor()).float()
+        assert torch.equal(rope.codes(run, like), expected)
+        assert torch.equal(rope.codes(run.tensor(), like), expected)
 
 
 @pytest.mark.parametrize("view", ["odd offset", "odd strides", "transposed", "reversed"])
@@ -452,7 +452,6 @@ ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: AxialRoPE(8, columns=0), ValueError, "columns must be at least 1"),
     (lambda: layout_permutation(5), ValueError, "dim must be a multiple of 2"),
     (lambda: rope_angles("a", ANGLES[0]), TypeError, "positions must be numbers"),
-    (lambda: rope_angles([], ANGLES[0]), ValueError, "positions must not be empty"),
     (lambda: rope_angles([1], torch.ones(2, 2)), ValueError, "rates must have shape"),
     (lambda: rope_angles([1], torch.ones(2).long()), TypeError, "rates must have a floating"),
     (lambda: axial_angles([1, 2], [1, 2, 3], ANGLES[0]), ValueError, "rows and columns"),

@@ -198,7 +198,7 @@ def test_the_layouts_are_the_same_numbers_in_another_order(
 def test_arrange_puts_the_sine_first_in_each_pair() -> None:
     sines, cosines = torch.tensor([[1.0, 2.0]]), torch.tensor([[10.0, 20.0]])
     assert arrange(sines, cosines, "interleaved").tolist() == [[1, 10, 2, 20]]
-    assert arrange(sines, cosines, "halves").tolist() == [[1, 2, 10, 20]]
+    assert arrange(sines, cosines, "half").tolist() == [[1, 2, 10, 20]]
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3), (2, 1, 4)])
@@ -334,18 +334,18 @@ def test_embed_takes_positions_per_sequence_fractions_and_negative_ones() -> Non
 
 def test_codes_keep_the_shape_of_the_positions() -> None:
     positions = torch.tensor([[[3, 1], [0, 2], [5, 4]]])
-    codes = Sinusoidal(4).codes(positions)
+    codes = Sinusoidal(4).codes(positions, torch.zeros(()))
     torch.testing.assert_close(codes, sinusoidal(positions, 4), atol=1e-7, rtol=0)
 
 
 def test_the_table_is_no_part_of_the_state_and_nothing_is_trained() -> None:
     encoding = Sinusoidal(6, max_len=9)
-    assert encoding.table.shape == (9, 6)
+    assert encoding.cache.shape == (9, 6)
     assert dict(encoding.state_dict()) == {}
     assert measure.parameter_count(encoding) == 0
     longer = Sinusoidal(6, max_len=40)
     longer.load_state_dict(encoding.state_dict())  # another length is no obstacle
-    assert longer.table.shape == (40, 6)
+    assert longer.cache.shape == (40, 6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -402,7 +402,11 @@ ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: sinusoidal("three", 4), TypeError, "positions must be numbers.*'three'"),
     (lambda: sinusoidal(torch.zeros(2, dtype=torch.bool), 4), TypeError, "positions must be real"),
     (lambda: sinusoidal(torch.zeros(2) * 1j, 4), TypeError, "positions must be real numbers"),
-    (lambda: sinusoidal(3, 4, layout="half"), ValueError, "layout must be one of inter.*'half'"),
+    (
+        lambda: sinusoidal(3, 4, layout="halves"),
+        ValueError,
+        "layout must be one of inter.*'halves'",
+    ),
     (lambda: frequencies(5), ValueError, "dim must be a multiple of 2 .*got 5"),
     (lambda: wavelengths(4, 0), ValueError, "base .*greater than 1, got 0"),
     (lambda: sinusoidal_2d(1, 2, 6), ValueError, "dim must be a multiple of 4 .*got 6"),

@@ -139,7 +139,7 @@ def test_the_bias_equals_the_published_one(
     theirs = published_attention(bidirectional, seed)
     encoding = our_attention(theirs, bidirectional).encoding
     q, k = torch.randn(2, 4, n_queries, 5), torch.randn(2, 4, n_keys, 5)
-    ours = encoding.bias(q, k, offset + torch.arange(n_queries), torch.arange(n_keys))
+    ours = encoding.bias(q, k, offset + torch.arange(n_queries), torch.arange(n_keys), 1.0)
     expected = theirs.compute_bias(n_queries, n_keys, past_seen_tokens=offset)[0]
     assert ours is not None
     assert torch.equal(ours, expected)
@@ -152,7 +152,7 @@ def test_the_bias_equals_a_second_source(causal: bool) -> None:
     encoding = T5Bias(3, 16, 50, bidirectional=not causal)
     encoding.load_state_dict({"table": theirs.relative_attention_bias.weight})
     q, k = torch.randn(2, 3, 7, 4), torch.randn(2, 3, 90, 4)
-    ours = encoding.bias(q, k, torch.arange(83, 90), torch.arange(90))
+    ours = encoding.bias(q, k, torch.arange(83, 90), torch.arange(90), 1.0)
     assert torch.equal(ours, theirs(7, 90))
 
 
