@@ -59,12 +59,13 @@ def ntk_aware(rates: Tensor, factor: float) -> Tensor:
     Source: bloc97 2023; Peng et al. 2024, definition 1.
     """
     require_geometric(rates)
-    return rates * require_greater("factor", factor, 0) ** -pair_share(rates)
+    return stretched(rates, require_greater("factor", factor, 0))
 
 
-def pair_share(rates: Tensor) -> Tensor:
-    """Return how far each pair is along the way from the first to the last, (n,): 0 to 1."""
-    return torch.arange(len(rates), dtype=rates.dtype, device=rates.device) / (len(rates) - 1)
+def stretched(rates: Tensor, factor: float | Tensor) -> Tensor:
+    """Return `ntk_aware` of rates and a factor that have been checked."""
+    share = torch.arange(len(rates), dtype=rates.dtype, device=rates.device) / (len(rates) - 1)
+    return rates * factor**-share
 
 
 def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int | Tensor) -> Tensor:
@@ -85,14 +86,22 @@ def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int |
     """
     require_greater("factor", factor, 0)
     require_positive("trained_length", trained_length)
+    require_geometric(rates)
+    if not isinstance(length, Tensor):
+        require_positive("length", length)
+    return stretched_for(rates, factor, trained_length, length)
+
+
+def stretched_for(
+    rates: Tensor, factor: float, trained_length: int, length: int | Tensor
+) -> Tensor:
+    """Return `dynamic_ntk` of arguments that have been checked."""
     if isinstance(length, Tensor):  # not to be read: the stretch is 1 up to the trained length
-        require_geometric(rates)
-        stretch = factor * in_float64(length) / trained_length - (factor - 1)
-        rates = sent(rates, stretch.device)
-        return rates * stretch.clamp(min=1) ** -pair_share(rates)
-    if require_positive("length", length) <= trained_length:
+        stretch = (factor * in_float64(length) / trained_length - (factor - 1)).clamp(min=1)
+        return stretched(sent(rates, stretch.device), stretch.to(rates.dtype))
+    if length <= trained_length:
         return rates
-    return ntk_aware(rates, factor * length / trained_length - (factor - 1))
+    return stretched(rates, factor * length / trained_length - (factor - 1))
 
 
 def by_parts(rates: Tensor, factor: float, trained_length: int, low: float, high: float) -> Tensor:
@@ -283,11 +292,11 @@ class DynamicNTK(LengthRoPE):
         """Check the arguments; the cache is for the trained frequencies."""
         super().__init__(head_dim, **options)
         self.factor, self.trained_length = factor, trained_length
-        self.rates_at(trained_length + 1)
+        dynamic_ntk(self.rates, factor, trained_length, trained_length + 1)  # raises if wrong
 
     def rates_at(self, length: int | Tensor) -> Tensor:
         """Return the frequencies for a sequence of `length`."""
-        return dynamic_ntk(self.rates, self.factor, self.trained_length, length)
+        return stretched_for(self.rates, self.factor, self.trained_length, length)
 
 
 class LongRoPE(LengthRoPE):

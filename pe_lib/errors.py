@@ -58,7 +58,7 @@ def require_real(name: str, values: object) -> Tensor:
     positions wraps around. Python's floats become float64.
     """
     try:
-        # What is a tensor stays where it is: as_tensor would bring it to the default device.
+        # A tensor is left where it is, whatever torch.device(...) says.
         tensor = values if isinstance(values, Tensor) else torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{name} must be numbers or a tensor of numbers, got {values!r}") from error

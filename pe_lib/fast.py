@@ -122,6 +122,8 @@ def skew(scores: Tensor, n_keys: int) -> Tensor:
         writes to `scores`.
     """
     b, width = scores.shape[-2:]
+    if b == 1:
+        return scores
     # One query further the wanted columns start one column earlier: in rows that are one shorter
     # they stand below each other.
     shorter = scores.flatten(-2)[..., b - 1 : b - 1 + b * (width - 1)]
@@ -130,9 +132,11 @@ def skew(scores: Tensor, n_keys: int) -> Tensor:
 
 def query_blocks(n_queries: int, n_keys: int) -> Iterator[tuple[slice, slice]]:
     """Yield slices of queries, each with the slice of distances that its queries need."""
-    step = n_queries if torch.compiler.is_compiling() else BLOCK  # a loop would fix the length
-    for start in range(0, n_queries, step):
-        stop = min(start + step, n_queries)
+    if torch.compiler.is_compiling():  # a loop would fix the length
+        yield slice(0, n_queries), slice(0, n_queries + n_keys - 1)
+        return
+    for start in range(0, n_queries, BLOCK):
+        stop = min(start + BLOCK, n_queries)
         yield slice(start, stop), slice(n_queries - stop, n_queries - start + n_keys - 1)
 
 

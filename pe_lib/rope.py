@@ -182,14 +182,15 @@ class RoPE(CachedCodes):
             )
         if not rates.is_meta and not rates.isfinite().all():
             raise ValueError(f"rates must be finite, got {rates}")
-        # Constants stay in float64 on the processor, whatever becomes of the module.
-        self.rates = rates if isinstance(rates, nn.Parameter) else in_float64(rates).cpu()
+        # Constants stay on the processor as they are, whatever becomes of the module.
+        self.rates = rates if isinstance(rates, nn.Parameter) else rates.detach().cpu()
         self.layout = require_choice("layout", layout, LAYOUTS)
         self.gain = require_greater("gain", gain, 0)
         self.max_len = require_positive("max_len", max_len)
-        if isinstance(rates, nn.Parameter):
-            self.max_len = 0  # what is trained is computed anew
-        self.fill_cache(torch.float32, "cpu")  # (max_len, rotary_dim)
+        if isinstance(rates, nn.Parameter):  # what is trained is computed anew
+            self.max_len, self.cache = 0, torch.empty(0)
+        else:
+            self.fill_cache(torch.float32, "cpu")  # (max_len, rotary_dim)
 
     def angles(self, positions: Tensor, rates: Tensor) -> Tensor:
         """Return the angles of `positions`: (...) -> (..., rotary_dim / 2)."""
@@ -202,11 +203,12 @@ class RoPE(CachedCodes):
     def rotation_codes(self, positions: Tensor, rates: Tensor) -> Tensor:
         """Return gain times cosine and sine of the angles, in float64: (...) -> (..., rotary_dim).
 
-        A cosine stands where a vector has the first component of a pair, a sine where it has
-        the second.
+        Angles have the dtype of constant rates, and float64 where rates are trained. A cosine
+        stands where a vector has the first component of a pair, a sine where it has the second.
         """
         places = in_float64(positions.to(rates.device) if rates.is_meta else positions)
-        angles = self.angles(places, sent(rates, places.device).double())
+        rates = in_float64(rates) if isinstance(rates, nn.Parameter) else rates
+        angles = self.angles(places, rates).double()
         return arrange(self.gain * angles.cos(), self.gain * angles.sin(), self.layout)
 
     def rotate(

@@ -1,0 +1,312 @@
+"""What the interface promises of every method: runs, compiled graphs, no waiting, meta, casts."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pe_lib import (
+    ALiBi,
+    AxialRoPE,
+    Compose,
+    DeBERTa,
+    DynamicNTK,
+    Fire,
+    Kerple,
+    KVCache,
+    Learned,
+    LongRoPE,
+    MultiHeadAttention,
+    NoPosition,
+    PositionEncoding,
+    RoPE,
+    Run,
+    Shaw,
+    Sinusoidal,
+    T5Bias,
+    TransformerXL,
+    WindowBias,
+    XPos,
+)
+from pe_lib.attention import attend
+
+B, H, L, D, WIDTH = 2, 3, 12, 24, 8
+TWICE = torch.full((WIDTH // 2,), 2.0)
+
+METHODS: dict[str, Callable[[], PositionEncoding]] = {
+    "none": NoPosition,
+    "shaw": lambda: Shaw(WIDTH, 4),
+    "shaw, keys only": lambda: Shaw(WIDTH, 4, with_values=False),
+    "transformer_xl": lambda: TransformerXL(D, H),
+    "transformer_xl, clamped": lambda: TransformerXL(D, H, clamp=3),
+    "t5": lambda: T5Bias(H, std=1.0),
+    "deberta": lambda: DeBERTa(D, H, 8),
+    "deberta, buckets": lambda: DeBERTa(D, H, 16, n_buckets=8),
+    "alibi": lambda: ALiBi(H),
+    "kerple, log": lambda: Kerple(H),
+    "kerple, power": lambda: Kerple(H, variant="power"),
+    "fire": lambda: Fire(H, threshold=4.3),
+    "window": lambda: WindowBias(H, 3),
+    "rope": lambda: RoPE(WIDTH),
+    "rope, half": lambda: RoPE(WIDTH, layout="half"),
+    "rope, partial": lambda: RoPE(WIDTH, rotary_dim=4),
+    "rope, trained rates": lambda: RoPE(WIDTH, rates=nn.Parameter(torch.rand(WIDTH // 2))),
+    "axial rope": lambda: AxialRoPE(WIDTH, 4),
+    "xpos": lambda: XPos(WIDTH),
+    "dynamic ntk": lambda: DynamicNTK(WIDTH, 2.0, 8),
+    "longrope": lambda: LongRoPE(WIDTH, TWICE / 2, TWICE, 8, 2.0),
+    "composed": lambda: Compose(RoPE(WIDTH), Shaw(WIDTH, 4), ALiBi(H), T5Bias(H)),
+}
+every_method = pytest.mark.parametrize("name", METHODS)
+
+
+def layer_of(name: str, *, causal: bool = True) -> MultiHeadAttention:
+    torch.manual_seed(0)
+    return MultiHeadAttention(D, H, METHODS[name](), causal=causal)
+
+
+def outputs_and_gradients(call: Callable[..., Any], layer: nn.Module, x: Tensor) -> list[Tensor]:
+    """Return what `call` gives for x, and the gradients of x and of all that is trained."""
+    x = x.clone().requires_grad_()
+    found = call(x)
+    output: Tensor = found if isinstance(found, Tensor) else found[0]
+    direction = torch.linspace(-1, 1, output.numel()).view_as(output)
+    leaves = [x, *layer.parameters()]
+    gradients = torch.autograd.grad((output * direction).sum(), leaves, allow_unused=True)
+    return [output.detach(), *(gradient for gradient in gradients if gradient is not None)]
+
+
+# --- runs ----------------------------------------------------------------------------------------
+
+
+@every_method
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_run_and_the_equal_tensor_give_the_same(name: str, causal: bool) -> None:
+    layer = layer_of(name, causal=causal).double()
+    x, context = torch.randn(B, 5, D).double(), torch.randn(B, L, D).double()
+    for q_run, k_run in ((Run(7, 5), Run(0, L)), (Run(3, 5), Run(6, L)), (Run(-4, 5), Run(-9, L))):
+        places = {"q_pos": q_run, "k_pos": k_run}
+        tensors = {word: run.tensor() for word, run in places.items()}
+        ranges = {word: range(run.start, run.stop) for word, run in places.items()}
+        rows = {word: run.tensor().expand(B, -1) for word, run in places.items()}
+        for call in (layer, lambda *x, **y: layer.with_weights(*x, **y)[0]):
+            expected = call(x, context=context, **places)
+            for other in (tensors, ranges, rows):
+                found = call(x, context=context, **other)
+                torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@every_method
+def test_default_positions_are_the_run_from_zero(name: str) -> None:
+    layer, x = layer_of(name), torch.randn(B, L, D)
+    assert torch.equal(layer(x), layer(x, q_pos=Run(0, L)))
+
+
+# --- compiled ------------------------------------------------------------------------------------
+
+
+@every_method
+@pytest.mark.parametrize("form", ["forward", "with_weights"])
+def test_a_layer_compiles_into_one_graph_with_the_same_gradients(name: str, form: str) -> None:
+    torch._dynamo.reset()
+    layer, x = layer_of(name), torch.randn(B, L, D)
+    compiled = torch.compile(getattr(layer, form), fullgraph=True, backend="aot_eager")
+    expected = outputs_and_gradients(getattr(layer, form), layer, x)
+    for one, other in zip(outputs_and_gradients(compiled, layer, x), expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["none", "alibi", "t5", "rope", "shaw", "fire", "deberta"])
+def test_decoding_compiles_into_a_few_graphs_whatever_the_length(name: str) -> None:
+    torch._dynamo.reset()
+    layer, x, graphs = layer_of(name).requires_grad_(False), torch.randn(B, 14, D), []
+
+    def count(graph: torch.fx.GraphModule, _: object) -> Callable[..., Any]:
+        graphs.append(graph)
+        return graph.forward
+
+    def step(part: Tensor, cache: KVCache) -> Tensor:
+        output: Tensor = layer(part, cache=cache)
+        return output
+
+    compiled, cache = torch.compile(step, fullgraph=True, backend=count), KVCache()
+    parts = [compiled(part, cache) for part in x.split([2, *[1] * 12], dim=1)]
+    torch.testing.assert_close(torch.cat(parts, dim=1), layer(x), rtol=1e-4, atol=1e-5)
+    assert len(graphs) <= 4
+
+
+# --- no waiting for the device -------------------------------------------------------------------
+
+
+class Waits(TorchDispatchMode):
+    """Notes the operations for which a GPU would have to hand a number to the processor."""
+
+    NAMES = ("_local_scalar_dense", "equal", "is_nonzero", "item", "nonzero", "_unique2")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.name().split("::")[1].split(".")[0]
+        if name in self.NAMES:
+            self.found.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_watch_sees_a_number_that_is_read() -> None:
+    with Waits() as waits:
+        int(torch.arange(3).max())
+        torch.equal(torch.ones(1), torch.ones(1))
+    assert waits.found == ["_local_scalar_dense", "equal"]
+
+
+@every_method
+@pytest.mark.parametrize("grad", [False, True])
+def test_with_default_positions_no_number_is_read(name: str, grad: bool) -> None:
+    layer, x = layer_of(name), torch.randn(B, L, D)
+    with torch.set_grad_enabled(grad), Waits() as waits:
+        layer(x)
+        layer.with_weights(x)
+        cache = KVCache()
+        for part in x.split([3, 1, 1, 7], dim=1):
+            layer(part, cache=cache)
+    assert waits.found == []
+
+
+@pytest.mark.parametrize("encoding", [Sinusoidal(D), Learned(L, D)])
+def test_codes_for_a_run_are_added_without_a_number_read(encoding: PositionEncoding) -> None:
+    with Waits() as waits:
+        encoding.embed(torch.randn(B, L, D), Run(0, L))
+    assert waits.found == []
+
+
+# --- caches of keys ------------------------------------------------------------------------------
+
+
+@every_method
+def test_token_by_token_equals_all_at_once(name: str) -> None:
+    if name in ("dynamic ntk", "longrope"):
+        pytest.skip("earlier outputs belong to a shorter sequence; see test_context_extension.py")
+    layer, x = layer_of(name).double(), torch.randn(B, L, D).double()
+    for first in (0, 40):
+        cache = KVCache()
+        places = [Run(first, 4), *[None] * 8]
+        with torch.no_grad():
+            parts = [
+                layer(part, q_pos=place, cache=cache)
+                for part, place in zip(x.split([4, *[1] * 8], dim=1), places, strict=True)
+            ]
+            whole = layer(x, q_pos=Run(first, L))
+        torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("rope", True),
+        ("rope, half", True),
+        ("axial rope", True),
+        ("xpos", False),
+        ("dynamic ntk", False),
+        ("longrope", False),
+        ("composed", False),
+    ],
+)
+def test_a_cache_keeps_keys_rotated_only_where_their_rotation_is_final(
+    name: str, kept: bool
+) -> None:
+    layer, x, cache = layer_of(name), torch.randn(B, 5, D), KVCache()
+    layer(x, cache=cache)
+    k = layer.split_heads(layer.k_proj(x))
+    assert layer.encoding.rotates_once is kept
+    assert torch.equal(cache.keys, layer.encoding.rotate(k, k, Run(0, 5), Run(0, 5))[1]) is kept
+    assert torch.equal(cache.keys, k) is not kept
+
+
+def test_rotated_keys_and_a_bias_of_positions_share_a_cache() -> None:
+    torch.manual_seed(0)
+    encoding = Compose(RoPE(WIDTH), ALiBi(H))
+    assert encoding.rotates_once
+    assert not Compose(RoPE(WIDTH), TransformerXL(D, H)).rotates_once
+    layer, x, cache = (
+        MultiHeadAttention(D, H, encoding, causal=True),
+        torch.randn(B, L, D),
+        KVCache(),
+    )
+    parts = [layer(part, cache=cache) for part in x.split([5, 1, 6], dim=1)]
+    torch.testing.assert_close(torch.cat(parts, dim=1), layer(x))
+
+
+# --- what depends on weights alone ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["transformer_xl", "deberta", "deberta, buckets"])
+def test_a_changed_weight_is_seen_while_decoding(name: str) -> None:
+    layer, x = layer_of(name).double().requires_grad_(False), torch.randn(B, L, D).double()
+
+    def last(cache: KVCache) -> Tensor:
+        layer(x[:, :-1], cache=cache)
+        output: Tensor = layer(x[:, -1:], cache=cache)
+        return output
+
+    for change in ("nothing", "in place", "another tensor", "loaded", "cast"):
+        last(KVCache())  # it knows the old weights now
+        with torch.no_grad():
+            if change == "in place":
+                for parameter in layer.encoding.parameters():
+                    parameter.mul_(1.5)
+            elif change == "another tensor":
+                for parameter in layer.encoding.parameters():
+                    parameter.data = torch.randn_like(parameter)
+            elif change == "loaded":
+                state = layer.encoding.state_dict()
+                layer.encoding.load_state_dict({key: value / 2 for key, value in state.items()})
+            elif change == "cast":
+                layer, x = layer.float(), x.float()
+        expected = layer(x)[:, -1:]
+        torch.testing.assert_close(last(KVCache()), expected)
+
+
+# --- casts, meta and second derivatives ----------------------------------------------------------
+
+
+@every_method
+def test_what_is_computed_is_not_rounded_for_good(name: str) -> None:
+    layer, x = layer_of(name), torch.randn(B, L, D)
+    weights = copy.deepcopy(layer.state_dict())
+    there_and_back = copy.deepcopy(layer).bfloat16().float().half().float()
+    there_and_back.load_state_dict(weights)
+    assert torch.equal(there_and_back(x), layer(x))
+
+
+@every_method
+def test_a_layer_made_on_meta_runs_when_it_gets_its_weights(name: str) -> None:
+    layer, x = layer_of(name), torch.randn(B, L, D)
+    with torch.device("meta"):
+        twin = MultiHeadAttention(D, H, METHODS[name](), causal=True)
+    assert twin(x.to("meta")).shape == (B, L, D)
+    emptied = copy.deepcopy(twin).to_empty(device="cpu")
+    emptied.load_state_dict(layer.state_dict())
+    assert torch.equal(emptied(x), layer(x))
+    twin.load_state_dict(layer.state_dict(), assign=True)
+    assert torch.equal(twin(x), layer(x))
+
+
+@every_method
+def test_second_derivatives_are_right(name: str) -> None:
+    torch.manual_seed(0)
+    encoding = METHODS[name]().double()
+    q, k, v = (torch.randn(1, H, n, WIDTH).double().requires_grad_() for n in (2, 3, 3))
+
+    def output(*inputs: Tensor) -> Tensor:
+        return attend(q, k, v, encoding, Run(1, 2), Run(0, 3))[0]  # gradgradcheck changes them
+
+    inputs = (q, k, v, *encoding.parameters())
+    assert torch.autograd.gradgradcheck(output, inputs, fast_mode=True)
