@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pe_lib.errors import require_floating, require_positive, require_real
+from pe_lib.errors import require_bool, require_floating, require_positive, require_real
 from pe_lib.positions import sent
 from pe_lib.relative import RelativeBias, for_each_head
 
@@ -82,7 +82,8 @@ class ALiBi(RelativeBias):
     def __init__(self, n_heads: int, *, symmetric: bool = False) -> None:
         """Keep the two settings; there is nothing to train or to store."""
         super().__init__()
-        self.n_heads, self.symmetric = require_positive("n_heads", n_heads), symmetric
+        self.n_heads = require_positive("n_heads", n_heads)
+        self.symmetric = require_bool("symmetric", symmetric)
 
     def of_distance(self, relative: Tensor) -> Tensor:
         """Return the bias of relative positions: (...) -> (H, ...)."""

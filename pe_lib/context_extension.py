@@ -14,7 +14,9 @@ from torch import Tensor
 
 from pe_lib.errors import (
     may_read,
+    require_at_least,
     require_choice,
+    require_finite,
     require_floating,
     require_greater,
     require_positive,
@@ -38,7 +40,7 @@ def position_interpolation(rates: Tensor, factor: float) -> Tensor:
 
     Source: Chen et al. 2023, equation 4.
     """
-    return require_floating("rates", rates) / require_greater("factor", factor, 0)
+    return require_rates(rates) / require_greater("factor", factor, 0)
 
 
 def ntk_aware(rates: Tensor, factor: float) -> Tensor:
@@ -190,6 +192,7 @@ def yarn_gain(factor: float, weight: float = 0.1) -> float:
 
     Source: Peng et al. 2024, equation 22.
     """
+    weight = require_at_least("weight", weight, 0)
     return 1 + weight * math.log(max(require_greater("factor", factor, 0), 1))
 
 
@@ -208,7 +211,7 @@ def longrope(rates: Tensor, factors: Tensor) -> Tensor:
 
     Source: Ding et al. 2024, equation 3.
     """
-    require_floating("rates", rates)
+    require_rates(rates)
     require_floating("factors", factors)
     if factors.shape != rates.shape:
         raise ValueError(
@@ -226,6 +229,13 @@ def longrope_gain(factor: float, trained_length: int) -> float:
     require_greater("trained_length", require_positive("trained_length", trained_length), 1)
     stretch = max(require_greater("factor", factor, 0), 1)
     return math.sqrt(1 + math.log(stretch) / math.log(trained_length))
+
+
+def require_rates(rates: Tensor) -> Tensor:
+    """Return rates if they are frequencies, (n >= 1,), as far as they may be read."""
+    if require_floating("rates", rates).ndim != 1 or len(rates) == 0:
+        raise ValueError(f"rates must have shape (n >= 1,), got {tuple(rates.shape)}")
+    return require_finite("rates", rates)
 
 
 def require_geometric(rates: Tensor) -> None:
@@ -323,6 +333,8 @@ class LongRoPE(LengthRoPE):
         **options: Any,
     ) -> None:
         """Keep both sets of frequencies; the cache is for the short ones."""
+        if isinstance(options.get("rates"), torch.nn.Parameter):
+            raise TypeError("rates must be a tensor, got a Parameter: two sets are made of them")
         super().__init__(head_dim, gain=longrope_gain(factor, trained_length), **options)
         self.trained_length = trained_length
         self.long_rates = longrope(self.rates, long_factors)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pe_lib.encoding import PositionEncoding, default_scale
+from pe_lib.encoding import PositionEncoding, check_attention, default_scale
 from pe_lib.positions import (
     Positions,
     Run,
@@ -40,8 +40,14 @@ def attend_fused(
 ) -> Tensor:
     """Return the output of `attend` through PyTorch's fused kernel, without the weights.
 
-    Arguments as in `attend`. Not for an encoding that uses `values`.
+    Arguments as in `attend`. Not for an encoding that uses `values`: it raises a ValueError.
     """
+    check_attention(encoding, q, k, v, mask)
+    if encoding.uses("values"):
+        raise ValueError(
+            f"encoding must not act on the values, for which {type(encoding).__name__} needs the "
+            "weights: use `attend`"
+        )
     q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device)
     k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device)
     scale = default_scale(encoding, q.shape[-1])
@@ -344,7 +350,10 @@ class CachedCodes(PositionEncoding):
 
     def fill_cache(self, dtype: torch.dtype, device: torch.device | str) -> None:
         """Compute the cache, (max_len, width), with the accuracy of float64."""
-        positions = torch.arange(self.max_len, device="cpu")
+        try:
+            positions = torch.arange(self.max_len, device="cpu")
+        except RuntimeError as error:
+            raise ValueError(f"max_len must fit into memory, got {self.max_len}") from error
         self.cache = self.compute(positions).detach().to(device, dtype)
 
     def codes(self, positions: Positions, like: Tensor) -> Tensor:

@@ -48,8 +48,8 @@ def frequencies(dim: int, base: float = 10000.0, *, dtype: torch.dtype = torch.f
 
 def require_floating_dtype(dtype: torch.dtype) -> None:
     """Raise a TypeError unless numbers of this type have fractions."""
-    if not dtype.is_floating_point:
-        raise TypeError(f"dtype must be a floating-point type, got {dtype}")
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise TypeError(f"dtype must be a floating-point type, got {dtype!r}")
 
 
 def wavelengths(dim: int, base: float = 10000.0) -> Tensor:

@@ -28,7 +28,6 @@ from pe_lib import (
     Compose,
     DeBERTa,
     DynamicNTK,
-    Fire,
     Hierarchical,
     HierarchicalLearned,
     Kerple,
@@ -294,7 +293,7 @@ def gradients_equal_numerical_ones(make: Make) -> None:
     layer, x = layer_of(make), hidden(4)[:1].requires_grad_()
     for positions in (Run(1, 4), torch.tensor([1, 2, 4, 7])):
 
-        def output(*_: Tensor) -> Tensor:
+        def output(*_: Tensor, positions: Any = positions) -> Tensor:
             return layer(x, positions, stepwise=True)  # gradcheck changes them in place
 
         assert torch.autograd.gradcheck(output, (x, *trained(layer)), fast_mode=True)
@@ -394,7 +393,9 @@ def a_copy_is_the_same(make: Make) -> None:
         layer(x[:, :1])
     for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         assert torch.equal(twin(x), layer(x))
-        assert all(one is not other for one, other in zip(trained(twin), trained(layer)))
+        assert all(
+            one is not other for one, other in zip(trained(twin), trained(layer), strict=True)
+        )
 
 
 def a_layer_made_on_meta_comes_to_life(make: Make) -> None:
@@ -551,5 +552,5 @@ def test_every_method_keeps_it(promise: Promise, method: str) -> None:
 @pytest.mark.parametrize(("promise", "method"), EXCEPTIONS, ids=name_of)
 def test_an_exception_is_one(promise: Promise, method: str) -> None:
     """A difference, or a position that a table refuses; any other failure is none of these."""
-    with pytest.raises((AssertionError, ValueError), match="differs by|moves nothing|positions"):
+    with pytest.raises((AssertionError, ValueError), match=r"differs by|moves nothing|positions"):
         promise(METHODS[method])
