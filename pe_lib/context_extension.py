@@ -21,9 +21,10 @@ from pe_lib.errors import (
     require_greater,
     require_positive,
 )
-from pe_lib.fast import rotate
+from pe_lib.fast import rotate, run_rotations
 from pe_lib.positions import Positions, Run, as_tensor, in_float64, per_head, sent
 from pe_lib.rope import RoPE
+from pe_lib.sinusoidal import arrange
 
 RAMPS = ("index", "rotations")
 
@@ -261,6 +262,16 @@ class LengthRoPE(RoPE):
         """Return the frequencies for a sequence of `length`, a number or a tensor ()."""
         raise NotImplementedError
 
+    def codes_at(self, positions: Positions, rates: Tensor, x: Tensor) -> Tensor:
+        """Return the rotation codes for other rates than the cached ones, (..., rotary_dim)."""
+        exact = rates.dtype == torch.float64 and not torch.compiler.is_compiling()
+        if isinstance(positions, Run) and exact:
+            cos, sin = run_rotations(positions, rates)
+            codes = arrange(self.gain * cos, self.gain * sin, self.layout)
+        else:
+            codes = self.rotation_codes(as_tensor(positions, x.device), rates)
+        return sent(codes, x.device).to(torch.promote_types(x.dtype, torch.float32))
+
     def rotate(
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
     ) -> tuple[Tensor, Tensor]:
@@ -271,8 +282,8 @@ class LengthRoPE(RoPE):
             return super().rotate(q, k, q_pos, k_pos)
 
         def rotated(x: Tensor, positions: Positions) -> Tensor:
-            codes = self.rotation_codes(as_tensor(positions, x.device), rates)
-            return rotate(x, per_head(codes.to(x.device)), self.layout)
+            codes = self.codes_at(positions, rates, x)
+            return rotate(x, per_head(codes), self.layout)
 
         return rotated(q, q_pos), rotated(k, k_pos)
 

@@ -64,12 +64,13 @@ def disentangled_row(relative: Tensor, span: int) -> Tensor:
     return (span - require_integers("relative", relative)).clamp(0, 2 * span - 1)
 
 
-def require_projections(projections: object, d_model: int) -> None:
-    """Raise unless `projections` is a pair of modules, and linear ones map D to D."""
+def require_projections(projections: object, used: tuple[bool, bool], d_model: int) -> None:
+    """Raise unless `projections` is a pair with modules, from D to D, where they are used."""
     pair = projections if isinstance(projections, tuple | list) else ()
-    if len(pair) != 2 or not all(isinstance(each, nn.Module) for each in pair):
+    needed = [each for each, use in zip(pair, used, strict=False) if use]
+    if len(pair) != 2 or not all(isinstance(each, nn.Module) for each in needed):
         raise TypeError(f"projections must be two modules (query, key), got {projections!r}")
-    for each in pair:
+    for each in needed:
         if isinstance(each, nn.Linear) and (each.in_features, each.out_features) != (d_model,) * 2:
             raise ValueError(f"projections must map {d_model} to {d_model} features, got {each}")
 
@@ -128,7 +129,7 @@ class DeBERTa(PositionEncoding):
         self.table = nn.Parameter(torch.randn(2 * self.span, d_model) * std)  # (2 span, D)
         if projections is None:
             projections = nn.Linear(d_model, d_model), nn.Linear(d_model, d_model, bias=False)
-        require_projections(projections, d_model)
+        require_projections(projections, (p2c, c2p), d_model)
         self.query_proj = projections[0] if p2c else None
         self.key_proj = projections[1] if c2p else None
         self.scale = (d_model // n_heads * (1 + c2p + p2c)) ** -0.5

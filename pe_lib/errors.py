@@ -139,7 +139,7 @@ def require_mask(mask: object, shape: tuple[int, ...]) -> None:
         return
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise TypeError(f"mask must be a tensor of torch.bool (True: may look), got {got}")
+        raise TypeError(f"mask must have dtype torch.bool (True: may look), got {got}")
     axes = zip(reversed(mask.shape), reversed(shape), strict=False)
     if mask.ndim > len(shape) or any(one not in (1, other) for one, other in axes):
         raise ValueError(

@@ -5,6 +5,7 @@ Nothing here is needed to understand a method: the formulas stand in the methods
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -133,7 +134,8 @@ def skew(scores: Tensor, n_keys: int) -> Tensor:
     # One query further the wanted columns start one column earlier: in rows that are one shorter
     # they stand below each other.
     shorter = scores.flatten(-2)[..., b - 1 : b - 1 + b * (width - 1)]
-    return shorter.unflatten(-1, (b, width - 1))[..., :n_keys]
+    rows = shorter.view(*shorter.shape[:-1], b, width - 1)
+    return rows[..., :n_keys]
 
 
 def query_blocks(n_queries: int, n_keys: int) -> Iterator[tuple[slice, slice]]:
@@ -158,8 +160,6 @@ def skewed_scores(queries: Tensor, rows: Tensor, n_keys: int) -> Tensor:
         (B, H, Lq, Lk). Beyond the result this takes memory for one block of queries only; when
         gradients are recorded, for one more tensor of the result's size.
     """
-    if n_keys == 1:  # each query meets one row
-        return (queries * rows.flip(-2)).sum(-1, keepdim=True)
     blocks = (
         (part, skew(queries[..., part, :] @ rows[..., near, :].mT, n_keys))
         for part, near in query_blocks(queries.shape[-2], n_keys)
@@ -206,9 +206,11 @@ def table_scores(
     Returns:
         (B, H, Lq, Lk).
     """
-    if isinstance(q_pos, Run) and isinstance(k_pos, Run):
-        rows = table[..., row_of(distances(q_pos, k_pos, queries.device)), :]
-        return skewed_scores(queries, rows, k_pos.length)
+    if isinstance(q_pos, Run) and isinstance(k_pos, Run) and q_pos.length > 1:
+        row = row_of(distances(q_pos, k_pos, queries.device))
+        if k_pos.length == 1:  # each query meets one row, the last the first
+            return (queries * table[..., row.flip(0), :]).sum(-1, keepdim=True)
+        return skewed_scores(queries, table[..., row, :], k_pos.length)
     return picked_scores(queries, table, row_of(relative_position(q_pos, k_pos, queries.device)))
 
 
@@ -278,6 +280,21 @@ def rotate_interleaved(x: Tensor, codes: Tensor) -> Tensor:
         (a, b), (cos, sin) = ((y[..., ::2], y[..., 1::2]) for y in (x, codes))
         return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
     return torch.view_as_real(as_complex(x) * as_complex(codes)).flatten(-2)  # (..., d)
+
+
+def run_rotations(positions: Run, rates: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cosine and sine of position times rate, (L, n) each in float64, from few angles.
+
+    A position is the first of a block plus a rest: two rotations one after the other, which are
+    a product of complex numbers.
+    """
+    block = math.isqrt(positions.length) + 1
+    firsts = torch.arange(positions.start, positions.stop, block, device=rates.device)
+    rests = torch.arange(block, device=rates.device)
+    one = torch.ones((), dtype=torch.float64, device=rates.device)
+    outer, inner = (torch.polar(one, p.double().unsqueeze(-1) * rates) for p in (firsts, rests))
+    codes = (outer.unsqueeze(1) * inner).flatten(0, 1)[: positions.length]  # (L, n)
+    return codes.real, codes.imag
 
 
 def as_complex(x: Tensor) -> Tensor:

@@ -93,11 +93,10 @@ def count(positions: object) -> int:
     """Return how many positions there are, in any form that `as_positions` takes."""
     if isinstance(positions, Run):
         return positions.length
-    return (
-        len(positions)
-        if isinstance(positions, range)
-        else int(torch.as_tensor(positions).shape[-1])
-    )
+    if isinstance(positions, range):
+        return len(positions)
+    shape = require_real("positions", positions).shape
+    return shape[-1] if shape else 1
 
 
 def as_tensor(positions: Positions, device: torch.device | None = None) -> Tensor:
@@ -169,7 +168,7 @@ def allowed_pairs(
     """
     if not isinstance(mask, Tensor | None) or (mask is not None and mask.dtype != torch.bool):
         got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise TypeError(f"mask must be a tensor of torch.bool (True: may look), got {got}")
+        raise TypeError(f"mask must have dtype torch.bool (True: may look), got {got}")
     if not causal or all_past(q_pos, k_pos):
         return mask
     past = per_head(relative_position(q_pos, k_pos, device) <= 0)

@@ -153,7 +153,9 @@ def test_without_a_mask_the_causal_form_rewards_the_future_and_the_symmetric_doe
 
 def test_positions_may_be_real_numbers() -> None:
     bias = alibi([-0.5, -math.pi], torch.tensor([0.25, 2.0]))
-    torch.testing.assert_close(bias, torch.tensor([[-0.125, -math.pi / 4], [-1, -2 * math.pi]]))
+    torch.testing.assert_close(
+        bias, torch.tensor([[-0.125, -math.pi / 4], [-1, -2 * math.pi]]).double()
+    )
 
 
 def test_a_model_in_half_precision_keeps_exact_slopes() -> None:

@@ -507,12 +507,12 @@ REFUSED: dict[str, Refused] = {
     "MHA mask list": Refused(
         lambda: layer()(x(), mask=[[True] * 4] * 4),
         TypeError,
-        "mask must be a tensor of torch.bool (True: may look), got list",
+        "mask must have dtype torch.bool (True: may look), got list",
     ),
     "MHA mask float": Refused(
         lambda: layer()(x(), mask=torch.ones(4, 4)),
         TypeError,
-        "mask must be a tensor of torch.bool (True: may look), got torch.float32",
+        "mask must have dtype torch.bool (True: may look), got torch.float32",
     ),
     "MHA mask heads": Refused(
         lambda: layer()(x(), mask=torch.ones(1, 3, 4, 4).bool()),

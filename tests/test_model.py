@@ -261,7 +261,7 @@ ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (
         lambda: Transformer(4, features=True)(IDS.float()),
         ValueError,
-        r"\(batch, length >= 1, features\), got \(2, 3\)",
+        r"\(batch, length >= 1, 4\), got \(2, 3\)",
     ),
     (
         lambda: Transformer(4, causal=True)(IDS, caches=[KVCache()]),
@@ -271,7 +271,7 @@ ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (
         lambda: Transformer(4)(IDS, positions=torch.arange(4)),
         ValueError,
-        r"q_pos must have shape \(3,\)",
+        r"positions must have shape \(3,\)",
     ),
 ]
 

@@ -255,8 +255,8 @@ def test_memory_keeps_the_last_states_and_counts_on() -> None:
     memory, x = SegmentMemory(3), torch.arange(10.0).view(1, 10, 1)
     for start, stop, first in ((0, 2, 0), (2, 4, 0), (4, 9, 1), (9, 10, 6)):
         context, q_pos, k_pos = memory.extend(x[:, start:stop])
-        assert context.flatten().tolist() == k_pos.tolist() == list(range(first, stop))
-        assert q_pos.tolist() == list(range(start, stop))
+        assert context.flatten().tolist() == k_pos.tensor().tolist() == list(range(first, stop))
+        assert q_pos.tensor().tolist() == list(range(start, stop))
 
 
 Q, PLACES = torch.ones(2, 3, 5, 4), torch.arange(5)
@@ -287,8 +287,8 @@ X = torch.ones(2, 5, 12)
             r"q_pos must have shape \(5,\) or \(2, 5\), got \(3, 5\)",
         ),
         (lambda: run_segments(stack(1), X, 0, 2), ValueError, "segment_length must be at least 1"),
-        (lambda: run_segments(stack(1), X, 2, -1), ValueError, "memory length must be at least 0"),
-        (lambda: SegmentMemory(2.0), TypeError, "memory length must be an int, got float"),
+        (lambda: run_segments(stack(1), X, 2, -1), ValueError, "memory_length must be at least 0"),
+        (lambda: SegmentMemory(2.0), TypeError, "memory_length must be an int, got float"),
         (lambda: SegmentMemory(2).extend(X.long()), TypeError, "x must have a floating-point"),
     ],
 )
