@@ -1,8 +1,10 @@
-"""How near two tensors are."""
+"""How near two tensors are, and the forms in which a test gives positions."""
 
 from __future__ import annotations
 
 from torch import Tensor
+
+from pe_lib.positions import Positions, Run
 
 
 def difference(actual: Tensor, expected: Tensor) -> float:
@@ -18,3 +20,10 @@ def assert_close(actual: Tensor, expected: Tensor, tolerance: float = 1e-6) -> N
     """Assert equal shapes, and values equal to `tolerance` of the largest one."""
     found = difference(actual, expected)
     assert found <= tolerance, f"differs by {found:.2g} of the largest entry"
+
+
+def forms(q_pos: Tensor, k_pos: Tensor) -> list[tuple[Positions, Positions]]:
+    """Return positions (B, L) as they are, and as two runs if that is what each sequence has."""
+    runs = [Run(int(p[0, 0]), p.shape[1]) for p in (q_pos, k_pos)]
+    as_runs = all((run.tensor() == p).all() for run, p in zip(runs, (q_pos, k_pos), strict=True))
+    return [(q_pos, k_pos), (runs[0], runs[1])] if as_runs else [(q_pos, k_pos)]

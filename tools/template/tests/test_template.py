@@ -6,13 +6,10 @@ import math
 
 import pytest
 import torch
-from encoding_properties import CHECKS, Make, attention, check_that_order_matters
+from test_promises import PROMISES, Make, Promise, hidden, layer_of
 
 from pe_lib.attention import MultiHeadAttention
 from pe_lib.template import Template, template_bias
-
-# A symmetric bias cannot tell a sequence from its mirror image: that check has its own test.
-PROMISES = [check for check in CHECKS if check is not check_that_order_matters]
 
 
 @pytest.mark.parametrize(("n_heads", "offset"), [(1, 0), (3, 0), (4, 17), (2, -5)])
@@ -28,15 +25,15 @@ def test_the_bias_follows_the_formula(n_heads: int, offset: int) -> None:
                 assert bias[h, i, j].item() == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("check", PROMISES, ids=lambda check: check.__name__)
-def test_the_promise_of_a_relative_encoding(check: object) -> None:
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+def test_it_keeps_what_every_method_keeps(promise: Promise) -> None:
     make: Make = lambda: Template(3)  # noqa: E731
-    assert callable(check)
-    check(make)
+    promise(make)
 
 
 def test_reversed_positions_change_nothing() -> None:
-    layer, x = attention(lambda: Template(3)), torch.randn(2, 7, 12).double()
+    """A symmetric bias cannot tell a sequence from its mirror image."""
+    layer, x = layer_of(lambda: Template(3), causal=False).attention, hidden()
     places = torch.arange(7)
     torch.testing.assert_close(layer(x, q_pos=places.flip(0)), layer(x, q_pos=places))
 
