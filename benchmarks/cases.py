@@ -12,8 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.measure import Work
+from lab.registry import METHODS, Sizes
 from pe_lib.alibi import ALiBi
 from pe_lib.attention import (
+    KVCache,
+    MultiHeadAttention,
     NoPosition,
     PositionEncoding,
     Run,
@@ -31,6 +34,7 @@ from pe_lib.transformer_xl import TransformerXL
 
 HEADS, WIDTH = 8, 64
 MODEL = HEADS * WIDTH
+LLAMA_LAYER = "transformers, Llama (RoPE, half; DynamicCache)"
 Works = dict[str, Work]
 
 
@@ -312,6 +316,100 @@ def consumption(length: int) -> Works:
     return works
 
 
+def layer_of(encoding: PositionEncoding) -> MultiHeadAttention:
+    """Return a whole attention layer; each has the same weights."""
+    torch.manual_seed(0)
+    return MultiHeadAttention(MODEL, HEADS, encoding, causal=True, embedded=True)
+
+
+def llama_layer(layer: MultiHeadAttention) -> Any:
+    """Return transformers' attention layer of Llama with the weights of `layer`."""
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaAttention
+
+    config = LlamaConfig(hidden_size=MODEL, num_attention_heads=HEADS, num_key_value_heads=HEADS)
+    config._attn_implementation = "sdpa"
+    peer = LlamaAttention(config, layer_idx=0).eval()
+    weights = {name.replace("out_", "o_"): tensor for name, tensor in layer.state_dict().items()}
+    peer.load_state_dict(weights)
+    return peer
+
+
+def decode(length: int) -> Works:
+    """One new token behind `length` cached ones, through a whole layer."""
+    from transformers import DynamicCache
+    from transformers.models.llama.modeling_llama import LlamaConfig, LlamaRotaryEmbedding
+
+    past, x = torch.randn(1, length, MODEL), torch.randn(1, 1, MODEL)
+    place, sizes = Run(length, 1), Sizes(MODEL, HEADS, length + 1, cached=length + 1)
+
+    def ours(encoding: PositionEncoding) -> Work:
+        layer, held = layer_of(encoding), KVCache()
+        for places in (Run(0, length - 1), Run(length - 1, 1)):  # as in the midst of decoding
+            part = past[:, places.start : places.stop]
+            layer(encoding.embed(part, places), cache=held)
+
+        def step() -> Tensor:
+            cache = KVCache()
+            cache.keys, cache.values, cache.positions = held.keys, held.values, held.positions
+            output: Tensor = layer(encoding.embed(x, place), cache=cache)
+            return output
+
+        return step
+
+    peer, cache = llama_layer(layer_of(NoPosition())), DynamicCache()
+    angles = LlamaRotaryEmbedding(LlamaConfig(hidden_size=MODEL, num_attention_heads=HEADS))
+    turns = angles(x, torch.arange(length)[None]), angles(x, torch.tensor([[length]]))
+    future = torch.full((length, length), float("-inf")).triu(1)[None, None]
+    peer(past, turns[0], future, past_key_values=cache)
+
+    def published() -> Tensor:
+        output: Tensor = peer(x, turns[1], None, past_key_values=cache)[0]
+        cache.crop(-1)
+        return output
+
+    works = {f"pe_lib, {method.name}": ours(method.make(sizes)) for method in METHODS.values()}
+    works |= {"pe_lib, RoPE, half": ours(RoPE(WIDTH, layout="half", max_len=length + 1))}
+    agree(works["pe_lib, RoPE, half"](), published())
+    return {**works, LLAMA_LAYER: published}
+
+
+def training_step(length: int) -> Works:
+    """Forward and backward through a whole layer, for the input and all weights; batch 4."""
+    from x_transformers import x_transformers
+
+    x = torch.randn(4, length, MODEL, requires_grad=True)
+    target, sizes = torch.randn(4, length, MODEL), Sizes(MODEL, HEADS, length, cached=length)
+
+    def step(layer: torch.nn.Module, forward: Callable[[], Tensor]) -> Work:
+        leaves = [x, *layer.parameters()]
+        return lambda: torch.autograd.grad(forward(), leaves, target, allow_unused=True)
+
+    def ours(encoding: PositionEncoding) -> tuple[torch.nn.Module, Callable[[], Tensor]]:
+        layer = layer_of(encoding)
+        return layer, lambda: layer(encoding.embed(x, Run(0, length)))
+
+    def theirs(**positions: Any) -> tuple[torch.nn.Module, Callable[[], Tensor]]:
+        peer = x_transformers.Attention(MODEL, dim_head=WIDTH, heads=HEADS, causal=True, flash=True)
+        mine = layer_of(NoPosition()).state_dict()
+        names = {"to_q": "q_proj", "to_k": "k_proj", "to_v": "v_proj", "to_out": "out_proj"}
+        peer.load_state_dict({f"{a}.weight": mine[f"{b}.weight"] for a, b in names.items()})
+        return peer, lambda: peer(x, **positions)
+
+    layers = {f"pe_lib, {method.name}": ours(method.make(sizes)) for method in METHODS.values()}
+    turns = x_transformers.RotaryEmbedding(WIDTH).forward_from_seq_len(length)
+    t5 = x_transformers.RelativePositionBias(scale=WIDTH**0.5, causal=True, heads=HEADS)
+    layers |= {
+        "x-transformers, no positions": theirs(),
+        "x-transformers, RoPE": theirs(rotary_pos_emb=turns),
+        "x-transformers, ALiBi": theirs(rel_pos=x_transformers.AlibiPositionalBias(HEADS)),
+        "x-transformers, T5 bias": theirs(rel_pos=t5),
+    }
+    for name in ("no positions", "RoPE", "ALiBi"):
+        agree(*(layers[f"{who}, {name}"][1]() for who in ("pe_lib", "x-transformers")), 1e-3)
+    return {name: step(*layer) for name, layer in layers.items()}
+
+
 QUESTIONS = {
     "rope": Question("RoPE on queries and keys", rope, (512, 2048, 8192)),
     "rope-training": Question("RoPE, forward and backward", rope_training, (2048,), True),
@@ -322,4 +420,8 @@ QUESTIONS = {
     "table": Question("Sinusoidal table, computed", computed_table, (512, 2048, 8192)),
     "cached": Question("Sinusoidal table, looked up and added", cached_table, (512, 2048, 8192)),
     "sdpa": Question("Causal attention with its bias", consumption, (512, 2048)),
+    "decode": Question("One step of decoding, a whole layer", decode, (4096,)),
+    "training-step": Question(
+        "A training step of a whole layer, batch 4", training_step, (1024,), True
+    ),
 }

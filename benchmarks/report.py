@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cases import LLAMA_LAYER
+from lab.registry import METHODS
+
 PAGE = Path(__file__).parents[1] / "book" / "benchmarks.md"
 Row = dict[str, Any]
 FASTEST = "the fastest library"
@@ -68,6 +71,28 @@ BARS = [
         "pe_lib, T5",
         "SDPA, T5 bias built by transformers",
         1.0,
+    ),
+    *(
+        Bar(
+            f"Decoding with {name}",
+            "decode",
+            (4096,),
+            f"pe_lib, {name}",
+            LLAMA_LAYER,
+            1.1 if name.startswith("RoPE") else 1.5,
+        )
+        for name in ["RoPE, half", *(method.name for method in METHODS.values())]
+    ),
+    *(
+        Bar(
+            f"Training with {name}: as fast",
+            "training-step",
+            (1024,),
+            f"pe_lib, {name}",
+            f"x-transformers, {name}",
+            1.1,
+        )
+        for name in ("no positions", "RoPE", "ALiBi", "T5 bias")
     ),
 ]
 

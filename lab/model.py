@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from pe_lib.attention import KVCache, MultiHeadAttention, NoPosition, PositionEncoding
-from pe_lib.errors import require_choice, require_positive
+from pe_lib.errors import (
+    may_read,
+    require_choice,
+    require_floating,
+    require_greater,
+    require_integers,
+    require_positive,
+)
 from pe_lib.initial import normal
 from pe_lib.positions import Positions, as_positions
 
@@ -89,12 +96,15 @@ class Transformer(nn.Module):
         require_positive("n_in", n_in)
         require_positive("n_out", n_in if n_out is None else n_out)
         require_positive("n_layers", n_layers)
+        require_greater("embed_std", embed_std, 0)
         if pool is not None:
             require_choice("pool", pool, ("mean", "first"))
         if encoding is None or isinstance(encoding, PositionEncoding):
             encodings = [NoPosition() if encoding is None else encoding] * n_layers
-        else:
+        elif isinstance(encoding, Sequence) and not isinstance(encoding, str):
             encodings = list(encoding)
+        else:
+            raise TypeError(f"encoding must be a PositionEncoding, or several, got {encoding!r}")
         if len(encodings) != n_layers:
             raise ValueError(
                 f"encoding must be one, or one per layer ({n_layers}), got {len(encodings)}"
@@ -127,8 +137,29 @@ class Transformer(nn.Module):
         first: PositionEncoding = self.blocks[0].attention.encoding  # type: ignore[union-attr, assignment]
         return first
 
+    def check_inputs(self, inputs: Tensor) -> None:
+        """Raise unless inputs are tokens (B, L), or features (B, L, n_in)."""
+        if isinstance(self.inputs, nn.Linear):
+            require_floating("inputs", inputs)
+            wanted = f"(batch, length >= 1, {self.inputs.in_features})"
+            fits = inputs.ndim == 3 and inputs.shape[2] == self.inputs.in_features
+        else:
+            if not isinstance(inputs, Tensor):
+                raise TypeError(f"inputs must be a torch.Tensor, got {type(inputs).__name__}")
+            tokens, wanted = require_integers("inputs", inputs), "(batch, length >= 1)"
+            fits = inputs.ndim == 2
+            n_in = int(self.inputs.num_embeddings)  # type: ignore[arg-type]
+            readable = tokens.is_cpu and tokens.numel() > 0 and may_read(tokens)  # without waiting
+            if readable and not 0 <= int(tokens.min()) <= int(tokens.max()) < n_in:
+                worst = tokens.min() if tokens.min() < 0 else tokens.max()
+                raise ValueError(f"inputs must be tokens from 0 to {n_in - 1}, got {int(worst)}")
+        if not fits or inputs.shape[1] == 0:
+            raise ValueError(f"inputs must have shape {wanted}, got {tuple(inputs.shape)}")
+
     def use_encoding(self, encoding: PositionEncoding) -> None:
         """Use another encoding in all layers from now on; no other weight changes."""
+        if not isinstance(encoding, PositionEncoding):
+            raise TypeError(f"encoding must be a PositionEncoding, got {encoding!r}")
         encoding.to(self.norm.weight.dtype)
         for block in self.blocks:
             block.attention.encoding = encoding  # type: ignore[union-attr]
@@ -153,17 +184,19 @@ class Transformer(nn.Module):
             (B, L, n_out), or (B, n_out) if pooled.
 
         Raises:
-            ValueError: if the inputs have the wrong number of axes or no length, or there is not
-                one cache per layer.
+            TypeError: if the inputs have the wrong dtype.
+            ValueError: if the inputs have another shape or a token is none, or there is not one
+                cache per layer.
         """
-        axes = 3 if isinstance(self.inputs, nn.Linear) else 2
-        if inputs.ndim != axes or inputs.shape[1] == 0:
-            wanted = "(batch, length >= 1" + (", features)" if axes == 3 else ")")
-            raise ValueError(f"inputs must have shape {wanted}, got {tuple(inputs.shape)}")
-        if caches is not None and len(caches) != len(self.blocks):
-            raise ValueError(
-                f"caches must be one per layer ({len(self.blocks)}), got {len(caches)}"
-            )
+        self.check_inputs(inputs)
+        if caches is not None:
+            caches = list(caches) if isinstance(caches, Sequence) else [caches]
+            if not all(isinstance(cache, KVCache) for cache in caches):
+                raise TypeError(f"caches must be KVCaches, one per layer, got {caches!r}")
+            if len(caches) != len(self.blocks):
+                raise ValueError(
+                    f"caches must be one per layer ({len(self.blocks)}), got {len(caches)}"
+                )
         if positions is None:
             cache = KVCache() if caches is None else caches[0]
             positions = cache.next_positions(inputs.shape[1])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pe_lib.errors import require_floating, require_positive, require_real
+from pe_lib.errors import require_bool, require_floating, require_positive, require_real
+from pe_lib.positions import sent
 from pe_lib.relative import RelativeBias, for_each_head
 
 
@@ -31,7 +32,8 @@ def alibi_slopes(n_heads: int) -> Tensor:
     n_heads = require_positive("n_heads", n_heads)
     n = 2 ** (n_heads.bit_length() - 1)
     steps = [*range(1, n + 1), *(h - 0.5 for h in range(1, n_heads - n + 1))]
-    return torch.tensor([2 ** (-8 * step / n) for step in steps], dtype=torch.float32)
+    slopes = [2 ** (-8 * step / n) for step in steps]
+    return torch.tensor(slopes, dtype=torch.float32, device="cpu")
 
 
 def alibi(relative: object, slopes: Tensor, *, symmetric: bool = False) -> Tensor:
@@ -80,10 +82,11 @@ class ALiBi(RelativeBias):
     def __init__(self, n_heads: int, *, symmetric: bool = False) -> None:
         """Keep the two settings; there is nothing to train or to store."""
         super().__init__()
-        self.n_heads, self.symmetric = require_positive("n_heads", n_heads), symmetric
+        self.n_heads = require_positive("n_heads", n_heads)
+        self.symmetric = require_bool("symmetric", symmetric)
 
     def of_distance(self, relative: Tensor) -> Tensor:
         """Return the bias of relative positions: (...) -> (H, ...)."""
         # No buffer: .half() would round the slopes of head counts that are no power of two.
-        slopes = alibi_slopes(self.n_heads).to(relative.device)
+        slopes = sent(alibi_slopes(self.n_heads), relative.device)
         return alibi(relative, slopes, symmetric=self.symmetric)

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pe_lib.encoding import NoPosition, PositionEncoding, default_scale
-from pe_lib.errors import require_floating, require_multiple, require_positive
+from pe_lib.encoding import NoPosition, PositionEncoding, check_attention, default_scale
+from pe_lib.errors import require_bool, require_floating, require_multiple, require_positive
 from pe_lib.fast import attend_fused
 from pe_lib.positions import (
     Positions,
@@ -58,6 +58,7 @@ def attention_logits(
 
     Source: Vaswani et al. 2017, equation 1, with a place for position.
     """
+    check_attention(encoding, q, k)
     q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device)
     k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device)
     scale = default_scale(encoding, q.shape[-1])
@@ -96,7 +97,12 @@ def attend(
 
     Returns:
         output (B, H, Lq, d) and weights (B, H, Lq, Lk), whose rows sum to one.
+
+    Raises:
+        TypeError: if a tensor has the wrong dtype, or encoding is no `PositionEncoding`.
+        ValueError: if a shape does not fit.
     """
+    check_attention(encoding, q, k, v, mask)
     q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device)
     k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device)
     logits = attention_logits(q, k, encoding, q_pos, k_pos, rotated=rotated)
@@ -148,6 +154,10 @@ class KVCache:
                     f"keys must fit the cached ones, {tuple(self.keys.shape)}, but for their "
                     f"number, got {tuple(k.shape)}"
                 )
+            if k.dtype != self.keys.dtype:
+                raise TypeError(
+                    f"keys must have the dtype of the cached ones, {self.keys.dtype}, got {k.dtype}"
+                )
             self.keys = torch.cat([self.keys, k], dim=2)
             self.values = torch.cat([self.values, v], dim=2)
             self.positions = joined(self.positions, positions, k.device)
@@ -196,7 +206,9 @@ class MultiHeadAttention(nn.Module):
         require_multiple("d_model", d_model, n_heads, "n_heads must divide it")
         if not isinstance(encoding, PositionEncoding | None):
             raise TypeError(f"encoding must be a PositionEncoding, got {encoding!r}")
-        self.d_model, self.n_heads, self.causal, self.embedded = d_model, n_heads, causal, embedded
+        self.d_model, self.n_heads = d_model, n_heads
+        self.causal = require_bool("causal", causal)
+        self.embedded = require_bool("embedded", embedded)
         self.encoding = NoPosition() if encoding is None else encoding
         self.q_proj = nn.Linear(d_model, d_model, bias=False)
         self.k_proj = nn.Linear(d_model, d_model, bias=False)
@@ -260,6 +272,8 @@ class MultiHeadAttention(nn.Module):
                 "leave out: call encoding.embed(x, positions) once, before the first layer, and "
                 "make the layers with embedded=True"
             )
+        if not isinstance(cache, KVCache | None):
+            raise TypeError(f"cache must be a KVCache, got {type(cache).__name__}")
         if context is None:
             context = x
             if q_pos is None:
@@ -289,6 +303,9 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(
                 f"{name} must have shape (batch, length >= 1, {self.d_model}), got {tuple(x.shape)}"
             )
+        dtype = self.q_proj.weight.dtype
+        if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+            raise TypeError(f"{name} must have the dtype of the weights, {dtype}, got {x.dtype}")
         return x.shape[0], x.shape[1]
 
     def split_heads(self, x: Tensor) -> Tensor:

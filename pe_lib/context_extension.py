@@ -14,13 +14,15 @@ from torch import Tensor
 
 from pe_lib.errors import (
     may_read,
+    require_at_least,
     require_choice,
+    require_finite,
     require_floating,
     require_greater,
     require_positive,
 )
 from pe_lib.fast import rotate, run_rotations
-from pe_lib.positions import Positions, Run, as_tensor, per_head
+from pe_lib.positions import Positions, Run, as_tensor, in_float64, per_head, sent
 from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import arrange
 
@@ -39,7 +41,7 @@ def position_interpolation(rates: Tensor, factor: float) -> Tensor:
 
     Source: Chen et al. 2023, equation 4.
     """
-    return require_floating("rates", rates) / require_greater("factor", factor, 0)
+    return require_rates(rates) / require_greater("factor", factor, 0)
 
 
 def ntk_aware(rates: Tensor, factor: float) -> Tensor:
@@ -98,8 +100,8 @@ def stretched_for(
 ) -> Tensor:
     """Return `dynamic_ntk` of arguments that have been checked."""
     if isinstance(length, Tensor):  # not to be read: the stretch is 1 up to the trained length
-        stretch = (factor * length / trained_length - (factor - 1)).clamp(min=1).to(rates.dtype)
-        return stretched(rates.to(length.device), stretch)
+        stretch = (factor * in_float64(length) / trained_length - (factor - 1)).clamp(min=1)
+        return stretched(sent(rates, stretch.device), stretch.to(rates.dtype))
     if length <= trained_length:
         return rates
     return stretched(rates, factor * length / trained_length - (factor - 1))
@@ -191,6 +193,7 @@ def yarn_gain(factor: float, weight: float = 0.1) -> float:
 
     Source: Peng et al. 2024, equation 22.
     """
+    weight = require_at_least("weight", weight, 0)
     return 1 + weight * math.log(max(require_greater("factor", factor, 0), 1))
 
 
@@ -209,7 +212,7 @@ def longrope(rates: Tensor, factors: Tensor) -> Tensor:
 
     Source: Ding et al. 2024, equation 3.
     """
-    require_floating("rates", rates)
+    require_rates(rates)
     require_floating("factors", factors)
     if factors.shape != rates.shape:
         raise ValueError(
@@ -227,6 +230,13 @@ def longrope_gain(factor: float, trained_length: int) -> float:
     require_greater("trained_length", require_positive("trained_length", trained_length), 1)
     stretch = max(require_greater("factor", factor, 0), 1)
     return math.sqrt(1 + math.log(stretch) / math.log(trained_length))
+
+
+def require_rates(rates: Tensor) -> Tensor:
+    """Return rates if they are frequencies, (n >= 1,), as far as they may be read."""
+    if require_floating("rates", rates).ndim != 1 or len(rates) == 0:
+        raise ValueError(f"rates must have shape (n >= 1,), got {tuple(rates.shape)}")
+    return require_finite("rates", rates)
 
 
 def require_geometric(rates: Tensor) -> None:
@@ -260,7 +270,7 @@ class LengthRoPE(RoPE):
             codes = arrange(self.gain * cos, self.gain * sin, self.layout)
         else:
             codes = self.rotation_codes(as_tensor(positions, x.device), rates)
-        return codes.to(x.device, torch.promote_types(x.dtype, torch.float32))
+        return sent(codes, x.device).to(torch.promote_types(x.dtype, torch.float32))
 
     def rotate(
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
@@ -282,7 +292,9 @@ def longest(q_pos: Positions, k_pos: Positions) -> int | Tensor:
     """Return one more than the largest position: a number for two runs, else a tensor ()."""
     if isinstance(q_pos, Run) and isinstance(k_pos, Run):
         return max(q_pos.stop, k_pos.stop)
-    return 1 + torch.maximum(as_tensor(q_pos).max(), as_tensor(k_pos).max())
+    each = [as_tensor(positions).flatten() for positions in (q_pos, k_pos)]
+    everywhere = torch.cat([part.to(each[0].device) for part in each])
+    return 1 + everywhere.max() if len(everywhere) else 1
 
 
 class DynamicNTK(LengthRoPE):
@@ -332,6 +344,8 @@ class LongRoPE(LengthRoPE):
         **options: Any,
     ) -> None:
         """Keep both sets of frequencies; the cache is for the short ones."""
+        if isinstance(options.get("rates"), torch.nn.Parameter):
+            raise TypeError("rates must be a tensor, got a Parameter: two sets are made of them")
         super().__init__(head_dim, gain=longrope_gain(factor, trained_length), **options)
         self.trained_length = trained_length
         self.long_rates = longrope(self.rates, long_factors)
@@ -341,6 +355,6 @@ class LongRoPE(LengthRoPE):
     def rates_at(self, length: int | Tensor) -> Tensor:
         """Return the frequencies for a sequence of `length`."""
         if isinstance(length, Tensor):
-            short, long = (rates.to(length.device) for rates in (self.rates, self.long_rates))
+            short, long = (sent(rates, length.device) for rates in (self.rates, self.long_rates))
             return torch.where(length <= self.trained_length, short, long)
         return self.rates if length <= self.trained_length else self.long_rates

@@ -11,7 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_greater, require_heads, require_multiple, require_positive
+from pe_lib.errors import (
+    require_greater,
+    require_heads,
+    require_integers,
+    require_multiple,
+    require_positive,
+)
 from pe_lib.fast import Memo, table_scores
 from pe_lib.initial import linear, normal
 from pe_lib.positions import Positions, as_positions
@@ -40,10 +46,11 @@ def log_bucket(distance: Tensor, n_buckets: int, max_distance: int) -> Tensor:
             f"max_distance must be greater than n_buckets / 2 + 1 = {middle + 1}, "
             f"got {max_distance}"
         )
+    distance = require_integers("distance", distance)
     size = distance.abs()
     # float32, as published: an exact logarithm would round some bucket borders the other way.
     growth = torch.log(size.clamp(min=middle) / middle)
-    growth = growth / torch.tensor((max_distance - 1) / middle).log() * (middle - 1)
+    growth = growth / torch.tensor((max_distance - 1) / middle, device="cpu").log() * (middle - 1)
     far = growth.ceil().long() + middle
     return torch.where(size <= middle, distance, distance.sign() * far).long()
 
@@ -54,7 +61,19 @@ def disentangled_row(relative: Tensor, span: int) -> Tensor:
     Source: He et al. 2021, equation 3, where the argument is query minus key: row 0 belongs to
     keys at least `span` to the right, row 2 span - 1 to the far left.
     """
-    return (span - relative).clamp(0, 2 * span - 1)
+    require_positive("span", span)
+    return (span - require_integers("relative", relative)).clamp(0, 2 * span - 1)
+
+
+def require_projections(projections: object, used: tuple[bool, bool], d_model: int) -> None:
+    """Raise unless `projections` is a pair with modules, from D to D, where they are used."""
+    pair = projections if isinstance(projections, tuple | list) else ()
+    needed = [each for each, use in zip(pair, used, strict=False) if use]
+    if len(pair) != 2 or not all(isinstance(each, nn.Module) for each in needed):
+        raise TypeError(f"projections must be two modules (query, key), got {projections!r}")
+    for each in needed:
+        if isinstance(each, nn.Linear) and (each.in_features, each.out_features) != (d_model,) * 2:
+            raise ValueError(f"projections must map {d_model} to {d_model} features, got {each}")
 
 
 class DeBERTa(PositionEncoding):
@@ -106,11 +125,12 @@ class DeBERTa(PositionEncoding):
             raise ValueError("c2p or p2c must be True, got False for both")
         self.n_heads, self.max_distance, self.n_buckets = n_heads, max_distance, n_buckets
         self.span = max_distance if n_buckets is None else n_buckets
-        self.row_of(torch.zeros(1))  # raises if the buckets do not fit
+        self.row_of(torch.zeros(1, dtype=torch.long))  # raises if the buckets do not fit
         require_greater("std", std, 0)
         self.table = nn.Parameter(normal(2 * self.span, d_model, std=std))  # (2 span, D)
         if projections is None:
             projections = linear(d_model, d_model), linear(d_model, d_model, bias=False)
+        require_projections(projections, (p2c, c2p), d_model)
         self.query_proj = projections[0] if p2c else None
         self.key_proj = projections[1] if c2p else None
         self.scale = (d_model // n_heads * (1 + c2p + p2c)) ** -0.5
@@ -139,7 +159,7 @@ class DeBERTa(PositionEncoding):
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
     ) -> Tensor:
         """Return the chosen terms, scaled, (B, H, Lq, Lk)."""
-        require_heads(q, self.n_heads)
+        require_heads(q, self.n_heads, self.table.shape[1] // self.n_heads)
         q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device, integers=True)
         k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device, integers=True)
         terms = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from pe_lib.errors import require_mask, require_qkv
 from pe_lib.positions import Positions
 
 
@@ -62,6 +63,16 @@ class PositionEncoding(nn.Module):
 
 class NoPosition(PositionEncoding):
     """No position information at all (NoPE)."""
+
+
+def check_attention(
+    encoding: object, q: Tensor, k: Tensor, v: Tensor | None = None, mask: object = None
+) -> None:
+    """Raise unless what attention is given fits; see `require_qkv` and `require_mask`."""
+    if not isinstance(encoding, PositionEncoding):
+        raise TypeError(f"encoding must be a PositionEncoding, got {encoding!r}")
+    require_qkv(q, k, v)
+    require_mask(mask, (*q.shape[:3], k.shape[2]))
 
 
 def default_scale(encoding: PositionEncoding, head_dim: int) -> float:

@@ -42,6 +42,25 @@ def require_greater(name: str, value: object, than: float) -> float:
     return number
 
 
+def require_at_least(name: str, value: object, least: float) -> float:
+    """Return `value` as a float if it is a finite number of at least `least`."""
+    if value == least:
+        return least
+    try:
+        return require_greater(name, value, least)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} must be a finite number of at least {least:g}, got {value!r}"
+        ) from error
+
+
+def require_bool(name: str, value: object) -> bool:
+    """Return `value` if it is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
 def require_floating(name: str, tensor: object) -> Tensor:
     """Return `tensor` if it is a floating-point tensor."""
     if not isinstance(tensor, Tensor):
@@ -52,7 +71,7 @@ def require_floating(name: str, tensor: object) -> Tensor:
 
 
 def require_real(name: str, values: object) -> Tensor:
-    """Return `values` as a tensor of real numbers.
+    """Return `values` as a tensor of finite real numbers.
 
     All integers become int64: in the smaller and the unsigned types a difference of two
     positions wraps around. Python's floats become float64.
@@ -65,10 +84,17 @@ def require_real(name: str, values: object) -> Tensor:
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise TypeError(f"{name} must be real numbers, got {tensor.dtype}")
     if tensor.is_floating_point():
-        return (
-            tensor if isinstance(values, Tensor) else torch.as_tensor(values, dtype=torch.float64)
-        )
+        if not isinstance(values, Tensor):
+            tensor = torch.as_tensor(values, dtype=torch.float64)
+        return require_finite(name, tensor)
     return tensor.long()
+
+
+def require_finite(name: str, tensor: Tensor) -> Tensor:
+    """Return `tensor` if it holds no NaN and no infinity, as far as it may be read."""
+    if may_read(tensor) and not tensor.isfinite().all():
+        raise ValueError(f"{name} must be finite, got {tensor[~tensor.isfinite()][0].item()}")
+    return tensor
 
 
 def require_integers(name: str, values: object) -> Tensor:
@@ -79,11 +105,46 @@ def require_integers(name: str, values: object) -> Tensor:
     return tensor
 
 
-def require_heads(q: Tensor, n_heads: int) -> None:
-    """Raise a ValueError unless q (B, H, L, d) has `n_heads` heads."""
+def require_heads(q: Tensor, n_heads: int, width: int | None = None) -> None:
+    """Raise a ValueError unless q (B, H, L, d) has `n_heads` heads, of `width` if it is given."""
     if q.ndim != 4 or q.shape[1] != n_heads:
         got = f"{q.shape[1]}" if q.ndim == 4 else f"shape {tuple(q.shape)}"
         raise ValueError(f"q must have {n_heads} heads for this encoding, got {got}")
+    if width is not None and q.shape[3] != width:
+        raise ValueError(f"q must have heads of width {width} for this encoding, got {q.shape[3]}")
+
+
+def require_qkv(q: object, k: object, v: object = None) -> None:
+    """Raise unless queries (B, H, Lq, d), keys and values (B, H, Lk >= 1, d) fit each other."""
+    given = {"q": q, "k": k} | ({} if v is None else {"v": v})
+    q, *others = (require_floating(name, x) for name, x in given.items())
+    if q.ndim != 4:
+        raise ValueError(f"q must have shape (B, H, Lq, d), got {tuple(q.shape)}")
+    for name, x in zip("kv", others, strict=False):
+        wanted = (*q.shape[:2], others[0].shape[-2] if others[0].ndim == 4 else 0)
+        if x.ndim != 4 or x.shape[:3] != wanted or x.shape[2] == 0:
+            raise ValueError(
+                f"{name} must have shape (B, H, Lk >= 1, d) with the B and H of q, and v the Lk "
+                f"of k; got {tuple(x.shape)} for q of shape {tuple(q.shape)}"
+            )
+        if name == "k" and x.shape[3] != q.shape[3]:
+            raise ValueError(f"k must have the width of q, {q.shape[3]}, got {x.shape[3]}")
+        if x.dtype != q.dtype:
+            raise TypeError(f"{name} must have the dtype of q, {q.dtype}, got {x.dtype}")
+
+
+def require_mask(mask: object, shape: tuple[int, ...]) -> None:
+    """Raise unless mask is None, or a bool tensor that broadcasts to (B, H, Lq, Lk)."""
+    if mask is None:
+        return
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise TypeError(f"mask must have dtype torch.bool (True: may look), got {got}")
+    axes = zip(reversed(mask.shape), reversed(shape), strict=False)
+    if mask.ndim > len(shape) or any(one not in (1, other) for one, other in axes):
+        raise ValueError(
+            f"mask must broadcast to (B, H, Lq, Lk) = {tuple(shape)}, got {tuple(mask.shape)}"
+        )
 
 
 def may_read(tensor: Tensor) -> bool:

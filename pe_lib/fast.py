@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pe_lib.encoding import PositionEncoding, default_scale
+from pe_lib.encoding import PositionEncoding, check_attention, default_scale
 from pe_lib.positions import (
     Positions,
     Run,
@@ -22,7 +22,7 @@ from pe_lib.positions import (
     per_head,
     relative_position,
 )
-from pe_lib.relative import RelativeBias, distances
+from pe_lib.relative import RelativeBias, distances, windows
 
 # --- attention -----------------------------------------------------------------------------------
 
@@ -41,8 +41,14 @@ def attend_fused(
 ) -> Tensor:
     """Return the output of `attend` through PyTorch's fused kernel, without the weights.
 
-    Arguments as in `attend`. Not for an encoding that uses `values`.
+    Arguments as in `attend`. Not for an encoding that uses `values`: it raises a ValueError.
     """
+    check_attention(encoding, q, k, v, mask)
+    if encoding.uses("values"):
+        raise ValueError(
+            f"encoding must not act on the values, for which {type(encoding).__name__} needs the "
+            "weights: use `attend`"
+        )
     q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device)
     k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device)
     scale = default_scale(encoding, q.shape[-1])
@@ -101,7 +107,7 @@ def reversed_bias(
     vector = encoding.for_heads(q, relative)  # (H, Lq + Lk - 1)
     if causal:
         vector = vector.masked_fill(relative > 0, float("-inf"))
-    return vector.unfold(-1, k_pos.length, 1)
+    return windows(vector, k_pos.length)
 
 
 # --- scores against a table of distances: q_i . rows[of the distance of i and j] -----------------
@@ -134,9 +140,11 @@ def skew(scores: Tensor, n_keys: int) -> Tensor:
 
 def query_blocks(n_queries: int, n_keys: int) -> Iterator[tuple[slice, slice]]:
     """Yield slices of queries, each with the slice of distances that its queries need."""
-    step = n_queries if torch.compiler.is_compiling() else BLOCK  # a loop would fix the length
-    for start in range(0, n_queries, step):
-        stop = min(start + step, n_queries)
+    if torch.compiler.is_compiling():  # a loop would fix the length
+        yield slice(0, n_queries), slice(0, n_queries + n_keys - 1)
+        return
+    for start in range(0, n_queries, BLOCK):
+        stop = min(start + BLOCK, n_queries)
         yield slice(start, stop), slice(n_queries - stop, n_queries - start + n_keys - 1)
 
 
@@ -359,7 +367,10 @@ class CachedCodes(PositionEncoding):
 
     def fill_cache(self, dtype: torch.dtype, device: torch.device | str) -> None:
         """Compute the cache, (max_len, width), with the accuracy of float64."""
-        positions = torch.arange(self.max_len, device="cpu")
+        try:
+            positions = torch.arange(self.max_len, device="cpu")
+        except RuntimeError as error:
+            raise ValueError(f"max_len must fit into memory, got {self.max_len}") from error
         self.cache = self.compute(positions).detach().to(device, dtype)
 
     def codes(self, positions: Positions, like: Tensor) -> Tensor:
@@ -373,7 +384,7 @@ class CachedCodes(PositionEncoding):
                 if self.cache.dtype != dtype or self.cache.device != like.device:
                     self.fill_cache(dtype, like.device)
                 return self.cache[positions.start : positions.stop]  # a view, no copy
-            positions = positions.tensor("cpu" if like.is_meta else like.device)
+            positions = positions.tensor(like.device)
         return self.compute(positions).to(like.device, dtype)
 
 

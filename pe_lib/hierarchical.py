@@ -17,7 +17,7 @@ from pe_lib.errors import (
     require_real,
 )
 from pe_lib.learned import Learned
-from pe_lib.positions import Positions, as_tensor
+from pe_lib.positions import Positions, as_positions, as_tensor, sent
 from pe_lib.relative import WindowBias
 from pe_lib.sinusoidal import Sinusoidal
 
@@ -42,7 +42,8 @@ def split_rows(table: Tensor, positions: Tensor, alpha: float = 0.4) -> Tensor:
 
     Source: Su 2020, "Hierarchical decomposition of position encoding".
     """
-    require_floating("table", table)
+    if require_floating("table", table).ndim != 2:
+        raise ValueError(f"table must have shape (n, D), got {tuple(table.shape)}")
     require_share(alpha)
     positions, n = require_integers("positions", positions), len(table)
     if may_read(positions) and positions.numel() > 0:
@@ -79,7 +80,14 @@ def paragraph_of(positions: Positions, starts: Tensor) -> Tensor:
 
     Returns:
         int64, (L,) or (B, L): how many paragraphs have started before this one.
+
+    Raises:
+        ValueError: if starts have another shape, or those on the processor do not ascend.
     """
+    if starts.ndim not in (1, 2) or starts.shape[-1] == 0:
+        raise ValueError(f"starts must have shape (P >= 1,) or (B, P), got {tuple(starts.shape)}")
+    if starts.is_cpu and may_read(starts) and (starts.diff() < 0).any():
+        raise ValueError(f"starts must ascend, got {starts.tolist()}")
     places = as_tensor(positions, starts.device)
     batch = torch.broadcast_shapes(places.shape[:-1], starts.shape[:-1])
     places = places.expand(*batch, -1).contiguous()
@@ -129,7 +137,7 @@ class ParagraphVectors(PositionEncoding):
         """Draw the vectors from a normal distribution."""
         super().__init__()
         self.vectors = Learned(max_paragraphs, d_model, std=std)
-        self.register_buffer("starts", require_real("starts", starts), persistent=False)
+        self.starts = require_real("starts", starts)  # no buffer: `to_empty` would lose it
 
     def embed(self, x: Tensor, positions: Positions) -> Tensor:
         """Add the vectors of the positions' paragraphs to x (B, L, D).
@@ -137,7 +145,10 @@ class ParagraphVectors(PositionEncoding):
         Raises:
             ValueError: if a position lies before the first paragraph or there are too many.
         """
-        return self.vectors.embed(x, paragraph_of(positions, self.starts))
+        positions = as_positions("positions", positions, x.shape[1], len(x), x.device)
+        if self.starts.ndim == 2 and len(self.starts) not in (1, len(x)):
+            raise ValueError(f"starts must have a row per text, {len(x)}, got {len(self.starts)}")
+        return self.vectors.embed(x, paragraph_of(positions, sent(self.starts, x.device)))
 
 
 class Hierarchical(Compose):

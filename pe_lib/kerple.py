@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pe_lib.errors import require_choice, require_positive, require_real
+from pe_lib.errors import require_choice, require_floating, require_positive, require_real
 from pe_lib.initial import rounded, uniform
 from pe_lib.relative import RelativeBias, for_each_head
 
@@ -16,7 +16,7 @@ def kerple_log(relative: object, r1: Tensor, r2: Tensor) -> Tensor:
     Source: Chi et al. 2022, the logarithmic variant.
     """
     distance = require_real("relative", relative).abs()
-    r1, r2 = for_each_head(r1, distance), for_each_head(r2, distance)
+    r1, r2 = shapes_of_heads(r1, r2, distance)
     return -r1 * torch.log1p(r2 * distance)
 
 
@@ -26,10 +26,20 @@ def kerple_power(relative: object, r1: Tensor, r2: Tensor) -> Tensor:
     Source: Chi et al. 2022, the power variant. With r2 = 1 it is ALiBi with trained slopes.
     """
     distance = require_real("relative", relative).abs()
-    r1, r2 = for_each_head(r1, distance), for_each_head(r2, distance)
+    r1, r2 = shapes_of_heads(r1, r2, distance)
     # 0 ** r2 is 0 for every r2, but its second derivative would come out as 0 * log(0).
     power = torch.where(distance == 0, 1, distance) ** r2
     return -r1 * torch.where(distance == 0, 0, power)
+
+
+def shapes_of_heads(r1: Tensor, r2: Tensor, distance: Tensor) -> tuple[Tensor, Tensor]:
+    """Return r1 and r2 with an axis for each axis of `distance`, if both have shape (H,)."""
+    for name, r in (("r1", r1), ("r2", r2)):
+        if require_floating(name, r).ndim != 1 or len(r) != len(r1):
+            raise ValueError(
+                f"{name} must have shape (H,), and r2 that of r1, got {tuple(r.shape)}"
+            )
+    return for_each_head(r1, distance), for_each_head(r2, distance)
 
 
 class Kerple(RelativeBias):

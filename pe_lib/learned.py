@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -74,8 +76,8 @@ def interpolate_grid(
     """
     require_floating("table", table)
     require_choice("mode", mode, ("bicubic", "bilinear"))
-    rows, columns = (require_positive("grid", size) for size in grid)
-    new_rows, new_columns = (require_positive("new_grid", size) for size in new_grid)
+    rows, columns = require_grid("grid", grid)
+    new_rows, new_columns = require_grid("new_grid", new_grid)
     if table.ndim != 2 or len(table) != rows * columns:
         raise ValueError(
             f"table must have shape ({rows} * {columns}, D) for grid {grid}, "
@@ -84,6 +86,13 @@ def interpolate_grid(
     image = table.T.reshape(1, -1, rows, columns)  # (1, D, rows, columns)
     resized = F.interpolate(image, (new_rows, new_columns), mode=mode, align_corners=False)
     return resized.flatten(2)[0].T  # (new_rows * new_columns, D)
+
+
+def require_grid(name: str, grid: object) -> tuple[int, int]:
+    """Return (rows, columns) if `grid` is two positive ints."""
+    if not isinstance(grid, Sequence) or isinstance(grid, str) or len(grid) != 2:
+        raise TypeError(f"{name} must be two ints, (rows, columns), got {grid!r}")
+    return require_positive(name, grid[0]), require_positive(name, grid[1])
 
 
 class Learned(PositionEncoding):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from pe_lib.errors import may_read, require_integers, require_real
+from pe_lib.errors import require_integers, require_real
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,14 @@ class Run:
 
     start: int
     length: int
+
+    def __post_init__(self) -> None:
+        """Raise unless both are ints, and the length at least 0."""
+        for name, value in (("start", self.start), ("length", self.length)):
+            if isinstance(value, bool) or not isinstance(value, Integral | torch.SymInt):
+                raise TypeError(f"{name} must be an int, got {type(value).__name__}")
+        if self.length < 0:
+            raise ValueError(f"length must be at least 0, got {self.length}")
 
     @property
     def stop(self) -> int:
@@ -65,7 +74,7 @@ def as_positions(
         if positions.step == 1:
             positions = Run(positions.start, len(positions))
         else:
-            positions = torch.tensor(list(positions))
+            positions = torch.tensor(list(positions), device="cpu")
     if isinstance(positions, Run):
         if positions.length != length:
             raise ValueError(f"{name} must be {length} positions, got {positions}")
@@ -77,8 +86,6 @@ def as_positions(
             f"{name} must have shape ({length},) or ({'batch' if batch is None else batch}, "
             f"{length}), got {tuple(tensor.shape)}"
         )
-    if tensor.is_floating_point() and may_read(tensor) and not tensor.isfinite().all():
-        raise ValueError(f"{name} must be finite, got {tensor[~tensor.isfinite()][0].item()}")
     return tensor if device is None else tensor.to(device)
 
 
@@ -100,6 +107,14 @@ def as_tensor(positions: Positions, device: torch.device | None = None) -> Tenso
 def in_float64(values: Tensor) -> Tensor:
     """Return `values` in float64, on the processor where their device has none (Apple's GPUs)."""
     return (values.cpu() if values.device.type == "mps" else values).double()
+
+
+def sent(constant: Tensor, device: torch.device) -> Tensor:
+    """Return a constant of the processor on `device`, without waiting for what runs there.
+
+    Memory that is not pinned is copied before the call returns. Apple's GPUs do not promise so.
+    """
+    return constant.to(device, non_blocking=device.type != "mps")
 
 
 def relative_position(
@@ -151,8 +166,9 @@ def allowed_pairs(
     Raises:
         TypeError: if mask is not a bool tensor.
     """
-    if mask is not None and mask.dtype != torch.bool:
-        raise TypeError(f"mask must have dtype torch.bool (True: may look), got {mask.dtype}")
+    if not isinstance(mask, Tensor | None) or (mask is not None and mask.dtype != torch.bool):
+        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise TypeError(f"mask must have dtype torch.bool (True: may look), got {got}")
     if not causal or all_past(q_pos, k_pos):
         return mask
     past = per_head(relative_position(q_pos, k_pos, device) <= 0)

@@ -35,9 +35,15 @@ def toeplitz(vector: Tensor, n_keys: int) -> Tensor:
     Returns:
         (..., Lq, Lk): entry (i, j) is vector[Lq - 1 - i + j].
     """
-    # Window i starts at i and belongs to query Lq - 1 - i. The windows overlap in memory; flip
-    # copies them.
-    return vector.unfold(-1, n_keys, 1).flip(-2)
+    return windows(vector, n_keys).flip(-2)  # window i belongs to query Lq - 1 - i
+
+
+def windows(vector: Tensor, length: int) -> Tensor:
+    """Return all runs of `length` values: (..., N) -> (..., N - length + 1, length), a view."""
+    if torch.compiler.is_compiling():  # which would fix the length of a view
+        starts = torch.arange(vector.shape[-1] - length + 1, device=vector.device)
+        return vector[..., starts.unsqueeze(-1) + torch.arange(length, device=vector.device)]
+    return vector.unfold(-1, length, 1)
 
 
 def for_each_head(values: Tensor, relative: Tensor) -> Tensor:

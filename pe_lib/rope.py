@@ -20,7 +20,7 @@ from pe_lib.errors import (
     require_real,
 )
 from pe_lib.fast import CachedCodes, rotate
-from pe_lib.positions import Positions, as_positions, in_float64, per_head
+from pe_lib.positions import Positions, as_positions, in_float64, per_head, sent
 from pe_lib.sinusoidal import LAYOUTS, arrange, broadcast_axes, frequencies
 
 
@@ -46,7 +46,7 @@ def rope_angles(positions: object, rates: Tensor) -> Tensor:
     require_floating("rates", rates)
     if rates.ndim != 1 or len(rates) == 0:
         raise ValueError(f"rates must have shape (n >= 1,), got {tuple(rates.shape)}")
-    return places.to(rates.dtype).unsqueeze(-1) * rates.to(places.device)  # (..., n)
+    return places.to(rates.dtype).unsqueeze(-1) * sent(rates, places.device)  # (..., n)
 
 
 def axial_angles(rows: object, columns: object, rates: Tensor) -> Tensor:
@@ -206,7 +206,7 @@ class RoPE(CachedCodes):
         Angles have the dtype of constant rates, and float64 where rates are trained. A cosine
         stands where a vector has the first component of a pair, a sine where it has the second.
         """
-        places = in_float64(positions)
+        places = in_float64(positions.to(rates.device) if rates.is_meta else positions)
         rates = in_float64(rates) if isinstance(rates, nn.Parameter) else rates
         angles = self.angles(places, rates).double()
         return arrange(self.gain * angles.cos(), self.gain * angles.sin(), self.layout)

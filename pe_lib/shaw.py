@@ -50,6 +50,8 @@ def shaw_logits(q: Tensor, table: Tensor, q_pos: Positions, k_pos: Positions) ->
     Source: Shaw et al. 2018, equation 4, the second term in the numerator. Implementations
     that index by query minus key have the same table upside down.
     """
+    if require_floating("q", q).ndim != 4:
+        raise ValueError(f"q must have shape (B, H, Lq, d), got {tuple(q.shape)}")
     clip = table_clip(table, q.shape[-1])
     q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device, integers=True)
     k_pos = as_positions("k_pos", k_pos, count(k_pos), len(q), q.device, integers=True)
@@ -75,6 +77,8 @@ def shaw_values(weights: Tensor, table: Tensor, q_pos: Positions, k_pos: Positio
 
     Source: Shaw et al. 2018, equation 3, the second summand.
     """
+    if require_floating("weights", weights).ndim != 4:
+        raise ValueError(f"weights must have shape (B, H, Lq, Lk), got {tuple(weights.shape)}")
     clip = table_clip(table, table.shape[-1])
     batch, _, n_queries, n_keys = weights.shape
     q_pos = as_positions("q_pos", q_pos, n_queries, batch, weights.device, integers=True)

@@ -17,7 +17,7 @@ from pe_lib.errors import (
     require_real,
 )
 from pe_lib.fast import CachedCodes
-from pe_lib.positions import Positions, as_positions, in_float64
+from pe_lib.positions import Positions, as_positions, in_float64, sent
 
 LAYOUTS = ("interleaved", "half")
 
@@ -48,8 +48,8 @@ def frequencies(dim: int, base: float = 10000.0, *, dtype: torch.dtype = torch.f
 
 def require_floating_dtype(dtype: torch.dtype) -> None:
     """Raise a TypeError unless numbers of this type have fractions."""
-    if not dtype.is_floating_point:
-        raise TypeError(f"dtype must be a floating-point type, got {dtype}")
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise TypeError(f"dtype must be a floating-point type, got {dtype!r}")
 
 
 def wavelengths(dim: int, base: float = 10000.0) -> Tensor:
@@ -100,7 +100,7 @@ def sinusoidal(
     require_floating_dtype(dtype)
     places = require_real("positions", positions)
     exact = in_float64(places)
-    angles = exact.unsqueeze(-1) * frequencies(dim, base).to(exact.device)  # (..., dim / 2)
+    angles = exact.unsqueeze(-1) * sent(frequencies(dim, base), exact.device)  # (..., dim / 2)
     return arrange(angles.sin(), angles.cos(), layout).to(places.device, dtype)
 
 

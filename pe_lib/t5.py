@@ -7,7 +7,13 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pe_lib.errors import require_greater, require_integers, require_multiple, require_positive
+from pe_lib.errors import (
+    require_bool,
+    require_greater,
+    require_integers,
+    require_multiple,
+    require_positive,
+)
 from pe_lib.initial import normal
 from pe_lib.relative import RelativeBias
 
@@ -62,7 +68,7 @@ def t5_bucket(
     Source: Raffel et al. 2020, section 2.1, and the authors' code.
     """
     check_buckets(n_buckets, max_distance, bidirectional)
-    offsets = require_integers("relative", relative)
+    offsets = require_integers("relative", relative).clamp(-max_distance, max_distance)
     per_side = n_buckets // 2 if bidirectional else n_buckets
     exact = per_side // 2
     distance = offsets.abs() if bidirectional else (-offsets).clamp(min=0)
@@ -107,6 +113,7 @@ class T5Bias(RelativeBias):
         """Draw the table from a normal distribution."""
         super().__init__()
         require_positive("n_heads", n_heads)
+        require_bool("bidirectional", bidirectional)
         check_buckets(n_buckets, max_distance, bidirectional)
         require_greater("std", std, 0)
         self.n_buckets, self.max_distance = n_buckets, max_distance

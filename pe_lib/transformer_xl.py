@@ -18,6 +18,7 @@ from pe_lib.errors import (
     require_heads,
     require_multiple,
     require_positive,
+    require_real,
 )
 from pe_lib.fast import Memo, picked_scores, skewed_scores
 from pe_lib.initial import linear, normal
@@ -43,7 +44,9 @@ def distance_codes(
 
     Source: Dai et al. 2019, section 3.3; the order of the columns is their code's.
     """
+    relative = require_real("relative", relative)
     if clamp is not None:
+        require_positive("clamp", clamp)
         relative = relative.clamp(-clamp, clamp)
     return sinusoidal(-relative, dim, base, layout="half", dtype=torch.float64)
 
@@ -67,6 +70,12 @@ def transformer_xl_bias(
 
     Source: Dai et al. 2019, section 3.3.
     """
+    for name, vectors in (("u", u), ("v", v)):
+        if vectors.shape != (q.shape[1], q.shape[3]):
+            raise ValueError(
+                f"{name} must have shape (H, d) = {(q.shape[1], q.shape[3])}, "
+                f"got {tuple(vectors.shape)}"
+            )
     queries = q + v.unsqueeze(-2)  # (B, H, Lq, d)
     if index is None:
         position = skewed_scores(queries, rows, k.shape[-2])
@@ -136,7 +145,7 @@ class TransformerXL(PositionEncoding):
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
     ) -> Tensor:
         """Return scale * `transformer_xl_bias`, (B, H, Lq, Lk)."""
-        require_heads(q, len(self.u))
+        require_heads(q, *self.u.shape)
         q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device, integers=True)
         k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device, integers=True)
         index = None
@@ -206,6 +215,10 @@ def run_segments(
     Source: Dai et al. 2019, section 3.2.
     """
     require_positive("segment_length", segment_length)
+    if not isinstance(layers, Sequence | nn.ModuleList | nn.Sequential):
+        raise TypeError(f"layers must be a sequence of layers, got {type(layers).__name__}")
+    if require_floating("x", x).ndim != 3:
+        raise ValueError(f"x must have shape (B, L, D), got {tuple(x.shape)}")
     memories = [SegmentMemory(memory_length) for _ in layers]
     outputs = []
     for segment in torch.split(x, segment_length, dim=1):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pe_lib.errors import may_read, require_greater
 from pe_lib.fast import rotate
-from pe_lib.positions import Positions, Run, as_tensor, in_float64, per_head
+from pe_lib.positions import Positions, Run, as_tensor, in_float64, per_head, sent
 from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import arrange
 
@@ -65,12 +65,14 @@ class XPos(RoPE):
         """Return zeta ** (sign * (position - middle) / scale_base), (..., L, r), like the codes."""
         places = in_float64(as_tensor(positions, x.device)) - middle
         power = (sign / self.scale_base * places).unsqueeze(-1)
-        factors = (power * self.zeta.log().to(places.device)).exp()  # (..., L, r / 2)
+        factors = (power * sent(self.zeta.log(), places.device)).exp()  # (..., L, r / 2)
         dtype = torch.promote_types(x.dtype, torch.float32)
         return arrange(factors, factors, self.layout).to(x.device, dtype)
 
     def check_range(self, q_pos: Positions, k_pos: Positions, dtype: torch.dtype) -> None:
         """Raise a ValueError if a factor, or a pair's two, could leave the dtype's range."""
+        if torch.compiler.is_compiling():  # a graph is for every length
+            return
         bounds = [ends(positions) for positions in (q_pos, k_pos)]
         if bounds[0] is None or bounds[1] is None:
             return

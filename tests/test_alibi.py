@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from closeness import difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
@@ -42,11 +43,6 @@ def bias_of(encoding: ALiBi, n_queries: int, n_keys: int, offset: int = 0) -> to
     q = torch.randn(2, encoding.n_heads, n_queries, 4)
     k = torch.randn(2, encoding.n_heads, n_keys, 4)
     return encoding.bias(q, k, offset + torch.arange(n_queries), torch.arange(n_keys), 1.0)
-
-
-def relative_difference(a: torch.Tensor, b: torch.Tensor) -> float:
-    assert a.shape == b.shape, (a.shape, b.shape)
-    return ((a - b).abs().max() / b.abs().max()).item()
 
 
 # --- slopes --------------------------------------------------------------------------------------
@@ -110,7 +106,7 @@ def test_the_bias_equals_bloom_up_to_a_number_per_query(n_heads: int, padding: i
     q = torch.randn(2, n_heads, length, 4)
     ours = ALiBi(n_heads).bias(q, q, positions, positions, 1.0)
     per_query = alibi_slopes(n_heads)[:, None, None] * positions[:, None, :, None]
-    assert relative_difference(ours, theirs - per_query) <= 1e-6
+    assert difference(ours, theirs - per_query) <= 1e-6
     logits = torch.randn(2, n_heads, length, length)
     same = (logits + ours).softmax(-1), (logits + theirs).softmax(-1)
     torch.testing.assert_close(*same, rtol=1e-5, atol=1e-6)
@@ -131,7 +127,7 @@ def test_the_symmetric_bias_equals_x_transformers(
 ) -> None:
     theirs = AlibiPositionalBias(n_heads)(n_queries, n_keys)  # the queries are the last ones
     ours = bias_of(ALiBi(n_heads, symmetric=True), n_queries, n_keys, offset=n_keys - n_queries)
-    assert relative_difference(ours, theirs) <= 1e-6
+    assert difference(ours, theirs) <= 1e-6
 
 
 def test_both_forms_are_the_same_under_a_causal_mask() -> None:

@@ -8,9 +8,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
-from pe_lib.attention import KVCache, MultiHeadAttention, attend_fused
+from pe_lib.attention import MultiHeadAttention
 from pe_lib.fire import Fire, fire_ratio
 
 B, H, D, LENGTH = 2, 3, 12, 11
@@ -82,49 +81,6 @@ def test_a_shift_changes_nothing_below_the_threshold_and_something_above() -> No
     below, above = make_attention(threshold=100.0), make_attention(threshold=4.0)
     torch.testing.assert_close(below(x, q_pos=positions + 50), below(x), rtol=1e-5, atol=1e-6)
     assert (above(x, q_pos=positions + 50) - above(x)).abs().max() > 1e-5
-
-
-@pytest.mark.parametrize("steps", [[1] * LENGTH, [4, 1, 6]])
-def test_a_cache_gives_what_the_whole_sequence_gives(steps: list[int]) -> None:
-    attention, x, cache = make_attention(), torch.randn(B, LENGTH, D), KVCache()
-    parts = [attention(part, cache=cache) for part in x.split(steps, dim=1)]
-    torch.testing.assert_close(torch.cat(parts, dim=1), attention(x), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_left_padding_changes_nothing(causal: bool) -> None:
-    attention, short = make_attention(causal=causal), torch.randn(1, 6, D)
-    padded = torch.cat([torch.randn(1, 5, D), short], dim=1)
-    positions = (torch.arange(LENGTH) - 5).clamp(min=0)[None]
-    mask = (torch.arange(LENGTH) >= 5).view(1, 1, 1, LENGTH)
-    output = attention(padded, q_pos=positions, mask=mask)[:, 5:]
-    torch.testing.assert_close(output, attention(short), rtol=1e-5, atol=1e-6)
-
-
-def test_the_future_does_not_reach_the_past() -> None:
-    attention, x = make_attention(), torch.randn(B, LENGTH, D)
-    changed = torch.cat([x[:, :6], torch.randn(B, LENGTH - 6, D)], dim=1)
-    difference = (attention(x) - attention(changed)).abs().amax(dim=(0, 2))
-    assert difference[:6].max() == 0
-    assert difference[6:].min() > 0
-
-
-def test_gradients_of_all_parameters_are_right() -> None:
-    encoding = make(threshold=3.3).double()
-    q, k, v = (torch.randn(1, H, n, 3, dtype=torch.float64) for n in (4, 6, 6))
-
-    def output(*_: Tensor) -> Tensor:
-        return attend_fused(q, k, v, encoding, torch.arange(2, 6), torch.arange(6))
-
-    assert torch.autograd.gradcheck(output, tuple(encoding.parameters()))
-
-
-def test_a_saved_encoding_loads() -> None:
-    saved, fresh = make(seed=1), make(seed=2)
-    fresh.load_state_dict(saved.state_dict())
-    q, positions = torch.randn(B, H, 5, 4), torch.arange(5)
-    expected = saved.bias(q, q, positions, positions, 1.0)
-    assert torch.equal(fresh.bias(q, q, positions, positions, 1.0), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pe_lib.attention import KVCache, MultiHeadAttention
 from pe_lib.hierarchical import (
     Hierarchical,
     HierarchicalLearned,
@@ -153,25 +152,6 @@ class BiasOnly(torch.nn.Module):
 
     def forward(self, q: Tensor, positions: Tensor) -> Tensor:
         return self.encoding.bias(q, q, positions, positions, 1.0)
-
-
-def test_the_hierarchy_works_in_attention_with_a_cache_and_with_padding() -> None:
-    torch.manual_seed(0)
-    encoding = Hierarchical(24, 3, STARTS, window=2)
-    torch.nn.init.normal_(encoding.encodings[2].weight)  # type: ignore[arg-type]
-    attention = MultiHeadAttention(24, 3, encoding, causal=True, embedded=True)
-    x, cache = torch.randn(1, 7, 24), KVCache()
-    full = attention(encoding.embed(x, torch.arange(7)))
-    assert not torch.allclose(full, attention(encoding.embed(x, torch.arange(7) + 1)))
-    steps = []
-    for part in x.split([3, 4], dim=1):
-        place = len(cache) + torch.arange(part.shape[1])
-        steps.append(attention(encoding.embed(part, place), cache=cache))
-    torch.testing.assert_close(torch.cat(steps, dim=1), full)
-    positions = torch.tensor([[0, 0, *range(7)]])
-    padded = encoding.embed(torch.cat([torch.randn(1, 2, 24), x], dim=1), positions)
-    seen = torch.tensor([0, 0, 1, 1, 1, 1, 1, 1, 1], dtype=torch.bool).view(1, 1, 1, 9)
-    torch.testing.assert_close(attention(padded, q_pos=positions, mask=seen)[:, 2:], full)
 
 
 def test_starts_follow_the_text_and_are_not_saved() -> None:

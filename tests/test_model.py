@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from encoding_properties import assert_equal, difference
+from closeness import assert_close, difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -112,7 +112,7 @@ def test_the_model_is_the_pre_norm_transformer() -> None:
     network = model("none")
     for parameter in network.parameters():
         nn.init.normal_(parameter, std=0.3)  # biases and norms that do something
-    assert_equal(network(tokens(3, 5)), twin(network, tokens(3, 5)), 1e-12)
+    assert_close(network(tokens(3, 5)), twin(network, tokens(3, 5)), 1e-12)
 
 
 # Cache, padding, mask -----------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def test_a_cache_changes_nothing(name: str, pieces: tuple[int, ...]) -> None:
     network, inputs = model(name), tokens(2, 8)
     caches = [KVCache() for _ in network.blocks]
     outputs = [network(piece, caches=caches) for piece in inputs.split(pieces, dim=1)]
-    assert_equal(torch.cat(outputs, dim=1), network(inputs), 1e-12)
+    assert_close(torch.cat(outputs, dim=1), network(inputs), 1e-12)
     assert all(len(cache) == 8 for cache in caches)
 
 
@@ -135,8 +135,8 @@ def test_left_padding_changes_nothing(name: str) -> None:
     positions = (torch.arange(8) - pads[:, None]).clamp(min=0)
     mask = (torch.arange(8) >= pads[:, None])[:, None, None, :]
     padded = network(inputs, positions=positions, mask=mask)
-    assert_equal(padded[:1], network(inputs[:1]), 1e-12)
-    assert_equal(padded[1:, 3:], network(inputs[1:, 3:]), 1e-12)
+    assert_close(padded[:1], network(inputs[:1]), 1e-12)
+    assert_close(padded[1:, 3:], network(inputs[1:, 3:]), 1e-12)
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
@@ -144,7 +144,7 @@ def test_a_decoder_does_not_see_what_comes_later(name: str) -> None:
     network, inputs = model(name), tokens(2, 8)
     changed = inputs.clone()
     changed[:, 5:] = (changed[:, 5:] + 1) % 9
-    assert_equal(network(changed)[:, :5], network(inputs)[:, :5], 1e-12)
+    assert_close(network(changed)[:, :5], network(inputs)[:, :5], 1e-12)
     assert difference(network(changed)[:, 5:], network(inputs)[:, 5:]) > 1e-3
 
 
@@ -165,7 +165,7 @@ def test_without_positions_an_encoder_is_equivariant_and_its_mean_invariant() ->
     network, inputs = model("none", causal=False), tokens(3, 5)
     assert measure.equivariance_error(network, inputs, order) < 1e-12
     pooled = model("none", causal=False, pool="mean")
-    assert_equal(pooled(inputs[:, order]), pooled(inputs), 1e-12)
+    assert_close(pooled(inputs[:, order]), pooled(inputs), 1e-12)
 
 
 # Pooling, layers, weights -------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def test_pooling_is_the_mean_or_the_first_of_what_there_is_before_the_output() -
     for pool, take in (("mean", lambda y: y.mean(dim=1)), ("first", lambda y: y[:, 0])):
         pooled = model(causal=False, pool=pool)
         pooled.load_state_dict(every.state_dict())
-        assert_equal(pooled(inputs), take(every(inputs)), 1e-12)  # the output layer is linear
+        assert_close(pooled(inputs), take(every(inputs)), 1e-12)  # the output layer is linear
 
 
 def test_one_encoding_is_shared_and_several_are_used_in_order() -> None:
@@ -261,7 +261,7 @@ ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (
         lambda: Transformer(4, features=True)(IDS.float()),
         ValueError,
-        r"\(batch, length >= 1, features\), got \(2, 3\)",
+        r"\(batch, length >= 1, 4\), got \(2, 3\)",
     ),
     (
         lambda: Transformer(4, causal=True)(IDS, caches=[KVCache()]),

@@ -1,0 +1,29 @@
+"""How near two tensors are, and the forms in which a test gives positions."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from pe_lib.positions import Positions, Run
+
+
+def difference(actual: Tensor, expected: Tensor) -> float:
+    """Return the largest difference relative to the largest expected entry; shapes must agree."""
+    assert actual.shape == expected.shape, f"{tuple(actual.shape)} != {tuple(expected.shape)}"
+    assert expected.numel() > 0, "nothing to compare"
+    largest = expected.detach().abs().max()
+    assert largest > 0, "all that is expected is zero"
+    return float((actual.detach() - expected.detach()).abs().max() / largest)
+
+
+def assert_close(actual: Tensor, expected: Tensor, tolerance: float = 1e-6) -> None:
+    """Assert equal shapes, and values equal to `tolerance` of the largest one."""
+    found = difference(actual, expected)
+    assert found <= tolerance, f"differs by {found:.2g} of the largest entry"
+
+
+def forms(q_pos: Tensor, k_pos: Tensor) -> list[tuple[Positions, Positions]]:
+    """Return positions (B, L) as they are, and as two runs if that is what each sequence has."""
+    runs = [Run(int(p[0, 0]), p.shape[1]) for p in (q_pos, k_pos)]
+    as_runs = all((run.tensor() == p).all() for run, p in zip(runs, (q_pos, k_pos), strict=True))
+    return [(q_pos, k_pos), (runs[0], runs[1])] if as_runs else [(q_pos, k_pos)]
