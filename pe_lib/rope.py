@@ -46,6 +46,11 @@ def rope_angles(positions: object, rates: Tensor) -> Tensor:
     require_floating("rates", rates)
     if rates.ndim != 1 or len(rates) == 0:
         raise ValueError(f"rates must have shape (n >= 1,), got {tuple(rates.shape)}")
+    return angles_at(places, rates)
+
+
+def angles_at(places: Tensor, rates: Tensor) -> Tensor:
+    """Return `rope_angles` of tensors that have been checked, without reading them."""
     return places.to(rates.dtype).unsqueeze(-1) * sent(rates, places.device)  # (..., n)
 
 
@@ -194,7 +199,7 @@ class RoPE(CachedCodes):
 
     def angles(self, positions: Tensor, rates: Tensor) -> Tensor:
         """Return the angles of `positions`: (...) -> (..., rotary_dim / 2)."""
-        return rope_angles(positions, rates)
+        return angles_at(positions, rates)
 
     def compute(self, positions: Tensor) -> Tensor:
         """Return the cosines and sines of any positions: (...) -> (..., rotary_dim)."""
@@ -264,4 +269,5 @@ class AxialRoPE(RoPE):
     def angles(self, positions: Tensor, rates: Tensor) -> Tensor:
         """Return the angles of patches: (...) -> (..., rotary_dim / 2)."""
         rows = torch.div(positions, self.columns, rounding_mode="floor")
-        return axial_angles(rows, positions - rows * self.columns, rates)
+        columns = positions - rows * self.columns
+        return torch.cat([angles_at(rows, rates), angles_at(columns, rates)], dim=-1)
