@@ -413,7 +413,7 @@ REFUSED: dict[str, Refused] = {
     "XL std nan": Refused(
         lambda: TransformerXL(16, 2, std=NAN),
         ValueError,
-        "std must be a finite number greater than 0, got nan",
+        "std must be a finite number of at least 0, got nan",
     ),
     "XL 4 heads": Refused(
         lambda: layer(TransformerXL(16, 4))(x()),

@@ -263,6 +263,21 @@ MAKES = [
 ]
 
 
+@pytest.mark.parametrize("heads", [1, 2, 6])
+def test_another_number_of_heads_is_refused(heads: int) -> None:
+    """One head would spread over all of them without a word."""
+    q, positions = torch.ones(1, heads, 5, 4), torch.arange(5)
+    with pytest.raises(ValueError, match=f"q must have 3 heads for this encoding, got {heads}"):
+        DeBERTa(12, 3, 4).bias(q, q, positions, positions, 0.5)
+
+
+@pytest.mark.parametrize("std", [-1.0, 0.0, float("nan")])
+def test_a_table_without_spread_is_refused(std: float) -> None:
+    """Rows that are all the same tell no two distances apart."""
+    with pytest.raises(ValueError, match="std must be a finite number greater than 0"):
+        DeBERTa(12, 3, 4, std=std)
+
+
 Q, PLACES = torch.ones(2, 3, 5, 4), torch.arange(5)
 
 

@@ -94,6 +94,14 @@ def test_the_share_is_computed_in_float32_or_better(dtype: torch.dtype) -> None:
     torch.testing.assert_close(got.float(), exact, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize(("made", "heads"), [(1, 4), (3, 1), (3, 2)])
+def test_another_number_of_heads_is_refused(made: int, heads: int) -> None:
+    """One bias would spread over all heads without a word."""
+    q, positions = torch.ones(1, heads, 5, 4), torch.arange(5)
+    with pytest.raises(ValueError, match=f"q must have {made} heads for this encoding, got"):
+        Fire(made).bias(q, q, positions, positions, 0.5)
+
+
 ERRORS = [
     (lambda: Fire(0), ValueError, "n_heads must be at least 1, got 0"),
     (lambda: Fire(2, width=0), ValueError, "width must be at least 1, got 0"),

@@ -12,7 +12,7 @@ import torch
 from closeness import difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 from pe_lib.attention import MultiHeadAttention, attention_logits
 from pe_lib.positions import Run
@@ -333,6 +333,54 @@ def test_gradients_are_those_of_finite_differences(layout: str, rotary_dim: int)
         assert torch.autograd.gradgradcheck(turned, inputs)
     per_sample = torch.func.vmap(turned, in_dims=(0, None))(x.detach(), angles.detach())
     assert torch.equal(per_sample, turned(x, angles).detach())
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_hessian_can_be_taken_through_either_layout(layout: str) -> None:
+    """Forward over backward derivatives of sum(w y^2) / 2, y = R x: the matrix R^T diag(w) R."""
+    rope, positions = RoPE(4, layout=layout).double(), torch.tensor([5])
+    weights = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
+
+    def rotated(x: Tensor) -> Tensor:
+        return rope.rotate(x[None, None, None], x[None, None, None], positions, positions)[0][0, 0]
+
+    def energy(x: Tensor) -> Tensor:
+        return (weights * rotated(x)[0].square()).sum() / 2
+
+    matrix = torch.stack([rotated(one)[0] for one in torch.eye(4).double()], dim=-1)
+    x = torch.randn(4, dtype=torch.float64)
+    found = torch.func.hessian(energy)(x)
+    torch.testing.assert_close(found, matrix.T @ weights.diag() @ matrix)
+    assert torch.autograd.gradgradcheck(energy, (x.requires_grad_(),))
+
+
+def test_trained_rates_move_in_every_step_and_are_saved() -> None:
+    """As `nn.Parameter` the frequencies follow an optimizer to a rotation that is given."""
+    x, positions = torch.randn(1, 2, 5, 4), torch.arange(5)
+    target = RoPE(4, rates=torch.tensor([0.5, 0.2])).rotate(x, x, positions, positions)[0]
+    rope = RoPE(4, rates=nn.Parameter(torch.tensor([0.4, 0.25])))
+    optimizer = torch.optim.Adam(rope.parameters(), lr=0.02)
+    for _ in range(60):
+        optimizer.zero_grad()
+        (rope.rotate(x, x, positions, positions)[0] - target).square().mean().backward()
+        optimizer.step()
+    torch.testing.assert_close(rope.rates.detach(), torch.tensor([0.5, 0.2]), rtol=0, atol=0.02)
+    loaded = RoPE(4, rates=nn.Parameter(torch.zeros(2)))
+    loaded.load_state_dict(rope.state_dict())
+    for one, other in zip(
+        *(each.rotate(x, x, positions, positions) for each in (loaded, rope)), strict=True
+    ):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("make", [lambda: RoPE(4), lambda: AxialRoPE(4, 3)])
+def test_rotations_made_on_meta_are_right_once_they_get_memory(make: Callable[[], RoPE]) -> None:
+    with torch.device("meta"):
+        made = make()
+    x, positions = torch.randn(1, 2, 5, 4), torch.arange(5)
+    found = made.to_empty(device="cpu").rotate(x, x, positions, positions)
+    assert torch.equal(found[0], make().rotate(x, x, positions, positions)[0])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -228,6 +228,12 @@ def test_initial_rows_are_as_wide_as_a_query() -> None:
     assert Shaw(64, 2, with_values=False).values(torch.ones(1, 1, 1, 1), [0], [0]) is None
 
 
+@pytest.mark.parametrize("std", [-1.0, 0.0, float("nan")])
+def test_a_table_without_spread_is_refused(std: float) -> None:
+    with pytest.raises(ValueError, match="std must be a finite number greater than 0"):
+        Shaw(8, 4, std=std)
+
+
 def test_integers_of_any_width_serve_as_positions() -> None:
     q, table = torch.randn(1, 1, 4, 3), torch.randn(5, 3)
     small, large = torch.arange(4, dtype=torch.uint8), torch.arange(4)

@@ -208,6 +208,16 @@ def test_positions_of_any_shape_keep_it(shape: tuple[int, ...]) -> None:
     assert torch.equal(codes.reshape(-1, 6), sinusoidal(positions.flatten(), 6))
 
 
+@pytest.mark.parametrize("places", [[3.0, 4.0, 5.0], [7.0], [1.0, 4.5, -2.0]])
+def test_a_code_has_its_gradient_by_position_consecutive_or_not(places: list[float]) -> None:
+    positions = torch.tensor(places, dtype=torch.float64, requires_grad=True)
+    weights, rates = torch.randn(len(places), 6), frequencies(6)
+    (found,) = torch.autograd.grad((sinusoidal(positions, 6) * weights).sum(), positions)
+    angles = positions.detach()[:, None] * rates
+    slopes = torch.stack([rates * angles.cos(), -rates * angles.sin()], dim=-1).flatten(-2)
+    torch.testing.assert_close(found, (slopes * weights).sum(-1))
+
+
 def test_integers_and_the_same_numbers_as_floats_have_the_same_code() -> None:
     whole = torch.tensor([-7, 0, 3, 5000])
     for dtype in (torch.int16, torch.int32, torch.float32, torch.float64):
@@ -365,6 +375,14 @@ def test_tokens_are_told_apart_by_their_place_and_not_by_their_batch() -> None:
     order = torch.randperm(9, generator=generator(8))
     assert measure.equivariance_error(model, tokens, order) > 0.01
     assert_close(model(tokens)[2:3], model(tokens[2:3]), 1e-5)
+
+
+def test_codes_made_on_meta_are_right_once_they_get_memory() -> None:
+    with torch.device("meta"):
+        made = Sinusoidal(6, max_len=9)
+    x, positions = torch.randn(2, 5, 6), torch.arange(5)
+    alive = made.to_empty(device="cpu")
+    assert torch.equal(alive.embed(x, positions), Sinusoidal(6, max_len=9).embed(x, positions))
 
 
 # Errors -------------------------------------------------------------------------------------------

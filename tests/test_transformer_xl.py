@@ -254,6 +254,36 @@ def test_memory_keeps_the_last_states_and_counts_on() -> None:
         assert q_pos.tensor().tolist() == list(range(start, stop))
 
 
+@pytest.mark.parametrize("heads", [1, 2, 6])
+def test_another_number_of_heads_is_refused(heads: int) -> None:
+    """One head would spread over all of them without a word."""
+    q, positions = torch.ones(1, heads, 5, 4), torch.arange(5)
+    with pytest.raises(ValueError, match=f"q must have 3 heads for this encoding, got {heads}"):
+        TransformerXL(12, 3).bias(q, q, positions, positions, 0.5)
+
+
+@pytest.mark.parametrize("std", [-1.0, -1e-9, float("nan"), float("inf")])
+def test_a_spread_that_is_none_is_refused(std: float) -> None:
+    with pytest.raises(ValueError, match="std must be a finite number of at least 0"):
+        TransformerXL(12, 3, std=std)
+
+
+@pytest.mark.parametrize("base", [0.5, 1.0, -2.0])
+def test_a_base_without_falling_frequencies_is_refused(base: float) -> None:
+    with pytest.raises(ValueError, match="base must be a finite number greater than 1"):
+        TransformerXL(12, 3, base=base)
+
+
+def test_without_a_spread_training_starts_from_no_preference() -> None:
+    """u = v = 0 leaves the terms (a) and (b); both still have gradients."""
+    encoding, positions = TransformerXL(12, 3, std=0.0), torch.arange(5)
+    q = torch.randn(2, 3, 5, 4)
+    assert encoding.u.abs().max() == encoding.v.abs().max() == 0
+    encoding.bias(q, q, positions, positions, 0.5).square().sum().backward()
+    assert encoding.u.grad.abs().min() > 0
+    assert encoding.v.grad.abs().min() > 0
+
+
 Q, PLACES = torch.ones(2, 3, 5, 4), torch.arange(5)
 X = torch.ones(2, 5, 12)
 

@@ -108,6 +108,40 @@ def test_scores_fade_with_distance_and_stay_finite_far_out() -> None:
     assert plain[:150].abs().max() > 0.3 * plain[150:].abs().max()
 
 
+@pytest.mark.parametrize(
+    ("positions", "dtype"),
+    [
+        (torch.arange(7000), torch.float16),
+        (torch.tensor([0, 1, 2, 200_000]), torch.float32),
+        (torch.arange(40_000), torch.float32),
+    ],
+)
+def test_positions_whose_factors_leave_the_dtype_are_refused(
+    positions: Tensor, dtype: torch.dtype
+) -> None:
+    q = torch.ones(1, 1, len(positions), 8, dtype=dtype)
+    with pytest.raises(ValueError, match="too far apart for scale_base=512"):
+        XPos(8).rotate(q, q, positions, positions)
+
+
+@pytest.mark.parametrize(
+    ("length", "dtype"), [(6144, torch.float16), (20_000, torch.bfloat16), (20_000, torch.float32)]
+)
+def test_positions_that_are_not_refused_have_finite_scores_of_the_past(
+    length: int, dtype: torch.dtype
+) -> None:
+    """Of the first and the last query, whose factors are the largest and the smallest."""
+    xpos, positions = XPos(8, max_len=1), torch.arange(length)
+    x = torch.ones(1, 1, length, 8, dtype=dtype)
+    q, k = xpos.rotate(x, x, positions, positions)
+    assert q.isfinite().all()
+    assert k.isfinite().all()
+    scores = q[0, 0, [0, -1]] @ k[0, 0].mT
+    assert scores[0, 0].item() == pytest.approx(8, rel=0.02)
+    assert scores[1, -1].item() == pytest.approx(8, rel=0.02)
+    assert scores[1].isfinite().all()
+
+
 def test_the_gain_multiplies_queries_and_keys() -> None:
     q, positions = torch.randn(1, 2, 5, 8), torch.arange(5)
     one, two = (XPos(8, gain=g).rotate(q, q, positions, positions) for g in (1.0, 1.5))
