@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from pe_lib.encoding import PositionEncoding
 from pe_lib.errors import (
+    require_at_least,
     require_floating,
     require_greater,
     require_heads,
@@ -94,7 +95,7 @@ class TransformerXL(PositionEncoding):
         n_heads: number of heads H; must divide d_model.
         base: as in `sinusoidal`.
         clamp: distances beyond it look the same; None for no limit.
-        std: standard deviation of the initial u and v.
+        std: standard deviation of the initial u and v; 0 starts without a preference.
 
     Raises:
         TypeError: if an integer argument is not an int.
@@ -118,7 +119,7 @@ class TransformerXL(PositionEncoding):
         require_multiple("d_model", d_model, 2, "a sine and a cosine for each frequency")
         require_multiple("d_model", d_model, n_heads, "n_heads must divide it")
         self.base = require_greater("base", base, 1)
-        require_greater("std", std, 0)
+        require_at_least("std", std, 0)
         self.clamp = None if clamp is None else require_positive("clamp", clamp)
         self.u = nn.Parameter(normal(n_heads, d_model // n_heads, std=std))  # (H, d)
         self.v = nn.Parameter(normal(n_heads, d_model // n_heads, std=std))  # (H, d)

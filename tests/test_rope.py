@@ -368,7 +368,9 @@ def test_trained_rates_move_in_every_step_and_are_saved() -> None:
     torch.testing.assert_close(rope.rates.detach(), torch.tensor([0.5, 0.2]), rtol=0, atol=0.02)
     loaded = RoPE(4, rates=nn.Parameter(torch.zeros(2)))
     loaded.load_state_dict(rope.state_dict())
-    for one, other in zip(*(r.rotate(x, x, positions, positions) for r in (loaded, rope))):
+    for one, other in zip(
+        *(each.rotate(x, x, positions, positions) for each in (loaded, rope)), strict=True
+    ):
         assert torch.equal(one, other)
 
 
