@@ -10,6 +10,7 @@ import torch
 from closeness import difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from pe_lib.attention import attention_logits
 from pe_lib.rope import RoPE
@@ -31,7 +32,7 @@ def test_scores_equal_x_transformers(offset: int, scale_base: int) -> None:
     _, scale = peer(positions - offset)
     turned_q = x_transformers.apply_rotary_pos_emb(q, angles, scale)
     turned_k = x_transformers.apply_rotary_pos_emb(k, angles, scale**-1)
-    xpos = XPos(10, scale_base=scale_base, rotary_dim=8, rates=peer.inv_freq)
+    xpos = XPos(10, scale_base=scale_base, rotary_dim=8, rates=peer.inv_freq.double())
     # Positions from the middle are halves here: their float32 angles are exact enough up close.
     ours = attention_logits(q, k, xpos, positions - offset, positions - offset)
     theirs = turned_q @ turned_k.mT * 10**-0.5
