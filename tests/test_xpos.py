@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch import Tensor
 from closeness import difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
