@@ -21,10 +21,9 @@ from pe_lib.errors import (
     require_greater,
     require_positive,
 )
-from pe_lib.fast import rotate, run_rotations
+from pe_lib.fast import few_angles, rotate, run_codes
 from pe_lib.positions import Positions, Run, as_tensor, in_float64, per_head, sent
 from pe_lib.rope import RoPE
-from pe_lib.sinusoidal import arrange
 
 RAMPS = ("index", "rotations")
 
@@ -264,13 +263,12 @@ class LengthRoPE(RoPE):
 
     def codes_at(self, positions: Positions, rates: Tensor, x: Tensor) -> Tensor:
         """Return the rotation codes for other rates than the cached ones, (..., rotary_dim)."""
-        exact = rates.dtype == torch.float64 and not torch.compiler.is_compiling()
-        if isinstance(positions, Run) and exact:
-            cos, sin = run_rotations(positions, rates)
-            codes = arrange(self.gain * cos, self.gain * sin, self.layout)
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        if isinstance(positions, Run) and few_angles(rates):
+            codes = run_codes(positions, rates, dtype, self.layout, gain=self.gain)
         else:
             codes = self.rotation_codes(as_tensor(positions, x.device), rates)
-        return sent(codes, x.device).to(torch.promote_types(x.dtype, torch.float32))
+        return sent(codes, x.device).to(dtype)
 
     def rotate(
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions

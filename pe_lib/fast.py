@@ -209,8 +209,9 @@ def table_scores(
     if isinstance(q_pos, Run) and isinstance(k_pos, Run) and q_pos.length > 1:
         row = row_of(distances(q_pos, k_pos, queries.device))
         if k_pos.length == 1:  # each query meets one row, the last the first
-            return (queries * table[..., row.flip(0), :]).sum(-1, keepdim=True)
-        return skewed_scores(queries, table[..., row, :], k_pos.length)
+            rows = table.index_select(-2, row.flip(0))  # (..., Lq, d); quicker than by indexing
+            return (queries.unsqueeze(-2) @ rows.unsqueeze(-1)).squeeze(-1)
+        return skewed_scores(queries, table.index_select(-2, row), k_pos.length)
     return picked_scores(queries, table, row_of(relative_position(q_pos, k_pos, queries.device)))
 
 
@@ -282,19 +283,54 @@ def rotate_interleaved(x: Tensor, codes: Tensor) -> Tensor:
     return torch.view_as_real(as_complex(x) * as_complex(codes)).flatten(-2)  # (..., d)
 
 
-def run_rotations(positions: Run, rates: Tensor) -> tuple[Tensor, Tensor]:
-    """Return cosine and sine of position times rate, (L, n) each in float64, from few angles.
+def few_angles(rates: Tensor) -> bool:
+    """Return whether `run_codes` may stand for the formula: not for angles of published float32."""
+    return rates.dtype == torch.float64 and not torch.compiler.is_compiling()
+
+
+def run_codes(
+    positions: Run,
+    rates: Tensor,
+    dtype: torch.dtype,
+    layout: str,
+    *,
+    gain: float = 1.0,
+    growth: Tensor | None = None,
+    middle: float = 0.0,
+) -> Tensor:
+    """Return gain * cos and gain * sin of position times rate, from few angles.
 
     A position is the first of a block plus a rest: two rotations one after the other, which are
     a product of complex numbers.
+
+    Args:
+        positions: L consecutive positions.
+        rates: (n,) in float64.
+        dtype: of the result, float32 or float64. Angles are in float64 in any case.
+        layout: as in `rotate`.
+        gain: factor on all codes.
+        growth: (n,); codes are multiplied by exp(growth * (position - middle)).
+        middle: the position at which that is 1.
+
+    Returns:
+        (L, 2n), as `rotate` wants it.
     """
     block = math.isqrt(positions.length) + 1
     firsts = torch.arange(positions.start, positions.stop, block, device=rates.device)
     rests = torch.arange(block, device=rates.device)
-    one = torch.ones((), dtype=torch.float64, device=rates.device)
-    outer, inner = (torch.polar(one, p.double().unsqueeze(-1) * rates) for p in (firsts, rests))
+
+    def rotations(places: Tensor, size: float, origin: float) -> Tensor:
+        angles = places.double().unsqueeze(-1) * rates  # (..., n)
+        sizes = torch.full_like(angles, size)
+        if growth is not None:
+            sizes *= ((places - origin).unsqueeze(-1) * growth).exp()
+        return torch.polar(sizes, angles).to(dtype.to_complex())
+
+    outer, inner = rotations(firsts, gain, middle), rotations(rests, 1.0, 0.0)
     codes = (outer.unsqueeze(1) * inner).flatten(0, 1)[: positions.length]  # (L, n)
-    return codes.real, codes.imag
+    if layout == "interleaved":
+        return torch.view_as_real(codes).flatten(-2)
+    return torch.cat([codes.real, codes.imag], dim=-1)
 
 
 def as_complex(x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pe_lib.errors import may_read, require_greater
-from pe_lib.fast import rotate
+from pe_lib.fast import few_angles, rotate, run_codes
 from pe_lib.positions import Positions, Run, as_tensor, in_float64, per_head, sent
 from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import arrange
@@ -57,9 +57,21 @@ class XPos(RoPE):
         q_pos, k_pos = self.check(q, k, q_pos, k_pos)
         middle = middle_of(k_pos)
         self.check_range(q_pos, k_pos, q.dtype)
-        q_codes = self.codes(q_pos, q) * self.fade(q_pos, middle, 1, q)
-        k_codes = self.codes(k_pos, k) * self.fade(k_pos, middle, -1, k)
+        q_codes = self.faded_codes(q_pos, middle, 1, q)
+        k_codes = self.faded_codes(k_pos, middle, -1, k)
         return rotate(q, per_head(q_codes), self.layout), rotate(k, per_head(k_codes), self.layout)
+
+    def faded_codes(
+        self, positions: Positions, middle: float | Tensor, sign: int, x: Tensor
+    ) -> Tensor:
+        """Return the rotation codes times `fade`, (L, r) or (B, L, r)."""
+        if isinstance(positions, Run) and isinstance(middle, float) and few_angles(self.rates):
+            growth = sign / self.scale_base * self.zeta.log()
+            dtype = torch.promote_types(x.dtype, torch.float32)
+            settings: dict[str, Any] = {"gain": self.gain, "growth": growth, "middle": middle}
+            codes = run_codes(positions, self.rates, dtype, self.layout, **settings)
+            return sent(codes, x.device)
+        return self.codes(positions, x) * self.fade(positions, middle, sign, x)
 
     def fade(self, positions: Positions, middle: float | Tensor, sign: int, x: Tensor) -> Tensor:
         """Return zeta ** (sign * (position - middle) / scale_base), (..., L, r), like the codes."""

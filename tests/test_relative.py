@@ -15,9 +15,7 @@ from pe_lib.alibi import ALiBi
 from pe_lib.attention import (
     MultiHeadAttention,
     attend_fused,
-    relative_position,
 )
-from pe_lib.fast import reversed_bias
 from pe_lib.kerple import Kerple
 from pe_lib.positions import Positions, Run
 from pe_lib.relative import RelativeBias, WindowBias, distances, for_each_head, toeplitz
@@ -84,30 +82,6 @@ def test_the_matrix_has_each_value_at_its_pairs(n_queries: int, n_keys: int) -> 
     for i in range(n_queries):
         for j in range(n_keys):
             assert torch.equal(matrix[:, i, j], vector[:, j - i + n_queries - 1])
-
-
-@every_method
-@pytest.mark.parametrize("causal", [False, True])
-def test_the_flipped_bias_is_a_view_of_one_value_per_distance(name: str, causal: bool) -> None:
-    n_queries, n_keys = 50, 70
-    q = torch.randn(B, H, n_queries, 4)
-    view = reversed_bias(make(name), q, Run(20, 50), Run(0, 70), causal)
-    assert view.shape == (H, n_queries, n_keys)
-    assert view.untyped_storage().nbytes() == 4 * H * (n_queries + n_keys - 1)
-
-
-@every_method
-@pytest.mark.parametrize("causal", [False, True])
-def test_the_flipped_bias_is_the_bias_with_the_queries_reversed(name: str, causal: bool) -> None:
-    encoding = make(name)
-    q, k = torch.randn(B, H, 5, 4), torch.randn(B, H, 7, 4)
-    q_pos, k_pos = Run(3, 5), Run(1, 7)
-    view = reversed_bias(encoding, q, q_pos, k_pos, causal)
-    expected = encoding.bias(q, k, q_pos, k_pos, 1.0)
-    if causal:
-        hidden = relative_position(q_pos, k_pos) > 0
-        expected = expected.masked_fill(hidden, float("-inf"))
-    assert torch.equal(view.flip(-2), expected)
 
 
 # --- values --------------------------------------------------------------------------------------

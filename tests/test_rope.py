@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from pe_lib.attention import MultiHeadAttention, attention_logits
-from pe_lib.positions import Run
 from pe_lib.rope import (
     AxialRoPE,
     RoPE,
@@ -329,8 +328,8 @@ def test_gradients_are_those_of_finite_differences(layout: str, rotary_dim: int)
         return apply_rope(x, angles, layout)
 
     for inputs in ((x, angles), (x, angles.detach())):  # trained and fixed frequencies
-        assert torch.autograd.gradcheck(turned, inputs)
-        assert torch.autograd.gradgradcheck(turned, inputs)
+        assert torch.autograd.gradcheck(turned, inputs, fast_mode=True)
+        assert torch.autograd.gradgradcheck(turned, inputs, fast_mode=True)
     per_sample = torch.func.vmap(turned, in_dims=(0, None))(x.detach(), angles.detach())
     assert torch.equal(per_sample, turned(x, angles).detach())
 
@@ -433,31 +432,6 @@ def test_the_cache_is_no_part_of_the_state_and_follows_a_copy() -> None:
     copied = copy.deepcopy(rope).half().float()
     assert torch.equal(copied.cache, rope.cache)
     assert rope.cache.shape == (9, 12)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_cached_positions_equal_computed_ones(layout: str) -> None:
-    rope = RoPE(12, layout=layout, max_len=10)
-    like = torch.zeros(())
-    for start in (0, 4, 5, -3, 900):  # within the cache, past its end, before its start, beyond
-        run = Run(start, 6)
-        expected = rope.compute(run.tensor()).float()
-        assert torch.equal(rope.codes(run, like), expected)
-        assert torch.equal(rope.codes(run.tensor(), like), expected)
-
-
-@pytest.mark.parametrize("view", ["odd offset", "odd strides", "transposed", "reversed"])
-def test_any_memory_layout_of_the_input_works(view: str) -> None:
-    """A complex view needs even strides; where they are odd, a copy is taken."""
-    storage = torch.randn(2, 3, 5, 15)
-    x = {
-        "odd offset": storage.flatten()[1:361].reshape(2, 3, 5, 12),
-        "odd strides": storage[..., :12],
-        "transposed": storage[..., :12].reshape(2, 5, 3, 12).transpose(1, 2),
-        "reversed": storage[..., :12].transpose(-1, -2).contiguous().transpose(-1, -2),
-    }[view]
-    angles = rope_angles(torch.arange(5), frequencies(12))
-    assert torch.equal(apply_rope(x, angles), apply_rope(x.contiguous().clone(), angles))
 
 
 # Errors -------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pe_lib.attention import attention_logits
+from pe_lib.attention import attend_fused, attention_logits
 from pe_lib.rope import RoPE
 from pe_lib.xpos import XPos
 
@@ -141,6 +141,19 @@ def test_positions_that_are_not_refused_have_finite_scores_of_the_past(
     assert scores[0, 0].item() == pytest.approx(8, rel=0.02)
     assert scores[1, -1].item() == pytest.approx(8, rel=0.02)
     assert scores[1].isfinite().all()
+
+
+def test_in_half_precision_no_far_future_leaks_into_the_past() -> None:
+    """A hidden score that overflows would outweigh its mask in the fused kernel."""
+    length, positions = 6144, torch.arange(6144)
+    q, k, v = (torch.randn(1, 1, length, 8).half() for _ in range(3))
+    changed = torch.cat([v[:, :, :100], v[:, :, 100:] + 1000], dim=2)
+    outputs = [
+        attend_fused(q[:, :, :50], k, y, XPos(8), positions[:50], positions, causal=True)
+        for y in (v, changed)
+    ]
+    assert outputs[0].isfinite().all()
+    assert torch.equal(outputs[0], outputs[1])
 
 
 def test_the_gain_multiplies_queries_and_keys() -> None:
