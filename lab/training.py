@@ -95,7 +95,7 @@ def train(
     require_greater("lr", lr, 0)
     model.double()
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=lr, betas=(0.9, 0.98), weight_decay=weight_decay, foreach=True
+        model.parameters(), lr=lr, betas=(0.9, 0.98), weight_decay=weight_decay, fused=True
     )
     random, losses = generator(seed), []
     model.train()

@@ -151,7 +151,8 @@ EXERCISES = (
             Mistake("queries and keys are each counted from their own first position; use q_pos "
                     "and k_pos as they are", lambda q, k, s: delta(q - q[0], k - k[0], s)),
             Mistake("large positions are rounded: in float32 whole numbers end at 2**24; stay "
-                    "with integers", lambda q, k, s: delta(q.float(), k.float(), s).long()),
+                    "with integers",
+                    lambda q, k, s: (raw(q.float(), k.float()) + s).clamp(0, 2 * s - 1).long()),
             Mistake("the sign of the distance is lost: left and right must differ",
                     lambda q, k, s: (raw(q, k).abs() + s).clamp(0, 2 * s - 1)),
             Mistake("rows that are out of range wrap around; they must stay at the ends",
