@@ -7,66 +7,31 @@ from typing import Any
 
 import pytest
 import torch
+from test_promises import D_MODEL, HEADS, METHODS
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pe_lib import (
     ALiBi,
-    AxialRoPE,
     Compose,
-    DeBERTa,
-    DynamicNTK,
-    Fire,
-    Kerple,
     KVCache,
     Learned,
-    LongRoPE,
     MultiHeadAttention,
-    NoPosition,
     PositionEncoding,
     RoPE,
     Run,
-    Shaw,
     Sinusoidal,
-    T5Bias,
     TransformerXL,
-    WindowBias,
-    XPos,
 )
 
-B, H, L, D, WIDTH = 2, 3, 12, 24, 8
-TWICE = torch.full((WIDTH // 2,), 2.0)
+B, H, L, D, WIDTH = 2, HEADS, 12, D_MODEL, D_MODEL // HEADS
 
-METHODS: dict[str, Callable[[], PositionEncoding]] = {
-    "none": NoPosition,
-    "shaw": lambda: Shaw(WIDTH, 4),
-    "shaw, keys only": lambda: Shaw(WIDTH, 4, with_values=False),
-    "transformer_xl": lambda: TransformerXL(D, H),
-    "transformer_xl, clamped": lambda: TransformerXL(D, H, clamp=3),
-    "t5": lambda: T5Bias(H, std=1.0),
-    "deberta": lambda: DeBERTa(D, H, 8),
-    "deberta, buckets": lambda: DeBERTa(D, H, 16, n_buckets=8),
-    "alibi": lambda: ALiBi(H),
-    "kerple, log": lambda: Kerple(H),
-    "kerple, power": lambda: Kerple(H, variant="power"),
-    "fire": lambda: Fire(H, threshold=4.3),
-    "window": lambda: WindowBias(H, 3),
-    "rope": lambda: RoPE(WIDTH),
-    "rope, half": lambda: RoPE(WIDTH, layout="half"),
-    "rope, partial": lambda: RoPE(WIDTH, rotary_dim=4),
-    "rope, trained rates": lambda: RoPE(WIDTH, rates=nn.Parameter(torch.rand(WIDTH // 2))),
-    "axial rope": lambda: AxialRoPE(WIDTH, 4),
-    "xpos": lambda: XPos(WIDTH),
-    "dynamic ntk": lambda: DynamicNTK(WIDTH, 2.0, 8),
-    "longrope": lambda: LongRoPE(WIDTH, TWICE / 2, TWICE, 8, 2.0),
-    "composed": lambda: Compose(RoPE(WIDTH), Shaw(WIDTH, 4), ALiBi(H), T5Bias(H)),
-}
 every_method = pytest.mark.parametrize("name", METHODS)
 
 
 def layer_of(name: str, *, causal: bool = True) -> MultiHeadAttention:
     torch.manual_seed(0)
-    return MultiHeadAttention(D, H, METHODS[name](), causal=causal)
+    return MultiHeadAttention(D, H, METHODS[name](), causal=causal, embedded=True)
 
 
 def outputs_and_gradients(call: Callable[..., Any], layer: nn.Module, x: Tensor) -> list[Tensor]:
@@ -175,12 +140,12 @@ def test_codes_for_a_run_are_added_without_a_number_read(encoding: PositionEncod
     ("name", "kept"),
     [
         ("rope", True),
-        ("rope, half", True),
-        ("axial rope", True),
+        ("rope half", True),
+        ("rope axial", True),
         ("xpos", False),
         ("dynamic ntk", False),
         ("longrope", False),
-        ("composed", False),
+        ("four together", False),
     ],
 )
 def test_a_cache_keeps_keys_rotated_only_where_their_rotation_is_final(
@@ -211,7 +176,7 @@ def test_rotated_keys_and_a_bias_of_positions_share_a_cache() -> None:
 # --- what depends on weights alone ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["transformer_xl", "deberta", "deberta, buckets"])
+@pytest.mark.parametrize("name", ["transformer_xl", "deberta", "deberta buckets"])
 def test_a_changed_weight_is_seen_while_decoding(name: str) -> None:
     layer, x = layer_of(name).double().requires_grad_(False), torch.randn(B, L, D).double()
 

@@ -40,6 +40,7 @@ from pe_lib import (
     Shaw,
     Sinusoidal,
     T5Bias,
+    TransformerXL,
     WindowBias,
     XPos,
 )
@@ -55,6 +56,7 @@ Promise = Callable[[Make], None]
 
 METHODS: dict[str, Make] = {
     **{key: lambda method=method: method.make(SIZES) for key, method in REGISTRY.items()},
+    "transformer_xl clamped": lambda: TransformerXL(D_MODEL, HEADS, clamp=3),
     "t5 both sides": lambda: T5Bias(HEADS, 8, 9, std=1.0),
     "alibi symmetric": lambda: ALiBi(HEADS, symmetric=True),
     "kerple power": lambda: Kerple(HEADS, variant="power"),
@@ -76,6 +78,7 @@ METHODS: dict[str, Make] = {
     "hierarchical table": lambda: HierarchicalLearned(6, D_MODEL, std=0.3),
     "rope and alibi": lambda: Compose(RoPE(WIDTH), ALiBi(HEADS)),
     "sinusoidal and t5": lambda: Compose(Sinusoidal(D_MODEL), T5Bias(HEADS, 8, 9, std=1.0)),
+    "four together": lambda: Compose(RoPE(WIDTH), Shaw(WIDTH, 4), ALiBi(HEADS), T5Bias(HEADS)),
     "nested": lambda: Compose(Compose(Shaw(WIDTH, 3), ALiBi(HEADS)), T5Bias(HEADS, 8, 9, std=1.0)),
 }
 

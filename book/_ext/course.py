@@ -84,6 +84,8 @@ def list_modules(app: Sphinx, page: str, source: list[str]) -> None:
 
     A room's name stands for all its modules that no other line of the API pages names.
     """
+    if not MODULES.search(source[0]):
+        return
     named = {
         name
         for path in sorted((ROOT / "book").glob("api*.md"))
@@ -99,8 +101,7 @@ def list_modules(app: Sphinx, page: str, source: list[str]) -> None:
             found += [module for module in modules if module not in named] or [name]
         return "\n".join(section(module) for module in found)
 
-    if page.startswith("book/api"):
-        source[0] = MODULES.sub(sections, source[0])
+    source[0] = MODULES.sub(sections, source[0])
 
 
 def plain_docstring(
