@@ -9,6 +9,8 @@ from pathlib import Path
 import yaml
 
 LEDGER = Path(__file__).resolve().with_name("claims.yml")
+# Parts of the book, each with a page of claims of its own, and the last chapter of each.
+PARTS = {"foundations": 3, "relative": 11, "further": 17}
 # What a cell must find for each verdict: the statement as worded holds, fails, or is no
 # statement that a measurement can decide.
 VERDICTS = {
@@ -31,6 +33,8 @@ class Claim:
     verdict: str
     correct: str
     source: tuple[str, ...]
+    question: str = ""  # what a chapter asks where it shows the claim
+    url: str = ""  # where it is said in public
 
 
 def read(path: Path) -> dict[str, Claim]:
@@ -87,11 +91,15 @@ def show(claim_id: str, *, holds: bool | None, measured: str) -> None:
             f"claim {claim_id!r} has the verdict {claim.verdict!r}, but the cell found "
             f"holds={holds}: {measured}"
         )
-    words = (
-        f"> **Claim, {claim.verdict}:** “{claim.claim}”\n>\n"
-        f"> **Measured:** {measured}\n>\n> **So:** {claim.correct}"
-    )
+    words = f"> {heading(claim)}\n>\n> **Measured:** {measured}\n>\n> **So:** {claim.correct}"
     display(Markdown(words))  # type: ignore[no-untyped-call]
+
+
+def heading(claim: Claim) -> str:
+    """Return a box's first line: the question where there is one, the claim, the verdict."""
+    said = f"[“{claim.claim}”]({claim.url})" if claim.url else f"“{claim.claim}”"
+    asked = f"**{claim.question}** " if claim.question else ""
+    return f"{asked}**Claim, {claim.verdict}:** {said}"
 
 
 def table(chapter: str) -> None:

@@ -14,7 +14,7 @@ import ipywidgets as widgets
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from lab.figures import Picture, picture
+from lab.figures import Picture, caption_of, picture, show_caption
 
 MAX_FRAMES = 80  # more would make the page heavy
 
@@ -54,6 +54,8 @@ def slider(
     *,
     label: Callable[[Any], str] = str,
     start: int = 0,
+    number: str | None = None,
+    caption: str | None = None,
 ) -> None:
     """Show a figure with one slider.
 
@@ -64,15 +66,19 @@ def slider(
         alt: the words for a value's figure, for those who do not see it.
         label: how a value is written beside the slider.
         start: index of the value shown first.
+        number: the figure's number, as `lab.figures.show` takes it.
+        caption: what stands below the figure.
 
     Raises:
         ValueError: if there are fewer than two values, or more frames than a page should carry.
     """
     require_frames(len(values), len(values))
+    below = caption_of(number, caption)
     control = named_slider(name, [label(value) for value in values], start)
     pictures = [picture(draw(value), alt(value)) for value in values]
     stack = linked_stack([frame(each) for each in pictures], control)
     show(widgets.VBox([control, stack]), f"A figure with a slider: {name}", pictures[start])
+    show_caption(below)
 
 
 def sliders(
@@ -83,6 +89,8 @@ def sliders(
     *,
     label: Callable[[Any], str] = str,
     start: tuple[int, int] = (0, 0),
+    number: str | None = None,
+    caption: str | None = None,
 ) -> None:
     """Show a figure with two sliders: a stack of stacks.
 
@@ -93,12 +101,15 @@ def sliders(
         alt: the words for that figure.
         label: how a value is written beside its slider.
         start: indices of the values shown first.
+        number: the figure's number, as `lab.figures.show` takes it.
+        caption: what stands below the figure.
 
     Raises:
         ValueError: as `slider`.
     """
     (name_a, values_a), (name_b, values_b) = first, second
     require_frames(min(len(values_a), len(values_b)), len(values_a) * len(values_b))
+    below = caption_of(number, caption)
     control_a = named_slider(name_a, [label(value) for value in values_a], start[0])
     control_b = named_slider(name_b, [label(value) for value in values_b], start[1])
     pictures = [[picture(draw(a, b), alt(a, b)) for b in values_b] for a in values_a]
@@ -109,6 +120,7 @@ def sliders(
         f"A figure with two sliders: {name_a} and {name_b}",
         pictures[start[0]][start[1]],
     )
+    show_caption(below)
 
 
 def require_frames(positions: int, frames: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from base64 import b64encode
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ CYCLE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#332288", "#7f7
 INK, PAPER, GRID = "#22272e", "#ffffff", "#d9dde3"
 SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
 DPI = 144
+NUMBER = re.compile(r"[0-9A-Z]+\.[1-9][0-9]*")
 PACK = np.array([1 << 16, 1 << 8, 1])  # red, green and blue in one number
 
 RC: Any = {
@@ -128,21 +130,51 @@ def picture(figure: Figure, alt: str) -> Picture:
     return Picture(b64encode(data).decode(), words, width, height)
 
 
-def show(figure: Figure, alt: str) -> None:
+def show(
+    figure: Figure, alt: str, *, number: str | None = None, caption: str | None = None
+) -> None:
     """Show a figure in a notebook, with the words for those who do not see it.
 
     Args:
         figure: the figure; it is closed afterwards.
         alt: what it shows, in a sentence or two: the finding, not the file's looks.
+        number: the figure's number, such as "10.3": the chapter and the place in it.
+        caption: what stands below (Markdown): what is drawn, what to see, what it means.
 
     Raises:
-        ValueError: if alt says too little to stand in for the picture.
+        ValueError: if alt says too little to stand in for the picture, or if a number stands
+            without a caption or a caption without a number.
     """
     from IPython.display import display
 
     drawn = picture(figure, alt)
+    below = caption_of(number, caption)
     bundle = {"image/png": drawn.data, "text/plain": drawn.alt}
     display(bundle, metadata=drawn.size, raw=True)  # type: ignore[no-untyped-call]
+    show_caption(below)
+
+
+def caption_of(number: str | None, caption: str | None) -> str | None:
+    """Return the Markdown that stands below a figure, or None where there is to be none.
+
+    Raises:
+        ValueError: if one of the two is missing, or a number is not of the form "10.3".
+    """
+    if number is None and caption is None:
+        return None
+    if number is None or not caption:
+        raise ValueError(f"number and caption go together, got {number!r} and {caption!r}")
+    if not NUMBER.fullmatch(number):
+        raise ValueError(f'number must be like "10.3", chapter and place, got {number!r}')
+    return f"**Figure {number}.** {' '.join(caption.split())}"
+
+
+def show_caption(text: str | None) -> None:
+    """Show a caption below the figure just shown; nothing for None."""
+    from IPython.display import Markdown, display
+
+    if text is not None:
+        display(Markdown(text))  # type: ignore[no-untyped-call]
 
 
 def require_alt(alt: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,13 @@ def ids_in_notebooks(pattern: re.Pattern[str], cell_type: str) -> list[tuple[str
     return found
 
 
+def place_of(claim: claims.Claim) -> set[str]:
+    """Return where a claim may be tested: in its chapter, or on the page of the chapter's part."""
+    number = int(claim.chapter[:2])
+    part = next(name for name, last in claims.PARTS.items() if number <= last)
+    return {claim.chapter, f"claims_{part}"}
+
+
 def write_ledger(folder: Path, **changes: object) -> Path:
     entry = {"id": "x", "chapter": "01_attention", "claim": "c"}
     entry |= {"verdict": "false", "correct": "d", "source": ["S-1"]}
@@ -34,14 +42,17 @@ def write_ledger(folder: Path, **changes: object) -> Path:
     return path
 
 
-def test_every_claim_has_exactly_one_cell_in_its_chapter():
-    expected = sorted((claim.chapter, claim.id) for claim in claims.load().values())
-    assert sorted(ids_in_notebooks(SHOWN, "code")) == expected
+@pytest.mark.parametrize(("pattern", "kind"), [(SHOWN, "code"), (TARGET, "markdown")])
+def test_every_claim_has_one_cell_and_one_link_target_on_one_page(pattern, kind):
+    found = sorted((claim_id, page) for page, claim_id in ids_in_notebooks(pattern, kind))
+    assert [claim_id for claim_id, _ in found] == sorted(claims.load())
+    assert [(i, page) for i, page in found if page not in place_of(claims.find(i))] == []
 
 
-def test_every_claim_has_exactly_one_link_target_in_its_chapter():
-    expected = sorted((claim.chapter, claim.id) for claim in claims.load().values())
-    assert sorted(ids_in_notebooks(TARGET, "markdown")) == expected
+def test_a_claims_cell_and_its_target_stand_on_the_same_page():
+    cells = {(claim_id, page) for page, claim_id in ids_in_notebooks(SHOWN, "code")}
+    targets = {(claim_id, page) for page, claim_id in ids_in_notebooks(TARGET, "markdown")}
+    assert cells == targets
 
 
 def test_every_claim_names_its_source():
@@ -64,6 +75,13 @@ def test_an_opinion_is_neither_true_nor_false(tmp_path, monkeypatch):
     claims.show("x", holds=None, measured="m")
     with pytest.raises(AssertionError):
         claims.show("x", holds=True, measured="m")
+
+
+def test_a_box_asks_its_question_and_links_to_who_says_it():
+    plain = claims.Claim("x", "01_attention", "c", "false", "d", ("S-1",))
+    asked = replace(plain, question="Is it so?", url="https://example.org/said")
+    assert claims.heading(plain) == "**Claim, false:** “c”"
+    assert claims.heading(asked).startswith("**Is it so?** **Claim, false:** [“c”](https://example")
 
 
 def test_an_unknown_id_says_where_ids_stand():

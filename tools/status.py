@@ -12,6 +12,8 @@ from pathlib import Path
 
 import yaml
 
+from tools import outline
+
 ROOT = Path(__file__).resolve().parent.parent
 RUNTIMES = ROOT / "book" / "data" / "runtimes.json"
 TESTS = ROOT / "_build" / "tests.json"  # written by the last `make test`
@@ -76,12 +78,16 @@ def claims() -> str:
 
 def markdown() -> str:
     """Return the whole report."""
+    header, *rows = outline.rows()
     versions = [("Python", platform.python_version()), *((n, installed(n)) for n in PACKAGES)]
     return "\n\n".join(
         [
             f"Commit of {commit_date()}.",
             "## Versions",
             table(("package", "version"), versions),
+            "## Chapters",
+            "Lines of code in sight, and the share of them that is the method or its experiment.",
+            table(header, rows),
             "## Seconds per notebook",
             "Processor seconds of the run whose outputs are stored, one thread; each may take 60.",
             runtimes(),

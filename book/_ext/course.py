@@ -14,6 +14,7 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.config import Config
+from sphinx.environment.collectors.toctree import TocTreeCollector
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
 
@@ -25,6 +26,9 @@ MATHJAX = "es5/tex-chtml.js"
 WIDGETS = "dist/embed.js"  # the build that needs no require.js
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = re.compile(r"<!-- modules: ([\w., ]+) -->")
+CAPTION = re.compile(r"Figure ([0-9A-Z]+\.\d+)\.")
+VERDICT = re.compile(r"Claim, ([a-z ]+):")
+CHAPTER = re.compile(r"/(\d\d)_\w+$")
 GLOSSED = re.compile(r"/(\d\d_\w+|interview|exercises|notation)$")  # pages with prose
 
 
@@ -71,6 +75,68 @@ def describe_images(app: Sphinx, doctree: nodes.document) -> None:
             image["alt"] = text
         if number:
             image["loading"] = "lazy"
+
+
+class figure_with_caption(nodes.General, nodes.Element):
+    """A figure that a cell shows, still or moving, with the caption that the cell wrote."""
+
+
+class caption_below(nodes.General, nodes.TextElement):
+    """The caption; its first words are the figure's number."""
+
+
+def caption_figures(app: Sphinx, doctree: nodes.document) -> None:
+    """Join each figure to the caption that its cell wrote below it: `**Figure 10.3.** ...`."""
+    for paragraph in list(doctree.findall(nodes.paragraph)):
+        first = paragraph.children[0] if paragraph.children else None
+        found = CAPTION.fullmatch(first.astext()) if isinstance(first, nodes.strong) else None
+        holder = paragraph.parent
+        place = holder.index(paragraph)
+        if not found or not place or "cell_output" not in holder.get("classes", []):
+            continue
+        shown = holder[place - 1]
+        words = caption_below("", "", *paragraph.children)
+        name = f"figure-{found[1].lower().replace('.', '-')}"
+        whole = figure_with_caption("", shown, words, ids=[name])
+        holder.remove(paragraph)
+        holder.replace(shown, whole)
+
+
+def link_figures(app: Sphinx, doctree: nodes.document) -> None:
+    """Link "Figure 10.3" in the prose of a page to that figure, where the page has it."""
+    have = {name for each in doctree.findall(figure_with_caption) for name in each["ids"]}
+    for text in list(doctree.findall(nodes.Text)):
+        if not isinstance(text.parent, nodes.paragraph):
+            continue
+        parts: list[nodes.Node] = []
+        for part in re.split(r"(Figure \d+\.\d+)", text):
+            name = "figure-" + part.removeprefix("Figure ").replace(".", "-")
+            is_link = part.startswith("Figure ") and name in have
+            plain = nodes.Text(part)
+            parts.append(nodes.reference("", "", plain, refid=name) if is_link else plain)
+        if len(parts) > 1:
+            text.parent.replace(text, parts)
+
+
+def colour_claims(app: Sphinx, doctree: nodes.document) -> None:
+    """Give each box of a claim the class of its verdict."""
+    for quotation in doctree.findall(nodes.block_quote):
+        words = [strong.astext() for strong in quotation.findall(nodes.strong)]
+        for found in filter(None, map(VERDICT.fullmatch, words)):
+            quotation["classes"] += ["claim", f"claim-{found[1].split()[0]}"]
+
+
+def number_by_chapter(app: Sphinx, env: Any) -> list[str]:
+    """Number formulas and exercises by the chapter that the file's name begins with: 10.3.
+
+    Sphinx would count sections of the table of contents, of which parts and pages in between are
+    some too, and would number every heading.
+    """
+    pages = {page: found for page in env.found_docs if (found := CHAPTER.search(page))}
+    env.toc_secnumbers = {page: {"": (int(found[1]),)} for page, found in pages.items()}
+    changed = TocTreeCollector().assign_figure_numbers(env)
+    env.toc_secnumbers = {}
+    return list(changed)
 
 
 def section(module: str) -> str:
@@ -218,6 +284,29 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", plain_docstring, priority=100)  # before napoleon
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("doctree-read", describe_images)
+    app.connect("doctree-read", caption_figures)
+    app.connect("doctree-read", link_figures, priority=600)
+    app.connect("doctree-read", colour_claims)
+    app.connect("env-get-updated", number_by_chapter, priority=900)
+    as_given = (lambda self, node: None, lambda self, node: None)
+    app.add_node(
+        figure_with_caption,
+        html=(
+            lambda self, node: self.body.append(self.starttag(node, "figure")),
+            lambda self, node: self.body.append("</figure>"),
+        ),
+        latex=as_given,
+        text=as_given,
+    )
+    app.add_node(
+        caption_below,
+        html=(
+            lambda self, node: self.body.append(self.starttag(node, "figcaption")),
+            lambda self, node: self.body.append("</figcaption>"),
+        ),
+        latex=as_given,
+        text=as_given,
+    )
     app.connect("doctree-read", keep_together)
     app.connect("doctree-resolved", link_terms)
     app.connect("html-page-context", finish_page, priority=900)

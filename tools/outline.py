@@ -1,0 +1,251 @@
+"""Count what a chapter is made of: minutes, lines of code by kind, figures, boxes.
+
+Usage: python -m tools.outline [NAME ...]
+
+Minutes to read are 170 words of prose, a visible line of code every 5 seconds, 45 seconds for a
+figure and as many again for one that moves; exercises state their own. Both are rounded up to
+five minutes, and tests/test_outline.py holds every chapter to what it says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from tools.refresh import notebooks
+
+CHAPTER = re.compile(r"\d\d_\w+")
+WORDS_A_MINUTE = 170
+CODE_LINE = 5  # seconds
+FIGURE = 45  # seconds, and as many again where it moves
+FOLDED = {"hide-input", "remove-input", "hide-cell", "remove-cell"}
+# What writes into the page or draws on it, rather than being the method or its experiment.
+REPORTS = {"say", "table", "print", "display", "below"}
+REPORTING_MODULES = {"claims", "figures", "explore", "schematics", "axes", "figure", "plt"}
+FENCE = re.compile(r"^(`{3,}|:{3,})[^\n]*\n.*?^\1[ \t]*$\n?", re.MULTILINE | re.DOTALL)
+ADMONITION = re.compile(
+    r"^:::\{admonition\}[^\n]*\n(?::class:[^\n]*\n)?(.*?)^:::[ \t]*$", re.M | re.S
+)
+MINUTES = re.compile(r"\*(?:Easy|Medium|Hard|Open), (\d+) minutes\.\*")
+TIME = re.compile(r"\*\*Time:\*\* (?:about )?(\d+) minutes to read(?:, (\d+) with the exercises)?")
+SHOWS = ("figures.show", "explore.slider", "explore.sliders")
+LEFT_OUT = ("## Exercises", "## References")  # their own minutes; looked up, not read
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What a notebook holds, as its reader meets it."""
+
+    name: str
+    words: int
+    method_lines: int
+    reporting_lines: int
+    figures: int
+    moving: int
+    numbers: tuple[str, ...]  # of the figures, in order; empty where one has none
+    schematics: int
+    boxes: tuple[str, ...]
+    exercise_minutes: int
+    stated: tuple[int, int] | None
+
+    @property
+    def code_lines(self) -> int:
+        """Lines of code in sight."""
+        return self.method_lines + self.reporting_lines
+
+    @property
+    def share(self) -> float:
+        """The share of the code in sight that is the method or its experiment."""
+        return self.method_lines / self.code_lines if self.code_lines else 1.0
+
+    @property
+    def minutes(self) -> tuple[int, int]:
+        """Minutes to read, and to read and do the exercises, rounded up to five."""
+        seconds = CODE_LINE * self.code_lines + FIGURE * (self.figures + self.moving)
+        reading = self.words / WORDS_A_MINUTE + seconds / 60
+        return up_to_five(reading), up_to_five(reading + self.exercise_minutes)
+
+
+def up_to_five(minutes: float) -> int:
+    return 5 * max(1, -int(-minutes // 5))
+
+
+def is_reporting(statement: ast.stmt) -> bool:
+    """Return whether a statement reports or draws: an assert, or a call for its effect."""
+    if isinstance(statement, ast.Assert):
+        return True
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return False
+    called = statement.value.func
+    root = called
+    while isinstance(root, ast.Attribute | ast.Subscript | ast.Call):
+        root = root.func if isinstance(root, ast.Call) else root.value
+    if not isinstance(root, ast.Name):
+        return False
+    return root.id in REPORTING_MODULES if isinstance(called, ast.Attribute) else root.id in REPORTS
+
+
+def reporting_lines(statements: list[ast.stmt]) -> set[int]:
+    """Return the numbers of the lines that report, also inside loops and functions."""
+    found: set[int] = set()
+    for statement in statements:
+        if is_reporting(statement):
+            found |= set(range(statement.lineno, (statement.end_lineno or 0) + 1))
+            continue
+        for field in ("body", "orelse", "finalbody"):
+            found |= reporting_lines(getattr(statement, field, []))
+    return found
+
+
+def count_lines(source: str) -> tuple[int, int]:
+    """Return the lines of a cell that are the method or its experiment, and those that report."""
+    plain = re.sub(r"^(\s*)[%!].*$", r"\1pass", source, flags=re.MULTILINE)
+    filled = {n for n, line in enumerate(plain.splitlines(), start=1) if line.strip()}
+    reports = reporting_lines(ast.parse(plain).body) & filled
+    return len(filled) - len(reports), len(reports)
+
+
+def prose(source: str) -> str:
+    """Return what of a Markdown cell is read at a stretch: no folds, exercises, formulas, marks."""
+    text = ADMONITION.sub(r"\1", source)
+    text = FENCE.sub("", text)
+    text = re.sub(r"^\([\w-]+\)=$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"\$\$.*?\$\$", "", text, flags=re.DOTALL)
+    return re.sub(r"\]\([^)]*\)|\{[\w:]+\}|[`*#|>\[\]]", " ", text)
+
+
+def written(cell: Any) -> Iterator[str]:
+    """Yield the Markdown that a cell's run wrote into the page, but for tables."""
+    for output in cell.get("outputs", []):
+        text = output.get("data", {}).get("text/markdown", "")
+        if text and not text.startswith("| "):
+            yield text
+
+
+def figures_in(cell: Any) -> tuple[int, int]:
+    """Return how many figures a cell shows, and how many of them move."""
+    data = [output.get("data", {}) for output in cell.get("outputs", [])]
+    moving = sum("application/vnd.jupyter.widget-view+json" in each for each in data)
+    still = sum("image/png" in each for each in data)  # a moving one stores its first picture too
+    return still, moving
+
+
+def calls(source: str, name: str, keyword: str | None = None) -> list[str]:
+    """Return the first argument, or the one of a keyword, of each call to `name` in a cell."""
+    plain = re.sub(r"^(\s*)[%!].*$", r"\1pass", source, flags=re.MULTILINE)
+    found = []
+    for node in ast.walk(ast.parse(plain)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == name:
+            named = [word.value for word in node.keywords if word.arg == keyword]
+            chosen = named[:1] if keyword else node.args[:1]
+            found.append((node.lineno, ast.literal_eval(chosen[0]) if chosen else ""))
+    return [str(value) for _, value in sorted(found)]
+
+
+def outline(path: Path) -> Outline:
+    """Count what a notebook holds.
+
+    Raises:
+        SyntaxError: if a cell of code cannot be read.
+    """
+    notebook = nbformat.read(path, as_version=4)
+    words = method = reporting = still = moving = drawn = minutes = 0
+    numbers: list[str] = []
+    boxes: list[str] = []
+    stated = None
+    reads, folded = True, False
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            minutes += sum(map(int, MINUTES.findall(cell.source)))
+            if found := TIME.search(cell.source):
+                stated = int(found[1]), int(found[2] or found[1])
+            folded = folded or "{solution-start}" in cell.source
+            for part in re.split(r"^(?=## )", cell.source, flags=re.MULTILINE):
+                if part.startswith("## "):
+                    reads = not part.startswith(LEFT_OUT)
+                words += len(prose(part).split()) if reads else 0
+            folded = folded and "{solution-end}" not in cell.source
+            continue
+        for name in SHOWS:
+            numbers += calls(cell.source, name, "number")
+        boxes += calls(cell.source, "claims.show")
+        drawn += len(calls(cell.source, "schematics.canvas"))
+        if not reads or folded or {"hide-cell", "remove-cell"} & set(cell.metadata.get("tags", [])):
+            continue
+        shown, moves = figures_in(cell)
+        still, moving = still + shown, moving + moves
+        words += sum(len(prose(text).split()) for text in written(cell))
+        if not FOLDED & set(cell.metadata.get("tags", [])):
+            own, reported = count_lines(cell.source)
+            method, reporting = method + own, reporting + reported
+    return Outline(
+        path.stem,
+        words,
+        method,
+        reporting,
+        still,
+        moving,
+        tuple(numbers),
+        drawn,
+        tuple(boxes),
+        minutes,
+        stated,
+    )
+
+
+def chapters() -> list[Path]:
+    """Return the notebooks that are chapters, in order."""
+    return [path for path in notebooks() if CHAPTER.fullmatch(path.stem)]
+
+
+COLUMNS = {
+    "words": lambda each: each.words,
+    "code": lambda each: each.code_lines,
+    "method": lambda each: f"{100 * each.share:.0f} %",
+    "figures": lambda each: each.figures,
+    "moving": lambda each: each.moving,
+    "captions": lambda each: len(list(filter(None, each.numbers))),
+    "schematics": lambda each: each.schematics,
+    "boxes": lambda each: len(each.boxes),
+    "minutes": lambda each: each.minutes[0],
+    "with exercises": lambda each: each.minutes[1],
+}
+
+
+def rows(names: list[str] | None = None) -> list[tuple[str, ...]]:
+    """Return a header, a row for each chapter, and one for all."""
+    found = [outline(path) for path in (notebooks(names) if names else chapters())]
+    table = [("chapter", *COLUMNS)]
+    table += [(each.name, *(str(of(each)) for of in COLUMNS.values())) for each in found]
+    hours = [f"{sum(each.minutes[i] for each in found) / 60:.0f} h" for i in (0, 1)]
+    sums = [str(sum(int(row[i]) for row in table[1:])) if i != 3 else "" for i in range(1, 9)]
+    return [*table, ("all", *sums, *hours)]
+
+
+def text(names: list[str] | None = None) -> str:
+    """Return the rows as aligned text."""
+    table = rows(names)
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return "\n".join(
+        "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
+        for row in table
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="chapters; all where none is named"
+    )
+    print(text(parser.parse_args().names))
+
+
+if __name__ == "__main__":
+    main()
