@@ -25,7 +25,15 @@ function nameSlider(handle) {
   tell();
 }
 
+// A moving figure's still picture goes when the figure is there.
+function dropStills() {
+  document.querySelectorAll(".still").forEach((still) => {
+    if (still.parentElement.querySelector(".jupyter-widgets img")) still.remove();
+  });
+}
+
 function nameSliders() {
+  dropStills();
   document.querySelectorAll("[role=slider]:not([aria-label])").forEach(nameSlider);
 }
 
