@@ -72,3 +72,11 @@ document.querySelectorAll("a.term[title]").forEach((term) => {
 
 // The bibliography's entries are no list items to a screen reader, so their frame is no list.
 document.querySelectorAll(".citation-list[role=list]").forEach((e) => e.removeAttribute("role"));
+
+// The sidebar begins where the open page is.
+const sidebar = document.querySelector(".bd-sidebar-primary");
+const open = sidebar?.querySelector(".current.active");
+if (open) {
+  const below = open.getBoundingClientRect().bottom - sidebar.getBoundingClientRect().bottom;
+  if (below > 0) sidebar.scrollTop += below + sidebar.clientHeight / 2;
+}
