@@ -130,7 +130,8 @@ def sinusoidal_2d(
         TypeError: if rows or columns are not real numbers.
         ValueError: if dim is no multiple of 4 or the shapes do not broadcast.
 
-    Source: the 1-D code for each axis, as in Dosovitskiy et al. 2021, appendix D.4.
+    Source: the 1-D code for each axis, as He et al. 2022 add it to patches (theirs has the
+        column's half first).
     """
     require_multiple("dim", dim, 4, "a sine and a cosine for each of two axes")
     axes = broadcast_axes(rows, columns)
