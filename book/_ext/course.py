@@ -85,11 +85,11 @@ class caption_below(nodes.General, nodes.TextElement):
     """The caption; its first words are the figure's number."""
 
 
-def caption_figures(app: Sphinx, doctree: nodes.document) -> None:
+def caption_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
     """Join each figure to the caption that its cell wrote below it: `**Figure 10.3.** ...`."""
     for paragraph in list(doctree.findall(nodes.paragraph)):
-        first = paragraph.children[0] if paragraph.children else None
-        found = CAPTION.fullmatch(first.astext()) if isinstance(first, nodes.strong) else None
+        first = paragraph.next_node(nodes.strong)
+        found = CAPTION.fullmatch(first.astext()) if first else None
         holder = paragraph.parent
         place = holder.index(paragraph)
         if not found or not place or "cell_output" not in holder.get("classes", []):
@@ -102,7 +102,7 @@ def caption_figures(app: Sphinx, doctree: nodes.document) -> None:
         holder.replace(shown, whole)
 
 
-def link_figures(app: Sphinx, doctree: nodes.document) -> None:
+def link_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
     """Link "Figure 10.3" in the prose of a page to that figure, where the page has it."""
     have = {name for each in doctree.findall(figure_with_caption) for name in each["ids"]}
     for text in list(doctree.findall(nodes.Text)):
@@ -112,8 +112,9 @@ def link_figures(app: Sphinx, doctree: nodes.document) -> None:
         for part in re.split(r"(Figure \d+\.\d+)", text):
             name = "figure-" + part.removeprefix("Figure ").replace(".", "-")
             is_link = part.startswith("Figure ") and name in have
-            plain = nodes.Text(part)
-            parts.append(nodes.reference("", "", plain, refid=name) if is_link else plain)
+            words = nodes.Text(part)
+            link = nodes.reference("", "", words, refid=name, internal=True)
+            parts.append(link if is_link else words)
         if len(parts) > 1:
             text.parent.replace(text, parts)
 
@@ -284,8 +285,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", plain_docstring, priority=100)  # before napoleon
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("doctree-read", describe_images)
-    app.connect("doctree-read", caption_figures)
-    app.connect("doctree-read", link_figures, priority=600)
+    app.connect("doctree-resolved", caption_figures, priority=300)  # an output's form is chosen
+    app.connect("doctree-resolved", link_figures, priority=400)
     app.connect("doctree-read", colour_claims)
     app.connect("env-get-updated", number_by_chapter, priority=900)
     as_given = (lambda self, node: None, lambda self, node: None)
