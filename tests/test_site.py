@@ -11,21 +11,13 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-import yaml
 from bs4 import BeautifulSoup, SoupStrainer
 
-from browsing import ROOT, SITE, Visit, dead_sliders, left_out, open_page, visit_page
+from browsing import ROOT, SITE, Visit, dead_sliders, left_out, open_page, toc_pages, visit_page
 from exercises import checks
 
 CHAPTER = re.compile(r"/(0[1-9]|1\d)_")
 BUDGET = 1_500_000  # bytes of a page and its own pictures, without what all pages share
-
-
-def toc_pages() -> list[str]:
-    """Return the pages of the book in their order, without suffix."""
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-    chapters = [entry for part in toc["parts"] for entry in part["chapters"]]
-    return [toc["root"], *(entry["file"] for entry in chapters)]
 
 
 PAGES = toc_pages()
