@@ -164,6 +164,20 @@ def test_a_term_shows_its_entry_under_the_pointer_and_leads_to_it(browser, addre
         assert page.locator(":target").text_content().startswith("half-split layout")
 
 
+def test_a_moving_figure_shows_its_first_picture_without_scripts(site):
+    for name in NOTEBOOKS:
+        page = article(site / f"{name}.html")
+        views = page.find_all("script", type="application/vnd.jupyter.widget-view+json")
+        stills = page.select(".still img[alt][width]")
+        assert len(stills) == len(views) and all(len(still["alt"]) >= 30 for still in stills), name
+
+
+def test_a_moving_figure_takes_the_place_of_its_still(browser, address):
+    with open_page(browser, f"{address}book/01_attention.html", address, Visit()) as page:
+        page.wait_for_function("() => document.querySelector('.jupyter-widgets img')")
+        assert page.query_selector_all(".still") == []
+
+
 def test_search_finds_a_word_of_the_book(browser, address):
     visit = Visit()
     with open_page(browser, f"{address}search.html?q=rotation", address, visit) as page:

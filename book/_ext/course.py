@@ -29,6 +29,7 @@ MODULES = re.compile(r"<!-- modules: ([\w., ]+) -->")
 CAPTION = re.compile(r"Figure ([0-9A-Z]+\.\d+)\.")
 VERDICT = re.compile(r"Claim, ([a-z ]+):")
 CHAPTER = re.compile(r"/(\d\d)_\w+$")
+WIDGET = "application/vnd.jupyter.widget-view+json"
 GLOSSED = re.compile(r"/(\d\d_\w+|interview|exercises|notation)$")  # pages with prose
 
 
@@ -94,12 +95,12 @@ def caption_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
         place = holder.index(paragraph)
         if not found or not place or "cell_output" not in holder.get("classes", []):
             continue
-        shown = holder[place - 1]
+        still = place > 1 and "still" in holder[place - 2].get("classes", [])
+        shown = holder.children[place - 2 : place] if still else [holder[place - 1]]
         words = caption_below("", "", *paragraph.children)
         name = f"figure-{found[1].lower().replace('.', '-')}"
-        whole = figure_with_caption("", shown, words, ids=[name])
-        holder.remove(paragraph)
-        holder.replace(shown, whole)
+        holder.children[place - len(shown) : place + 1] = []
+        holder.insert(place - len(shown), figure_with_caption("", *shown, words, ids=[name]))
 
 
 def link_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
@@ -138,6 +139,18 @@ def number_by_chapter(app: Sphinx, env: Any) -> list[str]:
     changed = TocTreeCollector().assign_figure_numbers(env)
     env.toc_secnumbers = {}
     return list(changed)
+
+
+def keep_stills(app: Sphinx, doctree: nodes.document) -> None:
+    """Put a moving figure's first picture before it: for who has no script, or waits for it."""
+    for bundle in list(doctree.findall(nodes.container)):
+        if bundle.get("nb_element") != "mime_bundle":
+            continue
+        forms = {form.get("mime_type"): form for form in bundle.findall(nodes.container)}
+        if WIDGET in forms and "image/png" in forms:
+            still = nodes.container(classes=["still"])
+            still += [image.deepcopy() for image in forms["image/png"].findall(nodes.image)]
+            bundle.parent.insert(bundle.parent.index(bundle), still)
 
 
 def section(module: str) -> str:
@@ -284,6 +297,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", write_page)
     app.connect("autodoc-process-docstring", plain_docstring, priority=100)  # before napoleon
     app.connect("autodoc-skip-member", skip_fields)
+    app.connect("doctree-read", keep_stills, priority=300)  # before images are collected
     app.connect("doctree-read", describe_images)
     app.connect("doctree-resolved", caption_figures, priority=300)  # an output's form is chosen
     app.connect("doctree-resolved", link_figures, priority=400)
