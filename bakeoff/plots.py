@@ -44,7 +44,7 @@ def name(variant: str) -> str:
     """Return how a variant is written in a legend."""
     method, _, extension = variant.partition("+")
     written = {"pi": "PI", "ntk": "NTK", "dynamic-ntk": "dynamic NTK", "yarn": "YaRN"}
-    written |= {"llama3": "Llama-3"}
+    written |= {"llama3": "Llama 3.1"}
     if not extension:
         return figures.METHOD_NAMES[method]
     return f"{figures.METHOD_NAMES[method]} + {written.get(extension, extension)}"

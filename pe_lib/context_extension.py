@@ -120,7 +120,7 @@ def by_parts(rates: Tensor, factor: float, trained_length: int, low: float, high
     Returns:
         (n,): between rates / factor and rates.
 
-    Source: Peng et al. 2024, definition 2; Llama-3 uses the same with (low, high) = (1, 4).
+    Source: Peng et al. 2024, definition 2; Llama 3.1 uses the same with (low, high) = (1, 4).
     """
     slow = position_interpolation(rates, factor)
     require_greater("high", high, require_greater("low", low, 0))
@@ -140,7 +140,7 @@ def llama3(
 
     Arguments as in `by_parts`.
 
-    Source: Llama Team 2024; the formula stands in the released code.
+    Source: the code released with Llama 3.1; the report (Llama Team 2024) does not print it.
     """
     return by_parts(rates, factor, trained_length, low, high)
 

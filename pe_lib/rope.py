@@ -81,9 +81,9 @@ def apply_rope(x: Tensor, angles: Tensor, layout: str = "interleaved") -> Tensor
         x: queries or keys, (..., L, d).
         angles: (L, n), or (B, L, n) for x of shape (B, H, L, d). With 2n < d only the first 2n
             components rotate (partial rotary).
-        layout: "interleaved" pairs components (0, 1), (2, 3), ... (the paper, GPT-J); "half"
-            pairs (0, n), (1, n + 1), ... (Llama, GPT-NeoX). Each is the other after
-            `layout_permutation`.
+        layout: "interleaved" pairs components (0, 1), (2, 3), ... (the paper, GPT-J, Meta's Llama);
+            "half" pairs (0, n), (1, n + 1), ... (GPT-NeoX, Hugging Face's Llama, whose conversion
+            permutes the projections). Each is the other after `layout_permutation`.
 
     Returns:
         (..., L, d), dtype of x: (a, b) becomes (a cos - b sin, a sin + b cos).
@@ -141,8 +141,8 @@ class RoPE(CachedCodes):
     Args:
         head_dim: width d of a head.
         base: as in `frequencies`; larger rotates slower.
-        layout: "interleaved" or "half", see `apply_rope`. Interleaved is the faster one: a pair
-            is a complex number.
+        layout: "interleaved" or "half", see `apply_rope`. Interleaved is the faster one on
+            a processor in float32: a pair is a complex number.
         rotary_dim: how many components of a head rotate, from the first on; all if None.
         rates: (rotary_dim / 2,) frequencies in radians per position, instead of those of
             `base`; see `pe_lib.context_extension`. An `nn.Parameter` is trained.
