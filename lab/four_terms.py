@@ -1,4 +1,4 @@
-"""The four terms of a logit, and which of them a method keeps (chapter 4).
+"""The four terms of a logit (chapter 4), and which of them a method keeps (chapter 11).
 
 Query and key each bring content and position: content-content, content-position,
 position-content and position-position. Nothing here knows how a method works inside. Its terms
@@ -8,15 +8,16 @@ are found from outside, by switching the contents of queries or keys off and mov
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lab.registry import METHODS, Sizes
 from pe_lib.attention import MultiHeadAttention, PositionEncoding, attention_logits
-from pe_lib.errors import require_choice
+from pe_lib.errors import require_choice, require_positive
+from pe_lib.initial import linear, normal
 
 WIDTH, HEADS, LENGTH, START, SHIFT = 16, 2, 6, 5, 3  # of the probe
 TINY = 1e-6  # a change below this share of the largest logit is rounding
@@ -49,6 +50,9 @@ class Terms(NamedTuple):
         return self[0] + self[1] + self[2] + self[3]
 
 
+NAMES = (*(name.replace("_", "–") for name in Terms._fields), "values")  # what has a switch
+
+
 def expand(x: Tensor, p: Tensor, w_q: Tensor, w_k: Tensor) -> Terms:
     """Expand `(x_i + p_i) W_Q W_K^T (x_j + p_j)^T`, not scaled.
 
@@ -65,6 +69,50 @@ def expand(x: Tensor, p: Tensor, w_q: Tensor, w_k: Tensor) -> Terms:
     """
     queries, keys = (x @ w_q, p @ w_q), (x @ w_k, p @ w_k)  # (..., L, d) each
     return Terms(*(q @ k.mT for q in queries for k in keys))
+
+
+class Switched(nn.Module):
+    """One attention head on added codes, with a switch for each term and for the values.
+
+    Args:
+        tokens: size of the vocabulary, of inputs and outputs.
+        length: number of positions.
+        width: of the vectors of tokens and positions, of queries and keys.
+        never: names (of NAMES) of what is off at every call, also in training.
+
+    Raises:
+        ValueError: if a size is not positive, or a name is unknown.
+    """
+
+    def __init__(
+        self, tokens: int, length: int, width: int = 32, never: Collection[str] = ()
+    ) -> None:
+        """Draw the initial weights."""
+        super().__init__()
+        for name, size in (("tokens", tokens), ("length", length), ("width", width)):
+            require_positive(name, size)
+        self.content = nn.Parameter(normal(tokens, width, std=0.5))
+        self.position = nn.Parameter(normal(length, width, std=0.5))
+        self.w_q, self.w_k = (
+            nn.Parameter(normal(width, width, std=0.5 * width**-0.5)) for _ in range(2)
+        )
+        self.read = nn.Sequential(linear(width, 2 * width), nn.GELU(), linear(2 * width, tokens))
+        self.never = [require_choice("never", name, NAMES) for name in never]
+
+    def weights(self, x: Tensor, p: Tensor, off: Collection[str]) -> Tensor:
+        """Return the attention weights (B, L, L) of contents (B, L, D) and positions (L, D)."""
+        terms = zip(NAMES[:4], expand(x, p, self.w_q, self.w_k), strict=True)
+        scores = sum(((name not in off) * term for name, term in terms), x.new_zeros(()))
+        return (scores / math.sqrt(self.w_q.shape[1])).softmax(dim=-1)
+
+    def forward(self, tokens: Tensor, off: Collection[str] = ()) -> Tensor:
+        """Return outputs (B, L, tokens) for tokens (B, L), without what `off` names."""
+        for name in off:
+            require_choice("off", name, NAMES)
+        x, p, off = self.content[tokens], self.position[: tokens.shape[1]], {*off, *self.never}
+        values = x if "values" in off else x + p
+        out: Tensor = self.read(self.weights(x, p, off) @ values)
+        return out
 
 
 @torch.no_grad()
