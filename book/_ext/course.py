@@ -29,7 +29,7 @@ MODULES = re.compile(r"<!-- modules: ([\w., ]+) -->")
 CAPTION = re.compile(r"Figure ([0-9A-Z]+\.\d+)\.")
 VERDICT = re.compile(r"Claim, ([a-z ]+):")
 CHAPTER = re.compile(r"/(\d\d)_\w+$")
-GLOSSED = re.compile(r"/(\d\d_\w+|interview|exercises|notation)$")  # pages with prose
+GLOSSED = re.compile(r"/(\d\d_\w+|hierarchical|interview|exercises|notation)$")  # pages with prose
 
 
 def choose_assets(_: Sphinx, config: Config) -> None:
@@ -109,8 +109,8 @@ def link_figures(app: Sphinx, doctree: nodes.document) -> None:
         if not isinstance(text.parent, nodes.paragraph):
             continue
         parts: list[nodes.Node] = []
-        for part in re.split(r"(Figure \d+\.\d+)", text):
-            name = "figure-" + part.removeprefix("Figure ").replace(".", "-")
+        for part in re.split(r"(Figure [0-9A-Z]+\.\d+)", text):
+            name = "figure-" + part.removeprefix("Figure ").lower().replace(".", "-")
             is_link = part.startswith("Figure ") and name in have
             plain = nodes.Text(part)
             parts.append(nodes.reference("", "", plain, refid=name) if is_link else plain)
