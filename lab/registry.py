@@ -120,17 +120,17 @@ METHODS: dict[str, Method] = {
         "RoPE", "#332288", lambda sizes: RoPE(sizes.head_dim, max_len=sizes.cached), "10_rope"
     ),
     "kerple": Method(
-        "KERPLE", "#a0522d", lambda sizes: Kerple(sizes.n_heads), "17_choosing", per_layer=True
+        "KERPLE", "#a0522d", lambda sizes: Kerple(sizes.n_heads), "09_alibi", per_layer=True
     ),
     "fire": Method(
         "FIRE",
         "#b2182b",
         lambda sizes: Fire(sizes.n_heads, threshold=sizes.length / 4),
-        "17_choosing",
+        "09_alibi",
         per_layer=True,
     ),
     "xpos": Method(
-        "xPos", "#6a51a3", lambda sizes: XPos(sizes.head_dim, max_len=sizes.cached), "17_choosing"
+        "xPos", "#6a51a3", lambda sizes: XPos(sizes.head_dim, max_len=sizes.cached), "10_rope"
     ),
 }
 TAUGHT = {key: method for key, method in METHODS.items() if method.chapter}

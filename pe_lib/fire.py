@@ -1,4 +1,4 @@
-"""FIRE: a small network reads the distance as a share of the query's position."""
+"""FIRE: a small network reads the distance as a share of the query's position (chapter 9)."""
 
 from __future__ import annotations
 

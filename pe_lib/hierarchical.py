@@ -1,4 +1,4 @@
-"""Positions in levels: paragraph and place, or two digits of one number (chapter 17)."""
+"""Positions in levels: paragraph and place, or two digits of one number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KERPLE: biases from kernels, with a trained shape per head."""
+"""KERPLE: biases from kernels, with a trained shape per head (chapter 9)."""
 
 from __future__ import annotations
 

@@ -29,6 +29,8 @@ def ids_in_notebooks(pattern: re.Pattern[str], cell_type: str) -> list[tuple[str
 
 def place_of(claim: claims.Claim) -> set[str]:
     """Return where a claim may be tested: in its chapter, or on the page of the chapter's part."""
+    if not claim.chapter[:2].isdigit():  # a page between the chapters
+        return {claim.chapter}
     number = int(claim.chapter[:2])
     part = next((name for name, last in claims.PARTS.items() if number <= last), "further")
     return {claim.chapter, f"claims_{part}"}

@@ -30,7 +30,7 @@ CAPTION = re.compile(r"Figure ([0-9A-Z]+\.\d+)\.")
 VERDICT = re.compile(r"Claim, ([a-z ]+):")
 CHAPTER = re.compile(r"/(\d\d)_\w+$")
 WIDGET = "application/vnd.jupyter.widget-view+json"
-GLOSSED = re.compile(r"/(\d\d_\w+|interview|exercises|notation)$")  # pages with prose
+GLOSSED = re.compile(r"/(\d\d_\w+|hierarchical|interview|exercises|notation)$")  # pages with prose
 
 
 def choose_assets(_: Sphinx, config: Config) -> None:
@@ -110,8 +110,8 @@ def link_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
         if not isinstance(text.parent, nodes.paragraph):
             continue
         parts: list[nodes.Node] = []
-        for part in re.split(r"(Figure \d+\.\d+)", text):
-            name = "figure-" + part.removeprefix("Figure ").replace(".", "-")
+        for part in re.split(r"(Figure [0-9A-Z]+\.\d+)", text):
+            name = "figure-" + part.removeprefix("Figure ").lower().replace(".", "-")
             is_link = part.startswith("Figure ") and name in have
             words = nodes.Text(part)
             link = nodes.reference("", "", words, refid=name, internal=True)
