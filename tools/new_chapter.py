@@ -26,8 +26,8 @@ EXERCISE = re.compile(r'^        name="(\w+)",$', re.MULTILINE)
 LINES = (
     (
         "book/00_intro.ipynb",
-        r'^    "\| \{doc\}.*\n',
-        '    "| {doc}`NN_template` | What if a weight fell as a power of the distance? |\\n",\n',
+        r'^    "    \\"\d\d_\w+\\": .*\n',
+        '    "    \\"NN_template\\": \\"What if a weight fell as a power of distance?\\",\\n",\n',
     ),
     ("_toc.yml", r"^      - file: book/\d\d_\w+\n", "      - file: book/NN_template\n"),
     (
