@@ -190,6 +190,46 @@ def test_an_absolute_bias_replaces_and_does_not_keep():
     assert row[1:6] == ["keeps", "deletes", "deletes", "replaces: $i, j$", "deletes"]
 
 
+def test_with_everything_on_a_switched_head_is_plain_attention_over_sums():
+    torch.manual_seed(0)
+    model = four_terms.Switched(5, 9, width=6).double()
+    tokens = torch.randint(5, (3, 7))
+    sums = model.content[tokens] + model.position[:7]
+    weights = ((sums @ model.w_q) @ (sums @ model.w_k).mT / math.sqrt(6)).softmax(-1)
+    assert torch.allclose(model(tokens), model.read(weights @ sums), atol=1e-12)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_switch_takes_one_term_out_of_the_scores(number):
+    torch.manual_seed(number)
+    model = four_terms.Switched(5, 7, width=6).double()
+    x, p = model.content[torch.randint(5, (3, 7))], model.position
+    terms = four_terms.expand(x, p, model.w_q, model.w_k)
+    rest = sum(term for n, term in enumerate(terms) if n != number) / math.sqrt(6)
+    found = model.weights(x, p, {four_terms.NAMES[number]})
+    assert torch.allclose(found, rest.softmax(-1), atol=1e-12)
+
+
+def test_what_is_never_on_is_off_at_every_call_and_in_the_values_too():
+    torch.manual_seed(1)
+    whole = four_terms.Switched(5, 7, width=6)
+    never = four_terms.Switched(5, 7, width=6, never=("values", four_terms.NAMES[1]))
+    never.load_state_dict(whole.state_dict())
+    tokens = torch.randint(5, (3, 7))
+    assert torch.equal(never(tokens), whole(tokens, never.never))
+    x = whole.content[tokens]
+    weights = whole.weights(x, whole.position, ())
+    assert torch.allclose(whole(tokens, ["values"]), whole.read(weights @ x))
+    assert whole(tokens, four_terms.NAMES).shape == (3, 7, 5)
+
+
+def test_an_unknown_switch_is_named_with_the_known_ones():
+    with pytest.raises(ValueError, match="never must be one of content–content, .*; got 'query'"):
+        four_terms.Switched(5, 7, never=["query"])
+    with pytest.raises(ValueError, match="off must be one of .*values; got 'query'"):
+        four_terms.Switched(5, 7)(torch.zeros(1, 2, dtype=torch.long), ["query"])
+
+
 def test_rows_neither_need_nor_move_the_global_random_state():
     torch.manual_seed(5)
     before = torch.get_rng_state()
