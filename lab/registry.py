@@ -130,7 +130,7 @@ METHODS: dict[str, Method] = {
         per_layer=True,
     ),
     "xpos": Method(
-        "xPos", "#6a51a3", lambda sizes: XPos(sizes.head_dim, max_len=sizes.cached), "17_choosing"
+        "xPos", "#6a51a3", lambda sizes: XPos(sizes.head_dim, max_len=sizes.cached), "10_rope"
     ),
 }
 TAUGHT = {key: method for key, method in METHODS.items() if method.chapter}
