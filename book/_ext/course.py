@@ -30,6 +30,7 @@ CAPTION = re.compile(r"Figure ([0-9A-Z]+\.\d+)\.")
 VERDICT = re.compile(r"Claim, ([a-z ]+):")
 CHAPTER = re.compile(r"/(\d\d)_\w+$")
 WIDGET = "application/vnd.jupyter.widget-view+json"
+LETTERED = {"book/hierarchical": "H"}  # pages between the chapters
 GLOSSED = re.compile(r"/(\d\d_\w+|hierarchical|interview|exercises|notation)$")  # pages with prose
 
 
@@ -135,7 +136,9 @@ def number_by_chapter(app: Sphinx, env: Any) -> list[str]:
     some too, and would number every heading.
     """
     pages = {page: found for page in env.found_docs if (found := CHAPTER.search(page))}
-    env.toc_secnumbers = {page: {"": (int(found[1]),)} for page, found in pages.items()}
+    numbers: dict[str, Any] = {page: int(found[1]) for page, found in pages.items()}
+    numbers |= LETTERED
+    env.toc_secnumbers = {page: {"": (number,)} for page, number in numbers.items()}
     changed = TocTreeCollector().assign_figure_numbers(env)
     env.toc_secnumbers = {}
     return list(changed)
