@@ -62,6 +62,12 @@ def test_a_refresh_adds_the_cell_for_colab_once(book):
     assert ids == ["colab", "cell-0", "cell-1", "cell-2"]
 
 
+def test_what_the_site_folds_is_folded_in_jupyterlab_too(book):
+    cells = {cell.id: cell for cell in nbformat.read(book / "a.ipynb", as_version=4).cells}
+    assert cells["colab"].metadata.jupyter == {"source_hidden": True}
+    assert "jupyter" not in cells["cell-0"].metadata
+
+
 def test_a_check_passes_on_what_a_refresh_stored(book):
     assert refresh.main(["--check", "a"]) == 0
 

@@ -19,13 +19,12 @@ from typing import Any
 
 import nbformat
 
-from tools.refresh import notebooks
+from tools.refresh import FOLDED, notebooks
 
 CHAPTER = re.compile(r"\d\d_\w+")
 WORDS_A_MINUTE = 170
 CODE_LINE = 5  # seconds
 FIGURE = 45  # seconds, and as many again where it moves
-FOLDED = {"hide-input", "remove-input", "hide-cell", "remove-cell"}
 # What writes into the page or draws on it, rather than being the method or its experiment.
 REPORTS = {"say", "table", "print", "display", "below"}
 REPORTING_MODULES = {"claims", "figures", "explore", "schematics", "axes", "figure", "plt"}

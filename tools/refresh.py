@@ -37,6 +37,7 @@ CELL_TIMEOUT = 600
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 WIDGETS = "application/vnd.jupyter.widget-state+json"
 FRAME = re.compile(r"data:image/png;base64,([A-Za-z0-9+/=]+)")  # a frame inside an HTML widget
+FOLDED = {"hide-input", "remove-input", "hide-cell", "remove-cell"}  # tags of such cells
 # A pixel differs when a channel is off by more than LEVELS; a picture when SHARE of them are.
 LEVELS = 32
 SHARE = 0.002
@@ -106,12 +107,19 @@ def execute(path: Path) -> Notebook:
 
 
 def normalise(notebook: Notebook) -> Notebook:
-    """Drop what differs from run to run: timings, versions, the ids of widget models."""
+    """Drop what differs from run to run; fold in JupyterLab what the site folds.
+
+    Timings, versions and the ids of widget models differ.
+    """
     kept = notebook["metadata"]
     kept["kernelspec"] = dict(KERNELSPEC)
     kept["language_info"] = {"name": "python"}
     for cell in notebook["cells"]:
         cell["metadata"].pop("execution", None)
+        if FOLDED & set(cell["metadata"].get("tags", [])):
+            cell["metadata"]["jupyter"] = {"source_hidden": True}
+        else:
+            cell["metadata"].pop("jupyter", None)
     models = kept.get("widgets", {}).get(WIDGETS, {}).get("state", {})
     text = nbformat.writes(notebook)
     if models:
