@@ -30,7 +30,7 @@ def ids_in_notebooks(pattern: re.Pattern[str], cell_type: str) -> list[tuple[str
 def place_of(claim: claims.Claim) -> set[str]:
     """Return where a claim may be tested: in its chapter, or on the page of the chapter's part."""
     number = int(claim.chapter[:2])
-    part = next(name for name, last in claims.PARTS.items() if number <= last)
+    part = next((name for name, last in claims.PARTS.items() if number <= last), "further")
     return {claim.chapter, f"claims_{part}"}
 
 
