@@ -15,6 +15,7 @@ from torch import Tensor
 from pe_lib.errors import (
     may_read,
     require_at_least,
+    require_bool,
     require_choice,
     require_finite,
     require_floating,
@@ -152,6 +153,7 @@ def yarn(
     slow: float = 1.0,
     fast: float = 32.0,
     ramp: str = "index",
+    truncate: bool = True,
 ) -> Tensor:
     """Return YaRN's frequencies; combine with `yarn_gain`.
 
@@ -162,24 +164,31 @@ def yarn(
         slow: turns over the trained length below which a pair is interpolated (alpha, beta_slow).
         fast: turns above which it stays (beta, beta_fast).
         ramp: "rotations" mixes linearly in the number of turns (the paper, `by_parts`); "index"
-            linearly in the number of the pair, between rounded ends (the authors' code).
+            linearly in the number of the pair (the authors' code), where `fast` may equal `slow`.
+        truncate: with the ramp "index", round its ends outwards to whole pairs, as the authors'
+            code does; some configurations (gpt-oss) switch that off.
 
     Returns:
         (n,): between rates / factor and rates.
 
+    Raises:
+        ValueError: if ramp is neither of the two, or `fast` is below `slow`.
+
     Source: Peng et al. 2024, section 3.2.
     """
     require_choice("ramp", ramp, RAMPS)
-    mixed = by_parts(rates, factor, trained_length, slow, fast)
     if ramp == "rotations":
-        return mixed
+        return by_parts(rates, factor, trained_length, slow, fast)
     require_geometric(rates)
+    require_bool("truncate", truncate)
+    require_greater("factor", factor, 0)
+    require_at_least("fast", fast, require_greater("slow", slow, 0))
+    reach = float(rates[0]) * require_positive("trained_length", trained_length) / (2 * math.pi)
     step = math.log(rates[0] / rates[1])
-    ends = [
-        math.log(float(rates[0]) * trained_length / (2 * math.pi * turns)) / step
-        for turns in (fast, slow)
-    ]
-    first, last = max(math.floor(ends[0]), 0), min(math.ceil(ends[1]), 2 * len(rates) - 1)
+    first, last = (math.log(reach / turns) / step for turns in (fast, slow))
+    if truncate:
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, 2 * len(rates) - 1)
     index = torch.arange(len(rates), dtype=rates.dtype, device=rates.device)
     interpolated = ((index - first) / max(last - first, 0.001)).clamp(0, 1)
     return rates + interpolated * (rates / factor - rates)
@@ -194,6 +203,28 @@ def yarn_gain(factor: float, weight: float = 0.1) -> float:
     """
     weight = require_at_least("weight", weight, 0)
     return 1 + weight * math.log(max(require_greater("factor", factor, 0), 1))
+
+
+def proportional(rates: Tensor, share: float) -> Tensor:
+    """Keep the fastest pairs and stop the others: p-RoPE.
+
+    Stopped pairs compare contents alone, at any distance. Unlike RoPE on part of a head, the
+    pairs that rotate keep the frequencies that the whole head would give them.
+
+    Args:
+        rates: (n,) frequencies, in descending order.
+        share: of the pairs that rotate, from 0 to 1; the number of pairs is rounded down.
+
+    Returns:
+        (n,): rates, with zeros after the first int(share * n).
+
+    Source: Barbero et al. 2025, section 6; Gemma 3n and 4 configure it as "proportional".
+    """
+    require_rates(rates)
+    if require_at_least("share", share, 0) > 1:
+        raise ValueError(f"share must be from 0 to 1, got {share!r}")
+    rotating = torch.arange(len(rates), device=rates.device) < int(share * len(rates))
+    return rates * rotating
 
 
 def longrope(rates: Tensor, factors: Tensor) -> Tensor:
@@ -261,6 +292,10 @@ class LengthRoPE(RoPE):
         """Return the frequencies for a sequence of `length`, a number or a tensor ()."""
         raise NotImplementedError
 
+    def gain_at(self, length: int | Tensor) -> float | Tensor:
+        """Return the gain for a sequence of `length`, over the one that `RoPE` applies."""
+        return 1.0
+
     def codes_at(self, positions: Positions, rates: Tensor, x: Tensor) -> Tensor:
         """Return the rotation codes for other rates than the cached ones, (..., rotary_dim)."""
         dtype = torch.promote_types(x.dtype, torch.float32)
@@ -275,12 +310,13 @@ class LengthRoPE(RoPE):
     ) -> tuple[Tensor, Tensor]:
         """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) by their positions, as `RoPE` does."""
         q_pos, k_pos = self.check(q, k, q_pos, k_pos)
-        rates = self.rates_at(longest(q_pos, k_pos))
+        length = longest(q_pos, k_pos)
+        rates, gain = self.rates_at(length), self.gain_at(length)
         if rates is self.rates:
             return super().rotate(q, k, q_pos, k_pos)
 
         def rotated(x: Tensor, positions: Positions) -> Tensor:
-            codes = self.codes_at(positions, rates, x)
+            codes = self.codes_at(positions, rates, x) * gain
             return rotate(x, per_head(codes), self.layout)
 
         return rotated(q, q_pos), rotated(k, k_pos)
@@ -327,6 +363,8 @@ class LongRoPE(LengthRoPE):
         long_factors: (rotary_dim / 2,), for longer ones.
         trained_length: positions seen before the extension.
         factor: new length over trained length, for the gain.
+        gain: factor on queries and keys, or one for short and one for long sequences (PhiMoE);
+            None computes `longrope_gain`.
         options: base, layout, rotary_dim, rates and max_len as in `RoPE`.
 
     Source: Ding et al. 2024; Abdin et al. 2024.
@@ -339,13 +377,20 @@ class LongRoPE(LengthRoPE):
         long_factors: Tensor,
         trained_length: int,
         factor: float,
+        *,
+        gain: float | tuple[float, float] | None = None,
         **options: Any,
     ) -> None:
         """Keep both sets of frequencies; the cache is for the short ones."""
+        computed = longrope_gain(factor, trained_length)  # raises if either is wrong
+        both = gain if isinstance(gain, tuple) else (computed if gain is None else gain,) * 2
+        if len(both) != 2:
+            raise ValueError(f"gain must be a number or two, got {gain!r}")
+        short, long = (require_greater("gain", each, 0) for each in both)
         if isinstance(options.get("rates"), torch.nn.Parameter):
             raise TypeError("rates must be a tensor, got a Parameter: two sets are made of them")
-        super().__init__(head_dim, gain=longrope_gain(factor, trained_length), **options)
-        self.trained_length = trained_length
+        super().__init__(head_dim, gain=short, **options)
+        self.trained_length, self.long_over_short = trained_length, long / short
         self.long_rates = longrope(self.rates, long_factors)
         self.rates = longrope(self.rates, short_factors)
         self.fill_cache(torch.float32, "cpu")
@@ -356,3 +401,11 @@ class LongRoPE(LengthRoPE):
             short, long = (sent(rates, length.device) for rates in (self.rates, self.long_rates))
             return torch.where(length <= self.trained_length, short, long)
         return self.rates if length <= self.trained_length else self.long_rates
+
+    def gain_at(self, length: int | Tensor) -> float | Tensor:
+        """Return the gain for a sequence of `length`, over the one for a short sequence."""
+        if self.long_over_short == 1:
+            return 1.0
+        if isinstance(length, Tensor):
+            return torch.where(length <= self.trained_length, 1.0, self.long_over_short)
+        return self.long_over_short if length > self.trained_length else 1.0

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "_build" / "html"
@@ -129,6 +130,14 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
     def end_headers(self) -> None:
         self.send_header("Cache-Control", "max-age=3600")  # scripts and styles, once for all pages
         super().end_headers()
+
+
+def toc_pages() -> list[str]:
+    """Return the pages of the book in their order, without suffix."""
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    chapters = [entry for part in toc["parts"] for entry in part["chapters"]]
+    nested = [[entry, *entry.get("sections", [])] for entry in chapters]
+    return [toc["root"], *(page["file"] for pages in nested for page in pages)]
 
 
 def serve(folder: Path) -> tuple[http.server.ThreadingHTTPServer, str]:

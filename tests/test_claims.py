@@ -32,7 +32,7 @@ def place_of(claim: claims.Claim) -> set[str]:
     if not claim.chapter[:2].isdigit():  # a page between the chapters
         return {claim.chapter}
     number = int(claim.chapter[:2])
-    part = next(name for name, last in claims.PARTS.items() if number <= last)
+    part = next((name for name, last in claims.PARTS.items() if number <= last), "further")
     return {claim.chapter, f"claims_{part}"}
 
 

@@ -23,6 +23,7 @@ from pe_lib.context_extension import (
     longrope_gain,
     ntk_aware,
     position_interpolation,
+    proportional,
     yarn,
     yarn_gain,
 )
@@ -98,6 +99,62 @@ def test_rates_equal_transformers(factor: float, base: float) -> None:
     for ours, name, options in cases:
         theirs, _ = published(name, **{"rope_theta": base, "factor": factor, **options})
         assert relative_difference(ours, theirs) <= 1e-6, (name, options)
+
+
+@pytest.mark.parametrize("truncate", [True, False])
+@pytest.mark.parametrize(("slow", "fast"), [(1.0, 32.0), (1.0, 1.0), (2.0, 5.0)])
+@pytest.mark.parametrize(
+    ("head_dim", "base", "factor", "trained"),
+    [(64, 150000.0, 32.0, 4096), (64, 50000.0, 32.0, 4096), (HEAD_DIM, 10000.0, 4.0, TRAINED)],
+    ids=["gpt-oss", "Kimi-K2", "small"],
+)
+def test_yarn_with_every_field_of_its_configuration_equals_transformers(
+    head_dim: int,
+    base: float,
+    factor: float,
+    trained: int,
+    slow: float,
+    fast: float,
+    truncate: bool,
+) -> None:
+    from transformers import LlamaConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    rope = {"rope_type": "yarn", "rope_theta": base, "factor": factor, "truncate": truncate}
+    rope |= {"original_max_position_embeddings": trained, "beta_slow": slow, "beta_fast": fast}
+    rope |= {"mscale": 0.7, "mscale_all_dim": 1.3}
+    config = LlamaConfig(
+        hidden_size=3 * head_dim, num_attention_heads=3, head_dim=head_dim, rope_parameters=rope
+    )
+    theirs, gain = ROPE_INIT_FUNCTIONS["yarn"](config, torch.device("cpu"))
+    ours = yarn(
+        frequencies(head_dim, base), factor, trained, slow=slow, fast=fast, truncate=truncate
+    )
+    # Their ramp is a float32: where a pair is all but interpolated, its error grows by the factor.
+    assert relative_difference(ours, theirs) <= max(1e-6, factor * 2**-23)
+    assert gain == pytest.approx(yarn_gain(factor, 0.07) / yarn_gain(factor, 0.13), rel=1e-12)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.4, 0.75, 1.0])
+def test_proportional_rates_equal_transformers(share: float) -> None:
+    theirs, gain = published("proportional", partial_rotary_factor=share)
+    ours = proportional(frequencies(HEAD_DIM), share)
+    assert gain == 1 and torch.equal(ours == 0, theirs == 0)
+    assert relative_difference(ours[ours > 0], theirs[theirs > 0]) <= 1e-6 if share else True
+
+
+@pytest.mark.parametrize("length", [TRAINED, TRAINED + 9])
+def test_longrope_takes_gains_of_its_own_for_short_and_long(length: int) -> None:
+    both, long = (1.2, 1.9), FACTORS**1.5
+    q, positions = torch.randn(2, 3, length, HEAD_DIM), torch.arange(length)
+    for gain in (both, 1.2):
+        rope = LongRoPE(HEAD_DIM, FACTORS, long, TRAINED, 4.0, gain=gain)
+        factors = FACTORS if length <= TRAINED else long
+        now = gain if isinstance(gain, float) else gain[length > TRAINED]
+        plain = RoPE(HEAD_DIM, rates=longrope(frequencies(HEAD_DIM), factors), gain=now)
+        for where in (Run(0, length), positions):
+            ours, _ = rope.rotate(q, q, where, where)
+            torch.testing.assert_close(ours, plain.rotate(q, q, where, where)[0])
 
 
 def test_longrope_and_gains_equal_transformers() -> None:
@@ -302,7 +359,22 @@ ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: by_parts(RATES, 2.0, 64, 4.0, 4.0), ValueError, "high must be .* than 4"),
     (lambda: by_parts(RATES, 2.0, 64, 0.0, 4.0), ValueError, "low must be"),
     (lambda: yarn(RATES, 2.0, 64, ramp="linear"), ValueError, "ramp must be one of"),
-    (lambda: yarn(RATES, 2.0, 64, slow=40.0), ValueError, "high must be"),
+    (lambda: yarn(RATES, 2.0, 64, slow=40.0), ValueError, "fast must be .* 40"),
+    (lambda: yarn(RATES, 0.0, 64), ValueError, "factor must be"),
+    (lambda: yarn(RATES, 2.0, 64, slow=4.0, fast=4.0, ramp="rotations"), ValueError, "high must"),
+    (lambda: yarn(RATES, 2.0, 64, truncate=1), TypeError, "truncate must be"),  # type: ignore[arg-type]
+    (lambda: proportional(RATES, 1.5), ValueError, "share must be from 0 to 1, got 1.5"),
+    (lambda: proportional(RATES, -0.5), ValueError, "share must be"),
+    (
+        lambda: LongRoPE(8, torch.ones(4), torch.ones(4), 64, 2.0, gain=(1.0, 0.0)),
+        ValueError,
+        "gain must be .* greater than 0",
+    ),
+    (
+        lambda: LongRoPE(8, torch.ones(4), torch.ones(4), 64, 2.0, gain=(1.0,)),  # type: ignore[arg-type]
+        ValueError,
+        "gain must be a number or two",
+    ),
     (lambda: yarn_gain(-1.0), ValueError, "factor must be"),
     (lambda: longrope(RATES, torch.ones(3)), ValueError, r"factors must have shape \(4,\)"),
     (lambda: longrope(RATES, torch.zeros(4)), ValueError, "factors must be"),

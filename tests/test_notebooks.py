@@ -57,15 +57,18 @@ def test_a_refresh_would_change_no_setting_of_the_notebook(name):
 
 
 @every_notebook
-def test_what_a_folded_solution_runs_is_folded_too(name):
-    inside = False
+def test_what_a_folded_solution_runs_is_folded_with_it(name):
+    opened = follows = False  # between the gates of a solution; below one without gates
     for cell in read(name).cells:
         if cell.cell_type == "code":
-            assert not inside or "hide-cell" in cell.metadata.get("tags", []), cell.id
-        elif "{solution" in cell.source:
-            inside = not STARTS_ANEW.search(cell.source.rpartition("{solution")[2])
-        elif STARTS_ANEW.search(cell.source):
-            inside = False
+            assert opened or not follows or "hide-cell" in cell.metadata.get("tags", []), cell.id
+            continue
+        for gate in re.findall(r"\{solution-(start|end)\}", cell.source):
+            assert opened == (gate == "end"), cell.id
+            opened = gate == "start"
+        _, below, rest = cell.source.rpartition("{solution} ")
+        follows = (follows or bool(below)) and not STARTS_ANEW.search(rest)
+    assert not opened
 
 
 @every_notebook

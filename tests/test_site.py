@@ -11,21 +11,13 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-import yaml
 from bs4 import BeautifulSoup, SoupStrainer
 
-from browsing import ROOT, SITE, Visit, dead_sliders, left_out, open_page, visit_page
+from browsing import ROOT, SITE, Visit, dead_sliders, left_out, open_page, toc_pages, visit_page
 from exercises import checks
 
 CHAPTER = re.compile(r"/(0[1-9]|1\d)_")
 BUDGET = 1_500_000  # bytes of a page and its own pictures, without what all pages share
-
-
-def toc_pages() -> list[str]:
-    """Return the pages of the book in their order, without suffix."""
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-    chapters = [entry for part in toc["parts"] for entry in part["chapters"]]
-    return [toc["root"], *(entry["file"] for entry in chapters)]
 
 
 PAGES = toc_pages()
@@ -170,6 +162,20 @@ def test_a_term_shows_its_entry_under_the_pointer_and_leads_to_it(browser, addre
         assert term.evaluate(shown) == '"Column j forms a pair with column j + d/2."'
         term.click()
         assert page.locator(":target").text_content().startswith("half-split layout")
+
+
+def test_a_moving_figure_shows_its_first_picture_without_scripts(site):
+    for name in NOTEBOOKS:
+        page = article(site / f"{name}.html")
+        views = page.find_all("script", type="application/vnd.jupyter.widget-view+json")
+        stills = page.select(".still img[alt][width]")
+        assert len(stills) == len(views) and all(len(still["alt"]) >= 30 for still in stills), name
+
+
+def test_a_moving_figure_takes_the_place_of_its_still(browser, address):
+    with open_page(browser, f"{address}book/01_attention.html", address, Visit()) as page:
+        page.wait_for_function("() => document.querySelector('.jupyter-widgets img')")
+        assert page.query_selector_all(".still") == []
 
 
 def test_search_finds_a_word_of_the_book(browser, address):

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from nbformat.v4 import new_code_cell, new_notebook
 
-from browsing import ROOT, serve
+from browsing import ROOT, serve, toc_pages
 from lab import claims
 from tools import build, refresh, status, vendor
 
@@ -195,8 +195,7 @@ def test_every_target_of_make_is_described():
 
 
 def test_every_page_of_the_contents_exists():
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-    files = [toc["root"], *(c["file"] for part in toc["parts"] for c in part["chapters"])]
+    files = toc_pages()
     for name in files:
         assert any((ROOT / f"{name}{suffix}").exists() for suffix in (".ipynb", ".md")), name
     written = {f"book/{p.stem}" for s in ("ipynb", "md") for p in (ROOT / "book").glob(f"*.{s}")}

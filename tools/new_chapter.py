@@ -44,12 +44,13 @@ LINES = (
     ),
     (
         "lab/claims.yml",
-        r"^  source: .*\n",
+        r"^  (source|question|url): .*\n",
         "\n- id: template-power\n  chapter: NN_template\n"
         "  claim: With equal contents, TITLE's attention weights fall as a power of the distance.\n"
         '  verdict: "true"\n'
         "  correct: the weight at distance d is proportional to (1 + d)^(-r); each doubling of "
-        "1 + d costs the same factor.\n  source: [OWN-NN-1]\n",
+        "1 + d costs the same factor.\n  source: [OWN-NN-1]\n"
+        "  question: How does a weight fall with the distance?\n",
     ),
     ("pe_lib/__init__.py", r"^from pe_lib.*\n", "from pe_lib.template import Template\n"),
     ("pe_lib/__init__.py", r"^__all__ = \[\n", '    "Template",\n'),

@@ -30,7 +30,8 @@ CAPTION = re.compile(r"Figure ([0-9A-Z]+\.\d+)\.")
 VERDICT = re.compile(r"Claim, ([a-z ]+):")
 CHAPTER = re.compile(r"/(\d\d)_\w+$")
 LETTERED = {"book/hierarchical": "H"}  # pages between the chapters
-GLOSSED = re.compile(r"/(\d\d_\w+|hierarchical|interview|exercises|notation)$")  # pages with prose
+WIDGET = "application/vnd.jupyter.widget-view+json"
+GLOSSED = re.compile(r"/(\d\d_\w+|hierarchical|interview|exercises|notation)$")  # with prose
 
 
 def choose_assets(_: Sphinx, config: Config) -> None:
@@ -86,24 +87,24 @@ class caption_below(nodes.General, nodes.TextElement):
     """The caption; its first words are the figure's number."""
 
 
-def caption_figures(app: Sphinx, doctree: nodes.document) -> None:
+def caption_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
     """Join each figure to the caption that its cell wrote below it: `**Figure 10.3.** ...`."""
     for paragraph in list(doctree.findall(nodes.paragraph)):
-        first = paragraph.children[0] if paragraph.children else None
-        found = CAPTION.fullmatch(first.astext()) if isinstance(first, nodes.strong) else None
+        first = paragraph.next_node(nodes.strong)
+        found = CAPTION.fullmatch(first.astext()) if first else None
         holder = paragraph.parent
         place = holder.index(paragraph)
         if not found or not place or "cell_output" not in holder.get("classes", []):
             continue
-        shown = holder[place - 1]
+        still = place > 1 and "still" in holder[place - 2].get("classes", [])
+        shown = holder.children[place - 2 : place] if still else [holder[place - 1]]
         words = caption_below("", "", *paragraph.children)
         name = f"figure-{found[1].lower().replace('.', '-')}"
-        whole = figure_with_caption("", shown, words, ids=[name])
-        holder.remove(paragraph)
-        holder.replace(shown, whole)
+        holder.children[place - len(shown) : place + 1] = []
+        holder.insert(place - len(shown), figure_with_caption("", *shown, words, ids=[name]))
 
 
-def link_figures(app: Sphinx, doctree: nodes.document) -> None:
+def link_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
     """Link "Figure 10.3" in the prose of a page to that figure, where the page has it."""
     have = {name for each in doctree.findall(figure_with_caption) for name in each["ids"]}
     for text in list(doctree.findall(nodes.Text)):
@@ -113,8 +114,9 @@ def link_figures(app: Sphinx, doctree: nodes.document) -> None:
         for part in re.split(r"(Figure [0-9A-Z]+\.\d+)", text):
             name = "figure-" + part.removeprefix("Figure ").lower().replace(".", "-")
             is_link = part.startswith("Figure ") and name in have
-            plain = nodes.Text(part)
-            parts.append(nodes.reference("", "", plain, refid=name) if is_link else plain)
+            words = nodes.Text(part)
+            link = nodes.reference("", "", words, refid=name, internal=True)
+            parts.append(link if is_link else words)
         if len(parts) > 1:
             text.parent.replace(text, parts)
 
@@ -140,6 +142,18 @@ def number_by_chapter(app: Sphinx, env: Any) -> list[str]:
     changed = TocTreeCollector().assign_figure_numbers(env)
     env.toc_secnumbers = {}
     return list(changed)
+
+
+def keep_stills(app: Sphinx, doctree: nodes.document) -> None:
+    """Put a moving figure's first picture before it: for who has no script, or waits for it."""
+    for bundle in list(doctree.findall(nodes.container)):
+        if bundle.get("nb_element") != "mime_bundle":
+            continue
+        forms = {form.get("mime_type"): form for form in bundle.findall(nodes.container)}
+        if WIDGET in forms and "image/png" in forms:
+            still = nodes.container(classes=["still"])
+            still += [image.deepcopy() for image in forms["image/png"].findall(nodes.image)]
+            bundle.parent.insert(bundle.parent.index(bundle), still)
 
 
 def section(module: str) -> str:
@@ -286,9 +300,10 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", write_page)
     app.connect("autodoc-process-docstring", plain_docstring, priority=100)  # before napoleon
     app.connect("autodoc-skip-member", skip_fields)
+    app.connect("doctree-read", keep_stills, priority=300)  # before images are collected
     app.connect("doctree-read", describe_images)
-    app.connect("doctree-read", caption_figures)
-    app.connect("doctree-read", link_figures, priority=600)
+    app.connect("doctree-resolved", caption_figures, priority=300)  # an output's form is chosen
+    app.connect("doctree-resolved", link_figures, priority=400)
     app.connect("doctree-read", colour_claims)
     app.connect("env-get-updated", number_by_chapter, priority=900)
     as_given = (lambda self, node: None, lambda self, node: None)

@@ -25,7 +25,15 @@ function nameSlider(handle) {
   tell();
 }
 
+// A moving figure's still picture goes when the figure is there.
+function dropStills() {
+  document.querySelectorAll(".still").forEach((still) => {
+    if (still.parentElement.querySelector(".jupyter-widgets img")) still.remove();
+  });
+}
+
 function nameSliders() {
+  dropStills();
   document.querySelectorAll("[role=slider]:not([aria-label])").forEach(nameSlider);
 }
 
@@ -64,3 +72,11 @@ document.querySelectorAll("a.term[title]").forEach((term) => {
 
 // The bibliography's entries are no list items to a screen reader, so their frame is no list.
 document.querySelectorAll(".citation-list[role=list]").forEach((e) => e.removeAttribute("role"));
+
+// The sidebar begins where the open page is.
+const sidebar = document.querySelector(".bd-sidebar-primary");
+const open = sidebar?.querySelector(".current.active");
+if (open) {
+  const below = open.getBoundingClientRect().bottom - sidebar.getBoundingClientRect().bottom;
+  if (below > 0) sidebar.scrollTop += below + sidebar.clientHeight / 2;
+}
