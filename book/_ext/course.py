@@ -29,9 +29,9 @@ MODULES = re.compile(r"<!-- modules: ([\w., ]+) -->")
 CAPTION = re.compile(r"Figure ([0-9A-Z]+\.\d+)\.")
 VERDICT = re.compile(r"Claim, ([a-z ]+):")
 CHAPTER = re.compile(r"/(\d\d)_\w+$")
-WIDGET = "application/vnd.jupyter.widget-view+json"
 LETTERED = {"book/hierarchical": "H"}  # pages between the chapters
-GLOSSED = re.compile(r"/(\d\d_\w+|hierarchical|interview|exercises|notation)$")  # pages with prose
+WIDGET = "application/vnd.jupyter.widget-view+json"
+GLOSSED = re.compile(r"/(\d\d_\w+|hierarchical|interview|exercises|notation)$")  # with prose
 
 
 def choose_assets(_: Sphinx, config: Config) -> None:
