@@ -224,9 +224,9 @@ def test_what_is_never_on_is_off_at_every_call_and_in_the_values_too():
 
 
 def test_an_unknown_switch_is_named_with_the_known_ones():
-    with pytest.raises(ValueError, match="never must be one of content–content, .*; got 'query'"):
+    with pytest.raises(ValueError, match=r"never must be one of content–content, .*; got 'query'"):
         four_terms.Switched(5, 7, never=["query"])
-    with pytest.raises(ValueError, match="off must be one of .*values; got 'query'"):
+    with pytest.raises(ValueError, match=r"off must be one of .*values; got 'query'"):
         four_terms.Switched(5, 7)(torch.zeros(1, 2, dtype=torch.long), ["query"])
 
 
