@@ -351,7 +351,6 @@ def test_a_claim_without_a_cell_is_found(tmp_path, monkeypatch):
     path = tmp_path / "claims.yml"
     path.write_text(yaml.safe_dump(ledger), encoding="utf-8")
     monkeypatch.setattr(claims, "load", lambda: claims.read(path))
-    with pytest.raises(AssertionError):
-        test_claims.test_every_claim_has_exactly_one_cell_in_its_chapter()
-    with pytest.raises(AssertionError):
-        test_claims.test_every_claim_has_exactly_one_link_target_in_its_chapter()
+    for pattern, kind in ((test_claims.SHOWN, "code"), (test_claims.TARGET, "markdown")):
+        with pytest.raises(AssertionError):
+            test_claims.test_every_claim_has_one_cell_and_one_link_target_on_one_page(pattern, kind)
