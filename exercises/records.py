@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from exercises.grade_submission import Graded
+from exercises.notebook import without_outputs
 from exercises.sets import HERE, load, set_names, source_path
 
 LARGEST = 5 << 20  # bytes of a notebook
+LARGEST_FILE = 24 << 20  # the same with its outputs, which are left out
 # What nbgrader's exchange puts beside a notebook, and looks for beside its feedback.
 EXCHANGED = ("timestamp.txt", "submission_secret.txt")
 Record = dict[str, Any]
@@ -82,7 +84,12 @@ class Course:
         """Return the bytes of a submission, or None and the reason."""
         folder = self.root / "submitted" / student / name
         try:
-            return read_plain(folder / f"{name}.ipynb", LARGEST), ""
+            data = read_plain(folder / f"{name}.ipynb", LARGEST_FILE)
+            if len(data) > LARGEST:
+                data = without_outputs(data)
+            if len(data) > LARGEST:
+                raise ValueError(f"{name}.ipynb is larger than {LARGEST >> 20} MiB without outputs")
+            return data, ""
         except ValueError as error:
             return None, str(error)
         except OSError as error:
