@@ -76,7 +76,7 @@ def coloured(source: str, **_: object) -> str:
         made += [escape(source[end : match.start()]), one(match)]
         end = match.end()
     made.append(escape(source[end:]))
-    return f'<div class="highlight"><pre>{"".join(made)}</pre></div>'
+    return f'<div class="highlight"><pre><span></span>{"".join(made)}</pre></div>'
 
 
 def typeset(text: str) -> str:

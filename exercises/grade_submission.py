@@ -141,7 +141,8 @@ def error_in_call(error: object, names: list[str], lines: int) -> tuple[str, str
     where = f" in line {line} of the cell" if isinstance(line, int) and 0 < line <= lines else ""
     text = f"{name}{where}; its text is not shown, as it could tell the grader's inputs"
     if name == "ModuleNotFoundError":
-        text = f"{name}{where}; {', '.join(lent_names())} can be imported here, the course's library cannot"
+        lent = ", ".join(lent_names())
+        text = f"{name}{where}; {lent} can be imported here, the course's library cannot"
     return text, (stub if stub in names else names[0]) if stub else ""
 
 

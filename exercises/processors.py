@@ -25,7 +25,7 @@ class Processor:
                 self.claim.bind(f"\0positional-encodings-grader/{number}")
                 self.number = number
                 return
-        self.number = random.choice(numbers)  # noqa: S311
+        self.number = random.choice(numbers)
 
     def release(self) -> None:
         """Leave it to the next submission."""
