@@ -153,8 +153,6 @@ def command(scratch: int, user: int) -> list[str]:
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1",
     "MPLBACKEND": "Agg", "IPYTHONDIR": "/tmp/.ipython", "PYTHONHASHSEED": "0",
-    # torch.compile runs a function as it stands: no headers to compile it with are lent.
-    "TORCHDYNAMO_DISABLE": "1",
 }  # fmt: skip
 
 
