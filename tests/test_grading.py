@@ -14,8 +14,10 @@ from urllib.parse import unquote
 
 import pytest
 from nbgrader.api import Gradebook
+from packaging.requirements import Requirement
 from submission_files import SET, all_submissions, write_submission
 
+from browsing import ROOT
 from exercises import build
 from exercises.bubblewrap import require_bubblewrap
 from exercises.feedback import autograded, coloured, feedback_page
@@ -274,6 +276,17 @@ def test_a_submission_ends_by_the_clock_too(monkeypatch) -> None:
     graded = grade(Job("ann", SET, data, limits=limits))
     assert {verdict.word for verdict in graded.verdicts} == {"time-out"}
     assert time.monotonic() - begin < 25
+
+
+@pytest.mark.parametrize("python", ["3.11.2", "3.11.5", "3.13.0"])
+def test_pages_can_be_made_with_every_python_that_is_promised(python: str) -> None:
+    """Before 3.11.5 no later soupsieve reads a selector, and no page is made without."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [Requirement(line) for line in lines if line.startswith("soupsieve")]
+    chosen = [pin for pin in pins if pin.marker is None
+              or pin.marker.evaluate({"python_full_version": python})]  # fmt: skip
+    assert len(chosen) == 1
+    assert chosen[0].specifier.contains("2.10") == (python == "3.11.2")
 
 
 def test_without_bubblewrap_nothing_is_run(monkeypatch, tmp_path, capsys) -> None:
