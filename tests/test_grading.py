@@ -22,7 +22,7 @@ from exercises import build
 from exercises.bubblewrap import require_bubblewrap
 from exercises.feedback import autograded, coloured, feedback_page
 from exercises.grade_course import grade_course, main
-from exercises.grade_submission import Graded, Job, grade
+from exercises.grade_submission import CellRun, Graded, Job, grade
 from exercises.notebook import Cell
 from exercises.records import Course, Record
 from exercises.sandbox import Limits
@@ -173,6 +173,16 @@ def test_a_page_is_made_in_seconds_whatever_was_typed(typed: str) -> None:
     listing = build.settings().HTMLExporter.filters["highlight_code"](typed)
     assert time.monotonic() - begin < 10
     assert unescape(listing).count(typed) == 1 and "highlight" in page
+
+
+@pytest.mark.parametrize("text", ["\x1b[1m" * 20_000, "\n " * 40_000, "<" * 80_000, "$`*" * 25_000])
+def test_printed_text_and_text_cells_take_seconds_too(text: str) -> None:
+    """Colours of a terminal, formulas and markup that never end."""
+    cells, ran = [Cell("code", "1"), Cell("markdown", text)], {0: CellRun(text)}
+    begin = time.monotonic()
+    graded = Graded("ann", SET, [], cells, ran, 0.0)
+    feedback_page(graded, autograded(graded))
+    assert time.monotonic() - begin < 20
 
 
 def test_listings_are_coloured_and_hold_no_markup_of_a_student() -> None:
