@@ -72,7 +72,7 @@ exercises: $(BOOK_READY) ## Make the student releases from the instructors' sour
 	@$(PY) -m exercises.build
 
 grade: $(BOOK_READY) ## Grade a course folder: make grade COURSE=../course SET=02_sinusoidal
-	@$(PY) -m exercises.grade_course $(or $(COURSE),course) $(if $(SET),--set $(SET)) $(ARGS)
+	@$(PY) -m exercises.grade_course "$${COURSE:-course}" $${SET:+--set "$$SET"} $(ARGS)
 
 new-chapter: $(TEST_READY) ## Start a chapter from the template (NAME=18_spiral)
 	@$(PY) -m tools.new_chapter $(NAME)

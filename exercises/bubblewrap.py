@@ -18,6 +18,8 @@ from exercises.syscalls import SandboxMissing, program
 HERE = Path(__file__).parent
 INSIDE = HERE / "inside"
 LENT = ("torch", "numpy", "matplotlib", "ipython")  # distributions, with what they need
+# Where they are installed: what people who know the field write tensors with.
+LENT_IF_HERE = ("scipy", "einops", "pandas", "tqdm")
 STAND_INS = {
     "not_lent.py": ("exercises/__init__.py", "pe_lib/__init__.py"),
     "checks.py": ("exercises/checks.py", "pe_lib/checks.py"),
@@ -46,6 +48,12 @@ def required(names: tuple[str, ...]) -> set[str]:
     return found
 
 
+@functools.cache
+def lent_names() -> tuple[str, ...]:
+    """Return the distributions that students can import here."""
+    return (*LENT, *(name for name in LENT_IF_HERE if required((name,))))
+
+
 def top_names(distribution: importlib.metadata.Distribution) -> set[str]:
     """Return the names that a distribution has put into site-packages."""
     record = distribution.read_text("RECORD")
@@ -58,7 +66,7 @@ def top_names(distribution: importlib.metadata.Distribution) -> set[str]:
 def lent_paths() -> tuple[Path, ...]:
     """Return the files and folders of the lent distributions, in site-packages."""
     paths: set[Path] = set()
-    for name in required(LENT):
+    for name in required((*LENT, *LENT_IF_HERE)):
         distribution = importlib.metadata.distribution(name)
         for top in top_names(distribution) - {"", "..", "__pycache__"}:
             paths.add(Path(str(distribution.locate_file(top))))

@@ -6,8 +6,8 @@
     python -m exercises.grade_course COURSE --scheduler HOST:PORT    on a Dask cluster
 
 COURSE is a folder in nbgrader's layout. Results: COURSE/gradebook.db, submissions.csv,
-answers.csv, summary.html, autograded/ and feedback/. A submission that has not changed is not
-run again.
+answers.csv, moodle.csv, canvas.csv, summary.html, autograded/ and feedback/.
+A submission that has not changed is not run again.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from typing import Any, NamedTuple
 
 from exercises.bubblewrap import require_bubblewrap, require_hidden
 from exercises.grade_submission import Graded, Job, grade
-from exercises.records import Course, Record, fill_gradebook, grader_version, write, write_csv
+from exercises.records import Course, Record, fill_gradebook, grader_version, write
 from exercises.sandbox import Limits, NotStarted
 from exercises.sets import HERE, load, set_names
 from exercises.summary import page
 from exercises.syscalls import SandboxMissing
+from exercises.tables import counted, write_tables
 
 
 class Outcome(NamedTuple):
@@ -55,10 +56,12 @@ def work(job: Job) -> Outcome:
     from exercises.feedback import autograded, feedback_page
 
     try:
+        if not job.trusted:
+            require_hidden(HERE.parent)  # on a cluster, this machine's copy
         graded = grade(job)
         notebook = autograded(graded)
         return Outcome(graded, nbformat.writes(notebook), feedback_page(graded, notebook))
-    except NotStarted as error:
+    except (NotStarted, SandboxMissing) as error:
         return Outcome(None, "", "", str(error))
     except Exception as error:  # a fault of the grader's must not cost the others their grades
         return Outcome(None, "", "", f"{type(error).__name__}: {error}")
@@ -121,6 +124,11 @@ def on_cluster(jobs: list[Job], scheduler: str) -> Iterator[tuple[int, Outcome]]
             yield index, result if fine else Outcome(None, "", "", str(result))
 
 
+def processors() -> int:
+    """Return how many processors this process may use; a container may have but some of them."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def show_progress(done: int, total: int, begin: float) -> None:
     """Draw a bar on the terminal, or a line now and then elsewhere."""
     filled = round(30 * done / max(1, total))
@@ -168,7 +176,8 @@ def grade_course(
             data, unreadable = course.read_submission(student, name)
             job = replace(base, student=student, set_name=name, data=data, unreadable=unreadable)
             key = key_of(job, version)
-            if kept is None or kept.get("key") != key or student in again:
+            same = kept is not None and kept.get("key") == key and course.complete(student, name)
+            if not same or student in again:
                 jobs.append(job)
                 keys.append(key)
                 continue
@@ -178,17 +187,22 @@ def grade_course(
     results = on_cluster(jobs, scheduler) if scheduler else in_pool(jobs, workers)
     for count, (index, done) in enumerate(results if jobs else (), 1):
         job = jobs[index]
-        if done.graded is None:
-            problems.append(f"{job.student}, {job.set_name}: not graded: {done.problem}")
-        else:
-            records.append(course.save(done.graded, keys[index], done.notebook, done.feedback))
+        problem = done.problem
+        if done.graded is not None:
+            try:
+                records.append(course.save(done.graded, keys[index], done.notebook, done.feedback))
+            except (OSError, ValueError) as error:  # one submission's files are in the way
+                problem = str(error)
+        if problem:
+            problems.append(f"{job.student}, {job.set_name}: not graded: {problem}")
         show_progress(count, len(jobs), begin)
     for record in records:
         course.copy_exchange_files(record["student"], record["set"])
         record["handed_in"] = course.handed_in(record["student"], record["set"])
     records.sort(key=lambda record: (record["set"], record["student"]))
-    fill_gradebook(course, records)
-    write_csv(course, records)
+    for note in fill_gradebook(course, records, sets) or ():
+        print(note, file=sys.stderr)
+    write_tables(course, records)
     write(course.root / "summary.html", page(records))
     return records, problems
 
@@ -202,7 +216,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("course", type=Path)
     parser.add_argument("--set", action="append", dest="sets", choices=set_names(), metavar="SET")
     parser.add_argument("--again", action="append", default=[], metavar="STUDENT")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--workers", type=int, default=processors())
     parser.add_argument("--scheduler", default="", help="address of a Dask scheduler")
     parser.add_argument("--seconds", type=float, default=Limits.call, help="for a cell or a call")
     parser.add_argument(
@@ -211,10 +225,12 @@ def main(arguments: list[str] | None = None) -> int:
     )  # fmt: skip
     options = parser.parse_args(arguments)
     try:
-        course = Course(options.course)
-        if not options.trusted and not options.scheduler:
-            require_bubblewrap()
-            require_hidden(course.root, HERE.parent)
+        course = Course(options.course.expanduser())
+        if not options.trusted:
+            if not options.scheduler:
+                require_bubblewrap()
+            # A worker of a cluster may be on this machine, or see this folder from another.
+            require_hidden(course.root, course.root / "submitted", HERE.parent)
         base = Job("", "", None, secret=course.secret(), trusted=options.trusted,
                    limits=Limits(call=options.seconds))  # fmt: skip
         records, problems = grade_course(
@@ -228,15 +244,16 @@ def main(arguments: list[str] | None = None) -> int:
         print("\nInterrupted. The same command goes on where it stopped.", file=sys.stderr)
         return 130
     for name in sorted({record["set"] for record in records}):
-        scores = [record["points"] for record in records if record["set"] == name]
+        scores = [counted(record) for record in records if record["set"] == name]
         mean = sum(scores) / len(scores)
         print(f"{name}: {len(scores)} submissions, mean {mean:.2f} of {load(name).points:g}")
     print(f"Results: {course.root / 'summary.html'}, submissions.csv, answers.csv, gradebook.db")
-    for place in course.submissions()[1]:
+    left_alone = course.submissions()[1]
+    for place in left_alone:
         print(f"Left alone: {place}", file=sys.stderr)
     for problem in problems:
         print(problem, file=sys.stderr)
-    return 1 if problems else 0
+    return 1 if problems or left_alone else 0
 
 
 if __name__ == "__main__":

@@ -12,19 +12,22 @@ from typing import Any
 import torch
 
 from exercises import checks
-from exercises.bubblewrap import LENT
+from exercises.bubblewrap import lent_names
 from exercises.checks.compare import as_tensor
 from exercises.notebook import Cell, Unreadable, checkpoints, parse, restore
 from exercises.sandbox import Ended, Limits, Session
 from exercises.sets import ExerciseSet, Question, load
-from exercises.wire import Malformed, Opaque
+from exercises.wire import HELD, Malformed, Opaque
 
 WORDS = ("ok", "wrong answer", "not answered", "crash", "time-out", "malformed")
 LONGEST = 400  # characters of a message
 UNSENT = "what it returns is too large (more than 64 MiB), or cannot be read"
 TOOK_TOO_LONG = "the notebook as a whole took too long"
 # Of what an answer returns and the pipe does not carry, types whose names no student chooses.
-KNOWN_TYPES = {*dir(builtins), "Tensor", "ndarray", "function", "generator", "module", "method"}
+KNOWN_TYPES = {
+    *dir(builtins), "Tensor", "ndarray", "function", "generator", "module", "method",
+    *(f"array of {held}, not of numbers" for held in (*HELD.values(), "other things")),
+}  # fmt: skip
 
 
 class Missing(Exception):
@@ -138,7 +141,8 @@ def error_in_call(error: object, names: list[str], lines: int) -> tuple[str, str
     where = f" in line {line} of the cell" if isinstance(line, int) and 0 < line <= lines else ""
     text = f"{name}{where}; its text is not shown, as it could tell the grader's inputs"
     if name == "ModuleNotFoundError":
-        text = f"{name}{where}; {', '.join(LENT)} can be imported here, the course's library cannot"
+        lent = ", ".join(lent_names())
+        text = f"{name}{where}; {lent} can be imported here, the course's library cannot"
     return text, (stub if stub in names else names[0]) if stub else ""
 
 

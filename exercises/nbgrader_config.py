@@ -1,5 +1,7 @@
 """Settings for nbgrader's own commands, run in this folder or in a course folder that copies it."""
 
+from html import escape
+
 c = get_config()  # noqa: F821
 
 c.CourseDirectory.course_id = "positional_encodings"
@@ -7,3 +9,22 @@ c.ClearSolutions.code_stub = {"python": "# your code here\nraise NotImplementedE
 c.ClearSolutions.text_stub = "Your answer here."
 # Submissions are other people's HTML: feedback pages must not run it.
 c.HTMLExporter.sanitize_html = True
+
+
+def listing(source, **_):
+    """Return code as HTML without colours, which take minutes for a hostile cell."""
+    return f'<div class="highlight"><pre><span></span>{escape(source)}</pre></div>'
+
+
+c.HTMLExporter.filters = {"highlight_code": listing}
+
+# `nbgrader autograde` runs students' code with all your rights, and takes the printed word of a
+# submission for its grade. No file's permissions can be these words, so that it stops at once.
+c.Autograde.permissions = "no: it runs submissions without a sandbox; use `make grade` instead"
+
+# `nbgrader zip_collect`: the names in the downloads of Canvas, NAME_(LATE_)USER_FILE_10_rope.ipynb,
+# and of Moodle, NAME_PARTICIPANT_assignsubmission_file_/10_rope.ipynb. The student is the number.
+c.FileNameCollectorPlugin.named_regexp = (
+    r".*/[^/]*_(?P<student_id>\d+)_(?:\d+_|assignsubmission_file_/?)"
+    r"(?P<file_id>\d\d_[a-z0-9_]+)(?:-\d+| ?\(\d+\))?\.ipynb$"
+)

@@ -63,7 +63,7 @@ def parse(data: bytes) -> list[Cell]:
         Unreadable: if it is no notebook of format 4.
     """
     try:
-        notebook = json.loads(data.decode("utf-8-sig"))
+        notebook = json.loads(data)  # UTF-8, with or without a mark, or an editor's UTF-16
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"the file is not JSON ({type(error).__name__})") from error
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
@@ -83,6 +83,20 @@ def parse(data: bytes) -> list[Cell]:
         source = source.encode(errors="replace").decode()
         cells.append(Cell(cell["cell_type"], source, claimed_id(cell)))
     return cells
+
+
+def without_outputs(data: bytes) -> bytes:
+    """Return a notebook with nothing but what is graded: kept pictures can be very large.
+
+    Raises:
+        Unreadable: if it is no notebook of format 4.
+    """
+    cells = [
+        {"cell_type": cell.kind, "source": cell.source,
+         "metadata": {"nbgrader": {"grade_id": cell.grade_id}}}
+        for cell in parse(data)
+    ]  # fmt: skip
+    return json.dumps({"cells": cells}).encode()
 
 
 def claimed_id(cell: dict[str, Any]) -> str:

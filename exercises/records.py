@@ -1,8 +1,8 @@
-"""What grading leaves behind: a record for each submission, nbgrader's gradebook, CSV files."""
+"""What grading leaves behind: a record for each submission, and nbgrader's gradebook."""
 
 from __future__ import annotations
 
-import csv
+import contextlib
 import hashlib
 import json
 import os
@@ -11,16 +11,20 @@ import secrets
 import stat
 import sys
 import warnings
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from exercises.grade_submission import Graded
+from exercises.notebook import handed_out, without_outputs
 from exercises.sets import HERE, load, set_names, source_path
 
 LARGEST = 5 << 20  # bytes of a notebook
+LARGEST_FILE = 24 << 20  # the same with its outputs, which are left out
 # What nbgrader's exchange puts beside a notebook, and looks for beside its feedback.
 EXCHANGED = ("timestamp.txt", "submission_secret.txt")
+KEPT = {"student", "set", "points", "max_points", "seconds", "verdicts"}  # of a record
 Record = dict[str, Any]
 
 
@@ -57,15 +61,19 @@ class Course:
     def submissions(self) -> tuple[list[tuple[str, str]], list[str]]:
         """Return (student, set) of all that was handed in, in order, and what is left alone."""
         names, found, left_alone = set_names(), [], []
+        for path in sorted((self.root / "submitted").glob("[!.]*")):
+            if not path.is_dir():
+                place = f"submitted/{path.stem}/SET/SET.ipynb"
+                left_alone.append(f"{f'submitted/{path.name}'!r}: a submission is {place!r}")
         for folder in sorted((self.root / "submitted").glob("*/[!.]*")):
             student, name = folder.parent.name, folder.name
             place = f"submitted/{student}/{name}"
             if not folder.is_dir() or folder.is_symlink() or folder.parent.is_symlink():
-                left_alone.append(f"{place!r} is no folder")
+                left_alone.append(f"{place!r} is no folder; a submission is a file in one")
             elif name not in names:
                 left_alone.append(f"{place!r}: there is no set of that name")
             elif student.startswith(".") or not student.isprintable():
-                left_alone.append(f"{place!r}: a student's name has printable letters")
+                left_alone.append(f"{place!r}: a student's name has visible letters only")
             else:
                 found.append((student, name))
         return found, left_alone
@@ -76,13 +84,21 @@ class Course:
         if not path.exists():
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write(secrets.token_hex(16))
-        return path.read_text().strip()
+        found = path.read_text().strip()
+        if not found:
+            raise ValueError(f"{path} is empty: anyone could draw the hidden inputs; remove it")
+        return found
 
     def read_submission(self, student: str, name: str) -> tuple[bytes | None, str]:
         """Return the bytes of a submission, or None and the reason."""
         folder = self.root / "submitted" / student / name
         try:
-            return read_plain(folder / f"{name}.ipynb", LARGEST), ""
+            data = read_plain(folder / f"{name}.ipynb", LARGEST_FILE)
+            if len(data) > LARGEST:
+                data = without_outputs(data)
+            if len(data) > LARGEST:
+                raise ValueError(f"{name}.ipynb is larger than {LARGEST >> 20} MiB without outputs")
+            return data, ""
         except ValueError as error:
             return None, str(error)
         except OSError as error:
@@ -109,7 +125,7 @@ class Course:
             except (OSError, ValueError):
                 continue  # handed in by another way
             for kind in ("autograded", "feedback"):
-                (self.root / kind / student / name / file).write_bytes(data)
+                self.place(kind, student, name, "html").with_name(file).write_bytes(data)
 
     def place(self, kind: str, student: str, name: str, ending: str) -> Path:
         """Return a path in nbgrader's layout, its folder made."""
@@ -118,13 +134,26 @@ class Course:
         return path
 
     def record(self, student: str, name: str) -> Record | None:
-        """Return the record that an earlier run has left, if there is one."""
+        """Return the record that an earlier run has left, if there is one and it is whole."""
         path = self.root / "records" / student / name / f"{name}.json"
         try:
             found: Record = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        return found
+        whole = isinstance(found, dict) and found.keys() >= KEPT
+        return found if whole and (found["student"], found["set"]) == (student, name) else None
+
+    def complete(self, student: str, name: str) -> bool:
+        """Return whether what a run writes for a submission is still there."""
+        ends = (("autograded", "ipynb"), ("feedback", "html"))
+        return all((self.root / kind / student / name / f"{name}.{end}").is_file()
+                   for kind, end in ends)  # fmt: skip
+
+    def withdrawn(self, name: str) -> list[str]:
+        """Return the students whose submission of a set was graded and is no longer there."""
+        graded = {path.parts[-3] for path in self.root.glob(f"records/*/{name}/{name}.json")}
+        there = {student for student, other in self.submissions()[0] if other == name}
+        return sorted(graded - there)
 
     def save(self, graded: Graded, key: str, autograded: str, feedback: str) -> Record:
         """Write the files of a graded submission; the record comes last."""
@@ -136,11 +165,19 @@ class Course:
         return record
 
 
+@contextlib.contextmanager
+def write_new(path: Path) -> Iterator[TextIO]:
+    """Open a file that takes the place of `path` when it is whole."""
+    fresh = path.with_name(path.name + ".new")
+    with fresh.open("w", encoding="utf-8", newline="") as file:
+        yield file
+    fresh.replace(path)
+
+
 def write(path: Path, text: str) -> None:
     """Write a file so that it is either whole or not there."""
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(path)
+    with write_new(path) as file:
+        file.write(text)
 
 
 def used_by_checks() -> list[Path]:
@@ -166,42 +203,31 @@ def grader_version() -> str:
     return digest.hexdigest()
 
 
-def cell_text(text: object) -> str:
-    """Return text that a spreadsheet does not take for a formula."""
-    line = " ".join(str(text).split())
-    return f"'{line}" if line.startswith(("=", "+", "-", "@")) else line
-
-
-def write_csv(course: Course, records: list[Record]) -> None:
-    """Write submissions.csv (a line for each submission) and answers.csv (for each question)."""
-    with (course.root / "submissions.csv").open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        rows.writerow(["student", "set", "points", "max_points", "seconds", "handed_in"])
-        for r in records:
-            rows.writerow([cell_text(r["student"]), r["set"], r["points"], r["max_points"],
-                           r["seconds"], r["handed_in"] or ""])  # fmt: skip
-    with (course.root / "answers.csv").open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        rows.writerow(["student", "set", "exercise", "points", "max_points", "verdict", "message"])
-        for r in records:
-            for v in r["verdicts"]:
-                rows.writerow([cell_text(r["student"]), r["set"], v["question"], v["points"],
-                               v["max_points"], v["word"], cell_text(v["message"])])  # fmt: skip
-
-
 def find_alembic() -> None:
     """Put this environment's programs on the path: nbgrader starts `alembic` by name."""
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
 
 
-def fill_gradebook(course: Course, records: list[Record]) -> None:
-    """Write all scores into nbgrader's gradebook; manual scores and comments stay."""
+def fill_gradebook(course: Course, records: list[Record], sets: list[str]) -> list[str]:
+    """Write all scores into nbgrader's gradebook; manual scores and comments stay.
+
+    What the gradebook knows, scores by hand and how late a submission is, goes into the records.
+
+    Args:
+        course: the folder.
+        records: what was found, in this run or earlier.
+        sets: what this run is about; their withdrawn submissions are taken out.
+
+    Returns:
+        What an instructor should look at.
+    """
     import sqlalchemy.exc
     from nbgrader.api import Gradebook
 
     find_alembic()
     # nbgrader warns about the order in which it links its own rows.
     warnings.filterwarnings("ignore", message="Object of type", category=sqlalchemy.exc.SAWarning)
+    notes: list[str] = []
     with Gradebook(f"sqlite:///{course.root / 'gradebook.db'}") as book:
         for name in sorted({record["set"] for record in records}):
             describe_assignment(book, name)
@@ -210,27 +236,74 @@ def fill_gradebook(course: Course, records: list[Record]) -> None:
             if record["student"] not in known:
                 book.add_student(record["student"])
                 known.add(record["student"])
-            fill_submission(book, record)
+            notes += fill_submission(book, record)
+        for name in sets:
+            for student in course.withdrawn(name):
+                notes += take_out(book, name, student)
         book.db.commit()
+    return notes
 
 
 def describe_assignment(book: Any, name: str) -> None:
     """Tell the gradebook which cells a set has, and what they are worth."""
     book.update_or_create_assignment(name)
-    book.update_or_create_notebook(name, name)
+    notebook = book.update_or_create_notebook(name, name)
     for question in load(name).questions:
         book.update_or_create_grade_cell(
             question.test_id, name, name, max_score=question.points, cell_type="code"
         )
         book.update_or_create_solution_cell(question.solution_id, name, name)
+    # With all of its cells known, `nbgrader generate_assignment` still works after submissions.
+    known = {cell.name for cell in notebook.source_cells}
+    for cell in handed_out(name):
+        if cell.grade_id not in known | {""}:
+            book.add_source_cell(
+                cell.grade_id, name, name, cell_type=cell.kind, source=cell.source,
+                locked=cell.as_handed_out, checksum=cell.metadata.get("checksum"),
+            )  # fmt: skip
 
 
-def fill_submission(book: Any, record: Record) -> None:
-    """Write the scores of one submission, and when it was handed in."""
+def fill_submission(book: Any, record: Record) -> list[str]:
+    """Write the scores of one submission, and read what an instructor has added.
+
+    Returns:
+        The answers whose score by hand is older than what this run has found.
+    """
     known = {"timestamp": record["handed_in"]} if record["handed_in"] else {}
     submission = book.update_or_create_submission(record["set"], record["student"], **known)
     points = {verdict["test_id"]: verdict["points"] for verdict in record["verdicts"]}
+    record["late"] = float(submission.total_seconds_late) if record["handed_in"] else None
+    record["by_hand"], notes, extra = {}, [], 0.0
     for notebook in submission.notebooks:
         for grade in notebook.grades:
-            grade.auto_score = points[grade.cell.name]
-            grade.needs_manual_grade = grade.manual_score is not None
+            found, name = points.get(grade.cell.name), grade.cell.name
+            extra += grade.extra_credit or 0.0
+            if grade.manual_score is not None:
+                record["by_hand"][name] = grade.manual_score
+                if grade.auto_score not in (None, found):
+                    notes.append(
+                        f"{record['student']}, {record['set']}: {name} keeps the "
+                        f"{grade.manual_score:g} points given by hand; now {found or 0:g} are found"
+                    )
+            if found is not None:  # else a cell of the instructor's own, graded by hand
+                grade.auto_score = found
+                grade.needs_manual_grade = grade.manual_score is not None
+    record["counts"] = sum({**points, **record["by_hand"]}.values()) + extra
+    return notes
+
+
+def take_out(book: Any, name: str, student: str) -> list[str]:
+    """Remove a withdrawn submission from the gradebook, unless somebody has worked on it."""
+    from nbgrader.api import MissingEntry
+
+    try:
+        submission = book.find_submission(name, student)
+    except MissingEntry:
+        return []
+    parts = [part for notebook in submission.notebooks for part in notebook.grades]
+    comments = [part for notebook in submission.notebooks for part in notebook.comments]
+    by_hand = any(part.manual_score is not None or part.extra_credit for part in parts)
+    if by_hand or any(comment.manual_comment for comment in comments):
+        return [f"{student}, {name}: withdrawn; its scores by hand stay in the gradebook"]
+    book.remove_submission(name, student)
+    return [f"{student}, {name}: withdrawn, and taken out of the gradebook"]

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from exercises.bubblewrap import ENVIRONMENT, INSIDE, command, lent_paths, unprivileged_user
+from exercises.processors import Processor
 from exercises.syscalls import filter_pipe, program
 from exercises.usage import (
     cpu_waits,
@@ -77,7 +78,7 @@ class Limits:
         return {
             "RLIMIT_AS": self.memory, "RLIMIT_CPU": int(self.total * 2),
             "RLIMIT_FSIZE": self.file_size, "RLIMIT_NPROC": self.processes,
-            "RLIMIT_NOFILE": 256, "RLIMIT_CORE": 0,
+            "RLIMIT_NOFILE": 256, "RLIMIT_CORE": 0, "RLIMIT_NICE": 0, "RLIMIT_RTPRIO": 0,
         }  # fmt: skip
 
 
@@ -165,6 +166,7 @@ class Session:
         self.first = 0  # the first process in it, as numbered outside
         self.runner: Path | None = None  # the folder in /proc of the process that answers
         self.used = 0.0  # seconds of all requests, without waiting for a processor
+        self.processor = None if trusted else Processor()
         requests, self.requests = os.pipe()
         self.answers, answers = os.pipe()
         self.output, output = os.pipe()
@@ -174,7 +176,8 @@ class Session:
         start = self.start_unprotected if trusted else self.make_sandbox
         self.process = start(user, requests, answers, output)
         ends = [requests, answers, output]
-        request = {"first": self.first, "user": user, "limits": limits.of_a_process()}
+        request = {"first": self.first, "user": user, "limits": limits.of_a_process(),
+                   "processor": self.processor and self.processor.number}  # fmt: skip
         try:
             try:
                 if not trusted:
@@ -370,6 +373,8 @@ class Session:
                     file.close()
         for end in (self.requests, self.answers, self.output):
             os.close(end)
+        if self.processor is not None:
+            self.processor.release()
 
     def __enter__(self) -> Session:
         """Return itself."""

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from exercises.grade_submission import WORDS
 from exercises.records import Record
 from exercises.sets import load
+from exercises.tables import by_student, counted, hours_late
 
 STYLE = """:root{color-scheme:light dark}
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
@@ -24,13 +25,30 @@ def page(records: list[Record]) -> str:
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width"><title>Grades</title>'
-        f"<style>{STYLE}</style></head><body><h1>Grades</h1>{body}</body></html>"
+        f"<style>{STYLE}</style></head><body><h1>Grades</h1>{body}{totals(records)}</body></html>"
     )
+
+
+def totals(records: list[Record]) -> str:
+    """Return each student's points in all sets, if there is more than one set."""
+    names, students = by_student(records)
+    if len(names) < 2:
+        return ""
+    heads = "".join(f"<th>{escape(name)}</th>" for name in names)
+    rows = ""
+    for student, points in students.items():
+        scores = "".join(
+            f"<td class=n>{points[name]:g}</td>" if name in points else "<td></td>"
+            for name in names
+        )
+        rows += f"<tr><td>{escape(student)}</td>{scores}<td class=n>{sum(points.values()):g}</td>"
+        rows += "</tr>"
+    return f"<h2>All sets</h2><table><tr><th>student</th>{heads}<th>total</th></tr>{rows}</table>"
 
 
 def section(name: str, records: list[Record]) -> str:
     """Return the part of one set."""
-    scores = [float(record["points"]) for record in records]
+    scores = [counted(record) for record in records]
     top = load(name).points
     mean = sum(scores) / len(scores)
     return (
@@ -45,7 +63,7 @@ def section(name: str, records: list[Record]) -> str:
 
 def distribution(scores: list[float], top: float) -> str:
     """Return bars: how many submissions in each tenth of the points."""
-    tenths = Counter(min(9, int(10 * score / top)) for score in scores)
+    tenths = Counter(max(0, min(9, int(10 * score / top))) for score in scores)
     most = max(tenths.values())
     rows = "".join(
         f"<tr><th>{top * step / 10:g} to {top * (step + 1) / 10:g}</th><td class=n>{tenths[step]}"
@@ -94,6 +112,14 @@ def student_table(records: list[Record]) -> str:
         rows += (
             f'<tr><td><a href="feedback/{quote(record["student"])}/{name}/{name}.html">'
             f"{student}</a></td>"
-            f"<td class=n>{record['points']:g} / {record['max_points']:g}</td><td>{words}</td></tr>"
+            f"<td class=n>{counted(record):g} / {record['max_points']:g}{by_hand(record)}</td>"
+            f"<td>{words}</td><td class=n>{hours_late(record) or ''}</td></tr>"
         )
-    return f"<table><tr><th>student</th><th>points</th><th>verdicts</th></tr>{rows}</table>"
+    heads = "<th>student</th><th>points</th><th>verdicts</th><th>hours late</th>"
+    return f"<table><tr>{heads}</tr>{rows}</table>"
+
+
+def by_hand(record: Record) -> str:
+    """Say what the grader has found where an instructor's scores count instead."""
+    found = float(record["points"])
+    return f" (by hand; {found:g} found)" if counted(record) != found else ""

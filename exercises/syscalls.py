@@ -19,6 +19,7 @@ DENIED = (
     *("unshare", "setns", "mount", "umount2", "pivot_root", "fsopen", "open_tree", "move_mount"),
     *("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp"),
     *("add_key", "request_key", "keyctl", "bpf", "perf_event_open", "userfaultfd"),
+    *("sched_setaffinity",),  # each submission stays on its processor
     *("fanotify_init", "open_by_handle_at", "name_to_handle_at", "personality"),
 )
 CLONE_NEWUSER = 0x10000000

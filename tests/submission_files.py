@@ -105,6 +105,13 @@ def notebook(submission: Submission) -> dict[str, Any]:
     return made
 
 
+def add_cell(text: str, source: str, *outputs: dict[str, Any]) -> str:
+    """Return a notebook with one more cell."""
+    made = json.loads(text)
+    made["cells"].append({**code(source), "outputs": list(outputs)})
+    return json.dumps(made)
+
+
 def write_submission(course: Path, submission: Submission) -> None:
     """Write one submission into a course folder."""
     folder = course / "submitted" / submission.student / SET
@@ -121,7 +128,15 @@ def write_submission(course: Path, submission: Submission) -> None:
     elif make == "deep":
         path.write_text("[" * 1_000_000)
     elif make == "large":
-        path.write_text(text + " " * (6 << 20))
+        path.write_text(add_cell(text, "#" * (6 << 20)))
+    elif make == "plots":
+        picture = {"image/png": "A" * (6 << 20)}
+        plot = {"output_type": "display_data", "metadata": {}, "data": picture}
+        path.write_text(add_cell(text, "1", plot))
+    elif make == "utf16":
+        path.write_text(text, encoding="utf-16")
+    elif make == "blanks":
+        path.write_text(add_cell(text, "\n " * 40_000))
     elif make == "nothing":
         (folder / "notes.txt").write_text("see my mail")
     elif make == "link":

@@ -14,11 +14,16 @@ from urllib.parse import unquote
 
 import pytest
 from nbgrader.api import Gradebook
+from packaging.requirements import Requirement
 from submission_files import SET, all_submissions, write_submission
 
+from browsing import ROOT
+from exercises import build
 from exercises.bubblewrap import require_bubblewrap
+from exercises.feedback import autograded, coloured, feedback_page
 from exercises.grade_course import grade_course, main
-from exercises.grade_submission import Job, grade
+from exercises.grade_submission import CellRun, Graded, Job, grade
+from exercises.notebook import Cell
 from exercises.records import Course, Record
 from exercises.sandbox import Limits
 from exercises.sets import load
@@ -159,6 +164,39 @@ def test_a_page_stays_short_whatever_was_typed(graded) -> None:
     assert "more characters are not shown here" in page
 
 
+@pytest.mark.parametrize("typed", ["\n " * 40_000, "a." * 40_000, "\"'" * 40_000])
+def test_a_page_is_made_in_seconds_whatever_was_typed(typed: str) -> None:
+    """Colouring takes time in proportion to the length, in nbgrader's own pages too."""
+    graded = Graded("ann", SET, [], [Cell("code", typed)], {}, 0.0)
+    begin = time.monotonic()
+    page = feedback_page(graded, autograded(graded))
+    listing = build.settings().HTMLExporter.filters["highlight_code"](typed)
+    assert time.monotonic() - begin < 10
+    assert unescape(listing).count(typed) == 1 and "highlight" in page
+
+
+@pytest.mark.parametrize("text", ["\x1b[1m" * 20_000, "\n " * 40_000, "<" * 80_000, "$`*" * 25_000])
+def test_printed_text_and_text_cells_take_seconds_too(text: str) -> None:
+    """Colours of a terminal, formulas and markup that never end."""
+    cells, ran = [Cell("code", "1"), Cell("markdown", text)], {0: CellRun(text)}
+    begin = time.monotonic()
+    graded = Graded("ann", SET, [], cells, ran, 0.0)
+    feedback_page(graded, autograded(graded))
+    assert time.monotonic() - begin < 20
+
+
+def test_listings_are_coloured_and_hold_no_markup_of_a_student() -> None:
+    """Keywords, numbers, comments and strings, unfinished ones too; the text stays the same."""
+    source = 'def f(x):  # <b>\n    """doc "x" """\n    return x1 + 0x1F + \'it\\\'s\' + """open'
+    made = coloured(source)
+    found = re.findall(r'<span class="(\w+)">(.*?)</span>', made, re.DOTALL)
+    assert [(name, unescape(text)) for name, text in found] == [
+        ("k", "def"), ("c1", "# <b>"), ("s", '"""doc "x" """'), ("k", "return"), ("m", "0x1F"),
+        ("s", "'it\\'s'"), ("s", '"""open'),
+    ]  # fmt: skip
+    assert unescape(re.sub(r"<[^>]*>", "", made)) == source and "<b>" not in made
+
+
 def test_feedback_tells_the_verdict_and_not_the_hidden_inputs(graded) -> None:
     """A page has the words of each verdict; the secret of the course is in no page."""
     root, records = graded
@@ -192,12 +230,8 @@ def test_a_flood_of_output_is_kept_short(graded) -> None:
 
 
 def test_grading_again_runs_nothing_and_changes_nothing(graded) -> None:
-    """A second run takes the kept records; a manual score stays."""
+    """A second run takes the kept records; a manual score stays, and counts in the tables."""
     root, _ = graded
-    with Gradebook(f"sqlite:///{root}/gradebook.db") as book:
-        grade = book.find_grade("test_sinusoidal", SET, SET, "wrong_base")
-        grade.manual_score = 1.5
-        book.db.commit()
     before = {
         path: path.read_bytes() for path in root.rglob("*") if path.suffix in (".csv", ".html")
     }
@@ -208,6 +242,18 @@ def test_grading_again_runs_nothing_and_changes_nothing(graded) -> None:
     assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
     assert len(stamps) == len(SUBMISSIONS)
     assert {path: path.read_bytes() for path in before} == before
+    with Gradebook(f"sqlite:///{root}/gradebook.db") as book:
+        grade = book.find_grade("test_sinusoidal", SET, SET, "wrong_base")
+        grade.manual_score = 1.5
+        book.db.commit()
+    records, _ = grade_course(course, [SET], base, workers=2)
+    assert {path: path.stat().st_mtime_ns for path in stamps} == stamps
+    (record,) = (record for record in records if record["student"] == "wrong_base")
+    with (root / "submissions.csv").open() as file:
+        (row,) = (row for row in csv.DictReader(file) if row["student"] == "wrong_base")
+    assert float(row["points"]) == record["points"] + 1.5
+    assert float(row["found_by_grader"]) == record["points"]
+    assert f"(by hand; {record['points']:g} found)" in (root / "summary.html").read_text()
     with Gradebook(f"sqlite:///{root}/gradebook.db") as book:
         grade = book.find_grade("test_sinusoidal", SET, SET, "wrong_base")
         assert (grade.manual_score, grade.auto_score, grade.score) == (1.5, 0.0, 1.5)
@@ -240,6 +286,17 @@ def test_a_submission_ends_by_the_clock_too(monkeypatch) -> None:
     graded = grade(Job("ann", SET, data, limits=limits))
     assert {verdict.word for verdict in graded.verdicts} == {"time-out"}
     assert time.monotonic() - begin < 25
+
+
+@pytest.mark.parametrize("python", ["3.11.2", "3.11.5", "3.13.0"])
+def test_pages_can_be_made_with_every_python_that_is_promised(python: str) -> None:
+    """Before 3.11.5 no later soupsieve reads a selector, and no page is made without."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [Requirement(line) for line in lines if line.startswith("soupsieve")]
+    chosen = [pin for pin in pins if pin.marker is None
+              or pin.marker.evaluate({"python_full_version": python})]  # fmt: skip
+    assert len(chosen) == 1
+    assert chosen[0].specifier.contains("2.10") == (python == "3.11.2")
 
 
 def test_without_bubblewrap_nothing_is_run(monkeypatch, tmp_path, capsys) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import zipfile
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -22,11 +25,14 @@ from nbgrader.exchange.default import Exchange
 from stub_workers import get_stuck, kill_for_eve
 from traitlets.config import Config
 
+from browsing import ROOT
 from exercises import build
 from exercises.grade_course import grade_course, in_pool, main
 from exercises.grade_submission import Job
+from exercises.notebook import parse
 from exercises.records import Course, find_alembic
-from exercises.sets import load, release_path, source_path
+from exercises.sets import HERE, load, release_path, source_path
+from exercises.tables import FORMULA, write_tables
 from exercises.usage import descendants
 
 NAME = "03_learned"
@@ -174,17 +180,239 @@ def test_the_time_of_handing_in_reaches_the_gradebook(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_gradebook")
 def test_what_is_left_alone_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A misspelt set, a link and a name that cannot be printed stop nothing."""
+    """A misspelt set, a link, a name with invisible letters, a file at another level.
+
+    They stop nothing; the exit status says that not all was graded.
+    """
     hand_in(tmp_path, "ann", NAME)
+    assert main([str(tmp_path)]) == 0
     hand_in(tmp_path, "bob", "3_learned")
     hand_in(tmp_path, "bell\a", NAME)
+    hand_in(tmp_path, "an\u200dn", NAME)
+    hand_in(tmp_path, "b\udcffb", NAME)
     (tmp_path / "submitted/eve").symlink_to(tmp_path / "submitted/ann")
-    assert main([str(tmp_path)]) == 0
+    (tmp_path / "submitted/nora.ipynb").write_text("{}")
+    (tmp_path / "submitted/ann" / f"{NAME}.ipynb").write_text("{}")
+    (tmp_path / "submitted/.DS_Store").touch()
+    assert main([str(tmp_path)]) == 1
     assert [row["student"] for row in rows(tmp_path)] == ["ann"]
     said = capsys.readouterr().err
     assert "'submitted/bob/3_learned': there is no set of that name" in said
     assert f"'submitted/eve/{NAME}' is no folder" in said
-    assert f"'submitted/bell\\x07/{NAME}': a student's name has printable letters" in said
+    for name in ("bell\\x07", "an\\u200dn", "b\\udcffb"):
+        assert f"'submitted/{name}/{NAME}': a student's name has visible letters only" in said
+    assert "'submitted/nora.ipynb': a submission is 'submitted/nora/SET/SET.ipynb'" in said
+    assert f"'submitted/ann/{NAME}.ipynb' is no folder; a submission is a file in one" in said
+    assert ".DS_Store" not in said
+
+
+@pytest.mark.usefixtures("no_gradebook")
+def test_what_was_deleted_is_made_again(tmp_path: Path) -> None:
+    """Pages, notebooks and records, also where nbgrader's timestamp goes beside them."""
+    (hand_in(tmp_path, "ann", NAME) / "timestamp.txt").write_text("2026-10-05 12:30:00 UTC")
+    assert main([str(tmp_path)]) == 0
+    for folder in ("feedback", "autograded", "records"):
+        before = sorted(tmp_path.glob(f"{folder}/ann/*/*"))
+        shutil.rmtree(tmp_path / folder)
+        assert main([str(tmp_path)]) == 0
+        assert sorted(tmp_path.glob(f"{folder}/ann/*/*")) == before != []
+
+
+@pytest.mark.usefixtures("no_gradebook")
+@pytest.mark.parametrize("text", ["[]", "null", '{"key": 1}', '{"points": {}}', "\0"])
+def test_a_broken_record_is_found_anew(tmp_path: Path, text: str) -> None:
+    """Whatever stands in its file, and for whatever set it is asked."""
+    hand_in(tmp_path, "ann", NAME)
+    assert main([str(tmp_path)]) == 0
+    record = tmp_path / f"records/ann/{NAME}/{NAME}.json"
+    good = json.loads(record.read_text())
+    record.write_text(text)
+    assert main([str(tmp_path)]) == 0
+    assert json.loads(record.read_text())["verdicts"] == good["verdicts"]
+
+
+@pytest.mark.usefixtures("no_gradebook")
+def test_one_submission_that_cannot_be_saved_costs_no_one_else_a_grade(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file stands where its folder should be."""
+    for student in ("ann", "bob"):
+        hand_in(tmp_path, student, NAME)
+    (tmp_path / "feedback").mkdir()
+    (tmp_path / "feedback/ann").write_text("")
+    assert main([str(tmp_path)]) == 1
+    assert [row["student"] for row in rows(tmp_path)] == ["bob"]
+    assert f"ann, {NAME}: not graded: " in capsys.readouterr().err
+
+
+def test_an_empty_secret_is_refused(tmp_path: Path) -> None:
+    """Hidden inputs drawn from nothing are known to all."""
+    course = make_class(tmp_path, 1)
+    (tmp_path / ".grader_secret").write_text("\n")
+    with pytest.raises(ValueError, match="anyone could draw the hidden inputs"):
+        course.secret()
+
+
+@pytest.mark.usefixtures("no_gradebook")
+def test_the_outputs_of_a_large_notebook_do_not_count(tmp_path: Path) -> None:
+    """Only its outputs: 24 MiB of JSON are the most that is read."""
+    path = hand_in(tmp_path, "ann", NAME) / f"{NAME}.ipynb"
+    course = Course(tmp_path)
+    cell = {"cell_type": "code", "source": "x", "metadata": {}, "outputs": ["A" * (6 << 20)]}
+    path.write_text(json.dumps({"cells": [cell]}))
+    data, problem = course.read_submission("ann", NAME)
+    assert problem == "" and [cell.source for cell in parse(data or b"")] == ["x"]
+    path.write_text(json.dumps({"cells": [{**cell, "source": "x" * (6 << 20)}]}))
+    assert course.read_submission("ann", NAME)[1].endswith("larger than 5 MiB without outputs")
+    path.write_text("[" * (6 << 20))
+    assert "is not JSON" in course.read_submission("ann", NAME)[1]
+    with path.open("wb") as file:
+        file.truncate(25 << 20)
+    assert course.read_submission("ann", NAME)[1].endswith("is larger than 24 MiB")
+
+
+@pytest.mark.usefixtures("one_process")
+def test_what_an_instructor_adds_reaches_the_tables(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Scores by hand, hours late, totals; a better answer behind an old score is pointed out."""
+    other = "02_sinusoidal"
+    (hand_in(tmp_path, "ann", NAME) / "timestamp.txt").write_text("2026-10-05 14:30:00 UTC")
+    hand_in(tmp_path, "ann", other)
+    hand_in(tmp_path, "12345", other)
+    assert main([str(tmp_path)]) == 0
+    question = load(NAME).questions[0]
+    with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as book:
+        book.update_or_create_assignment(NAME, duedate=datetime(2026, 10, 5, 12, 0))
+        book.find_grade(question.test_id, NAME, NAME, "ann").manual_score = 1.5
+        # A cell of the instructor's own, which the set does not have.
+        book.add_grade_cell("essay", NAME, NAME, max_score=2, cell_type="markdown")
+        book.db.commit()
+    shutil.copy(source_path(NAME), tmp_path / f"submitted/ann/{NAME}/{NAME}.ipynb")
+    capsys.readouterr()
+    assert main([str(tmp_path)]) == 0
+    note = f"ann, {NAME}: {question.test_id} keeps the 1.5 points given by hand"
+    assert f"{note}; now {question.points:g} are found" in capsys.readouterr().err
+    top = load(NAME).points
+    counts = top - question.points + 1.5
+    (row,) = (row for row in rows(tmp_path) if row["set"] == NAME)
+    assert (float(row["points"]), float(row["found_by_grader"])) == (counts, top)
+    assert float(row["hours_late"]) == 2.5
+    with (tmp_path / "answers.csv").open(encoding="utf-8") as file:
+        assert [line["by_hand"] for line in csv.DictReader(file) if line["by_hand"]] == ["1.5"]
+    summary = (tmp_path / "summary.html").read_text(encoding="utf-8")
+    assert f"{counts:g} / {top:g} (by hand; {top:g} found)" in summary
+    assert f"<td>ann</td><td class=n>0</td><td class=n>{counts:g}</td>" in summary
+    assert table(tmp_path / "moodle.csv") == [
+        ["username", other, NAME, "total"],
+        ["12345", "0.0", "", "0.0"], ["ann", "0.0", str(counts), str(counts)],
+    ]  # fmt: skip
+    assert table(tmp_path / "canvas.csv") == [
+        ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", other, NAME],
+        ["Points Possible", "", "", "", "", str(load(other).points), str(top)],
+        ["12345", "12345", "", "", "", "0.0", ""], ["ann", "", "", "ann", "", "0.0", str(counts)],
+    ]  # fmt: skip
+    assert main([str(tmp_path)]) == 0
+    assert note not in capsys.readouterr().err  # said once
+
+
+def table(path: Path) -> list[list[str]]:
+    """Return the cells of a CSV file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@x", "＝1+1", "＠x", "\t=1"])
+def test_no_name_is_a_formula(tmp_path: Path, name: str) -> None:
+    """In no table, in no spreadsheet of any language."""
+    verdict = {"question": "q", "test_id": "t", "points": 1.0, "max_points": 1.0, "word": "ok",
+               "message": name}  # fmt: skip
+    record = {"student": name, "set": NAME, "points": 1.0, "max_points": 1.0, "seconds": 1.0,
+              "verdicts": [verdict]}  # fmt: skip
+    (tmp_path / "submitted").mkdir()
+    write_tables(Course(tmp_path), [record, {**record, "student": "ann;=1+1"}])
+    for kind in ("submissions", "answers", "moodle", "canvas"):
+        path = tmp_path / f"{kind}.csv"
+        for cell in (cell for row in table(path) for cell in row):
+            assert not cell.startswith(FORMULA)
+        assert '"ann;=1+1"' in path.read_text(encoding="utf-8")  # one cell, whatever separates
+
+
+@pytest.mark.usefixtures("one_process")
+def test_a_withdrawn_submission_leaves_the_gradebook(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unless somebody has worked on it; of a set that is not graded now, nothing is touched."""
+    for student in ("ann", "bob", "eve"):
+        hand_in(tmp_path, student, NAME)
+    assert main([str(tmp_path)]) == 0
+    with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as book:
+        book.find_grade(load(NAME).questions[0].test_id, NAME, NAME, "bob").manual_score = 1.0
+        book.add_student("zoe")  # whom this grader never saw
+        book.add_submission(NAME, "zoe")
+        book.db.commit()
+    for student in ("ann", "bob"):
+        shutil.rmtree(tmp_path / "submitted" / student)
+
+    def there() -> set[str]:
+        with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as book:
+            return {submission.student.id for submission in book.assignment_submissions(NAME)}
+
+    assert main([str(tmp_path), "--set", "02_sinusoidal"]) == 0
+    assert there() == {"ann", "bob", "eve", "zoe"}
+    assert main([str(tmp_path)]) == 0
+    assert there() == {"bob", "eve", "zoe"}
+    said = capsys.readouterr().err
+    assert f"ann, {NAME}: withdrawn, and taken out of the gradebook" in said
+    assert f"bob, {NAME}: withdrawn; its scores by hand stay in the gradebook" in said
+    hand_in(tmp_path, "ann", NAME)
+    assert main([str(tmp_path)]) == 0
+    assert there() == {"ann", "bob", "eve", "zoe"}
+
+
+def nbgrader(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run nbgrader as an instructor does."""
+    return subprocess.run(
+        [sys.executable, "-m", "nbgrader", *words], cwd=folder, capture_output=True, text=True,
+        timeout=300, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("one_process")
+def test_nbgraders_own_commands_do_what_the_guide_says(tmp_path: Path) -> None:
+    """zip_collect takes downloads apart, generate_assignment works later, autograde refuses."""
+    shutil.copy(HERE / "nbgrader_config.py", tmp_path)
+    shutil.copytree(source_path(NAME).parent, tmp_path / "source" / NAME)
+    download = tmp_path / "downloaded" / NAME / "archive/download.zip"
+    download.parent.mkdir(parents=True)
+    with zipfile.ZipFile(download, "w") as archive:
+        for name in (
+            f"leeann_12345_67890_{NAME}.ipynb", f"roybob_LATE_23456_67891_{NAME}-2.ipynb",
+            f"Eve Ö. M_34567_assignsubmission_file_/{NAME}.ipynb",
+            f"Zoe_45678_assignsubmission_file_{NAME} (1).ipynb",
+        ):  # fmt: skip
+            archive.writestr(name, "not graded here")
+    find_alembic()
+    collected = nbgrader(tmp_path, "zip_collect", NAME)
+    submissions = [("12345", NAME), ("23456", NAME), ("34567", NAME), ("45678", NAME)]
+    assert Course(tmp_path).submissions() == (submissions, []), collected.stderr
+    assert main([str(tmp_path)]) == 0
+    refused = nbgrader(tmp_path, "autograde", NAME)
+    assert refused.returncode != 0
+    assert "it runs submissions without a sandbox; use `make grade`" in refused.stderr
+    made = nbgrader(tmp_path, "generate_assignment", NAME)
+    assert made.returncode == 0, made.stderr
+    assert (tmp_path / "release" / NAME / f"{NAME}.ipynb").is_file()
+
+
+@pytest.mark.parametrize("course", ["my course", "it's", 'a "b"', "", "~/c"])
+def test_make_grade_takes_any_name_of_a_folder(course: str) -> None:
+    """With a space or a quote in it, too."""
+    words = ["make", "-s", "grade", "PY=printf '<%s>'", "BOOK_READY=Makefile", "SET=10_rope"]
+    words += [f"COURSE={course}"] if course else []
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("<-m>")
+    assert done.stdout == f"<-m><exercises.grade_course><{course or 'course'}><--set><10_rope>"
 
 
 def test_a_worker_that_is_killed_costs_no_one_else_a_grade() -> None:

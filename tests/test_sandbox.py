@@ -16,9 +16,10 @@ import pytest
 import torch
 
 from browsing import ROOT
-from exercises.bubblewrap import interpreter_paths, require_hidden
-from exercises.grade_course import main
+from exercises.bubblewrap import interpreter_paths, lent_names, require_hidden
+from exercises.grade_course import main, work
 from exercises.grade_submission import TOOK_TOO_LONG, Job, compact, grade
+from exercises.processors import Processor
 from exercises.sandbox import Ended, Limits, Session
 from exercises.sets import source_path
 from exercises.wire import HEADER, MAX_PARTS, Malformed, Opaque, decode, encode
@@ -55,7 +56,7 @@ def is_open(number):
 
 def facts():
     pids = [name for name in os.listdir("/proc") if name.isdigit()]
-    names = ("AS", "CPU", "FSIZE", "NPROC", "NOFILE", "CORE")
+    names = ("AS", "CPU", "FSIZE", "NPROC", "NOFILE", "CORE", "NICE", "RTPRIO")
     return {
         "rights": {f"{pid} {name}": status(pid)[name] for pid in pids
                    for name in ("CapEff", "CapPrm", "CapBnd", "Seccomp", "NoNewPrivs")},
@@ -124,6 +125,7 @@ def test_every_wall_stands(probed: Session) -> None:
     }
     assert facts["limits"] == [
         [LIMITS.memory] * 2, [120] * 2, [LIMITS.file_size] * 2, [32] * 2, [256] * 2, [0] * 2,
+        [0] * 2, [0] * 2,
     ]  # fmt: skip
     assert facts["network"] == ["lo"] and facts["host"] == "sandbox"
     assert facts["oom"].strip() == "1000"
@@ -169,6 +171,56 @@ def test_both_lines_that_bring_the_checks_work() -> None:
             error = session.ask({"cell": line}, 60)["error"]
             assert error["type"] == "ModuleNotFoundError"
             assert "not lent while grading: write your own" in error["text"]
+
+
+STAYS = """
+import os
+
+def processors():
+    return sorted(os.sched_getaffinity(0))
+
+def moves():
+    os.sched_setaffinity(0, range(os.cpu_count()))
+"""
+
+
+@pytest.fixture
+def only_grader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else grades on this machine."""
+    monkeypatch.setattr("exercises.processors.PLACE", f"tests-{os.getpid()}")
+
+
+@pytest.mark.usefixtures("only_grader")
+def test_each_submission_has_a_processor_of_its_own() -> None:
+    """So that loops beyond counting slow no neighbour's work; it cannot be left."""
+    here = os.sched_getaffinity(0)
+    with contextlib.ExitStack() as stack:
+        sessions = [stack.enter_context(Session(LIMITS)) for _ in range(min(2, len(here)))]
+        found = []
+        for session in sessions:
+            run(session, STAYS)
+            found += result(session, "processors")
+            error = session.ask({"call": "moves", "args": ()}, 60)["error"]
+            assert error["type"] == "PermissionError"
+    assert len(found) == len(set(found)) == len(sessions) and set(found) <= here
+
+
+@pytest.mark.usefixtures("only_grader")
+def test_a_processor_is_free_again_after_a_submission() -> None:
+    """However it ended; with more submissions than processors, they share."""
+    count = len(os.sched_getaffinity(0))
+    for _ in range(2):
+        held = [Processor() for _ in range(count + 1)]
+        assert len({processor.number for processor in held[:count]}) == count
+        for processor in held:
+            processor.release()
+
+
+def test_what_is_lent_can_be_imported() -> None:
+    """Here, SciPy and the others too if the course's environment has them."""
+    with Session(LIMITS) as session:
+        for name in lent_names():
+            run(session, f"import {'IPython' if name == 'ipython' else name}")
 
 
 def test_shared_memory_is_not_charged_to_each_process() -> None:
@@ -260,3 +312,19 @@ def test_a_course_that_students_could_read_is_refused(
     monkeypatch.setattr("exercises.grade_course.require_bubblewrap", lambda: None)
     assert main([str(course)]) == 2
     assert f"{course} lies in {tmp_path}/shown, which student code" in capsys.readouterr().err
+    # The same on a cluster, and through a link.
+    assert main([str(course), "--scheduler", "tcp://127.0.0.1:1"]) == 2
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "submitted").symlink_to(course / "submitted")
+    assert main([str(elsewhere)]) == 2
+    assert capsys.readouterr().err.count(f"lies in {tmp_path}/shown") == 2
+
+
+def test_a_worker_whose_project_students_could_read_grades_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a cluster each machine has a copy of the project, at a place of its own."""
+    monkeypatch.setattr("exercises.bubblewrap.binds", lambda: ((ROOT, "/shown"),))
+    done = work(Job("ann", SET, b""))
+    assert done.graded is None and "which student code can read" in done.problem

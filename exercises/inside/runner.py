@@ -76,12 +76,18 @@ def make_shell() -> InteractiveShell:
     return shell
 
 
+def as_it_stands(function: object = None, **_: object) -> object:
+    """Stand in for torch.compile, which would want a compiler and headers: change nothing."""
+    return as_it_stands if function is None else function
+
+
 def serve(requests: int, answers: int) -> None:
     """Serve the grader until it closes the pipe."""
     torch.set_num_threads(1)
     random.seed(0)  # the same draws for every student, whoever was graded before
     np.random.seed(0)  # noqa: NPY002
     torch.manual_seed(0)
+    torch.compile = as_it_stands
     shell = make_shell()
     write_all(answers, encode({"pid": os.getpid()}))
     while True:

@@ -147,6 +147,7 @@ def become(request: dict, ends: list[int], program: bytes) -> None:
     os.closerange(ANSWERS + 1, 64)  # the namespaces
     os.setsid()  # or a signal to its own group would reach the zygote
     os.chdir("/tmp")
+    os.sched_setaffinity(0, {request["processor"]})
     give_up_rights(request["user"])
     for name, limit in request["limits"].items():
         resource.setrlimit(getattr(resource, name), (limit, limit))
