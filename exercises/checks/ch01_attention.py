@@ -158,10 +158,10 @@ def either(message: str, seen: Callable[[Tensor, Tensor], Tensor]) -> tuple[Mist
 def spread_positions(
     draw: Draw, queries: int, keys: int, low: int = 30, high: int = 400
 ) -> tuple[Tensor, Tensor]:
-    """Positions of queries and keys: in no order, with holes, two below zero or more if steps are short.
+    """Positions of queries and keys: in no order, with holes.
 
     The first query position sees one key alone, the last one sees all. `low` and `high` bound the
-    steps between the keys.
+    steps between the keys; if they are short, two keys or more are below zero.
     """
     steps = torch.randint(low, high, (keys,), generator=draw.generator)
     places = steps.cumsum(0) - 900

@@ -63,7 +63,8 @@ def sinusoidal_cases(draw: Draw) -> list[Case]:
     wide = 2 * draw.integer(65, 70)
     distant = far_numbers(draw)
     return [
-        Case(f"positions {mixed.tolist()}, dim {dims[0]}, base 100", (mixed, dims[0], 100.0), ROUNDED),
+        Case(f"positions {mixed.tolist()}, dim {dims[0]}, base 100", (mixed, dims[0], 100.0),
+             ROUNDED),
         Case(f"positions of shape {shape[1:]}, dim {dims[1]}, base 700",
              (draw.places(*shape[1:]), dims[1], 700.0)),
         Case(f"positions of shape {shape}, dim {dims[2]}, no base given",

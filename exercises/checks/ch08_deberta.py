@@ -11,7 +11,6 @@ from exercises.checks.spec import Case, Draw, Exercise, Mistake
 from pe_lib.attention import relative_position
 from pe_lib.deberta import disentangled_row
 
-
 FAR = 38_600
 
 

@@ -9,7 +9,6 @@ from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
 from pe_lib.rope import apply_rope, layout_permutation, rope_angles
 from pe_lib.sinusoidal import frequencies
 
-
 FAR = 1e-2  # whoever writes a cosine as a shifted sine rounds the angle there
 
 

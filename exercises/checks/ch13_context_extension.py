@@ -12,7 +12,6 @@ from pe_lib.context_extension import by_parts, ntk_aware, position_interpolation
 from pe_lib.rope import rope_angles
 from pe_lib.sinusoidal import frequencies
 
-
 # How near to a full turn rounding could decide, on whichever way it is computed.
 ROUNDED = 1e-5
 

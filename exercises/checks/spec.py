@@ -146,9 +146,7 @@ class Exercise:
             if text := shape_problem(got[-1], want, self.integers, self.axes, hidden):
                 problem = problem or f"with {case.label}: {text}"
             elif changed := changed_argument(case.args, args):
-                raise CheckFailed(
-                    f"your function changes its argument in place{changed}; return a new one"
-                )
+                raise CheckFailed(f"your function changes {changed}; return a new one")
         if problem:
             raise CheckFailed(self.explanation(cases[: len(got)], got) or problem)
         right = [
@@ -205,13 +203,11 @@ class Exercise:
 
 
 def changed_argument(before: tuple[Any, ...], after: tuple[Any, ...]) -> str:
-    """Say which argument is not what it was, with nothing but a comma where it is the only one.
-
-    Nothing is returned if all are.
-    """
+    """Say which argument is not what it was; nothing if all are."""
     for place, pair in zip(PLACES, zip(after, before, strict=True), strict=False):
         if not close(*pair, 0.0):
-            return f", the {place} one" if len(before) > 1 else ","
+            which = f", the {place} one" if len(before) > 1 else ""
+            return f"its argument in place{which}"
     return ""
 
 
