@@ -274,6 +274,8 @@ EXERCISES = (
                     lambda d, b, n: unturned(d, b, n) / (d // 2)),
             Mistake("one pair too many", lambda d, b, n: unturned(d, b, n) + 1),
             Mistake("one pair too few", lambda d, b, n: unturned(d, b, n) - 1),
+            Mistake("you count to the last position, length - 1; the exercise counts the whole "
+                    "length", lambda d, b, n: count(d, b, 2 * math.pi / (n - 1))),
             Mistake("2 pi is on the wrong side",
                     lambda d, b, n: count(d, b, 1 / (2 * math.pi * n))),
         ),
