@@ -9,6 +9,7 @@ The build of the site writes them into a page of the instructor's guide.
 from __future__ import annotations
 
 import json
+import linecache
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ def solution_cells(name: str) -> dict[str, str]:
 
 def namespace(name: str) -> dict[str, Any]:
     """Execute the instructor's notebook without its checks."""
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"__name__": "__main__"}  # as a notebook's functions have it
     for cell in json.loads(source_path(name).read_text(encoding="utf-8"))["cells"]:
         if cell["cell_type"] == "code" and not nbgrader_metadata(cell).get("grade"):
             exec(source_text(cell), found)
@@ -74,8 +75,10 @@ def namespace(name: str) -> dict[str, Any]:
 
 def answer_from(name: str, exercise: str, source: str) -> Any:
     """Return the function that a source defines, with the set's other answers around it."""
-    found = namespace(name)
-    exec(source, found)
+    found, file = namespace(name), f"<answer to {exercise}>"
+    # As IPython does for a cell: torch.jit.script reads the source of what it compiles.
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    exec(compile(source, file, "exec"), found)
     return found[exercise]
 
 

@@ -7,13 +7,16 @@ against what was announced before memory is taken.
 
 from __future__ import annotations
 
+import array
 import json
 import math
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 HEADER = struct.Struct("<II")  # bytes of JSON, bytes of arrays
 MAX_JSON = 1 << 20
@@ -28,6 +31,7 @@ DTYPES = {
         torch.complex64, torch.complex128,
     )
 }  # fmt: skip
+UNCONVERTED = list | tuple | str | bytes | bytearray  # sequences that stay what they are
 
 HELD = {"O": "objects", "U": "texts", "S": "bytes", "V": "records", "M": "dates", "m": "durations"}
 
@@ -44,6 +48,40 @@ class Opaque:
         self.type_name = type_name
 
 
+def as_list_or_array(value: Any) -> Any:
+    """Return a list for a sequence of another type, and an array that torch takes for a buffer.
+
+    The self-check and the grader both convert an answer by this function, so what one of them
+    accepts, the other does. A value that needs no conversion, or has none, comes back as it is.
+    """
+    if value is None or isinstance(value, int | float | UNCONVERTED | torch.Tensor):
+        return value
+    if isinstance(value, array.array | memoryview):
+        try:
+            value = np.asarray(value)
+        except (ValueError, TypeError, BufferError):
+            return value
+    if isinstance(value, np.ndarray | np.generic):
+        return native(np.asarray(value))
+    return list(value) if isinstance(value, Sequence) else value
+
+
+def native(values: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers in this machine's order of bytes, in double precision where torch has none.
+
+    Always a copy, as torch takes no negative strides.
+    """
+    if values.dtype.kind == "O":
+        try:
+            found = np.array(values.tolist())
+        except ValueError:  # rows of different lengths
+            return values
+        return values if found.dtype.kind == "O" else found
+    if values.dtype.char in "gG":  # long double
+        return values.astype(float if values.dtype.char == "g" else complex)
+    return np.array(values, dtype=values.dtype.newbyteorder("="), order="C")
+
+
 def pack(value: Any, arrays: list[bytes]) -> Any:
     """Return `value` as JSON, its arrays moved to `arrays`."""
     if value is None or isinstance(value, bool | str):
@@ -56,35 +94,30 @@ def pack(value: Any, arrays: list[bytes]) -> Any:
         return {"tuple": [pack(item, arrays) for item in value]}
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"dict": {key: pack(item, arrays) for key, item in value.items()}}
-    if isinstance(value, torch.Tensor) and str(value.dtype).removeprefix("torch.") in DTYPES:
+    if isinstance(value, torch.Tensor):
+        if str(value.dtype).removeprefix("torch.") not in DTYPES:  # of eight bits, for instance
+            value = value.to(torch.complex64 if value.is_complex() else torch.float64)
         if value.layout != torch.strided:
             value = value.to_dense()
-        plain = value.detach().cpu().contiguous().resolve_conj().resolve_neg()
-        arrays.append(plain.flatten().view(torch.uint8).numpy().tobytes())
+        dense = value.detach().cpu().contiguous().resolve_conj().resolve_neg()
+        arrays.append(dense.flatten().view(torch.uint8).numpy().tobytes())
         return {"tensor": str(value.dtype).removeprefix("torch."), "shape": list(value.shape)}
-    array = as_tensor(value)
-    return {"other": words_for(value)} if array is None else pack(array, arrays)
+    made = as_list_or_tensor(value)
+    return {"other": words_for(value)} if made is None else pack(made, arrays)
 
 
-def as_tensor(value: Any) -> torch.Tensor | None:
-    """Return a tensor for all that the self-check in a notebook takes for one, and a bit more."""
-    if isinstance(value, torch.Tensor):
-        return None  # of a type that the format does not carry
+def as_list_or_tensor(value: Any) -> Any:
+    """Return a list, or a tensor of a type that the format carries; None for any other value."""
     try:
-        if isinstance(value, np.ndarray | np.generic):
-            return torch.as_tensor(native(np.array(value, order="C")))  # no negative strides
-        if isinstance(value, dict | set | frozenset):
+        plain = as_list_or_array(value)
+        if isinstance(plain, list):
+            return plain
+        if isinstance(plain, dict | set | frozenset):
             return None
-        made = torch.as_tensor(value)  # deque, array.array, memoryview, a row of pandas's ...
+        made = torch.as_tensor(plain)  # a complex number, a row of pandas's ...
     except Exception:  # the student's own class may raise anything
         return None
     return made if str(made.dtype).removeprefix("torch.") in DTYPES else None
-
-
-def native(array: np.ndarray) -> np.ndarray:
-    """Return numbers in this machine's order of bytes, of no more bits than torch has."""
-    kind = {"g": np.float64, "G": np.complex128}.get(array.dtype.char)
-    return array.astype(kind or array.dtype.newbyteorder("="))
 
 
 def words_for(value: object) -> str:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import array
 import dataclasses
+import fractions
 import functools
 import json
 import pickle
 import re
+import time
+from collections import UserList, deque
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from exercises import checks
-from exercises.checks.compare import close, difference, shape_problem
+from exercises.checks.compare import as_tensor, close, difference, shape_problem
 from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
 from exercises.proofs import (
     Alternative,
@@ -25,7 +30,8 @@ from exercises.proofs import (
     page,
     read,
 )
-from exercises.sets import load, nbgrader_metadata, set_names, source_path, source_text
+from exercises.sets import HERE, load, nbgrader_metadata, set_names, source_path, source_text
+from exercises.wire import HEADER, decode, encode
 
 SEEDS = (0, 1, 2)
 EVERY = [(name, question.name) for name in set_names() for question in load(name).questions]
@@ -369,3 +375,161 @@ def scrambled(value: Any) -> Any:
     if value.dtype == torch.bool:
         return ~value
     return value * 3.7 + torch.arange(value.numel()).reshape(value.shape) + 1.23
+
+
+def through_the_pipe(value: Any) -> Any:
+    """Return a value as the grader gets it."""
+    frame = encode(value)
+    return decode(frame[: HEADER.size], frame[HEADER.size :])
+
+
+ROWS = [[1.0, 2.0], [3.0, 4.0]]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        deque(ROWS),
+        deque(deque(row) for row in ROWS),
+        [array.array("d", row) for row in ROWS],
+        memoryview(np.array(ROWS)),
+        UserList(ROWS),
+        [range(1, 3), range(3, 5)],
+        np.array(ROWS, dtype=">f8"),
+        np.array(ROWS, dtype=np.longdouble),
+        np.array(ROWS, dtype=object),
+        np.array(ROWS)[::-1][::-1],
+        [[np.float32(number) for number in row] for row in ROWS],
+        [[np.longdouble(number) for number in row] for row in ROWS],
+        torch.tensor(ROWS).to(torch.float8_e5m2),
+        [torch.tensor(row) for row in ROWS],
+    ],
+)
+def test_the_self_check_and_the_grader_accept_the_same_containers(value: Any) -> None:
+    """A notebook's value and the one that came through the pipe are the same numbers."""
+    assert close(as_tensor(value), torch.tensor(ROWS), 0.0)
+    assert close(as_tensor(through_the_pipe(value)), torch.tensor(ROWS), 0.0)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {1.0, 2.0},
+        {1: 2.0}.values(),
+        (number for number in ROWS),
+        b"12",
+        "12",
+        memoryview(b"12").cast("c"),
+        [fractions.Fraction(1), fractions.Fraction(2)],
+        [1j, 2j],
+        np.array([fractions.Fraction(1), None]),
+        np.array(["1", "2"]),
+    ],
+)
+def test_the_self_check_and_the_grader_refuse_the_same_values(value: Any) -> None:
+    """What one of them takes for no numbers, the other does not either."""
+    assert as_tensor(value) is None
+    assert as_tensor(through_the_pipe(value)) is None
+
+
+@pytest.mark.parametrize(
+    ("got", "words"),
+    [
+        (RISING.half() * 1.01, "your numbers are float16, which is too coarse"),
+        (RISING.bfloat16().flip(0), "your numbers are bfloat16"),
+        (RISING + torch.eye(3) / 500, "nearly right: is anything of less precision than float32"),
+        (RISING.double() + torch.eye(3) / 500, "less precision than float64"),
+        (torch.complex(RISING, RISING), "the numbers are complex; return their real part"),
+    ],
+)
+def test_a_message_names_the_precision(got: Any, words: str) -> None:
+    """Where it may be what is wrong."""
+    assert words in difference(got, RISING + 0.1 * torch.eye(3) * (words[:3] == "you"), 1e-4)
+    assert "nearly" not in difference(RISING.flip(0), RISING, 1e-4)
+
+
+def test_a_message_names_the_changed_argument() -> None:
+    """By its place, where there are several."""
+
+    def answer(x: Tensor, start: int) -> Tensor:
+        x += 1
+        return x
+
+    with pytest.raises(checks.CheckFailed, match="argument in place, the first one; return"):
+        checks.add_positions(answer)
+    with pytest.raises(checks.CheckFailed, match="argument in place, the third one; return"):
+        checks.alibi_bias(lambda q, k, s: (s.neg_()[:, None, None], (k - q[:, None]).abs())[0]
+                          * (k - q[:, None]).abs())  # fmt: skip
+    with pytest.raises(checks.CheckFailed, match="changes its argument in place; return"):
+        checks.skew(lambda s: s.zero_()[:, : len(s)])
+
+
+def test_a_case_may_have_a_tolerance_of_its_own() -> None:
+    """For far positions, which float32 rounds; and for known mistakes, too."""
+    cases = (Case("near", (torch.ones(2),)), Case("far", (torch.ones(3),), 0.1))
+    mistake = Mistake("it is twice as large", lambda x: 2 * x)
+    asked = Exercise("same", lambda draw: cases, lambda x: x, (mistake,))
+    asked.judge(lambda x: x if len(x) == 2 else x + 0.05, 0)
+    with pytest.raises(checks.CheckFailed, match="with near: "):
+        asked.judge(lambda x: x + 0.05, 0)
+    with pytest.raises(checks.CheckFailed, match="it is twice as large"):
+        asked.judge(lambda x: 2 * x if len(x) == 2 else 2 * x + 0.05, 0)
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "words"),
+    [
+        (ONES.T, ONES, "the shape is wrong: the size of the row axis and of the column axis is"),
+        (ONES[:1], ONES, "the shape is wrong: the size of the row axis is another"),
+        (ONES[None], ONES, "the shape is wrong: it has too many axes"),
+        (torch.ones(()), ONES, "the shape is wrong: it has too few axes"),
+        ((ONES, ONES, ONES), (ONES, ONES), "it must return 2 values"),
+        ([ONES] * 77, ONES, "the shape is wrong: it has too many axes"),
+        (["x"] * 77, ONES, "it returns several values, which is no array of numbers"),
+        ("x", ONES, "it returns a str, which is no array of numbers"),
+    ],
+)
+def test_the_grader_names_no_size(got: Any, want: Any, words: str) -> None:
+    """A size of an answer can carry whatever its author wants to know of the inputs."""
+    told = shape_problem(got, want, axes=("row", "column"), hidden=True)
+    assert told.startswith(words)
+    assert re.search(r"\d", told.replace("2 values", "")) is None
+
+
+def test_the_grader_names_no_share() -> None:
+    """How many numbers are wrong can be chosen, too."""
+    for hidden, share in ((False, True), (True, False)):
+        with pytest.raises(checks.CheckFailed) as failed:
+            checks.EXERCISES["skew"].judge(lambda s: s[:, : len(s)] + 3 * s.flip(0)[:, : len(s)],
+                                           1, hidden=hidden)  # fmt: skip
+        assert ("% of them" in str(failed.value)) is share
+
+
+@pytest.mark.parametrize(
+    ("exercise", "old", "new"),
+    [
+        ("causal_attention", 'float("-inf")', "-1000"),
+        ("causal_attention", 'float("-inf")', "-10000"),
+        ("reach", "exact.ceil()", "exact.floor() + 1"),
+        ("unturned", "<", "<="),
+        ("t5_bucket", ".float()", ".double()"),
+        ("unturned", "dtype=torch.float64", "dtype=torch.float32"),
+    ],
+)
+def test_what_the_guide_says_is_accepted_is_accepted(exercise: str, old: str, new: str) -> None:
+    """It is a choice, with its reason; no draw refuses a student by chance."""
+    name = next(name for name, each in EVERY if each == exercise)
+    answer = answer_from(name, exercise, mutated(name, Mutant(exercise, "", ((old, new),))))
+    for seed in range(8):
+        quick(exercise).judge(answer, seed)
+    guide = (HERE.parent / "book/instructors.md").read_text(encoding="utf-8")
+    assert f"| `{exercise}` |" in guide
+
+
+@pytest.mark.parametrize("name", set_names())
+def test_a_check_is_fast(name: str) -> None:
+    """The right answers of a whole set are judged in less than a second."""
+    begin = time.process_time()
+    for question in load(name).questions:
+        checks.EXERCISES[question.name].judge(checks.EXERCISES[question.name].reference, 0)
+    assert time.process_time() - begin < 1.0

@@ -21,46 +21,61 @@ def weighted(q: Tensor, k: Tensor, v: Tensor, factor: float, axis: int = -1) -> 
     return (q @ k.mT * factor).softmax(axis) @ v
 
 
+def causal_by_place(q: Tensor, k: Tensor, v: Tensor, shift: int = 0) -> Tensor:
+    """Attention to keys that stand no later than the query."""
+    return masked(q, k, v, counted(q, k, shift), -torch.inf)
+
+
 def attention_cases(draw: Draw) -> list[Case]:
-    """Queries and keys of different lengths, values of another width."""
-    b, h, lq, lk, d = draw.sizes(5)
-    sizes = [(b, h, lq, lk, d), (1, 1, 2, 11, 12)]
+    """Lengths that differ and that are equal, narrow and wide values, one head and many."""
+    b, h, lq, lk, d, wide, narrow = draw.sizes(7)
+    n, more = draw.integer(5, 8), draw.integer(2, 6)
+    sizes = [
+        (b, h, lq, lk, d, d + 1),
+        (1, 1, 2, 11, 12, 13),
+        (b, h, n, n, d, n - 1),  # self-attention, as a whole sequence has it
+        (b, 1, n + more, n, wide + 1, 2),
+        (2, 1, 1, n + more, narrow + 1, n + more),  # one query: a step of decoding
+        (1, 12, 5, 5, 64, 64),
+        (1, 2, 3, 300, d, d),
+    ]
     return [
         Case(
-            f"q {(b, h, lq, d)}, k {(b, h, lk, d)}, v {(b, h, lk, d + 1)}",
-            (
-                2 * draw.normal(b, h, lq, d),
-                2 * draw.normal(b, h, lk, d),
-                draw.normal(b, h, lk, d + 1),
-            ),
+            f"q {(b, h, lq, d)}, k {(b, h, lk, d)}, v {(b, h, lk, dv)}",
+            (2 * draw.normal(b, h, lq, d), 2 * draw.normal(b, h, lk, d), draw.normal(b, h, lk, dv)),
         )
-        for b, h, lq, lk, d in sizes
+        for b, h, lq, lk, d, dv in sizes
     ]
 
 
-def self_attention(x: Tensor) -> Tensor:
+def self_attention(x: Tensor, scale: float | None = None) -> Tensor:
     """Self-attention of (L, d) without projections."""
-    return plain(*(x[None, None],) * 3)[0, 0]
+    return weighted(x, x, x, x.shape[1] ** -0.5 if scale is None else scale)
 
 
-def gaps(x: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
-    """How far attention is from equivariant, and from invariant."""
-    moved, out = self_attention(x[order]), self_attention(x)
-    return (moved - out[order]).abs().max(), (moved - out).abs().max()
-
-
-def unscaled_gaps(x: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
-    """The gaps of attention without the factor 1/sqrt(d)."""
-    return gaps_with(x, x[order], order, factor=1.0)
+def gaps(x: Tensor, order: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+    """How far attention with a table of positions is from equivariant, and from invariant."""
+    return gaps_with(x, order, table)
 
 
 def gaps_with(
-    x: Tensor, moved: Tensor, back: Tensor, reduce: str = "max", factor: float | None = None
-) -> tuple[Tensor, Tensor]:
-    """The same numbers with another way to move, to move back, to sum up or to scale."""
-    scale = x.shape[1] ** -0.5 if factor is None else factor
-    after, out = weighted(moved, moved, moved, scale), weighted(x, x, x, scale)
-    first, second = after - out[back], after - out
+    x: Tensor, order: Tensor, table: Tensor, *, back: Tensor | None = None, reduce: str = "max",
+    factor: float | None = None, moved: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The same numbers with another way to move, to move back, to sum up or to scale.
+
+    Args:
+        x: the tokens.
+        order: in which they are moved.
+        table: a vector for each place.
+        back: what moves the output in its old order.
+        reduce: how the differences are summed up.
+        factor: of the logits.
+        moved: the tokens that are compared with x + table, places included.
+    """
+    out = self_attention(x + table, factor)
+    after = self_attention(x[order] + table if moved is None else moved, factor)
+    first, second = after - out[order if back is None else back], after - out
     if reduce == "mean":
         return first.abs().mean(), second.abs().mean()
     if reduce == "sum":
@@ -70,15 +85,31 @@ def gaps_with(
     return first.abs().max(), second.abs().max()
 
 
+def queries_moved(x: Tensor, order: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+    """The gaps where keys and values stay where they are."""
+    old, new = x + table, x[order] + table
+    after, out = weighted(new, old, old, x.shape[1] ** -0.5), self_attention(old)
+    return (after - out[order]).abs().max(), (after - out).abs().max()
+
+
 def gap_cases(draw: Draw) -> list[Case]:
-    """Tokens of several lengths in another order, each with its negative."""
+    """Tokens of several lengths in another order, each with its negative; without a table first.
+
+    A table keeps the first gap from being zero whatever is computed.
+    """
     cases = []
     for length in draw.sizes(5, 5, 9):
         dim = (length - 3) % 5 + 5  # no two lengths and widths are alike
         x, order = draw.normal(length, dim), draw.order(length)
         words = f"of shape {(length, dim)}, order {order.tolist()}"
+        table = draw.normal(length, dim)
         # the largest difference of one is the smallest of the other, so a sign cannot hide
-        cases += [Case(f"x {words}", (x, order)), Case(f"-x, x {words}", (-x, order))]
+        cases += [
+            Case(f"x {words}, a table of zeros", (x, order, 0 * table)),
+            Case(f"-x, x {words}, a table of zeros", (-x, order, 0 * table)),
+            Case(f"x {words}, a table of random numbers", (x, order, table)),
+            Case(f"-x, x {words}, the negative of that table", (-x, order, -table)),
+        ]
     return cases
 
 
@@ -124,12 +155,15 @@ def either(message: str, seen: Callable[[Tensor, Tensor], Tensor]) -> tuple[Mist
     return mistake(-1e9), mistake(-torch.inf)
 
 
-def spread_positions(draw: Draw, queries: int, keys: int) -> tuple[Tensor, Tensor]:
-    """Positions of queries and keys: in no order, with holes, two below zero or more.
+def spread_positions(
+    draw: Draw, queries: int, keys: int, low: int = 30, high: int = 400
+) -> tuple[Tensor, Tensor]:
+    """Positions of queries and keys: in no order, with holes.
 
-    The first query position sees one key alone, the last one sees all.
+    The first query position sees one key alone, the last one sees all. `low` and `high` bound the
+    steps between the keys; if they are short, two keys or more are below zero.
     """
-    steps = torch.randint(30, 400, (keys,), generator=draw.generator)
+    steps = torch.randint(low, high, (keys,), generator=draw.generator)
     places = steps.cumsum(0) - 900
     ends = torch.tensor([0, keys // 2, keys - 1])
     rest = [i for i in torch.randperm(keys, generator=draw.generator).tolist() if i not in ends]
@@ -138,7 +172,7 @@ def spread_positions(draw: Draw, queries: int, keys: int) -> tuple[Tensor, Tenso
 
 
 def causal_cases(draw: Draw) -> list[Case]:
-    """Positions from 0, after a cache, and out of order."""
+    """Positions from 0, after a cache, out of order, and far apart; logits far below zero."""
     b, h, lq, extra, d = draw.sizes(5, 3, 8)
     lk, start = lq + extra, draw.integer(20001, 29999)  # too large for half precision
 
@@ -152,7 +186,27 @@ def causal_cases(draw: Draw) -> list[Case]:
         case(torch.arange(lk), torch.arange(lk)),
         case(torch.arange(start + extra, start + lk), torch.arange(start, start + lk)),
         case(*spread_positions(draw, lq, lk)),
+        # past any window, the numbers of 16 bits, and those that half precision tells apart
+        case(*spread_positions(draw, lq, lk, 19_000, 38_000)),
+        case(*spread_positions(draw, lk, lk)),  # who counts where there are as many is off
+        low_logits(draw, b, h, lq, lk),
     ]
+
+
+def low_logits(draw: Draw, b: int, h: int, lq: int, lk: int) -> Case:
+    """Return a call where a hidden logit of -100 is not low enough.
+
+    All logits are near -80, which the exponential of float32 still holds; the values of keys that
+    no query may see are so large that a weight of exp(-20) shows.
+    """
+    d = 16
+    q, k = draw.normal(b, h, lq, d) / 4, draw.normal(b, h, lk, d) / 4
+    q[..., 0], k[..., 0] = 16.0, -20.0
+    v = draw.normal(b, h, lk, d)
+    v[:, :, lq:] += 1e7
+    shapes = f"q {(b, h, lq, d)}, k and v {(b, h, lk, d)}"
+    words = "logits near -80, large values at hidden keys, positions from 0"
+    return Case(f"{shapes}, {words}", (q, k, v, torch.arange(lq), torch.arange(lk)))
 
 
 def span(name: str, places: Tensor) -> str:
@@ -218,6 +272,15 @@ EXERCISES = (
                 ),
             ),
             Mistake(
+                "there is a causal mask; here every query sees every key",
+                causal_by_place,
+            ),
+            Mistake(
+                "there is a causal mask where there are as many queries as keys; here every query "
+                "sees every key",
+                lambda q, k, v: (causal_by_place if q.shape[2] == k.shape[2] else plain)(q, k, v),
+            ),
+            Mistake(
                 "the softmax runs over the heads; the weights of each query must sum to one",
                 lambda q, k, v: weighted(q, k, v, q.shape[-1] ** -0.5, 1),
             ),
@@ -231,33 +294,59 @@ EXERCISES = (
             Mistake(
                 "the first gap compares with the output in its old order: that is invariance. "
                 "Equivariance says that the outputs move as the tokens did",
-                lambda x, order: (gaps(x, order)[1],) * 2,
+                lambda x, order, table: (gaps(x, order, table)[1],) * 2,
             ),
             Mistake(
-                "both numbers are zero. The second gap compares with the output in its old order: "
-                "subtract entry by entry, and take the largest of the differences",
-                lambda x, order: (gaps(x, order)[0],) * 2,
+                "both numbers are the first one. The second gap compares with the output in its "
+                "old order: subtract entry by entry, and take the largest of the differences",
+                lambda x, order, table: (gaps(x, order, table)[0],) * 2,
             ),
             Mistake(
-                "the two gaps are swapped (or the queries were never moved): equivariance "
-                "comes first",
-                lambda x, order: gaps(x, order)[::-1],
+                "the tokens are never moved, so the second number is zero",
+                lambda x, order, table: gaps_with(x, order, table, moved=x + table),
+            ),
+            Mistake(
+                "the two gaps are swapped: equivariance comes first",
+                lambda x, order, table: gaps(x, order, table)[::-1],
+            ),
+            Mistake(
+                "the first gap is zero whatever the table is; with a table it is not: measure it",
+                lambda x, order, table: (torch.tensor(0.0), gaps(x, order, table)[1]),
+            ),
+            Mistake(
+                "the table is not used: each token gets the vector of the place where it stands",
+                lambda x, order, table: gaps(x, order, 0 * table),
+            ),
+            Mistake(
+                "the table moves with the tokens; it belongs to the places, and they stay",
+                lambda x, order, table: gaps(x + table, order, 0 * table),
+            ),
+            Mistake(
+                "the table is added to the moved tokens alone; it belongs to both inputs",
+                lambda x, order, table: gaps_with(x, order, 0 * table, moved=x[order] + table),
+            ),
+            Mistake(
+                "only the queries are moved; keys and values are the moved tokens, too",
+                queries_moved,
             ),
             Mistake(
                 "the outputs are moved by the inverse permutation",
-                lambda x, order: gaps_with(x, x[order], order.argsort()),
+                lambda x, order, table: gaps_with(x, order, table, back=order.argsort()),
             ),
             Mistake(
                 "the tokens themselves are compared; their outputs are wanted",
-                lambda x, order: (torch.tensor(0.0), (x[order] - x).abs().max()),
+                lambda x, order, table: (
+                    (x[order] + table - (x + table)[order]).abs().max(), (x[order] - x).abs().max()
+                ),
             ),
-            Mistake("the factor 1/sqrt(d) is missing in the attention", unscaled_gaps),
+            Mistake("the factor 1/sqrt(d) is missing in the attention",
+                    lambda x, order, table: gaps_with(x, order, table, factor=1.0)),
             Mistake("wanted is the largest difference, not the sum",
-                    lambda x, order: gaps_with(x, x[order], order, "sum")),
+                    lambda x, order, table: gaps_with(x, order, table, reduce="sum")),
             Mistake("wanted is the largest difference, not the mean",
-                    lambda x, order: gaps_with(x, x[order], order, "mean")),
+                    lambda x, order, table: gaps_with(x, order, table, reduce="mean")),
             Mistake("take the absolute difference before the maximum",
-                    lambda x, order: gaps_with(x, x[order], order, "signed")),
+                    lambda x, order, table: gaps_with(x, order, table, reduce="signed")),
         ),
     ),
     Exercise(
@@ -325,6 +414,16 @@ EXERCISES = (
             Mistake(
                 "a hidden logit is set to 0, but exp(0) is 1: the future still has weight",
                 lambda q, k, v, q_pos, k_pos: masked(q, k, v, k_pos <= q_pos[:, None], 0.0),
+            ),
+            *(
+                Mistake(
+                    "a hidden logit is not low enough: those of the keys that may be seen can be "
+                    "as low. Use minus infinity, or -1e9",
+                    lambda q, k, v, q_pos, k_pos, fill=fill: masked(
+                        q, k, v, k_pos <= q_pos[:, None], fill
+                    ),
+                )
+                for fill in (-1.0, -5.0, -10.0, -15.0, -20.0, -50.0, -99.0, -100.0)
             ),
             Mistake(
                 "there is no mask: the future is seen",

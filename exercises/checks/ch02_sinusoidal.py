@@ -11,6 +11,9 @@ from exercises.checks.spec import Case, Draw, Exercise, Mistake
 from pe_lib.sinusoidal import arrange, frequencies, sinusoidal
 
 BASE = 10000.0
+# Single precision rounds the angles of far positions: at 999, and at 70,000 with width 2, where
+# the only frequency is 1 (whoever writes a cosine as a shifted sine rounds there).
+ROUNDED, FAR = 3e-4, 1e-2
 
 
 def code_of(angles: Tensor, layout: str = "interleaved") -> Tensor:
@@ -49,7 +52,7 @@ def growing(positions: Tensor, dim: int, base: float, how: str) -> Tensor:
 
 
 def sinusoidal_cases(draw: Draw) -> list[Case]:
-    """Positions on one, two and three axes, without a base and with one, and fractions."""
+    """Positions on one, two and three axes, far ones, fractions; no base, and several."""
     batch, heads, length, some = draw.sizes(4, 3, 7)
     dims = [2 * half for half in draw.sizes(3, 5, 9)]
     far = 4 * draw.integer(200, 249) + 1  # odd: no number in bfloat16
@@ -57,15 +60,24 @@ def sinusoidal_cases(draw: Draw) -> list[Case]:
     mixed = mixed[draw.order(len(mixed))]
     shape = (batch, heads, length)
     quarters = (2 * draw.places(7) + 1) / 4  # never whole
+    wide = 2 * draw.integer(65, 70)
+    distant = far_numbers(draw)
     return [
-        Case(f"positions {mixed.tolist()}, dim {dims[0]}, base 100", (mixed, dims[0], 100.0)),
+        Case(f"positions {mixed.tolist()}, dim {dims[0]}, base 100", (mixed, dims[0], 100.0),
+             ROUNDED),
         Case(f"positions of shape {shape[1:]}, dim {dims[1]}, base 700",
              (draw.places(*shape[1:]), dims[1], 700.0)),
         Case(f"positions of shape {shape}, dim {dims[2]}, no base given",
              (draw.places(*shape), dims[2])),
-        Case(f"positions {quarters.tolist()}, dim {dims[0]}, base 10000",
-             (quarters, dims[0], 10000.0)),
+        Case(f"positions {quarters.tolist()}, dim {wide}, base 10000", (quarters, wide, 10000.0)),
+        Case(f"positions {distant.tolist()}, dim 2, no base given", (distant, 2), FAR),
     ]  # fmt: skip
+
+
+def far_numbers(draw: Draw) -> Tensor:
+    """Return odd numbers past usual lengths, those of 16 bits included, in no order."""
+    lowest = torch.tensor([500, 1000, 2500, 4096, 8192, 16384, 35000])
+    return 2 * (lowest + draw.places(7, high=400))[draw.order(7)] + 1
 
 
 def counted(positions: Tensor, start: int = 0) -> Tensor:
@@ -85,15 +97,19 @@ def add_positions(x: Tensor, start: int, base: float = BASE) -> Tensor:
 
 
 def add_cases(draw: Draw) -> list[Case]:
-    """Sequences that start at 0, and far on."""
+    """Sequences that start at 0, a little later, and far on."""
     batch, length = draw.sizes(2, 3, 8)
-    dim, other = (2 * half for half in draw.sizes(2, 5, 9))
+    dim, other, third = (2 * half for half in draw.sizes(3, 5, 9))
+    calls = (
+        ((batch, length, dim), 0, None),
+        ((length, batch, other), draw.integer(600, 900), ROUNDED),
+        ((batch, length, third), draw.integer(2, 40), None),
+        ((length, batch, 2), int(far_numbers(draw).max()), FAR),
+        ((batch, batch, 2 * third), draw.integer(41, 90), None),
+    )
     return [
-        Case(f"x {shape}, start {start}", (draw.normal(*shape), start))
-        for shape, start in (
-            ((batch, length, dim), 0),
-            ((length, batch, other), draw.integer(600, 900)),
-        )
+        Case(f"x {shape}, start {start}", (draw.normal(*shape), start), tolerance)
+        for shape, start, tolerance in calls
     ]
 
 
@@ -121,13 +137,16 @@ def shift_in_halves(offset: float, dim: int, base: float = BASE) -> Tensor:
 def shift_cases(draw: Draw) -> list[Case]:
     """Offsets forward, back and far, none at all, and no base given."""
     dims = [2 * half for half in draw.sizes(4, 3, 8)]
+    distant = int(far_numbers(draw).max())
     ahead, back, far = draw.integer(2, 9), -draw.integer(2, 9), draw.integer(290, 310)
     return [
         Case(f"offset {ahead}, dim {dims[0]}, base 100", (ahead, dims[0], 100.0)),
         Case(f"offset {back}, dim {dims[1]}, base 10000", (back, dims[1], 10000.0)),
         Case(f"offset {far}, dim {dims[2]}, no base given", (far, dims[2])),
         Case(f"offset 0, dim {dims[3]}, base 50", (0, dims[3], 50.0)),
-    ]
+        *(Case(f"offset {sign * distant}, dim 2, base 50", (sign * distant, 2, 50.0), FAR)
+          for sign in (1, -1)),
+    ]  # fmt: skip
 
 
 def similarity(dim: int, base: float, distances: Tensor) -> Tensor:
@@ -136,7 +155,7 @@ def similarity(dim: int, base: float, distances: Tensor) -> Tensor:
 
 
 def similarity_cases(draw: Draw) -> list[Case]:
-    """Distances of both signs: with a zero that is not the first, and far ones without.
+    """Distances of both signs: with a zero that is not the first, far ones without, and farther.
 
     With base 4, the distance -4 gives a negative number at any width.
     """
@@ -144,11 +163,15 @@ def similarity_cases(draw: Draw) -> list[Case]:
     zero = torch.zeros(1, dtype=torch.long)
     near = torch.cat([draw.places(count), zero, -draw.places(2), zero - 4])
     far = torch.cat([draw.places(count) + 600, -draw.places(2) - 600])
+    farther = far_numbers(draw)
+    calls = (
+        (halves[0], 4.0, near, None), (halves[1], 10000.0, near.flip(0), None),
+        (halves[2], 10000.0, far, None), (1, 10000.0, torch.cat([farther, -farther]), FAR),
+    )  # fmt: skip
     return [
         Case(f"dim {2 * half}, base {base:g}, distances {distances.tolist()}",
-             (2 * half, base, distances))
-        for half, base, distances in zip(
-            halves, (4.0, 10000.0, 10000.0), (near, near.flip(0), far), strict=True)
+             (2 * half, base, distances), tolerance)
+        for half, base, distances, tolerance in calls
     ]  # fmt: skip
 
 
@@ -157,7 +180,6 @@ EXERCISES = (
         name="sinusoidal",
         cases=sinusoidal_cases,
         reference=sinusoidal,
-        tolerance=3e-4,  # single precision at position 999
         mistakes=(
             Mistake("the base is an argument; you use 10000 always",
                     lambda p, d, b=BASE: sinusoidal(p, d)),
@@ -211,7 +233,6 @@ EXERCISES = (
         name="add_positions",
         cases=add_cases,
         reference=add_positions,
-        tolerance=3e-4,
         axes=("batch", "token", "channel"),
         mistakes=(
             Mistake("your positions come from the batch axis: x.shape[0] counts sequences, and "

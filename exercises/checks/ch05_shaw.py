@@ -12,6 +12,9 @@ from pe_lib.attention import relative_position
 from pe_lib.shaw import clipped_row
 from pe_lib.shaw import shaw_logits as position_term
 
+# A distance that comes out with the other sign in numbers of 8 bits, and in those of 16.
+FAR = 38_600
+
 RowRule = Callable[[Tensor, int], Tensor]
 
 
@@ -24,6 +27,7 @@ def rows_cases(draw: Draw) -> list[Case]:
     """Runs of positions, also large ones, and positions in any order."""
     lq, lk, clip = draw.sizes(3, 4, 9)
     start, large = draw.integer(11, 40), 2**24 + 1  # float32 would round
+    ends = torch.cat([torch.arange(3), torch.arange(3) + FAR]) + start
     run, q_pos, k_pos = torch.arange(lk), draw.places(lq, high=30), draw.places(lk, high=30)
     return [
         Case(f"{lk} positions from {start}, clip 2", (run + start, run + start, 2)),
@@ -31,6 +35,8 @@ def rows_cases(draw: Draw) -> list[Case]:
         Case(f"{lk} queries from {start - 200}, {lk} keys from {start}, clip {clip}",
              (run + start - 200, run + start, clip)),
         Case(f"{lk} positions from {large}, clip 3", (run + large, run + large, 3)),
+        Case(f"q_pos {ends.tolist()}, k_pos in reverse order, clip {clip}",
+             (ends, ends.flip(0), clip)),
     ]  # fmt: skip
 
 
@@ -62,6 +68,7 @@ def logits_cases(draw: Draw) -> list[Case]:
                     (q, k, draw.normal(2 * clip + 1, d), q_pos, k_pos))  # fmt: skip
 
     some, more = draw.places(3, high=30), draw.places(5, high=30)
+    more[draw.integer(1, 4)] += FAR
     return [
         case(f"{lk} queries and keys, positions from {start}", d, 2, k_pos, k_pos),
         case(f"{lk} keys from {start}, queries at the last {lq}", other, 3, k_pos[-lq:], k_pos),
@@ -77,9 +84,10 @@ def skew(scores: Tensor) -> Tensor:
 
 
 def skew_cases(draw: Draw) -> list[Case]:
-    """Scores of each query with each relative position, and of one query alone."""
-    return [Case(f"scores of shape {(n, 2 * n - 1)}", (draw.normal(n, 2 * n - 1),))
-            for n in (*draw.sizes(2, 4, 9), 1)]  # fmt: skip
+    """Scores of each query with each relative position: even, odd, few and many queries."""
+    half = draw.integer(2, 4)
+    sizes = (2 * half, 2 * draw.integer(2, 4) + 1, 1, 2, 3, 16, 2 * draw.integer(20, 40) + 1)
+    return [Case(f"scores of shape {(n, 2 * n - 1)}", (draw.normal(n, 2 * n - 1),)) for n in sizes]
 
 
 def skew_by(scores: Tensor, column: str) -> Tensor:

@@ -27,7 +27,7 @@ def four(q: Tensor, k: Tensor, u: Tensor, v: Tensor, r: Tensor, *weights: float)
 
 
 def logits_cases(draw: Draw) -> list[Case]:
-    """All sizes different, also between the cases."""
+    """All sizes different, also between the cases; equal lengths; one head and one query."""
     sizes = draw.sizes(6, 3, 9)
 
     def case(b: int, h: int, lq: int, lk: int, d: int) -> Case:
@@ -35,7 +35,8 @@ def logits_cases(draw: Draw) -> list[Case]:
                     (draw.normal(b, h, lq, d), draw.normal(b, h, lk, d), draw.normal(h, d),
                      draw.normal(h, d), draw.normal(h, lq, lk, d)))  # fmt: skip
 
-    return [case(*sizes[:5]), case(*sizes[:0:-1])]
+    n = draw.integer(4, 8)
+    return [case(*sizes[:5]), case(*sizes[:0:-1]), case(2, 3, n, n, n + 1), case(1, 1, 1, n, 16)]
 
 
 def rel_shift(scores: Tensor) -> Tensor:
@@ -73,13 +74,15 @@ def masked(scores: Tensor, value: float) -> Tensor:
 
 
 def shift_cases(draw: Draw) -> list[Case]:
-    """With memory, without, and a single query."""
+    """With memory, without, a single query; even and odd numbers, small and large ones."""
     lq, more = draw.sizes(2, 4, 9)
     return [
         Case(f"{lq} queries and {lq + more} keys", (draw.normal(lq, lq + more),)),
         Case(f"{more} queries and {more} keys", (draw.normal(more, more),)),
         Case(f"1 query and {lq} keys", (draw.normal(1, lq),)),
-    ]
+        *(Case(f"{few} queries and {many} keys", (draw.normal(few, many),))
+          for few, many in ((4, 7), (5, 7), (6, 6), (7, 7), (2, 2), (1, 1), (32, 96))),
+    ]  # fmt: skip
 
 
 def extend_memory(memory: Tensor, x: Tensor, length: int) -> Pair:
@@ -117,6 +120,7 @@ def memory_cases(draw: Draw) -> list[Case]:
         case(segment + 6, segment + 6),
         case(0, segment + 2),
         case(2, segment + 9),
+        case(300, 257),
         case(kept, 0),
         case(0, 0),
     ]

@@ -31,9 +31,28 @@ def bucket_cases(draw: Draw) -> list[Case]:
         Case(f"22 buckets up to 60, bidirectional, {shapes} (3, {len(some) // 3}, 1)",
              (some.view(3, -1, 1), 22, 60, True)),
         Case("21 buckets up to 200, causal", (some, 21, 200, False)),
+        *(Case(f"32 buckets up to {most}, {'bidirectional' if both else 'causal'}, distances "
+               "where the buckets change", (near_edges(32, most, both), 32, most, both))
+          for most, both in ((5003, True), (811, False))),
         Case("32 buckets up to 128, causal, a tensor of one number, -35, without axes",
              (near[5], 32, 128, False)),
     ]  # fmt: skip
+
+
+def near_edges(n: int, far: int, both: bool) -> Tensor:
+    """Return relative positions on both sides of the logarithm's edges, and far ones.
+
+    Half precision, or a table of so many distances, is wrong there. Those so near to an edge that
+    float32 could err are left out.
+    """
+    side = n // 2 if both else n
+    first = side // 2
+    edges = first * (far / first) ** (torch.arange(side - first + 1).double() / (side - first))
+    found = (edges[:, None] + torch.arange(-2, 3)).floor().flatten()
+    found = torch.cat([found, torch.tensor([1001, 8193, 33_001, 65_600])]).clamp(min=first)
+    place = (found / first).log() / math.log(far / first) * (side - first)
+    found = found[(place - place.round()).abs() > 1e-4].long().unique()
+    return torch.cat([-found, found])
 
 
 def other(
@@ -129,7 +148,8 @@ def by_formula(n: int, far: int, rounding: str) -> Tensor:
 def edge_cases(draw: Draw) -> list[Case]:
     """Sizes without an empty bucket, or a bucket that begins exactly at a distance."""
     n = 22 + 4 * draw.integer(0, 2)
-    return [Case("32 buckets up to 128", (32, 128)), Case(f"{n} buckets up to {8 * n}", (n, 8 * n))]
+    sizes = ((32, 128), (n, 8 * n), (33, 1009))
+    return [Case(f"{count} buckets up to {far}", (count, far)) for count, far in sizes]
 
 
 EXERCISES = (

@@ -11,6 +11,8 @@ from exercises.checks.spec import Case, Draw, Exercise, Mistake
 from pe_lib.attention import relative_position
 from pe_lib.deberta import disentangled_row
 
+FAR = 38_600
+
 
 def delta(q_pos: Tensor, k_pos: Tensor, span: int) -> Tensor:
     """Return the row of the table for every pair."""
@@ -29,7 +31,8 @@ def delta_cases(draw: Draw) -> list[Case]:
     run = torch.arange(3 * lk)
     q_pos, k_pos = draw.places(lq, high=20), draw.places(lk, high=20)
     k_pos[0] = q_pos[0] + 1  # who counts both from their first position is off
-    k_pos[-1] = q_pos[0] + 200  # a distance that is too large for a byte
+    # a distance that comes out with the other sign in numbers of 8 bits, and in those of 16
+    k_pos[-1] = q_pos[0] + FAR
     return [
         Case(f"{3 * lk} positions from {start}, span {span}", (run + start, run + start, span)),
         Case(f"q_pos {q_pos.tolist()}, k_pos {k_pos.tolist()}, span 3", (q_pos, k_pos, 3)),
@@ -93,6 +96,7 @@ def logits_cases(draw: Draw) -> list[Case]:
         return Case(f"{label}, d {d}, span {span}", (q, k, *tables, q_pos, k_pos))
 
     some, more = draw.places(3, high=30), draw.places(5, high=30)
+    more[draw.integer(1, 4)] += FAR
     return [
         case(f"{lk} queries and keys, positions from {start}", d, 2, k_pos, k_pos),
         case(f"{lk} keys from {start}, queries at the last {lq}", other, 3, k_pos[-lq:], k_pos),

@@ -13,8 +13,9 @@ from pe_lib.attention import relative_position
 
 
 def slope_cases(draw: Draw) -> list[Case]:
-    """Powers of two, and other counts above each of several powers."""
-    counts = (8, 16, 12, 1, 6, draw.integer(33, 63), draw.integer(65, 127))
+    """Small counts, powers of two, and other counts above each of several powers."""
+    drawn = [draw.integer(power + 1, 2 * power - 1) for power in (32, 64, 128, 256, 512)]
+    counts = (8, 16, 12, 1, 6, 2, 3, 4, 5, 7, 24, 20, 40, 48, 96, 32, 64, 128, 256, 1024, *drawn)
     return [Case(f"{n} head{'s' if n > 1 else ''}", (n,)) for n in counts]
 
 
@@ -40,12 +41,13 @@ def bias(q_pos: Tensor, k_pos: Tensor, slopes: Tensor) -> Tensor:
 
 
 def bias_cases(draw: Draw) -> list[Case]:
-    """A step of decoding, keys on both sides, and positions with gaps; slopes of no formula."""
+    """A step of decoding, keys on both sides, gaps, and far apart; slopes of no formula."""
     heads, lk, lq = draw.sizes(3, 4, 9)
     start = draw.integer(11, 40)
     k_pos = torch.arange(start, start + lk)
     near = torch.cat([k_pos[1:2], draw.places(lq - 1, high=start + 9)])
     wide, far = draw.places(lq) * 7, draw.places(lk) * 9
+    farther = torch.cat([torch.arange(4), torch.arange(4) + 70_001, draw.places(5) * 1300])
     keys = f"keys at {start} to {start + lk - 1}"
     return [
         Case(f"a query at {start + lk}, {keys}",
@@ -53,6 +55,10 @@ def bias_cases(draw: Draw) -> list[Case]:
         Case(f"queries at {near.tolist()}, {keys}", (near, k_pos, drawn_slopes(draw, heads))),
         Case(f"queries at {wide.tolist()}, keys at {far.tolist()}",
              (wide, far, drawn_slopes(draw, heads))),
+        Case(f"queries and keys at {farther.tolist()}",
+             (farther, farther, drawn_slopes(draw, 1))),
+        Case(f"a query at 3, {keys}, and 32 heads",
+             (torch.tensor([3]), k_pos, drawn_slopes(draw, 32))),
     ]  # fmt: skip
 
 
@@ -84,11 +90,14 @@ def reach(slopes: Tensor, share: float) -> Tensor:
 def reach_cases(draw: Draw) -> list[Case]:
     """The slopes of eight heads, drawn ones, and some that need float64."""
     share = draw.integer(71, 88) / 100  # float32 hits the logarithm of 1 - 0.89 by chance
+    few, most = draw.integer(3, 45) / 100, 0.993
     drawn = [(10 * draw.integer(2, 98) + 3) / 1000 for _ in range(5)] + [2.5]
     counts = [draw.integer(2000, 3000) + side for _ in range(4) for side in (1e-6, -1e-6)]
     fine = [-math.log1p(-share) / count for count in counts]
     return [
         Case("the slopes of 8 heads and a share of 0.9", (alibi_slopes(8), 0.9)),
+        *(Case(f"slopes {drawn} and a share of {part}", (torch.tensor(drawn), part))
+          for part in (few, most)),
         Case(f"slopes {drawn} and a share of {share}", (torch.tensor(drawn), share)),
         Case(f"slopes of less than a thousandth and a share of {share}",
              (torch.tensor(fine, dtype=torch.float64), share)),

@@ -9,6 +9,8 @@ from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
 from pe_lib.rope import apply_rope, layout_permutation, rope_angles
 from pe_lib.sinusoidal import frequencies
 
+FAR = 1e-2  # whoever writes a cosine as a shifted sine rounds the angle there
+
 
 def rope(
     x: Tensor, positions: Tensor, base: float, layout: str = "interleaved", power: float = 1.0
@@ -19,19 +21,26 @@ def rope(
 
 
 def rope_cases(draw: Draw) -> list[Case]:
-    """Positions shared by the batch, and not; fractions; other bases; some far away."""
+    """Positions shared by the batch, and not; fractions; other bases; far ones; a wide head.
+
+    With width 2 the only frequency is 1, so single precision has far angles right.
+    """
     b, h, length, half = draw.sizes(4, 3, 8)
-    start, far = draw.integer(11, 40), draw.integer(5000, 9000)
+    start, far = draw.integer(11, 40), 2 * draw.integer(35_000, 49_000) + 1
+    near = torch.arange(start, start + 3)
     shared = torch.arange(start, start + length)
-    jumps = torch.tensor([0, 1, far, 300])
+    jumps = torch.tensor([0, 1, far, 300, 8193, 2500, 17_001])
     x, y, z = (draw.normal(b, h, length, 2 * half) for _ in range(3))
     return [
         Case(f"positions from {start}, dim {2 * half} and base 10000", (x, shared, 10000.0)),
         Case(f"positions of shape {(b, length)}, dim {2 * half} and base 500",
              (y, draw.places(b, length), 500.0)),
-        Case(f"positions {jumps.tolist()}, dim 2", (draw.normal(2, 3, 4, 2), jumps, 10000.0)),
+        Case(f"positions {jumps.tolist()}, dim 2", (draw.normal(2, 3, 7, 2), jumps, 10000.0),
+             FAR),
         Case(f"fractions of shape {(b, length)}, dim {2 * half} and base 1000",
              (z, draw.places(b, length) / 4, 1000.0)),
+        Case(f"positions from {start}, one head, dim 128 and base 500000",
+             (draw.normal(2, 1, 3, 128), near, 500000.0)),
     ]  # fmt: skip
 
 
@@ -128,6 +137,9 @@ def logits_cases(draw: Draw) -> list[Case]:
         return draw.normal(b, h, length, 2 * half)
 
     return [
+        Case("far apart, width 2", (draw.normal(1, 2, 4, 2), draw.normal(1, 2, 5, 2),
+                                    torch.tensor([0, 9001, 70_001, 5]),
+                                    torch.tensor([3, 35_001, 70_000, 8192, 1025])), FAR),
         Case("all positions from 0", (vectors(lk), vectors(lk), whole, whole)),
         Case(f"queries from position {start + lk}, keys from {start}",
              (vectors(lq), vectors(lk), torch.arange(start + lk, start + lk + lq), cached)),

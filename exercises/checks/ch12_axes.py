@@ -57,9 +57,12 @@ def by_places(x: Tensor, rows: Tensor, columns: Tensor, *, base: float = 10000.0
 
 
 def rope_cases(draw: Draw) -> list[Case]:
-    """Grids that are no squares: wide ones and high ones."""
+    """Wide grids and high ones, long ones, one row, one column, and a square."""
     b, h, rows, columns, quarter = draw.sizes(5, 2, 7)
-    shapes = ((rows, columns, quarter), (columns, rows, quarter + 1), (columns + rows, rows, 1))
+    shapes = (
+        (rows, columns, quarter), (columns, rows, quarter + 1), (columns + rows, rows, 1),
+        (rows, rows, quarter), (2, 70, 1), (70, 1, 2), (1, rows, 16),
+    )  # fmt: skip
     return [
         Case(f"a grid of {(high, wide)}, width {4 * n}",
              (draw.normal(b, h, high * wide, 4 * n), (high, wide)))
@@ -118,9 +121,12 @@ def by_columns(grid: tuple[int, int], trained: tuple[int, int]) -> tuple[Tensor,
 
 
 def scale_cases(draw: Draw) -> list[Case]:
-    """A larger grid, one with fewer rows and more columns, and the trained one."""
+    """Larger and smaller grids, squares, fewer rows and more columns, and the trained one."""
     h, w, more = draw.sizes(3, 3, 8)
-    pairs = (((h + more, w + h + more), (h, w)), ((h, w + h + more), (h + 2, w)), ((h, w), (h, w)))
+    pairs = (
+        ((h + more, w + h + more), (h, w)), ((h, w + h + more), (h + 2, w)), ((h, w), (h, w)),
+        ((32, 32), (14, 14)), ((7, 7), (14, 14)), ((2, 90), (3, 64)),
+    )  # fmt: skip
     return [Case(f"a grid of {grid}, trained {old}", (grid, old)) for grid, old in pairs]
 
 

@@ -12,6 +12,9 @@ from pe_lib.context_extension import by_parts, ntk_aware, position_interpolation
 from pe_lib.rope import rope_angles
 from pe_lib.sinusoidal import frequencies
 
+# How near to a full turn rounding could decide, on whichever way it is computed.
+ROUNDED = 1e-5
+
 
 def interpolated_angles(positions: Tensor, dim: int, base: float, factor: float) -> Tensor:
     """Return the angles of position interpolation."""
@@ -23,7 +26,8 @@ def angle_cases(draw: Draw) -> list[Case]:
     n, half, factor = draw.sizes(3, 3, 8)
     near = torch.cat([torch.arange(3), draw.places(n, high=90)])
     calls = ((near, 2 * half, 10000.0, factor), (draw.places(n + 1), 2 * half + 2, 500.0, 2.5),
-             (draw.places(n) * 100 + 4007, 2 * half + 4, 20000.0, 16))  # fmt: skip
+             (draw.places(n) * 1000 + 70_007, 2 * half + 4, 20000.0, 16),
+             (draw.places(n), 128, 10000.0, 1))  # fmt: skip
     return [
         Case(f"positions {p.tolist()}, dim {d}, base {b:g}, factor {f}", (p, d, b, f))
         for p, d, b, f in calls
@@ -105,14 +109,24 @@ def unturned(dim: int, base: float, length: int) -> Tensor:
 
 
 def unturned_cases(draw: Draw) -> list[Case]:
-    """Sizes of published models, and drawn ones."""
-    drawn = [(2 * draw.integer(20, 90), float(10 ** draw.integer(3, 6)), draw.integer(99, 9999))
-             for _ in range(8)]  # fmt: skip
+    """Sizes of published models, drawn ones, and some where one pair has turned just so far.
+
+    With a length of 7 the fastest pair has made its turn, with one of 6 it has not; over 6282 a
+    pair of frequency 1/1000 falls short of 2 pi, and reaches 6.28.
+    """
+    drawn: list[tuple[int, float, int]] = []
+    while len(drawn) < 8:
+        sizes = 2 * draw.integer(20, 90), float(10 ** draw.integer(3, 6)), draw.integer(99, 9999)
+        turns = frequencies(*sizes[:2]) * sizes[2] / (2 * math.pi)
+        if bool(((turns - 1).abs() > ROUNDED).all()):
+            drawn.append(sizes)
     return [
         Case("dim 128, base 10000, length 4096", (128, 10000.0, 4096)),
         Case("dim 128, base 500000, length 8192", (128, 500000.0, 8192)),
         Case("dim 64, base 100, length 4096", (64, 100.0, 4096)),
-        Case("dim 32, base 10000, length 5", (32, 10000.0, 5)),
+        *(Case(f"dim 32, base 10000, length {n}", (32, 10000.0, n)) for n in (5, 6, 7)),
+        Case("dim 4, base 1000000, length 6282", (4, 1e6, 6282)),
+        Case("dim 2, base 10000, length 2048", (2, 10000.0, 2048)),
         *(Case(f"dim {d}, base {b:g}, length {n}", (d, b, n)) for d, b, n in drawn),
     ]
 
@@ -260,6 +274,8 @@ EXERCISES = (
                     lambda d, b, n: unturned(d, b, n) / (d // 2)),
             Mistake("one pair too many", lambda d, b, n: unturned(d, b, n) + 1),
             Mistake("one pair too few", lambda d, b, n: unturned(d, b, n) - 1),
+            Mistake("you count to the last position, length - 1; the exercise counts the whole "
+                    "length", lambda d, b, n: count(d, b, 2 * math.pi / (n - 1))),
             Mistake("2 pi is on the wrong side",
                     lambda d, b, n: count(d, b, 1 / (2 * math.pi * n))),
         ),

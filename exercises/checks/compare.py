@@ -8,9 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from exercises.wire import as_list_or_array
+
+# With how many times the tolerance an answer is called nearly right.
+NEARLY = 100
+# What stands for numbers; exercises/wire.py carries no other types to the grader.
+CONVERTED = (Tensor, np.ndarray, bool, int, float, list, tuple)
+
 
 def clone(value: Any) -> Any:
-    """Copy tensors and arrays, also inside tuples and lists."""
+    """Copy tensors and arrays, also inside tuples and lists; other sequences become lists."""
+    value = as_list_or_array(value)
     if isinstance(value, Tensor):
         return value.clone()
     if isinstance(value, np.ndarray):
@@ -23,10 +31,9 @@ def clone(value: Any) -> Any:
 
 def as_tensor(value: Any) -> Tensor | None:
     """Return a tensor for a tensor, an array, a number or a list of them, else None."""
-    if value is None or isinstance(value, str):
+    value = as_list_or_array(value)
+    if value is None or not isinstance(value, CONVERTED):
         return None
-    if isinstance(value, np.ndarray):
-        value = np.array(value, order="C")  # torch takes no negative strides
     if isinstance(value, tuple | list) and not all(isinstance(v, int | float) for v in value):
         return stacked(value)
     try:
@@ -63,21 +70,40 @@ def type_name(value: Any) -> str:
     return str(getattr(value, "type_name", type(value).__name__))
 
 
-def shape_problem(got: Any, want: Any, integers: bool = False) -> str:
-    """Say how the kind or the shape of `got` differs from `want`, or return nothing."""
+def shape_problem(
+    got: Any, want: Any, integers: bool = False, axes: tuple[str, ...] = (), hidden: bool = False
+) -> str:
+    """Say how the kind or the shape of `got` differs from `want`, or return nothing.
+
+    Args:
+        got: what was returned.
+        want: what should have been.
+        integers: whether only integers will do.
+        axes: names of the axes.
+        hidden: whether sizes stay unsaid: they would tell those of the inputs, and an answer of
+            a chosen size whatever its author wants to know of them.
+    """
     if got is None:
         return "it returns None; is a `return` missing?"
     if isinstance(want, tuple):
         other = f"it must return {len(want)} values, it returns {kind(got)}"
-        several = got if isinstance(got, tuple | list) else rows_of(got, len(want))
+        if hidden:
+            other = f"it must return {len(want)} values"
+        several = as_list_or_array(got)
+        several = several if isinstance(several, tuple | list) else rows_of(got, len(want))
         if len(several) != len(want):
             return other
-        problems = [shape_problem(*pair, integers) for pair in zip(several, want, strict=True)]
+        pairs = zip(several, want, strict=True)
+        problems = [shape_problem(*pair, integers, axes, hidden) for pair in pairs]
         found = [f"value {i}: {text}" for i, text in enumerate(problems, 1) if text]
         return (found[0] if several is got else other) if found else ""
     goal, given = as_tensor(want), as_tensor(got)
     assert goal is not None
+    if hidden and given is not None and given.shape != goal.shape:
+        return wrong_axes(given, goal, axes)
     if given is None or given.shape != goal.shape:
+        if hidden:
+            return f"it returns {kind(got, hidden=True)}, which is no array of numbers"
         return f"it must return {kind(want)}, it returns {kind(got)}"
     if (goal.dtype == torch.bool) != (given.dtype == torch.bool):
         return f"it must return {'' if goal.dtype == torch.bool else 'numbers, not '}True and False"
@@ -87,10 +113,28 @@ def shape_problem(got: Any, want: Any, integers: bool = False) -> str:
     return ""
 
 
-def kind(value: Any) -> str:
+def wrong_axes(given: Tensor, goal: Tensor, axes: tuple[str, ...]) -> str:
+    """Say what is wrong with a shape without any of its numbers."""
+    if given.ndim != goal.ndim:
+        return f"the shape is wrong: it has too {'many' if given.ndim > goal.ndim else 'few'} axes"
+    names = axis_names(goal, axes)
+    wrong = [name for name, a, b in zip(names, given.shape, goal.shape, strict=True) if a != b]
+    return f"the shape is wrong: the size of {' and of '.join(wrong)} is another"
+
+
+def axis_names(goal: Tensor, axes: tuple[str, ...]) -> list[str]:
+    """Return a name for each axis."""
+    if len(axes) == goal.ndim:
+        return [f"the {name} axis" for name in axes]
+    return [f"axis {axis}" for axis in range(goal.ndim)]
+
+
+def kind(value: Any, hidden: bool = False) -> str:
     """Return words for what a value is: its shape, the count of values, or its type."""
     tensor = as_tensor(value)
     if isinstance(value, tuple) or (isinstance(value, list) and tensor is None):
+        if hidden:
+            return "several values"
         return f"{len(value)} value{'s' if len(value) != 1 else ''}"
     if tensor is None:
         name = type_name(value)
@@ -130,6 +174,8 @@ def difference(got: Any, want: Any, tolerance: float, axes: tuple[str, ...] = ()
     given, goal = as_tensor(got), as_tensor(want)
     assert given is not None and goal is not None
     a, b = both_wide(given, goal)
+    if given.is_complex() and not goal.is_complex() and close(a.real, b, tolerance):
+        return "the numbers are complex; return their real part"
     for test, words in (
         (not torch.isfinite(a).all() and bool(torch.isfinite(b).all()), "it has NaN or infinity"),
         (close(-a, b, tolerance), "the sign of everything is flipped"),
@@ -140,7 +186,19 @@ def difference(got: Any, want: Any, tolerance: float, axes: tuple[str, ...] = ()
     ):  # fmt: skip
         if test:
             return words
-    return wrong_part(a, b, tolerance, axes)
+    return wrong_part(a, b, tolerance, axes) + rounding(given, a, b, tolerance)
+
+
+def rounding(given: Tensor, a: Tensor, b: Tensor, tolerance: float) -> str:
+    """Say that precision may be what is missing, and name a type that has little of it."""
+    name = str(given.dtype).removeprefix("torch.")
+    if given.is_floating_point() and given.dtype.itemsize < 4:
+        return f"; your numbers are {name}, which is too coarse: stay with float32"
+    if not close(a, b, NEARLY * tolerance):
+        return ""
+    if given.is_floating_point():
+        return f"; they are nearly right: is anything of less precision than {name} on the way?"
+    return "; they are nearly right: is something rounded?"
 
 
 def proportional(a: Tensor, b: Tensor, tolerance: float) -> bool:
@@ -162,9 +220,7 @@ def wrong_part(a: Tensor, b: Tensor, tolerance: float, axes: tuple[str, ...]) ->
     if b.ndim == 0:
         return "the number is wrong"
     bad = ~torch.isclose(a, b, rtol=0.0, atol=tolerance * max(1.0, float(b.abs().max())))
-    names = [f"axis {axis}" for axis in range(b.ndim)]
-    if len(axes) == b.ndim:
-        names = [f"the {name} axis" for name in axes]
+    names = axis_names(b, axes)
     for axis in range(b.ndim):
         first, rest = bad.select(axis, 0), bad.narrow(axis, 1, b.shape[axis] - 1)
         if b.shape[axis] > 1 and not first.any() and rest.any():

@@ -18,6 +18,7 @@ from torch import Tensor
 from exercises.checks.compare import clone, close, difference, kind, shape_problem
 
 Answer = Callable[..., Any]
+PLACES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 
 
 class CheckFailed(AssertionError):
@@ -29,10 +30,14 @@ class CheckFailed(AssertionError):
 
 
 class Case(NamedTuple):
-    """Arguments for one call, and words for them ("positions that start at 17")."""
+    """Arguments for one call, and words for them ("positions that start at 17").
+
+    `tolerance` stands in for that of the exercise where rounding is larger than elsewhere.
+    """
 
     label: str
     args: tuple[Any, ...]
+    tolerance: float | None = None
 
 
 class Mistake(NamedTuple):
@@ -123,7 +128,7 @@ class Exercise:
             CheckFailed: if the answer is wrong. What `answer` itself raises passes through.
         """
         cases = [
-            Case(without_numbers(case.label) if hidden else case.label, case.args)
+            case._replace(label=without_numbers(case.label)) if hidden else case
             for case in self.cases(Draw(seed))
         ]
         wanted = [self.reference(*clone(case.args)) for case in cases]
@@ -138,19 +143,23 @@ class Exercise:
                     break
                 error.add_note(f"with {case.label}")
                 raise
-            if text := shape_problem(got[-1], want, self.integers):
+            if text := shape_problem(got[-1], want, self.integers, self.axes, hidden):
                 problem = problem or f"with {case.label}: {text}"
-            elif not close(args, case.args, 0.0):
-                raise CheckFailed("your function changes its argument in place; return a new one")
+            elif changed := changed_argument(case.args, args):
+                raise CheckFailed(f"your function changes {changed}; return a new one")
         if problem:
             raise CheckFailed(self.explanation(cases[: len(got)], got) or problem)
         right = [
-            close(value, want, self.tolerance) for value, want in zip(got, wanted, strict=True)
+            close(value, want, self.room(case))
+            for case, value, want in zip(cases, got, wanted, strict=True)
         ]
         if not all(right):
-            raise CheckFailed(
-                self.explanation(cases, got) or self.generic(cases, got, wanted, right)
-            )
+            text = self.explanation(cases, got) or self.generic(cases, got, wanted, right, hidden)
+            raise CheckFailed(text)
+
+    def room(self, case: Case) -> float:
+        """Return the tolerance for a case."""
+        return self.tolerance if case.tolerance is None else case.tolerance
 
     def explanation(self, cases: list[Case], got: list[Any]) -> str:
         """Return the message of the known mistake that gives the same, or nothing."""
@@ -167,20 +176,23 @@ class Exercise:
             except (ValueError, RuntimeError, IndexError, TypeError):
                 return False
             if shape_problem(value, other, self.integers) or not close(
-                value, other, self.tolerance
+                value, other, self.room(case)
             ):
                 return False
         return True
 
     def generic(
-        self, cases: list[Case], got: list[Any], wanted: list[Any], right: list[bool]
-    ) -> str:
+        self, cases: list[Case], got: list[Any], wanted: list[Any], right: list[bool],
+        hidden: bool = False,
+    ) -> str:  # fmt: skip
         """Describe a mistake that no entry of `mistakes` explains."""
         wrong = right.index(False)
         fine = [case.label for case, fits in zip(cases, right, strict=True) if fits]
         good = [label for label in dict.fromkeys(fine) if label != cases[wrong].label]
         more = f" and {len(good) - 2} more" if len(good) > 2 else ""
-        text = difference(got[wrong], wanted[wrong], self.tolerance, self.axes)
+        text = difference(got[wrong], wanted[wrong], self.room(cases[wrong]), self.axes)
+        if hidden:  # a share can be made to tell a number
+            text = re.sub(r" \(\d+ % of them\)", "", text)
         text = f"with {cases[wrong].label}: {text}"
         return text + (f" (it is right with {'; '.join(good[:2])}{more})" if good else "")
 
@@ -188,6 +200,15 @@ class Exercise:
         """Say that there is no answer yet, or none to what this one calls."""
         calls = f"{self.name} calls {stub}, which" if stub != self.name else self.name
         return f"{calls} is not answered yet"
+
+
+def changed_argument(before: tuple[Any, ...], after: tuple[Any, ...]) -> str:
+    """Say which argument is not what it was; nothing if all are."""
+    for place, pair in zip(PLACES, zip(after, before, strict=True), strict=False):
+        if not close(*pair, 0.0):
+            which = f", the {place} one" if len(before) > 1 else ""
+            return f"its argument in place{which}"
+    return ""
 
 
 def without_numbers(label: str) -> str:
