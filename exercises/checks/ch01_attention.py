@@ -176,7 +176,7 @@ def causal_cases(draw: Draw) -> list[Case]:
     b, h, lq, extra, d = draw.sizes(5, 3, 8)
     lk, start = lq + extra, draw.integer(20001, 29999)  # too large for half precision
 
-    def case(queries: Tensor, keys: Tensor) -> Case:
+    def case(queries: Tensor, keys: Tensor, b: int = b, h: int = h, d: int = d) -> Case:
         n, m = len(queries), len(keys)
         tensors = draw.normal(b, h, n, d), draw.normal(b, h, m, d), draw.normal(b, h, m, d)
         label = f"q {(b, h, n, d)}, k and v {(b, h, m, d)}, {span('q_pos', queries)}, "
@@ -190,6 +190,8 @@ def causal_cases(draw: Draw) -> list[Case]:
         case(*spread_positions(draw, lq, lk, 19_000, 38_000)),
         case(*spread_positions(draw, lk, lk)),  # who counts where there are as many is off
         low_logits(draw, b, h, lq, lk),
+        case(torch.tensor([start]), torch.arange(start - 300, start + 1), 1, 1, 16),
+        case(*spread_positions(draw, 16, 16), 1, 12, 64),
     ]
 
 

@@ -35,6 +35,10 @@ def embed_cases(draw: Draw) -> list[Case]:
         Case(f"tokens {shape}, positions max(0, column - row)", (tokens[1], padded, words, places)),
         Case(f"tokens {shape}, one of them 0, positions of the same shape in any order",
              (tokens[2], any_order, words, places)),
+        *(Case(f"tokens {size}, positions of the same shape",
+               (draw.places(*size, high=rows - 1), draw.places(*size, high=rows - 20),
+                draw.normal(rows, wide), draw.normal(rows + 1, wide)))
+          for size, wide in (((1, 16), 32), ((4, 4), 4), ((3, 1), 5), ((1, 1), 1))),
     ]  # fmt: skip
 
 

@@ -17,8 +17,12 @@ def four_terms(x: Tensor, p: Tensor, w_q: Tensor, w_k: Tensor) -> Four:
 
 
 def terms_cases(draw: Draw, projections: int = 2) -> list[Case]:
-    """Content, positions, and projections to another width, smaller and larger."""
+    """Content, positions, and projections to another width, smaller and larger, or to the same."""
     length, other, a, b = draw.sizes(4, 4, 9)
+    sizes = (
+        (length, max(a, b), min(a, b)), (other, min(a, b), max(a, b)), (5, 8, 8), (6, 3, 16),
+        (24, 5, 5), (1, a, b),
+    )  # fmt: skip
     return [
         Case(
             f"x and p of shape {(rows, wide)}, projections to {narrow}",
@@ -27,7 +31,7 @@ def terms_cases(draw: Draw, projections: int = 2) -> list[Case]:
                 *(draw.normal(narrow, wide) for _ in range(projections)),
             ),
         )
-        for rows, wide, narrow in ((length, max(a, b), min(a, b)), (other, min(a, b), max(a, b)))
+        for rows, wide, narrow in sizes
     ]
 
 

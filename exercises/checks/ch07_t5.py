@@ -97,14 +97,19 @@ def logits_cases(draw: Draw) -> list[Case]:
     far = draw.places(lq, high=300)
     middle = torch.cat([torch.tensor([150]), far[1:]])  # keys on both sides of it, far enough
 
-    def case(label: str, n: int, d: int, q_pos: Tensor, k_pos: Tensor) -> Case:
-        q, k = draw.normal(b, h, len(q_pos), d), draw.normal(b, h, lk, d)
+    def case(
+        label: str, n: int, d: int, q_pos: Tensor, k_pos: Tensor, b: int = b, h: int = h
+    ) -> Case:
+        q, k = draw.normal(b, h, len(q_pos), d), draw.normal(b, h, len(k_pos), d)
         return Case(f"{n} buckets, d {d}, {label}", (q, k, draw.normal(n, h), q_pos, k_pos))
 
     return [
         case(f"{lk} positions from {start}", 32, d, run, run),
         case(f"q_pos {far.tolist()}, {lk} keys from {start}", 32, other_d, far, run),
         case(f"q_pos {middle.tolist()}, k_pos 0, 40, ... {40 * lk - 40}", 20, d, middle, spread),
+        case("one head, 1 query and 20 keys", 32, 64, run[-1:], torch.arange(20), 1, 1),
+        case("16 heads, 6 queries and 4 keys", 32, 8, draw.places(6), draw.places(4), 1, 16),
+        case("far apart", 32, d, 70_001 + spread, spread + 31_000),
     ]
 
 

@@ -90,7 +90,9 @@ def logits_cases(draw: Draw) -> list[Case]:
     lk, start = lq + draw.integer(5, 7), draw.integer(11, 40)
     k_pos = torch.arange(start, start + lk)
 
-    def case(label: str, d: int, span: int, q_pos: Tensor, k_pos: Tensor) -> Case:
+    def case(
+        label: str, d: int, span: int, q_pos: Tensor, k_pos: Tensor, b: int = b, h: int = h
+    ) -> Case:
         q, k = draw.normal(b, h, len(q_pos), d), draw.normal(b, h, len(k_pos), d)
         tables = draw.normal(h, 2 * span, d), draw.normal(h, 2 * span, d)
         return Case(f"{label}, d {d}, span {span}", (q, k, *tables, q_pos, k_pos))
@@ -101,6 +103,8 @@ def logits_cases(draw: Draw) -> list[Case]:
         case(f"{lk} queries and keys, positions from {start}", d, 2, k_pos, k_pos),
         case(f"{lk} keys from {start}, queries at the last {lq}", other, 3, k_pos[-lq:], k_pos),
         case(f"q_pos {some.tolist()}, k_pos {more.tolist()}", d, 4, some, more),
+        case("one head, 1 query and 20 keys", 64, 16, k_pos[-1:], torch.arange(20), 1, 1),
+        case("16 heads, 4 queries and 6 keys", 8, 5, draw.places(4), draw.places(6), 1, 16),
     ]
 
 

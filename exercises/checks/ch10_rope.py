@@ -41,6 +41,11 @@ def rope_cases(draw: Draw) -> list[Case]:
              (z, draw.places(b, length) / 4, 1000.0)),
         Case(f"positions from {start}, one head, dim 128 and base 500000",
              (draw.normal(2, 1, 3, 128), near, 500000.0)),
+        Case("positions of shape (1, 6), 16 heads, dim 8 and base 10000",
+             (draw.normal(1, 16, 6, 8), draw.places(1, 6), 10000.0)),
+        Case("positions of shape (4, 4), 4 heads, dim 4 and base 10000",
+             (draw.normal(4, 4, 4, 4), draw.places(4, 4), 10000.0)),
+        Case("one position, dim 6 and base 10000", (draw.normal(3, 2, 1, 6), near[:1], 10000.0)),
     ]  # fmt: skip
 
 
@@ -133,8 +138,8 @@ def logits_cases(draw: Draw) -> list[Case]:
     whole, cached = torch.arange(lk), torch.arange(start, start + lk)
     wide, far = draw.places(lq) * 7, draw.places(lk) * 9
 
-    def vectors(length: int) -> Tensor:
-        return draw.normal(b, h, length, 2 * half)
+    def vectors(length: int, b: int = b, h: int = h, d: int = 2 * half) -> Tensor:
+        return draw.normal(b, h, length, d)
 
     return [
         Case("far apart, width 2", (draw.normal(1, 2, 4, 2), draw.normal(1, 2, 5, 2),
@@ -145,6 +150,10 @@ def logits_cases(draw: Draw) -> list[Case]:
              (vectors(lq), vectors(lk), torch.arange(start + lk, start + lk + lq), cached)),
         Case(f"queries at {wide.tolist()}, keys at {far.tolist()}",
              (vectors(lq), vectors(lk), wide, far)),
+        Case("one head, 1 query and 20 keys",
+             (vectors(1, 1, 1, 64), vectors(20, 1, 1, 64), cached[-1:], torch.arange(20))),
+        Case("16 heads, 6 queries and 4 keys",
+             (vectors(6, 1, 16, 4), vectors(4, 1, 16, 4), draw.places(6), draw.places(4))),
     ]  # fmt: skip
 
 
