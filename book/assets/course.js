@@ -73,6 +73,12 @@ document.querySelectorAll("a.term[title]").forEach((term) => {
 // The bibliography's entries are no list items to a screen reader, so their frame is no list.
 document.querySelectorAll(".citation-list[role=list]").forEach((e) => e.removeAttribute("role"));
 
+// The sign that unfolds a page's pages in the sidebar is named after that page.
+document.querySelectorAll(".bd-sidebar-primary summary").forEach((sign) => {
+  const page = sign.closest("li")?.querySelector("a")?.textContent.trim();
+  if (page) sign.setAttribute("aria-label", `Pages of ${page}`);
+});
+
 // The sidebar begins where the open page is.
 const sidebar = document.querySelector(".bd-sidebar-primary");
 const open = sidebar?.querySelector(".current.active");
