@@ -159,7 +159,7 @@ def test_a_term_shows_its_entry_under_the_pointer_and_leads_to_it(browser, addre
         shown = "e => getComputedStyle(e, '::after').content"
         assert term.evaluate(shown) == "none"
         term.hover()
-        assert term.evaluate(shown) == '"Column j forms a pair with column j + d/2."'
+        assert term.evaluate(shown) == '"Column r forms a pair with column r + d/2."'
         term.click()
         assert page.locator(":target").text_content().startswith("half-split layout")
 
