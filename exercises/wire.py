@@ -31,7 +31,7 @@ DTYPES = {
         torch.complex64, torch.complex128,
     )
 }  # fmt: skip
-UNCONVERTED = list | tuple | str | bytes | bytearray  # sequences that stay what they are
+UNCONVERTED = (list, tuple, str, bytes, bytearray)  # sequences that stay what they are
 
 HELD = {"O": "objects", "U": "texts", "S": "bytes", "V": "records", "M": "dates", "m": "durations"}
 
@@ -54,7 +54,7 @@ def as_list_or_array(value: Any) -> Any:
     The self-check and the grader both convert an answer by this function, so what one of them
     accepts, the other does. A value that needs no conversion, or has none, comes back as it is.
     """
-    if value is None or isinstance(value, int | float | UNCONVERTED | torch.Tensor):
+    if value is None or isinstance(value, (int, float, torch.Tensor, *UNCONVERTED)):
         return value
     if isinstance(value, array.array | memoryview):
         try:
@@ -112,9 +112,9 @@ def as_list_or_tensor(value: Any) -> Any:
         plain = as_list_or_array(value)
         if isinstance(plain, list):
             return plain
-        if isinstance(plain, dict | set | frozenset):
-            return None
-        made = torch.as_tensor(plain)  # a complex number, a row of pandas's ...
+        if isinstance(plain, dict | set | frozenset | complex):
+            return None  # as the self-check does
+        made = torch.as_tensor(plain)  # a row of pandas's, a tensor of another library ...
     except Exception:  # the student's own class may raise anything
         return None
     return made if str(made.dtype).removeprefix("torch.") in DTYPES else None
