@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -76,6 +77,12 @@ def up_to_five(minutes: float) -> int:
     return 5 * max(1, -int(-minutes // 5))
 
 
+@functools.cache
+def parsed(source: str) -> ast.Module:
+    """Return the statements of a cell; a line of IPython's own counts as `pass`."""
+    return ast.parse(re.sub(r"^(\s*)[%!].*$", r"\1pass", source, flags=re.MULTILINE))
+
+
 def is_reporting(statement: ast.stmt) -> bool:
     """Return whether a statement reports or draws: an assert, or a call for its effect."""
     if isinstance(statement, ast.Assert):
@@ -105,9 +112,8 @@ def reporting_lines(statements: list[ast.stmt]) -> set[int]:
 
 def count_lines(source: str) -> tuple[int, int]:
     """Return the lines of a cell that are the method or its experiment, and those that report."""
-    plain = re.sub(r"^(\s*)[%!].*$", r"\1pass", source, flags=re.MULTILINE)
-    filled = {n for n, line in enumerate(plain.splitlines(), start=1) if line.strip()}
-    reports = reporting_lines(ast.parse(plain).body) & filled
+    filled = {n for n, line in enumerate(source.splitlines(), start=1) if line.strip()}
+    reports = reporting_lines(parsed(source).body) & filled
     return len(filled) - len(reports), len(reports)
 
 
@@ -136,12 +142,11 @@ def figures_in(cell: Any) -> tuple[int, int]:
     return still, moving
 
 
-def calls(source: str, name: str, keyword: str | None = None) -> list[str]:
-    """Return the first argument, or the one of a keyword, of each call to `name` in a cell."""
-    plain = re.sub(r"^(\s*)[%!].*$", r"\1pass", source, flags=re.MULTILINE)
+def calls(source: str, *names: str, keyword: str | None = None) -> list[str]:
+    """Return the first argument, or the one of a keyword, of each call to `names` in a cell."""
     found = []
-    for node in ast.walk(ast.parse(plain)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == name:
+    for node in ast.walk(parsed(source)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in names:
             named = [word.value for word in node.keywords if word.arg == keyword]
             chosen = named[:1] if keyword else node.args[:1]
             found.append((node.lineno, ast.literal_eval(chosen[0]) if chosen else ""))
@@ -172,8 +177,7 @@ def outline(path: Path) -> Outline:
                 words += len(prose(part).split()) if reads else 0
             folded = folded and "{solution-end}" not in cell.source
             continue
-        for name in SHOWS:
-            numbers += calls(cell.source, name, "number")
+        numbers += calls(cell.source, *SHOWS, keyword="number")
         boxes += calls(cell.source, "claims.show")
         drawn += len(calls(cell.source, "schematics.canvas"))
         if not reads or folded or {"hide-cell", "remove-cell"} & set(cell.metadata.get("tags", [])):
