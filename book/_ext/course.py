@@ -87,6 +87,11 @@ class caption_below(nodes.General, nodes.TextElement):
     """The caption; its first words are the figure's number."""
 
 
+def figure_anchor(number: str) -> str:
+    """Return the id of the figure of a number: "10.3" gives figure-10-3."""
+    return f"figure-{number.lower().replace('.', '-')}"
+
+
 def caption_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
     """Join each figure to the caption that its cell wrote below it: `**Figure 10.3.** ...`."""
     for paragraph in list(doctree.findall(nodes.paragraph)):
@@ -99,7 +104,7 @@ def caption_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
         still = place > 1 and "still" in holder[place - 2].get("classes", [])
         shown = holder.children[place - 2 : place] if still else [holder[place - 1]]
         words = caption_below("", "", *paragraph.children)
-        name = f"figure-{found[1].lower().replace('.', '-')}"
+        name = figure_anchor(found[1])
         holder.children[place - len(shown) : place + 1] = []
         holder.insert(place - len(shown), figure_with_caption("", *shown, words, ids=[name]))
 
@@ -110,13 +115,12 @@ def link_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
     for text in list(doctree.findall(nodes.Text)):
         if not isinstance(text.parent, nodes.paragraph):
             continue
-        parts: list[nodes.Node] = []
-        for part in re.split(r"(Figure [0-9A-Z]+\.\d+)", text):
-            name = "figure-" + part.removeprefix("Figure ").lower().replace(".", "-")
-            is_link = part.startswith("Figure ") and name in have
-            words = nodes.Text(part)
-            link = nodes.reference("", "", words, refid=name, internal=True)
-            parts.append(link if is_link else words)
+        words = re.split(r"(Figure [0-9A-Z]+\.\d+)", text)
+        parts: list[nodes.Node] = [nodes.Text(part) for part in words]
+        for number in range(1, len(parts), 2):  # between them stands what names no figure
+            name = figure_anchor(words[number].removeprefix("Figure "))
+            if name in have:
+                parts[number] = nodes.reference("", "", parts[number], refid=name, internal=True)
         if len(parts) > 1:
             text.parent.replace(text, parts)
 
@@ -294,6 +298,17 @@ class BuildStatus(SphinxDirective):
         return holder.children
 
 
+AS_GIVEN = (lambda self, node: None, lambda self, node: None)  # what is inside, and no more
+
+
+def html_element(tag: str) -> tuple[Any, Any]:
+    """Return what opens and what closes a node that HTML has an element for."""
+    return (
+        lambda self, node: self.body.append(self.starttag(node, tag)),
+        lambda self, node: self.body.append(f"</{tag}>"),
+    )
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", list_modules)
     app.connect("config-inited", choose_assets, priority=100)
@@ -306,25 +321,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-resolved", link_figures, priority=400)
     app.connect("doctree-read", colour_claims)
     app.connect("env-get-updated", number_by_chapter, priority=900)
-    as_given = (lambda self, node: None, lambda self, node: None)
-    app.add_node(
-        figure_with_caption,
-        html=(
-            lambda self, node: self.body.append(self.starttag(node, "figure")),
-            lambda self, node: self.body.append("</figure>"),
-        ),
-        latex=as_given,
-        text=as_given,
-    )
-    app.add_node(
-        caption_below,
-        html=(
-            lambda self, node: self.body.append(self.starttag(node, "figcaption")),
-            lambda self, node: self.body.append("</figcaption>"),
-        ),
-        latex=as_given,
-        text=as_given,
-    )
+    for node, tag in ((figure_with_caption, "figure"), (caption_below, "figcaption")):
+        app.add_node(node, html=html_element(tag), latex=AS_GIVEN, text=AS_GIVEN)
     app.connect("doctree-read", keep_together)
     app.connect("doctree-resolved", link_terms)
     app.connect("html-page-context", finish_page, priority=900)
