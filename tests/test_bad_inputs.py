@@ -330,7 +330,7 @@ REFUSED: dict[str, Refused] = {
     "yarn slow>fast": Refused(
         lambda: yarn(frequencies(8), 4, 100, slow=5, fast=1),
         ValueError,
-        "high must be a finite number greater than 5, got 1",
+        "fast must be a finite number of at least 5, got 1",
     ),
     "by_parts 2d rates": Refused(
         lambda: by_parts(torch.ones(2, 2), 4, 100, 1, 4),
