@@ -11,6 +11,7 @@ from pe_lib.alibi import ALiBi
 from pe_lib.attention import NoPosition, PositionEncoding
 from pe_lib.deberta import DeBERTa
 from pe_lib.fire import Fire
+from pe_lib.forgetting import Forgetting
 from pe_lib.kerple import Kerple
 from pe_lib.learned import Learned
 from pe_lib.rope import RoPE
@@ -131,6 +132,12 @@ METHODS: dict[str, Method] = {
     ),
     "xpos": Method(
         "xPos", "#6a51a3", lambda sizes: XPos(sizes.head_dim, max_len=sizes.cached), "10_rope"
+    ),
+    "forgetting": Method(
+        "forgetting",
+        "#5a7d2a",
+        lambda sizes: Forgetting(sizes.d_model, sizes.n_heads),
+        per_layer=True,
     ),
 }
 TAUGHT = {key: method for key, method in METHODS.items() if method.chapter}
