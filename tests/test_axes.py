@@ -298,5 +298,5 @@ def test_what_is_no_number_is_refused_by_type():
     for part in (True, (2, 3)):
         with pytest.raises(TypeError, match="parts must be numbers of tokens, or"):
             text_image_positions([part])  # type: ignore[list-item]
-    with pytest.raises(TypeError, match="directions must be a torch.Tensor"):
+    with pytest.raises(TypeError, match=r"directions must be a torch\.Tensor"):
         AxesRoPE(8, [[1.0]])  # type: ignore[arg-type]
