@@ -127,6 +127,8 @@ def measure(model: Model, cell: Cell) -> Iterator[Row]:
         for length in cell.lengths:
             dress(model, cell, variant, length)
             yield row(variant, length, "accuracy", partial(token_accuracy, model, cell, length))
+    if cell.method == "rope":
+        yield from measure_dropping(model, cell)
 
 
 def measure_pretrained(model: GlassLM, cell: Cell) -> Iterator[Row]:
@@ -152,6 +154,7 @@ def measure_text(model: Transformer, cell: Cell) -> Iterator[Row]:
         yield row(cell.method, context, f"nats-last-{LAST}", partial(text_loss, model, batch, LAST))
     if cell.method == "rope" and cell.scale == "small":
         yield from measure_tuning(model, cell)
+        yield from measure_dropping(model, cell)
 
 
 def measure_tuning(model: Transformer, cell: Cell) -> Iterator[Row]:
@@ -164,7 +167,7 @@ def measure_tuning(model: Transformer, cell: Cell) -> Iterator[Row]:
         inputs, targets = batches(random)
         return inputs.to(device()), targets.to(device())
 
-    for variant in ("rope", *EXTENSIONS):
+    for variant in ("rope", *EXTENSIONS, "rope+base"):
         for steps in TUNE_STEPS:
             model.load_state_dict(start)
             dress(model, cell, variant, length)
@@ -175,6 +178,30 @@ def measure_tuning(model: Transformer, cell: Cell) -> Iterator[Row]:
             batch = windows(split_text()[1], WINDOWS, length)
             loss = partial(text_loss, model, batch, TARGETS)
             yield row(variant, length, f"nats-tuned-{steps}", loss)
+    model.load_state_dict(start)
+
+
+def measure_dropping(model: Transformer, cell: Cell) -> Iterator[Row]:
+    """Yield scores at every length without RoPE, after some steps at the trained length (DroPE)."""
+    start = {name: weight.clone() for name, weight in model.state_dict().items()}
+    variant, test = "rope+drop", split_text()[1]
+    for steps in TUNE_STEPS:
+        model.load_state_dict(start)
+        dress(model, cell, variant, cell.train_length)
+        if steps:
+            unseen = cell.seed + TEST_SEED  # batches that the training has not shown
+            train(
+                model, batch_maker(cell), steps=steps, lr=1e-3, warmup=5, seed=unseen, constant=True
+            )
+        for length in cell.lengths:
+            if cell.task == "text":
+                score = partial(text_loss, model, windows(test, WINDOWS, length), TARGETS)
+            else:
+                score = partial(token_accuracy, model, cell, length)
+            measure_name = "nats" if cell.task == "text" else "accuracy"
+            yield row(variant, length, f"{measure_name}-recalibrated-{steps}", score)
+    model.load_state_dict(start)
+    dress(model, cell, cell.method, cell.train_length)
 
 
 def measure_order(model: Transformer, cell: Cell) -> Iterator[Row]:
