@@ -7,12 +7,12 @@ a larger base, and RoPE taken away.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from torch import Tensor
 
 from bakeoff.grid import Cell
+from bakeoff.recipes import AtRandomPositions
 from lab.model import Transformer
 from lab.pretrained import GlassLM
 from pe_lib import context_extension as extend
@@ -43,13 +43,9 @@ def dynamic(cell: Cell, length: int) -> PositionEncoding:
 
 
 def yarn_rates(rates: Tensor, factor: float, length: int) -> Tensor:
-    """Return YaRN's frequencies with bounds chosen by rule.
-
-    The published bounds, 1 and 32 turns, presuppose a training length of some thousands. Over 64
-    positions the fastest pair makes ten turns; the upper bound comes down to what it makes.
-    """
-    turns = float(rates[0]) * length / (2 * math.pi)
-    return extend.yarn(rates, factor, length, slow=1, fast=min(32.0, turns), ramp="rotations")
+    """Return YaRN's frequencies, with an upper bound that keeps the fastest pair."""
+    slow, fast = extend.turn_bounds(rates, length)
+    return extend.yarn(rates, factor, length, slow=slow, fast=fast, ramp="rotations")
 
 
 def larger_base(cell: Cell, length: int) -> PositionEncoding:
@@ -77,12 +73,20 @@ def variants(cell: Cell) -> list[str]:
     return [cell.method, *more.get(cell.method, [])]
 
 
-def dress(model: Transformer | GlassLM, cell: Cell, variant: str, length: int) -> None:
-    """Give a trained model the encoding of a variant, for sequences of `length`."""
+Model = Transformer | AtRandomPositions | GlassLM
+
+
+def dress(model: Model, cell: Cell, variant: str, length: int) -> None:
+    """Give a trained model the encoding of a variant, for sequences of `length`.
+
+    Random positions are drawn from the length, so that no measurement depends on another.
+    """
     if isinstance(model, Transformer) and isinstance(model.encoding, Learned):
         model.encoding.beyond = variant.partition("+")[2] or "error"
-    if cell.method == "rope":
-        plain = RoPE(cell.d_model // cell.n_heads, max_len=length)
+    if isinstance(model, AtRandomPositions):
+        model.restart(length)
+    elif cell.method == "rope":
         make = (EXTENSIONS | TUNED).get(variant)
+        plain = RoPE(cell.d_model // cell.n_heads, max_len=length)
         encoding = make(cell, length) if make else plain
         model.use_encoding(encoding.to(next(model.parameters()).device))
