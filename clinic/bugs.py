@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 
 from clinic.findings import KNOWN
+from clinic.subjects import Bias
+from lab.registry import METHODS, Sizes
 from pe_lib.alibi import alibi, alibi_slopes
-from pe_lib.context_extension import yarn
+from pe_lib.context_extension import ntk_aware, yarn
 from pe_lib.rope import split_pairs
 from pe_lib.sinusoidal import arrange, frequencies
 from pe_lib.t5 import t5_bucket
@@ -299,6 +301,77 @@ def codes(positions: Tensor, dim: int) -> Tensor:
     """Return sinusoidal codes, (..., dim)."""
     angles = positions[..., None].double() * frequencies(dim)
     return arrange(angles.sin(), angles.cos(), "interleaved").float()
+
+
+# Two bugs at once: the thing, what is expected, the findings that must be made.
+COMBINED: dict[str, tuple[object, dict[str, Any] | None, set[str]]] = {
+    "base and offset": (
+        place_bug(lambda p: torch.arange(p.shape[1])[None]),
+        {"base": 500000},
+        {"base", "offset-ignored"},
+    ),
+    "layout and backwards": (
+        lambda q, k, p: right(q, k, -p, layout="interleaved"),
+        {"layout": "half", "base": 10000},
+        {"layout", "direction"},
+    ),
+    "mixed layouts and rows": (
+        lambda q, k, p: mixed_layouts(q, k, p[:1]),
+        None,
+        {"mixed-layouts", "rows-share-positions"},
+    ),
+    "bfloat16 positions and base": (
+        lambda q, k, p: right(q, k, p.bfloat16(), base=500000.0),
+        {"base": 10000},
+        {"positions-rounded", "base"},
+    ),
+    "one side and gain": (
+        lambda q, k, p: (right(q, q, p, gain=1.2)[0], k),
+        None,
+        {"one-side-only", "gain-on-one-side"},
+    ),
+    "base and gain": (
+        lambda q, k, p: right(q, k, p, gain=1.1),
+        {"base": 1e6, "gain": 1.0},
+        {"base", "gain"},
+    ),
+    "wraps and layout": (
+        lambda q, k, p: right(q, k, p % 1024, layout="interleaved"),
+        {"layout": "half"},
+        {"wraps", "layout"},
+    ),
+    "slopes and sign": (
+        Bias(lambda qp, kp: linear_bias(alibi_slopes(16)[:12], qp, kp, -1.0)),
+        None,
+        {"bias-sign", "slopes"},
+    ),
+}
+
+# What cannot be told from the tensors alone: no fault, but a word of doubt with an experiment.
+DOUBTFUL: dict[str, tuple[object, str]] = {
+    "exponent i / d, or base 100": (
+        rates_bug(lambda d: 10000.0 ** -(torch.arange(d // 2).double() / d)),
+        "unusual-base",
+    ),
+    "NTK-aware, or a larger base": (
+        rates_bug(lambda d: ntk_aware(frequencies(d), 4.0)),
+        "unusual-base",
+    ),
+    "index from one, or interpolation": (
+        rates_bug(lambda d: frequencies(d) * 10000.0 ** (-2 / d)),
+        "index-from-one",
+    ),
+    "YaRN without a gain, or DeepSeek's": (yarn_rates, "gain-missing"),
+    "backwards, or nanochat": (place_bug(lambda p: -p), "direction"),
+    "learned frequencies, or a wrong formula": (
+        rates_bug(lambda d: 1 / (1 + torch.arange(d // 2).double())),
+        "unknown-frequencies",
+    ),
+    "FIRE, or a bias that is not relative": (
+        METHODS["fire"].make(Sizes(64, 4, 32)),
+        "bias-not-relative",
+    ),
+}
 
 
 def verdicts(bug: Bug) -> list[str]:

@@ -285,8 +285,8 @@ def form(each: Map, name: str, pairs: Pairs, case: Case) -> Tensor:
     if holds(c + a * b, e - a + b**2) or holds(b + e * c, a - e + c**2):
         case.fault("overwritten", where=name)
         return rows[0] if holds(rows[0].abs() - 1) else rows[1]
-    level = [row.abs() for row in rows]
-    if all(holds(one - level[0].mean()) for one in level):
+    lengths = [row.abs() for row in rows]
+    if all(holds(one - lengths[0].mean()) for one in lengths):
         case.fault("mixed-layouts", where=name)
         return torch.cat(rows, dim=1)
     case.fault("not-a-rotation", where=name)

@@ -13,22 +13,21 @@ import torch
 from torch import nn
 
 from clinic import __main__ as command
+from clinic import proofs
 from clinic.bugs import (
     BUGS,
+    COMBINED,
+    DOUBTFUL,
     YARN,
     codes,
-    linear_bias,
     mixed_layouts,
     place_bug,
-    rates_bug,
     right,
     turn,
     verdicts,
-    yarn_rates,
 )
 from clinic.doctor import (
     Absolute,
-    Bias,
     InputError,
     Report,
     Rotary,
@@ -41,9 +40,8 @@ from clinic.models import LabModel, examine_model
 from clinic.rules import identify, series
 from lab.model import Transformer
 from lab.registry import METHODS, Sizes
-from pe_lib.alibi import alibi_slopes
 from pe_lib.attention import attention_logits
-from pe_lib.context_extension import DynamicNTK, llama3, ntk_aware, proportional, yarn, yarn_gain
+from pe_lib.context_extension import DynamicNTK, llama3, proportional, yarn, yarn_gain
 from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import frequencies
 
@@ -61,81 +59,10 @@ def test_there_are_at_least_thirty_planted_bugs_with_different_names():
     assert {bug.verdict for bug in BUGS} <= set(KNOWN)
 
 
-COMBINED = {
-    "base and offset": (
-        place_bug(lambda p: torch.arange(p.shape[1])[None]),
-        {"base": 500000},
-        {"base", "offset-ignored"},
-    ),
-    "layout and backwards": (
-        lambda q, k, p: right(q, k, -p, layout="interleaved"),
-        {"layout": "half", "base": 10000},
-        {"layout", "direction"},
-    ),
-    "mixed layouts and rows": (
-        lambda q, k, p: mixed_layouts(q, k, p[:1]),
-        None,
-        {"mixed-layouts", "rows-share-positions"},
-    ),
-    "bfloat16 positions and base": (
-        lambda q, k, p: right(q, k, p.bfloat16(), base=500000.0),
-        {"base": 10000},
-        {"positions-rounded", "base"},
-    ),
-    "one side and gain": (
-        lambda q, k, p: (right(q, q, p, gain=1.2)[0], k),
-        None,
-        {"one-side-only", "gain-on-one-side"},
-    ),
-    "base and gain": (
-        lambda q, k, p: right(q, k, p, gain=1.1),
-        {"base": 1e6, "gain": 1.0},
-        {"base", "gain"},
-    ),
-    "wraps and layout": (
-        lambda q, k, p: right(q, k, p % 1024, layout="interleaved"),
-        {"layout": "half"},
-        {"wraps", "layout"},
-    ),
-    "slopes and sign": (
-        Bias(lambda qp, kp: linear_bias(alibi_slopes(16)[:12], qp, kp, -1.0)),
-        None,
-        {"bias-sign", "slopes"},
-    ),
-}
-
-
 @pytest.mark.parametrize("name", COMBINED)
 def test_two_bugs_at_once_are_both_named(name):
     thing, expect, wanted = COMBINED[name]
     assert wanted <= set(diagnose(thing, expect=expect).names())
-
-
-# What cannot be told from the tensors alone: no fault, but a word of doubt with an experiment.
-DOUBTFUL = {
-    "exponent i / d, or base 100": (
-        rates_bug(lambda d: 10000.0 ** -(torch.arange(d // 2).double() / d)),
-        "unusual-base",
-    ),
-    "NTK-aware, or a larger base": (
-        rates_bug(lambda d: ntk_aware(frequencies(d), 4.0)),
-        "unusual-base",
-    ),
-    "index from one, or interpolation": (
-        rates_bug(lambda d: frequencies(d) * 10000.0 ** (-2 / d)),
-        "index-from-one",
-    ),
-    "YaRN without a gain, or DeepSeek's": (yarn_rates, "gain-missing"),
-    "backwards, or nanochat": (place_bug(lambda p: -p), "direction"),
-    "learned frequencies, or a wrong formula": (
-        rates_bug(lambda d: 1 / (1 + torch.arange(d // 2).double())),
-        "unknown-frequencies",
-    ),
-    "FIRE, or a bias that is not relative": (
-        METHODS["fire"].make(Sizes(64, 4, 32)),
-        "bias-not-relative",
-    ),
-}
 
 
 @pytest.mark.parametrize("name", DOUBTFUL)
@@ -447,3 +374,10 @@ def test_an_ignored_offset_of_a_linear_bias_is_harmless():
         for place in (8, 0)
     )
     torch.testing.assert_close(right_one, wrong)
+
+
+def test_the_page_of_the_proofs_has_a_row_for_each_planted_bug():
+    text = proofs.page()
+    assert text.count("| named |") == len(BUGS)
+    assert all(f"| {bug.name} |" in text for bug in BUGS)
+    assert all(name in text for name in (*COMBINED, *DOUBTFUL))
