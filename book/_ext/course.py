@@ -19,6 +19,7 @@ from sphinx.environment.collectors.toctree import TocTreeCollector
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
 
+from clinic import proofs as doctor_proofs
 from exercises import proofs, warm_up
 from lab import sets
 from tools import status, vendor
@@ -54,9 +55,10 @@ def choose_assets(_: Sphinx, config: Config) -> None:
 
 
 def write_page(_: Sphinx, page: str, source: list[str]) -> None:
-    """Give the page of the proofs, of which the book has only the title, its text."""
-    if page == "book/check_proofs":
-        source[0] = proofs.page()
+    """Give the pages of proofs, of which the book has only the titles, their text."""
+    pages = {"book/check_proofs": proofs.page, "book/doctor_proofs": doctor_proofs.page}
+    if page in pages:
+        source[0] = pages[page]()
 
 
 def alt_texts(notebook: Path) -> dict[str, str]:
