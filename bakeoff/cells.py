@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bakeoff.grid import PRETRAINED, Cell, device, encodings
+from bakeoff.recipes import REACH, RECIPES, AtRandomPositions
 from bakeoff.variants import EXTENSIONS, dress, variants
 from lab import tasks
 from lab.model import Transformer
@@ -20,7 +21,8 @@ from lab.training import IGNORE, Batch, accuracy, generator, one_thread, train
 
 Row = dict[str, object]
 
-Model = Transformer | GlassLM
+Trained = Transformer | AtRandomPositions
+Model = Trained | GlassLM
 
 WINDOWS, TARGETS = 128, 32  # of the text; the same characters at every length
 TOKEN_WINDOWS, TOKEN_TARGETS = 32, 64  # of the text as the pretrained model reads it
@@ -58,7 +60,7 @@ def split_text() -> tuple[Tensor, Tensor, int]:
     return ids[:cut], ids[cut:], len(alphabet)
 
 
-def build(cell: Cell) -> Transformer:
+def build(cell: Cell) -> Transformer | AtRandomPositions:
     """Return the cell's model with its initial weights, drawn from the cell's seed."""
     torch.manual_seed(cell.seed)
     sizes = {"text": split_text()[2], "marker": 17, "first": 16}
@@ -73,8 +75,10 @@ def build(cell: Cell) -> Transformer:
         encoding=encodings(cell),
         causal=cell.causal,
         pool="mean" if pooled else None,
-    )
-    return model.to(device())
+    ).to(device())
+    if cell.method in RECIPES and RECIPES[cell.method].drawn:
+        return AtRandomPositions(model, REACH * cell.train_length, cell.seed)
+    return model
 
 
 def windows(ids: Tensor, count: int, length: int) -> Batch:
@@ -104,7 +108,7 @@ def text_loss(model: Model, batch: Batch, targets: int) -> float:
     return total / (len(inputs) * targets)
 
 
-def token_accuracy(model: Transformer, cell: Cell, length: int) -> float:
+def token_accuracy(model: Trained, cell: Cell, length: int) -> float:
     """Return the accuracy on the last positions of random sequences, as many as in training."""
     make = {"marker": tasks.marker_recall, "n-back": tasks.n_back}[cell.task]
     inputs, targets = make(128, length, generator(TEST_SEED + length))
@@ -127,6 +131,8 @@ def measure(model: Model, cell: Cell) -> Iterator[Row]:
         for length in cell.lengths:
             dress(model, cell, variant, length)
             yield row(variant, length, "accuracy", partial(token_accuracy, model, cell, length))
+    if cell.method == "rope" and isinstance(model, Transformer):
+        yield from measure_dropping(model, cell)
 
 
 def measure_pretrained(model: GlassLM, cell: Cell) -> Iterator[Row]:
@@ -138,7 +144,7 @@ def measure_pretrained(model: GlassLM, cell: Cell) -> Iterator[Row]:
             yield row(variant, length, "nats", partial(text_loss, model, batch, TOKEN_TARGETS))
 
 
-def measure_text(model: Transformer, cell: Cell) -> Iterator[Row]:
+def measure_text(model: Trained, cell: Cell) -> Iterator[Row]:
     """Yield the loss at every length, the loss by length of context, and after fine-tuning."""
     ids = split_text()[1]
     for variant in variants(cell):
@@ -150,8 +156,9 @@ def measure_text(model: Transformer, cell: Cell) -> Iterator[Row]:
         dress(model, cell, cell.method, context)
         batch = windows(ids, WINDOWS, context)
         yield row(cell.method, context, f"nats-last-{LAST}", partial(text_loss, model, batch, LAST))
-    if cell.method == "rope" and cell.scale == "small":
+    if cell.method == "rope" and cell.scale == "small" and isinstance(model, Transformer):
         yield from measure_tuning(model, cell)
+        yield from measure_dropping(model, cell)
 
 
 def measure_tuning(model: Transformer, cell: Cell) -> Iterator[Row]:
@@ -164,7 +171,7 @@ def measure_tuning(model: Transformer, cell: Cell) -> Iterator[Row]:
         inputs, targets = batches(random)
         return inputs.to(device()), targets.to(device())
 
-    for variant in ("rope", *EXTENSIONS):
+    for variant in ("rope", *EXTENSIONS, "rope+base"):
         for steps in TUNE_STEPS:
             model.load_state_dict(start)
             dress(model, cell, variant, length)
@@ -175,9 +182,33 @@ def measure_tuning(model: Transformer, cell: Cell) -> Iterator[Row]:
             batch = windows(split_text()[1], WINDOWS, length)
             loss = partial(text_loss, model, batch, TARGETS)
             yield row(variant, length, f"nats-tuned-{steps}", loss)
+    model.load_state_dict(start)
 
 
-def measure_order(model: Transformer, cell: Cell) -> Iterator[Row]:
+def measure_dropping(model: Transformer, cell: Cell) -> Iterator[Row]:
+    """Yield scores at every length without RoPE, after some steps at the trained length (DroPE)."""
+    start = {name: weight.clone() for name, weight in model.state_dict().items()}
+    variant, test = "rope+drop", split_text()[1]
+    for steps in TUNE_STEPS:
+        model.load_state_dict(start)
+        dress(model, cell, variant, cell.train_length)
+        if steps:
+            unseen = cell.seed + TEST_SEED  # batches that the training has not shown
+            train(
+                model, batch_maker(cell), steps=steps, lr=1e-3, warmup=5, seed=unseen, constant=True
+            )
+        for length in cell.lengths:
+            if cell.task == "text":
+                score = partial(text_loss, model, windows(test, WINDOWS, length), TARGETS)
+            else:
+                score = partial(token_accuracy, model, cell, length)
+            measure_name = "nats" if cell.task == "text" else "accuracy"
+            yield row(variant, length, f"{measure_name}-recalibrated-{steps}", score)
+    model.load_state_dict(start)
+    dress(model, cell, cell.method, cell.train_length)
+
+
+def measure_order(model: Trained, cell: Cell) -> Iterator[Row]:
     """Yield accuracies on test sets that are closed under swapping or mirroring, or plain."""
     random, length = generator(TEST_SEED), cell.train_length
     if cell.task == "first":

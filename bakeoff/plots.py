@@ -9,6 +9,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 
 from bakeoff.cells import Row
+from bakeoff.recipes import COLOURS, NAMES
 from lab import figures
 
 Curve = dict[int, list[float]]  # length -> one value per seed
@@ -33,25 +34,28 @@ EXTENSION_COLOURS = {
     "rope+yarn": "#0e0a3c",
     "rope+llama3": "#4f7fe0",
 }
+TUNED_COLOURS = {"rope+base": "#7fb3d5", "rope+drop": "#00695c"}
 
 
 def colour(variant: str) -> str:
     """Return the colour of a variant: its method's, or its own if it is an extension of RoPE."""
-    return EXTENSION_COLOURS.get(variant) or figures.METHOD_COLOURS[variant.partition("+")[0]]
+    own = EXTENSION_COLOURS | TUNED_COLOURS
+    return own.get(variant) or COLOURS[variant.partition("+")[0]]
 
 
 def name(variant: str) -> str:
     """Return how a variant is written in a legend."""
     method, _, extension = variant.partition("+")
     written = {"pi": "PI", "ntk": "NTK", "dynamic-ntk": "dynamic NTK", "yarn": "YaRN"}
-    written |= {"llama3": "Llama 3.1"}
+    written |= {"llama3": "Llama 3.1", "base": "larger base", "drop": "dropped (DroPE)"}
     if not extension:
-        return figures.METHOD_NAMES[method]
-    return f"{figures.METHOD_NAMES[method]} + {written.get(extension, extension)}"
+        return NAMES[method]
+    return f"{NAMES[method]} + {written.get(extension, extension)}"
 
 
 DASHES = {"": "-", "pi": ":", "ntk": "--", "dynamic-ntk": (0, (5, 1, 1, 1)), "yarn": "-.",
-          "llama3": (0, (1, 1)), "clamp": "--", "wrap": ":", "interpolate": "-."}  # fmt: skip
+          "llama3": (0, (1, 1)), "base": "-", "drop": "-", "clamp": "--", "wrap": ":",
+          "interpolate": "-."}  # fmt: skip
 
 
 def draw_curves(axes: Axes, found: dict[str, Curve], variants: Sequence[str]) -> None:
