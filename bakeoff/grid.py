@@ -64,7 +64,7 @@ COMPARED = (
     "kerple", "fire",
 )  # fmt: skip
 # Methods of 2023 to 2025, each measured on the decoder's tasks.
-NEWER = ("pope", "p_rope", "hybrid", "temperature", "randomised")
+NEWER = ("pope", "p_rope", "hybrid", "temperature", "forgetting", "randomised")
 
 PRETRAINED = "pretrained"  # a published model: measured, not trained
 CAUSAL_TASKS = ("text", "marker", "n-back", PRETRAINED)

@@ -12,6 +12,7 @@ from pe_lib.attention import NoPosition, PositionEncoding
 from pe_lib.context_extension import proportional
 from pe_lib.deberta import DeBERTa
 from pe_lib.fire import Fire
+from pe_lib.forgetting import Forgetting
 from pe_lib.kerple import Kerple
 from pe_lib.learned import Learned
 from pe_lib.pope import PoPE
@@ -155,6 +156,12 @@ METHODS: dict[str, Method] = {
         "scalable softmax",
         "#455a64",
         lambda sizes: ScalableSoftmax(sizes.n_heads, sizes.length),
+        per_layer=True,
+    ),
+    "forgetting": Method(
+        "forgetting",
+        "#5a7d2a",
+        lambda sizes: Forgetting(sizes.d_model, sizes.n_heads),
         per_layer=True,
     ),
 }

@@ -28,6 +28,7 @@ from pe_lib import (
     Compose,
     DeBERTa,
     DynamicNTK,
+    Forgetting,
     Hierarchical,
     HierarchicalLearned,
     Kerple,
@@ -36,8 +37,10 @@ from pe_lib import (
     MultiHeadAttention,
     PositionEncoding,
     RoPE,
+    RotaryValues,
     Run,
     Shaw,
+    Sink,
     Sinusoidal,
     SlidingWindow,
     T5Bias,
@@ -78,6 +81,11 @@ METHODS: dict[str, Make] = {
         D_MODEL, HEADS, torch.tensor([0, 3, 10], device="cpu"), window=2
     ),
     "hierarchical table": lambda: HierarchicalLearned(6, D_MODEL, std=0.3),
+    "rotary values": lambda: RotaryValues(RoPE(WIDTH, rotary_dim=4, max_len=16)),
+    "rope and sink": lambda: Compose(RoPE(WIDTH, max_len=16), Sink(HEADS, std=1.0)),
+    "forgetting, sink, rotary values": lambda: Compose(
+        Forgetting(D_MODEL, HEADS, 0.0), Sink(HEADS), RotaryValues(RoPE(WIDTH, max_len=16))
+    ),
     "rope and alibi": lambda: Compose(RoPE(WIDTH), ALiBi(HEADS)),
     "sinusoidal and t5": lambda: Compose(Sinusoidal(D_MODEL), T5Bias(HEADS, 8, 9, std=1.0)),
     "four together": lambda: Compose(RoPE(WIDTH), Shaw(WIDTH, 4), ALiBi(HEADS), T5Bias(HEADS)),
@@ -518,6 +526,8 @@ START = "positions count from the start of the sequence"
 LONGEST = "the longest sequence of the batch decides the frequencies of all, as in published code"
 GROWING = "earlier tokens were rotated for a shorter sequence, as in published code"
 
+EVERY_TOKEN = "the gates of all tokens from the key to the query count, hidden or not"
+
 EXCEPTIONS: dict[tuple[Promise, str], str] = {
     (order_matters, "none"): "no positions: chapter 1 measures that attention is blind to order",
     (a_shift_of_all_positions_changes_nothing, "sinusoidal"): START,
@@ -532,6 +542,8 @@ EXCEPTIONS: dict[tuple[Promise, str], str] = {
     "moves patches to other rows",
     (a_shift_of_all_positions_changes_nothing, "dynamic ntk"): LONGEST,
     (a_shift_of_all_positions_changes_nothing, "longrope"): LONGEST,
+    (keys_left_out_equal_keys_hidden, "forgetting"): EVERY_TOKEN,
+    (keys_left_out_equal_keys_hidden, "forgetting, sink, rotary values"): EVERY_TOKEN,
     (a_batch_of_positions_equals_one_by_one, "dynamic ntk"): LONGEST,
     (padding_on_the_left_changes_nothing, "dynamic ntk"): LONGEST,
     (padding_on_the_left_changes_nothing, "longrope"): LONGEST,

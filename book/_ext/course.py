@@ -12,13 +12,15 @@ from typing import Any
 import nbformat
 from docutils import nodes
 from docutils.statemachine import StringList
+from sphinx.addnodes import download_reference, pending_xref
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment.collectors.toctree import TocTreeCollector
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
 
-from exercises import proofs
+from exercises import proofs, warm_up
+from lab import sets
 from tools import status, vendor
 
 PUBLIC = "https://cdn.jsdelivr.net/npm"
@@ -26,6 +28,7 @@ MATHJAX = "es5/tex-chtml.js"
 WIDGETS = "dist/embed.js"  # the build that needs no require.js
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = re.compile(r"<!-- modules: ([\w., ]+) -->")
+RELEASE = "exercises/release/"
 CAPTION = re.compile(r"Figure ([0-9A-Z]+\.\d+)\.")
 VERDICT = re.compile(r"Claim, ([a-z ]+):")
 CHAPTER = re.compile(r"/(\d\d)_\w+$")
@@ -77,6 +80,17 @@ def describe_images(app: Sphinx, doctree: nodes.document) -> None:
             image["alt"] = text
         if number:
             image["loading"] = "lazy"
+
+
+def offer_downloads(app: Sphinx, doctree: nodes.document) -> None:
+    """Let a link to a graded set's notebook, which is no page of the book, download it."""
+    for link in list(doctree.findall(pending_xref)):
+        if RELEASE in link["reftarget"]:
+            path = link["reftarget"].removesuffix(".ipynb") + ".ipynb"
+            target = f"../{path[path.index(RELEASE) :]}"
+            offered = download_reference("", "", reftarget=target, classes=["download"])
+            offered += nodes.inline("", link.astext())
+            link.replace_self(offered)
 
 
 class figure_with_caption(nodes.General, nodes.Element):
@@ -287,15 +301,42 @@ class CourseCode(SphinxDirective):
         return [nodes.literal_block(text, text, language=self.arguments[0])]
 
 
+def written(directive: SphinxDirective, text: str, source: str) -> list[nodes.Node]:
+    """Return what Markdown, written by a program when the page is built, stands for."""
+    holder = nodes.container()
+    directive.state.nested_parse(
+        StringList(text.splitlines(), source=source), directive.content_offset, holder
+    )
+    directive.env.note_reread()
+    return list(holder.children)
+
+
 class BuildStatus(SphinxDirective):
     """Write versions, seconds, tests and claims into the page, as they are when it is built."""
 
     def run(self) -> list[nodes.Node]:
-        holder = nodes.container()
-        lines = StringList(status.markdown().splitlines(), source="tools/status.py")
-        self.state.nested_parse(lines, self.content_offset, holder)
-        self.env.note_reread()
-        return holder.children
+        return written(self, status.markdown(), "tools/status.py")
+
+
+class GradedSets(SphinxDirective):
+    """Write the list of all graded sets, with what opens each."""
+
+    def run(self) -> list[nodes.Node]:
+        return written(self, sets.overview(), "lab/sets.py")
+
+
+class CheckedAnswer(SphinxDirective):
+    """Show an answer to the warm-up exercise, and below it what the check says when it runs."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        code = "\n".join(self.content)
+        said = warm_up.feedback(code)
+        return [
+            nodes.literal_block(code, code, language="python"),
+            nodes.literal_block(said, said, language="text", classes=["said"]),
+        ]
 
 
 AS_GIVEN = (lambda self, node: None, lambda self, node: None)  # what is inside, and no more
@@ -316,6 +357,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", plain_docstring, priority=100)  # before napoleon
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("doctree-read", keep_stills, priority=300)  # before images are collected
+    app.connect("doctree-read", offer_downloads, priority=300)  # before files are collected
     app.connect("doctree-read", describe_images)
     app.connect("doctree-resolved", caption_figures, priority=300)  # an output's form is chosen
     app.connect("doctree-resolved", link_figures, priority=400)
@@ -328,4 +370,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("html-page-context", finish_page, priority=900)
     app.add_directive("course-code", CourseCode)
     app.add_directive("build-status", BuildStatus)
+    app.add_directive("graded-sets", GradedSets)
+    app.add_directive("checked-answer", CheckedAnswer)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
