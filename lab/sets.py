@@ -56,8 +56,8 @@ def invitation(name: str) -> str:
     found = describe(name)
     text = (
         f"**Practise by writing code.** In graded set {found['number']}, *{found['title']}*, you "
-        f"{found['asks']}. {found['exercises']} exercises, about {found['minutes']} minutes; the "
-        "cell below each answer says in words what is not right yet. Open it in "
+        f"{found['asks']}. {found['exercises']} exercises, about {found['minutes']} minutes, and "
+        "an open one; the cell below each answer says in words what is not right yet. Open it in "
     )
     notebook = release(name)
     return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import re
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from browsing import ROOT
@@ -128,8 +130,33 @@ def test_nothing_of_a_solution_is_in_a_release(name: str) -> None:
     assert "SOLUTION" not in release and "HIDDEN TESTS" not in release
     for cell in cells(release_path(name)):
         assert not cell.get("outputs") and not cell.get("attachments")
-        if nbgrader_metadata(cell).get("solution"):
+        metadata = nbgrader_metadata(cell)
+        if metadata.get("solution") and not metadata["grade_id"].startswith("open_"):
             assert source_text(cell).endswith("# your code here\n    raise NotImplementedError")
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_set_ends_with_an_open_exercise_whose_rubric_is_the_instructors(name: str) -> None:
+    ask, _, answer, last = cells(source_path(name))[-4:]
+    assert source_text(last).splitlines()[-1] == f'checks.progress("{name}")'
+    assert f"## Exercise {len(load(name).questions) + 1}, open: " in source_text(ask)
+    (question,) = load(name).open
+    assert f"**{question.points:g} points, given by a person** (2 for the design, 2" in (
+        source_text(ask)
+    )
+    rubric = re.findall(r"^- \*(\w+)\*: ", source_text(answer), flags=re.MULTILINE)
+    assert rubric == ["Design", "Measurement", "Defence"]
+    given = {nbgrader_metadata(c)["grade_id"]: source_text(c) for c in cells(release_path(name))}
+    assert given["open_work"] == "# your code here\nraise NotImplementedError"
+    assert given["open_answer"] == "Your answer here."
+    assert "full answer" not in release_path(name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_the_instructors_experiment_runs(name: str, capsys: Any) -> None:
+    work = cells(source_path(name))[-3]
+    exec(source_text(work), {"torch": torch, "math": math})
+    assert len(capsys.readouterr().out.splitlines()) >= 1
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
