@@ -62,6 +62,11 @@ def set_names() -> list[str]:
     return sorted(path.parent.name for path in SOURCE.glob("*/*.ipynb"))
 
 
+def projects() -> list[Path]:
+    """Return the notebooks of the projects, in the order of the book's parts."""
+    return [HERE / "projects" / f"{name}.ipynb" for name in ("foundations", "relative", "further")]
+
+
 def source_text(cell: dict[str, Any]) -> str:
     """Return a cell's source as one string."""
     source = cell.get("source", "")
