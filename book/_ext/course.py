@@ -29,7 +29,7 @@ MATHJAX = "es5/tex-chtml.js"
 WIDGETS = "dist/embed.js"  # the build that needs no require.js
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = re.compile(r"<!-- modules: ([\w., ]+) -->")
-RELEASE = "exercises/release/"
+HANDED_OUT = re.compile(r"exercises/(?:release/\w+|projects)/\w+")
 CAPTION = re.compile(r"Figure ([0-9A-Z]+\.\d+)\.")
 VERDICT = re.compile(r"Claim, ([a-z ]+):")
 CHAPTER = re.compile(r"/(\d\d)_\w+$")
@@ -85,11 +85,10 @@ def describe_images(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def offer_downloads(app: Sphinx, doctree: nodes.document) -> None:
-    """Let a link to a graded set's notebook, which is no page of the book, download it."""
+    """Let a link to a notebook that is handed out, which is no page of the book, download it."""
     for link in list(doctree.findall(pending_xref)):
-        if RELEASE in link["reftarget"]:
-            path = link["reftarget"].removesuffix(".ipynb") + ".ipynb"
-            target = f"../{path[path.index(RELEASE) :]}"
+        if found := HANDED_OUT.search(link["reftarget"]):
+            target = f"../{found[0]}.ipynb"
             offered = download_reference("", "", reftarget=target, classes=["download"])
             offered += nodes.inline("", link.astext())
             link.replace_self(offered)
@@ -321,10 +320,13 @@ class BuildStatus(SphinxDirective):
 
 
 class GradedSets(SphinxDirective):
-    """Write the list of all graded sets, with what opens each."""
+    """Write the list of all graded sets, or of all projects, with what opens each."""
+
+    required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        return written(self, sets.overview(), "lab/sets.py")
+        text = {"sets": sets.overview, "projects": sets.projects}[self.arguments[0]]()
+        return written(self, text, "lab/sets.py")
 
 
 class CheckedAnswer(SphinxDirective):
