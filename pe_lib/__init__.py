@@ -15,6 +15,7 @@ from pe_lib.forgetting import Forgetting
 from pe_lib.hierarchical import Hierarchical, HierarchicalLearned
 from pe_lib.kerple import Kerple
 from pe_lib.learned import Learned
+from pe_lib.pope import PoPE
 from pe_lib.positions import Axes, Run
 from pe_lib.relative import RelativeBias, WindowBias
 from pe_lib.rope import AxialRoPE, RoPE
@@ -23,7 +24,9 @@ from pe_lib.shaw import Shaw
 from pe_lib.sinks import Sink
 from pe_lib.sinusoidal import Sinusoidal
 from pe_lib.t5 import T5Bias
+from pe_lib.temperature import ScalableSoftmax
 from pe_lib.transformer_xl import TransformerXL
+from pe_lib.window import SlidingWindow
 from pe_lib.xpos import XPos
 
 __all__ = [
@@ -44,14 +47,17 @@ __all__ = [
     "LongRoPE",
     "MultiHeadAttention",
     "NoPosition",
+    "PoPE",
     "PositionEncoding",
     "RelativeBias",
     "RoPE",
     "RotaryValues",
     "Run",
+    "ScalableSoftmax",
     "Shaw",
     "Sink",
     "Sinusoidal",
+    "SlidingWindow",
     "T5Bias",
     "TransformerXL",
     "WindowBias",

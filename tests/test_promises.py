@@ -43,6 +43,7 @@ from pe_lib import (
     Shaw,
     Sink,
     Sinusoidal,
+    SlidingWindow,
     T5Bias,
     TransformerXL,
     WindowBias,
@@ -67,6 +68,7 @@ METHODS: dict[str, Make] = {
     "alibi symmetric": lambda: ALiBi(HEADS, symmetric=True),
     "kerple power": lambda: Kerple(HEADS, variant="power"),
     "window": lambda: WindowBias(HEADS, 3),
+    "rope in a sliding window": lambda: Compose(RoPE(WIDTH), SlidingWindow(HEADS, 3)),
     "shaw keys": lambda: Shaw(WIDTH, 3, with_values=False),
     "deberta buckets": lambda: DeBERTa(D_MODEL, HEADS, 16, n_buckets=8),
     "rope half": lambda: RoPE(WIDTH, layout="half", max_len=16),
@@ -542,6 +544,7 @@ EXCEPTIONS: dict[tuple[Promise, str], str] = {
     (a_shift_of_all_positions_changes_nothing, "hierarchical"): START,
     (a_shift_of_all_positions_changes_nothing, "hierarchical table"): START,
     (a_shift_of_all_positions_changes_nothing, "sinusoidal and t5"): START,
+    (a_shift_of_all_positions_changes_nothing, "temperature"): START,
     (a_shift_of_all_positions_changes_nothing, "fire"): "past the threshold a distance is measured "
     "as a share of the query's position",
     (a_shift_of_all_positions_changes_nothing, "rope axial"): "a shift within the rows of an image "
