@@ -1,6 +1,6 @@
-"""Generate the students' notebooks from the instructor's, and a zip of all of them.
+"""Generate the students' notebooks from the instructor's, a zip of all, and what pages say of them.
 
-    python -m exercises.build            write exercises/release/
+    python -m exercises.build            write exercises/release/ and lab/data/sets.json
     python -m exercises.build --check    say what is not up to date, and exit with 1
 
 nbgrader's own preprocessors do the work; nothing is written into a gradebook.
@@ -10,22 +10,38 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import logging
+import os
+import re
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import nbformat
+import yaml
 from traitlets.config import Config
 
-from exercises.sets import RELEASE, release_path, set_names, source_path
+from exercises.checks.kept import NAME as PROGRESS
+from exercises.sets import HERE, RELEASE, load, projects, release_path, set_names, source_path
+from lab.sets import FACTS
 
 ZIP = RELEASE / "exercises.zip"
+# What the first cell of a set says of it.
+ABOUT = re.compile(
+    r"\*Exercise set (\d+) of .*about (\d+) minutes.*\*\*You will\*\* (.+?)\.\n", re.S
+)
 READ_ME = """Exercises of "Positional Encodings, from first principles".
 
-Open a notebook in JupyterLab. It needs torch and the course's library pe_lib; the course's
-README says how to install both. Each answer is checked by the cell below it.
+Open a notebook in JupyterLab, or upload it to Colab. Its first cell brings what it needs. Each
+answer is checked by the cell below it.
 """
+PROJECT = re.compile(  # and that of a project
+    r"# (.+?)\n.*\*Project of the part \"(.+?)\" .*about (\d+) minutes"
+    r".*\*\*You will\*\* (.+?)\.\n",
+    re.S,
+)
 
 
 def settings() -> Config:
@@ -69,11 +85,59 @@ def zip_bytes(notebooks: dict[str, str]) -> bytes:
     return buffer.getvalue()
 
 
+def about(name: str) -> dict[str, Any]:
+    """Return what pages say of a set.
+
+    Raises:
+        ValueError: if its first cell does not say what the learner will do.
+    """
+    text = nbformat.read(source_path(name), as_version=4).cells[0].source
+    found = ABOUT.search(text)
+    if found is None:
+        raise ValueError(f"{name}: its first cell lacks minutes, or `**You will** ... .`")
+    exercise_set = load(name)
+    return {
+        "number": int(found[1]),
+        "title": exercise_set.title,
+        "asks": found[3],
+        "minutes": int(found[2]),
+        "points": exercise_set.points,
+        "exercises": len(exercise_set.questions),
+    }
+
+
+def about_project(path: Path) -> dict[str, Any]:
+    """Return what pages say of a project.
+
+    Raises:
+        ValueError: if its first cell does not say what the learner will do.
+    """
+    found = PROJECT.match(nbformat.read(path, as_version=4).cells[0].source)
+    if found is None:
+        raise ValueError(f"{path}: its first cell lacks part, minutes, or `**You will** ... .`")
+    title, part, minutes, asks = found.groups()
+    return {"title": title, "part": part, "asks": asks, "minutes": int(minutes)}
+
+
+def facts_text(names: list[str]) -> str:
+    """Return the facts that pages show, with the addresses that _config.yml names."""
+    config = yaml.safe_load((HERE.parent / "_config.yml").read_text(encoding="utf-8"))
+    facts = {
+        "repository": config["repository"]["url"],
+        "branch": config["repository"]["branch"],
+        "colab": config["launch_buttons"]["colab_url"],
+        "binder": config["launch_buttons"]["binderhub_url"],
+        "sets": {name: about(name) for name in names},
+        "projects": {path.stem: about_project(path) for path in projects()},
+    }
+    return json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
+
+
 def products(names: list[str]) -> dict[Path, bytes]:
-    """Return what the release folder must hold."""
+    """Return what the release folder must hold, and what pages say of the sets."""
     notebooks = {name: release_text(name) for name in names}
     files = {release_path(name): text.encode() for name, text in notebooks.items()}
-    return {**files, ZIP: zip_bytes(notebooks)}
+    return {**files, ZIP: zip_bytes(notebooks), FACTS: facts_text(names).encode()}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -85,15 +149,19 @@ def main(arguments: list[str] | None = None) -> int:
     stale = [
         path for path, data in wanted.items() if not path.exists() or path.read_bytes() != data
     ]
-    unknown = [path for path in RELEASE.rglob("*") if path.is_file() and path not in wanted]
+    unknown = [
+        path for path in RELEASE.rglob("*")
+        if path.is_file() and path not in wanted and path.name != PROGRESS
+    ]  # fmt: skip
     for path in stale + unknown:
-        print(f"{'stale' if path in wanted else 'not generated'}: {path.relative_to(RELEASE)}")
+        word = "stale" if path in wanted else "not generated"
+        print(f"{word}: {os.path.relpath(path, RELEASE)}")
     if options.check:
         return 1 if stale or unknown else 0
     for path in stale:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(wanted[path])
-    print(f"{len(wanted) - 1} student notebooks and {ZIP.name} are up to date in {RELEASE}")
+    print(f"{len(wanted) - 2} student notebooks and {ZIP.name} are up to date in {RELEASE}")
     return 0
 
 

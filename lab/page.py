@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from IPython.display import Markdown, display
 
+from lab import sets
+
 SHORT = 16  # letters of a table's cell that stay on one line
 
 
@@ -49,3 +51,15 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     cells = ([str(cell).replace("|", r"\|") for cell in line] for line in lines)
     text = "\n".join("| " + " | ".join(line) + " |" for line in cells)
     display(Markdown(text))  # type: ignore[no-untyped-call]
+
+
+def graded_set(name: str) -> None:
+    """Show what a graded set asks for, its minutes, and links that open it.
+
+    Args:
+        name: of the set, which is its chapter's: "10_rope".
+
+    Raises:
+        ValueError: if there is no set of that name.
+    """
+    display(Markdown(sets.invitation(name)))  # type: ignore[no-untyped-call]

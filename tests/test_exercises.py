@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import os
 import re
+import subprocess
+import sys
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import yaml
 
 from browsing import ROOT
-from exercises import build, checks
+from exercises import build, checks, practice, warm_up
+from exercises.checks import kept
 from exercises.grade_course import in_pool
 from exercises.grade_submission import Graded, Job
 from exercises.sets import (
     load,
     nbgrader_metadata,
+    projects,
     release_path,
     set_names,
     source_path,
     source_text,
 )
+from lab import sets
+from pe_lib.encoding import PositionEncoding
 from tools.refresh import repository_url
 
 COURSE = [
@@ -29,6 +40,7 @@ COURSE = [
     "06_transformer_xl", "07_t5", "08_deberta", "09_alibi", "10_rope", "12_axes",
     "13_context_extension",
 ]  # fmt: skip
+UNLINKED = ("12_axes", "13_context_extension")  # whose chapters link to the page of exercises
 CHAPTERS = set_names()  # those of the course, and those of chapters that came later
 
 
@@ -73,8 +85,8 @@ def test_every_cell_that_is_handed_out_has_a_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
-def test_in_colab_the_library_comes_from_the_repository_of_the_settings(name: str) -> None:
-    setup = next(c for c in cells(source_path(name)) if "google.colab" in source_text(c))
+def test_alone_the_checks_come_from_the_repository_of_the_settings(name: str) -> None:
+    setup = next(c for c in cells(source_path(name)) if 'git"' in source_text(c))
     assert f'url = "{repository_url()}"' in source_text(setup)
 
 
@@ -120,8 +132,33 @@ def test_nothing_of_a_solution_is_in_a_release(name: str) -> None:
     assert "SOLUTION" not in release and "HIDDEN TESTS" not in release
     for cell in cells(release_path(name)):
         assert not cell.get("outputs") and not cell.get("attachments")
-        if nbgrader_metadata(cell).get("solution"):
+        metadata = nbgrader_metadata(cell)
+        if metadata.get("solution") and not metadata["grade_id"].startswith("open_"):
             assert source_text(cell).endswith("# your code here\n    raise NotImplementedError")
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_set_ends_with_an_open_exercise_whose_rubric_is_the_instructors(name: str) -> None:
+    ask, _, answer, last = cells(source_path(name))[-4:]
+    assert source_text(last).splitlines()[-1] == f'checks.progress("{name}")'
+    assert f"## Exercise {len(load(name).questions) + 1}, open: " in source_text(ask)
+    (question,) = load(name).open
+    assert f"**{question.points:g} points, given by a person** (2 for the design, 2" in (
+        source_text(ask)
+    )
+    rubric = re.findall(r"^- \*(\w+)\*: ", source_text(answer), flags=re.MULTILINE)
+    assert rubric == ["Design", "Measurement", "Defence"]
+    given = {nbgrader_metadata(c)["grade_id"]: source_text(c) for c in cells(release_path(name))}
+    assert given["open_work"] == "# your code here\nraise NotImplementedError"
+    assert given["open_answer"] == "Your answer here."
+    assert "full answer" not in release_path(name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_the_instructors_experiment_runs(name: str, capsys: Any) -> None:
+    work = cells(source_path(name))[-3]
+    exec(source_text(work), {"torch": torch, "math": math})
+    assert len(capsys.readouterr().out.splitlines()) >= 1
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
@@ -191,13 +228,268 @@ def test_nbgraders_own_command_makes_the_same_release(tmp_path: Any) -> None:
     assert [source_text(c) for c in made] == [source_text(c) for c in cells(release_path(name))]
 
 
-def test_the_download_page_lists_every_set_with_its_points() -> None:
-    page = (build.RELEASE.parent.parent / "book/exercises.md").read_text(encoding="utf-8")
-    for name in set_names():
-        exercise_set = load(name)
-        row = next(line for line in page.splitlines() if f"/{name}.ipynb>" in line)
-        cells_of_row = [part.strip() for part in row.strip("|").split("|")]
-        assert cells_of_row[1].startswith(f"{{download}}`{exercise_set.title} <")
-        assert cells_of_row[2] == str(len(exercise_set.questions))
-        assert f"about {cells_of_row[3]} minutes" in source_text(cells(source_path(name))[0])
-        assert cells_of_row[4] == f"{exercise_set.points:g}"
+def test_the_page_of_exercises_offers_every_set_by_three_ways() -> None:
+    parts = sets.overview().split("\n\n")
+    assert len(parts) == len(set_names())
+    for name, part in zip(set_names(), parts, strict=True):
+        intro = source_text(cells(source_path(name))[0])
+        found = re.fullmatch(
+            r"\*\*\d+\. \[(.+)\]\((\w+)\.ipynb\)\.\*\* You (.+)\. (\d+) minutes, (\d+) points\. "
+            r"Open in (.*)", part,
+        )  # fmt: skip
+        assert found
+        title, chapter, asks, minutes, points, opens = found.groups()
+        assert (title, chapter) == (load(name).title, name)
+        assert f"**You will** {asks}." in intro
+        assert f"about {minutes} minutes, {points} points" in intro
+        assert opens == where_it_opens(name).replace("[download it]", "[download]")
+
+
+def where_it_opens(name: str) -> str:
+    """Return the three links of a set, as the book's own buttons make them from the settings."""
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    at, buttons = config["repository"], config["launch_buttons"]
+    owner = at["url"].removeprefix("https://github.com/")
+    path = f"exercises/release/{name}/{name}.ipynb"
+    assert release_path(name) == ROOT / path
+    colab = f"{buttons['colab_url']}/github/{owner}/blob/{at['branch']}/{path}"
+    binder = f"{buttons['binderhub_url']}/v2/gh/{owner}/{at['branch']}?urlpath=lab/tree/{path}"
+    return f"[Colab]({colab}) · [Binder]({binder}) · [download it](../{path})"
+
+
+@pytest.mark.parametrize("name", [name for name in CHAPTERS if name not in UNLINKED])
+def test_a_chapter_ends_with_its_set_one_click_away(name: str) -> None:
+    chapter = cells(ROOT / f"book/{name}.ipynb")
+    (place,) = (i for i, c in enumerate(chapter) if f'graded_set("{name}")' in source_text(c))
+    (output,) = chapter[place]["outputs"]
+    text = "".join(output["data"]["text/markdown"])
+    assert text == sets.invitation(name)
+    assert where_it_opens(name) in text
+    after = [c for c in chapter[place:] if c["cell_type"] == "markdown"]
+    assert source_text(after[0]).startswith("## Summary")
+
+
+def test_no_set_of_a_name_is_an_error_that_says_which_there_are() -> None:
+    with pytest.raises(ValueError, match=r"name must be one of 01_attention, .*; got '11_none'"):
+        sets.invitation("11_none")
+
+
+def test_the_page_of_exercises_shows_a_wrong_answer_becoming_right() -> None:
+    page = (ROOT / "book/exercises.md").read_text(encoding="utf-8")
+    answers = re.findall(r"```\{checked-answer\}\n(.*?)```", page, flags=re.DOTALL)
+    first, second, third = map(warm_up.feedback, answers)
+    assert first.startswith("Not yet: with one query behind a cache")
+    assert second == "Not yet: this is query − key; everywhere in this course it is key − query"
+    assert third == "relative: right."
+
+
+# --- a set opened alone ---------------------------------------------------------------------
+
+CLEAN = """
+import os, sys
+root = sys.argv[1]
+sys.path[:] = [p for p in sys.path if p and not os.path.exists(os.path.join(p, "exercises"))]
+sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in repr(f)]
+for cell in open("cells.txt", encoding="utf-8").read().split("\\0"):
+    try:
+        exec(cell, globals())
+    except Exception as error:
+        print(type(error).__name__ + ":", error)
+    print("--")
+print(sys.modules["exercises"].__file__)
+"""
+
+
+def test_a_set_opened_alone_brings_what_it_needs_and_checks(tmp_path: Path) -> None:
+    """In Colab's way: one notebook in an empty folder, no project on the path, `git` at hand."""
+    name = "05_shaw"
+    solved = {nbgrader_metadata(c)["grade_id"]: c for c in cells(source_path(name))}
+    handed_out = [c for c in cells(release_path(name)) if c["cell_type"] == "code"]
+    work = [source_text(c) for c in handed_out]
+    answer = next(i for i, c in enumerate(handed_out) if nbgrader_metadata(c).get("solution"))
+    work[answer] = source_text(solved[nbgrader_metadata(handed_out[answer])["grade_id"]])
+    folder, bin_ = tmp_path / "content", tmp_path / "bin"
+    folder.mkdir()
+    bin_.mkdir()
+    (folder / "cells.txt").write_text("\0".join([*work, work[0]]), encoding="utf-8")
+    git = bin_ / "git"  # what fetches the project: from here
+    git.write_text(f'#!/bin/sh\necho "$@" >> git.txt\nln -s "{ROOT}" "$6"\n')
+    git.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", CLEAN, str(ROOT)], cwd=folder, capture_output=True, text=True,
+        env={"PATH": f"{bin_}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.split("--\n")
+    asked = (folder / "git.txt").read_text().split("\n")
+    assert asked == [f"clone --quiet --depth 1 {repository_url()} course", ""]  # once only
+    first = load(name).questions[0].name
+    assert f"{first}: right.\n" in said
+    assert f"{name}: 1 of {len(load(name).questions)} exercises are right." in done.stdout
+    assert json.loads((folder / "progress.json").read_text())[first] is True
+    assert said[-1].strip() == str(folder / "course/exercises/__init__.py") or said[-1].startswith(
+        str(ROOT)
+    )
+
+
+# --- progress -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setattr(kept, "HERE", {})
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def passing(name: str) -> None:
+    """Let the reference of each exercise of a set be checked."""
+    for exercise in checks.SETS[name]:
+        exercise(exercise.reference)
+
+
+def test_progress_names_each_exercise_and_what_became_of_it(alone: Path, capsys: Any) -> None:
+    first, second, third = checks.SETS["10_rope"]
+    first(first.reference)
+    with pytest.raises(checks.CheckFailed):
+        second(lambda *args: None)
+    capsys.readouterr()
+    checks.progress("10_rope")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(maxsplit=1) for line in lines[:3]] == [
+        [first.name, "right"], [second.name, "not yet right"], [third.name, "not checked"]
+    ]  # fmt: skip
+    assert lines[3:] == ["10_rope: 1 of 3 exercises are right."]
+
+
+def test_progress_adds_up_across_sets_and_sessions(
+    alone: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each set in a folder of its own, as in the repository and in nbgrader's layout."""
+    for name in ("05_shaw", "10_rope"):
+        (alone / name).mkdir()
+        monkeypatch.chdir(alone / name)
+        monkeypatch.setattr(kept, "HERE", {})
+        passing(name)
+        checks.progress(name)
+    total = len(checks.EXERCISES)
+    done = len(checks.SETS["05_shaw"]) + len(checks.SETS["10_rope"])
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        f"All sets: {done} of {total} exercises, 2 of {len(checks.SETS)} sets complete."
+    )
+    assert [path.name for path in alone.rglob("*.json")] == ["progress.json"]
+
+
+def test_an_answer_that_is_broken_later_counts_no_more(alone: Path, capsys: Any) -> None:
+    passing("05_shaw")
+    with pytest.raises(checks.CheckFailed):
+        checks.SETS["05_shaw"][0](lambda *args: None)
+    checks.progress("05_shaw")
+    assert "05_shaw: 2 of 3 exercises are right." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"apply_rope": "yes"}', "\x00"])
+def test_a_spoiled_file_of_progress_is_begun_anew(alone: Path, capsys: Any, text: str) -> None:
+    (alone / "progress.json").write_text(text)
+    passing("10_rope")
+    checks.progress("10_rope")
+    assert capsys.readouterr().out.splitlines()[-1] == "10_rope: 3 of 3 exercises are right."
+
+
+def test_a_folder_that_cannot_be_written_costs_no_progress(
+    alone: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "file_for", lambda *_: alone / "none/progress.json")
+    passing("10_rope")
+    checks.progress("10_rope")
+    assert "10_rope: 3 of 3 exercises are right." in capsys.readouterr().out
+
+
+def test_progress_of_no_set_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"name must be one of .*; got 'rope'"):
+        checks.progress("rope")
+
+
+# --- projects -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", projects(), ids=lambda path: path.stem)
+def test_a_project_runs_as_it_stands(path: Path, capsys: Any) -> None:
+    """With two steps of training in place of hundreds."""
+    book: dict[str, Any] = {}
+    for cell in cells(path):
+        if cell["cell_type"] == "code":
+            text = source_text(cell)
+            text = text.replace("STEPS, SEEDS = 32, 300,", "STEPS, SEEDS = 8, 2,")
+            exec(text, book)
+    assert book.get("STEPS") == 2
+    said = capsys.readouterr().out
+    assert said.startswith("Mine: right. It acts through ")
+    assert re.search(r"^mine( +\d\.\d\d){2,3}$", said, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", projects(), ids=lambda path: path.stem)
+def test_a_project_brings_what_it_needs_as_a_set_does(path: Path) -> None:
+    (setup,) = (source_text(c) for c in cells(path) if c["id"] == "setup")
+    other = next(c for c in cells(source_path("05_shaw")) if c["id"] == "setup")
+    assert setup == source_text(other).replace("import checks", "import practice")
+    assert not any(cell.get("outputs") for cell in cells(path))
+
+
+def test_the_page_of_exercises_offers_every_project() -> None:
+    found = sets.projects().split("\n\n")
+    assert len(found) == len(projects())
+    for text, path in zip(found, projects(), strict=True):
+        assert text.endswith(f"[download](../exercises/projects/{path.name})")
+        assert f"/blob/main/exercises/projects/{path.name})" in text
+
+
+class Raises(PositionEncoding):
+    def embed(self, x: Any, positions: Any) -> Any:
+        return x if x.shape[1] < 100 else x.fail()
+
+
+class Overflows(PositionEncoding):
+    def embed(self, x: Any, positions: Any) -> Any:
+        return x + torch.inf
+
+
+class Nothing(PositionEncoding):
+    def embed(self, x: Any, positions: Any) -> Any:
+        return x
+
+
+class Forgotten(PositionEncoding):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(()))
+
+    def embed(self, x: Any, positions: Any) -> Any:
+        return x + torch.randn(x.shape[1:], generator=torch.Generator().manual_seed(0))
+
+
+class ByLength(PositionEncoding):
+    def embed(self, x: Any, positions: Any) -> Any:
+        steps = torch.linspace(0, 3, x.shape[1])[:, None]
+        return x + steps * torch.linspace(-1, 1, x.shape[2])
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (dict, "it must be a PositionEncoding, got {}"),
+        (PositionEncoding, "it overrides none of embed, rotate, bias and values"),
+        (Raises, "with 256 tokens it raises"),
+        (Overflows, "with 1 tokens the model's outputs are NaN or infinite"),
+        (Nothing, "position has no effect"),
+        (Forgotten, r"no gradient reaches its parameters \(weight\)"),
+    ],
+)
+def test_a_method_that_cannot_take_part_is_told_why(made: Any, message: str) -> None:
+    with pytest.raises(checks.CheckFailed, match=message):
+        practice.check(made)
+
+
+def test_a_method_that_reads_the_length_is_told_so(capsys: Any) -> None:
+    practice.check(ByLength)
+    assert "It reads the length of the text" in capsys.readouterr().out

@@ -37,12 +37,6 @@ LINES = (
         "| {cite:t}`chi2022kerple` |\n",
     ),
     (
-        "book/exercises.md",
-        r"^\| \d+ \| .*\n",
-        "| NN | {download}`TITLE <../exercises/release/NN_template/NN_template.ipynb>` "
-        "| 3 | 55 | 10 |\n",
-    ),
-    (
         "lab/claims.yml",
         r"^  (source|question|url): .*\n",
         "\n- id: template-power\n  chapter: NN_template\n"

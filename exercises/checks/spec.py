@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from exercises.checks import kept
 from exercises.checks.compare import clone, close, difference, kind, shape_problem
 
 Answer = Callable[..., Any]
@@ -106,6 +107,7 @@ class Exercise:
 
     def __call__(self, answer: Answer) -> None:
         """Check `answer`; say in words what is wrong, or that nothing is."""
+        kept.HERE[self.name] = False
         if not callable(answer):
             raise CheckFailed(f"{self.name} must be a function, not {kind(answer)}")
         try:
@@ -114,6 +116,7 @@ class Exercise:
             if str(error):  # torch's, for a type that an operation does not take
                 raise
             raise CheckFailed(self.missing(innermost(error))) from None
+        kept.HERE[self.name] = True
         print(f"{self.name}: right.")
 
     def judge(self, answer: Answer, seed: int, hidden: bool = False) -> None:

@@ -1,0 +1,90 @@
+"""The graded sets as pages announce them: what a set asks, its minutes, and where it opens.
+
+`lab/data/sets.json` has the facts; `python -m exercises.build` writes it from the sets and from
+the addresses in `_config.yml`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+FACTS = Path(__file__).with_name("data") / "sets.json"
+
+
+@functools.cache
+def facts() -> dict[str, Any]:
+    """Return the addresses of the repository and its hosts, and what each set and project is."""
+    found: dict[str, Any] = json.loads(FACTS.read_text(encoding="utf-8"))
+    return found
+
+
+def describe(name: str) -> dict[str, Any]:
+    """Return what is known of a set: number, title, asks, minutes, points, exercises.
+
+    Raises:
+        ValueError: if there is no set of that name.
+    """
+    sets: dict[str, dict[str, Any]] = facts()["sets"]
+    if name not in sets:
+        raise ValueError(f"name must be one of {', '.join(sets)}; got {name!r}")
+    return sets[name]
+
+
+def links(path: str) -> str:
+    """Return Markdown that opens a notebook of the repository in Colab and in Binder.
+
+    Args:
+        path: of the notebook, from the root of the repository.
+    """
+    at = facts()
+    place = at["repository"].removeprefix("https://github.com/")
+    colab = f"{at['colab']}/github/{place}/blob/{at['branch']}/{path}"
+    binder = f"{at['binder']}/v2/gh/{place}/{at['branch']}?urlpath=lab/tree/{path}"
+    return f"[Colab]({colab}) · [Binder]({binder})"
+
+
+def release(name: str) -> str:
+    """Return the path of a set's notebook, from the root of the repository."""
+    return f"exercises/release/{name}/{name}.ipynb"
+
+
+def invitation(name: str) -> str:
+    """Return the lines of Markdown with which a chapter sends its reader to its graded set."""
+    found = describe(name)
+    text = (
+        f"**Practise by writing code.** In graded set {found['number']}, *{found['title']}*, you "
+        f"{found['asks']}. {found['exercises']} exercises, about {found['minutes']} minutes, and "
+        "an open one; the cell below each answer says in words what is not right yet. Open it in "
+    )
+    notebook = release(name)
+    return (
+        f"{text}{links(notebook)} · [download it](../{notebook}), or see [all sets](exercises.md)."
+    )
+
+
+def overview() -> str:
+    """Return all sets as Markdown paragraphs for a page of the book."""
+    parts = []
+    for name, found in facts()["sets"].items():
+        notebook = release(name)
+        parts.append(
+            f"**{found['number']}. [{found['title']}]({name}.ipynb).** You {found['asks']}. "
+            f"{found['minutes']} minutes, {found['points']:g} points. Open in "
+            f"{links(notebook)} · [download](../{notebook})"
+        )
+    return "\n\n".join(parts)
+
+
+def projects() -> str:
+    """Return the projects of the book's parts as Markdown paragraphs."""
+    parts = []
+    for name, found in facts()["projects"].items():
+        notebook = f"exercises/projects/{name}.ipynb"
+        parts.append(
+            f"**{found['part']}: {found['title']}.** You {found['asks']}. About "
+            f"{found['minutes']} minutes. Open in {links(notebook)} · [download](../{notebook})"
+        )
+    return "\n\n".join(parts)
