@@ -55,7 +55,8 @@ def name(variant: str) -> str:
 
 
 DASHES = {"": "-", "pi": ":", "ntk": "--", "dynamic-ntk": (0, (5, 1, 1, 1)), "yarn": "-.",
-          "llama3": (0, (1, 1)), "base": "-", "drop": "-", "clamp": "--", "wrap": ":", "interpolate": "-."}  # fmt: skip
+          "llama3": (0, (1, 1)), "base": "-", "drop": "-", "clamp": "--", "wrap": ":",
+          "interpolate": "-."}  # fmt: skip
 
 
 def draw_curves(axes: Axes, found: dict[str, Curve], variants: Sequence[str]) -> None:
@@ -103,11 +104,9 @@ def draw_one(axes: Axes, curve: Curve, variant: str, *, label: str = "", dash: s
         dash: style of the line.
     """
     shade, lengths = colour(variant), list(curve)
-    ends = [(min(values), max(values)) for values in curve.values()]
-    axes.fill_between(lengths, *zip(*ends, strict=True), color=shade, alpha=0.18, lw=0)
-    axes.plot(
-        lengths, [median(v) for v in curve.values()], dash, color=shade, label=label or None
-    )
+    least, most = ([end(values) for values in curve.values()] for end in (min, max))
+    axes.fill_between(lengths, least, most, color=shade, alpha=0.18, lw=0)
+    axes.plot(lengths, [median(v) for v in curve.values()], dash, color=shade, label=label or None)
     dots = [(length, value) for length, values in curve.items() for value in values]
     axes.plot(*zip(*dots, strict=True), "o", ms=2.8, color=shade)
 

@@ -59,8 +59,8 @@ RECIPES = {
     "hybrid": Recipe("RoPE in windows, then none", "#2e7d32", hybrid),
     "randomised": Recipe("RoPE, random positions", "#9e9d24", rope_everywhere, drawn=True),
 }
-NAMES = {key: method.name for key, method in (METHODS | RECIPES).items()}  # type: ignore[operator]
-COLOURS = {key: method.colour for key, method in (METHODS | RECIPES).items()}  # type: ignore[operator]
+NAMES = {key: method.name for key, method in (METHODS | RECIPES).items()}
+COLOURS = {key: method.colour for key, method in (METHODS | RECIPES).items()}
 
 
 def encodings(name: str, sizes: Sizes, n_layers: int) -> list[PositionEncoding]:

@@ -85,7 +85,7 @@ def dress(model: Model, cell: Cell, variant: str, length: int) -> None:
         model.encoding.beyond = variant.partition("+")[2] or "error"
     if isinstance(model, AtRandomPositions):
         model.restart(length)
-    elif cell.method == "rope":
+    elif cell.method == "rope" and not isinstance(model, AtCoupledPositions):
         make = (EXTENSIONS | TUNED).get(variant)
         plain = RoPE(cell.d_model // cell.n_heads, max_len=length)
         encoding = make(cell, length) if make else plain

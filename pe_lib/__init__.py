@@ -14,8 +14,8 @@ from pe_lib.forgetting import Forgetting
 from pe_lib.hierarchical import Hierarchical, HierarchicalLearned
 from pe_lib.kerple import Kerple
 from pe_lib.learned import Learned
-from pe_lib.positions import Axes, Run
 from pe_lib.pope import PoPE
+from pe_lib.positions import Axes, Run
 from pe_lib.relative import RelativeBias, WindowBias
 from pe_lib.rope import AxialRoPE, RoPE
 from pe_lib.rotary_values import RotaryValues
