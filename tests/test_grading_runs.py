@@ -302,18 +302,64 @@ def test_what_an_instructor_adds_reaches_the_tables(
         assert [line["by_hand"] for line in csv.DictReader(file) if line["by_hand"]] == ["1.5"]
     summary = (tmp_path / "summary.html").read_text(encoding="utf-8")
     assert f"{counts:g} / {top:g} (by hand; {top:g} found)" in summary
-    assert f"<td>ann</td><td class=n>0</td><td class=n>{counts:g}</td>" in summary
+    waits = "<td class=n>waiting</td>"
+    assert f"<td>ann</td><td class=n>0</td><td class=n>{counts:g}</td>{waits}{waits}" in summary
     assert table(tmp_path / "moodle.csv") == [
-        ["username", other, NAME, "total"],
-        ["12345", "0.0", "", "0.0"], ["ann", "0.0", str(counts), str(counts)],
+        ["username", other, NAME, f"{NAME} by hand", "total"],
+        ["12345", "0.0", "", "", "0.0"], ["ann", "0.0", str(counts), "", ""],  # waiting
     ]  # fmt: skip
     assert table(tmp_path / "canvas.csv") == [
-        ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", other, NAME],
-        ["Points Possible", "", "", "", "", str(load(other).points), str(top)],
-        ["12345", "12345", "", "", "", "0.0", ""], ["ann", "", "", "ann", "", "0.0", str(counts)],
+        ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", other, NAME,
+         f"{NAME} by hand"],
+        ["Points Possible", "", "", "", "", str(load(other).points), str(top), "6.0"],
+        ["12345", "12345", "", "", "", "0.0", "", ""],
+        ["ann", "", "", "ann", "", "0.0", str(counts), ""],
     ]  # fmt: skip
     assert main([str(tmp_path)]) == 0
     assert note not in capsys.readouterr().err  # said once
+
+
+def open_row(root: Path) -> tuple[str, str, str]:
+    """Return what submissions.csv says of ann's open exercise."""
+    (row,) = (row for row in rows(root) if row["student"] == "ann")
+    assert (row["points"], row["found_by_grader"], row["open_max"]) == ("0.0", "0.0", "6.0")
+    return row["open"], row["open_points"], table(root / "moodle.csv")[1][-1]
+
+
+@pytest.mark.usefixtures("one_process")
+def test_an_open_answer_waits_for_a_person_and_is_no_zero(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Until it is scored; if it is rewritten after that, a line says so."""
+    release = json.loads(release_path(NAME).read_text(encoding="utf-8"))
+    answer = next(c for c in release["cells"] if c["id"] == "open-answer")
+    for text, found in (
+        ("Your answer here.", ("not answered", "0.0", "0.0")),
+        ("I measured $<script>$.", ("waiting", "", "")),
+    ):
+        answer["source"] = text
+        hand_in(tmp_path, "ann", NAME, json.dumps(release))
+        assert main([str(tmp_path)]) == 0
+        assert open_row(tmp_path) == found
+    summary = (tmp_path / "summary.html").read_text(encoding="utf-8")
+    assert "<td class=n>waiting / 6</td>" in summary
+    feedback = (tmp_path / f"feedback/ann/{NAME}/{NAME}.html").read_text(encoding="utf-8")
+    assert "waits for a person" in feedback and "I measured $&lt;script&gt;$." in feedback
+    with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as book:
+        grade = book.find_grade("open_answer", NAME, NAME, "ann")
+        assert grade.needs_manual_grade and grade.max_score == 6
+        grade.manual_score, grade.needs_manual_grade = 4.5, False  # as formgrader does
+        book.db.commit()
+    capsys.readouterr()
+    assert main([str(tmp_path)]) == 0
+    assert open_row(tmp_path) == ("scored", "4.5", "4.5")
+    assert capsys.readouterr().err == ""
+    answer["source"] = "I measured again."
+    hand_in(tmp_path, "ann", NAME, json.dumps(release))
+    assert main([str(tmp_path)]) == 0
+    assert f"ann, {NAME}: open_answer was rewritten after it got 4.5" in capsys.readouterr().err
+    with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as book:
+        assert book.find_grade("open_answer", NAME, NAME, "ann").needs_manual_grade
 
 
 def table(path: Path) -> list[list[str]]:
