@@ -286,6 +286,8 @@ BUGS: tuple[Bug, ...] = (
     Bug("frequencies in bfloat16", "an error that grows with the length",
         rates_bug(lambda d: frequencies(d).bfloat16().double()), "frequencies-rounded",
         held_out=True),
+    Bug("padding counted in the prompt only", "nonsense after the first generated token",
+        place_bug(lambda p: torch.where(p < 64, p + 40, p)), "two-countings", held_out=True),
     Bug("positions in the type of q", "right in float32, wrong in the deployed model",
         lambda q, k, p: right(q, k, p.to(q.dtype)), "positions-rounded", held_out=True),
 )  # fmt: skip

@@ -124,6 +124,11 @@ KNOWN = {
     ),
     "clamped": Known("All positions past a certain one get the same rotation."),
     "wraps": Known("Positions start again from 0 after a certain one."),
+    "two-countings": Known(
+        "From some position on, positions are counted otherwise: two numberings meet in one text, "
+        "such as one of a prompt with its padding and one of real tokens.",
+        f"{GITHUB}ML-GSAI/LLaDA/issues/120",
+    ),
     "length-dependent": Known(
         "The rotation of a token depends on the longest position in the call. Keys that were "
         "rotated in a shorter call do not fit: a cache must keep them unrotated.",

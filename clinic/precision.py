@@ -17,6 +17,7 @@ from clinic.rules import CLOSE, USUAL, Rule, identify, relative_error, series
 
 LOST = 0.1  # radians off: near enough to see, far above the rounding of cosines in bfloat16
 FAR = (2**14 + 1, 2**17 + 1, 2**20 + 1)
+PAST = ("precision-lost", "wraps", "clamped", "two-countings", "not-finite")
 ROUNDED = ("positions-rounded", "angles-rounded", "frequencies-rounded", "tf32")
 Rounding = Callable[[Tensor], Tensor]
 
@@ -67,7 +68,7 @@ def examine_precision(
         far = partial(finite_far, probe, both, counted)
         name = cause(z, places, rates if exact is None else exact, far)
         if name is None and float(error.max()) > LOST:
-            name = past_the_end(z, places, rates) or "precision-lost"
+            name = past_the_end(z, places, fit) or "precision-lost"
         if name is not None:
             report(name, places, error, "float32", case)
             if exact is not None and base is not None and name.startswith(ROUNDED):
@@ -147,12 +148,27 @@ def finite_far(probe: Probe, both: tuple[Pairs, Pairs], counted: bool) -> bool |
     return bool(z.isfinite().all())
 
 
-def past_the_end(z: Tensor, places: Tensor, rates: Tensor) -> str | None:
-    """Return whether far positions all look alike, or start again."""
+def jumped(z: Tensor, places: Tensor, fit: Fit) -> bool:
+    """Return whether angles follow the lines again, some whole number of positions further on."""
+    off = wrapped(z.angle() - places[:, None] * fit.rates - fit.phases)  # (L, n)
+    slow = fit.rates.abs() < 1e-2
+    w = fit.rates[slow]
+    if len(w) == 0:
+        return False
+    shift = float((off[:, slow] * w).sum() / (w * w).sum() / len(z))
+    rest = wrapped(off - round(shift) * fit.rates).abs().max()
+    return round(shift) != 0 and float(rest) < LOST
+
+
+def past_the_end(z: Tensor, places: Tensor, fit: Fit) -> str | None:
+    """Return whether far positions all look alike, start again, or are counted otherwise."""
     if not bool(z.isfinite().all()):
         return "not-finite"
     if float((z[-2] - z[-1]).abs().max()) < 1e-4:
         return "clamped"
+    if jumped(z[-2:], places[-2:].double(), fit):
+        return "two-countings"
+    rates = fit.rates
     for size in (2**k for k in range(6, 13)):
         angles = torch.remainder(places, size).double()[:, None] * rates
         if float(wrapped(z.angle() - angles).abs().max()) < LOST:
@@ -211,7 +227,7 @@ def examine_short(
         return
     error = off_line(z, fit, places.double())
     case.curves["precision"][name] = (places, error)
-    if float(error.max()) > LOST and not case.has(*ROUNDED, "precision-lost", "wraps", "clamped"):
+    if float(error.max()) > LOST and not case.has(*ROUNDED, *PAST):
         found = cause(z, places, fit.rates, partial(finite_far, probe, both, counted))
         if found is None and not bool(z.isfinite().all()):
             found = "not-finite"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from exercises.records import Course, Record, write_new
 from exercises.sets import load
@@ -14,6 +14,19 @@ from exercises.sets import load
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 OPEN = "by hand"  # after the name of a set: the column of its open exercise
 CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")  # which must all be there
+
+
+class Change(NamedTuple):
+    """An answer that gets other points than before: a mended check, or another answer."""
+
+    student: str
+    set: str
+    exercise: str
+    points_before: float
+    points_now: float
+    verdict_before: str
+    verdict_now: str
+    message_now: str
 
 
 def cell_text(text: object) -> str:
@@ -36,8 +49,9 @@ def write_table(path: Path, rows: Iterable[Iterable[Any]]) -> None:
 
 
 def counted(record: Record) -> float:
-    """Return the points that count: the grader's, or those given by hand."""
-    return float(record.get("counts", record["points"]))
+    """Return the points that count: the grader's or those by hand, less what lateness costs."""
+    points = float(record.get("counts", record["points"]))
+    return points - float(record.get("taken_off", 0.0))
 
 
 def open_points(record: Record) -> float | str:
@@ -69,12 +83,14 @@ def hours_late(record: Record) -> float | str:
 def submissions_table(records: list[Record]) -> list[list[Any]]:
     """Return a line for each submission."""
     head = ["student", "set", "points", "max_points", "seconds", "handed_in", "hours_late",
-            "found_by_grader", "open_points", "open_max", "open"]  # fmt: skip
+            "found_by_grader", "open_points", "open_max", "open", "days_late", "free_days",
+            "taken_off"]  # fmt: skip
     return [
         head,
         *([r["student"], r["set"], counted(r), r["max_points"], r["seconds"],
            r.get("handed_in") or "", hours_late(r), r["points"],
-           open_points(r), open_top(r["set"]), open_word(r)] for r in records),
+           open_points(r), open_top(r["set"]), open_word(r), r.get("days_late", 0),
+           r.get("free_days", 0), r.get("taken_off", 0.0)] for r in records),
     ]  # fmt: skip
 
 
@@ -145,6 +161,27 @@ def canvas_table(records: list[Record]) -> list[list[Any]]:
         scores = [points.get(name, "") for name in names]
         rows.append([student, number, "", login, "", *scores])
     return rows
+
+
+def changes_table(changes: list[Change]) -> list[list[Any]]:
+    """Return a line for each answer whose points are others than before."""
+    head = ["student", "set", "exercise", "points_before", "points_now", "verdict_before",
+            "verdict_now", "message_now"]  # fmt: skip
+    return [head, *map(list, changes)]
+
+
+def changes_between(before: Record, now: Record) -> list[Change]:
+    """Return the answers of a submission that get other points than they got before."""
+    old = {verdict["question"]: verdict for verdict in before["verdicts"]}
+    found = []
+    for verdict in now["verdicts"]:
+        was = old.get(verdict["question"], {"points": 0.0, "word": "not asked"})
+        if was["points"] != verdict["points"]:
+            found.append(
+                Change(now["student"], now["set"], verdict["question"], was["points"],
+                       verdict["points"], was["word"], verdict["word"], verdict["message"])
+            )  # fmt: skip
+    return found
 
 
 def write_tables(course: Course, records: list[Record]) -> None:

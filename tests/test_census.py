@@ -23,7 +23,7 @@ def rows() -> dict[tuple[str, str], dict[str, str]]:
     return {(row["library"], row["model"]): row for row in census.census()}
 
 
-# Forty models drawn at random, each checked by hand in the files of the model itself: everything that
+# Forty models drawn at random, each checked by hand in its own files: everything that
 # stands there about positions, and nothing else.
 READ: dict[str, dict[str, str]] = {
     "diffusers ace_step_transformer": {"method": "rotary", "layout": "half", "base": "1000000"},

@@ -377,7 +377,9 @@ def learned_rates(model: Model) -> list[Found]:
     """Find rates that are multiplied by something the checkpoint holds."""
     for source in model.modules:
         for first, _, _, text in classes_of(source):
-            match = re.search(r"self\.inv_freq[^\n]*\s+\* self\.(?!attention_scaling)", text)
+            match = re.search(
+                r"self\.inv_freq(?! =)[^\n]*\s+\* self\.(?!attention_scaling|\w*factor)", text
+            )
             if match:
                 line = first + text[: match.start()].count("\n")
                 return [Found("yes", f"{source.name}:{line}")]
