@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bakeoff.grid import PRETRAINED, Cell, device, encodings
-from bakeoff.recipes import REACH, RECIPES, AtRandomPositions
+from bakeoff.grid import ADDITION_TASKS, PRETRAINED, Cell, device, encodings
+from bakeoff.recipes import REACH, RECIPES, AtCoupledPositions, AtRandomPositions
 from bakeoff.variants import EXTENSIONS, dress, variants
 from lab import tasks
 from lab.model import Transformer
@@ -21,7 +21,7 @@ from lab.training import IGNORE, Batch, accuracy, generator, one_thread, train
 
 Row = dict[str, object]
 
-Trained = Transformer | AtRandomPositions
+Trained = Transformer | AtRandomPositions | AtCoupledPositions
 Model = Trained | GlassLM
 
 WINDOWS, TARGETS = 128, 32  # of the text; the same characters at every length
@@ -42,6 +42,8 @@ def batch_maker(cell: Cell) -> Callable[[torch.Generator], Batch]:
         "first": tasks.which_came_first,
         "shift": tasks.shift,
         "reverse": tasks.reverse,
+        "addition": sums_of_any_length,
+        "coupled": sums_of_any_length,
     }
     make, place = makers[cell.task], device()
 
@@ -52,6 +54,11 @@ def batch_maker(cell: Cell) -> Callable[[torch.Generator], Batch]:
     return batch
 
 
+def sums_of_any_length(count: int, longest: int, random: torch.Generator) -> Batch:
+    """Return sums of numbers with as many digits, from 1 to `longest`."""
+    return tasks.addition(count, int(torch.randint(1, longest + 1, (), generator=random)), random)
+
+
 @cache
 def split_text() -> tuple[Tensor, Tensor, int]:
     """Return the ids for training (the first 90 %) and for testing, and the alphabet's size."""
@@ -60,10 +67,10 @@ def split_text() -> tuple[Tensor, Tensor, int]:
     return ids[:cut], ids[cut:], len(alphabet)
 
 
-def build(cell: Cell) -> Transformer | AtRandomPositions:
+def build(cell: Cell) -> Trained:
     """Return the cell's model with its initial weights, drawn from the cell's seed."""
     torch.manual_seed(cell.seed)
-    sizes = {"text": split_text()[2], "marker": 17, "first": 16}
+    sizes = {"text": split_text()[2], "marker": 17, "addition": 12, "coupled": 12}
     n_in = sizes.get(cell.task, 16)
     pooled = cell.task == "first"
     model = Transformer(
@@ -78,7 +85,7 @@ def build(cell: Cell) -> Transformer | AtRandomPositions:
     ).to(device())
     if cell.method in RECIPES and RECIPES[cell.method].drawn:
         return AtRandomPositions(model, REACH * cell.train_length, cell.seed)
-    return model
+    return AtCoupledPositions(model) if cell.task == "coupled" else model
 
 
 def windows(ids: Tensor, count: int, length: int) -> Batch:
@@ -126,6 +133,9 @@ def measure(model: Model, cell: Cell) -> Iterator[Row]:
         return
     if not cell.causal:
         yield from measure_order(model, cell)
+        return
+    if cell.task in ADDITION_TASKS:
+        yield from measure_addition(model, cell)
         return
     for variant in variants(cell):
         for length in cell.lengths:
@@ -219,6 +229,22 @@ def measure_order(model: Trained, cell: Cell) -> Iterator[Row]:
     for name, (inputs, targets) in tests.items():
         score = partial(accuracy, model, inputs.to(device()), targets.to(device()))
         yield row(cell.method, length, f"accuracy-{name}", score)
+
+
+def measure_addition(model: Trained, cell: Cell) -> Iterator[Row]:
+    """Yield the share of digits that are right, and of sums that are right in every digit."""
+    for digits in cell.lengths:
+        inputs, targets = tasks.addition(256, digits, generator(TEST_SEED + digits))
+        here = inputs.to(device()), targets.to(device())
+        yield row(cell.method, digits, "accuracy", partial(accuracy, model, *here))
+        yield row(cell.method, digits, "accuracy-whole", partial(whole_sums, model, *here))
+
+
+@torch.no_grad()
+def whole_sums(model: Trained, inputs: Tensor, targets: Tensor) -> float:
+    """Return the share of sums in which no digit is wrong."""
+    right = (model(inputs).argmax(dim=-1) == targets) | (targets == IGNORE)  # (B, L)
+    return float(right.all(dim=1).double().mean())
 
 
 def row(variant: str, length: int, metric: str, value: Callable[[], float]) -> Row:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from lab import registry
 from lab.model import Transformer
 from lab.registry import METHODS, Sizes
+from lab.tasks import coupled_positions
 from lab.training import generator
 from pe_lib.attention import NoPosition, PositionEncoding
 from pe_lib.compose import Compose
@@ -58,8 +59,8 @@ RECIPES = {
     "hybrid": Recipe("RoPE in windows, then none", "#2e7d32", hybrid),
     "randomised": Recipe("RoPE, random positions", "#9e9d24", rope_everywhere, drawn=True),
 }
-NAMES = {key: method.name for key, method in (METHODS | RECIPES).items()}  # type: ignore[operator]
-COLOURS = {key: method.colour for key, method in (METHODS | RECIPES).items()}  # type: ignore[operator]
+NAMES = {key: method.name for key, method in (METHODS | RECIPES).items()}
+COLOURS = {key: method.colour for key, method in (METHODS | RECIPES).items()}
 
 
 def encodings(name: str, sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
@@ -104,4 +105,25 @@ class AtRandomPositions(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the model's outputs for inputs (B, L) at drawn positions."""
         outputs: Tensor = self.model(inputs, positions=self.positions(inputs.shape[1]))
+        return outputs
+
+
+class AtCoupledPositions(nn.Module):
+    """A model that adds numbers and gets one position for all digits that belong together.
+
+    Args:
+        model: called with the positions.
+
+    Source: Cho et al. 2024, section 3.
+    """
+
+    def __init__(self, model: Transformer) -> None:
+        """Keep the model."""
+        super().__init__()
+        self.model = model
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the model's outputs for sums (B, 3n + 2), see `tasks.addition`."""
+        positions = coupled_positions((inputs.shape[1] - 2) // 3)
+        outputs: Tensor = self.model(inputs, positions=positions)
         return outputs

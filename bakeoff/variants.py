@@ -12,7 +12,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from bakeoff.grid import Cell
-from bakeoff.recipes import AtRandomPositions
+from bakeoff.recipes import AtCoupledPositions, AtRandomPositions
 from lab.model import Transformer
 from lab.pretrained import GlassLM
 from pe_lib import context_extension as extend
@@ -73,7 +73,7 @@ def variants(cell: Cell) -> list[str]:
     return [cell.method, *more.get(cell.method, [])]
 
 
-Model = Transformer | AtRandomPositions | GlassLM
+Model = Transformer | AtRandomPositions | AtCoupledPositions | GlassLM
 
 
 def dress(model: Model, cell: Cell, variant: str, length: int) -> None:
@@ -85,7 +85,7 @@ def dress(model: Model, cell: Cell, variant: str, length: int) -> None:
         model.encoding.beyond = variant.partition("+")[2] or "error"
     if isinstance(model, AtRandomPositions):
         model.restart(length)
-    elif cell.method == "rope":
+    elif cell.method == "rope" and not isinstance(model, AtCoupledPositions):
         make = (EXTENSIONS | TUNED).get(variant)
         plain = RoPE(cell.d_model // cell.n_heads, max_len=length)
         encoding = make(cell, length) if make else plain

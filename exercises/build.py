@@ -24,7 +24,7 @@ import yaml
 from traitlets.config import Config
 
 from exercises.checks.kept import NAME as PROGRESS
-from exercises.sets import HERE, RELEASE, load, release_path, set_names, source_path
+from exercises.sets import HERE, RELEASE, load, projects, release_path, set_names, source_path
 from lab.sets import FACTS
 
 ZIP = RELEASE / "exercises.zip"
@@ -37,6 +37,11 @@ READ_ME = """Exercises of "Positional Encodings, from first principles".
 Open a notebook in JupyterLab, or upload it to Colab. Its first cell brings what it needs. Each
 answer is checked by the cell below it.
 """
+PROJECT = re.compile(  # and that of a project
+    r"# (.+?)\n.*\*Project of the part \"(.+?)\" .*about (\d+) minutes"
+    r".*\*\*You will\*\* (.+?)\.\n",
+    re.S,
+)
 
 
 def settings() -> Config:
@@ -101,6 +106,19 @@ def about(name: str) -> dict[str, Any]:
     }
 
 
+def about_project(path: Path) -> dict[str, Any]:
+    """Return what pages say of a project.
+
+    Raises:
+        ValueError: if its first cell does not say what the learner will do.
+    """
+    found = PROJECT.match(nbformat.read(path, as_version=4).cells[0].source)
+    if found is None:
+        raise ValueError(f"{path}: its first cell lacks part, minutes, or `**You will** ... .`")
+    title, part, minutes, asks = found.groups()
+    return {"title": title, "part": part, "asks": asks, "minutes": int(minutes)}
+
+
 def facts_text(names: list[str]) -> str:
     """Return the facts that pages show, with the addresses that _config.yml names."""
     config = yaml.safe_load((HERE.parent / "_config.yml").read_text(encoding="utf-8"))
@@ -110,6 +128,7 @@ def facts_text(names: list[str]) -> str:
         "colab": config["launch_buttons"]["colab_url"],
         "binder": config["launch_buttons"]["binderhub_url"],
         "sets": {name: about(name) for name in names},
+        "projects": {path.stem: about_project(path) for path in projects()},
     }
     return json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
 

@@ -14,6 +14,7 @@ from jinja2 import DictLoader
 from latex2mathml.converter import convert
 
 from exercises.grade_submission import Graded, Verdict
+from exercises.sets import load, scored_by_hand
 
 SHOWN = 100_000  # characters of a student's that a page shows: making it takes seconds, not hours
 FORMULA = re.compile(
@@ -105,6 +106,9 @@ def overview(graded: Graded) -> str:
         f"| {verdict.question} | {verdict.word} | {verdict.points:g} / {verdict.max_points:g} |"
         for verdict in graded.verdicts
     ]
+    for question in load(graded.set_name).open:
+        word = "waits for a person" if graded.open.get(question.name) else "not answered"
+        rows.append(f"| {question.name} | {word} | by hand, of {question.points:g} |")
     return "\n".join(["| exercise | verdict | points |", "|---|---|---|", *rows])
 
 
@@ -164,12 +168,15 @@ def feedback_page(graded: Graded, notebook: Any) -> str:
     points = {verdict.test_id: verdict.points for verdict in graded.verdicts}
     shown = nbformat.from_dict(notebook)
     for cell in shown.cells:
-        if cell.cell_type == "markdown" and "nbgrader" in cell.metadata:  # as handed out
-            cell.source = typeset(cell.source)
         nbgrader = cell.metadata.get("nbgrader")
+        by_hand = bool(nbgrader) and scored_by_hand(nbgrader)
+        if cell.cell_type == "markdown" and nbgrader and not by_hand:  # as handed out
+            cell.source = typeset(cell.source)
         if nbgrader:
             nbgrader["comment"] = None
-            if nbgrader.get("grade"):
+            if by_hand:  # which has no score yet
+                nbgrader["grade"] = False
+            elif nbgrader.get("grade"):
                 nbgrader["score"] = points[nbgrader["grade_id"]]
     resources = {
         "nbgrader": {

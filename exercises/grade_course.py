@@ -3,11 +3,12 @@
     python -m exercises.grade_course COURSE                  everything in COURSE/submitted
     python -m exercises.grade_course COURSE --set 10_rope    one set
     python -m exercises.grade_course COURSE --again ann      all of ann's, though unchanged
+    python -m exercises.grade_course COURSE --compare        keep nothing; whose points would change
     python -m exercises.grade_course COURSE --scheduler HOST:PORT    on a Dask cluster
 
 COURSE is a folder in nbgrader's layout. Results: COURSE/gradebook.db, submissions.csv,
-answers.csv, moodle.csv, canvas.csv, summary.html, autograded/ and feedback/.
-A submission that has not changed is not run again.
+answers.csv, moodle.csv, canvas.csv, summary.html, autograded/ and feedback/; changes.csv if
+submissions were graded again. A submission that has not changed is not run again.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from exercises import late
 from exercises.bubblewrap import require_bubblewrap, require_hidden
 from exercises.grade_submission import Graded, Job, grade
 from exercises.records import Course, Record, fill_gradebook, grader_version, write
@@ -36,7 +38,17 @@ from exercises.sandbox import Limits, NotStarted
 from exercises.sets import HERE, load, set_names
 from exercises.summary import page
 from exercises.syscalls import SandboxMissing
-from exercises.tables import counted, write_tables
+from exercises.tables import (
+    Change,
+    changes_between,
+    changes_table,
+    counted,
+    write_table,
+    write_tables,
+)
+
+CHANGES = "changes.csv"
+PATIENCE = 30  # seconds in which a scheduler answers
 
 
 class Outcome(NamedTuple):
@@ -112,16 +124,26 @@ def in_pool(
 
 
 def on_cluster(jobs: list[Job], scheduler: str) -> Iterator[tuple[int, Outcome]]:
-    """Grade on a Dask cluster whose workers run in a copy of this project."""
+    """Grade on a Dask cluster whose workers run in a copy of this project.
+
+    What a worker that dies was grading, another takes up; a job whose workers die four times is
+    given up. Each result comes once. If the scheduler goes, what it held is named as not graded.
+
+    Raises:
+        ValueError: if no scheduler answers.
+    """
     from distributed import Client, as_completed
 
-    with Client(scheduler) as client:
-        submit: Any = client.submit
-        waiting = {submit(work, job, pure=False): index for index, job in enumerate(jobs)}
+    try:
+        client: Any = Client(scheduler, timeout=PATIENCE)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"no Dask scheduler answers at {scheduler} ({error})") from error
+    with client:
+        waiting = {client.submit(work, job, pure=False): index for index, job in enumerate(jobs)}
         for future, result in as_completed(list(waiting), with_results=True, raise_errors=False):
-            index = waiting[future]
+            lost = f"the cluster gave no result ({type(result).__name__}); run the command again"
             fine = isinstance(result, Outcome)
-            yield index, result if fine else Outcome(None, "", "", str(result))
+            yield waiting[future], result if fine else Outcome(None, "", "", lost)
 
 
 def processors() -> int:
@@ -147,7 +169,7 @@ def key_of(job: Job, version: str) -> str:
 
 def grade_course(
     course: Course, sets: list[str], base: Job, workers: int, scheduler: str = "",
-    again: Collection[str] = (),
+    again: Collection[str] = (), compare: bool = False,
 ) -> tuple[list[Record], list[str]]:  # fmt: skip
     """Grade a course folder and write all results.
 
@@ -158,6 +180,7 @@ def grade_course(
         workers: processes on this machine.
         scheduler: the address of a Dask cluster that does the work instead.
         again: students whose submissions run again even if nothing has changed.
+        compare: write nothing but changes.csv: whose points would change.
 
     Returns:
         The records of all submissions, and the problems of those that were not graded.
@@ -166,7 +189,9 @@ def grade_course(
         ValueError: if a student in `again` has handed in nothing.
     """
     version, records, problems = grader_version(), [], []
-    jobs, keys = [], []
+    jobs, keys, before = [], [], []
+    changes: list[Change] = []
+    rules = late.read_rules(course.root)
     submissions, _ = course.submissions()
     if strangers := set(again) - {student for student, _ in submissions}:
         raise ValueError(f"again: {sorted(strangers)[0]!r} has handed in nothing")
@@ -180,6 +205,7 @@ def grade_course(
             if not same or student in again:
                 jobs.append(job)
                 keys.append(key)
+                before.append(kept)
                 continue
         if kept is not None:
             records.append(kept)
@@ -189,22 +215,44 @@ def grade_course(
         job = jobs[index]
         problem = done.problem
         if done.graded is not None:
+            old, now = before[index], done.graded.record()
+            changes += changes_between(old, now) if old is not None else []
             try:
-                records.append(course.save(done.graded, keys[index], done.notebook, done.feedback))
+                files = (done.notebook, done.feedback)
+                records.append(now if compare else course.save(done.graded, keys[index], *files))
             except (OSError, ValueError) as error:  # one submission's files are in the way
                 problem = str(error)
         if problem:
             problems.append(f"{job.student}, {job.set_name}: not graded: {problem}")
         show_progress(count, len(jobs), begin)
+    if any(before):
+        changes.sort()
+        write_table(course.root / CHANGES, changes_table(changes))
+        print(describe_changes(changes))
+    if compare:
+        return records, problems
     for record in records:
         course.copy_exchange_files(record["student"], record["set"])
         record["handed_in"] = course.handed_in(record["student"], record["set"])
     records.sort(key=lambda record: (record["set"], record["student"]))
     for note in fill_gradebook(course, records, sets) or ():
         print(note, file=sys.stderr)
+    late.apply(records, rules)
     write_tables(course, records)
     write(course.root / "summary.html", page(records))
     return records, problems
+
+
+def describe_changes(changes: list[Change]) -> str:
+    """Say how many answers get other points than before, and name them."""
+    students = {change.student for change in changes}
+    lines = [f"Graded again: {len(changes)} answers of {len(students)} students get other points."]
+    for one in changes:
+        lines.append(
+            f"  {one.student}, {one.set}: {one.exercise} {one.points_before:g} -> "
+            f"{one.points_now:g}"
+        )
+    return "\n".join(lines)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -216,6 +264,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("course", type=Path)
     parser.add_argument("--set", action="append", dest="sets", choices=set_names(), metavar="SET")
     parser.add_argument("--again", action="append", default=[], metavar="STUDENT")
+    parser.add_argument("--compare", action="store_true", help="keep nothing; write changes.csv")
     parser.add_argument("--workers", type=int, default=processors())
     parser.add_argument("--scheduler", default="", help="address of a Dask scheduler")
     parser.add_argument("--seconds", type=float, default=Limits.call, help="for a cell or a call")
@@ -235,7 +284,7 @@ def main(arguments: list[str] | None = None) -> int:
                    limits=Limits(call=options.seconds))  # fmt: skip
         records, problems = grade_course(
             course, options.sets or set_names(), base, options.workers, options.scheduler,
-            options.again,
+            options.again, options.compare,
         )  # fmt: skip
     except (ValueError, SandboxMissing) as error:
         print(f"Not graded: {error}", file=sys.stderr)
@@ -247,6 +296,9 @@ def main(arguments: list[str] | None = None) -> int:
         scores = [counted(record) for record in records if record["set"] == name]
         mean = sum(scores) / len(scores)
         print(f"{name}: {len(scores)} submissions, mean {mean:.2f} of {load(name).points:g}")
+    if options.compare:
+        print("Nothing was kept: run the same without --compare.")
+        return 1 if problems else 0
     print(f"Results: {course.root / 'summary.html'}, submissions.csv, answers.csv, gradebook.db")
     left_alone = course.submissions()[1]
     for place in left_alone:

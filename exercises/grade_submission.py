@@ -14,7 +14,7 @@ import torch
 from exercises import checks
 from exercises.bubblewrap import lent_names
 from exercises.checks.compare import as_tensor
-from exercises.notebook import Cell, Unreadable, checkpoints, parse, restore
+from exercises.notebook import Cell, Unreadable, checkpoints, open_answers, parse, restore
 from exercises.sandbox import Ended, Limits, Session
 from exercises.sets import ExerciseSet, Question, load
 from exercises.wire import HELD, Malformed, Opaque
@@ -87,6 +87,7 @@ class Graded:
     cells: list[Cell]
     ran: dict[int, CellRun]
     seconds: float
+    open: dict[str, str] = field(default_factory=dict)  # what waits to be scored by hand
 
     @property
     def points(self) -> float:
@@ -100,6 +101,11 @@ class Graded:
             "max_points": sum(verdict.max_points for verdict in self.verdicts),
             "seconds": round(self.seconds, 3),
             "verdicts": [asdict(verdict) for verdict in self.verdicts],
+            # Of an open answer no more than whether it is there, and is the one that was scored.
+            "open": {
+                name: hashlib.sha256(text.encode()).hexdigest() if text else ""
+                for name, text in self.open.items()
+            },
         }  # fmt: skip
 
 
@@ -339,4 +345,6 @@ def grade(job: Job) -> Graded:
             for q in exercise_set.questions
         ]
     seconds = time.monotonic() - begin
-    return Graded(job.student, job.set_name, verdicts, cells, ran, seconds)
+    return Graded(
+        job.student, job.set_name, verdicts, cells, ran, seconds, open_answers(cells, exercise_set)
+    )

@@ -12,6 +12,7 @@ from exercises.sets import (
     load,
     nbgrader_metadata,
     release_path,
+    scored_by_hand,
     set_names,
     source_text,
 )
@@ -35,7 +36,12 @@ class Cell:
     @property
     def is_test(self) -> bool:
         """Return whether this is the cell of a test."""
-        return bool(self.metadata.get("grade"))
+        return bool(self.metadata.get("grade")) and not self.is_open
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether this is an answer that a person scores."""
+        return scored_by_hand(self.metadata)
 
     @property
     def as_handed_out(self) -> bool:
@@ -152,3 +158,17 @@ def checkpoints(cells: list[Cell], exercise_set: ExerciseSet) -> dict[str, int]:
         question.name: max(place[question.test_id], place.get(question.solution_id, 0))
         for question in exercise_set.questions
     }
+
+
+def open_answers(cells: list[Cell], exercise_set: ExerciseSet) -> dict[str, str]:
+    """Return what was written for each exercise that is scored by hand; nothing if untouched.
+
+    That is its text and the experiment: what the student wrote since the last test, if one of the
+    cells that were given for it is among it.
+    """
+    as_given = {cell.grade_id: cell.source.strip() for cell in handed_out(exercise_set.name)}
+    tests = [index for index, cell in enumerate(cells) if cell.is_test]
+    last = [cell for cell in cells[max(tests, default=-1) + 1 :] if not cell.as_handed_out]
+    own = [cell for cell in last if cell.source.strip() not in ("", as_given.get(cell.grade_id))]
+    text = "\n\n".join(cell.source for cell in own) if any(cell.grade_id for cell in own) else ""
+    return {question.name: text for question in exercise_set.open}

@@ -158,11 +158,13 @@ class Course:
     def save(self, graded: Graded, key: str, autograded: str, feedback: str) -> Record:
         """Write the files of a graded submission; the record comes last."""
         student, name = graded.student, graded.set_name
+        before = (self.record(student, name) or {}).get("open", {})
         write(self.place("autograded", student, name, "ipynb"), autograded)
         write(self.place("feedback", student, name, "html"), feedback)
         record = {**graded.record(), "key": key}
+        rewritten = [one for one, text in record["open"].items() if before.get(one, text) != text]
         write(self.place("records", student, name, "json"), json.dumps(record, indent=1))
-        return record
+        return {**record, "rewritten": rewritten}
 
 
 @contextlib.contextmanager
@@ -253,6 +255,11 @@ def describe_assignment(book: Any, name: str) -> None:
             question.test_id, name, name, max_score=question.points, cell_type="code"
         )
         book.update_or_create_solution_cell(question.solution_id, name, name)
+    for question in load(name).open:
+        book.update_or_create_grade_cell(
+            question.name, name, name, max_score=question.points, cell_type="markdown"
+        )
+        book.update_or_create_solution_cell(question.name, name, name)
     # With all of its cells known, `nbgrader generate_assignment` still works after submissions.
     known = {cell.name for cell in notebook.source_cells}
     for cell in handed_out(name):
@@ -273,11 +280,14 @@ def fill_submission(book: Any, record: Record) -> list[str]:
     submission = book.update_or_create_submission(record["set"], record["student"], **known)
     points = {verdict["test_id"]: verdict["points"] for verdict in record["verdicts"]}
     record["late"] = float(submission.total_seconds_late) if record["handed_in"] else None
-    record["by_hand"], notes, extra = {}, [], 0.0
+    record["by_hand"], record["open_scores"], notes, extra = {}, {}, [], 0.0
     for notebook in submission.notebooks:
         for grade in notebook.grades:
             found, name = points.get(grade.cell.name), grade.cell.name
             extra += grade.extra_credit or 0.0
+            if name in record.get("open", {}):
+                notes += fill_open(grade, record)
+                continue
             if grade.manual_score is not None:
                 record["by_hand"][name] = grade.manual_score
                 if grade.auto_score not in (None, found):
@@ -289,6 +299,28 @@ def fill_submission(book: Any, record: Record) -> list[str]:
                 grade.auto_score = found
                 grade.needs_manual_grade = grade.manual_score is not None
     record["counts"] = sum({**points, **record["by_hand"]}.values()) + extra
+    return notes
+
+
+def fill_open(grade: Any, record: Record) -> list[str]:
+    """Let an open answer wait for a person, or have no points if there is none.
+
+    Returns:
+        What to look at: an answer that is not the one that was scored.
+    """
+    name, notes = grade.cell.name, []
+    answered, scored = bool(record["open"][name]), grade.manual_score is not None
+    grade.auto_score = None if answered or scored else 0.0
+    if answered and scored and name in record.get("rewritten", ()):
+        grade.needs_manual_grade = True
+        notes.append(
+            f"{record['student']}, {record['set']}: {name} was rewritten after it got "
+            f"{grade.manual_score:g} points by hand"
+        )
+    elif not scored:
+        grade.needs_manual_grade = answered
+    if scored or not answered:
+        record["open_scores"][name] = grade.manual_score if scored else 0.0
     return notes
 
 

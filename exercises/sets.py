@@ -25,16 +25,25 @@ class Question:
 
 
 @dataclass(frozen=True)
+class OpenQuestion:
+    """An exercise whose answer a person reads: the cell of the answer, and its points."""
+
+    name: str
+    points: float
+
+
+@dataclass(frozen=True)
 class ExerciseSet:
-    """One set and its questions, in order."""
+    """One set, its questions in order, and those that are scored by hand."""
 
     name: str
     title: str
     questions: tuple[Question, ...]
+    open: tuple[OpenQuestion, ...] = ()
 
     @property
     def points(self) -> float:
-        """Return the points of all questions."""
+        """Return the points of all questions that the grader judges."""
         return sum(question.points for question in self.questions)
 
 
@@ -53,6 +62,11 @@ def set_names() -> list[str]:
     return sorted(path.parent.name for path in SOURCE.glob("*/*.ipynb"))
 
 
+def projects() -> list[Path]:
+    """Return the notebooks of the projects, in the order of the book's parts."""
+    return [HERE / "projects" / f"{name}.ipynb" for name in ("foundations", "relative", "further")]
+
+
 def source_text(cell: dict[str, Any]) -> str:
     """Return a cell's source as one string."""
     source = cell.get("source", "")
@@ -63,6 +77,11 @@ def nbgrader_metadata(cell: dict[str, Any]) -> dict[str, Any]:
     """Return nbgrader's metadata of a cell, or an empty dict."""
     found: dict[str, Any] = cell.get("metadata", {}).get("nbgrader", {})
     return found
+
+
+def scored_by_hand(metadata: dict[str, Any]) -> bool:
+    """Return whether nbgrader's metadata are those of an answer that a person scores."""
+    return bool(metadata.get("grade") and metadata.get("solution"))
 
 
 @functools.cache
@@ -76,12 +95,14 @@ def load(name: str) -> ExerciseSet:
     if not path.exists():
         raise ValueError(f"no exercise set {name!r}; there are {', '.join(set_names())}")
     notebook = json.loads(path.read_text(encoding="utf-8"))
-    questions, solution_id = [], ""
+    questions, by_hand, solution_id = [], [], ""
     for cell in notebook["cells"]:
         metadata = nbgrader_metadata(cell)
         if metadata.get("solution"):
             solution_id = metadata["grade_id"]
-        if metadata.get("grade"):
+        if scored_by_hand(metadata):
+            by_hand.append(OpenQuestion(metadata["grade_id"], float(metadata["points"])))
+        elif metadata.get("grade"):
             call = CALL.search(source_text(cell))
             if call is None or call[1] != call[2]:
                 raise ValueError(f"{path}: a test cell must be a line checks.name(name)")
@@ -89,4 +110,4 @@ def load(name: str) -> ExerciseSet:
                 Question(call[1], solution_id, metadata["grade_id"], float(metadata["points"]))
             )
     title = source_text(notebook["cells"][0]).splitlines()[0].removeprefix("# ")
-    return ExerciseSet(name, title, tuple(questions))
+    return ExerciseSet(name, title, tuple(questions), tuple(by_hand))

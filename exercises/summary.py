@@ -9,7 +9,15 @@ from urllib.parse import quote
 from exercises.grade_submission import WORDS
 from exercises.records import Record
 from exercises.sets import load
-from exercises.tables import by_student, counted, hours_late
+from exercises.tables import (
+    by_student,
+    counted,
+    hours_late,
+    open_points,
+    open_top,
+    open_word,
+    total,
+)
 
 STYLE = """:root{color-scheme:light dark}
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
@@ -37,13 +45,17 @@ def totals(records: list[Record]) -> str:
     heads = "".join(f"<th>{escape(name)}</th>" for name in names)
     rows = ""
     for student, points in students.items():
-        scores = "".join(
-            f"<td class=n>{points[name]:g}</td>" if name in points else "<td></td>"
-            for name in names
-        )
-        rows += f"<tr><td>{escape(student)}</td>{scores}<td class=n>{sum(points.values()):g}</td>"
-        rows += "</tr>"
+        scores = "".join(f"<td class=n>{number(points.get(name))}</td>" for name in names)
+        whole = number(total(points))
+        rows += f"<tr><td>{escape(student)}</td>{scores}<td class=n>{whole}</td></tr>"
     return f"<h2>All sets</h2><table><tr><th>student</th>{heads}<th>total</th></tr>{rows}</table>"
+
+
+def number(points: float | str | None) -> str:
+    """Return points as text: nothing for what was not handed in, a word for what waits."""
+    if points is None:
+        return ""
+    return "waiting" if isinstance(points, str) else f"{points:g}"
 
 
 def section(name: str, records: list[Record]) -> str:
@@ -113,13 +125,25 @@ def student_table(records: list[Record]) -> str:
             f'<tr><td><a href="feedback/{quote(record["student"])}/{name}/{name}.html">'
             f"{student}</a></td>"
             f"<td class=n>{counted(record):g} / {record['max_points']:g}{by_hand(record)}</td>"
-            f"<td>{words}</td><td class=n>{hours_late(record) or ''}</td></tr>"
+            f"<td>{words}</td><td class=n>{opened(record)}</td>"
+            f"<td class=n>{hours_late(record) or ''}</td></tr>"
         )
-    heads = "<th>student</th><th>points</th><th>verdicts</th><th>hours late</th>"
+    heads = "<th>student</th><th>points</th><th>verdicts</th><th>open exercise</th>"
+    heads += "<th>hours late</th>"
     return f"<table><tr>{heads}</tr>{rows}</table>"
 
 
+def opened(record: Record) -> str:
+    """Say what a person has given for the open exercise of a submission, or that it waits."""
+    if open_word(record) == "not answered":
+        return ""
+    return f"{number(open_points(record))} / {open_top(record['set']):g}"
+
+
 def by_hand(record: Record) -> str:
-    """Say what the grader has found where an instructor's scores count instead."""
-    found = float(record["points"])
-    return f" (by hand; {found:g} found)" if counted(record) != found else ""
+    """Say what the grader has found where other points count, and what lateness costs."""
+    found, lost = float(record["points"]), float(record.get("taken_off", 0.0))
+    counts = float(record.get("counts", found))
+    words = [f"by hand; {found:g} found"] if counts != found else []
+    words += [f"{lost:g} off for lateness"] if lost else []
+    return f" ({'; '.join(words)})" if words else ""

@@ -5,14 +5,28 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from exercises.records import Course, Record, write_new
 from exercises.sets import load
 
 # What spreadsheets take for the beginning of a formula, in East Asian full width too.
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+OPEN = "by hand"  # after the name of a set: the column of its open exercise
 CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")  # which must all be there
+
+
+class Change(NamedTuple):
+    """An answer that gets other points than before: a mended check, or another answer."""
+
+    student: str
+    set: str
+    exercise: str
+    points_before: float
+    points_now: float
+    verdict_before: str
+    verdict_now: str
+    message_now: str
 
 
 def cell_text(text: object) -> str:
@@ -35,8 +49,29 @@ def write_table(path: Path, rows: Iterable[Iterable[Any]]) -> None:
 
 
 def counted(record: Record) -> float:
-    """Return the points that count: the grader's, or those given by hand."""
-    return float(record.get("counts", record["points"]))
+    """Return the points that count: the grader's or those by hand, less what lateness costs."""
+    points = float(record.get("counts", record["points"]))
+    return points - float(record.get("taken_off", 0.0))
+
+
+def open_points(record: Record) -> float | str:
+    """Return the points given by hand to open exercises; nothing while one of them waits."""
+    scores = record.get("open_scores", {})
+    answered = {name for name, answer in record.get("open", {}).items() if answer}
+    return "" if answered - scores.keys() else float(sum(scores.values()))
+
+
+def open_word(record: Record) -> str:
+    """Say what has become of the open exercises of a submission."""
+    if open_points(record) == "":
+        return "waiting"
+    scored = any(record.get("open", {}).values()) or open_points(record)
+    return "scored" if scored else "not answered"
+
+
+def open_top(name: str) -> float:
+    """Return the largest number of points that can be given by hand."""
+    return sum(question.points for question in load(name).open)
 
 
 def hours_late(record: Record) -> float | str:
@@ -48,11 +83,14 @@ def hours_late(record: Record) -> float | str:
 def submissions_table(records: list[Record]) -> list[list[Any]]:
     """Return a line for each submission."""
     head = ["student", "set", "points", "max_points", "seconds", "handed_in", "hours_late",
-            "found_by_grader"]  # fmt: skip
+            "found_by_grader", "open_points", "open_max", "open", "days_late", "free_days",
+            "taken_off"]  # fmt: skip
     return [
         head,
         *([r["student"], r["set"], counted(r), r["max_points"], r["seconds"],
-           r.get("handed_in") or "", hours_late(r), r["points"]] for r in records),
+           r.get("handed_in") or "", hours_late(r), r["points"],
+           open_points(r), open_top(r["set"]), open_word(r), r.get("days_late", 0),
+           r.get("free_days", 0), r.get("taken_off", 0.0)] for r in records),
     ]  # fmt: skip
 
 
@@ -64,15 +102,40 @@ def answers_table(records: list[Record]) -> list[list[Any]]:
         *([r["student"], r["set"], v["question"], v["points"], v["max_points"], v["word"],
            v["message"], r.get("by_hand", {}).get(v["test_id"], "")]
           for r in records for v in r["verdicts"]),
+        *([r["student"], r["set"], name, r.get("open_scores", {}).get(name, ""),
+           open_top(r["set"]), "by hand" if answer else "not answered", "", ""]
+          for r in records for name, answer in r.get("open", {}).items()),
     ]  # fmt: skip
 
 
-def by_student(records: list[Record]) -> tuple[list[str], dict[str, dict[str, float]]]:
-    """Return the sets that were handed in, and for each student the points of each set."""
-    points: dict[str, dict[str, float]] = {}
+def by_student(records: list[Record]) -> tuple[list[str], dict[str, dict[str, float | str]]]:
+    """Return columns, and for each student the points in those that the student has.
+
+    A column is a set, or the open exercise of one if anybody has answered it. Points that wait for
+    a person are an empty text.
+    """
+    points: dict[str, dict[str, float | str]] = {}
+    answered = {r["set"] for r in records if open_word(r) != "not answered"}
     for record in records:
-        points.setdefault(record["student"], {})[record["set"]] = counted(record)
-    return sorted({record["set"] for record in records}), dict(sorted(points.items()))
+        row = points.setdefault(record["student"], {})
+        row[record["set"]] = counted(record)
+        if record["set"] in answered:
+            row[f"{record['set']} {OPEN}"] = open_points(record)
+    names = {record["set"] for record in records}
+    names |= {f"{name} {OPEN}" for name in answered}
+    return sorted(names), dict(sorted(points.items()))
+
+
+def total(points: dict[str, float | str]) -> float | str:
+    """Return the sum of a student's points; nothing while some of them wait for a person."""
+    known = [number for number in points.values() if not isinstance(number, str)]
+    return sum(known) if len(known) == len(points) else ""
+
+
+def top_of(column: str) -> float:
+    """Return the largest number of points in a column."""
+    name = column.removesuffix(f" {OPEN}")
+    return load(name).points if name == column else open_top(name)
 
 
 def moodle_table(records: list[Record]) -> list[list[Any]]:
@@ -80,7 +143,7 @@ def moodle_table(records: list[Record]) -> list[list[Any]]:
     names, students = by_student(records)
     return [
         ["username", *names, "total"],
-        *([student, *(points.get(name, "") for name in names), sum(points.values())]
+        *([student, *(points.get(name, "") for name in names), total(points)]
           for student, points in students.items()),
     ]  # fmt: skip
 
@@ -90,7 +153,7 @@ def canvas_table(records: list[Record]) -> list[list[Any]]:
     names, students = by_student(records)
     rows: list[list[Any]] = [
         [*CANVAS, *names],
-        ["Points Possible", "", "", "", "", *(load(name).points for name in names)],
+        ["Points Possible", "", "", "", "", *(top_of(name) for name in names)],
     ]
     for student, points in students.items():
         number = student if student.isdecimal() else ""  # as in the names of Canvas's downloads
@@ -98,6 +161,27 @@ def canvas_table(records: list[Record]) -> list[list[Any]]:
         scores = [points.get(name, "") for name in names]
         rows.append([student, number, "", login, "", *scores])
     return rows
+
+
+def changes_table(changes: list[Change]) -> list[list[Any]]:
+    """Return a line for each answer whose points are others than before."""
+    head = ["student", "set", "exercise", "points_before", "points_now", "verdict_before",
+            "verdict_now", "message_now"]  # fmt: skip
+    return [head, *map(list, changes)]
+
+
+def changes_between(before: Record, now: Record) -> list[Change]:
+    """Return the answers of a submission that get other points than they got before."""
+    old = {verdict["question"]: verdict for verdict in before["verdicts"]}
+    found = []
+    for verdict in now["verdicts"]:
+        was = old.get(verdict["question"], {"points": 0.0, "word": "not asked"})
+        if was["points"] != verdict["points"]:
+            found.append(
+                Change(now["student"], now["set"], verdict["question"], was["points"],
+                       verdict["points"], was["word"], verdict["word"], verdict["message"])
+            )  # fmt: skip
+    return found
 
 
 def write_tables(course: Course, records: list[Record]) -> None:

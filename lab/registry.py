@@ -136,12 +136,6 @@ METHODS: dict[str, Method] = {
     "xpos": Method(
         "xPos", "#6a51a3", lambda sizes: XPos(sizes.head_dim, max_len=sizes.cached), "10_rope"
     ),
-    "forgetting": Method(
-        "forgetting",
-        "#5a7d2a",
-        lambda sizes: Forgetting(sizes.d_model, sizes.n_heads),
-        per_layer=True,
-    ),
     # A quarter of the pairs rotates, as in Gemma 4.
     "p_rope": Method(
         "p-RoPE",
@@ -162,6 +156,12 @@ METHODS: dict[str, Method] = {
         "scalable softmax",
         "#455a64",
         lambda sizes: ScalableSoftmax(sizes.n_heads, sizes.length),
+        per_layer=True,
+    ),
+    "forgetting": Method(
+        "forgetting",
+        "#5a7d2a",
+        lambda sizes: Forgetting(sizes.d_model, sizes.n_heads),
         per_layer=True,
     ),
 }

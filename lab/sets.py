@@ -16,7 +16,7 @@ FACTS = Path(__file__).with_name("data") / "sets.json"
 
 @functools.cache
 def facts() -> dict[str, Any]:
-    """Return the addresses of the repository and its hosts, and under `sets` what each set is."""
+    """Return the addresses of the repository and its hosts, and what each set and project is."""
     found: dict[str, Any] = json.loads(FACTS.read_text(encoding="utf-8"))
     return found
 
@@ -56,8 +56,8 @@ def invitation(name: str) -> str:
     found = describe(name)
     text = (
         f"**Practise by writing code.** In graded set {found['number']}, *{found['title']}*, you "
-        f"{found['asks']}. {found['exercises']} exercises, about {found['minutes']} minutes; the "
-        "cell below each answer says in words what is not right yet. Open it in "
+        f"{found['asks']}. {found['exercises']} exercises, about {found['minutes']} minutes, and "
+        "an open one; the cell below each answer says in words what is not right yet. Open it in "
     )
     notebook = release(name)
     return (
@@ -74,5 +74,17 @@ def overview() -> str:
             f"**{found['number']}. [{found['title']}]({name}.ipynb).** You {found['asks']}. "
             f"{found['minutes']} minutes, {found['points']:g} points. Open in "
             f"{links(notebook)} · [download](../{notebook})"
+        )
+    return "\n\n".join(parts)
+
+
+def projects() -> str:
+    """Return the projects of the book's parts as Markdown paragraphs."""
+    parts = []
+    for name, found in facts()["projects"].items():
+        notebook = f"exercises/projects/{name}.ipynb"
+        parts.append(
+            f"**{found['part']}: {found['title']}.** You {found['asks']}. About "
+            f"{found['minutes']} minutes. Open in {links(notebook)} · [download](../{notebook})"
         )
     return "\n\n".join(parts)

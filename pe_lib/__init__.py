@@ -5,6 +5,7 @@ Each method is a file; each file begins with pure functions and ends with a thin
 
 from pe_lib.alibi import ALiBi
 from pe_lib.attention import KVCache, MultiHeadAttention
+from pe_lib.axes import AxesRoPE
 from pe_lib.compose import Compose
 from pe_lib.context_extension import DynamicNTK, LongRoPE
 from pe_lib.deberta import DeBERTa
@@ -31,6 +32,7 @@ from pe_lib.xpos import XPos
 __all__ = [
     "ALiBi",
     "Axes",
+    "AxesRoPE",
     "AxialRoPE",
     "Compose",
     "DeBERTa",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import re
 import subprocess
@@ -13,22 +14,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from browsing import ROOT
-from exercises import build, checks, warm_up
+from exercises import build, checks, practice, warm_up
 from exercises.checks import kept
 from exercises.grade_course import in_pool
 from exercises.grade_submission import Graded, Job
 from exercises.sets import (
     load,
     nbgrader_metadata,
+    projects,
     release_path,
     set_names,
     source_path,
     source_text,
 )
 from lab import sets
+from pe_lib.encoding import PositionEncoding
 from tools.refresh import repository_url
 
 COURSE = [
@@ -128,8 +132,33 @@ def test_nothing_of_a_solution_is_in_a_release(name: str) -> None:
     assert "SOLUTION" not in release and "HIDDEN TESTS" not in release
     for cell in cells(release_path(name)):
         assert not cell.get("outputs") and not cell.get("attachments")
-        if nbgrader_metadata(cell).get("solution"):
+        metadata = nbgrader_metadata(cell)
+        if metadata.get("solution") and not metadata["grade_id"].startswith("open_"):
             assert source_text(cell).endswith("# your code here\n    raise NotImplementedError")
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_set_ends_with_an_open_exercise_whose_rubric_is_the_instructors(name: str) -> None:
+    ask, _, answer, last = cells(source_path(name))[-4:]
+    assert source_text(last).splitlines()[-1] == f'checks.progress("{name}")'
+    assert f"## Exercise {len(load(name).questions) + 1}, open: " in source_text(ask)
+    (question,) = load(name).open
+    assert f"**{question.points:g} points, given by a person** (2 for the design, 2" in (
+        source_text(ask)
+    )
+    rubric = re.findall(r"^- \*(\w+)\*: ", source_text(answer), flags=re.MULTILINE)
+    assert rubric == ["Design", "Measurement", "Defence"]
+    given = {nbgrader_metadata(c)["grade_id"]: source_text(c) for c in cells(release_path(name))}
+    assert given["open_work"] == "# your code here\nraise NotImplementedError"
+    assert given["open_answer"] == "Your answer here."
+    assert "full answer" not in release_path(name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_the_instructors_experiment_runs(name: str, capsys: Any) -> None:
+    work = cells(source_path(name))[-3]
+    exec(source_text(work), {"torch": torch, "math": math})
+    assert len(capsys.readouterr().out.splitlines()) >= 1
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
@@ -379,3 +408,88 @@ def test_a_folder_that_cannot_be_written_costs_no_progress(
 def test_progress_of_no_set_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"name must be one of .*; got 'rope'"):
         checks.progress("rope")
+
+
+# --- projects -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", projects(), ids=lambda path: path.stem)
+def test_a_project_runs_as_it_stands(path: Path, capsys: Any) -> None:
+    """With two steps of training in place of hundreds."""
+    book: dict[str, Any] = {}
+    for cell in cells(path):
+        if cell["cell_type"] == "code":
+            text = source_text(cell)
+            text = text.replace("STEPS, SEEDS = 32, 300,", "STEPS, SEEDS = 8, 2,")
+            exec(text, book)
+    assert book.get("STEPS") == 2
+    said = capsys.readouterr().out
+    assert said.startswith("Mine: right. It acts through ")
+    assert re.search(r"^mine( +\d\.\d\d){2,3}$", said, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", projects(), ids=lambda path: path.stem)
+def test_a_project_brings_what_it_needs_as_a_set_does(path: Path) -> None:
+    (setup,) = (source_text(c) for c in cells(path) if c["id"] == "setup")
+    other = next(c for c in cells(source_path("05_shaw")) if c["id"] == "setup")
+    assert setup == source_text(other).replace("import checks", "import practice")
+    assert not any(cell.get("outputs") for cell in cells(path))
+
+
+def test_the_page_of_exercises_offers_every_project() -> None:
+    found = sets.projects().split("\n\n")
+    assert len(found) == len(projects())
+    for text, path in zip(found, projects(), strict=True):
+        assert text.endswith(f"[download](../exercises/projects/{path.name})")
+        assert f"/blob/main/exercises/projects/{path.name})" in text
+
+
+class Raises(PositionEncoding):
+    def embed(self, x: Any, positions: Any) -> Any:
+        return x if x.shape[1] < 100 else x.fail()
+
+
+class Overflows(PositionEncoding):
+    def embed(self, x: Any, positions: Any) -> Any:
+        return x + torch.inf
+
+
+class Nothing(PositionEncoding):
+    def embed(self, x: Any, positions: Any) -> Any:
+        return x
+
+
+class Forgotten(PositionEncoding):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(()))
+
+    def embed(self, x: Any, positions: Any) -> Any:
+        return x + torch.randn(x.shape[1:], generator=torch.Generator().manual_seed(0))
+
+
+class ByLength(PositionEncoding):
+    def embed(self, x: Any, positions: Any) -> Any:
+        steps = torch.linspace(0, 3, x.shape[1])[:, None]
+        return x + steps * torch.linspace(-1, 1, x.shape[2])
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (dict, "it must be a PositionEncoding, got {}"),
+        (PositionEncoding, "it overrides none of embed, rotate, bias and values"),
+        (Raises, "with 256 tokens it raises"),
+        (Overflows, "with 1 tokens the model's outputs are NaN or infinite"),
+        (Nothing, "position has no effect"),
+        (Forgotten, r"no gradient reaches its parameters \(weight\)"),
+    ],
+)
+def test_a_method_that_cannot_take_part_is_told_why(made: Any, message: str) -> None:
+    with pytest.raises(checks.CheckFailed, match=message):
+        practice.check(made)
+
+
+def test_a_method_that_reads_the_length_is_told_so(capsys: Any) -> None:
+    practice.check(ByLength)
+    assert "It reads the length of the text" in capsys.readouterr().out

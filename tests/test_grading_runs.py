@@ -13,6 +13,7 @@ import time
 import zipfile
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import stub_workers
@@ -26,9 +27,9 @@ from stub_workers import get_stuck, kill_for_eve
 from traitlets.config import Config
 
 from browsing import ROOT
-from exercises import build
-from exercises.grade_course import grade_course, in_pool, main
-from exercises.grade_submission import Job
+from exercises import build, late, own_code
+from exercises.grade_course import Outcome, grade_course, in_pool, main
+from exercises.grade_submission import Graded, Job, Verdict
 from exercises.notebook import parse
 from exercises.records import Course, find_alembic
 from exercises.sets import HERE, load, release_path, source_path
@@ -302,18 +303,139 @@ def test_what_an_instructor_adds_reaches_the_tables(
         assert [line["by_hand"] for line in csv.DictReader(file) if line["by_hand"]] == ["1.5"]
     summary = (tmp_path / "summary.html").read_text(encoding="utf-8")
     assert f"{counts:g} / {top:g} (by hand; {top:g} found)" in summary
-    assert f"<td>ann</td><td class=n>0</td><td class=n>{counts:g}</td>" in summary
+    waits = "<td class=n>waiting</td>"
+    assert f"<td>ann</td><td class=n>0</td><td class=n>{counts:g}</td>{waits}{waits}" in summary
     assert table(tmp_path / "moodle.csv") == [
-        ["username", other, NAME, "total"],
-        ["12345", "0.0", "", "0.0"], ["ann", "0.0", str(counts), str(counts)],
+        ["username", other, NAME, f"{NAME} by hand", "total"],
+        ["12345", "0.0", "", "", "0.0"], ["ann", "0.0", str(counts), "", ""],  # waiting
     ]  # fmt: skip
     assert table(tmp_path / "canvas.csv") == [
-        ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", other, NAME],
-        ["Points Possible", "", "", "", "", str(load(other).points), str(top)],
-        ["12345", "12345", "", "", "", "0.0", ""], ["ann", "", "", "ann", "", "0.0", str(counts)],
+        ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", other, NAME,
+         f"{NAME} by hand"],
+        ["Points Possible", "", "", "", "", str(load(other).points), str(top), "6.0"],
+        ["12345", "12345", "", "", "", "0.0", "", ""],
+        ["ann", "", "", "ann", "", "0.0", str(counts), ""],
     ]  # fmt: skip
     assert main([str(tmp_path)]) == 0
     assert note not in capsys.readouterr().err  # said once
+
+
+def late_record(student: str, name: str, hours: float, counts: float = 10.0) -> dict[str, Any]:
+    return {"student": student, "set": name, "points": counts, "late": hours * 3600}
+
+
+def test_late_days_are_used_up_in_order_and_then_cost() -> None:
+    records = [
+        late_record("ann", "03_learned", 25), late_record("ann", "01_attention", 1),
+        late_record("ann", "05_shaw", 24), late_record("bob", "05_shaw", 300),
+        late_record("eve", "05_shaw", 0), late_record("eve", "06_transformer_xl", -5),
+    ]  # fmt: skip
+    late.apply(records, late.Rules(free=2, penalty=0.1))
+    found = [(r["days_late"], r["free_days"], r["taken_off"]) for r in records]
+    assert found == [(2, 1, 1.0), (1, 1, 0.0), (1, 0, 1.0), (13, 2, 10.0), (0, 0, 0.0), (0, 0, 0.0)]
+    late.apply(records, None)
+    assert all(record["taken_off"] == record["free_days"] == 0 for record in records)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"free": -1}', '{"free": 1.5}', '{"penalty": 10}', '{"days": 1}']
+)
+def test_other_rules_for_late_work_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "late_days.json").write_text(text)
+    with pytest.raises(ValueError, match=r"late_days.json must read like"):
+        late.read_rules(tmp_path)
+
+
+@pytest.mark.usefixtures("no_gradebook")
+def test_a_mended_check_lists_whose_points_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """First only compared, with nothing kept; then for good."""
+
+    def graded(job: Job, points: float) -> Outcome:
+        more = points if job.student == "ann" else 0.0
+        verdict = Verdict("lookup", "test_lookup", 3.0, more, "ok" if more else "wrong answer")
+        return Outcome(Graded(job.student, job.set_name, [verdict], [], {}, 1.0), "", "")
+
+    def with_checks(version: str, points: float) -> None:
+        monkeypatch.setattr("exercises.grade_course.grader_version", lambda: version)
+        monkeypatch.setattr(
+            "exercises.grade_course.in_pool",
+            lambda jobs, _: enumerate(graded(job, points) for job in jobs),
+        )
+
+    for student in ("ann", "bob"):
+        hand_in(tmp_path, student, NAME)
+    with_checks("old", 0.0)
+    assert main([str(tmp_path)]) == 0
+    assert not (tmp_path / "changes.csv").exists()
+    with_checks("mended", 3.0)
+    kept = stamps(tmp_path)
+    assert main([str(tmp_path), "--compare"]) == 0
+    said = capsys.readouterr().out
+    assert "Graded again: 1 answers of 1 students get other points.\n" in said
+    assert f"  ann, {NAME}: lookup 0 -> 3\n" in said and "Nothing was kept" in said
+    listed = table(tmp_path / "changes.csv")
+    assert listed[1:] == [["ann", NAME, "lookup", "0.0", "3.0", "wrong answer", "ok", ""]]
+    assert stamps(tmp_path) == kept and rows(tmp_path)[0]["points"] == "0.0"
+    assert main([str(tmp_path)]) == 0
+    assert [row["points"] for row in rows(tmp_path)] == ["3.0", "0.0"]
+    assert table(tmp_path / "changes.csv") == listed
+
+
+def test_a_students_own_code_is_written_for_comparison(tmp_path: Path) -> None:
+    course = make_class(tmp_path, 2)
+    hand_in(tmp_path, "half", NAME, "[")
+    assert own_code.main([str(tmp_path), NAME]) == 0
+    files = {path.stem: path.read_text() for path in (tmp_path / f"code/{NAME}").glob("*.py")}
+    assert sorted(files) == ["half", "student000", "student001"]
+    assert "def embed" in files["student000"] and "return" in files["student000"]
+    for given in ("checks.embed(", "git", "Hint"):  # what was handed out
+        assert given not in files["student000"]
+    assert files["half"] == files["student001"].strip() == "" and course.root == tmp_path
+
+
+def open_row(root: Path) -> tuple[str, str, str]:
+    """Return what submissions.csv says of ann's open exercise."""
+    (row,) = (row for row in rows(root) if row["student"] == "ann")
+    assert (row["points"], row["found_by_grader"], row["open_max"]) == ("0.0", "0.0", "6.0")
+    return row["open"], row["open_points"], table(root / "moodle.csv")[1][-1]
+
+
+@pytest.mark.usefixtures("one_process")
+def test_an_open_answer_waits_for_a_person_and_is_no_zero(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Until it is scored; if it is rewritten after that, a line says so."""
+    release = json.loads(release_path(NAME).read_text(encoding="utf-8"))
+    answer = next(c for c in release["cells"] if c["id"] == "open-answer")
+    for text, found in (
+        ("Your answer here.", ("not answered", "0.0", "0.0")),
+        ("I measured $<script>$.", ("waiting", "", "")),
+    ):
+        answer["source"] = text
+        hand_in(tmp_path, "ann", NAME, json.dumps(release))
+        assert main([str(tmp_path)]) == 0
+        assert open_row(tmp_path) == found
+    summary = (tmp_path / "summary.html").read_text(encoding="utf-8")
+    assert "<td class=n>waiting / 6</td>" in summary
+    feedback = (tmp_path / f"feedback/ann/{NAME}/{NAME}.html").read_text(encoding="utf-8")
+    assert "waits for a person" in feedback and "I measured $&lt;script&gt;$." in feedback
+    with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as book:
+        grade = book.find_grade("open_answer", NAME, NAME, "ann")
+        assert grade.needs_manual_grade and grade.max_score == 6
+        grade.manual_score, grade.needs_manual_grade = 4.5, False  # as formgrader does
+        book.db.commit()
+    capsys.readouterr()
+    assert main([str(tmp_path)]) == 0
+    assert open_row(tmp_path) == ("scored", "4.5", "4.5")
+    assert capsys.readouterr().err == ""
+    answer["source"] = "I measured again."
+    hand_in(tmp_path, "ann", NAME, json.dumps(release))
+    assert main([str(tmp_path)]) == 0
+    assert f"ann, {NAME}: open_answer was rewritten after it got 4.5" in capsys.readouterr().err
+    with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as book:
+        assert book.find_grade("open_answer", NAME, NAME, "ann").needs_manual_grade
 
 
 def table(path: Path) -> list[list[str]]:

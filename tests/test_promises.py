@@ -24,6 +24,7 @@ from lab.registry import METHODS as REGISTRY
 from lab.registry import Sizes
 from pe_lib import (
     ALiBi,
+    AxesRoPE,
     AxialRoPE,
     Compose,
     DeBERTa,
@@ -48,6 +49,8 @@ from pe_lib import (
     WindowBias,
     XPos,
 )
+from pe_lib.axes import section_directions
+from pe_lib.sinusoidal import frequencies
 
 BATCH, LENGTH, HEADS, WIDTH = 2, 7, 3, 8
 D_MODEL = HEADS * WIDTH
@@ -71,6 +74,12 @@ METHODS: dict[str, Make] = {
     "rope half": lambda: RoPE(WIDTH, layout="half", max_len=16),
     "rope partial": lambda: RoPE(WIDTH, rotary_dim=4, max_len=16),
     "rope trained": lambda: RoPE(WIDTH, rates=nn.Parameter(torch.tensor([1.0, 0.3, 0.1, 0.03]))),
+    "axes of sections": lambda: AxesRoPE(
+        WIDTH, section_directions(frequencies(WIDTH), [2, 1, 1], "interleaved"), layout="half"
+    ),
+    "axes trained": lambda: AxesRoPE(
+        WIDTH, nn.Parameter(torch.tensor([[1.0, 0.0], [0.2, 0.3], [-0.1, 0.2], [0.0, 0.1]]))
+    ),
     "rope axial": lambda: AxialRoPE(WIDTH, 4, max_len=16),
     "xpos half": lambda: XPos(WIDTH, layout="half", scale_base=8, max_len=16),
     "dynamic ntk": lambda: DynamicNTK(WIDTH, 2.0, 6, max_len=16),
