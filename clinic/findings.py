@@ -77,7 +77,7 @@ KNOWN = {
     "mixed-layouts": Known(
         "The pairs of one layout get the angles of the other: the two components of a pair are "
         "rotated by different angles.",
-        f"{GITHUB}raiyanyahya/how-to-train-your-gpt/issues/7",
+        f"{GITHUB}raiyanyahya/how-to-train-your-gpt/pull/7",
     ),
     "sine-sign-lost": Known("Both sines have the same sign: a pair is mixed, but not rotated."),
     "sines-missing": Known("Components are multiplied by cosines; the sines are missing."),
@@ -229,7 +229,7 @@ KNOWN = {
     ),
     "layout": Known(
         "Components are paired in the other layout.",
-        f"{GITHUB}ikawrakow/ik_llama.cpp/issues/2290",
+        f"{GITHUB}ikawrakow/ik_llama.cpp/pull/2290",
         ("the projections were permuted to fit, as a conversion does",),
         "compare the scores of a real token sequence in both models",
     ),
