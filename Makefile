@@ -23,7 +23,7 @@ TEST_READY := $(VENV)/.test-ready
 
 .DEFAULT_GOAL := help
 .PHONY: help book test refresh check lint links pdf serve newest clean distclean \
-        exercises grade bench bakeoff new-chapter
+        exercises grade bench bakeoff new-chapter census
 
 help: ## Show this list
 	@echo "make book and make test are all you need; the rest is for authors and instructors."
@@ -82,6 +82,10 @@ newest: $(TEST_READY) ## Move the environment to the newest versions within the 
 	@sed -E 's/^([A-Za-z0-9._-]+)==(([0-9]+)[0-9.a-z]*).*/\1>=\2,==\3.*/' \
 	  requirements.txt requirements-test.txt > _build/newest.txt
 	$(PIP) $(PIP_ARGS) --upgrade -r _build/newest.txt
+	-@$(PY) -m tools.census --check
+
+census: $(TEST_READY) ## Read the positions of every published model out of the installed libraries
+	@$(PY) -m tools.census
 
 bench: $(TEST_READY) ## Time pe_lib beside the libraries that people use
 	@$(PY) -m benchmarks $(ARGS)

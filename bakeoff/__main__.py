@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bakeoff.grid import SCALES, TASKS, grid
 from bakeoff.plots import save_plots
+from bakeoff.recipes import NAMES
 from bakeoff.run import SHIPPED, run
-from lab.registry import METHODS
 
 
 def parser() -> argparse.ArgumentParser:
@@ -18,7 +18,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--scale", choices=SCALES, default="small")
     options.add_argument("--tasks", nargs="+", choices=TASKS, help="default: all of the scale")
     options.add_argument(
-        "--methods", nargs="+", choices=tuple(METHODS), help="default: those of the tables"
+        "--methods", nargs="+", choices=tuple(NAMES), help="default: those of the tables"
     )
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     options.add_argument("--workers", type=int, default=2, help="processes on this machine")

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bakeoff.grid import PRETRAINED, Cell, device, encodings
+from bakeoff.grid import ADDITION_TASKS, PRETRAINED, Cell, device, encodings
+from bakeoff.recipes import REACH, RECIPES, AtCoupledPositions, AtRandomPositions
 from bakeoff.variants import EXTENSIONS, dress, variants
 from lab import tasks
 from lab.model import Transformer
@@ -20,7 +21,8 @@ from lab.training import IGNORE, Batch, accuracy, generator, one_thread, train
 
 Row = dict[str, object]
 
-Model = Transformer | GlassLM
+Trained = Transformer | AtRandomPositions | AtCoupledPositions
+Model = Trained | GlassLM
 
 WINDOWS, TARGETS = 128, 32  # of the text; the same characters at every length
 TOKEN_WINDOWS, TOKEN_TARGETS = 32, 64  # of the text as the pretrained model reads it
@@ -40,6 +42,8 @@ def batch_maker(cell: Cell) -> Callable[[torch.Generator], Batch]:
         "first": tasks.which_came_first,
         "shift": tasks.shift,
         "reverse": tasks.reverse,
+        "addition": sums_of_any_length,
+        "coupled": sums_of_any_length,
     }
     make, place = makers[cell.task], device()
 
@@ -50,6 +54,11 @@ def batch_maker(cell: Cell) -> Callable[[torch.Generator], Batch]:
     return batch
 
 
+def sums_of_any_length(count: int, longest: int, random: torch.Generator) -> Batch:
+    """Return sums of numbers with as many digits, from 1 to `longest`."""
+    return tasks.addition(count, int(torch.randint(1, longest + 1, (), generator=random)), random)
+
+
 @cache
 def split_text() -> tuple[Tensor, Tensor, int]:
     """Return the ids for training (the first 90 %) and for testing, and the alphabet's size."""
@@ -58,10 +67,10 @@ def split_text() -> tuple[Tensor, Tensor, int]:
     return ids[:cut], ids[cut:], len(alphabet)
 
 
-def build(cell: Cell) -> Transformer:
+def build(cell: Cell) -> Trained:
     """Return the cell's model with its initial weights, drawn from the cell's seed."""
     torch.manual_seed(cell.seed)
-    sizes = {"text": split_text()[2], "marker": 17, "first": 16}
+    sizes = {"text": split_text()[2], "marker": 17, "addition": 12, "coupled": 12}
     n_in = sizes.get(cell.task, 16)
     pooled = cell.task == "first"
     model = Transformer(
@@ -73,8 +82,10 @@ def build(cell: Cell) -> Transformer:
         encoding=encodings(cell),
         causal=cell.causal,
         pool="mean" if pooled else None,
-    )
-    return model.to(device())
+    ).to(device())
+    if cell.method in RECIPES and RECIPES[cell.method].drawn:
+        return AtRandomPositions(model, REACH * cell.train_length, cell.seed)
+    return AtCoupledPositions(model) if cell.task == "coupled" else model
 
 
 def windows(ids: Tensor, count: int, length: int) -> Batch:
@@ -104,7 +115,7 @@ def text_loss(model: Model, batch: Batch, targets: int) -> float:
     return total / (len(inputs) * targets)
 
 
-def token_accuracy(model: Transformer, cell: Cell, length: int) -> float:
+def token_accuracy(model: Trained, cell: Cell, length: int) -> float:
     """Return the accuracy on the last positions of random sequences, as many as in training."""
     make = {"marker": tasks.marker_recall, "n-back": tasks.n_back}[cell.task]
     inputs, targets = make(128, length, generator(TEST_SEED + length))
@@ -123,10 +134,15 @@ def measure(model: Model, cell: Cell) -> Iterator[Row]:
     if not cell.causal:
         yield from measure_order(model, cell)
         return
+    if cell.task in ADDITION_TASKS:
+        yield from measure_addition(model, cell)
+        return
     for variant in variants(cell):
         for length in cell.lengths:
             dress(model, cell, variant, length)
             yield row(variant, length, "accuracy", partial(token_accuracy, model, cell, length))
+    if cell.method == "rope" and isinstance(model, Transformer):
+        yield from measure_dropping(model, cell)
 
 
 def measure_pretrained(model: GlassLM, cell: Cell) -> Iterator[Row]:
@@ -138,7 +154,7 @@ def measure_pretrained(model: GlassLM, cell: Cell) -> Iterator[Row]:
             yield row(variant, length, "nats", partial(text_loss, model, batch, TOKEN_TARGETS))
 
 
-def measure_text(model: Transformer, cell: Cell) -> Iterator[Row]:
+def measure_text(model: Trained, cell: Cell) -> Iterator[Row]:
     """Yield the loss at every length, the loss by length of context, and after fine-tuning."""
     ids = split_text()[1]
     for variant in variants(cell):
@@ -150,8 +166,9 @@ def measure_text(model: Transformer, cell: Cell) -> Iterator[Row]:
         dress(model, cell, cell.method, context)
         batch = windows(ids, WINDOWS, context)
         yield row(cell.method, context, f"nats-last-{LAST}", partial(text_loss, model, batch, LAST))
-    if cell.method == "rope" and cell.scale == "small":
+    if cell.method == "rope" and cell.scale == "small" and isinstance(model, Transformer):
         yield from measure_tuning(model, cell)
+        yield from measure_dropping(model, cell)
 
 
 def measure_tuning(model: Transformer, cell: Cell) -> Iterator[Row]:
@@ -164,7 +181,7 @@ def measure_tuning(model: Transformer, cell: Cell) -> Iterator[Row]:
         inputs, targets = batches(random)
         return inputs.to(device()), targets.to(device())
 
-    for variant in ("rope", *EXTENSIONS):
+    for variant in ("rope", *EXTENSIONS, "rope+base"):
         for steps in TUNE_STEPS:
             model.load_state_dict(start)
             dress(model, cell, variant, length)
@@ -175,9 +192,33 @@ def measure_tuning(model: Transformer, cell: Cell) -> Iterator[Row]:
             batch = windows(split_text()[1], WINDOWS, length)
             loss = partial(text_loss, model, batch, TARGETS)
             yield row(variant, length, f"nats-tuned-{steps}", loss)
+    model.load_state_dict(start)
 
 
-def measure_order(model: Transformer, cell: Cell) -> Iterator[Row]:
+def measure_dropping(model: Transformer, cell: Cell) -> Iterator[Row]:
+    """Yield scores at every length without RoPE, after some steps at the trained length (DroPE)."""
+    start = {name: weight.clone() for name, weight in model.state_dict().items()}
+    variant, test = "rope+drop", split_text()[1]
+    for steps in TUNE_STEPS:
+        model.load_state_dict(start)
+        dress(model, cell, variant, cell.train_length)
+        if steps:
+            unseen = cell.seed + TEST_SEED  # batches that the training has not shown
+            train(
+                model, batch_maker(cell), steps=steps, lr=1e-3, warmup=5, seed=unseen, constant=True
+            )
+        for length in cell.lengths:
+            if cell.task == "text":
+                score = partial(text_loss, model, windows(test, WINDOWS, length), TARGETS)
+            else:
+                score = partial(token_accuracy, model, cell, length)
+            measure_name = "nats" if cell.task == "text" else "accuracy"
+            yield row(variant, length, f"{measure_name}-recalibrated-{steps}", score)
+    model.load_state_dict(start)
+    dress(model, cell, cell.method, cell.train_length)
+
+
+def measure_order(model: Trained, cell: Cell) -> Iterator[Row]:
     """Yield accuracies on test sets that are closed under swapping or mirroring, or plain."""
     random, length = generator(TEST_SEED), cell.train_length
     if cell.task == "first":
@@ -188,6 +229,22 @@ def measure_order(model: Transformer, cell: Cell) -> Iterator[Row]:
     for name, (inputs, targets) in tests.items():
         score = partial(accuracy, model, inputs.to(device()), targets.to(device()))
         yield row(cell.method, length, f"accuracy-{name}", score)
+
+
+def measure_addition(model: Trained, cell: Cell) -> Iterator[Row]:
+    """Yield the share of digits that are right, and of sums that are right in every digit."""
+    for digits in cell.lengths:
+        inputs, targets = tasks.addition(256, digits, generator(TEST_SEED + digits))
+        here = inputs.to(device()), targets.to(device())
+        yield row(cell.method, digits, "accuracy", partial(accuracy, model, *here))
+        yield row(cell.method, digits, "accuracy-whole", partial(whole_sums, model, *here))
+
+
+@torch.no_grad()
+def whole_sums(model: Trained, inputs: Tensor, targets: Tensor) -> float:
+    """Return the share of sums in which no digit is wrong."""
+    right = (model(inputs).argmax(dim=-1) == targets) | (targets == IGNORE)  # (B, L)
+    return float(right.all(dim=1).double().mean())
 
 
 def row(variant: str, length: int, metric: str, value: Callable[[], float]) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 
 from bakeoff.cells import Row
+from bakeoff.recipes import COLOURS, NAMES
 from lab import figures
 
 Curve = dict[int, list[float]]  # length -> one value per seed
@@ -33,25 +35,28 @@ EXTENSION_COLOURS = {
     "rope+yarn": "#0e0a3c",
     "rope+llama3": "#4f7fe0",
 }
+TUNED_COLOURS = {"rope+base": "#7fb3d5", "rope+drop": "#00695c"}
 
 
 def colour(variant: str) -> str:
     """Return the colour of a variant: its method's, or its own if it is an extension of RoPE."""
-    return EXTENSION_COLOURS.get(variant) or figures.METHOD_COLOURS[variant.partition("+")[0]]
+    own = EXTENSION_COLOURS | TUNED_COLOURS
+    return own.get(variant) or COLOURS[variant.partition("+")[0]]
 
 
 def name(variant: str) -> str:
     """Return how a variant is written in a legend."""
     method, _, extension = variant.partition("+")
     written = {"pi": "PI", "ntk": "NTK", "dynamic-ntk": "dynamic NTK", "yarn": "YaRN"}
-    written |= {"llama3": "Llama 3.1"}
+    written |= {"llama3": "Llama 3.1", "base": "larger base", "drop": "dropped (DroPE)"}
     if not extension:
-        return figures.METHOD_NAMES[method]
-    return f"{figures.METHOD_NAMES[method]} + {written.get(extension, extension)}"
+        return NAMES[method]
+    return f"{NAMES[method]} + {written.get(extension, extension)}"
 
 
 DASHES = {"": "-", "pi": ":", "ntk": "--", "dynamic-ntk": (0, (5, 1, 1, 1)), "yarn": "-.",
-          "llama3": (0, (1, 1)), "clamp": "--", "wrap": ":", "interpolate": "-."}  # fmt: skip
+          "llama3": (0, (1, 1)), "base": "-", "drop": "-", "clamp": "--", "wrap": ":",
+          "interpolate": "-."}  # fmt: skip
 
 
 def draw_curves(axes: Axes, found: dict[str, Curve], variants: Sequence[str]) -> None:
@@ -81,6 +86,43 @@ def draw_curves(axes: Axes, found: dict[str, Curve], variants: Sequence[str]) ->
     axes.set_xticks(ticks, [str(length) for length in ticks])
     axes.minorticks_off()
     axes.set_xlabel("length of the sequence")
+
+
+def median(values: Sequence[float]) -> float:
+    """Return the middle value, which one seed that went another way does not move."""
+    return statistics.median(values)
+
+
+def draw_one(axes: Axes, curve: Curve, variant: str, *, label: str = "", dash: str = "-") -> None:
+    """Draw one variant: a line through the medians, a dot for every seed, a band from end to end.
+
+    Args:
+        axes: where to draw.
+        curve: of this variant, as in `curves`.
+        variant: gives the colour.
+        label: in a legend; none if empty.
+        dash: style of the line.
+    """
+    shade, lengths = colour(variant), list(curve)
+    least, most = ([end(values) for values in curve.values()] for end in (min, max))
+    axes.fill_between(lengths, least, most, color=shade, alpha=0.18, lw=0)
+    axes.plot(lengths, [median(v) for v in curve.values()], dash, color=shade, label=label or None)
+    dots = [(length, value) for length, values in curve.items() for value in values]
+    axes.plot(*zip(*dots, strict=True), "o", ms=2.8, color=shade)
+
+
+def draw_ghosts(axes: Axes, found: dict[str, Curve], variants: Sequence[str]) -> None:
+    """Draw the medians of other variants as thin grey lines, for comparison."""
+    for variant in variants:
+        curve = found[variant]
+        axes.plot(list(curve), [median(v) for v in curve.values()], color="#c3c9d1", lw=0.9)
+
+
+def times_trained(axes: Axes, trained: int, multiples: Sequence[int] = (1, 2, 4, 8, 16)) -> None:
+    """Mark a logarithmic axis of lengths in multiples of the trained length."""
+    axes.set_xscale("log", base=2)
+    axes.set_xticks([trained * multiple for multiple in multiples], [f"{m}" for m in multiples])
+    axes.minorticks_off()
 
 
 def save_plots(rows: Sequence[Row], folder: Path) -> list[Path]:

@@ -1,7 +1,8 @@
 """One trained model, measured in several ways past its training length.
 
 A variant changes the encoding and no weight: RoPE's frequencies, or what a learned table does
-beyond its last row.
+beyond its last row. Two more are meant for some further training and measured after it: RoPE with
+a larger base, and RoPE taken away.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Callable
 from torch import Tensor
 
 from bakeoff.grid import Cell
+from bakeoff.recipes import AtCoupledPositions, AtRandomPositions
 from lab.model import Transformer
 from lab.pretrained import GlassLM
 from pe_lib import context_extension as extend
-from pe_lib.attention import PositionEncoding
+from pe_lib.attention import NoPosition, PositionEncoding
 from pe_lib.learned import Learned
 from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import frequencies
@@ -40,20 +42,26 @@ def dynamic(cell: Cell, length: int) -> PositionEncoding:
     return extend.DynamicNTK(cell.d_model // cell.n_heads, 2.0, cell.train_length, max_len=length)
 
 
-# YaRN's published bounds, 1 and 32 turns, presuppose a training length of some thousands: over
-# 64 positions the fastest pair makes ten turns. A quarter of the span keeps the idea.
+def yarn_rates(rates: Tensor, factor: float, length: int) -> Tensor:
+    """Return YaRN's frequencies, with an upper bound that keeps the fastest pair."""
+    slow, fast = extend.turn_bounds(rates, length)
+    return extend.yarn(rates, factor, length, slow=slow, fast=fast, ramp="rotations")
+
+
+def larger_base(cell: Cell, length: int) -> PositionEncoding:
+    """Return RoPE with base 500,000, which Xiong et al. 2024 chose for training on, whatever L."""
+    return RoPE(cell.d_model // cell.n_heads, 500_000.0, max_len=length)
+
+
 EXTENSIONS: dict[str, Make] = {
     "rope+pi": rescaled(lambda rates, factor, _: extend.position_interpolation(rates, factor)),
     "rope+ntk": rescaled(lambda rates, factor, _: extend.ntk_aware(rates, factor)),
     "rope+dynamic-ntk": dynamic,
-    "rope+yarn": rescaled(
-        lambda rates, factor, length: extend.yarn(
-            rates, factor, length, slow=1, fast=8, ramp="rotations"
-        ),
-        yarn=True,
-    ),
+    "rope+yarn": rescaled(yarn_rates, yarn=True),
     "rope+llama3": rescaled(lambda rates, factor, length: extend.llama3(rates, factor, length)),
 }
+# What needs training to be of use. Taking RoPE away is DroPE (Gelberg et al. 2025).
+TUNED: dict[str, Make] = {"rope+base": larger_base, "rope+drop": lambda *_: NoPosition()}
 BEYOND = ("clamp", "wrap", "interpolate")
 
 
@@ -65,11 +73,20 @@ def variants(cell: Cell) -> list[str]:
     return [cell.method, *more.get(cell.method, [])]
 
 
-def dress(model: Transformer | GlassLM, cell: Cell, variant: str, length: int) -> None:
-    """Give a trained model the encoding of a variant, for sequences of `length`."""
+Model = Transformer | AtRandomPositions | AtCoupledPositions | GlassLM
+
+
+def dress(model: Model, cell: Cell, variant: str, length: int) -> None:
+    """Give a trained model the encoding of a variant, for sequences of `length`.
+
+    Random positions are drawn from the length, so that no measurement depends on another.
+    """
     if isinstance(model, Transformer) and isinstance(model.encoding, Learned):
         model.encoding.beyond = variant.partition("+")[2] or "error"
-    if cell.method == "rope":
+    if isinstance(model, AtRandomPositions):
+        model.restart(length)
+    elif cell.method == "rope" and not isinstance(model, AtCoupledPositions):
+        make = (EXTENSIONS | TUNED).get(variant)
         plain = RoPE(cell.d_model // cell.n_heads, max_len=length)
-        encoding = EXTENSIONS[variant](cell, length) if variant in EXTENSIONS else plain
+        encoding = make(cell, length) if make else plain
         model.use_encoding(encoding.to(next(model.parameters()).device))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -350,8 +351,7 @@ def decode(length: int) -> Works:
             layer(encoding.embed(part, places), cache=held)
 
         def step() -> Tensor:
-            cache = KVCache()
-            cache.keys, cache.values, cache.positions = held.keys, held.values, held.positions
+            cache = copy.copy(held)
             output: Tensor = layer(encoding.embed(x, place), cache=cache)
             return output
 

@@ -1,17 +1,19 @@
 """Figures that move without a kernel.
 
 Every position of a slider has its picture, drawn beforehand. Slider and pictures are linked in
-the browser, so the same cell works in JupyterLab, on the static page, and under a test.
+the browser, so the same cell works in JupyterLab, on the static page, and under a test. Colab has
+an ipywidgets without the widget that holds a stack of pictures: there a few lines of HTML do.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
 import ipywidgets as widgets
-from IPython.display import display
+from IPython.display import HTML, display
 from matplotlib.figure import Figure
 
 from lab.figures import Picture, caption_of, picture, show_caption
@@ -73,9 +75,13 @@ def slider(
         ValueError: if there are fewer than two values, or more frames than a page should carry.
     """
     require_frames(len(values), len(values))
-    below = caption_of(number, caption)
-    control = named_slider(name, [label(value) for value in values], start)
+    below, labels = caption_of(number, caption), [label(value) for value in values]
     pictures = [picture(draw(value), alt(value)) for value in values]
+    if not hasattr(widgets, "Stack"):
+        display(HTML(in_plain_html([(name, labels, start)], pictures)))
+        show_caption(below)
+        return
+    control = named_slider(name, labels, start)
     stack = linked_stack([frame(each) for each in pictures], control)
     show(widgets.VBox([control, stack]), f"A figure with a slider: {name}", pictures[start])
     show_caption(below)
@@ -110,9 +116,15 @@ def sliders(
     (name_a, values_a), (name_b, values_b) = first, second
     require_frames(min(len(values_a), len(values_b)), len(values_a) * len(values_b))
     below = caption_of(number, caption)
-    control_a = named_slider(name_a, [label(value) for value in values_a], start[0])
-    control_b = named_slider(name_b, [label(value) for value in values_b], start[1])
+    labels_a, labels_b = ([label(value) for value in values] for values in (values_a, values_b))
     pictures = [[picture(draw(a, b), alt(a, b)) for b in values_b] for a in values_a]
+    if not hasattr(widgets, "Stack"):
+        controls = [(name_a, labels_a, start[0]), (name_b, labels_b, start[1])]
+        display(HTML(in_plain_html(controls, [each for row in pictures for each in row])))
+        show_caption(below)
+        return
+    control_a = named_slider(name_a, labels_a, start[0])
+    control_b = named_slider(name_b, labels_b, start[1])
     rows = [linked_stack([frame(each) for each in row], control_b) for row in pictures]
     stack = linked_stack(rows, control_a)
     show(
@@ -121,6 +133,43 @@ def sliders(
         pictures[start[0]][start[1]],
     )
     show_caption(below)
+
+
+# The numbers of the sliders, read from left to right, are the digits of the picture's number.
+MOVE = (
+    "let i=0;const box=this.closest('.moving');"
+    "box.querySelectorAll('input').forEach(e=>{i=i*(+e.max+1)+(+e.value);"
+    "const words=JSON.parse(e.dataset.labels)[e.value];"
+    "e.nextElementSibling.textContent=words;e.setAttribute('aria-valuetext',words)});"
+    "box.querySelectorAll('img').forEach((e,k)=>{e.hidden=k!==i})"
+)
+
+
+def in_plain_html(
+    controls: Sequence[tuple[str, Sequence[str], int]], pictures: Sequence[Picture]
+) -> str:
+    """Return sliders over pictures that need nothing but a browser.
+
+    Args:
+        controls: name, labels and starting index of each slider.
+        pictures: one for each setting; the last slider moves fastest.
+    """
+    shown, parts = 0, []
+    for name, labels, start in controls:
+        shown = shown * len(labels) + start
+        parts.append(
+            f'<label>{escape(name)} <input type="range" min="0" max="{len(labels) - 1}"'
+            f' value="{start}" data-labels="{escape(json.dumps(list(labels)))}"'
+            f' aria-valuetext="{escape(labels[start])}" oninput="{escape(MOVE)}">'
+            f" <output>{escape(labels[start])}</output></label><br>"
+        )
+    for i, each in enumerate(pictures):
+        hidden = "" if i == shown else " hidden"
+        parts.append(
+            f'<img src="data:image/png;base64,{each.data}" alt="{escape(each.alt)}"'
+            f' width="{each.width}"{hidden}>'
+        )
+    return f'<div class="moving">{"".join(parts)}</div>'
 
 
 def require_frames(positions: int, frames: int) -> None:

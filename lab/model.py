@@ -16,7 +16,7 @@ from pe_lib.errors import (
     require_positive,
 )
 from pe_lib.initial import normal
-from pe_lib.positions import Positions, as_positions
+from pe_lib.positions import Axes, Positions, as_places, order_of
 
 EMBED_STD = 0.3  # of token embeddings, and of every position vector that is added to something
 
@@ -46,7 +46,7 @@ class Block(nn.Module):
         )
 
     def forward(
-        self, x: Tensor, positions: Positions, mask: Tensor | None, cache: KVCache | None
+        self, x: Tensor, positions: Positions | Axes, mask: Tensor | None, cache: KVCache | None
     ) -> Tensor:
         """(B, L, D) -> (B, L, D)."""
         x = x + self.attention(self.norm_1(x), q_pos=positions, mask=mask, cache=cache)
@@ -168,7 +168,7 @@ class Transformer(nn.Module):
         self,
         inputs: Tensor,
         *,
-        positions: Positions | None = None,
+        positions: Positions | Axes | None = None,
         mask: Tensor | None = None,
         caches: Sequence[KVCache] | None = None,
     ) -> Tensor:
@@ -176,7 +176,8 @@ class Transformer(nn.Module):
 
         Args:
             inputs: token numbers (B, L), or features (B, L, n_in).
-            positions: a `Run`, (L,) or (B, L); those after the cache, or 0, 1, ..., if None.
+            positions: a `Run`, (L,) or (B, L), or `Axes`; those after the cache, or 0, 1, ..., if
+                None.
             mask: bool, broadcastable to (B, H, L, Lk); False hides a key.
             caches: one per layer, to go on where earlier calls stopped.
 
@@ -200,10 +201,9 @@ class Transformer(nn.Module):
         if positions is None:
             cache = KVCache() if caches is None else caches[0]
             positions = cache.next_positions(inputs.shape[1])
-        positions = as_positions(
-            "positions", positions, inputs.shape[1], len(inputs), inputs.device
-        )
-        x = self.encoding.embed(self.inputs(like_weights(inputs, self)), positions)  # (B, L, D)
+        positions = as_places("positions", positions, inputs.shape[1], len(inputs), inputs.device)
+        x = self.inputs(like_weights(inputs, self))  # (B, L, D)
+        x = self.encoding.embed(x, order_of(positions))
         for i, block in enumerate(self.blocks):
             x = block(x, positions, mask, None if caches is None else caches[i])
         x = self.norm(x)

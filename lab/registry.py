@@ -9,14 +9,18 @@ from typing import NamedTuple
 from lab.model import EMBED_STD
 from pe_lib.alibi import ALiBi
 from pe_lib.attention import NoPosition, PositionEncoding
+from pe_lib.context_extension import proportional
 from pe_lib.deberta import DeBERTa
 from pe_lib.fire import Fire
+from pe_lib.forgetting import Forgetting
 from pe_lib.kerple import Kerple
 from pe_lib.learned import Learned
+from pe_lib.pope import PoPE
 from pe_lib.rope import RoPE
 from pe_lib.shaw import Shaw
-from pe_lib.sinusoidal import Sinusoidal
+from pe_lib.sinusoidal import Sinusoidal, frequencies
 from pe_lib.t5 import T5Bias
+from pe_lib.temperature import ScalableSoftmax
 from pe_lib.transformer_xl import TransformerXL
 from pe_lib.xpos import XPos
 
@@ -131,6 +135,34 @@ METHODS: dict[str, Method] = {
     ),
     "xpos": Method(
         "xPos", "#6a51a3", lambda sizes: XPos(sizes.head_dim, max_len=sizes.cached), "10_rope"
+    ),
+    # A quarter of the pairs rotates, as in Gemma 4.
+    "p_rope": Method(
+        "p-RoPE",
+        "#00838f",
+        lambda sizes: RoPE(
+            sizes.head_dim,
+            rates=proportional(frequencies(sizes.head_dim), 0.25),
+            max_len=sizes.cached,
+        ),
+    ),
+    "pope": Method(
+        "PoPE",
+        "#ad1457",
+        lambda sizes: PoPE(sizes.n_heads, sizes.head_dim, max_len=sizes.cached),
+        per_layer=True,
+    ),
+    "temperature": Method(
+        "scalable softmax",
+        "#455a64",
+        lambda sizes: ScalableSoftmax(sizes.n_heads, sizes.length),
+        per_layer=True,
+    ),
+    "forgetting": Method(
+        "forgetting",
+        "#5a7d2a",
+        lambda sizes: Forgetting(sizes.d_model, sizes.n_heads),
+        per_layer=True,
     ),
 }
 TAUGHT = {key: method for key, method in METHODS.items() if method.chapter}

@@ -109,6 +109,58 @@ def marker_recall(count: int, length: int, generator: torch.Generator, *, vocab:
     return tokens, torch.where(later, answer, IGNORE)
 
 
+PLUS, EQUALS = 10, 11  # tokens of `addition`, after the ten digits
+
+
+def addition(count: int, digits: int, generator: torch.Generator) -> Batch:
+    """Add two numbers, digit by digit from the last: a + b = c, all written in reverse.
+
+    In reverse each digit of the sum needs two digits and one carry, however long the numbers are.
+
+    Args:
+        count: number of sums.
+        digits: of each number n; the sum has one more.
+        generator: source of the random numbers.
+
+    Returns:
+        tokens (count, 3n + 2): n digits, PLUS, n digits, EQUALS, n digits of the sum; targets
+        of the same shape: the digit of the sum that comes next, IGNORE before EQUALS.
+    """
+    require_positive("count", count)
+    require_positive("digits", digits)
+    numbers = torch.randint(10, (count, 2, digits), generator=generator)
+    carry, total = torch.zeros(count, dtype=torch.long), []
+    for column in numbers.sum(dim=1).T:  # (count,), the last digits first
+        total.append((column + carry) % 10)
+        carry = (column + carry) // 10
+    total.append(carry)
+    sums = torch.stack(total, dim=1)  # (count, n + 1)
+    plus, equals = (torch.full((count, 1), token) for token in (PLUS, EQUALS))
+    tokens = torch.cat([numbers[:, 0], plus, numbers[:, 1], equals, sums[:, :-1]], dim=1)
+    targets = torch.full_like(tokens, IGNORE)
+    targets[:, -digits - 1 :] = sums
+    return tokens, targets
+
+
+def coupled_positions(digits: int) -> Tensor:
+    """Return positions for `addition` in which digits that belong together share one.
+
+    Digit i of both numbers has position i, and so has the token from which digit i of the sum is
+    to be told, which is the sum's digit before it. Attention that hides greater positions then
+    hides just what is not known yet.
+
+    Args:
+        digits: of each number n.
+
+    Returns:
+        (3n + 2,): 0 ... n - 1, 0, 0 ... n - 1, 0 ... n.
+
+    Source: Cho et al. 2024, section 3, for digits in the order in which they are told.
+    """
+    column = torch.arange(require_positive("digits", digits))
+    return torch.cat([column, column[:1], column, torch.arange(digits + 1)])
+
+
 def load_text() -> str:
     """Return the course's English text: Ambrose Bierce, The Devil's Dictionary (1911)."""
     return (DATA / "devils_dictionary.txt").read_text(encoding="utf-8")

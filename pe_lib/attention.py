@@ -7,19 +7,31 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pe_lib.encoding import NoPosition, PositionEncoding, check_attention, default_scale
+from pe_lib.encoding import (
+    NoPosition,
+    PositionEncoding,
+    Reads,
+    check_attention,
+    default_scale,
+    rotated_by,
+    whole_bias,
+)
 from pe_lib.errors import require_bool, require_floating, require_multiple, require_positive
 from pe_lib.fast import attend_fused
 from pe_lib.positions import (
+    Axes,
     Positions,
     Run,
     allowed_pairs,
-    as_positions,
-    as_tensor,
+    as_places,
+    following,
+    joined,
+    order_of,
     relative_position,
 )
 
 __all__ = [
+    "Axes",
     "KVCache",
     "MultiHeadAttention",
     "NoPosition",
@@ -38,10 +50,11 @@ def attention_logits(
     q: Tensor,
     k: Tensor,
     encoding: PositionEncoding,
-    q_pos: Positions,
-    k_pos: Positions,
+    q_pos: Positions | Axes,
+    k_pos: Positions | Axes,
     *,
     rotated: bool = False,
+    reads: Reads | None = None,
 ) -> Tensor:
     """Return the scores before the mask and the softmax.
 
@@ -49,9 +62,10 @@ def attention_logits(
         q: queries, (B, H, Lq, d).
         k: keys, (B, H, Lk, d).
         encoding: supplies `rotate`, `bias` and the scale.
-        q_pos: positions of the queries: a `Run`, a `range`, (Lq,) or (B, Lq).
+        q_pos: positions of the queries: a `Run`, a `range`, (Lq,) or (B, Lq), or `Axes`.
         k_pos: positions of the keys, likewise.
         rotated: q and k have been rotated before.
+        reads: what `encoding.read` gave for the queries' and the keys' tokens, if it reads.
 
     Returns:
         (B, H, Lq, Lk): scale * <rotated q, rotated k> + bias.
@@ -59,12 +73,12 @@ def attention_logits(
     Source: Vaswani et al. 2017, equation 1, with a place for position.
     """
     check_attention(encoding, q, k)
-    q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device)
-    k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device)
+    q_pos = as_places("q_pos", q_pos, q.shape[-2], len(q), q.device)
+    k_pos = as_places("k_pos", k_pos, k.shape[-2], len(q), q.device)
     scale = default_scale(encoding, q.shape[-1])
-    bias = encoding.bias(q, k, q_pos, k_pos, scale)
+    bias = whole_bias(encoding, q, k, order_of(q_pos), order_of(k_pos), scale, reads)
     if not rotated:
-        q, k = encoding.rotate(q, k, q_pos, k_pos)
+        q, k = rotated_by(encoding, q, k, q_pos, k_pos)
     logits = q @ k.mT * scale
     return logits if bias is None else logits + bias  # (B, H, Lq, Lk)
 
@@ -74,12 +88,13 @@ def attend(
     k: Tensor,
     v: Tensor,
     encoding: PositionEncoding,
-    q_pos: Positions,
-    k_pos: Positions,
+    q_pos: Positions | Axes,
+    k_pos: Positions | Axes,
     *,
     causal: bool = False,
     mask: Tensor | None = None,
     rotated: bool = False,
+    reads: Reads | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Attend, and return the weights too: the definition, step by step.
 
@@ -88,31 +103,43 @@ def attend(
         k: keys, (B, H, Lk, d).
         v: values, (B, H, Lk, d).
         encoding: the position encoding whose hooks are called.
-        q_pos: positions of the queries: a `Run`, a `range`, (Lq,) or (B, Lq).
+        q_pos: positions of the queries: a `Run`, a `range`, (Lq,) or (B, Lq), or `Axes`.
         k_pos: positions of the keys, likewise.
         causal: hide keys whose position is greater than the query's.
         mask: bool, broadcastable to (B, H, Lq, Lk); False hides a key. A query with no key
             left gets uniform weights.
         rotated: q and k have been rotated before, see `PositionEncoding.rotates_once`.
+        reads: as in `attention_logits`.
 
     Returns:
-        output (B, H, Lq, d) and weights (B, H, Lq, Lk), whose rows sum to one.
+        output (B, H, Lq, d) and weights (B, H, Lq, Lk), whose rows sum to one (to less where the
+        encoding has a sink).
 
     Raises:
         TypeError: if a tensor has the wrong dtype, or encoding is no `PositionEncoding`.
         ValueError: if a shape does not fit.
     """
     check_attention(encoding, q, k, v, mask)
-    q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device)
-    k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device)
-    logits = attention_logits(q, k, encoding, q_pos, k_pos, rotated=rotated)
+    q_pos = as_places("q_pos", q_pos, q.shape[-2], len(q), q.device)
+    k_pos = as_places("k_pos", k_pos, k.shape[-2], len(q), q.device)
+    logits = attention_logits(q, k, encoding, q_pos, k_pos, rotated=rotated, reads=reads)
+    q_pos, k_pos = order_of(q_pos), order_of(k_pos)
     allowed = allowed_pairs(q_pos, k_pos, causal, mask, q.device)
     if allowed is not None:
         logits = logits.masked_fill(~allowed, torch.finfo(logits.dtype).min)
-    weights = logits.softmax(dim=-1)
+    weights = softmax(logits, encoding.sink(q, q_pos))
+    output = weights @ encoding.rotate_values(v, k_pos)  # (B, H, Lq, d)
     extra = encoding.values(weights, q_pos, k_pos)
-    output = weights @ v  # (B, H, Lq, d)
-    return (output if extra is None else output + extra), weights
+    output = output if extra is None else output + extra
+    return encoding.rotate_back(output, q_pos), weights
+
+
+def softmax(logits: Tensor, sink: Tensor | None) -> Tensor:
+    """Return the weights of the keys, (..., Lk); one more logit may take a share of them."""
+    if sink is None:
+        return logits.softmax(dim=-1)
+    sink = sink.to(logits.dtype).expand(*logits.shape[:-1], 1)
+    return torch.cat([logits, sink], dim=-1).softmax(dim=-1)[..., :-1]
 
 
 class KVCache:
@@ -125,52 +152,45 @@ class KVCache:
         """Start empty."""
         self.keys: Tensor | None = None  # (B, H, L, d)
         self.values: Tensor | None = None  # (B, H, L, d)
-        self.positions: Positions = Run(0, 0)  # or (L,), or (B, L)
+        self.read: Tensor | None = None  # (B, H, L, n), of an encoding that reads hidden states
+        self.positions: Positions | Axes = Run(0, 0)  # or (L,), or (B, L)
 
     def __len__(self) -> int:
         """Return how many keys are held."""
         return 0 if self.keys is None else self.keys.shape[2]
 
-    def next_positions(self, length: int) -> Positions:
+    def next_positions(self, length: int) -> Positions | Axes:
         """Return the `length` positions that follow those in the cache."""
-        if isinstance(self.positions, Run):
-            return Run(self.positions.stop, length)
-        steps = torch.arange(1, length + 1, device=self.positions.device)
-        return self.positions[..., -1:] + steps  # (length,) or (B, length)
+        if isinstance(self.positions, Axes):
+            return self.positions.after(length)
+        return following(self.positions, length)
 
     def append(
-        self, k: Tensor, v: Tensor, positions: Positions
-    ) -> tuple[Tensor, Tensor, Positions]:
-        """Add new keys and values, and return all of them with their positions.
+        self, k: Tensor, v: Tensor, positions: Positions | Axes, read: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Positions | Axes, Tensor | None]:
+        """Add new keys and values, and return all of them with their positions and what was read.
 
         Raises:
             ValueError: if the new keys have another batch, number of heads or width.
         """
         if self.keys is None or self.values is None:
-            self.keys, self.values, self.positions = k, v, positions
-        else:
-            if k.shape[:2] != self.keys.shape[:2] or k.shape[3] != self.keys.shape[3]:
-                raise ValueError(
-                    f"keys must fit the cached ones, {tuple(self.keys.shape)}, but for their "
-                    f"number, got {tuple(k.shape)}"
-                )
-            if k.dtype != self.keys.dtype:
-                raise TypeError(
-                    f"keys must have the dtype of the cached ones, {self.keys.dtype}, got {k.dtype}"
-                )
-            self.keys = torch.cat([self.keys, k], dim=2)
-            self.values = torch.cat([self.values, v], dim=2)
-            self.positions = joined(self.positions, positions, k.device)
-        return self.keys, self.values, self.positions
-
-
-def joined(first: Positions, second: Positions, device: torch.device) -> Positions:
-    """Return one after the other: a run if they are two that meet, else a tensor."""
-    if isinstance(first, Run) and isinstance(second, Run) and first.stop == second.start:
-        return Run(first.start, first.length + second.length)
-    parts = [as_tensor(part, device) for part in (first, second)]
-    batch = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))
-    return torch.cat([part.expand(*batch, -1) for part in parts], dim=-1)
+            self.keys, self.values, self.positions, self.read = k, v, positions, read
+            return k, v, positions, read
+        if k.shape[:2] != self.keys.shape[:2] or k.shape[3] != self.keys.shape[3]:
+            raise ValueError(
+                f"keys must fit the cached ones, {tuple(self.keys.shape)}, but for their "
+                f"number, got {tuple(k.shape)}"
+            )
+        if k.dtype != self.keys.dtype:
+            raise TypeError(
+                f"keys must have the dtype of the cached ones, {self.keys.dtype}, got {k.dtype}"
+            )
+        self.keys = torch.cat([self.keys, k], dim=2)
+        self.values = torch.cat([self.values, v], dim=2)
+        self.positions = joined(self.positions, positions, k.device)
+        if self.read is not None and read is not None:
+            self.read = torch.cat([self.read, read], dim=2)
+        return self.keys, self.values, self.positions, self.read
 
 
 class MultiHeadAttention(nn.Module):
@@ -233,17 +253,15 @@ class MultiHeadAttention(nn.Module):
         """
         if self.encoding.uses("values"):  # they need the weights
             return self.with_weights(x, mask=mask, **inputs)[0]
-        heads, rotated = self.project(x, **inputs)
-        return self.merge_heads(
-            attend_fused(*heads, causal=self.causal, mask=mask, rotated=rotated)
-        )
+        heads, known = self.project(x, **inputs)
+        return self.merge_heads(attend_fused(*heads, causal=self.causal, mask=mask, **known))
 
     def with_weights(
         self, x: Tensor, *, mask: Tensor | None = None, **inputs: Any
     ) -> tuple[Tensor, Tensor]:
         """Do what `forward` does, and return the weights (B, H, Lq, Lk) too."""
-        heads, rotated = self.project(x, **inputs)
-        output, weights = attend(*heads, causal=self.causal, mask=mask, rotated=rotated)
+        heads, known = self.project(x, **inputs)
+        output, weights = attend(*heads, causal=self.causal, mask=mask, **known)
         return self.merge_heads(output), weights
 
     def project(
@@ -251,17 +269,17 @@ class MultiHeadAttention(nn.Module):
         x: Tensor,
         *,
         context: Tensor | None = None,
-        q_pos: Positions | None = None,
-        k_pos: Positions | None = None,
+        q_pos: Positions | Axes | None = None,
+        k_pos: Positions | Axes | None = None,
         cache: KVCache | None = None,
-    ) -> tuple[tuple[Tensor, Tensor, Tensor, PositionEncoding, Positions, Positions], bool]:
-        """Return what `attend` wants, and whether queries and keys are rotated already.
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return what `attend` wants, and what it may be told: `rotated` and `reads`.
 
         Args:
             x: (B, Lq, D).
             context: (B, Lk, D), with its `k_pos`: a longer past (a memory), or another sequence.
-            q_pos: positions of x: a `Run`, a `range`, (Lq,) or (B, Lq). If None they go on
-                after those in the cache, or start at 0.
+            q_pos: positions of x: a `Run`, a `range`, (Lq,) or (B, Lq), or `Axes`. If None they
+                go on after those in the cache, or start at 0.
             k_pos: positions of the keys, likewise; those of x if None.
             cache: earlier keys and values; this call's are added to it.
         """
@@ -284,17 +302,20 @@ class MultiHeadAttention(nn.Module):
         k_batch, k_length = self.check_input("context", context)
         if k_batch != batch:
             raise ValueError(f"context must have the batch of x, {batch}, got {k_batch}")
-        q_pos = as_positions("q_pos", q_pos, length, batch, x.device)
-        k_pos = as_positions("k_pos", k_pos, k_length, batch, x.device)
+        q_pos = as_places("q_pos", q_pos, length, batch, x.device)
+        k_pos = as_places("k_pos", k_pos, k_length, batch, x.device)
         q = self.split_heads(self.q_proj(x))  # (B, H, Lq, d)
         k = self.split_heads(self.k_proj(context))  # (B, H, Lk, d)
         v = self.split_heads(self.v_proj(context))  # (B, H, Lk, d)
+        q_read = encoding.read(x)  # (B, H, Lq, n)
+        k_read = q_read if context is x else encoding.read(context)  # (B, H, Lk, n)
         rotated = cache is not None and encoding.rotates_once
         if cache is not None:
             if rotated:
-                q, k = encoding.rotate(q, k, q_pos, k_pos)
-            k, v, k_pos = cache.append(k, v, k_pos)
-        return (q, k, v, encoding, q_pos, k_pos), rotated
+                q, k = rotated_by(encoding, q, k, q_pos, k_pos)
+            k, v, k_pos, k_read = cache.append(k, v, k_pos, k_read)
+        reads = None if q_read is None or k_read is None else (q_read, k_read)
+        return (q, k, v, encoding, q_pos, k_pos), {"rotated": rotated, "reads": reads}
 
     def check_input(self, name: str, x: Tensor) -> tuple[int, int]:
         """Return batch and length of a floating-point tensor (B, L >= 1, D)."""

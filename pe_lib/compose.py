@@ -14,14 +14,16 @@ class Compose(PositionEncoding):
     """Use several encodings together.
 
     What they add to the input, to the logits and to the values adds up; rotations follow one
-    another, the first given first. A scale of None agrees with every scale.
+    another, the first given first, and are undone in reverse. A scale of None agrees with every
+    scale. One of them at most may read hidden states, and one have a sink.
 
     Args:
         encodings: at least one `PositionEncoding`.
 
     Raises:
         TypeError: if one is not a `PositionEncoding`.
-        ValueError: if there is none, one is given twice, or two have different scales.
+        ValueError: if there is none, one is given twice, two have different scales, or two read
+            hidden states or have a sink.
     """
 
     def __init__(self, *encodings: PositionEncoding) -> None:
@@ -37,6 +39,10 @@ class Compose(PositionEncoding):
         scales = {encoding.scale for encoding in encodings if encoding.scale is not None}
         if len(scales) > 1:
             raise ValueError(f"encodings must agree on the scale, got {sorted(scales)}")
+        for hook in ("read", "sink"):
+            users = [type(each).__name__ for each in encodings if each.uses(hook)]
+            if len(users) > 1:
+                raise ValueError(f"encodings must have one at most with `{hook}`, got {users}")
         self.scale = scales.pop() if scales else None
         self.encodings = nn.ModuleList(encodings)
         self.rotates_once = all(
@@ -78,6 +84,36 @@ class Compose(PositionEncoding):
     def values(self, weights: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor | None:
         """Return the sum of what is added to the outputs, or None."""
         return total(encoding.values(weights, q_pos, k_pos) for encoding in self.members())
+
+    def read(self, x: Tensor) -> Tensor | None:
+        """Return what the one that reads hidden states reads, or None."""
+        return total(encoding.read(x) for encoding in self.members())
+
+    def read_bias(
+        self, q_read: Tensor, k_read: Tensor, q_pos: Positions, k_pos: Positions
+    ) -> Tensor | None:
+        """Return the bias of the one that reads hidden states, or None."""
+        return total(
+            encoding.read_bias(q_read, k_read, q_pos, k_pos)
+            for encoding in self.members()
+            if encoding.uses("read")
+        )
+
+    def sink(self, q: Tensor, q_pos: Positions) -> Tensor | None:
+        """Return the extra logit of the one that has a sink, or None."""
+        return total(encoding.sink(q, q_pos) for encoding in self.members())
+
+    def rotate_values(self, v: Tensor, k_pos: Positions) -> Tensor:
+        """Rotate v by every encoding in order."""
+        for encoding in self.members():
+            v = encoding.rotate_values(v, k_pos)
+        return v
+
+    def rotate_back(self, output: Tensor, q_pos: Positions) -> Tensor:
+        """Rotate the output by every encoding, the last given first."""
+        for encoding in reversed(self.members()):
+            output = encoding.rotate_back(output, q_pos)
+        return output
 
 
 def total(terms: Iterable[Tensor | None]) -> Tensor | None:

@@ -129,6 +129,41 @@ def by_parts(rates: Tensor, factor: float, trained_length: int, low: float, high
     return slow + kept * (rates - slow)
 
 
+def turn_bounds(
+    rates: Tensor, trained_length: int, low: float = 1.0, high: float = 32.0
+) -> tuple[float, float]:
+    """Return bounds for `by_parts` and `yarn` that keep the fastest pair at any trained length.
+
+    YaRN's published bounds presuppose thousands of positions. Over fewer than 202 even the
+    fastest pair (1 radian per position) makes less than 32 turns; it would be slowed as well, and
+    no pair would tell neighbours apart as in training. The upper bound then comes down to the
+    turns of that pair.
+
+    Args:
+        rates: (n,) frequencies, the fastest first.
+        trained_length: positions seen in training.
+        low: turns up to which a pair is interpolated; stays as it is.
+        high: turns from which a pair is kept; the largest upper bound.
+
+    Returns:
+        (low, high), the second at most the turns of the fastest pair.
+
+    Raises:
+        ValueError: if high is not above low, or the fastest pair makes no more turns than low.
+
+    Source: Peng et al. 2024, section 3.2, for 1 and 32; the lowering is this course's.
+    """
+    require_greater("high", high, require_greater("low", low, 0))
+    turns = require_rates(rates) * require_positive("trained_length", trained_length)
+    most = float(turns[0] / (2 * math.pi))
+    if most <= low:
+        raise ValueError(
+            f"trained_length must let the fastest pair make more turns than low={low!r}, "
+            f"got {trained_length}, which is {most:.2f} turns"
+        )
+    return low, min(high, most)
+
+
 def llama3(
     rates: Tensor,
     factor: float = 8.0,

@@ -1,15 +1,20 @@
 """The interface: the places where position can enter attention.
 
 Attention by itself cannot see order (chapter 1). A position encoding repairs that by acting on
-the input, on queries and keys, on the logits, or on the values; there is one hook for each.
+the input, on queries and keys, on the logits, or on the values; there is one hook for each. What
+models of 2025 and 2026 do besides has hooks of its own, below, which do nothing by default.
 """
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from torch import Tensor, nn
 
 from pe_lib.errors import require_mask, require_qkv
-from pe_lib.positions import Positions
+from pe_lib.positions import Axes, Positions, order_of
+
+Reads: TypeAlias = tuple[Tensor, Tensor]  # of the queries' and of the keys' tokens
 
 
 class PositionEncoding(nn.Module):
@@ -52,6 +57,45 @@ class PositionEncoding(nn.Module):
         """Return what is added to each head's output, (B, H, Lq, Lk) -> (B, H, Lq, d), or None."""
         return None
 
+    # --- since 2024: several numbers per token, the hidden state, the denominator, and back
+
+    def rotate_axes(
+        self, q: Tensor, k: Tensor, q_axes: Tensor, k_axes: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Rotate q and k by positions of several numbers, (L, A) or (B, L, A): the same shapes.
+
+        It takes the place of `rotate` where positions are `Axes`.
+        """
+        return q, k
+
+    def read(self, x: Tensor) -> Tensor | None:
+        """Read from the hidden states that attention gets, (B, L, D) -> (B, H, L, n), or None.
+
+        What is read of a token is kept in a cache beside its key.
+        """
+        return None
+
+    def read_bias(
+        self, q_read: Tensor, k_read: Tensor, q_pos: Positions, k_pos: Positions
+    ) -> Tensor | None:
+        """Return what is added to the logits, (B, H, Lq, Lk), from what was read, or None."""
+        return None
+
+    def sink(self, q: Tensor, q_pos: Positions) -> Tensor | None:
+        """Return one more logit for each query, broadcastable to (B, H, Lq, 1), or None.
+
+        It takes its share of the softmax and has no value: weights then sum to less than one.
+        """
+        return None
+
+    def rotate_values(self, v: Tensor, k_pos: Positions) -> Tensor:
+        """Rotate values by their positions: (B, H, Lk, d) -> the same shape."""
+        return v
+
+    def rotate_back(self, output: Tensor, q_pos: Positions) -> Tensor:
+        """Rotate each head's output by the query's position: (B, H, Lq, d) -> the same shape."""
+        return output
+
     def uses(self, hook: str) -> bool:
         """Return whether this encoding acts through the hook of that name: it overrides it."""
         return getattr(type(self), hook) is not getattr(PositionEncoding, hook)
@@ -63,6 +107,62 @@ class PositionEncoding(nn.Module):
 
 class NoPosition(PositionEncoding):
     """No position information at all (NoPE)."""
+
+
+def rotated_by(
+    encoding: PositionEncoding,
+    q: Tensor,
+    k: Tensor,
+    q_pos: Positions | Axes,
+    k_pos: Positions | Axes,
+) -> tuple[Tensor, Tensor]:
+    """Return q and k as `rotate` leaves them, or `rotate_axes` where positions are `Axes`.
+
+    Raises:
+        ValueError: if only queries or only keys have axes, or no part of the encoding reads them.
+    """
+    if not isinstance(q_pos, Axes) and not isinstance(k_pos, Axes):
+        return encoding.rotate(q, k, q_pos, k_pos)
+    if not (isinstance(q_pos, Axes) and isinstance(k_pos, Axes)):
+        raise ValueError("q_pos and k_pos must both be Axes, or neither")
+    if not encoding.uses("rotate_axes"):
+        raise ValueError(
+            f"q_pos must be one number per token, which is all that {type(encoding).__name__} "
+            f"reads, got Axes with {q_pos.count}"
+        )
+    for part in encoding.parts():
+        if part.uses("rotate_axes"):
+            q, k = part.rotate_axes(q, k, q_pos.numbers, k_pos.numbers)
+        else:
+            q, k = part.rotate(q, k, order_of(q_pos), order_of(k_pos))
+    return q, k
+
+
+def whole_bias(
+    encoding: PositionEncoding,
+    q: Tensor,
+    k: Tensor,
+    q_pos: Positions,
+    k_pos: Positions,
+    scale: float,
+    reads: Reads | None,
+) -> Tensor | None:
+    """Return the sum of `bias` and `read_bias`, or None if there is neither.
+
+    Raises:
+        ValueError: if the encoding reads hidden states and `reads` is None.
+    """
+    bias = encoding.bias(q, k, q_pos, k_pos, scale)
+    if reads is None and encoding.uses("read_bias"):
+        raise ValueError(
+            f"reads must be given: {type(encoding).__name__} needs what its `read` returns for the "
+            "hidden states of queries and keys, as MultiHeadAttention passes it on"
+        )
+    more = None if reads is None else encoding.read_bias(*reads, q_pos, k_pos)
+    if more is None:
+        return bias
+    more = more.to(q.dtype)  # what is read may be more exact than q
+    return more if bias is None else bias + more
 
 
 def check_attention(

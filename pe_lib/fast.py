@@ -13,12 +13,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pe_lib.encoding import PositionEncoding, check_attention, default_scale
+from pe_lib.encoding import (
+    PositionEncoding,
+    Reads,
+    check_attention,
+    default_scale,
+    rotated_by,
+    whole_bias,
+)
 from pe_lib.positions import (
+    Axes,
     Positions,
     Run,
     allowed_pairs,
-    as_positions,
+    as_places,
+    order_of,
     per_head,
     relative_position,
 )
@@ -32,12 +41,13 @@ def attend_fused(
     k: Tensor,
     v: Tensor,
     encoding: PositionEncoding,
-    q_pos: Positions,
-    k_pos: Positions,
+    q_pos: Positions | Axes,
+    k_pos: Positions | Axes,
     *,
     causal: bool = False,
     mask: Tensor | None = None,
     rotated: bool = False,
+    reads: Reads | None = None,
 ) -> Tensor:
     """Return the output of `attend` through PyTorch's fused kernel, without the weights.
 
@@ -49,21 +59,44 @@ def attend_fused(
             f"encoding must not act on the values, for which {type(encoding).__name__} needs the "
             "weights: use `attend`"
         )
-    q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device)
-    k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device)
-    scale = default_scale(encoding, q.shape[-1])
-    plain_q, plain_k = q, k
+    q_pos = as_places("q_pos", q_pos, q.shape[-2], len(q), q.device)
+    k_pos = as_places("k_pos", k_pos, k.shape[-2], len(q), q.device)
+    order = order_of(q_pos), order_of(k_pos)
+    plain = q, k
     if not rotated:
-        q, k = encoding.rotate(q, k, q_pos, k_pos)
-    if mask is None and isinstance(q_pos, Run) and isinstance(k_pos, Run):
+        q, k = rotated_by(encoding, q, k, q_pos, k_pos)
+    v = encoding.rotate_values(v, order[1])
+    output = fused_output(q, k, v, encoding, plain, order, causal, mask, reads)
+    return encoding.rotate_back(output, order[0])
+
+
+def fused_output(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: PositionEncoding,
+    plain: tuple[Tensor, Tensor],
+    order: tuple[Positions, Positions],
+    causal: bool,
+    mask: Tensor | None,
+    reads: Reads | None,
+) -> Tensor:
+    """Return the output for rotated q, k and v; `plain` are queries and keys before that."""
+    q_pos, k_pos = order
+    scale = default_scale(encoding, plain[0].shape[-1])
+    sink = encoding.sink(plain[0], q_pos)
+    only_bias = not encoding.uses("read_bias") and sink is None
+    if only_bias and mask is None and isinstance(q_pos, Run) and isinstance(k_pos, Run):
         if not encoding.uses("bias") and causal and q_pos == k_pos:
             return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
         relative = only_relative_bias(encoding)
         if relative is not None and (not causal or k_pos.start <= q_pos.start):
-            view = reversed_bias(relative, plain_q, q_pos, k_pos, causal)
+            view = reversed_bias(relative, plain[0], q_pos, k_pos, causal)
             return fused(q.flip(2), k, v, view, scale).flip(2)  # (B, H, Lq, d)
-    bias = encoding.bias(plain_q, plain_k, q_pos, k_pos, scale)
+    bias = whole_bias(encoding, *plain, q_pos, k_pos, scale, reads)
     allowed = allowed_pairs(q_pos, k_pos, causal, mask, q.device)
+    if sink is not None:
+        return fused_with_sink(q, k, v, bias, allowed, sink, scale)
     if allowed is None:
         return fused(q, k, v, bias, scale)
     # A query without any key sees all in the kernel, since a softmax of nothing is not a number;
@@ -73,6 +106,25 @@ def attend_fused(
     bias = bias.masked_fill(~(allowed | lost), float("-inf"))
     output = fused(q, k, v, bias, scale)
     return torch.where(lost[(None,) * (4 - lost.ndim)], v.mean(dim=-2, keepdim=True), output)
+
+
+def fused_with_sink(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    allowed: Tensor | None,
+    sink: Tensor,
+    scale: float,
+) -> Tensor:
+    """Return what `fused` does with one more key: its logit is the sink, its value zero."""
+    shape = (*q.shape[:3], k.shape[2])  # (B, H, Lq, Lk)
+    bias = q.new_zeros(()) if bias is None else bias
+    if allowed is not None:
+        bias = bias.masked_fill(~allowed, float("-inf"))
+    bias = torch.cat([bias.expand(shape), sink.to(bias.dtype).expand(*shape[:3], 1)], dim=-1)
+    k, v = (torch.cat([x, torch.zeros_like(x[:, :, :1])], dim=2) for x in (k, v))
+    return fused(q, k, v, bias.to(q.dtype), scale)
 
 
 def fused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Positions: a run of consecutive ones, or any numbers in a tensor."""
+"""Positions: a run of consecutive ones, any numbers in a tensor, or several numbers a token."""
 
 from __future__ import annotations
 
@@ -42,6 +42,99 @@ class Run:
 
 
 Positions: TypeAlias = Run | Tensor
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Positions of several numbers per token, such as a frame, a row and a column.
+
+    Attributes:
+        order: one number per token, a `Run`, (L,) or (B, L): what comes before what. A causal mask
+            and every method that wants one number read it.
+        numbers: (L, A) or (B, L, A), a row per token: what `PositionEncoding.rotate_axes` reads.
+    """
+
+    order: Positions
+    numbers: Tensor
+
+    def __post_init__(self) -> None:
+        """Raise unless there is a row of finite numbers for each position."""
+        numbers = require_real("numbers", self.numbers)
+        if numbers.ndim not in (2, 3) or numbers.shape[-1] == 0:
+            raise ValueError(
+                f"numbers must have shape (L, A) or (B, L, A), A >= 1, got {tuple(numbers.shape)}"
+            )
+        order = as_positions("order", self.order, numbers.shape[-2])
+        object.__setattr__(self, "numbers", numbers)
+        object.__setattr__(self, "order", order)
+
+    def after(self, length: int) -> Axes:
+        """Return the positions of `length` tokens of text that follow: one more on every axis.
+
+        Source: Wang et al. 2024 (Qwen2-VL), section 2.1: text goes on after the largest number.
+        """
+        steps = torch.arange(1, length + 1, device=self.numbers.device)
+        largest = self.numbers.amax(dim=(-2, -1))[..., None]  # (1,) or (B, 1)
+        numbers = (largest + steps)[..., None].expand(*largest.shape[:-1], length, self.count)
+        return Axes(following(self.order, length), numbers)
+
+    @property
+    def count(self) -> int:
+        """The number of axes A."""
+        return self.numbers.shape[-1]
+
+
+def as_places(
+    name: str, positions: object, length: int, batch: int, device: torch.device
+) -> Positions | Axes:
+    """Return positions as `as_positions` does; `Axes` stay what they are, on `device`."""
+    if not isinstance(positions, Axes):
+        return as_positions(name, positions, length, batch, device)
+    order = as_positions(name, positions.order, length, batch, device)
+    if positions.numbers.ndim == 3 and len(positions.numbers) not in (1, batch):
+        raise ValueError(
+            f"{name} must have the batch of the input, {batch}, got {len(positions.numbers)}"
+        )
+    return Axes(order, positions.numbers.to(device))
+
+
+def order_of(positions: Positions | Axes) -> Positions:
+    """Return one number per token: what comes before what."""
+    return positions.order if isinstance(positions, Axes) else positions
+
+
+def following(positions: Positions, length: int) -> Positions:
+    """Return the `length` positions that come after."""
+    if isinstance(positions, Run):
+        return Run(positions.stop, length)
+    steps = torch.arange(1, length + 1, device=positions.device)
+    return positions[..., -1:] + steps  # (length,) or (B, length)
+
+
+def joined(
+    first: Positions | Axes, second: Positions | Axes, device: torch.device
+) -> Positions | Axes:
+    """Return one after the other: a run if they are two that meet, else tensors.
+
+    Raises:
+        ValueError: if only one of the two has axes, or they have another number of them.
+    """
+    if isinstance(first, Axes) and isinstance(second, Axes) and first.count == second.count:
+        order = order_of(joined(first.order, second.order, device))
+        return Axes(order, end_to_end(first.numbers, second.numbers, dim=-2))
+    if isinstance(first, Axes) or isinstance(second, Axes):
+        counts = [each.count if isinstance(each, Axes) else 0 for each in (first, second)]
+        raise ValueError(f"positions must go on with the axes of the cached ones, got {counts}")
+    if isinstance(first, Run) and isinstance(second, Run) and first.stop == second.start:
+        return Run(first.start, first.length + second.length)
+    return end_to_end(as_tensor(first, device), as_tensor(second, device), dim=-1)
+
+
+def end_to_end(first: Tensor, second: Tensor, dim: int) -> Tensor:
+    """Concatenate along `dim`, counted from the end, after expanding what stands before it."""
+    batch = torch.broadcast_shapes(first.shape[:dim], second.shape[:dim])
+    each = [part.expand(*batch, *part.shape[dim:]) for part in (first, second)]
+    return torch.cat(each, dim=dim)
 
 
 def as_positions(

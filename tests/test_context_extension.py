@@ -24,6 +24,7 @@ from pe_lib.context_extension import (
     ntk_aware,
     position_interpolation,
     proportional,
+    turn_bounds,
     yarn,
     yarn_gain,
 )
@@ -295,6 +296,22 @@ def test_yarn_keeps_fast_pairs_and_interpolates_slow_ones(ramp: str) -> None:
     assert (mixed.diff() <= 1e-12).all()
 
 
+@pytest.mark.parametrize("ramp", ["index", "rotations"])
+@pytest.mark.parametrize("trained", [7, 32, 64, 201, 202, 4096])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_bounds_by_the_rule_keep_the_fastest_pair_and_slow_the_last_in_full(
+    ramp: str, trained: int, dtype: torch.dtype
+) -> None:
+    rates = frequencies(HEAD_DIM).to(dtype)
+    slow, fast = turn_bounds(rates, trained)
+    assert slow == 1 and fast == pytest.approx(min(32, trained / (2 * math.pi)), rel=1e-6)
+    mixed = yarn(rates, 8.0, trained, slow=slow, fast=fast, ramp=ramp)
+    assert mixed[0] == rates[0]
+    assert mixed[-1].item() == pytest.approx(rates[-1].item() / 8, rel=1e-6)
+    if trained < 202:  # the published bound would not
+        assert yarn(rates, 8.0, trained, ramp="rotations")[0] < rates[0]
+
+
 @pytest.mark.parametrize("method", [ntk_aware, position_interpolation])
 def test_factor_one_changes_nothing(method: Callable[[Tensor, float], Tensor]) -> None:
     rates = frequencies(HEAD_DIM)
@@ -363,6 +380,8 @@ ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: yarn(RATES, 0.0, 64), ValueError, "factor must be"),
     (lambda: yarn(RATES, 2.0, 64, slow=4.0, fast=4.0, ramp="rotations"), ValueError, "high must"),
     (lambda: yarn(RATES, 2.0, 64, truncate=1), TypeError, "truncate must be"),  # type: ignore[arg-type]
+    (lambda: turn_bounds(RATES, 6), ValueError, "trained_length must .* low=1.0, got 6, which is"),
+    (lambda: turn_bounds(RATES, 64, 4.0, 4.0), ValueError, "high must be .* than 4"),
     (lambda: proportional(RATES, 1.5), ValueError, "share must be from 0 to 1, got 1.5"),
     (lambda: proportional(RATES, -0.5), ValueError, "share must be"),
     (

@@ -11,6 +11,7 @@ from browsing import ROOT
 
 USE = """
 import bakeoff.run
+import clinic.doctor
 import lab.claims
 import lab.tasks
 import pe_lib
@@ -20,6 +21,7 @@ assert not pe_lib.__file__.startswith(ROOT), pe_lib.__file__
 assert len(lab.tasks.load_text()) > 300_000
 assert len(lab.claims.load()) > 90
 assert len(bakeoff.run.read_rows(bakeoff.run.SHIPPED / "small.csv")) > 1000
+assert clinic.doctor.diagnose(pe_lib.RoPE(16), head_dim=16).healthy
 checks.alibi_slopes(lambda n_heads: pe_lib.alibi.alibi_slopes(n_heads))
 """
 
@@ -30,7 +32,7 @@ def test_an_installed_copy_works_away_from_the_repository(tmp_path):
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         copy.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, copy)
-    for room in ("pe_lib", "lab", "bakeoff", "exercises"):
+    for room in ("pe_lib", "lab", "bakeoff", "clinic", "exercises"):
         shutil.copytree(ROOT / room, copy / room)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     options = ["--no-deps", "--no-build-isolation", "--no-compile", "--target", str(target)]

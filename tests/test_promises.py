@@ -24,10 +24,12 @@ from lab.registry import METHODS as REGISTRY
 from lab.registry import Sizes
 from pe_lib import (
     ALiBi,
+    AxesRoPE,
     AxialRoPE,
     Compose,
     DeBERTa,
     DynamicNTK,
+    Forgetting,
     Hierarchical,
     HierarchicalLearned,
     Kerple,
@@ -36,14 +38,19 @@ from pe_lib import (
     MultiHeadAttention,
     PositionEncoding,
     RoPE,
+    RotaryValues,
     Run,
     Shaw,
+    Sink,
     Sinusoidal,
+    SlidingWindow,
     T5Bias,
     TransformerXL,
     WindowBias,
     XPos,
 )
+from pe_lib.axes import section_directions
+from pe_lib.sinusoidal import frequencies
 
 BATCH, LENGTH, HEADS, WIDTH = 2, 7, 3, 8
 D_MODEL = HEADS * WIDTH
@@ -61,11 +68,18 @@ METHODS: dict[str, Make] = {
     "alibi symmetric": lambda: ALiBi(HEADS, symmetric=True),
     "kerple power": lambda: Kerple(HEADS, variant="power"),
     "window": lambda: WindowBias(HEADS, 3),
+    "rope in a sliding window": lambda: Compose(RoPE(WIDTH), SlidingWindow(HEADS, 3)),
     "shaw keys": lambda: Shaw(WIDTH, 3, with_values=False),
     "deberta buckets": lambda: DeBERTa(D_MODEL, HEADS, 16, n_buckets=8),
     "rope half": lambda: RoPE(WIDTH, layout="half", max_len=16),
     "rope partial": lambda: RoPE(WIDTH, rotary_dim=4, max_len=16),
     "rope trained": lambda: RoPE(WIDTH, rates=nn.Parameter(torch.tensor([1.0, 0.3, 0.1, 0.03]))),
+    "axes of sections": lambda: AxesRoPE(
+        WIDTH, section_directions(frequencies(WIDTH), [2, 1, 1], "interleaved"), layout="half"
+    ),
+    "axes trained": lambda: AxesRoPE(
+        WIDTH, nn.Parameter(torch.tensor([[1.0, 0.0], [0.2, 0.3], [-0.1, 0.2], [0.0, 0.1]]))
+    ),
     "rope axial": lambda: AxialRoPE(WIDTH, 4, max_len=16),
     "xpos half": lambda: XPos(WIDTH, layout="half", scale_base=8, max_len=16),
     "dynamic ntk": lambda: DynamicNTK(WIDTH, 2.0, 6, max_len=16),
@@ -76,6 +90,11 @@ METHODS: dict[str, Make] = {
         D_MODEL, HEADS, torch.tensor([0, 3, 10], device="cpu"), window=2
     ),
     "hierarchical table": lambda: HierarchicalLearned(6, D_MODEL, std=0.3),
+    "rotary values": lambda: RotaryValues(RoPE(WIDTH, rotary_dim=4, max_len=16)),
+    "rope and sink": lambda: Compose(RoPE(WIDTH, max_len=16), Sink(HEADS, std=1.0)),
+    "forgetting, sink, rotary values": lambda: Compose(
+        Forgetting(D_MODEL, HEADS, 0.0), Sink(HEADS), RotaryValues(RoPE(WIDTH, max_len=16))
+    ),
     "rope and alibi": lambda: Compose(RoPE(WIDTH), ALiBi(HEADS)),
     "sinusoidal and t5": lambda: Compose(Sinusoidal(D_MODEL), T5Bias(HEADS, 8, 9, std=1.0)),
     "four together": lambda: Compose(RoPE(WIDTH), Shaw(WIDTH, 4), ALiBi(HEADS), T5Bias(HEADS)),
@@ -516,6 +535,8 @@ START = "positions count from the start of the sequence"
 LONGEST = "the longest sequence of the batch decides the frequencies of all, as in published code"
 GROWING = "earlier tokens were rotated for a shorter sequence, as in published code"
 
+EVERY_TOKEN = "the gates of all tokens from the key to the query count, hidden or not"
+
 EXCEPTIONS: dict[tuple[Promise, str], str] = {
     (order_matters, "none"): "no positions: chapter 1 measures that attention is blind to order",
     (a_shift_of_all_positions_changes_nothing, "sinusoidal"): START,
@@ -523,12 +544,15 @@ EXCEPTIONS: dict[tuple[Promise, str], str] = {
     (a_shift_of_all_positions_changes_nothing, "hierarchical"): START,
     (a_shift_of_all_positions_changes_nothing, "hierarchical table"): START,
     (a_shift_of_all_positions_changes_nothing, "sinusoidal and t5"): START,
+    (a_shift_of_all_positions_changes_nothing, "temperature"): START,
     (a_shift_of_all_positions_changes_nothing, "fire"): "past the threshold a distance is measured "
     "as a share of the query's position",
     (a_shift_of_all_positions_changes_nothing, "rope axial"): "a shift within the rows of an image "
     "moves patches to other rows",
     (a_shift_of_all_positions_changes_nothing, "dynamic ntk"): LONGEST,
     (a_shift_of_all_positions_changes_nothing, "longrope"): LONGEST,
+    (keys_left_out_equal_keys_hidden, "forgetting"): EVERY_TOKEN,
+    (keys_left_out_equal_keys_hidden, "forgetting, sink, rotary values"): EVERY_TOKEN,
     (a_batch_of_positions_equals_one_by_one, "dynamic ntk"): LONGEST,
     (padding_on_the_left_changes_nothing, "dynamic ntk"): LONGEST,
     (padding_on_the_left_changes_nothing, "longrope"): LONGEST,

@@ -178,6 +178,25 @@ def test_a_moving_figure_takes_the_place_of_its_still(browser, address):
         assert page.query_selector_all(".still") == []
 
 
+def test_a_figure_that_computes_is_a_picture_until_its_script_draws_it(site, browser, address):
+    found = 0
+    for name in NOTEBOOKS:
+        page = article(site / f"{name}.html")
+        stills = page.select(".live[data-figure][data-state][style] img[alt][width][height]")
+        assert len(stills) == len(page.select(".live")) <= len(page.select("figure[id] .live"))
+        scripts = (site / f"{name}.html").read_text(encoding="utf-8").count("/live.js")
+        assert scripts == (1 if stills else 0), name
+        found += len(stills)
+    assert found >= 2
+    changed = f"{address}book/10_rope.html#figure-10-1?m=4&n=9"
+    with open_page(browser, changed, address, visit := Visit()) as page:
+        words = page.locator("#figure-10-1 .live-words")
+        assert "Query at 4, key at 9" in words.text_content()
+        assert page.query_selector_all(".live img") == []
+        assert page.locator("#figure-10-1").bounding_box()["y"] < 900
+        assert (visit.console, visit.failed) == ([], [])
+
+
 def test_search_finds_a_word_of_the_book(browser, address):
     visit = Visit()
     with open_page(browser, f"{address}search.html?q=rotation", address, visit) as page:

@@ -244,3 +244,29 @@ def test_errors_name_the_argument_and_what_is_allowed(
 ) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_addition_adds() -> None:
+    for digits in (1, 2, 7):
+        inputs, targets = tasks.addition(20, digits, generator(3))
+        assert inputs.shape == targets.shape == (20, 3 * digits + 2)
+        for line, wanted in zip(inputs.tolist(), targets.tolist(), strict=True):
+            text = "".join("0123456789+="[token] for token in line)
+            first, second = text.split("=")[0].split("+")
+            total = "".join(map(str, wanted[2 * digits + 1 :]))
+            assert int(first[::-1]) + int(second[::-1]) == int(total[::-1])
+            assert text.split("=")[1] == total[:-1]
+            assert set(wanted[: 2 * digits + 1]) == {IGNORE}
+
+
+def test_digits_that_belong_together_share_a_position() -> None:
+    positions = tasks.coupled_positions(3)
+    assert positions.tolist() == [0, 1, 2, 0, 0, 1, 2, 0, 1, 2, 3]
+    inputs, targets = tasks.addition(1, 3, generator(0))
+    assert len(positions) == inputs.shape[1] == targets.shape[1]
+
+
+@pytest.mark.parametrize(("count", "digits"), [(0, 3), (3, 0)])
+def test_addition_refuses_bad_sizes(count: int, digits: int) -> None:
+    with pytest.raises(ValueError, match="must be at least 1"):
+        tasks.addition(count, digits, generator(0))

@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from tools import vendor
+from tools import publish, vendor
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "_build" / "html"
@@ -49,6 +49,7 @@ def build_site() -> int:
     if code:
         print("The build failed: every warning above is an error.", file=sys.stderr)
         return code
+    publish.publish(SITE)
     print(f"\nBuilt in {time.perf_counter() - start:.0f} s. Open {(SITE / 'index.html').as_uri()}")
     print("or serve it: make serve")
     return 0

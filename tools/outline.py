@@ -20,7 +20,7 @@ from typing import Any
 
 import nbformat
 
-from tools.refresh import FOLDED, notebooks
+from tools.refresh import FOLDED, WIDGET_VIEW, is_live, notebooks
 
 CHAPTER = re.compile(r"\d\d_\w+")
 WORDS_A_MINUTE = 170
@@ -28,14 +28,14 @@ CODE_LINE = 5  # seconds
 FIGURE = 45  # seconds, and as many again where it moves
 # What writes into the page or draws on it, rather than being the method or its experiment.
 REPORTS = {"say", "table", "print", "display", "below"}
-REPORTING_MODULES = {"claims", "figures", "explore", "schematics", "axes", "figure", "plt"}
+REPORTING_MODULES = {"claims", "figures", "explore", "live", "schematics", "axes", "figure", "plt"}
 FENCE = re.compile(r"^(`{3,}|:{3,})[^\n]*\n.*?^\1[ \t]*$\n?", re.MULTILINE | re.DOTALL)
 ADMONITION = re.compile(
     r"^:::\{admonition\}[^\n]*\n(?::class:[^\n]*\n)?(.*?)^:::[ \t]*$", re.M | re.S
 )
 MINUTES = re.compile(r"\*(?:Easy|Medium|Hard|Open), (\d+) minutes\.\*")
 TIME = re.compile(r"\*\*Time:\*\* (?:about )?(\d+) minutes to read(?:, (\d+) with the exercises)?")
-SHOWS = ("figures.show", "explore.slider", "explore.sliders")
+SHOWS = ("figures.show", "explore.slider", "explore.sliders", "live.show")
 LEFT_OUT = ("## Exercises", "## References")  # their own minutes; looked up, not read
 
 
@@ -136,8 +136,9 @@ def written(cell: Any) -> Iterator[str]:
 
 def figures_in(cell: Any) -> tuple[int, int]:
     """Return how many figures a cell shows, and how many of them move."""
-    data = [output.get("data", {}) for output in cell.get("outputs", [])]
-    moving = sum("application/vnd.jupyter.widget-view+json" in each for each in data)
+    outputs = cell.get("outputs", [])
+    data = [output.get("data", {}) for output in outputs]
+    moving = sum(WIDGET_VIEW in each for each in data) + sum(map(is_live, outputs))
     still = sum("image/png" in each for each in data)  # a moving one stores its first picture too
     return still, moving
 

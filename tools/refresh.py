@@ -36,6 +36,7 @@ RUNTIMES = BOOK / "data" / "runtimes.json"
 CELL_TIMEOUT = 600
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 WIDGETS = "application/vnd.jupyter.widget-state+json"
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 FRAME = re.compile(r"data:image/png;base64,([A-Za-z0-9+/=]+)")  # a frame inside an HTML widget
 FOLDED = {"hide-input", "remove-input", "hide-cell", "remove-cell"}  # tags of such cells
 # A pixel differs when a channel is off by more than LEVELS; a picture when SHARE of them are.
@@ -106,6 +107,26 @@ def execute(path: Path) -> Notebook:
     return normalise(notebook)
 
 
+def is_live(output: Any) -> bool:
+    """Return whether an output is a figure of lab/live.py."""
+    return "figure" in output.get("metadata", {}).get("image/png", {})
+
+
+def drop_live_widgets(notebook: Notebook) -> None:
+    """Leave of a figure that computes its picture and its state, and no copy of its script."""
+    for cell in notebook["cells"]:
+        for output in filter(is_live, cell.get("outputs", [])):
+            output["data"].pop(WIDGET_VIEW, None)
+    kept = notebook["metadata"].get("widgets", {}).get(WIDGETS, {})
+    models = kept.get("state", {})
+    live = [name for name, each in models.items() if each["model_module"] == "anywidget"]
+    for name in live:
+        layout = models.pop(name)["state"].get("layout", "").removeprefix("IPY_MODEL_")
+        models.pop(layout, None)
+    if kept and not models:
+        del notebook["metadata"]["widgets"]
+
+
 def normalise(notebook: Notebook) -> Notebook:
     """Drop what differs from run to run; fold in JupyterLab what the site folds.
 
@@ -114,6 +135,7 @@ def normalise(notebook: Notebook) -> Notebook:
     kept = notebook["metadata"]
     kept["kernelspec"] = dict(KERNELSPEC)
     kept["language_info"] = {"name": "python"}
+    drop_live_widgets(notebook)
     for cell in notebook["cells"]:
         cell["metadata"].pop("execution", None)
         if FOLDED & set(cell["metadata"].get("tags", [])):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import re
 from base64 import b64decode
 from pathlib import Path
@@ -19,8 +20,9 @@ from sphinx.environment.collectors.toctree import TocTreeCollector
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
 
+from clinic import proofs as doctor_proofs
 from exercises import proofs, warm_up
-from lab import sets
+from lab import live, sets
 from tools import slides, status, vendor
 
 PUBLIC = "https://cdn.jsdelivr.net/npm"
@@ -39,7 +41,9 @@ GLOSSED = re.compile(r"/(\d\d_\w+|hierarchical|interview|exercises|notation)$") 
 
 def choose_assets(_: Sphinx, config: Config) -> None:
     """Point pages at the vendored scripts; where they are missing, at the public addresses."""
+    config["ogp_site_url"] = config["html_baseurl"]  # what is shared names the site's one address
     mathjax, widgets = vendor.SITE
+    config.html_static_path += [str(live.SCRIPT), str(live.STYLE)]
     if all(vendor.present(package, vendor.SITE_ASSETS) for package in vendor.SITE):
         config.html_static_path.append(str(vendor.SITE_ASSETS))
         config.mathjax_path = f"{mathjax.folder}/{MATHJAX}"
@@ -54,31 +58,40 @@ def choose_assets(_: Sphinx, config: Config) -> None:
 
 
 def write_page(_: Sphinx, page: str, source: list[str]) -> None:
-    """Give the page of the proofs, of which the book has only the title, its text."""
-    if page == "book/check_proofs":
-        source[0] = proofs.page()
+    """Give the pages of proofs, of which the book has only the titles, their text."""
+    pages = {"book/check_proofs": proofs.page, "book/doctor_proofs": doctor_proofs.page}
+    if page in pages:
+        source[0] = pages[page]()
 
 
-def alt_texts(notebook: Path) -> dict[str, str]:
-    """Return the alt text of each picture in a notebook, by the digest that names its file."""
+def said_of_pictures(notebook: Path) -> dict[str, dict[str, Any]]:
+    """Return what a notebook says of each of its pictures, by the digest that names its file."""
     found = {}
     for cell in nbformat.read(notebook, as_version=4).cells:
         for output in cell.get("outputs", []):
-            words = output.get("metadata", {}).get("image/png", {}).get("alt")
-            if words:
+            said = output.get("metadata", {}).get("image/png")
+            if said:
                 data = b64decode(output["data"]["image/png"])
-                found[hashlib.sha256(data).hexdigest()] = words
+                found[hashlib.sha256(data).hexdigest()] = said
     return found
 
 
 def describe_images(app: Sphinx, doctree: nodes.document) -> None:
-    """Put the alt text that an output carries on its image; load all but the first lazily."""
+    """Put the alt text that an output carries on its image; load all but the first lazily.
+
+    A figure that computes gets its name and its state around its picture.
+    """
     source = Path(app.env.doc2path(app.env.docname))
-    words = alt_texts(source) if source.suffix == ".ipynb" else {}
-    for number, image in enumerate(doctree.findall(nodes.image)):
-        if text := words.get(Path(image["uri"]).stem):
-            image["alt"] = text
-        if number:
+    known = said_of_pictures(source) if source.suffix == ".ipynb" else {}
+    for number, image in enumerate(list(doctree.findall(nodes.image))):
+        said = known.get(Path(image["uri"]).stem, {})
+        if "alt" in said:
+            image["alt"] = said["alt"]
+        if "figure" in said:
+            place = live_figure("", name=said["figure"], state=said["state"])
+            image.replace_self(place)
+            place += image
+        elif number:
             image["loading"] = "lazy"
 
 
@@ -90,6 +103,35 @@ def offer_downloads(app: Sphinx, doctree: nodes.document) -> None:
             offered = download_reference("", "", reftarget=target, classes=["download"])
             offered += nodes.inline("", link.astext())
             link.replace_self(offered)
+
+
+class live_figure(nodes.General, nodes.Element):
+    """The first picture of a figure that computes, in the place where its script draws it."""
+
+
+def open_live(writer: Any, node: live_figure) -> None:
+    """Write the place of a figure that computes, as high as the figure will be."""
+    known = live.starts()[node["name"]]
+    attributes = {
+        "data-figure": node["name"],
+        "data-state": json.dumps(node["state"]),
+        "style": f"--wide:{known['wide']}px;--narrow:{known['narrow']}px",
+    }
+    writer.body.append('<div class="live-place">')
+    writer.body.append(writer.starttag(node, "div", CLASS="live", **attributes))
+
+
+def close_live(writer: Any, node: live_figure) -> None:
+    writer.body.append("</div></div>")
+
+
+def bring_live(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Load the script of the figures that compute on the pages that have one."""
+    if doctree is not None and doctree.next_node(live_figure) is not None:
+        app.add_js_file(live.SCRIPT.name, loading_method="defer")
+        app.add_css_file(live.STYLE.name)
 
 
 class figure_with_caption(nodes.General, nodes.Element):
@@ -380,6 +422,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("env-get-updated", number_by_chapter, priority=900)
     for node, tag in ((figure_with_caption, "figure"), (caption_below, "figcaption")):
         app.add_node(node, html=html_element(tag), latex=AS_GIVEN, text=AS_GIVEN)
+    app.add_node(live_figure, html=(open_live, close_live), latex=AS_GIVEN, text=AS_GIVEN)
+    app.connect("html-page-context", bring_live, priority=800)  # before finish_page
     app.connect("doctree-read", keep_together)
     app.connect("doctree-resolved", link_terms)
     app.connect("html-page-context", finish_page, priority=900)

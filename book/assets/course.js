@@ -86,3 +86,27 @@ if (open) {
   const below = open.getBoundingClientRect().bottom - sidebar.getBoundingClientRect().bottom;
   if (below > 0) sidebar.scrollTop += below + sidebar.clientHeight / 2;
 }
+
+// A picture that the screen makes smaller shows itself in full size; one more tap, or Escape, closes.
+function enlarge(picture) {
+  const dialog = document.createElement("dialog");
+  dialog.className = "enlarged";
+  dialog.setAttribute("aria-label", "Enlarged figure");
+  const copy = new Image(picture.getAttribute("width"));
+  copy.src = picture.src;
+  copy.alt = picture.alt;
+  dialog.append(copy);
+  dialog.addEventListener("click", () => dialog.close());
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+const isSmaller = (picture) => picture.clientWidth < 0.85 * Number(picture.getAttribute("width"));
+document.addEventListener("pointerover", ({ target }) => {
+  if (target.matches?.(".bd-article .cell_output img")) {
+    target.classList.toggle("smaller", isSmaller(target));
+  }
+});
+document.addEventListener("click", ({ target }) => {
+  if (target.matches?.(".bd-article .cell_output img") && isSmaller(target)) enlarge(target);
+});

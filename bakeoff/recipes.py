@@ -1,0 +1,129 @@
+"""Methods of the comparison that are more than one encoding: layers that differ, drawn positions.
+
+The others are those of `lab.registry`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from lab import registry
+from lab.model import Transformer
+from lab.registry import METHODS, Sizes
+from lab.tasks import coupled_positions
+from lab.training import generator
+from pe_lib.attention import NoPosition, PositionEncoding
+from pe_lib.compose import Compose
+from pe_lib.rope import RoPE
+from pe_lib.window import SlidingWindow
+
+REACH = 16  # random positions come from a range this many times as long as the training length
+WINDOW = 4  # a window sees one part in so many of the training length
+
+
+class Recipe(NamedTuple):
+    """How the layers of a model get their encodings.
+
+    Attributes:
+        name: as it stands in figures and tables.
+        colour: as in `lab.registry.Method`.
+        layers: returns an encoding for each of so many layers.
+        drawn: whether the model sees random positions.
+    """
+
+    name: str
+    colour: str
+    layers: Callable[[Sizes, int], list[PositionEncoding]]
+    drawn: bool = False
+
+
+def hybrid(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
+    """Return RoPE in windows for all layers but the last, which sees everything unnumbered."""
+    local = Compose(
+        RoPE(sizes.head_dim, max_len=sizes.cached),
+        SlidingWindow(sizes.n_heads, sizes.length // WINDOW),
+    )
+    return [*[local] * (n_layers - 1), NoPosition()]
+
+
+def rope_everywhere(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
+    """Return RoPE for all layers, ready for the longest positions that are drawn."""
+    return [RoPE(sizes.head_dim, max_len=REACH * sizes.length)] * n_layers
+
+
+RECIPES = {
+    "hybrid": Recipe("RoPE in windows, then none", "#2e7d32", hybrid),
+    "randomised": Recipe("RoPE, random positions", "#9e9d24", rope_everywhere, drawn=True),
+}
+NAMES = {key: method.name for key, method in (METHODS | RECIPES).items()}
+COLOURS = {key: method.colour for key, method in (METHODS | RECIPES).items()}
+
+
+def encodings(name: str, sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
+    """Return the encodings of a method of the registry or of a recipe, one for each layer."""
+    if name in RECIPES:
+        return RECIPES[name].layers(sizes, n_layers)
+    return registry.encodings(METHODS[name], sizes, n_layers)
+
+
+class AtRandomPositions(nn.Module):
+    """A model that gets increasing random positions in place of 0, 1, 2, ...
+
+    They are drawn anew for each batch from a range that is longer than the sequence, in training
+    and in measuring alike, so that large positions are nothing new. What is left of a distance is
+    its order of magnitude.
+
+    Args:
+        model: called with the positions.
+        reach: length of the range.
+        seed: of the draws.
+
+    Source: Ruoss et al. 2023, section 3.
+    """
+
+    def __init__(self, model: Transformer, reach: int, seed: int) -> None:
+        """Start the draws."""
+        super().__init__()
+        self.model, self.reach = model, reach
+        self.restart(seed)
+
+    def restart(self, seed: int) -> None:
+        """Draw from now on what a fresh model with this seed would."""
+        self.random = generator(seed)
+
+    def positions(self, length: int) -> Tensor:
+        """Return `length` different positions below `reach`, in order: (length,)."""
+        drawn = torch.randperm(self.reach, generator=self.random)[:length]
+        if len(drawn) < length:
+            raise ValueError(f"length must be at most the reach, {self.reach}, got {length}")
+        return drawn.sort().values
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the model's outputs for inputs (B, L) at drawn positions."""
+        outputs: Tensor = self.model(inputs, positions=self.positions(inputs.shape[1]))
+        return outputs
+
+
+class AtCoupledPositions(nn.Module):
+    """A model that adds numbers and gets one position for all digits that belong together.
+
+    Args:
+        model: called with the positions.
+
+    Source: Cho et al. 2024, section 3.
+    """
+
+    def __init__(self, model: Transformer) -> None:
+        """Keep the model."""
+        super().__init__()
+        self.model = model
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the model's outputs for sums (B, 3n + 2), see `tasks.addition`."""
+        positions = coupled_positions((inputs.shape[1] - 2) // 3)
+        outputs: Tensor = self.model(inputs, positions=positions)
+        return outputs

@@ -1,0 +1,120 @@
+"""Ask the doctor from a shell.
+
+    python -m clinic module:function            examine a function (q, k, positions) -> (q, k)
+    python -m clinic config.json                examine a configuration
+    python -m clinic --compare port original    examine a port, and say how it differs
+    python -m clinic --bugs                     put every planted bug before the doctor
+
+Exit status: 0 if no fault was found, 1 if one was, 2 if the input cannot be examined.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from clinic.doctor import KINDS, InputError, Report, diagnose
+
+HEALTHY, FAULTY, BAD_INPUT = 0, 1, 2
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command's options."""
+    options = argparse.ArgumentParser(
+        prog="python -m clinic",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    options.add_argument("thing", nargs="?", help="module:name, or the path of a config.json")
+    options.add_argument("--compare", nargs=2, metavar=("PORT", "ORIGINAL"))
+    options.add_argument("--expect", help="a config.json, or values: base=500000,layout=half")
+    options.add_argument("--kind", choices=tuple(KINDS), help="of a function; default: rotary")
+    options.add_argument("--head-dim", type=int, help="width of a head, default 64")
+    options.add_argument("--heads", type=int, help="number of heads, default 3")
+    options.add_argument("--axes", type=int, help="numbers in a position, default 1")
+    options.add_argument("--json", action="store_true", help="print the report as JSON")
+    options.add_argument("--draw", type=Path, help="write the report's figure to this file")
+    options.add_argument("--bugs", action="store_true", help="examine the planted bugs")
+    return options
+
+
+def found(name: str) -> object:
+    """Return what `module:name` names, or the path of a JSON file as it is."""
+    if name.endswith(".json"):
+        return Path(name)
+    module, separator, attribute = name.partition(":")
+    if not separator:
+        raise InputError(f"thing must be module:name or a file NAME.json, got {name!r}")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        thing: object = importlib.import_module(module)
+        for part in attribute.split("."):
+            thing = getattr(thing, part)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"{name} cannot be imported: {error}") from error
+    finally:
+        sys.path.pop(0)
+    return thing
+
+
+def expected(text: str) -> object:
+    """Return what `--expect` says: a JSON file's path, or a mapping of values."""
+    if text.endswith(".json"):
+        return Path(text)
+    values: dict[str, object] = {}
+    for part in text.split(","):
+        key, separator, value = part.partition("=")
+        if not separator:
+            raise InputError(f"expect must be a file NAME.json or key=value,..., got {text!r}")
+        values[key.strip()] = float(value) if value.replace(".", "").isdigit() else value.strip()
+    return values
+
+
+def examine(chosen: argparse.Namespace) -> Report:
+    """Return the report that the options ask for."""
+    given = {"head_dim": chosen.head_dim, "heads": chosen.heads, "axes": chosen.axes}
+    options = {name: value for name, value in given.items() if value is not None}
+    if chosen.compare:
+        port, original = (found(name) for name in chosen.compare)
+        return diagnose(port, kind=chosen.kind, expect=original, **options)
+    expect = None if chosen.expect is None else expected(chosen.expect)
+    return diagnose(found(chosen.thing), kind=chosen.kind, expect=expect, **options)
+
+
+def all_bugs() -> int:
+    """Print a line for each planted bug; return 1 if one is not named."""
+    from clinic.bugs import BUGS, verdicts
+
+    missed = 0
+    for bug in BUGS:
+        names = verdicts(bug)
+        missed += bug.verdict not in names
+        print(f"{'named ' if bug.verdict in names else 'MISSED'}  {bug.name}: {', '.join(names)}")
+    return FAULTY if missed else HEALTHY
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Examine, print, and return the exit status."""
+    options = parser()
+    chosen = options.parse_args(arguments)
+    if chosen.bugs:
+        return all_bugs()
+    if (chosen.thing is None) == (chosen.compare is None):
+        options.error("give one thing, or --compare with two")
+    try:
+        report = examine(chosen)
+    except (InputError, TypeError) as error:
+        print(f"clinic: {error}", file=sys.stderr)
+        return BAD_INPUT
+    print(json.dumps(report.as_dict(), indent=2) if chosen.json else report)
+    if chosen.draw:
+        report.draw().savefig(chosen.draw)
+    return HEALTHY if report.healthy else FAULTY
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,222 @@
+"""The doctor: `diagnose` a thing, or `compare` two, and get a report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clinic.biases import examine_absolute, examine_bias
+from clinic.configuration import MINE, examine_configuration, is_configuration
+from clinic.models import examine_model, is_model
+from clinic.probes import Layout
+from clinic.profile import Case, Profile, compare_profiles
+from clinic.report import Report
+from clinic.rotary import examine_rotary
+from clinic.rules import Rule, series
+from clinic.subjects import (
+    Absolute,
+    Bias,
+    InputError,
+    Rotary,
+    RotaryFunction,
+    Subject,
+    Tables,
+    subjects_of,
+)
+from pe_lib.encoding import PositionEncoding
+
+KINDS = {"rotary": Rotary, "bias": Bias, "absolute": Absolute}
+SHORT = (torch.bfloat16, torch.float16)
+
+
+def diagnose(
+    thing: object,
+    *,
+    kind: str | None = None,
+    expect: object = None,
+    dtypes: tuple[torch.dtype, ...] = SHORT,
+    **options: Any,
+) -> Report:
+    """Examine one thing.
+
+    Args:
+        thing: a function (q, k, positions) -> (q, k); a pair (cos, sin) of tables; with
+            kind="bias" a function (q_pos, k_pos) -> (heads, Lq, Lk); with kind="absolute" a
+            function positions -> codes; an encoding of this library; a configuration (a mapping,
+            or the path of a JSON file); a language model of transformers; or one of the classes
+            of `clinic.subjects`.
+        kind: of a function: "rotary" if None, "bias" or "absolute".
+        expect: what it should be: {"base": 500000, "layout": "half"}, a configuration, or
+            another thing of the same kind. Without it a wrong base is only another base.
+        dtypes: short types in which a rotary function is called too.
+        options: of `Rotary`: head_dim, heads, axes, runs, reach.
+
+    Returns:
+        the report. No finding is not a proof: see what it lists as not examined.
+
+    Raises:
+        InputError: if the thing cannot be examined.
+    """
+    thing = loaded(thing)
+    if isinstance(thing, PositionEncoding) and kind is None:
+        report = of_encoding(thing, dtypes, options)
+    elif kind is None and is_model(thing):
+        report = examine_model(thing)
+    elif isinstance(thing, Mapping):
+        case = Case()
+        report = Report("configuration", case, examine_configuration(thing, case))
+    else:
+        report = of_subject(as_subject(thing, kind, options), dtypes)
+    if expect is not None:
+        judge(report, expect, kind, options)
+    return report
+
+
+def compare(one: object, other: object, **options: Any) -> Report:
+    """Examine one thing, and say how it differs from another: a port from its original.
+
+    Raises:
+        InputError: if either cannot be examined.
+    """
+    return diagnose(one, expect=other, **options)
+
+
+def loaded(thing: object) -> object:
+    """Return what a path of a JSON file holds, and anything else as it is."""
+    if not isinstance(thing, str | Path):
+        return thing
+    try:
+        found = json.loads(Path(thing).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{thing} is no JSON file that can be read: {error}") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{thing} must hold a JSON object, got {type(found).__name__}")
+    return found
+
+
+def as_subject(thing: object, kind: str | None, options: dict[str, Any]) -> Subject:
+    """Return the thing as what can be examined."""
+    if isinstance(thing, Rotary | Tables | Bias | Absolute):
+        return thing
+    if isinstance(thing, tuple | list) and len(thing) == 2:
+        return Tables(*thing)
+    if kind is not None and kind not in KINDS:
+        raise InputError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
+    if not callable(thing):
+        raise InputError(
+            "thing must be a function, a pair of tables, an encoding, a configuration or a "
+            f"model, got {type(thing).__name__}"
+        )
+    try:
+        found: Subject = KINDS[kind or "rotary"](thing, **options)
+    except TypeError as error:
+        raise InputError(f"options do not fit kind {kind or 'rotary'!r}: {error}") from error
+    return found
+
+
+def of_subject(subject: Subject, dtypes: tuple[torch.dtype, ...]) -> Report:
+    """Examine one subject."""
+    case = Case()
+    if isinstance(subject, Tables):
+        rotary = rotary_of(subject, case)
+        return Report("tables of cosines and sines", case, examine_rotary(rotary, case))
+    name = getattr(subject.function, "__name__", type(subject.function).__name__)
+    if isinstance(subject, Bias):
+        return Report(f"bias {name}", case, examine_bias(subject, case))
+    if isinstance(subject, Absolute):
+        return Report(f"code {name}", case, examine_absolute(subject, case))
+    return Report(f"rotary function {name}", case, examine_rotary(subject, case, dtypes))
+
+
+def of_encoding(
+    encoding: PositionEncoding, dtypes: tuple[torch.dtype, ...], options: dict[str, Any]
+) -> Report:
+    """Examine each hook of an encoding."""
+    sizes = {"head_dim": 32, "heads": 4} | options
+    subjects = subjects_of(encoding, sizes["head_dim"], sizes["heads"])
+    name, case = type(encoding).__name__, Case()
+    parts = {hook: of_subject(subject, dtypes) for hook, subject in subjects.items()}
+    for hook, part in parts.items():
+        part.subject = f"{name}.{hook}"
+    if encoding.uses("values"):
+        case.unexamined.append("values: what is added to the output")
+    if not parts:
+        case.facts["kind"] = "no positions"
+    profile = next(iter(parts.values())).profile if len(parts) == 1 else None
+    return Report(name, case, profile, parts)
+
+
+def rotary_of(tables: Tables, case: Case) -> Rotary:
+    """Return the function that multiplies with tables in the layout that they have."""
+    rows, width = tables.cos.shape
+    case.unexamined.append("the code that multiplies with the tables: its layout and its positions")
+    cos, sin = tables.cos, tables.sin
+    halves = all(torch.equal(*table.chunk(2, -1)) for table in (cos, sin)) if width % 2 == 0 else 0
+    twins = all(torch.equal(t[:, ::2], t[:, 1::2]) for t in (cos, sin)) if width % 2 == 0 else 0
+    if twins and not halves:
+        case.facts["table"] = f"{width} columns, each frequency twice side by side (interleaved)"
+    elif halves:
+        case.facts["table"] = f"{width} columns, all frequencies twice in a row (half)"
+    else:
+        case.facts["table"] = f"{width} columns, one for each pair; no layout"
+        cos, sin = torch.cat([cos, cos], -1), torch.cat([sin, sin], -1)
+    half = bool(halves) or not twins
+
+    def function(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        c, s = (table[positions].unsqueeze(1).to(q.dtype) for table in (cos, sin))
+
+        def turned(x: Tensor) -> Tensor:
+            if half:
+                a, b = x.chunk(2, -1)
+                return x * c + torch.cat([-b, a], -1) * s
+            partner = torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)
+            return x * c + partner * s
+
+        return turned(q), turned(k)
+
+    return Rotary(function, cos.shape[1], reach=max(64, min(rows, 4096)))
+
+
+def judge(report: Report, expect: object, kind: str | None, options: dict[str, Any]) -> None:
+    """Add to a report how the thing differs from what was expected."""
+    expect, case = loaded(expect), report.case
+    if report.profile is None:
+        case.unexamined.append("the comparison with what was expected: the examination broke off")
+        return
+    mine = report.profile
+    if isinstance(expect, Mapping) and not is_configuration(expect):
+        wanted = expected_profile(expect, mine)
+    elif isinstance(expect, Mapping):
+        wanted = examine_configuration(expect, Case())
+        case.unexamined.append("layout: a configuration does not name it")
+    else:
+        other = diagnose(expect, kind=kind, **options)
+        if other.profile is None:
+            raise InputError(f"what was expected cannot be examined itself:\n{other}")
+        wanted = other.profile
+    compare_profiles(mine, wanted, case)
+
+
+def expected_profile(expect: Mapping[str, Any], mine: Profile) -> Profile:
+    """Return a profile of the values that a caller expects."""
+    unknown = [key for key in expect if key not in MINE]
+    if unknown:
+        raise InputError(f"expect may have {', '.join(MINE)}; got {', '.join(map(repr, unknown))}")
+    found = Profile(mine.kind, mine.dim, gain=expect.get("gain"))
+    width = int(expect.get("rotary_dim", mine.layout.width if mine.layout else mine.dim or 0))
+    if "base" in expect:
+        found.rates = series(width // 2, float(expect["base"]))[:, None]
+        found.rule = Rule("default", float(expect["base"]))
+    if "layout" in expect or "rotary_dim" in expect:
+        own = mine.layout or Layout("half", 0, width)
+        found.layout = Layout(expect.get("layout", own.name), own.start, width)
+    return found
+
+
+__all__ = ["Absolute", "Bias", "InputError", "Report", "Rotary", "RotaryFunction", "Tables",
+           "compare", "diagnose"]  # fmt: skip

@@ -1,0 +1,220 @@
+"""Checks of a whole language model: does a token's logit depend on how the tokens came in?
+
+A causal model gives the same logits whether the tokens come at once, in chunks, or one by one
+with a cache; behind padding, or packed behind another text. Each way is compared with the plain
+one, with a tolerance from the type of the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from clinic.configuration import examine_configuration
+from clinic.profile import Case, Profile
+from clinic.report import Report
+from clinic.subjects import InputError
+from lab.model import Transformer
+from pe_lib.attention import KVCache
+
+LENGTH, SHIFT = 24, 37
+# Share of the largest logit by which two ways of computing the same may differ.
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 5e-2, torch.float16: 1e-2}
+
+
+class CausalModel(Protocol):
+    """What is examined: a causal language model in one form.
+
+    Attributes:
+        vocabulary: tokens are 0, ..., vocabulary - 1.
+        dtype: of the weights.
+    """
+
+    vocabulary: int
+    dtype: torch.dtype
+
+    def logits(self, ids: Tensor, positions: Tensor | None, mask: Tensor | None) -> Tensor:
+        """Return logits (B, L, V) of ids (B, L); mask is bool, (B, 1, L, L), True: may look."""
+        ...
+
+    def in_chunks(self, chunks: list[Tensor]) -> Tensor:
+        """Return the logits of chunks of ids (B, L_i) that follow one another, with a cache."""
+        ...
+
+
+class LabModel:
+    """A `lab.model.Transformer`."""
+
+    def __init__(self, model: Transformer) -> None:
+        """Keep the model, which must take token numbers."""
+        if not isinstance(model.inputs, nn.Embedding):
+            raise InputError("model must take token numbers, got one that takes features")
+        self.model, self.vocabulary = model.eval(), model.inputs.num_embeddings
+        self.dtype = model.inputs.weight.dtype
+
+    def logits(self, ids: Tensor, positions: Tensor | None, mask: Tensor | None) -> Tensor:
+        """Return logits (B, L, V)."""
+        found: Tensor = self.model(ids, positions=positions, mask=mask)
+        return found
+
+    def in_chunks(self, chunks: list[Tensor]) -> Tensor:
+        """Return the logits of chunks that follow one another."""
+        caches = [KVCache() for _ in self.model.blocks]
+        return torch.cat([self.model(chunk, caches=caches) for chunk in chunks], dim=1)
+
+
+class PublishedModel:
+    """A causal language model of transformers."""
+
+    def __init__(self, model: nn.Module) -> None:
+        """Keep the model, which must have a configuration with a vocabulary."""
+        config: Any = model.config
+        text = config.get_text_config() if hasattr(config, "get_text_config") else config
+        if getattr(text, "vocab_size", None) is None:
+            raise InputError(f"{type(model).__name__} has no vocabulary in its configuration")
+        self.model, self.vocabulary = model.eval(), int(text.vocab_size)
+        self.dtype = next(model.parameters()).dtype
+
+    def logits(self, ids: Tensor, positions: Tensor | None, mask: Tensor | None) -> Tensor:
+        """Return logits (B, L, V)."""
+        given: dict[str, Any] = {} if positions is None else {"position_ids": positions}
+        if mask is not None:
+            lowest = torch.finfo(self.dtype).min
+            given["attention_mask"] = torch.zeros(mask.shape, dtype=self.dtype).masked_fill(
+                ~mask, lowest
+            )
+        found: Tensor = self.model(ids, use_cache=False, **given).logits
+        return found
+
+    def in_chunks(self, chunks: list[Tensor]) -> Tensor:
+        """Return the logits of chunks that follow one another."""
+        cache, found = None, []
+        for chunk in chunks:
+            out = self.model(chunk, past_key_values=cache, use_cache=True)
+            cache = out.past_key_values
+            found.append(out.logits)
+        return torch.cat(found, dim=1)
+
+
+def as_model(model: object) -> CausalModel:
+    """Return a model in the form that is examined.
+
+    Raises:
+        InputError: if it is none that can be.
+    """
+    if isinstance(model, Transformer):
+        return LabModel(model)
+    if isinstance(model, nn.Module) and hasattr(model, "config"):
+        return PublishedModel(model)
+    if all(hasattr(model, name) for name in ("logits", "in_chunks", "vocabulary", "dtype")):
+        return model  # type: ignore[return-value]
+    raise InputError(
+        "model must be a lab.model.Transformer, a causal model of transformers, or have what "
+        f"clinic.models.CausalModel lists; got {type(model).__name__}"
+    )
+
+
+def causal(length: int, hidden: int = 0) -> Tensor:
+    """Return a causal mask (1, 1, L, L) that hides the first keys, but for each from itself."""
+    places = torch.arange(length)
+    mask = (places[:, None] >= places) & (places >= hidden)
+    return (mask | torch.eye(length, dtype=torch.bool))[None, None]
+
+
+def whole(model: CausalModel, ids: Tensor) -> Tensor:
+    """Compute the logits at once: the reference."""
+    return model.logits(ids, None, None)
+
+
+def cached(model: CausalModel, ids: Tensor) -> Tensor:
+    """Half of the tokens at once, then one by one."""
+    half = ids.shape[1] // 2
+    return model.in_chunks([ids[:, :half], *ids[:, half:].split(1, dim=1)])
+
+
+def chunked(model: CausalModel, ids: Tensor) -> Tensor:
+    """Chunks of 7 tokens."""
+    return model.in_chunks(list(ids.split(7, dim=1)))
+
+
+def padded(model: CausalModel, ids: Tensor) -> Tensor:
+    """Five tokens of padding on the left, hidden by the mask; real tokens count from 0."""
+    pads, length = 5, ids.shape[1]
+    with_pads = torch.cat([torch.zeros_like(ids[:, :pads]), ids], dim=1)
+    positions = (torch.arange(length + pads) - pads).clamp(min=0)[None]
+    return model.logits(with_pads, positions, causal(length + pads, pads))[:, pads:]
+
+
+def packed(model: CausalModel, ids: Tensor) -> Tensor:
+    """Behind another text, with positions that start again and a mask that keeps them apart."""
+    first, length = ids.flip(1)[:, :9], ids.shape[1]
+    both = torch.cat([first, ids], dim=1)
+    border = first.shape[1]
+    positions = torch.cat([torch.arange(border), torch.arange(length)])[None]
+    text = (torch.arange(border + length) >= border).long()
+    mask = causal(border + length) & (text[:, None] == text)
+    return model.logits(both, positions, mask)[:, border:]
+
+
+def shifted(model: CausalModel, ids: Tensor) -> Tensor:
+    """All positions moved."""
+    positions = torch.arange(ids.shape[1])[None] + SHIFT
+    return model.logits(ids, positions, causal(ids.shape[1]))
+
+
+WAYS: dict[str, Callable[[CausalModel, Tensor], Tensor]] = {
+    "cache": cached,
+    "chunked-prefill": chunked,
+    "left-padding": padded,
+    "packing": packed,
+    "shift": shifted,
+}
+
+
+@torch.no_grad()
+def compare_ways(model: CausalModel, case: Case) -> dict[str, float]:
+    """Return how far each way is from the plain one, as a share of the largest logit."""
+    generator = torch.Generator().manual_seed(16)
+    ids = torch.randint(1, model.vocabulary, (2, LENGTH), generator=generator)
+    plain = whole(model, ids).double()
+    bound, found = TOLERANCE.get(model.dtype, 1e-2), {}
+    for name, way in WAYS.items():
+        try:
+            other = way(model, ids).double()
+        except Exception as error:
+            case.unexamined.append(f"{name}: the model raised {type(error).__name__}: {error}")
+            continue
+        found[name] = float((other - plain).abs().max() / plain.abs().max())
+        case.facts[name] = f"differs by {found[name]:.1e} of the largest logit"
+        if not found[name] <= bound:
+            add = case.note if name == "shift" else case.fault
+            add(name, f"{found[name]:.2g} of the largest logit; {bound:.0e} is rounding")
+    return found
+
+
+def is_model(thing: object) -> bool:
+    """Return whether a thing is a whole model, in one of the forms of `as_model`."""
+    if isinstance(thing, Transformer):
+        return True
+    if isinstance(thing, nn.Module) and hasattr(thing, "config"):
+        return True
+    return all(hasattr(thing, name) for name in ("logits", "in_chunks", "vocabulary", "dtype"))
+
+
+def examine_model(model: object) -> Report:
+    """Examine a causal language model as a whole, and its configuration if it has one."""
+    subject, case = as_model(model), Case()
+    compare_ways(subject, case)
+    case.unexamined.append("the weights: whether they were trained with these positions")
+    profile: Profile | None = None
+    config: Any = getattr(model, "config", None)
+    given = config.to_dict() if hasattr(config, "to_dict") else None
+    if isinstance(given, Mapping):
+        try:
+            profile = examine_configuration(given, case)
+        except InputError as error:
+            case.unexamined.append(f"the configuration: {error}")
+    return Report(type(model).__name__, case, profile)

@@ -1,0 +1,234 @@
+"""How far positions are exact, and what rounds them where they are not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clinic.probes import Fit, Pairs, Probe, track
+from clinic.profile import Case
+from clinic.rules import CLOSE, USUAL, Rule, identify, relative_error, series
+
+LOST = 0.1  # radians off: near enough to see, far above the rounding of cosines in bfloat16
+FAR = (2**14 + 1, 2**17 + 1, 2**20 + 1)
+PAST = ("precision-lost", "wraps", "clamped", "two-countings", "not-finite")
+ROUNDED = ("positions-rounded", "angles-rounded", "frequencies-rounded", "tf32")
+Rounding = Callable[[Tensor], Tensor]
+
+
+def kept_bits(values: Tensor, bits: int) -> Tensor:
+    """Round to a number of significant bits, whatever the range: 11 are TF32's."""
+    mantissa, exponent = torch.frexp(values)
+    return torch.ldexp((mantissa * 2**bits).round() / 2**bits, exponent)
+
+
+ROUNDINGS: dict[str, Rounding] = {
+    "bfloat16": lambda x: x.bfloat16().double(),
+    "float16": lambda x: x.half().double(),
+    "TF32": lambda x: kept_bits(x, 11),
+}
+
+
+def wrapped(angles: Tensor) -> Tensor:
+    """Bring angles to -pi ... pi."""
+    return torch.remainder(angles + math.pi, 2 * math.pi) - math.pi
+
+
+def off_line(z: Tensor, fit: Fit, places: Tensor) -> Tensor:
+    """Return how far angles of z (L, n) are from the fitted lines, the worst pair, (L,)."""
+    error = wrapped(z.angle() - places[:, None] * fit.rates - fit.phases).abs()
+    return torch.where(z.isfinite().all(1), error.amax(1), torch.inf)
+
+
+def examine_precision(
+    probe: Probe,
+    both: tuple[Pairs, Pairs],
+    fits: tuple[Fit, ...],
+    some: Tensor,
+    counted: bool,
+    case: Case,
+    dtypes: tuple[torch.dtype, ...],
+) -> tuple[Fit, ...]:
+    """Find the position from which angles are lost, and why; return the fits, mended."""
+    places = torch.cat([torch.tensor([1, 2, 3, 5, 11, 23, 47, 63]), some])
+    z = track(probe, both, places, counted)[0]
+    fit = fits[0]
+    error = off_line(z, fit, places.double())
+    case.curves["precision"] = {"float32": (places, error)}
+    rates, base = fit.rates, None
+    if float(error.max()) > LOST or not fits_a_rule(rates):
+        base = loose_base(rates.abs())
+        exact = None if base is None else series(len(rates), base) * rates.sign()
+        far = partial(finite_far, probe, both, counted)
+        name = cause(z, places, rates if exact is None else exact, far)
+        if name is None and float(error.max()) > LOST:
+            name = past_the_end(z, places, fit) or "precision-lost"
+        if name is not None:
+            report(name, places, error, "float32", case)
+            if exact is not None and base is not None and name.startswith(ROUNDED):
+                case.curves["rule"] = Rule("default", base)
+                fits = tuple(one._replace(rates=exact) for one in fits)
+    elif not counted:
+        examine_far(probe, both, fit, case)
+    for dtype in dtypes:
+        examine_short(probe, both, fits[0], places, counted, case, dtype)
+    return fits
+
+
+def fits_a_rule(rates: Tensor) -> bool:
+    """Return whether frequencies follow a rule closely, or are as they are on purpose."""
+    return len(rates) < 4 or identify(rates.abs(), 5 * CLOSE).name != "unknown"
+
+
+def loose_base(rates: Tensor) -> float | None:
+    """Return the usual base whose series is within 2 % of the rates."""
+    if bool((rates <= 0).any()):
+        return None
+    for base in USUAL:
+        if relative_error(rates, series(len(rates), base)) < 0.02:
+            return base
+    return None
+
+
+def cause(z: Tensor, places: Tensor, rates: Tensor, far: Callable[[], bool | None]) -> str | None:
+    """Return which rounding of positions, frequencies and products gives these angles.
+
+    Args:
+        z: (L, n).
+        places: (L,).
+        rates: (n,) exact ones.
+        far: says whether a position above float16's range gives numbers; None if it is refused.
+
+    Returns:
+        the name of a finding, then the type; None if no rounding explains the angles.
+    """
+    p, known = places.double()[:, None], z.isfinite().all(1)
+    if not bool(known.any()):
+        return None
+    sizes: dict[tuple[str, tuple[bool, ...]], float] = {}
+    for short, which in product(ROUNDINGS, product((False, True), repeat=3)):
+        on_p, on_w, on_a = (ROUNDINGS[short] if each else unrounded for each in which)
+        off = wrapped(z.angle() - on_a(on_p(p) * on_w(rates)))[known]
+        sizes[short, which] = float(off.abs().max())
+    best = min(sizes.values())
+    if best > LOST:
+        return None
+    # The fewest roundings that explain as much: Python keeps the order of what ties.
+    able = [key for key, size in sizes.items() if size <= 1.2 * best + 1e-6]
+    short, which = min(able, key=lambda key: sum(key[1]))
+    if not any(which):
+        return None
+    if short == "float16" and ("TF32", which) in able and far() is not False:
+        short = "TF32"
+    if short == "TF32" and which == (True, True, False):
+        return "tf32"
+    kind = "angles" if which[2] else "positions" if which[0] else "frequencies"
+    return f"{kind}-rounded {short}"
+
+
+def unrounded(values: Tensor) -> Tensor:
+    """Return values as they are."""
+    return values
+
+
+def finite_far(probe: Probe, both: tuple[Pairs, Pairs], counted: bool) -> bool | None:
+    """Return whether position 2 ** 17 gives numbers; None if it is refused."""
+    if counted:
+        return None
+    try:
+        z = track(probe, both, torch.tensor([2**17]), False)[0]
+    except Exception:  # whatever the function under examination raises
+        return None
+    return bool(z.isfinite().all())
+
+
+def jumped(z: Tensor, places: Tensor, fit: Fit) -> bool:
+    """Return whether angles follow the lines again, some whole number of positions further on."""
+    off = wrapped(z.angle() - places[:, None] * fit.rates - fit.phases)  # (L, n)
+    slow = fit.rates.abs() < 1e-2
+    w = fit.rates[slow]
+    if len(w) == 0:
+        return False
+    shift = float((off[:, slow] * w).sum() / (w * w).sum() / len(z))
+    rest = wrapped(off - round(shift) * fit.rates).abs().max()
+    return round(shift) != 0 and float(rest) < LOST
+
+
+def past_the_end(z: Tensor, places: Tensor, fit: Fit) -> str | None:
+    """Return whether far positions all look alike, start again, or are counted otherwise."""
+    if not bool(z.isfinite().all()):
+        return "not-finite"
+    if float((z[-2] - z[-1]).abs().max()) < 1e-4:
+        return "clamped"
+    if jumped(z[-2:], places[-2:].double(), fit):
+        return "two-countings"
+    rates = fit.rates
+    for size in (2**k for k in range(6, 13)):
+        angles = torch.remainder(places, size).double()[:, None] * rates
+        if float(wrapped(z.angle() - angles).abs().max()) < LOST:
+            return "wraps"
+    return None
+
+
+def report(name: str, places: Tensor, error: Tensor, dtype: str, case: Case) -> None:
+    """Add the finding, with the first position at which an angle is off."""
+    kind, _, short = name.partition(" ")
+    bad = (error > LOST).nonzero().flatten()
+    first = f"largest error up to position {int(places[-1])}: {float(error.max()):.2g} radians"
+    if len(bad):
+        first = f"angles are off by {LOST} radians or more at position {int(places[bad[0]])}"
+    rounded = f"; rounded as in {short}" if short else ""
+    case.fault(kind, f"called in {dtype}: {first}{rounded}")
+    case.facts["precision"] = f"{first} (called in {dtype})"
+
+
+def examine_far(probe: Probe, both: tuple[Pairs, Pairs], fit: Fit, case: Case) -> None:
+    """Go on to a million positions, as far as the function allows."""
+    reached: dict[int, float] = {}
+    for place in FAR:
+        try:
+            z = track(probe, both, torch.tensor([place, place - 1]), False)[0]
+        except Exception as raised:
+            case.unexamined.append(
+                f"positions from {place} on: the function raised {type(raised).__name__}"
+            )
+            break
+        reached[place] = float(off_line(z, fit, torch.tensor([place, place - 1.0])).max())
+    if reached:
+        words = ", ".join(f"{error:.1g} at {place}" for place, error in reached.items())
+        case.facts["precision"] = f"error of the angle in radians, called in float32: {words}"
+        curve: dict[str, Any] = case.curves["precision"]
+        places, error = curve["float32"]
+        more = torch.tensor(list(reached)), torch.tensor(list(reached.values()))
+        curve["float32"] = torch.cat([places, more[0]]), torch.cat([error, more[1].double()])
+
+
+def examine_short(
+    probe: Probe,
+    both: tuple[Pairs, Pairs],
+    fit: Fit,
+    places: Tensor,
+    counted: bool,
+    case: Case,
+    dtype: torch.dtype,
+) -> None:
+    """Call the function with q and k in a short type, and see whether angles stay."""
+    name = str(dtype).removeprefix("torch.")
+    try:
+        z = track(probe.in_dtype(dtype), both, places, counted)[0]
+    except Exception as raised:
+        case.unexamined.append(f"q and k in {name}: the function raised {type(raised).__name__}")
+        return
+    error = off_line(z, fit, places.double())
+    case.curves["precision"][name] = (places, error)
+    if float(error.max()) > LOST and not case.has(*ROUNDED, *PAST):
+        found = cause(z, places, fit.rates, partial(finite_far, probe, both, counted))
+        if found is None and not bool(z.isfinite().all()):
+            found = "not-finite"
+        report(found or "precision-lost", places, error, name, case)

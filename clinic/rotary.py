@@ -1,0 +1,529 @@
+"""The examination of a rotary function."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from clinic.precision import examine_precision
+from clinic.probes import (
+    SIDES,
+    Fit,
+    Layout,
+    Map,
+    Pairs,
+    Probe,
+    call,
+    doublings,
+    fit_of,
+    layout_of,
+    line,
+    pairs_of,
+    reachable,
+    refined,
+    spread,
+    track,
+)
+from clinic.profile import Case, Profile
+from clinic.rules import (
+    CLOSE,
+    USUAL,
+    Rule,
+    geometric,
+    identify,
+    is_yarn_gain,
+    readings_of,
+    series,
+    snapped,
+    usual,
+)
+from clinic.subjects import Rotary
+
+NEAR = 64  # consecutive positions to which lines are fitted
+ORDER = (4, 0, 9, 1, 7, 2, 10, 3, 8, 5, 6)
+
+
+def alike(a: Tensor, b: Tensor, close: float = 1e-4) -> bool:
+    """Return whether two results are equal up to rounding."""
+    return bool((a - b).abs().max() <= close * max(1.0, float(b.abs().max())))
+
+
+def examine_rotary(
+    subject: Rotary, case: Case, dtypes: tuple[torch.dtype, ...] = ()
+) -> Profile | None:
+    """Examine a rotary function; return what it does, as far as that can be said.
+
+    Args:
+        subject: the function and how to call it.
+        case: gets what is found.
+        dtypes: short types in which it is called too.
+    """
+    probe = Probe(subject)
+    if probe.flat:
+        case.unexamined.append(f"rows with positions of their own: (B, L) raised {probe.refused}")
+    if not is_linear_map(probe, case):
+        return None
+    found, counted = use_of_positions(probe, case)
+    if found is None:
+        return None
+    probe = found
+    reach = reach_of(probe, counted)
+    if reach == 0:
+        case.unexamined.append(f"everything past the first 11 positions: {NEAR} were refused")
+        return None
+    both = structure(probe, case, reach, counted)
+    if both is None:
+        return None
+    profile = Profile("rotary", subject.head_dim, layout_of(both[0].inputs))
+    maps = probe.pairs(torch.arange(NEAR)[None], both)
+    turns = []
+    for name, each, pairs in zip(SIDES, maps, both, strict=True):
+        turns.append(form(Map(each.z[0, 0], each.y[0, 0]), name, pairs, case))
+    fits = tuple(fit_of(z, torch.arange(NEAR).double()) for z in turns)
+    for fit, name in zip(fits, SIDES, strict=True):
+        explain_phases(fit, case, name)
+    if case.has("mixed-layouts"):
+        assert profile.layout is not None
+        fits = tuple(by_component(fit, profile.layout) for fit in fits)
+    sides(fits, case)
+    profile.backwards = case.has("direction")
+    clean = not case.has("mixed-layouts", "not-a-rotation", "overwritten", "sine-sign-lost")
+    far = doublings(reach)
+    if clean and not case.has("heads-differ") and subject.axes == 1:
+        if depends_on_length(probe, both, reach, counted):
+            case.note("length-dependent")
+            case.unexamined.append("precision at far positions: frequencies change with them")
+        else:
+            z = track(probe, both, far, counted)
+            fits = tuple(refined(fit, one, far.double()) for fit, one in zip(fits, z, strict=True))
+            fits = examine_precision(probe, both, fits, far, counted, case, dtypes)
+    frequencies_and_gain(subject, probe, both, fits, profile, case, reach, clean)
+    if clean:
+        relativity(probe, reach, counted, case, dtypes)
+    return profile
+
+
+def is_linear_map(probe: Probe, case: Case) -> bool:
+    """Check what everything else rests on: the same each time, linear, token by token."""
+    u, v = probe.random(), probe.random()
+    places = torch.arange(11)[None]
+    y = probe.same(u, places)
+    if not alike(probe.same(u, places), y, 1e-6):
+        case.fault("random")
+        return False
+    if not alike(probe.same(2 * u - 3 * v, places), 2 * y - 3 * probe.same(v, places)):
+        case.unsure("not-linear")
+        case.unexamined.append("everything else: the function is not linear")
+        return False
+    x = spread(u, 1, probe.subject.heads, 11)
+    changed = x.clone()
+    changed[:, :, 3] = v
+    placed = probe.places(places)
+    other = call(probe.subject, changed, changed, placed, flat=probe.flat)
+    kept = [i for i in range(11) if i != 3]
+    if not alike(other[..., kept, :], y[..., kept, :]):
+        case.fault("mixes-tokens")
+        return False
+    given = x.clone()
+    probe.subject.function(given, x.clone(), placed[0] if probe.flat else placed)
+    if not torch.equal(given, x):
+        case.note("changes-input")
+    return True
+
+
+def use_of_positions(probe: Probe, case: Case) -> tuple[Probe | None, bool]:
+    """Find out which position each token gets.
+
+    Returns:
+        the probe to go on with (None if nothing depends on a position), in which positions
+        count along the sequence even where the function counts along another axis; and whether
+        it counts by itself, whatever positions it is given.
+    """
+    v, places = probe.random(), torch.arange(11)
+    here = probe.same(v, places[None])[:, 0]  # (2, H, L, d)
+    shifted = probe.same(v, places[None] + 17)[:, 0]
+    rows = None if probe.flat else probe.same(v, places.expand(3, 11))  # (2, B, H, L, d)
+    moves = [not alike(one, one[:, :1].expand_as(one), 1e-5) for one in here]
+    used = [not alike(a, b, 1e-5) for a, b in zip(here, shifted, strict=True)]
+    heads = [not alike(one, one[:1].expand_as(one), 1e-5) for one in here]
+    batch = rows is not None and not alike(rows, rows[:, :1].expand_as(rows), 1e-5)
+    if not any(moves) and not any(used):
+        if any(heads):
+            case.fault("head-as-position")
+            return Probe(exchanged(probe.subject, 1)), True
+        if batch:
+            case.fault("batch-as-position")
+            return Probe(exchanged(probe.subject, 0)), True
+        case.fault("no-position")
+        return None, False
+    for name, move, use in zip(SIDES, moves, used, strict=True):
+        if not move and not use:
+            case.fault("one-side-only", f"{name} do not depend on any position", name)
+        elif not use:
+            case.fault("offset-ignored", "positions 0..10 and 17..27 give the same", name)
+    if any(heads):
+        case.unsure("heads-differ", "what follows is about the first head")
+    if batch:
+        case.fault("rows-interfere", "equal rows with equal positions give different results")
+    counted = not any(use for use, move in zip(used, moves, strict=True) if move)
+    if counted or case.has("offset-ignored"):
+        return probe, True
+    if probe.subject.runs:
+        case.unexamined.append("gaps, packing, padding: the function takes consecutive runs only")
+        return probe, False
+    order = torch.tensor(ORDER)
+    mixed = probe.same(v, order[None])[:, 0]
+    if not alike(mixed, here[:, :, order]):
+        same = alike(mixed, probe.same(v, places[None] + ORDER[0])[:, 0])
+        case.fault("first-position-only" if same else "positions-misread")
+        if not same:
+            return None, False
+        probe.by_first = True
+    elif not probe.flat and not batch:
+        two = torch.stack([places + 3, order + 3])
+        both, first, second = (probe.same(v, p) for p in (two, two[:1], two[1:]))
+        if not (alike(both[:, :1], first) and alike(both[:, 1:], second)):
+            shares = alike(both[:, 1:], first)
+            case.fault("rows-share-positions" if shares else "rows-interfere")
+    return probe, False
+
+
+def exchanged(subject: Rotary, axis: int) -> Rotary:
+    """Return the function with another axis (0: batch, 1: heads) in the place of the sequence."""
+
+    def function(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        q, k = (x.transpose(axis, 2).contiguous() for x in (q, k))
+        dummy = torch.arange(q.shape[2]).expand(q.shape[0], -1)
+        q, k = subject.function(q, k, dummy)
+        return q.transpose(axis, 2), k.transpose(axis, 2)
+
+    return dataclasses.replace(subject, function=function)
+
+
+def reach_of(probe: Probe, counted: bool) -> int:
+    """Return how far positions may go; all up to there are in the call if they are counted."""
+    v = probe.random()
+
+    def tried(reach: int) -> None:
+        places = torch.arange(reach) if counted else torch.tensor([0, reach - 1])
+        if probe.subject.runs:
+            places = torch.arange(reach - 4, reach)
+        probe.same(v, places[None], heads=None)
+
+    return reachable(tried, 1024 if counted else probe.subject.reach, NEAR)
+
+
+def structure(probe: Probe, case: Case, reach: int, counted: bool) -> tuple[Pairs, Pairs] | None:
+    """Find out which components mix; None if no pairs do."""
+    some = [1, 2, 3, 5, 8, 13, 31, 63] + [p for p in (499, 997, 3989) if p < reach]
+    if counted or probe.subject.runs:
+        some = list(range(1, 64 if counted else 33))
+    matrices = probe.matrix(torch.tensor(some)[None])[:, 0, 0]  # (2, L, d, d)
+    case.curves["mixing"] = matrices[0].abs().amax(0)
+    q, k = (pairs_of(one) for one in matrices)
+    for name, one, matrix in zip(SIDES, (q, k), matrices, strict=True):
+        if one.larger:
+            case.fault("mixes-components", where=name)
+            return None
+        if one.lost:
+            case.fault("loses-components", f"components {list(one.lost)[:8]}", name)
+        if len(one.inputs) == 0:
+            diagonal = matrix.diagonal(dim1=-2, dim2=-1)
+            if not alike(diagonal, diagonal[:1].expand_as(diagonal)):
+                case.fault("sines-missing", where=name)
+            elif not case.has("one-side-only"):
+                case.fault("no-position", where=name)
+    if len(q.inputs) == 0 or len(k.inputs) == 0:
+        if case.has("one-side-only") and len(q.inputs) + len(k.inputs):
+            rest = q if len(q.inputs) else k
+            return rest, rest
+        return None
+    if not torch.equal(q.inputs, k.inputs) or not torch.equal(q.outputs, k.outputs):
+        names = [layout_of(one.inputs).name for one in (q, k)]
+        case.fault("layouts-differ", f"queries {names[0]}, keys {names[1]}")
+    elif not torch.equal(q.inputs, q.outputs):
+        case.note("writes-other-layout", f"from {layout_of(q.inputs).name} to "
+                                         f"{layout_of(q.outputs).name}")  # fmt: skip
+    layout = layout_of(q.inputs)
+    case.facts["layout"] = f"{layout.name}: {pairs_in_words(q.inputs)}"
+    case.facts["rotates"] = layout.where(probe.dim)
+    return q, k
+
+
+def pairs_in_words(pairs: Tensor) -> str:
+    """Return the first pairs of components."""
+    return ", ".join(f"({a}, {b})" for a, b in pairs[:3].tolist()) + (
+        ", ..." if len(pairs) > 3 else ""
+    )
+
+
+def form(each: Map, name: str, pairs: Pairs, case: Case) -> Tensor:
+    """Say whether 2 x 2 matrices (L, n) rotate, and return what stands for the rotation."""
+    z, y = each
+    size = z.abs() + y.abs()
+    if float(y.abs().max()) < 1e-4 * float(size.max()):
+        level = z.abs().clamp(min=1e-30).log()
+        places = torch.arange(len(z), dtype=torch.float64)
+        slope, start = line(level, places)
+        if float((level - start - places[:, None] * slope).abs().max()) > 1e-2:
+            case.fault("not-a-rotation", "a pair's length changes with its angle", name)
+        return z
+    a, e = z.real + y.real, z.real - y.real
+    c, b = z.imag + y.imag, y.imag - z.imag
+    rows = (torch.complex(a, -b), torch.complex(e, c))  # the angle that each row has
+
+    def holds(*zeros: Tensor) -> bool:
+        return all(float(zero.abs().max()) < 1e-4 for zero in zeros)
+
+    if holds(a - e, b - c):
+        case.fault("sine-sign-lost", where=name)
+        return torch.complex(a, c)
+    if holds(c + a * b, e - a + b**2) or holds(b + e * c, a - e + c**2):
+        case.fault("overwritten", where=name)
+        return rows[0] if holds(rows[0].abs() - 1) else rows[1]
+    lengths = [row.abs() for row in rows]
+    if all(holds(one - lengths[0].mean()) for one in lengths):
+        case.fault("mixed-layouts", where=name)
+        return torch.cat(rows, dim=1)
+    case.fault("not-a-rotation", where=name)
+    return z
+
+
+def by_component(fit: Fit, layout: Layout) -> Fit:
+    """Give each pair the rate of the table's row that a mixed layout reads for it."""
+    n = len(fit.rates) // 2
+    first, second = fit.rates[:n], fit.rates[n:]
+    if layout.name == "interleaved":  # components 2r, 2r + 1 read a table of two halves
+        rates = torch.stack([first, second], 1).flatten()[:n]
+    else:  # components r, n + r read a table of neighbours
+        rates = torch.cat([first, second])[::2]
+    some = slice(0, n)
+    return Fit(rates, fit.phases[some], fit.error, fit.gain[some], fit.growth[some])
+
+
+def explain_phases(fit: Fit, case: Case, name: str) -> None:
+    """Explain the angles at position 0."""
+    if len(fit.phases) == 0 or float(fit.phases.abs().max()) < 5e-3 or fit.error > 0.05:
+        return
+    if bool(((fit.phases.abs() - math.pi / 2).abs() < 5e-3).all()):
+        case.fault("cosine-sine-exchanged", where=name)
+        return
+    slow = fit.rates.abs() < 0.02  # pairs that a shift of a hundred does not turn once
+    slow = slow if bool(slow.any()) else fit.rates.abs() < 0.3
+    w, phase = fit.rates[slow], fit.phases[slow]
+    shift = float((w * phase).sum() / (w * w).sum()) if len(w) else 0.0
+    expected = torch.remainder(fit.rates * round(shift) - fit.phases + math.pi, 2 * math.pi)
+    if round(shift) and float((expected - math.pi).abs().max()) < 0.02:
+        case.note("counted-from", f"position 0 gets the rotation of {round(shift)}", name)
+    else:
+        case.unsure("not-proportional", "angles at position 0 that no shift explains", name)
+
+
+def sides(fits: tuple[Fit, ...], case: Case) -> None:
+    """Compare queries with keys: direction, shift, frequencies, gain."""
+    q, k = fits
+    if case.has("one-side-only", "layouts-differ") or len(q.rates) != len(k.rates):
+        return
+    back = [bool((fit.rates <= 1e-9).all()) and bool((fit.rates < -1e-6).any()) for fit in fits]
+    if case.has("cosine-sine-exchanged"):
+        back = [not one for one in back]
+    if all(back):
+        case.unsure("direction")
+    elif any(back):
+        case.fault("opposite-directions", f"{SIDES[back.index(True)]} rotate backwards")
+    if not alike(q.rates.abs(), k.rates.abs(), 1e-3):
+        case.fault("sides-differ")
+    elif not any(back) and not alike(q.phases, k.phases, 5e-3):
+        case.fault("query-key-shift")
+    if float(q.growth.abs().max()) > 1e-5:
+        if alike(q.growth, -k.growth, 1e-6):
+            case.facts["gain"] = "grows with the position on one side, falls on the other (xPos)"
+        else:
+            case.fault("both-grow")
+
+
+def depends_on_length(probe: Probe, both: tuple[Pairs, Pairs], reach: int, counted: bool) -> bool:
+    """Return whether a far position in the same call changes the scores of near ones."""
+    places = torch.arange(16)
+    if counted:
+        return False
+    if probe.subject.runs:
+        long, short = torch.arange(reach - 16), places
+    else:
+        long, short = torch.cat([places[:-1], torch.tensor([reach - 1])]), places
+    found = []
+    for positions in (short, long):
+        near = [each.z[0, 0, :15] for each in probe.pairs(positions[None], both)]
+        found.append(near[0][5:] * near[1][:-5].conj())
+    return not alike(torch.view_as_real(found[0]), torch.view_as_real(found[1]), 1e-3)
+
+
+def frequencies_and_gain(
+    subject: Rotary,
+    probe: Probe,
+    both: tuple[Pairs, Pairs],
+    fits: tuple[Fit, ...],
+    profile: Profile,
+    case: Case,
+    reach: int,
+    clean: bool,
+) -> None:
+    """Name the rule of the frequencies and what scales queries and keys."""
+    fit = (
+        fits[1]
+        if case.has("one-side-only") and not bool((fits[0].rates.abs() > 0).any())
+        else fits[0]
+    )
+    if subject.axes > 1 and clean:
+        profile.rates = rates_by_axis(probe, both, case)
+    else:
+        profile.rates = fit.rates.abs()[:, None]
+    if fit.error > 0.05 and not case.has("positions-rounded", "angles-rounded", "tf32"):
+        case.unsure("not-proportional", f"up to {fit.error:.2g} radians off a line")
+        profile.rates = None
+        return
+    full = whole_head(profile.rates.sum(1), profile.layout, subject.head_dim)
+    slowest = float(full[full > 0].min()) if bool((full > 0).any()) else 1.0
+    noise = 3e-7 / (reach * slowest) if clean else 1e-5 / slowest
+    close = min(max(CLOSE, noise), 0.02)
+    rule = case.curves.pop("rule", None) or identify(full, close)
+    if rule.name == "unknown" and subject.axes > 1:
+        rule = by_axis(profile.rates, close, case)
+    profile.rule = rule
+    case.curves["rates"], case.facts["frequencies"] = profile.rates, str(rule)
+    judge_rule(rule, full, fit, subject.axes, case)
+    if case.has("both-grow") or "gain" in case.facts:
+        return
+    gains = [float(one.gain.mean()) for one in fits]
+    if clean and any(float((one.gain / one.gain.mean() - 1).abs().max()) > 1e-3 for one in fits):
+        case.unsure("gain-differs")
+    elif abs(gains[0] / gains[1] - 1) > 1e-3:
+        case.unsure("gain-on-one-side", f"queries {gains[0]:.4g}, keys {gains[1]:.4g}")
+        profile.gain = math.sqrt(gains[0] * gains[1])
+    else:
+        profile.gain = gains[0]
+        case.facts["gain"] = f"{snapped(gains[0], 1e-5):.6g} on queries and on keys"
+        if rule.name == "yarn" and abs(gains[0] - 1) < 1e-3:
+            case.unsure("gain-missing", f"gain 1, factor {rule.factor:g}")
+        elif rule.name == "yarn" and is_yarn_gain(gains[0], rule.factor):
+            case.facts["gain"] += ", YaRN's for this factor"
+
+
+def whole_head(rates: Tensor, layout: Layout | None, dim: int) -> Tensor:
+    """Add the pairs of a half layout that stand still, which impulses do not show."""
+    if layout is None or layout.name != "half" or layout.width // 2 == len(rates):
+        return rates
+    return torch.cat([rates, torch.zeros(layout.width // 2 - len(rates), dtype=rates.dtype)])
+
+
+def rates_by_axis(probe: Probe, both: tuple[Pairs, Pairs], case: Case) -> Tensor:
+    """Return the rate of each pair for each axis, (n, axes)."""
+    columns = []
+    for axis in range(probe.subject.axes):
+        places = torch.zeros(1, NEAR, probe.subject.axes, dtype=torch.long)
+        places[0, :, axis] = torch.arange(NEAR)
+        fit = fit_of(probe.pairs(places, both)[0].z[0, 0], torch.arange(NEAR).double())
+        columns.append(torch.where(fit.rates.abs() < 1e-8, 0, fit.rates.abs()))
+        if not bool((fit.rates.abs() > 1e-8).any()):
+            case.fault("axis-unused", f"axis {axis}")
+    rates = torch.stack(columns, 1)
+    own = [(rates[:, axis] > 0).nonzero().flatten().tolist() for axis in range(rates.shape[1])]
+    words = [f"axis {axis}: {len(each)} pairs{ranges(each)}" for axis, each in enumerate(own)]
+    case.facts["axes"] = "; ".join(words)
+    return rates
+
+
+def ranges(numbers: list[int]) -> str:
+    """Return numbers as a range, or as a series with a step."""
+    steps = {b - a for a, b in pairwise(numbers)}
+    if not numbers:
+        return ""
+    step = f" in steps of {steps.pop()}" if len(steps) == 1 and steps != {1} else ""
+    return f" ({numbers[0]} to {numbers[-1]}{step or (', with gaps' if len(steps) > 1 else '')})"
+
+
+def by_axis(rates: Tensor, close: float, case: Case) -> Rule:
+    """Identify each axis for itself; a rule if all agree in the base."""
+    rules = []
+    for axis in range(rates.shape[1]):
+        own = rates[:, axis][rates[:, axis] > 0]
+        rules.append(identify(own, close) if len(own) > 1 else Rule("unknown"))
+    if all(rule.name == "default" for rule in rules) and len({rule.base for rule in rules}) == 1:
+        case.facts["axes"] += "; each axis has a series of its own"
+        return rules[0]
+    return Rule("unknown")
+
+
+def judge_rule(rule: Rule, rates: Tensor, fit: Fit, axes: int, case: Case) -> None:
+    """Say whether a rule is one that anybody means."""
+    n, first = len(rates), float(rates[0])
+    if rule.name == "unknown":
+        if n > 1 and alike(rates, rates[:1].expand_as(rates), 1e-6):
+            case.fault("frequencies-all-one", f"{first:.4g} radians per position")
+        elif grows(fit.rates):
+            case.fault("frequencies-grow")
+        elif axes == 1:
+            case.unsure(
+                "unknown-frequencies", f"the first is {first:.4g}, the last {float(rates[-1]):.3g}"
+            )
+        return
+    if rule.name == "linear":
+        circle = {2 * math.pi: "a full turn", math.pi: "half a turn", math.pi / 180: "a degree"}
+        for size, words in circle.items():
+            if abs(first / size - 1) < 1e-3:
+                case.fault("not-radians", f"the first pair turns by {words} for each position")
+                return
+        base, start = geometric(rates)
+        if abs(math.log(start) * n / math.log(base) + 1) < 2e-2:
+            case.unsure("index-from-one", f"the first frequency is {start:.4g}, base {base:.6g}")
+    if rule.base and not usual(rule.base, axes) and n > 2:
+        known = readings_of(rule.base, n)
+        also = f"; the same series: {'; '.join(known)}" if known else ""
+        case.unsure("unusual-base", f"base {rule.base:.6g}{also}")
+
+
+def grows(rates: Tensor) -> bool:
+    """Return whether rates, known up to full turns, are those of a growing series."""
+    some = min(len(rates), 8)
+    for base in USUAL:
+        wanted = 1 / series(len(rates), base)[:some]
+        off = torch.remainder(rates[:some] - wanted + math.pi, 2 * math.pi) - math.pi
+        if float(off.abs().max()) < 1e-3:
+            return True
+    return False
+
+
+def relativity(
+    probe: Probe, reach: int, counted: bool, case: Case, dtypes: tuple[torch.dtype, ...]
+) -> None:
+    """Measure how much a score of two contents at a fixed distance depends on the position."""
+    if counted or probe.subject.runs or case.has("first-position-only", "length-dependent"):
+        case.unexamined.append("relativity: positions cannot be chosen freely here")
+        return
+    starts = torch.cat([torch.zeros(1, dtype=torch.long), 2 ** torch.arange(5, 13)])
+    starts = starts[starts < reach - 64]
+    distances = torch.tensor([0, 1, 8, 63])
+    places = (starts[:, None] + distances).flatten()
+    u, v = probe.random(), probe.random()
+    found = {}
+    for dtype in (torch.float32, *dtypes):
+        try:
+            q = spread(u.to(dtype), 1, probe.subject.heads, len(places))
+            k = spread(v.to(dtype), 1, probe.subject.heads, len(places))
+            both = call(probe.subject, q, k, probe.places(places[None]), flat=probe.flat)
+        except Exception as error:
+            case.unexamined.append(f"relativity in {dtype}: {type(error).__name__}: {error}")
+            continue
+        turned = both[:, 0, 0].double().unflatten(1, (len(starts), len(distances)))
+        scores = torch.einsum("snd,sd->sn", turned[0], turned[1, :, 0])  # the key at the start
+        scale = float(u.double().norm() * v.double().norm())
+        found[str(dtype).removeprefix("torch.")] = (scores - scores[:1]).abs() / scale
+    case.curves["relativity"] = (starts, distances, found)
+    worst = {name: float(error.max()) for name, error in found.items()}
+    case.facts["relativity"] = "scores move by " + ", ".join(
+        f"{error:.1e} of |q||k| in {name}" for name, error in worst.items()
+    )

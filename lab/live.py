@@ -1,0 +1,99 @@
+"""Figures that compute in the reader's browser: own input, any value, a state that a link holds.
+
+Their scripts are in lab/web/src, one small module for each figure beside one for all the
+arithmetic, which the tests hold against pe_lib. `python -m tools.live` bundles them into one file
+and takes the picture that each figure shows before its script runs.
+
+One cell serves every place. In JupyterLab, Binder and Colab the figure is a widget. What the
+notebook stores is the picture and, beside it, its words and the figure's state (`tools.refresh`
+drops the widget, which holds nothing else but the script). The site's own script reads that state.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import traitlets
+from IPython.display import display
+
+from lab.figures import Picture, caption_of, require_alt, show_caption
+from pe_lib.errors import require_choice
+
+# Without it, as in an old image of Colab, the figure is its picture and its words.
+HAS_WIDGETS = find_spec("anywidget") is not None
+WEB = Path(__file__).parent / "web"
+SCRIPT, STYLE, STARTS, STILLS = (
+    WEB / name for name in ("live.js", "live.css", "starts.json", "stills")
+)
+
+
+@cache
+def starts() -> dict[str, Any]:
+    """Return, for each figure, its first state, the words for it, and the heights it needs."""
+    found: dict[str, Any] = json.loads(STARTS.read_text(encoding="utf-8"))
+    return found
+
+
+def still(name: str) -> Picture:
+    """Return a figure's picture in its first state.
+
+    Raises:
+        ValueError: if there is no figure of that name.
+    """
+    known = starts()[require_choice("name", name, tuple(starts()))]
+    data = base64.b64encode((STILLS / f"{name}.png").read_bytes()).decode()
+    return Picture(data, require_alt(known["alt"]), known["width"], known["wide"])
+
+
+if HAS_WIDGETS:
+    import anywidget
+
+    class Live(anywidget.AnyWidget):
+        """A figure in a notebook.
+
+        Attributes:
+            figure: its name, one of `starts`.
+            state: the value of each of its controls; it follows them, and they follow it.
+        """
+
+        _esm = SCRIPT.read_text(encoding="utf-8") + "\nexport default { render: Live.render };\n"
+        _css = STYLE.read_text(encoding="utf-8")
+        figure = traitlets.Unicode().tag(sync=True)
+        state = traitlets.Dict().tag(sync=True)
+
+
+def bundle(name: str) -> dict[str, Any]:
+    """Return the forms of a figure: a widget, its picture, and words.
+
+    Raises:
+        ValueError: if there is no figure of that name.
+    """
+    picture = still(name)
+    forms: dict[str, Any] = {}
+    if HAS_WIDGETS:
+        shown = Live(figure=name, state=starts()[name]["state"])._repr_mimebundle_()
+        forms |= shown[0] if shown else {}
+    return forms | {"image/png": picture.data, "text/plain": picture.alt}
+
+
+def show(name: str, *, number: str | None = None, caption: str | None = None) -> None:
+    """Show a figure that computes.
+
+    Args:
+        name: one of `starts`, such as "rope_score".
+        number: the figure's number, as `lab.figures.show` takes it.
+        caption: what stands below the figure.
+
+    Raises:
+        ValueError: if there is no figure of that name, or as `lab.figures.show`.
+    """
+    below = caption_of(number, caption)
+    forms, metadata = bundle(name), still(name).size
+    metadata["image/png"] |= {"figure": name, "state": starts()[name]["state"]}
+    display(forms, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]
+    show_caption(below)

@@ -1,0 +1,112 @@
+// Chapter 2: every frequency is the hand of a clock, and its angle is the position.
+
+import { chart, clamp, grouped, digits, text } from "./kit.js";
+import { dot, frequencies, range, sinusoidal } from "./positions.js";
+
+const LAST = 1000; // the largest position
+const REACH = 64;
+const SHOWN = 8; // clocks at most
+
+const GAPS = range(8 * REACH + 1).map((i) => i / 4 - REACH);
+
+function numbers({ p, other, d, base }) {
+  const codes = [p, other].map((place) => sinusoidal(place, d, base));
+  const zero = sinusoidal(0, d, base);
+  const curve = GAPS.map((gap) => dot(zero, sinusoidal(gap, d, base)));
+  return { rates: frequencies(d, base), codes, likeness: dot(...codes), curve };
+}
+
+const exact = (value) => digits(value, Number.isInteger(value) ? 0 : 1);
+
+export const clockHands = {
+  title: "Clock hands: the code of a position, and of a second one",
+  alt: "A row of clocks, each slower than the one before, with a hand for each of two positions; below, the product of the codes of two positions over their distance.",
+  start: { p: 2, other: 5, d: 8, base: 10000 },
+  controls: [
+    { kind: "range", key: "p", kin: "c0", label: "position 1", min: 0, max: LAST, step: 0.1, text: exact },
+    { kind: "range", key: "other", kin: "c1", label: "position 2", min: 0, max: LAST, step: 0.1, text: exact },
+    { kind: "range", key: "d", label: "width d", min: 1, max: 7, to: (v) => 2 ** v, from: Math.log2 },
+    {
+      kind: "range", key: "base", label: "base b", min: 0.3, max: 6, step: 0.1, text: grouped,
+      to: (v) => Number((10 ** v).toPrecision(Math.round(v * 10) % 10 === 0 ? 1 : 2)), from: Math.log10,
+      enabled: (s) => s.d > 2,
+    },
+    {
+      kind: "predict", question: "both move on by 100. The product of their codes …",
+      options: ["falls", "stays", "rises"], right: 1,
+      answer: "Each clock moves both of its hands by the same angle. What lies between them stays, and so does the product of the codes.",
+      act: ({ p, other }) => {
+        const by = Math.max(p, other) > LAST - 100 ? -100 : 100;
+        return { p: p + by, other: other + by };
+      },
+    },
+  ],
+  numbers,
+  height: (narrow) => (narrow ? 470 : 352),
+  words(state) {
+    const { codes, likeness } = numbers(state);
+    const gap = Math.round(10 * Math.abs(state.other - state.p)) / 10;
+    const parts = codes[0].slice(0, 4).map((value) => digits(value)).join(", ");
+    return (
+      `Position ${exact(state.p)} has the code (${parts}${state.d > 4 ? ", …" : ""}). ` +
+      `Position ${exact(state.other)} is ${exact(gap)} ${gap === 1 ? "step" : "steps"} away: ` +
+      `the product of the two codes is ${digits(likeness)} of at most ${state.d / 2}.`
+    );
+  },
+  draw({ drawing, handle, state, set, width, height, narrow }) {
+    const { p, other, d, base } = state;
+    const { rates, codes, curve, likeness } = numbers(state);
+    const step = Math.max(1, rates.length / SHOWN);
+    const shown = range(Math.min(SHOWN, rates.length)).map((i) => i * step);
+    const columns = narrow ? 4 : SHOWN;
+    const cell = Math.min(width / Math.min(columns, Math.max(4, shown.length)), narrow ? 92 : 150);
+    const radius = Math.min(cell / 2 - 8, narrow ? 32 : 46);
+    const rowHeight = narrow ? 122 : 152;
+    const perRow = Math.min(columns, shown.length);
+    shown.forEach((r, i) => {
+      const cx = (width - perRow * cell) / 2 + cell * ((i % columns) + 0.5);
+      const cy = 28 + radius + rowHeight * Math.floor(i / columns);
+      text(drawing, cx, cy - radius - 14, `hand ${r}`, { kind: "title" });
+      drawing.append("circle").attr("class", "dial").attr("cx", cx).attr("cy", cy).attr("r", radius);
+      for (const [place, kind, name] of [[other, "c1", "other"], [p, "c0", "p"]]) {
+        const angle = place * rates[r];
+        const [x, y] = [cx + radius * Math.sin(angle), cy - radius * Math.cos(angle)];
+        drawing.append("line").attr("class", `line ${kind} hand`).attr("x1", cx).attr("y1", cy).attr("x2", x).attr("y2", y);
+        const turned = (target) => {
+          const by = Math.atan2(Math.sin(target - angle), Math.cos(target - angle)) / rates[r];
+          set({ [name]: clamp(Math.round((place + by) * 10) / 10, 0, LAST) });
+        };
+        handle(`${name}${r}`, {
+          x, y, size: 7, now: place, least: 0, most: LAST,
+          label: `hand ${r} of ${name === "p" ? "position 1" : "position 2"}`,
+          text: `${digits(angle / (2 * Math.PI))} rounds, position ${exact(place)}`,
+          move: (px, py) => turned(Math.atan2(px - cx, cy - py)),
+          step: (right, down) => set({ [name]: clamp(Math.round((place + (0.1 * (right - down)) / rates[r]) * 10) / 10, 0, LAST) }),
+        }).classed(kind, true);
+      }
+      drawing.append("circle").attr("class", "fill ink").attr("cx", cx).attr("cy", cy).attr("r", 2.5);
+      const [sine, cosine] = codes[0].slice(2 * r, 2 * r + 2);
+      text(drawing, cx, cy + radius + 17, `sin ${digits(sine)}`, { kind: "small" });
+      text(drawing, cx, cy + radius + 32, `cos ${digits(cosine)}`, { kind: "small" });
+    });
+    const top = 28 + 26 + rowHeight * Math.ceil(shown.length / columns);
+    const most = d / 2;
+    const lowest = Math.min(-0.25 * most, ...curve);
+    const panel = chart(drawing, {
+      x: 46, y: top, width: width - 60, height: height - top - 42, xs: [-REACH, REACH],
+      ys: [lowest * 1.05, most * 1.05], ticks: [narrow ? 5 : 9, 4],
+      xLabel: "position 2 − position 1", yLabel: "product", xFormat: (v) => digits(v, 0), yFormat: (v) => digits(v, most < 4 ? 1 : 0),
+      title: `product of the two codes: ${digits(likeness)}`,
+    });
+    panel.level(0, "grey");
+    panel.curve(GAPS.map((gap, i) => [gap, curve[i]]), "c2");
+    const gap = other - p;
+    if (Math.abs(gap) <= REACH) {
+      panel.upright(gap, "grey dashed");
+      panel.point(gap, likeness, "c2", 6);
+    } else {
+      const side = Math.sign(gap);
+      text(drawing, panel.X(side * REACH) - side * 6, top + 16, `${exact(gap)} is further ${side > 0 ? "right →" : "left"}`, { at: side > 0 ? "end" : "start", kind: "small" });
+    }
+  },
+};

@@ -1,0 +1,339 @@
+// What the figures share: controls, a place to draw, a state that a link can hold.
+
+import { axisBottom, axisLeft } from "d3-axis";
+import { drag } from "d3-drag";
+import { scaleLinear, scaleLog } from "d3-scale";
+import { select } from "d3-selection";
+import { line } from "d3-shape";
+
+export const NARROW = 560; // pixels; below, panels stand under each other
+let made = 0;
+
+export function element(name, attributes = {}, parent = null, text = "") {
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  if (text) node.textContent = text;
+  parent?.append(node);
+  return node;
+}
+
+// A number as it is written: a true minus, no minus before nothing.
+export function digits(value, places = 2) {
+  const text = value.toFixed(places);
+  return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "\u2212");
+}
+export const plural = (count, thing) => `${digits(count, 0)} ${thing}${Math.abs(count) === 1 ? "" : "s"}`;
+export const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
+export const grouped = (value) => Math.round(value).toLocaleString("en-US");
+
+// Controls ----------------------------------------------------------------------------------
+// Each makes its elements once and returns a function that writes the state into them.
+
+const limit = (bound, state) => (typeof bound === "function" ? bound(state) : bound);
+
+function rangeControl(control, parent, state, set) {
+  const { key, label, step = 1, to = (v) => v, from = (v) => v, text = (v) => String(v) } = control;
+  const id = `live-${++made}`;
+  const box = element("div", { class: `live-control ${control.kin ?? ""}` }, parent);
+  element("label", { for: id }, box, label);
+  const shown = element("output", { for: id }, box);
+  const input = element("input", { type: "range", id, step }, box);
+  input.addEventListener("input", () => set({ [key]: to(Number(input.value)) }));
+  return () => {
+    input.min = limit(control.min, state);
+    input.max = limit(control.max, state);
+    input.disabled = control.enabled ? !control.enabled(state) : false;
+    input.value = from(state[key]);
+    shown.textContent = text(state[key], state);
+    input.setAttribute("aria-valuetext", shown.textContent);
+  };
+}
+
+function choiceControl({ key, label, options }, parent, state, set) {
+  const name = `live-${++made}`;
+  const box = element("fieldset", { class: "live-control live-choice" }, parent);
+  element("legend", {}, box, label);
+  const row = element("div", {}, box);
+  const inputs = Object.entries(options).map(([value, words]) => {
+    const option = element("label", {}, row);
+    const input = element("input", { type: "radio", name, value }, option);
+    element("span", {}, option, words);
+    input.addEventListener("change", () => set({ [key]: value }));
+    return input;
+  });
+  return () => inputs.forEach((input) => (input.checked = input.value === String(state[key])));
+}
+
+function selectControl({ key, label, options }, parent, state, set) {
+  const id = `live-${++made}`;
+  const box = element("div", { class: "live-control" }, parent);
+  element("label", { for: id }, box, label);
+  const input = element("select", { id }, box);
+  for (const [value, words] of Object.entries(options)) element("option", { value }, input, words);
+  input.addEventListener("change", () => set({ [key]: input.value }));
+  return () => (input.value = state[key]);
+}
+
+function textControl({ key, label, most = 120 }, parent, state, set) {
+  const id = `live-${++made}`;
+  const box = element("div", { class: "live-control live-text" }, parent);
+  element("label", { for: id }, box, label);
+  const kind = { type: "text", id, maxlength: most, spellcheck: "false", autocomplete: "off" };
+  const input = element("input", kind, box);
+  input.addEventListener("input", () => set({ [key]: input.value }));
+  return () => {
+    if (input.value !== state[key]) input.value = state[key];
+  };
+}
+
+function switchControl({ key, label }, parent, state, set) {
+  const box = element("label", { class: "live-control live-switch" }, parent);
+  const input = element("input", { type: "checkbox" }, box);
+  element("span", {}, box, label);
+  input.addEventListener("change", () => set({ [key]: input.checked }));
+  return () => (input.checked = state[key]);
+}
+
+// A question that is answered before it is shown. Question and answer lie in the same place, so
+// that nothing moves.
+function predictControl({ question, options, right, answer, act }, parent, state, set) {
+  const box = element("div", { class: "live-control live-predict" }, parent);
+  const ask = element("div", { role: "group", "aria-label": question }, box);
+  element("strong", {}, ask, "Predict: ");
+  element("span", {}, ask, `${question} `);
+  const told = element("div", { role: "status" }, box);
+  const row = element("span", {}, ask);
+  options.forEach((words, index) => {
+    const button = element("button", { type: "button" }, row, words);
+    button.addEventListener("click", () => {
+      set(act(state));
+      told.textContent = `${index === right ? "Yes. " : "Not so. "}${answer}`;
+      ask.classList.add("live-away");
+    });
+  });
+  const ghost = element("div", { class: "live-away", "aria-hidden": "true" }, box, `Not so. ${answer}`);
+  return (fresh) => {
+    if (!fresh) return;
+    ask.classList.remove("live-away");
+    told.textContent = "";
+    ghost.hidden = false;
+  };
+}
+
+const CONTROLS = {
+  range: rangeControl,
+  choice: choiceControl,
+  select: selectControl,
+  text: textControl,
+  switch: switchControl,
+  predict: predictControl,
+};
+
+// A state in a link -------------------------------------------------------------------------
+
+export function toLink(state, start) {
+  const changed = Object.entries(state).filter(([key, value]) => String(value) !== String(start[key]));
+  return new URLSearchParams(changed.map(([key, value]) => [key, String(value)])).toString();
+}
+
+// Only what the figure knows is taken, and only of its type and within its controls' bounds.
+export function fromLink(text, figure) {
+  const state = { ...figure.start };
+  for (const [key, value] of new URLSearchParams(text)) {
+    const known = Object.hasOwn(figure.start, key) ? figure.start[key] : undefined;
+    if (typeof known === "boolean") state[key] = value === "true";
+    if (typeof known === "string") state[key] = value.slice(0, 120);
+    const values = value.split(",").map(Number);
+    if (!values.every(Number.isFinite)) continue;
+    if (typeof known === "number") state[key] = values[0];
+    if (Array.isArray(known) && values.length === known.length) {
+      state[key] = values.map((each) => clamp(each, -10, 10));
+    }
+  }
+  for (const { kind, key, min, max, step = 1, options, to = (v) => v, from = (v) => v } of figure.controls) {
+    if (options && key && !Object.hasOwn(options, state[key])) state[key] = figure.start[key];
+    if (kind !== "range") continue;
+    const whole = Number((Math.round(from(state[key]) / step) * step).toPrecision(12));
+    state[key] = to(clamp(whole, limit(min, state), limit(max, state)));
+  }
+  return state;
+}
+
+// The figure --------------------------------------------------------------------------------
+
+// Put a figure into an element; return a function that gives it another state.
+export function mount(place, figure, given, { link = null, changed = () => {} } = {}) {
+  const state = { ...figure.start, ...given };
+  const root = element("div", { class: "live-figure", role: "group", "aria-label": figure.title });
+  const panel = element("div", { class: "live-controls" }, root);
+  const stage = element("div", { class: "live-stage" }, root);
+  const foot = element("div", { class: "live-foot" }, root);
+  const words = element("p", { class: "live-words" }, foot);
+  const tools = element("div", { class: "live-tools" }, foot);
+  const tasks = element("div", { class: "live-tasks" }, root);
+  const spoken = element("p", { class: "live-spoken", role: "status" }, root);
+  const svg = select(stage).append("svg").attr("role", "group").attr("aria-label", figure.title);
+  const drawing = svg.append("g").attr("aria-hidden", "true");
+  const handles = svg.append("g");
+  let waiting = 0;
+  let speech = 0;
+
+  function set(patch) {
+    Object.assign(state, patch);
+    figure.settle?.(state);
+    if (!waiting) waiting = requestAnimationFrame(() => update());
+    clearTimeout(speech);
+    speech = setTimeout(() => (spoken.textContent = figure.words(state)), 600);
+    changed({ ...state });
+  }
+
+  const controls = figure.controls.map((control) => {
+    const home = control.kind === "predict" ? tasks : panel;
+    return CONTROLS[control.kind](control, home, state, set);
+  });
+  const drawn = new Map();
+
+  // A point that is dragged with pointer or finger, or moved with the arrow keys. It is made once
+  // and only moved afterwards, or it would lose the focus.
+  function handle(name, { x, y, label, text, now, least, most, move, step, shape = "circle", size = 11 }) {
+    let known = drawn.get(name);
+    if (!known) {
+      const node = handles
+        .append(shape)
+        .attr("class", `live-handle live-handle-${shape}`)
+        .attr("tabindex", 0)
+        .attr("role", "slider");
+      known = { node, now: {} };
+      node.call(
+        drag()
+          .container(svg.node())
+          .on("start", (event) => {
+            node.node().focus({ preventScroll: true });
+            known.now.move(event.x, event.y);
+          })
+          .on("drag", (event) => known.now.move(event.x, event.y)),
+      );
+      node.on("keydown", (event) => {
+        const [right, down] = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key] ?? [];
+        if (right === undefined) return;
+        event.preventDefault();
+        known.now.step(right, down, event.shiftKey);
+      });
+      drawn.set(name, known);
+    }
+    known.now = { move, step };
+    known.used = true;
+    const { node } = known;
+    if (shape === "circle") node.attr("cx", x).attr("cy", y).attr("r", size);
+    else node.attr("x", x).attr("y", y).attr("width", size).attr("height", size);
+    node.attr("aria-label", label).attr("aria-valuetext", text).attr("aria-valuenow", now);
+    node.attr("aria-valuemin", least).attr("aria-valuemax", most);
+    return node;
+  }
+
+  function update(fresh = false) {
+    waiting = 0;
+    const width = Math.round(stage.clientWidth) || 700;
+    const narrow = width < NARROW;
+    controls.forEach((write) => write(fresh));
+    drawing.selectAll("*").remove();
+    drawn.forEach((each) => (each.used = false));
+    const height = figure.height(narrow, width);
+    svg.attr("width", width).attr("height", height);
+    figure.draw({ drawing, handle, svg, state, set, width, height, narrow });
+    drawn.forEach((each, name) => {
+      if (each.used) return;
+      each.node.remove();
+      drawn.delete(name);
+    });
+    words.textContent = figure.words(state);
+  }
+
+  const again = element("button", { type: "button" }, tools, "Start again");
+  again.addEventListener("click", () => {
+    set({ ...figure.start });
+    update(true);
+  });
+  if (link) {
+    const copy = element("button", { type: "button" }, tools, "Link to this state");
+    copy.addEventListener("click", async () => {
+      const address = link(toLink(state, figure.start));
+      history.replaceState(history.state, "", address);
+      copy.textContent = "The link is in the address bar";
+      try {
+        await navigator.clipboard.writeText(address);
+        copy.textContent = "The link is copied";
+      } catch {
+        // No clipboard without https or permission; the address bar has it.
+      }
+      setTimeout(() => (copy.textContent = "Link to this state"), 2500);
+    });
+  }
+
+  place.append(root);
+  figure.settle?.(state);
+  update(true);
+  if (window.ResizeObserver) {
+    let last = stage.clientWidth;
+    new ResizeObserver(() => {
+      if (stage.clientWidth === last) return;
+      last = stage.clientWidth;
+      update();
+    }).observe(stage);
+  }
+  return (next) => {
+    if (JSON.stringify(next) === JSON.stringify(state)) return;
+    Object.assign(state, next);
+    figure.settle?.(state);
+    update();
+  };
+}
+
+// Drawing -----------------------------------------------------------------------------------
+
+export function text(group, x, y, words, { at = "middle", kind = "", turn = 0 } = {}) {
+  const node = group.append("text").attr("x", x).attr("y", y).attr("text-anchor", at).text(words);
+  if (kind) node.attr("class", kind);
+  if (turn) node.attr("transform", `rotate(${turn},${x},${y})`);
+  return node;
+}
+
+// A panel with axes. Returns its scales and what draws in it.
+export function chart(group, { x, y, width, height, xs, ys, xLabel = "", yLabel = "", title = "", logX = false, logY = false, ticks = [6, 5], xFormat = null, yFormat = null, xValues = null, yValues = null }) {
+  const X = (logX ? scaleLog() : scaleLinear()).domain(xs).range([x, x + width]);
+  const Y = (logY ? scaleLog() : scaleLinear()).domain(ys).range([y + height, y]);
+  const bottom = axisBottom(X).ticks(ticks[0], xFormat).tickSizeInner(-height).tickPadding(6).tickSizeOuter(0);
+  const left = axisLeft(Y).ticks(ticks[1], yFormat).tickSizeInner(-width).tickPadding(6).tickSizeOuter(0);
+  if (xFormat) bottom.tickFormat(xFormat);
+  if (yFormat) left.tickFormat(yFormat);
+  if (xValues) bottom.tickValues(xValues);
+  if (yValues) left.tickValues(yValues);
+  group.append("g").attr("class", "axis").attr("transform", `translate(0,${y + height})`).call(bottom);
+  group.append("g").attr("class", "axis").attr("transform", `translate(${x},0)`).call(left);
+  if (xLabel) text(group, x + width / 2, y + height + 34, xLabel);
+  if (yLabel) text(group, x - 36, y + height / 2, yLabel, { turn: -90 });
+  if (title) text(group, x, y - 10, title, { at: "start", kind: "title" });
+  const path = line().x((point) => X(point[0])).y((point) => Y(point[1]));
+  return {
+    X,
+    Y,
+    curve: (points, kind) => group.append("path").attr("class", `line ${kind}`).attr("d", path(points)),
+    point: (at, value, kind, size = 4) =>
+      group.append("circle").attr("class", `fill ${kind}`).attr("cx", X(at)).attr("cy", Y(value)).attr("r", size),
+    upright: (at, kind) =>
+      group.append("line").attr("class", `line ${kind}`).attr("x1", X(at)).attr("x2", X(at)).attr("y1", y).attr("y2", y + height),
+    level: (value, kind) =>
+      group.append("line").attr("class", `line ${kind}`).attr("y1", Y(value)).attr("y2", Y(value)).attr("x1", x).attr("x2", x + width),
+  };
+}
+
+export function arrow(group, [x0, y0], [x1, y1], kind) {
+  const length = Math.hypot(x1 - x0, y1 - y0);
+  if (length < 1) return;
+  const [u, v] = [(x1 - x0) / length, (y1 - y0) / length];
+  const back = Math.min(10, length);
+  const [bx, by] = [x1 - back * u, y1 - back * v];
+  group.append("line").attr("class", `line ${kind}`).attr("x1", x0).attr("y1", y0).attr("x2", bx).attr("y2", by);
+  const corners = [[x1, y1], [bx - 4.5 * v, by + 4.5 * u], [bx + 4.5 * v, by - 4.5 * u]];
+  group.append("polygon").attr("class", `fill ${kind}`).attr("points", corners.join(" "));
+}

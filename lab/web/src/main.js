@@ -1,0 +1,41 @@
+// One script for all pages: a widget's `render` in notebooks, and on the site whatever stands in
+// `.live` with its name and its state.
+
+import { clockHands } from "./clock_hands.js";
+import { element, fromLink, mount, toLink } from "./kit.js";
+import * as positions from "./positions.js";
+import { ropeScoreFigure } from "./rope_score.js";
+
+export { fromLink, positions, toLink };
+export const FIGURES = { rope_score: ropeScoreFigure, clock_hands: clockHands };
+
+// In JupyterLab, Binder and Colab.
+export function render({ model, el }) {
+  const place = element("div", { class: "live" }, el);
+  const changed = (state) => {
+    model.set("state", state);
+    model.save_changes();
+  };
+  const follow = mount(place, FIGURES[model.get("figure")], model.get("state"), { changed });
+  model.on("change:state", () => follow(model.get("state")));
+}
+
+// On the site. A link to a state is the figure's own anchor, and after a ? what differs.
+function start() {
+  const [anchor, wanted] = decodeURI(location.hash.slice(1)).split("?");
+  for (const place of document.querySelectorAll(".live[data-figure]")) {
+    const figure = FIGURES[place.dataset.figure];
+    const holder = place.closest("figure[id]");
+    const named = wanted !== undefined && holder?.id === anchor;
+    const given = named ? fromLink(wanted, figure) : JSON.parse(place.dataset.state);
+    const link = holder && ((state) => `${location.href.split("#")[0]}#${holder.id}${state && "?"}${state}`);
+    mount(place, figure, given, { link });
+    place.querySelectorAll(":scope > :is(img, a)").forEach((still) => still.remove());
+    if (named) holder.scrollIntoView();
+  }
+}
+
+if (typeof document !== "undefined" && document.querySelector) {
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
+  else start();
+}

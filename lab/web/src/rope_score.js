@@ -1,0 +1,125 @@
+// Chapter 10: a query and a key are rotated by their positions; the score reads the difference.
+
+import { arrow, chart, clamp, grouped, digits, text } from "./kit.js";
+import { frequencies, range, rope, ropeScore } from "./positions.js";
+
+const REACH = 32; // positions to each side of the curve
+
+// The pairs of a head's query or key: the dragged one in its place, the others as chosen.
+export function pairsOf({ content, d, pair }, dragged, seed) {
+  return range(d / 2).map((r) => {
+    if (r === pair || content === "same") return dragged;
+    if (content === "one") return [0, 0];
+    return [noise(2 * r + seed), noise(2 * r + 1 + seed)];
+  });
+}
+
+// Numbers between -1.5 and 1.5 that look random, the same ones everywhere.
+export const noise = (n) => 3 * ((((n + 1) * 0.6180339887498949 + ((n + 1) * (n + 1)) * 0.3247179572447458) % 1) - 0.5);
+
+const GAPS = range(8 * REACH + 1).map((i) => i / 4 - REACH);
+
+function numbers(state) {
+  const { m, n, shift, d, base, q, k } = state;
+  const rates = frequencies(d, base);
+  const queries = pairsOf(state, q, 0);
+  const keys = pairsOf(state, k, 1000);
+  const over = (from, to) => GAPS.map((gap) => ropeScore(queries.slice(from, to), keys.slice(from, to), 0, gap, rates.slice(from, to)));
+  const score = ropeScore(queries, keys, m + shift, n + shift, rates);
+  return { rates, queries, keys, score, curve: over(0, d / 2), own: over(state.pair, state.pair + 1) };
+}
+
+export const ropeScoreFigure = {
+  title: "A query and a key, rotated by their positions, and their score",
+  alt: "Left, a query and a key in the plane of one pair, before and after their rotation. Right, their score over n minus m.",
+  start: { m: 1, n: 3, shift: 0, d: 2, base: 10000, pair: 0, content: "same", q: [1.6, 0.3], k: [0.9, 1.1] },
+  controls: [
+    { kind: "range", key: "m", kin: "c0", label: "query at m", min: 0, max: REACH },
+    { kind: "range", key: "n", kin: "c1", label: "key at n", min: 0, max: REACH },
+    { kind: "range", key: "shift", label: "both moved by", min: 0, max: 1000 },
+    { kind: "range", key: "d", label: "width d", min: 1, max: 7, to: (v) => 2 ** v, from: Math.log2 },
+    {
+      kind: "range", key: "base", label: "base", min: 1, max: 7, step: 0.1, text: grouped,
+      to: (v) => Number((10 ** v).toPrecision(1 + (Math.round(v * 10) % 10 === 0 ? 0 : 1))),
+      from: Math.log10, enabled: (s) => s.d > 2,
+    },
+    {
+      kind: "range", key: "pair", label: "pair shown", min: 0, max: (s) => s.d / 2 - 1,
+      enabled: (s) => s.d > 2,
+    },
+    {
+      kind: "choice", key: "content", label: "the other pairs",
+      options: { same: "the same", one: "zero", random: "at random" },
+    },
+    {
+      kind: "predict", question: "both move on by 500 positions. The score …",
+      options: ["falls", "stays", "rises"], right: 1,
+      answer: "Both arrows rotate, each by the same angle; what lies between them stays, and so does the score.",
+      act: (s) => ({ shift: s.shift > 500 ? s.shift - 500 : s.shift + 500 }),
+    },
+  ],
+  numbers,
+  settle(state) {
+    state.pair = clamp(state.pair, 0, state.d / 2 - 1);
+  },
+  height: (narrow) => (narrow ? 500 : 306),
+  words(state) {
+    const { m, n, shift, d, pair } = state;
+    const { score, rates } = numbers(state);
+    const shown = d > 2 ? ` Pair ${pair} rotates by ${rates[pair].toPrecision(3)} radians per position.` : "";
+    return `Query at ${m + shift}, key at ${n + shift}: n − m = ${digits(n - m, 0)}, score ${digits(score)}.${shown}`;
+  },
+  draw({ drawing, handle, state, set, width, narrow }) {
+    const { q, k, m, n, shift, pair } = state;
+    const { rates, curve, own, score } = numbers(state);
+    const size = narrow ? 230 : 250;
+    const [left, top] = [narrow ? (width - size) / 2 : 14, 26];
+    const unit = size / 4.4;
+    const [x0, y0] = [left + size / 2, top + size / 2];
+    const screen = ([a, b]) => [x0 + unit * a, y0 - unit * b];
+    text(drawing, left, top - 10, state.d > 2 ? `pair ${pair} of the head` : "the head's only pair", { at: "start", kind: "title" });
+    for (const radius of [1, 2]) {
+      drawing.append("circle").attr("class", "grid").attr("cx", x0).attr("cy", y0).attr("r", unit * radius);
+    }
+    drawing.append("path").attr("class", "grid").attr("d", `M${left},${y0}h${size}M${x0},${top}v${size}`);
+    for (const [name, plain, place, kind] of [["q", q, m + shift, "c0"], ["k", k, n + shift, "c1"]]) {
+      const rotated = rope([plain], place, [rates[pair]])[0];
+      arrow(drawing, [x0, y0], screen(plain), `${kind} pale`);
+      arrow(drawing, [x0, y0], screen(rotated), `${kind} strong`);
+      const far = 1 + 0.26 / Math.max(0.3, Math.hypot(...rotated));
+      const [lx, ly] = screen(rotated.map((part) => part * far));
+      text(drawing, lx, ly + 4, name, { kind: `name ${kind}` });
+      const [x, y] = screen(plain);
+      const put = (pairOf) => set({ [name]: pairOf.map((part) => Number(clamp(part, -2, 2).toFixed(2))) });
+      handle(name, {
+        x, y, size: 12, now: Number(Math.atan2(plain[1], plain[0]).toFixed(3)), least: -3.15, most: 3.15,
+        label: name === "q" ? "tip of the query before it is rotated" : "tip of the key before it is rotated",
+        text: `${digits(plain[0])} right, ${digits(plain[1])} up`,
+        move: (px, py) => put([(px - x0) / unit, (y0 - py) / unit]),
+        step: (right, down, fast) => put([plain[0] + right * (fast ? 0.5 : 0.1), plain[1] - down * (fast ? 0.5 : 0.1)]),
+      }).classed(kind, true);
+    }
+    const most = Math.max(0.5, ...curve.map(Math.abs)) * 1.12;
+    const panel = chart(drawing, {
+      x: narrow ? 46 : size + 84, y: narrow ? size + 66 : top, height: narrow ? 160 : 236,
+      width: narrow ? width - 58 : width - size - 98, xs: [-REACH, REACH], ys: [-most, most],
+      xLabel: "n − m, key minus query", yLabel: "score", title: `score ${digits(score)} at n − m = ${digits(n - m, 0)}`,
+      xFormat: (v) => digits(v, 0), yFormat: (v) => digits(v, most < 3 ? 1 : 0),
+    });
+    if (state.d > 2) panel.curve(GAPS.map((gap, i) => [gap, own[i]]), "grey");
+    panel.curve(GAPS.map((gap, i) => [gap, curve[i]]), "c4");
+    panel.upright(n - m, "grey dashed");
+    panel.point(n - m, score, "c4", 7);
+    const at = panel.X(n - m);
+    handle("gap", {
+      x: at, y: panel.Y(score), size: 12, now: n - m, least: -REACH, most: REACH,
+      label: "n minus m on the curve", text: `n − m = ${digits(n - m, 0)}, score ${digits(score)}`,
+      move: (px) => toGap(Math.round(panel.X.invert(px))),
+      step: (right, down) => toGap(n - m + right - down),
+    }).classed("c4", true);
+    function toGap(gap) {
+      const wanted = clamp(gap, -REACH, REACH);
+      set(wanted >= 0 ? { n: Math.min(REACH, m + wanted), m: Math.min(REACH, m + wanted) - wanted } : { m: Math.min(REACH, n - wanted), n: Math.min(REACH, n - wanted) + wanted });
+    }
+  },
+};

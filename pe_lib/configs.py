@@ -1,0 +1,385 @@
+"""From a published configuration to the position encoding of every layer.
+
+    from pe_lib.configs import from_config
+    layers = from_config(json.load(open("config.json")))
+
+A configuration object of transformers will do as well; neither needs transformers.
+`python -m pe_lib.explain config.json` prints what a configuration means.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pe_lib import model_types
+from pe_lib.compose import Compose
+from pe_lib.context_extension import yarn_gain
+from pe_lib.encoding import NoPosition, PositionEncoding
+from pe_lib.errors import require_choice, require_positive
+from pe_lib.query_temperature import QueryTemperature
+from pe_lib.rope import RoPE
+from pe_lib.rope_types import TRAINED, Head, rope_from, rope_type
+from pe_lib.rotary_values import RotaryValues
+from pe_lib.sinusoidal import LAYOUTS
+from pe_lib.trailing import Trailing
+
+Fields = Mapping[str, Any]
+
+TEXT_PARTS = ("text_config", "thinker_config", "llm_config", "language_config")
+RECURRENT = {"linear_attention", "conv", "mamba", "mamba2", "recurrent", "moe", "mlp"}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What a configuration says about the positions of one layer.
+
+    Attributes:
+        kind: in the configuration's own word, as "sliding_attention".
+        encoding: for queries and keys of the layer's full head; layers that mean the same share
+            one. `NoPosition` where attention goes without, None where there is no attention.
+        window: distances seen, counting 0, as `SlidingWindow` takes it; None for all.
+        chunk: length of the pieces that attention does not leave (Llama 4), or None.
+        sections: pairs that turn by time, by height and by width (M-RoPE); none for one axis. For
+            text, whose three numbers are equal, `encoding` is all of it.
+        interleaved_sections: whether the axes take turns instead of following one another.
+    """
+
+    kind: str
+    encoding: PositionEncoding | None
+    window: int | None = None
+    chunk: int | None = None
+    sections: tuple[int, ...] = ()
+    interleaved_sections: bool = False
+
+
+def from_config(
+    config: object, *, layout: str | None = None, base: float | None = None
+) -> list[Layer]:
+    """Return what each layer of a published model does with positions, first to last.
+
+    Args:
+        config: the dictionary of a config.json, or an object of transformers (with `to_dict`). Of
+            a model for text and images, the text's.
+        layout: "interleaved" or "half", which components are paired: needed where neither a field
+            nor a known `model_type` tells.
+        base: for configurations that have none (some of 2023 rely on 10000).
+
+    Raises:
+        TypeError: if config is neither, or a field has the wrong type.
+        ValueError: if a field is missing or wrong, or rope parameters have one that is not known.
+    """
+    fields = fields_of(config)
+    refused = model_types.REFUSED.get(fields.get("model_type", ""))
+    if refused:
+        raise ValueError(f"config must be of attention that this library has; this one {refused}")
+    if layout is not None:
+        require_choice("layout", layout, LAYOUTS)
+    kinds, made = kinds_of(fields), {}
+    layers = []
+    for index, kind in enumerate(kinds):
+        own = {**fields, **(fields.get("per_layer_config") or {}).get(str(index), {})}
+        parameters = None if kind in RECURRENT else rope_parameters(own, kind, index, base)
+        key = json.dumps([kind, parameters, own.get("head_dim"), own.get("qk_nope_head_dim")])
+        if key not in made:
+            made[key] = encoding_of(own, kind, parameters, layout)
+        layers.append(layer_of(own, kind, made[key], parameters, index))
+    return layers
+
+
+def layer_of(
+    fields: Fields,
+    kind: str,
+    encoding: PositionEncoding | None,
+    parameters: Fields | None,
+    index: int,
+) -> Layer:
+    """Return a layer with its encoding, its window and its axes."""
+    parameters = parameters or {}
+    return Layer(
+        kind,
+        encoding,
+        window_of(fields, kind, index),
+        fields.get("attention_chunk_size") if kind == "chunked_attention" else None,
+        tuple(parameters.get("mrope_section") or ()),
+        bool(parameters.get("mrope_interleaved")),
+    )
+
+
+def fields_of(config: object) -> Fields:
+    """Return a configuration as a dictionary; of several models in one, the text's."""
+    fields = config.to_dict() if hasattr(config, "to_dict") else config
+    if not isinstance(fields, Mapping):
+        raise TypeError(f"config must be a dictionary or a configuration, got {type(config)}")
+    for name in TEXT_PARTS:
+        if isinstance(fields.get(name), Mapping):
+            return fields_of(fields[name])
+    return fields
+
+
+def first(fields: Fields, *names: str) -> Any:
+    """Return the first of these fields that is given and not None, or None."""
+    return next((fields[name] for name in names if fields.get(name) is not None), None)
+
+
+# --- layers ---------------------------------------------------------------------------------------
+
+
+def kinds_of(fields: Fields) -> list[str]:
+    """Return the kind of each layer, from a list or from the rules that older files have."""
+    listed = first(fields, "layer_types", "layers_block_type")
+    if listed is not None:
+        return list(listed)
+    count = require_positive("num_hidden_layers", layer_count(fields))
+    cycle = fields.get("block_types")
+    if cycle:  # a pattern that repeats
+        return [cycle[index % len(cycle)] for index in range(count)]
+    attends = attending(fields, count)
+    return [
+        kind_by_rule(fields, index, count) if index in attends else "recurrent"
+        for index in range(count)
+    ]
+
+
+def layer_count(fields: Fields) -> Any:
+    """Return the number of attention layers."""
+    count = first(fields, "num_hidden_layers", "n_layer", "num_layers", "n_layers")
+    twice = fields.get("model_type") in model_types.TWICE and count is not None
+    return 2 * count if twice else count
+
+
+def attending(fields: Fields, count: int) -> set[int]:
+    """Return which layers have attention, in models of mixed kinds."""
+    given = first(fields, "attn_layer_indices", "full_attn_idxs")
+    if given is not None:
+        return set(given)
+    period = fields.get("attn_layer_period")
+    if period:
+        return set(range(fields.get("attn_layer_offset") or 0, count, period))
+    return set(range(count))
+
+
+def kind_by_rule(fields: Fields, index: int, count: int) -> str:
+    """Return the kind of a layer by the rules of files without a list of kinds."""
+    if index in (fields.get("cross_attention_layers") or ()):
+        return "cross_attention"
+    if fields.get("model_type") == "llama4_text":
+        return "chunked_attention" if rotates(fields, index) else "full_attention"
+    pattern = first(fields, "sliding_window_pattern", "_sliding_window_pattern")
+    every = fields.get("global_attn_every_n_layers")
+    if isinstance(pattern, str):  # "LLLG": local, local, local, global
+        sliding = pattern[index % len(pattern)] == "L" and index < count - 1
+    elif pattern:
+        sliding = bool((index + 1) % pattern)
+    elif every:
+        after = 0 if fields.get("model_type", "").startswith("modernbert") else 1
+        sliding = bool((index + after) % every)
+    else:
+        sliding = bool(fields.get("sliding_window")) and slides_from(fields) <= index
+    return "sliding_attention" if sliding else "full_attention"
+
+
+def slides_from(fields: Fields) -> float:
+    """Return the first layer with a window, where a file gives a window and no pattern."""
+    if fields.get("use_sliding_window") is None:
+        return 0
+    return fields.get("max_window_layers") or 0 if fields["use_sliding_window"] else math.inf
+
+
+def rotates(fields: Fields, index: int) -> bool:
+    """Return whether a layer has positions, by the fields that list those without."""
+    bases = fields.get("layer_rope_theta")
+    if bases:
+        return bool(bases[index])
+    listed = fields.get("no_rope_layers")
+    if listed:  # 1 means that the layer rotates
+        return bool(listed[index])
+    every = first(fields, "no_rope_layer_interval", "nope_layer_interval")
+    return not every or (index + 1) % every != 0
+
+
+def window_of(fields: Fields, kind: str, index: int) -> int | None:
+    """Return how many distances a layer sees, counting 0, or None for all."""
+    model_type = fields.get("model_type")
+    if model_type == "recurrent_gemma" and kind == "attention":
+        return require_positive("attention_window_size", fields.get("attention_window_size"))
+    compressed = model_type == "deepseek_v4"
+    windowed = "sliding" in kind or compressed or model_type == "openai_privacy_filter"
+    if not windowed or kind in RECURRENT:
+        return None
+    window = first(fields, "sliding_window", "sliding_window_size")
+    if window is None and fields.get("local_attention"):
+        window = fields["local_attention"] // 2
+    if not window:
+        return None
+    return int(window) + (model_type in model_types.SYMMETRIC)
+
+
+# --- rope parameters ------------------------------------------------------------------------------
+
+
+def rope_parameters(
+    fields: Fields, kind: str, index: int, base: float | None
+) -> dict[str, Any] | None:
+    """Return the rope parameters of a layer in today's spelling, or None if it has no positions."""
+    model_type = fields.get("model_type")
+    without = model_type in model_types.WITHOUT or kind == "cross_attention"
+    windows_only = model_type in model_types.WINDOWS_ONLY and "sliding" not in kind
+    if windows_only and model_type in ("exaone4", "exaone_moe"):
+        windows_only = bool(fields.get("sliding_window"))
+    if without or windows_only or not rotates(fields, index) or switched_off(fields):
+        return None
+    given = fields.get("rope_parameters")
+    if given is None:
+        given = old_spelling(fields, kind)
+    elif any(isinstance(value, Mapping) for value in given.values()):
+        label = ("main" if "sliding" in kind else "compress") if "compress" in given else kind
+        if label not in given:
+            raise ValueError(f"rope_parameters must have {label!r}, got {', '.join(given)}")
+        given = given[label]
+    if given is None:
+        return None
+    return completed(fields, dict(given), index, base)
+
+
+def switched_off(fields: Fields) -> bool:
+    """Return whether a field says that no layer rotates."""
+    if fields.get("model_type") == "granitemoehybrid":
+        return fields.get("position_embedding_type") != "rope"
+    if fields.get("model_type") == "falcon" and fields.get("alibi"):
+        raise ValueError("config must be of rotary attention; with alibi=true use pe_lib.ALiBi")
+    return fields.get("use_mem_rope") is False  # Zamba 2
+
+
+def old_spelling(fields: Fields, kind: str) -> dict[str, Any]:
+    """Return rope parameters from `rope_theta`, `rope_scaling` and the names of a second base."""
+    local = "sliding" in kind
+    base = first(fields, "rope_theta", "global_rope_theta", "rotary_emb_base", "rope_base")
+    second = first(fields, "rope_local_base_freq", "local_rope_theta") if local else None
+    if second is not None:  # the local layers are not stretched
+        return {"rope_theta": second}
+    return {"rope_theta": base, **(fields.get("rope_scaling") or {})}
+
+
+def completed(
+    fields: Fields, parameters: dict[str, Any], index: int, base: float | None
+) -> dict[str, Any]:
+    """Return rope parameters with what stands beside them in the file."""
+    bases = fields.get("layer_rope_theta")
+    if bases:
+        parameters["rope_theta"] = bases[index]
+    if parameters.get("rope_theta") is None:
+        fixed = model_types.FIXED_BASE.get(fields.get("model_type", ""))
+        parameters["rope_theta"] = first({**fields, "b": base, "f": fixed}, "b", "rope_theta", "f")
+    if parameters["rope_theta"] is None:
+        raise ValueError("rope_theta must be given: the configuration has none; pass base=...")
+    share = first(fields, "partial_rotary_factor", "rotary_pct")
+    if parameters.get("partial_rotary_factor") is None and share is not None:
+        parameters["partial_rotary_factor"] = share
+    if fields.get(TRAINED) is not None and rope_type(parameters) in ("yarn", "longrope", "llama3"):
+        parameters[TRAINED] = fields[TRAINED]  # Phi-3 has it outside, and means it
+    stretched = fields.get("rope_scaling_layers")
+    if stretched is not None and index not in stretched:
+        return {"rope_theta": parameters["rope_theta"]}
+    return parameters
+
+
+# --- encodings ------------------------------------------------------------------------------------
+
+
+def encoding_of(
+    fields: Fields, kind: str, parameters: Fields | None, layout: str | None
+) -> PositionEncoding | None:
+    """Return the encoding of one layer, or None if it has no attention."""
+    if kind in RECURRENT:
+        return None
+    if parameters is None:
+        return temperature_without_rotation(fields) or NoPosition()
+    rotary = rotary_of(fields, parameters, layout)
+    strength = parameters.get("llama_4_scaling_beta")
+    if strength is None:
+        return rotary
+    return Compose(rotary, QueryTemperature(strength, parameters[TRAINED]))
+
+
+def temperature_without_rotation(fields: Fields) -> PositionEncoding | None:
+    """Return how queries grow in layers that do not rotate, or None where they do not."""
+    if fields.get("model_type") == "llama4_text" and fields.get("attn_temperature_tuning"):
+        return QueryTemperature(fields["attn_scale"], fields["floor_scale"], ahead=1)
+    if fields.get("model_type") == "beam":
+        return QueryTemperature(0.1, 2048, ahead=1, growth="power")
+    return None
+
+
+def rotary_of(fields: Fields, parameters: Fields, layout: str | None) -> PositionEncoding:
+    """Return RoPE on the components of a head that rotate: all, the first, or the last."""
+    latent = first(fields, "qk_nope_head_dim") is not None
+    width = head_width(fields)
+    part = rotary_width(fields, parameters, width)
+    layout = layout or layout_in(fields)
+    context = first(fields, "max_position_embeddings", "n_positions")
+    last = latent or fields.get("model_type") == "deepseek_v4"
+    rope = rope_from(parameters, Head(part if last else width, part, layout, context))
+    if fields.get("model_type") == "ernie4_5_vl_moe_text":
+        rope = reordered(rope, parameters)
+    if not last:
+        return rope
+    if not latent:  # DeepSeek-V4: keys are values, and the output is rotated back
+        return Trailing(RotaryValues(rope), part)
+    trailing = Trailing(rope, part)
+    if parameters.get("mscale_all_dim") and rope_type(parameters) != "default":
+        gain = yarn_gain(parameters["factor"], 0.1 * parameters["mscale_all_dim"])
+        trailing.scale = width**-0.5 * gain**2
+    return trailing
+
+
+def head_width(fields: Fields) -> int:
+    """Return the width of a head's queries and keys."""
+    nope, rope = fields.get("qk_nope_head_dim"), fields.get("qk_rope_head_dim")
+    if nope is not None and rope is not None:
+        return int(nope) + int(rope)
+    width = first(fields, "attention_head_dim", "head_dim", "kv_channels")
+    if width is None:
+        names = first(fields, "hidden_size", "n_embd"), first(fields, "num_attention_heads", "n_head")
+        sizes = [
+            require_positive(name, size)
+            for name, size in zip(("hidden_size", "num_attention_heads"), names, strict=True)
+        ]
+        width = sizes[0] // sizes[1]
+    return require_positive("head_dim", width)
+
+
+def rotary_width(fields: Fields, parameters: Fields, width: int) -> int:
+    """Return how many components of a head of this width the frequencies are made for."""
+    if fields.get("qk_nope_head_dim") is not None:
+        return require_positive("qk_rope_head_dim", fields.get("qk_rope_head_dim"))
+    share = parameters.get("partial_rotary_factor")
+    legacy = fields.get("model_type") in model_types.READS_ROTARY_DIM
+    if share is None and legacy and fields.get("rotary_dim") is not None:
+        return require_positive("rotary_dim", fields["rotary_dim"])
+    return require_positive("partial_rotary_factor * head_dim", int(width * (share or 1.0)))
+
+
+def layout_in(fields: Fields) -> str:
+    """Return which components are paired: by a field, or by the model type."""
+    for name in ("rope_interleave", "rope_interleaved"):
+        if fields.get(name) is not None:
+            return "interleaved" if fields[name] else "half"
+    known = model_types.layout_of(fields.get("model_type"))
+    if known is None:
+        raise ValueError(
+            "layout must be given, 'interleaved' or 'half': the configuration does not tell which "
+            f"components are paired, and its model_type is not known: {fields.get('model_type')!r}"
+        )
+    return known
+
+
+def reordered(rope: RoPE, parameters: Fields) -> RoPE:
+    """Return RoPE with every second frequency first, but for the pairs of time (ERNIE 4.5 VL)."""
+    time = (parameters.get("mrope_section") or (22, 22, 20))[2]
+    rates = [rope.rates[:-time][0::2], rope.rates[:-time][1::2], rope.rates[-time:]]
+    mixed = rope.rates.new_tensor([float(rate) for part in rates for rate in part])
+    return RoPE(rope.head_dim, layout=rope.layout, rates=mixed, gain=rope.gain)

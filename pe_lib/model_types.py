@@ -1,0 +1,73 @@
+"""What no field of a configuration says: facts about model types, read from their published code.
+
+tests/test_configs.py holds every line against transformers, by running the models.
+"""
+
+from __future__ import annotations
+
+# Pairs of neighbours, (0, 1), (2, 3), ... Most of those with latent attention reorder them first.
+INTERLEAVED = frozenset(
+    """
+    axk1 axk2 bailing_hybrid codegen cohere cohere2 cohere2_moe deepseek_v2 deepseek_v3 deepseek_v32
+    deepseek_v4 dots3_note_text ernie4_5 ernie4_5_moe ernie4_5_vl_moe_text glm glm4 glm4_moe_lite
+    glm4v_text glm_moe_dsa glm_ocr_text gptj helium llama4_text longcat_flash mistral4
+    mistral_large4_text openai_privacy_filter roformer youtu
+    """.split()
+)
+
+# Pairs of a component and the one half a rotary width further.
+HALF = frozenset(
+    """
+    afmoe apertus arcee aria_text bamba beam bitnet cohere_compass_text cosmos3_edge_text cwm
+    deepseek_ocr2_text diffllama diffusion_gemma_text doge dots1 embedding_gemma2_text
+    emu3_text_model esmc eurobert exaone4 exaone_moe falcon falcon_h1 flex_olmo flint gemma gemma2
+    gemma3_text gemma3n_text gemma4_text gemma4_unified_text glm4_moe glm4v_moe_text glm_image_text
+    gpt_neox gpt_neox_japanese gpt_oss granite granite4_vision_text granite_docling_text granite_swa
+    granitemoe granitemoe_swa granitemoehybrid granitemoeshared gte higgs_audio_v2 hrm_text
+    hunyuan_v1_dense hunyuan_v1_moe hunyuan_vl_text hy_v3 hy_v4 hyperclovax jais2 jetmoe
+    jina_embeddings_v3 kolibri1 laguna lfm2 lfm2_moe lfm3 llama mellum mimo_v2_flash minicpm3
+    minimax minimax_m2 minimax_m3_vl_text ministral ministral3 mistral mixtral mllama_text_model
+    modernbert modernbert-decoder molmo2_text muse_glimmer_text muse_spark_text nanochat nemotron
+    neomme nomic_bert olmo olmo2 olmo3 olmo_hybrid olmoe paddleocr_vl_text persimmon phi phi3 phimoe
+    qwen2 qwen2_5_omni_talker qwen2_5_omni_text qwen2_5_vl_text qwen2_moe qwen2_vl_text qwen3
+    qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next qwen3_omni_moe_text qwen3_vl_moe_text
+    qwen3_vl_text recurrent_gemma seed_oss smollm3 solar_open stablelm starcoder2 step3p5 ultrabert
+    unlimited_ocr_text vaultgemma zamba2 zaya
+    """.split()
+)
+
+# Attention without positions in all layers: order comes from the recurrent ones.
+WITHOUT = frozenset("glm5_next_text jamba kimi_linear nemotron_h".split())
+
+# Layers rotate inside windows only, and those that see everything have no positions.
+WINDOWS_ONLY = frozenset("afmoe cohere2 cohere2_moe exaone4 exaone_moe flint kolibri1".split())
+
+# Encoders, whose window counts what is seen on each side besides the token itself.
+SYMMETRIC = frozenset(
+    "embedding_gemma2_text modernbert neomme openai_privacy_filter ultrabert".split()
+)
+
+# The width that rotates stands in `rotary_dim`; elsewhere that name is not read.
+READS_ROTARY_DIM = frozenset("codegen gptj minimax_m2".split())
+
+# The base is a number in the code.
+FIXED_BASE = dict.fromkeys("codegen gptj roformer".split(), 10000.0)
+
+# Layers with two attentions each.
+TWICE = frozenset(["longcat_flash"])
+
+# Positions that are read in a way that this library has no class for.
+REFUSED = {
+    "inkling_text": "reads a bias for each distance from the hidden state",
+    "inkling2_text": "reads a bias for each distance from the hidden state",
+}
+
+
+def layout_of(model_type: object) -> str | None:
+    """Return which components this model type pairs, or None if that is not known."""
+    for name in (model_type, f"{model_type}_text"):
+        if name in INTERLEAVED:
+            return "interleaved"
+        if name in HALF:
+            return "half"
+    return None

@@ -1,0 +1,234 @@
+"""The rope types of configuration files: from named numbers to the frequencies that they mean.
+
+A configuration names its rule (`rope_type`) and gives the rule's numbers. Field names are those of
+the files; each rule is a function or class of `pe_lib.context_extension`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pe_lib.context_extension import (
+    DynamicNTK,
+    LongRoPE,
+    llama3,
+    position_interpolation,
+    proportional,
+    yarn,
+    yarn_gain,
+)
+from pe_lib.errors import require_greater
+from pe_lib.rope import RoPE
+
+Parameters = Mapping[str, Any]
+
+# What each rule may be given; whatever else stands there is refused, since it would change it.
+COMMON = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
+COMMON |= {"mrope_section", "mrope_interleaved", "llama_4_scaling_beta"}
+TRAINED = "original_max_position_embeddings"
+FIELDS = {
+    "default": set(),
+    "linear": {"factor"},
+    "dynamic": {"factor", "alpha", TRAINED},
+    "yarn": {"factor", TRAINED, "attention_factor", "beta_fast", "beta_slow", "mscale"}
+    | {"mscale_all_dim", "truncate", "max_position_embeddings"},
+    "longrope": {"factor", TRAINED, "attention_factor", "short_factor", "long_factor"}
+    | {"short_mscale", "long_mscale"},
+    "llama3": {"factor", TRAINED, "low_freq_factor", "high_freq_factor"},
+    "proportional": {"factor"},
+}
+OLD_NAMES = {"su": "longrope", "mrope": "default"}
+
+# Tencent's files call a larger base "dynamic" and bring along numbers that its code does not read.
+ALPHA_UNREAD = {"factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"}
+
+
+@dataclass(frozen=True)
+class Head:
+    """Where rotation acts in a head, and how long the model's context is."""
+
+    width: int  # of a head
+    part: int  # components that the frequencies are made for
+    layout: str
+    context: int | None  # max_position_embeddings
+
+    @property
+    def rotating(self) -> int:
+        """Components that rotate: an odd part is rounded up."""
+        return self.part + self.part % 2
+
+
+def rope_type(parameters: Parameters) -> str:
+    """Return the name of the rule, after checking every field.
+
+    Raises:
+        ValueError: if the rule is unknown, or a field is.
+    """
+    given = parameters.get("rope_type") or parameters.get("type") or "default"
+    name = OLD_NAMES.get(given, given)
+    if name not in FIELDS:
+        raise ValueError(f"rope_type must be one of {', '.join(FIELDS)}; got {given!r}")
+    allowed = COMMON | FIELDS[name] | (ALPHA_UNREAD if parameters.get("alpha") else set())
+    unknown = sorted(set(parameters) - allowed)
+    if unknown:
+        raise ValueError(
+            f"rope parameters of type {name!r} must not have fields that no rule here reads, got "
+            f"{', '.join(unknown)}"
+        )
+    return name
+
+
+def base_rates(parameters: Parameters, head: Head, part: int | None = None) -> Tensor:
+    """Return base ** (-2j / part) for each pair, before any rule: float64."""
+    base = require_greater("rope_theta", parameters.get("rope_theta"), 0)
+    part = head.part if part is None else part
+    return base ** -(torch.arange(0, part, 2, dtype=torch.float64, device="cpu") / part)
+
+
+def number(parameters: Parameters, name: str, default: float | None = None) -> float:
+    """Return a number above 0 of the parameters."""
+    value = parameters.get(name)
+    return require_greater(name, default if value is None else value, 0)
+
+
+def trained_length(parameters: Parameters, head: Head) -> int:
+    """Return the length before the extension: the field, or the whole context."""
+    return int(number(parameters, TRAINED, head.context))
+
+
+def factor_of(parameters: Parameters, head: Head) -> float:
+    """Return the factor, or else the context over the trained length."""
+    if parameters.get("factor") is not None or head.context is None:
+        return number(parameters, "factor")
+    return head.context / trained_length(parameters, head)
+
+
+def yarn_attention_factor(parameters: Parameters, factor: float) -> float:
+    """Return the gain of YaRN: given, or from the factor, or a ratio where two weights are given.
+
+    Source: DeepSeek-AI 2024, whose code divides the gain of `mscale` by that of `mscale_all_dim`
+        and multiplies all scores by the square of the latter instead.
+    """
+    if parameters.get("attention_factor") is not None:
+        return number(parameters, "attention_factor")
+    first, second = parameters.get("mscale"), parameters.get("mscale_all_dim")
+    if first and second:
+        return yarn_gain(factor, 0.1 * first) / yarn_gain(factor, 0.1 * second)
+    return yarn_gain(factor)
+
+
+def plain(rates: Tensor, head: Head, gain: float = 1.0) -> RoPE:
+    """Return RoPE with these frequencies."""
+    return RoPE(head.width, layout=head.layout, rotary_dim=2 * len(rates), rates=rates, gain=gain)
+
+
+def default_rope(parameters: Parameters, head: Head) -> RoPE:
+    """Return RoPE as the paper has it."""
+    return plain(base_rates(parameters, head), head)
+
+
+def linear_rope(parameters: Parameters, head: Head) -> RoPE:
+    """Return position interpolation."""
+    rates = base_rates(parameters, head)
+    return plain(position_interpolation(rates, number(parameters, "factor")), head)
+
+
+def dynamic_rope(parameters: Parameters, head: Head) -> RoPE:
+    """Return dynamic NTK; with `alpha`, NTK's larger base at every length (Hunyuan)."""
+    if parameters.get("alpha"):
+        part = head.part
+        base = parameters["rope_theta"] * number(parameters, "alpha") ** (part / (part - 2))
+        return default_rope({**parameters, "rope_theta": base}, head)
+    return DynamicNTK(
+        head.width,
+        number(parameters, "factor"),
+        int(require_greater("max_position_embeddings", head.context, 0)),
+        layout=head.layout,
+        rotary_dim=head.rotating,
+        rates=base_rates(parameters, head),
+    )
+
+
+def yarn_rope(parameters: Parameters, head: Head) -> RoPE:
+    """Return YaRN with its gain."""
+    factor = factor_of(parameters, head)
+    truncate = parameters.get("truncate")
+    rates = yarn(
+        base_rates(parameters, head),
+        factor,
+        trained_length(parameters, head),
+        slow=parameters.get("beta_slow") or 1.0,
+        fast=parameters.get("beta_fast") or 32.0,
+        truncate=True if truncate is None else truncate,
+    )
+    return plain(rates, head, yarn_attention_factor(parameters, factor))
+
+
+def longrope_rope(parameters: Parameters, head: Head) -> RoPE:
+    """Return LongRoPE; the gain may be given, once or for short and for long sequences."""
+    given = [parameters.get(name) for name in ("short_mscale", "long_mscale")]
+    gain = parameters.get("attention_factor")
+    short, long = (
+        torch.tensor(parameters[name], dtype=torch.float64, device="cpu")
+        for name in ("short_factor", "long_factor")
+    )
+    return LongRoPE(
+        head.width,
+        short,
+        long,
+        trained_length(parameters, head),
+        factor_of(parameters, head),
+        gain=(given[0], given[1]) if None not in given else gain,
+        layout=head.layout,
+        rotary_dim=head.rotating,
+        rates=base_rates(parameters, head),
+    )
+
+
+def llama3_rope(parameters: Parameters, head: Head) -> RoPE:
+    """Return the rule of Llama 3.1."""
+    numbers = (number(parameters, name) for name in ("low_freq_factor", "high_freq_factor"))
+    trained = trained_length(parameters, head)
+    rates = base_rates(parameters, head)
+    return plain(llama3(rates, number(parameters, "factor"), trained, *numbers), head)
+
+
+def proportional_rope(parameters: Parameters, head: Head) -> RoPE:
+    """Return p-RoPE: frequencies of the whole head, of which only the fastest rotate."""
+    rates = base_rates(parameters, head, head.width)
+    share = parameters.get("partial_rotary_factor")
+    kept = proportional(rates, 1.0 if share is None else share)
+    return plain(kept / number(parameters, "factor", 1.0), head)
+
+
+RULES: dict[str, Callable[[Parameters, Head], RoPE]] = {
+    "default": default_rope,
+    "linear": linear_rope,
+    "dynamic": dynamic_rope,
+    "yarn": yarn_rope,
+    "longrope": longrope_rope,
+    "llama3": llama3_rope,
+    "proportional": proportional_rope,
+}
+
+
+def rope_from(parameters: Parameters, head: Head) -> RoPE:
+    """Return the rotation that a configuration's rope parameters mean.
+
+    Args:
+        parameters: fields as in `rope_parameters` of a configuration.
+        head: where in a head it acts.
+
+    Raises:
+        ValueError: if the rule or a field is unknown, or one that it needs is missing or wrong.
+    """
+    name = rope_type(parameters)
+    missing = [key for key in ("short_factor", "long_factor") if key not in parameters]
+    if name == "longrope" and missing:
+        raise ValueError(f"rope parameters of type 'longrope' must have {', '.join(missing)}")
+    return RULES[name](parameters, head)

@@ -1,0 +1,42 @@
+"""Attention sinks: one more logit in the denominator, so that a head may look at nothing.
+
+A softmax must spend all of its weight. A head with nothing to find spends it on some token, often
+the first. A logit of its own takes that weight instead, and has no value.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import require_heads, require_positive
+from pe_lib.initial import normal
+from pe_lib.positions import Positions
+
+
+class Sink(PositionEncoding):
+    """Give each head a trained logit that stands in the softmax beside those of the keys.
+
+    It tells nothing about order; with `Compose` it joins an encoding that does.
+
+    Args:
+        n_heads: number of heads H.
+        std: standard deviation of the initial logits.
+
+    Raises:
+        TypeError: if n_heads is not an int.
+        ValueError: if it is not positive.
+
+    Source: OpenAI 2025 (gpt-oss model card, section 2.2); Miller 2023 has the constant 0.
+    """
+
+    def __init__(self, n_heads: int, std: float = 0.02) -> None:
+        """Draw the logits."""
+        super().__init__()
+        self.n_heads = require_positive("n_heads", n_heads)
+        self.logits = nn.Parameter(normal(n_heads, std=std))
+
+    def sink(self, q: Tensor, q_pos: Positions) -> Tensor:
+        """Return the logits, (H, 1, 1)."""
+        require_heads(q, self.n_heads)
+        return self.logits[:, None, None]

@@ -1,0 +1,65 @@
+"""Rotation of the last components of a head, as latent attention has it.
+
+Latent attention (DeepSeek-V2) caches one short vector for all heads, from which keys without
+positions are computed; a few more components, shared by the heads, are rotated and stand last.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, cat
+
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import require_positive
+from pe_lib.positions import Positions
+
+
+class Trailing(PositionEncoding):
+    """Let an encoding see only the last components of queries, keys and values.
+
+    Args:
+        encoding: acts through `rotate`, and maybe `rotate_values` and `rotate_back`.
+        width: how many components it sees.
+
+    Raises:
+        TypeError: if encoding is no `PositionEncoding`.
+        ValueError: if it acts through another hook too.
+
+    Source: DeepSeek-AI 2024 (DeepSeek-V2), section 2.1.3.
+    """
+
+    HOOKS = ("rotate", "rotate_values", "rotate_back")
+
+    def __init__(self, encoding: PositionEncoding, width: int) -> None:
+        """Keep the encoding, and its scale."""
+        super().__init__()
+        if not isinstance(encoding, PositionEncoding):
+            raise TypeError(f"encoding must be a PositionEncoding, got {encoding!r}")
+        others = ("embed", "bias", "values", "rotate_axes", "read", "read_bias", "sink")
+        wrong = [hook for hook in others if encoding.uses(hook)]
+        if wrong:
+            raise ValueError(f"encoding must only rotate, got one that uses {', '.join(wrong)}")
+        self.encoding, self.width = encoding, require_positive("width", width)
+        self.rotates_once, self.scale = encoding.rotates_once, encoding.scale
+
+    def uses(self, hook: str) -> bool:
+        """Return whether the encoding inside acts through the hook of that name."""
+        return self.encoding.uses(hook)
+
+    def rotate(
+        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
+    ) -> tuple[Tensor, Tensor]:
+        """Rotate the last components of q (B, H, Lq, d) and k (B, H, Lk, d)."""
+        last = self.encoding.rotate(q[..., -self.width :], k[..., -self.width :], q_pos, k_pos)
+        return self.behind(q, last[0]), self.behind(k, last[1])
+
+    def rotate_values(self, v: Tensor, k_pos: Positions) -> Tensor:
+        """Rotate the last components of v (B, H, Lk, d)."""
+        return self.behind(v, self.encoding.rotate_values(v[..., -self.width :], k_pos))
+
+    def rotate_back(self, output: Tensor, q_pos: Positions) -> Tensor:
+        """Rotate the last components of the output (B, H, Lq, d) back."""
+        return self.behind(output, self.encoding.rotate_back(output[..., -self.width :], q_pos))
+
+    def behind(self, x: Tensor, last: Tensor) -> Tensor:
+        """Return x with other last components."""
+        return cat([x[..., : -self.width], last], dim=-1)

@@ -1,0 +1,180 @@
+"""Rotary functions of published libraries, as the doctor takes them: (q, k, positions) -> (q, k).
+
+In transformers most models carry the same text; each different text is taken once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import transformers
+from torch import Tensor
+
+from clinic.subjects import Rotary
+
+MODELS = Path(transformers.__file__).parent / "models"
+SWAP = re.compile(
+    r"^def (?:apply_rotary_pos_emb|rotate_half)\(.*?(?=^\S)", re.DOTALL | re.MULTILINE
+)
+TABLE = re.compile(r"^class (\w*RotaryEmbedding\w*)\(.*?(?=^\S)", re.DOTALL | re.MULTILINE)
+
+
+class Source(NamedTuple):
+    """A text of transformers: the module, the class of the tables, and how many models carry it."""
+
+    module: str
+    name: str
+    models: tuple[str, ...]
+
+
+def bare(text: str) -> str:
+    """Return code without docstrings, comments, spaces and the names of configurations."""
+    text = re.sub(r'""".*?"""', "", text, flags=re.DOTALL)
+    text = re.sub(r"\b\w*Config\b", "Config", re.sub(r"#.*", "", text))
+    return re.sub(r"\s+", "", text)
+
+
+def sources() -> list[Source]:
+    """Return each different rotary code of transformers once."""
+    found: dict[str, Source] = {}
+    for path in sorted(MODELS.glob("*/modeling_*.py")):
+        text = path.read_text(encoding="utf-8")
+        swaps = "".join(bare(match.group(0)) for match in SWAP.finditer(text))
+        for match in TABLE.finditer(text) if "apply_rotary_pos_emb(" in swaps else ():
+            key = swaps + bare(match.group(0)).replace(match.group(1), "")
+            model = path.parent.name
+            if key in found:
+                found[key] = found[key]._replace(models=(*found[key].models, model))
+            else:
+                module = f"transformers.models.{model}.{path.stem}"
+                found[key] = Source(module, match.group(1), (model,))
+    return list(found.values())
+
+
+def configuration(cls: type, module: Any) -> Any:
+    """Return the configuration that the class of the tables takes, with its defaults."""
+    first = list(inspect.signature(cls.__init__).parameters.values())[1]
+    name = first.annotation if isinstance(first.annotation, str) else first.annotation.__name__
+    config = getattr(module, name, None) or getattr(transformers, name)
+    return config()
+
+
+def from_transformers(source: Source) -> Rotary:
+    """Return a text's function with the tables of its default configuration.
+
+    Raises:
+        Exception: whatever a class raises that wants other arguments than a configuration.
+    """
+    module = importlib.import_module(source.module)
+    cls = getattr(module, source.name)
+    config = configuration(cls, module)
+    kinds = sorted(set(getattr(config, "layer_types", None) or []))
+    tables = cls(config).eval()
+    extra = {}
+    if "layer_type" in inspect.signature(cls.forward).parameters and kinds:
+        extra["layer_type"] = kinds[0]
+    apply: Callable[..., Any] = module.apply_rotary_pos_emb
+    one = "x" in inspect.signature(apply).parameters
+
+    def function(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        cos, sin = tables(q, positions, **extra)
+        if one:
+            return apply(q, cos, sin), apply(k, cos, sin)
+        return tuple(apply(q, k, cos, sin))
+
+    cos = tables(torch.zeros(1, 1, 4, 8), torch.arange(4)[None], **extra)[0]
+    return Rotary(function, head_dim=cos.shape[-1])
+
+
+def all_from_transformers() -> Iterator[tuple[Source, Rotary | str]]:
+    """Return each text with its function, or with why it cannot be called so."""
+    for source in sources():
+        try:
+            yield source, from_transformers(source)
+        except Exception as error:
+            yield source, f"{type(error).__name__}: {error}"
+
+
+def others() -> dict[str, object]:
+    """Return rotary functions and biases of other libraries, by name."""
+    from diffusers.models.embeddings import apply_rotary_emb, get_1d_rotary_pos_embed
+    from diffusers.models.transformers.transformer_flux import FluxPosEmbed
+    from rotary_embedding_torch import RotaryEmbedding as Lucid
+    from rotary_embedding_torch import apply_rotary_emb as lucid_apply
+    from x_transformers.x_transformers import (
+        AlibiPositionalBias,
+        RelativePositionBias,
+        RotaryEmbedding,
+        apply_rotary_pos_emb,
+    )
+
+    from clinic.subjects import Bias
+
+    lucid = Lucid(dim=64)
+    x_plain, x_xpos = RotaryEmbedding(64), RotaryEmbedding(64, use_xpos=True)
+    flux = FluxPosEmbed(theta=10000, axes_dim=[16, 24, 24])
+    alibi, t5 = AlibiPositionalBias(12), RelativePositionBias(8.0, causal=True)
+
+    def lucid_free(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        angles = lucid(positions.float())[:, None]
+        return lucid_apply(angles, q), lucid_apply(angles, k)
+
+    def lucid_run(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        start = int(positions[0, 0])
+        return tuple(lucid.rotate_queries_or_keys(x, offset=start) for x in (q, k))
+
+    def x_rope(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        freqs, scale = x_plain(positions)
+        return apply_rotary_pos_emb(q, freqs, scale), apply_rotary_pos_emb(k, freqs, scale)
+
+    def x_faded(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        freqs, scale = x_xpos(positions)
+        return apply_rotary_pos_emb(q, freqs, scale), apply_rotary_pos_emb(k, freqs, scale**-1)
+
+    def diffusion(twins: bool, axis: int) -> Callable[..., tuple[Tensor, Tensor]]:
+        def rotate(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+            table = get_1d_rotary_pos_embed(
+                q.shape[-1], positions, use_real=True, repeat_interleave_real=twins
+            )
+            options = {"use_real_unbind_dim": axis}
+            return apply_rotary_emb(q, table, **options), apply_rotary_emb(k, table, **options)
+
+        return rotate
+
+    def flux_axes(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        table = flux(positions[0].float())
+        return apply_rotary_emb(q, table), apply_rotary_emb(k, table)
+
+    def once(function: Callable[..., Any]) -> Callable[..., Any]:
+        def rotate(q: Tensor, k: Tensor, positions: Tensor) -> Any:
+            if positions.ndim == 2:
+                raise ValueError("positions must be (L,)")
+            return function(q, k, positions)
+
+        return rotate
+
+    def flux_once(q: Tensor, k: Tensor, positions: Tensor) -> Any:
+        if positions.ndim == 3:
+            raise ValueError("positions must be (L, 3)")
+        return flux_axes(q, k, positions[None])
+
+    def buckets(q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        return t5(len(q_pos), len(k_pos))  # it knows lengths only
+
+    return {
+        "rotary-embedding-torch, free positions": Rotary(lucid_free),
+        "rotary-embedding-torch, offset": Rotary(lucid_run, runs=True),
+        "x-transformers rotary": Rotary(x_rope),
+        "x-transformers xPos": Rotary(x_faded, reach=2048),
+        "x-transformers ALiBi": Bias(alibi.forward_custom_pos),
+        "x-transformers T5": Bias(buckets),
+        "diffusers 1-D, interleaved": Rotary(once(diffusion(True, -1))),
+        "diffusers 1-D, half": Rotary(once(diffusion(False, -2))),
+        "diffusers FLUX": Rotary(flux_once, axes=3),
+    }

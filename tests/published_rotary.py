@@ -1,0 +1,218 @@
+"""What the rotary text models of transformers do to queries and keys, recorded as they run.
+
+A small model of each type is built from its own configuration class and run twice: with all
+positions zero, where a rotation does nothing but multiply by the gain, and with some. Instead of
+attention a recorder is called, which keeps queries and keys and answers zero. The input of a layer
+is then the same in both runs, so that what differs is what position did.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+POSITIONS = [0, 1, 6, 40, 300, 1999]
+
+# Sizes that position does not depend on. Of attention, heads are reduced and their width is kept.
+SMALL: dict[str, Any] = {
+    "num_hidden_layers": 8, "n_layer": 8, "num_layers": 8, "vocab_size": 64, "pad_token_id": 0,
+    "bos_token_id": 1, "eos_token_id": 2, "intermediate_size": 32, "ffn_hidden_size": 32,
+    "n_inner": 32, "moe_intermediate_size": 16, "expert_ffn_hidden_size": 16,
+    "shared_expert_intermediate_size": 16, "shared_intermediate_size": 16,
+    "intermediate_size_mlp": 32, "dense_intermediate_size": 32, "num_experts": 4,
+    "num_local_experts": 4, "n_routed_experts": 4, "moe_num_experts": 4, "num_experts_per_tok": 2,
+    "moe_topk": 2, "moe_k": 2, "num_experts_per_token": 2, "n_group": 1, "topk_group": 1,
+    "num_expert_group": 1, "n_shared_experts": 1, "q_lora_rank": 16, "kv_lora_rank": 16,
+    "o_lora_rank": 16, "vocab_size_per_layer_input": 64, "hidden_size_per_layer_input": 8,
+    "first_k_dense_replace": 1, "num_hash_layers": 1,
+    "linear_num_key_heads": 2, "linear_num_value_heads": 2,
+}  # fmt: skip
+
+# What single models ask for beyond that.
+MIXED = ["sliding_attention", "full_attention"] * 4
+BASES = {
+    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+    "full_attention": {"rope_type": "default", "rope_theta": 1e6},
+}
+SECTIONS = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5,
+            "mrope_section": [8, 12, 12]}  # fmt: skip
+ASKED: dict[str, dict[str, Any]] = {
+    "bamba": {"attn_layer_indices": [1, 5]},
+    "cohere_compass_text": {"layer_types": MIXED, "rope_parameters": BASES},
+    "deepseek_ocr2_text": {"n_group": 1, "topk_group": 1, "num_experts_per_tok": 2},
+    "deepseek_v2": {"num_experts_per_tok": 2},
+    "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 16},
+    "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1},
+    "ernie4_5_vl_moe_text": {"moe_intermediate_size": [16, 16]},
+    "gemma3n_text": {"num_kv_shared_layers": 0, "layer_types": MIXED},
+    "glm4v_moe_text": {"head_dim": 128, "rope_parameters": SECTIONS},
+    "glm4v_text": {"rope_parameters": SECTIONS},
+    "glm_image_text": {"rope_parameters": SECTIONS},
+    "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"] * 4,
+                         "position_embedding_type": "rope"},
+    "hunyuan_v1_dense": {"head_dim": 128},
+    "hunyuan_v1_moe": {"head_dim": 128},
+    "hunyuan_vl_text": {"head_dim": 128},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 4, "num_dense_layers": 1},
+    "ministral": {"head_dim": 128},
+    "nemotron": {"num_key_value_heads": 2},
+    "qwen2_5_omni_talker": {"embedding_size": 512},
+    "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 16},
+    "qwen3_omni_moe_text": {"hidden_size": 512, "head_dim": 128},
+    "qwen4_exp_text": {},
+    "step3p5": {"layer_types": MIXED, "sliding_window": 512},
+    "zamba2": {"num_hidden_layers": 54},
+    "zaya": {"num_experts_per_tok": 1},
+}  # fmt: skip
+
+HEADS = 4
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one layer gave to attention, (B, H, L, d) each, in both runs."""
+
+    layer: int
+    still: tuple[Tensor, Tensor]
+    moved: tuple[Tensor, Tensor]
+    window: int | None
+    scale: float | None
+
+
+def rotary_text_models() -> dict[str, type]:
+    """Return the class of every model that takes tokens and whose code speaks of rotations.
+
+    They are found by walking the configurations of the package. A configuration that has others
+    inside (text beside images) is left to the one of its text, which has a type of its own.
+    """
+    import transformers
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
+
+    folder = Path(transformers.__file__).parent / "models"
+    rotary = {
+        path.parent.name
+        for path in folder.glob("*/modeling_*.py")
+        if re.search(r"rotary|(?<![a-z])rope", path.read_text(encoding="utf-8"), re.IGNORECASE)
+    }
+    found = {}
+    for name in sorted(CONFIG_MAPPING_NAMES):
+        configuration = CONFIG_MAPPING[name]
+        if configuration.__module__.split(".")[-2] in rotary and not configuration.sub_configs:
+            model = text_model(configuration)
+            if model is not None:
+                found[name] = model
+    return found
+
+
+def text_model(configuration: type) -> type | None:
+    """Return the model without a head that has this configuration and takes tokens."""
+    from transformers import PreTrainedModel
+
+    module = configuration.__module__.replace("configuration_", "modeling_")
+    try:
+        classes = vars(importlib.import_module(module)).values()
+    except ModuleNotFoundError:  # it has no code of its own
+        return None
+    fitting = [
+        each
+        for each in classes
+        if isinstance(each, type)
+        and issubclass(each, PreTrainedModel)
+        and each.config_class is configuration
+        and each.__name__.endswith("Model")
+        and "input_ids" in inspect.signature(each.forward).parameters
+    ]
+    return min(fitting, key=lambda each: len(each.__name__), default=None)
+
+
+def small_configuration(name: str, **changes: Any) -> Any:
+    """Return a configuration of the model type `name` with few and small layers."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    configuration = CONFIG_MAPPING[name]
+    given = configuration().to_dict()
+    asked = {
+        key: value
+        for key, value in SMALL.items()
+        if key in given and (given[key] is not None or key.endswith("token_id"))
+    }
+    heads = given.get("num_attention_heads") or given.get("n_head")
+    width = given.get("hidden_size") or given.get("n_embd")
+    if heads and width:
+        names = ("n_head", "n_embd") if "n_head" in given else ("num_attention_heads", "hidden_size")
+        asked |= dict(zip(names, (HEADS, HEADS * (width // heads)), strict=True))
+        shared = given.get("num_key_value_heads")
+        if shared is not None:
+            asked["num_key_value_heads"] = HEADS if shared == heads else min(shared, 2)
+    return configuration(**asked | ASKED.get(name, {}) | changes)
+
+
+class Recorder(TorchFunctionMode):
+    """Stands for attention: as an attention function, and for models that call PyTorch's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[int | None, Tensor, Tensor, int | None, float | None]] = []
+
+    def attention(
+        self, module: Any, query: Tensor, key: Tensor, value: Tensor, *rest: Any, **options: Any
+    ) -> tuple[Tensor, None]:
+        """Keep queries and keys; answer zeros (B, L, H, width of the values)."""
+        layer, window = getattr(module, "layer_idx", None), options.get("sliding_window")
+        self.calls.append((layer, query.detach(), key.detach(), window, options.get("scaling")))
+        heads, length = query.shape[1:3]
+        return query.new_zeros(len(query), length, heads, value.shape[-1]), None
+
+
+@contextmanager
+def in_float64() -> Iterator[None]:
+    """Make float32 mean float64: models ask for it by name where they compute angles."""
+    with pytest.MonkeyPatch.context() as patch:
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        patch.setattr(torch.Tensor, "float", torch.Tensor.double)
+        for name in ("float", "float32"):
+            patch.setattr(torch, name, torch.float64)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(before)
+
+
+def record(model: Any, configuration: Any, positions: list[int]) -> list[Seen]:
+    """Return what the layers of a model of this configuration give to attention."""
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    ALL_MASK_ATTENTION_FUNCTIONS.register("recorder", eager_mask)
+    tokens = torch.arange(3, 3 + len(positions)).unsqueeze(0)
+    runs = []
+    with in_float64(), torch.no_grad():
+        ALL_ATTENTION_FUNCTIONS.register("recorder", Recorder().attention)
+        configuration._attn_implementation = "recorder"
+        configuration._experts_implementation = "eager"  # the others know no float64
+        torch.manual_seed(0)
+        built = model(configuration).double().eval()
+        for places in ([0] * len(positions), positions):
+            recorder = Recorder()
+            ALL_ATTENTION_FUNCTIONS.register("recorder", recorder.attention)
+            built(input_ids=tokens, position_ids=torch.tensor([places]), use_cache=False)
+            runs.append(recorder.calls)
+    assert len(runs[0]) == len(runs[1])
+    return [
+        Seen(layer if layer is not None else index, (q, k), (moved_q, moved_k), window, scale)
+        for index, ((layer, q, k, window, scale), (_, moved_q, moved_k, _, _)) in enumerate(
+            zip(*runs, strict=True)
+        )
+    ]

@@ -1,0 +1,302 @@
+"""Rotations by several numbers per token: equal to RoPE for text, and to published models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from closeness import assert_close
+from torch import Tensor, nn
+
+from pe_lib import AxesRoPE, AxialRoPE, RoPE, Run
+from pe_lib.attention import attention_logits
+from pe_lib.axes import (
+    axes_angles,
+    axis_of_pair,
+    golden_directions,
+    grid_positions,
+    section_directions,
+    text_image_positions,
+    width_directions,
+)
+from pe_lib.positions import Axes
+from pe_lib.rope import apply_rope
+from pe_lib.sinusoidal import frequencies
+
+BASE = 100.0
+
+
+def heads(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    random = torch.Generator().manual_seed(0)
+    return torch.randn(*shape, dtype=dtype, generator=random)
+
+
+# --- positions and directions ---------------------------------------------------------------------
+
+
+def test_a_grid_is_numbered_in_reading_order():
+    expected = [[t, y, x] for t in range(2) for y in range(3) for x in range(4)]
+    assert grid_positions(2, 3, 4).tolist() == expected
+
+
+def test_text_stands_on_the_diagonal_and_goes_on_after_the_largest_number():
+    places = text_image_positions([2, (1, 2, 3), 1, (4, 1, 2), 2])
+    image = [[2, 2 + y, 2 + x] for y in range(2) for x in range(3)]
+    video = [[6 + t, 6, 6 + x] for t in range(4) for x in range(2)]
+    text = [[[n] * 3 for n in numbers] for numbers in ([0, 1], [5], [10, 11])]
+    assert places.numbers.tolist() == text[0] + image + text[1] + video + text[2]
+    assert places.order == Run(0, len(places.numbers))
+
+
+@pytest.mark.parametrize("sections", [[1, 2, 2], [2, 2], [3], [2, 1, 3, 1]])
+def test_each_axis_gets_its_section(sections: list[int]):
+    for arrangement in ("chunked", "interleaved"):
+        axis = axis_of_pair(sections, arrangement)
+        assert axis.bincount().tolist() == sections
+    assert axis_of_pair(sections).tolist() == sorted(axis_of_pair(sections).tolist())
+
+
+def test_interleaved_axes_take_turns():
+    assert axis_of_pair([4, 2, 1], "interleaved").tolist() == [0, 1, 2, 0, 1, 0, 0]
+
+
+def test_golden_directions_keep_the_rates_and_never_line_up():
+    rates = frequencies(64, BASE)
+    directions = golden_directions(rates)
+    assert_close(directions.norm(dim=-1), rates, 1e-12)
+    unit = directions / rates[:, None]
+    aligned = (unit @ unit.T).fill_diagonal_(0).abs().max()
+    assert 0.99 < aligned < math.cos(0.5 * math.pi / 32)  # no two nearer than half an even spread
+
+
+# --- equalities -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arrangement", ["chunked", "interleaved"])
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+def test_text_is_rotated_as_rope_rotates_it(arrangement: str, layout: str):
+    """As positions of one number, and as the same number three times."""
+    q, k, rates = heads(2, 3, 5, 16), heads(2, 3, 5, 16).flip(0), frequencies(16, BASE)
+    several = AxesRoPE(16, section_directions(rates, [2, 3, 3], arrangement), layout=layout)
+    one = RoPE(16, BASE, layout=layout)
+    places, three = Run(7, 5), Axes(Run(7, 5), (torch.arange(5) + 7)[:, None].expand(-1, 3))
+    expected = attention_logits(q, k, one, places, places)
+    assert_close(attention_logits(q, k, several, places, places), expected, 1e-14)
+    assert_close(attention_logits(q, k, several, three, three), expected, 1e-14)
+    batched = torch.stack([torch.arange(5), torch.arange(5) * 2 + 0.5])
+    expected = attention_logits(q, k, one, batched, batched)
+    assert_close(attention_logits(q, k, several, batched, batched), expected, 1e-14)
+
+
+def test_two_axes_of_one_width_are_axial_rope():
+    q, k, grid = heads(1, 2, 21, 16), heads(1, 2, 21, 16).flip(1), grid_positions(3, 7)
+    several, axial = AxesRoPE(16, width_directions([8, 8], BASE)), AxialRoPE(16, 7, BASE)
+    axes = Axes(Run(0, 21), grid)
+    expected = attention_logits(q, k, axial, Run(0, 21), Run(0, 21))
+    assert_close(attention_logits(q, k, several, axes, axes), expected, 1e-14)
+
+
+def rotated(encoding: AxesRoPE, x: Tensor, numbers: Tensor) -> Tensor:
+    return encoding.rotate_axes(x, x, numbers, numbers)[0]
+
+
+@pytest.mark.parametrize(
+    ("family", "sections", "arrangement"),
+    [("qwen2_vl", [2, 3, 3], "chunked"), ("qwen3_vl", [4, 2, 2], "interleaved")],
+)
+def test_sections_equal_transformers(family: str, sections: list[int], arrangement: str):
+    """Qwen2-VL and Qwen3-VL: text, an image, and text again, in one sequence."""
+    from transformers.models.qwen2_vl import modeling_qwen2_vl as qwen2
+    from transformers.models.qwen3_vl import modeling_qwen3_vl as qwen3
+
+    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": sections}
+    config: Any = SimpleNamespace(
+        rope_parameters=rope,
+        max_position_embeddings=64,
+        head_dim=16,
+        hidden_size=32,
+        num_attention_heads=2,
+    )
+    theirs: Any = {
+        "qwen2_vl": qwen2.Qwen2VLRotaryEmbedding,
+        "qwen3_vl": qwen3.Qwen3VLTextRotaryEmbedding,
+    }[family](config)
+    numbers = text_image_positions([3, (1, 3, 4), 2, (2, 2, 2), 1]).numbers  # (26, 3)
+    q = heads(2, 2, len(numbers), 16, dtype=torch.float32)
+    cos, sin = theirs(q, numbers.T[:, None])  # (1, L, d) each
+    expected = qwen3.apply_rotary_pos_emb(q, q, cos, sin)[0]
+    directions = section_directions(frequencies(16, 1e4), sections, arrangement)
+    ours = AxesRoPE(16, directions, layout="half")
+    assert_close(rotated(ours, q, numbers), expected, 1e-6)
+    other = {"chunked": "interleaved", "interleaved": "chunked"}[arrangement]
+    wrong = AxesRoPE(16, section_directions(frequencies(16, 1e4), sections, other), layout="half")
+    assert (rotated(wrong, q, numbers) - expected).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("frames", [1, 3])
+def test_numbers_of_text_and_images_equal_transformers(frames: int):
+    """Qwen2-VL's own numbering, for a video that has no more frames than rows or columns."""
+    from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLModel
+
+    stub: Any = SimpleNamespace(
+        config=SimpleNamespace(vision_config=SimpleNamespace(spatial_merge_size=2))
+    )
+    stub.get_vision_position_ids = lambda *args, **kwargs: Qwen2VLModel.get_vision_position_ids(
+        stub, *args, **kwargs
+    )
+    kinds = torch.tensor([0] * 4 + [2] * (frames * 2 * 3) + [0] * 3)[None]
+    theirs, _ = Qwen2VLModel.get_rope_index(
+        stub,
+        torch.zeros_like(kinds),  # type: ignore[arg-type]
+        kinds,  # type: ignore[arg-type]
+        video_grid_thw=torch.tensor([[frames, 4, 6]]),  # type: ignore[arg-type]
+    )
+    assert text_image_positions([4, (frames, 2, 3), 3]).numbers.tolist() == theirs[:, 0].T.tolist()
+
+
+def test_flux_equals_diffusers():
+    from diffusers.models.embeddings import apply_rotary_emb
+    from diffusers.models.transformers.transformer_flux import FluxPosEmbed
+
+    ids = torch.cat([torch.zeros(4, 3), grid_positions(1, 3, 5)])  # text at the origin, an image
+    q = heads(2, 2, 19, 128, dtype=torch.float32)
+    expected = apply_rotary_emb(q, FluxPosEmbed(10000, [16, 56, 56])(ids))
+    assert_close(rotated(AxesRoPE(128, width_directions([16, 56, 56])), q, ids), expected, 1e-6)
+
+
+def test_wan_equals_diffusers():
+    from diffusers.models.embeddings import apply_rotary_emb
+    from diffusers.models.transformers.transformer_wan import WanRotaryPosEmbed
+
+    q = heads(2, 2, 2 * 3 * 4, 128, dtype=torch.float32)
+    theirs = WanRotaryPosEmbed(128, (1, 2, 2), 32)
+    cos, sin = theirs(torch.zeros(1, 4, 2, 6, 8))  # patches of 1 x 2 x 2
+    expected = apply_rotary_emb(q, (cos[0, :, 0], sin[0, :, 0]))
+    side = 2 * (128 // 6)
+    ours = AxesRoPE(128, width_directions([128 - 2 * side, side, side]))
+    assert_close(rotated(ours, q, grid_positions(2, 3, 4)), expected, 1e-6)
+
+
+def test_cogvideox_equals_diffusers():
+    from diffusers.models.embeddings import apply_rotary_emb, get_3d_rotary_pos_embed
+
+    codes = get_3d_rotary_pos_embed(64, ((0, 0), (3, 5)), (3, 5), 2)
+    q = heads(2, 2, 30, 64, dtype=torch.float32)
+    expected = apply_rotary_emb(q, codes)
+    ours = AxesRoPE(64, width_directions([16, 24, 24]))
+    assert_close(rotated(ours, q, grid_positions(2, 3, 5)), expected, 1e-6)
+
+
+def test_mixed_directions_equal_the_formula_written_as_loops():
+    """Heo et al. 2024, equation 14, with directions of their own for each head."""
+    directions, numbers = heads(2, 4, 2), 3 * heads(6, 2)
+    q, expected = heads(1, 2, 6, 8), torch.empty(1, 2, 6, 8, dtype=torch.float64)
+    for head in range(2):
+        for token, (row, column) in enumerate(numbers.tolist()):
+            for pair in range(4):
+                by_row, by_column = directions[head, pair].tolist()
+                turn = complex(
+                    math.cos(angle := row * by_row + column * by_column), math.sin(angle)
+                )
+                first, second = q[0, head, token, 2 * pair : 2 * pair + 2].tolist()
+                product = complex(first, second) * turn
+                expected[0, head, token, 2 * pair] = product.real
+                expected[0, head, token, 2 * pair + 1] = product.imag
+    assert_close(rotated(AxesRoPE(8, directions), q, numbers), expected, 1e-12)
+    angles = axes_angles(numbers, directions[0])
+    assert_close(apply_rope(q[:, 0], angles), expected[:, 0], 1e-12)
+    assert axes_angles(numbers[None], directions).shape == (1, 2, 6, 4)
+
+
+# --- what rotates, and what is trained ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "directions",
+    [
+        section_directions(frequencies(12, BASE), [2, 2, 2], "interleaved"),
+        heads(6, 3),
+        heads(2, 6, 3),
+    ],
+)
+def test_scores_know_differences_alone_on_every_axis(directions: Tensor):
+    """Also where some components do not rotate; batches have numbers of their own."""
+    q, k, numbers = heads(2, 2, 6, 16), heads(2, 2, 6, 16).flip(1), heads(2, 6, 3)
+    encoding = AxesRoPE(16, directions, gain=1.5)
+    places = Axes(Run(0, 6), numbers)
+    moved = Axes(Run(0, 6), numbers + torch.tensor([3.0, -20.0, 0.5]))
+    scores = attention_logits(q, k, encoding, places, places)
+    assert_close(attention_logits(q, k, encoding, moved, moved), scores, 1e-12)
+    other = Axes(Run(0, 6), numbers.flip(-1))
+    assert (attention_logits(q, k, encoding, other, other) - scores).abs().max() > 1e-2
+
+
+def test_directions_are_trained():
+    directions = nn.Parameter(golden_directions(frequencies(8, BASE)))
+    encoding, grid = AxesRoPE(8, directions).double(), grid_positions(2, 3)
+    q = heads(1, 2, 6, 8)
+
+    def scores(_: Tensor) -> Tensor:
+        turned, keys = encoding.rotate_axes(q, q.flip(2), grid, grid)
+        return turned @ keys.mT
+
+    assert torch.autograd.gradcheck(scores, (encoding.directions,))
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+THREE = section_directions(frequencies(8), [2, 1, 1])
+X = torch.zeros(1, 2, 6, 8)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: grid_positions(), "sizes must hold at least one axis"),
+        (lambda: grid_positions(2, 0), "sizes must be at least 1, got 0"),
+        (lambda: text_image_positions([]), "parts must hold at least one"),
+        (lambda: axis_of_pair([]), "sections must hold at least one axis"),
+        (lambda: axis_of_pair([2, 0]), "sections must be at least 1, got 0"),
+        (lambda: axis_of_pair([1], "dealt"), "arrangement must be one of chunked, interleaved"),
+        (
+            lambda: section_directions(frequencies(8), [2, 3, 2]),
+            r"sections must add up to the number of rates, \(4,\), got \[2, 3, 2\], together 7",
+        ),
+        (lambda: width_directions([]), "widths must hold at least one axis"),
+        (lambda: width_directions([16, 55]), "widths must be a multiple of 2"),
+        (lambda: axes_angles([[1, 2]], THREE), "numbers must have shape .* with A = 3"),
+        (lambda: axes_angles([[1]], torch.ones(4)), r"directions must have shape \(n, A\)"),
+        (lambda: AxesRoPE(6, THREE), "directions must be at most head_dim / 2 = 3 pairs, got 4"),
+        (lambda: AxesRoPE(8, THREE * math.nan), "directions must be finite"),
+        (lambda: AxesRoPE(8, THREE, layout="chunked"), "layout must be one of"),
+        (
+            lambda: rotated(AxesRoPE(8, THREE), X, grid_positions(2, 3)),
+            r"q_axes must have shape \(6, 3\) or \(B, 6, 3\), got \(6, 2\)",
+        ),
+        (
+            lambda: rotated(AxesRoPE(10, THREE), X, grid_positions(1, 2, 3)),
+            r"q must have shape \(B, H, L >= 1, head_dim=10\), got \(1, 2, 6, 8\)",
+        ),
+        (
+            lambda: rotated(AxesRoPE(8, torch.ones(3, 4, 3)), X, grid_positions(1, 2, 3)),
+            "q must have 3 heads, as directions, got 2",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(call: Callable[[], object], message: str):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_what_is_no_number_is_refused_by_type():
+    with pytest.raises(TypeError, match="sections must be an int, got float"):
+        axis_of_pair([1.5, 2])  # type: ignore[list-item]
+    for part in (True, (2, 3)):
+        with pytest.raises(TypeError, match="parts must be numbers of tokens, or"):
+            text_image_positions([part])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match=r"directions must be a torch\.Tensor"):
+        AxesRoPE(8, [[1.0]])  # type: ignore[arg-type]

@@ -1,0 +1,257 @@
+"""The census of published models: what it says, and that it says what the code says."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+from lab import census as page
+from tools import census
+
+pytest.importorskip("transformers")
+pytest.importorskip("diffusers")
+
+SEED = 2026
+PROPERTIES = tuple(name for name in census.COLUMNS if name != "context")
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[tuple[str, str], dict[str, str]]:
+    """Take the census once."""
+    return {(row["library"], row["model"]): row for row in census.census()}
+
+
+# Forty models drawn at random, each checked by hand in its own files: everything that
+# stands there about positions, and nothing else.
+READ: dict[str, dict[str, str]] = {
+    "diffusers ace_step_transformer": {"method": "rotary", "layout": "half", "base": "1000000"},
+    "diffusers chronoedit": {
+        "method": "rotary | learned",
+        "layout": "interleaved",
+        "base": "10000",
+        "learned": "yes",
+    },
+    "transformers albert": {"method": "learned", "learned": "yes"},
+    "transformers arcee": {
+        "method": "rotary",
+        "layout": "half",
+        "base": "10000",
+        "rope_types": "any",
+    },
+    "transformers bamba": {
+        "method": "rotary",
+        "layout": "half",
+        "base": "10000",
+        "part": "0.5",
+        "rope_types": "any",
+        "recurrence": "yes",
+    },
+    "transformers bert_japanese": {"method": "no modules of its own"},
+    "transformers bit": {"method": "no attention"},
+    "transformers bridgetower": {"method": "learned", "learned": "yes"},
+    "transformers chmv2": {"method": "its parts'", "parts": "dinov3_vit"},
+    "transformers cpmant": {"method": "T5", "t5": "yes"},
+    "transformers flex_olmo": {
+        "method": "rotary",
+        "layout": "half",
+        "base": "500000",
+        "rope_types": "any",
+    },
+    "transformers gemma4": {
+        "method": "rotary | learned | sinusoidal",
+        "layout": "half",
+        "base": "10000 | 1000000",
+        "part": "0.25",
+        "rope_types": "proportional | axial | any",
+        "axes": "axial",
+        "window": "512",
+        "layer_kinds": "sliding_attention | full_attention",
+        "learned": "yes",
+        "sinusoidal": "yes",
+    },
+    "transformers glmga": {"method": "no modules of its own", "parts": "glm4v_text | glm4v_vision"},
+    "transformers granite": {
+        "method": "rotary",
+        "layout": "half",
+        "base": "10000",
+        "rope_types": "any",
+    },
+    "transformers inkling2": {
+        "method": "rotary | content-read | learned",
+        "layout": "interleaved",
+        "base": "10000",
+        "rope_types": "axial",
+        "axes": "axial",
+        "window": "1024",
+        "layer_kinds": "hybrid | hybrid_sliding",
+        "sink": "logit",
+        "temperature": "log of position",
+        "content_bias": "yes",
+        "learned": "yes",
+        "recurrence": "yes",
+    },
+    "transformers iquestcoder": {"method": "no modules of its own"},
+    "transformers layoutlmv3": {"method": "T5 | learned", "t5": "yes", "learned": "yes"},
+    "transformers lfm2_moe": {
+        "method": "rotary",
+        "layout": "half",
+        "base": "1000000",
+        "rope_types": "any",
+        "recurrence": "yes",
+    },
+    "transformers lilt": {"method": "learned", "learned": "yes"},
+    "transformers mbart50": {"method": "no modules of its own"},
+    "transformers minicpm_ocr": {"method": "learned", "learned": "yes", "parts": "qwen3_5_text"},
+    "transformers mistral3": {"method": "its parts'", "parts": "mistral | pixtral"},
+    "transformers moss_transcribe_diarize": {
+        "method": "frozen table",
+        "learned": "frozen",
+        "parts": "qwen3",
+    },
+    "transformers neomme": {
+        "method": "rotary",
+        "layout": "half",
+        "base": "full_attention=1000000 sliding_attention=10000",
+        "part": "full_attention=0.25 sliding_attention=1",
+        "rope_types": "any",
+        "window": "256",
+        "layer_kinds": "full_attention | sliding_attention",
+    },
+    "transformers patchtst": {"method": "sinusoidal", "sinusoidal": "yes"},
+    "transformers poolformer": {"method": "no attention"},
+    "transformers pp_lcnet_v4": {"method": "no attention"},
+    "transformers pp_ocrv6_tiny_rec": {"method": "its parts'", "parts": "hgnet_v2"},
+    "transformers rt_detr": {
+        "method": "sinusoidal",
+        "sinusoidal": "yes",
+        "parts": "rt_detr_resnet",
+    },
+    "transformers sapiens2": {"method": "rotary", "layout": "half", "base": "100"},
+    "transformers siglip2": {"method": "learned", "learned": "yes"},
+    "transformers slanet": {"method": "its parts'", "parts": "pp_lcnet"},
+    "transformers textnet": {"method": "no attention"},
+    "transformers tvp": {"method": "learned", "learned": "yes", "parts": "resnet"},
+    "transformers upernet": {"method": "its parts'", "parts": "resnet"},
+    "transformers uvdoc": {"method": "its parts'", "parts": "uvdoc_backbone"},
+    "transformers vit_mae": {
+        "method": "frozen table | sinusoidal",
+        "learned": "frozen",
+        "sinusoidal": "yes",
+    },
+    "transformers vitpose_backbone": {"method": "learned", "learned": "yes"},
+    "transformers wav2vec2_phoneme": {"method": "no modules of its own"},
+    "transformers yoso": {"method": "learned", "learned": "yes"},
+}
+
+
+def test_the_forty_were_drawn_and_not_chosen(
+    rows: dict[tuple[str, str], dict[str, str]],
+) -> None:
+    drawn = random.Random(SEED).sample(sorted(census_key(row) for row in census.stored()), 40)
+    assert set(READ) == {" ".join(key) for key in drawn}
+
+
+def census_key(row: dict[str, str]) -> tuple[str, str]:
+    """Return what names a row."""
+    return row["library"], row["model"]
+
+
+@pytest.mark.parametrize("name", sorted(READ))
+def test_the_census_agrees_with_the_models_read_by_hand(
+    rows: dict[tuple[str, str], dict[str, str]], name: str
+) -> None:
+    library, model = name.split(" ")
+    row = rows[library, model]
+    found = {key: row[key] for key in ("method", *PROPERTIES) if row[key]}
+    assert found == READ[name]
+
+
+def test_the_stored_table_is_what_the_installed_libraries_say(
+    rows: dict[tuple[str, str], dict[str, str]],
+) -> None:
+    assert census.changes(census.stored(), list(rows.values())) == []
+    assert list(rows.values()) == census.stored()
+
+
+def test_every_finding_names_its_file_and_line() -> None:
+    for row in census.stored():
+        named = {part.split(" ")[0] for part in row["evidence"].split("; ")}
+        found = {name for name in census.COLUMNS if row[name]}
+        assert named - {"year", ""} == found, row["model"]
+        places = [part.split(" ")[1] for part in row["evidence"].split("; ") if part]
+        assert all(re.fullmatch(r"\w+\.py:[1-9]\d*", place) for place in places)
+
+
+def test_a_release_is_told_by_what_appeared_went_and_changed() -> None:
+    old = [
+        {"library": "t", "model": m, "method": "rotary", **dict.fromkeys(census.COLUMNS, "")}
+        for m in ("gone", "kept")
+    ]
+    kept = old[1] | {"base": "500000", "rope_types": "spiral"}
+    new = [kept, old[1] | {"model": "born"}]
+    assert census.changes(old, new) == [
+        "new: t born (rotary)",
+        "gone: t gone",
+        "changed: t kept, base: nothing -> 500000",
+        "changed: t kept, rope_types: nothing -> spiral",
+        "new kind of rates: spiral",
+    ]
+
+
+ROTATE = """
+def turn(x):
+    a, b = x.chunk(2, dim=-1)
+    return torch.{join}(({first}), dim=-1)
+
+class Attention:
+    def forward(self, q, cos, sin):
+        return q * cos + turn(q) * sin
+"""
+
+
+@pytest.mark.parametrize(
+    ("join", "first", "layout"),
+    [
+        ("cat", "-b, a", "half"),
+        ("stack", "-b, a", "interleaved"),
+        ("cat", "b, -a", "half reversed"),
+        ("cat", "a, b", ""),
+        ("cat", "a, -a", ""),
+    ],
+)
+def test_a_layout_is_read_from_how_the_swapped_pair_is_put_together(
+    join: str, first: str, layout: str
+) -> None:
+    source = census.Source("modeling_x.py", ROTATE.format(join=join, first=first))
+    model = census.Model("x", "x", [], [source], list(census.units_of(source)))
+    assert [found.value for found in census.rotations(model).layouts] == [layout] * bool(layout)
+
+
+def test_a_rotation_that_nothing_calls_is_none() -> None:
+    source = census.Source(
+        "modeling_x.py", ROTATE.format(join="cat", first="-b, a").split("class")[0]
+    )
+    model = census.Model("x", "x", [], [source], list(census.units_of(source)))
+    assert census.rotations(model).layouts == []
+
+
+def test_the_pages_read_the_table_that_the_census_writes() -> None:
+    assert page.TABLE == census.TABLE
+    assert page.read() == census.stored()
+    assert {row["library"] for row in page.read("diffusers")} == {"diffusers"}
+    with pytest.raises(ValueError, match="library must be one of diffusers, transformers, got 'x'"):
+        page.read("x")
+
+
+def test_a_cell_is_read_as_values_numbers_and_places() -> None:
+    row = {
+        "base": "full=1000000 local=10000 | 500",
+        "evidence": "year a.py:1; base b.py:2; base c.py:3",
+    }
+    assert page.values(row, "base") == ["full=1000000 local=10000", "500"]
+    assert page.numbers(row, "base") == [1e6, 1e4, 500]
+    assert page.evidence(row, "base") == ["b.py:2", "c.py:3"]
+    assert page.values({"base": ""}, "base") == page.numbers({"base": ""}, "base") == []
+    assert set(page.having("alibi")) == {"bloom", "falcon", "mpt"}

@@ -1,0 +1,383 @@
+"""The doctor names every planted bug, and accuses nothing that is right."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from clinic import __main__ as command
+from clinic import proofs
+from clinic.bugs import (
+    BUGS,
+    COMBINED,
+    DOUBTFUL,
+    YARN,
+    codes,
+    mixed_layouts,
+    place_bug,
+    right,
+    turn,
+    verdicts,
+)
+from clinic.doctor import (
+    Absolute,
+    InputError,
+    Report,
+    Rotary,
+    Tables,
+    compare,
+    diagnose,
+)
+from clinic.findings import FAULT, KNOWN, UNSURE
+from clinic.models import LabModel, examine_model
+from clinic.rules import identify, series
+from lab.model import Transformer
+from lab.registry import METHODS, Sizes
+from pe_lib.attention import attention_logits
+from pe_lib.context_extension import DynamicNTK, llama3, proportional, yarn, yarn_gain
+from pe_lib.rope import RoPE
+from pe_lib.sinusoidal import frequencies
+
+SIZES = Sizes(64, 4, 128)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_named(bug):
+    assert bug.verdict in verdicts(bug)
+
+
+def test_there_are_at_least_thirty_planted_bugs_with_different_names():
+    assert len({bug.name for bug in BUGS}) == len(BUGS) >= 30
+    assert sum(bug.held_out for bug in BUGS) >= 10
+    assert {bug.verdict for bug in BUGS} <= set(KNOWN)
+
+
+@pytest.mark.parametrize("name", COMBINED)
+def test_two_bugs_at_once_are_both_named(name):
+    thing, expect, wanted = COMBINED[name]
+    assert wanted <= set(diagnose(thing, expect=expect).names())
+
+
+@pytest.mark.parametrize("name", DOUBTFUL)
+def test_what_cannot_be_told_is_said_so_with_an_experiment(name):
+    thing, wanted = DOUBTFUL[name]
+    report = diagnose(thing)
+    assert report.healthy, str(report)
+    (finding,) = (each for each in report.findings if each.name == wanted)
+    assert finding.level == UNSURE
+    assert finding.known.instead and finding.known.experiment
+
+
+def test_a_base_that_two_formulas_give_is_read_in_both_ways():
+    report = diagnose(DOUBTFUL["exponent i / d, or base 100"][0])
+    assert "base 10000 with the exponent i / d" in str(report)
+    report = diagnose(DOUBTFUL["NTK-aware, or a larger base"][0])
+    assert "base 10000 with NTK-aware factor 4" in str(report)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", METHODS)
+def test_no_method_of_the_library_is_accused(name, dtype):
+    encoding = METHODS[name].make(SIZES)
+    dtypes = () if dtype is torch.float32 else (dtype,)
+    report = diagnose(encoding, head_dim=SIZES.head_dim, dtypes=dtypes)
+    assert report.healthy, str(report)
+
+
+RULES = {
+    "llama3": ("llama3", lambda w: llama3(w), 8.0),
+    "yarn": ("yarn", lambda w: yarn(w, 4.0, 4096), 4.0),
+    "linear": ("linear", lambda w: w / 4, 4.0),
+    "proportional": ("proportional", lambda w: proportional(w, 0.25), 1.0),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_rule_behind_the_frequencies_is_named_with_its_numbers(name):
+    rule, change, factor = RULES[name]
+    encoding = RoPE(128, 500000.0, rates=change(frequencies(128, 500000.0)), layout="half")
+    report = diagnose(encoding, head_dim=128)
+    found = report.profile.rule
+    assert (found.name, found.base, found.factor) == (rule, 500000.0, factor)
+    assert report.healthy
+
+
+@pytest.mark.parametrize("base", [10000.0, 500000.0, 1e6, 160000.0])
+@pytest.mark.parametrize("dim", [16, 64, 256])
+def test_the_base_is_fitted(base, dim):
+    assert identify(series(dim // 2, base)).base == base
+
+
+def test_layout_end_width_and_gain_are_measured():
+    def trailing(q, k, p):
+        angles = p[:, None, :, None].double() * frequencies(24)
+        return tuple(
+            torch.cat([x[..., :40], turn(x[..., 40:], angles, "half", 1.25)], -1) for x in (q, k)
+        )
+
+    report = diagnose(trailing)
+    assert report.profile.layout == ("half", 40, 24)
+    assert report.profile.gain == pytest.approx(1.25, abs=1e-5)
+    assert "the last 24 of 64" in report.case.facts["rotates"]
+    assert "which-end" in compare(trailing, Rotary(leading)).names(FAULT)
+
+
+def leading(q, k, p):
+    angles = p[:, None, :, None].double() * frequencies(24)
+    return tuple(
+        torch.cat([turn(x[..., :24], angles, "half", 1.25), x[..., 24:]], -1) for x in (q, k)
+    )
+
+
+def test_frequencies_that_follow_the_length_are_noted_and_no_fault():
+    report = diagnose(DynamicNTK(32, 4.0, 64), head_dim=32)
+    assert report.healthy and "length-dependent" in report.names()
+
+
+def test_equal_things_compare_without_a_word_and_a_port_with_its_difference():
+    encoding = RoPE(64, layout="half")
+    assert compare(right, Rotary(lambda q, k, p: encoding.rotate(q, k, p, p))).healthy
+    other = RoPE(64)
+    report = compare(right, Rotary(lambda q, k, p: other.rotate(q, k, p, p)))
+    assert report.names(FAULT) == ["layout"]
+
+
+def test_positions_counted_from_one_are_a_note():
+    report = diagnose(place_bug(lambda p: p + 1))
+    assert report.healthy and "counted-from" in report.names()
+    assert "position 0 gets the rotation of 1" in str(report)
+
+
+@pytest.mark.parametrize("half", [True, False])
+def test_tables_are_examined(half):
+    angles = torch.arange(512)[:, None] * frequencies(32, 500000.0)
+    wide = torch.cat([angles, angles], 1) if half else angles.repeat_interleave(2, 1)
+    report = diagnose((wide.cos(), wide.sin()), expect={"base": 500000})
+    assert report.healthy and report.profile.rule.base == 500000
+    assert ("half" if half else "interleaved") in report.case.facts["layout"]
+    narrow = diagnose(Tables(angles.cos(), angles.sin()), expect={"base": 10000})
+    assert narrow.names(FAULT) == ["base"] and "no layout" in str(narrow)
+
+
+def test_a_table_kept_in_bfloat16_has_lost_its_positions():
+    angles = (torch.arange(2048).bfloat16()[:, None] * frequencies(32).bfloat16()).float()
+    report = diagnose((angles.cos(), angles.sin()))
+    assert {"angles-rounded", "positions-rounded"} & set(report.names(FAULT))
+
+
+CONFIGS = {
+    "plain": ({"rope_theta": 500000.0}, "default", 1.0),
+    "missing": ({}, "default", 1.0),
+    "new place": ({"rope_parameters": {"rope_theta": 1e6, "rope_type": "default"}}, "default", 1),
+    "yarn": (YARN, "yarn", yarn_gain(4.0)),
+    "deepseek": (
+        YARN | {"rope_scaling": YARN["rope_scaling"] | {"mscale": 1.0, "mscale_all_dim": 1.0}},
+        "yarn",
+        1.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_configuration_is_read(name):
+    config, rule, gain = CONFIGS[name]
+    report = diagnose({"hidden_size": 512, "num_attention_heads": 8} | config)
+    assert report.profile.rule.name == rule
+    assert report.profile.gain == pytest.approx(gain)
+    assert report.healthy and ("base-missing" in report.names()) == (name == "missing")
+
+
+def test_two_bases_in_a_configuration_are_a_fault():
+    config = {"head_dim": 64, "rope_theta": 10000.0, "rope_parameters": {"rope_theta": 5e5}}
+    assert diagnose(config).names(FAULT) == ["base-twice"]
+
+
+def model_of(name: str, **options: object) -> Transformer:
+    method = METHODS[name]
+    per_layer = [method.make(SIZES) for _ in range(2)]
+    return Transformer(
+        50, d_model=64, n_heads=4, encoding=per_layer, causal=True, **options
+    ).double()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_model_with_any_method_keeps_what_a_model_must_keep(name):
+    report = diagnose(model_of(name))
+    assert report.healthy, str(report)
+    assert ("shift" in report.names()) == (name in ("sinusoidal", "learned", "fire"))
+
+
+def test_a_cache_without_its_offset_is_found(monkeypatch):
+    from pe_lib.attention import KVCache
+    from pe_lib.positions import Run
+
+    monkeypatch.setattr(KVCache, "next_positions", lambda self, length: Run(0, length))
+    report = examine_model(model_of("rope"))
+    assert {"cache", "chunked-prefill"} <= set(report.names(FAULT))
+
+
+class Careless(LabModel):
+    """A model that ignores the positions it is given, and masks."""
+
+    def logits(self, ids, positions, mask):
+        return self.model(ids)
+
+
+def test_a_model_that_ignores_mask_and_positions_is_found():
+    report = examine_model(Careless(model_of("learned")))
+    assert {"left-padding", "packing"} <= set(report.names(FAULT))
+
+
+def test_a_published_model_is_examined():
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=2,
+        num_attention_heads=4, max_position_embeddings=128, rope_theta=500000.0,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    report = diagnose(transformers.LlamaForCausalLM(config))
+    assert report.healthy, str(report)
+    assert "500000" in report.case.facts["base"] and "shift" not in report.names()
+
+
+def test_no_published_rotary_function_is_accused():
+    warnings.simplefilter("ignore")
+    published = pytest.importorskip("published")
+    accused, called = {}, 0
+    for source, subject in published.all_from_transformers():
+        if isinstance(subject, str):
+            continue
+        try:
+            report = diagnose(subject)
+        except InputError:  # wants other positions, such as those of an image
+            continue
+        called += len(source.models)
+        if not report.healthy:
+            accused[source.name] = str(report)
+    assert not accused
+    assert called >= 150
+
+
+def test_no_function_of_other_libraries_is_accused():
+    published = pytest.importorskip("published")
+    reports = {name: diagnose(subject) for name, subject in published.others().items()}
+    assert all(report.healthy for report in reports.values()), reports
+    assert "axis 1: 12 pairs (8 to 19)" in reports["diffusers FLUX"].case.facts["axes"]
+
+
+def test_a_report_has_words_values_and_a_picture():
+    report = diagnose(mixed_layouts)
+    assert "FAULT: mixed-layouts" in str(report) and "A known case: https://" in str(report)
+    assert json.loads(json.dumps(report.as_dict()))["healthy"] is False
+    assert len(report.draw().axes) >= 1
+    assert len(diagnose(right).draw().axes) == 4
+    assert isinstance(report, Report)
+
+
+def test_what_was_not_examined_is_listed():
+    def once(q, k, p):
+        if p.ndim == 2:
+            raise ValueError("one row only")
+        return right(q, k, p[None])
+
+    report = diagnose(once)
+    assert report.healthy and "one row only" in report.case.unexamined[0]
+    short = diagnose(place_bug(lambda p: torch.arange(2048)[p]))
+    assert any("positions from" in words for words in short.case.unexamined)
+
+
+BAD = {
+    "no function": (lambda: diagnose(3), "thing must be a function"),
+    "unknown kind": (lambda: diagnose(right, kind="spiral"), "kind must be one of rotary"),
+    "wrong answer": (lambda: diagnose(lambda q, k, p: q), "must return"),
+    "wrong width": (lambda: diagnose(lambda q, k, p: (q[..., :8], k)), "in its shape"),
+    "unknown expectation": (lambda: diagnose(right, expect={"theta": 1}), "expect may have base"),
+    "no table": (lambda: diagnose((torch.ones(3, 4), torch.ones(3, 4))), "positions >= 16"),
+    "no file": (lambda: diagnose("nowhere.json"), "no JSON file"),
+    "bias that raises": (
+        lambda: diagnose(lambda p: p, kind="bias"),
+        "bias function raised TypeError",
+    ),
+    "code that raises": (lambda: diagnose(lambda: 0, kind="absolute"), "code function raised"),
+    "options": (lambda: diagnose(right, kind="bias", head_dim=3), "options do not fit"),
+    "head width": (lambda: diagnose(right, head_dim=0), "head_dim must be at least 1"),
+    "no sizes": (lambda: diagnose({"rope_theta": 1e4}), "head_dim, or hidden_size"),
+    "layer types": (
+        lambda: diagnose({"head_dim": 8, "rope_parameters": {"full": {"rope_theta": 1}}}),
+        "each kind of layer",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused_with_what_is_allowed(name):
+    run, message = BAD[name]
+    with pytest.raises((InputError, ValueError), match=message):
+        run()
+
+
+def test_the_command_answers_with_words_and_an_exit_status(tmp_path, capsys, monkeypatch):
+    assert command.main(["clinic.bugs:right"]) == 0
+    assert "no fault found" in capsys.readouterr().out
+    assert command.main(["clinic.bugs:mixed_layouts", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["healthy"] is False
+    assert command.main(["clinic.bugs:right", "--expect", "base=500000,layout=half"]) == 1
+    compared = ["--compare", "clinic.bugs:right", "clinic.bugs:mixed_layouts"]
+    assert command.main(compared) == 1
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(YARN))
+    assert command.main([str(path), "--draw", str(tmp_path / "report.png")]) == 0
+    assert command.main(["nowhere:thing"]) == 2
+    assert command.main(["right"]) == 2
+    assert "module:name" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stopped:
+        command.main([])
+    assert stopped.value.code == 2
+
+
+def test_the_command_runs_from_a_shell():
+    done = subprocess.run(
+        [sys.executable, "-m", "clinic", "clinic.bugs:mixed_layouts"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1 and "mixed-layouts" in done.stdout
+
+
+def test_every_address_is_one_of_a_public_thread():
+    form = re.compile(r"https://github\.com/[\w.-]+/[\w.-]+/(issues|pull)/\d+")
+    assert all(form.fullmatch(known.thread) for known in KNOWN.values() if known.thread)
+
+
+def test_a_code_that_is_added_is_examined():
+    assert diagnose(Absolute(lambda p: codes(p, 32))).healthy
+    same = diagnose(Absolute(lambda p: codes(torch.arange(p.shape[-1]), 32)))
+    assert "offset-ignored" in same.names(FAULT)
+    table = nn.Embedding(512, 32)
+    assert "a table" in diagnose(Absolute(table)).case.facts["form"]
+
+
+def test_an_ignored_offset_of_a_linear_bias_is_harmless():
+    q = torch.randn(1, 4, 1, 16)
+    k = torch.randn(1, 4, 9, 16)
+    alibi = METHODS["alibi"].make(SIZES)
+    right_one, wrong = (
+        attention_logits(q, k, alibi, torch.tensor([place]), torch.arange(9)).softmax(-1)
+        for place in (8, 0)
+    )
+    torch.testing.assert_close(right_one, wrong)
+
+
+def test_the_page_of_the_proofs_has_a_row_for_each_planted_bug():
+    text = proofs.page()
+    assert text.count("| named |") == len(BUGS)
+    assert all(f"| {bug.name} |" in text for bug in BUGS)
+    assert all(name in text for name in (*COMBINED, *DOUBTFUL))

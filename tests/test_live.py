@@ -1,0 +1,409 @@
+"""Figures that compute: their arithmetic is pe_lib's, and everybody can use them."""
+
+from __future__ import annotations
+
+import copy
+import re
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+
+from browsing import AXE, left_out, serious
+from lab import live
+from pe_lib.rope import apply_rope, rope_angles
+from pe_lib.sinusoidal import frequencies, sinusoidal
+from tools import live as workshop
+from tools import refresh
+
+NAMES = sorted(live.starts())
+LEAST = 200  # values of each figure
+OWN_SCRIPTS = 60_000  # bytes
+POSITIONS = live.WEB / "src" / "positions.js"
+GAPS = (
+    torch.arange(-128, 129, dtype=torch.float64) / 4
+)  # where the curves over a distance are drawn
+COLUMN, PHONE = workshop.WIDE, workshop.NARROW
+
+State = dict[str, Any]
+
+
+def flat(values: Any) -> np.ndarray:
+    """Return nested lists, tensors and numbers in one row."""
+    if isinstance(values, dict):
+        values = [values[key] for key in sorted(values)]
+    if isinstance(values, list | tuple):
+        return np.concatenate([flat(each) for each in values]) if values else np.zeros(0)
+    return np.asarray(values, dtype=np.float64).reshape(-1)
+
+
+# What the figures show, by pe_lib. Each function takes a figure's state, and what the figure drew
+# at random or by hand; it returns numbers under the names that the figure has for them.
+
+
+def rope_score(state: State, found: State) -> State:
+    rates = frequencies(state["d"], state["base"])
+    q, k = (
+        torch.tensor(found[each], dtype=torch.float64).flatten() for each in ("queries", "keys")
+    )
+
+    def at(x, places):
+        return apply_rope(x.expand(len(places), -1), rope_angles(places, rates))
+
+    m, n = (torch.tensor([state[each] + state["shift"]]) for each in ("m", "n"))
+    keys = at(k, GAPS)
+    pair = slice(2 * state["pair"], 2 * state["pair"] + 2)
+    return {
+        "rates": rates,
+        "score": (at(q, m) * at(k, n)).sum(),
+        "curve": keys @ q,
+        "own": keys[:, pair] @ q[pair],
+    }
+
+
+def clock_hands(state: State, found: State) -> State:
+    def code(places):
+        places = torch.as_tensor(places, dtype=torch.float64)
+        return sinusoidal(places, state["d"], state["base"], dtype=torch.float64)
+
+    both = code([state["p"], state["other"]])
+    return {
+        "rates": frequencies(state["d"], state["base"]),
+        "codes": both,
+        "likeness": both[0] @ both[1],
+        "curve": code(2 * GAPS[0] + torch.arange(513) / 4) @ code(0),
+    }
+
+
+DRAGGED = {"rope_score", "clock_hands"}  # figures with handles
+ORACLES = {"rope_score": rope_score, "clock_hands": clock_hands}
+# States beside the first one, as what differs from it.
+STATES: dict[str, list[State]] = {
+    "rope_score": [
+        {"m": 5, "n": 2, "shift": 731, "d": 64, "pair": 3, "content": "random"},
+        {"m": 0, "n": 32, "d": 128, "base": 500000, "pair": 40, "q": [-1.2, 0.7]},
+        {"m": 9, "n": 9, "d": 8, "base": 25, "pair": 1, "content": "one", "k": [0.1, -2]},
+    ],
+    "clock_hands": [
+        {"p": 628.3, "other": 0, "d": 128, "base": 10000},
+        {"p": 17.5, "other": 999.9, "d": 2, "base": 2},
+        {"p": 40, "other": 41, "d": 32, "base": 500000},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def tab(browser):
+    """Open a tab with the figures' script and no figure."""
+    page = browser.new_page()
+    page.emulate_media(color_scheme="light", reduced_motion="reduce")
+    page.set_content(workshop.page())
+    yield page
+    page.close()
+
+
+def states_of(name: str) -> list[State]:
+    start = live.starts()[name]["state"]
+    return [start, *({**start, **change} for change in STATES.get(name, []))]
+
+
+def wrong(found: State, expected: State) -> Iterator[str]:
+    """Yield the names of the numbers that differ by more than rounding."""
+    for key, value in expected.items():
+        got, want = flat(found[key]), flat(value)
+        if got.shape != want.shape or not np.allclose(got, want, rtol=1e-9, atol=1e-9):
+            yield key
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_figure_shows_the_numbers_of_the_library(name, tab):
+    compared = 0
+    for state in states_of(name):
+        found = tab.evaluate("([n, s]) => Live.FIGURES[n].numbers(s)", [name, state])
+        expected = ORACLES[name](state, found)
+        assert list(wrong(found, expected)) == [], state
+        compared += sum(flat(value).size for value in expected.values())
+    assert compared >= LEAST
+
+
+def calls() -> dict[str, list[tuple[list[Any], Any]]]:
+    """Return, for each function of the arithmetic, arguments and what pe_lib gives for them."""
+    pairs = torch.randn(8, 2, dtype=torch.float64)
+    rates = frequencies(16, 500.0)
+
+    def rotated(x, place):
+        return apply_rope(x.reshape(1, -1), rope_angles([place], rates))[0]
+
+    return {
+        "frequencies": [([d, b], frequencies(d, b)) for d in (2, 8, 128) for b in (2, 1e4, 5e5)],
+        "sinusoidal": [
+            ([p, d, 1e4], sinusoidal(torch.tensor(p), d, dtype=torch.float64))
+            for p in (0.0, 2.5, -31.0, 1000.0)
+            for d in (4, 64)
+        ],
+        "rope": [([pairs.tolist(), p, rates.tolist()], rotated(pairs, p)) for p in (0, 3, -900)],
+        "ropeScore": [
+            (
+                [pairs.tolist(), pairs.flip(0).tolist(), m, n, rates.tolist()],
+                rotated(pairs, m) @ rotated(pairs.flip(0), n),
+            )
+            for m, n in ((0, 0), (3, 7), (1003, 1007), (9, 2))
+        ],
+    }
+
+
+def wrong_calls(tab, source: str | None = None) -> list[str]:
+    """Return the functions that do not give what pe_lib gives: as shipped, or in a source."""
+    run = """async ([source, calls]) => {
+      const load = text => import('data:text/javascript;charset=utf-8,' + encodeURIComponent(text));
+      const module = source ? await load(source) : Live.positions;
+      return calls.map(([name, args]) => module[name](...args));
+    }"""
+    cases = [(name, args, want) for name, each in calls().items() for args, want in each]
+    found = tab.evaluate(run, [source, [[name, args] for name, args, _ in cases]])
+    return sorted(
+        {
+            name
+            for (name, _, want), got in zip(cases, found, strict=True)
+            if list(wrong({"": got}, {"": want}))
+        }
+    )
+
+
+def test_the_arithmetic_is_that_of_the_library(tab):
+    assert wrong_calls(tab) == []
+
+
+SLIPS = {  # one slip of the hand, and the functions that it makes wrong
+    ("(-2 * r) / d", "(-2 * r) / (d + 1)"): ["frequencies", "sinusoidal"],
+    ("[Math.sin(position * rate), Math.cos(", "[Math.cos(position * rate), Math.sin("): [
+        "sinusoidal"
+    ],
+    ("a * Math.sin(angle) + b", "a * Math.sin(angle) - b"): ["rope", "ropeScore"],
+    ("rope(k, n, rates)", "rope(k, n + 1, rates)"): ["ropeScore"],
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_a_wrong_digit_is_found(slip, tab):
+    source = POSITIONS.read_text(encoding="utf-8")
+    assert source.count(slip[0]) == 1
+    assert wrong_calls(tab, source.replace(*slip)) == SLIPS[slip]
+
+
+def test_scripts_of_our_own_are_light():
+    sources = [*live.WEB.glob("src/*.js"), workshop.ROOT / "book" / "assets" / "course.js"]
+    assert sum(path.stat().st_size for path in sources) <= OWN_SCRIPTS
+
+
+def test_the_script_is_made_of_the_sources():
+    assert workshop.digest() in live.SCRIPT.read_text(encoding="utf-8").splitlines()[0]
+
+
+def test_the_script_is_what_the_bundler_makes(tmp_path, monkeypatch):
+    if shutil.which("npm") is None:
+        left_out("npm is missing: it brings the bundler")
+    assert workshop.script() == live.SCRIPT.read_text(encoding="utf-8")
+
+
+# In the browser ---------------------------------------------------------------------------------
+
+
+def shown(
+    browser, name: str, width: int = COLUMN, *, scheme: str = "light", state: State | None = None
+):
+    """Open a page with one figure as the site has it."""
+    page = browser.new_page()
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    page.set_viewport_size({"width": width, "height": 900})
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.set_content(workshop.page(name, state or live.starts()[name]["state"], scheme))
+    page.wait_for_selector(".live-words:not(:empty)")
+    page.errors = errors
+    return page
+
+
+PICTURE = "() => document.querySelector('.live-stage').innerHTML"
+SETTLED = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_figure_takes_the_place_that_was_kept_and_says_what_the_notebook_says(name, browser):
+    known = live.starts()[name]
+    for width, kept in ((COLUMN, known["wide"]), (PHONE, known["narrow"])):
+        page = shown(browser, name, width)
+        box = page.locator(".live-figure").bounding_box()
+        assert box["height"] == pytest.approx(kept, abs=2)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert known["alt"].endswith(page.locator(".live-words").text_content())
+        assert page.evaluate("name => Live.FIGURES[name].start", name) == known["state"]
+        page.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_control_and_every_handle_works_with_the_keyboard(name, browser):
+    page = shown(browser, name)
+    everything = ".live-controls :is(input, select), .live-stage [role=slider]"
+    for index in range(page.locator(everything).count()):
+        control = page.locator(everything).nth(index)
+        if control.is_disabled() or control.get_attribute("type") == "radio":
+            continue
+        before = page.evaluate(PICTURE)
+        control.focus()
+        label = control.get_attribute("aria-label") or control.get_attribute("id")
+        if control.get_attribute("type") == "checkbox":
+            page.keyboard.press("Space")
+        elif control.get_attribute("type") == "text":
+            page.keyboard.press("End")
+            page.keyboard.type(" dog")
+        else:
+            for key in ("ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp"):
+                page.keyboard.press(key)
+                page.evaluate(SETTLED)
+                if page.evaluate(PICTURE) != before:
+                    break
+        page.evaluate(SETTLED)
+        assert page.evaluate(PICTURE) != before, label
+        assert page.evaluate("document.activeElement !== document.body"), label
+    for group in page.locator(".live-choice").all():
+        for option in group.locator("input").all():
+            option.focus()
+            page.keyboard.press("Space")
+            assert option.is_checked()
+    page.wait_for_function("() => document.querySelector('.live-spoken').textContent")
+    page.evaluate(SETTLED)
+    words = page.locator(".live-words").text_content()
+    page.wait_for_function(
+        "words => document.querySelector('.live-spoken').textContent === words", arg=words
+    )
+    page.get_by_role("button", name="Start again").click()
+    page.evaluate(SETTLED)
+    assert live.starts()[name]["alt"].endswith(page.locator(".live-words").text_content())
+    assert page.errors == []
+    page.close()
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name in DRAGGED])
+def test_handles_follow_the_pointer(name, browser):
+    page = shown(browser, name)
+    handle = page.locator(".live-stage [role=slider]").first
+    before, box = page.evaluate(PICTURE), handle.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x - 30, y + 45, steps=3)
+    page.mouse.up()
+    page.evaluate(SETTLED)
+    assert page.evaluate(PICTURE) != before
+    page.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_figure_keeps_nobody_out(name, browser, axe):
+    for scheme in ("light", "dark"):
+        page = shown(browser, name, scheme=scheme)
+        page.evaluate(axe)
+        assert serious(page.evaluate(AXE, {})) == []
+        page.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_link_brings_a_state_back(name, tab):
+    for state in states_of(name)[1:]:
+        there_and_back = """([n, s]) => {
+          const figure = Live.FIGURES[n];
+          return Live.fromLink(Live.toLink(s, figure.start), figure);
+        }"""
+        assert tab.evaluate(there_and_back, [name, state]) == state
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_spoiled_link_brings_a_state_that_can_be_drawn(name, browser, tab):
+    keys = list(live.starts()[name]["state"])
+    for value in ("", "nonsense", "-1e99", "1e99", "NaN", "%3Cb%3E", "2.5", "7,7"):
+        text = "&".join(f"{key}={value}" for key in keys) + "&__proto__=1"
+        state = tab.evaluate("([t, n]) => Live.fromLink(t, Live.FIGURES[n])", [text, name])
+        numbers = tab.evaluate("([n, s]) => Live.FIGURES[n].numbers(s)", [name, state])
+        assert np.isfinite(flat(numbers)).all(), (value, state)
+
+
+def test_an_answer_is_told_when_it_was_predicted(browser):
+    page = shown(browser, "rope_score")
+    ask = page.locator(".live-predict")
+    score = re.search(r"score (\S+)\.", page.locator(".live-words").text_content())[1]
+    ask.get_by_role("button", name="falls").click()
+    page.evaluate(SETTLED)
+    assert ask.get_by_role("status").text_content().startswith("Not so. ")
+    words = page.locator(".live-words").text_content()
+    assert "Query at 501" in words and f"score {score}" in words
+    page.close()
+
+
+# In a notebook ----------------------------------------------------------------------------------
+
+
+def test_a_notebook_stores_the_picture_and_the_state_and_no_script(monkeypatch):
+    shown: list[Any] = []
+    monkeypatch.setattr(live, "display", lambda data, metadata, raw: shown.append((data, metadata)))
+    live.show("rope_score")
+    (data, metadata), size = shown[0], live.starts()["rope_score"]
+    assert refresh.WIDGET_VIEW in data and data["text/plain"] == size["alt"]
+    model = data[refresh.WIDGET_VIEW]["model_id"]
+    output = nbformat.v4.new_output("display_data", data, metadata=metadata)
+    models = {
+        model: {"model_module": "anywidget", "state": {"layout": "IPY_MODEL_beside"}},
+        "beside": {"model_module": "@jupyter-widgets/base", "state": {}},
+    }
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell("", id="one", outputs=[output])],
+        metadata={"widgets": {refresh.WIDGETS: {"state": models}}},
+    )
+    kept = refresh.normalise(notebook)
+    assert set(kept.cells[0].outputs[0].data) == {"image/png", "text/plain"}
+    assert kept.cells[0].outputs[0].metadata["image/png"]["state"] == size["state"]
+    assert "widgets" not in kept.metadata
+    changed = copy.deepcopy(kept)
+    changed.cells[0].outputs[0].metadata["image/png"]["state"]["m"] = 9
+    assert list(refresh.differences(kept, changed)) != []
+
+
+def test_a_widget_carries_the_script_and_follows_its_state():
+    widget = live.Live(figure="clock_hands", state={"p": 1})
+    sent = widget.get_state()
+    assert sent["_esm"].endswith("export default { render: Live.render };\n")
+    assert (sent["figure"], sent["state"]) == ("clock_hands", {"p": 1})
+
+
+def test_a_widget_draws_and_gives_its_state_back(tab):
+    state = live.starts()["rope_score"]["state"]
+    script = """async ([esm, start]) => {
+      const module = await import('data:text/javascript;charset=utf-8,' + encodeURIComponent(esm));
+      const held = {figure: 'rope_score', state: start}, listeners = {};
+      const model = {get: key => held[key], set: (key, value) => { held[key] = value; },
+        save_changes: () => {}, on: (event, call) => { listeners[event] = call; }};
+      const el = document.createElement('div');
+      document.body.append(el);
+      module.default.render({model, el});
+      const input = el.querySelector('input[type=range]');
+      input.value = 7;
+      input.dispatchEvent(new Event('input'));
+      await new Promise(done => setTimeout(done, 100));
+      const first = [held.state.m, el.querySelector('.live-words').textContent];
+      held.state = {...held.state, m: 4};
+      listeners['change:state']();
+      const second = el.querySelector('.live-words').textContent;
+      el.remove();
+      return [...first, second];
+    }"""
+    m, words, later = tab.evaluate(script, [live.Live._esm, state])
+    assert m == 7 and words.startswith("Query at 7,") and later.startswith("Query at 4,")
+
+
+def test_a_figure_that_does_not_exist_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"name must be .*rope_score"):
+        live.show("rope")

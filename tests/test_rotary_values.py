@@ -1,0 +1,48 @@
+"""Values rotated and rotated back arrive rotated by their distance, as in DeepSeek-V4."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from closeness import assert_close
+
+from pe_lib import RoPE, RotaryValues
+from pe_lib.attention import attend
+from pe_lib.rope import apply_rope, rope_angles
+
+
+def drawn(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def test_each_value_arrives_rotated_by_key_minus_query():
+    torch.manual_seed(0)
+    rope = RoPE(8, base=100)
+    q, k, v = drawn(2, 3, 4, 8), drawn(2, 3, 6, 8), drawn(2, 3, 6, 8)
+    output, weights = attend(q, k, v, RotaryValues(rope), range(2, 6), range(6))
+    for i in range(4):
+        angles = rope_angles(torch.arange(6) - (i + 2), rope.rates)
+        expected = weights[:, :, i : i + 1] @ apply_rope(v, angles)  # (B, H, 1, d)
+        assert_close(output[:, :, i : i + 1], expected, 1e-12)
+
+
+def test_rotation_and_way_back_equal_deepseek_v4():
+    from transformers.models.deepseek_v4.modeling_deepseek_v4 import apply_rotary_pos_emb
+
+    torch.manual_seed(0)
+    rope = RoPE(8, base=100)
+    v, positions = torch.randn(2, 3, 5, 8), torch.arange(5) + 3
+    angles = rope_angles(positions, rope.rates)[None].expand(2, -1, -1)  # (B, L, d / 2)
+    cos, sin = angles.cos().float(), angles.sin().float()
+    encoding = RotaryValues(rope)
+    forth = apply_rotary_pos_emb(v, cos, sin)
+    assert_close(encoding.rotate_values(v, positions), forth, 1e-6)
+    back = apply_rotary_pos_emb(v, cos, -sin)
+    assert_close(encoding.rotate_back(v, positions), back, 1e-6)
+
+
+def test_what_cannot_rotate_values_is_refused():
+    with pytest.raises(TypeError, match="rope must be a RoPE, got int"):
+        RotaryValues(8)
+    with pytest.raises(ValueError, match=r"rope must have the gain 1, got 1\.2"):
+        RotaryValues(RoPE(8, gain=1.2))

@@ -1,0 +1,62 @@
+"""Scalable softmax: against the formula, and what it does for a long text."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from pe_lib.attention import attend, attention_logits
+from pe_lib.encoding import NoPosition
+from pe_lib.temperature import ScalableSoftmax, log_count, starting_strength
+
+
+def test_scores_are_multiplied_by_s_log_n() -> None:
+    encoding = ScalableSoftmax(3, 16).double()
+    torch.nn.init.uniform_(encoding.strength)
+    q, k = torch.randn(2, 2, 3, 5, 4, dtype=torch.float64)
+    positions = torch.arange(7, 12)
+    scores = attention_logits(q, k, encoding, positions, positions)
+    plain = attention_logits(q, k, NoPosition(), positions, positions)
+    for i, position in enumerate(positions.tolist()):
+        factor = encoding.strength * math.log(position + 1)  # n counts the query itself
+        assert torch.allclose(scores[:, :, i], plain[:, :, i] * factor.view(3, 1), atol=1e-12)
+
+
+def test_scores_start_as_large_as_ever() -> None:
+    assert starting_strength(1024) == pytest.approx(0.168, abs=5e-4)
+    factors = starting_strength(64) * log_count(torch.arange(64))
+    assert float(factors.mean()) == pytest.approx(1)
+
+
+def test_the_largest_weight_does_not_fade_with_the_length() -> None:
+    """One key scores 5 more than all others: with s at least 0.2 it keeps most of the weight."""
+
+    def weight(encoding: torch.nn.Module, length: int) -> float:
+        q = torch.ones(1, 1, 1, 1, dtype=torch.float64)
+        k = torch.zeros(1, 1, length, 1, dtype=torch.float64)
+        k[..., length // 2, :] = 5
+        at = torch.tensor([length - 1])
+        return float(attend(q, k, k, encoding, at, torch.arange(length))[1].detach().max())
+
+    scaled = ScalableSoftmax(1, 16).double()
+    torch.nn.init.constant_(scaled.strength, 0.43)
+    assert weight(NoPosition(), 16) > 0.9 and weight(NoPosition(), 4096) < 0.05
+    assert weight(scaled, 16) > 0.9 and weight(scaled, 4096) > 0.99
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: ScalableSoftmax(0, 16), "n_heads must be"),
+        (lambda: ScalableSoftmax(2, 1), "length must be at least 2"),
+        (
+            lambda: ScalableSoftmax(2, 16).rotate(*torch.ones(2, 1, 3, 5, 4), *[range(5)] * 2),
+            "q must have 2 heads",
+        ),
+    ],
+)
+def test_bad_input_is_refused(call, words) -> None:
+    with pytest.raises(ValueError, match=words):
+        call()

@@ -1,0 +1,35 @@
+"""A sliding window: what is hidden has no weight, and what is seen has the weight it had."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pe_lib import ALiBi, Compose, RoPE, SlidingWindow
+from pe_lib.attention import attend
+
+
+def test_it_is_attention_with_a_mask_that_hides_what_is_far() -> None:
+    q, k, v = torch.randn(3, 2, 3, 9, 4, dtype=torch.float64)
+    places = torch.arange(9)
+    near = (places[:, None] - places).abs() < 4
+    for inner in (RoPE(4), ALiBi(3)):
+        windowed = attend(q, k, v, Compose(inner, SlidingWindow(3, 4)), places, places, causal=True)
+        masked = attend(q, k, v, inner, places, places, causal=True, mask=near)
+        assert torch.allclose(windowed[0], masked[0], atol=1e-12)
+        assert not windowed[1][..., ~near].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_a_hidden_key_weighs_exactly_nothing_in_every_dtype(dtype: torch.dtype) -> None:
+    bias = SlidingWindow(2, 3).of_distance(torch.arange(-5, 6)).to(dtype)
+    assert bias.shape == (2, 11) and bias.isfinite().all()
+    weights = (bias + 100 * torch.rand(2, 11).to(dtype)).softmax(-1)
+    hidden = torch.arange(-5, 6).abs() >= 3
+    assert (weights[:, hidden] == 0).all() and (weights[:, ~hidden].sum(-1) > 0.99).all()
+
+
+@pytest.mark.parametrize(("n_heads", "window"), [(0, 3), (3, 0)])
+def test_bad_sizes_are_refused(n_heads: int, window: int) -> None:
+    with pytest.raises(ValueError, match="must be at least 1"):
+        SlidingWindow(n_heads, window)

@@ -1,0 +1,1183 @@
+"""Take a census of positions in published models: read the code of the installed libraries.
+
+`python -m tools.census` writes `book/data/census.csv`; `--check` compares it with what is
+installed and says what appeared, what went and what changed. Nothing is imported but Python's own
+parser: a finding is a shape of code (a pair swapped with one sign, a logit joined before the
+softmax), and every finding names its file and line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import csv
+import importlib.util
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLE = ROOT / "book" / "data" / "census.csv"
+COLUMNS = (
+    "layout",
+    "base",
+    "context",
+    "part",
+    "rope_types",
+    "axes",
+    "window",
+    "layer_kinds",
+    "no_position_layers",
+    "sink",
+    "temperature",
+    "latent",
+    "rotated_back",
+    "learned_rates",
+    "t5",
+    "alibi",
+    "relative",
+    "content_bias",
+    "gated",
+    "learned",
+    "sinusoidal",
+    "recurrence",
+    "parts",
+)
+HEADER = ("library", "model", "year", "method", *COLUMNS, "evidence")
+
+
+class Found(NamedTuple):
+    """A value and where it stands: `file.py:line`."""
+
+    value: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A function, with the class that it stands in and its file; parsed when it is looked into."""
+
+    file: str
+    owner: str
+    name: str
+    line: int
+    text: str
+
+    @cached_property
+    def node(self) -> ast.AST:
+        """Return the function's tree; its lines count from the function's own first line."""
+        return ast.parse(textwrap.dedent(self.text))
+
+    @cached_property
+    def arguments(self) -> list[tuple[ast.arg, ast.expr]]:
+        """Return the arguments that have a default, with it."""
+        spec = next(n for n in ast.walk(self.node) if isinstance(n, ast.FunctionDef)).args
+        defaults = spec.defaults
+        positional = spec.args[len(spec.args) - len(defaults) :]
+        return list(zip(positional, defaults, strict=True))
+
+    def where(self, node: ast.AST | None = None) -> str:
+        """Return the file and the line of a node of the function, or of its first line."""
+        return f"{self.file}:{self.line + getattr(node, 'lineno', 1) - 1}"
+
+    def at(self, match: re.Match[str]) -> str:
+        """Return the file and the line of a match in the function's text."""
+        return f"{self.file}:{self.line + self.text[: match.start()].count(chr(10))}"
+
+
+class Source(NamedTuple):
+    """A file; `classes` are the texts of the classes at its top, with their first lines."""
+
+    name: str
+    text: str
+
+    @property
+    def tree(self) -> ast.Module:
+        """Return the file's tree."""
+        return parsed(self)
+
+
+@cache
+def parsed(source: Source) -> ast.Module:
+    """Return a file's tree, kept."""
+    return ast.parse(source.text)
+
+
+class Model(NamedTuple):
+    """The code of one model: its configurations, its modules and their functions."""
+
+    library: str
+    name: str
+    configurations: list[Source]
+    modules: list[Source]
+    units: list[Unit]
+
+
+# Small readers of syntax
+
+
+@cache
+def read(path: Path) -> Source:
+    """Return a file's text."""
+    return Source(path.name, path.read_text(encoding="utf-8"))
+
+
+def blocks(text: str, head: re.Pattern[str]) -> Iterator[tuple[int, re.Match[str], str]]:
+    """Yield the indented blocks of a text that `head` starts: first line, match, text.
+
+    The files are formatted: a block ends before the next line that is not indented further than
+    its head, but for the bracket that closes a signature.
+    """
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        match = head.match(line)
+        if match:
+            indent = len(line) - len(line.lstrip())
+            end = number + 1
+            while end < len(lines) and (
+                not lines[end].strip()
+                or len(lines[end]) - len(lines[end].lstrip()) > indent
+                or lines[end].lstrip().startswith((")", "]"))
+            ):
+                end += 1
+            yield number + 1, match, "\n".join(lines[number:end])
+
+
+CLASS = re.compile(r"class (\w+)(.*)")
+METHOD = re.compile(r"    def (\w+)\(")
+FUNCTION = re.compile(r"def (\w+)\(")
+
+
+@cache
+def classes_of(source: Source) -> list[tuple[int, str, str, str]]:
+    """Return the classes at a file's top: first line, name, what it derives from, text."""
+    return [(at, m[1], m[2], text) for at, m, text in blocks(source.text, CLASS)]
+
+
+def units_of(source: Source) -> Iterator[Unit]:
+    """Yield the functions of a file: those at its top and those of its classes."""
+    for at, match, text in blocks(source.text, FUNCTION):
+        yield Unit(source.name, "", match[1], at, text)
+    for first, name, _, body in classes_of(source):
+        for at, match, text in blocks(body, METHOD):
+            yield Unit(source.name, name, match[1], first + at - 1, text)
+
+
+def called(node: ast.AST | None) -> str:
+    """Return the last name of what a call calls: `cat` of torch.cat(...)."""
+    function = node.func if isinstance(node, ast.Call) else None
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def calls(node: ast.AST, *names: str) -> list[ast.Call]:
+    """Return the calls of those names inside a node, in the order of the tree."""
+    return [n for n in ast.walk(node) if isinstance(n, ast.Call) and called(n) in names]
+
+
+def constant(node: ast.AST | None) -> object:
+    """Return the literal that a node stands for (2 * 8 and 64 / 512 too), or None."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Mult):
+        left, right = constant(node.left), constant(node.right)
+        if isinstance(left, int | float) and isinstance(right, int | float):
+            return left / right if isinstance(node.op, ast.Div) else left * right
+    if isinstance(node, ast.Call) and called(node) == "interval":
+        return None
+    try:
+        return ast.literal_eval(node) if node is not None else None
+    except (ValueError, TypeError):
+        return None
+
+
+def say(value: object) -> str:
+    """Write a literal as the table shows it: 500000, 0.25, 16-24-24."""
+    if isinstance(value, dict):
+        return " ".join(f"{key}={say(one)}" for key, one in value.items())
+    if isinstance(value, list | tuple):
+        return "-".join(say(one) for one in value)
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    return str(value)
+
+
+def first_per_value(found: Iterable[Found]) -> list[Found]:
+    """Keep the first place of each value."""
+    seen: dict[str, Found] = {}
+    for one in found:
+        seen.setdefault(one.value, one)
+    return list(seen.values())
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """Return every identifier inside a node."""
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} | {
+        n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)
+    }
+
+
+# Rotations
+
+
+NEGATED = re.compile(r"(cat|stack|concat\w*)\(\s*[\[(][^\])]*-")
+
+
+def is_negated(node: ast.AST) -> bool:
+    """Return whether an expression carries a minus sign of its own."""
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+
+
+def joined_sequences(unit: Unit) -> Iterator[tuple[ast.Call, list[ast.expr]]]:
+    """Yield the calls that put a written-out list of tensors together, with the list."""
+    if NEGATED.search(unit.text):
+        for call in calls(unit.node, "cat", "stack", "concat", "concatenate"):
+            if call.args and isinstance(call.args[0], ast.Tuple | ast.List):
+                yield call, call.args[0].elts
+
+
+def swapped_pairs(unit: Unit) -> list[Found]:
+    """Find (-b, a) put together: by `cat` it is the half layout, by `stack` the interleaved.
+
+    With (b, -a) the rotation goes the other way round. Four numbers (cos, -sin, sin, cos) are the
+    matrix of a rotation, which acts on neighbours.
+    """
+    found = []
+    for call, parts in joined_sequences(unit):
+        signs = [is_negated(part) for part in parts]
+        dim = [constant(k.value) for k in call.keywords if k.arg in ("dim", "axis")]
+        layout = "interleaved" if called(call) == "stack" and dim != [-2] else "half"
+        if signs in ([True, False], [False, True]):
+            if ast.unparse(parts[0]).lstrip("-") == ast.unparse(parts[1]).lstrip("-"):
+                continue
+            turned = "" if signs[0] else " reversed"
+            found.append(Found(layout + turned, unit.where(call)))
+        elif signs == [False, True, False, False] and "sin" in ast.unparse(parts[1]):
+            found.append(Found("interleaved", unit.where(call)))
+    return found
+
+
+def products(node: ast.AST) -> frozenset[str] | None:
+    """Return the four factors of a*b + c*d or a*b - c*d, or None."""
+    if not isinstance(node, ast.BinOp):
+        return None
+    factors: set[str] = set()
+    for side in (node.left, node.right):
+        if not (isinstance(side, ast.BinOp) and isinstance(side.op, ast.Mult)):
+            return None
+        factors |= {ast.unparse(side.left), ast.unparse(side.right)}
+    return frozenset(factors) if len(factors) == 4 else None
+
+
+def rotated_products(unit: Unit) -> Found | None:
+    """Find a*c - b*s beside b*c + a*s: a rotation written as products."""
+    minus, plus = {}, set()
+    sums = ast.walk(unit.node) if "cos" in unit.text and "sin" in unit.text else ()
+    for node in sums:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.Add):
+            factors = products(node)
+            if factors and isinstance(node.op, ast.Sub):
+                minus[factors] = node
+            elif factors:
+                plus.add(factors)
+    for factors, node in minus.items():
+        if factors in plus:
+            pairs = re.search(r"::\s*2\]|, 2\)|unbind\(-1\)", unit.text)
+            return Found("interleaved" if pairs else "half", unit.where(node))
+    return None
+
+
+def complex_product(unit: Unit) -> Found | None:
+    """Find neighbours read as complex numbers, multiplied and read back."""
+    if "view_as_real" in unit.text:
+        for call in calls(unit.node, "view_as_complex"):
+            return Found("interleaved", unit.where(call))
+    return None
+
+
+def reorders_neighbours(unit: Unit) -> bool:
+    """Return whether neighbours are first moved to two halves: view(..., 2), then transpose."""
+    for call in calls(unit.node, "transpose"):
+        inner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if (
+            called(inner) in ("view", "reshape")
+            and isinstance(inner, ast.Call)
+            and inner.args
+            and constant(inner.args[-1]) == 2
+        ):
+            return True
+    return False
+
+
+class Rotations(NamedTuple):
+    """Where a model rotates: the layouts, and the functions that do it."""
+
+    layouts: list[Found]
+    functions: set[str]
+
+
+def rotating(unit: Unit) -> list[Found]:
+    """Find the layouts in which a function rotates pairs by itself."""
+    one = complex_product(unit) or rotated_products(unit)
+    return swapped_pairs(unit) or ([one] if one else [])
+
+
+def chosen(unit: Unit, call: ast.Call, found: list[Found]) -> list[Found]:
+    """Keep the layout that a call asks for, where the function offers both by an argument."""
+    if len(found) < 2 or "unbind_dim" not in unit.text:
+        return found
+    wanted = [constant(k.value) for k in call.keywords if k.arg and k.arg.endswith("unbind_dim")]
+    return [f for f in found if f.value == ("half" if wanted == [-2] else "interleaved")][:1]
+
+
+def rotations(model: Model) -> Rotations:
+    """Find every function that rotates pairs, and the layout that its callers give it.
+
+    A function that no other one calls rotates nothing, unless it is a method.
+    """
+    leaves = {unit.name: (unit, found) for unit in model.units if (found := rotating(unit))}
+    calling: dict[str, list[tuple[Unit, ast.Call]]] = {name: [] for name in leaves}
+    words = {name: re.compile(rf"(?<!def )\b{name}\(") for name in leaves}
+    for unit in model.units:
+        for name in leaves:
+            if name != unit.name and words[name].search(unit.text):
+                calling[name] += [(unit, call) for call in calls(unit.node, name)]
+    layouts, functions = [], set()
+    for name, (leaf, found) in leaves.items():
+        if leaf.owner and not calling[name]:
+            layouts += found
+        for unit, call in calling[name]:
+            plain = not unit.owner and "forward" not in unit.name
+            if plain and not any(
+                re.search(rf"(?<!def )\b{unit.name}\(", u.text) for u in model.units
+            ):
+                continue
+            functions |= {name} | ({unit.name} if unit.name != "forward" else set())
+            moved = found[0].value == "half" and reorders_neighbours(unit)
+            layouts += [Found("interleaved", unit.where())] if moved else chosen(leaf, call, found)
+    return Rotations(first_per_value(layouts), functions)
+
+
+def rotated_back(model: Model, functions: set[str]) -> list[Found]:
+    """Find a rotation that is called with the sine negated."""
+    return [
+        Found("yes", unit.where(call))
+        for unit in model.units
+        if "-sin" in unit.text
+        for call in calls(unit.node, *functions)
+        if any(isinstance(a, ast.UnaryOp) and "sin" in ast.unparse(a) for a in call.args)
+    ]
+
+
+def learned_rates(model: Model) -> list[Found]:
+    """Find rates that are multiplied by something the checkpoint holds."""
+    for source in model.modules:
+        for first, _, _, text in classes_of(source):
+            match = re.search(
+                r"self\.inv_freq(?! =)[^\n]*\s+\* self\.(?!attention_scaling|\w*factor)", text
+            )
+            if match:
+                line = first + text[: match.start()].count("\n")
+                return [Found("yes", f"{source.name}:{line}")]
+    return []
+
+
+# Configurations
+
+
+class Fields(NamedTuple):
+    """A configuration class: its file, its fields with defaults, and its node."""
+
+    file: str
+    node: ast.ClassDef
+    values: dict[str, tuple[ast.AST | None, str]]
+
+
+def fields_of(
+    node: ast.ClassDef, file: str, find: Callable[[str], tuple[ast.ClassDef, str] | None]
+) -> Fields:
+    """Return the fields of a configuration class, those that it inherits included."""
+    values: dict[str, tuple[ast.AST | None, str]] = {}
+    for base in node.bases:
+        known = find(base.id) if isinstance(base, ast.Name) else None
+        if known and known[0] is not node:
+            values |= fields_of(*known, find).values
+    for line in node.body:
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+            values[line.target.id] = (line.value, f"{file}:{line.lineno}")
+        elif isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name):
+            values[line.targets[0].id] = (line.value, f"{file}:{line.lineno}")
+        elif isinstance(line, ast.FunctionDef) and line.name == "__init__":
+            args = line.args.args[-len(line.args.defaults) :] if line.args.defaults else []
+            for arg, default in zip(args, line.args.defaults, strict=True):
+                values[arg.arg] = (default, f"{file}:{arg.lineno}")
+    return Fields(file, node, values)
+
+
+def keyed(fields: Fields, key: str) -> list[Found]:
+    """Find the literals that a configuration gives a key: in dictionaries, `get`, `setdefault`."""
+    found = []
+    for node in ast.walk(fields.node):
+        if isinstance(node, ast.Dict):
+            for name, value in zip(node.keys, node.values, strict=True):
+                if constant(name) == key and constant(value) is not None:
+                    found.append(Found(say(constant(value)), f"{fields.file}:{value.lineno}"))
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            if constant(node.targets[0].slice) == key and constant(node.value) is not None:
+                found.append(Found(say(constant(node.value)), f"{fields.file}:{node.lineno}"))
+        elif (
+            called(node) in ("setdefault", "get", "pop")
+            and isinstance(node, ast.Call)
+            and len(node.args) == 2
+            and constant(node.args[0]) == key
+        ):
+            inner = node.args[1]
+            if isinstance(inner, ast.Call) and len(inner.args) == 2:
+                inner = inner.args[1]
+            if constant(inner) is not None:
+                found.append(Found(say(constant(inner)), f"{fields.file}:{node.lineno}"))
+    return found
+
+
+def field(fields: Fields, *names: str) -> list[Found]:
+    """Find the literal defaults of fields."""
+    return [
+        Found(say(constant(value)), where)
+        for name in names
+        for value, where in [fields.values.get(name, (None, ""))]
+        if constant(value) is not None
+    ]
+
+
+ROTARY_FIELDS = ("rope_parameters", "default_theta", "rope_theta", "rotary_embedding_base")
+TRANSFORMERS_DEFAULT = "modeling_rope_utils.py"
+
+
+def bases(fields: Fields, mixin: Found) -> list[Found]:
+    """Find a configuration's default bases; without one of its own it inherits the library's."""
+    own = field(
+        fields, "default_theta", "rope_theta", "rotary_embedding_base", "compress_rope_theta"
+    )
+    own += keyed(fields, "rope_theta")
+    return first_per_value(own) or [mixin]
+
+
+def bases_in_code(model: Model) -> list[Found]:
+    """Find a base written into the code: 10000 ** x, or a `theta` given to a call or by default.
+
+    What stands in the model's own file comes before what it imports.
+    """
+    found = []
+    for unit in model.units:
+        if not re.search(r"\*\*|pow\(|base|theta", unit.text):
+            continue
+        for node in ast.walk(unit.node):
+            value = None
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+                rates = re.search(r"sin|cos|freq", unit.text)
+                value = constant(node.left) if rates else None
+            elif isinstance(node, ast.keyword) and node.arg in ("theta", "rope_theta"):
+                value = constant(node.value)
+            if isinstance(value, int | float) and value >= 100:
+                found.append(Found(say(value), unit.where(node)))
+        for arg, default in unit.arguments:
+            value = constant(default)
+            if arg.arg in ("base", "theta", "rope_theta") and isinstance(value, int | float):
+                found.append(Found(say(value), unit.where(arg)))
+    own = [f for f in found if f.where.split(":")[0] in {m.name for m in model.modules}]
+    return first_per_value(own or found)
+
+
+def part_rotated(model: Model, configurations: list[Fields]) -> list[Found]:
+    """Find which part of the head a model rotates by default, where that is not all of it."""
+    found = []
+    for fields in configurations:
+        found += field(fields, "partial_rotary_factor", "default_partial_rotary_factor")
+        found += keyed(fields, "partial_rotary_factor") + keyed(fields, "rotary_pct")
+        rotary, plain = (field(fields, n) for n in ("qk_rope_head_dim", "qk_nope_head_dim"))
+        if rotary and plain and int(rotary[0].value):
+            width = int(rotary[0].value) + int(plain[0].value)
+            found.append(Found(f"{rotary[0].value}/{width}", rotary[0].where))
+        wide = field(fields, "rotary_dim")
+        if wide:
+            found.append(Found(f"{wide[0].value} wide", wide[0].where))
+    for unit in model.units:
+        if "partial_rotary_factor" in unit.text:
+            for call in calls(unit.node, "get", "getattr"):
+                if "partial_rotary_factor" in ast.unparse(call) and call.args:
+                    value = constant(call.args[-1])
+                    if isinstance(value, float):
+                        found.append(Found(say(value), unit.where(call)))
+    return [f for f in first_per_value(found) if f.value not in ("1", "1.0", "None")]
+
+
+def rope_types(model: Model, configurations: list[Fields]) -> list[Found]:
+    """Find which scalings a model names or computes, and whether it takes the library's table."""
+    found = []
+    for fields in configurations:
+        found += field(fields, "default_rope_type")
+        found += [f for f in keyed(fields, "rope_type") if f.value not in ("default", "")]
+        found += [
+            f for f in keyed(fields, "type") if f.value in ("linear", "dynamic", "yarn", "su")
+        ]
+    for unit in model.units:
+        match = re.fullmatch(r"compute_(\w+)_rope_parameters", unit.name)
+        if match and match[1] != "default":
+            found.append(Found(match[1], unit.where()))
+        if "ROPE_INIT_FUNCTIONS[" in unit.text:
+            match = re.search(r"ROPE_INIT_FUNCTIONS\[", unit.text)
+            found.append(Found("any", unit.at(match) if match else unit.where()))
+    return first_per_value(found)
+
+
+def axes(model: Model, configurations: list[Fields]) -> list[Found]:
+    """Find heads that are split among axes: sections, and axial rates."""
+    found = []
+    for unit in model.units:
+        if "mrope_section" in unit.text:
+            for call in calls(unit.node, "get"):
+                if (
+                    len(call.args) == 2
+                    and constant(call.args[0]) == "mrope_section"
+                    and constant(call.args[1])
+                ):
+                    found.append(Found(say(constant(call.args[1])), unit.where(call)))
+            if "slice(" in unit.text or "::3" in unit.text:
+                found.append(Found("interleaved", unit.where()))
+            elif "split(" in unit.text:
+                found.append(Found("chunks", unit.where()))
+        if unit.name == "compute_axial_rope_parameters":
+            found.append(Found("axial", unit.where()))
+        for arg, default in (
+            unit.arguments if re.search(r"axes_dim|rope_dim_list", unit.text) else ()
+        ):
+            if re.fullmatch(
+                r"axes_dims?(_rope)?|rope_axes_dim|rope_dim_list", arg.arg
+            ) and constant(default):
+                found.append(Found(say(constant(default)), unit.where(arg)))
+    for fields in configurations:
+        found += [f for f in keyed(fields, "mrope_section") if f.value]
+    return first_per_value(found)
+
+
+def windows(model: Model, configurations: list[Fields]) -> list[Found]:
+    """Find sliding windows: the default width, or `given` where the code can take one."""
+    used = [
+        unit.where(call)
+        for unit in model.units
+        if "sliding_window" in unit.text
+        for call in calls(
+            unit.node,
+            "create_sliding_window_causal_mask",
+            "create_bidirectional_sliding_window_mask",
+            "attention_interface",
+        )
+        if "sliding_window" in ast.unparse(call)
+    ]
+    widths = [
+        f
+        for fields in configurations
+        for f in field(fields, "sliding_window", "sliding_window_size", "attention_window")
+        if f.value != "None"
+    ]
+    if used and widths:
+        return first_per_value(widths)
+    if used:
+        return [Found("given", used[0])]
+    return [f for f in first_per_value(widths) if not model.modules]
+
+
+def layer_kinds(configurations: list[Fields]) -> list[Found]:
+    """Find the kinds of layers that a configuration's default list holds."""
+    found = []
+    for fields in configurations:
+        for node in ast.walk(fields.node):
+            if isinstance(node, ast.Assign):
+                target, value = node.targets[0], node.value
+                kinds = [
+                    n.value
+                    for n in ast.walk(value)
+                    if isinstance(n, ast.Constant)
+                    and isinstance(n.value, str)
+                    and re.search(r"attention|mamba|conv|recurrent|hybrid", n.value)
+                ]
+                if ast.unparse(target).endswith(("layer_types", "layers_block_type")) and kinds:
+                    where = f"{fields.file}:{node.lineno}"
+                    found += [Found(kind, where) for kind in kinds if " " not in kind]
+    return first_per_value(found)
+
+
+# Layers without positions
+
+
+def depends_on_layer(unit_class: list[Unit], attribute: str) -> bool:
+    """Return whether a class sets self.attribute from the index or the kind of its layer."""
+    for unit in unit_class:
+        if unit.name == "__init__" and attribute in unit.text:
+            for node in ast.walk(unit.node):
+                if (
+                    isinstance(node, ast.Assign)
+                    and ast.unparse(node.targets[0]) == f"self.{attribute}"
+                ):
+                    text = ast.unparse(node.value)
+                    if "layer_idx" in text or "layer_type" in text or "is_sliding" in text:
+                        return True
+    return False
+
+
+def guarded_calls(
+    node: ast.AST, functions: set[str], tests: tuple[ast.AST, ...] = ()
+) -> Iterator[tuple[ast.Call, tuple[ast.AST, ...]]]:
+    """Yield the calls of functions with the tests of the `if`s around them."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Call) and called(child) in functions:
+            yield child, tests
+        if isinstance(child, ast.If):
+            for part in child.body:
+                yield from guarded_calls(ast.Module([part], []), functions, (*tests, child.test))
+            yield from guarded_calls(ast.Module(child.orelse, []), functions, tests)
+        else:
+            yield from guarded_calls(child, functions, tests)
+
+
+def gives_none_by_layer(model: Model, name: str) -> Found | None:
+    """Find a layer that is called with name=None, by its kind or number."""
+    for unit in model.units:
+        if name not in unit.text or not re.search(r"None if|else None|\] = None", unit.text):
+            continue
+        for node in ast.walk(unit.node):
+            if isinstance(node, ast.IfExp) and "None" in (
+                ast.unparse(node.orelse),
+                ast.unparse(node.body),
+            ):
+                text = ast.unparse(node)
+                if name in text and re.search(r"layer_rope_theta|layer_types|theta", text):
+                    return Found("by layer", unit.where(node))
+            if (
+                isinstance(node, ast.Assign)
+                and constant(node.value) is None
+                and isinstance(node.value, ast.Constant)
+                and isinstance(node.targets[0], ast.Subscript)
+                and name in ast.unparse(node.targets[0])
+                and "layer" in ast.unparse(node.targets[0])
+            ):
+                return Found("by layer", unit.where(node))
+    return None
+
+
+def no_position_layers(model: Model, functions: set[str]) -> list[Found]:
+    """Find rotations that some layers skip, by their number or their kind."""
+    by_class: dict[str, list[Unit]] = {}
+    for unit in model.units:
+        by_class.setdefault(unit.owner, []).append(unit)
+    for unit in model.units:
+        if not unit.owner or not any(f"{name}(" in unit.text for name in functions):
+            continue
+        for call, tests in guarded_calls(unit.node, functions):
+            for test in tests:
+                text = ast.unparse(test)
+                attributes = re.findall(r"self\.(\w+)", text)
+                if any(depends_on_layer(by_class[unit.owner], name) for name in attributes):
+                    return [Found("by layer", unit.where(call))]
+                match = re.fullmatch(r"(\w+) is not None", text)
+                if match:
+                    found = gives_none_by_layer(model, match[1])
+                    if found:
+                        return [found]
+    return []
+
+
+# The denominator, the query, the cache
+
+
+def sinks(model: Model) -> list[Found]:
+    """Find a logit joined to the others before the softmax and dropped after it."""
+    found = []
+    for unit in model.units:
+        if "softmax" in unit.text and ":-1]" in unit.text.replace(" ", ""):
+            for call in calls(unit.node, "cat"):
+                if (
+                    ("sink" in ast.unparse(call) or "[..., :-1]" in ast.unparse(unit.node))
+                    and call.args
+                    and isinstance(call.args[0], ast.List | ast.Tuple)
+                    and len(call.args[0].elts) == 2
+                    and re.search(r"weight|logit|score", ast.unparse(call.args[0].elts[0]))
+                ):
+                    found.append(Found("logit", unit.where(call)))
+        if "lse" in unit.text and "sigmoid" in unit.text:
+            for call in calls(unit.node, "sigmoid"):
+                if "lse" in ast.unparse(call):
+                    found.append(Found("logit", unit.where(call)))
+    return found[:1]
+
+
+def is_query(node: ast.AST) -> bool:
+    """Return whether an expression is a query: query, query_states, q."""
+    return bool(re.match(r"\(?(query|q)(_states|_layer)?\b", ast.unparse(node)))
+
+
+def temperatures(model: Model) -> list[Found]:
+    """Find queries multiplied by a logarithm of their position."""
+    positional = re.compile(r"position|effective_n|cache_position|seq_len|log_pos")
+    logs: set[str] = set()
+    for unit in model.units:
+        if re.search(r"torch\.log(1p)?\(|\.log(1p)?\(", unit.text) and positional.search(unit.text):
+            for call in calls(unit.node, "log", "log1p"):
+                if (
+                    positional.search(ast.unparse(call))
+                    and "math" not in ast.unparse(call.func)
+                    and not re.search(r"bucket|max_exact", unit.text)
+                ):
+                    logs.add(unit.name)
+    if not logs:
+        return []
+    for unit in model.units:
+        if re.search(r"\b(q|query\w*)( |\.float\(\) )\* |query_states\.float\(\) \*", unit.text):
+            for node in ast.walk(unit.node):
+                if (
+                    isinstance(node, ast.BinOp)
+                    and isinstance(node.op, ast.Mult)
+                    and is_query(node.left)
+                    and re.search(r"tau|scal|temperature", ast.unparse(node.right))
+                    and not re.fullmatch(
+                        r"self\.(scaling|scale|softmax_scale|qk_scale_factor)",
+                        ast.unparse(node.right),
+                    )
+                ):
+                    return [Found("log of position", unit.where(node))]
+    return []
+
+
+def latent(model: Model, configurations: list[Fields]) -> list[Found]:
+    """Find keys and values that pass a narrow projection which the cache keeps."""
+    for unit in model.units:
+        if "kv_lora_rank" in unit.text and unit.name == "__init__":
+            for call in calls(unit.node, "Linear"):
+                if "kv_lora_rank" in ast.unparse(call):
+                    ranks = [f for c in configurations for f in field(c, "kv_lora_rank")]
+                    return ranks[:1] or [Found("yes", unit.where(call))]
+    return []
+
+
+# Biases
+
+
+def t5_biases(model: Model) -> list[Found]:
+    """Find distances in logarithmic buckets (log over log) and a table with a column per head."""
+    heads = any(
+        re.search(r"Embedding\([^)]*(heads|nhead)", unit.text)
+        or re.search(r"Linear\(self\.rel_pos_bins", unit.text)
+        or re.search(r"Parameter\([^)]*(heads)[^)]*bucket|bucket[^)]*heads", unit.text)
+        for unit in model.units
+        if unit.name == "__init__"
+    )
+    if not heads:
+        return []
+    for unit in model.units:
+        match = re.search(r"torch\.log\(", unit.text)
+        if match and "bucket" in unit.text and "math.log(" in unit.text:
+            return [Found("yes", unit.at(match))]
+    return []
+
+
+def alibis(model: Model) -> list[Found]:
+    """Find slopes that are a geometric series in the number of heads, times a distance."""
+    for unit in model.units:
+        if "log2(" in unit.text and "head" in unit.text:
+            for node in ast.walk(unit.node):
+                powers = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)
+                if powers or called(node) == "pow":
+                    for call in calls(unit.node, "log2"):
+                        if "head" in ast.unparse(call):
+                            return [Found("yes", unit.where(call))]
+    return []
+
+
+RELATIVE = (
+    ("Shaw", r"bhld,lrd->bhlr|b h c d, c r d -> b h c r"),
+    ("Transformer-XL", r"\b(r_w_bias|pos_bias_u|bias_u|r_r_bias)\b"),
+    ("DeBERTa", r"\bc2p_pos\b|\bc2p_att\b"),
+    ("table of 2-D offsets", r"relative_position_bias_table"),
+    ("per-axis table", r"\brel_pos_h\b|attention_biases\b.*Parameter"),
+    ("continuous 2-D offsets", r"continuous_position_bias_mlp|cpb_mlp"),
+    ("offset table", r"\bemb_rel_k\b|\brel_pos_k\b"),
+    ("convolution", r"pos_conv_embed|num_conv_pos_embeddings"),
+)
+
+
+def relatives(model: Model) -> list[Found]:
+    """Find the older relative terms by the products that they compute."""
+    found = []
+    for name, pattern in RELATIVE:
+        for unit in model.units:
+            match = re.search(pattern, unit.text)
+            if match:
+                found.append(Found(name, unit.at(match)))
+                break
+    return found
+
+
+def content_biases(model: Model) -> list[Found]:
+    """Find a bias gathered by distance from a product of states with a learned profile."""
+    for unit in model.units:
+        if "gather(" in unit.text and "distance" in unit.text and " @ self." in unit.text:
+            for call in calls(unit.node, "gather"):
+                return [Found("yes", unit.where(call))]
+    return []
+
+
+def forgetting(model: Model) -> list[Found]:
+    """Find a gate that is summed along the sequence and added to the logits of a softmax."""
+    for unit in model.units:
+        if "softmax" in unit.text and "cumsum" in unit.text and "logsigmoid" in unit.text:
+            return [Found("yes", unit.where(calls(unit.node, "cumsum")[0]))]
+    return []
+
+
+# Positions added to the input
+
+
+def learned_tables(model: Model) -> list[Found]:
+    """Find tables of positions with parameters: nn.Embedding or nn.Parameter."""
+    found = []
+    for unit in model.units:
+        if unit.name != "__init__" or "pos" not in unit.text.lower():
+            continue
+        for node in ast.walk(unit.node):
+            if isinstance(node, ast.Assign) and len(node.targets) == 1:
+                target, value = ast.unparse(node.targets[0]), node.value
+                made = called(value)
+                if made in ("Embedding", "Parameter", "QuantEmbedding"):
+                    text = ast.unparse(value)
+                    if re.search(
+                        r"relative|distance|rel_pos|bias|slope|scale|\(-1|inv_freq", target
+                    ):
+                        continue
+                    if re.search(r"bucket|2 \* |head", text) and not target.endswith("embeddings"):
+                        continue
+                    if re.search(r"pos(ition|_emb|_embed)?|wpe", target) and "proj" not in target:
+                        frozen = f"{target}.requires_grad_(False)" in unit.text
+                        frozen = frozen or "requires_grad=False" in text
+                        found.append(Found("frozen" if frozen else "yes", unit.where(node)))
+                    elif made == "Embedding" and re.search(
+                        r"max_position|n_positions|num_pos|max_seq", text
+                    ):
+                        found.append(Found("yes", unit.where(node)))
+        if re.search(r"class \w*Position\w*\(nn\.Embedding", unit.text):
+            found.append(Found("yes", unit.where()))
+    for source in model.modules:
+        for first, _, derived, text in classes_of(source):
+            if (
+                derived.startswith("(nn.Embedding)")
+                and "osition" in text
+                and "sin" not in text.lower()
+            ):
+                found.append(Found("yes", f"{source.name}:{first}"))
+    return first_per_value(found)
+
+
+def sinusoids(model: Model, rotary: set[str]) -> list[Found]:
+    """Find sines and cosines put together into one vector, and not taken apart for a rotation."""
+    if any(re.search(r"sin\w*, cos\w* = .*(chunk|split)\(", unit.text) for unit in model.units):
+        return []
+    for unit in model.units:
+        low = unit.text.lower()
+        if "sin" not in low or "cos" not in low or unit.name in rotary:
+            continue
+        if "timestep" in low or ("time" in low and "position" not in low):
+            continue
+        if re.search(r"return \(?cos\w*.*, ?sin|rotary|\brope|inv_freq", low):
+            continue
+        for call in calls(unit.node, "cat", "stack", "concatenate", "concat"):
+            text = ast.unparse(call)
+            if re.search(r"\bsin(es?)?\b|_sin\b|sin_", text) and re.search(
+                r"\bcos(ines?)?\b|_cos\b|cos_", text
+            ):
+                return [Found("yes", unit.where(call))]
+        for node in ast.walk(unit.node):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+                if calls(node.value, "sin") and "2" in ast.unparse(node.targets[0]):
+                    return [Found("yes", unit.where(node))]
+                if calls(node.value, "sin") and "cos(" in unit.text:
+                    return [Found("yes", unit.where(node))]
+    return []
+
+
+def recurrences(model: Model) -> list[Found]:
+    """Find layers that carry a state along the sequence: scans and delta rules."""
+    pattern = r"selective_scan|chunk_gated_delta|ssm_state|recurrent_gated|mamba_chunk_scan|kda_"
+    for unit in model.units:
+        match = re.search(pattern, unit.text)
+        if match:
+            return [Found("yes", unit.at(match))]
+    for unit in model.units:
+        if re.search(r"recurrent_state|conv_state|recurrent_states|linear_attn", unit.text):
+            return [Found("yes", unit.where())]
+    return []
+
+
+def parts(model: Model) -> list[Found]:
+    """Find the models that a model is made of: those that its configuration makes by default."""
+    found = []
+    for source in model.configurations:
+        for node in ast.walk(source.tree):
+            if called(node) == "SubConfigSpec" and isinstance(node, ast.Call):
+                for key in node.keywords:
+                    if key.arg == "model_type" and isinstance(constant(key.value), str):
+                        found.append(
+                            Found(str(constant(key.value)), f"{source.name}:{node.lineno}")
+                        )
+            if (
+                isinstance(node, ast.Subscript)
+                and ast.unparse(node.value) == "CONFIG_MAPPING"
+                and isinstance(constant(node.slice), str)
+            ):
+                found.append(Found(str(constant(node.slice)), f"{source.name}:{node.lineno}"))
+    return first_per_value(found)
+
+
+# The table
+
+
+def method(values: dict[str, str], model: Model) -> str:
+    """Return the methods of one row, in words."""
+    if not model.modules:
+        return "no modules of its own"
+    attends = any(
+        re.search(r"softmax\(|scaled_dot_product|ALL_ATTENTION|dispatch_attention", unit.text)
+        for unit in model.units
+    )
+    named = {
+        "rotary": values["layout"],
+        "T5": values["t5"],
+        "ALiBi": values["alibi"],
+        "content-read": values["content_bias"],
+        "learned": "yes" in values["learned"],
+        "frozen table": "frozen" in values["learned"],
+        "sinusoidal": values["sinusoidal"],
+    }
+    words = [word for word, value in named.items() if value]
+    words += values["relative"].split(" | ") if values["relative"] else []
+    if not words:
+        if values["parts"]:
+            return "its parts'"
+        return "none" if attends else "no attention"
+    return " | ".join(words)
+
+
+def year(model: Model) -> Found:
+    """Return the year that the copyright line of a model's first file states."""
+    for source in [*model.configurations, *model.modules]:
+        head = source.text.splitlines()[:40]
+        for number, line in enumerate(head, start=1):
+            match = re.search(r"[Cc]opyright\D*((?:19|20)\d\d)", line)
+            if match:
+                return Found(match[1], f"{source.name}:{number}")
+    return Found("", "")
+
+
+def configuration_classes(
+    models: Iterable[Model],
+) -> dict[str, tuple[ast.ClassDef, str]]:
+    """Return every configuration class by its name, for those that inherit."""
+    return {
+        node.name: (node, source.name)
+        for model in models
+        for source in model.configurations
+        for node in source.tree.body
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+def row(model: Model, known: dict[str, tuple[ast.ClassDef, str]], mixin: Found) -> dict[str, str]:
+    """Return the table's row of one model."""
+    configurations = [
+        fields_of(node, source.name, known.get)
+        for source in model.configurations
+        for node in source.tree.body
+        if isinstance(node, ast.ClassDef)
+    ]
+    turns = rotations(model)
+    rotary = [c for c in configurations if any(name in c.values for name in ROTARY_FIELDS)]
+    text = [c for c in rotary if "vocab_size" in c.values] or rotary
+    found: dict[str, list[Found]] = {
+        "layout": turns.layouts,
+        "base": [],
+        "context": [],
+        "rotated_back": rotated_back(model, turns.functions),
+        "learned_rates": learned_rates(model),
+        "window": windows(model, configurations),
+        "layer_kinds": layer_kinds(configurations),
+        "no_position_layers": [],
+        "sink": sinks(model),
+        "temperature": temperatures(model),
+        "latent": latent(model, configurations),
+        "t5": t5_biases(model),
+        "alibi": alibis(model),
+        "relative": relatives(model),
+        "content_bias": content_biases(model),
+        "gated": forgetting(model),
+        "learned": learned_tables(model),
+        "sinusoidal": sinusoids(model, turns.functions),
+        "recurrence": recurrences(model),
+        "parts": parts(model),
+        "part": [],
+        "rope_types": [],
+        "axes": [],
+    }
+    if turns.layouts:
+        found["base"] = (bases(text[0], mixin) if text else []) or bases_in_code(model)
+        found["context"] = field(text[0], "max_position_embeddings") if text else []
+        found["part"] = part_rotated(model, configurations)
+        found["rope_types"] = rope_types(model, configurations)
+        found["axes"] = axes(model, configurations)
+        found["no_position_layers"] = no_position_layers(model, turns.functions)
+    values = {name: " | ".join(f.value for f in found[name]) for name in COLUMNS}
+    born = year(model)
+    evidence = [f"{name} {f.where}" for name in COLUMNS for f in found[name]]
+    return {
+        "library": model.library,
+        "model": model.name,
+        "year": born.value,
+        "method": method(values, model),
+        **values,
+        "evidence": "; ".join([f"year {born.where}"] * bool(born.where) + evidence),
+    }
+
+
+def folder(library: str) -> Path | None:
+    """Return where an installed library lies, without importing it."""
+    spec = importlib.util.find_spec(library)
+    return Path(spec.origin).parent if spec and spec.origin else None
+
+
+def transformers_models(root: Path) -> Iterator[Model]:
+    """Yield the models of transformers: one a folder."""
+    for path in sorted((root / "models").iterdir()):
+        named = path.name not in ("auto", "deprecated", "__pycache__")
+        if path.is_dir() and named:
+            configurations = [read(p) for p in sorted(path.glob("configuration_*.py"))]
+            modules = [
+                read(p)
+                for p in sorted(path.glob("modeling_*.py"))
+                if not re.match(r"modeling_(tf|flax)_", p.name)
+            ]
+            units = [unit for source in modules for unit in units_of(source)]
+            yield Model("transformers", path.name, configurations, modules, units)
+
+
+def single_files(library: str, paths: Iterable[Path], shared: list[Path]) -> Iterator[Model]:
+    """Yield models that are one file each; what they import of shared files counts as theirs."""
+    pool: dict[str, list[Unit]] = {}
+    for path in shared:
+        for unit in units_of(read(path)):
+            pool.setdefault(unit.owner or unit.name, []).append(unit)
+    paths = sorted(paths)
+    files: dict[str, dict[str, list[Unit]]] = {}
+    used = {
+        name: {w for u in units for w in re.findall(r"\b(\w+)\(", u.text) if w in pool}
+        for name, units in pool.items()
+    }
+    for path in paths:
+        for unit in units_of(read(path)):
+            files.setdefault(path.stem, {}).setdefault(unit.owner or unit.name, []).append(unit)
+    for path in paths:
+        source = read(path)
+        waiting = set(re.findall(r"\b\w+\b", source.text)) & set(pool)
+        names: set[str] = set()
+        while waiting:
+            names |= waiting
+            waiting = {name for one in waiting for name in used[one]} - names
+        units = [*units_of(source), *(u for name in sorted(names) for u in pool[name])]
+        for file, imported in re.findall(r"from \.(\w+) import \(?([\w, \n]+)", source.text):
+            for name in re.findall(r"\w+", imported):
+                units += files.get(file, {}).get(name, [])
+        if units:
+            yield Model(library, path.stem.removeprefix("transformer_"), [], [source], units)
+
+
+def installed() -> Iterator[Model]:
+    """Yield every model of the libraries that are installed."""
+    if (root := folder("transformers")) is not None:
+        yield from transformers_models(root)
+    if (root := folder("diffusers")) is not None:
+        paths = [p for p in (root / "models" / "transformers").glob("*.py") if p.stem != "__init__"]
+        shared = [root / "models" / name for name in ("embeddings.py", "attention_processor.py")]
+        yield from single_files("diffusers", paths, shared)
+    if (root := folder("timm")) is not None:
+        shared = sorted((root / "layers").glob("pos_embed*.py"))
+        paths = [p for p in (root / "models").glob("*.py") if not p.stem.startswith("_")]
+        yield from single_files("timm", paths, shared)
+
+
+def mixin_default() -> Found:
+    """Return the base that a configuration of transformers has without one of its own."""
+    root = folder("transformers")
+    if root is None:
+        return Found("", "")
+    source = read(root / TRANSFORMERS_DEFAULT)
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "default_theta":
+            return Found(say(constant(node.value)), f"{source.name}:{node.lineno}")
+    return Found("", "")
+
+
+def census() -> list[dict[str, str]]:
+    """Return the table: one row a model, in the order of the libraries and of their names."""
+    models = list(installed())
+    known, mixin = configuration_classes(models), mixin_default()
+    return [row(model, known, mixin) for model in models]
+
+
+def stored(path: Path = TABLE) -> list[dict[str, str]]:
+    """Read the table that is kept."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write(rows: list[dict[str, str]], path: Path = TABLE) -> None:
+    """Write the table."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, HEADER, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def changes(old: list[dict[str, str]], new: list[dict[str, str]]) -> list[str]:
+    """Say what appeared, what went and what changed; lines of code alone are no change."""
+    before = {(r["library"], r["model"]): r for r in old}
+    after = {(r["library"], r["model"]): r for r in new}
+    said = [f"new: {' '.join(key)} ({after[key]['method']})" for key in after if key not in before]
+    said += [f"gone: {' '.join(key)}" for key in before if key not in after]
+    for key in after:
+        for name in ("method", *COLUMNS) if key in before else ():
+            if before[key][name] != after[key][name]:
+                was, now = before[key][name] or "nothing", after[key][name] or "nothing"
+                said.append(f"changed: {' '.join(key)}, {name}: {was} -> {now}")
+    types = {t for r in new for t in r["rope_types"].split(" | ")}
+    types -= {t for r in old for t in r["rope_types"].split(" | ")}
+    return said + [f"new kind of rates: {name}" for name in sorted(types)]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the table, or compare it with what is installed."""
+    parser = argparse.ArgumentParser(description="census of positions in published models")
+    parser.add_argument("--check", action="store_true", help="compare; write nothing")
+    options = parser.parse_args(arguments)
+    rows = census()
+    said = changes(stored(), rows) if TABLE.exists() else []
+    for line in said:
+        print(line)
+    if not options.check:
+        write(rows)
+    print(f"{len(rows)} models, {len(said)} changes")
+    return bool(options.check and said)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""Make what lab/live.py shows: one script of all figures, and their pictures in the first state.
+
+Usage: python -m tools.live [--script]
+
+Needs npm, for the bundler and the parts of d3 that lab/web/package-lock.json pins with their
+digests, and for the pictures Playwright with a Chromium. With --script no pictures are taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from lab import figures
+from lab.live import SCRIPT, STARTS, STILLS, STYLE, WEB
+
+ROOT = Path(__file__).resolve().parent.parent
+WORKSHOP = ROOT / "_build" / "web"  # where npm puts what it brings
+LICENCE = (
+    "d3-axis, d3-drag, d3-scale, d3-selection, d3-shape and what they need: ISC, LICENSE-d3.txt"
+)
+WIDE, NARROW = 720, 340  # pixels: the column on a desk, and on a phone
+CHROMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+
+def digest() -> str:
+    """Return the digest of all that the script is made of."""
+    whole = hashlib.sha256()
+    for path in sorted([*WEB.glob("src/*.js"), WEB / "package.json"]):
+        whole.update(path.name.encode() + b"\n" + path.read_bytes())
+    return whole.hexdigest()
+
+
+def run(*command: str | Path) -> None:
+    done = subprocess.run([str(part) for part in command], cwd=WORKSHOP, capture_output=True)
+    if done.returncode:
+        raise SystemExit(f"{command[0]} failed: {done.stderr.decode()[-2000:]}")
+
+
+def script() -> str:
+    """Bundle the figures' modules and what they take from d3 into one text."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise SystemExit("npm is not installed; it brings the bundler")
+    WORKSHOP.mkdir(parents=True, exist_ok=True)
+    lock = WEB / "package-lock.json"
+    stamp = WORKSHOP / "package-lock.json"
+    if not stamp.exists() or stamp.read_bytes() != lock.read_bytes():
+        shutil.copy(WEB / "package.json", WORKSHOP)
+        shutil.copy(lock, WORKSHOP)
+        run(npm, "ci", "--silent")
+    shutil.rmtree(WORKSHOP / "src", ignore_errors=True)
+    shutil.copytree(WEB / "src", WORKSHOP / "src")
+    options = ["--bundle", "--minify", "--format=iife", "--global-name=Live", "--target=es2022"]
+    options += ["--charset=utf8", "--outfile=live.js", "--legal-comments=none"]
+    run(WORKSHOP / "node_modules" / ".bin" / "esbuild", "src/main.js", *options)
+    made = (WORKSHOP / "live.js").read_text(encoding="utf-8")
+    return f"/* Made by tools/live.py from {digest()}\n   {LICENCE} */\n{made}"
+
+
+DARK = """:root { --pst-color-text-base: #ced6dd; --pst-color-text-muted: #9ca4af;
+  --pst-color-background: #14181f; --course-card-edge: #2c3442; --pst-color-primary: #8ab8f0; }
+body, figure { background: #14181f !important; }"""  # as the site's style has them
+
+
+def page(name: str = "", state: dict[str, Any] | None = None, scheme: str = "light") -> str:
+    """Return a page that holds nothing but the script, and one figure if it is named."""
+    held = json.dumps(state).replace("'", "&#39;") if state else ""
+    place = f"<div class='live' data-figure='{name}' data-state='{held}'></div>" if name else ""
+    place = f"<figure id=figure-0><div class=live-place>{place}</div></figure>"
+    return (
+        f"<!doctype html><html data-theme={scheme} lang=en><meta charset=utf-8>"
+        "<title>figure</title>"
+        "<style>body, figure { margin: 0; background: #fff; font-family: sans-serif }"
+        f"{DARK if scheme == 'dark' else ''}\n{STYLE.read_text()}</style>"
+        f"<main>{place}</main><script>{SCRIPT.read_text()}</script>"
+    )
+
+
+def photograph() -> None:
+    """Take each figure's picture in its first state, and note its words and its heights."""
+    from playwright.sync_api import sync_playwright
+
+    STILLS.mkdir(exist_ok=True)
+    found: dict[str, Any] = {}
+    with sync_playwright() as playwright:
+        path = next(filter(None, map(shutil.which, CHROMES)), None)
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        tab = browser.new_page(device_scale_factor=2)
+        tab.set_content(page())
+        first = tab.evaluate(
+            "Object.fromEntries(Object.entries(Live.FIGURES).map(([k, f]) => [k, f.start]))"
+        )
+        for name, state in first.items():
+            heights = {}
+            for key, width in (("narrow", NARROW), ("wide", WIDE)):
+                tab.set_viewport_size({"width": width, "height": 900})
+                tab.set_content(page(name, state))
+                tab.wait_for_selector(".live-words:not(:empty)")
+                box = tab.locator(".live-figure").bounding_box()
+                heights[key] = round(box["height"])
+            drawn = Image.open(io.BytesIO(tab.locator(".live-figure").screenshot())).convert("RGB")
+            figures.few_colours(drawn).save(STILLS / f"{name}.png", optimize=True)
+            words = tab.evaluate("name => Live.FIGURES[name].alt", name)
+            alt = f"{words} {tab.locator('.live-words').text_content()}"
+            found[name] = {"state": state, "alt": alt, "width": WIDE, **heights}
+        browser.close()
+    for path in STILLS.glob("*.png"):
+        if path.stem not in found:
+            path.unlink()
+    text = json.dumps(found, indent=1, ensure_ascii=False)
+    STARTS.write_text(text + "\n", encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--script", action="store_true", help="leave the pictures as they are")
+    options = parser.parse_args()
+    SCRIPT.write_text(script(), encoding="utf-8")
+    if not options.script:
+        photograph()
+    print(f"{SCRIPT.relative_to(ROOT)}: {SCRIPT.stat().st_size} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

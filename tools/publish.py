@@ -1,0 +1,100 @@
+"""What a host and a search engine want of the site: its first page, a map, and a page for errors.
+
+Jupyter Book writes the pages; these files stand beside them. The site's address is the one that
+`_config.yml` names.
+"""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+CONFIG = ROOT / "_config.yml"
+FIRST = "book/00_intro.html"
+LISTED = "book/*.html"
+META = re.compile(r'<meta (?:name="description"|property="og:|name="twitter:)[^>]*>')
+
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+{head}
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 1.05rem/1.6 ui-sans-serif, system-ui, sans-serif; max-width: 34rem;
+  margin: 18vh auto 0; padding: 0 1.25rem; }}
+</style>
+</head>
+<body>
+<main>
+{body}
+</main>
+</body>
+</html>
+"""
+
+
+def address() -> str:
+    """Return the site's address, ending in a slash."""
+    config = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
+    url: str = config["html"]["baseurl"]
+    return url.rstrip("/") + "/"
+
+
+def site_map(pages: list[str], base: str) -> str:
+    """Return the list of pages that search engines read."""
+    rows = "\n".join(f"<url><loc>{escape(base + page)}</loc></url>" for page in pages)
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n{rows}\n</urlset>\n'
+    )
+
+
+def not_found(base: str) -> str:
+    """Return the page for an address that leads nowhere.
+
+    A host shows it at any depth of the site, so its links are whole addresses.
+    """
+    body = (
+        "<h1>This page is not here</h1>\n"
+        "<p>It may have been renamed when the chapters were numbered anew.</p>\n"
+        f'<p><a href="{base}{FIRST}">Start of the course</a> · '
+        f'<a href="{base}search.html">Search</a> · '
+        f'<a href="{base}genindex.html">Index</a></p>'
+    )
+    return PAGE.format(title="This page is not here", head="", body=body)
+
+
+def first_page(title: str, landing: str) -> str:
+    """Return the root page: it leads on, and a link to it shows what the landing page would.
+
+    Args:
+        title: of the course.
+        landing: the landing page's HTML.
+    """
+    head = "\n".join(
+        [f'<meta http-equiv="refresh" content="0; url={FIRST}">', *META.findall(landing)]
+    )
+    body = f'<p><a href="{FIRST}">{escape(title)}</a></p>'
+    return PAGE.format(title=escape(title), head=head, body=body)
+
+
+def publish(site: Path) -> None:
+    """Write the files beside the pages of a built site."""
+    config = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
+    base, pages = address(), sorted(str(path.relative_to(site)) for path in site.glob(LISTED))
+    landing = (site / FIRST).read_text(encoding="utf-8")
+    files = {
+        "sitemap.xml": site_map(pages, base),
+        "robots.txt": f"User-agent: *\nAllow: /\nSitemap: {base}sitemap.xml\n",
+        "404.html": not_found(base),
+        "index.html": first_page(config["title"], landing),
+    }
+    for name, text in files.items():
+        (site / name).write_text(text, encoding="utf-8")
