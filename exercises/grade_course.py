@@ -123,6 +123,12 @@ def in_pool(
         alone = True
 
 
+def lost(error: object) -> Outcome:
+    """Return the outcome of a job of which the cluster gave none."""
+    reason = f"the cluster gave no result ({type(error).__name__}); run the command again"
+    return Outcome(None, "", "", reason)
+
+
 def on_cluster(jobs: list[Job], scheduler: str) -> Iterator[tuple[int, Outcome]]:
     """Grade on a Dask cluster whose workers run in a copy of this project.
 
@@ -140,10 +146,16 @@ def on_cluster(jobs: list[Job], scheduler: str) -> Iterator[tuple[int, Outcome]]
         raise ValueError(f"no Dask scheduler answers at {scheduler} ({error})") from error
     with client:
         waiting = {client.submit(work, job, pure=False): index for index, job in enumerate(jobs)}
-        for future, result in as_completed(list(waiting), with_results=True, raise_errors=False):
-            lost = f"the cluster gave no result ({type(result).__name__}); run the command again"
-            fine = isinstance(result, Outcome)
-            yield waiting[future], result if fine else Outcome(None, "", "", lost)
+        results: Any = as_completed(list(waiting), with_results=True, raise_errors=False)
+        while waiting:
+            done = results.next_batch(block=False)
+            for future, result in done:
+                yield waiting.pop(future), result if isinstance(result, Outcome) else lost(result)
+            if not done and client.status == "closed":  # then nothing else will ever come
+                for index in waiting.values():
+                    yield index, lost(ConnectionError())
+                return
+            time.sleep(0 if done else 0.05)
 
 
 def processors() -> int:

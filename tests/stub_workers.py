@@ -48,7 +48,7 @@ def note_and_wait(job: Job) -> Outcome:
 def main() -> int:
     """Grade a course with the stand-in."""
     if "--scheduler" in sys.argv:
-        grade_course.work = note_and_wait
+        grade_course.work, grade_course.PATIENCE = note_and_wait, 10
         grade_course.fill_gradebook = lambda *_: None
         return grade_course.main([*sys.argv[1:], "--trusted"])
     course, os.environ[STUCK] = sys.argv[1:]

@@ -23,7 +23,7 @@ from sphinx.util.nodes import make_refnode
 from clinic import proofs as doctor_proofs
 from exercises import proofs, warm_up
 from lab import live, sets
-from tools import status, vendor
+from tools import slides, status, vendor
 
 PUBLIC = "https://cdn.jsdelivr.net/npm"
 MATHJAX = "es5/tex-chtml.js"
@@ -369,6 +369,19 @@ class GradedSets(SphinxDirective):
         return written(self, text, "lab/sets.py")
 
 
+class LessonPlans(SphinxDirective):
+    """Write ninety minutes for each chapter, as the chapters are when the page is built."""
+
+    def run(self) -> list[nodes.Node]:
+        return written(self, slides.plans(), "tools/slides.py")
+
+
+def write_slides(app: Sphinx, error: Exception | None) -> None:
+    """Write the slides beside the pages that link to them."""
+    if error is None and app.builder.name == "html":
+        slides.write_decks(Path(app.outdir))
+
+
 class CheckedAnswer(SphinxDirective):
     """Show an answer to the warm-up exercise, and below it what the check says when it runs."""
 
@@ -418,4 +431,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("build-status", BuildStatus)
     app.add_directive("graded-sets", GradedSets)
     app.add_directive("checked-answer", CheckedAnswer)
+    app.add_directive("lesson-plans", LessonPlans)
+    app.connect("build-finished", write_slides)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
