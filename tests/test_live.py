@@ -18,14 +18,14 @@ from lab import live
 from pe_lib import context_extension as extend
 from pe_lib.alibi import ALiBi, alibi, alibi_slopes
 from pe_lib.attention import NoPosition, attention_logits
-from pe_lib.deberta import DeBERTa
+from pe_lib.deberta import DeBERTa, disentangled_row
 from pe_lib.fire import fire_ratio
 from pe_lib.kerple import kerple_log, kerple_power
 from pe_lib.learned import Learned
 from pe_lib.rope import RoPE, apply_rope, rope_angles
-from pe_lib.shaw import Shaw
+from pe_lib.shaw import Shaw, clipped_row
 from pe_lib.sinusoidal import Sinusoidal, frequencies, sinusoidal
-from pe_lib.t5 import T5Bias
+from pe_lib.t5 import T5Bias, t5_bucket
 from pe_lib.transformer_xl import TransformerXL
 from tools import live as workshop
 from tools import refresh
@@ -262,6 +262,12 @@ def calls() -> dict[str, list[tuple[list[Any], Any]]]:
     """Return, for each function of the arithmetic, arguments and what pe_lib gives for them."""
     pairs = torch.randn(8, 2, dtype=torch.float64)
     rates = frequencies(16, 500.0)
+    wide = frequencies(128, 5e5)
+    r1, r2 = (torch.tensor([value], dtype=torch.float64) for value in (1.5, 0.3))
+    sizes = ((16, 16, True), (32, 128, True), (32, 128, False), (8, 20, True))
+
+    def bucket(relative, buckets, most, both):
+        return t5_bucket(torch.tensor(relative), buckets, most, bidirectional=both)
 
     def rotated(x, place):
         return apply_rope(x.reshape(1, -1), rope_angles([place], rates))[0]
@@ -281,6 +287,32 @@ def calls() -> dict[str, list[tuple[list[Any], Any]]]:
             )
             for m, n in ((0, 0), (3, 7), (1003, 1007), (9, 2))
         ],
+        "clippedRow": [([r, 4], clipped_row(torch.tensor(r), 4)) for r in range(-7, 8)],
+        "disentangledRow": [([r, 4], disentangled_row(torch.tensor(r), 4)) for r in range(-7, 8)],
+        "t5Bucket": [([r, *size], bucket(r, *size)) for size in sizes for r in range(-150, 151)],
+        "alibiSlopes": [([heads], alibi_slopes(heads)) for heads in range(1, 25)],
+        "kerpleLog": [([r, 1.5, 0.3], kerple_log(r, r1, r2)) for r in (0, -1, 40)],
+        "kerplePower": [([r, 1.5, 0.3], kerple_power(r, r1, r2)) for r in (0, -1, 40)],
+        "fireRatio": [
+            (
+                [q, k, 0.3, 64],
+                fire_ratio(torch.tensor([q]), torch.tensor([k]), r2[0], torch.tensor(64.0)),
+            )
+            for q, k in ((10, 2), (100, 99), (100, 0))
+        ],
+        "positionInterpolation": [([wide.tolist(), 4], extend.position_interpolation(wide, 4))],
+        "ntkAware": [([wide.tolist(), 4], extend.ntk_aware(wide, 4))],
+        "dynamicNtk": [
+            ([wide.tolist(), 2, 512, each], extend.dynamic_ntk(wide, 2, 512, each))
+            for each in (100, 512, 2000)
+        ],
+        "byParts": [([wide.tolist(), 8, 8192, 1, 32], extend.by_parts(wide, 8, 8192, 1, 32))],
+        "llama3": [([wide.tolist(), 8, 8192], extend.llama3(wide, 8, 8192))],
+        "yarn": [
+            ([wide.tolist(), 8, 8192, 1, 32, cut], extend.yarn(wide, 8, 8192, truncate=cut))
+            for cut in (True, False)
+        ],
+        "proportional": [([wide.tolist(), 0.3], extend.proportional(wide, 0.3))],
     }
 
 
@@ -313,6 +345,19 @@ SLIPS = {  # one slip of the hand, and the functions that it makes wrong
     ],
     ("a * Math.sin(angle) + b", "a * Math.sin(angle) - b"): ["rope", "ropeScore"],
     ("rope(k, n, rates)", "rope(k, n + 1, rates)"): ["ropeScore"],
+    ("Math.max(-clip, relative)) + clip", "Math.max(-clip, relative)) - clip"): ["clippedRow"],
+    ("span - relative", "span + relative"): ["disentangledRow"],
+    ("f(Math.log(most / exact))", "f(Math.log((most + 1) / exact))"): ["t5Bucket"],
+    ("h - 0.5", "h + 0.5"): ["alibiSlopes"],
+    ("-r1 * Math.log1p", "r1 * Math.log1p"): ["kerpleLog"],
+    ("Math.abs(relative) ** r2", "Math.abs(relative) * r2"): ["kerplePower"],
+    ("Math.max(query, threshold)", "threshold"): ["fireRatio"],
+    ("rate / factor);\nexport", "rate * factor);\nexport"): ["positionInterpolation"],
+    ("(-r / (rates.length - 1))", "(-r / rates.length)"): ["dynamicNtk", "ntkAware"],
+    ("trained - (factor - 1)", "trained - factor"): ["dynamicNtk"],
+    ("byParts(rates, factor, trained, 1, 4)", "byParts(rates, factor, trained, 1, 5)"): ["llama3"],
+    ("Math.ceil(pair(slow))", "Math.floor(pair(slow))"): ["yarn"],
+    ("Math.floor(share *", "Math.ceil(share *"): ["proportional"],
 }
 
 
