@@ -62,9 +62,14 @@ def script() -> str:
     shutil.copytree(WEB / "src", WORKSHOP / "src")
     options = ["--bundle", "--minify", "--format=iife", "--global-name=Live", "--target=es2022"]
     options += ["--charset=utf8", "--outfile=live.js", "--legal-comments=none"]
+    options.append("--metafile=live.json")
     run(WORKSHOP / "node_modules" / ".bin" / "esbuild", "src/main.js", *options)
     made = (WORKSHOP / "live.js").read_text(encoding="utf-8")
-    return f"/* Made by tools/live.py from {digest()}\n   {LICENCE} */\n{made}"
+    shares = json.loads((WORKSHOP / "live.json").read_text())["outputs"]["live.js"]["inputs"]
+    own = sum(each["bytesInOutput"] for name, each in shares.items() if name.startswith("src/"))
+    return (
+        f"/* Made by tools/live.py from {digest()}, {own} bytes of our own\n   {LICENCE} */\n{made}"
+    )
 
 
 DARK = """:root { --pst-color-text-base: #ced6dd; --pst-color-text-muted: #9ca4af;

@@ -42,6 +42,7 @@ export const clockHands = {
     },
   ],
   numbers,
+  lines: [3, 4],
   height: (narrow) => (narrow ? 470 : 352),
   words(state) {
     const { codes, likeness } = numbers(state);

@@ -64,13 +64,13 @@ function choiceControl({ key, label, options }, parent, state, set) {
   return () => inputs.forEach((input) => (input.checked = input.value === String(state[key])));
 }
 
-function selectControl({ key, label, options }, parent, state, set) {
+function selectControl({ key, label, options, also }, parent, state, set) {
   const id = `live-${++made}`;
   const box = element("div", { class: "live-control" }, parent);
   element("label", { for: id }, box, label);
   const input = element("select", { id }, box);
   for (const [value, words] of Object.entries(options)) element("option", { value }, input, words);
-  input.addEventListener("change", () => set({ [key]: input.value }));
+  input.addEventListener("change", () => set({ [key]: input.value, ...also?.(input.value) }));
   return () => (input.value = state[key]);
 }
 
@@ -153,7 +153,8 @@ export function fromLink(text, figure) {
   for (const { kind, key, min, max, step = 1, options, to = (v) => v, from = (v) => v } of figure.controls) {
     if (options && key && !Object.hasOwn(options, state[key])) state[key] = figure.start[key];
     if (kind !== "range") continue;
-    const whole = Number((Math.round(from(state[key]) / step) * step).toPrecision(12));
+    const at = Number.isFinite(from(state[key])) ? from(state[key]) : from(figure.start[key]);
+    const whole = Number((Math.round(at / step) * step).toPrecision(12));
     state[key] = to(clamp(whole, limit(min, state), limit(max, state)));
   }
   return state;
@@ -168,7 +169,8 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
   const panel = element("div", { class: "live-controls" }, root);
   const stage = element("div", { class: "live-stage" }, root);
   const foot = element("div", { class: "live-foot" }, root);
-  const words = element("p", { class: "live-words" }, foot);
+  const [lines, more] = figure.lines; // of the words at most, on a desk and on a phone
+  const words = element("p", { class: "live-words", style: `--lines:${lines};--more:${more}` }, foot);
   const tools = element("div", { class: "live-tools" }, foot);
   const tasks = element("div", { class: "live-tasks" }, root);
   const spoken = element("p", { class: "live-spoken", role: "status" }, root);

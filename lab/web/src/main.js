@@ -3,11 +3,14 @@
 
 import { clockHands } from "./clock_hands.js";
 import { element, fromLink, mount, toLink } from "./kit.js";
+import { penalties } from "./penalties.js";
 import * as positions from "./positions.js";
 import { ropeScoreFigure } from "./rope_score.js";
+import { sentenceScores } from "./sentence_scores.js";
+import { wavelengths } from "./wavelengths.js";
 
 export { fromLink, positions, toLink };
-export const FIGURES = { rope_score: ropeScoreFigure, clock_hands: clockHands };
+export const FIGURES = { rope_score: ropeScoreFigure, clock_hands: clockHands, sentence_scores: sentenceScores, wavelengths, penalties };
 
 // In JupyterLab, Binder and Colab.
 export function render({ model, el }) {

@@ -33,3 +33,102 @@ export const rope = (pairs, position, rates) =>
 // The score of a query at m and a key at n: both are rotated, then multiplied.
 export const ropeScore = (q, k, m, n, rates) =>
   dot(rope(q, m, rates).flat(), rope(k, n, rates).flat());
+
+// Tables by distance ------------------------------------------------------------------------
+
+// The row of Shaw's table: distances are cut off at the clip.
+export const clippedRow = (relative, clip) => Math.min(clip, Math.max(-clip, relative)) + clip;
+
+// T5's bucket. The logarithm is taken in 32 bits, on which trained tables rely at the edges.
+export function t5Bucket(relative, buckets, most, bidirectional) {
+  const perSide = bidirectional ? buckets / 2 : buckets;
+  const exact = Math.floor(perSide / 2);
+  const distance = Math.min(most, bidirectional ? Math.abs(relative) : Math.max(0, -relative));
+  const f = Math.fround;
+  const share = f(f(Math.log(f(Math.max(distance, exact) / exact))) / f(Math.log(most / exact)));
+  const far = Math.min(perSide - 1, exact + Math.trunc(f(share * (perSide - exact))));
+  return (distance < exact ? distance : far) + (bidirectional && relative > 0 ? perSide : 0);
+}
+
+// DeBERTa's row, of 2 * span.
+export const disentangledRow = (relative, span) => Math.min(2 * span - 1, Math.max(0, span - relative));
+
+// Penalties ---------------------------------------------------------------------------------
+
+export function alibiSlopes(heads) {
+  const n = 2 ** Math.floor(Math.log2(heads));
+  const steps = [...range(n, 1), ...range(heads - n, 1).map((h) => h - 0.5)];
+  return steps.map((step) => 2 ** ((-8 * step) / n));
+}
+export const alibi = (relative, slope) => -slope * Math.abs(relative);
+export const kerpleLog = (relative, r1, r2) => -r1 * Math.log1p(r2 * Math.abs(relative));
+export const kerplePower = (relative, r1, r2) => (relative === 0 ? 0 : -r1 * Math.abs(relative) ** r2);
+// What FIRE's network reads: the distance over that to the start of the text, both bent.
+export const fireRatio = (query, key, c, threshold) =>
+  Math.log1p(c * Math.abs(key - query)) / (Math.log1p(c * Math.max(query, threshold)) + 1e-6);
+
+// Rules that stretch a context ---------------------------------------------------------------
+
+export const positionInterpolation = (rates, factor) => rates.map((rate) => rate / factor);
+export const ntkAware = (rates, factor) => rates.map((rate, r) => rate * factor ** (-r / (rates.length - 1)));
+export const dynamicNtk = (rates, factor, trained, length) =>
+  length <= trained ? rates : ntkAware(rates, (factor * length) / trained - (factor - 1));
+
+export const byParts = (rates, factor, trained, low, high) =>
+  rates.map((rate) => {
+    const kept = Math.min(1, Math.max(0, ((rate * trained) / (2 * Math.PI) - low) / (high - low)));
+    return rate / factor + kept * (rate - rate / factor);
+  });
+export const llama3 = (rates, factor, trained) => byParts(rates, factor, trained, 1, 4);
+
+export function yarn(rates, factor, trained, slow = 1, fast = 32, truncate = true) {
+  const step = Math.log(rates[0] / rates[1]);
+  const pair = (turns) => Math.log((rates[0] * trained) / (2 * Math.PI) / turns) / step;
+  const [early, late] = truncate ? [Math.floor(pair(fast)), Math.ceil(pair(slow))] : [pair(fast), pair(slow)];
+  const [first, last] = [Math.max(0, early), Math.min(2 * rates.length - 1, late)];
+  return rates.map((rate, r) => {
+    const slowed = Math.min(1, Math.max(0, (r - first) / Math.max(last - first, 0.001)));
+    return rate + slowed * (rate / factor - rate);
+  });
+}
+export const proportional = (rates, share) => rates.map((rate, r) => (r < Math.floor(share * rates.length) ? rate : 0));
+
+// Whole rows of scores -----------------------------------------------------------------------
+
+// One head that reads token vectors as they are: queries and keys are the vectors. What a method
+// has to learn is in `learned`. Returns the scores of all pairs, rows for queries.
+export function scoresOf(method, vectors, learned) {
+  const d = vectors[0].length;
+  const places = range(vectors.length);
+  const added = {
+    sinusoidal: (x, p) => sinusoidal(p, d, 10000).map((part, i) => part + x[i]),
+    learned: (x, p) => learned.table[p].map((part, i) => part + x[i]),
+  }[method];
+  const x = added ? vectors.map(added) : vectors;
+  const scale = method === "t5" ? 1 : 1 / Math.sqrt(d);
+  const rates = frequencies(d, 10000);
+  const pairs = (vector) => rates.map((_, r) => [vector[2 * r], vector[2 * r + 1]]);
+  const times = (matrix, vector) => matrix.map((row) => dot(row, vector));
+  const plus = (a, b) => a.map((part, i) => part + b[i]);
+  const from = {
+    rope: (q, k, i, j) => ropeScore(pairs(q), pairs(k), i, j, rates),
+    shaw: (q, k, i, j) => dot(q, plus(k, learned.shaw[clippedRow(j - i, (learned.shaw.length - 1) / 2)])),
+    transformer_xl: (q, k, i, j) => {
+      const waves = rates.map((rate) => (i - j) * rate);
+      const code = [...waves.map(Math.sin), ...waves.map(Math.cos)];
+      return dot(plus(q, learned.u), k) + dot(plus(q, learned.v), times(learned.r, code));
+    },
+    deberta: (q, k, i, j) => {
+      const row = learned.rows[disentangledRow(j - i, learned.rows.length / 2)];
+      const terms = dot(q, k) + dot(q, times(learned.keys, row)) + dot(k, times(learned.queries, row));
+      return terms / Math.sqrt(3);
+    },
+  }[method];
+  const bias = {
+    alibi: (relative) => alibi(relative, learned.slope),
+    t5: (relative) => learned.t5[t5Bucket(relative, learned.t5.length, 16, true)],
+  }[method];
+  return places.map((i) =>
+    places.map((j) => (from ? from(x[i], x[j], i, j) : dot(x[i], x[j])) * scale + (bias ? bias(j - i) : 0)),
+  );
+}

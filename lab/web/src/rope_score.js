@@ -59,6 +59,7 @@ export const ropeScoreFigure = {
     },
   ],
   numbers,
+  lines: [2, 3],
   settle(state) {
     state.pair = clamp(state.pair, 0, state.d / 2 - 1);
   },

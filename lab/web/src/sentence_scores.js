@@ -1,0 +1,119 @@
+// Landing page: one's own sentence under every method; a pair of words has a distance.
+
+import { clamp, digits, text } from "./kit.js";
+import { range, scoresOf, softmax } from "./positions.js";
+import { noise } from "./rope_score.js";
+
+const MOST = 14; // words
+const D = 16;
+const METHODS = {
+  none: "no position", sinusoidal: "sinusoidal", learned: "learned", shaw: "Shaw", transformer_xl: "Transformer-XL",
+  t5: "T5", deberta: "DeBERTa", alibi: "ALiBi", rope: "RoPE",
+};
+
+const table = (rows, columns, seed, size) => range(rows).map((i) => range(columns).map((j) => size * noise(seed + 31 * i + 7 * j + i * j)));
+// Stands for what training would find; drawn once, the same for every reader.
+const LEARNED = {
+  table: table(MOST, D, 100, 0.7), shaw: table(9, D, 900, 0.6), u: table(1, D, 50, 0.3)[0], v: table(1, D, 77, 0.6)[0],
+  r: table(D, D, 300, 0.25), t5: table(1, 16, 12, 1)[0], rows: table(12, D, 500, 0.5), queries: table(D, D, 700, 0.3),
+  keys: table(D, D, 1300, 0.3), slope: 0.25,
+};
+
+export const wordsOf = (sentence) => {
+  const found = sentence.toLowerCase().split(/\s+/).filter(Boolean).slice(0, MOST).map((word) => word.slice(0, 12));
+  return found.length ? found : ["…"];
+};
+// Equal words have equal vectors.
+const seedOf = (word) => [...word].reduce((sum, letter) => (sum * 31 + letter.codePointAt(0)) % 9973, 7);
+const vectorOf = (word) => range(D).map((i) => noise(17 * i + seedOf(word)));
+
+function numbers({ sentence, method, contents }) {
+  const vectors = wordsOf(sentence).map((word) => vectorOf(contents === "alike" ? "word" : word));
+  const scores = scoresOf(method, vectors, LEARNED);
+  return { vectors, scores, weights: scores.map(softmax), learned: LEARNED };
+}
+
+export const sentenceScores = {
+  title: "The scores and the attention weights of a sentence, for a method of your choice",
+  alt: "Left, a square of scores, a row for each word as the query and a column for each word as the key. Right, the attention weights of one query.",
+  start: { sentence: "the dog bites the man and then the man bites the dog", method: "rope", contents: "alike", query: 4, key: 2 },
+  numbers,
+  lines: [3, 4],
+  controls: [
+    { kind: "text", key: "sentence", label: `your sentence, up to ${MOST} words`, most: 120 },
+    { kind: "select", key: "method", label: "position encoding", options: METHODS },
+    { kind: "choice", key: "contents", label: "contents", options: { alike: "all alike", own: "each word its own" } },
+  ],
+  settle(state) {
+    const last = wordsOf(state.sentence).length - 1;
+    state.query = clamp(Math.round(state.query), 0, last);
+    state.key = clamp(Math.round(state.key), 0, last);
+  },
+  height: (narrow) => (narrow ? 632 : 404),
+  words(state) {
+    const { query, key } = state;
+    const words = wordsOf(state.sentence);
+    const { scores, weights } = numbers(state);
+    const side = key === query ? "the query itself" : `${Math.abs(key - query)} to the ${key < query ? "left" : "right"}`;
+    return (
+      `Query “${words[query]}” (position ${query}), key “${words[key]}” (position ${key}), ${side}: ` +
+      `key − query = ${digits(key - query, 0)}. Score ${digits(scores[query][key])}, weight ${digits(100 * weights[query][key], 1)} %.`
+    );
+  },
+  draw({ drawing, handle, svg, state, set, width, narrow }) {
+    const { query, key } = state;
+    const words = wordsOf(state.sentence);
+    const { scores, weights } = numbers(state);
+    const label = 84;
+    const side = narrow ? Math.min(width - label - 4, 300) : 300;
+    const cell = side / words.length;
+    const [left, top] = [label, 92];
+    const all = scores.flat();
+    const middle = (Math.max(...all) + Math.min(...all)) / 2;
+    const spread = Math.max(1e-9, (Math.max(...all) - Math.min(...all)) / 2);
+    text(drawing, 0, 13, "scores", { at: "start", kind: "title" });
+    words.forEach((word, i) => {
+      const [x, y] = [left + cell * (i + 0.5), top + cell * (i + 0.5)];
+      text(drawing, left - 6, y + 4, word, { at: "end", kind: i === query ? "name c0 word" : "small" });
+      text(drawing, x + 3, top - 6, word, { at: "start", turn: -55, kind: i === key ? "name c1 word" : "small" });
+    });
+    const flat = Math.max(...all) - Math.min(...all) < 1e-9;
+    scores.forEach((row, i) => row.forEach((score, j) => {
+      const share = flat ? 0 : (score - middle) / spread;
+      drawing.append("rect").attr("x", left + cell * j).attr("y", top + cell * i).attr("width", cell + 0.3).attr("height", cell + 0.3)
+        .attr("class", `fill ${share < 0 ? "c1" : "c0"}`).attr("fill-opacity", Math.abs(share).toFixed(3));
+      if (j - i === key - query) {
+        drawing.append("circle").attr("class", "fill ink").attr("cx", left + cell * (j + 0.5)).attr("cy", top + cell * (i + 0.5)).attr("r", 1.8);
+      }
+    }));
+    drawing.append("rect").attr("class", "frame").attr("x", left).attr("y", top).attr("width", side).attr("height", side);
+    const pick = (px, py) => {
+      const last = words.length - 1;
+      set({ key: clamp(Math.floor((px - left) / cell), 0, last), query: clamp(Math.floor((py - top) / cell), 0, last) });
+    };
+    handle("pair", {
+      shape: "rect", x: left + cell * key, y: top + cell * query, size: cell, now: key - query, least: -MOST, most: MOST,
+      label: "pair of words", text: `query ${words[query]}, key ${words[key]}, key minus query ${digits(key - query, 0)}`,
+      move: pick, step: (right, down) => set({ key: clamp(key + right, 0, words.length - 1), query: clamp(query + down, 0, words.length - 1) }),
+    }).classed("ink", true);
+    svg.on("pointermove click", (event) => {
+      const box = svg.node().getBoundingClientRect();
+      const [px, py] = [event.clientX - box.left, event.clientY - box.top];
+      if (px < left || px >= left + side || py < top || py >= top + side || event.pointerType === "touch" && event.type !== "click") return;
+      pick(px, py);
+    });
+
+    const [bx, by] = narrow ? [label, top + side + 50] : [left + side + 128, top];
+    const room = (narrow ? width : width - 8) - bx - 46;
+    const row = narrow ? Math.min(17, 238 / words.length) : cell;
+    const most = Math.max(...weights[query]);
+    text(drawing, narrow ? 0 : bx - 84, narrow ? by - 14 : 13, `weights of “${words[query]}”`, { at: "start", kind: "title" });
+    words.forEach((word, j) => {
+      const y = by + row * j;
+      text(drawing, bx - 6, y + row / 2 + 4, word, { at: "end", kind: j === query ? "name c0 word" : j === key ? "name c1 word" : "small" });
+      drawing.append("rect").attr("class", `fill ${j === key ? "c1" : "c2"}`).attr("x", bx).attr("y", y + row * 0.15)
+        .attr("width", Math.max(1, (room * weights[query][j]) / most)).attr("height", row * 0.7);
+      text(drawing, bx + (room * weights[query][j]) / most + 5, y + row / 2 + 4, `${digits(100 * weights[query][j], 0)} %`, { at: "start", kind: "small" });
+    });
+  },
+};

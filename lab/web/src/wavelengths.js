@@ -1,0 +1,117 @@
+// Chapter 13: the wavelength of every pair against the context, and what each rule does to it.
+
+import { chart, clamp, digits, grouped, text } from "./kit.js";
+import { byParts, dynamicNtk, frequencies, llama3, ntkAware, positionInterpolation, proportional, range, yarn } from "./positions.js";
+
+// Width of what rotates, base, length of training, and the factor and rule of the long version.
+export const MODELS = {
+  small: ["a small model", 32, 10000, 128, 4, "none"],
+  llama2: ["Llama 2 7B", 128, 10000, 4096, 4, "interpolation"],
+  llama31: ["Llama 3.1 8B", 128, 500000, 8192, 8, "llama3"],
+  qwen25: ["Qwen2.5 7B", 128, 1000000, 32768, 4, "yarn"],
+  deepseek: ["DeepSeek-V3", 64, 10000, 4096, 40, "yarn"],
+  gpt_oss: ["gpt-oss", 64, 150000, 4096, 32, "yarn"],
+};
+const RULES = {
+  none: "as trained", interpolation: "position interpolation", ntk: "NTK-aware", dynamic: "dynamic NTK",
+  parts: "NTK by parts", llama3: "Llama 3.1", yarn: "YaRN", proportional: "a quarter rotates (p-RoPE)",
+};
+const WHOLE = 2 * Math.PI;
+
+function numbers({ model, rule, factor }) {
+  const [, d, base, trained] = MODELS[model];
+  const rates = frequencies(d, base);
+  const changed = {
+    none: () => rates,
+    interpolation: () => positionInterpolation(rates, factor),
+    ntk: () => ntkAware(rates, factor),
+    dynamic: () => dynamicNtk(rates, 1, trained, factor * trained),
+    parts: () => byParts(rates, factor, trained, 1, 32),
+    llama3: () => llama3(rates, factor, trained),
+    yarn: () => yarn(rates, factor, trained, 1, 32, model !== "gpt_oss"),
+    proportional: () => proportional(rates, 0.25),
+  }[rule]();
+  // In training a pair reached this angle; a pair that went around has seen them all.
+  const unseen = changed.map((rate, r) => Number(rates[r] * trained < WHOLE && rate * factor > rates[r] * (1 + 1e-6)));
+  const moved = changed.map((rate, r) => Number(rates[r] * trained >= WHOLE && rate < 0.95 * rates[r]));
+  return { rates, changed, unseen, moved };
+}
+
+const places = (value) => (Number.isFinite(value) ? grouped(value) : "no end");
+const total = (flags) => flags.reduce((sum, flag) => sum + flag, 0);
+
+export const wavelengths = {
+  title: "Wavelengths of the pairs against the context, under a rule that stretches it",
+  alt: "Left, the wavelength of each pair of a head on a logarithmic axis, with lines at the trained and the new context. Right, by what factor each pair is slowed.",
+  start: { model: "llama31", rule: "llama3", factor: 8, pair: 30 },
+  numbers,
+  lines: [4, 6],
+  controls: [
+    {
+      kind: "select", key: "model", label: "model", options: Object.fromEntries(Object.entries(MODELS).map(([key, [name]]) => [key, name])),
+      also: (model) => ({ factor: MODELS[model][4], rule: MODELS[model][5] }),
+    },
+    { kind: "select", key: "rule", label: "rule", options: RULES },
+    {
+      kind: "range", key: "factor", label: "stretched by", min: 0, max: 7, step: 0.25, from: Math.log2,
+      to: (v) => Number((2 ** v).toPrecision(3)), text: (v) => digits(v, Number.isInteger(v) ? 0 : 2),
+    },
+    { kind: "range", key: "pair", label: "pair", min: 0, max: (s) => MODELS[s.model][1] / 2 - 1 },
+  ],
+  settle(state) {
+    state.pair = clamp(state.pair, 0, MODELS[state.model][1] / 2 - 1);
+  },
+  height: (narrow) => (narrow ? 560 : 330),
+  words(state) {
+    const { pair, factor, model } = state;
+    const { rates, changed, unseen, moved } = numbers(state);
+    const [, d, base, trained] = MODELS[model];
+    const slowed = changed[pair] ? ` slowed by ${digits(rates[pair] / changed[pair])}` : " stopped";
+    return (
+      `${d / 2} pairs, base ${grouped(base)}, trained on ${grouped(trained)}, read to ${grouped(trained * factor)}. ` +
+      `${total(unseen)} pairs meet angles that training never had; ${total(moved)} that went around in training run at another speed. ` +
+      `Pair ${pair}: wavelength ${places(WHOLE / changed[pair])},${slowed}.`
+    );
+  },
+  draw({ drawing, handle, state, set, width, narrow }) {
+    const { model, factor, pair } = state;
+    const { rates, changed, unseen, moved } = numbers(state);
+    const trained = MODELS[model][3];
+    const last = rates.length - 1;
+    const longest = (WHOLE / rates[last]) * Math.max(factor, 4) * 2;
+    const power = (v) => { const e = Math.round(Math.log10(v)); return Math.abs(Math.log10(v) - e) < 1e-9 ? (e < 4 ? grouped(10 ** e) : `10${[...String(e)].map((c) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[c]).join("")}`) : ""; };
+    const whole = narrow ? width - 58 : (width - 128) * 0.6;
+    const panel = chart(drawing, {
+      x: 46, y: 26, width: whole, height: narrow ? 230 : 258, xs: [-0.8, last + 0.8], ys: [4, longest], logY: true,
+      xLabel: "pair", yLabel: "", title: "wavelength, in positions", yFormat: power, yValues: range(9, 1).map((e) => 10 ** e).filter((v) => v < longest),
+    });
+    const right = chart(drawing, {
+      x: narrow ? 46 : whole + 108, y: narrow ? 330 : 26, width: narrow ? width - 58 : width - whole - 122, height: narrow ? 184 : 258,
+      xs: [-0.8, last + 0.8], ys: [0, Math.max(2, factor) * 1.1], xLabel: "pair", title: "slowed by the factor", ticks: [4, 5],
+    });
+    for (const [length, words, kind] of [[trained, "trained context", "c0"], [trained * factor, "new context", "c1"]]) {
+      panel.level(length, `${kind} dashed`);
+      if (factor > 1.4 || kind === "c0") text(drawing, panel.X(last + 0.5), panel.Y(length) - 5, words, { at: "end", kind: `tinted ${kind}` });
+    }
+    right.level(1, "c0 dashed");
+    if (factor > 1.2) right.level(factor, "c1 dashed");
+    rates.forEach((rate, r) => {
+      panel.point(r, WHOLE / rate, "grey", 2);
+      if (!changed[r]) return;
+      const [x, y] = [panel.X(r), panel.Y(WHOLE / changed[r])];
+      if (unseen[r]) drawing.append("path").attr("class", "line c1 strong").attr("d", `M${x - 3.5},${y - 3.5}l7,7m0,-7l-7,7`);
+      else if (moved[r]) drawing.append("rect").attr("class", "fill c5").attr("x", x - 3.2).attr("y", y - 3.2).attr("width", 6.4).attr("height", 6.4);
+      else panel.point(r, WHOLE / changed[r], "c2", 3.5);
+      right.point(r, rate / changed[r], unseen[r] ? "c1" : moved[r] ? "c5" : "c2", 3);
+    });
+    const y = changed[pair] ? panel.Y(WHOLE / changed[pair]) : 30;
+    right.upright(pair, "grey dashed");
+    const to = (value) => set({ pair: clamp(Math.round(value), 0, last) });
+    handle("pair", {
+      x: panel.X(pair), y, size: 9, now: pair, least: 0, most: last, label: "pair", text: `pair ${pair}, wavelength ${places(WHOLE / changed[pair])}`,
+      move: (px) => to(panel.X.invert(px)), step: (across, down) => to(pair + across - down),
+    }).classed("ink", true);
+    const legend = [["c2", "as it was trained"], ["c1", "meets new angles"], ["c5", "fast, and slowed"]];
+    legend.forEach(([kind, words], i) => text(drawing, 56, 42 + 16 * i, `${["●", "✕", "■"][i]} ${words}`, { at: "start", kind: `tinted ${kind}` }));
+  },
+};
