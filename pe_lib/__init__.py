@@ -7,6 +7,7 @@ from pe_lib.alibi import ALiBi
 from pe_lib.attention import KVCache, MultiHeadAttention
 from pe_lib.axes import AxesRoPE
 from pe_lib.compose import Compose
+from pe_lib.configs import from_config
 from pe_lib.context_extension import DynamicNTK, LongRoPE
 from pe_lib.deberta import DeBERTa
 from pe_lib.encoding import NoPosition, PositionEncoding
@@ -17,6 +18,7 @@ from pe_lib.kerple import Kerple
 from pe_lib.learned import Learned
 from pe_lib.pope import PoPE
 from pe_lib.positions import Axes, Run
+from pe_lib.query_temperature import QueryTemperature
 from pe_lib.relative import RelativeBias, WindowBias
 from pe_lib.rope import AxialRoPE, RoPE
 from pe_lib.rotary_values import RotaryValues
@@ -25,6 +27,7 @@ from pe_lib.sinks import Sink
 from pe_lib.sinusoidal import Sinusoidal
 from pe_lib.t5 import T5Bias
 from pe_lib.temperature import ScalableSoftmax
+from pe_lib.trailing import Trailing
 from pe_lib.transformer_xl import TransformerXL
 from pe_lib.window import SlidingWindow
 from pe_lib.xpos import XPos
@@ -49,6 +52,7 @@ __all__ = [
     "NoPosition",
     "PoPE",
     "PositionEncoding",
+    "QueryTemperature",
     "RelativeBias",
     "RoPE",
     "RotaryValues",
@@ -59,7 +63,9 @@ __all__ = [
     "Sinusoidal",
     "SlidingWindow",
     "T5Bias",
+    "Trailing",
     "TransformerXL",
     "WindowBias",
     "XPos",
+    "from_config",
 ]

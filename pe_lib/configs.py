@@ -10,7 +10,6 @@ A configuration object of transformers will do as well; neither needs transforme
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from pe_lib.compose import Compose
 from pe_lib.context_extension import yarn_gain
 from pe_lib.encoding import NoPosition, PositionEncoding
 from pe_lib.errors import require_choice, require_positive
+from pe_lib.layer_kinds import RECURRENT, Fields, first, kinds_of, rotates, window_of
 from pe_lib.query_temperature import QueryTemperature
 from pe_lib.rope import RoPE
 from pe_lib.rope_types import TRAINED, Head, rope_from, rope_type
@@ -27,10 +27,7 @@ from pe_lib.rotary_values import RotaryValues
 from pe_lib.sinusoidal import LAYOUTS
 from pe_lib.trailing import Trailing
 
-Fields = Mapping[str, Any]
-
 TEXT_PARTS = ("text_config", "thinker_config", "llm_config", "language_config")
-RECURRENT = {"linear_attention", "conv", "mamba", "mamba2", "recurrent", "moe", "mlp"}
 
 
 @dataclass(frozen=True)
@@ -46,6 +43,7 @@ class Layer:
         sections: pairs that turn by time, by height and by width (M-RoPE); none for one axis. For
             text, whose three numbers are equal, `encoding` is all of it.
         interleaved_sections: whether the axes take turns instead of following one another.
+        parameters: the rope parameters that `encoding` is made of, or None.
     """
 
     kind: str
@@ -54,6 +52,7 @@ class Layer:
     chunk: int | None = None
     sections: tuple[int, ...] = ()
     interleaved_sections: bool = False
+    parameters: Fields | None = None
 
 
 def from_config(
@@ -86,7 +85,7 @@ def from_config(
         key = json.dumps([kind, parameters, own.get("head_dim"), own.get("qk_nope_head_dim")])
         if key not in made:
             made[key] = encoding_of(own, kind, parameters, layout)
-        layers.append(layer_of(own, kind, made[key], parameters, index))
+        layers.append(layer_of(own, kind, made[key], parameters))
     return layers
 
 
@@ -95,17 +94,17 @@ def layer_of(
     kind: str,
     encoding: PositionEncoding | None,
     parameters: Fields | None,
-    index: int,
 ) -> Layer:
     """Return a layer with its encoding, its window and its axes."""
-    parameters = parameters or {}
+    given = parameters or {}
     return Layer(
         kind,
         encoding,
-        window_of(fields, kind, index),
+        window_of(fields, kind),
         fields.get("attention_chunk_size") if kind == "chunked_attention" else None,
-        tuple(parameters.get("mrope_section") or ()),
-        bool(parameters.get("mrope_interleaved")),
+        tuple(given.get("mrope_section") or ()),
+        bool(given.get("mrope_interleaved")),
+        parameters,
     )
 
 
@@ -118,104 +117,6 @@ def fields_of(config: object) -> Fields:
         if isinstance(fields.get(name), Mapping):
             return fields_of(fields[name])
     return fields
-
-
-def first(fields: Fields, *names: str) -> Any:
-    """Return the first of these fields that is given and not None, or None."""
-    return next((fields[name] for name in names if fields.get(name) is not None), None)
-
-
-# --- layers ---------------------------------------------------------------------------------------
-
-
-def kinds_of(fields: Fields) -> list[str]:
-    """Return the kind of each layer, from a list or from the rules that older files have."""
-    listed = first(fields, "layer_types", "layers_block_type")
-    if listed is not None:
-        return list(listed)
-    count = require_positive("num_hidden_layers", layer_count(fields))
-    cycle = fields.get("block_types")
-    if cycle:  # a pattern that repeats
-        return [cycle[index % len(cycle)] for index in range(count)]
-    attends = attending(fields, count)
-    return [
-        kind_by_rule(fields, index, count) if index in attends else "recurrent"
-        for index in range(count)
-    ]
-
-
-def layer_count(fields: Fields) -> Any:
-    """Return the number of attention layers."""
-    count = first(fields, "num_hidden_layers", "n_layer", "num_layers", "n_layers")
-    twice = fields.get("model_type") in model_types.TWICE and count is not None
-    return 2 * count if twice else count
-
-
-def attending(fields: Fields, count: int) -> set[int]:
-    """Return which layers have attention, in models of mixed kinds."""
-    given = first(fields, "attn_layer_indices", "full_attn_idxs")
-    if given is not None:
-        return set(given)
-    period = fields.get("attn_layer_period")
-    if period:
-        return set(range(fields.get("attn_layer_offset") or 0, count, period))
-    return set(range(count))
-
-
-def kind_by_rule(fields: Fields, index: int, count: int) -> str:
-    """Return the kind of a layer by the rules of files without a list of kinds."""
-    if index in (fields.get("cross_attention_layers") or ()):
-        return "cross_attention"
-    if fields.get("model_type") == "llama4_text":
-        return "chunked_attention" if rotates(fields, index) else "full_attention"
-    pattern = first(fields, "sliding_window_pattern", "_sliding_window_pattern")
-    every = fields.get("global_attn_every_n_layers")
-    if isinstance(pattern, str):  # "LLLG": local, local, local, global
-        sliding = pattern[index % len(pattern)] == "L" and index < count - 1
-    elif pattern:
-        sliding = bool((index + 1) % pattern)
-    elif every:
-        after = 0 if fields.get("model_type", "").startswith("modernbert") else 1
-        sliding = bool((index + after) % every)
-    else:
-        sliding = bool(fields.get("sliding_window")) and slides_from(fields) <= index
-    return "sliding_attention" if sliding else "full_attention"
-
-
-def slides_from(fields: Fields) -> float:
-    """Return the first layer with a window, where a file gives a window and no pattern."""
-    if fields.get("use_sliding_window") is None:
-        return 0
-    return fields.get("max_window_layers") or 0 if fields["use_sliding_window"] else math.inf
-
-
-def rotates(fields: Fields, index: int) -> bool:
-    """Return whether a layer has positions, by the fields that list those without."""
-    bases = fields.get("layer_rope_theta")
-    if bases:
-        return bool(bases[index])
-    listed = fields.get("no_rope_layers")
-    if listed:  # 1 means that the layer rotates
-        return bool(listed[index])
-    every = first(fields, "no_rope_layer_interval", "nope_layer_interval")
-    return not every or (index + 1) % every != 0
-
-
-def window_of(fields: Fields, kind: str, index: int) -> int | None:
-    """Return how many distances a layer sees, counting 0, or None for all."""
-    model_type = fields.get("model_type")
-    if model_type == "recurrent_gemma" and kind == "attention":
-        return require_positive("attention_window_size", fields.get("attention_window_size"))
-    compressed = model_type == "deepseek_v4"
-    windowed = "sliding" in kind or compressed or model_type == "openai_privacy_filter"
-    if not windowed or kind in RECURRENT:
-        return None
-    window = first(fields, "sliding_window", "sliding_window_size")
-    if window is None and fields.get("local_attention"):
-        window = fields["local_attention"] // 2
-    if not window:
-        return None
-    return int(window) + (model_type in model_types.SYMMETRIC)
 
 
 # --- rope parameters ------------------------------------------------------------------------------
@@ -323,8 +224,8 @@ def rotary_of(fields: Fields, parameters: Fields, layout: str | None) -> Positio
     context = first(fields, "max_position_embeddings", "n_positions")
     last = latent or fields.get("model_type") == "deepseek_v4"
     rope = rope_from(parameters, Head(part if last else width, part, layout, context))
-    if fields.get("model_type") == "ernie4_5_vl_moe_text":
-        rope = reordered(rope, parameters)
+    if fields.get("model_type") in model_types.BACKWARDS:
+        rope = backwards(rope)
     if not last:
         return rope
     if not latent:  # DeepSeek-V4: keys are values, and the output is rotated back
@@ -343,12 +244,9 @@ def head_width(fields: Fields) -> int:
         return int(nope) + int(rope)
     width = first(fields, "attention_head_dim", "head_dim", "kv_channels")
     if width is None:
-        names = first(fields, "hidden_size", "n_embd"), first(fields, "num_attention_heads", "n_head")
-        sizes = [
-            require_positive(name, size)
-            for name, size in zip(("hidden_size", "num_attention_heads"), names, strict=True)
-        ]
-        width = sizes[0] // sizes[1]
+        model = require_positive("hidden_size", first(fields, "hidden_size", "n_embd"))
+        heads = first(fields, "num_attention_heads", "n_head")
+        width = model // require_positive("num_attention_heads", heads)
     return require_positive("head_dim", width)
 
 
@@ -377,9 +275,7 @@ def layout_in(fields: Fields) -> str:
     return known
 
 
-def reordered(rope: RoPE, parameters: Fields) -> RoPE:
-    """Return RoPE with every second frequency first, but for the pairs of time (ERNIE 4.5 VL)."""
-    time = (parameters.get("mrope_section") or (22, 22, 20))[2]
-    rates = [rope.rates[:-time][0::2], rope.rates[:-time][1::2], rope.rates[-time:]]
-    mixed = rope.rates.new_tensor([float(rate) for part in rates for rate in part])
-    return RoPE(rope.head_dim, layout=rope.layout, rates=mixed, gain=rope.gain)
+def backwards(rope: RoPE) -> RoPE:
+    """Return RoPE that turns the other way: the same scores."""
+    options = {"layout": rope.layout, "rotary_dim": 2 * len(rope.rates), "gain": rope.gain}
+    return RoPE(rope.head_dim, rates=-rope.rates, **options)

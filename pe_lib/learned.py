@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from pe_lib.encoding import PositionEncoding
 from pe_lib.errors import (
     may_read,
+    require_bool,
     require_choice,
     require_floating,
     require_greater,
@@ -55,7 +56,12 @@ def sample_table(table: Tensor, places: Tensor) -> Tensor:
 
 
 def interpolate_grid(
-    table: Tensor, grid: tuple[int, int], new_grid: tuple[int, int], mode: str = "bicubic"
+    table: Tensor,
+    grid: tuple[int, int],
+    new_grid: tuple[int, int],
+    mode: str = "bicubic",
+    *,
+    antialias: bool = False,
 ) -> Tensor:
     """Resize a table learned on a grid of patches to another grid.
 
@@ -64,6 +70,8 @@ def interpolate_grid(
         grid: (rows, columns) it was learned on.
         new_grid: (rows, columns) wanted.
         mode: "bicubic" or "bilinear".
+        antialias: to a smaller grid, mix all rows that fall into a new one instead of the nearest
+            few (timm, DINOv2 with registers); to a larger one it changes nothing much.
 
     Returns:
         (new rows * new columns, D).
@@ -84,7 +92,13 @@ def interpolate_grid(
             f"got {tuple(table.shape)}"
         )
     image = table.T.reshape(1, -1, rows, columns)  # (1, D, rows, columns)
-    resized = F.interpolate(image, (new_rows, new_columns), mode=mode, align_corners=False)
+    resized = F.interpolate(
+        image,
+        (new_rows, new_columns),
+        mode=mode,
+        align_corners=False,
+        antialias=require_bool("antialias", antialias),
+    )
     return resized.flatten(2)[0].T  # (new_rows * new_columns, D)
 
 

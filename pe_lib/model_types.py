@@ -5,18 +5,24 @@ tests/test_configs.py holds every line against transformers, by running the mode
 
 from __future__ import annotations
 
+
+def names(text: str) -> frozenset[str]:
+    """Return the words of a text."""
+    return frozenset(text.split())
+
+
 # Pairs of neighbours, (0, 1), (2, 3), ... Most of those with latent attention reorder them first.
-INTERLEAVED = frozenset(
+INTERLEAVED = names(
     """
     axk1 axk2 bailing_hybrid codegen cohere cohere2 cohere2_moe deepseek_v2 deepseek_v3 deepseek_v32
     deepseek_v4 dots3_note_text ernie4_5 ernie4_5_moe ernie4_5_vl_moe_text glm glm4 glm4_moe_lite
     glm4v_text glm_moe_dsa glm_ocr_text gptj helium llama4_text longcat_flash mistral4
     mistral_large4_text openai_privacy_filter roformer youtu
-    """.split()
+    """
 )
 
 # Pairs of a component and the one half a rotary width further.
-HALF = frozenset(
+HALF = names(
     """
     afmoe apertus arcee aria_text bamba beam bitnet cohere_compass_text cosmos3_edge_text cwm
     deepseek_ocr2_text diffllama diffusion_gemma_text doge dots1 embedding_gemma2_text
@@ -33,25 +39,26 @@ HALF = frozenset(
     qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next qwen3_omni_moe_text qwen3_vl_moe_text
     qwen3_vl_text recurrent_gemma seed_oss smollm3 solar_open stablelm starcoder2 step3p5 ultrabert
     unlimited_ocr_text vaultgemma zamba2 zaya
-    """.split()
+    """
 )
 
 # Attention without positions in all layers: order comes from the recurrent ones.
-WITHOUT = frozenset("glm5_next_text jamba kimi_linear nemotron_h".split())
+WITHOUT = names("glm5_next_text jamba kimi_linear nemotron_h")
 
 # Layers rotate inside windows only, and those that see everything have no positions.
-WINDOWS_ONLY = frozenset("afmoe cohere2 cohere2_moe exaone4 exaone_moe flint kolibri1".split())
+WINDOWS_ONLY = names("afmoe cohere2 cohere2_moe exaone4 exaone_moe flint kolibri1")
+
+# Rotations by the negative angle.
+BACKWARDS = frozenset(["nanochat"])
 
 # Encoders, whose window counts what is seen on each side besides the token itself.
-SYMMETRIC = frozenset(
-    "embedding_gemma2_text modernbert neomme openai_privacy_filter ultrabert".split()
-)
+SYMMETRIC = names("embedding_gemma2_text modernbert neomme openai_privacy_filter ultrabert")
 
 # The width that rotates stands in `rotary_dim`; elsewhere that name is not read.
-READS_ROTARY_DIM = frozenset("codegen gptj minimax_m2".split())
+READS_ROTARY_DIM = names("codegen gptj minimax_m2")
 
 # The base is a number in the code.
-FIXED_BASE = dict.fromkeys("codegen gptj roformer".split(), 10000.0)
+FIXED_BASE = dict.fromkeys(names("codegen gptj roformer"), 10000.0)
 
 # Layers with two attentions each.
 TWICE = frozenset(["longcat_flash"])

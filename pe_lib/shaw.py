@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_floating, require_greater, require_positive
+from pe_lib.errors import require_bool, require_floating, require_greater, require_positive
 from pe_lib.fast import table_scores, table_sums
 from pe_lib.initial import normal
 from pe_lib.positions import Positions, as_positions, count, relative_position
@@ -96,8 +96,10 @@ class Shaw(PositionEncoding):
 
     Args:
         head_dim: width d of a head.
-        clip: greatest distance with a vector of its own.
+        clip: greatest distance with a vector of its own; two numbers for keys before and after.
         with_values: also add to the values; the paper found the keys to matter most.
+        with_keys: also compare keys with the vectors, which adds k_j . a_(j - i) to the logits
+            (`relative_key_query` of BERT, Huang et al. 2020, method 4).
         std: standard deviation of the initial vectors; 1 / sqrt(head_dim) if None, at which
             the term is as large as the queries. A far smaller one is learned late.
 
@@ -109,14 +111,22 @@ class Shaw(PositionEncoding):
     """
 
     def __init__(
-        self, head_dim: int, clip: int, *, with_values: bool = True, std: float | None = None
+        self,
+        head_dim: int,
+        clip: int | tuple[int, int],
+        *,
+        with_values: bool = True,
+        with_keys: bool = False,
+        std: float | None = None,
     ) -> None:
         """Draw the vectors from a normal distribution."""
         super().__init__()
         require_positive("head_dim", head_dim)
-        shape = (2 * require_positive("clip", clip) + 1, head_dim)
+        ends = clip if isinstance(clip, tuple) and len(clip) == 2 else (clip, clip)
+        self.before, self.after = (require_positive("clip", end) for end in ends)
+        shape = (self.before + 1 + self.after, head_dim)
         std = head_dim**-0.5 if std is None else require_greater("std", std, 0)
-        self.clip = clip
+        self.with_keys = require_bool("with_keys", with_keys)
         self.key_table = nn.Parameter(normal(*shape, std=std))  # (2 clip + 1, d)
         self.value_table = nn.Parameter(normal(*shape, std=std)) if with_values else None
 
@@ -126,16 +136,22 @@ class Shaw(PositionEncoding):
 
     def row_of(self, relative: Tensor) -> Tensor:
         """Return the table row of each distance (key minus query), of any shape."""
-        return clipped_row(relative, self.clip)
+        return relative.clamp(-self.before, self.after) + self.before
 
     def bias(
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
     ) -> Tensor:
         """Return scale * `shaw_logits`, (B, H, Lq, Lk)."""
-        table_clip(self.key_table, q.shape[-1])
+        if q.shape[-1] != self.key_table.shape[1]:
+            table_clip(self.key_table, q.shape[-1])  # says what was wanted
         q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device, integers=True)
         k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device, integers=True)
-        return table_scores(q * scale, self.key_table.to(q.dtype), self.row_of, q_pos, k_pos)
+        table = self.key_table.to(q.dtype)
+        scores = table_scores(q * scale, table, self.row_of, q_pos, k_pos)
+        if not self.with_keys:
+            return scores
+        keys_ask = table_scores(k * scale, table, lambda away: self.row_of(-away), k_pos, q_pos)
+        return scores + keys_ask.mT  # (B, H, Lk, Lq) -> (B, H, Lq, Lk)
 
     def values(self, weights: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor | None:
         """Return `shaw_values`, (B, H, Lq, d), or None without a table for them."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pe_lib.errors import (
+    require_bool,
     require_choice,
     require_floating,
     require_greater,
@@ -153,28 +154,37 @@ def broadcast_axes(rows: object, columns: object) -> tuple[Tensor, Tensor]:
 
 
 def timestep_embedding(
-    timesteps: object, dim: int, base: float = 10000.0, *, dtype: torch.dtype = torch.float32
+    timesteps: object,
+    dim: int,
+    base: float = 10000.0,
+    *,
+    cosines_first: bool = False,
+    dtype: torch.dtype = torch.float32,
 ) -> Tensor:
     """Return the code of diffusion timesteps: `sinusoidal` in the "half" layout.
 
     Args:
         timesteps: real numbers of any shape; fractions are fine.
-        dim: width of the code; even.
+        dim: width of the code. An odd one is the code of the width below, and a zero.
         base: as in `sinusoidal`; called max_period in diffusion code.
+        cosines_first: all cosines, then all sines (Nichol & Dhariwal 2021).
         dtype: type of the result.
 
     Returns:
-        (*timesteps.shape, dim): all sines, then all cosines. Some code bases put the cosines
-        first (Nichol & Dhariwal 2021). Others (Ho et al. 2020) divide the exponent by
-        dim / 2 - 1, which is this code with base ** (dim / (dim - 2)).
+        (*timesteps.shape, dim): all sines, then all cosines. Some code (Ho et al. 2020) divides
+        the exponent by dim / 2 - 1, which is this code with base ** (dim / (dim - 2)).
 
     Raises:
-        TypeError: if timesteps are not real numbers or dim is not an int.
-        ValueError: if dim is odd or base not above 1.
+        TypeError: if timesteps are not real numbers, dim is not an int or cosines_first no bool.
+        ValueError: if dim is below 2 or base not above 1.
 
     Source: Ho et al. 2020, appendix B.
     """
-    return sinusoidal(timesteps, dim, base, layout="half", dtype=dtype)
+    odd = require_positive("dim", dim, least=2) % 2
+    code = sinusoidal(timesteps, dim - odd, base, layout="half", dtype=dtype)
+    if require_bool("cosines_first", cosines_first):
+        code = code.roll(dim // 2, dims=-1)
+    return torch.cat([code, code.new_zeros(*code.shape[:-1], 1)], dim=-1) if odd else code
 
 
 class Sinusoidal(CachedCodes):

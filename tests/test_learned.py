@@ -114,6 +114,20 @@ def twin_grid(table: Tensor, grid: tuple[int, int], new: tuple[int, int], mode: 
     return out
 
 
+@pytest.mark.parametrize("new", [(3, 5), (6, 6), (9, 4)])
+def test_antialiased_resizing_equals_siglip2(new: tuple[int, int]) -> None:
+    from transformers.models.siglip2.modeling_siglip2 import Siglip2VisionEmbeddings
+
+    table = draw_table(36, 4).float()
+    theirs = Siglip2VisionEmbeddings.resize_positional_embeddings(
+        table.reshape(6, 6, 4), torch.tensor([new]), max_length=new[0] * new[1]
+    )
+    ours = interpolate_grid(table, (6, 6), new, "bilinear", antialias=True)
+    assert_close(ours, theirs[0])
+    if new == (3, 5):  # it matters where a grid shrinks
+        assert difference(interpolate_grid(table, (6, 6), new, "bilinear"), theirs[0]) > 0.05
+
+
 @settings(max_examples=20, deadline=None)
 @given(
     sizes,

@@ -142,19 +142,21 @@ def test_consecutive_positions_take_memory_for_the_result_and_one_block() -> Non
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize(("clip", "n_queries", "n_keys"), [(3, 7, 11), (20, 11, 9)])
+@pytest.mark.parametrize(
+    ("clip", "n_queries", "n_keys"), [((3, 3), 7, 11), ((20, 20), 11, 9), ((6, 2), 12, 12)]
+)
 @pytest.mark.parametrize("offset", [0, 37])
 def test_keys_equal_transformers_wav2vec2_bert(
-    seed: int, clip: int, n_queries: int, n_keys: int, offset: int
+    seed: int, clip: tuple[int, int], n_queries: int, n_keys: int, offset: int
 ) -> None:
-    # Same sign (key minus query) and row order as here; both ends of the window can differ there.
+    # Same sign (key minus query) and row order as here.
     torch.manual_seed(seed)
     config = Wav2Vec2BertConfig(
         hidden_size=15,
         num_attention_heads=3,
         position_embeddings_type="relative_key",
-        left_max_position_embeddings=clip,
-        right_max_position_embeddings=clip,
+        left_max_position_embeddings=clip[0],
+        right_max_position_embeddings=clip[1],
     )
     peer = modeling_wav2vec2_bert.Wav2Vec2BertSelfAttention(config)
     q, k = torch.randn(2, 3, n_queries, 5), torch.randn(2, 3, n_keys, 5)
@@ -164,6 +166,21 @@ def test_keys_equal_transformers_wav2vec2_bert(
     encoding.key_table.data = peer.distance_embedding.weight.data
     q_pos, k_pos = torch.arange(n_queries) + offset, torch.arange(n_keys) + offset
     assert_close(encoding.bias(q, k, q_pos, k_pos, q.shape[-1] ** -0.5), expected)
+
+
+@pytest.mark.parametrize("clip", [(4, 4), (5, 1)])
+def test_keys_may_ask_too_as_in_bert(clip: tuple[int, int]) -> None:
+    """`relative_key_query`: q_i . a + k_j . a for the vector a of the pair, before the scale."""
+    torch.manual_seed(0)
+    q, k = torch.randn(2, 3, 7, 5), torch.randn(2, 3, 9, 5)
+    encoding = Shaw(5, clip, with_keys=True)
+    q_pos, k_pos = torch.arange(7) + 2, torch.arange(9)
+    away = (k_pos - q_pos[:, None]).clamp(-clip[0], clip[1]) + clip[0]  # (7, 9)
+    vectors = encoding.key_table[away]  # (7, 9, 5)
+    asked = torch.einsum("bhid,ijd->bhij", q, vectors)
+    answered = torch.einsum("bhjd,ijd->bhij", k, vectors)
+    for places in ((q_pos, k_pos), (Run(2, 7), Run(0, 9))):
+        assert_close(encoding.bias(q, k, *places, 0.5), 0.5 * (asked + answered))
 
 
 @pytest.mark.parametrize(("clip", "length"), [(4, 13), (30, 9)])

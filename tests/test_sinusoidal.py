@@ -158,7 +158,7 @@ def test_equal_to_the_2d_code_of_diffusers(size: int, dim: int) -> None:
     assert_close(ours.flatten(0, 1), theirs.double())
 
 
-@pytest.mark.parametrize("dim", [8, 34, 320])
+@pytest.mark.parametrize("dim", [8, 9, 34, 320, 321])
 @pytest.mark.parametrize("cosines_first", [False, True])
 @pytest.mark.parametrize("shift", [0, 1])
 def test_equal_to_the_timesteps_of_diffusers(dim: int, cosines_first: bool, shift: int) -> None:
@@ -172,9 +172,9 @@ def test_equal_to_the_timesteps_of_diffusers(dim: int, cosines_first: bool, shif
     theirs = get_timestep_embedding(
         timesteps, dim, flip_sin_to_cos=cosines_first, downscale_freq_shift=shift
     )
-    ours = timestep_embedding(timesteps, dim, 10000 ** (dim / (dim - 2 * shift)))
-    if cosines_first:
-        ours = ours.roll(dim // 2, dims=-1)
+    even = dim - dim % 2
+    base = 10000 ** (even / (even - 2 * shift))
+    ours = timestep_embedding(timesteps, dim, base, cosines_first=cosines_first)
     assert_close(ours, theirs, 2e-4)
     assert_close(ours[:2], theirs[:2], 1e-6)  # where float32 angles are exact enough
 
@@ -414,7 +414,8 @@ ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
         ValueError,
         r"rows and columns must have shapes that broadcast, got \(3,\) and \(5,\)",
     ),
-    (lambda: timestep_embedding(3, 9), ValueError, "dim must be a multiple of 2"),
+    (lambda: timestep_embedding(3, 1), ValueError, "dim must be at least 2, got 1"),
+    (lambda: timestep_embedding(3, 4, cosines_first=1), TypeError, "cosines_first must be True"),
     (lambda: Sinusoidal(7), ValueError, "dim must be a multiple of 2"),
     (lambda: Sinusoidal(6, max_len=0), ValueError, "max_len must be at least 1, got 0"),
     (lambda: Sinusoidal(6, gain=0.0), ValueError, "gain .*greater than 0, got 0.0"),

@@ -11,22 +11,24 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-import pytest
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-POSITIONS = [0, 1, 6, 40, 300, 1999]
+POSITIONS = [0, 1, 6, 40, 300, 20001]
+MOST = 40_000_000  # parameters of a small model
 
 # Sizes that position does not depend on. Of attention, heads are reduced and their width is kept.
 SMALL: dict[str, Any] = {
-    "num_hidden_layers": 8, "n_layer": 8, "num_layers": 8, "vocab_size": 64, "pad_token_id": 0,
+    "num_hidden_layers": 4, "n_layer": 2, "num_layers": 2, "vocab_size": 64, "pad_token_id": 0,
     "bos_token_id": 1, "eos_token_id": 2, "intermediate_size": 32, "ffn_hidden_size": 32,
     "n_inner": 32, "moe_intermediate_size": 16, "expert_ffn_hidden_size": 16,
     "shared_expert_intermediate_size": 16, "shared_intermediate_size": 16,
@@ -40,17 +42,42 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 # What single models ask for beyond that.
-MIXED = ["sliding_attention", "full_attention"] * 4
+MIXED = ["sliding_attention", "full_attention"] * 2
 BASES = {
     "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
     "full_attention": {"rope_type": "default", "rope_theta": 1e6},
 }
 SECTIONS = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5,
             "mrope_section": [8, 12, 12]}  # fmt: skip
+SIX = [
+    "beam",
+    "diffusion_gemma_text",
+    "embedding_gemma2_text",
+    "gemma3_text",
+    "gemma4_text",
+    "gemma4_unified_text",
+    "kolibri1",
+    "mimo_v2_flash",
+    "neomme",
+]  # a full pattern
 ASKED: dict[str, dict[str, Any]] = {
-    "bamba": {"attn_layer_indices": [1, 5]},
+    "bamba": {"attn_layer_indices": [1], "num_hidden_layers": 2},
+    **{name: {"num_hidden_layers": 6} for name in SIX},
+    "bailing_hybrid": {"layer_types": ["linear_attention", "full_attention"],
+                       "num_hidden_layers": 2},
+    "codegen": {"n_positions": 32768, "n_head": 4, "n_embd": 1024},
+    "dots3_note_text": {"num_hidden_layers": 3},
+    "falcon_h1": {"num_hidden_layers": 1},
+    "glm5_next_text": {"layer_types": ["linear_attention", "indexed_attention"],
+                       "num_hidden_layers": 2},
+    "gptj": {"n_positions": 32768},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "num_hidden_layers": 2},
+    "kimi_linear": {"layer_types": ["linear_attention", "full_attention"], "num_hidden_layers": 2},
+    "llama4_text": {"attn_temperature_tuning": False},  # it counts tokens: a test of its own
+    "recurrent_gemma": {"block_types": ["attention"]},
     "cohere_compass_text": {"layer_types": MIXED, "rope_parameters": BASES},
-    "deepseek_ocr2_text": {"n_group": 1, "topk_group": 1, "num_experts_per_tok": 2},
+    "deepseek_ocr2_text": {"num_experts_per_tok": 2, "n_routed_experts": 4,
+                           "mlp_layer_types": ["dense"] * 4},
     "deepseek_v2": {"num_experts_per_tok": 2},
     "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 16},
     "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1},
@@ -59,24 +86,27 @@ ASKED: dict[str, dict[str, Any]] = {
     "glm4v_moe_text": {"head_dim": 128, "rope_parameters": SECTIONS},
     "glm4v_text": {"rope_parameters": SECTIONS},
     "glm_image_text": {"rope_parameters": SECTIONS},
-    "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"] * 4,
-                         "position_embedding_type": "rope"},
+    "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"],
+                         "position_embedding_type": "rope", "num_hidden_layers": 2},
     "hunyuan_v1_dense": {"head_dim": 128},
     "hunyuan_v1_moe": {"head_dim": 128},
-    "hunyuan_vl_text": {"head_dim": 128},
-    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 4, "num_dense_layers": 1},
+    "hunyuan_vl_text": {"head_dim": 128, "rope_parameters": {
+        "rope_type": "default", "rope_theta": 1e4, "mrope_section": [16, 16, 16, 16]}},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2, "num_dense_layers": 1},
     "ministral": {"head_dim": 128},
     "nemotron": {"num_key_value_heads": 2},
-    "qwen2_5_omni_talker": {"embedding_size": 512},
+    "qwen2_5_omni_talker": {"embedding_size": 256},
     "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 16},
     "qwen3_omni_moe_text": {"hidden_size": 512, "head_dim": 128},
-    "qwen4_exp_text": {},
+    "qwen4_exp_text": {"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 256,
+                       "indexer_budget": 64, "indexer_compress_ratio": 8},
     "step3p5": {"layer_types": MIXED, "sliding_window": 512},
-    "zamba2": {"num_hidden_layers": 54},
+    "zamba2": {"layers_block_type": ["linear_attention", "hybrid"], "num_hidden_layers": 2,
+               "use_mem_rope": True},
     "zaya": {"num_experts_per_tok": 1},
 }  # fmt: skip
 
-HEADS = 4
+HEADS = 2
 
 
 @dataclass(frozen=True)
@@ -150,7 +180,8 @@ def small_configuration(name: str, **changes: Any) -> Any:
     heads = given.get("num_attention_heads") or given.get("n_head")
     width = given.get("hidden_size") or given.get("n_embd")
     if heads and width:
-        names = ("n_head", "n_embd") if "n_head" in given else ("num_attention_heads", "hidden_size")
+        old = "n_head" in given
+        names = ("n_head", "n_embd") if old else ("num_attention_heads", "hidden_size")
         asked |= dict(zip(names, (HEADS, HEADS * (width // heads)), strict=True))
         shared = given.get("num_key_value_heads")
         if shared is not None:
@@ -159,10 +190,12 @@ def small_configuration(name: str, **changes: Any) -> Any:
 
 
 class Recorder(TorchFunctionMode):
-    """Stands for attention: as an attention function, and for models that call PyTorch's own."""
+    """Stands for attention: as an attention function, and for products that models write out."""
 
-    def __init__(self) -> None:
+    def __init__(self, length: int) -> None:
+        """Know the length, by which a matrix of weights is told."""
         super().__init__()
+        self.length = length
         self.calls: list[tuple[int | None, Tensor, Tensor, int | None, float | None]] = []
 
     def attention(
@@ -170,24 +203,40 @@ class Recorder(TorchFunctionMode):
     ) -> tuple[Tensor, None]:
         """Keep queries and keys; answer zeros (B, L, H, width of the values)."""
         layer, window = getattr(module, "layer_idx", None), options.get("sliding_window")
-        self.calls.append((layer, query.detach(), key.detach(), window, options.get("scaling")))
+        self.calls.append((layer, query, key, window, options.get("scaling")))
         heads, length = query.shape[1:3]
         return query.new_zeros(len(query), length, heads, value.shape[-1]), None
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Keep the factors of a product of queries and keys; empty one of weights and values."""
+        result = func(*args, **(kwargs or {}))
+        name, tensors = getattr(func, "__name__", ""), [x for x in args if isinstance(x, Tensor)]
+        if name not in ("matmul", "__matmul__", "baddbmm") or len(tensors) < 2:
+            return result
+        left, right = tensors[-2:]
+        square = (self.length, self.length)
+        if left.ndim < 3 or right.ndim != left.ndim:
+            return result
+        if result.shape[-2:] == square and left.shape[-1] != self.length:
+            folded = left.ndim == 3  # heads and batch in one axis
+            keep = (left[None], right.mT[None]) if folded else (left, right.mT)
+            self.calls.append((None, *keep, None, None))
+        return result * 0 if left.shape[-2:] == square else result
 
 
 @contextmanager
 def in_float64() -> Iterator[None]:
     """Make float32 mean float64: models ask for it by name where they compute angles."""
-    with pytest.MonkeyPatch.context() as patch:
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)
-        patch.setattr(torch.Tensor, "float", torch.Tensor.double)
-        for name in ("float", "float32"):
-            patch.setattr(torch, name, torch.float64)
-        try:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with (
+            mock.patch.object(torch.Tensor, "float", torch.Tensor.double),
+            mock.patch.multiple(torch, float=torch.float64, float32=torch.float64),
+        ):
             yield
-        finally:
-            torch.set_default_dtype(before)
+    finally:
+        torch.set_default_dtype(before)
 
 
 def record(model: Any, configuration: Any, positions: list[int]) -> list[Seen]:
@@ -199,15 +248,21 @@ def record(model: Any, configuration: Any, positions: list[int]) -> list[Seen]:
     tokens = torch.arange(3, 3 + len(positions)).unsqueeze(0)
     runs = []
     with in_float64(), torch.no_grad():
-        ALL_ATTENTION_FUNCTIONS.register("recorder", Recorder().attention)
-        configuration._attn_implementation = "recorder"
+        own = getattr(sys.modules[model.__module__], "ALL_ATTENTION_FUNCTIONS", None) is None
+        ALL_ATTENTION_FUNCTIONS.register("recorder", Recorder(len(positions)).attention)
+        configuration._attn_implementation = "eager" if own else "recorder"
         configuration._experts_implementation = "eager"  # the others know no float64
         torch.manual_seed(0)
+        with torch.device("meta"):
+            size = sum(parameter.numel() for parameter in model(configuration).parameters())
+        if size > MOST:
+            raise MemoryError(f"{size} parameters")
         built = model(configuration).double().eval()
         for places in ([0] * len(positions), positions):
-            recorder = Recorder()
+            recorder = Recorder(len(positions))
             ALL_ATTENTION_FUNCTIONS.register("recorder", recorder.attention)
-            built(input_ids=tokens, position_ids=torch.tensor([places]), use_cache=False)
+            with recorder if own else nullcontext():
+                built(input_ids=tokens, position_ids=torch.tensor([places]), use_cache=False)
             runs.append(recorder.calls)
     assert len(runs[0]) == len(runs[1])
     return [

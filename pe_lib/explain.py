@@ -1,0 +1,192 @@
+"""What a configuration means for positions, in words: `python -m pe_lib.explain config.json`.
+
+For each kind of layer: what rotates, frequencies, wavelengths beside the context, what was
+stretched and by how much, the gain, and what looks like a mistake.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from pe_lib.configs import Layer, fields_of, from_config
+from pe_lib.context_extension import DynamicNTK, LongRoPE
+from pe_lib.encoding import PositionEncoding
+from pe_lib.layer_kinds import first
+from pe_lib.query_temperature import QueryTemperature
+from pe_lib.rope import RoPE
+from pe_lib.rope_types import TRAINED, Head, base_rates, rope_type
+from pe_lib.rotary_values import RotaryValues
+from pe_lib.trailing import Trailing
+
+SHOWN = 9  # pairs, of each kind of layer
+OLD_BASE, OLD_CONTEXT = 10000.0, 16384
+
+
+def explain(config: object, *, layout: str | None = None, base: float | None = None) -> str:
+    """Return what a configuration means, line by line; arguments as in `from_config`."""
+    fields = fields_of(config)
+    layers = from_config(config, layout=layout, base=base)
+    context = first(fields, "max_position_embeddings", "n_positions")
+    lines = [f"{fields.get('model_type')}: {len(layers)} layers, context {context}"]
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for index, layer in enumerate(layers):
+        groups.setdefault((layer.kind, id(layer.encoding), layer.window), []).append(index)
+    for indices in groups.values():
+        layer = layers[indices[0]]
+        lines += ["", f"layers {runs(indices)}: {layer.kind}"]
+        lines += [f"  {line}" for line in words(layer, context)]
+    return "\n".join(lines)
+
+
+def words(layer: Layer, context: int | None) -> list[str]:
+    """Return the lines on one kind of layer."""
+    if layer.encoding is None:
+        return ["no attention: order comes from what this layer is"]
+    lines = [] if layer.window is None else [f"sees {layer.window} distances, counting 0"]
+    if layer.chunk is not None:
+        lines.append(f"sees pieces of {layer.chunk} positions, none beyond its own")
+    parts = list(inside(layer.encoding))
+    for part in parts:
+        if isinstance(part, QueryTemperature):
+            lines.append(f"queries grow with their position, from {part.length:g} on")
+        if isinstance(part, RotaryValues):
+            lines.append("values are rotated too, and the output back")
+    ropes = [part for part in parts if isinstance(part, RoPE)]
+    if not ropes or layer.parameters is None:
+        return [*lines, "no positions"]
+    reach = min(each for each in (context, layer.window, math.inf) if each is not None)
+    last = any(isinstance(part, Trailing) for part in parts)
+    return lines + rotation(ropes[0], layer, last) + table(ropes[0].rates, reach) + (
+        warnings(layer, context)
+    )  # fmt: skip
+
+
+def inside(encoding: PositionEncoding) -> Iterable[PositionEncoding]:
+    """Return an encoding's parts, and what they hold."""
+    for part in encoding.parts():
+        yield part
+        if isinstance(part, Trailing):
+            yield from inside(part.encoding)
+        if isinstance(part, RotaryValues):
+            yield part.rope
+
+
+def rotation(rope: RoPE, layer: Layer, last: bool) -> list[str]:
+    """Return what rotates, by which rule, and by how much it was stretched."""
+    parameters = layer.parameters or {}
+    width = 2 * len(rope.rates)
+    where = f"the last {width}" if last else f"{width} of {rope.head_dim}"
+    lines = [f"rotates {where} components, pairs {rope.layout}, base {parameters['rope_theta']:g}"]
+    if layer.sections:
+        turns = "taking turns" if layer.interleaved_sections else "in blocks"
+        lines.append(f"pairs by axis {list(layer.sections)}, {turns}; text has one number")
+    name = rope_type(parameters)
+    if isinstance(rope, DynamicNTK):
+        lines.append(f"{name}: stretched past {rope.trained_length} positions, by their number")
+    elif isinstance(rope, LongRoPE):
+        before = base_rates(parameters, Head(width, width, rope.layout, None))
+        long = (before / rope.long_rates).tolist()
+        by = f"{min(long):g} to {max(long):g}"
+        lines.append(f"{name}: past {rope.trained_length}, divided by {by}")
+    elif name != "default":
+        lines.append(f"{name}: {stretch(rope.rates, parameters, rope)}")
+    if rope.gain != 1:
+        lines.append(f"gain {rope.gain:.4g}, scores grow by {rope.gain**2:.4g}")
+    return lines
+
+
+def stretch(rates: Tensor, parameters: object, rope: RoPE) -> str:
+    """Return in words by how much each pair was slowed down."""
+    width = 2 * len(rates)
+    assert isinstance(parameters, dict)
+    before = base_rates(parameters, Head(width, width, rope.layout, None)).tolist()
+    by = [
+        round(old / new, 4) if new else math.inf
+        for old, new in zip(before, rates.tolist(), strict=True)
+    ]
+    kinds = {
+        "left as they were": [j for j, each in enumerate(by) if each == 1],
+        "slowed between": [j for j, each in enumerate(by) if 1 < each < max_finite(by)],
+        f"divided by {max_finite(by):g}": [
+            j for j, each in enumerate(by) if 1 < each == max_finite(by)
+        ],
+        "stopped": [j for j, each in enumerate(by) if each == math.inf],
+    }
+    return "; ".join(f"pairs {runs(found)} {kind}" for kind, found in kinds.items() if found)
+
+
+def max_finite(values: Sequence[float]) -> float:
+    """Return the largest number that is not infinite."""
+    return max((value for value in values if value < math.inf), default=1.0)
+
+
+def table(rates: Tensor, reach: float) -> list[str]:
+    """Return frequencies and wavelengths of some pairs, and which never finish a turn."""
+    turning = [j for j, rate in enumerate(rates.tolist()) if rate]
+    shown = sorted({turning[round(i * (len(turning) - 1) / (SHOWN - 1))] for i in range(SHOWN)})
+    lines = ["pair  frequency  wavelength"]
+    lines += [
+        f"{j:4d}  {abs(float(rates[j])):9.3g}  {2 * math.pi / abs(float(rates[j])):10.4g}"
+        for j in shown
+    ]
+    if reach < math.inf:
+        slow = [j for j in turning if abs(float(rates[j])) * reach < 2 * math.pi]
+        say = f"pairs {runs(slow)}" if slow else "no pairs"
+        lines.append(f"{say} never finish a turn within {reach:g} positions")
+    return lines
+
+
+def warnings(layer: Layer, context: int | None) -> list[str]:
+    """Return what looks like a mistake."""
+    parameters = layer.parameters or {}
+    lines = []
+    base, plain = parameters["rope_theta"], rope_type(parameters) == "default"
+    if plain and context and layer.window is None and context > OLD_CONTEXT and base <= OLD_BASE:
+        lines.append(
+            f"warning: base {base:g} for a context of {context}: it is what files fall back to; "
+            "was the field lost?"
+        )
+    factor, trained = parameters.get("factor"), parameters.get(TRAINED)
+    if factor and trained and context and abs(factor * trained / context - 1) > 0.01:
+        lines.append(
+            f"warning: factor {factor:g} times the trained length {trained} is "
+            f"{factor * trained:g}, and the context is {context}"
+        )
+    return lines
+
+
+def runs(numbers: Sequence[int]) -> str:
+    """Return numbers in words, three or more in a row as "2 to 5"."""
+    parts: list[list[int]] = []
+    for value in numbers:
+        if parts and value == parts[-1][-1] + 1:
+            parts[-1].append(value)
+        else:
+            parts.append([value])
+    return ", ".join(
+        f"{part[0]} to {part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in parts
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print what the file means; 2 and one line on the error stream if it cannot be read."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if len(arguments) != 1:
+        print("usage: python -m pe_lib.explain config.json", file=sys.stderr)
+        return 2
+    try:
+        print(explain(json.loads(Path(arguments[0]).read_text(encoding="utf-8"))))
+    except (OSError, TypeError, ValueError) as error:  # json's own error is a ValueError
+        print(f"{arguments[0]}: {str(error).splitlines()[0]}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,421 @@
+"""Published configurations: every rule and field of a file, in words and against the models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from closeness import assert_close
+from torch import Tensor
+
+from pe_lib import KVCache, MultiHeadAttention, NoPosition, RoPE
+from pe_lib.compose import Compose
+from pe_lib.configs import Layer, from_config
+from pe_lib.context_extension import DynamicNTK, LongRoPE
+from pe_lib.explain import explain, main
+from pe_lib.query_temperature import QueryTemperature, query_factor
+from pe_lib.rope import apply_rope, layout_permutation
+from pe_lib.rotary_values import RotaryValues
+from pe_lib.trailing import Trailing
+from tools import equality, published
+
+
+def model_of(name: str) -> type:
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    model = published.text_model(CONFIG_MAPPING[name])
+    assert model is not None
+    return model
+
+
+# Rope types, held against the models -------------------------------------------------------------
+
+TRAINED = 512
+STRETCHED: dict[str, dict[str, Any]] = {
+    "linear": {"rope_type": "linear", "factor": 4.0},
+    "dynamic": {"rope_type": "dynamic", "factor": 2.0},
+    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED},
+    "yarn between": {
+        "rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": TRAINED,
+        "beta_fast": 16, "beta_slow": 2, "truncate": False,
+    },
+    "yarn with a gain": {
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED,
+        "attention_factor": 1.3,
+    },
+    "yarn with weights": {
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED,
+        "mscale": 1.0, "mscale_all_dim": 0.7,
+    },
+    "longrope": {
+        "rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": TRAINED,
+        "short_factor": [1.0 + j / 64 for j in range(64)],
+        "long_factor": [1.0 + j for j in range(64)],
+    },
+    "longrope with a gain": {
+        "rope_type": "longrope", "original_max_position_embeddings": TRAINED,
+        "short_factor": [1.5] * 64, "long_factor": [3.0] * 64, "attention_factor": 1.2,
+    },
+    "llama3": {
+        "rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": TRAINED,
+        "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    },
+    "proportional": {"rope_type": "proportional", "partial_rotary_factor": 0.25},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("positions", [[0, 1, 6, 40, 300, 500], [0, 1, 6, 40, 300, 20001]])
+@pytest.mark.parametrize("rule", STRETCHED)
+def test_every_rope_type_equals_the_models_own(rule: str, positions: list[int]) -> None:
+    parameters = {"rope_theta": 5e5, **STRETCHED[rule]}
+    context = TRAINED if rule == "dynamic" else 4 * TRAINED
+    configuration = published.small_configuration(
+        "llama", num_hidden_layers=1, max_position_embeddings=context, rope_parameters=parameters
+    )
+    seen = published.record(model_of("llama"), configuration, positions)
+    if "longrope" in rule:  # with all positions 0 a model takes the short factors' gain
+        assert isinstance(from_config(configuration)[0].encoding, LongRoPE)
+    equality.compare(from_config(configuration), seen, positions)
+
+
+def test_latent_attention_multiplies_its_scores_by_the_square_of_a_gain() -> None:
+    yarn = {**STRETCHED["yarn with weights"], "rope_theta": 1e4, "mscale_all_dim": 1.0}
+    configuration = published.small_configuration(
+        "deepseek_v3", num_hidden_layers=1, max_position_embeddings=2048, rope_parameters=yarn
+    )
+    encoding = from_config(configuration)[0].encoding
+    assert isinstance(encoding, Trailing) and encoding.scale is not None
+    seen = published.record(model_of("deepseek_v3"), configuration, published.POSITIONS)
+    equality.compare(from_config(configuration), seen, published.POSITIONS)
+
+
+def test_interleaved_pairs_of_latent_attention_are_left_in_the_half_order() -> None:
+    from transformers.models.deepseek_v3.modeling_deepseek_v3 import (
+        apply_rotary_pos_emb_interleave,
+    )
+
+    q, angles = torch.randn(1, 2, 5, 16).double(), torch.randn(5, 8).double()
+    twice = torch.cat([angles, angles], dim=-1)[None]
+    theirs, _ = apply_rotary_pos_emb_interleave(q, q, twice.cos(), twice.sin())
+    assert_close(apply_rope(q, angles)[..., layout_permutation(16)], theirs)
+
+
+def test_llama4_scales_the_queries_of_layers_that_do_not_rotate() -> None:
+    changes = {"attn_temperature_tuning": True, "floor_scale": 2, "attn_scale": 0.1}
+    tuned = published.small_configuration("llama4_text", **changes)
+    plain = published.small_configuration("llama4_text")
+    places = list(range(6))
+    with_it, without = (
+        published.record(model_of("llama4_text"), each, places) for each in (tuned, plain)
+    )
+    layer = from_config(tuned)[3]
+    assert isinstance(layer.encoding, QueryTemperature) and not plain.no_rope_layers[3]
+    q, k = without[3].moved
+    ours, _ = layer.encoding.rotate(q, k, torch.tensor(places), torch.tensor(places))
+    assert_close(ours, with_it[3].moved[0])
+
+
+# Files --------------------------------------------------------------------------------------------
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    return {
+        "model_type": "llama", "num_hidden_layers": 6, "hidden_size": 64, "num_attention_heads": 4,
+        "max_position_embeddings": 4096, "rope_theta": 10000.0, **changes,
+    }  # fmt: skip
+
+
+def rates(layer: Layer) -> Tensor:
+    found = equality.rope_of(layer.encoding)
+    assert found is not None
+    return found[0].rates
+
+
+def test_layers_that_mean_the_same_share_one_encoding() -> None:
+    layers = from_config(config())
+    assert len(layers) == 6 and len({id(layer.encoding) for layer in layers}) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({}, {"rope_type": "default", "rope_theta": 10000.0}),
+        (
+            {"rope_scaling": {"type": "linear", "factor": 4.0}},
+            {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0},
+        ),
+        (
+            {"rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}},
+            {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]},
+        ),
+        (
+            {"partial_rotary_factor": 0.5},
+            {"rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+        ),
+        ({"rotary_pct": 0.25}, {"rope_theta": 10000.0, "partial_rotary_factor": 0.25}),
+    ],
+)
+def test_both_spellings_of_rope_parameters_mean_the_same(
+    old: dict[str, Any], new: dict[str, Any]
+) -> None:
+    without = {key: value for key, value in config().items() if key != "rope_theta"}
+    first = from_config(config(**old))[0]
+    second = from_config({**without, "rope_parameters": new})[0]
+    assert torch.equal(rates(first), rates(second))
+    assert first.sections == second.sections == tuple(new.get("mrope_section", ()))
+
+
+def test_phi3_has_its_trained_length_beside_the_rope_parameters() -> None:
+    scaling = {"type": "su", "short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
+    phi3 = config(model_type="phi3", rope_scaling=scaling, original_max_position_embeddings=1024)
+    encoding = from_config(phi3)[0].encoding
+    assert isinstance(encoding, LongRoPE) and encoding.trained_length == 1024
+    assert encoding.gain == pytest.approx((1 + 0.2) ** 0.5)  # ln 4 / ln 1024 = 1 / 5
+
+
+def test_phimoe_has_a_gain_for_short_and_one_for_long_sequences() -> None:
+    scaling = {
+        "type": "longrope", "short_factor": [1.0] * 8, "long_factor": [2.0] * 8,
+        "original_max_position_embeddings": 1024, "short_mscale": 1.1, "long_mscale": 1.2,
+    }  # fmt: skip
+    encoding = from_config(config(model_type="phimoe", rope_scaling=scaling))[0].encoding
+    assert isinstance(encoding, LongRoPE) and encoding.gain == 1.1
+    assert encoding.gain_at(2000) == pytest.approx(1.2 / 1.1)
+
+
+def test_hunyuan_calls_a_larger_base_dynamic() -> None:
+    scaling = {"type": "dynamic", "alpha": 1000.0, "factor": 1.0, "mscale": 1.0}
+    layer = from_config(config(model_type="hunyuan_v1_dense", rope_scaling=scaling))[0]
+    assert not isinstance(layer.encoding, DynamicNTK)
+    slowest = (1e4 * 1000 ** (16 / 14)) ** (-14 / 16)
+    assert_close(rates(layer)[-1:], torch.tensor([slowest]).double())
+
+
+GEMMA = {"model_type": "gemma3_text", "sliding_window": 512, "rope_theta": 1e6}
+OLD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
+    "gemma 3": (
+        {**GEMMA, "rope_local_base_freq": 1e4, "sliding_window_pattern": 3,
+         "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+        "rrGrrG",
+    ),
+    "modernbert": (
+        {"model_type": "modernbert", "global_rope_theta": 1.6e5, "local_rope_theta": 1e4,
+         "local_attention": 128, "global_attn_every_n_layers": 3},
+        "GrrGrr",
+    ),
+    "command a": (
+        {"model_type": "cohere2", "sliding_window": 64, "sliding_window_pattern": 3}, "rr-rr-",
+    ),
+    "exaone 4": (
+        {"model_type": "exaone4", "sliding_window": 64, "sliding_window_pattern": "LLG"}, "rr-rr-",
+    ),
+    "exaone 4, without windows": ({"model_type": "exaone4", "sliding_window": None}, "GGGGGG"),
+    "smollm 3": ({"model_type": "smollm3", "no_rope_layer_interval": 3}, "GG-GG-"),
+    "llama 4": (
+        {"model_type": "llama4_text", "no_rope_layers": [1, 0, 1, 0, 1, 0],
+         "attention_chunk_size": 8}, "G-G-G-",
+    ),
+    "muse": ({"model_type": "muse_spark_text", "layer_rope_theta": [1e4, 0] * 3}, "G-G-G-"),
+    "qwen 2": (
+        {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 64,
+         "max_window_layers": 4}, "GGGGrr",
+    ),
+    "qwen 2, switched off": (
+        {"model_type": "qwen2", "use_sliding_window": False, "sliding_window": 64}, "GGGGGG",
+    ),
+    "mistral": ({"model_type": "mistral", "sliding_window": 64}, "rrrrrr"),
+    "jamba": ({"model_type": "jamba", "attn_layer_period": 3, "attn_layer_offset": 1}, ".-..-."),
+    "bamba": ({"model_type": "bamba", "attn_layer_indices": [2]}, "..G..."),
+    "recurrent gemma": (
+        {"model_type": "recurrent_gemma", "block_types": ["recurrent", "attention"],
+         "attention_window_size": 64}, ".r.r.r",
+    ),
+    "llama 3.2 with images": (
+        {"model_type": "mllama_text_model", "cross_attention_layers": [2]}, "GG-GGG",
+    ),
+    "granite hybrid": (
+        {"model_type": "granitemoehybrid", "position_embedding_type": "nope"}, "------",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OLD_LAYERS)
+def test_layers_of_files_that_list_no_kinds(name: str) -> None:
+    changes, wanted = OLD_LAYERS[name]
+
+    def letter(layer: Layer) -> str:
+        if layer.encoding is None:
+            return "."
+        if equality.rope_of(layer.encoding) is None:
+            return "-"
+        return "G" if layer.window is None else "r"
+
+    layers = from_config(config(**changes))
+    assert "".join(letter(layer) for layer in layers) == wanted
+
+
+def test_global_and_local_layers_have_bases_of_their_own() -> None:
+    changes, _ = OLD_LAYERS["gemma 3"]
+    local, far = (from_config(config(**changes))[index] for index in (0, 2))
+    assert_close(rates(local)[1:2], torch.tensor([1e4 ** (-1 / 8)]).double())
+    assert_close(rates(far)[1:2], torch.tensor([1e6 ** (-1 / 8) / 8]).double())
+
+
+def test_the_text_of_a_model_for_images_is_read() -> None:
+    nested = {"model_type": "llava", "text_config": config(), "vision_config": {}}
+    assert len(from_config(nested)) == 6
+
+
+def test_a_caller_may_say_layout_and_base() -> None:
+    unknown = {**config(model_type="new"), "rope_theta": None}
+    layer = from_config(unknown, layout="interleaved", base=500.0)[0]
+    assert isinstance(layer.encoding, RoPE) and layer.encoding.layout == "interleaved"
+    assert_close(rates(layer)[1:2], torch.tensor([500.0 ** (-1 / 8)]).double())
+
+
+LATENT = {"qk_nope_head_dim": 8, "qk_rope_head_dim": 4}
+WRONG: dict[str, tuple[Any, str]] = {
+    "no configuration": ([], "config must be a dictionary"),
+    "unknown field": (
+        config(rope_scaling={"type": "linear", "factor": 2.0, "factr": 3, "x": 1}), "factr, x",
+    ),
+    "field of another rule": (config(rope_scaling={"type": "linear", "beta_fast": 2}), "beta_fast"),
+    "unknown rule": (config(rope_scaling={"type": "spiral"}), "rope_type must be one of.*spiral"),
+    "no factor": (config(rope_scaling={"type": "linear"}), "factor must be a number"),
+    "no factors": (config(rope_scaling={"type": "longrope"}), "short_factor, long_factor"),
+    "no base": (config(rope_theta=None), "rope_theta must be given"),
+    "no layout": (config(model_type="new"), "layout must be given.*'new'"),
+    "no layers": (config(num_hidden_layers=None), "num_hidden_layers must be an int"),
+    "no width": (config(hidden_size=None), "hidden_size must be an int"),
+    "no window": (
+        config(model_type="recurrent_gemma", block_types=["attention"]), "attention_window_size",
+    ),
+    "a kind without parameters": (
+        {**config(layer_types=["full_attention"]), "rope_parameters": {"sliding_attention": {}}},
+        "rope_parameters must have 'full_attention'",
+    ),
+    "no rotary part": (config(**LATENT | {"qk_rope_head_dim": None}), "head_dim|qk_rope_head_dim"),
+    "content-read distances": (config(model_type="inkling2_text"), "hidden state"),
+    "ALiBi": (config(model_type="falcon", alibi=True), "use pe_lib.ALiBi"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_configuration_is_refused_in_words(name: str) -> None:
+    given, words = WRONG[name]
+    with pytest.raises((TypeError, ValueError), match=words):
+        from_config(given)
+
+
+# What comes back keeps the promises ---------------------------------------------------------------
+
+KEEPERS = {
+    "llama": config(),
+    "yarn": config(rope_scaling={"type": "yarn", "factor": 4.0,
+                                 "original_max_position_embeddings": 64}),
+    "latent": config(model_type="deepseek_v3", **LATENT),
+    "values rotated too": config(model_type="deepseek_v4", partial_rotary_factor=0.5),
+    "proportional": config(rope_scaling={"type": "proportional", "partial_rotary_factor": 0.5}),
+    "backwards": config(model_type="nanochat"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KEEPERS)
+def test_encodings_keep_their_promises_with_a_cache_a_shift_and_padding(name: str) -> None:
+    layer = from_config(KEEPERS[name])[0]
+    assert layer.encoding is not None
+    width = 12 if name == "latent" else 16
+    torch.manual_seed(0)
+    attention = MultiHeadAttention(2 * width, 2, layer.encoding, causal=True).double()
+    x = torch.randn(2, 7, 2 * width).double()
+    whole, cache_ = attention(x), KVCache()
+    steps = [attention(x[:, i : i + 1], cache=cache_) for i in range(7)]
+    assert_close(torch.cat(steps, dim=1), whole)
+    assert_close(attention(x, q_pos=torch.arange(7) + 1000), whole)
+    padded = torch.cat([torch.randn(2, 3, 2 * width).double(), x], dim=1)
+    places = torch.arange(10).expand(2, 10) - 3
+    seen = (places >= 0)[:, None, None, :]
+    assert_close(attention(padded, q_pos=places, mask=seen)[:, 3:], whole)
+
+
+def test_values_are_rotated_and_rotated_back_where_the_model_does_it() -> None:
+    encoding = from_config(KEEPERS["values rotated too"])[0].encoding
+    assert isinstance(encoding, Trailing) and isinstance(encoding.encoding, RotaryValues)
+    v, places = torch.randn(1, 2, 3, 16).double(), torch.arange(3)
+    assert encoding.uses("rotate_values") and not encoding.uses("bias")
+    turned = encoding.rotate_values(v, places)
+    assert torch.equal(turned[..., :8], v[..., :8]) and not torch.equal(turned, v)
+    assert_close(encoding.rotate_back(turned, places), v)
+
+
+def test_query_temperature_leaves_keys_and_grows_in_steps_or_smoothly() -> None:
+    encoding = from_config(config(rope_scaling={
+        "type": "yarn", "factor": 2.0, "original_max_position_embeddings": 4,
+        "llama_4_scaling_beta": 0.5}))[0].encoding  # fmt: skip
+    assert isinstance(encoding, Compose) and encoding.rotates_once
+    steps = query_factor(torch.arange(9), 0.5, 4)
+    assert_close(steps, 1 + 0.5 * torch.log(torch.tensor([1, 1, 1, 1, 2, 2, 2, 2, 3]).double()))
+    smooth = query_factor(torch.tensor([0, 3]), 0.5, 4, ahead=1, growth="power")
+    assert_close(smooth, torch.tensor([1.25, 2.0]).double() ** 0.5)
+
+
+def test_trailing_takes_only_what_rotates() -> None:
+    from pe_lib import T5Bias
+
+    with pytest.raises(TypeError, match="encoding must be a PositionEncoding"):
+        Trailing(None, 4)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="encoding must only rotate, got one that uses bias"):
+        Trailing(T5Bias(2), 4)
+    assert not Trailing(NoPosition(), 4).uses("rotate")
+
+
+# The command --------------------------------------------------------------------------------------
+
+
+def written(tmp_path: Path, content: str) -> str:
+    path = tmp_path / "config.json"
+    path.write_text(content, encoding="utf-8")
+    return str(path)
+
+
+def test_the_command_tells_frequencies_stretch_and_gain(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scaling = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
+    assert main([written(tmp_path, json.dumps(config(rope_scaling=scaling)))]) == 0
+    told = capsys.readouterr().out
+    assert "layers 0 to 5: full_attention" in told
+    assert "16 of 16 components" in told and "half" in told
+    assert "gain 1.139, scores grow by 1.296" in told
+    assert "divided by 4" in told
+
+
+def test_the_command_tells_layers_without_positions_and_windows() -> None:
+    told = explain({**config(**OLD_LAYERS["command a"][0])})
+    assert "layers 0, 1, 3, 4: sliding_attention" in told and "64 distances" in told
+    assert "layers 2, 5: full_attention" in told and "no positions" in told
+
+
+def test_the_command_warns_of_a_small_base_and_names_pairs_that_never_turn() -> None:
+    told = explain(config(max_position_embeddings=131072))
+    assert "warning" in told and "base 10000" in told
+    far = explain(config(rope_theta=1e8))
+    assert "never finish a turn" in far and "warning" not in far
+
+
+@pytest.mark.parametrize("content", ["{", "[]", json.dumps(config(rope_theta=None))])
+def test_the_command_ends_with_2_and_one_line_on_bad_input(
+    content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([written(tmp_path, content)]) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and len(told.err.splitlines()) == 1
+
+
+def test_the_command_ends_with_2_without_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["nowhere.json"]) == 2
+    assert main([]) == 2
+    assert "nowhere.json" in capsys.readouterr().err
