@@ -895,7 +895,7 @@ def sinusoids(model: Model, rotary: set[str]) -> list[Found]:
         for call in calls(unit.node, "cat", "stack", "concatenate", "concat"):
             text = ast.unparse(call)
             if re.search(r"\bsin(es?)?\b|_sin\b|sin_", text) and re.search(
-                r"\bcos(?:ine)?s?\b|_cos\b|cos_", text
+                r"\b(?:cos|cosines?)\b|_cos\b|cos_", text
             ):
                 return [Found("yes", unit.where(call))]
         for node in ast.walk(unit.node):
