@@ -21,7 +21,7 @@ from sphinx.util.nodes import make_refnode
 
 from exercises import proofs, warm_up
 from lab import sets
-from tools import status, vendor
+from tools import equality, status, vendor
 
 PUBLIC = "https://cdn.jsdelivr.net/npm"
 MATHJAX = "es5/tex-chtml.js"
@@ -54,9 +54,11 @@ def choose_assets(_: Sphinx, config: Config) -> None:
 
 
 def write_page(_: Sphinx, page: str, source: list[str]) -> None:
-    """Give the page of the proofs, of which the book has only the title, its text."""
+    """Give the pages of which the book has only the title their text."""
     if page == "book/check_proofs":
         source[0] = proofs.page()
+    if page == "book/configs":
+        source[0] = equality.page()
 
 
 def alt_texts(notebook: Path) -> dict[str, str]:
