@@ -153,6 +153,8 @@ def warnings(layer: Layer, context: int | None) -> list[str]:
             "was the field lost?"
         )
     factor, trained = parameters.get("factor"), parameters.get(TRAINED)
+    if rope_type(parameters) != "yarn":  # Llama 3.1's factor is no ratio of lengths
+        return lines
     if factor and trained and context and abs(factor * trained / context - 1) > 0.01:
         lines.append(
             f"warning: factor {factor:g} times the trained length {trained} is "

@@ -402,6 +402,8 @@ def test_the_command_tells_layers_without_positions_and_windows() -> None:
 def test_the_command_warns_of_a_small_base_and_names_pairs_that_never_turn() -> None:
     told = explain(config(max_position_embeddings=131072))
     assert "warning" in told and "base 10000" in told
+    yarn = {"type": "yarn", "factor": 2.0, "original_max_position_embeddings": 1024}
+    assert "warning: factor 2 times the trained length 1024" in explain(config(rope_scaling=yarn))
     far = explain(config(rope_theta=1e8))
     assert "never finish a turn" in far and "warning" not in far
 
