@@ -13,7 +13,7 @@ from html import escape
 from typing import Any
 
 import ipywidgets as widgets
-from IPython.display import HTML, display
+from IPython.display import display
 from matplotlib.figure import Figure
 
 from lab.figures import Picture, caption_of, picture, show_caption
@@ -78,7 +78,7 @@ def slider(
     below, labels = caption_of(number, caption), [label(value) for value in values]
     pictures = [picture(draw(value), alt(value)) for value in values]
     if not hasattr(widgets, "Stack"):
-        display(HTML(in_plain_html([(name, labels, start)], pictures)))
+        show_html(in_plain_html([(name, labels, start)], pictures))
         show_caption(below)
         return
     control = named_slider(name, labels, start)
@@ -120,7 +120,7 @@ def sliders(
     pictures = [[picture(draw(a, b), alt(a, b)) for b in values_b] for a in values_a]
     if not hasattr(widgets, "Stack"):
         controls = [(name_a, labels_a, start[0]), (name_b, labels_b, start[1])]
-        display(HTML(in_plain_html(controls, [each for row in pictures for each in row])))
+        show_html(in_plain_html(controls, [each for row in pictures for each in row]))
         show_caption(below)
         return
     control_a = named_slider(name_a, labels_a, start[0])
@@ -170,6 +170,12 @@ def in_plain_html(
             f' width="{each.width}"{hidden}>'
         )
     return f'<div class="moving">{"".join(parts)}</div>'
+
+
+def show_html(text: str) -> None:
+    """Display HTML, with words where none can be shown."""
+    forms = {"text/html": text, "text/plain": "A figure with sliders"}
+    display(forms, raw=True)  # type: ignore[no-untyped-call]
 
 
 def require_frames(positions: int, frames: int) -> None:

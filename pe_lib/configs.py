@@ -277,5 +277,10 @@ def layout_in(fields: Fields) -> str:
 
 def backwards(rope: RoPE) -> RoPE:
     """Return RoPE that turns the other way: the same scores."""
-    options = {"layout": rope.layout, "rotary_dim": 2 * len(rope.rates), "gain": rope.gain}
-    return RoPE(rope.head_dim, rates=-rope.rates, **options)
+    return RoPE(
+        rope.head_dim,
+        layout=rope.layout,
+        rotary_dim=2 * len(rope.rates),
+        rates=-rope.rates,
+        gain=rope.gain,
+    )

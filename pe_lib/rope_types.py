@@ -171,8 +171,10 @@ def yarn_rope(parameters: Parameters, head: Head) -> RoPE:
 
 def longrope_rope(parameters: Parameters, head: Head) -> RoPE:
     """Return LongRoPE; the gain may be given, once or for short and for long sequences."""
-    given = [parameters.get(name) for name in ("short_mscale", "long_mscale")]
-    gain = parameters.get("attention_factor")
+    pair = [parameters.get(name) for name in ("short_mscale", "long_mscale")]
+    gain: float | tuple[float, float] | None = parameters.get("attention_factor")
+    if pair[0] is not None and pair[1] is not None:
+        gain = (pair[0], pair[1])
     short, long = (
         torch.tensor(parameters[name], dtype=torch.float64, device="cpu")
         for name in ("short_factor", "long_factor")
@@ -183,7 +185,7 @@ def longrope_rope(parameters: Parameters, head: Head) -> RoPE:
         long,
         trained_length(parameters, head),
         factor_of(parameters, head),
-        gain=(given[0], given[1]) if None not in given else gain,
+        gain=gain,
         layout=head.layout,
         rotary_dim=head.rotating,
         rates=base_rates(parameters, head),

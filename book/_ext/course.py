@@ -22,13 +22,8 @@ from sphinx.util.nodes import make_refnode
 
 from clinic import proofs as doctor_proofs
 from exercises import proofs, warm_up
-<<<<<<< HEAD
 from lab import live, sets
-from tools import slides, status, vendor
-=======
-from lab import sets
-from tools import equality, status, vendor
->>>>>>> config
+from tools import equality, slides, status, vendor
 
 PUBLIC = "https://cdn.jsdelivr.net/npm"
 MATHJAX = "es5/tex-chtml.js"
@@ -63,18 +58,14 @@ def choose_assets(_: Sphinx, config: Config) -> None:
 
 
 def write_page(_: Sphinx, page: str, source: list[str]) -> None:
-<<<<<<< HEAD
-    """Give the pages of proofs, of which the book has only the titles, their text."""
-    pages = {"book/check_proofs": proofs.page, "book/doctor_proofs": doctor_proofs.page}
+    """Give the pages of which the book has only the title their text."""
+    pages = {
+        "book/check_proofs": proofs.page,
+        "book/configs": equality.page,
+        "book/doctor_proofs": doctor_proofs.page,
+    }
     if page in pages:
         source[0] = pages[page]()
-=======
-    """Give the pages of which the book has only the title their text."""
-    if page == "book/check_proofs":
-        source[0] = proofs.page()
-    if page == "book/configs":
-        source[0] = equality.page()
->>>>>>> config
 
 
 def said_of_pictures(notebook: Path) -> dict[str, dict[str, Any]]:
