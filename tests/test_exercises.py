@@ -40,7 +40,6 @@ COURSE = [
     "06_transformer_xl", "07_t5", "08_deberta", "09_alibi", "10_rope", "12_axes",
     "13_context_extension",
 ]  # fmt: skip
-UNLINKED = ("12_axes", "13_context_extension")  # whose chapters link to the page of exercises
 CHAPTERS = set_names()  # those of the course, and those of chapters that came later
 
 
@@ -257,7 +256,7 @@ def where_it_opens(name: str) -> str:
     return f"[Colab]({colab}) · [Binder]({binder}) · [download it](../{path})"
 
 
-@pytest.mark.parametrize("name", [name for name in CHAPTERS if name not in UNLINKED])
+@pytest.mark.parametrize("name", CHAPTERS)
 def test_a_chapter_ends_with_its_set_one_click_away(name: str) -> None:
     chapter = cells(ROOT / f"book/{name}.ipynb")
     (place,) = (i for i, c in enumerate(chapter) if f'graded_set("{name}")' in source_text(c))
