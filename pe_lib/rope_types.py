@@ -59,7 +59,7 @@ class Head:
 
     @property
     def rotating(self) -> int:
-        """Components that rotate: an odd part is rounded up."""
+        """Return how many components rotate; an odd part is rounded up."""
         return self.part + self.part % 2
 
 
