@@ -83,7 +83,7 @@ def test_the_gradebook_and_the_csv_agree_with_the_verdicts(graded) -> None:
     root, records = graded
     with Gradebook(f"sqlite:///{root}/gradebook.db") as book:
         scores = {s.student.id: (s.score, s.max_score) for s in book.assignment_submissions(SET)}
-    top = load(SET).points
+    top = load(SET).points + sum(question.points for question in load(SET).open)
     assert scores == {s.student: (s.points, top) for s in SUBMISSIONS}
     with (root / "submissions.csv").open() as file:
         rows = {row["student"]: float(row["points"]) for row in csv.DictReader(file)}
