@@ -254,15 +254,15 @@ def describe_assignment(book: Any, name: str) -> None:
         book.update_or_create_grade_cell(
             question.test_id, name, name, max_score=question.points, cell_type="code"
         )
-        book.update_or_create_solution_cell(question.solution_id, name, name)
     for question in load(name).open:
         book.update_or_create_grade_cell(
             question.name, name, name, max_score=question.points, cell_type="markdown"
         )
-        book.update_or_create_solution_cell(question.name, name, name)
     # With all of its cells known, `nbgrader generate_assignment` still works after submissions.
     known = {cell.name for cell in notebook.source_cells}
     for cell in handed_out(name):
+        if cell.metadata.get("solution"):  # also the work of an open question, which has no points
+            book.update_or_create_solution_cell(cell.grade_id, name, name)
         if cell.grade_id not in known | {""}:
             book.add_source_cell(
                 cell.grade_id, name, name, cell_type=cell.kind, source=cell.source,
