@@ -261,7 +261,7 @@ def test_fine_tuning_starts_each_extension_from_the_trained_weights(few_windows,
     monkeypatch.setattr(cells, "TUNE_STEPS", (0, 1))
     cell = replace(grid("small", ["text"], ["rope"], [0])[0], steps=2, multiples=(1,))
     rows = {(row["variant"], row["metric"]): row["value"] for row in run_cell(cell)}
-    names = ("rope", *EXTENSIONS)
+    names = ("rope", *EXTENSIONS, "rope+base")
     assert {v for v, metric in rows if metric == "nats-tuned-1"} == set(names)
     for variant in names:
         assert rows[variant, "nats-tuned-0"] != rows[variant, "nats-tuned-1"]
