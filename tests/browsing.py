@@ -168,10 +168,10 @@ class Visit:
 
 
 def serious(violations: list[dict[str, Any]]) -> list[str]:
-    """Return the violations that keep somebody out, one line each, with the first five places."""
+    """Return the violations that keep somebody out, one line each, with up to twenty places."""
     return [
         f"{found['id']}: {found['help']} ({len(found['nodes'])}x) e.g. "
-        + " and ".join(node["html"][:160] for node in found["nodes"][:5])
+        + " and ".join(node["html"][:160] for node in found["nodes"][:20])
         for found in violations
         if found["impact"] in {"serious", "critical"}
     ]
