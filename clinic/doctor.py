@@ -133,6 +133,14 @@ def of_subject(subject: Subject, dtypes: tuple[torch.dtype, ...]) -> Report:
     return Report(f"rotary function {name}", case, examine_rotary(subject, case, dtypes))
 
 
+UNEXAMINED = {
+    "values": "what is added to the output",
+    "read_bias": "what is read from hidden states",
+    "sink": "the extra logit",
+    "rotate_values": "values that are rotated and rotated back",
+}
+
+
 def of_encoding(
     encoding: PositionEncoding, dtypes: tuple[torch.dtype, ...], options: dict[str, Any]
 ) -> Report:
@@ -140,15 +148,36 @@ def of_encoding(
     sizes = {"head_dim": 32, "heads": 4} | options
     subjects = subjects_of(encoding, sizes["head_dim"], sizes["heads"])
     name, case = type(encoding).__name__, Case()
+    if not subjects:
+        case.facts["kind"] = "no positions"
+    rotary = subjects.get("rotate")
+    other = other_than_rotation(rotary) if isinstance(rotary, Rotary) else None
+    if other is not None:
+        del subjects["rotate"]
+        case.unexamined.append(f"rotate: {other}")
     parts = {hook: of_subject(subject, dtypes) for hook, subject in subjects.items()}
     for hook, part in parts.items():
         part.subject = f"{name}.{hook}"
-    if encoding.uses("values"):
-        case.unexamined.append("values: what is added to the output")
-    if not parts:
-        case.facts["kind"] = "no positions"
+    for hook, what in UNEXAMINED.items():
+        if encoding.uses(hook):
+            case.unexamined.append(f"{hook}: {what}")
     profile = next(iter(parts.values())).profile if len(parts) == 1 else None
     return Report(name, case, profile, parts)
+
+
+@torch.no_grad()
+def other_than_rotation(subject: Rotary) -> str | None:
+    """Return what an encoding's `rotate` plainly does instead of rotating, or None."""
+    random = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 1, subject.heads, 5, subject.head_dim, generator=random).unbind()
+    new_q, new_k = subject.function(q.clone(), k.clone(), torch.arange(5))
+    if new_q.shape != q.shape:
+        return "it returns wider vectors than it is given, so that it is no rotation"
+    factors = new_q / q  # (1, H, L, d)
+    same = torch.allclose(factors, factors[..., :1].expand_as(factors), rtol=1e-3)
+    if torch.equal(new_k, k) and same and not torch.equal(new_q, q):
+        return "it scales queries by their positions, and rotates nothing"
+    return None
 
 
 def rotary_of(tables: Tables, case: Case) -> Rotary:

@@ -211,7 +211,7 @@ def model_of(name: str, **options: object) -> Transformer:
 def test_a_model_with_any_method_keeps_what_a_model_must_keep(name):
     report = diagnose(model_of(name))
     assert report.healthy, str(report)
-    assert ("shift" in report.names()) == (name in ("sinusoidal", "learned", "fire"))
+    assert ("shift" in report.names()) == (name in ("sinusoidal", "learned", "fire", "temperature"))
 
 
 def test_a_cache_without_its_offset_is_found(monkeypatch):
