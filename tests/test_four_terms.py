@@ -240,6 +240,8 @@ def test_rows_neither_need_nor_move_the_global_random_state():
 
 
 def test_an_unknown_method_is_named_with_the_known_ones():
-    with pytest.raises(ValueError, match=r"method must be one of none, .*fire, xpos; got 'ropes'"):
+    with pytest.raises(
+        ValueError, match=r"method must be one of none, .*fire, xpos, .*; got 'ropes'"
+    ):
         four_terms.row("ropes")
     assert four_terms.row("mine", NoPosition())[0] == "mine"
