@@ -123,8 +123,9 @@ def test_pages_use_public_addresses_only_where_nothing_was_vendored(monkeypatch,
     import course
 
     def chosen():
-        config = SimpleNamespace(html_static_path=[])
+        config = SimpleNamespace(html_static_path=[], html_baseurl="https://site.example/")
         course.choose_assets(None, config)
+        assert config.ogp_site_url == config.html_baseurl
         return [config.mathjax_path, *config.nb_ipywidgets_js]
 
     monkeypatch.setattr(vendor, "SITE_ASSETS", tmp_path)
@@ -179,8 +180,23 @@ def test_a_build_leaves_no_page_that_was_renamed(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "SITE", old.parent)
     monkeypatch.setattr(build, "bring_assets", lambda: None)
     monkeypatch.setattr(build, "sphinx", lambda *_: 0)
+    monkeypatch.setattr(build.publish, "publish", lambda _: None)
     assert build.build_site() == 0
     assert not old.exists()
+
+
+def test_a_link_to_the_site_shows_what_its_first_page_says_and_every_page_is_on_the_map(tmp_path):
+    (tmp_path / "book").mkdir()
+    described = '<meta name="description" content="In order">'
+    (tmp_path / "book/00_intro.html").write_text(f"<head>{described}</head>")
+    (tmp_path / "book/10_rope.html").write_text("")
+    build.publish.publish(tmp_path)
+    base = build.publish.address()
+    assert described in (tmp_path / "index.html").read_text()
+    site_map = (tmp_path / "sitemap.xml").read_text()
+    assert f"<loc>{base}book/10_rope.html</loc>" in site_map
+    assert f"Sitemap: {base}sitemap.xml" in (tmp_path / "robots.txt").read_text()
+    assert f'href="{base}book/00_intro.html"' in (tmp_path / "404.html").read_text()
 
 
 def test_the_status_counts_every_notebook_and_claim():

@@ -41,7 +41,7 @@ GLOSSED = re.compile(r"/(\d\d_\w+|hierarchical|interview|exercises|notation)$") 
 
 def choose_assets(_: Sphinx, config: Config) -> None:
     """Point pages at the vendored scripts; where they are missing, at the public addresses."""
-    config["ogp_site_url"] = config["html_baseurl"]  # what is shared names the site's one address
+    config.ogp_site_url = config.html_baseurl  # what is shared names the site's one address
     mathjax, widgets = vendor.SITE
     config.html_static_path += [str(live.SCRIPT), str(live.STYLE)]
     if all(vendor.present(package, vendor.SITE_ASSETS) for package in vendor.SITE):
