@@ -18,7 +18,6 @@ from pe_lib.kerple import Kerple
 from pe_lib.learned import Learned
 from pe_lib.pope import PoPE
 from pe_lib.positions import Axes, Run
-from pe_lib.query_temperature import QueryTemperature
 from pe_lib.relative import RelativeBias, WindowBias
 from pe_lib.rope import AxialRoPE, RoPE
 from pe_lib.rotary_values import RotaryValues
@@ -26,7 +25,7 @@ from pe_lib.shaw import Shaw
 from pe_lib.sinks import Sink
 from pe_lib.sinusoidal import Sinusoidal
 from pe_lib.t5 import T5Bias
-from pe_lib.temperature import ScalableSoftmax
+from pe_lib.temperature import QueryTemperature, ScalableSoftmax
 from pe_lib.trailing import Trailing
 from pe_lib.transformer_xl import TransformerXL
 from pe_lib.window import SlidingWindow

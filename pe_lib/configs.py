@@ -20,11 +20,11 @@ from pe_lib.context_extension import yarn_gain
 from pe_lib.encoding import NoPosition, PositionEncoding
 from pe_lib.errors import require_choice, require_positive
 from pe_lib.layer_kinds import RECURRENT, Fields, first, kinds_of, rotates, window_of
-from pe_lib.query_temperature import QueryTemperature
 from pe_lib.rope import RoPE
 from pe_lib.rope_types import TRAINED, Head, rope_from, rope_type
 from pe_lib.rotary_values import RotaryValues
 from pe_lib.sinusoidal import LAYOUTS
+from pe_lib.temperature import QueryTemperature
 from pe_lib.trailing import Trailing
 
 TEXT_PARTS = ("text_config", "thinker_config", "llm_config", "language_config")

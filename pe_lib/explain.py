@@ -18,10 +18,10 @@ from pe_lib.configs import Layer, fields_of, from_config
 from pe_lib.context_extension import DynamicNTK, LongRoPE
 from pe_lib.encoding import PositionEncoding
 from pe_lib.layer_kinds import first
-from pe_lib.query_temperature import QueryTemperature
 from pe_lib.rope import RoPE
 from pe_lib.rope_types import TRAINED, Head, base_rates, rope_type
 from pe_lib.rotary_values import RotaryValues
+from pe_lib.temperature import QueryTemperature
 from pe_lib.trailing import Trailing
 
 SHOWN = 9  # pairs, of each kind of layer

@@ -1,7 +1,8 @@
 """Temperature by position: sharper scores where there are more keys to tell apart (chapter 14).
 
 A softmax over n keys divides its weight among n. With scores that stay as large as they were, the
-largest weight falls as n grows; scores that grow with log(n) keep it.
+largest weight falls as n grows; scores that grow with log(n) keep it. How fast they grow may be
+trained, or fixed by a rule that begins at some length, as in models of 2025.
 """
 
 from __future__ import annotations
@@ -10,8 +11,28 @@ import torch
 from torch import Tensor, nn
 
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_heads, require_positive, require_real
+from pe_lib.errors import (
+    require_at_least,
+    require_choice,
+    require_greater,
+    require_heads,
+    require_positive,
+    require_real,
+)
 from pe_lib.positions import Positions, as_positions, as_tensor, per_head
+
+GROWTHS = ("steps", "power")
+
+
+def places_of(q: Tensor, q_pos: Positions) -> Tensor:
+    """Return the positions of queries (B, H, Lq, d) as a tensor, (Lq,) or (B, Lq)."""
+    return as_tensor(as_positions("q_pos", q_pos, q.shape[2], len(q), q.device), q.device)
+
+
+def scaled(q: Tensor, factor: Tensor) -> Tensor:
+    """Return q (B, H, Lq, d) times a factor that broadcasts to it, taken in float32 or more."""
+    precise = torch.promote_types(q.dtype, torch.float32)
+    return (q.to(precise) * factor.to(precise)).to(q.dtype)
 
 
 def log_count(positions: object) -> Tensor:
@@ -61,8 +82,64 @@ class ScalableSoftmax(PositionEncoding):
     ) -> tuple[Tensor, Tensor]:
         """Scale q (B, H, Lq, d); k stays as it is."""
         require_heads(q, len(self.strength))
-        places = as_tensor(as_positions("q_pos", q_pos, q.shape[2], len(q), q.device), q.device)
-        logs = per_head(log_count(places).unsqueeze(-1))  # (1, Lq, 1) or (B, 1, Lq, 1)
+        logs = per_head(log_count(places_of(q, q_pos)).unsqueeze(-1))  # (..., 1, Lq, 1)
         precise = torch.promote_types(q.dtype, torch.float32)
         factor = self.strength.to(precise).view(-1, 1, 1) * logs.to(precise)  # (..., H, Lq, 1)
-        return (q * factor).to(q.dtype), k
+        return scaled(q, factor), k
+
+
+def query_factor(
+    positions: object, strength: float, length: float, ahead: float = 0.0, growth: str = "steps"
+) -> Tensor:
+    """Return what a query is multiplied by, for its position p.
+
+    Args:
+        positions: real numbers of any shape.
+        strength: s, how fast the factor grows.
+        length: from which it does, in positions.
+        ahead: added to every position; 1 counts from 1.
+        growth: "steps", 1 + s log(1 + floor((p + ahead) / length)); or "power",
+            (1 + (p + ahead) / length) ** s.
+
+    Returns:
+        float64 of the same shape.
+
+    Source: Llama 4 and Ministral 3 (steps), Beam (power): their released code.
+    """
+    require_choice("growth", growth, GROWTHS)
+    require_greater("length", length, 0)
+    share = (require_real("positions", positions).double() + ahead).clamp(min=0) / length
+    if growth == "power":
+        return torch.exp(strength * torch.log1p(share))
+    return 1 + strength * torch.log1p(share.floor())
+
+
+class QueryTemperature(PositionEncoding):
+    """Multiply each query by `query_factor` of its position; keys stay as they are.
+
+    Args:
+        strength: as in `query_factor`.
+        length: as in `query_factor`.
+        ahead: as in `query_factor`.
+        growth: as in `query_factor`.
+    """
+
+    rotates_once = True
+
+    def __init__(
+        self, strength: float, length: float, *, ahead: float = 0.0, growth: str = "steps"
+    ) -> None:
+        """Keep the numbers; nothing is trained."""
+        super().__init__()
+        self.strength = require_at_least("strength", strength, 0)
+        self.length = require_greater("length", length, 0)
+        self.ahead = require_at_least("ahead", ahead, 0)
+        self.growth = require_choice("growth", growth, GROWTHS)
+
+    def rotate(
+        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
+    ) -> tuple[Tensor, Tensor]:
+        """Scale q (B, H, Lq, d)."""
+        places = places_of(q, q_pos)
+        factor = query_factor(places, self.strength, self.length, self.ahead, self.growth)
+        return scaled(q, per_head(factor.unsqueeze(-1))), k  # by (..., 1, Lq, 1)

@@ -16,9 +16,9 @@ from pe_lib.compose import Compose
 from pe_lib.configs import Layer, from_config
 from pe_lib.context_extension import DynamicNTK, LongRoPE
 from pe_lib.explain import explain, main
-from pe_lib.query_temperature import QueryTemperature, query_factor
 from pe_lib.rope import apply_rope, layout_permutation
 from pe_lib.rotary_values import RotaryValues
+from pe_lib.temperature import QueryTemperature, query_factor
 from pe_lib.trailing import Trailing
 from tools import equality, published
 
