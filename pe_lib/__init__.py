@@ -7,7 +7,6 @@ from pe_lib.alibi import ALiBi
 from pe_lib.attention import KVCache, MultiHeadAttention
 from pe_lib.axes import AxesRoPE
 from pe_lib.compose import Compose
-from pe_lib.configs import from_config
 from pe_lib.context_extension import DynamicNTK, LongRoPE
 from pe_lib.deberta import DeBERTa
 from pe_lib.encoding import NoPosition, PositionEncoding
@@ -66,5 +65,4 @@ __all__ = [
     "TransformerXL",
     "WindowBias",
     "XPos",
-    "from_config",
 ]
