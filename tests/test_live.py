@@ -17,13 +17,15 @@ from browsing import AXE, left_out, serious
 from lab import live
 from pe_lib import context_extension as extend
 from pe_lib.alibi import ALiBi, alibi, alibi_slopes
-from pe_lib.attention import NoPosition, attention_logits
+from pe_lib.attention import MultiHeadAttention, NoPosition, attend, attention_logits
 from pe_lib.deberta import DeBERTa, disentangled_row
+from pe_lib.fast import skew
 from pe_lib.fire import fire_ratio
 from pe_lib.kerple import kerple_log, kerple_power
 from pe_lib.learned import Learned
+from pe_lib.positions import relative_position
 from pe_lib.rope import RoPE, apply_rope, rope_angles
-from pe_lib.shaw import Shaw, clipped_row
+from pe_lib.shaw import Shaw, clipped_row, shaw_logits
 from pe_lib.sinusoidal import Sinusoidal, frequencies, sinusoidal
 from pe_lib.t5 import T5Bias, t5_bucket
 from pe_lib.transformer_xl import TransformerXL
@@ -156,6 +158,8 @@ def wavelengths(state: State, found: State) -> State:
         "changed": changed,
         "unseen": reached[1] > reached[0] * (1 + 1e-6),
         "moved": around & (changed < 0.95 * rates),
+        "seen": reached[0] / (2 * torch.pi),
+        "now": reached[1] / (2 * torch.pi),
     }
 
 
@@ -175,12 +179,61 @@ def penalties(state: State, found: State) -> State:
     return {"slopes": slopes, "penalties": taken, "weights": weights, "window": window}
 
 
+def permutations(state: State, found: State) -> State:
+    x = torch.tensor(found["vectors"], dtype=torch.float64)  # (L, D)
+    encoding = Sinusoidal(16) if state["knows"] == "codes" else NoPosition()
+    layer = MultiHeadAttention(16, 1, encoding, causal=state["knows"] == "mask", embedded=True)
+    matrices = {k: torch.tensor(each, dtype=torch.float64) for k, each in found["made"].items()}
+    layer = layer.double()
+    with torch.no_grad():
+        for key, matrix in matrices.items():
+            getattr(layer, f"{key}_proj").weight.copy_(matrix)
+        layer.out_proj.weight.copy_(torch.eye(16))
+
+    @torch.no_grad()
+    def read(order):
+        output, weights = layer.with_weights(encoding.embed(x[order][None], torch.arange(len(x))))
+        return output[0], weights[0, 0]
+
+    order = [word for word in state["order"] if word < len(x)]
+    outputs, weights = read(order)
+    change = (outputs - read(list(range(len(x))))[0][order]).abs().max()
+    return {"outputs": outputs, "weights": weights, "change": change}
+
+
+def shaw_rows(state: State, found: State) -> State:
+    table, query = (torch.tensor(found[key], dtype=torch.float64) for key in ("vectors", "vector"))
+    clip, places = state["clip"], torch.arange(10)
+    added = shaw_logits(query[None, None, None], table, [state["query"]], places) / 8**0.5
+    return {
+        "every": clipped_row(torch.arange(-9, 10), clip).expand(10, -1),
+        "rows": clipped_row(relative_position(places, places), clip),
+        "products": table @ query / 8**0.5,
+        "added": added,
+    }
+
+
+def t5_buckets(state: State, found: State) -> State:
+    both = state["sides"] == "both"
+
+    def bucket(relative):
+        return t5_bucket(relative, state["buckets"], state["most"], bidirectional=both)
+
+    here = bucket(torch.tensor(state["key"] - state["query"]))
+    relative = relative_position(torch.arange(64), torch.arange(64))
+    sharing = (bucket(relative) == here) & (both | (relative <= 0))
+    return {"staircase": bucket(torch.arange(-140, 141)), "bucket": here, "pairs": sharing.sum()}
+
+
 DRAGGED = {
     "rope_score",
     "clock_hands",
     "sentence_scores",
     "wavelengths",
     "penalties",
+    "permutations",
+    "shaw_rows",
+    "t5_buckets",
 }  # figures with handles
 ORACLES = {
     "rope_score": rope_score,
@@ -188,6 +241,9 @@ ORACLES = {
     "sentence_scores": sentence_scores,
     "wavelengths": wavelengths,
     "penalties": penalties,
+    "permutations": permutations,
+    "shaw_rows": shaw_rows,
+    "t5_buckets": t5_buckets,
 }
 # States beside the first one, as what differs from it.
 STATES: dict[str, list[State]] = {
@@ -206,7 +262,10 @@ STATES: dict[str, list[State]] = {
         for model in ("small", "llama2", "qwen25", "deepseek", "gpt_oss")
         for rule, factor in (("none", 1), ("interpolation", 4), ("ntk", 32), ("yarn", 32))
     ]
-    + [{"rule": rule} for rule in ("dynamic", "parts", "yarn", "proportional")],
+    + [
+        {"model": "llama31", "rule": rule, "factor": 8}
+        for rule in ("llama3", "dynamic", "parts", "yarn", "proportional")
+    ],
     "penalties": [
         {"head": 8},
         {"heads": 12, "head": 11},
@@ -214,6 +273,21 @@ STATES: dict[str, list[State]] = {
         {"method": "kerple_log", "r1": 2.5, "r2": 0.32},
         {"method": "kerple_power", "r1": 0.1, "r2": 0.5},
         {"method": "fire", "r1": 5, "c": 1},
+    ],
+    "permutations": [
+        {"order": [2, 5, 1, 4, 0, 3, 6], "knows": knows} for knows in ("nothing", "codes", "mask")
+    ]
+    + [{"order": [6, 0, 5, 1, 4, 2, 3], "knows": "codes", "sentence": "to be or not to be so"}],
+    "shaw_rows": [
+        {"clip": 1, "query": 9, "key": 0},
+        {"clip": 9, "query": 0, "columns": "distances"},
+        {"clip": 4, "query": 5, "key": 5},
+    ],
+    "t5_buckets": [
+        {"buckets": 8, "most": 64, "query": 0, "key": 63},
+        {"buckets": 64, "most": 512, "sides": "past", "query": 63, "key": 0},
+        {"buckets": 32, "most": 91, "key": 44},
+        {"sides": "past", "key": 3},
     ],
     "sentence_scores": [
         {"method": method, "contents": contents, "sentence": "to be or not to be, is it?"}
@@ -272,7 +346,23 @@ def calls() -> dict[str, list[tuple[list[Any], Any]]]:
     def rotated(x, place):
         return apply_rope(x.reshape(1, -1), rope_angles([place], rates))[0]
 
+    x, q, k, v = torch.randn(4, 5, 5, dtype=torch.float64)
+    made = [(x @ matrix.T)[None, None] for matrix in (q, k, v)]  # (1, 1, 5, 5) each
+    heads = {
+        causal: attend(*made, NoPosition(), range(5), range(5), causal=causal)
+        for causal in (False, True)
+    }
+    by_distance = torch.randn(5, 8, dtype=torch.float64)
+
     return {
+        "attention": [
+            (
+                [x.tolist(), q.tolist(), k.tolist(), v.tolist(), causal],
+                [each[0, 0] for each in both],
+            )
+            for causal, both in heads.items()
+        ],
+        "skew": [([by_distance.tolist(), 4], skew(by_distance, 4))],
         "frequencies": [([d, b], frequencies(d, b)) for d in (2, 8, 128) for b in (2, 1e4, 5e5)],
         "sinusoidal": [
             ([p, d, 1e4], sinusoidal(torch.tensor(p), d, dtype=torch.float64))
@@ -346,6 +436,9 @@ SLIPS = {  # one slip of the hand, and the functions that it makes wrong
     ("a * Math.sin(angle) + b", "a * Math.sin(angle) - b"): ["rope", "ropeScore"],
     ("rope(k, n, rates)", "rope(k, n + 1, rates)"): ["ropeScore"],
     ("Math.max(-clip, relative)) + clip", "Math.max(-clip, relative)) - clip"): ["clippedRow"],
+    ("causal && j > i", "causal && j >= i + 2"): ["attention"],
+    ("dot(query, key) / Math.sqrt(q.length)", "dot(query, key) / q.length"): ["attention"],
+    ("1 - i + keys", "i + keys"): ["skew"],
     ("span - relative", "span + relative"): ["disentangledRow"],
     ("f(Math.log(most / exact))", "f(Math.log((most + 1) / exact))"): ["t5Bucket"],
     ("h - 0.5", "h + 0.5"): ["alibiSlopes"],

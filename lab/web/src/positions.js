@@ -12,6 +12,23 @@ export function softmax(logits) {
   return powers.map((each) => each / total);
 }
 
+export const times = (matrix, vector) => matrix.map((row) => dot(row, vector));
+export const plus = (a, b) => a.map((part, i) => part + b[i]);
+
+// Attention ----------------------------------------------------------------------------------
+
+// One head without positions: the outputs and the weights, a row for each query. The matrices
+// have a row for each component of the queries, keys and values that they make.
+export function attention(x, q, k, v, causal) {
+  const [queries, keys, values] = [q, k, v].map((matrix) => x.map((token) => times(matrix, token)));
+  const hidden = (i, j) => causal && j > i;
+  const weights = queries.map((query, i) =>
+    softmax(keys.map((key, j) => (hidden(i, j) ? -Infinity : dot(query, key) / Math.sqrt(q.length)))),
+  );
+  const outputs = weights.map((row) => v.map((_, c) => dot(row, values.map((value) => value[c]))));
+  return [outputs, weights];
+}
+
 // Sinusoids and RoPE ------------------------------------------------------------------------
 
 // Radians per position of each pair: base ** (-2r / d).
@@ -38,6 +55,10 @@ export const ropeScore = (q, k, m, n, rates) =>
 
 // The row of Shaw's table: distances are cut off at the clip.
 export const clippedRow = (relative, clip) => Math.min(clip, Math.max(-clip, relative)) + clip;
+
+// From a column for each distance to a column for each key: row i begins further left by i.
+export const skew = (scores, keys) =>
+  scores.map((row, i) => row.slice(scores.length - 1 - i, scores.length - 1 - i + keys));
 
 // T5's bucket. The logarithm is taken in 32 bits, on which trained tables rely at the edges.
 export function t5Bucket(relative, buckets, most, bidirectional) {
@@ -108,8 +129,6 @@ export function scoresOf(method, vectors, learned) {
   const scale = method === "t5" ? 1 : 1 / Math.sqrt(d);
   const rates = frequencies(d, 10000);
   const pairs = (vector) => rates.map((_, r) => [vector[2 * r], vector[2 * r + 1]]);
-  const times = (matrix, vector) => matrix.map((row) => dot(row, vector));
-  const plus = (a, b) => a.map((part, i) => part + b[i]);
   const from = {
     rope: (q, k, i, j) => ropeScore(pairs(q), pairs(k), i, j, rates),
     shaw: (q, k, i, j) => dot(q, plus(k, learned.shaw[clippedRow(j - i, (learned.shaw.length - 1) / 2)])),
