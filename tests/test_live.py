@@ -15,9 +15,18 @@ import torch
 
 from browsing import AXE, left_out, serious
 from lab import live
+from lab.four_terms import expand
 from pe_lib import context_extension as extend
 from pe_lib.alibi import ALiBi, alibi, alibi_slopes
 from pe_lib.attention import MultiHeadAttention, NoPosition, attend, attention_logits
+from pe_lib.axes import (
+    AxesRoPE,
+    axes_angles,
+    golden_directions,
+    section_directions,
+    text_image_positions,
+    width_directions,
+)
 from pe_lib.deberta import DeBERTa, disentangled_row
 from pe_lib.fast import skew
 from pe_lib.fire import fire_ratio
@@ -225,6 +234,49 @@ def t5_buckets(state: State, found: State) -> State:
     return {"staircase": bucket(torch.arange(-140, 141)), "bucket": here, "pairs": sharing.sum()}
 
 
+def axes(state: State, found: State) -> State:
+    rows, columns, base = state["rows"], state["columns"], state["base"]
+    image = (3 if state["what"] == "video" else 1, rows, columns)
+    numbers = text_image_positions([image] if state["what"] == "image" else [4, image, 4]).numbers
+    plane, rates = numbers[:, 1:], frequencies(64, base)
+    wanted = torch.tensor([[0, state["down"], state["right"]]])
+    tokens, directions, wish = {
+        "line": lambda: (
+            torch.arange(len(numbers))[:, None],
+            rates[:, None],
+            wanted[:, 1:2] * columns + wanted[:, 2:],
+        ),
+        "axial": lambda: (
+            (numbers, width_directions([16, 24, 24], base), wanted)
+            if state["what"] == "video"
+            else (plane, width_directions([32, 32], base), wanted[:, 1:])
+        ),
+        "sections": lambda: (numbers, section_directions(rates, [8, 12, 12]), wanted),
+        "golden": lambda: (plane, golden_directions(rates), wanted[:, 1:]),
+    }[state["how"]]()
+    even = torch.tensor([1.0, 0.0], dtype=torch.float64).repeat(len(directions))[None, None, None]
+    key = apply_rope(even, -axes_angles(wish, directions))
+    chosen = tokens[state["place"] : state["place"] + 1]
+    q, keys = AxesRoPE(even.shape[-1], directions).rotate_axes(
+        even, key.expand(-1, -1, len(tokens), -1), chosen, tokens
+    )
+    scores = (q @ keys.mT).flatten() / len(directions)
+    return {"tokens": tokens, "directions": directions, "scores": scores}
+
+
+def four_terms(state: State, found: State) -> State:
+    x = torch.tensor(found["vectors"], dtype=torch.float64)  # (L, D)
+    places = torch.arange(len(x)) + state["first"]
+    p = state["position"] * sinusoidal(places, 16, 100, dtype=torch.float64)
+    terms = expand(x, p, *torch.tensor(found["made"], dtype=torch.float64))
+    terms = [term / 4 for term in terms]
+    scores = sum(
+        (term * state[key] for term, key in zip(terms, ("cc", "cp", "pc", "pp"), strict=True)),
+        torch.zeros(len(x), len(x), dtype=torch.float64),
+    )
+    return {"terms": terms, "scores": scores, "weights": scores.softmax(-1)}
+
+
 DRAGGED = {
     "rope_score",
     "clock_hands",
@@ -234,6 +286,8 @@ DRAGGED = {
     "permutations",
     "shaw_rows",
     "t5_buckets",
+    "axes",
+    "four_terms",
 }  # figures with handles
 ORACLES = {
     "rope_score": rope_score,
@@ -244,6 +298,8 @@ ORACLES = {
     "permutations": permutations,
     "shaw_rows": shaw_rows,
     "t5_buckets": t5_buckets,
+    "axes": axes,
+    "four_terms": four_terms,
 }
 # States beside the first one, as what differs from it.
 STATES: dict[str, list[State]] = {
@@ -273,6 +329,18 @@ STATES: dict[str, list[State]] = {
         {"method": "kerple_log", "r1": 2.5, "r2": 0.32},
         {"method": "kerple_power", "r1": 0.1, "r2": 0.5},
         {"method": "fire", "r1": 5, "c": 1},
+    ],
+    "axes": [
+        {"what": what, "how": how, "rows": 5, "columns": 7, "place": 20, "down": -2, "right": 3}
+        for what in ("image", "text", "video")
+        for how in ("line", "axial", "sections", "golden")
+    ]
+    + [{"what": "video", "how": "sections", "base": 10000, "place": 2}],
+    "four_terms": [
+        {"order": "shuffled", "content": 0.5, "cp": False},
+        {"first": 40, "position": 2, "cc": False, "pp": False},
+        {"sentence": "to be or not", "query": 3, "key": 3, "pc": False},
+        {"cc": False, "cp": False, "pc": False, "pp": False},
     ],
     "permutations": [
         {"order": [2, 5, 1, 4, 0, 3, 6], "knows": knows} for knows in ("nothing", "codes", "mask")
@@ -354,7 +422,23 @@ def calls() -> dict[str, list[tuple[list[Any], Any]]]:
     }
     by_distance = torch.randn(5, 8, dtype=torch.float64)
 
+    codes = torch.randn(5, 5, dtype=torch.float64)
+    parts = [4, (1, 3, 5), 2, (4, 2, 2), 3]
+    tokens, golden = text_image_positions(parts).numbers, golden_directions(rates)
+    wish = torch.tensor([[2, -1]])
+    apart = axes_angles(tokens[:, 1:] - tokens[9, 1:] - wish, golden)
+
     return {
+        "fourTerms": [([each.tolist() for each in (x, codes, q, k)], list(expand(x, codes, q, k)))],
+        "textImagePositions": [([parts], tokens)],
+        "sectionDirections": [
+            ([wide.tolist(), [16, 24, 24]], section_directions(wide, [16, 24, 24]))
+        ],
+        "widthDirections": [([[16, 56, 56], 1e4], width_directions([16, 56, 56]))],
+        "goldenDirections": [([wide.tolist()], golden_directions(wide))],
+        "axesScores": [
+            ([tokens[:, 1:].tolist(), golden.tolist(), 9, wish[0].tolist()], apart.cos().mean(-1))
+        ],
         "attention": [
             (
                 [x.tolist(), q.tolist(), k.tolist(), v.tolist(), causal],
@@ -429,7 +513,7 @@ def test_the_arithmetic_is_that_of_the_library(tab):
 
 
 SLIPS = {  # one slip of the hand, and the functions that it makes wrong
-    ("(-2 * r) / d", "(-2 * r) / (d + 1)"): ["frequencies", "sinusoidal"],
+    ("(-2 * r) / d", "(-2 * r) / (d + 1)"): ["frequencies", "sinusoidal", "widthDirections"],
     ("[Math.sin(position * rate), Math.cos(", "[Math.cos(position * rate), Math.sin("): [
         "sinusoidal"
     ],
@@ -439,6 +523,15 @@ SLIPS = {  # one slip of the hand, and the functions that it makes wrong
     ("causal && j > i", "causal && j >= i + 2"): ["attention"],
     ("dot(query, key) / Math.sqrt(q.length)", "dot(query, key) / q.length"): ["attention"],
     ("1 - i + keys", "i + keys"): ["skew"],
+    ("(asks) => [x, p]", "(asks) => [p, x]"): ["fourTerms"],
+    ("start += Math.max(t, h, w)", "start += Math.max(h, w)"): ["textImagePositions"],
+    ("a === axis[r] ? rate : 0", "a === axis[r] ? 0 : rate"): [
+        "sectionDirections",
+        "widthDirections",
+    ],
+    ("(width) => width / 2", "(width) => width / 2 + 1"): ["widthDirections"],
+    ("[Math.sin, Math.cos]", "[Math.cos, Math.sin]"): ["goldenDirections"],
+    ("- wish[a]", "+ wish[a]"): ["axesScores"],
     ("span - relative", "span + relative"): ["disentangledRow"],
     ("f(Math.log(most / exact))", "f(Math.log((most + 1) / exact))"): ["t5Bucket"],
     ("h - 0.5", "h + 0.5"): ["alibiSlopes"],
@@ -530,8 +623,8 @@ def test_every_control_and_every_handle_works_with_the_keyboard(name, browser):
         if control.get_attribute("type") == "checkbox":
             page.keyboard.press("Space")
         elif control.get_attribute("type") == "text":
-            page.keyboard.press("End")
-            page.keyboard.type(" dog")
+            page.keyboard.press("Home")
+            page.keyboard.type("dog ")
         else:
             for key in ("ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp"):
                 page.keyboard.press(key)
@@ -601,6 +694,60 @@ def test_a_spoiled_link_brings_a_state_that_can_be_drawn(name, browser, tab):
         state = tab.evaluate("([t, n]) => Live.fromLink(t, Live.FIGURES[n])", [text, name])
         numbers = tab.evaluate("([n, s]) => Live.FIGURES[n].numbers(s)", [name, state])
         assert np.isfinite(flat(numbers)).all(), (value, state)
+
+
+# The answer that a figure calls right, and whether its numbers before and after bear it out.
+ANSWERS = {
+    "rope_score": ("stays", lambda old, new: np.isclose(old["score"], new["score"])),
+    "clock_hands": ("stays", lambda old, new: np.isclose(old["likeness"], new["likeness"])),
+    "wavelengths": ("10", lambda old, new: sum(new["unseen"]) == 10),
+    "permutations": (
+        "move with the word",
+        lambda old, new: new["change"] < 1e-9 and new["outputs"] != old["outputs"],
+    ),
+    "shaw_rows": (
+        "is the same",
+        lambda old, new: (
+            old["rows"][old["query"]][old["key"]] == new["rows"][new["query"]][new["key"]]
+            and old["query"] != new["query"]
+        ),
+    ),
+    "t5_buckets": (
+        "stay",
+        lambda old, new: (
+            old["staircase"][132:149] == new["staircase"][132:149]
+            and old["staircase"] != new["staircase"]
+        ),
+    ),
+    "axes": (
+        "the next row’s first patch",
+        lambda old, new: new["place"] == 23 and new["scores"][24] > new["scores"][35] + 0.1,
+    ),
+    "four_terms": (
+        "position–position",
+        lambda old, new: (
+            [a == b for a, b in zip(old["terms"], new["terms"], strict=True)]
+            == [False, False, False, True]
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_answer_that_a_figure_calls_right_is_right(name, tab):
+    ask = """n => {
+      const figure = Live.FIGURES[n];
+      const asked = figure.controls.find(control => control.kind === 'predict');
+      if (!asked) return null;
+      const [old, fresh] = [figure.start, {...figure.start, ...asked.act(figure.start)}];
+      return [asked.options[asked.right], ...[old, fresh].map(s => ({...s, ...figure.numbers(s)}))];
+    }"""
+    found = tab.evaluate(ask, name)
+    assert (found is None) == (name not in ANSWERS)
+    if found is not None:
+        right, holds = ANSWERS[name]
+        assert found[0] == right
+        assert holds(*found[1:])
 
 
 def test_an_answer_is_told_when_it_was_predicted(browser):

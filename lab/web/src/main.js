@@ -1,7 +1,9 @@
 // One script for all pages: a widget's `render` in notebooks, and on the site whatever stands in
 // `.live` with its name and its state.
 
+import { axes } from "./axes.js";
 import { clockHands } from "./clock_hands.js";
+import { fourTermsFigure } from "./four_terms.js";
 import { element, fromLink, mount, toLink } from "./kit.js";
 import { penalties } from "./penalties.js";
 import { permutations } from "./permutations.js";
@@ -15,7 +17,7 @@ import { wavelengths } from "./wavelengths.js";
 export { fromLink, positions, toLink };
 export const FIGURES = {
   rope_score: ropeScoreFigure, clock_hands: clockHands, sentence_scores: sentenceScores, wavelengths, penalties,
-  permutations, shaw_rows: shawRows, t5_buckets: t5Buckets,
+  permutations, shaw_rows: shawRows, t5_buckets: t5Buckets, axes, four_terms: fourTermsFigure,
 };
 
 // In JupyterLab, Binder and Colab.

@@ -29,6 +29,13 @@ export function attention(x, q, k, v, causal) {
   return [outputs, weights];
 }
 
+// The scores of contents x and position codes p, before they are added up: content with content,
+// content with position, position with content, position with position. Matrices D by d.
+export function fourTerms(x, p, q, k) {
+  const by = (rows, matrix) => rows.map((row) => matrix[0].map((_, c) => dot(row, matrix.map((line) => line[c]))));
+  return [x, p].flatMap((asks) => [x, p].map((answers) => by(asks, q).map((query) => by(answers, k).map((key) => dot(query, key)))));
+}
+
 // Sinusoids and RoPE ------------------------------------------------------------------------
 
 // Radians per position of each pair: base ** (-2r / d).
@@ -50,6 +57,39 @@ export const rope = (pairs, position, rates) =>
 // The score of a query at m and a key at n: both are rotated, then multiplied.
 export const ropeScore = (q, k, m, n, rates) =>
   dot(rope(q, m, rates).flat(), rope(k, n, rates).flat());
+
+// Positions of several numbers ----------------------------------------------------------------
+
+// Parts are counts of text tokens, or [frames, rows, columns]; three numbers for each token.
+export function textImagePositions(parts) {
+  let start = 0;
+  return parts.flatMap((part) => {
+    const [t, h, w] = Array.isArray(part) ? part : [part, 1, 1];
+    const local = range(t * h * w).map((i) => [Math.floor(i / (h * w)), Math.floor(i / w) % h, i % w]);
+    const from = start;
+    start += Math.max(t, h, w);
+    return local.map((token) => (Array.isArray(part) ? token : token.map(() => token[0])).map((each) => from + each));
+  });
+}
+
+// Directions: for each pair, the radians per step along each axis. Axes that share a list of
+// rates, one section after the other; axes with rates of their own; directions all around.
+export function sectionDirections(rates, sections) {
+  const axis = sections.flatMap((count, a) => range(count).map(() => a));
+  return rates.map((rate, r) => sections.map((_, a) => (a === axis[r] ? rate : 0)));
+}
+export const widthDirections = (widths, base) =>
+  sectionDirections(widths.flatMap((width) => frequencies(width, base)), widths.map((width) => width / 2));
+export const goldenDirections = (rates) =>
+  rates.map((rate, r) => [Math.sin, Math.cos].map((part) => rate * part((r * Math.PI * (Math.sqrt(5) - 1)) / 2)));
+
+// The mean over the pairs of the cosine that is left between one token and each, if its query looks
+// for keys at the wished difference.
+export const axesScores = (tokens, directions, chosen, wish) =>
+  tokens.map((token) => {
+    const apart = token.map((each, a) => each - tokens[chosen][a] - wish[a]);
+    return sum(directions.map((direction) => Math.cos(dot(direction, apart)))) / directions.length;
+  });
 
 // Tables by distance ------------------------------------------------------------------------
 
