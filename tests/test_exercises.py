@@ -331,6 +331,24 @@ def test_a_set_opened_alone_brings_what_it_needs_and_checks(tmp_path: Path) -> N
     )
 
 
+@pytest.mark.parametrize("name", [*COURSE, "hierarchical"])
+def test_torch_without_numpy_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch installs without it; the checks, and lab for the open exercise, need more."""
+    asked: list[str] = []
+
+    def install(command: list[str], **_: Any) -> None:
+        asked.extend(command)
+        monkeypatch.undo()
+
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    monkeypatch.setattr(subprocess, "run", install)
+    (setup,) = (source_text(c) for c in cells(release_path(name)) if c["id"] == "setup")
+    exec(setup, found := {})
+    assert asked[1:4] == ["-m", "pip", "install"]
+    assert {"matplotlib", "numpy", "torch", "tqdm"} <= set(asked)
+    assert found["checks"] is checks
+
+
 # --- progress -------------------------------------------------------------------------------
 
 
