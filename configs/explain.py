@@ -1,4 +1,4 @@
-"""What a configuration means for positions, in words: `python -m pe_lib.explain config.json`.
+"""What a configuration means for positions, in words: what `python -m configs config.json` prints.
 
 For each kind of layer: what rotates, frequencies, wavelengths beside the context, what was
 stretched and by how much, the gain, and what looks like a mistake.
@@ -6,20 +6,17 @@ stretched and by how much, the gain, and what looks like a mistake.
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from torch import Tensor
 
-from pe_lib.configs import Layer, fields_of, from_config
+from configs.layer_kinds import first
+from configs.layers import Layer, fields_of, from_config
+from configs.rope_types import TRAINED, Head, base_rates, rope_type
 from pe_lib.context_extension import DynamicNTK, LongRoPE
 from pe_lib.encoding import PositionEncoding
-from pe_lib.layer_kinds import first
 from pe_lib.rope import RoPE
-from pe_lib.rope_types import TRAINED, Head, base_rates, rope_type
 from pe_lib.rotary_values import RotaryValues
 from pe_lib.temperature import QueryTemperature
 from pe_lib.trailing import Trailing
@@ -174,21 +171,3 @@ def runs(numbers: Sequence[int]) -> str:
     return ", ".join(
         f"{part[0]} to {part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in parts
     )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what the file means; 2 and one line on the error stream if it cannot be read."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if len(arguments) != 1:
-        print("usage: python -m pe_lib.explain config.json", file=sys.stderr)
-        return 2
-    try:
-        print(explain(json.loads(Path(arguments[0]).read_text(encoding="utf-8"))))
-    except (OSError, TypeError, ValueError) as error:  # json's own error is a ValueError
-        print(f"{arguments[0]}: {str(error).splitlines()[0]}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
