@@ -6,20 +6,17 @@ stretched and by how much, the gain, and what looks like a mistake.
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from torch import Tensor
 
+from configs.layer_kinds import first
 from configs.layers import Layer, fields_of, from_config
+from configs.rope_types import TRAINED, Head, base_rates, rope_type
 from pe_lib.context_extension import DynamicNTK, LongRoPE
 from pe_lib.encoding import PositionEncoding
-from configs.layer_kinds import first
 from pe_lib.rope import RoPE
-from configs.rope_types import TRAINED, Head, base_rates, rope_type
 from pe_lib.rotary_values import RotaryValues
 from pe_lib.temperature import QueryTemperature
 from pe_lib.trailing import Trailing

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from configs import model_types
+from configs.layer_kinds import RECURRENT, Fields, first, kinds_of, rotates, window_of
+from configs.rope_types import TRAINED, Head, rope_from, rope_type
 from pe_lib.compose import Compose
 from pe_lib.context_extension import yarn_gain
 from pe_lib.encoding import NoPosition, PositionEncoding
 from pe_lib.errors import require_choice, require_positive
-from configs.layer_kinds import RECURRENT, Fields, first, kinds_of, rotates, window_of
 from pe_lib.rope import RoPE
-from configs.rope_types import TRAINED, Head, rope_from, rope_type
 from pe_lib.rotary_values import RotaryValues
 from pe_lib.sinusoidal import LAYOUTS
 from pe_lib.temperature import QueryTemperature

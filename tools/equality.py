@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lib.compose import Compose
 from configs import Layer, from_config
+from pe_lib.compose import Compose
 from pe_lib.encoding import PositionEncoding
 from pe_lib.rope import RoPE, layout_permutation
 from pe_lib.rotary_values import RotaryValues
