@@ -66,14 +66,14 @@ COMPARED = (
     "kerple", "fire",
 )  # fmt: skip
 # Methods of 2023 to 2025, each measured on the decoder's tasks.
-NEWER = ("pope", "p_rope", "hybrid", "temperature", "forgetting", "randomised")
+NEWER = ("pope", "p_rope", "hybrid", "temperature", "forgetting", "cope", "randomised")
 
 PRETRAINED = "pretrained"  # a published model: measured, not trained
 ADDITION_TASKS = ("addition", "coupled")  # the second with positions that digits share
 CAUSAL_TASKS = ("text", "marker", "n-back", PRETRAINED, *ADDITION_TASKS)
 ORDER_TASKS = ("first", "shift", "reverse")
 TASKS = (*CAUSAL_TASKS, *ORDER_TASKS)
-SCALES = ("small", "large")
+SCALES = ("small", "short", "deep", "large")
 
 # The sizes of every task; method and seed are filled in by `grid`.
 SIZES = [
@@ -87,6 +87,11 @@ SIZES = [
     Cell("small", "addition", "", 0, 6, steps=1500, multiples=(1, 1.5, 2, 4, 8)),
     Cell("small", "coupled", "", 0, 6, steps=1500, multiples=(1, 1.5, 2, 4, 8)),
     Cell("small", PRETRAINED, "", 0, 128, d_model=128, n_layers=4, steps=0),
+    # So short that a page can train them all again.
+    Cell("short", "n-back", "", 0, 32, steps=60, multiples=(1, 2)),
+    # Layers enough for three with windows and one without positions.
+    Cell("deep", "marker", "", 0, 32, n_layers=4),
+    Cell("deep", "n-back", "", 0, 32, n_layers=4, steps=400),
     Cell(
         "large", "text", "", 0, 128, d_model=96, n_heads=6, n_layers=3, batch=8, steps=3000,
         lr=2e-3, warmup=100, multiples=(1, 1.5, 2, 4, 8),

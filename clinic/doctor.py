@@ -222,7 +222,8 @@ def judge(report: Report, expect: object, kind: str | None, options: dict[str, A
         wanted = expected_profile(expect, mine)
     elif isinstance(expect, Mapping):
         wanted = examine_configuration(expect, Case())
-        case.unexamined.append("layout: a configuration does not name it")
+        if wanted.layout is None:
+            case.unexamined.append("layout: the configuration does not tell it")
     else:
         other = diagnose(expect, kind=kind, **options)
         if other.profile is None:

@@ -70,7 +70,8 @@ def examine_precision(
         if name is None and float(error.max()) > LOST:
             name = past_the_end(z, places, fit) or "precision-lost"
         if name is not None:
-            report(name, places, error, "float32", case)
+            meant = fit if exact is None else fit._replace(rates=exact)
+            report(name, places, off_line(z, meant, places.double()), "float32", case)
             if exact is not None and base is not None and name.startswith(ROUNDED):
                 case.curves["rule"] = Rule("default", base)
                 fits = tuple(one._replace(rates=exact) for one in fits)

@@ -10,6 +10,7 @@ from lab.model import EMBED_STD
 from pe_lib.alibi import ALiBi
 from pe_lib.attention import NoPosition, PositionEncoding
 from pe_lib.context_extension import proportional
+from pe_lib.cope import CoPE
 from pe_lib.deberta import DeBERTa
 from pe_lib.fire import Fire
 from pe_lib.forgetting import Forgetting
@@ -162,6 +163,12 @@ METHODS: dict[str, Method] = {
         "forgetting",
         "#5a7d2a",
         lambda sizes: Forgetting(sizes.d_model, sizes.n_heads),
+        per_layer=True,
+    ),
+    "cope": Method(
+        "CoPE",
+        "#6d4c41",
+        lambda sizes: CoPE(sizes.head_dim, max(16, sizes.length // 2)),
         per_layer=True,
     ),
 }

@@ -7,8 +7,8 @@ from pe_lib.alibi import ALiBi
 from pe_lib.attention import KVCache, MultiHeadAttention
 from pe_lib.axes import AxesRoPE
 from pe_lib.compose import Compose
-from pe_lib.configs import from_config
 from pe_lib.context_extension import DynamicNTK, LongRoPE
+from pe_lib.cope import CoPE
 from pe_lib.deberta import DeBERTa
 from pe_lib.encoding import NoPosition, PositionEncoding
 from pe_lib.fire import Fire
@@ -36,6 +36,7 @@ __all__ = [
     "Axes",
     "AxesRoPE",
     "AxialRoPE",
+    "CoPE",
     "Compose",
     "DeBERTa",
     "DynamicNTK",
@@ -66,5 +67,4 @@ __all__ = [
     "TransformerXL",
     "WindowBias",
     "XPos",
-    "from_config",
 ]

@@ -11,11 +11,12 @@ import torch
 from closeness import assert_close
 from torch import Tensor
 
+from configs import Layer, from_config
+from configs.__main__ import main
+from configs.explain import explain
 from pe_lib import KVCache, MultiHeadAttention, NoPosition, RoPE
 from pe_lib.compose import Compose
-from pe_lib.configs import Layer, from_config
 from pe_lib.context_extension import DynamicNTK, LongRoPE
-from pe_lib.explain import explain, main
 from pe_lib.rope import apply_rope, layout_permutation
 from pe_lib.rotary_values import RotaryValues
 from pe_lib.temperature import QueryTemperature, query_factor

@@ -38,6 +38,7 @@ from clinic.doctor import (
 from clinic.findings import FAULT, KNOWN, UNSURE
 from clinic.models import LabModel, examine_model
 from clinic.rules import identify, series
+from configs.explain import explain
 from lab.model import Transformer
 from lab.registry import METHODS, Sizes
 from pe_lib.attention import attention_logits
@@ -192,11 +193,83 @@ def test_a_configuration_is_read(name):
     assert report.profile.rule.name == rule
     assert report.profile.gain == pytest.approx(gain)
     assert report.healthy and ("base-missing" in report.names()) == (name == "missing")
+    assert "gain-missing" not in report.names()
 
 
 def test_two_bases_in_a_configuration_are_a_fault():
     config = {"head_dim": 64, "rope_theta": 10000.0, "rope_parameters": {"rope_theta": 5e5}}
     assert diagnose(config).names(FAULT) == ["base-twice"]
+
+
+LONG = {"rope_type": "longrope", "short_factor": [1.0] * 32, "long_factor": [2.0] * 32,
+        "original_max_position_embeddings": 4096}  # fmt: skip
+YARNS = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}
+ODD = {
+    "the old base in a long context": ({"max_position_embeddings": 131072}, "base-small"),
+    "a factor of half the lengths": (
+        {"max_position_embeddings": 32768, "rope_scaling": YARNS},
+        "factor-unlike-lengths",
+    ),
+    "a gain of one": ({"rope_scaling": YARNS | {"attention_factor": 1.0}}, "gain-missing"),
+    "no trained length": (
+        {"max_position_embeddings": 4096, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
+        "trained-length-missing",
+    ),
+    "a context that needs no long factors": (
+        {"max_position_embeddings": 4096, "rope_scaling": LONG | {"factor": 1.0}},
+        "long-factors-unused",
+    ),
+    "long factors that are the short ones": (
+        {"max_position_embeddings": 8192, "rope_scaling": LONG | {"long_factor": [1.0] * 32}},
+        "long-factors-unused",
+    ),
+    "a field of another rule": (
+        {"rope_scaling": {"type": "linear", "factor": 2.0, "beta_fast": 32}},
+        "field-unread",
+    ),
+    "two rules": (
+        {"rope_scaling": {"type": "linear", "rope_type": "dynamic", "factor": 2.0}},
+        "rule-twice",
+    ),
+    "a factor that changes nothing": (
+        {"rope_scaling": {"type": "linear", "factor": 1.0}},
+        "factor-idle",
+    ),
+    "a rule of nobody": ({"rope_scaling": {"type": "spiral"}}, "unknown-rule"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_is_odd_about_a_configuration_is_named(name):
+    fields, wanted = ODD[name]
+    config = {"model_type": "llama", "head_dim": 64, "rope_theta": 1e4}
+    config |= {"max_position_embeddings": 16384} | fields
+    assert wanted in diagnose(config).names()
+    sound = diagnose({**config, "rope_scaling": None, "max_position_embeddings": 4096})
+    assert not sound.findings
+
+
+def test_the_doctor_warns_of_a_configuration_as_the_command_does():
+    config = {"model_type": "llama", "num_hidden_layers": 1, "head_dim": 64, "rope_theta": 1e4,
+              "max_position_embeddings": 131072}  # fmt: skip
+    assert f"warning: {diagnose(config).findings[0].detail}" in explain(config)
+
+
+def test_layers_of_two_kinds_are_read_and_the_comparison_takes_those_that_see_all():
+    kinds = {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}
+    config = {"model_type": "gemma3_text", "head_dim": 64, "rope_parameters": kinds,
+              "layer_types": ["sliding_attention", "full_attention"]}  # fmt: skip
+    report = diagnose(config)
+    assert report.profile.rule.base == 1e6 and report.profile.layout.name == "half"
+    assert "base 10000" in report.case.facts["layers 0 (sliding_attention)"]
+    assert diagnose(right, expect=config).names(FAULT) == ["base"]
+
+
+def test_a_configuration_tells_the_layout_where_its_model_is_known():
+    config = {"model_type": "glm", "head_dim": 64, "rope_theta": 1e4}
+    assert diagnose(right, expect=config).names(FAULT) == ["layout"]
+    nameless = diagnose(right, expect={"head_dim": 64, "rope_theta": 1e4})
+    assert nameless.healthy and any("layout" in words for words in nameless.case.unexamined)
 
 
 def model_of(name: str, **options: object) -> Transformer:
@@ -244,7 +317,68 @@ def test_a_published_model_is_examined():
     torch.manual_seed(0)
     report = diagnose(transformers.LlamaForCausalLM(config))
     assert report.healthy, str(report)
-    assert "500000" in report.case.facts["base"] and "shift" not in report.names()
+    assert "500000" in report.case.facts["layers 0, 1 (full_attention)"]
+    assert "shift" not in report.names()
+    (part,) = report.parts.values()
+    assert part.profile.rule.base == 500000 and part.profile.layout == ("half", 0, 8)
+    assert part.case.facts["calls"] == "2 in one pass"
+
+
+def small_llama() -> nn.Module:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        vocab_size=64, hidden_size=64, intermediate_size=32, num_hidden_layers=2,
+        num_attention_heads=4, max_position_embeddings=128,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    return transformers.LlamaForCausalLM(config)
+
+
+def test_a_published_model_whose_tables_were_cast_with_it_is_found():
+    assert diagnose(small_llama()).healthy
+    assert "frequencies-rounded" in diagnose(small_llama().bfloat16()).names(FAULT)
+
+
+def test_a_published_model_that_rotates_by_another_base_than_its_configuration_is_found():
+    model = small_llama()
+    model.model.rotary_emb.inv_freq = frequencies(16, 500000.0).float()
+    assert diagnose(model).names(FAULT) == ["base"]
+
+
+def test_a_published_model_that_pairs_its_components_otherwise_is_found(monkeypatch):
+    from transformers.models.llama import modeling_llama
+
+    def neighbours(q, k, cos, sin):
+        cos, sin = (x[:, None].chunk(2, -1)[0].repeat_interleave(2, -1) for x in (cos, sin))
+        swap = (torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2) for x in (q, k))
+        return tuple(x * cos + y * sin for x, y in zip((q, k), swap, strict=True))
+
+    neighbours.__name__ = "apply_rotary_pos_emb"
+    monkeypatch.setattr(modeling_llama, "apply_rotary_pos_emb", neighbours)
+    assert diagnose(small_llama()).names(FAULT) == ["layout"]
+
+
+def test_layers_of_two_kinds_have_rotary_functions_of_their_own():
+    transformers = pytest.importorskip("transformers")
+    config = transformers.Gemma3TextConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=6, head_dim=16,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=128,
+    )  # fmt: skip
+    report = diagnose(transformers.Gemma3ForCausalLM(config))
+    assert report.healthy, str(report)
+    bases = {name: part.profile.rule.base for name, part in report.parts.items()}
+    assert bases == {
+        "rotary function of full_attention layers": 1e6,
+        "rotary function of sliding_attention layers": 1e4,
+    }
+
+
+def test_what_a_published_model_does_not_show_is_said():
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(vocab_size=64, n_embd=32, n_layer=1, n_head=2, n_positions=99)
+    report = diagnose(transformers.GPT2LMHeadModel(config))
+    assert report.healthy and not report.parts and "shift" in report.names()
+    assert "no call of one was seen" in report.case.unexamined[-1]
 
 
 def test_no_published_rotary_function_is_accused():
@@ -311,7 +445,7 @@ BAD = {
     "no sizes": (lambda: diagnose({"rope_theta": 1e4}), "head_dim, or hidden_size"),
     "layer types": (
         lambda: diagnose({"head_dim": 8, "rope_parameters": {"full": {"rope_theta": 1}}}),
-        "each kind of layer",
+        "must have 'full_attention', got full",
     ),
 }
 

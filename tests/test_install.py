@@ -32,7 +32,7 @@ def test_an_installed_copy_works_away_from_the_repository(tmp_path):
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         copy.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, copy)
-    for room in ("pe_lib", "lab", "bakeoff", "clinic", "exercises"):
+    for room in ("pe_lib", "lab", "bakeoff", "clinic", "configs", "exercises"):
         shutil.copytree(ROOT / room, copy / room)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     options = ["--no-deps", "--no-build-isolation", "--no-compile", "--target", str(target)]

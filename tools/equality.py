@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from configs import Layer, from_config
 from pe_lib.compose import Compose
-from pe_lib.configs import Layer, from_config
 from pe_lib.encoding import PositionEncoding
 from pe_lib.rope import RoPE, layout_permutation
 from pe_lib.rotary_values import RotaryValues
@@ -170,7 +170,7 @@ def page() -> str:
         [
             "# Published configurations, read and held against their models",
             "",
-            "{py:func}`from_config <pe_lib.configs.from_config>` gives the position encoding of "
+            "{py:func}`from_config <configs.layers.from_config>` gives the position encoding of "
             "every layer of a published model. The tests build a small model of every type in "
             "transformers that takes tokens and whose code speaks of rotations, let it run, and "
             "compare the queries and keys that reach attention with those of the encoding, in "

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # is held by its budget of processor seconds.
 CELL_TIMEOUT = 900
 KERNEL_TIMEOUT = 300
-COVERAGE = 98  # percent of the lines and branches of pe_lib
+COVERAGE = 98  # percent of the lines and branches of pe_lib and configs
 WORKERS = max(2, min(4, os.cpu_count() or 2))
 
 
@@ -38,7 +38,12 @@ def command(options: list[str], skipped: list[str]) -> list[str]:
     line += [f"--nbval-kernel-startup-timeout={KERNEL_TIMEOUT}"]
     line += [f"--unchanged={name}" for name in skipped]
     if in_ci():  # the tracer makes what it watches a third slower
-        line += ["--cov=pe_lib", "--cov-report=term", f"--cov-fail-under={COVERAGE}"]
+        line += [
+            "--cov=pe_lib",
+            "--cov=configs",
+            "--cov-report=term",
+            f"--cov-fail-under={COVERAGE}",
+        ]
     return [*line, "-q", "--durations=25"]
 
 

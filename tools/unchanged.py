@@ -22,7 +22,16 @@ ROOT = Path(__file__).resolve().parent.parent
 PASSED = ROOT / "_build" / "passed"
 # Folders and files that a notebook can read, or that judge its run. Pages, tests and exercises are
 # read by no notebook.
-SOURCES = ("pe_lib", "lab", "bakeoff", "clinic", "exercises/checks", "book/data", "tools")
+SOURCES = (
+    "pe_lib",
+    "lab",
+    "bakeoff",
+    "clinic",
+    "configs",
+    "exercises/checks",
+    "book/data",
+    "tools",
+)
 FILES = ("exercises/__init__.py", "conftest.py", "constraints.txt", "pyproject.toml")
 # Written by a refresh, read by the status page alone; and what Python leaves beside its sources.
 LEFT_OUT = {"runtimes.json"}

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from pe_lib import model_types
+from configs import model_types
 from pe_lib.errors import require_positive
 
 Fields: TypeAlias = Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""What a configuration means for positions, in words: `python -m pe_lib.explain config.json`.
+"""What a configuration means for positions, in words: what `python -m configs config.json` prints.
 
 For each kind of layer: what rotates, frequencies, wavelengths beside the context, what was
 stretched and by how much, the gain, and what looks like a mistake.
@@ -6,20 +6,17 @@ stretched and by how much, the gain, and what looks like a mistake.
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from torch import Tensor
 
-from pe_lib.configs import Layer, fields_of, from_config
+from configs.layer_kinds import first
+from configs.layers import Layer, fields_of, from_config
+from configs.rope_types import TRAINED, Head, base_rates, rope_type
 from pe_lib.context_extension import DynamicNTK, LongRoPE
 from pe_lib.encoding import PositionEncoding
-from pe_lib.layer_kinds import first
 from pe_lib.rope import RoPE
-from pe_lib.rope_types import TRAINED, Head, base_rates, rope_type
 from pe_lib.rotary_values import RotaryValues
 from pe_lib.temperature import QueryTemperature
 from pe_lib.trailing import Trailing
@@ -143,24 +140,30 @@ def table(rates: Tensor, reach: float) -> list[str]:
 
 
 def warnings(layer: Layer, context: int | None) -> list[str]:
-    """Return what looks like a mistake."""
+    """Return what looks like a mistake, in lines."""
+    return [f"warning: {words}" for words in doubts(layer, context).values()]
+
+
+def doubts(layer: Layer, context: int | None) -> dict[str, str]:
+    """Return what looks like a mistake: names, and words with the numbers."""
     parameters = layer.parameters or {}
-    lines = []
-    base, plain = parameters["rope_theta"], rope_type(parameters) == "default"
-    if plain and context and layer.window is None and context > OLD_CONTEXT and base <= OLD_BASE:
-        lines.append(
-            f"warning: base {base:g} for a context of {context}: it is what files fall back to; "
+    found = {}
+    base, name = parameters["rope_theta"], rope_type(parameters)
+    long = context is not None and layer.window is None and context > OLD_CONTEXT
+    if name == "default" and long and base <= OLD_BASE:
+        found["base-small"] = (
+            f"base {base:g} for a context of {context}: it is what files fall back to; "
             "was the field lost?"
         )
     factor, trained = parameters.get("factor"), parameters.get(TRAINED)
-    if rope_type(parameters) != "yarn":  # Llama 3.1's factor is no ratio of lengths
-        return lines
+    if name != "yarn":  # Llama 3.1's factor is no ratio of lengths
+        return found
     if factor and trained and context and abs(factor * trained / context - 1) > 0.01:
-        lines.append(
-            f"warning: factor {factor:g} times the trained length {trained} is "
+        found["factor-unlike-lengths"] = (
+            f"factor {factor:g} times the trained length {trained} is "
             f"{factor * trained:g}, and the context is {context}"
         )
-    return lines
+    return found
 
 
 def runs(numbers: Sequence[int]) -> str:
@@ -174,21 +177,3 @@ def runs(numbers: Sequence[int]) -> str:
     return ", ".join(
         f"{part[0]} to {part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in parts
     )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what the file means; 2 and one line on the error stream if it cannot be read."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if len(arguments) != 1:
-        print("usage: python -m pe_lib.explain config.json", file=sys.stderr)
-        return 2
-    try:
-        print(explain(json.loads(Path(arguments[0]).read_text(encoding="utf-8"))))
-    except (OSError, TypeError, ValueError) as error:  # json's own error is a ValueError
-        print(f"{arguments[0]}: {str(error).splitlines()[0]}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

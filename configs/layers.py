@@ -1,10 +1,10 @@
 """From a published configuration to the position encoding of every layer.
 
-    from pe_lib.configs import from_config
+    from configs import from_config
     layers = from_config(json.load(open("config.json")))
 
 A configuration object of transformers will do as well; neither needs transformers.
-`python -m pe_lib.explain config.json` prints what a configuration means.
+`python -m configs config.json` prints what a configuration means.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pe_lib import model_types
+from configs import model_types
+from configs.layer_kinds import RECURRENT, Fields, first, kinds_of, rotates, window_of
+from configs.rope_types import TRAINED, Head, rope_from, rope_type
 from pe_lib.compose import Compose
 from pe_lib.context_extension import yarn_gain
 from pe_lib.encoding import NoPosition, PositionEncoding
 from pe_lib.errors import require_choice, require_positive
-from pe_lib.layer_kinds import RECURRENT, Fields, first, kinds_of, rotates, window_of
 from pe_lib.rope import RoPE
-from pe_lib.rope_types import TRAINED, Head, rope_from, rope_type
 from pe_lib.rotary_values import RotaryValues
 from pe_lib.sinusoidal import LAYOUTS
 from pe_lib.temperature import QueryTemperature
