@@ -109,7 +109,9 @@ def readable(given: Any, case: Case) -> Any:
     """Return rope parameters less what their rule does not read; say what was left out."""
     if not isinstance(given, Mapping):
         return given
-    rule, old = (OLD_NAMES.get(given.get(key), given.get(key)) for key in ("rope_type", "type"))
+    rule, old = (
+        OLD_NAMES.get(str(given.get(key)), given.get(key)) for key in ("rope_type", "type")
+    )
     if rule and old and rule != old:
         case.fault("rule-twice", f"rope_type is {rule!r}, type is {old!r}")
     rule = rule or old or "default"
