@@ -109,9 +109,8 @@ def readable(given: Any, case: Case) -> Any:
     """Return rope parameters less what their rule does not read; say what was left out."""
     if not isinstance(given, Mapping):
         return given
-    rule, old = (
-        OLD_NAMES.get(str(given.get(key)), given.get(key)) for key in ("rope_type", "type")
-    )
+    names = (given.get("rope_type"), given.get("type"))
+    rule, old = (OLD_NAMES.get(str(name), name) for name in names)
     if rule and old and rule != old:
         case.fault("rule-twice", f"rope_type is {rule!r}, type is {old!r}")
     rule = rule or old or "default"

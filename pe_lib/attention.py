@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -193,6 +194,57 @@ class KVCache:
         return self.keys, self.values, self.positions, self.read
 
 
+class Heads(NamedTuple):
+    """What attention works on: projected heads, where their tokens are, what was done before."""
+
+    q: Tensor  # (B, H, Lq, d)
+    k: Tensor  # (B, H, Lk, d)
+    v: Tensor  # (B, H, Lk, d)
+    q_pos: Positions | Axes
+    k_pos: Positions | Axes
+    rotated: bool = False  # q and k are, see `PositionEncoding.rotates_once`
+    reads: Reads | None = None  # of the queries' and of the keys' tokens
+
+
+def require_hidden(name: str, x: Tensor, weight: Tensor) -> tuple[int, int]:
+    """Return batch and length of hidden states (B, L >= 1, D) for a layer with this weight (D, D).
+
+    Raises:
+        TypeError: if x is not a floating-point tensor, or has not the dtype of the weight.
+        ValueError: if its shape does not fit.
+    """
+    require_floating(name, x)
+    if x.ndim != 3 or x.shape[1] == 0 or x.shape[2] != weight.shape[1]:
+        raise ValueError(
+            f"{name} must have shape (batch, length >= 1, {weight.shape[1]}), got {tuple(x.shape)}"
+        )
+    if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise TypeError(f"{name} must have the dtype of the weights, {weight.dtype}, got {x.dtype}")
+    return x.shape[0], x.shape[1]
+
+
+def places(
+    x: Tensor,
+    context: Tensor | None,
+    q_pos: Positions | Axes | None,
+    k_pos: Positions | Axes | None,
+    cache: KVCache | None,
+) -> tuple[Positions | Axes, Positions | Axes]:
+    """Return the positions of queries and keys; see `MultiHeadAttention.project` for what is None.
+
+    Raises:
+        ValueError: if they do not fit, or are missing beside a context.
+    """
+    if context is None:
+        if q_pos is None:
+            q_pos = Run(0, x.shape[1]) if cache is None else cache.next_positions(x.shape[1])
+        context, k_pos = x, q_pos if k_pos is None else k_pos
+    elif q_pos is None or k_pos is None:
+        raise ValueError("q_pos and k_pos must be given when context is given")
+    q_pos = as_places("q_pos", q_pos, x.shape[1], len(x), x.device)
+    return q_pos, as_places("k_pos", k_pos, context.shape[1], len(x), x.device)
+
+
 class MultiHeadAttention(nn.Module):
     """Multi-head attention with one position encoding.
 
@@ -253,16 +305,30 @@ class MultiHeadAttention(nn.Module):
         """
         if self.encoding.uses("values"):  # they need the weights
             return self.with_weights(x, mask=mask, **inputs)[0]
-        heads, known = self.project(x, **inputs)
-        return self.merge_heads(attend_fused(*heads, causal=self.causal, mask=mask, **known))
+        return self.merge_heads(self.attended(attend_fused, x, mask, inputs))
 
     def with_weights(
         self, x: Tensor, *, mask: Tensor | None = None, **inputs: Any
     ) -> tuple[Tensor, Tensor]:
         """Do what `forward` does, and return the weights (B, H, Lq, Lk) too."""
-        heads, known = self.project(x, **inputs)
-        output, weights = attend(*heads, causal=self.causal, mask=mask, **known)
+        output, weights = self.attended(attend, x, mask, inputs)
         return self.merge_heads(output), weights
+
+    def attended(
+        self, form: Callable[..., Any], x: Tensor, mask: Tensor | None, inputs: dict[str, Any]
+    ) -> Any:
+        """Return what one of the two forms, `attend` or `attend_fused`, gives for x (B, Lq, D)."""
+        heads = self.project(x, **inputs)
+        return form(
+            *heads[:3],
+            self.encoding,
+            heads.q_pos,
+            heads.k_pos,
+            causal=self.causal,
+            mask=mask,
+            rotated=heads.rotated,
+            reads=heads.reads,
+        )
 
     def project(
         self,
@@ -272,8 +338,8 @@ class MultiHeadAttention(nn.Module):
         q_pos: Positions | Axes | None = None,
         k_pos: Positions | Axes | None = None,
         cache: KVCache | None = None,
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return what `attend` wants, and what it may be told: `rotated` and `reads`.
+    ) -> Heads:
+        """Return queries, keys and values with their positions.
 
         Args:
             x: (B, Lq, D).
@@ -283,51 +349,37 @@ class MultiHeadAttention(nn.Module):
             k_pos: positions of the keys, likewise; those of x if None.
             cache: earlier keys and values; this call's are added to it.
         """
-        encoding, (batch, length) = self.encoding, self.check_input("x", x)
-        if encoding.uses("embed") and not self.embedded:
-            raise ValueError(
-                f"{type(encoding).__name__} adds to the input of a model, which attention would "
-                "leave out: call encoding.embed(x, positions) once, before the first layer, and "
-                "make the layers with embedded=True"
-            )
+        batch, _ = require_hidden("x", x, self.q_proj.weight)
+        self.require_embedded()
         if not isinstance(cache, KVCache | None):
             raise TypeError(f"cache must be a KVCache, got {type(cache).__name__}")
-        if context is None:
-            context = x
-            if q_pos is None:
-                q_pos = Run(0, length) if cache is None else cache.next_positions(length)
-            k_pos = q_pos if k_pos is None else k_pos
-        elif q_pos is None or k_pos is None:
-            raise ValueError("q_pos and k_pos must be given when context is given")
-        k_batch, k_length = self.check_input("context", context)
-        if k_batch != batch:
-            raise ValueError(f"context must have the batch of x, {batch}, got {k_batch}")
-        q_pos = as_places("q_pos", q_pos, length, batch, x.device)
-        k_pos = as_places("k_pos", k_pos, k_length, batch, x.device)
+        if context is not None:
+            k_batch, _ = require_hidden("context", context, self.q_proj.weight)
+            if k_batch != batch:
+                raise ValueError(f"context must have the batch of x, {batch}, got {k_batch}")
+        q_pos, k_pos = places(x, context, q_pos, k_pos, cache)
+        encoding, source = self.encoding, x if context is None else context
         q = self.split_heads(self.q_proj(x))  # (B, H, Lq, d)
-        k = self.split_heads(self.k_proj(context))  # (B, H, Lk, d)
-        v = self.split_heads(self.v_proj(context))  # (B, H, Lk, d)
+        k = self.split_heads(self.k_proj(source))  # (B, H, Lk, d)
+        v = self.split_heads(self.v_proj(source))  # (B, H, Lk, d)
         q_read = encoding.read(x)  # (B, H, Lq, n)
-        k_read = q_read if context is x else encoding.read(context)  # (B, H, Lk, n)
+        k_read = q_read if source is x else encoding.read(source)  # (B, H, Lk, n)
         rotated = cache is not None and encoding.rotates_once
         if cache is not None:
             if rotated:
                 q, k = rotated_by(encoding, q, k, q_pos, k_pos)
             k, v, k_pos, k_read = cache.append(k, v, k_pos, k_read)
         reads = None if q_read is None or k_read is None else (q_read, k_read)
-        return (q, k, v, encoding, q_pos, k_pos), {"rotated": rotated, "reads": reads}
+        return Heads(q, k, v, q_pos, k_pos, rotated, reads)
 
-    def check_input(self, name: str, x: Tensor) -> tuple[int, int]:
-        """Return batch and length of a floating-point tensor (B, L >= 1, D)."""
-        require_floating(name, x)
-        if x.ndim != 3 or x.shape[1] == 0 or x.shape[2] != self.d_model:
+    def require_embedded(self) -> None:
+        """Raise a ValueError if what the encoding adds to the input would be left out."""
+        if self.encoding.uses("embed") and not self.embedded:
             raise ValueError(
-                f"{name} must have shape (batch, length >= 1, {self.d_model}), got {tuple(x.shape)}"
+                f"{type(self.encoding).__name__} adds to the input of a model, which attention "
+                "would leave out: call encoding.embed(x, positions) once, before the first layer, "
+                "and make the layers with embedded=True"
             )
-        dtype = self.q_proj.weight.dtype
-        if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
-            raise TypeError(f"{name} must have the dtype of the weights, {dtype}, got {x.dtype}")
-        return x.shape[0], x.shape[1]
 
     def split_heads(self, x: Tensor) -> Tensor:
         """(B, L, D) -> (B, H, L, d)."""
