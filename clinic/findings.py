@@ -202,6 +202,11 @@ KNOWN = {
         "Queries and keys are both scaled up with the position: xPos without the inverse on keys.",
         f"{GITHUB}lucidrains/rotary-embedding-torch/issues/3",
     ),
+    "factor-falls": Known(
+        "Queries are scaled down with their positions, so that attention flattens.",
+        instead=("a softening that is meant",),
+        experiment="compare with the code that the model was trained with",
+    ),
     # Precision.
     "positions-rounded": Known(
         "Positions are rounded: neighbouring tokens get the same rotation.",

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import warnings
 
 import pytest
 import torch
@@ -18,10 +17,16 @@ from clinic.bugs import (
     BUGS,
     COMBINED,
     DOUBTFUL,
+    HIDDEN,
+    MEANT,
+    SINGLE,
     YARN,
     codes,
     mixed_layouts,
+    pair_of,
+    pairs,
     place_bug,
+    polar,
     right,
     turn,
     verdicts,
@@ -45,6 +50,7 @@ from pe_lib.attention import attention_logits
 from pe_lib.context_extension import DynamicNTK, llama3, proportional, yarn, yarn_gain
 from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import frequencies
+from pe_lib.temperature import QueryTemperature
 
 SIZES = Sizes(64, 4, 128)
 
@@ -381,29 +387,99 @@ def test_what_a_published_model_does_not_show_is_said():
     assert "no call of one was seen" in report.case.unexamined[-1]
 
 
-def test_no_published_rotary_function_is_accused():
-    warnings.simplefilter("ignore")
-    published = pytest.importorskip("published")
-    accused, called = {}, 0
-    for source, subject in published.all_from_transformers():
-        if isinstance(subject, str):
-            continue
-        try:
-            report = diagnose(subject)
-        except InputError:  # wants other positions, such as those of an image
-            continue
-        called += len(source.models)
-        if not report.healthy:
-            accused[source.name] = str(report)
-    assert not accused
-    assert called >= 150
+@pytest.fixture(scope="module")
+def published_rows():
+    return pytest.importorskip("published").rows()
 
 
-def test_no_function_of_other_libraries_is_accused():
-    published = pytest.importorskip("published")
-    reports = {name: diagnose(subject) for name, subject in published.others().items()}
-    assert all(report.healthy for report in reports.values()), reports
-    assert "axis 1: 12 pairs (8 to 19)" in reports["diffusers FLUX"].case.facts["axes"]
+def test_no_published_function_is_accused(published_rows):
+    assert [line for line in published_rows if line[4] not in ("no fault", "not called")] == []
+    assert sum(int(line[2]) for line in published_rows if line[4] == "no fault") >= 150
+
+
+def test_the_page_tells_what_the_doctor_says_of_published_functions(published_rows):
+    import published
+
+    here = {line[0] for line in published_rows}
+    optional = {"timm", *published.TRIED_BY_HAND}
+    wanted = [line for line in published.stored() if line[0] in here or line[0] not in optional]
+    assert published_rows == wanted
+
+
+def test_axes_and_their_split_are_named_as_the_libraries_have_them(published_rows):
+    words = {f"{line[0]} {line[1]}": line[5] for line in published_rows}
+    assert "axis 1: 12 pairs (8 to 19); axis 2: 12 pairs (20 to 31)" in words["diffusers FLUX"]
+    assert "axis 0: 4 pairs (0 to 3); axis 1: 2 pairs (4 to 5)" in words["diffusers Wan"]
+    for line in published_rows:
+        if line[1].startswith("Qwen3_5Text") and line[3] == "3":
+            assert "axis 1: 11 pairs (1 to 31 in steps of 3)" in line[5]
+        if line[1].startswith("Qwen2_5OmniRotary"):
+            assert "axis 1: 24 pairs (16 to 39)" in line[5]
+
+
+def test_a_published_model_that_pairs_the_components_of_two_angles_is_found():
+    """As its authors' code does, and its weights were trained so."""
+    vjepa = pytest.importorskip("transformers.models.vjepa2.modeling_vjepa2")
+
+    def rotate(q, k, p):
+        return tuple(vjepa.rotate_queries_or_keys(x, p[:, None].float()) for x in (q, k))
+
+    assert set(diagnose(rotate).names(FAULT)) == {"mixed-layouts"}
+
+
+@pytest.mark.parametrize("pair", pairs(), ids=" and ".join)
+def test_every_pair_of_bugs_is_named_at_once(pair):
+    report = diagnose(pair_of(*pair), expect=MEANT, dtypes=())
+    assert pairs()[pair] <= set(report.names())
+
+
+@pytest.mark.parametrize("pair", HIDDEN, ids=" and ".join)
+def test_of_a_pair_that_hides_one_the_other_is_named(pair):
+    report = diagnose(pair_of(*pair), expect=MEANT, dtypes=())
+    assert HIDDEN[pair][0] in report.names(FAULT)
+    assert len(pairs()) + len(HIDDEN) == len(SINGLE) * (len(SINGLE) - 1) // 2
+
+
+def test_scaled_queries_and_polar_coordinates_are_examined():
+    scale = diagnose(METHODS["temperature"].make(SIZES), head_dim=SIZES.head_dim).parts["rotate"]
+    assert scale.healthy and "scalable softmax" in scale.case.facts["rule"]
+    polar = diagnose(METHODS["pope"].make(SIZES), head_dim=SIZES.head_dim).parts["rotate"]
+    assert polar.healthy and polar.profile.rule.base == 10000
+    late = diagnose(QueryTemperature(0.1, 8192), head_dim=16).parts["rotate"]
+    assert late.healthy and "then it grows" in late.case.facts["rule"]
+
+
+def shares(q, k, p):
+    return q * (p[:1] + 2.0).log()[:, None, :, None], k
+
+
+SCALED = {
+    "rows-share-positions": shares,
+    "first-position-only": lambda q, k, p: shares(q, k, p[:, :1] + 1009 * torch.arange(q.shape[2])),
+    "factor-falls": lambda q, k, p: (q / (p + 2.0).log()[:, None, :, None], k),
+}
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_queries_that_are_scaled_by_a_wrong_position_are_found(name):
+    assert name in diagnose(SCALED[name], dtypes=()).names()
+
+
+POLAR = {
+    "offset-ignored": lambda q, k, p: polar_pair(q, k, torch.arange(p.shape[1])[None]),
+    "first-position-only": lambda q, k, p: polar_pair(q, k, p[:, :1] + torch.arange(p.shape[1])),
+    "not-a-rotation": lambda q, k, p: tuple(x.clamp(min=0) for x in polar_pair(q, k, p)),
+    "sides-differ": lambda q, k, p: (polar(q, p), polar(k, 3 * p)),
+}
+
+
+def polar_pair(q, k, p):
+    return polar(q, p), polar(k, p)
+
+
+@pytest.mark.parametrize("name", POLAR)
+def test_polar_coordinates_of_a_wrong_position_are_found(name):
+    assert name in diagnose(POLAR[name], dtypes=()).names(FAULT)
 
 
 def test_a_report_has_words_values_and_a_picture():
