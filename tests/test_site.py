@@ -226,7 +226,7 @@ def test_a_moving_figure_shows_its_first_picture_without_scripts(site):
 
 
 def test_a_moving_figure_takes_the_place_of_its_still(browser, address):
-    with open_page(browser, f"{address}book/01_attention.html", address, Visit()) as page:
+    with open_page(browser, f"{address}book/05_shaw.html", address, Visit()) as page:
         page.wait_for_function("() => document.querySelector('.jupyter-widgets img')")
         assert page.query_selector_all(".still") == []
 
@@ -323,7 +323,7 @@ def test_the_book_reads_from_a_folder_without_a_server(browser, site):
     if shutil.which("npm") is None:
         left_out("npm is missing: scripts come from public addresses")
     visit = Visit()
-    name = next(name for name in PAGES if name.endswith("01_attention"))
+    name = next(name for name in PAGES if name.endswith("05_shaw"))
     with open_page(browser, (SITE / f"{name}.html").as_uri(), "file:", visit) as page:
         assert (visit.console, visit.failed, visit.foreign) == ([], [], [])
         assert page.query_selector("mjx-container")
