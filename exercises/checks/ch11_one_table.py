@@ -9,7 +9,7 @@ from torch import Tensor
 
 from exercises.checks.spec import Case, Draw, Exercise, Mistake
 
-ZERO, NO_POSITION, QUERYS, KEYS, DISTANCE, BOTH = range(6)
+ZERO, NO_POSITION, QUERIES, KEYS, DISTANCE, BOTH = range(6)
 Columns = Callable[[Tensor, Tensor], list[Tensor]]
 
 
@@ -21,7 +21,9 @@ def system(a: Tensor, b: Tensor) -> list[Tensor]:
 def solved(strengths: Tensor, scores: Tensor, columns: Columns = system) -> Tensor:
     """Return the terms that fit all runs best, in double precision."""
     matrix = torch.stack(columns(*strengths.double().T), dim=1)
-    return (torch.linalg.pinv(matrix) @ scores.double().flatten(1)).unflatten(1, scores.shape[1:])
+    found: Tensor = torch.linalg.pinv(matrix) @ scores.double().flatten(1)
+    terms: Tensor = found.unflatten(1, scores.shape[1:])
+    return terms
 
 
 def terms_by_strength(strengths: Tensor, scores: Tensor) -> Tensor:
@@ -72,7 +74,8 @@ def by_switches(strengths: Tensor, scores: Tensor) -> Tensor:
 
 def what_it_reads(pieces: Tensor, room: float = 1e-4, zero: float = 1e-6) -> Tensor:
     """Return what each of N terms reads."""
-    return told(*changes(pieces, room), pieces[:, 0].abs().amax((1, 2)) <= zero)
+    query, key, both = changes(pieces, room)
+    return told(query, key, both, pieces[:, 0].abs().amax((1, 2)) <= zero)
 
 
 def changes(pieces: Tensor, room: float = 1e-4) -> list[Tensor]:
@@ -85,7 +88,7 @@ def changes(pieces: Tensor, room: float = 1e-4) -> list[Tensor]:
 def told(query: Tensor, key: Tensor, both: Tensor, zero: Tensor) -> Tensor:
     """Return the number for what changes."""
     found = torch.full(query.shape, NO_POSITION)
-    found[query] = QUERYS
+    found[query] = QUERIES
     found[key] = KEYS
     found[query & key] = DISTANCE
     found[query & key & both] = BOTH
@@ -102,20 +105,21 @@ def compared(pieces: Tensor, reduce: Callable[[Tensor], Tensor]) -> Tensor:
     """Compare one number of each matrix; `reduce` takes (N, 4, L, L) to (N, 4)."""
     short = reduce(pieces)
     size = pieces[:, 0].abs().amax((1, 2))
-    moved = [(short[:, n] - short[:, 0]).abs() > 1e-4 * size for n in (1, 2, 3)]
-    return told(*moved, size <= 1e-6)
+    query, key, both = ((short[:, n] - short[:, 0]).abs() > 1e-4 * size for n in (1, 2, 3))
+    return told(query, key, both, size <= 1e-6)
 
 
 def absolute(pieces: Tensor, room: float) -> Tensor:
     """Compare with a difference that is the same for terms of any size."""
-    moved = [(pieces[:, n] - pieces[:, 0]).abs().amax((1, 2)) > room for n in (1, 2, 3)]
-    return told(*moved, pieces[:, 0].abs().amax((1, 2)) <= 1e-6)
+    moved = ((pieces[:, n] - pieces[:, 0]).abs().amax((1, 2)) > room for n in (1, 2, 3))
+    query, key, both = moved
+    return told(query, key, both, pieces[:, 0].abs().amax((1, 2)) <= 1e-6)
 
 
 def published(pieces: Tensor) -> Tensor:
     """Say that whatever a common move leaves alone reads the distance, to the last digit."""
     query, key, both = changes(pieces, 0.0)
-    found = torch.where(key, torch.where(query, BOTH, KEYS), QUERYS)
+    found = torch.where(key, torch.where(query, BOTH, KEYS), QUERIES)
     return torch.where(both, found, DISTANCE)
 
 
@@ -129,13 +133,14 @@ def piece(draw: Draw, reads: int, length: int, size: float) -> Tensor:
     else:  # and these move one way only
         query, key = base - base.abs().max() - query.abs(), base + base.abs().max() + key.abs()
     matrices = {
-        NO_POSITION: (base, base, base), QUERYS: (query, base, query), KEYS: (base, key, key),
+        NO_POSITION: (base, base, base), QUERIES: (query, base, query), KEYS: (base, key, key),
         DISTANCE: (query, key, base), BOTH: (query, key, both),
     }[reads]  # fmt: skip
     noise = 1e-6 * draw.normal(4, length, length)
     noise[0] = 0
     largest = base.abs().max()
-    return size * (torch.stack([base, *matrices]) / largest + noise)
+    found: Tensor = size * (torch.stack([base, *matrices]) / largest + noise)
+    return found
 
 
 def traded(base: Tensor, row: int) -> Tensor:

@@ -79,6 +79,11 @@ def mixed_rows(high: Tensor, low: Tensor, positions: Tensor, alpha: float) -> Te
     return alpha * high[positions // n] + (1 - alpha) * low[positions % n]
 
 
+def one_table(rows: Tensor, positions: Tensor, alpha: float) -> Tensor:
+    """Mix rows of one table by the two digits."""
+    return mixed_rows(rows, rows, positions, alpha)
+
+
 def digit_cases(draw: Draw) -> list[Case]:
     """More rows than width, as many, fewer; positions of any shape; a table of many rows."""
     narrow, more, batch, length = draw.sizes(4, 2, 7)
@@ -119,7 +124,8 @@ def seen(q: Tensor, k: Tensor) -> Tensor:
 
 def gates(q: Tensor, k: Tensor) -> Tensor:
     """Return the gates of the keys that a query may see, 0 for others, in double precision."""
-    return (q.double() @ k.double().mT / q.shape[-1] ** 0.5).sigmoid() * seen(q, k)
+    logits: Tensor = q.double() @ k.double().mT / q.shape[-1] ** 0.5
+    return logits.sigmoid() * seen(q, k)
 
 
 def count(opened: Tensor) -> Tensor:
@@ -244,11 +250,10 @@ EXERCISES = (
             Mistake("positions past the table read its last row: that is one digit",
                     lambda t, p, a: t[p.clamp(max=len(t) - 1)]),
             Mistake("what is subtracted in u is alpha times row 0, not times the mean row",
-                    lambda t, p, a: mixed_rows(*[(t.double() - a * t.double().mean(0))
-                                                 / (1 - a)] * 2, p, a)),
+                    lambda t, p, a: one_table((t.double() - a * t.double().mean(0)) / (1 - a),
+                                              p, a)),
             Mistake("row 0 is subtracted whole; u takes off alpha times row 0",
-                    lambda t, p, a: mixed_rows(*[(t.double() - t.double()[0]) / (1 - a)] * 2, p,
-                                               a)),
+                    lambda t, p, a: one_table((t.double() - t.double()[0]) / (1 - a), p, a)),
             Mistake("alpha is given; you always take 0.4",
                     lambda t, p, a: two_digits(t, p, 0.4)),
             Mistake("the two rows are added with the same share",
