@@ -187,7 +187,8 @@ class Session:
                     os.close(end)
             number = self.exchange(b"", limits.start)["pid"]
         except (NotStarted, Ended) as error:
-            self.drain()
+            with contextlib.suppress(OSError):  # closed already, if the process has ended
+                self.drain()
             said = bytes(self.printed[-2000:]).decode(errors="replace")
             self.close()
             raise NotStarted(f"the sandbox did not start ({error}): {said}") from error

@@ -244,6 +244,17 @@ def test_the_page_of_exercises_offers_every_set_by_three_ways() -> None:
         assert opens == where_it_opens(name).replace("[download it]", "[download]")
 
 
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_platforms_download_of_any_set_is_recognised(name: str) -> None:
+    pattern = build.settings().FileNameCollectorPlugin.named_regexp
+    for path, student in (
+        (f"/d/bobross_LATE_12345_67890_{name}-1.ipynb", "12345"),
+        (f"/d/Ann Lee_34567_assignsubmission_file_/{name}.ipynb", "34567"),
+    ):
+        found = re.match(pattern, path)
+        assert found and (found["student_id"], found["file_id"]) == (student, name)
+
+
 def where_it_opens(name: str) -> str:
     """Return the three links of a set, as the book's own buttons make them from the settings."""
     config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
