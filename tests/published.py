@@ -11,6 +11,7 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -209,12 +210,14 @@ def others() -> dict[str, object]:
 
 STORED = Path(__file__).resolve().parent.parent / "book/data/doctor_published.csv"
 HEADER = ("library", "function", "models", "axes", "verdict", "named as")
-TRIED_BY_HAND = ("torchtune",)  # what its package wants is too much for the course's tests
+TRIED_BY_HAND = ("timm", "torchtune")  # what their packages want is too much for the tests
 
 
 def row(name: str, models: int, thing: object) -> tuple[str, ...]:
     """Put a function before the doctor, and return its line of the table."""
     library, _, function = name.replace(",", "", 1).partition(" ")
+    if library in TRIED_BY_HAND:
+        library += f" {version(library)}"
     if isinstance(thing, str):
         why = thing.split("\n")[0][:90].rstrip()
         return library, function, str(models), "", "not called", why
