@@ -15,15 +15,26 @@ import torch
 
 from browsing import AXE, left_out, serious
 from lab import live
+from lab.four_terms import expand
 from pe_lib import context_extension as extend
 from pe_lib.alibi import ALiBi, alibi, alibi_slopes
-from pe_lib.attention import NoPosition, attention_logits
+from pe_lib.attention import MultiHeadAttention, NoPosition, attend, attention_logits
+from pe_lib.axes import (
+    AxesRoPE,
+    axes_angles,
+    golden_directions,
+    section_directions,
+    text_image_positions,
+    width_directions,
+)
 from pe_lib.deberta import DeBERTa, disentangled_row
+from pe_lib.fast import skew
 from pe_lib.fire import fire_ratio
 from pe_lib.kerple import kerple_log, kerple_power
 from pe_lib.learned import Learned
+from pe_lib.positions import relative_position
 from pe_lib.rope import RoPE, apply_rope, rope_angles
-from pe_lib.shaw import Shaw, clipped_row
+from pe_lib.shaw import Shaw, clipped_row, shaw_logits
 from pe_lib.sinusoidal import Sinusoidal, frequencies, sinusoidal
 from pe_lib.t5 import T5Bias, t5_bucket
 from pe_lib.transformer_xl import TransformerXL
@@ -156,6 +167,8 @@ def wavelengths(state: State, found: State) -> State:
         "changed": changed,
         "unseen": reached[1] > reached[0] * (1 + 1e-6),
         "moved": around & (changed < 0.95 * rates),
+        "seen": reached[0] / (2 * torch.pi),
+        "now": reached[1] / (2 * torch.pi),
     }
 
 
@@ -175,12 +188,106 @@ def penalties(state: State, found: State) -> State:
     return {"slopes": slopes, "penalties": taken, "weights": weights, "window": window}
 
 
+def permutations(state: State, found: State) -> State:
+    x = torch.tensor(found["vectors"], dtype=torch.float64)  # (L, D)
+    encoding = Sinusoidal(16) if state["knows"] == "codes" else NoPosition()
+    layer = MultiHeadAttention(16, 1, encoding, causal=state["knows"] == "mask", embedded=True)
+    matrices = {k: torch.tensor(each, dtype=torch.float64) for k, each in found["made"].items()}
+    layer = layer.double()
+    with torch.no_grad():
+        for key, matrix in matrices.items():
+            getattr(layer, f"{key}_proj").weight.copy_(matrix)
+        layer.out_proj.weight.copy_(torch.eye(16))
+
+    @torch.no_grad()
+    def read(order):
+        output, weights = layer.with_weights(encoding.embed(x[order][None], torch.arange(len(x))))
+        return output[0], weights[0, 0]
+
+    order = [word for word in state["order"] if word < len(x)]
+    outputs, weights = read(order)
+    change = (outputs - read(list(range(len(x))))[0][order]).abs().max()
+    return {"outputs": outputs, "weights": weights, "change": change}
+
+
+def shaw_rows(state: State, found: State) -> State:
+    table, query = (torch.tensor(found[key], dtype=torch.float64) for key in ("vectors", "vector"))
+    clip, places = state["clip"], torch.arange(10)
+    added = shaw_logits(query[None, None, None], table, [state["query"]], places) / 8**0.5
+    return {
+        "every": clipped_row(torch.arange(-9, 10), clip).expand(10, -1),
+        "rows": clipped_row(relative_position(places, places), clip),
+        "products": table @ query / 8**0.5,
+        "added": added,
+    }
+
+
+def t5_buckets(state: State, found: State) -> State:
+    both = state["sides"] == "both"
+
+    def bucket(relative):
+        return t5_bucket(relative, state["buckets"], state["most"], bidirectional=both)
+
+    here = bucket(torch.tensor(state["key"] - state["query"]))
+    relative = relative_position(torch.arange(64), torch.arange(64))
+    sharing = (bucket(relative) == here) & (both | (relative <= 0))
+    return {"staircase": bucket(torch.arange(-140, 141)), "bucket": here, "pairs": sharing.sum()}
+
+
+def axes(state: State, found: State) -> State:
+    rows, columns, base = state["rows"], state["columns"], state["base"]
+    image = (3 if state["what"] == "video" else 1, rows, columns)
+    numbers = text_image_positions([image] if state["what"] == "image" else [4, image, 4]).numbers
+    plane, rates = numbers[:, 1:], frequencies(64, base)
+    wanted = torch.tensor([[0, state["down"], state["right"]]])
+    tokens, directions, wish = {
+        "line": lambda: (
+            torch.arange(len(numbers))[:, None],
+            rates[:, None],
+            wanted[:, 1:2] * columns + wanted[:, 2:],
+        ),
+        "axial": lambda: (
+            (numbers, width_directions([16, 24, 24], base), wanted)
+            if state["what"] == "video"
+            else (plane, width_directions([32, 32], base), wanted[:, 1:])
+        ),
+        "sections": lambda: (numbers, section_directions(rates, [8, 12, 12]), wanted),
+        "golden": lambda: (plane, golden_directions(rates), wanted[:, 1:]),
+    }[state["how"]]()
+    even = torch.tensor([1.0, 0.0], dtype=torch.float64).repeat(len(directions))[None, None, None]
+    key = apply_rope(even, -axes_angles(wish, directions))
+    chosen = tokens[state["place"] : state["place"] + 1]
+    q, keys = AxesRoPE(even.shape[-1], directions).rotate_axes(
+        even, key.expand(-1, -1, len(tokens), -1), chosen, tokens
+    )
+    scores = (q @ keys.mT).flatten() / len(directions)
+    return {"tokens": tokens, "directions": directions, "scores": scores}
+
+
+def four_terms(state: State, found: State) -> State:
+    x = torch.tensor(found["vectors"], dtype=torch.float64)  # (L, D)
+    places = torch.arange(len(x)) + state["first"]
+    p = state["position"] * sinusoidal(places, 16, 100, dtype=torch.float64)
+    terms = expand(x, p, *torch.tensor(found["made"], dtype=torch.float64))
+    terms = [term / 4 for term in terms]
+    scores = sum(
+        (term * state[key] for term, key in zip(terms, ("cc", "cp", "pc", "pp"), strict=True)),
+        torch.zeros(len(x), len(x), dtype=torch.float64),
+    )
+    return {"terms": terms, "scores": scores, "weights": scores.softmax(-1)}
+
+
 DRAGGED = {
     "rope_score",
     "clock_hands",
     "sentence_scores",
     "wavelengths",
     "penalties",
+    "permutations",
+    "shaw_rows",
+    "t5_buckets",
+    "axes",
+    "four_terms",
 }  # figures with handles
 ORACLES = {
     "rope_score": rope_score,
@@ -188,6 +295,11 @@ ORACLES = {
     "sentence_scores": sentence_scores,
     "wavelengths": wavelengths,
     "penalties": penalties,
+    "permutations": permutations,
+    "shaw_rows": shaw_rows,
+    "t5_buckets": t5_buckets,
+    "axes": axes,
+    "four_terms": four_terms,
 }
 # States beside the first one, as what differs from it.
 STATES: dict[str, list[State]] = {
@@ -206,7 +318,10 @@ STATES: dict[str, list[State]] = {
         for model in ("small", "llama2", "qwen25", "deepseek", "gpt_oss")
         for rule, factor in (("none", 1), ("interpolation", 4), ("ntk", 32), ("yarn", 32))
     ]
-    + [{"rule": rule} for rule in ("dynamic", "parts", "yarn", "proportional")],
+    + [
+        {"model": "llama31", "rule": rule, "factor": 8}
+        for rule in ("llama3", "dynamic", "parts", "yarn", "proportional")
+    ],
     "penalties": [
         {"head": 8},
         {"heads": 12, "head": 11},
@@ -214,6 +329,33 @@ STATES: dict[str, list[State]] = {
         {"method": "kerple_log", "r1": 2.5, "r2": 0.32},
         {"method": "kerple_power", "r1": 0.1, "r2": 0.5},
         {"method": "fire", "r1": 5, "c": 1},
+    ],
+    "axes": [
+        {"what": what, "how": how, "rows": 5, "columns": 7, "place": 20, "down": -2, "right": 3}
+        for what in ("image", "text", "video")
+        for how in ("line", "axial", "sections", "golden")
+    ]
+    + [{"what": "video", "how": "sections", "base": 10000, "place": 2}],
+    "four_terms": [
+        {"order": "shuffled", "content": 0.5, "cp": False},
+        {"first": 40, "position": 2, "cc": False, "pp": False},
+        {"sentence": "to be or not", "query": 3, "key": 3, "pc": False},
+        {"cc": False, "cp": False, "pc": False, "pp": False},
+    ],
+    "permutations": [
+        {"order": [2, 5, 1, 4, 0, 3, 6], "knows": knows} for knows in ("nothing", "codes", "mask")
+    ]
+    + [{"order": [6, 0, 5, 1, 4, 2, 3], "knows": "codes", "sentence": "to be or not to be so"}],
+    "shaw_rows": [
+        {"clip": 1, "query": 9, "key": 0},
+        {"clip": 9, "query": 0, "columns": "distances"},
+        {"clip": 4, "query": 5, "key": 5},
+    ],
+    "t5_buckets": [
+        {"buckets": 8, "most": 64, "query": 0, "key": 63},
+        {"buckets": 64, "most": 512, "sides": "past", "query": 63, "key": 0},
+        {"buckets": 32, "most": 91, "key": 44},
+        {"sides": "past", "key": 3},
     ],
     "sentence_scores": [
         {"method": method, "contents": contents, "sentence": "to be or not to be, is it?"}
@@ -272,7 +414,39 @@ def calls() -> dict[str, list[tuple[list[Any], Any]]]:
     def rotated(x, place):
         return apply_rope(x.reshape(1, -1), rope_angles([place], rates))[0]
 
+    x, q, k, v = torch.randn(4, 5, 5, dtype=torch.float64)
+    made = [(x @ matrix.T)[None, None] for matrix in (q, k, v)]  # (1, 1, 5, 5) each
+    heads = {
+        causal: attend(*made, NoPosition(), range(5), range(5), causal=causal)
+        for causal in (False, True)
+    }
+    by_distance = torch.randn(5, 8, dtype=torch.float64)
+
+    codes = torch.randn(5, 5, dtype=torch.float64)
+    parts = [4, (1, 3, 5), 2, (4, 2, 2), 3]
+    tokens, golden = text_image_positions(parts).numbers, golden_directions(rates)
+    wish = torch.tensor([[2, -1]])
+    apart = axes_angles(tokens[:, 1:] - tokens[9, 1:] - wish, golden)
+
     return {
+        "fourTerms": [([each.tolist() for each in (x, codes, q, k)], list(expand(x, codes, q, k)))],
+        "textImagePositions": [([parts], tokens)],
+        "sectionDirections": [
+            ([wide.tolist(), [16, 24, 24]], section_directions(wide, [16, 24, 24]))
+        ],
+        "widthDirections": [([[16, 56, 56], 1e4], width_directions([16, 56, 56]))],
+        "goldenDirections": [([wide.tolist()], golden_directions(wide))],
+        "axesScores": [
+            ([tokens[:, 1:].tolist(), golden.tolist(), 9, wish[0].tolist()], apart.cos().mean(-1))
+        ],
+        "attention": [
+            (
+                [x.tolist(), q.tolist(), k.tolist(), v.tolist(), causal],
+                [each[0, 0] for each in both],
+            )
+            for causal, both in heads.items()
+        ],
+        "skew": [([by_distance.tolist(), 4], skew(by_distance, 4))],
         "frequencies": [([d, b], frequencies(d, b)) for d in (2, 8, 128) for b in (2, 1e4, 5e5)],
         "sinusoidal": [
             ([p, d, 1e4], sinusoidal(torch.tensor(p), d, dtype=torch.float64))
@@ -339,13 +513,25 @@ def test_the_arithmetic_is_that_of_the_library(tab):
 
 
 SLIPS = {  # one slip of the hand, and the functions that it makes wrong
-    ("(-2 * r) / d", "(-2 * r) / (d + 1)"): ["frequencies", "sinusoidal"],
+    ("(-2 * r) / d", "(-2 * r) / (d + 1)"): ["frequencies", "sinusoidal", "widthDirections"],
     ("[Math.sin(position * rate), Math.cos(", "[Math.cos(position * rate), Math.sin("): [
         "sinusoidal"
     ],
     ("a * Math.sin(angle) + b", "a * Math.sin(angle) - b"): ["rope", "ropeScore"],
     ("rope(k, n, rates)", "rope(k, n + 1, rates)"): ["ropeScore"],
     ("Math.max(-clip, relative)) + clip", "Math.max(-clip, relative)) - clip"): ["clippedRow"],
+    ("causal && j > i", "causal && j >= i + 2"): ["attention"],
+    ("dot(query, key) / Math.sqrt(q.length)", "dot(query, key) / q.length"): ["attention"],
+    ("1 - i + keys", "i + keys"): ["skew"],
+    ("(asks) => [x, p]", "(asks) => [p, x]"): ["fourTerms"],
+    ("start += Math.max(t, h, w)", "start += Math.max(h, w)"): ["textImagePositions"],
+    ("a === axis[r] ? rate : 0", "a === axis[r] ? 0 : rate"): [
+        "sectionDirections",
+        "widthDirections",
+    ],
+    ("(width) => width / 2", "(width) => width / 2 + 1"): ["widthDirections"],
+    ("[Math.sin, Math.cos]", "[Math.cos, Math.sin]"): ["goldenDirections"],
+    ("- wish[a]", "+ wish[a]"): ["axesScores"],
     ("span - relative", "span + relative"): ["disentangledRow"],
     ("f(Math.log(most / exact))", "f(Math.log((most + 1) / exact))"): ["t5Bucket"],
     ("h - 0.5", "h + 0.5"): ["alibiSlopes"],
@@ -437,8 +623,8 @@ def test_every_control_and_every_handle_works_with_the_keyboard(name, browser):
         if control.get_attribute("type") == "checkbox":
             page.keyboard.press("Space")
         elif control.get_attribute("type") == "text":
-            page.keyboard.press("End")
-            page.keyboard.type(" dog")
+            page.keyboard.press("Home")
+            page.keyboard.type("dog ")
         else:
             for key in ("ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp"):
                 page.keyboard.press(key)
@@ -508,6 +694,60 @@ def test_a_spoiled_link_brings_a_state_that_can_be_drawn(name, browser, tab):
         state = tab.evaluate("([t, n]) => Live.fromLink(t, Live.FIGURES[n])", [text, name])
         numbers = tab.evaluate("([n, s]) => Live.FIGURES[n].numbers(s)", [name, state])
         assert np.isfinite(flat(numbers)).all(), (value, state)
+
+
+# The answer that a figure calls right, and whether its numbers before and after bear it out.
+ANSWERS = {
+    "rope_score": ("stays", lambda old, new: np.isclose(old["score"], new["score"])),
+    "clock_hands": ("stays", lambda old, new: np.isclose(old["likeness"], new["likeness"])),
+    "wavelengths": ("10", lambda old, new: sum(new["unseen"]) == 10),
+    "permutations": (
+        "move with the word",
+        lambda old, new: new["change"] < 1e-9 and new["outputs"] != old["outputs"],
+    ),
+    "shaw_rows": (
+        "is the same",
+        lambda old, new: (
+            old["rows"][old["query"]][old["key"]] == new["rows"][new["query"]][new["key"]]
+            and old["query"] != new["query"]
+        ),
+    ),
+    "t5_buckets": (
+        "stay",
+        lambda old, new: (
+            old["staircase"][132:149] == new["staircase"][132:149]
+            and old["staircase"] != new["staircase"]
+        ),
+    ),
+    "axes": (
+        "the next row’s first patch",
+        lambda old, new: new["place"] == 23 and new["scores"][24] > new["scores"][35] + 0.1,
+    ),
+    "four_terms": (
+        "position–position",
+        lambda old, new: (
+            [a == b for a, b in zip(old["terms"], new["terms"], strict=True)]
+            == [False, False, False, True]
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_answer_that_a_figure_calls_right_is_right(name, tab):
+    ask = """n => {
+      const figure = Live.FIGURES[n];
+      const asked = figure.controls.find(control => control.kind === 'predict');
+      if (!asked) return null;
+      const [old, fresh] = [figure.start, {...figure.start, ...asked.act(figure.start)}];
+      return [asked.options[asked.right], ...[old, fresh].map(s => ({...s, ...figure.numbers(s)}))];
+    }"""
+    found = tab.evaluate(ask, name)
+    assert (found is None) == (name not in ANSWERS)
+    if found is not None:
+        right, holds = ANSWERS[name]
+        assert found[0] == right
+        assert holds(*found[1:])
 
 
 def test_an_answer_is_told_when_it_was_predicted(browser):

@@ -70,7 +70,7 @@ function selectControl({ key, label, options, also }, parent, state, set) {
   element("label", { for: id }, box, label);
   const input = element("select", { id }, box);
   for (const [value, words] of Object.entries(options)) element("option", { value }, input, words);
-  input.addEventListener("change", () => set({ [key]: input.value, ...also?.(input.value) }));
+  input.addEventListener("change", () => set({ [key]: input.value, ...also?.(input.value, state) }));
   return () => (input.value = state[key]);
 }
 
@@ -327,6 +327,27 @@ export function chart(group, { x, y, width, height, xs, ys, xLabel = "", yLabel 
     level: (value, kind) =>
       group.append("line").attr("class", `line ${kind}`).attr("y1", Y(value)).attr("y2", Y(value)).attr("x1", x).attr("x2", x + width),
   };
+}
+
+export const box = (group, kind, x, y, width, height) =>
+  group.append("rect").attr("class", kind).attr("x", x).attr("y", y).attr("width", width).attr("height", height);
+
+// A cell for each number in a frame: blue above zero, orange below, the stronger the larger.
+export function cells(group, x, y, [width, height], rows, most) {
+  rows.forEach((row, i) => row.forEach((value, j) => {
+    const strength = Math.min(1, Math.abs(value) / Math.max(1e-9, most)).toFixed(3);
+    box(group, `fill ${value < 0 ? "c1" : "c0"}`, x + width * j, y + height * i, width + 0.3, height + 0.3).attr("fill-opacity", strength);
+  }));
+  box(group, "frame", x, y, width * rows[0].length, height * rows.length);
+}
+
+// Where a square of the drawing was pressed, in pixels from its corner.
+export function pressed(svg, x, y, width, height, pick) {
+  svg.on("click", (event) => {
+    const area = svg.node().getBoundingClientRect();
+    const [px, py] = [event.clientX - area.left - x, event.clientY - area.top - y];
+    if (px >= 0 && px < width && py >= 0 && py < height) pick(px, py);
+  });
 }
 
 export function arrow(group, [x0, y0], [x1, y1], kind) {

@@ -1,16 +1,24 @@
 // One script for all pages: a widget's `render` in notebooks, and on the site whatever stands in
 // `.live` with its name and its state.
 
+import { axes } from "./axes.js";
 import { clockHands } from "./clock_hands.js";
+import { fourTermsFigure } from "./four_terms.js";
 import { element, fromLink, mount, toLink } from "./kit.js";
 import { penalties } from "./penalties.js";
+import { permutations } from "./permutations.js";
 import * as positions from "./positions.js";
 import { ropeScoreFigure } from "./rope_score.js";
 import { sentenceScores } from "./sentence_scores.js";
+import { shawRows } from "./shaw_rows.js";
+import { t5Buckets } from "./t5_buckets.js";
 import { wavelengths } from "./wavelengths.js";
 
 export { fromLink, positions, toLink };
-export const FIGURES = { rope_score: ropeScoreFigure, clock_hands: clockHands, sentence_scores: sentenceScores, wavelengths, penalties };
+export const FIGURES = {
+  rope_score: ropeScoreFigure, clock_hands: clockHands, sentence_scores: sentenceScores, wavelengths, penalties,
+  permutations, shaw_rows: shawRows, t5_buckets: t5Buckets, axes, four_terms: fourTermsFigure,
+};
 
 // In JupyterLab, Binder and Colab.
 export function render({ model, el }) {

@@ -12,6 +12,30 @@ export function softmax(logits) {
   return powers.map((each) => each / total);
 }
 
+export const times = (matrix, vector) => matrix.map((row) => dot(row, vector));
+export const plus = (a, b) => a.map((part, i) => part + b[i]);
+
+// Attention ----------------------------------------------------------------------------------
+
+// One head without positions: the outputs and the weights, a row for each query. The matrices
+// have a row for each component of the queries, keys and values that they make.
+export function attention(x, q, k, v, causal) {
+  const [queries, keys, values] = [q, k, v].map((matrix) => x.map((token) => times(matrix, token)));
+  const hidden = (i, j) => causal && j > i;
+  const weights = queries.map((query, i) =>
+    softmax(keys.map((key, j) => (hidden(i, j) ? -Infinity : dot(query, key) / Math.sqrt(q.length)))),
+  );
+  const outputs = weights.map((row) => v.map((_, c) => dot(row, values.map((value) => value[c]))));
+  return [outputs, weights];
+}
+
+// The scores of contents x and position codes p, before they are added up: content with content,
+// content with position, position with content, position with position. Matrices D by d.
+export function fourTerms(x, p, q, k) {
+  const by = (rows, matrix) => rows.map((row) => matrix[0].map((_, c) => dot(row, matrix.map((line) => line[c]))));
+  return [x, p].flatMap((asks) => [x, p].map((answers) => by(asks, q).map((query) => by(answers, k).map((key) => dot(query, key)))));
+}
+
 // Sinusoids and RoPE ------------------------------------------------------------------------
 
 // Radians per position of each pair: base ** (-2r / d).
@@ -34,10 +58,47 @@ export const rope = (pairs, position, rates) =>
 export const ropeScore = (q, k, m, n, rates) =>
   dot(rope(q, m, rates).flat(), rope(k, n, rates).flat());
 
+// Positions of several numbers ----------------------------------------------------------------
+
+// Parts are counts of text tokens, or [frames, rows, columns]; three numbers for each token.
+export function textImagePositions(parts) {
+  let start = 0;
+  return parts.flatMap((part) => {
+    const [t, h, w] = Array.isArray(part) ? part : [part, 1, 1];
+    const local = range(t * h * w).map((i) => [Math.floor(i / (h * w)), Math.floor(i / w) % h, i % w]);
+    const from = start;
+    start += Math.max(t, h, w);
+    return local.map((token) => (Array.isArray(part) ? token : token.map(() => token[0])).map((each) => from + each));
+  });
+}
+
+// Directions: for each pair, the radians per step along each axis. Axes that share a list of
+// rates, one section after the other; axes with rates of their own; directions all around.
+export function sectionDirections(rates, sections) {
+  const axis = sections.flatMap((count, a) => range(count).map(() => a));
+  return rates.map((rate, r) => sections.map((_, a) => (a === axis[r] ? rate : 0)));
+}
+export const widthDirections = (widths, base) =>
+  sectionDirections(widths.flatMap((width) => frequencies(width, base)), widths.map((width) => width / 2));
+export const goldenDirections = (rates) =>
+  rates.map((rate, r) => [Math.sin, Math.cos].map((part) => rate * part((r * Math.PI * (Math.sqrt(5) - 1)) / 2)));
+
+// The mean over the pairs of the cosine that is left between one token and each, if its query looks
+// for keys at the wished difference.
+export const axesScores = (tokens, directions, chosen, wish) =>
+  tokens.map((token) => {
+    const apart = token.map((each, a) => each - tokens[chosen][a] - wish[a]);
+    return sum(directions.map((direction) => Math.cos(dot(direction, apart)))) / directions.length;
+  });
+
 // Tables by distance ------------------------------------------------------------------------
 
 // The row of Shaw's table: distances are cut off at the clip.
 export const clippedRow = (relative, clip) => Math.min(clip, Math.max(-clip, relative)) + clip;
+
+// From a column for each distance to a column for each key: row i begins further left by i.
+export const skew = (scores, keys) =>
+  scores.map((row, i) => row.slice(scores.length - 1 - i, scores.length - 1 - i + keys));
 
 // T5's bucket. The logarithm is taken in 32 bits, on which trained tables rely at the edges.
 export function t5Bucket(relative, buckets, most, bidirectional) {
@@ -108,8 +169,6 @@ export function scoresOf(method, vectors, learned) {
   const scale = method === "t5" ? 1 : 1 / Math.sqrt(d);
   const rates = frequencies(d, 10000);
   const pairs = (vector) => rates.map((_, r) => [vector[2 * r], vector[2 * r + 1]]);
-  const times = (matrix, vector) => matrix.map((row) => dot(row, vector));
-  const plus = (a, b) => a.map((part, i) => part + b[i]);
   const from = {
     rope: (q, k, i, j) => ropeScore(pairs(q), pairs(k), i, j, rates),
     shaw: (q, k, i, j) => dot(q, plus(k, learned.shaw[clippedRow(j - i, (learned.shaw.length - 1) / 2)])),

@@ -11,21 +11,22 @@ const METHODS = {
   t5: "T5", deberta: "DeBERTa", alibi: "ALiBi", rope: "RoPE",
 };
 
-const table = (rows, columns, seed, size) => range(rows).map((i) => range(columns).map((j) => size * noise(seed + 31 * i + 7 * j + i * j)));
-// Stands for what training would find; drawn once, the same for every reader.
+// Numbers that look random, in rows; drawn once, the same for every reader.
+export const table = (rows, columns, seed, size) => range(rows).map((i) => range(columns).map((j) => size * noise(seed + 31 * i + 7 * j + i * j)));
+// Stands for what training would find.
 const LEARNED = {
   table: table(MOST, D, 100, 0.7), shaw: table(9, D, 900, 0.6), u: table(1, D, 50, 0.3)[0], v: table(1, D, 77, 0.6)[0],
   r: table(D, D, 300, 0.25), t5: table(1, 16, 12, 1)[0], rows: table(12, D, 500, 0.5), queries: table(D, D, 700, 0.3),
   keys: table(D, D, 1300, 0.3), slope: 0.25,
 };
 
-export const wordsOf = (sentence) => {
-  const found = sentence.toLowerCase().split(/\s+/).filter(Boolean).slice(0, MOST).map((word) => word.slice(0, 12));
+export const wordsOf = (sentence, most = MOST) => {
+  const found = sentence.toLowerCase().split(/\s+/).filter(Boolean).slice(0, most).map((word) => word.slice(0, 12));
   return found.length ? found : ["…"];
 };
 // Equal words have equal vectors.
 const seedOf = (word) => [...word].reduce((sum, letter) => (sum * 31 + letter.codePointAt(0)) % 9973, 7);
-const vectorOf = (word) => range(D).map((i) => noise(17 * i + seedOf(word)));
+export const vectorOf = (word) => range(D).map((i) => noise(17 * i + seedOf(word)));
 
 function numbers({ sentence, method, contents }) {
   const vectors = wordsOf(sentence).map((word) => vectorOf(contents === "alike" ? "word" : word));

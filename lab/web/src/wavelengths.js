@@ -34,7 +34,16 @@ function numbers({ model, rule, factor }) {
   // In training a pair reached this angle; a pair that went around has seen them all.
   const unseen = changed.map((rate, r) => Number(rates[r] * trained < WHOLE && rate * factor > rates[r] * (1 + 1e-6)));
   const moved = changed.map((rate, r) => Number(rates[r] * trained >= WHOLE && rate < 0.95 * rates[r]));
-  return { rates, changed, unseen, moved };
+  // The share of its circle that each pair went through, in training and in the long text.
+  const seen = rates.map((rate) => Math.min(1, (rate * trained) / WHOLE));
+  const now = changed.map((rate) => Math.min(1, (rate * trained * factor) / WHOLE));
+  return { rates, changed, unseen, moved, seen, now };
+}
+
+function sector(drawing, x, y, radius, share, kind) {
+  if (share > 0.999) return drawing.append("circle").attr("class", `fill ${kind}`).attr("cx", x).attr("cy", y).attr("r", radius);
+  const [u, v] = [x + radius * Math.sin(WHOLE * share), y - radius * Math.cos(WHOLE * share)];
+  return drawing.append("path").attr("class", `fill ${kind}`).attr("d", `M${x},${y}V${y - radius}A${radius},${radius} 0 ${share > 0.5 ? 1 : 0} 1 ${u},${v}Z`);
 }
 
 const places = (value) => (Number.isFinite(value) ? grouped(value) : "no end");
@@ -42,8 +51,8 @@ const total = (flags) => flags.reduce((sum, flag) => sum + flag, 0);
 
 export const wavelengths = {
   title: "Wavelengths of the pairs against the context, under a rule that stretches it",
-  alt: "Left, the wavelength of each pair of a head on a logarithmic axis, with lines at the trained and the new context. Right, by what factor each pair is slowed.",
-  start: { model: "llama31", rule: "llama3", factor: 8, pair: 30 },
+  alt: "Left, the wavelength of each pair of a head on a logarithmic axis, with lines at the trained and the new context. Right, by what factor each pair is slowed. Below, eight dials with the part of its circle that a pair went through.",
+  start: { model: "small", rule: "none", factor: 1, pair: 6 },
   numbers,
   lines: [4, 6],
   controls: [
@@ -51,17 +60,23 @@ export const wavelengths = {
       kind: "select", key: "model", label: "model", options: Object.fromEntries(Object.entries(MODELS).map(([key, [name]]) => [key, name])),
       also: (model) => ({ factor: MODELS[model][4], rule: MODELS[model][5] }),
     },
-    { kind: "select", key: "rule", label: "rule", options: RULES },
+    { kind: "select", key: "rule", label: "rule", options: RULES, also: (_, { factor }) => ({ factor: factor > 1 ? factor : 4 }) },
     {
       kind: "range", key: "factor", label: "stretched by", min: 0, max: 7, step: 0.25, from: Math.log2,
       to: (v) => Number((2 ** v).toPrecision(3)), text: (v) => digits(v, Number.isInteger(v) ? 0 : 2),
     },
     { kind: "range", key: "pair", label: "pair", min: 0, max: (s) => MODELS[s.model][1] / 2 - 1 },
+    {
+      kind: "predict", question: "a text four times as long. How many of the small model’s 16 pairs meet new angles?",
+      options: ["none", "10", "all"], right: 1,
+      answer: "Ten. The six fast pairs went around in training and have shown every angle; the slower ones go on past what they have shown.",
+      act: () => ({ model: "small", rule: "none", factor: 4 }),
+    },
   ],
   settle(state) {
     state.pair = clamp(state.pair, 0, MODELS[state.model][1] / 2 - 1);
   },
-  height: (narrow) => (narrow ? 560 : 330),
+  height: (narrow) => (narrow ? 656 : 440),
   words(state) {
     const { pair, factor, model } = state;
     const { rates, changed, unseen, moved } = numbers(state);
@@ -75,7 +90,7 @@ export const wavelengths = {
   },
   draw({ drawing, handle, state, set, width, narrow }) {
     const { model, factor, pair } = state;
-    const { rates, changed, unseen, moved } = numbers(state);
+    const { rates, changed, unseen, moved, seen, now } = numbers(state);
     const trained = MODELS[model][3];
     const last = rates.length - 1;
     const longest = (WHOLE / rates[last]) * Math.max(factor, 4) * 2;
@@ -104,6 +119,17 @@ export const wavelengths = {
       else panel.point(r, WHOLE / changed[r], "c2", 3.5);
       right.point(r, rate / changed[r], unseen[r] ? "c1" : moved[r] ? "c5" : "c2", 3);
     });
+    const [radius, low] = narrow ? [16, 608] : [26, 388];
+    const legend = text(drawing, narrow ? 14 : 46, low - radius - 12, "angles reached:  ", { at: "start", kind: "title" });
+    for (const [kind, words] of [["c0", "● in training  "], ["c1", "● new"]]) legend.append("tspan").attr("class", kind).attr("style", "fill: var(--c)").text(words);
+    range(8).forEach((i) => {
+      const r = (i * rates.length) / 8;
+      const x = 46 + radius + (i * (width - 60 - 2 * radius)) / 7;
+      drawing.append("circle").attr("class", "grid").attr("cx", x).attr("cy", low).attr("r", radius);
+      sector(drawing, x, low, radius, now[r], "c1");
+      sector(drawing, x, low, radius, seen[r], "c0");
+      text(drawing, x, low + radius + 16, narrow ? r : `pair ${r}`, { kind: "small" });
+    });
     const y = changed[pair] ? panel.Y(WHOLE / changed[pair]) : 30;
     right.upright(pair, "grey dashed");
     const to = (value) => set({ pair: clamp(Math.round(value), 0, last) });
@@ -111,7 +137,7 @@ export const wavelengths = {
       x: panel.X(pair), y, size: 9, now: pair, least: 0, most: last, label: "pair", text: `pair ${pair}, wavelength ${places(WHOLE / changed[pair])}`,
       move: (px) => to(panel.X.invert(px)), step: (across, down) => to(pair + across - down),
     }).classed("ink", true);
-    const legend = [["c2", "as it was trained"], ["c1", "meets new angles"], ["c5", "fast, and slowed"]];
-    legend.forEach(([kind, words], i) => text(drawing, 56, 42 + 16 * i, `${["●", "✕", "■"][i]} ${words}`, { at: "start", kind: `tinted ${kind}` }));
+    const marks = [["c2", "as it was trained"], ["c1", "meets new angles"], ["c5", "fast, and slowed"]];
+    marks.forEach(([kind, words], i) => text(drawing, 56, 42 + 16 * i, `${["●", "✕", "■"][i]} ${words}`, { at: "start", kind: `tinted ${kind}` }));
   },
 };

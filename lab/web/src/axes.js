@@ -1,0 +1,121 @@
+// Chapter 12: the numbers of text, image and video, and the scores of one chosen token.
+
+import { box, chart, clamp, digits, grouped, pressed, text } from "./kit.js";
+import { axesScores, frequencies, goldenDirections, range, sectionDirections, textImagePositions, widthDirections } from "./positions.js";
+
+const WORDS = 4; // of text before and after an image
+const FRAMES = 3;
+const SECTIONS = [8, 12, 12];
+
+// Tokens of text, or [frames, rows, columns].
+function partsOf({ what, rows, columns }) {
+  if (what === "image") return [[1, rows, columns]];
+  return [WORDS, [what === "video" ? FRAMES : 1, rows, columns], WORDS];
+}
+
+function numbers(state) {
+  const { how, what, base, place, down, right, columns } = state;
+  const three = textImagePositions(partsOf(state));
+  const [index, last] = [(_, i) => [i], (token) => token.slice(1)];
+  const [tokens, directions, wish] = {
+    line: () => [three.map(index), frequencies(64, base).map((rate) => [rate]), [down * columns + right]],
+    axial: () => what === "video"
+      ? [three, widthDirections([16, 24, 24], base), [0, down, right]]
+      : [three.map(last), widthDirections([32, 32], base), [down, right]],
+    sections: () => [three, sectionDirections(frequencies(64, base), SECTIONS), [0, down, right]],
+    golden: () => [three.map(last), goldenDirections(frequencies(64, base)), [down, right]],
+  }[how]();
+  return { tokens, directions, scores: axesScores(tokens, directions, clamp(Math.round(place), 0, tokens.length - 1), wish) };
+}
+
+// The place on the screen of each token: column and row of a grid of cells.
+function layout(state) {
+  const { what, rows, columns } = state;
+  const grid = (left, top) => range(rows * columns).map((i) => [left + (i % columns), top + Math.floor(i / columns)]);
+  if (what === "image") return grid(0, 0);
+  const frames = range(what === "video" ? FRAMES : 1).flatMap((frame) => grid(frame * (columns + 0.5), 1.5));
+  const line = (top) => range(WORDS).map((i) => [i, top]);
+  return [...line(0), ...frames, ...line(rows + 2)];
+}
+
+export const axes = {
+  title: "The scores of one token with the others, for positions of one number or several",
+  alt: "Left, the patches of an image, with text or video frames where they are chosen, coloured by the score of the chosen token with each. Right, the scores along its row and its column.",
+  start: { what: "image", how: "line", rows: 12, columns: 12, base: 100, place: 66, down: 0, right: 0 },
+  numbers,
+  lines: [3, 5],
+  controls: [
+    { kind: "select", key: "what", label: "sequence", options: { image: "an image", text: "text, an image, text", video: "text, a video, text" } },
+    {
+      kind: "select", key: "how", label: "positions",
+      options: { line: "one line: 0, 1, 2, …", axial: "each axis its own frequencies", sections: "axes share a list (M-RoPE)", golden: "golden directions" },
+    },
+    { kind: "range", key: "rows", label: "rows", min: 2, max: 12 },
+    { kind: "range", key: "columns", label: "columns", min: 2, max: 12 },
+    { kind: "range", key: "down", label: "wanted: rows down", min: -4, max: 4, text: (v) => digits(v, 0) },
+    { kind: "range", key: "right", label: "to the right", min: -4, max: 4, text: (v) => digits(v, 0) },
+    { kind: "range", key: "base", label: "base", min: 1, max: 4, step: 0.5, text: grouped, to: (v) => Number((10 ** v).toPrecision(2)), from: Math.log10 },
+    {
+      kind: "predict", question: "one line of numbers. The last patch of a row scores higher with …",
+      options: ["the patch below it", "the next row’s first patch"], right: 1,
+      answer: "That patch has the next number, although it lies at the other edge. Now choose axes, and look for the cross.",
+      act: ({ columns }) => ({ what: "image", how: "line", place: 2 * columns - 1, down: 0, right: 0 }),
+    },
+  ],
+  settle(state) {
+    state.place = clamp(Math.round(state.place), 0, layout(state).length - 1);
+  },
+  height: (narrow) => (narrow ? 604 : 340),
+  words(state) {
+    const { place } = state;
+    const { tokens, scores } = numbers(state);
+    const shown = (token) => (token.length === 1 ? `number ${token[0]}` : `numbers (${token.join(", ")})`);
+    const others = scores.map((score, i) => (i === place ? -Infinity : score));
+    const best = others.indexOf(Math.max(...others));
+    return (
+      `Chosen: token ${place} of ${tokens.length}, with the ${shown(tokens[place])}. Of the others, token ${best}, ` +
+      `with the ${shown(tokens[best])}, scores highest: ${digits(scores[best])}, if a perfect match is 1.`
+    );
+  },
+  draw({ drawing, handle, svg, state, set, width, narrow }) {
+    const { place, what, rows, columns } = state;
+    const { tokens, scores } = numbers(state);
+    const places = layout(state);
+    const [left, top, room] = [4, 26, narrow ? width - 8 : 386];
+    const across = Math.max(...places.map((at) => at[0])) + 1;
+    const cell = Math.min(30, room / across, 296 / (Math.max(...places.map((at) => at[1])) + 1));
+    text(drawing, 0, 13, "score with the chosen token", { at: "start", kind: "title" });
+    const fits = cell >= (tokens[0].length === 3 ? 29 : 24);
+    places.forEach(([x, y], i) => {
+      box(drawing, `fill ${scores[i] < 0 ? "c1" : "c0"}`, left + cell * x, top + cell * y, cell - 1, cell - 1).attr("fill-opacity", Math.max(0.03, Math.abs(scores[i])).toFixed(3));
+      if (fits) text(drawing, left + cell * (x + 0.5), top + cell * (y + 0.5) + 3, tokens[i].join(","), { kind: "tiny" });
+    });
+    const nearest = (px, py) => {
+      const far = places.map(([x, y]) => Math.hypot(px - cell * (x + 0.5), py - cell * (y + 0.5)));
+      set({ place: far.indexOf(Math.min(...far)) });
+    };
+    handle("token", {
+      shape: "rect", x: left + cell * places[place][0], y: top + cell * places[place][1], size: cell, now: place, least: 0, most: places.length - 1,
+      label: "chosen token", text: `token ${place}, ${tokens[place].join(", ")}`,
+      move: (px, py) => nearest(px - left, py - top), step: (across, down) => set({ place: clamp(place + across + down * columns, 0, places.length - 1) }),
+    }).classed("ink", true);
+    pressed(svg, left, top, room, 300, nearest);
+
+    const first = what === "image" ? 0 : WORDS;
+    const inside = place - first;
+    const frame = Math.floor(inside / (rows * columns));
+    const panel = chart(drawing, {
+      x: narrow ? 42 : room + 62, y: narrow ? 386 : 44, width: narrow ? width - 56 : width - room - 76, height: narrow ? 176 : 246,
+      xs: [-12, 12], ys: [-1, 1.08], xLabel: "patches away", xFormat: (v) => digits(v, 0), yFormat: (v) => digits(v, 1), ticks: [5, 5],
+    });
+    const [px, py] = narrow ? [42, 374] : [room + 62, 13];
+    const title = text(drawing, px, py, "along its ", { at: "start", kind: "title" });
+    for (const [kind, words] of [["c4", "— row "], ["c2", "— column"]]) title.append("tspan").attr("class", kind).attr("style", "fill: var(--c)").text(words);
+    panel.level(0, "grey");
+    if (inside < 0 || frame >= (what === "video" ? FRAMES : 1)) return;
+    const [y, x] = [Math.floor(inside / columns) % rows, inside % columns];
+    const at = (row, column) => scores[first + (frame * rows + row) * columns + column];
+    panel.curve(range(columns).map((each) => [each - x, at(y, each)]), "c4");
+    panel.curve(range(rows).map((each) => [each - y, at(each, x)]), "c2");
+  },
+};

@@ -1,0 +1,103 @@
+// Chapter 4: a score is four terms, each of which can be switched off.
+
+import { cells, clamp, digits, pressed, text } from "./kit.js";
+import { fourTerms, range, sinusoidal, softmax, sum } from "./positions.js";
+import { noise } from "./rope_score.js";
+import { table, vectorOf, wordsOf } from "./sentence_scores.js";
+
+const MOST = 9; // words
+const D = 16;
+const NAMES = ["content–content", "content–position", "position–content", "position–position"];
+const KEYS = ["cc", "cp", "pc", "pp"];
+// Near to the identity, so that like finds like.
+const [Q, K] = [70, 620].map((seed) => table(D, D, seed, 0.16).map((row, i) => row.map((part, j) => part + (i === j ? 1 : 0))));
+
+function numbers(state) {
+  const words = wordsOf(state.sentence, MOST);
+  // Another order of the words, always the same one.
+  const order = range(words.length);
+  if (state.order === "shuffled") order.sort((a, b) => noise(5 * a + 2) - noise(5 * b + 2));
+  const vectors = order.map((i) => vectorOf(words[i]).map((part) => 0.55 * state.content * part));
+  const codes = order.map((_, p) => sinusoidal(p + state.first, D, 100).map((part) => state.position * part));
+  const terms = fourTerms(vectors, codes, Q, K).map((term) => term.map((row) => row.map((each) => each / Math.sqrt(D))));
+  const scores = vectors.map((_, i) => vectors.map((_, j) => sum(terms.map((term, t) => (state[KEYS[t]] ? term[i][j] : 0)))));
+  return { vectors, made: [Q, K], terms, scores, weights: scores.map(softmax), words: order.map((i) => words[i]) };
+}
+
+const size = { kind: "range", min: 0, max: 2, step: 0.1, text: (v) => digits(v, 1) };
+
+export const fourTermsFigure = {
+  title: "The four terms of the scores of your sentence, each with a switch",
+  alt: "Four matrices, one for each term, then their sum, the scores, and the attention weights; rows are queries, columns are keys.",
+  start: {
+    sentence: "the cat saw the dog chase the black cat", order: "written", first: 0, content: 1, position: 1,
+    cc: true, cp: true, pc: true, pp: true, query: 1, key: 8,
+  },
+  numbers: (state) => {
+    const { words, ...rest } = numbers(state);
+    return rest;
+  },
+  lines: [3, 4],
+  controls: [
+    { kind: "text", key: "sentence", label: `your sentence, up to ${MOST} words`, most: 90 },
+    { kind: "choice", key: "order", label: "the words are", options: { written: "as written", shuffled: "shuffled" } },
+    ...NAMES.map((label, t) => ({ kind: "switch", key: KEYS[t], label })),
+    { ...size, key: "content", label: "contents times" },
+    { ...size, key: "position", label: "positions times" },
+    { kind: "range", key: "first", label: "first position", min: 0, max: 64 },
+    {
+      kind: "predict", question: "the words are shuffled. Which term stands still?",
+      options: ["content–content", "position–position", "none"], right: 1,
+      answer: "It reads no word. The other three move with the words; content–content does so in its rows and in its columns.",
+      act: () => ({ order: "shuffled", position: 1, content: 1 }),
+    },
+  ],
+  settle(state) {
+    const last = wordsOf(state.sentence, MOST).length - 1;
+    state.query = clamp(Math.round(state.query), 0, last);
+    state.key = clamp(Math.round(state.key), 0, last);
+  },
+  height: (narrow) => (narrow ? 504 : 496),
+  words(state) {
+    const { query, key } = state;
+    const { terms, scores, weights, words } = numbers(state);
+    const parts = terms.map((term, t) => (state[KEYS[t]] ? digits(term[query][key]) : "off")).join(" + ").replaceAll("+ −", "− ");
+    return `Query “${words[query]}” at ${query + state.first}, key “${words[key]}” at ${key + state.first}: ${parts} = ${digits(scores[query][key])}, weight ${digits(100 * weights[query][key], 0)} %.`;
+  },
+  draw({ drawing, handle, svg, state, set, width, narrow }) {
+    const { query, key } = state;
+    const { terms, scores, weights, words } = numbers(state);
+    const panels = [...terms.map((term, t) => [NAMES[t], term, state[KEYS[t]]]), ["sum: the scores", scores, true], ["attention weights", weights, true]];
+    const spots = narrow ? [[0, 0], [1, 0], [0, 1], [1, 1], [0, 2], [1, 2]] : [[0, 0], [1, 0], [0, 1], [1, 1], [2, 0], [2, 1]];
+    const label = 62;
+    const side = narrow ? (width - label - 14) / 2 : (width - label - 36) / 3;
+    const cell = side / words.length;
+    const most = Math.max(...terms.flat(2).map(Math.abs));
+    const total = Math.max(...scores.flat().map(Math.abs));
+    const corner = ([column, row]) => [label + column * (side + (narrow ? 12 : 16)), 24 + row * (side + 28)];
+    const lowest = narrow ? 2 : 1;
+    panels.forEach(([name, rows, on], n) => {
+      const [x, y] = corner(spots[n]);
+      text(drawing, x, y - 7, on ? name : `${name}: off`, { at: "start", kind: narrow ? "small" : "title" });
+      const panel = drawing.append("g").attr("opacity", on ? 1 : 0.25);
+      cells(panel, x, y, [cell, cell], rows, n < 4 ? most : n === 4 ? total : 1);
+      panel.append("rect").attr("class", "frame").attr("x", x + cell * key).attr("y", y + cell * query).attr("width", cell).attr("height", cell);
+      words.forEach((word, i) => {
+        if (spots[n][0] === 0) text(drawing, x - 5, y + cell * (i + 0.5) + 4, word.slice(0, 9), { at: "end", kind: i === query ? "name c0 word" : "small" });
+        const [u, v] = [x + cell * (i + 0.5) + 4, y + side + 6];
+        if (spots[n][1] === lowest) text(drawing, u, v, word.slice(0, 9), { at: "end", turn: -60, kind: i === key ? "name c1 word" : "small" });
+      });
+    });
+    const [x, y] = corner(spots[4]);
+    const to = (q, k) => set({ query: clamp(q, 0, words.length - 1), key: clamp(k, 0, words.length - 1) });
+    const pick = (px, py) => to(Math.floor(py / cell), Math.floor(px / cell));
+    handle("pair", {
+      shape: "rect", x: x + cell * key, y: y + cell * query, size: cell, now: key - query, least: -MOST, most: MOST,
+      label: "pair of words", text: `query ${words[query]}, key ${words[key]}, score ${digits(scores[query][key])}`,
+      move: (px, py) => pick(px - x, py - y), step: (right, down) => to(query + down, key + right),
+    }).classed("ink", true);
+    pressed(svg, 0, 0, width, 2000, (px, py) => {
+      for (const [left, top] of spots.map(corner)) if (px > left && px < left + side && py > top && py < top + side) pick(px - left, py - top);
+    });
+  },
+};

@@ -1,0 +1,104 @@
+// Chapter 1: one's own words in any order, in an attention layer that has no positions.
+
+import { box, cells, clamp, digits, pressed, text } from "./kit.js";
+import { attention, plus, range, sinusoidal } from "./positions.js";
+import { table, vectorOf, wordsOf } from "./sentence_scores.js";
+
+const MOST = 7; // words
+const D = 16;
+const MADE = { q: table(D, D, 40, 0.34), k: table(D, D, 411, 0.34), v: table(D, D, 873, 0.3) };
+
+const read = ({ sentence }) => wordsOf(sentence, MOST);
+// The words' numbers in the order in which they stand.
+const orderOf = ({ order }, words) => order.filter((word) => word < words.length);
+
+function numbers(state) {
+  const words = read(state);
+  const order = orderOf(state, words);
+  const vectors = words.map(vectorOf);
+  const layer = (kept) => {
+    const codes = state.knows === "codes";
+    const x = kept.map((word, p) => (codes ? plus(vectors[word], sinusoidal(p, D, 10000)) : vectors[word]));
+    return attention(x, MADE.q, MADE.k, MADE.v, state.knows === "mask");
+  };
+  const [outputs, weights] = layer(order);
+  const [first] = layer(range(words.length));
+  const change = Math.max(...outputs.flatMap((row, p) => row.map((part, c) => Math.abs(part - first[order[p]][c]))));
+  return { vectors, made: MADE, outputs, weights, change };
+}
+
+export const permutations = {
+  title: "Your words in any order, and what an attention layer makes of them",
+  alt: "Left, the attention weights, a row for each word as the query and a column for each word as the key. Right, the outputs, a row for each word.",
+  start: { sentence: "the dog bites a man", order: range(MOST), word: 1, knows: "nothing" },
+  numbers,
+  lines: [3, 5],
+  controls: [
+    { kind: "text", key: "sentence", label: `your words, up to ${MOST}`, most: 80 },
+    { kind: "choice", key: "knows", label: "the layer knows", options: { nothing: "no positions", codes: "codes added", mask: "causal mask" } },
+    { kind: "range", key: "word", label: "word framed", min: 0, max: (s) => read(s).length - 1, text: (v, s) => (s ? read(s)[v] : v) },
+    {
+      kind: "predict", question: "the words are shuffled. The numbers in the framed row …",
+      options: ["change", "move with the word", "stay in place"], right: 1,
+      answer: "Rows and columns move with their words, and no number changes. With codes or a mask it is different: try them.",
+      act: ({ order }) => ({ knows: "nothing", order: order.map((_, i) => order[(3 * i + 2) % MOST]) }),
+    },
+  ],
+  settle(state) {
+    const sorted = [...state.order].sort((a, b) => a - b);
+    if (sorted.some((word, i) => word !== i)) state.order = range(MOST);
+    state.word = clamp(state.word, 0, read(state).length - 1);
+  },
+  height: (narrow) => (narrow ? 496 : 352),
+  words(state) {
+    const words = read(state);
+    const place = orderOf(state, words).indexOf(state.word);
+    const { weights, change } = numbers(state);
+    const best = weights[place].indexOf(Math.max(...weights[place]));
+    const from = words[orderOf(state, words)[best]];
+    const verdict = change < 1e-9 ? "each output is the same" : `outputs differ by up to ${digits(change)}`;
+    return (
+      `“${words[state.word]}” is at position ${place} and takes most from “${from}”: ${digits(100 * weights[place][best], 1)} %. ` +
+      `Compared with the order that you wrote, ${verdict}.`
+    );
+  },
+  draw({ drawing, handle, svg, state, set, width, narrow }) {
+    const words = read(state);
+    const order = orderOf(state, words);
+    const { weights, outputs } = numbers(state);
+    const [left, top, side] = narrow ? [94, 86, width - 98] : [112, 86, 252];
+    const cell = side / words.length;
+    const place = order.indexOf(state.word);
+    text(drawing, 0, 13, "attention weights", { at: "start", kind: "title" });
+    cells(drawing, left, top, [cell, cell], weights, 1);
+    order.forEach((word, p) => {
+      const kind = word === state.word ? "name c1 word" : "small";
+      text(drawing, left - 6, top + cell * (p + 0.5) + 4, words[word], { at: "end", kind });
+      text(drawing, left + cell * (p + 0.5) + 3, top - 6, words[word], { at: "start", turn: -55, kind });
+      text(drawing, left + cell * (p + 0.5), top + cell * (place + 0.5) + 4, digits(100 * weights[place][p], 0), { kind: "small" });
+    });
+    box(drawing, "line c1", left, top + cell * place, side, cell).attr("fill", "none");
+
+    const [x, y, row] = narrow ? [left, top + side + 34, 128 / words.length] : [left + side + 62, top, cell];
+    const column = ((narrow ? width - 4 : width - 8) - x) / D;
+    text(drawing, narrow ? 0 : x, y - 10, "outputs, a row for each word", { at: "start", kind: "title" });
+    cells(drawing, x, y, [column, row], outputs, 1.6);
+    order.forEach((word, p) => text(drawing, x - 6, y + row * (p + 0.5) + 4, words[word], { at: "end", kind: word === state.word ? "name c1 word" : "small" }));
+    box(drawing, "line c1", x, y + row * place, column * D, row).attr("fill", "none");
+
+    const move = (word, to) => {
+      const others = order.filter((each) => each !== word);
+      others.splice(clamp(to, 0, others.length), 0, word);
+      set({ word, order: [...others, ...state.order.filter((each) => each >= words.length)] });
+    };
+    words.forEach((name, word) => {
+      const at = order.indexOf(word);
+      handle(`word${word}`, {
+        x: 10, y: top + cell * (at + 0.5), size: 8, now: at, least: 0, most: words.length - 1,
+        label: `place of ${name}`, text: `position ${at}`,
+        move: (px, py) => move(word, Math.floor((py - top) / cell)), step: (right, down) => move(word, at + right + down),
+      }).classed("c1", word === state.word).classed("grey", word !== state.word);
+    });
+    pressed(svg, left, top, side, side, (px, py) => set({ word: order[Math.floor(py / cell)] }));
+  },
+};

@@ -1,0 +1,119 @@
+// Chapter 5: which row of the table a pair of positions reads, and what the row adds to its score.
+
+import { box, cells, chart, clamp, digits, pressed, text } from "./kit.js";
+import { clippedRow, dot, range, skew } from "./positions.js";
+import { table } from "./sentence_scores.js";
+
+const LENGTH = 10;
+const LAST = LENGTH - 1;
+const D = 8;
+const VECTORS = table(2 * LAST + 1, D, 230, 0.8); // one for each distance from -9 to 9
+const QUERY = table(1, D, 51, 0.8)[0];
+
+const product = (vector) => dot(QUERY, vector) / Math.sqrt(D);
+const MOST = 1.15 * Math.max(...VECTORS.map((vector) => Math.abs(product(vector))));
+
+function numbers({ clip, query }) {
+  const shown = VECTORS.slice(LAST - clip, LAST + clip + 1);
+  const every = range(LENGTH).map(() => range(2 * LAST + 1, -LAST).map((relative) => clippedRow(relative, clip)));
+  const rows = skew(every, LENGTH);
+  const products = shown.map(product);
+  return { vectors: shown, vector: QUERY, every, rows, products, added: rows[query].map((row) => products[row]) };
+}
+
+export const shawRows = {
+  title: "The row of Shaw's table that a pair of positions reads",
+  alt: "Left, the distances of all pairs of ten positions, clipped. In the middle the table, a vector for each distance. Right, what the query adds to the score of each key.",
+  start: { clip: 2, query: 4, key: 7, columns: "keys" },
+  numbers,
+  lines: [3, 4],
+  controls: [
+    { kind: "range", key: "query", kin: "c0", label: "query", min: 0, max: LAST },
+    { kind: "range", key: "key", kin: "c1", label: "key", min: 0, max: LAST },
+    { kind: "range", key: "clip", label: "clip", min: 1, max: LAST },
+    { kind: "choice", key: "columns", label: "columns", options: { keys: "keys", distances: "distances (before the skew)" } },
+    {
+      kind: "predict", question: "query and key both move on by one. The row that they read …",
+      options: ["is one higher", "is the same", "is one lower"], right: 1,
+      answer: "Key minus query has not changed, and nothing else is asked. The curve has moved along with the query.",
+      act: ({ query, key }) => {
+        const by = Math.max(query, key) < LAST ? 1 : -1;
+        return Math.min(query, key) + by < 0 ? { query, key } : { query: query + by, key: key + by };
+      },
+    },
+  ],
+  height: (narrow) => (narrow ? 646 : 340),
+  words({ query, key, clip }) {
+    const { rows, products } = numbers({ query, clip });
+    const row = rows[query][key];
+    const cut = Math.abs(key - query) > clip ? `, clipped to ${digits(row - clip, 0)}` : "";
+    const sharing = rows.flat().filter((each) => each === row).length;
+    return (
+      `Query ${query}, key ${key}: key − query = ${digits(key - query, 0)}${cut}. The pair reads row ${row} of ${2 * clip + 1} ` +
+      `and its score gains ${digits(products[row])}. ${sharing} of the ${LENGTH * LENGTH} pairs read that row.`
+    );
+  },
+  draw({ drawing, handle, svg, state, set, width, narrow }) {
+    const { query, key, clip, columns } = state;
+    const { rows, every, vectors, products, added } = numbers(state);
+    const apart = columns === "distances";
+    const [left, top, side] = [26, 44, narrow ? width - 34 : 262];
+    const shown = apart ? every : rows;
+    const cell = side / shown[0].length;
+    const row = rows[query][key];
+    const from = (i) => (apart ? LAST - i : 0); // the column of key 0
+    text(drawing, 0, 13, apart ? "every distance, for each query" : "distance of each pair, clipped", { at: "start", kind: "title" });
+    const hit = row - clip;
+    cells(drawing, left, top, [cell, cell], shown.map((line) => line.map((each) => each - clip)), 12);
+    shown.forEach((line, i) => {
+      text(drawing, left - 6, top + cell * (i + 0.5) + 4, i, { at: "end", kind: i === query ? "name c0 word" : "small" });
+      line.forEach((each, j) => {
+        const [x, y] = [left + cell * j, top + cell * i];
+        if (j < from(i) || j >= from(i) + LENGTH) box(drawing, "paper", x, y, cell, cell);
+        else if (each - clip === hit) box(drawing, "frame", x + 1.5, y + 1.5, cell - 3, cell - 3);
+        if (!apart) text(drawing, x + cell / 2, y + cell / 2 + 4, digits(each - clip, 0), { kind: "small" });
+      });
+    });
+    range(shown[0].length).forEach((j) => {
+      if (apart && j % 3) return;
+      text(drawing, left + cell * (j + 0.5), top - 6, digits(apart ? j - LAST : j, 0), { kind: !apart && j === key ? "name c1 word" : "small" });
+    });
+    if (apart) {
+      ["Row i is needed from distance −i on: that is key 0.", "Push each row to the left until key 0 is", "in column 0, and the columns are keys."].forEach((line, i) =>
+        text(drawing, left, top + cell * LENGTH + 24 + 17 * i, line, { at: "start", kind: "small" }));
+    }
+    const to = (q, k) => set({ query: clamp(q, 0, LAST), key: clamp(k, 0, LAST) });
+    const pick = (px, py) => {
+      const i = clamp(Math.floor((py - top) / cell), 0, LAST);
+      to(i, Math.floor((px - left) / cell) - from(i));
+    };
+    handle("pair", {
+      shape: "rect", x: left + cell * (key + from(query)), y: top + cell * query, size: cell, now: key - query, least: -LAST, most: LAST,
+      label: "pair of positions", text: `query ${query}, key ${key}, row ${row}`,
+      move: pick, step: (right, down) => to(query + down, key + right),
+    }).classed("ink", true);
+    pressed(svg, left, top, side, cell * LENGTH, (px, py) => pick(px + left, py + top));
+
+    const [x, y] = narrow ? [62, top + side + 54] : [left + side + 72, top];
+    const line = Math.min(20, 250 / vectors.length);
+    text(drawing, x - 36, y - 31, "the table", { at: "start", kind: "title" });
+    text(drawing, x - 36, y - 12, `${vectors.length} rows`, { at: "start", kind: "small" });
+    cells(drawing, x, y, [9, line], vectors, 1.2);
+    vectors.forEach((_, each) => {
+      text(drawing, x - 6, y + line * (each + 0.5) + 4, digits(each - clip, 0), { at: "end", kind: each === row ? "name ink word" : "small" });
+    });
+    box(drawing, "line ink", x - 1, y + line * row, 9 * D + 2, line).attr("fill", "none");
+
+    const room = narrow ? { x: x + 126, y: y, width: width - x - 138, height: 220 } : { x: x + 132, y: top, width: width - x - 146, height: 252 };
+    const panel = chart(drawing, {
+      ...room, xs: [-0.6, LAST + 0.6], ys: [-MOST, MOST], xLabel: "key", ticks: [5, 5], xFormat: (v) => digits(v, 0), yFormat: (v) => digits(v, 1),
+    });
+    text(drawing, room.x - 30, y - 31, `query ${query} adds`, { at: "start", kind: "title" });
+    text(drawing, room.x - 30, y - 12, "to the score", { at: "start", kind: "small" });
+    const [low, high] = [Math.max(-0.6, query - clip - 0.5), Math.min(LAST + 0.6, query + clip + 0.5)];
+    box(drawing, "fill grey", panel.X(low), room.y, panel.X(high) - panel.X(low), room.height).attr("fill-opacity", 0.14);
+    panel.level(0, "grey");
+    panel.curve(added.map((value, j) => [j, value]), "c2");
+    added.forEach((value, j) => panel.point(j, value, j === key ? "c1" : j === query ? "c0" : "c2", j === key || j === query ? 6 : 3.5));
+  },
+};

@@ -1,0 +1,118 @@
+// Chapter 7: which of T5's buckets a pair of positions falls into, and who shares it.
+
+import { box, chart, clamp, digits, grouped, pressed, text } from "./kit.js";
+import { range, sum, t5Bucket } from "./positions.js";
+
+const LENGTH = 64;
+const FAR = 140; // distances shown
+const BEYOND = 600; // every last bucket has begun here
+
+const bucketOf = ({ buckets, most, sides }, relative) => t5Bucket(relative, buckets, most, sides === "both");
+
+function numbers(state) {
+  const staircase = range(2 * FAR + 1, -FAR).map((relative) => bucketOf(state, relative));
+  const bucket = bucketOf(state, state.key - state.query);
+  const past = (relative) => state.sides === "both" || relative <= 0;
+  const sharing = range(2 * LENGTH - 1, 1 - LENGTH).filter((relative) => past(relative) && bucketOf(state, relative) === bucket);
+  return { staircase, bucket, pairs: sum(sharing.map((relative) => LENGTH - Math.abs(relative))) };
+}
+
+// The nearest and the farthest distance of the bucket, and whether it has no end.
+function bounds(state, relative) {
+  const side = Math.sign(relative) || -1;
+  const held = range(BEYOND).filter((distance) => bucketOf(state, side * distance) === bucketOf(state, relative));
+  return [held[0], held.at(-1), held.at(-1) === BEYOND - 1];
+}
+
+// The pairs of a text whose distance lies between two, as a strip along the diagonal.
+function strip(low, high, side) {
+  const unit = side / LENGTH;
+  const [a, b] = [low - 0.5, high + 0.5].map((edge) => clamp(edge * unit, -side, side));
+  const start = (c) => [Math.max(0, c), Math.max(0, -c)];
+  const end = (c) => [Math.min(side, side + c), Math.min(side, side - c)];
+  const corner = (at) => (a < 0 && b > 0 ? [at] : []);
+  return [start(a), end(a), ...corner([side, side]), end(b), start(b), ...corner([0, 0])];
+}
+
+export const t5Buckets = {
+  title: "The bucket of T5 that a pair of positions falls into",
+  alt: "Left, the bucket over key minus query: a staircase for keys to the left and one for keys to the right. Right, the buckets of all pairs of a text of 64 tokens.",
+  start: { buckets: 32, most: 128, sides: "both", query: 44, key: 16 },
+  numbers,
+  lines: [3, 4],
+  controls: [
+    { kind: "range", key: "buckets", label: "buckets", min: 3, max: 6, to: (v) => 2 ** v, from: Math.log2 },
+    { kind: "range", key: "most", label: "max distance", min: 6, max: 9, step: 0.5, to: (v) => Math.round(2 ** v), from: Math.log2 },
+    { kind: "range", key: "query", kin: "c0", label: "query", min: 0, max: LENGTH - 1 },
+    { kind: "range", key: "key", kin: "c1", label: "key", min: 0, max: (s) => (s.sides === "both" ? LENGTH - 1 : s.query) },
+    { kind: "choice", key: "sides", label: "keys on", options: { both: "both sides (encoder)", past: "the left (decoder)" } },
+    {
+      kind: "predict", question: "the max distance doubles. The steps near 0 …",
+      options: ["get longer", "stay", "get shorter"], right: 1,
+      answer: "Half of a side’s buckets hold one distance each, whatever the max distance is. Only the others stretch.",
+      act: ({ most }) => ({ most: Math.min(512, Math.round(2 ** (Math.round(2 * Math.log2(most)) / 2 + 1))) }),
+    },
+  ],
+  settle(state) {
+    if (state.sides === "past") state.key = Math.min(state.key, state.query);
+  },
+  height: (narrow) => (narrow ? 580 : 316),
+  words(state) {
+    const { query, key, buckets } = state;
+    const { bucket, pairs } = numbers(state);
+    const [first, last, endless] = bounds(state, key - query);
+    const range = endless ? `distance ${first} and all beyond` : first === last ? `distance ${first} alone` : `distances ${first} to ${last}`;
+    const side = key === query ? "" : ` to the ${key < query ? "left" : "right"}`;
+    return (
+      `Query ${query}, key ${key}: key − query = ${digits(key - query, 0)}, bucket ${bucket} of ${buckets}. It holds ` +
+      `${range}${side}. In a text of ${LENGTH} tokens ${grouped(pairs)} pairs share its number.`
+    );
+  },
+  draw({ drawing, handle, svg, state, set, width, narrow }) {
+    const { buckets, most, sides, query, key } = state;
+    const { staircase, bucket } = numbers(state);
+    const relative = key - query;
+    const side = narrow ? width - 60 : 232;
+    const room = narrow ? width - 58 : width - side - 118;
+    const reach = sides === "both" ? FAR : 0;
+    const panel = chart(drawing, {
+      x: 46, y: 26, width: room, height: narrow ? 190 : 232, xs: [-FAR - 1, reach + 1], ys: [-0.5, buckets], xLabel: "key − query",
+      title: "bucket", xFormat: (v) => digits(v, 0), ticks: [narrow ? 5 : 7, 5],
+    });
+    for (const edge of [-most, most]) if (edge >= -FAR && edge <= reach) panel.upright(edge, "grey dashed");
+    const steps = (from, to) => range(to - from + 1, from).flatMap((each) => [each - 0.5, each + 0.5].map((at) => [at, staircase[each + FAR]]));
+    panel.curve(steps(-FAR, 0), "c0");
+    if (reach) panel.curve(steps(1, FAR), "c1");
+    const keyTo = (value) => set({ key: clamp(value, 0, sides === "both" ? LENGTH - 1 : query) });
+    handle("step", {
+      x: panel.X(relative), y: panel.Y(bucket), size: 9, now: relative, least: 1 - LENGTH, most: LENGTH - 1,
+      label: "key minus query", text: `${digits(relative, 0)}, bucket ${bucket}`,
+      move: (px) => keyTo(query + Math.round(panel.X.invert(px))), step: (right, down, fast) => keyTo(key + (right - down) * (fast ? 8 : 1)),
+    }).classed("ink", true);
+
+    const [x, y] = narrow ? [46, 292] : [width - side - 6, 26];
+    text(drawing, x, y - 10, "one shade for each bucket", { at: "start", kind: "title" });
+    text(drawing, x + side / 2, y + side + 20, "key");
+    text(drawing, x - 12, y + side / 2, "query", { turn: -90 });
+    const perSide = sides === "both" ? buckets / 2 : buckets;
+    let from = 1 - LENGTH;
+    range(reach ? 2 * LENGTH - 1 : LENGTH, from).forEach((each) => {
+      if (each < (reach ? LENGTH - 1 : 0) && staircase[each + 1 + FAR] === staircase[each + FAR]) return;
+      const points = strip(from, each, side).map(([u, v]) => `${x + u},${y + v}`).join(" ");
+      const share = (staircase[each + FAR] % perSide) / (perSide - 1);
+      const node = drawing.append("polygon").attr("points", points).attr("class", `fill ${each > 0 ? "c1" : "c0"}`).attr("fill-opacity", 0.95 - 0.85 * share);
+      if (from <= relative && relative <= each) node.attr("class", `fill bucket ${each > 0 ? "c1" : "c0"}`);
+      from = each + 1;
+    });
+    box(drawing, "frame", x, y, side, side);
+    const unit = side / LENGTH;
+    const to = (q, k) => set({ query: clamp(q, 0, LENGTH - 1), key: clamp(k, 0, LENGTH - 1) });
+    const pick = (px, py) => to(Math.floor((py - y) / unit), Math.floor((px - x) / unit));
+    handle("pair", {
+      x: x + unit * (key + 0.5), y: y + unit * (query + 0.5), size: 7, now: relative, least: 1 - LENGTH, most: LENGTH - 1,
+      label: "pair of positions", text: `query ${query}, key ${key}, bucket ${bucket}`,
+      move: pick, step: (right, down, fast) => to(query + down * (fast ? 8 : 1), key + right * (fast ? 8 : 1)),
+    }).classed("ink", true);
+    pressed(svg, x, y, side, side, (px, py) => pick(px + x, py + y));
+  },
+};
