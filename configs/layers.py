@@ -10,6 +10,7 @@ A configuration object of transformers will do as well; neither needs transforme
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -69,12 +70,14 @@ def from_config(
 
     Raises:
         TypeError: if config is neither, or a field has the wrong type.
-        ValueError: if a field is missing or wrong, or rope parameters have one that is not known.
+        ValueError: if a field is missing or wrong, or one on rotation, in rope parameters or beside
+            them, is not known.
     """
     fields = fields_of(config)
     refused = model_types.REFUSED.get(fields.get("model_type", ""))
     if refused:
         raise ValueError(f"config must be of attention that this library has; this one {refused}")
+    require_known(fields)
     if layout is not None:
         require_choice("layout", layout, LAYOUTS)
     kinds, made = kinds_of(fields), {}
@@ -87,6 +90,22 @@ def from_config(
             made[key] = encoding_of(own, kind, parameters, layout)
         layers.append(layer_of(own, kind, made[key], parameters))
     return layers
+
+
+def require_known(fields: Fields) -> None:
+    """Raise if a field that is given speaks of rotation, and nothing here reads it."""
+    unread = [
+        name
+        for name, value in fields.items()
+        if value not in (None, False)
+        and re.search("rope|rotary", name)
+        and name not in model_types.ROTARY_FIELDS
+    ]
+    if unread:
+        raise ValueError(
+            f"config must not have fields on rotation that nothing here reads, got "
+            f"{', '.join(sorted(unread))}"
+        )
 
 
 def layer_of(

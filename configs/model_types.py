@@ -36,9 +36,10 @@ HALF = names(
     modernbert modernbert-decoder molmo2_text muse_glimmer_text muse_spark_text nanochat nemotron
     neomme nomic_bert olmo olmo2 olmo3 olmo_hybrid olmoe paddleocr_vl_text persimmon phi phi3 phimoe
     qwen2 qwen2_5_omni_talker qwen2_5_omni_text qwen2_5_vl_text qwen2_moe qwen2_vl_text qwen3
-    qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next qwen3_omni_moe_text qwen3_vl_moe_text
-    qwen3_vl_text qwen4_exp_text recurrent_gemma seed_oss smollm3 solar_open stablelm starcoder2
-    step3p5 ultrabert unlimited_ocr_text vaultgemma zamba2 zaya
+    qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next qwen3_omni_moe_text
+    qwen3_omni_moe_talker_code_predictor qwen3_omni_moe_talker_text qwen3_vl_moe_text qwen3_vl_text
+    qwen4_exp_text recurrent_gemma seed_oss smollm3 solar_open stablelm starcoder2 step3p5 ultrabert
+    unlimited_ocr_text vaultgemma zamba2 zaya
     """
 )
 
@@ -62,6 +63,16 @@ FIXED_BASE = dict.fromkeys(names("codegen gptj roformer"), 10000.0)
 
 # Layers with two attentions each.
 TWICE = frozenset(["longcat_flash"])
+
+# Fields of a file that speak of rotation and are read, or are known to change nothing here.
+ROTARY_FIELDS = names(
+    """
+    compress_rope_theta global_rope_theta layer_rope_theta local_rope_theta no_rope_layer_interval
+    no_rope_layers partial_rotary_factor qk_rope_head_dim rope_base rope_interleave
+    rope_interleaved rope_local_base_freq rope_parameters rope_scaling rope_scaling_layers
+    rope_theta rotary_dim rotary_emb_base rotary_embedding_base rotary_pct use_mem_rope
+    """
+)
 
 # Positions that are read in a way that this library has no class for.
 REFUSED = {

@@ -284,6 +284,15 @@ WRONG: dict[str, tuple[Any, str]] = {
         config(rope_scaling={"type": "linear", "factor": 2.0, "factr": 3, "x": 1}), "factr, x",
     ),
     "field of another rule": (config(rope_scaling={"type": "linear", "beta_fast": 2}), "beta_fast"),
+    "unknown field beside the rope parameters": (config(rope_ratio=2.0), "reads, got rope_ratio"),
+    "unknown fields, all named": (
+        config(rotary_share=0.5, rope_flip=True), "reads, got rope_flip, rotary_share",
+    ),
+    "unknown field of one kind of layer": (
+        {**config(layer_types=["full_attention"]),
+         "rope_parameters": {"full_attention": {"rope_theta": 1e4, "wobble": 1}}}, "got wobble",
+    ),
+    "rotated values": (config(model_type="roformer", rotary_value=True), "got rotary_value"),
     "unknown rule": (config(rope_scaling={"type": "spiral"}), "rope_type must be one of.*spiral"),
     "no factor": (config(rope_scaling={"type": "linear"}), "factor must be a number"),
     "no factors": (config(rope_scaling={"type": "longrope"}), "short_factor, long_factor"),

@@ -32,8 +32,6 @@ EXCEPTED = {
     "clvp_decoder": "this half of a speech model has learned positions; the other half rotates",
     "csm_depth_decoder_model": "numbers the codes of one audio frame by itself",
     "inkling2_text": "reads a bias for each distance from the hidden state instead of rotating",
-    "qwen3_omni_moe_talker_code_predictor": "speaks: takes another model's vectors, not tokens",
-    "qwen3_omni_moe_talker_text": "speaks: takes another model's vectors, not tokens",
     "roformer": "numbers its tokens by itself, so that both runs rotate",
     "seamless_m4t": "translates speech: only its speech encoder may rotate",
     "voxtral_realtime_text": "needs the delay of a sound to run",

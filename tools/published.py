@@ -108,6 +108,9 @@ ASKED: dict[str, dict[str, Any]] = {
 
 HEADS = 2
 
+# What they are given are another model's vectors, not tokens.
+SPEAKING = {"qwen3_omni_moe_talker_text", "qwen3_omni_moe_talker_code_predictor"}
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -258,11 +261,14 @@ def record(model: Any, configuration: Any, positions: list[int]) -> list[Seen]:
         if size > MOST:
             raise MemoryError(f"{size} parameters")
         built = model(configuration).double().eval()
+        given: dict[str, Tensor] = {"input_ids": tokens}
+        if configuration.model_type in SPEAKING:
+            given = {"inputs_embeds": torch.randn(*tokens.shape, configuration.hidden_size)}
         for places in ([0] * len(positions), positions):
             recorder = Recorder(len(positions))
             ALL_ATTENTION_FUNCTIONS.register("recorder", recorder.attention)
             with recorder if own else nullcontext():
-                built(input_ids=tokens, position_ids=torch.tensor([places]), use_cache=False)
+                built(**given, position_ids=torch.tensor([places]), use_cache=False)
             runs.append(recorder.calls)
     assert len(runs[0]) == len(runs[1])
     return [
