@@ -40,8 +40,9 @@ $(BOOK_READY): requirements.txt constraints.txt pyproject.toml | $(PY)
 	$(PIP) $(PIP_ARGS) --no-deps --editable .
 	@touch $@
 
-$(TEST_READY): requirements-test.txt $(BOOK_READY)
+$(TEST_READY): requirements-test.txt requirements-alone.txt $(BOOK_READY)
 	$(PIP) $(PIP_ARGS) -r requirements-test.txt -c constraints.txt
+	$(PIP) $(PIP_ARGS) --no-deps --upgrade --target $(VENV)/alone -r requirements-alone.txt
 	@touch $@
 
 book: $(BOOK_READY) ## Build the site from the stored outputs and say where it is

@@ -38,12 +38,6 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
     os.replace(draft, path)
 
 
-def single_precision() -> frozenset[str]:
-    """Return the names of the shipped cells that an earlier edition trained in float32."""
-    listed = SHIPPED / "single_precision.txt"
-    return frozenset(listed.read_text(encoding="utf-8").split() if listed.exists() else ())
-
-
 def settings_of(line: Row, cell: Cell) -> dict[str, str]:
     """Return the part of a row that names its cell, as text."""
     return {name: str(line.get(name)) for name in cell.settings()}

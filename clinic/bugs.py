@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -168,6 +169,12 @@ def yarn_rates(q: Tensor, k: Tensor, positions: Tensor, gain: float = 1.0) -> Pa
     return turn(q, angles, gain=gain), turn(k, angles, gain=gain)
 
 
+def polar(x: Tensor, positions: Tensor) -> Tensor:
+    """Return lengths from contents and angles from positions, in twice the width, as PoPE does."""
+    size, angles = torch.nn.functional.softplus(x.double()), table(positions, 2 * x.shape[-1])
+    return torch.cat([size * angles.cos(), size * angles.sin()], -1).to(x.dtype)
+
+
 def linear_bias(slopes: Tensor, q_pos: Tensor, k_pos: Tensor, sign: float = 1.0) -> Tensor:
     """Return slopes times relative positions, (H, Lq, Lk)."""
     return sign * alibi(k_pos[None] - q_pos[:, None], slopes)
@@ -248,6 +255,10 @@ BUGS: tuple[Bug, ...] = (
         "bias-mirrored", None, {"kind": "bias"}),
     Bug("positions from 2", "a little worse everywhere",
         lambda p: codes(p + 2, 64), "code-shifted", None, {"kind": "absolute"}),
+    Bug("scale of the softmax from the place in the tensor", "new tokens attend flatly",
+        lambda q, k, p: (q * (2 + torch.arange(q.shape[2])).log()[:, None], k), "offset-ignored"),
+    Bug("polar keys turned the other way", "scores depend on the sum of positions",
+        lambda q, k, p: (polar(q, p), polar(k, -p)), "opposite-directions"),
     # Planted after the doctor was written.
     Bug("rotated twice", "distances count double", lambda q, k, p: right(*right(q, k, p), p),
         "factor", {"base": 10000}, held_out=True),
@@ -348,6 +359,50 @@ COMBINED: dict[str, tuple[object, dict[str, Any] | None, set[str]]] = {
         {"bias-sign", "slopes"},
     ),
 }
+
+# Every pair of these: a change of positions (B, L), options of `right`, what must be named.
+Change = Callable[[Tensor], Tensor]
+SINGLE: dict[str, tuple[Change | None, dict[str, Any], str]] = {
+    "layout": (None, {"layout": "interleaved"}, "layout"),
+    "base": (None, {"base": 500000.0}, "base"),
+    "gain": (None, {"gain": 1.1}, "gain"),
+    "rows share": (lambda p: p[:1].expand_as(p), {}, "rows-share-positions"),
+    "counted from the first": (
+        lambda p: p[:, :1] + torch.arange(p.shape[1]), {}, "first-position-only"),
+    "positions in bfloat16": (lambda p: p.bfloat16(), {}, "positions-rounded"),
+    "wraps": (lambda p: p % 1024, {}, "wraps"),
+    "clamped": (lambda p: p.clamp(max=2047), {}, "clamped"),
+    "backwards": (lambda p: -p, {}, "direction"),
+}  # fmt: skip
+MEANT = {"layout": "half", "base": 10000, "gain": 1.0}
+# Pairs of which one leaves nothing of the other to be seen: what is named, and why.
+HIDDEN = {
+    ("positions in bfloat16", "wraps"): (
+        "precision-lost", "2,049 is rounded to 2,048 and then wraps to 0: no single cause fits"),
+    ("positions in bfloat16", "clamped"): (
+        "positions-rounded", "rounding leaves 2,049 where clamping would have put it"),
+    ("wraps", "clamped"): ("wraps", "no position is left that could be clamped"),
+}  # fmt: skip
+
+
+def pair_of(one: str, other: str) -> Callable[[Tensor, Tensor, Tensor], Pair]:
+    """Return a rotation with two of the single bugs; of two changes, the first is made first."""
+    changes = [SINGLE[name][0] for name in (one, other)]
+    options = SINGLE[one][1] | SINGLE[other][1]
+
+    def rotate(q: Tensor, k: Tensor, positions: Tensor) -> Pair:
+        for change in changes:
+            positions = positions if change is None else change(positions)
+        return right(q, k, positions, **options)
+
+    return rotate
+
+
+def pairs() -> dict[tuple[str, str], set[str]]:
+    """Return every pair of single bugs, and what must be named."""
+    return {(one, other): {SINGLE[one][2], SINGLE[other][2]}
+            for one, other in combinations(SINGLE, 2) if (one, other) not in HIDDEN}  # fmt: skip
+
 
 # What cannot be told from the tensors alone: no fault, but a word of doubt with an experiment.
 DOUBTFUL: dict[str, tuple[object, str]] = {

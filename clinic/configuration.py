@@ -1,28 +1,29 @@
-"""What a model's configuration asks for: the base, the rule, the gain."""
+"""What a model's configuration asks for, read as `configs.from_config` reads it; what is odd."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from clinic.probes import Layout
 from clinic.profile import Case, Profile
-from clinic.rules import Rule, series
+from clinic.rules import Rule
 from clinic.subjects import InputError
-from pe_lib.context_extension import (
-    llama3,
-    longrope_gain,
-    position_interpolation,
-    proportional,
-    yarn,
-    yarn_gain,
-)
+from configs import Layer, from_config, model_types
+from configs.explain import doubts, inside, rotation, runs
+from configs.layer_kinds import first
+from configs.layers import fields_of, head_width
+from configs.rope_types import ALPHA_UNREAD, COMMON, FIELDS, OLD_NAMES, TRAINED, rope_type
+from pe_lib.context_extension import DynamicNTK, LongRoPE
+from pe_lib.rope import RoPE
+from pe_lib.trailing import Trailing
 
 NAMES = ("rope_parameters", "rope_scaling")
 MINE = ("base", "layout", "gain", "rotary_dim", "head_dim")
+WIDTHS = ("head_dim", "attention_head_dim", "kv_channels", "qk_rope_head_dim")
+BASES = ("rope_theta", "rotary_emb_base", "rope_base")
 
 
 def is_configuration(given: Mapping[str, Any]) -> bool:
@@ -30,119 +31,205 @@ def is_configuration(given: Mapping[str, Any]) -> bool:
     return any(key in given for key in ("model_type", "rope_theta", *NAMES, "hidden_size"))
 
 
-def scaling_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the rope parameters of a configuration, wherever they stand."""
-    found: dict[str, Any] = {}
-    for name in reversed(NAMES):
-        found |= dict(config.get(name) or {})
-    if any(isinstance(value, Mapping) for value in found.values()):
-        raise InputError(
-            "the configuration has rope parameters for each kind of layer; give those of one "
-            f"of {', '.join(found)} as rope_parameters"
+def examine_configuration(config: Mapping[str, Any], case: Case) -> Profile:
+    """Return what a configuration asks of text, and say what is odd about it.
+
+    Where layers differ, the profile is that of the first kind with full attention; every kind is
+    in `by_kind`.
+
+    Raises:
+        InputError: if it cannot be read.
+    """
+    profiles = by_kind(config, case)
+    if not profiles:
+        case.facts["kind"] = "no layer that is known to rotate"
+        return Profile("none")
+    chosen = next((name for name in profiles if "full" in name), next(iter(profiles)))
+    if len(profiles) > 1:
+        case.unexamined.append(
+            f"in a comparison, layers of other kinds than {chosen}: {', '.join(profiles)}"
         )
+    return profiles[chosen]
+
+
+def by_kind(config: Mapping[str, Any], case: Case) -> dict[str, Profile]:
+    """Return a profile for each kind of layer that rotates, by the kind's name.
+
+    Raises:
+        InputError: if the configuration cannot be read.
+    """
+    fields = legible(config, case)
+    layers, known = layers_of(fields, case)
+    context = first(fields, "max_position_embeddings", "n_positions")
+    found: dict[str, Profile] = {}
+    for kind in dict.fromkeys(layer.kind for layer in layers):
+        which = [i for i, layer in enumerate(layers) if layer.kind == kind]
+        turning = [i for i in which if rope_of(layers[i]) is not None]
+        if turning:
+            layer = layers[turning[0]]
+            label = f"layers {runs(turning)} ({kind})" if len(layers) > 1 else "layers"
+            found[kind] = profile_of(layer, context, label, case)
+            if known:
+                found[kind].layout = where(layer, head_width(fields))
+                found[kind].dim = head_width(fields)
     return found
 
 
-def head_dim_of(config: Mapping[str, Any]) -> int:
-    """Return the width of the part of a head that a configuration rotates from."""
-    for key in ("qk_rope_head_dim", "head_dim"):
-        if config.get(key):
-            return int(config[key])
+def legible(config: Mapping[str, Any], case: Case) -> dict[str, Any]:
+    """Return the fields with what a fragment may leave out, less what no rule reads.
+
+    Raises:
+        InputError: if it is no configuration.
+    """
     try:
-        return int(config["hidden_size"]) // int(config["num_attention_heads"])
-    except KeyError as error:
+        fields = dict(fields_of(config))
+    except TypeError as error:
+        raise InputError(str(error)) from error
+    if first(fields, "num_hidden_layers", "n_layer", "num_layers", "n_layers") is None:
+        fields["num_hidden_layers"] = len(fields.get("layer_types") or [0])
+    model = first(fields, "hidden_size", "n_embd"), first(fields, "num_attention_heads", "n_head")
+    if first(fields, *WIDTHS) is None and None in model:
         raise InputError(
-            "the configuration must have head_dim, or hidden_size and num_attention_heads; "
-            f"{error} is missing"
-        ) from error
+            "the configuration must have head_dim, or hidden_size and num_attention_heads; it has "
+            f"{', '.join(fields)}"
+        )
+    check_bases(fields, case)
+    for name in NAMES:
+        given = fields.get(name)
+        if not isinstance(given, Mapping):
+            continue
+        if any(isinstance(value, Mapping) for value in given.values()):
+            fields[name] = {key: readable(part, case) for key, part in given.items()}
+        else:
+            fields[name] = readable(given, case)
+    return fields
 
 
-def base_of(config: Mapping[str, Any], case: Case) -> float:
-    """Return the base, and say whether it is missing or stands there twice."""
+def readable(given: Any, case: Case) -> Any:
+    """Return rope parameters less what their rule does not read; say what was left out."""
+    if not isinstance(given, Mapping):
+        return given
+    names = (given.get("rope_type"), given.get("type"))
+    rule, old = (OLD_NAMES.get(str(name), name) for name in names)
+    if rule and old and rule != old:
+        case.fault("rule-twice", f"rope_type is {rule!r}, type is {old!r}")
+    rule = rule or old or "default"
+    if rule not in FIELDS:
+        return given
+    allowed = COMMON | FIELDS[rule] | (ALPHA_UNREAD if given.get("alpha") else set())
+    unread = sorted(set(given) - allowed)
+    if unread:
+        case.unsure("field-unread", f"{', '.join(unread)}, in rope parameters of type {rule!r}")
+    return {key: value for key, value in given.items() if key in allowed}
+
+
+def check_bases(fields: Mapping[str, Any], case: Case) -> None:
+    """Say whether the configuration has two bases."""
+    given = fields.get("rope_parameters") or {}
     bases = {
         f"{place}{key}": float(value)
-        for place, part in (("", config), ("rope_parameters.", scaling_of(config)))
-        for key in ("rope_theta", "rotary_emb_base", "rope_base")
-        if (value := part.get(key)) is not None
+        for place, part in (("", fields), ("rope_parameters.", given))
+        for key in BASES
+        if isinstance(value := part.get(key), int | float)
     }
-    if not bases:
-        case.unsure("base-missing", "10000 is assumed here")
-        return 10000.0
     if len(set(bases.values())) > 1:
-        words = ", ".join(f"{name} is {value:g}" for name, value in bases.items())
-        case.fault("base-twice", words)
-    return bases.get("rope_parameters.rope_theta", next(iter(bases.values())))
+        case.fault("base-twice", ", ".join(f"{name} is {base:g}" for name, base in bases.items()))
 
 
-def examine_configuration(config: Mapping[str, Any], case: Case) -> Profile:
-    """Return what a configuration asks for, and say what is odd about it."""
-    scaling, dim = scaling_of(config), head_dim_of(config)
-    rule = scaling.get("rope_type", scaling.get("type", "default"))
-    rule = {"mrope": "default", "su": "longrope"}.get(rule, rule)
-    base = base_of(config, case)
-    share = scaling.get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0))
-    width = int(dim * share) // 2 * 2 if rule != "proportional" else dim
-    plain = series(width // 2, base)
-    try:
-        rates, gain = rates_of(str(rule), plain, scaling | {"partial_rotary_factor": share}, config)
-    except KeyError as error:
-        raise InputError(f"rope_type {rule!r} needs {error} in the rope parameters") from error
-    if rates is None:
-        case.unsure("unknown-rule", f"rope_type {rule!r}")
-        case.unexamined.append("frequencies: the rule is unknown or depends on the length")
-    check_factor(scaling, config, case)
-    case.facts |= {"rule": str(rule), "base": f"{base:g}", "rotates": f"{width} of {dim}"}
-    case.facts["gain"] = f"{gain:.6g}"
-    found = Profile("rotary", dim, gain=gain)
-    if rates is not None:
-        found.rates = rates[rates > 0][:, None] if rule == "proportional" else rates[:, None]
-        found.rule = Rule(str(rule), base, float(scaling.get("factor") or 1.0))
+def layers_of(fields: dict[str, Any], case: Case) -> tuple[list[Layer], bool]:
+    """Return the layers, and whether the configuration tells the layout.
+
+    Raises:
+        InputError: if it cannot be read, in the words of `configs.from_config`.
+    """
+    options: dict[str, Any] = {}
+    for _ in range(3):
+        try:
+            return from_config(fields, **options), "layout" not in options
+        except (TypeError, ValueError) as error:
+            words = str(error)
+            if words.startswith("rope_theta must be given") and silent(fields):
+                case.unexamined.append(
+                    f"rotation: model_type {fields['model_type']!r} is not known here, and no "
+                    "field names one"
+                )
+                return [], False
+            if words.startswith("rope_theta must be given") and "base" not in options:
+                options["base"] = 10000.0
+                case.unsure("base-missing", "10000 is assumed here")
+            elif words.startswith("layout must be given") and "layout" not in options:
+                options["layout"] = "half"
+                case.unexamined.append("layout: the configuration does not tell it")
+            elif words.startswith("rope_type must be one of"):
+                case.unsure("unknown-rule", words.split("; ")[-1])
+                case.unexamined.append("frequencies: the rule is unknown")
+                return [], False
+            else:
+                raise InputError(f"the configuration cannot be read: {words}") from error
+    raise AssertionError("each option is added once")
+
+
+def silent(fields: Mapping[str, Any]) -> bool:
+    """Return whether neither a field nor a known model type says that anything rotates."""
+    model_type = fields.get("model_type")
+    named = any(fields.get(name) for name in (*NAMES, *BASES))
+    return model_type is not None and not named and model_types.layout_of(model_type) is None
+
+
+def rope_of(layer: Layer) -> RoPE | None:
+    """Return the rotation of a layer, if it has one."""
+    if layer.encoding is None or layer.parameters is None:
+        return None
+    return next((part for part in inside(layer.encoding) if isinstance(part, RoPE)), None)
+
+
+def at_the_end(layer: Layer) -> bool:
+    """Return whether the last components of a head rotate."""
+    assert layer.encoding is not None
+    return any(isinstance(part, Trailing) for part in layer.encoding.parts())
+
+
+def where(layer: Layer, width: int) -> Layout:
+    """Return the pairs of a layer that rotates, in a head of this width."""
+    rope = rope_of(layer)
+    assert rope is not None
+    rotating = 2 * len(rope.rates)
+    return Layout(rope.layout, width - rotating if at_the_end(layer) else 0, rotating)
+
+
+def profile_of(layer: Layer, context: int | None, label: str, case: Case) -> Profile:
+    """Return what one kind of layer asks for, in numbers, in words, and what is odd about it."""
+    rope = rope_of(layer)
+    assert rope is not None and layer.parameters is not None
+    case.facts[label] = "; ".join(rotation(rope, layer, at_the_end(layer)))
+    for name, doubt in doubts(layer, context).items():
+        (case.note if name == "factor-unlike-lengths" else case.unsure)(name, doubt)
+    rule = rope_type(layer.parameters)
+    check_rule(rule, rope, layer.parameters, context, case)
+    found = Profile("rotary", rope.head_dim, gain=rope.gain)
+    found.rule = Rule(rule, layer.parameters["rope_theta"], layer.parameters.get("factor") or 1.0)
+    found.backwards = bool((rope.rates < 0).any())
+    if isinstance(rope, DynamicNTK):
+        case.unexamined.append("frequencies past the trained length: they depend on it")
+    else:
+        rates = rope.rates.detach().double().abs()
+        found.rates = rates[rates > 0][:, None]
     return found
 
 
-def rates_of(
-    rule: str, plain: Tensor, scaling: Mapping[str, Any], config: Mapping[str, Any]
-) -> tuple[Tensor | None, float]:
-    """Return the frequencies and the gain of a rule; None if they depend on the length."""
-    length = scaling.get("original_max_position_embeddings") or config.get(
-        "original_max_position_embeddings", config.get("max_position_embeddings", 0)
-    )
-    if rule == "default":
-        return plain, 1.0
-    if rule == "linear":
-        return position_interpolation(plain, scaling["factor"]), 1.0
-    if rule == "llama3":
-        ends = scaling["low_freq_factor"], scaling["high_freq_factor"]
-        return llama3(plain, scaling["factor"], int(length), *ends), 1.0
-    if rule == "yarn":
-        factor = scaling["factor"]
-        slow, fast = scaling.get("beta_slow") or 1.0, scaling.get("beta_fast") or 32.0
-        whole = scaling.get("truncate", True)
-        rates = yarn(plain, factor, int(length), slow=slow, fast=fast, truncate=whole)
-        return rates, yarn_attention_factor(scaling, factor)
-    if rule == "proportional":
-        return proportional(plain, scaling["partial_rotary_factor"]), 1.0
-    if rule == "longrope":
-        factor = scaling.get("factor") or config["max_position_embeddings"] / length
-        gain = scaling.get("attention_factor") or longrope_gain(factor, int(length))
-        short = torch.tensor(scaling["short_factor"], dtype=torch.float64)
-        return plain / short, float(gain)
-    return None, 1.0
-
-
-def yarn_attention_factor(scaling: Mapping[str, Any], factor: float) -> float:
-    """Return the gain of YaRN as configurations give it: itself, two mscales, or neither."""
-    if scaling.get("attention_factor") is not None:
-        return float(scaling["attention_factor"])
-    mscale, whole = scaling.get("mscale"), scaling.get("mscale_all_dim")
-    if mscale and whole:
-        return float((0.1 * mscale * math.log(factor) + 1) / (0.1 * whole * math.log(factor) + 1))
-    return yarn_gain(factor)
-
-
-def check_factor(scaling: Mapping[str, Any], config: Mapping[str, Any], case: Case) -> None:
-    """Compare the factor with the two lengths, where all three are given."""
-    factor, old = scaling.get("factor"), scaling.get("original_max_position_embeddings")
-    new = config.get("max_position_embeddings")
-    if factor and old and new and abs(new / old / factor - 1) > 1e-6:
-        case.note("factor-unlike-lengths", f"factor {factor:g}, lengths {new} / {old}")
+def check_rule(
+    rule: str, rope: RoPE, parameters: Mapping[str, Any], context: int | None, case: Case
+) -> None:
+    """Say what is odd about a rule's numbers."""
+    factor = parameters.get("factor")
+    if rule in ("yarn", "longrope", "llama3") and parameters.get(TRAINED) is None:
+        case.unsure("trained-length-missing", f"{context} is taken, which is the whole context")
+    if rule == "yarn" and rope.gain == 1.0 and factor and not parameters.get("mscale_all_dim"):
+        case.unsure("gain-missing", f"gain 1, factor {factor:g}")
+    if rule in ("linear", "dynamic", "yarn") and factor == 1:
+        case.note("factor-idle", f"{rule} with factor 1")
+    if isinstance(rope, LongRoPE):
+        if context is not None and context <= rope.trained_length:
+            case.note("long-factors-unused", f"context {context}, trained {rope.trained_length}")
+        elif torch.equal(rope.long_rates, rope.rates):
+            case.note("long-factors-unused", "they are the short ones")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch import Tensor
 from clinic.biases import examine_absolute, examine_bias
 from clinic.configuration import MINE, examine_configuration, is_configuration
 from clinic.models import examine_model, is_model
+from clinic.other import examine_polar, examine_scaling, kind_of
 from clinic.probes import Layout
 from clinic.profile import Case, Profile, compare_profiles
 from clinic.report import Report
@@ -130,6 +132,11 @@ def of_subject(subject: Subject, dtypes: tuple[torch.dtype, ...]) -> Report:
         return Report(f"bias {name}", case, examine_bias(subject, case))
     if isinstance(subject, Absolute):
         return Report(f"code {name}", case, examine_absolute(subject, case))
+    kind = kind_of(subject)
+    if kind:
+        examine = {"scaled": examine_scaling, "polar": examine_polar}[kind]
+        case.unexamined.append("short types of queries and keys")
+        return Report(f"function {name} of queries and keys", case, examine(subject, case))
     return Report(f"rotary function {name}", case, examine_rotary(subject, case, dtypes))
 
 
@@ -150,12 +157,14 @@ def of_encoding(
     name, case = type(encoding).__name__, Case()
     if not subjects:
         case.facts["kind"] = "no positions"
-    rotary = subjects.get("rotate")
-    other = other_than_rotation(rotary) if isinstance(rotary, Rotary) else None
-    if other is not None:
-        del subjects["rotate"]
-        case.unexamined.append(f"rotate: {other}")
     parts = {hook: of_subject(subject, dtypes) for hook, subject in subjects.items()}
+    if "bias" in parts and parts["bias"].case.has("bias-lost"):
+        filled = with_numbers(encoding)
+        if filled is not None:
+            parts["bias"] = of_subject(
+                subjects_of(filled, sizes["head_dim"], sizes["heads"])["bias"], dtypes
+            )
+            case.unexamined.append("the trained numbers: zeros, for which random ones stand here")
     for hook, part in parts.items():
         part.subject = f"{name}.{hook}"
     for hook, what in UNEXAMINED.items():
@@ -165,19 +174,14 @@ def of_encoding(
     return Report(name, case, profile, parts)
 
 
-@torch.no_grad()
-def other_than_rotation(subject: Rotary) -> str | None:
-    """Return what an encoding's `rotate` plainly does instead of rotating, or None."""
-    random = torch.Generator().manual_seed(0)
-    q, k = torch.randn(2, 1, subject.heads, 5, subject.head_dim, generator=random).unbind()
-    new_q, new_k = subject.function(q.clone(), k.clone(), torch.arange(5))
-    if new_q.shape != q.shape:
-        return "it returns wider vectors than it is given, so that it is no rotation"
-    factors = new_q / q  # (1, H, L, d)
-    same = torch.allclose(factors, factors[..., :1].expand_as(factors), rtol=1e-3)
-    if torch.equal(new_k, k) and same and not torch.equal(new_q, q):
-        return "it scales queries by their positions, and rotates nothing"
-    return None
+def with_numbers(encoding: PositionEncoding) -> PositionEncoding | None:
+    """Return a copy whose parameters of zeros are random numbers; None if it has none."""
+    filled, generator = copy.deepcopy(encoding), torch.Generator().manual_seed(0)
+    empty = [one for one in filled.parameters() if not bool(one.any())]
+    with torch.no_grad():
+        for parameter in empty:
+            parameter.normal_(generator=generator)
+    return filled if empty else None
 
 
 def rotary_of(tables: Tables, case: Case) -> Rotary:
@@ -222,7 +226,8 @@ def judge(report: Report, expect: object, kind: str | None, options: dict[str, A
         wanted = expected_profile(expect, mine)
     elif isinstance(expect, Mapping):
         wanted = examine_configuration(expect, Case())
-        case.unexamined.append("layout: a configuration does not name it")
+        if wanted.layout is None:
+            case.unexamined.append("layout: the configuration does not tell it")
     else:
         other = diagnose(expect, kind=kind, **options)
         if other.profile is None:

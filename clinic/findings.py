@@ -202,6 +202,11 @@ KNOWN = {
         "Queries and keys are both scaled up with the position: xPos without the inverse on keys.",
         f"{GITHUB}lucidrains/rotary-embedding-torch/issues/3",
     ),
+    "factor-falls": Known(
+        "Queries are scaled down with their positions, so that attention flattens.",
+        instead=("a softening that is meant",),
+        experiment="compare with the code that the model was trained with",
+    ),
     # Precision.
     "positions-rounded": Known(
         "Positions are rounded: neighbouring tokens get the same rotation.",
@@ -314,6 +319,27 @@ KNOWN = {
     ),
     "factor-unlike-lengths": Known(
         "The scaling factor is not the ratio of the two lengths that the configuration names."
+    ),
+    "base-small": Known(
+        "The base is the old default, and the context is far longer than models with it had.",
+        f"{GITHUB}vllm-project/vllm/pull/56066",
+        ("a model that was trained so, as some encoders are",),
+        "look at the file that the model was published with, and at its loss against the length",
+    ),
+    "field-unread": Known(
+        "The rope parameters have fields that their rule does not read.",
+        instead=("a rule of the model's own code",),
+        experiment="change the field and see whether the frequencies change",
+    ),
+    "rule-twice": Known("The configuration names two different rules."),
+    "trained-length-missing": Known(
+        "The rule needs the length before the extension, and the configuration does not name it.",
+        instead=("the context that it names is still the trained one",),
+        experiment="compare the frequencies with those of the model's own code",
+    ),
+    "factor-idle": Known("The factor of the rule is 1: it changes nothing."),
+    "long-factors-unused": Known(
+        "The factors for long sequences are never used, or are those for short ones."
     ),
     "unknown-rule": Known("The configuration names a rope_type that we do not know."),
 }  # fmt: skip

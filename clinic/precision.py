@@ -70,7 +70,8 @@ def examine_precision(
         if name is None and float(error.max()) > LOST:
             name = past_the_end(z, places, fit) or "precision-lost"
         if name is not None:
-            report(name, places, error, "float32", case)
+            meant = fit if exact is None else fit._replace(rates=exact)
+            report(name, places, off_line(z, meant, places.double()), "float32", case)
             if exact is not None and base is not None and name.startswith(ROUNDED):
                 case.curves["rule"] = Rule("default", base)
                 fits = tuple(one._replace(rates=exact) for one in fits)
@@ -164,7 +165,8 @@ def past_the_end(z: Tensor, places: Tensor, fit: Fit) -> str | None:
     """Return whether far positions all look alike, start again, or are counted otherwise."""
     if not bool(z.isfinite().all()):
         return "not-finite"
-    if float((z[-2] - z[-1]).abs().max()) < 1e-4:
+    turned = float(z[-1].angle().abs().max()) > LOST  # past a wrap, far places look like 0
+    if turned and float((z[-2] - z[-1]).abs().max()) < 1e-4:
         return "clamped"
     if jumped(z[-2:], places[-2:].double(), fit):
         return "two-countings"

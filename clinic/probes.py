@@ -275,7 +275,9 @@ def refined(fit: Fit, z: Tensor, places: Tensor, noise: float = 2e-5) -> Fit:
         off = torch.remainder(row.angle() - rates * place - fit.phases + torch.pi, 2 * torch.pi)
         off = off - torch.pi
         agrees = off.abs() < noise + 2e-7 * place * rates.abs()  # float32 may have the product
-        rates = torch.where(agrees, rates + off / place, rates)
+        if not bool(agrees.all()):  # from here on, positions are not what they seem
+            break
+        rates = rates + off / place
     return fit._replace(rates=rates)
 
 

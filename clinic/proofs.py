@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from clinic.bugs import BUGS, COMBINED, DOUBTFUL, Bug, verdicts
+import csv
+from pathlib import Path
+
+from clinic.bugs import BUGS, COMBINED, DOUBTFUL, HIDDEN, SINGLE, Bug, pairs, verdicts
 from clinic.findings import KNOWN
+
+PUBLISHED = Path(__file__).resolve().parent.parent / "book/data/doctor_published.csv"
 
 
 def row(bug: Bug) -> str:
@@ -24,6 +29,79 @@ def doubt(name: str) -> str:
     return f"| {name} | {known.says} | {known.experiment} |"
 
 
+def published() -> list[dict[str, str]]:
+    """Return what the doctor said of published functions; `tests/published.py` writes it."""
+    with PUBLISHED.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def false_alarms() -> list[str]:
+    """Return the lines on published functions: which were examined, and which could not be."""
+    lines = published()
+    called = [line for line in lines if line["verdict"] != "not called"]
+    accused = [line for line in called if line["verdict"] != "no fault"]
+    carriers = {line["library"] + line["function"]: int(line["models"]) for line in called}
+    count = sum(carriers.values())  # some are called in two forms
+    table = [
+        f"| {line['library']} | {line['function']} | {line['models']} | {line['axes']} | "
+        f"{line['verdict']} | {line['named as']} |"
+        for line in called
+    ]
+    rest = [f"| {line['function']} | {line['models']} | {line['named as'].replace('|', '/')} |"
+            for line in lines if line not in called]  # fmt: skip
+    return [
+        "## Published code",
+        "",
+        f"{len(called)} different rotary functions and biases of six libraries were put before the "
+        f"doctor; {count} models carry them, as most models of transformers share a text. It "
+        f"accused {len(accused)}. Its words on axes count pairs in their order, of those that "
+        "rotate. The tests run all but torchtune's, whose package wants more than the tests have.",
+        "",
+        ":::{dropdown} Every function, and what the doctor said it is",
+        "| library | function | models | axes | verdict | named as |",
+        "|---|---|---|---|---|---|",
+        *table,
+        ":::",
+        "",
+        ":::{dropdown} Functions that cannot be called so, and why",
+        "| function | models | why |",
+        "|---|---|---|",
+        *rest,
+        ":::",
+        "",
+    ]
+
+
+def two_at_once() -> list[str]:
+    """Return the table of pairs of bugs: a row and a column for each."""
+    whole = pairs()
+    cells = dict.fromkeys(whole, "both") | {pair: named for pair, (named, _) in HIDDEN.items()}
+    names = list(SINGLE)
+    rows = [
+        f"| **{one}** | "
+        + " | ".join(cells.get((one, other), cells.get((other, one), "")) for other in names[1:])
+        + " |"
+        for one in names[:-1]
+    ]
+    notes = [f"- *{one}* and *{other}*: {why}." for (one, other), (_, why) in HIDDEN.items()]
+    return [
+        "## Two at once",
+        "",
+        f"{len(SINGLE)} bugs, each with each other: in {len(whole)} of "
+        f"{len(whole) + len(HIDDEN)} pairs both are named at once. In the others one leaves "
+        "nothing of the other to be seen, and what is named stands in the table. Mend, ask again.",
+        "",
+        f"| | {' | '.join(names[1:])} |",
+        "|---" * len(names) + "|",
+        *rows,
+        "",
+        *notes,
+        "",
+        "Pairs of other kinds:",
+        "",
+    ]
+
+
 def page() -> str:
     """Return the page of the book."""
     combined = [
@@ -36,15 +114,15 @@ def page() -> str:
             "",
             f"The doctor of the clinic is tried on {len(BUGS)} planted bugs, each a few lines that "
             f"people have really written; {later} of them were planted after it had been written. "
-            "The tests hand it every one, and every correct rotary function of the published "
+            "The tests hand it every one, and every correct rotary function of published "
             "libraries that they can call, in which it must find no fault.",
             "",
             "| planted | its owner sees | verdict | the doctor's words | hint | later | thread |",
             "|---|---|---|---|---|---|---|",
             *map(row, BUGS),
             "",
-            "## Two at once",
-            "",
+            *false_alarms(),
+            *two_at_once(),
             "| planted together | what was named |",
             "|---|---|",
             *combined,

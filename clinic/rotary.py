@@ -183,7 +183,7 @@ def use_of_positions(probe: Probe, case: Case) -> tuple[Probe | None, bool]:
         if not same:
             return None, False
         probe.by_first = True
-    elif not probe.flat and not batch:
+    if not probe.flat and not batch:
         two = torch.stack([places + 3, order + 3])
         both, first, second = (probe.same(v, p) for p in (two, two[:1], two[1:]))
         if not (alike(both[:, :1], first) and alike(both[:, 1:], second)):
@@ -505,8 +505,8 @@ def relativity(
         case.unexamined.append("relativity: positions cannot be chosen freely here")
         return
     starts = torch.cat([torch.zeros(1, dtype=torch.long), 2 ** torch.arange(5, 13)])
-    starts = starts[starts < reach - 64]
-    distances = torch.tensor([0, 1, 8, 63])
+    distances = torch.tensor([0, 1, 8, min(63, reach // 2 - 1)])
+    starts = starts[starts + distances[-1] < reach]
     places = (starts[:, None] + distances).flatten()
     u, v = probe.random(), probe.random()
     found = {}

@@ -140,24 +140,30 @@ def table(rates: Tensor, reach: float) -> list[str]:
 
 
 def warnings(layer: Layer, context: int | None) -> list[str]:
-    """Return what looks like a mistake."""
+    """Return what looks like a mistake, in lines."""
+    return [f"warning: {words}" for words in doubts(layer, context).values()]
+
+
+def doubts(layer: Layer, context: int | None) -> dict[str, str]:
+    """Return what looks like a mistake: names, and words with the numbers."""
     parameters = layer.parameters or {}
-    lines = []
-    base, plain = parameters["rope_theta"], rope_type(parameters) == "default"
-    if plain and context and layer.window is None and context > OLD_CONTEXT and base <= OLD_BASE:
-        lines.append(
-            f"warning: base {base:g} for a context of {context}: it is what files fall back to; "
+    found = {}
+    base, name = parameters["rope_theta"], rope_type(parameters)
+    long = context is not None and layer.window is None and context > OLD_CONTEXT
+    if name == "default" and long and base <= OLD_BASE:
+        found["base-small"] = (
+            f"base {base:g} for a context of {context}: it is what files fall back to; "
             "was the field lost?"
         )
     factor, trained = parameters.get("factor"), parameters.get(TRAINED)
-    if rope_type(parameters) != "yarn":  # Llama 3.1's factor is no ratio of lengths
-        return lines
+    if name != "yarn":  # Llama 3.1's factor is no ratio of lengths
+        return found
     if factor and trained and context and abs(factor * trained / context - 1) > 0.01:
-        lines.append(
-            f"warning: factor {factor:g} times the trained length {trained} is "
+        found["factor-unlike-lengths"] = (
+            f"factor {factor:g} times the trained length {trained} is "
             f"{factor * trained:g}, and the context is {context}"
         )
-    return lines
+    return found
 
 
 def runs(numbers: Sequence[int]) -> str:

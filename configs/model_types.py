@@ -37,7 +37,7 @@ HALF = names(
     neomme nomic_bert olmo olmo2 olmo3 olmo_hybrid olmoe paddleocr_vl_text persimmon phi phi3 phimoe
     qwen2 qwen2_5_omni_talker qwen2_5_omni_text qwen2_5_vl_text qwen2_moe qwen2_vl_text qwen3
     qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next qwen3_omni_moe_text qwen3_vl_moe_text
-    qwen3_vl_text recurrent_gemma seed_oss smollm3 solar_open stablelm starcoder2
+    qwen3_vl_text qwen4_exp_text recurrent_gemma seed_oss smollm3 solar_open stablelm starcoder2
     step3p5 ultrabert unlimited_ocr_text vaultgemma zamba2 zaya
     """
 )

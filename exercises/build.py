@@ -30,7 +30,7 @@ from lab.sets import FACTS
 ZIP = RELEASE / "exercises.zip"
 # What the first cell of a set says of it.
 ABOUT = re.compile(
-    r"\*Exercise set (\d+) of .*about (\d+) minutes.*\*\*You will\*\* (.+?)\.\n", re.S
+    r"\*Exercise set (\w+) of .*about (\d+) minutes.*\*\*You will\*\* (.+?)\.\n", re.S
 )
 READ_ME = """Exercises of "Positional Encodings, from first principles".
 
@@ -97,7 +97,7 @@ def about(name: str) -> dict[str, Any]:
         raise ValueError(f"{name}: its first cell lacks minutes, or `**You will** ... .`")
     exercise_set = load(name)
     return {
-        "number": int(found[1]),
+        "number": int(found[1]) if found[1].isdigit() else found[1],  # or a page's letter
         "title": exercise_set.title,
         "asks": found[3],
         "minutes": int(found[2]),

@@ -26,5 +26,5 @@ c.Autograde.permissions = "no: it runs submissions without a sandbox; use `make 
 # and of Moodle, NAME_PARTICIPANT_assignsubmission_file_/10_rope.ipynb. The student is the number.
 c.FileNameCollectorPlugin.named_regexp = (
     r".*/[^/]*_(?P<student_id>\d+)_(?:\d+_|assignsubmission_file_/?)"
-    r"(?P<file_id>\d\d_[a-z0-9_]+)(?:-\d+| ?\(\d+\))?\.ipynb$"
+    r"(?P<file_id>\d\d_[a-z0-9_]+|hierarchical)(?:-\d+| ?\(\d+\))?\.ipynb$"
 )

@@ -65,10 +65,12 @@ def solution_cells(name: str) -> dict[str, str]:
 
 
 def namespace(name: str) -> dict[str, Any]:
-    """Execute the instructor's notebook without its checks."""
+    """Execute the instructor's notebook without its checks and without the open experiment."""
     found: dict[str, Any] = {"__name__": "__main__"}  # as a notebook's functions have it
     for cell in json.loads(source_path(name).read_text(encoding="utf-8"))["cells"]:
-        if cell["cell_type"] == "code" and not nbgrader_metadata(cell).get("grade"):
+        metadata = nbgrader_metadata(cell)
+        aside = metadata.get("grade") or metadata.get("grade_id") in ("open_work", "progress")
+        if cell["cell_type"] == "code" and not aside:
             exec(source_text(cell), found)
     return found
 

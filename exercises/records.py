@@ -26,6 +26,18 @@ LARGEST_FILE = 24 << 20  # the same with its outputs, which are left out
 EXCHANGED = ("timestamp.txt", "submission_secret.txt")
 KEPT = {"student", "set", "points", "max_points", "seconds", "verdicts"}  # of a record
 Record = dict[str, Any]
+# Letters and marks that are printable for Python and show nothing: fillers, a blank of Braille,
+# marks that choose a form of the letter before.
+UNSEEN = re.compile(
+    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0]"
+    r"|[\U000e0100-\U000e01ef]"
+)
+
+
+def seen_in_full(name: str) -> bool:
+    """Return whether a student's name has no part that a table or a page would not show."""
+    plain = name.isprintable() and not UNSEEN.search(name)
+    return plain and name == " ".join(name.split())
 
 
 def read_plain(path: Path, largest: int) -> bytes:
@@ -72,8 +84,11 @@ class Course:
                 left_alone.append(f"{place!r} is no folder; a submission is a file in one")
             elif name not in names:
                 left_alone.append(f"{place!r}: there is no set of that name")
-            elif student.startswith(".") or not student.isprintable():
-                left_alone.append(f"{place!r}: a student's name has visible letters only")
+            elif student.startswith(".") or not seen_in_full(student):
+                left_alone.append(
+                    f"{place!a}: a student's name has visible letters only, and single spaces "
+                    "between them"
+                )
             else:
                 found.append((student, name))
         return found, left_alone

@@ -30,9 +30,9 @@ class Change(NamedTuple):
 
 
 def cell_text(text: object) -> str:
-    """Return text that a spreadsheet does not take for a formula."""
+    """Return text that a spreadsheet does not take for a formula, another for another text."""
     line = " ".join(str(text).split())
-    return f"'{line}" if line.startswith(FORMULA) else line
+    return f"'{line}" if line.lstrip("'").startswith(FORMULA) else line
 
 
 def write_table(path: Path, rows: Iterable[Iterable[Any]]) -> None:

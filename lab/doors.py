@@ -1,4 +1,4 @@
-"""The course's first diagram: a transformer layer, and the four doors for position."""
+"""The course's first diagram: a transformer layer, four doors for position, two places outside."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ DOORS = {
     "rotate": ("#332288", 2.3, (3.2, 4.05), r"$R_i\,q_i$  and  $R_j\,k_j$"),
     "bias": ("#d55e00", 3.37, (3.72,), r"$+ \; b_{ij}$"),
     "values": ("#009e73", 5.6, (3.72,), r"$+ \; \Sigma_j\, A_{ij}\,r_{ij}$"),
+}
+# What tells order too and is no door: what it is, and how far up it stands.
+OUTSIDE = {
+    "mask": ("which keys\nare seen", 3.8),
+    "recurrence": ("a layer that carries\na state along", 6.22),
 }
 COLOURS = {name: colour for name, (colour, *_) in DOORS.items()}
 MIDDLE, WIDE, HIGH = 3.75, 2.0, 0.4  # of the path that a token takes upwards, and of its boxes
@@ -47,3 +52,16 @@ def draw(axes: Axes) -> None:
         schematics.label(axes, 0.95, y - 0.12, formula, size=10)
         for tip in tips:
             schematics.arrow(axes, (1.8, y), (tip, y), colour=colour, width=2.4)
+
+
+def draw_outside(axes: Axes) -> None:
+    """Draw, at the right of the layer, what tells order too and is no door.
+
+    Args:
+        axes: of a canvas of 7.6 by 6.7 inches, with the layer on it.
+    """
+    for name, (words, y) in OUTSIDE.items():
+        schematics.box(axes, 6.0, y - 0.42, 1.5, 0.84)
+        schematics.label(axes, 6.75, y + 0.22, name, bold=True, size=10)
+        schematics.label(axes, 6.75, y - 0.13, words, size=8.5)
+        schematics.arrow(axes, (6.0, y), (MIDDLE + WIDE / 2, y), width=2.4)

@@ -124,6 +124,13 @@ def left_out(reason: str) -> None:
 
 
 class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    under = "/"  # the path below which the folder lies, as a project's site has one
+
+    def translate_path(self, path: str) -> str:
+        if not path.startswith(self.under):
+            return str(Path(self.directory) / "nothing lies outside of the site's own path")
+        return super().translate_path("/" + path.removeprefix(self.under))
+
     def log_message(self, *_: object) -> None:
         pass
 
@@ -140,12 +147,18 @@ def toc_pages() -> list[str]:
     return [toc["root"], *(page["file"] for pages in nested for page in pages)]
 
 
-def serve(folder: Path) -> tuple[http.server.ThreadingHTTPServer, str]:
-    """Serve a folder on a free port of this computer; return the server and its address."""
-    handler = functools.partial(QuietHandler, directory=str(folder))
+def serve(folder: Path, under: str = "/") -> tuple[http.server.ThreadingHTTPServer, str]:
+    """Serve a folder on a free port of this computer; return the server and its address.
+
+    Args:
+        folder: what to serve.
+        under: the path below which it lies; it begins and ends with a slash.
+    """
+    below = type("Below", (QuietHandler,), {"under": under})
+    handler = functools.partial(below, directory=str(folder))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server, f"http://127.0.0.1:{server.server_port}/"
+    return server, f"http://127.0.0.1:{server.server_port}{under}"
 
 
 @dataclass

@@ -59,8 +59,8 @@ def site() -> Path:
 
 @pytest.fixture(scope="session")
 def address(site: Path) -> Iterator[str]:
-    """Serve the site from this computer; its address."""
-    server, url = serve(site)
+    """Serve the site from this computer under a path, as a project's site lies; its address."""
+    server, url = serve(site, "/course/")
     yield url
     server.shutdown()
 

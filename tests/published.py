@@ -5,9 +5,11 @@ In transformers most models carry the same text; each different text is taken on
 
 from __future__ import annotations
 
+import csv
 import importlib
 import inspect
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +18,8 @@ import torch
 import transformers
 from torch import Tensor
 
-from clinic.subjects import Rotary
+from clinic.doctor import diagnose
+from clinic.subjects import InputError, Rotary
 
 MODELS = Path(transformers.__file__).parent / "models"
 SWAP = re.compile(
@@ -107,6 +110,10 @@ def others() -> dict[str, object]:
     from diffusers.models.transformers.transformer_flux import FluxPosEmbed
     from rotary_embedding_torch import RotaryEmbedding as Lucid
     from rotary_embedding_torch import apply_rotary_emb as lucid_apply
+    from transformers import T5Config
+    from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+    from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
+    from transformers.models.t5.modeling_t5 import T5Attention
     from x_transformers.x_transformers import (
         AlibiPositionalBias,
         RelativePositionBias,
@@ -116,6 +123,8 @@ def others() -> dict[str, object]:
 
     from clinic.subjects import Bias
 
+    torch.manual_seed(0)
+    t5_table = T5Attention(T5Config(num_heads=6), has_relative_attention_bias=True, layer_idx=0)
     lucid = Lucid(dim=64)
     x_plain, x_xpos = RotaryEmbedding(64), RotaryEmbedding(64, use_xpos=True)
     flux = FluxPosEmbed(theta=10000, axes_dim=[16, 24, 24])
@@ -164,6 +173,19 @@ def others() -> dict[str, object]:
             raise ValueError("positions must be (L, 3)")
         return flux_axes(q, k, positions[None])
 
+    def of_lengths(bias_of: Callable[[int], Tensor]) -> Bias:
+        def bias(q_pos: Tensor, k_pos: Tensor) -> Tensor:  # (H, L, L) of a length alone
+            return bias_of(len(k_pos))[:, q_pos - k_pos[0]]
+
+        return Bias(bias)
+
+    def bloom(length: int) -> Tensor:
+        mask = torch.ones(1, length)
+        return build_alibi_tensor(mask, 12, torch.float32).expand(12, length, length)
+
+    def mpt(length: int) -> Tensor:
+        return build_mpt_alibi_tensor(12, length).reshape(12, 1, -1).expand(12, length, length)
+
     def buckets(q_pos: Tensor, k_pos: Tensor) -> Tensor:
         return t5(len(q_pos), len(k_pos))  # it knows lengths only
 
@@ -172,9 +194,71 @@ def others() -> dict[str, object]:
         "rotary-embedding-torch, offset": Rotary(lucid_run, runs=True),
         "x-transformers rotary": Rotary(x_rope),
         "x-transformers xPos": Rotary(x_faded, reach=2048),
+        "transformers T5": of_lengths(lambda length: t5_table.compute_bias(length, length)[0]),
+        "transformers BLOOM, ALiBi": of_lengths(bloom),
+        "transformers MPT, ALiBi": of_lengths(mpt),
         "x-transformers ALiBi": Bias(alibi.forward_custom_pos),
         "x-transformers T5": Bias(buckets),
         "diffusers 1-D, interleaved": Rotary(once(diffusion(True, -1))),
         "diffusers 1-D, half": Rotary(once(diffusion(False, -2))),
         "diffusers FLUX": Rotary(flux_once, axes=3),
     }
+
+
+# --- what the doctor says of them, as a table -----------------------------------------------------
+
+STORED = Path(__file__).resolve().parent.parent / "book/data/doctor_published.csv"
+HEADER = ("library", "function", "models", "axes", "verdict", "named as")
+TRIED_BY_HAND = ("torchtune",)  # what its package wants is too much for the course's tests
+
+
+def row(name: str, models: int, thing: object) -> tuple[str, ...]:
+    """Put a function before the doctor, and return its line of the table."""
+    library, _, function = name.replace(",", "", 1).partition(" ")
+    if isinstance(thing, str):
+        why = thing.split("\n")[0][:90].rstrip()
+        return library, function, str(models), "", "not called", why
+    try:
+        report = diagnose(thing)
+    except InputError:
+        why = "wants other positions than one number for each token"
+        return library, function, str(models), "", "not called", why
+    verdict = "no fault" if report.healthy else ", ".join(report.names("fault"))
+    facts = report.case.facts
+    topics = [
+        topic for topic in ("layout", "axes", "frequencies", "rule", "past") if topic in facts
+    ]
+    words = [facts[each].split(": ")[0] if each == "layout" else facts[each] for each in topics]
+    axes = str(getattr(thing, "axes", 1))
+    return library, function, str(models), axes, verdict, "; ".join(words)
+
+
+def rows() -> list[tuple[str, ...]]:
+    """Return the line of every function, of those that can be called here and the others.
+
+    Who is called in one form is not listed as one who is not in another.
+    """
+    from published_axes import all_axes
+
+    warnings.simplefilter("ignore")
+    found = [row(f"transformers {source.name}", len(source.models), subject)
+             for source, subject in all_from_transformers()]  # fmt: skip
+    found += [row(name, 1, subject) for name, subject in others().items()]
+    found += [row(name, models, subject) for name, models, subject in all_axes()]
+    called = {line[1] for line in found if line[4] != "not called"}
+    return list(dict.fromkeys(
+        line for line in found if line[4] != "not called" or line[1] not in called
+    ))  # fmt: skip
+
+
+def stored() -> list[tuple[str, ...]]:
+    """Return the lines of the table that is kept for the page."""
+    with STORED.open(encoding="utf-8", newline="") as file:
+        return [tuple(line) for line in csv.reader(file)][1:]
+
+
+if __name__ == "__main__":  # python tests/published.py, with every library at hand
+    found = rows()
+    with STORED.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([HEADER, *found])
+    print(f"{len(found)} lines in {STORED.name}")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import math
+import sys
 from collections.abc import Callable
-from types import SimpleNamespace
+from functools import cache
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +17,7 @@ import torch
 from closeness import assert_close
 from torch import Tensor, nn
 
+from browsing import ROOT
 from pe_lib import AxesRoPE, AxialRoPE, RoPE, Run
 from pe_lib.attention import attention_logits
 from pe_lib.axes import (
@@ -189,6 +195,98 @@ def test_cogvideox_equals_diffusers():
     expected = apply_rotary_emb(q, codes)
     ours = AxesRoPE(64, width_directions([16, 24, 24]))
     assert_close(rotated(ours, q, grid_positions(2, 3, 5)), expected, 1e-6)
+
+
+@cache
+def timm_rotations() -> Any:
+    """Import timm's file of rotations alone: the whole of timm asks for torchvision besides."""
+    before, folder = set(sys.modules), Path(sys.prefix) / "alone/timm"
+    assert folder.is_dir(), f"{folder} is missing: make test unpacks it (requirements-alone.txt)"
+    for name, path in (("timm", folder), ("timm.layers", folder / "layers")):
+        package = ModuleType(name)
+        package.__path__ = [str(path)]
+        sys.modules[name] = package
+    try:
+        return importlib.import_module("timm.layers.pos_embed_sincos")
+    finally:
+        for name in set(sys.modules) - before:
+            if name.split(".")[0] == "timm":
+                del sys.modules[name]
+
+
+def by_timm(q: Tensor, embed: Tensor, half: bool = False) -> Tensor:
+    rotated_q: Tensor = timm_rotations().apply_rot_embed_cat(q, embed, half=half)
+    return rotated_q
+
+
+def square_rates(width: int, base: float) -> Tensor:
+    """Return directions of half the width for the rows and half for the columns."""
+    return width_directions([width // 2, width // 2], base)
+
+
+@pytest.mark.parametrize("trained", [None, (4, 10)])
+def test_axial_rotations_equal_timm(trained: tuple[int, int] | None):
+    """On a grid that is not square; and laid over another grid, as in EVA."""
+    theirs = timm_rotations().RotaryEmbeddingCat(
+        64, temperature=100.0, in_pixels=False, ref_feat_shape=trained
+    )
+    q, numbers = heads(2, 2, 15, 64, dtype=torch.float32), grid_positions(3, 5).double()
+    if trained is not None:
+        numbers = numbers * torch.tensor(trained) / torch.tensor([3, 5])
+    expected = by_timm(q, theirs.get_embed((3, 5)))
+    assert_close(rotated(AxesRoPE(64, square_rates(64, 100.0)), q, numbers), expected, 1e-6)
+
+
+def test_mixed_rotations_equal_timm():
+    """Drawn directions for each head and block; its first number is the column."""
+    torch.manual_seed(0)
+    theirs = timm_rotations().RotaryEmbeddingMixed(64, depth=2, num_heads=2)
+    q = heads(2, 2, 15, 32, dtype=torch.float32)
+    for block in range(2):
+        expected = by_timm(q, theirs.get_embed([3, 5])[block]).detach()
+        directions = theirs.freqs[:, block].detach().permute(1, 2, 0).flip(-1)  # (H, n, 2)
+        ours = AxesRoPE(32, directions.double())
+        assert_close(rotated(ours, q, grid_positions(3, 5)), expected, 1e-6)
+
+
+def test_the_rotations_of_dinov3_equal_timm():
+    """Centres of patches between -1 and 1, periods in place of frequencies, the half layout."""
+    theirs = timm_rotations().RotaryEmbeddingDinoV3(64)
+    q, size = heads(2, 2, 15, 64, dtype=torch.float32), torch.tensor([3, 5])
+    expected = by_timm(q, theirs.get_embed([3, 5]), half=True)
+    centres = 2 * (grid_positions(3, 5).double() + 0.5) / size - 1
+    ours = AxesRoPE(64, 2 * math.pi * square_rates(64, 100.0), layout="half")
+    assert_close(rotated(ours, q, centres), expected, 1e-6)
+
+
+def test_interleaved_sections_of_an_image_equal_timm():
+    """An image without text: all its patches have the frame 0."""
+    theirs = timm_rotations().RotaryEmbeddingMRope(72, (12, 12, 12))
+    q = heads(2, 2, 15, 72, dtype=torch.float32)
+    expected = by_timm(q, theirs.get_embed((3, 5)), half=True)
+    directions = section_directions(frequencies(72), [12, 12, 12], "interleaved")
+    ours = AxesRoPE(72, directions, layout="half")
+    assert_close(rotated(ours, q, grid_positions(1, 3, 5)), expected, 1e-6)
+
+
+PUBLISHED = {
+    "Qwen2-VL (transformers)": test_sections_equal_transformers,
+    "Qwen3-VL (transformers)": test_sections_equal_transformers,
+    "FLUX (diffusers)": test_flux_equals_diffusers,
+    "Wan (diffusers)": test_wan_equals_diffusers,
+    "CogVideoX (diffusers)": test_cogvideox_equals_diffusers,
+    "axial rotations, EVA's too (timm)": test_axial_rotations_equal_timm,
+    "mixed rotations (timm)": test_mixed_rotations_equal_timm,
+    "DINOv3 (timm)": test_the_rotations_of_dinov3_equal_timm,
+    "M-RoPE for images (timm)": test_interleaved_sections_of_an_image_equal_timm,
+}
+
+
+def test_the_page_lists_what_is_held_equal_here():
+    page = json.loads((ROOT / "book/12_axes.ipynb").read_text(encoding="utf-8"))
+    (lines,) = (c["source"] for c in page["cells"] if c["id"] == "axes-published-code")
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in lines if line.startswith("| ")]
+    assert rows[2:] == list(PUBLISHED)
 
 
 def test_mixed_directions_equal_the_formula_written_as_loops():

@@ -364,22 +364,19 @@ def test_the_larger_run_has_three_seeds_of_every_method_and_says_where_it_was_ma
         assert {row[setting] for row in rows} >= {str(value)}, setting
 
 
-def test_the_list_of_cells_in_single_precision_names_shipped_cells():
+def test_the_newer_methods_have_three_seeds_too():
     rows = run.read_rows(SHIPPED)
-    shipped = {f"{r['scale']}/{r['task']}/{r['method']}/{r['seed']}" for r in rows}
-    assert run.single_precision() < shipped
-
-
-def test_the_newer_methods_are_shipped_in_float64():
-    rows = run.read_rows(SHIPPED)
-    shipped = {(row["task"], row["method"]) for row in rows if row["seed"] == "0"}
-    assert shipped >= {(task, method) for task in ("n-back", "marker") for method in NEWER}
-    assert not any(cell.split("/")[2] in NEWER for cell in run.single_precision())
+    for task in ("text", "marker", "n-back"):
+        shipped = {(row["method"], row["seed"]) for row in rows if row["task"] == task}
+        assert shipped >= {(method, str(seed)) for method in NEWER for seed in range(3)}, task
+    deep = run.read_rows(run.SHIPPED / "deep.csv")
+    shipped = {(row["task"], row["method"], row["seed"]) for row in deep}
+    for cell in grid("deep", methods=("hybrid", "rope", "none")):
+        assert (cell.task, cell.method, str(cell.seed)) in shipped, cell.key
 
 
 def test_a_shipped_cell_can_be_run_again_and_shows_the_same():
     (cell,) = grid("small", ["n-back"], ["hybrid"], [0])
-    assert cell.key not in run.single_precision()
     shipped = {
         row["length"]: float(row["value"])
         for row in run.read_rows(SHIPPED)

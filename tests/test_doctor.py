@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import warnings
 
 import pytest
 import torch
@@ -18,10 +17,16 @@ from clinic.bugs import (
     BUGS,
     COMBINED,
     DOUBTFUL,
+    HIDDEN,
+    MEANT,
+    SINGLE,
     YARN,
     codes,
     mixed_layouts,
+    pair_of,
+    pairs,
     place_bug,
+    polar,
     right,
     turn,
     verdicts,
@@ -38,12 +43,14 @@ from clinic.doctor import (
 from clinic.findings import FAULT, KNOWN, UNSURE
 from clinic.models import LabModel, examine_model
 from clinic.rules import identify, series
+from configs.explain import explain
 from lab.model import Transformer
 from lab.registry import METHODS, Sizes
 from pe_lib.attention import attention_logits
 from pe_lib.context_extension import DynamicNTK, llama3, proportional, yarn, yarn_gain
 from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import frequencies
+from pe_lib.temperature import QueryTemperature
 
 SIZES = Sizes(64, 4, 128)
 
@@ -192,11 +199,83 @@ def test_a_configuration_is_read(name):
     assert report.profile.rule.name == rule
     assert report.profile.gain == pytest.approx(gain)
     assert report.healthy and ("base-missing" in report.names()) == (name == "missing")
+    assert "gain-missing" not in report.names()
 
 
 def test_two_bases_in_a_configuration_are_a_fault():
     config = {"head_dim": 64, "rope_theta": 10000.0, "rope_parameters": {"rope_theta": 5e5}}
     assert diagnose(config).names(FAULT) == ["base-twice"]
+
+
+LONG = {"rope_type": "longrope", "short_factor": [1.0] * 32, "long_factor": [2.0] * 32,
+        "original_max_position_embeddings": 4096}  # fmt: skip
+YARNS = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}
+ODD = {
+    "the old base in a long context": ({"max_position_embeddings": 131072}, "base-small"),
+    "a factor of half the lengths": (
+        {"max_position_embeddings": 32768, "rope_scaling": YARNS},
+        "factor-unlike-lengths",
+    ),
+    "a gain of one": ({"rope_scaling": YARNS | {"attention_factor": 1.0}}, "gain-missing"),
+    "no trained length": (
+        {"max_position_embeddings": 4096, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
+        "trained-length-missing",
+    ),
+    "a context that needs no long factors": (
+        {"max_position_embeddings": 4096, "rope_scaling": LONG | {"factor": 1.0}},
+        "long-factors-unused",
+    ),
+    "long factors that are the short ones": (
+        {"max_position_embeddings": 8192, "rope_scaling": LONG | {"long_factor": [1.0] * 32}},
+        "long-factors-unused",
+    ),
+    "a field of another rule": (
+        {"rope_scaling": {"type": "linear", "factor": 2.0, "beta_fast": 32}},
+        "field-unread",
+    ),
+    "two rules": (
+        {"rope_scaling": {"type": "linear", "rope_type": "dynamic", "factor": 2.0}},
+        "rule-twice",
+    ),
+    "a factor that changes nothing": (
+        {"rope_scaling": {"type": "linear", "factor": 1.0}},
+        "factor-idle",
+    ),
+    "a rule of nobody": ({"rope_scaling": {"type": "spiral"}}, "unknown-rule"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_is_odd_about_a_configuration_is_named(name):
+    fields, wanted = ODD[name]
+    config = {"model_type": "llama", "head_dim": 64, "rope_theta": 1e4}
+    config |= {"max_position_embeddings": 16384} | fields
+    assert wanted in diagnose(config).names()
+    sound = diagnose({**config, "rope_scaling": None, "max_position_embeddings": 4096})
+    assert not sound.findings
+
+
+def test_the_doctor_warns_of_a_configuration_as_the_command_does():
+    config = {"model_type": "llama", "num_hidden_layers": 1, "head_dim": 64, "rope_theta": 1e4,
+              "max_position_embeddings": 131072}  # fmt: skip
+    assert f"warning: {diagnose(config).findings[0].detail}" in explain(config)
+
+
+def test_layers_of_two_kinds_are_read_and_the_comparison_takes_those_that_see_all():
+    kinds = {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}
+    config = {"model_type": "gemma3_text", "head_dim": 64, "rope_parameters": kinds,
+              "layer_types": ["sliding_attention", "full_attention"]}  # fmt: skip
+    report = diagnose(config)
+    assert report.profile.rule.base == 1e6 and report.profile.layout.name == "half"
+    assert "base 10000" in report.case.facts["layers 0 (sliding_attention)"]
+    assert diagnose(right, expect=config).names(FAULT) == ["base"]
+
+
+def test_a_configuration_tells_the_layout_where_its_model_is_known():
+    config = {"model_type": "glm", "head_dim": 64, "rope_theta": 1e4}
+    assert diagnose(right, expect=config).names(FAULT) == ["layout"]
+    nameless = diagnose(right, expect={"head_dim": 64, "rope_theta": 1e4})
+    assert nameless.healthy and any("layout" in words for words in nameless.case.unexamined)
 
 
 def model_of(name: str, **options: object) -> Transformer:
@@ -244,32 +323,163 @@ def test_a_published_model_is_examined():
     torch.manual_seed(0)
     report = diagnose(transformers.LlamaForCausalLM(config))
     assert report.healthy, str(report)
-    assert "500000" in report.case.facts["base"] and "shift" not in report.names()
+    assert "500000" in report.case.facts["layers 0, 1 (full_attention)"]
+    assert "shift" not in report.names()
+    (part,) = report.parts.values()
+    assert part.profile.rule.base == 500000 and part.profile.layout == ("half", 0, 8)
+    assert part.case.facts["calls"] == "2 in one pass"
 
 
-def test_no_published_rotary_function_is_accused():
-    warnings.simplefilter("ignore")
-    published = pytest.importorskip("published")
-    accused, called = {}, 0
-    for source, subject in published.all_from_transformers():
-        if isinstance(subject, str):
-            continue
-        try:
-            report = diagnose(subject)
-        except InputError:  # wants other positions, such as those of an image
-            continue
-        called += len(source.models)
-        if not report.healthy:
-            accused[source.name] = str(report)
-    assert not accused
-    assert called >= 150
+def small_llama() -> nn.Module:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        vocab_size=64, hidden_size=64, intermediate_size=32, num_hidden_layers=2,
+        num_attention_heads=4, max_position_embeddings=128,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    return transformers.LlamaForCausalLM(config)
 
 
-def test_no_function_of_other_libraries_is_accused():
-    published = pytest.importorskip("published")
-    reports = {name: diagnose(subject) for name, subject in published.others().items()}
-    assert all(report.healthy for report in reports.values()), reports
-    assert "axis 1: 12 pairs (8 to 19)" in reports["diffusers FLUX"].case.facts["axes"]
+def test_a_published_model_whose_tables_were_cast_with_it_is_found():
+    assert diagnose(small_llama()).healthy
+    assert "frequencies-rounded" in diagnose(small_llama().bfloat16()).names(FAULT)
+
+
+def test_a_published_model_that_rotates_by_another_base_than_its_configuration_is_found():
+    model = small_llama()
+    model.model.rotary_emb.inv_freq = frequencies(16, 500000.0).float()
+    assert diagnose(model).names(FAULT) == ["base"]
+
+
+def test_a_published_model_that_pairs_its_components_otherwise_is_found(monkeypatch):
+    from transformers.models.llama import modeling_llama
+
+    def neighbours(q, k, cos, sin):
+        cos, sin = (x[:, None].chunk(2, -1)[0].repeat_interleave(2, -1) for x in (cos, sin))
+        swap = (torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2) for x in (q, k))
+        return tuple(x * cos + y * sin for x, y in zip((q, k), swap, strict=True))
+
+    neighbours.__name__ = "apply_rotary_pos_emb"
+    monkeypatch.setattr(modeling_llama, "apply_rotary_pos_emb", neighbours)
+    assert diagnose(small_llama()).names(FAULT) == ["layout"]
+
+
+def test_layers_of_two_kinds_have_rotary_functions_of_their_own():
+    transformers = pytest.importorskip("transformers")
+    config = transformers.Gemma3TextConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=6, head_dim=16,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=128,
+    )  # fmt: skip
+    report = diagnose(transformers.Gemma3ForCausalLM(config))
+    assert report.healthy, str(report)
+    bases = {name: part.profile.rule.base for name, part in report.parts.items()}
+    assert bases == {
+        "rotary function of full_attention layers": 1e6,
+        "rotary function of sliding_attention layers": 1e4,
+    }
+
+
+def test_what_a_published_model_does_not_show_is_said():
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(vocab_size=64, n_embd=32, n_layer=1, n_head=2, n_positions=99)
+    report = diagnose(transformers.GPT2LMHeadModel(config))
+    assert report.healthy and not report.parts and "shift" in report.names()
+    assert "no call of one was seen" in report.case.unexamined[-1]
+
+
+@pytest.fixture(scope="module")
+def published_rows():
+    return pytest.importorskip("published").rows()
+
+
+def test_no_published_function_is_accused(published_rows):
+    assert [line for line in published_rows if line[4] not in ("no fault", "not called")] == []
+    assert sum(int(line[2]) for line in published_rows if line[4] == "no fault") >= 150
+
+
+def test_the_page_tells_what_the_doctor_says_of_published_functions(published_rows):
+    import published
+
+    here = {line[0] for line in published_rows}
+    optional = {"timm", *published.TRIED_BY_HAND}
+    wanted = [line for line in published.stored() if line[0] in here or line[0] not in optional]
+    assert published_rows == wanted
+
+
+def test_axes_and_their_split_are_named_as_the_libraries_have_them(published_rows):
+    words = {f"{line[0]} {line[1]}": line[5] for line in published_rows}
+    assert "axis 1: 12 pairs (8 to 19); axis 2: 12 pairs (20 to 31)" in words["diffusers FLUX"]
+    assert "axis 0: 4 pairs (0 to 3); axis 1: 2 pairs (4 to 5)" in words["diffusers Wan"]
+    for line in published_rows:
+        if line[1].startswith("Qwen3_5Text") and line[3] == "3":
+            assert "axis 1: 11 pairs (1 to 31 in steps of 3)" in line[5]
+        if line[1].startswith("Qwen2_5OmniRotary"):
+            assert "axis 1: 24 pairs (16 to 39)" in line[5]
+
+
+def test_a_published_model_that_pairs_the_components_of_two_angles_is_found():
+    """As its authors' code does, and its weights were trained so."""
+    vjepa = pytest.importorskip("transformers.models.vjepa2.modeling_vjepa2")
+
+    def rotate(q, k, p):
+        return tuple(vjepa.rotate_queries_or_keys(x, p[:, None].float()) for x in (q, k))
+
+    assert set(diagnose(rotate).names(FAULT)) == {"mixed-layouts"}
+
+
+@pytest.mark.parametrize("pair", pairs(), ids=" and ".join)
+def test_every_pair_of_bugs_is_named_at_once(pair):
+    report = diagnose(pair_of(*pair), expect=MEANT, dtypes=())
+    assert pairs()[pair] <= set(report.names())
+
+
+@pytest.mark.parametrize("pair", HIDDEN, ids=" and ".join)
+def test_of_a_pair_that_hides_one_the_other_is_named(pair):
+    report = diagnose(pair_of(*pair), expect=MEANT, dtypes=())
+    assert HIDDEN[pair][0] in report.names(FAULT)
+    assert len(pairs()) + len(HIDDEN) == len(SINGLE) * (len(SINGLE) - 1) // 2
+
+
+def test_scaled_queries_and_polar_coordinates_are_examined():
+    scale = diagnose(METHODS["temperature"].make(SIZES), head_dim=SIZES.head_dim).parts["rotate"]
+    assert scale.healthy and "scalable softmax" in scale.case.facts["rule"]
+    polar = diagnose(METHODS["pope"].make(SIZES), head_dim=SIZES.head_dim).parts["rotate"]
+    assert polar.healthy and polar.profile.rule.base == 10000
+    late = diagnose(QueryTemperature(0.1, 8192), head_dim=16).parts["rotate"]
+    assert late.healthy and "then it grows" in late.case.facts["rule"]
+
+
+def shares(q, k, p):
+    return q * (p[:1] + 2.0).log()[:, None, :, None], k
+
+
+SCALED = {
+    "rows-share-positions": shares,
+    "first-position-only": lambda q, k, p: shares(q, k, p[:, :1] + 1009 * torch.arange(q.shape[2])),
+    "factor-falls": lambda q, k, p: (q / (p + 2.0).log()[:, None, :, None], k),
+}
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_queries_that_are_scaled_by_a_wrong_position_are_found(name):
+    assert name in diagnose(SCALED[name], dtypes=()).names()
+
+
+POLAR = {
+    "offset-ignored": lambda q, k, p: polar_pair(q, k, torch.arange(p.shape[1])[None]),
+    "first-position-only": lambda q, k, p: polar_pair(q, k, p[:, :1] + torch.arange(p.shape[1])),
+    "not-a-rotation": lambda q, k, p: tuple(x.clamp(min=0) for x in polar_pair(q, k, p)),
+    "sides-differ": lambda q, k, p: (polar(q, p), polar(k, 3 * p)),
+}
+
+
+def polar_pair(q, k, p):
+    return polar(q, p), polar(k, p)
+
+
+@pytest.mark.parametrize("name", POLAR)
+def test_polar_coordinates_of_a_wrong_position_are_found(name):
+    assert name in diagnose(POLAR[name], dtypes=()).names(FAULT)
 
 
 def test_a_report_has_words_values_and_a_picture():
@@ -311,7 +521,7 @@ BAD = {
     "no sizes": (lambda: diagnose({"rope_theta": 1e4}), "head_dim, or hidden_size"),
     "layer types": (
         lambda: diagnose({"head_dim": 8, "rope_parameters": {"full": {"rope_theta": 1}}}),
-        "each kind of layer",
+        "must have 'full_attention', got full",
     ),
 }
 

@@ -37,8 +37,8 @@ from tools.refresh import repository_url
 
 COURSE = [
     "01_attention", "02_sinusoidal", "03_learned", "04_four_terms", "05_shaw",
-    "06_transformer_xl", "07_t5", "08_deberta", "09_alibi", "10_rope", "12_axes",
-    "13_context_extension",
+    "06_transformer_xl", "07_t5", "08_deberta", "09_alibi", "10_rope", "11_one_table",
+    "12_axes", "13_context_extension", "15_today", "16_clinic",
 ]  # fmt: skip
 CHAPTERS = set_names()  # those of the course, and those of chapters that came later
 
@@ -233,8 +233,8 @@ def test_the_page_of_exercises_offers_every_set_by_three_ways() -> None:
     for name, part in zip(set_names(), parts, strict=True):
         intro = source_text(cells(source_path(name))[0])
         found = re.fullmatch(
-            r"\*\*\d+\. \[(.+)\]\((\w+)\.ipynb\)\.\*\* You (.+)\. (\d+) minutes, (\d+) points\. "
-            r"Open in (.*)", part,
+            r"\*\*(?:\d+|H)\. \[(.+)\]\((\w+)\.ipynb\)\.\*\* You (.+)\. (\d+) minutes, "
+            r"(\d+) points\. Open in (.*)", part,
         )  # fmt: skip
         assert found
         title, chapter, asks, minutes, points, opens = found.groups()
@@ -329,6 +329,24 @@ def test_a_set_opened_alone_brings_what_it_needs_and_checks(tmp_path: Path) -> N
     assert said[-1].strip() == str(folder / "course/exercises/__init__.py") or said[-1].startswith(
         str(ROOT)
     )
+
+
+@pytest.mark.parametrize("name", [*COURSE, "hierarchical"])
+def test_torch_without_numpy_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch installs without it; the checks, and lab for the open exercise, need more."""
+    asked: list[str] = []
+
+    def install(command: list[str], **_: Any) -> None:
+        asked.extend(command)
+        monkeypatch.undo()
+
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    monkeypatch.setattr(subprocess, "run", install)
+    (setup,) = (source_text(c) for c in cells(release_path(name)) if c["id"] == "setup")
+    exec(setup, found := {})
+    assert asked[1:4] == ["-m", "pip", "install"]
+    assert {"matplotlib", "numpy", "torch", "tqdm"} <= set(asked)
+    assert found["checks"] is checks
 
 
 # --- progress -------------------------------------------------------------------------------

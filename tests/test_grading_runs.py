@@ -33,7 +33,7 @@ from exercises.grade_submission import Graded, Job, Verdict
 from exercises.notebook import parse
 from exercises.records import Course, find_alembic
 from exercises.sets import HERE, load, release_path, source_path
-from exercises.tables import FORMULA, write_tables
+from exercises.tables import FORMULA, cell_text, write_tables
 from exercises.usage import descendants
 
 NAME = "03_learned"
@@ -179,6 +179,10 @@ def test_the_time_of_handing_in_reaches_the_gradebook(tmp_path: Path) -> None:
         assert book.find_submission(NAME, "bob").timestamp is None
 
 
+# A filler that is a letter, a mark that changes no letter, spaces that a table does not keep.
+LOOK_LIKE_ANN = ("ann\u3164", "ann\ufe0f", "ann ", " ann", "a\u2800nn")
+
+
 @pytest.mark.usefixtures("no_gradebook")
 def test_what_is_left_alone_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A misspelt set, a link, a name with invisible letters, a file at another level.
@@ -191,6 +195,8 @@ def test_what_is_left_alone_is_said(tmp_path: Path, capsys: pytest.CaptureFixtur
     hand_in(tmp_path, "bell\a", NAME)
     hand_in(tmp_path, "an\u200dn", NAME)
     hand_in(tmp_path, "b\udcffb", NAME)
+    for name in LOOK_LIKE_ANN:
+        hand_in(tmp_path, name, NAME)
     (tmp_path / "submitted/eve").symlink_to(tmp_path / "submitted/ann")
     (tmp_path / "submitted/nora.ipynb").write_text("{}")
     (tmp_path / "submitted/ann" / f"{NAME}.ipynb").write_text("{}")
@@ -200,7 +206,8 @@ def test_what_is_left_alone_is_said(tmp_path: Path, capsys: pytest.CaptureFixtur
     said = capsys.readouterr().err
     assert "'submitted/bob/3_learned': there is no set of that name" in said
     assert f"'submitted/eve/{NAME}' is no folder" in said
-    for name in ("bell\\x07", "an\\u200dn", "b\\udcffb"):
+    unseen = [ascii(name)[1:-1] for name in LOOK_LIKE_ANN]
+    for name in ("bell\\x07", "an\\u200dn", "b\\udcffb", *unseen):
         assert f"'submitted/{name}/{NAME}': a student's name has visible letters only" in said
     assert "'submitted/nora.ipynb': a submission is 'submitted/nora/SET/SET.ipynb'" in said
     assert f"'submitted/ann/{NAME}.ipynb' is no folder; a submission is a file in one" in said
@@ -458,6 +465,12 @@ def test_no_name_is_a_formula(tmp_path: Path, name: str) -> None:
         for cell in (cell for row in table(path) for cell in row):
             assert not cell.startswith(FORMULA)
         assert '"ann;=1+1"' in path.read_text(encoding="utf-8")  # one cell, whatever separates
+
+
+def test_no_two_names_are_one_in_a_table() -> None:
+    """Else one student's line could be imported over another's."""
+    names = ["=ann", "'=ann", "''=ann", "'ann", "ann"]
+    assert len({cell_text(name) for name in names}) == len(names)
 
 
 @pytest.mark.usefixtures("one_process")

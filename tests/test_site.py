@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from functools import cache
 from html.parser import HTMLParser
@@ -13,12 +15,30 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from bs4 import BeautifulSoup, SoupStrainer
 
-from browsing import ROOT, SITE, Visit, dead_sliders, left_out, open_page, toc_pages, visit_page
+from browsing import (
+    BACKGROUND,
+    DESK,
+    LOOK,
+    ROOT,
+    SITE,
+    Visit,
+    dead_sliders,
+    left_out,
+    open_page,
+    toc_pages,
+    visit_page,
+)
 from exercises import checks
+from tools import fonts
 
 CHAPTER = re.compile(r"/(0[1-9]|1\d)_")
 BUDGET = 1_500_000  # bytes of a page and its own pictures, without what all pages share
 
+
+NO_ICONS = {"solid", "lg"}  # words of the icons' style sheet that name none
+SHIFTS = """window.shifts = 0;
+new PerformanceObserver(list => list.getEntries().forEach(each => window.shifts += each.value))
+.observe({type: 'layout-shift', buffered: true});"""
 
 PAGES = toc_pages()
 NOTEBOOKS = [name for name in PAGES if (ROOT / f"{name}.ipynb").exists()]
@@ -87,6 +107,39 @@ def test_scripts_come_with_the_site(site):
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_light_enough(name, site):
     assert weight(site / f"{name}.html") <= BUDGET
+
+
+def test_type_faces_are_the_pinned_ones_and_light(site):
+    pinned = dict(re.findall(r"([0-9a-f]{64})  (\S+)", fonts.STYLE.read_text(encoding="utf-8")))
+    assert {name: digest for digest, name in pinned.items()} == fonts.digests()
+    faces = {name: (site / "_static" / name).read_bytes() for name in fonts.digests()}
+    assert all(hashlib.sha256(data).hexdigest() in pinned for data in faces.values())
+    assert sum(map(len, faces.values())) <= 120_000
+    assert "SIL Open Font License" in (fonts.FONTS / "LICENSE.txt").read_text(encoding="utf-8")
+
+
+def test_every_icon_of_a_page_is_among_those_that_are_served(site):
+    served = {icon for icons in fonts.ICONS.values() for icon in icons} | NO_ICONS
+    for name in [*PAGES, "search", "genindex"]:
+        page = (site / f"{name}.html").read_text(encoding="utf-8")
+        named = set(re.findall(r"\bfa-([a-z-]+)", page))
+        assert named <= served, name
+
+
+def test_nothing_jumps_when_the_type_face_comes_late(browser, address):
+    def late(route) -> None:
+        time.sleep(1)
+        route.continue_()
+
+    page = browser.new_page()
+    page.set_viewport_size(DESK)
+    page.route("**/fonts/*.woff2", late)
+    page.add_init_script(SHIFTS)
+    page.goto(f"{address}book/01_attention.html", wait_until="load")
+    page.wait_for_function("document.fonts.check('1em \"Course Sans\"')")
+    page.wait_for_timeout(500)
+    assert page.evaluate("window.shifts") <= 0.02
+    page.close()
 
 
 def test_the_book_has_sliders(site):
@@ -197,11 +250,73 @@ def test_a_figure_that_computes_is_a_picture_until_its_script_draws_it(site, bro
         assert (visit.console, visit.failed) == ([], [])
 
 
+# What readers type, and the page that they look for.
+SOUGHT = {
+    "RoPE": "10_rope",
+    "rotary": "10_rope",
+    "ALiBi": "09_alibi",
+    "slope": "09_alibi",
+    "YaRN": "13_context_extension",
+    "NTK": "13_context_extension",
+    "position interpolation": "13_context_extension",
+    "long context": "13_context_extension",
+    "sinusoidal": "02_sinusoidal",
+    "learned": "03_learned",
+    "Shaw": "05_shaw",
+    "skew": "05_shaw",
+    "Transformer-XL": "06_transformer_xl",
+    "T5": "07_t5",
+    "bucket": "07_t5",
+    "DeBERTa": "08_deberta",
+    "images": "12_axes",
+    "video": "12_axes",
+    "causal mask": "01_attention",
+    "KV cache": "16_clinic",
+    "left padding": "16_clinic",
+    "bug": "16_clinic",
+    "which encoding": "17_choosing",
+    "relative position": "glossary",
+}
+RANK = """([query, page]) => {
+  Scorer.query = query;
+  const [asked, words, without, marked, objects] = Search._parseQuery(query);
+  const found = Search._performSearch(asked, words, without, marked, objects).reverse();
+  return 1 + found.findIndex(each => each[0] === "book/" + page);
+}"""
+
+
+def test_search_has_the_page_that_is_looked_for_among_the_first_three(browser, address):
+    with open_page(browser, f"{address}search.html", address, Visit()) as page:
+        ranks = {query: page.evaluate(RANK, [query, at]) for query, at in SOUGHT.items()}
+    assert {query: rank for query, rank in ranks.items() if not 1 <= rank <= 3} == {}
+
+
+def test_only_the_page_of_the_search_loads_its_index(site):
+    loading = {name for name in PAGES if "searchindex.js" in (site / f"{name}.html").read_text()}
+    assert loading == set() and "searchindex.js" in (site / "search.html").read_text()
+
+
 def test_search_finds_a_word_of_the_book(browser, address):
     visit = Visit()
     with open_page(browser, f"{address}search.html?q=rotation", address, visit) as page:
         page.wait_for_selector("#search-results li")
         assert visit.foreign == []
+
+
+PALE = """() => [...document.querySelectorAll('.bd-article :is(p, h2, pre, pre span)')].filter(e =>
+  e.checkVisibility() && getComputedStyle(e).color.match(/\\d+/g).slice(0, 3)
+  .reduce((sum, part) => sum + Number(part), 0) > 400).map(e => e.outerHTML.slice(0, 80))"""
+
+
+def test_a_page_read_in_the_dark_prints_dark_on_white(browser, address):
+    with open_page(browser, f"{address}book/01_attention.html", address, Visit()) as page:
+        page.emulate_media(media="screen", color_scheme="dark")
+        page.wait_for_function(LOOK, arg="dark")
+        assert page.evaluate(PALE)
+        page.emulate_media(media="print", color_scheme="dark")
+        assert page.evaluate(PALE) == []
+        assert page.evaluate(BACKGROUND) == "rgb(255, 255, 255)"
+        page.emulate_media(media="screen", color_scheme="light")
 
 
 def test_the_book_reads_from_a_folder_without_a_server(browser, site):

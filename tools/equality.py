@@ -34,7 +34,6 @@ EXCEPTED = {
     "inkling2_text": "reads a bias for each distance from the hidden state instead of rotating",
     "qwen3_omni_moe_talker_code_predictor": "speaks: takes another model's vectors, not tokens",
     "qwen3_omni_moe_talker_text": "speaks: takes another model's vectors, not tokens",
-    "qwen4_exp_text": "not read yet: which components it pairs is not in the library's table",
     "roformer": "numbers its tokens by itself, so that both runs rotate",
     "seamless_m4t": "translates speech: only its speech encoder may rotate",
     "voxtral_realtime_text": "needs the delay of a sound to run",

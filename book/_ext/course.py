@@ -7,12 +7,14 @@ import hashlib
 import json
 import re
 from base64 import b64decode
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import nbformat
 from docutils import nodes
 from docutils.statemachine import StringList
+from myst_nb.sphinx_ import HideCodeCellNode
 from sphinx.addnodes import download_reference, pending_xref
 from sphinx.application import Sphinx
 from sphinx.config import Config
@@ -109,6 +111,17 @@ def offer_downloads(app: Sphinx, doctree: nodes.document) -> None:
             link.replace_self(offered)
 
 
+def link_exercises(app: Sphinx, doctree: nodes.document) -> None:
+    """Let a link to an exercise of another page lead to it: Sphinx knows only titles there."""
+    for link in list(doctree.findall(pending_xref)):
+        anchor = link.get("reftargetid") or ""
+        if anchor.startswith("ex-"):
+            page = link["reftarget"].rpartition("/")[2]
+            found = nodes.reference("", "", refuri=f"{page}.html#{anchor}", internal=True)
+            found += nodes.inline("", link.astext())
+            link.replace_self(found)
+
+
 class live_figure(nodes.General, nodes.Element):
     """The first picture of a figure that computes, in the place where its script draws it."""
 
@@ -166,6 +179,37 @@ def caption_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
         name = figure_anchor(found[1])
         holder.children[place - len(shown) : place + 1] = []
         holder.insert(place - len(shown), figure_with_caption("", *shown, words, ids=[name]))
+
+
+def fold_below_pictures(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Put the folded code of a cell that shows a figure below it: the figure is what is read."""
+    for fold in list(doctree.findall(HideCodeCellNode)):
+        cell = fold.parent
+        if cell is None:  # a fold of a whole cell, figure and all
+            continue
+        after = cell.children[cell.index(fold) + 1 :]
+        if any(each.next_node(nodes.image) or each.next_node(live_figure) for each in after):
+            cell.remove(fold)
+            cell.append(fold)
+
+
+NUMBER = re.compile(r"[-−+<>≤≥~≈]?\s?\d[\d,. ]*(?:\s?(?:%|s|ms|MB|kB|±\s?[\d.]+))?|[–—]?")
+
+
+def align_numbers(app: Sphinx, doctree: nodes.document) -> None:
+    """Set the columns of tables that hold nothing but numbers to the right, with a true minus."""
+    for table in doctree.findall(nodes.table):
+        body = table.next_node(nodes.tbody)
+        columns = list(zip(*(row.children for row in body or []), strict=False))
+        heads = [row.children for row in table.next_node(nodes.thead) or []]
+        for place, column in enumerate(columns):
+            words = [entry.astext().strip() for entry in column]
+            if not any(words) or not all(map(NUMBER.fullmatch, words)):
+                continue
+            for entry in [*column, *(head[place] for head in heads)]:
+                entry["classes"] = [*entry["classes"], "text-right"]
+            for text in [each for entry in column for each in entry.findall(nodes.Text)]:
+                text.parent.replace(text, nodes.Text(re.sub(r"^-(?=\d)", "−", text)))
 
 
 def link_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
@@ -334,6 +378,53 @@ def finish_page(
     ]
 
 
+USES: dict[str, Counter[str]] = {}  # how often each page says each word, by the word's stem
+MOST = 4  # pages that are remembered for a word
+
+
+def count_words(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Count the words of a page with prose: search knows only whether a page has a word."""
+    if doctree is not None and GLOSSED.search(page) and app.builder.name == "html":
+        language = app.builder.indexer.lang  # type: ignore[attr-defined]
+        words: Counter[str] = Counter()
+        for block in doctree.findall(nodes.TextElement):
+            # Code and tables name much that a page is not about.
+            if not isinstance(block, nodes.FixedTextElement | nodes.Inline) and not isinstance(
+                block.parent, nodes.entry
+            ):
+                words.update(language.split(block.astext().lower()))
+        stems: Counter[str] = Counter()
+        for word, uses in words.items():
+            stems[language.stem(word)] += uses
+        USES[page] = stems
+
+
+def weigh_words(uses: dict[str, Counter[str]]) -> dict[str, dict[str, int]]:
+    """Return, for each word, the pages that say it most, and how often in percent of the most."""
+    found: dict[str, dict[str, int]] = {}
+    for word in sorted(set().union(*uses.values())):
+        said = sorted(((uses[page][word], page) for page in uses), reverse=True)
+        first = said[0][0]
+        if first > 2 and len(word) > 1:
+            found[word] = {page: 100 * n // first for n, page in said[:MOST] if n > 1}
+    return found
+
+
+def write_weights(app: Sphinx, error: Exception | None) -> None:
+    """Write for the search where the course speaks most of each word."""
+    if error is None and app.builder.name == "html" and USES:
+        pages = sorted(USES)
+        table = {
+            word: [number for page, share in said.items() for number in (pages.index(page), share)]
+            for word, said in weigh_words(USES).items()
+        }
+        text = json.dumps({"pages": pages, "words": table}, separators=(",", ":"))
+        script = Path(app.outdir) / "_static" / "uses.js"
+        script.write_text(f"var USES = {text};\n", encoding="utf-8")
+
+
 class CourseCode(SphinxDirective):
     """A block of code in which {repository} is the address that _config.yml names."""
 
@@ -419,8 +510,10 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("doctree-read", keep_stills, priority=300)  # before images are collected
     app.connect("doctree-read", offer_downloads, priority=300)  # before files are collected
+    app.connect("doctree-read", link_exercises)
     app.connect("doctree-read", describe_images)
     app.connect("doctree-resolved", caption_figures, priority=300)  # an output's form is chosen
+    app.connect("doctree-resolved", fold_below_pictures, priority=350)
     app.connect("doctree-resolved", link_figures, priority=400)
     app.connect("doctree-read", colour_claims)
     app.connect("env-get-updated", number_by_chapter, priority=900)
@@ -428,6 +521,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         app.add_node(node, html=html_element(tag), latex=AS_GIVEN, text=AS_GIVEN)
     app.add_node(live_figure, html=(open_live, close_live), latex=AS_GIVEN, text=AS_GIVEN)
     app.connect("html-page-context", bring_live, priority=800)  # before finish_page
+    app.connect("doctree-read", align_numbers)
     app.connect("doctree-read", keep_together)
     app.connect("doctree-resolved", link_terms)
     app.connect("html-page-context", finish_page, priority=900)
@@ -437,4 +531,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("checked-answer", CheckedAnswer)
     app.add_directive("lesson-plans", LessonPlans)
     app.connect("build-finished", write_slides)
+    app.connect("html-page-context", count_words)
+    app.connect("build-finished", write_weights)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

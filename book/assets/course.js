@@ -87,6 +87,26 @@ if (open) {
   if (below > 0) sidebar.scrollTop += below + sidebar.clientHeight / 2;
 }
 
+// So does the page's own list of contents, whichever part is being read.
+const contents = document.querySelector(".bd-sidebar-secondary .sidebar-secondary__inner, .bd-sidebar-secondary");
+if (contents) {
+  const follow = () => {
+    const read = [...contents.querySelectorAll(".nav-link.active")].pop();
+    const holder = contents.closest(".bd-sidebar-secondary");
+    if (!read || holder.scrollHeight <= holder.clientHeight) return;
+    const [inside, around] = [read.getBoundingClientRect(), holder.getBoundingClientRect()];
+    if (inside.bottom > around.bottom || inside.top < around.top) {
+      holder.scrollTop += inside.top - around.top - holder.clientHeight / 2;
+    }
+  };
+  new MutationObserver(follow).observe(contents, { subtree: true, attributeFilter: ["class"] });
+}
+
+// The title of a solution opens it and leads nowhere else.
+document.querySelectorAll(".solution > .admonition-title a").forEach((link) => {
+  link.replaceWith(...link.childNodes);
+});
+
 // A picture that the screen makes smaller shows itself in full size; one more tap, or Escape, closes.
 function enlarge(picture) {
   const dialog = document.createElement("dialog");
@@ -109,4 +129,15 @@ document.addEventListener("pointerover", ({ target }) => {
 });
 document.addEventListener("click", ({ target }) => {
   if (target.matches?.(".bd-article .cell_output img") && isSmaller(target)) enlarge(target);
+});
+
+// Paper is light: figures and code too.
+const look = document.documentElement.dataset;
+let onScreen = look.theme;
+window.addEventListener("beforeprint", () => {
+  onScreen = look.theme;
+  look.theme = "light";
+});
+window.addEventListener("afterprint", () => {
+  look.theme = onScreen;
 });

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
 import torch
 from torch import Tensor
 
-from exercises.checks.spec import Case, Draw, Exercise, Mistake
+from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
+from pe_lib.axes import (
+    axes_angles,
+    axis_of_pair,
+    grid_positions,
+    section_directions,
+    text_image_positions,
+)
 from pe_lib.rope import apply_rope, axial_angles, rope_angles
 from pe_lib.sinusoidal import frequencies, sinusoidal, sinusoidal_2d
+
+Parts: TypeAlias = Sequence[int | tuple[int, int, int]]
 
 
 def raster(n_rows: int, n_columns: int) -> tuple[Tensor, Tensor]:
@@ -130,6 +142,146 @@ def scale_cases(draw: Draw) -> list[Case]:
     return [Case(f"a grid of {grid}, trained {old}", (grid, old)) for grid, old in pairs]
 
 
+# --- text, images and video in one sequence -------------------------------------------------------
+
+
+def mixed_positions(parts: Parts) -> Tensor:
+    """Return three numbers for each token: frame, row and column."""
+    return text_image_positions(parts).numbers
+
+
+def numbered(
+    parts: Parts, *, first: int = 0, ends: Callable[[tuple[int, int, int]], int] = max,
+    text: Callable[[Tensor], Tensor] = lambda x: x,
+    image: Callable[[Tensor, int], Tensor] = lambda x, start: x + start,
+) -> Tensor:  # fmt: skip
+    """Number with one thing done in another way.
+
+    Args:
+        parts: as in `mixed_positions`.
+        first: the number at which all begins.
+        ends: how far an image takes the numbers.
+        text: what becomes of text's numbers (n, 3).
+        image: what becomes of an image's numbers from 0 and of its start.
+    """
+    found, start = [], first
+    for part in parts:
+        if isinstance(part, int):
+            found.append(text((torch.arange(part) + start)[:, None].expand(-1, 3)))
+            start += part
+        else:
+            found.append(image(grid_positions(*part), start))
+            start += ends(part)
+    return torch.cat(found)
+
+
+def parts_cases(draw: Draw) -> list[Case]:
+    """Images between texts, first and last, side by side; videos of many frames and of few."""
+    a, b, c, d = draw.sizes(4, 2, 6)
+    lists: tuple[Parts, ...] = (
+        [a, (1, b, c), d], [(1, b, a), c], [2, (1, 2, 2 + d), (1, b + 2, 3), 1],
+        [c, (b + d + 4, 2, 3), a], [1, (2, a, a + b), 3, (c + 9, 1, 2), 1], [a + b],
+    )  # fmt: skip
+    return [Case(f"parts {list(parts)}", (list(parts),)) for parts in lists]
+
+
+def restarted(parts: Parts) -> Tensor:
+    """Begin each part at 0."""
+    return torch.cat([mixed_positions([part]) for part in parts])
+
+
+def only_axis(axis: int) -> Answer:
+    """Return a wrong answer that moves one axis of an image on, and leaves the others at 0."""
+    shift = torch.zeros(3, dtype=torch.int64)
+    shift[axis] = 1
+    return lambda parts: numbered(parts, image=lambda x, start: x + start * shift)
+
+
+def by_columns_first(x: Tensor, start: int) -> Tensor:
+    """Number the patches of each frame column by column."""
+    t, h, w = (int(n) + 1 for n in x[-1])
+    return x.view(t, h, w, 3).transpose(1, 2).flatten(0, 2) + start
+
+
+def section_angles(
+    numbers: Tensor, sections: Sequence[int], base: float, interleaved: bool
+) -> Tensor:
+    """Return the angle of each pair, which its axis turns."""
+    name = "interleaved" if interleaved else "chunked"
+    return axes_angles(numbers, section_directions(shared_list(sections, base), sections, name))
+
+
+def shared_list(sections: Sequence[int], base: float) -> Tensor:
+    """Return the frequencies of all pairs together."""
+    return frequencies(2 * sum(sections), base)
+
+
+def turned_by(numbers: Tensor, rates: Tensor, axis: Tensor) -> Tensor:
+    """Return the product of each pair's rate with the number on its axis."""
+    return numbers.double()[:, axis] * rates
+
+
+def angle_cases(draw: Draw) -> list[Case]:
+    """Sections of published models and others; both arrangements; text, patches, fractions."""
+    a, b, c, n = draw.sizes(4, 2, 7)
+    patches = mixed_positions([a, (2, b, c), n])
+    points = torch.stack([draw.places(n), draw.places(n) + 60, 3 * draw.places(n)], 1)
+    calls = (
+        (patches, [16, 24, 24], 1e6), (points, [24, 20, 20], 5e6), (points, [a, b + 3, c], 10000.0),
+        (points[:, :2] / 4, [c, a + 4], 500.0),
+    )  # fmt: skip
+    return [
+        Case(f"numbers of shape {tuple(x.shape)}, sections {s}, base {base:g}, "
+             f"{'interleaved' if each else 'chunked'}", (x, s, base, each))
+        for x, s, base in calls for each in (False, True)
+    ]  # fmt: skip
+
+
+def own_series(numbers: Tensor, sections: Sequence[int], base: float, interleaved: bool) -> Tensor:
+    """Give each axis frequencies of its own, from 1 down."""
+    axis = axis_of_pair(sections, "interleaved" if interleaved else "chunked")
+    turns = torch.stack([(axis[:r] == axis[r]).sum() for r in range(len(axis))])
+    rates = torch.stack([
+        frequencies(2 * sections[int(a)], base)[int(turn)]
+        for a, turn in zip(axis, turns, strict=True)
+    ])  # fmt: skip
+    return turned_by(numbers, rates, axis)
+
+
+def taken_along(numbers: Tensor, sections: Sequence[int], base: float, interleaved: bool) -> Tensor:
+    """Deal out the pairs of the chunks, with the rates that they had there."""
+    axis = axis_of_pair(sections, "interleaved" if interleaved else "chunked")
+    order = axis.argsort(stable=True).argsort()
+    return section_angles(numbers, sections, base, False)[:, order]
+
+
+def never_used_up(
+    numbers: Tensor, sections: Sequence[int], base: float, interleaved: bool
+) -> Tensor:
+    """Let the axes take turns to the end."""
+    if not interleaved:
+        return section_angles(numbers, sections, base, interleaved)
+    axis = torch.arange(sum(sections)) % len(sections)
+    return turned_by(numbers, shared_list(sections, base), axis)
+
+
+def equal_parts(numbers: Tensor, sections: Sequence[int], base: float, interleaved: bool) -> Tensor:
+    """Give each axis as many pairs as the others, as far as that is possible."""
+    count = len(sections)
+    equal = [(sum(sections) + i) // count for i in range(count)]
+    return section_angles(numbers, equal, base, interleaved)
+
+
+def with_rates(rule: Callable[[Tensor], Tensor]) -> Answer:
+    """Return a wrong answer whose rates another rule makes of the right ones."""
+
+    def answer(x: Tensor, s: Sequence[int], base: float, interleaved: bool) -> Tensor:
+        axis = axis_of_pair(s, "interleaved" if interleaved else "chunked")
+        return turned_by(x, rule(shared_list(s, base)), axis)
+
+    return answer
+
+
 EXERCISES = (
     Exercise(
         name="sincos_2d",
@@ -239,6 +391,107 @@ EXERCISES = (
             Mistake("rows are scaled with the columns' sizes and columns with the rows'",
                     lambda g, t: (centred(raster(*g)[0], g[1], t[1]),
                                   centred(raster(*g)[1], g[0], t[0]))),
+        ),
+    ),
+    Exercise(
+        name="mixed_positions",
+        cases=parts_cases,
+        reference=mixed_positions,
+        axes=("token", "number"),
+        mistakes=(
+            Mistake("after an image you go on with the number of tokens so far; go on after the "
+                    "largest number", lambda p: numbered(p, ends=lambda s: s[0] * s[1] * s[2])),
+            Mistake("after an image you go on as though it were one token; go on after its "
+                    "largest number", lambda p: numbered(p, ends=lambda s: 1)),
+            Mistake("after an image you go on with its own largest number; go on with the next",
+                    lambda p: numbered(p, ends=lambda s: max(s) - 1)),
+            Mistake("you go on after the rows of an image; columns and frames count too",
+                    lambda p: numbered(p, ends=lambda s: s[1])),
+            Mistake("you go on after the columns of an image; rows and frames count too",
+                    lambda p: numbered(p, ends=lambda s: s[2])),
+            Mistake("you go on after the frames; rows and columns count too",
+                    lambda p: numbered(p, ends=lambda s: s[0])),
+            Mistake("you go on after the larger of rows and columns, as one library does; where a "
+                    "video has more frames than both, they count",
+                    lambda p: numbered(p, ends=lambda s: max(s[1:]))),
+            Mistake("you go on after frames, rows and columns together; the largest counts",
+                    lambda p: numbered(p, ends=sum)),
+            Mistake("every part begins at 0 again", restarted),
+            Mistake("the numbers of images begin at 0; they begin where the text has come to",
+                    lambda p: numbered(p, image=lambda x, start: x)),
+            Mistake("only the frames of an image begin where the text has come to; rows and "
+                    "columns must too", only_axis(0)),
+            Mistake("all patches of an image have the number at which it begins: frames, rows and "
+                    "columns are missing",
+                    lambda p: numbered(p, image=lambda x, start: 0 * x + start)),
+            Mistake("all frames of a video have the same number",
+                    lambda p: numbered(p, image=lambda x, start: x * torch.tensor([0, 1, 1])
+                                       + start)),
+            Mistake("a word has the same number three times; yours has it once, and zeros",
+                    lambda p: numbered(p, text=lambda x: x * torch.tensor([1, 0, 0]))),
+            Mistake("the order of the numbers is frame, row, column; yours is column, row, frame",
+                    lambda p: mixed_positions(p).flip(-1)),
+            Mistake("the order of the numbers is frame, row, column; yours is frame, column, row",
+                    lambda p: mixed_positions(p)[:, [0, 2, 1]]),
+            Mistake("the patches of an image come row by row; you number them column by column",
+                    lambda p: numbered(p, image=by_columns_first)),
+            Mistake("your numbers start at 1", lambda p: numbered(p, first=1)),
+            Mistake("all tokens are counted like words; the patches of an image have a frame, a "
+                    "row and a column",
+                    lambda p: torch.arange(len(mixed_positions(p)))[:, None].expand(-1, 3)),
+            Mistake("there is one column for each token; wanted is one row",
+                    lambda p: mixed_positions(p).T),
+        ),
+    ),
+    Exercise(
+        name="section_angles",
+        cases=angle_cases,
+        reference=section_angles,
+        axes=("token", "pair"),
+        tolerance=1e-5,
+        mistakes=(
+            Mistake("the sections are chunked always; look at `interleaved`",
+                    lambda x, s, b, i: section_angles(x, s, b, False)),
+            Mistake("the sections are interleaved always; look at `interleaved`",
+                    lambda x, s, b, i: section_angles(x, s, b, True)),
+            Mistake("the two arrangements are exchanged",
+                    lambda x, s, b, i: section_angles(x, s, b, not i)),
+            Mistake("each axis has frequencies of its own, from 1 down; here they share one list",
+                    own_series),
+            Mistake("interleaved, the axes take turns, but each pair has brought the rate of its "
+                    "chunk along; the rates stay where they are", taken_along),
+            Mistake("interleaved, an axis whose pairs are used up drops out; yours takes turns to "
+                    "the end", never_used_up),
+            Mistake("every axis has as many pairs as the others; look at `sections`",
+                    equal_parts),
+            Mistake("the axes stand in the wrong order: the last has the first pairs",
+                    lambda x, s, b, i: section_angles(x.flip(-1), s, b, i)),
+            Mistake("the sections stand in the wrong order: the first axis has the last section",
+                    lambda x, s, b, i: section_angles(x, s[::-1], b, i)),
+            Mistake("all pairs rotate by the first number of a token",
+                    lambda x, s, b, i: section_angles(x[:, :1].expand_as(x), s, b, i)),
+            Mistake("all pairs rotate by the last number of a token",
+                    lambda x, s, b, i: section_angles(x[:, -1:].expand_as(x), s, b, i)),
+            Mistake("all pairs rotate by the sum of a token's numbers; each has one axis",
+                    lambda x, s, b, i: turned_by(x.sum(1, keepdim=True), shared_list(s, b),
+                                                 torch.zeros(sum(s), dtype=torch.int64))),
+            Mistake("you count the tokens yourself; use their numbers",
+                    lambda x, s, b, i: section_angles(
+                        torch.arange(len(x))[:, None].expand_as(x), s, b, i)),
+            Mistake("your numbers are one too high",
+                    lambda x, s, b, i: section_angles(x + 1, s, b, i)),
+            Mistake("the exponent is 2r/n for pair r of n; it must be r/n",
+                    with_rates(lambda w: w**2)),
+            Mistake("the exponent is r/(2n) for pair r of n; it must be r/n",
+                    with_rates(lambda w: w**0.5)),
+            Mistake("the frequencies grow with r: the sign of the exponent is missing",
+                    with_rates(lambda w: 1 / w)),
+            Mistake("the base is an argument; you use 10000 always",
+                    lambda x, s, b, i: section_angles(x, s, 10000.0, i)),
+            Mistake("these are whole turns, not radians", with_rates(lambda w: w * 2 * torch.pi)),
+            Mistake("the angles rotate the other way", with_rates(lambda w: -w)),
+            Mistake("there is an angle for each component; wanted is one for each pair",
+                    lambda x, s, b, i: section_angles(x, s, b, i).repeat(1, 2)),
         ),
     ),
 )  # fmt: skip

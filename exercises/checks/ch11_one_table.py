@@ -1,0 +1,342 @@
+"""Checks of exercise set 11: the terms of a method, found from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from exercises.checks.spec import Case, Draw, Exercise, Mistake
+
+ZERO, NO_POSITION, QUERIES, KEYS, DISTANCE, BOTH = range(6)
+Columns = Callable[[Tensor, Tensor], list[Tensor]]
+
+
+def system(a: Tensor, b: Tensor) -> list[Tensor]:
+    """Return what multiplies each of the four terms."""
+    return [a * b, a, b, torch.ones_like(a)]
+
+
+def solved(strengths: Tensor, scores: Tensor, columns: Columns = system) -> Tensor:
+    """Return the terms that fit all runs best, in double precision."""
+    matrix = torch.stack(columns(*strengths.double().T), dim=1)
+    found: Tensor = torch.linalg.pinv(matrix) @ scores.double().flatten(1)
+    terms: Tensor = found.unflatten(1, scores.shape[1:])
+    return terms
+
+
+def terms_by_strength(strengths: Tensor, scores: Tensor) -> Tensor:
+    """Return the four terms."""
+    return solved(strengths, scores)
+
+
+def without(strengths: Tensor, scores: Tensor, place: int) -> Tensor:
+    """Return zeros in the place of one term, and fit the others without it."""
+
+    def columns(a: Tensor, b: Tensor) -> list[Tensor]:
+        found = system(a, b)
+        found[place] = torch.zeros_like(a)
+        return found
+
+    return solved(strengths, scores, columns)
+
+
+def strength_cases(draw: Draw) -> list[Case]:
+    """The four runs of the switches, doubled words, negative ones, runs that repeat others."""
+    rows, columns, other = draw.sizes(3, 2, 7)
+    grids = (
+        [(1.0, 1.0), (2.0, 1.0), (1.0, 2.0), (2.0, 2.0)],
+        [(-1.0, 0.5), (2.0, 3.0), (-1.0, 3.0), (2.0, 0.5)],
+        # The first four have one strength of the queries; two of them are the same.
+        [(1.5, 1.0), (1.5, 2.0), (1.5, -1.0), (1.5, 2.0), (0.5, 1.0), (-1.0, 2.0), (3.0, -1.0)],
+        [(a, b) for a in (0.5, 1.0, 2.0) for b in (-1.0, 1.0, 3.0)],
+        [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)],
+    )
+    shapes = ((rows, columns), (columns, other), (other, rows), (1, rows), (rows, rows))
+    cases = []
+    for grid, shape in zip(grids, shapes, strict=True):
+        strengths = torch.tensor(grid)
+        if len(grid) != 7:
+            strengths = strengths[draw.order(len(grid))]
+        terms = draw.normal(4, *shape)
+        scores = torch.einsum("rn,rij->nij", torch.stack(system(*strengths.T)), terms)
+        label = f"{len(grid)} runs, strengths {strengths.tolist()}, scores of {shape}"
+        cases.append(Case(label, (strengths, scores)))
+    return cases
+
+
+def by_switches(strengths: Tensor, scores: Tensor) -> Tensor:
+    """Take the first four runs for neither, queries, keys, both."""
+    none, query, key, both = scores[:4]
+    return torch.stack([both - query - key + none, query - none, key - none, none])
+
+
+def what_it_reads(pieces: Tensor, room: float = 1e-4, zero: float = 1e-6) -> Tensor:
+    """Return what each of N terms reads."""
+    query, key, both = changes(pieces, room)
+    return told(query, key, both, pieces[:, 0].abs().amax((1, 2)) <= zero)
+
+
+def changes(pieces: Tensor, room: float = 1e-4) -> list[Tensor]:
+    """Return whether each term changes when queries, keys and both are moved, (N,) each."""
+    base = pieces[:, 0]
+    size = base.abs().amax((1, 2))
+    return [(pieces[:, n] - base).abs().amax((1, 2)) > room * size for n in (1, 2, 3)]
+
+
+def told(query: Tensor, key: Tensor, both: Tensor, zero: Tensor) -> Tensor:
+    """Return the number for what changes."""
+    found = torch.full(query.shape, NO_POSITION)
+    found[query] = QUERIES
+    found[key] = KEYS
+    found[query & key] = DISTANCE
+    found[query & key & both] = BOTH
+    found[zero] = ZERO
+    return found
+
+
+def instead(old: int, new: int) -> Callable[[Tensor], Tensor]:
+    """Return the right answer with one number in the place of another."""
+    return lambda pieces: torch.where(what_it_reads(pieces) == old, new, what_it_reads(pieces))
+
+
+def compared(pieces: Tensor, reduce: Callable[[Tensor], Tensor]) -> Tensor:
+    """Compare one number of each matrix; `reduce` takes (N, 4, L, L) to (N, 4)."""
+    short = reduce(pieces)
+    size = pieces[:, 0].abs().amax((1, 2))
+    query, key, both = ((short[:, n] - short[:, 0]).abs() > 1e-4 * size for n in (1, 2, 3))
+    return told(query, key, both, size <= 1e-6)
+
+
+def absolute(pieces: Tensor, room: float) -> Tensor:
+    """Compare with a difference that is the same for terms of any size."""
+    moved = ((pieces[:, n] - pieces[:, 0]).abs().amax((1, 2)) > room for n in (1, 2, 3))
+    query, key, both = moved
+    return told(query, key, both, pieces[:, 0].abs().amax((1, 2)) <= 1e-6)
+
+
+def published(pieces: Tensor) -> Tensor:
+    """Say that whatever a common move leaves alone reads the distance, to the last digit."""
+    query, key, both = changes(pieces, 0.0)
+    found = torch.where(key, torch.where(query, BOTH, KEYS), QUERIES)
+    return torch.where(both, found, DISTANCE)
+
+
+def piece(draw: Draw, reads: int, length: int, size: float) -> Tensor:
+    """Return the four matrices of a term that reads something, with rounding: (4, L, L)."""
+    if reads == ZERO:
+        return torch.zeros(4, length, length)
+    base, query, key, both = draw.normal(4, length, length)
+    if length > 2:  # these two change in two entries, and keep every sum
+        query, key = traded(base, -1), traded(base, 0)
+    else:  # and these move one way only
+        query, key = base - base.abs().max() - query.abs(), base + base.abs().max() + key.abs()
+    matrices = {
+        NO_POSITION: (base, base, base), QUERIES: (query, base, query), KEYS: (base, key, key),
+        DISTANCE: (query, key, base), BOTH: (query, key, both),
+    }[reads]  # fmt: skip
+    noise = 1e-6 * draw.normal(4, length, length)
+    noise[0] = 0
+    largest = base.abs().max()
+    found: Tensor = size * (torch.stack([base, *matrices]) / largest + noise)
+    return found
+
+
+def traded(base: Tensor, row: int) -> Tensor:
+    """Return a matrix in which two entries of a row have changed by opposite amounts."""
+    moved = base.clone()
+    moved[row, row] += base.abs().max()
+    moved[row, 1] -= base.abs().max()
+    return moved
+
+
+def reading_cases(draw: Draw) -> list[Case]:
+    """All six kinds in any order; small terms and large ones; one term; many."""
+    length, other, more = draw.sizes(3, 3, 7)
+    cases = []
+    for n, size, many in ((length, 1.0, 2), (other, 1e-3, 1), (more, 1e3, 1)):
+        kinds = torch.arange(6).repeat(many)[draw.order(6 * many)].tolist()
+        pieces = torch.stack([piece(draw, kind, n, size) for kind in kinds])
+        cases.append(Case(f"{6 * many} terms of {n} tokens, entries up to {size}", (pieces,)))
+    for kind in range(6):
+        pieces = piece(draw, kind, 2, 1.0)[None]
+        cases.append(Case("a single term of 2 tokens", (pieces,)))
+    return cases
+
+
+def distances(length: int) -> Tensor:
+    """Return j - i + L - 1 for all pairs."""
+    return torch.arange(length) - torch.arange(length)[:, None] + length - 1
+
+
+def number_per_distance(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean of each distance, and the share of the variance that the means explain."""
+    bias = means(scores)
+    return bias, explained(scores, bias)
+
+
+def means(scores: Tensor) -> Tensor:
+    """Return the mean of each distance, in double precision."""
+    length = scores.shape[-1]
+    lines = [scores.double().diagonal(n, dim1=1, dim2=2) for n in range(-length + 1, length)]
+    return torch.stack([line.mean() for line in lines])
+
+
+def explained(scores: Tensor, bias: Tensor) -> Tensor:
+    """Return the share of the variance that a number per distance explains."""
+    scores = scores.double()
+    left = (scores - bias[distances(scores.shape[-1])]).square().sum()
+    return 1 - left / (scores - scores.mean()).square().sum()
+
+
+def counts(length: int) -> Tensor:
+    """Return how many pairs have each distance."""
+    return length - torch.arange(-length + 1, length).abs()
+
+
+def distance_cases(draw: Draw) -> list[Case]:
+    """Terms of words, of the distance alone, of both; one text, two tokens, a large mean."""
+    length, other, texts = draw.sizes(3, 4, 9)
+    line = draw.normal(2 * length - 1)[distances(length)]
+    steep = (3 * draw.normal(2 * other - 1))[distances(other)]
+    return [
+        Case(f"{texts} texts of {length} tokens, distance and words",
+             (line + 0.7 * draw.normal(texts, length, length) + 5.0,)),
+        Case(f"1 text of {other} tokens", (draw.normal(1, other, other),)),
+        Case(f"{texts} texts of {other} tokens, the distance alone",
+             (steep.expand(texts, other, other).clone(),)),
+        Case("3 texts of 2 tokens", (draw.normal(3, 2, 2),)),
+        Case("2 texts of 40 tokens", (draw.normal(2, 40, 40) - 2.0,)),
+    ]  # fmt: skip
+
+
+def with_bias(change: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor], object]:
+    """Return an answer whose numbers are changed, and whose share is that of the right ones."""
+    return lambda s: (change(means(s), s), number_per_distance(s)[1])
+
+
+def with_share(change: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor], object]:
+    """Return an answer with another share: of the numbers and the scores."""
+    return lambda s: (means(s), change(means(s), s.double()))
+
+
+def left_over(bias: Tensor, scores: Tensor) -> Tensor:
+    """Return the scores without the numbers."""
+    return scores - bias[distances(scores.shape[-1])]
+
+
+EXERCISES = (
+    Exercise(
+        name="terms_by_strength",
+        cases=strength_cases,
+        reference=terms_by_strength,
+        tolerance=1e-3,
+        axes=("term", "query", "key"),
+        mistakes=(
+            Mistake("content–position and position–content are exchanged: the query's part is "
+                    "named first, and the first column of `strengths` belongs to the queries",
+                    lambda s, f: solved(s, f)[[0, 2, 1, 3]]),
+            Mistake("the four terms are in the opposite order",
+                    lambda s, f: solved(s, f).flip(0)),
+            Mistake("you take the first four runs for the four settings of the switches; use the "
+                    "strengths", by_switches),
+            Mistake("four runs may not be enough; use all", lambda s, f: solved(s[:4], f[:4])),
+            Mistake("words meet words with the product of both strengths, and your system has "
+                    "their sum", lambda s, f: solved(s, f, lambda a, b: [a + b, a, b, a**0])),
+            Mistake("content–content is missing from your system", lambda s, f: without(s, f, 0)),
+            Mistake("position–position is missing from your system: it does not grow, but it is "
+                    "there", lambda s, f: without(s, f, 3)),
+            Mistake("a term with one word grows with the strength, not with its square",
+                    lambda s, f: solved(s, f, lambda a, b: [a * b, a * a, b * b, a**0])),
+            Mistake("position–position is what is left at strength 0, not the mean of all runs",
+                    lambda s, f: torch.cat([solved(s, f)[:3], f.double().mean(0)[None]])),
+            Mistake("each term is multiplied by its strengths in the last run; return the terms "
+                    "themselves",
+                    lambda s, f: solved(s, f) * torch.stack(system(*s.double().T))[:, -1, None,
+                                                                                  None]),
+            Mistake("the sign of the terms with one word is flipped",
+                    lambda s, f: solved(-s, f)),
+            Mistake("these are the scores themselves", lambda s, f: f[:4]),
+        ),
+    ),
+    Exercise(
+        name="what_it_reads",
+        cases=reading_cases,
+        reference=what_it_reads,
+        integers=True,
+        axes=("term",),
+        mistakes=(
+            Mistake("this is the listing's answer: a term that a common move leaves alone need "
+                    "not read anything, and numbers are rounded", published),
+            Mistake("rounding: your matrices must agree to the last digit",
+                    lambda p: what_it_reads(p, room=0.0)),
+            Mistake("a term that reads no position is called one of the distance",
+                    instead(NO_POSITION, DISTANCE)),
+            Mistake("a term that is zero is called one of the distance", instead(ZERO, DISTANCE)),
+            Mistake("a term that is zero is called one without positions",
+                    instead(ZERO, NO_POSITION)),
+            Mistake("a term without positions is called zero", instead(NO_POSITION, ZERO)),
+            Mistake("query and key are exchanged: a term that changes when queries move reads the "
+                    "query's position",
+                    lambda p: what_it_reads(p[:, [0, 2, 1, 3]])),
+            Mistake("the distance and both positions are exchanged: what changes when both move "
+                    "together is more than a distance",
+                    lambda p: what_it_reads(p) + (what_it_reads(p) == 4).long()
+                    - (what_it_reads(p) == 5).long()),
+            Mistake("both positions, each for itself, are taken for the distance: look at the "
+                    "fourth matrix", instead(BOTH, DISTANCE)),
+            Mistake("the distance is taken for both positions: look at the fourth matrix",
+                    instead(DISTANCE, BOTH)),
+            Mistake("what differs is measured against a fixed number; terms are of any size",
+                    lambda p: absolute(p, 1e-4)),
+            Mistake("what differs is measured against a fixed number, a small one; terms are of "
+                    "any size", lambda p: absolute(p, 1e-6)),
+            Mistake("you compare the means of matrices; look at every entry",
+                    lambda p: compared(p, lambda x: x.mean((2, 3)))),
+            Mistake("you compare one entry of each matrix; look at all of them",
+                    lambda p: compared(p, lambda x: x[..., 0, 0])),
+            Mistake("your numbers begin at 1", lambda p: what_it_reads(p) + 1),
+        ),
+    ),
+    Exercise(
+        name="number_per_distance",
+        cases=distance_cases,
+        reference=number_per_distance,
+        axes=("distance",),
+        mistakes=(
+            Mistake("the distances are in the opposite order: the first is -(L - 1), where the "
+                    "key stands first", with_bias(lambda b, s: b.flip(0))),
+            Mistake("you look at the first text only; take the mean over all",
+                    lambda s: number_per_distance(s[:1])),
+            Mistake("these are sums; for each distance take the mean",
+                    with_bias(lambda b, s: b * counts(s.shape[-1]) * len(s))),
+            Mistake("every diagonal is divided by L; most have fewer entries",
+                    with_bias(lambda b, s: b * counts(s.shape[-1]) / s.shape[-1])),
+            Mistake("the mean of all scores is taken off the numbers; leave it in",
+                    with_bias(lambda b, s: b - s.double().mean())),
+            Mistake("past and future are mixed: -n and n are two distances",
+                    lambda s: ((means(s) + means(s).flip(0)) / 2,
+                               explained(s, (means(s) + means(s).flip(0)) / 2))),
+            Mistake("this is the share that the numbers leave, not the one that they explain",
+                    with_share(lambda b, s: 1 - explained(s, b))),
+            Mistake("the share is one of squares, not of standard deviations",
+                    with_share(lambda b, s: 1 - (1 - explained(s, b)).clamp(min=0).sqrt())),
+            Mistake("the variance is measured from the mean of all entries, not from zero",
+                    with_share(lambda b, s: 1 - left_over(b, s).square().sum()
+                               / s.square().sum())),
+            Mistake("the share is that of the mean over texts; what differs from text to text "
+                    "counts, too",
+                    with_share(lambda b, s: explained(s.mean(0, keepdim=True), b))),
+            Mistake("the share is in percent", with_share(lambda b, s: 100 * explained(s, b))),
+            Mistake("the variance of the numbers weighs every distance alike; each counts as "
+                    "often as it has pairs",
+                    with_share(lambda b, s: (b - b.mean()).square().mean()
+                               / (s - s.mean()).square().mean())),
+            Mistake("the median is not what fits best in squares; take the mean",
+                    with_bias(lambda b, s: torch.stack([
+                        s.double().diagonal(n, dim1=1, dim2=2).median()
+                        for n in range(-s.shape[-1] + 1, s.shape[-1])]))),
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,484 @@
+"""Checks of exercise set 15: designs of published models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
+from pe_lib.rope import apply_rope, rope_angles
+from pe_lib.sinusoidal import frequencies
+
+# --- p-RoPE ---------------------------------------------------------------------------------------
+
+
+def p_rope_rates(head_dim: int, base: float, share: float) -> Tensor:
+    """Return the frequencies of a head of which a share moves and the slow rest stands still."""
+    return stopped(frequencies(head_dim, base), int(share * head_dim / 2))
+
+
+def stopped(rates: Tensor, moving: int, rest: float = 0.0) -> Tensor:
+    """Return the rates, with `rest` in the place of all but the first ones."""
+    return torch.where(torch.arange(len(rates)) < moving, rates, rest)
+
+
+def rate_cases(draw: Draw) -> list[Case]:
+    """All, none, a quarter, and shares of which some of a pair is left over, little and much."""
+    half, other, more = draw.sizes(3, 9, 16)
+    little, much = (draw.integer(2, 6) + 0.2) / half, (draw.integer(2, 6) + 0.8) / other
+    calls = (
+        (256, 1e6, 0.25), (2 * half, 500.0, little), (2 * other, 10000.0, much),
+        (2 * more, 20000.0, 1.0), (2 * more, 20000.0, 0.0), (128, 10000.0, 0.75),
+    )  # fmt: skip
+    return [Case(f"head_dim {d}, base {b:g}, share {s:g}", (d, b, s)) for d, b, s in calls]
+
+
+def moved_by(rule: Callable[[float], float]) -> Answer:
+    """Return a wrong answer that counts the moving pairs by another rule."""
+
+    def answer(d: int, b: float, s: float) -> Tensor:
+        return stopped(frequencies(d, b), int(rule(s * d / 2)))
+
+    return answer
+
+
+def older_part(d: int, b: float, s: float) -> Tensor:
+    """Give the part the whole range of frequencies, as older models do."""
+    moving = int(s * d / 2)
+    rates = torch.zeros(d // 2, dtype=torch.float64)
+    if moving:
+        rates[:moving] = frequencies(2 * moving, b)
+    return rates
+
+
+def fastest_stopped(d: int, b: float, s: float) -> Tensor:
+    """Keep the slowest pairs."""
+    rates, moving = frequencies(d, b), int(s * d / 2)
+    return torch.where(torch.arange(d // 2) >= d // 2 - moving, rates, 0.0)
+
+
+def spread_out(d: int, b: float, s: float) -> Tensor:
+    """Let pairs move that are spread over the whole list."""
+    index = torch.arange(d // 2)
+    return torch.where((index * s).floor() < ((index + 1) * s).floor(), frequencies(d, b), 0.0)
+
+
+def slowest_for_the_rest(d: int, b: float, s: float) -> Tensor:
+    """Give the rest the rate of the slowest pair that moves."""
+    rates, moving = frequencies(d, b), int(s * d / 2)
+    return stopped(rates, moving, float(rates[max(moving, 1) - 1]))
+
+
+# --- latent attention -----------------------------------------------------------------------------
+
+FAR = 1e-2  # as in set 10: a cosine written as a shifted sine is rounded
+
+
+def latent_scores(
+    q: Tensor, latent: Tensor, shared: Tensor, up: Tensor, q_pos: Tensor, k_pos: Tensor
+) -> Tensor:
+    """Return scaled scores of contents and of rotated parts."""
+    return latent_otherwise(q, latent, shared, up, q_pos, k_pos)
+
+
+def latent_otherwise(
+    q: Tensor, latent: Tensor, shared: Tensor, up: Tensor, q_pos: Tensor, k_pos: Tensor, *,
+    rotary_first: bool = False, content: float = 1.0, rotary: float = 1.0,
+    size: Callable[[int, int], float] = lambda c, r: c + r,
+) -> Tensor:  # fmt: skip
+    """Return the scores with one thing done in another way."""
+    r = shared.shape[-1]
+    c = q.shape[-1] - r
+    q_rotary, q_content = (q[..., :r], q[..., r:]) if rotary_first else (q[..., c:], q[..., :c])
+    keys = latent[:, None] @ up.mT  # (B, H, Lk, c)
+    turned = turn(shared[:, None], k_pos)
+    scores = content * q_content @ keys.mT + rotary * turn(q_rotary, q_pos) @ turned.mT
+    result: Tensor = scores * size(c, r) ** -0.5
+    return result
+
+
+def turn(x: Tensor, positions: Tensor) -> Tensor:
+    """Rotate x (..., L, r) in the half layout, with base 10000."""
+    return apply_rope(x, rope_angles(positions, frequencies(x.shape[-1])), "half")
+
+
+def latent_cases(draw: Draw) -> list[Case]:
+    """A step of decoding after a cache, a whole sequence, gaps, and far positions."""
+    b, h, lq, lk, c, rank = draw.sizes(6, 3, 9)
+    r = 2 * draw.integer(1, 2) + 4 * (c == 4)  # another width than the contents'
+    start = draw.integer(11, 40)
+    whole, cached = torch.arange(lk), torch.arange(start, start + lk)
+
+    def parts(
+        lq: int, lk: int, b: int = b, h: int = h, c: int = c, r: int = r
+    ) -> tuple[Tensor, ...]:
+        return (
+            draw.normal(b, h, lq, c + r), draw.normal(b, lk, rank), draw.normal(b, lk, r),
+            draw.normal(h, c, rank),
+        )  # fmt: skip
+
+    wide, far = draw.places(lq) * 7, draw.places(lk) * 9
+    return [
+        Case(f"queries from position {start + lk}, keys from {start}",
+             (*parts(lq, lk), torch.arange(start + lk, start + lk + lq), cached)),
+        Case("all positions from 0", (*parts(lk, lk), whole, whole)),
+        Case(f"queries at {wide.tolist()}, keys at {far.tolist()}", (*parts(lq, lk), wide, far)),
+        Case("far apart, a rotary part of 2", (*parts(3, 4, 1, 2, 3, 2),
+             torch.tensor([9001, 70_001, 5]), torch.tensor([3, 35_001, 70_000, 8192])), FAR),
+        Case("one head, 1 query and 20 keys, a rotary part of 64",
+             (*parts(1, 20, 1, 1, 128, 64), cached[-1:], torch.arange(20))),
+    ]  # fmt: skip
+
+
+def at(**changes: Callable[[Tensor], Tensor]) -> Answer:
+    """Return a wrong answer that changes arguments before it uses them."""
+    names = ("q", "latent", "shared", "up", "q_pos", "k_pos")
+
+    def answer(*given: Tensor) -> Tensor:
+        return latent_scores(*(
+            changes.get(name, same)(value) for name, value in zip(names, given, strict=True)
+        ))  # fmt: skip
+
+    return answer
+
+
+def same(x: Tensor) -> Tensor:
+    """Return what is given."""
+    return x
+
+
+def counted(positions: Tensor) -> Tensor:
+    """Return 0, 1, 2, ..., as many as there are positions."""
+    return torch.arange(len(positions))
+
+
+def the_listing(
+    q: Tensor, latent: Tensor, shared: Tensor, up: Tensor, q_pos: Tensor, k_pos: Tensor
+) -> Tensor:
+    """Return what the listing returns."""
+    return latent_otherwise(
+        q, latent, shared, up, q_pos, counted(k_pos), rotary_first=True, size=lambda c, r: c
+    )
+
+
+# --- sinks ----------------------------------------------------------------------------------------
+
+
+def attend_with_sink(logits: Tensor, v: Tensor, sinks: Tensor) -> Tensor:
+    """Return weighted values, with one more logit in the denominator."""
+    return weights_with(logits, column(logits, sinks)) @ v
+
+
+def column(logits: Tensor, sinks: Tensor) -> Tensor:
+    """Return the sinks as one more key: (H,) -> (B, H, Lq, 1)."""
+    return sinks[:, None, None].expand(*logits.shape[:-1], 1)
+
+
+def weights_with(logits: Tensor, sink: Tensor) -> Tensor:
+    """Return the weights of the keys beside a sink (B, H, Lq, 1)."""
+    return torch.cat([logits, sink], dim=-1).softmax(-1)[..., :-1]
+
+
+def sink_cases(draw: Draw) -> list[Case]:
+    """Small logits, a causal mask, large logits, and queries that see no key."""
+    b, h, lq, lk, d = draw.sizes(5, 3, 9)
+
+    def parts(b: int, h: int, lq: int, lk: int, size: float = 1.0) -> tuple[Tensor, ...]:
+        sinks = torch.linspace(-2, 3, h)[torch.randperm(h, generator=draw.generator)]
+        return size * draw.normal(b, h, lq, lk), draw.normal(b, h, lk, d), size * sinks
+
+    masked, blind, large = parts(b, h, lk, lk), parts(h, b, lq, lk), parts(b, h, lq, lk, 60.0)
+    past = torch.ones(lk, lk).triu(1).bool()
+    none = torch.arange(lq)[:, None] == draw.integer(0, lq - 1)
+    return [
+        Case(f"logits of shape {(b, h, lq, lk)}", parts(b, h, lq, lk)),
+        Case("a causal mask", (masked[0].masked_fill(past, -math.inf), *masked[1:])),
+        Case("logits and sinks about 60 times as large", large),
+        Case("a query that sees no key", (blind[0].masked_fill(none, -math.inf), *blind[1:])),
+    ]  # fmt: skip
+
+
+def by_sink(rule: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Answer:
+    """Return a wrong answer whose weights another rule gives: (logits, sink column, values)."""
+
+    def answer(logits: Tensor, v: Tensor, sinks: Tensor) -> Tensor:
+        return rule(logits, column(logits, sinks), v) @ v
+
+    return answer
+
+
+def not_exponentiated(logits: Tensor, sink: Tensor, _: Tensor) -> Tensor:
+    """Add the sink itself to the sum of exponentials."""
+    exponentials = logits.double().exp()
+    result: Tensor = (exponentials / (exponentials.sum(-1, keepdim=True) + sink)).float()
+    return result
+
+
+def with_a_value(logits: Tensor, v: Tensor, sinks: Tensor) -> Tensor:
+    """Give the sink the value of the first key."""
+    weights = weights_with(logits, column(logits, sinks))
+    return weights @ v + (1 - weights.sum(-1, keepdim=True)) * v[:, :, :1]
+
+
+# --- forgetting -----------------------------------------------------------------------------------
+
+
+def forgetting_bias(gates: Tensor, n_queries: int) -> Tensor:
+    """Return what is added to the logits of the last queries: sums of log gates after the key."""
+    return forgetting_by(F.logsigmoid(gates.double()), n_queries)
+
+
+def forgetting_by(
+    logs: Tensor, n_queries: int, first: int = 1, last: int = 0, *, start: int | None = None,
+    hidden: float = -math.inf, own: bool = True,
+) -> Tensor:  # fmt: skip
+    """Sum logs (B, H, Lk) over l = n + first, ..., m + last.
+
+    `start` is the number of the first query, `hidden` what keys after the query get, and `own`
+    says whether a query sees its own key.
+    """
+    length = logs.shape[-1]
+    n = torch.arange(length)
+    start = length - n_queries if start is None else start
+    m = (start + torch.arange(n_queries))[:, None]  # (Lq, 1)
+    each = (n >= n[:, None] + first) & (n <= m[..., None] + last)  # (Lq, Lk, l)
+    sums = torch.einsum("bhl,qkl->bhqk", logs, each.to(logs.dtype))
+    return sums.masked_fill(n > (m if own else m - 1), hidden)
+
+
+def gate_cases(draw: Draw) -> list[Case]:
+    """A step behind a cache, a whole sequence, one query, and gates that are all but shut."""
+    b, h, lk = draw.sizes(3, 3, 8)
+    few = draw.integer(2, lk - 1)
+    long = draw.normal(b, h, lk + 4)
+    return [
+        Case(f"{few} queries and {lk} keys", (2 * draw.normal(b, h, lk), few)),
+        Case(f"{lk + 4} queries and as many keys", (long, lk + 4)),
+        Case(f"1 query and {lk + 1} keys", (draw.normal(h, b, lk + 1) + 2, 1)),
+        Case("gates whose logits are about 150 or -150",
+             (150 * draw.normal(b, h, lk).sign() + draw.normal(b, h, lk), few)),
+    ]  # fmt: skip
+
+
+def gated(rule: Callable[[Tensor], Tensor]) -> Answer:
+    """Return a wrong answer that takes other numbers for the logs of gates."""
+
+    def answer(gates: Tensor, n_queries: int) -> Tensor:
+        return forgetting_by(rule(gates.double()), n_queries)
+
+    return answer
+
+
+def unmasked(gates: Tensor, n_queries: int) -> Tensor:
+    """Take differences of running sums everywhere."""
+    sums = F.logsigmoid(gates.double()).cumsum(-1)
+    return sums[..., -n_queries:, None] - sums[..., None, :]
+
+
+def per_step(gates: Tensor, n_queries: int, of: str) -> Tensor:
+    """Multiply one log gate with the distance."""
+    logs = F.logsigmoid(gates.double())
+    back = forgetting_by(torch.ones_like(logs), n_queries)  # m - n, and -inf past the query
+    chosen = {
+        "query": logs[..., -n_queries:, None], "key": logs[..., None, :],
+        "mean": logs.mean(-1)[..., None, None],
+    }[of]  # fmt: skip
+    return torch.where(back.isfinite(), back.clamp(min=0) * chosen, back)
+
+
+def mean_of_gates(gates: Tensor, n_queries: int) -> Tensor:
+    """Take the mean of the logs, not their sum."""
+    back = forgetting_by(torch.ones_like(gates, dtype=torch.float64), n_queries)
+    return forgetting_bias(gates, n_queries) / back.abs().clamp(min=1).where(back.isfinite(), 1.0)
+
+
+EXERCISES = (
+    Exercise(
+        name="p_rope_rates",
+        cases=rate_cases,
+        reference=p_rope_rates,
+        tolerance=1e-6,
+        axes=("pair",),
+        mistakes=(
+            Mistake("this is the older kind of part: its frequencies run through their whole "
+                    "range within the part; here they are those of the whole head", older_part),
+            Mistake("the fastest pairs stand still; the slowest must", fastest_stopped),
+            Mistake("pairs all over the list stand still; the slowest must", spread_out),
+            Mistake("the number of moving pairs is rounded up; round it down",
+                    moved_by(math.ceil)),
+            Mistake("the number of moving pairs is rounded to the nearest; round it down",
+                    moved_by(round)),
+            Mistake("twice as many pairs move as should: the share is one of the pairs, of which "
+                    "there are head_dim / 2", moved_by(lambda n: 2 * n)),
+            Mistake("half as many pairs move as should: the share of head_dim is a number of "
+                    "components already, and a pair has two", moved_by(lambda n: n / 2)),
+            Mistake("one pair too many moves", moved_by(lambda n: n + 1)),
+            Mistake("one pair too few moves", moved_by(lambda n: n - 1)),
+            Mistake("the shares are exchanged: so much stands still, and the rest moves",
+                    lambda d, b, s: p_rope_rates(d, b, 1 - s)),
+            Mistake("no pair stands still", lambda d, b, s: frequencies(d, b)),
+            Mistake("only the rates of the moving pairs are returned; those that stand still have "
+                    "the rate 0", lambda d, b, s: frequencies(d, b)[: int(s * d / 2)]),
+            Mistake("the others have the rate of the slowest moving pair, so they move too",
+                    slowest_for_the_rest),
+            Mistake("the others have the rate 1, so they move fastest of all; 0 stands still",
+                    lambda d, b, s: stopped(frequencies(d, b), int(s * d / 2), 1.0)),
+            Mistake("the exponent is r/d; it must be 2r/d for pair r",
+                    lambda d, b, s: p_rope_rates(d, b**0.5, s)),
+            Mistake("the exponent is 4r/d: 2r is already the index of the component",
+                    lambda d, b, s: p_rope_rates(d, b**2, s)),
+            Mistake("the frequencies grow with r: the sign of the exponent is missing",
+                    lambda d, b, s: stopped(1 / frequencies(d, b), int(s * d / 2))),
+            Mistake("the base is an argument; you use 10000 always",
+                    lambda d, b, s: p_rope_rates(d, 10000.0, s)),
+            Mistake("there is one rate for each component; wanted is one for each pair",
+                    lambda d, b, s: p_rope_rates(d, b, s).repeat(2)),
+        ),
+    ),
+    Exercise(
+        name="latent_scores",
+        cases=latent_cases,
+        reference=latent_scores,
+        axes=("batch", "head", "query", "key"),
+        mistakes=(
+            Mistake("this is what the listing returns: nothing is mended yet", the_listing),
+            Mistake("the first components of a query are taken for the rotary part; they are its "
+                    "contents, and the last are rotated",
+                    lambda *a: latent_otherwise(*a, rotary_first=True)),
+            Mistake("the offset of the cache is ignored: keys are counted from 0",
+                    at(k_pos=counted)),
+            Mistake("the offset of the cache is ignored: queries are counted from 0",
+                    at(q_pos=counted)),
+            Mistake("queries and keys are both counted from 0; use q_pos and k_pos",
+                    at(q_pos=counted, k_pos=counted)),
+            Mistake("queries and keys are each counted from their own first position; what "
+                    "matters is the difference between the two",
+                    at(q_pos=lambda p: p - p[0], k_pos=lambda p: p - p[0])),
+            Mistake("the shared parts of the keys are not rotated", at(k_pos=torch.zeros_like)),
+            Mistake("the rotary parts of the queries are not rotated",
+                    at(q_pos=torch.zeros_like)),
+            Mistake("nothing is rotated", at(q_pos=torch.zeros_like, k_pos=torch.zeros_like)),
+            Mistake("the keys rotate the other way, so the score depends on the sum of the "
+                    "positions", at(k_pos=torch.neg)),
+            Mistake("the queries rotate the other way, so the score depends on the sum of the "
+                    "positions", at(q_pos=torch.neg)),
+            Mistake("queries and keys both rotate backwards: the scores depend on the difference, "
+                    "but on its negative", at(q_pos=torch.neg, k_pos=torch.neg)),
+            Mistake("the scale knows the width of the contents alone; a query has the rotary part "
+                    "besides", lambda *a: latent_otherwise(*a, size=lambda c, r: c)),
+            Mistake("the scale knows the width of the rotary part alone",
+                    lambda *a: latent_otherwise(*a, size=lambda c, r: r)),
+            Mistake("the scores are not scaled",
+                    lambda *a: latent_otherwise(*a, size=lambda c, r: 1)),
+            Mistake("each part is scaled by the root of its own width; the sum is scaled once",
+                    lambda *a: latent_otherwise(
+                        *a, content=(a[0].shape[-1] - a[2].shape[-1]) ** -0.5,
+                        rotary=a[2].shape[-1] ** -0.5, size=lambda c, r: 1)),
+            Mistake("the rotary part of the scores is missing",
+                    lambda *a: latent_otherwise(*a, rotary=0.0)),
+            Mistake("the contents' part of the scores is missing",
+                    lambda *a: latent_otherwise(*a, content=0.0)),
+            Mistake("all heads make their keys with the matrix of head 0; each has its own",
+                    at(up=lambda u: u[:1].expand_as(u))),
+            Mistake("all sequences read the shared part of the first one",
+                    at(shared=lambda x: x[:1].expand_as(x))),
+        ),
+    ),
+    Exercise(
+        name="attend_with_sink",
+        cases=sink_cases,
+        reference=attend_with_sink,
+        axes=("batch", "head", "query", "component"),
+        mistakes=(
+            Mistake("the weights of the keys sum to 1, so the sink takes nothing: it is left out, "
+                    "or added to every logit, or the weights are normalised again without it",
+                    by_sink(lambda x, s, _: x.softmax(-1))),
+            Mistake("you drop the last key and keep the sink as the first: drop the column that "
+                    "you joined", by_sink(lambda x, s, _: torch.cat([s, x], -1).softmax(-1)
+                                          [..., :-1])),
+            Mistake("the sink stands in the denominator as it is; it is a logit, like the others",
+                    by_sink(not_exponentiated)),
+            Mistake("the sign of the sink is flipped",
+                    lambda x, v, s: attend_with_sink(x, v, -s)),
+            Mistake("the sink is 0 for all heads: a 1 is added to the denominator",
+                    lambda x, v, s: attend_with_sink(x, v, 0 * s)),
+            Mistake("all heads have the sink of head 0",
+                    lambda x, v, s: attend_with_sink(x, v, s[:1].expand_as(s))),
+            Mistake("all heads have the mean of the sinks",
+                    lambda x, v, s: attend_with_sink(x, v, s.mean().expand_as(s))),
+            Mistake("the sinks stand in the wrong order: head 0 has the last",
+                    lambda x, v, s: attend_with_sink(x, v, s.flip(0))),
+            Mistake("the sink takes the same share of every query, whatever its logits are",
+                    by_sink(lambda x, s, _: x.softmax(-1) * torch.sigmoid(-s))),
+            Mistake("the sink has the value of the first key; it has none",
+                    with_a_value),
+            Mistake("the sink has the mean of the values; it has none",
+                    lambda x, v, s: attend_with_sink(x, v, s) + (
+                        1 - weights_with(x, column(x, s)).sum(-1, keepdim=True))
+                    * v.mean(2, keepdim=True)),
+            Mistake("these are the weights; multiply them with the values",
+                    lambda x, v, s: weights_with(x, column(x, s))),
+            Mistake("these are all weights, that of the sink included, and no output",
+                    lambda x, v, s: torch.cat([x, column(x, s)], -1).softmax(-1)),
+            Mistake("the softmax runs over the queries; it must run over the keys",
+                    lambda x, v, s: torch.cat([x, s[:, None, None].expand(
+                        len(x), -1, 1, x.shape[3])], 2).softmax(2)[:, :, :-1] @ v),
+            Mistake("the sink is scaled by 1/sqrt(d); it is a logit already",
+                    lambda x, v, s: attend_with_sink(x, v, s * v.shape[-1] ** -0.5)),
+            Mistake("logits below the sink are raised to it; it stands beside them",
+                    by_sink(lambda x, s, _: x.maximum(s).softmax(-1))),
+            Mistake("the weight of the sink is taken off every key's; the softmax has taken it "
+                    "already", by_sink(lambda x, s, _: weights_with(x, s) - (
+                        1 - weights_with(x, s).sum(-1, keepdim=True)))),
+            Mistake("there is a sink for every key; a head has one",
+                    by_sink(lambda x, s, _: weights_with(x, s + math.log(x.shape[-1])))),
+        ),
+    ),
+    Exercise(
+        name="forgetting_bias",
+        cases=gate_cases,
+        reference=forgetting_bias,
+        axes=("batch", "head", "query", "key"),
+        mistakes=(
+            Mistake("the key's own gate is counted; the gates after it count, up to the query's",
+                    lambda g, n: forgetting_by(F.logsigmoid(g.double()), n, first=0)),
+            Mistake("the query's own gate is not counted; it is the last of the sum",
+                    lambda g, n: forgetting_by(F.logsigmoid(g.double()), n, last=-1)),
+            Mistake("the gates from the key's to the one before the query's are counted; it is "
+                    "those after the key, the query's included",
+                    lambda g, n: forgetting_by(F.logsigmoid(g.double()), n, 0, -1)),
+            Mistake("the keys after the query are not hidden", unmasked),
+            Mistake("the keys after the query get 0; they must get minus infinity",
+                    lambda g, n: forgetting_by(F.logsigmoid(g.double()), n, hidden=0.0)),
+            Mistake("a query does not see its own key; it must",
+                    lambda g, n: forgetting_by(F.logsigmoid(g.double()), n, own=False)),
+            Mistake("the queries are taken for the first tokens; they are the last",
+                    lambda g, n: forgetting_by(F.logsigmoid(g.double()), n, start=0)),
+            Mistake("there is a row for every key; wanted are those of the queries alone",
+                    lambda g, n: forgetting_bias(g, g.shape[-1])),
+            Mistake("the sign is wrong: a shut gate must make the logit smaller",
+                    gated(lambda g: -F.logsigmoid(g))),
+            Mistake("the gates are summed; it is their logarithms that are",
+                    gated(torch.sigmoid)),
+            Mistake("the logits of the gates are summed as they are: a gate is their sigmoid",
+                    gated(lambda g: g)),
+            Mistake("these are the logarithms of what is forgotten, 1 - f, not of what is kept",
+                    gated(lambda g: F.logsigmoid(-g))),
+            Mistake("these are the products of the gates; added to logits are their logarithms",
+                    lambda g, n: forgetting_bias(g, n).exp()),
+            Mistake("the query's gate alone is used, times the distance; each token between has "
+                    "its own", lambda g, n: per_step(g, n, "query")),
+            Mistake("the key's gate alone is used, times the distance; each token between has "
+                    "its own", lambda g, n: per_step(g, n, "key")),
+            Mistake("all tokens have the mean of the gates: this is ALiBi, with a slope for each "
+                    "text", lambda g, n: per_step(g, n, "mean")),
+            Mistake("the mean of the logarithms is taken, not their sum", mean_of_gates),
+            Mistake("the sum runs over the heads as well",
+                    gated(lambda g: F.logsigmoid(g).cumsum(1))),
+        ),
+    ),
+)  # fmt: skip
