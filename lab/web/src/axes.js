@@ -81,7 +81,7 @@ export const axes = {
     const { place, what, rows, columns } = state;
     const { tokens, scores } = numbers(state);
     const places = layout(state);
-    const [left, top, room] = [4, 26, narrow ? width - 8 : 386];
+    const [left, top, room] = [4, 26, narrow ? width - 8 : Math.min(386, width - 308)];
     const across = Math.max(...places.map((at) => at[0])) + 1;
     const cell = Math.min(30, room / across, 296 / (Math.max(...places.map((at) => at[1])) + 1));
     text(drawing, 0, 13, "score with the chosen token", { at: "start", kind: "title" });

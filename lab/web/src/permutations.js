@@ -66,7 +66,7 @@ export const permutations = {
     const words = read(state);
     const order = orderOf(state, words);
     const { weights, outputs } = numbers(state);
-    const [left, top, side] = narrow ? [94, 86, width - 98] : [112, 86, 252];
+    const [left, top, side] = narrow ? [94, 86, width - 98] : [112, 86, Math.min(252, width - 340)];
     const cell = side / words.length;
     const place = order.indexOf(state.word);
     text(drawing, 0, 13, "attention weights", { at: "start", kind: "title" });
@@ -81,7 +81,7 @@ export const permutations = {
 
     const [x, y, row] = narrow ? [left, top + side + 34, 128 / words.length] : [left + side + 62, top, cell];
     const column = ((narrow ? width - 4 : width - 8) - x) / D;
-    text(drawing, narrow ? 0 : x, y - 10, "outputs, a row for each word", { at: "start", kind: "title" });
+    text(drawing, narrow ? 0 : x, y - 10, width > 640 || narrow ? "outputs, a row for each word" : "outputs", { at: "start", kind: "title" });
     cells(drawing, x, y, [column, row], outputs, 1.6);
     order.forEach((word, p) => text(drawing, x - 6, y + row * (p + 0.5) + 4, words[word], { at: "end", kind: word === state.word ? "name c1 word" : "small" }));
     box(drawing, "line c1", x, y + row * place, column * D, row).attr("fill", "none");

@@ -57,7 +57,7 @@ export const shawRows = {
     const { query, key, clip, columns } = state;
     const { rows, every, vectors, products, added } = numbers(state);
     const apart = columns === "distances";
-    const [left, top, side] = [26, 44, narrow ? width - 34 : 262];
+    const [left, top, side] = [26, 44, narrow ? width - 34 : Math.min(262, width - 352)];
     const shown = apart ? every : rows;
     const cell = side / shown[0].length;
     const row = rows[query][key];
