@@ -11,10 +11,10 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import alone
 import torch
 import transformers
 from torch import Tensor
@@ -69,21 +69,51 @@ def configuration(cls: type, module: Any) -> Any:
     return config()
 
 
+def parts_of(config: Any) -> list[Any]:
+    """Return a configuration and those of its parts, of which tables may want one."""
+    names = ("text_config", "audio_config", "decoder_config", "global_config", "encoder_config")
+    return [config, *(part for name in names if (part := getattr(config, name, None)) is not None)]
+
+
+def kinds_of(config: Any) -> list[dict[str, str]]:
+    """Return what tables may want to be told of a layer: nothing, or a kind of layer."""
+    by_kind = getattr(config, "rope_parameters", None) or {}
+    kinds = [*(getattr(config, "layer_types", None) or ()), *by_kind]
+    return [*({"layer_type": kind} for kind in sorted(set(kinds))), {}]
+
+
 def from_transformers(source: Source) -> Rotary:
     """Return a text's function with the tables of its default configuration.
 
+    Tables of one cosine for each pair, and not for each component, belong to heads twice as wide.
+
     Raises:
-        Exception: whatever a class raises that wants other arguments than a configuration.
+        Exception: what was raised last, of a class that wants other arguments.
     """
     module = importlib.import_module(source.module)
     cls = getattr(module, source.name)
-    config = configuration(cls, module)
-    kinds = sorted(set(getattr(config, "layer_types", None) or []))
-    tables = cls(config).eval()
-    extra = {}
-    if "layer_type" in inspect.signature(cls.forward).parameters and kinds:
-        extra["layer_type"] = kinds[0]
-    apply: Callable[..., Any] = module.apply_rotary_pos_emb
+    last: Exception = TypeError(f"{source.name} takes no configuration")
+    for config in parts_of(configuration(cls, module)):
+        for extra in kinds_of(config):
+            try:
+                tables = cls(config).eval()
+                cos = tables(torch.zeros(1, 1, 4, 8), torch.arange(4)[None], **extra)[0]
+            except Exception as error:
+                last = error
+                continue
+            function = rotation(tables, module.apply_rotary_pos_emb, extra)
+            for width in (cos.shape[-1], 2 * cos.shape[-1]):
+                try:
+                    function(*torch.zeros(2, 1, 1, 4, width), torch.arange(4)[None])
+                except Exception as error:
+                    last = error
+                    continue
+                return Rotary(function, head_dim=width)
+    raise last
+
+
+def rotation(tables: Any, apply: Callable[..., Any], extra: dict[str, str]) -> Callable[..., Any]:
+    """Return the rotation by a module's tables and its function."""
     one = "x" in inspect.signature(apply).parameters
 
     def function(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -92,8 +122,7 @@ def from_transformers(source: Source) -> Rotary:
             return apply(q, cos, sin), apply(k, cos, sin)
         return tuple(apply(q, k, cos, sin))
 
-    cos = tables(torch.zeros(1, 1, 4, 8), torch.arange(4)[None], **extra)[0]
-    return Rotary(function, head_dim=cos.shape[-1])
+    return function
 
 
 def all_from_transformers() -> Iterator[tuple[Source, Rotary | str]]:
@@ -210,14 +239,13 @@ def others() -> dict[str, object]:
 
 STORED = Path(__file__).resolve().parent.parent / "book/data/doctor_published.csv"
 HEADER = ("library", "function", "models", "axes", "verdict", "named as")
-TRIED_BY_HAND = ("timm", "torchtune")  # what their packages want is too much for the tests
 
 
 def row(name: str, models: int, thing: object) -> tuple[str, ...]:
     """Put a function before the doctor, and return its line of the table."""
     library, _, function = name.replace(",", "", 1).partition(" ")
-    if library in TRIED_BY_HAND:
-        library += f" {version(library)}"
+    if (alone.ALONE / library).is_dir():
+        library += f" {alone.version(library)}"
     if isinstance(thing, str):
         why = thing.split("\n")[0][:90].rstrip()
         return library, function, str(models), "", "not called", why

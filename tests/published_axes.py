@@ -1,23 +1,19 @@
 """Rotary functions of published libraries whose positions have several numbers.
 
 Most take a grid of patches and give its tables, row by row. Here such a grid is made once, and
-a token at (row, column) gets the row of the tables that is its own. What is not installed is left
-out: `PARTS` lists the makers, each of which raises ImportError then.
+a token at (row, column) gets the row of the tables that is its own.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.util
 import re
-import sys
 import types
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
-from unittest import mock
 
+import alone
 import torch
 from published import MODELS, TABLE, bare, configuration
 from torch import Tensor
@@ -184,26 +180,9 @@ def diffusers_grids() -> dict[str, Rotary]:
 # --- timm -----------------------------------------------------------------------------------------
 
 
-def timm_positions() -> Any:
-    """Return timm's module of positions, without timm's models, which want torchvision.
-
-    Raises:
-        ImportError: if timm is not installed.
-    """
-    found = importlib.util.find_spec("timm")
-    if found is None or found.origin is None:
-        raise ImportError("timm is not installed")
-    root = Path(found.origin).parent
-    empty = {name: types.ModuleType(name) for name in ("timm", "timm.layers")}
-    for package, folder in zip(empty.values(), (root, root / "layers"), strict=True):
-        package.__path__ = [str(folder)]  # type: ignore[attr-defined]
-    with mock.patch.dict(sys.modules, empty):
-        return importlib.import_module("timm.layers.pos_embed_sincos")
-
-
 def timm_grids() -> dict[str, Rotary]:
     """Return axial, mixed and DINOv3 rotations, and M-RoPE for pictures."""
-    timm = timm_positions()
+    timm = alone.timm_positions()
     shape = [SIDE, SIDE]
 
     def turn(x: Tensor, rows: Tensor) -> Tensor:
@@ -240,27 +219,11 @@ def timm_grids() -> dict[str, Rotary]:
 # --- torchtune ------------------------------------------------------------------------------------
 
 
-def torchtune_file(path: str) -> Any:
-    """Return a file of torchtune by itself, since the package wants torchao.
-
-    Raises:
-        ImportError: if torchtune is not installed.
-    """
-    found = importlib.util.find_spec("torchtune")
-    if found is None or found.origin is None:
-        raise ImportError("torchtune is not installed")
-    spec = importlib.util.spec_from_file_location(path, Path(found.origin).parent / path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def torchtune_functions() -> dict[str, Rotary]:
     """Return RoPE in one axis, that of Llama 3.1, Phi-3's, and the axial one."""
-    plain = torchtune_file("modules/position_embeddings.py")
-    scaled = torchtune_file("models/llama3_1/_position_embeddings.py")
-    phi = torchtune_file("models/phi3/_position_embeddings.py")
+    plain = alone.torchtune_file("modules/position_embeddings.py")
+    scaled = alone.torchtune_file("models/llama3_1/_position_embeddings.py")
+    phi = alone.torchtune_file("models/phi3/_position_embeddings.py")
 
     def one_axis(module: Any) -> Rotary:
         def rotate(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, ...]:
@@ -295,5 +258,4 @@ def all_axes() -> Iterator[tuple[str, int, Rotary | str]]:
     """Return every function by name with how many models carry it, or why it cannot be called."""
     yield from transformers_tables()
     for part in PARTS:
-        with contextlib.suppress(ImportError):
-            yield from ((name, 1, found) for name, found in part().items())
+        yield from ((name, 1, found) for name, found in part().items())

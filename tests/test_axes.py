@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
-import sys
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from alone import timm_positions
 from closeness import assert_close
 from torch import Tensor, nn
 
@@ -197,25 +194,8 @@ def test_cogvideox_equals_diffusers():
     assert_close(rotated(ours, q, grid_positions(2, 3, 5)), expected, 1e-6)
 
 
-@cache
-def timm_rotations() -> Any:
-    """Import timm's file of rotations alone: the whole of timm asks for torchvision besides."""
-    before, folder = set(sys.modules), Path(sys.prefix) / "alone/timm"
-    assert folder.is_dir(), f"{folder} is missing: make test unpacks it (requirements-alone.txt)"
-    for name, path in (("timm", folder), ("timm.layers", folder / "layers")):
-        package = ModuleType(name)
-        package.__path__ = [str(path)]
-        sys.modules[name] = package
-    try:
-        return importlib.import_module("timm.layers.pos_embed_sincos")
-    finally:
-        for name in set(sys.modules) - before:
-            if name.split(".")[0] == "timm":
-                del sys.modules[name]
-
-
 def by_timm(q: Tensor, embed: Tensor, half: bool = False) -> Tensor:
-    rotated_q: Tensor = timm_rotations().apply_rot_embed_cat(q, embed, half=half)
+    rotated_q: Tensor = timm_positions().apply_rot_embed_cat(q, embed, half=half)
     return rotated_q
 
 
@@ -227,7 +207,7 @@ def square_rates(width: int, base: float) -> Tensor:
 @pytest.mark.parametrize("trained", [None, (4, 10)])
 def test_axial_rotations_equal_timm(trained: tuple[int, int] | None):
     """On a grid that is not square; and laid over another grid, as in EVA."""
-    theirs = timm_rotations().RotaryEmbeddingCat(
+    theirs = timm_positions().RotaryEmbeddingCat(
         64, temperature=100.0, in_pixels=False, ref_feat_shape=trained
     )
     q, numbers = heads(2, 2, 15, 64, dtype=torch.float32), grid_positions(3, 5).double()
@@ -240,7 +220,7 @@ def test_axial_rotations_equal_timm(trained: tuple[int, int] | None):
 def test_mixed_rotations_equal_timm():
     """Drawn directions for each head and block; its first number is the column."""
     torch.manual_seed(0)
-    theirs = timm_rotations().RotaryEmbeddingMixed(64, depth=2, num_heads=2)
+    theirs = timm_positions().RotaryEmbeddingMixed(64, depth=2, num_heads=2)
     q = heads(2, 2, 15, 32, dtype=torch.float32)
     for block in range(2):
         expected = by_timm(q, theirs.get_embed([3, 5])[block]).detach()
@@ -251,7 +231,7 @@ def test_mixed_rotations_equal_timm():
 
 def test_the_rotations_of_dinov3_equal_timm():
     """Centres of patches between -1 and 1, periods in place of frequencies, the half layout."""
-    theirs = timm_rotations().RotaryEmbeddingDinoV3(64)
+    theirs = timm_positions().RotaryEmbeddingDinoV3(64)
     q, size = heads(2, 2, 15, 64, dtype=torch.float32), torch.tensor([3, 5])
     expected = by_timm(q, theirs.get_embed([3, 5]), half=True)
     centres = 2 * (grid_positions(3, 5).double() + 0.5) / size - 1
@@ -261,7 +241,7 @@ def test_the_rotations_of_dinov3_equal_timm():
 
 def test_interleaved_sections_of_an_image_equal_timm():
     """An image without text: all its patches have the frame 0."""
-    theirs = timm_rotations().RotaryEmbeddingMRope(72, (12, 12, 12))
+    theirs = timm_positions().RotaryEmbeddingMRope(72, (12, 12, 12))
     q = heads(2, 2, 15, 72, dtype=torch.float32)
     expected = by_timm(q, theirs.get_embed((3, 5)), half=True)
     directions = section_directions(frequencies(72), [12, 12, 12], "interleaved")
