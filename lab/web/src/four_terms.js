@@ -92,7 +92,7 @@ export const fourTermsFigure = {
     const to = (q, k) => set({ query: clamp(q, 0, words.length - 1), key: clamp(k, 0, words.length - 1) });
     const pick = (px, py) => to(Math.floor(py / cell), Math.floor(px / cell));
     handle("pair", {
-      shape: "rect", x: x + cell * key, y: y + cell * query, size: cell, now: key - query, least: -MOST, most: MOST,
+      shape: "rect", x: x + cell * key, y: y + cell * query, size: cell, now: key - query, least: -query, most: words.length - 1 - query,
       label: "pair of words", text: `query ${words[query]}, key ${words[key]}, score ${digits(scores[query][key])}`,
       move: (px, py) => pick(px - x, py - y), step: (right, down) => to(query + down, key + right),
     }).classed("ink", true);

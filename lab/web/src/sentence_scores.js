@@ -93,7 +93,7 @@ export const sentenceScores = {
       set({ key: clamp(Math.floor((px - left) / cell), 0, last), query: clamp(Math.floor((py - top) / cell), 0, last) });
     };
     handle("pair", {
-      shape: "rect", x: left + cell * key, y: top + cell * query, size: cell, now: key - query, least: -MOST, most: MOST,
+      shape: "rect", x: left + cell * key, y: top + cell * query, size: cell, now: key - query, least: -query, most: words.length - 1 - query,
       label: "pair of words", text: `query ${words[query]}, key ${words[key]}, key minus query ${digits(key - query, 0)}`,
       move: pick, step: (right, down) => set({ key: clamp(key + right, 0, words.length - 1), query: clamp(query + down, 0, words.length - 1) }),
     }).classed("ink", true);
