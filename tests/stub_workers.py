@@ -47,6 +47,8 @@ def note_and_wait(job: Job) -> Outcome:
 
 def main() -> int:
     """Grade a course with the stand-in."""
+    # A shell starts what runs in its background deaf to Ctrl-C, and that is inherited.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if "--scheduler" in sys.argv:
         grade_course.work, grade_course.PATIENCE = note_and_wait, 10
         grade_course.fill_gradebook = lambda *_: None
