@@ -68,8 +68,7 @@ def false_alarms() -> list[str]:
         f"{len(called)} different rotary functions and biases of six libraries were put before the "
         f"doctor; {count} models carry them, as most models of transformers share a text. It "
         f"accused {len(accused)}. Its words on axes count pairs in their order, of those that "
-        "rotate. The tests run all but those with a version in the first column, which were run by "
-        "hand: what their packages want is too much for the tests.",
+        "rotate. The tests run all of them and hold this table to what the doctor says.",
         "",
         "One function is left out of the table because it is at fault, and its authors know: "
         "`rotate_queries_or_keys` of V-JEPA 2 lays its angles out for halves and swaps neighbours, "
