@@ -543,9 +543,12 @@ def test_nbgraders_own_commands_do_what_the_guide_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize("course", ["my course", "it's", 'a "b"', "", "~/c"])
 def test_make_grade_takes_any_name_of_a_folder(course: str, tmp_path: Path) -> None:
     """With a space or a quote in it, too."""
-    ready = tmp_path / "ready"  # newer than all that it depends on, so nothing is installed
-    ready.touch()
-    words = ["make", "-s", "grade", "PY=printf '<%s>'", f"BOOK_READY={ready}", "SET=10_rope"]
+    python = tmp_path / "bin" / "python"  # of an environment that only says what it is given
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\nprintf '<%s>' \"$@\"\n")
+    python.chmod(0o755)
+    (tmp_path / ".book-ready").touch()  # newer than all that it depends on: nothing is installed
+    words = ["make", "-s", "grade", f"VENV={tmp_path}", "SET=10_rope"]
     words += [f"COURSE={course}"] if course else []
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("<-m>")
