@@ -146,14 +146,14 @@ class DeBERTa(PositionEncoding):
         """Return `row_of` where keys take the role of queries: distances change their sign."""
         return self.row_of(-relative)
 
-    def project(self, projection: nn.Module, memo: Memo) -> Tensor:
-        """Return the projected table per head, (H, 2 span, d); `memo` may know it."""
+    def project(self, projection: nn.Module, memo: Memo, scale: float = 1.0) -> Tensor:
+        """Return `scale` times the projected table per head, (H, 2 span, d); `memo` may know it."""
 
         def compute() -> Tensor:
-            rows: Tensor = projection(self.table)  # (2 span, D)
+            rows: Tensor = projection(self.table) * scale  # (2 span, D)
             return rows.view(len(rows), self.n_heads, -1).transpose(0, 1).contiguous()
 
-        return memo([self.table, *projection.parameters()], None, compute)
+        return memo([self.table, *projection.parameters()], scale, compute)
 
     def bias(
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
@@ -168,7 +168,7 @@ class DeBERTa(PositionEncoding):
             keys = self.project(self.key_proj, memos[0]).to(q.dtype)
             terms.append(table_scores(q * scale, keys, self.row_of, q_pos, k_pos))
         if self.query_proj is not None:
-            queries = self.project(self.query_proj, memos[1]).to(q.dtype)
-            by_key = table_scores(k, queries * scale, self.mirrored_row_of, k_pos, q_pos)
+            queries = self.project(self.query_proj, memos[1], scale).to(q.dtype)
+            by_key = table_scores(k, queries, self.mirrored_row_of, k_pos, q_pos)
             terms.append(by_key.mT)  # (B, H, Lk, Lq) -> (B, H, Lq, Lk)
         return terms[0] if len(terms) == 1 else terms[0].add_(terms[1])

@@ -132,6 +132,9 @@ def fused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float) ->
     if bias is not None:
         # Four axes: given three, PyTorch gets the same result without its fused kernel.
         bias = bias[(None,) * (4 - bias.ndim)]
+    if q.shape[-1] != v.shape[-1]:  # no kernel is for these: PyTorch would also copy all the keys
+        logits = (q * scale) @ k.mT  # (B, H, Lq, Lk)
+        return (logits if bias is None else logits + bias).softmax(dim=-1) @ v
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
 
 
