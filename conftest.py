@@ -19,9 +19,11 @@ pytest_plugins = ["tools.nbval_whole"]
 # the notebooks by their recorded seconds, then the others.
 FIRST = [
     "site",
+    "promises",
+    "grading_runs",
     "grading",
     "exercises",
-    "grading_runs",
+    "live",
     "style",
     "guards",
     "new_chapter",
