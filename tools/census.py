@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
+ALONE = Path(sys.prefix) / "alone"  # where `make test` unpacks timm, without what it asks for
 TABLE = ROOT / "book" / "data" / "census.csv"
 COLUMNS = (
     "layout",
@@ -801,9 +802,17 @@ RELATIVE = (
     ("Shaw", r"bhld,lrd->bhlr|b h c d, c r d -> b h c r"),
     ("Transformer-XL", r"\b(r_w_bias|pos_bias_u|bias_u|r_r_bias)\b"),
     ("DeBERTa", r"\bc2p_pos\b|\bc2p_att\b"),
-    ("table of 2-D offsets", r"relative_position_bias_table"),
-    ("per-axis table", r"\brel_pos_h\b|attention_biases\b.*Parameter"),
-    ("continuous 2-D offsets", r"continuous_position_bias_mlp|cpb_mlp"),
+    (
+        "table of 2-D offsets",
+        r"self\.relative_position_bias_table\b|self\.attention_biases = .*Parameter"
+        r"|self\.rel_pos_indices\[0\]",
+    ),
+    ("per-axis table", r"\brel_pos_h\b|\bself\.height_rel\b"),
+    (
+        "continuous 2-D offsets",
+        r"continuous_position_bias_mlp|cpb_mlp|self\.meta_mlp\(|self\.mlp\(self\.rel_coords_log",
+    ),
+    ("projected 2-D offsets", r"self\.rel_indices\.expand"),
     ("offset table", r"\bemb_rel_k\b|\brel_pos_k\b"),
     ("convolution", r"pos_conv_embed|num_conv_pos_embeddings"),
 )
@@ -818,7 +827,18 @@ def relatives(model: Model) -> list[Found]:
             if match:
                 found.append(Found(name, unit.at(match)))
                 break
-    return found
+    return found or convolutions(model)
+
+
+def convolutions(model: Model) -> list[Found]:
+    """Find the classes on positions whose whole content is a convolution of each channel alone."""
+    for unit in model.units:
+        named = re.search(r"Pos(?!t)|CPE|osition", unit.owner)
+        if unit.name == "__init__" and named and re.search(r"Conv\w*\(", unit.text):
+            match = re.search(r"groups=", unit.text)
+            if match:
+                return [Found("convolution", unit.at(match))]
+    return []
 
 
 def content_biases(model: Model) -> list[Found]:
@@ -915,7 +935,7 @@ def recurrences(model: Model) -> list[Found]:
         if match:
             return [Found("yes", unit.at(match))]
     for unit in model.units:
-        if re.search(r"recurrent_state|conv_state|recurrent_states|linear_attn", unit.text):
+        if re.search(r"recurrent_state|conv_state|recurrent_states|self\.linear_attn", unit.text):
             return [Found("yes", unit.where())]
     return []
 
