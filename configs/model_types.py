@@ -24,7 +24,8 @@ INTERLEAVED = names(
 # Pairs of a component and the one half a rotary width further.
 HALF = names(
     """
-    afmoe apertus arcee aria_text bamba beam bitnet cohere_compass_text cosmos3_edge_text cwm
+    afmoe apertus arcee aria_text bamba beam bitnet cohere_compass_text cosmos3_edge_text csm
+    csm_depth_decoder_model cwm
     deepseek_ocr2_text diffllama diffusion_gemma_text doge dots1 embedding_gemma2_text
     emu3_text_model esmc eurobert exaone4 exaone_moe falcon falcon_h1 flex_olmo flint gemma gemma2
     gemma3_text gemma3n_text gemma4_text gemma4_unified_text glm4_moe glm4v_moe_text glm_image_text
@@ -39,7 +40,7 @@ HALF = names(
     qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next qwen3_omni_moe_text
     qwen3_omni_moe_talker_code_predictor qwen3_omni_moe_talker_text qwen3_vl_moe_text qwen3_vl_text
     qwen4_exp_text recurrent_gemma seed_oss smollm3 solar_open stablelm starcoder2 step3p5 ultrabert
-    unlimited_ocr_text vaultgemma zamba2 zaya
+    unlimited_ocr_text vaultgemma voxtral_realtime_text zamba2 zaya
     """
 )
 
