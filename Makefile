@@ -78,11 +78,14 @@ grade: $(BOOK_READY) ## Grade a course folder: make grade COURSE=../course SET=0
 new-chapter: $(TEST_READY) ## Start a chapter from the template (NAME=18_spiral)
 	@$(PY) -m tools.new_chapter $(NAME)
 
+NEWEST := sed -E 's/^([A-Za-z0-9._-]+)==(([0-9]+)[0-9.a-z]*).*/\1>=\2,==\3.*/'
+
 newest: $(TEST_READY) ## Move the environment to the newest versions within the same majors
 	@mkdir -p _build
-	@sed -E 's/^([A-Za-z0-9._-]+)==(([0-9]+)[0-9.a-z]*).*/\1>=\2,==\3.*/' \
-	  requirements.txt requirements-test.txt > _build/newest.txt
+	@$(NEWEST) requirements.txt requirements-test.txt > _build/newest.txt
+	@$(NEWEST) requirements-alone.txt > _build/newest-alone.txt
 	$(PIP) $(PIP_ARGS) --upgrade -r _build/newest.txt
+	$(PIP) $(PIP_ARGS) --no-deps --upgrade --target $(VENV)/alone -r _build/newest-alone.txt
 	-@$(PY) -m tools.census --check
 
 census: $(TEST_READY) ## Read the positions of every published model out of the installed libraries

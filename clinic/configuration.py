@@ -23,6 +23,7 @@ from pe_lib.trailing import Trailing
 NAMES = ("rope_parameters", "rope_scaling")
 MINE = ("base", "layout", "gain", "rotary_dim", "head_dim")
 WIDTHS = ("head_dim", "attention_head_dim", "kv_channels", "qk_rope_head_dim")
+WINDOWS = ("sliding_window", "sliding_window_size", "local_attention")
 BASES = ("rope_theta", "rotary_emb_base", "rope_base")
 
 
@@ -93,6 +94,9 @@ def legible(config: Mapping[str, Any], case: Case) -> dict[str, Any]:
             "the configuration must have head_dim, or hidden_size and num_attention_heads; it has "
             f"{', '.join(fields)}"
         )
+    windowed = any("sliding" in str(kind) for kind in fields.get("layer_types") or ())
+    if windowed and first(fields, *WINDOWS) is None:
+        fields["sliding_window"] = 1  # no finding reads how wide it is
     check_bases(fields, case)
     for name in NAMES:
         given = fields.get(name)
@@ -113,6 +117,7 @@ def readable(given: Any, case: Case) -> Any:
     rule, old = (OLD_NAMES.get(str(name), name) for name in names)
     if rule and old and rule != old:
         case.fault("rule-twice", f"rope_type is {rule!r}, type is {old!r}")
+        given = {key: value for key, value in given.items() if key != "type"}
     rule = rule or old or "default"
     if rule not in FIELDS:
         return given

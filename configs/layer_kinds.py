@@ -10,11 +10,42 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from configs import model_types
-from pe_lib.errors import require_positive
+from configs.checks import check_count, check_kinds
+from pe_lib.errors import require_choice, require_positive
 
 Fields: TypeAlias = Mapping[str, Any]
 
 RECURRENT = {"linear_attention", "conv", "mamba", "mamba2", "recurrent", "moe", "mlp"}
+
+# The words of published files, today's and those of files before 2026.
+KINDS = (
+    "full_attention",
+    "sliding_attention",
+    "chunked_attention",
+    "indexed_attention",
+    "compressed_sparse_attention",
+    "heavily_compressed_attention",
+    "minimax_m3_sparse",
+    "hybrid",
+    "hybrid_sliding",
+    "reference_sliding_attention",
+    "attention",
+    "deepseek_sparse_attention",
+    "qwen_sparse_attention",
+    *sorted(RECURRENT),
+)
+
+LETTERS = {"M": "linear_attention", "E": "moe", "*": "full_attention", "-": "mlp"}  # Nemotron-H
+
+# Fields with a rule for the kinds.
+RULES = (
+    "sliding_window_pattern",
+    "_sliding_window_pattern",
+    "global_attn_every_n_layers",
+    "attn_layer_indices",
+    "full_attn_idxs",
+    "attn_layer_period",
+)
 
 
 def first(fields: Fields, *names: str) -> Any:
@@ -23,19 +54,52 @@ def first(fields: Fields, *names: str) -> Any:
 
 
 def kinds_of(fields: Fields) -> list[str]:
-    """Return the kind of each layer, from a list or from the rules that older files have."""
-    listed = first(fields, "layer_types", "layers_block_type")
-    if listed is not None:
-        return list(listed)
-    count = require_positive("num_hidden_layers", layer_count(fields))
-    cycle = fields.get("block_types")
-    if cycle:  # a pattern that repeats
+    """Return the kind of each layer, from a list or from the rules that older files have.
+
+    Raises:
+        ValueError: if a word is unknown, a list has another length than the layers, or the model
+            type mixes kinds and no field says how.
+    """
+    count = layer_count(fields)
+    for name in ("layer_types", "layers_block_type"):
+        if fields.get(name) is not None:
+            kinds = check_kinds(name, fields[name], KINDS)
+            if count is not None:
+                check_count(name, kinds, require_positive("num_hidden_layers", count))
+            return kinds
+    letters = fields.get("hybrid_override_pattern")
+    if letters is not None:
+        words = [require_choice("hybrid_override_pattern", x, tuple(LETTERS)) for x in letters]
+        check_count("hybrid_override_pattern", words, len(words) if count is None else count)
+        return [LETTERS[word] for word in words]
+    count = require_positive("num_hidden_layers", count)
+    given = fields.get("block_types")  # a pattern that repeats
+    cycle = check_kinds("block_types", given, KINDS) if given else cycle_of(fields)
+    if cycle:
         return [cycle[index % len(cycle)] for index in range(count)]
     attends = attending(fields, count)
     return [
         kind_by_rule(fields, index, count) if index in attends else "recurrent"
         for index in range(count)
     ]
+
+
+def cycle_of(fields: Fields) -> list[str]:
+    """Return the kinds that repeat in models of this type, or none where a rule tells them."""
+    if first(fields, *RULES) is not None:
+        return []
+    model_type = fields.get("model_type", "")
+    cycle = model_types.CYCLES.get(model_type, "").split()
+    every = fields.get("full_attention_interval")
+    if every is not None:
+        others, full = (cycle[0], cycle[-1]) if cycle else ("linear_attention", "full_attention")
+        return [others] * (every - 1) + [full]
+    if model_type in model_types.LISTED:
+        raise ValueError(
+            f"layer_types must be given: layers of a model of type {model_type!r} are of several "
+            "kinds, and no field says which are what"
+        )
+    return cycle
 
 
 def layer_count(fields: Fields) -> Any:
@@ -52,7 +116,13 @@ def attending(fields: Fields, count: int) -> set[int]:
         return set(given)
     period = fields.get("attn_layer_period")
     if period:
-        return set(range(fields.get("attn_layer_offset") or 0, count, period))
+        offset = fields.get("attn_layer_offset") or 0
+        if offset >= period:
+            raise ValueError(
+                f"attn_layer_offset must be less than attn_layer_period, which is {period}; got "
+                f"{offset}"
+            )
+        return set(range(offset, count, period))
     return set(range(count))
 
 
@@ -92,6 +162,8 @@ def rotates(fields: Fields, index: int) -> bool:
     if listed:  # 1 means that the layer rotates
         return bool(listed[index])
     every = first(fields, "no_rope_layer_interval", "nope_layer_interval")
+    if every is None:
+        every = model_types.NO_ROPE_EVERY.get(fields.get("model_type", ""))
     return not every or (index + 1) % every != 0
 
 
@@ -100,13 +172,15 @@ def window_of(fields: Fields, kind: str) -> int | None:
     model_type = fields.get("model_type")
     if model_type == "recurrent_gemma" and kind == "attention":
         return require_positive("attention_window_size", fields.get("attention_window_size"))
-    compressed = model_type == "deepseek_v4"
-    windowed = "sliding" in kind or compressed or model_type == "openai_privacy_filter"
+    windowed = "sliding" in kind or model_type in ("deepseek_v4", "openai_privacy_filter")
     if not windowed or kind in RECURRENT:
         return None
     window = first(fields, "sliding_window", "sliding_window_size")
     if window is None and fields.get("local_attention"):
         window = fields["local_attention"] // 2
     if not window:
-        return None
+        raise ValueError(
+            f"sliding_window must be given: layers of the kind {kind!r} have a window, and the "
+            "configuration does not say how wide it is"
+        )
     return int(window) + (model_type in model_types.SYMMETRIC)

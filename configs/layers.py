@@ -16,12 +16,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from configs import model_types
-from configs.layer_kinds import RECURRENT, Fields, first, kinds_of, rotates, window_of
+from configs.checks import (
+    check_count,
+    check_fields,
+    check_indices,
+    check_parameters_by_kind,
+    check_sections,
+    mapping,
+)
+from configs.layer_kinds import (
+    RECURRENT,
+    Fields,
+    first,
+    kinds_of,
+    rotates,
+    window_of,
+)
 from configs.rope_types import TRAINED, Head, rope_from, rope_type
 from pe_lib.compose import Compose
 from pe_lib.context_extension import yarn_gain
 from pe_lib.encoding import NoPosition, PositionEncoding
-from pe_lib.errors import require_choice, require_positive
+from pe_lib.errors import require_choice, require_multiple, require_positive
 from pe_lib.rope import RoPE
 from pe_lib.rotary_values import RotaryValues
 from pe_lib.sinusoidal import LAYOUTS
@@ -78,12 +93,15 @@ def from_config(
     if refused:
         raise ValueError(f"config must be of attention that this library has; this one {refused}")
     require_known(fields)
+    check_fields(fields)
     if layout is not None:
         require_choice("layout", layout, LAYOUTS)
     kinds, made = kinds_of(fields), {}
+    require_fitting(fields, kinds)
+    changes = by_layer(fields, len(kinds))
     layers = []
     for index, kind in enumerate(kinds):
-        own = {**fields, **(fields.get("per_layer_config") or {}).get(str(index), {})}
+        own = {**fields, **changes.get(index, {})}
         parameters = None if kind in RECURRENT else rope_parameters(own, kind, index, base)
         key = json.dumps([kind, parameters, own.get("head_dim"), own.get("qk_nope_head_dim")])
         if key not in made:
@@ -108,6 +126,32 @@ def require_known(fields: Fields) -> None:
         )
 
 
+def require_fitting(fields: Fields, kinds: list[str]) -> None:
+    """Raise if a list by layer has not one entry for each, or rope parameters fit no layer."""
+    check_indices(fields, len(kinds))
+    for name in ("layer_rope_theta", "no_rope_layers"):
+        if fields.get(name):
+            check_count(name, fields[name], len(kinds))
+    given = fields.get("rope_parameters") or {}
+    if not any(isinstance(value, Mapping) for value in given.values()):
+        return
+    check_parameters_by_kind(
+        given, kinds, model_types.FURTHER_KINDS.get(fields.get("model_type", ""), "").split()
+    )
+
+
+def by_layer(fields: Fields, count: int) -> dict[int, Fields]:
+    """Return the fields that single layers have for themselves, by the layer's number."""
+    found: dict[int, Fields] = {}
+    for key, own in (fields.get("per_layer_config") or {}).items():
+        if not str(key).isdecimal() or int(key) >= count:  # "05" where there are ten and more
+            raise ValueError(f"per_layer_config must be for layers 0 to {count - 1}, got {key!r}")
+        found[int(key)] = mapping(f"per_layer_config[{key!r}]", own)
+        require_known(own)
+        check_fields(own)
+    return found
+
+
 def layer_of(
     fields: Fields,
     kind: str,
@@ -120,11 +164,18 @@ def layer_of(
         kind,
         encoding,
         window_of(fields, kind),
-        fields.get("attention_chunk_size") if kind == "chunked_attention" else None,
+        chunk_of(fields, kind),
         tuple(given.get("mrope_section") or ()),
         bool(given.get("mrope_interleaved")),
         parameters,
     )
+
+
+def chunk_of(fields: Fields, kind: str) -> int | None:
+    """Return the length of the pieces that a layer of this kind keeps to, or None."""
+    if kind != "chunked_attention":
+        return None
+    return require_positive("attention_chunk_size", fields.get("attention_chunk_size"))
 
 
 def fields_of(config: object) -> Fields:
@@ -153,6 +204,9 @@ def rope_parameters(
     if without or windows_only or not rotates(fields, index) or switched_off(fields):
         return None
     given = fields.get("rope_parameters")
+    old = fields.get("rope_scaling")
+    if given is not None and old is not None and given != old:
+        raise ValueError("rope_parameters and rope_scaling must not both be given, unless equal")
     if given is None:
         given = old_spelling(fields, kind)
     elif any(isinstance(value, Mapping) for value in given.values()):
@@ -162,7 +216,9 @@ def rope_parameters(
         given = given[label]
     if given is None:
         return None
-    return completed(fields, dict(given), index, base)
+    found = completed(fields, dict(given), index, base)
+    rope_type(found)  # checks them all
+    return found
 
 
 def switched_off(fields: Fields) -> bool:
@@ -222,6 +278,8 @@ def encoding_of(
     strength = parameters.get("llama_4_scaling_beta")
     if strength is None:
         return rotary
+    if parameters.get(TRAINED) is None:
+        raise ValueError(f"{TRAINED} must be given beside llama_4_scaling_beta")
     return Compose(rotary, QueryTemperature(strength, parameters[TRAINED]))
 
 
@@ -239,6 +297,7 @@ def rotary_of(fields: Fields, parameters: Fields, layout: str | None) -> Positio
     latent = first(fields, "qk_nope_head_dim") is not None
     width = head_width(fields)
     part = rotary_width(fields, parameters, width)
+    check_sections(parameters, part)
     layout = layout or layout_in(fields)
     context = first(fields, "max_position_embeddings", "n_positions")
     last = latent or fields.get("model_type") == "deepseek_v4"
@@ -272,12 +331,16 @@ def head_width(fields: Fields) -> int:
 def rotary_width(fields: Fields, parameters: Fields, width: int) -> int:
     """Return how many components of a head of this width the frequencies are made for."""
     if fields.get("qk_nope_head_dim") is not None:
-        return require_positive("qk_rope_head_dim", fields.get("qk_rope_head_dim"))
+        return require_multiple(
+            "qk_rope_head_dim", fields.get("qk_rope_head_dim"), 2, "pairs rotate"
+        )
     share = parameters.get("partial_rotary_factor")
     legacy = fields.get("model_type") in model_types.READS_ROTARY_DIM
     if share is None and legacy and fields.get("rotary_dim") is not None:
-        return require_positive("rotary_dim", fields["rotary_dim"])
-    return require_positive("partial_rotary_factor * head_dim", int(width * (share or 1.0)))
+        return require_multiple("rotary_dim", fields["rotary_dim"], 2, "pairs rotate")
+    if share in (None, 1):
+        return require_multiple("head_dim", width, 2, "pairs rotate, and all of it does")
+    return require_positive("partial_rotary_factor * head_dim", int(width * share))
 
 
 def layout_in(fields: Fields) -> str:

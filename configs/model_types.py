@@ -24,7 +24,8 @@ INTERLEAVED = names(
 # Pairs of a component and the one half a rotary width further.
 HALF = names(
     """
-    afmoe apertus arcee aria_text bamba beam bitnet cohere_compass_text cosmos3_edge_text cwm
+    afmoe apertus arcee aria_text bamba beam bitnet cohere_compass_text cosmos3_edge_text csm
+    csm_depth_decoder_model cwm
     deepseek_ocr2_text diffllama diffusion_gemma_text doge dots1 embedding_gemma2_text
     emu3_text_model esmc eurobert exaone4 exaone_moe falcon falcon_h1 flex_olmo flint gemma gemma2
     gemma3_text gemma3n_text gemma4_text gemma4_unified_text glm4_moe glm4v_moe_text glm_image_text
@@ -39,7 +40,7 @@ HALF = names(
     qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next qwen3_omni_moe_text
     qwen3_omni_moe_talker_code_predictor qwen3_omni_moe_talker_text qwen3_vl_moe_text qwen3_vl_text
     qwen4_exp_text recurrent_gemma seed_oss smollm3 solar_open stablelm starcoder2 step3p5 ultrabert
-    unlimited_ocr_text vaultgemma zamba2 zaya
+    unlimited_ocr_text vaultgemma voxtral_realtime_text zamba2 zaya
     """
 )
 
@@ -63,6 +64,50 @@ FIXED_BASE = dict.fromkeys(names("codegen gptj roformer"), 10000.0)
 
 # Layers with two attentions each.
 TWICE = frozenset(["longcat_flash"])
+
+# Kinds of layers that repeat where a file lists none, as the configuration classes have it.
+CYCLES = {
+    **dict.fromkeys(names("gemma2 gpt_oss vaultgemma"), "sliding_attention full_attention"),
+    **dict.fromkeys(names("cohere2 olmo3"), "sliding_attention " * 3 + "full_attention"),
+    **dict.fromkeys(names("gemma3n_text kolibri1"), "sliding_attention " * 4 + "full_attention"),
+    **dict.fromkeys(
+        names("cwm granite_swa granitemoe_swa"), "full_attention" + " sliding_attention" * 3
+    ),
+    **dict.fromkeys(
+        names("qwen3_next qwen3_5_text qwen3_5_moe_text"),
+        "linear_attention " * 3 + "full_attention",
+    ),
+    "qwen4_exp_text": "linear_attention " * 3 + "indexed_attention",
+    **dict.fromkeys(
+        names("axk2 deepseek_v32 glm_moe_dsa hy_v4 mistral_large4_text"), "indexed_attention"
+    ),
+    **dict.fromkeys(names("cohere_compass_text laguna mellum"), "full_attention"),
+    "minimax": "full_attention linear_attention",
+    "unlimited_ocr_text": "reference_sliding_attention",
+    "zaya": "hybrid",
+}
+
+# Several kinds of layers, in an order that only a list tells.
+LISTED = names(
+    """
+    bailing_hybrid beam deepseek_v4 diffusion_gemma_text dots1 dots3_note_text embedding_gemma2_text
+    flint gemma4_text gemma4_unified_text glm5_next_text granitemoehybrid kimi_linear lfm3
+    mimo_v2_flash modernbert modernbert-decoder muse_glimmer_text muse_spark_text nemotron_h neomme
+    olmo_hybrid ultrabert zamba2
+    """
+)
+
+# Rope parameters by kind that a file may have beside those of the kinds of its layers.
+FURTHER_KINDS = {
+    "deepseek_v4": "main compress",
+    "laguna": "sliding_attention",
+    "lfm3": "sliding_attention",
+    "mellum": "sliding_attention",
+    "zaya": "hybrid_sliding",
+}
+
+# One layer in so many has no positions where no field says so.
+NO_ROPE_EVERY = dict.fromkeys(names("llama4_text mistral_large4_text smollm3"), 4)
 
 # Fields of a file that speak of rotation and are read, or are known to change nothing here.
 ROTARY_FIELDS = names(

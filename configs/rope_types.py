@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from configs.checks import PARAMETERS, check_count, check_fields, check_order
 from pe_lib.context_extension import (
     DynamicNTK,
     LongRoPE,
@@ -69,10 +70,18 @@ def rope_type(parameters: Parameters) -> str:
     Raises:
         ValueError: if the rule is unknown, or a field is.
     """
-    given = parameters.get("rope_type") or parameters.get("type") or "default"
-    name = OLD_NAMES.get(given, given)
-    if name not in FIELDS:
-        raise ValueError(f"rope_type must be one of {', '.join(FIELDS)}; got {given!r}")
+    words = {
+        field: parameters[field]
+        for field in ("rope_type", "type")
+        if parameters.get(field) is not None
+    }
+    for given in words.values():
+        if not isinstance(given, str) or OLD_NAMES.get(given, given) not in FIELDS:
+            raise ValueError(f"rope_type must be one of {', '.join(FIELDS)}; got {given!r}")
+    named = {OLD_NAMES.get(given, given) for given in words.values()}
+    if len(named) > 1:
+        raise ValueError(f"rope_type and type must name the same rule, got {words}")
+    name = next(iter(named), "default")
     allowed = COMMON | FIELDS[name] | (ALPHA_UNREAD if parameters.get("alpha") else set())
     unknown = sorted(set(parameters) - allowed)
     if unknown:
@@ -80,6 +89,7 @@ def rope_type(parameters: Parameters) -> str:
             f"rope parameters of type {name!r} must not have fields that no rule here reads, got "
             f"{', '.join(unknown)}"
         )
+    check_fields(parameters, PARAMETERS)
     return name
 
 
@@ -156,14 +166,17 @@ def dynamic_rope(parameters: Parameters, head: Head) -> RoPE:
 
 def yarn_rope(parameters: Parameters, head: Head) -> RoPE:
     """Return YaRN with its gain."""
+    bounds = {"beta_slow": 1.0, "beta_fast": 32.0}
+    bounds |= {name: parameters[name] for name in bounds if parameters.get(name) is not None}
+    check_order(bounds, "beta_slow", "beta_fast", strictly=False)
     factor = factor_of(parameters, head)
     truncate = parameters.get("truncate")
     rates = yarn(
         base_rates(parameters, head),
         factor,
         trained_length(parameters, head),
-        slow=parameters.get("beta_slow") or 1.0,
-        fast=parameters.get("beta_fast") or 32.0,
+        slow=bounds["beta_slow"],
+        fast=bounds["beta_fast"],
         truncate=True if truncate is None else truncate,
     )
     return plain(rates, head, yarn_attention_factor(parameters, factor))
@@ -171,6 +184,8 @@ def yarn_rope(parameters: Parameters, head: Head) -> RoPE:
 
 def longrope_rope(parameters: Parameters, head: Head) -> RoPE:
     """Return LongRoPE; the gain may be given, once or for short and for long sequences."""
+    for name in ("short_factor", "long_factor"):
+        check_count(name, parameters[name], head.rotating // 2, "the number of pairs that rotate")
     pair = [parameters.get(name) for name in ("short_mscale", "long_mscale")]
     gain: float | tuple[float, float] | None = parameters.get("attention_factor")
     if pair[0] is not None and pair[1] is not None:
@@ -194,6 +209,7 @@ def longrope_rope(parameters: Parameters, head: Head) -> RoPE:
 
 def llama3_rope(parameters: Parameters, head: Head) -> RoPE:
     """Return the rule of Llama 3.1."""
+    check_order(parameters, "low_freq_factor", "high_freq_factor", strictly=True)
     numbers = (number(parameters, name) for name in ("low_freq_factor", "high_freq_factor"))
     trained = trained_length(parameters, head)
     rates = base_rates(parameters, head)

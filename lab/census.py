@@ -16,7 +16,7 @@ def read(library: str | None = None) -> list[dict[str, str]]:
     the code of the installed libraries.
 
     Args:
-        library: keep the models of one library, "transformers" or "diffusers".
+        library: keep the models of one library, "transformers", "diffusers" or "timm".
 
     Raises:
         ValueError: if the census has no such library.

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 import re
+import shutil
+from pathlib import Path
 
+import alone
 import pytest
 
 from lab import census as page
@@ -12,6 +15,7 @@ from tools import census
 
 pytest.importorskip("transformers")
 pytest.importorskip("diffusers")
+alone.folder("timm")
 
 SEED = 2026
 PROPERTIES = tuple(name for name in census.COLUMNS if name != "context")
@@ -33,6 +37,148 @@ READ: dict[str, dict[str, str]] = {
         "base": "10000",
         "learned": "yes",
     },
+    "timm cait": {"method": "learned", "learned": "yes"},
+    "timm crossvit": {"method": "learned", "learned": "yes"},
+    "timm efficientvit_msra": {
+        "method": "table of 2-D offsets",
+        "relative": "table of 2-D offsets",
+    },
+    "timm lowformer": {"method": "none"},
+    "timm mobilevit": {"method": "none"},
+    "timm shvit": {"method": "none"},
+    "timm visformer": {"method": "learned", "learned": "yes"},
+    "transformers deepseek_vl": {"method": "its parts'", "parts": "siglip_vision_model | llama"},
+    "transformers dinov2_with_registers": {"method": "learned", "learned": "yes"},
+    "transformers encodec": {"method": "no attention"},
+    "transformers evolla": {
+        "method": "rotary",
+        "layout": "half",
+        "base": "500000",
+        "rope_types": "any",
+    },
+    "transformers glm_image": {
+        "method": "rotary | learned",
+        "layout": "half",
+        "base": "10000",
+        "rope_types": "any",
+        "axes": "8-12-12 | chunks",
+        "learned": "yes",
+    },
+    "transformers glpn": {"method": "none"},
+    "transformers grounding_dino": {
+        "method": "learned | sinusoidal",
+        "learned": "yes",
+        "sinusoidal": "yes",
+        "parts": "swin | bert",
+    },
+    "transformers hiera": {"method": "learned", "learned": "yes"},
+    "transformers instructblip": {"method": "learned", "learned": "yes", "parts": "opt"},
+    "transformers jetmoe": {
+        "method": "rotary",
+        "layout": "half",
+        "base": "10000",
+        "rope_types": "any",
+    },
+    "transformers laguna": {
+        "method": "rotary",
+        "layout": "half",
+        "base": "500000 | 10000",
+        "part": "0.5",
+        "rope_types": "any",
+        "window": "512",
+        "layer_kinds": "full_attention",
+    },
+    "transformers llava_next_video": {"method": "its parts'", "parts": "clip_vision_model | llama"},
+    "transformers mimi": {
+        "method": "rotary",
+        "layout": "half",
+        "base": "10000",
+        "rope_types": "any",
+        "window": "250",
+    },
+    "transformers mobilevitv2": {"method": "none"},
+    "transformers nanochat": {
+        "method": "rotary",
+        "layout": "half reversed",
+        "base": "10000",
+        "rope_types": "any",
+    },
+    "transformers neucodec": {
+        "method": "rotary",
+        "layout": "half",
+        "base": "10000",
+        "rope_types": "any",
+        "parts": "wav2vec2-bert",
+    },
+    "transformers pocket_tts": {
+        "method": "rotary",
+        "layout": "half",
+        "base": "10000",
+        "rope_types": "any",
+    },
+    "transformers pp_ocrv5_mobile_det": {"method": "its parts'", "parts": "pp_lcnet_v3"},
+    "transformers pvt": {"method": "learned", "learned": "yes"},
+    "transformers pvt_v2": {"method": "none"},
+    "transformers rf_detr": {
+        "method": "learned | sinusoidal",
+        "learned": "yes",
+        "sinusoidal": "yes",
+        "parts": "rf_detr_vit",
+    },
+    "transformers sam2_video": {
+        "method": "rotary | learned | sinusoidal",
+        "layout": "interleaved",
+        "base": "10000",
+        "rope_types": "axial",
+        "axes": "axial",
+        "learned": "yes",
+        "sinusoidal": "yes",
+        "parts": "sam2_vision_model",
+    },
+    "transformers seamless_m4t_v2": {
+        "method": "sinusoidal | Shaw",
+        "relative": "Shaw",
+        "sinusoidal": "yes",
+    },
+    "transformers seed_oss": {
+        "method": "rotary",
+        "layout": "half",
+        "base": "10000",
+        "rope_types": "any",
+    },
+    "transformers splinter": {"method": "learned", "learned": "yes"},
+    "transformers t5gemma2": {
+        "method": "rotary",
+        "layout": "half",
+        "base": "global=1000000 local=10000",
+        "rope_types": "any",
+        "window": "4096",
+        "layer_kinds": "sliding_attention | full_attention",
+        "parts": "siglip_vision_model",
+    },
+    "transformers ultrabert": {
+        "method": "rotary",
+        "layout": "half",
+        "base": "10000 | 2560000",
+        "rope_types": "any",
+        "window": "128",
+        "layer_kinds": "sliding_attention | full_attention",
+    },
+    "transformers video_llama_3": {
+        "method": "rotary",
+        "layout": "half",
+        "base": "10000",
+        "rope_types": "axial",
+        "axes": "axial",
+        "parts": "qwen2",
+    },
+    "transformers vision_text_dual_encoder": {"method": "its parts'", "parts": "bert | vit"},
+    "transformers wav2vec2_phoneme": {"method": "no modules of its own"},
+    "transformers xlm_roberta": {"method": "learned", "learned": "yes"},
+}
+
+# Those of the draw before timm was read, checked in the same way.
+EARLIER: dict[str, dict[str, str]] = {
     "transformers albert": {"method": "learned", "learned": "yes"},
     "transformers arcee": {
         "method": "rotary",
@@ -141,7 +287,6 @@ READ: dict[str, dict[str, str]] = {
         "sinusoidal": "yes",
     },
     "transformers vitpose_backbone": {"method": "learned", "learned": "yes"},
-    "transformers wav2vec2_phoneme": {"method": "no modules of its own"},
     "transformers yoso": {"method": "learned", "learned": "yes"},
 }
 
@@ -158,14 +303,14 @@ def census_key(row: dict[str, str]) -> tuple[str, str]:
     return row["library"], row["model"]
 
 
-@pytest.mark.parametrize("name", sorted(READ))
+@pytest.mark.parametrize("name", sorted(READ | EARLIER))
 def test_the_census_agrees_with_the_models_read_by_hand(
     rows: dict[tuple[str, str], dict[str, str]], name: str
 ) -> None:
     library, model = name.split(" ")
     row = rows[library, model]
     found = {key: row[key] for key in ("method", *PROPERTIES) if row[key]}
-    assert found == READ[name]
+    assert found == (READ | EARLIER)[name]
 
 
 def test_the_stored_table_is_what_the_installed_libraries_say(
@@ -189,7 +334,8 @@ def test_a_release_is_told_by_what_appeared_went_and_changed() -> None:
         {"library": "t", "model": m, "method": "rotary", **dict.fromkeys(census.COLUMNS, "")}
         for m in ("gone", "kept")
     ]
-    kept = old[1] | {"base": "500000", "rope_types": "spiral"}
+    old[1]["parts"] = "text | vision"
+    kept = old[1] | {"base": "500000", "rope_types": "spiral", "parts": "vision | text"}
     new = [kept, old[1] | {"model": "born"}]
     assert census.changes(old, new) == [
         "new: t born (rotary)",
@@ -198,6 +344,127 @@ def test_a_release_is_told_by_what_appeared_went_and_changed() -> None:
         "changed: t kept, rope_types: nothing -> spiral",
         "new kind of rates: spiral",
     ]
+
+
+def planted(root: Path, name: str, base: float) -> None:
+    """Write the folder of a model that rotates, as transformers has them."""
+    folder = root / "models" / name
+    folder.mkdir(parents=True)
+    (folder / f"modeling_{name}.py").write_text(
+        ROTATE.format(join="cat", first="-b, a"), encoding="utf-8"
+    )
+    (folder / f"configuration_{name}.py").write_text(
+        f"# Copyright 2031\nclass NewConfig(Parent):\n    vocab_size: int = 9\n"
+        f"    default_theta = {base}\n    rope_parameters: dict | None = None\n",
+        encoding="utf-8",
+    )
+
+
+def test_a_release_with_a_new_model_is_reported_by_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, root = tmp_path / "census.csv", tmp_path / "release"
+    monkeypatch.setattr(census, "TABLE", table)
+    monkeypatch.setattr(census, "installed", lambda: census.transformers_models(root))
+    planted(root, "kept", 10000.0)
+    planted(root, "gone", 10000.0)
+    census.write(census.census(), table)
+    assert census.main(["--check"]) == 0
+    assert capsys.readouterr().out == "2 models, 0 changes\n"
+    before = table.read_text(encoding="utf-8")
+    shutil.rmtree(root)
+    census.read.cache_clear()
+    planted(root, "kept", 500000.0)
+    planted(root, "born", 10000.0)
+    assert census.main(["--check"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "new: transformers born (rotary)",
+        "gone: transformers gone",
+        "changed: transformers kept, base: 10000 -> 500000",
+        "2 models, 3 changes",
+    ]
+    assert table.read_text(encoding="utf-8") == before
+
+
+LAYERS = """
+def turn(x):
+    return torch.stack([-x[..., 1::2], x[..., ::2]], -1).reshape(x.shape)
+
+def turn_halves(x):
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat([-b, a], dim=-1)
+
+def rotate(x, cos, sin, half=False):
+    return x * cos + (turn_halves(x) if half else turn(x)) * sin
+
+class Attention:
+    def __init__(self, rotate_half: bool = False):
+        self.qkv = nn.Linear(8, 24)
+        self.rotate_half = rotate_half
+
+    def forward(self, q, cos, sin):
+        return rotate(q, cos, sin, half=self.rotate_half)
+"""
+FILES = {
+    "base": """from timm.layers import Attention
+class Block:
+    def __init__(self):
+        self.attn = Attention(rotate_half=True)
+""",
+    "child": "from .base import Block\nclass Child(Block):\n    pass\n",
+    "either": """from timm.layers import Attention
+class Block:
+    def __init__(self, rotate_half: bool = False):
+        self.attn = Attention(rotate_half=rotate_half)
+""",
+    "plain": """from timm.layers import Attention
+class Block:
+    def __init__(self):
+        self.attn = Attention()
+""",
+    "never": """from timm.layers import Attention
+class Block:
+    def __init__(self, use_rope: bool = False, use_abs: bool = False):
+        self.attn = Attention()
+        if use_abs:
+            self.pos_embed = nn.Parameter(torch.zeros(4, 8))
+""",
+    "two_tables": """class Block:
+    def __init__(self):
+        self.qkv = nn.Linear(8, 24)
+        for i in range(2):
+            setattr(self, f"pos_embed_{i}", nn.Parameter(torch.zeros(4, 8)))
+""",
+    "shifted": """class PosConv:
+    def __init__(self, dim):
+        self.proj = nn.Conv2d(dim, dim, 3, padding=1, groups=dim)
+
+class Attention:
+    def __init__(self, dim):
+        self.qkv = nn.Linear(dim, 3 * dim)
+        self.pos = PosConv(dim)
+""",
+    "no_attention": "class Block:\n    def __init__(self):\n        self.conv = Conv(3, 3)\n",
+}
+
+
+def test_files_of_timm_are_read_with_the_classes_they_import(tmp_path: Path) -> None:
+    (tmp_path / "layers.py").write_text(LAYERS, encoding="utf-8")
+    for name, text in FILES.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    paths = [tmp_path / f"{name}.py" for name in FILES]
+    models = census.with_imports("timm", paths, [tmp_path / "layers.py"])
+    rows = [census.row(m, {}, census.Found("", "")) for m in models if census.projects_queries(m)]
+    found = {row["model"]: (row["method"], row["layout"]) for row in rows}
+    assert found == {
+        "base": ("rotary", "half"),
+        "child": ("rotary", "half"),
+        "either": ("rotary", "interleaved | half"),
+        "never": ("none", ""),
+        "plain": ("rotary", "interleaved"),
+        "shifted": ("convolution", ""),
+        "two_tables": ("learned", ""),
+    }
 
 
 ROTATE = """
@@ -241,7 +508,9 @@ def test_the_pages_read_the_table_that_the_census_writes() -> None:
     assert page.TABLE == census.TABLE
     assert page.read() == census.stored()
     assert {row["library"] for row in page.read("diffusers")} == {"diffusers"}
-    with pytest.raises(ValueError, match="library must be one of diffusers, transformers, got 'x'"):
+    with pytest.raises(
+        ValueError, match="library must be one of diffusers, timm, transformers, got"
+    ):
         page.read("x")
 
 

@@ -219,7 +219,20 @@ OLD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
         {"model_type": "llama4_text", "no_rope_layers": [1, 0, 1, 0, 1, 0],
          "attention_chunk_size": 8}, "G-G-G-",
     ),
-    "muse": ({"model_type": "muse_spark_text", "layer_rope_theta": [1e4, 0] * 3}, "G-G-G-"),
+    "muse": (
+        {"model_type": "muse_spark_text", "layer_rope_theta": [1e4, 0] * 3,
+         "layer_types": ["full_attention"] * 6}, "G-G-G-",
+    ),
+    "gemma 2": ({"model_type": "gemma2", "sliding_window": 64}, "rGrGrG"),
+    "gpt-oss": ({"model_type": "gpt_oss", "sliding_window": 64}, "rGrGrG"),
+    "qwen 3 next": ({"model_type": "qwen3_next", "full_attention_interval": 3}, "..G..G"),
+    "nemotron-h": (
+        {"model_type": "nemotron_h", "hybrid_override_pattern": "M-M*ME",
+         "num_hidden_layers": None}, "...-..",
+    ),
+    "llama 4, without a list": (
+        {"model_type": "llama4_text", "attention_chunk_size": 8, "no_rope_layers": []}, "GGG-GG",
+    ),
     "qwen 2": (
         {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 64,
          "max_window_layers": 4}, "GGGGrr",
@@ -238,7 +251,8 @@ OLD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
         {"model_type": "mllama_text_model", "cross_attention_layers": [2]}, "GG-GGG",
     ),
     "granite hybrid": (
-        {"model_type": "granitemoehybrid", "position_embedding_type": "nope"}, "------",
+        {"model_type": "granitemoehybrid", "position_embedding_type": "nope",
+         "layer_types": ["mamba", "attention"] * 3}, ".-.-.-",
     ),
 }  # fmt: skip
 
@@ -265,6 +279,15 @@ def test_global_and_local_layers_have_bases_of_their_own() -> None:
     assert_close(rates(far)[1:2], torch.tensor([1e6 ** (-1 / 8) / 8]).double())
 
 
+@pytest.mark.parametrize("key", ["03", "3", 3])
+def test_fields_of_a_single_layer_are_found_however_its_number_is_written(key: object) -> None:
+    changes = {key: {"head_dim": 32, "sliding_window": 128}}
+    layers = from_config(config(model_type="mistral", sliding_window=64, per_layer_config=changes))
+    widths = [8, 8, 8, 16, 8, 8]
+    assert [len(rates(layer)) for layer in layers] == widths
+    assert [layer.window for layer in layers] == [8 * width for width in widths]
+
+
 def test_the_text_of_a_model_for_images_is_read() -> None:
     nested = {"model_type": "llava", "text_config": config(), "vision_config": {}}
     assert len(from_config(nested)) == 6
@@ -278,6 +301,19 @@ def test_a_caller_may_say_layout_and_base() -> None:
 
 
 LATENT = {"qk_nope_head_dim": 8, "qk_rope_head_dim": 4}
+FULL = "full_attention"
+
+
+def scaled(rule: str, **changes: Any) -> dict[str, Any]:
+    trained = {"original_max_position_embeddings": 1024}
+    return config(rope_scaling={"type": rule, "factor": 4.0, **trained, **changes})
+
+
+def by_kind(parameters: dict[str, Any], kinds: list[str]) -> dict[str, Any]:
+    changes = {"layer_types": kinds, "rope_parameters": parameters, "num_hidden_layers": len(kinds)}
+    return config(**changes, rope_theta=None)
+
+
 WRONG: dict[str, tuple[Any, str]] = {
     "no configuration": ([], "config must be a dictionary"),
     "unknown field": (
@@ -289,8 +325,7 @@ WRONG: dict[str, tuple[Any, str]] = {
         config(rotary_share=0.5, rope_flip=True), "reads, got rope_flip, rotary_share",
     ),
     "unknown field of one kind of layer": (
-        {**config(layer_types=["full_attention"]),
-         "rope_parameters": {"full_attention": {"rope_theta": 1e4, "wobble": 1}}}, "got wobble",
+        by_kind({FULL: {"rope_theta": 1e4, "wobble": 1}}, [FULL]), "got wobble",
     ),
     "rotated values": (config(model_type="roformer", rotary_value=True), "got rotary_value"),
     "unknown rule": (config(rope_scaling={"type": "spiral"}), "rope_type must be one of.*spiral"),
@@ -304,12 +339,160 @@ WRONG: dict[str, tuple[Any, str]] = {
         config(model_type="recurrent_gemma", block_types=["attention"]), "attention_window_size",
     ),
     "a kind without parameters": (
-        {**config(layer_types=["full_attention"]), "rope_parameters": {"sliding_attention": {}}},
+        by_kind({"sliding_attention": {}}, [FULL, "sliding_attention"]),
         "rope_parameters must have 'full_attention'",
     ),
     "no rotary part": (config(**LATENT | {"qk_rope_head_dim": None}), "head_dim|qk_rope_head_dim"),
     "content-read distances": (config(model_type="inkling2_text"), "hidden state"),
     "ALiBi": (config(model_type="falcon", alibi=True), "use pe_lib.ALiBi"),
+    "unknown kind of layer": (
+        config(layer_types=[FULL] * 5 + ["full_atention"]),
+        r"layer_types\[5\] must be one of full_attention, .*; got 'full_atention'",
+    ),
+    "unknown kind of an older list": (
+        config(model_type="bamba", layers_block_type=["mambo"] * 6),
+        r"layers_block_type\[0\].*mambo",
+    ),
+    "unknown kind in a pattern": (
+        config(model_type="recurrent_gemma", block_types=["recurring"]),
+        r"block_types\[0\].*recurring",
+    ),
+    "unknown letter": (
+        config(model_type="nemotron_h", hybrid_override_pattern="M-X*M-"),
+        "hybrid_override_pattern must be one of M, E, .*; got 'X'",
+    ),
+    "unknown letter of a window": (
+        config(model_type="exaone4", sliding_window=64, sliding_window_pattern="LLX"),
+        "sliding_window_pattern must be a number or of the letters L and G, got 'LLX'",
+    ),
+    "kinds in a word": (config(layer_types=FULL), "layer_types must be a list, got 'full"),
+    "too few kinds": (
+        config(layer_types=[FULL] * 5), "layer_types must have 6 entries, as num_hidden_l.*; got 5",
+    ),
+    "too many letters": (
+        config(model_type="nemotron_h", hybrid_override_pattern="M*" * 4),
+        "hybrid_override_pattern must have 6 entries.*got 8",
+    ),
+    "kinds that nothing tells": (
+        config(model_type="kimi_linear"), "layer_types must be given: .*'kimi_linear'",
+    ),
+    "too few bases": (
+        config(model_type="muse_spark_text", layer_types=[FULL] * 6, layer_rope_theta=[1e4]),
+        "layer_rope_theta must have 6 entries.*got 1",
+    ),
+    "too few flags": (
+        config(model_type="smollm3", no_rope_layers=[1, 0]), "no_rope_layers must have 6 .*got 2",
+    ),
+    "no flag": (
+        config(model_type="smollm3", no_rope_layers=[1, 0, 2, 1, 1, 1]),
+        r"no_rope_layers\[2\] must be 0 or 1, got 2",
+    ),
+    "a layer that there is not": (
+        config(model_type="bamba", attn_layer_indices=[2, 6]),
+        r"attn_layer_indices must be of layers 0 to 5, got \[6\]",
+    ),
+    "fields of a layer that there is not": (
+        config(per_layer_config={"06": {"head_dim": 8}}), "per_layer_config .* 0 to 5, got '06'",
+    ),
+    "unknown field of a single layer": (
+        config(per_layer_config={"2": {"rope_wobble": 1}}), "reads, got rope_wobble",
+    ),
+    "an interval of none": (
+        config(model_type="smollm3", no_rope_layer_interval=0), "no_rope_layer_interval .* got 0",
+    ),
+    "an offset beyond its period": (
+        config(model_type="jamba", attn_layer_period=3, attn_layer_offset=3),
+        "attn_layer_offset must be less than attn_layer_period, which is 3; got 3",
+    ),
+    "parameters for a kind that no layer is": (
+        by_kind({FULL: {"rope_theta": 1e4}, "sliding_attention": {"rope_theta": 1e4}}, [FULL]),
+        "kinds of layers that there are, full_attention; got 'sliding_attention'",
+    ),
+    "parameters by kind and beside": (
+        by_kind({FULL: {"rope_theta": 1e4}, "rope_type": "yarn"}, [FULL]), "got 'rope_type'",
+    ),
+    "parameters of a kind in a word": (
+        by_kind({"sliding_attention": {"rope_theta": 1e4}, FULL: "yarn"},
+                ["sliding_attention", FULL]),
+        r"rope_parameters\['full_attention'\] must be a dictionary, got 'yarn'",
+    ),
+    "parameters in a word": (config(rope_parameters="yarn"), "rope_parameters must be a dict"),
+    "old parameters in a word": (config(rope_scaling="yarn"), "rope_scaling must be a dictionary"),
+    "parameters twice": (
+        config(rope_parameters={"rope_theta": 1e4},
+               rope_scaling={"type": "dynamic", "factor": 2.0}),
+        "rope_parameters and rope_scaling must not both be given",
+    ),
+    "two rules": (scaled("linear", rope_type="yarn"), "rope_type and type must name the same rule"),
+    "a rule in a list": (scaled("linear", rope_type=["yarn"]), r"rope_type must .*\['yarn'\]"),
+    "sections of too few pairs": (
+        config(rope_scaling={"type": "mrope", "mrope_section": [2, 3, 2]}),
+        r"mrope_section must add up to 8, the pairs of the 16 .*; got \[2, 3, 2\], which is 7",
+    ),
+    "sections of the whole head where half of it rotates": (
+        config(partial_rotary_factor=0.5,
+               rope_scaling={"type": "mrope", "mrope_section": [2, 3, 3]}),
+        "mrope_section must add up to 4, .*which is 8",
+    ),
+    "sections below 0": (
+        config(rope_scaling={"type": "mrope", "mrope_section": [9, -1]}), r"mrope_section\[1\].*-1",
+    ),
+    "sections in a number": (
+        config(rope_scaling={"type": "mrope", "mrope_section": 8}), "mrope_section must be a list",
+    ),
+    "sections in words": (
+        config(rope_scaling={"type": "mrope", "mrope_section": [2, 3, 3],
+                             "mrope_interleaved": "yes"}), "mrope_interleaved must be True or F",
+    ),
+    "no part": (config(partial_rotary_factor=0), "partial_rotary_factor must .* 0, got 0"),
+    "more than all": (
+        config(partial_rotary_factor=1.5), "partial_rotary_factor must .* at most 1, got 1.5",
+    ),
+    "a part in a word": (config(rotary_pct="half"), "rotary_pct must be a number, got str"),
+    "an odd head": (config(head_dim=15), "head_dim must be a multiple of 2 .*got 15"),
+    "an odd width": (
+        config(model_type="gptj", rotary_dim=5), "rotary_dim must be a multiple of 2 .*got 5",
+    ),
+    "an odd width of latent attention": (
+        config(model_type="deepseek_v3", qk_nope_head_dim=8, qk_rope_head_dim=5),
+        "qk_rope_head_dim must be a multiple of 2 .*got 5",
+    ),
+    "a base below 0": (config(rope_theta=-1e4), "rope_theta must be .* than 0, got -10000.0"),
+    "a base of a layer below 0": (
+        config(model_type="muse_spark_text", layer_types=[FULL] * 6, layer_rope_theta=[-1.0] * 6),
+        r"layer_rope_theta\[0\] must be .* at least 0, got -1.0",
+    ),
+    "half a window": (
+        config(model_type="mistral", sliding_window=64.5), "sliding_window must be an int",
+    ),
+    "a window below 0": (
+        config(model_type="mistral", sliding_window=-64), "sliding_window .* 0, got -64",
+    ),
+    "windows of no width": (
+        config(layer_types=["sliding_attention"] * 6), "sliding_window must be given: .*'sliding_",
+    ),
+    "pieces of no length": (
+        config(layer_types=["chunked_attention"] * 6), "attention_chunk_size must be an int",
+    ),
+    "a context in a word": (config(max_position_embeddings="4k"), "max_position_embeddings must"),
+    "half a trained length": (
+        scaled("yarn", original_max_position_embeddings=10.5), "original_max_pos.* must be an int",
+    ),
+    "bounds of YaRN the wrong way round": (
+        scaled("yarn", beta_fast=1, beta_slow=32), "beta_fast must be at least beta_s.*32; got 1",
+    ),
+    "bounds of Llama 3 the wrong way round": (
+        scaled("llama3", low_freq_factor=4.0, high_freq_factor=4.0),
+        "high_freq_factor must be greater than low_freq_factor, which is 4.0; got 4.0",
+    ),
+    "factors of too few pairs": (
+        scaled("longrope", short_factor=[1.0] * 8, long_factor=[1.0] * 7),
+        "long_factor must have 8 entries, .* pairs that rotate says; got 7",
+    ),
+    "a temperature that knows no length": (
+        config(rope_scaling={"rope_type": "default", "llama_4_scaling_beta": 0.1}),
+        "original_max_position_embeddings must be given beside llama_4_scaling_beta",
+    ),
 }  # fmt: skip
 
 
@@ -327,7 +510,10 @@ KEEPERS = {
     "yarn": config(rope_scaling={"type": "yarn", "factor": 4.0,
                                  "original_max_position_embeddings": 64}),
     "latent": config(model_type="deepseek_v3", **LATENT),
-    "values rotated too": config(model_type="deepseek_v4", partial_rotary_factor=0.5),
+    "values rotated too": config(
+        model_type="deepseek_v4", partial_rotary_factor=0.5, sliding_window=128,
+        layer_types=["heavily_compressed_attention"] * 6,
+    ),
     "proportional": config(rope_scaling={"type": "proportional", "partial_rotary_factor": 0.5}),
     "backwards": config(model_type="nanochat"),
 }  # fmt: skip

@@ -521,7 +521,7 @@ BAD = {
     "no sizes": (lambda: diagnose({"rope_theta": 1e4}), "head_dim, or hidden_size"),
     "layer types": (
         lambda: diagnose({"head_dim": 8, "rope_parameters": {"full": {"rope_theta": 1}}}),
-        "must have 'full_attention', got full",
+        "there are, full_attention; got 'full'",
     ),
 }
 

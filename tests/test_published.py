@@ -6,10 +6,12 @@ found anew here, by building a small model and running it.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 import pytest
 
+from configs import from_config
 from tools import equality, published
 
 LINES = {line["model type"]: line for line in equality.read()}
@@ -30,6 +32,25 @@ def test_the_table_has_every_rotary_text_model() -> None:
 @pytest.mark.parametrize("name", EQUAL)
 def test_queries_and_keys_equal_the_models_own(name: str) -> None:
     assert equality.row(name, models()[name]) == LINES[name]
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_a_file_that_lists_no_kinds_is_read_as_its_class_reads_it_or_refused(name: str) -> None:
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    given = CONFIG_MAPPING[name]().to_dict()
+    lists = ("layer_types", "layers_block_type", "no_rope_layers")
+    without = {key: value for key, value in given.items() if key not in lists}
+    base = {"base": 1e4} if name == "cohere_compass_text" else {}  # it has none by default
+    if name == "qwen3_omni_moe_text":  # its default head is odd
+        without["head_dim"] = given["head_dim"] = 64
+    whole = [(layer.kind, layer.window, layer.parameters) for layer in from_config(given, **base)]
+    try:
+        layers = from_config(without, **base)
+    except (TypeError, ValueError) as error:
+        assert re.match("layer_types|num_hidden_layers", str(error))  # noqa: PT017
+    else:
+        assert [(layer.kind, layer.window, layer.parameters) for layer in layers] == whole
 
 
 @pytest.mark.parametrize("name", EXCEPTED)

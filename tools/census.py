@@ -14,7 +14,6 @@ import csv
 import importlib.util
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
+ALONE = Path(sys.prefix) / "alone"  # where `make test` unpacks timm, without what it asks for
 TABLE = ROOT / "book" / "data" / "census.csv"
 COLUMNS = (
     "layout",
@@ -51,6 +51,9 @@ COLUMNS = (
 HEADER = ("library", "model", "year", "method", *COLUMNS, "evidence")
 
 
+MANY = re.DOTALL | re.MULTILINE
+
+
 class Found(NamedTuple):
     """A value and where it stands: `file.py:line`."""
 
@@ -71,12 +74,18 @@ class Unit:
     @cached_property
     def node(self) -> ast.AST:
         """Return the function's tree; its lines count from the function's own first line."""
-        return ast.parse(textwrap.dedent(self.text))
+        indent = len(self.text) - len(self.text.lstrip(" "))
+        return ast.parse(re.sub(rf"^ {{{indent}}}", "", self.text, flags=re.MULTILINE))
+
+    @cached_property
+    def words(self) -> set[str]:
+        """Return the words of the code, less those of comments and of what is said in strings."""
+        return set(re.findall(r"\w+", re.sub(r'''r?""".*?"""|#.*?$''', "", self.text, flags=MANY)))
 
     @cached_property
     def arguments(self) -> list[tuple[ast.arg, ast.expr]]:
         """Return the arguments that have a default, with it."""
-        spec = next(n for n in ast.walk(self.node) if isinstance(n, ast.FunctionDef)).args
+        spec = next(n for n in walk(self.node) if isinstance(n, ast.FunctionDef)).args
         defaults = spec.defaults
         positional = spec.args[len(spec.args) - len(defaults) :]
         return list(zip(positional, defaults, strict=True))
@@ -116,6 +125,7 @@ class Model(NamedTuple):
     configurations: list[Source]
     modules: list[Source]
     units: list[Unit]
+    layers: frozenset[str] = frozenset()  # files of the units that it shares with other models
 
 
 # Small readers of syntax
@@ -143,6 +153,7 @@ def blocks(text: str, head: re.Pattern[str]) -> Iterator[tuple[int, re.Match[str
                 not lines[end].strip()
                 or len(lines[end]) - len(lines[end].lstrip()) > indent
                 or lines[end].lstrip().startswith((")", "]"))
+                or lines[end - 1].endswith("\\")
             ):
                 end += 1
             yield number + 1, match, "\n".join(lines[number:end])
@@ -168,6 +179,15 @@ def units_of(source: Source) -> Iterator[Unit]:
             yield Unit(source.name, name, match[1], first + at - 1, text)
 
 
+def walk(node: ast.AST) -> list[ast.AST]:
+    """Return all nodes inside one, kept: many readers walk the same function."""
+    kept: list[ast.AST] | None = getattr(node, "walked", None)
+    if kept is None:
+        kept = list(ast.walk(node))
+        node.walked = kept  # type: ignore[attr-defined]
+    return kept
+
+
 def called(node: ast.AST | None) -> str:
     """Return the last name of what a call calls: `cat` of torch.cat(...)."""
     function = node.func if isinstance(node, ast.Call) else None
@@ -178,7 +198,7 @@ def called(node: ast.AST | None) -> str:
 
 def calls(node: ast.AST, *names: str) -> list[ast.Call]:
     """Return the calls of those names inside a node, in the order of the tree."""
-    return [n for n in ast.walk(node) if isinstance(n, ast.Call) and called(n) in names]
+    return [n for n in walk(node) if isinstance(n, ast.Call) and called(n) in names]
 
 
 def constant(node: ast.AST | None) -> object:
@@ -212,13 +232,6 @@ def first_per_value(found: Iterable[Found]) -> list[Found]:
     for one in found:
         seen.setdefault(one.value, one)
     return list(seen.values())
-
-
-def names_in(node: ast.AST) -> set[str]:
-    """Return every identifier inside a node."""
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} | {
-        n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)
-    }
 
 
 # Rotations
@@ -276,7 +289,7 @@ def products(node: ast.AST) -> frozenset[str] | None:
 def rotated_products(unit: Unit) -> Found | None:
     """Find a*c - b*s beside b*c + a*s: a rotation written as products."""
     minus, plus = {}, set()
-    sums = ast.walk(unit.node) if "cos" in unit.text and "sin" in unit.text else ()
+    sums = walk(unit.node) if "cos" in unit.text and "sin" in unit.text else ()
     for node in sums:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.Add):
             factors = products(node)
@@ -334,6 +347,22 @@ def chosen(unit: Unit, call: ast.Call, found: list[Found]) -> list[Found]:
     return [f for f in found if f.value == ("half" if wanted == [-2] else "interleaved")][:1]
 
 
+def by_flag(model: Model, found: list[Found]) -> list[Found]:
+    """Keep the layout that a model of timm asks for by a flag; both if the flag is a setting."""
+    own = "\n".join(source.text for source in model.modules)
+    others = "\n".join(unit.text for unit in model.units if unit.file not in model.layers)
+    asking = re.compile(r"rotate_half(?:: bool)? ?= ?(\w+)")
+    asked = asking.findall(own) or asking.findall(others)
+    if model.library != "timm":
+        return found
+    flags = re.findall(r"\b(use_ro\w+): bool = False", own)
+    if flags and all(never_set(model, flag) for flag in flags):
+        return []
+    if len(found) < 2 or set(asked) - {"True"}:
+        return found
+    return [one for one in found if one.value == ("half" if asked else "interleaved")]
+
+
 def rotations(model: Model) -> Rotations:
     """Find every function that rotates pairs, and the layout that its callers give it.
 
@@ -359,7 +388,7 @@ def rotations(model: Model) -> Rotations:
             functions |= {name} | ({unit.name} if unit.name != "forward" else set())
             moved = found[0].value == "half" and reorders_neighbours(unit)
             layouts += [Found("interleaved", unit.where())] if moved else chosen(leaf, call, found)
-    return Rotations(first_per_value(layouts), functions)
+    return Rotations(by_flag(model, first_per_value(layouts)), functions)
 
 
 def rotated_back(model: Model, functions: set[str]) -> list[Found]:
@@ -375,6 +404,10 @@ def rotated_back(model: Model, functions: set[str]) -> list[Found]:
 
 def learned_rates(model: Model) -> list[Found]:
     """Find rates that are multiplied by something the checkpoint holds."""
+    for unit in model.units:
+        match = re.search(r"self\.freqs = nn\.Parameter", unit.text)
+        if match:
+            return [Found("yes", unit.at(match))]
     for source in model.modules:
         for first, _, _, text in classes_of(source):
             match = re.search(
@@ -421,7 +454,7 @@ def fields_of(
 def keyed(fields: Fields, key: str) -> list[Found]:
     """Find the literals that a configuration gives a key: in dictionaries, `get`, `setdefault`."""
     found = []
-    for node in ast.walk(fields.node):
+    for node in walk(fields.node):
         if isinstance(node, ast.Dict):
             for name, value in zip(node.keys, node.values, strict=True):
                 if constant(name) == key and constant(value) is not None:
@@ -466,6 +499,9 @@ def bases(fields: Fields, mixin: Found) -> list[Found]:
     return first_per_value(own) or [mixin]
 
 
+RATES = ("theta", "rope_theta", "rope_temperature")
+
+
 def bases_in_code(model: Model) -> list[Found]:
     """Find a base written into the code: 10000 ** x, or a `theta` given to a call or by default.
 
@@ -473,20 +509,20 @@ def bases_in_code(model: Model) -> list[Found]:
     """
     found = []
     for unit in model.units:
-        if not re.search(r"\*\*|pow\(|base|theta", unit.text):
+        if not re.search(r"\*\*|pow\(|base|theta|rope_temperature", unit.text):
             continue
-        for node in ast.walk(unit.node):
+        for node in walk(unit.node):
             value = None
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
                 rates = re.search(r"sin|cos|freq", unit.text)
                 value = constant(node.left) if rates else None
-            elif isinstance(node, ast.keyword) and node.arg in ("theta", "rope_theta"):
+            elif isinstance(node, ast.keyword) and node.arg in RATES:
                 value = constant(node.value)
             if isinstance(value, int | float) and value >= 100:
                 found.append(Found(say(value), unit.where(node)))
         for arg, default in unit.arguments:
             value = constant(default)
-            if arg.arg in ("base", "theta", "rope_theta") and isinstance(value, int | float):
+            if arg.arg in ("base", *RATES) and isinstance(value, int | float):
                 found.append(Found(say(value), unit.where(arg)))
     own = [f for f in found if f.where.split(":")[0] in {m.name for m in model.modules}]
     return first_per_value(own or found)
@@ -515,11 +551,15 @@ def part_rotated(model: Model, configurations: list[Fields]) -> list[Found]:
     return [f for f in first_per_value(found) if f.value not in ("1", "1.0", "None")]
 
 
+AXIAL = ("compute_axial_rope_parameters", "build_rotary_pos_embed", "apply_multidimensional_rope")
+
+
 def rope_types(model: Model, configurations: list[Fields]) -> list[Found]:
     """Find which scalings a model names or computes, and whether it takes the library's table."""
     found = []
     for fields in configurations:
-        found += field(fields, "default_rope_type")
+        axial = any(unit.name == AXIAL[0] for unit in model.units)  # some only inherit the word
+        found += field(fields, "default_rope_type") if axial else []
         found += [f for f in keyed(fields, "rope_type") if f.value not in ("default", "")]
         found += [
             f for f in keyed(fields, "type") if f.value in ("linear", "dynamic", "yarn", "su")
@@ -550,7 +590,7 @@ def axes(model: Model, configurations: list[Fields]) -> list[Found]:
                 found.append(Found("interleaved", unit.where()))
             elif "split(" in unit.text:
                 found.append(Found("chunks", unit.where()))
-        if unit.name == "compute_axial_rope_parameters":
+        if unit.name in AXIAL:
             found.append(Found("axial", unit.where()))
         for arg, default in (
             unit.arguments if re.search(r"axes_dim|rope_dim_list", unit.text) else ()
@@ -559,6 +599,9 @@ def axes(model: Model, configurations: list[Fields]) -> list[Found]:
                 r"axes_dims?(_rope)?|rope_axes_dim|rope_dim_list", arg.arg
             ) and constant(default):
                 found.append(Found(say(constant(default)), unit.where(arg)))
+        match = re.search(r"self\.freqs = nn\.Parameter", unit.text)
+        if match:
+            found.append(Found("mixed", unit.at(match)))
     for fields in configurations:
         found += [f for f in keyed(fields, "mrope_section") if f.value]
     return first_per_value(found)
@@ -595,12 +638,12 @@ def layer_kinds(configurations: list[Fields]) -> list[Found]:
     """Find the kinds of layers that a configuration's default list holds."""
     found = []
     for fields in configurations:
-        for node in ast.walk(fields.node):
+        for node in walk(fields.node):
             if isinstance(node, ast.Assign):
                 target, value = node.targets[0], node.value
                 kinds = [
                     n.value
-                    for n in ast.walk(value)
+                    for n in walk(value)
                     if isinstance(n, ast.Constant)
                     and isinstance(n.value, str)
                     and re.search(r"attention|mamba|conv|recurrent|hybrid", n.value)
@@ -618,7 +661,7 @@ def depends_on_layer(unit_class: list[Unit], attribute: str) -> bool:
     """Return whether a class sets self.attribute from the index or the kind of its layer."""
     for unit in unit_class:
         if unit.name == "__init__" and attribute in unit.text:
-            for node in ast.walk(unit.node):
+            for node in walk(unit.node):
                 if (
                     isinstance(node, ast.Assign)
                     and ast.unparse(node.targets[0]) == f"self.{attribute}"
@@ -636,7 +679,12 @@ def guarded_calls(
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Call) and called(child) in functions:
             yield child, tests
-        if isinstance(child, ast.If):
+        if isinstance(child, ast.IfExp):
+            yield from guarded_calls(
+                ast.Module([ast.Expr(child.body)], []), functions, (*tests, child.test)
+            )
+            yield from guarded_calls(ast.Module([ast.Expr(child.orelse)], []), functions, tests)
+        elif isinstance(child, ast.If):
             for part in child.body:
                 yield from guarded_calls(ast.Module([part], []), functions, (*tests, child.test))
             yield from guarded_calls(ast.Module(child.orelse, []), functions, tests)
@@ -649,7 +697,7 @@ def gives_none_by_layer(model: Model, name: str) -> Found | None:
     for unit in model.units:
         if name not in unit.text or not re.search(r"None if|else None|\] = None", unit.text):
             continue
-        for node in ast.walk(unit.node):
+        for node in walk(unit.node):
             if isinstance(node, ast.IfExp) and "None" in (
                 ast.unparse(node.orelse),
                 ast.unparse(node.body),
@@ -737,7 +785,7 @@ def temperatures(model: Model) -> list[Found]:
         return []
     for unit in model.units:
         if re.search(r"\b(q|query\w*)( |\.float\(\) )\* |query_states\.float\(\) \*", unit.text):
-            for node in ast.walk(unit.node):
+            for node in walk(unit.node):
                 if (
                     isinstance(node, ast.BinOp)
                     and isinstance(node.op, ast.Mult)
@@ -788,7 +836,7 @@ def alibis(model: Model) -> list[Found]:
     """Find slopes that are a geometric series in the number of heads, times a distance."""
     for unit in model.units:
         if "log2(" in unit.text and "head" in unit.text:
-            for node in ast.walk(unit.node):
+            for node in walk(unit.node):
                 powers = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)
                 if powers or called(node) == "pow":
                     for call in calls(unit.node, "log2"):
@@ -799,11 +847,19 @@ def alibis(model: Model) -> list[Found]:
 
 RELATIVE = (
     ("Shaw", r"bhld,lrd->bhlr|b h c d, c r d -> b h c r"),
-    ("Transformer-XL", r"\b(r_w_bias|pos_bias_u|bias_u|r_r_bias)\b"),
+    ("Transformer-XL", r"self\.(r_w_bias|r_r_bias|pos_bias_u|bias_u) = nn\.Parameter"),
     ("DeBERTa", r"\bc2p_pos\b|\bc2p_att\b"),
-    ("table of 2-D offsets", r"relative_position_bias_table"),
-    ("per-axis table", r"\brel_pos_h\b|attention_biases\b.*Parameter"),
-    ("continuous 2-D offsets", r"continuous_position_bias_mlp|cpb_mlp"),
+    (
+        "table of 2-D offsets",
+        r"self\.relative_position_bias_table\b|self\.attention_biases = .*Parameter"
+        r"|self\.rel_pos_indices\[0\]",
+    ),
+    ("per-axis table", r"\brel_pos_h\b|\bself\.height_rel\b"),
+    (
+        "continuous 2-D offsets",
+        r"continuous_position_bias_mlp|\bcpb_mlp\(|self\.meta_mlp\(|self\.mlp\(self\.rel_coords_log",
+    ),
+    ("projected 2-D offsets", r"self\.rel_indices\.expand"),
     ("offset table", r"\bemb_rel_k\b|\brel_pos_k\b"),
     ("convolution", r"pos_conv_embed|num_conv_pos_embeddings"),
 )
@@ -811,14 +867,25 @@ RELATIVE = (
 
 def relatives(model: Model) -> list[Found]:
     """Find the older relative terms by the products that they compute."""
-    found = []
+    found, whole = [], "\n".join(unit.text for unit in model.units)
     for name, pattern in RELATIVE:
-        for unit in model.units:
+        for unit in model.units if re.search(pattern, whole) else ():
             match = re.search(pattern, unit.text)
             if match:
                 found.append(Found(name, unit.at(match)))
                 break
-    return found
+    return found or convolutions(model)
+
+
+def convolutions(model: Model) -> list[Found]:
+    """Find the classes on positions whose whole content is a convolution of each channel alone."""
+    for unit in model.units:
+        named = re.search(r"Pos(?!t)|CPE|osition", unit.owner)
+        if unit.name == "__init__" and named and re.search(r"Conv\w*\(", unit.text):
+            match = re.search(r"groups=", unit.text)
+            if match:
+                return [Found("convolution", unit.at(match))]
+    return []
 
 
 def content_biases(model: Model) -> list[Found]:
@@ -841,20 +908,70 @@ def forgetting(model: Model) -> list[Found]:
 # Positions added to the input
 
 
-def learned_tables(model: Model) -> list[Found]:
+def never_set(model: Model, flag: str) -> bool:
+    """Return whether a flag of a model of timm is False in all the variants of its file."""
+    own = "\n".join(source.text for source in model.modules)
+    if re.search(rf"\b{flag}: bool = True", own):  # every variant may say False
+        return len(re.findall(rf"\b{flag}=False", own)) >= own.count("@register_model")
+    given = re.search(rf"\b{flag}: bool = False", own)
+    return bool(given) and not re.search(rf"\b{flag}['\"]?(=|: )True", own)
+
+
+def switched_off(model: Model, unit: Unit, configurations: list[Fields]) -> set[int]:
+    """Return the lines of a function where tables are made that no default or variant has."""
+    if not re.search(r"\bif\b", unit.text):
+        return set()
+    return {
+        call.lineno
+        for call, tests in guarded_calls(unit.node, {"Embedding", "Parameter"})
+        for test in tests
+        if unlike_default(test, configurations)
+        or (
+            model.library == "timm"
+            and isinstance(test, ast.Attribute | ast.Name)
+            and never_set(model, test.attr if isinstance(test, ast.Attribute) else test.id)
+        )
+    }
+
+
+def unlike_default(test: ast.AST, configurations: list[Fields]) -> bool:
+    """Return whether a test asks a field for a word, and the configurations have another."""
+    if not (isinstance(test, ast.Compare) and isinstance(test.left, ast.Attribute)):
+        return False
+    word, name = constant(test.comparators[0]), test.left.attr
+    if not isinstance(word, str) or not isinstance(test.ops[0], ast.Eq):
+        return False
+    given = {found.value for fields in configurations for found in field(fields, name)}
+    return bool(given) and word not in given
+
+
+def learned_tables(model: Model, configurations: list[Fields]) -> list[Found]:
     """Find tables of positions with parameters: nn.Embedding or nn.Parameter."""
     found = []
     for unit in model.units:
         if unit.name != "__init__" or "pos" not in unit.text.lower():
             continue
-        for node in ast.walk(unit.node):
-            if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        if not re.search(r"Embedding\(|Parameter\(|setattr\(", unit.text):
+            continue
+        off = switched_off(model, unit, configurations)
+        for node in walk(unit.node):
+            if called(node) == "setattr" and isinstance(node, ast.Call) and len(node.args) == 3:
+                named = "pos_embed" in ast.unparse(node.args[1])
+                if named and called(node.args[2]) == "Parameter":
+                    found.append(Found("yes", unit.where(node)))
+            if isinstance(node, ast.Assign) and len(node.targets) == 1 and node.lineno not in off:
                 target, value = ast.unparse(node.targets[0]), node.value
+                if model.library == "timm" and isinstance(value, ast.IfExp):
+                    value = value.body
                 made = called(value)
                 if made in ("Embedding", "Parameter", "QuantEmbedding"):
                     text = ast.unparse(value)
-                    if re.search(
-                        r"relative|distance|rel_pos|bias|slope|scale|\(-1|inv_freq", target
+                    if (
+                        re.search(
+                            r"relative|distance|rel_pos|bias|slope|scale|alpha|\(-1|inv_freq",
+                            target,
+                        )
+                        or "rel_size" in text
                     ):
                         continue
                     if re.search(r"bucket|2 \* |head", text) and not target.endswith("embeddings"):
@@ -898,7 +1015,7 @@ def sinusoids(model: Model, rotary: set[str]) -> list[Found]:
                 r"\b(?:cos|cosines?)\b|_cos\b|cos_", text
             ):
                 return [Found("yes", unit.where(call))]
-        for node in ast.walk(unit.node):
+        for node in walk(unit.node):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
                 if calls(node.value, "sin") and "2" in ast.unparse(node.targets[0]):
                     return [Found("yes", unit.where(node))]
@@ -915,7 +1032,7 @@ def recurrences(model: Model) -> list[Found]:
         if match:
             return [Found("yes", unit.at(match))]
     for unit in model.units:
-        if re.search(r"recurrent_state|conv_state|recurrent_states|linear_attn", unit.text):
+        if re.search(r"recurrent_state|conv_state|recurrent_states|\.linear_attn", unit.text):
             return [Found("yes", unit.where())]
     return []
 
@@ -924,7 +1041,7 @@ def parts(model: Model) -> list[Found]:
     """Find the models that a model is made of: those that its configuration makes by default."""
     found = []
     for source in model.configurations:
-        for node in ast.walk(source.tree):
+        for node in walk(source.tree):
             if called(node) == "SubConfigSpec" and isinstance(node, ast.Call):
                 for key in node.keywords:
                     if key.arg == "model_type" and isinstance(constant(key.value), str):
@@ -947,7 +1064,7 @@ def method(values: dict[str, str], model: Model) -> str:
     """Return the methods of one row, in words."""
     if not model.modules:
         return "no modules of its own"
-    attends = any(
+    attends = model.library == "timm" or any(
         re.search(r"softmax\(|scaled_dot_product|ALL_ATTENTION|dispatch_attention", unit.text)
         for unit in model.units
     )
@@ -970,13 +1087,21 @@ def method(values: dict[str, str], model: Model) -> str:
 
 
 def year(model: Model) -> Found:
-    """Return the year that the copyright line of a model's first file states."""
+    """Return the year that the copyright line of a model's first file states.
+
+    Files of timm that have none name a paper.
+    """
     for source in [*model.configurations, *model.modules]:
         head = source.text.splitlines()[:40]
         for number, line in enumerate(head, start=1):
             match = re.search(r"[Cc]opyright\D*((?:19|20)\d\d)", line)
             if match:
                 return Found(match[1], f"{source.name}:{number}")
+    if model.library == "timm":  # the first paper that the file names
+        for number, line in enumerate(model.modules[0].text.splitlines()[:60], start=1):
+            match = re.search(r"arxiv\.org/\w+/(\d\d)\d\d\.\d", line)
+            if match:
+                return Found(f"20{match[1]}", f"{model.modules[0].name}:{number}")
     return Found("", "")
 
 
@@ -1021,7 +1146,7 @@ def row(model: Model, known: dict[str, tuple[ast.ClassDef, str]], mixin: Found) 
         "relative": relatives(model),
         "content_bias": content_biases(model),
         "gated": forgetting(model),
-        "learned": learned_tables(model),
+        "learned": learned_tables(model, configurations),
         "sinusoidal": sinusoids(model, turns.functions),
         "recurrence": recurrences(model),
         "parts": parts(model),
@@ -1030,6 +1155,8 @@ def row(model: Model, known: dict[str, tuple[ast.ClassDef, str]], mixin: Found) 
         "axes": [],
     }
     if turns.layouts:
+        named = {model.name, f"{model.name}_text"}  # before those of its parts
+        text.sort(key=lambda fields: not named & {f.value for f in field(fields, "model_type")})
         found["base"] = (bases(text[0], mixin) if text else []) or bases_in_code(model)
         found["context"] = field(text[0], "max_position_embeddings") if text else []
         found["part"] = part_rotated(model, configurations)
@@ -1052,7 +1179,9 @@ def row(model: Model, known: dict[str, tuple[ast.ClassDef, str]], mixin: Found) 
 def folder(library: str) -> Path | None:
     """Return where an installed library lies, without importing it."""
     spec = importlib.util.find_spec(library)
-    return Path(spec.origin).parent if spec and spec.origin else None
+    if spec and spec.origin:
+        return Path(spec.origin).parent
+    return ALONE / library if (ALONE / library).is_dir() else None
 
 
 def transformers_models(root: Path) -> Iterator[Model]:
@@ -1100,8 +1229,101 @@ def single_files(library: str, paths: Iterable[Path], shared: list[Path]) -> Ite
             yield Model(library, path.stem.removeprefix("transformer_"), [], [source], units)
 
 
+# Classes that a file of timm asks for by a word: what the word looks like, and the class.
+BY_WORD = (
+    (r"['\"]m[hq]a_r\d", "MobileAttention"),
+    (r"attn_layer='bottleneck'", "BottleneckAttn"),
+    (r"attn_layer='halo'", "HaloAttn"),
+    (r"attn_layer='lambda'", "LambdaLayer"),
+)
+
+
+def imported(source: Source) -> dict[str, tuple[str, str]]:
+    """Return the names that a file imports of its package: the file's name, and the name there.
+
+    Models are imported at a file's top; what a function imports of them is another way to load.
+    """
+    found = {}
+    pattern = re.compile(r"^( *)from ([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
+    for indent, module, names in pattern.findall(source.text):
+        if "layers" in module or (not indent and (module[0] == "." or "models" in module)):
+            for name, _, other in re.findall(r"(\w+)( as (\w+))?", names):
+                found[other or name] = (f"{module.split('.')[-1]}.py", name)
+    return found
+
+
+def by_owner(source: Source) -> dict[str, list[Unit]]:
+    """Return the functions of a file by their class, or by their own name."""
+    found: dict[str, list[Unit]] = {name: [] for _, name, _, _ in classes_of(source)}
+    for unit in units_of(source):
+        found.setdefault(unit.owner or unit.name, []).append(unit)
+    return found
+
+
+def with_imports(library: str, paths: Iterable[Path], shared: Iterable[Path]) -> Iterator[Model]:
+    """Yield models that are one file each, with the classes that they import, and theirs in turn.
+
+    Args:
+        library: the name.
+        paths: files of models, which may import from one another.
+        shared: files of layers.
+    """
+    paths = sorted(paths)
+    sources = {path.name: read(path) for path in [*paths, *sorted(shared)]}
+    inside = {name: by_owner(source) for name, source in sources.items()}
+    outside = {name: imported(source) for name, source in sources.items()}
+    bases = {
+        (file, name): set(re.findall(r"\w+", derived))
+        for file, source in sources.items()
+        for _, name, derived, _ in classes_of(source)
+    }
+    models = {path.name for path in paths}
+    layers = {name: file for file in inside if file not in models for name in inside[file]}
+
+    @cache
+    def needed(file: str, name: str) -> list[tuple[str, str]]:
+        words = set(bases.get((file, name), ()))
+        words = words.union(*(unit.words for unit in inside[file][name]))
+        found = [(file, word) for word in words if word in inside[file]]
+        for word in words & set(outside[file]):
+            home, own = outside[file][word]
+            home = home if home in inside else layers.get(own, "")
+            if own in inside.get(home, ()):
+                found.append((home, own))
+        return sorted(found)
+
+    for path in paths:
+        waiting = [(path.name, name) for name in inside[path.name]]
+        waiting += [
+            (layers[name], name)
+            for pattern, name in BY_WORD
+            if re.search(pattern, sources[path.name].text)
+        ]
+        reached: dict[tuple[str, str], None] = {}
+        while waiting:
+            one = waiting.pop()
+            if one not in reached:
+                reached[one] = None
+                waiting += needed(*one)
+        units = [unit for own in inside[path.name].values() for unit in own]
+        for file, name in sorted(reached):
+            units += inside[file][name] if file != path.name else []
+        yield Model(library, path.stem, [], [sources[path.name]], units, frozenset(layers.values()))
+
+
+def projects_queries(model: Model) -> bool:
+    """Return whether a model makes queries of its input: what every attention does."""
+    return any(
+        unit.owner
+        and re.search(
+            r"\bq, k, v = |self\.(\w*qkv\w*|q|query\w*|to_q\w*|wq|qk?_proj|qk)\s*=", unit.text
+        )
+        for unit in model.units
+    )
+
+
 def installed() -> Iterator[Model]:
-    """Yield every model of the libraries that are installed."""
+    """Yield every model of the libraries that are installed; of timm, those with attention."""
     if (root := folder("transformers")) is not None:
         yield from transformers_models(root)
     if (root := folder("diffusers")) is not None:
@@ -1109,9 +1331,16 @@ def installed() -> Iterator[Model]:
         shared = [root / "models" / name for name in ("embeddings.py", "attention_processor.py")]
         yield from single_files("diffusers", paths, shared)
     if (root := folder("timm")) is not None:
-        shared = sorted((root / "layers").glob("pos_embed*.py"))
+        layers = [*(root / "layers").glob("pos_embed*.py"), *(root / "layers").glob("*att*.py")]
+        layers += [root / "layers/lambda_layer.py", root / "models/_efficientnet_blocks.py"]
+        ends = (
+            "attention_pool",
+            "attention_pool2d",
+            "create_attn",
+        )  # how a model ends is not what it is
+        layers = [path for path in layers if path.stem not in ends]
         paths = [p for p in (root / "models").glob("*.py") if not p.stem.startswith("_")]
-        yield from single_files("timm", paths, shared)
+        yield from filter(projects_queries, with_imports("timm", paths, layers))
 
 
 def mixin_default() -> Found:
@@ -1120,7 +1349,7 @@ def mixin_default() -> Found:
     if root is None:
         return Found("", "")
     source = read(root / TRANSFORMERS_DEFAULT)
-    for node in ast.walk(source.tree):
+    for node in walk(source.tree):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "default_theta":
             return Found(say(constant(node.value)), f"{source.name}:{node.lineno}")
     return Found("", "")
@@ -1149,14 +1378,14 @@ def write(rows: list[dict[str, str]], path: Path = TABLE) -> None:
 
 
 def changes(old: list[dict[str, str]], new: list[dict[str, str]]) -> list[str]:
-    """Say what appeared, what went and what changed; lines of code alone are no change."""
+    """Say what appeared, what went and what changed; new lines or another order are no change."""
     before = {(r["library"], r["model"]): r for r in old}
     after = {(r["library"], r["model"]): r for r in new}
     said = [f"new: {' '.join(key)} ({after[key]['method']})" for key in after if key not in before]
     said += [f"gone: {' '.join(key)}" for key in before if key not in after]
     for key in after:
         for name in ("method", *COLUMNS) if key in before else ():
-            if before[key][name] != after[key][name]:
+            if set(before[key][name].split(" | ")) != set(after[key][name].split(" | ")):
                 was, now = before[key][name] or "nothing", after[key][name] or "nothing"
                 said.append(f"changed: {' '.join(key)}, {name}: {was} -> {now}")
     types = {t for r in new for t in r["rope_types"].split(" | ")}
@@ -1170,11 +1399,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="compare; write nothing")
     options = parser.parse_args(arguments)
     rows = census()
-    said = changes(stored(), rows) if TABLE.exists() else []
+    said = changes(stored(TABLE), rows) if TABLE.exists() else []
     for line in said:
         print(line)
     if not options.check:
-        write(rows)
+        write(rows, TABLE)
     print(f"{len(rows)} models, {len(said)} changes")
     return bool(options.check and said)
 

@@ -29,12 +29,12 @@ TOLERANCE = 1e-6
 
 # Every model that is not equal, and why. A model that is neither equal nor here fails the tests.
 EXCEPTED = {
-    "clvp_decoder": "this half of a speech model has learned positions; the other half rotates",
-    "csm_depth_decoder_model": "numbers the codes of one audio frame by itself",
-    "inkling2_text": "reads a bias for each distance from the hidden state instead of rotating",
-    "roformer": "numbers its tokens by itself, so that both runs rotate",
-    "seamless_m4t": "translates speech: only its speech encoder may rotate",
-    "voxtral_realtime_text": "needs the delay of a sound to run",
+    "clvp_decoder": "has a learned table; what rotates in its file are the encoders of text and of "
+    "speech",
+    "inkling2_text": "reads a bias for each distance from the hidden state; what rotates in its "
+    "file is the encoder of images",
+    "seamless_m4t": "adds sinusoids to text; only its speech encoder may rotate, and by default "
+    "has relative terms instead",
 }
 
 
@@ -171,7 +171,9 @@ def page() -> str:
             "every layer of a published model. The tests build a small model of every type in "
             "transformers that takes tokens and whose code speaks of rotations, let it run, and "
             "compare the queries and keys that reach attention with those of the encoding, in "
-            f"float64, to {TOLERANCE:g} of the largest entry, at positions up to 20,001.",
+            f"float64, to {TOLERANCE:g} of the largest entry, at positions up to 20,001. Models "
+            "that number their tokens by themselves are told these positions in the part that "
+            "makes angles of them.",
             "",
             f"**{len(lines)} model types tried, {len(equal)} equal, {len(excepted)} excepted.** Of "
             f"those that are equal, {len(interleaved)} pair neighbours and {len(half)} components "

@@ -100,6 +100,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "qwen3_omni_moe_text": {"hidden_size": 512, "head_dim": 128},
     "qwen4_exp_text": {"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 256,
                        "indexer_budget": 64, "indexer_compress_ratio": 8},
+    "roformer": {"max_position_embeddings": 20002},
     "step3p5": {"layer_types": MIXED, "sliding_window": 512},
     "zamba2": {"layers_block_type": ["linear_attention", "hybrid"], "num_hidden_layers": 2,
                "use_mem_rope": True},
@@ -107,6 +108,9 @@ ASKED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 HEADS = 2
+
+# Models that number their tokens by themselves: the part that is told the positions instead.
+NUMBERING = {"csm_depth_decoder_model": "rotary_emb", "roformer": "encoder.embed_positions"}
 
 # What they are given are another model's vectors, not tokens.
 SPEAKING = {"qwen3_omni_moe_talker_text", "qwen3_omni_moe_talker_code_predictor"}
@@ -242,6 +246,24 @@ def in_float64() -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
+@contextmanager
+def told(built: Any, configuration: Any, places: list[int]) -> Iterator[None]:
+    """Give positions to the part of a model that makes them up, by that part's own argument."""
+    name = NUMBERING.get(configuration.model_type)
+    if name is None:
+        yield
+        return
+    part = built.get_submodule(name)
+    forward = part.forward
+
+    def with_positions(*args: Any, position_ids: Tensor | None = None, **options: Any) -> Any:
+        shape = (-1,) if position_ids is None else position_ids.shape
+        return forward(*args, position_ids=torch.tensor(places).reshape(shape), **options)
+
+    with mock.patch.object(part, "forward", with_positions):
+        yield
+
+
 def record(model: Any, configuration: Any, positions: list[int]) -> list[Seen]:
     """Return what the layers of a model of this configuration give to attention."""
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
@@ -262,12 +284,14 @@ def record(model: Any, configuration: Any, positions: list[int]) -> list[Seen]:
             raise MemoryError(f"{size} parameters")
         built = model(configuration).double().eval()
         given: dict[str, Tensor] = {"input_ids": tokens}
+        if configuration.model_type == "voxtral_realtime_text":  # how long a sound is delayed
+            given["t_cond"] = torch.ones(1, 1, configuration.hidden_size)
         if configuration.model_type in SPEAKING:
             given = {"inputs_embeds": torch.randn(*tokens.shape, configuration.hidden_size)}
         for places in ([0] * len(positions), positions):
             recorder = Recorder(len(positions))
             ALL_ATTENTION_FUNCTIONS.register("recorder", recorder.attention)
-            with recorder if own else nullcontext():
+            with recorder if own else nullcontext(), told(built, configuration, places):
                 built(**given, position_ids=torch.tensor([places]), use_cache=False)
             runs.append(recorder.calls)
     assert len(runs[0]) == len(runs[1])

@@ -1,0 +1,211 @@
+"""Whether the fields of a configuration can mean anything: each error names field, given, allowed.
+
+Checked is what `from_config` reads, before it reads it, in layers that have no attention too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from pe_lib.errors import (
+    require_at_least,
+    require_bool,
+    require_choice,
+    require_greater,
+    require_positive,
+)
+
+Check: TypeAlias = Callable[[str, Any], object]
+
+
+def from_zero(name: str, value: object) -> int:
+    """Return `value` if it is an integer of at least 0."""
+    return require_positive(name, value, least=0)
+
+
+def positive(name: str, value: object) -> float:
+    """Return `value` if it is a number greater than 0."""
+    return require_greater(name, value, 0)
+
+
+def not_negative(name: str, value: object) -> float:
+    """Return `value` if it is a number of at least 0."""
+    return require_at_least(name, value, 0)
+
+
+def share(name: str, value: object) -> float:
+    """Return `value` if it is a part of a whole: above 0, and 1 at most."""
+    if require_greater(name, value, 0) > 1:
+        raise ValueError(f"{name} must be greater than 0 and at most 1, got {value!r}")
+    return float(value)  # type: ignore[arg-type]  # a number, as the line before makes sure
+
+
+def sequence(name: str, value: object) -> Sequence[Any]:
+    """Return `value` if it is a list or a tuple."""
+    if isinstance(value, list | tuple):
+        return value
+    raise TypeError(f"{name} must be a list, got {value!r}")
+
+
+def listed(check: Check) -> Check:
+    """Return a check of a list, each of whose entries must pass `check`."""
+
+    def check_all(name: str, value: object) -> None:
+        for index, entry in enumerate(sequence(name, value)):
+            check(f"{name}[{index}]", entry)
+
+    return check_all
+
+
+def flag(name: str, value: object) -> None:
+    """Raise unless `value` is 0 or 1, or False or True."""
+    if value not in (0, 1):
+        raise ValueError(f"{name} must be 0 or 1, got {value!r}")
+
+
+def mapping(name: str, value: object) -> Mapping[str, Any]:
+    """Return `value` if it is a dictionary."""
+    if isinstance(value, Mapping):
+        return value
+    raise TypeError(f"{name} must be a dictionary, got {value!r}")
+
+
+def local_or_global(name: str, value: object) -> None:
+    """Raise unless `value` is a period, or letters as in "LLLG"."""
+    if not isinstance(value, str):
+        require_positive(name, value)
+    elif not value or set(value) - set("LG"):
+        raise ValueError(f"{name} must be a number or of the letters L and G, got {value!r}")
+
+
+FIELDS: dict[str, Check] = {
+    **dict.fromkeys(
+        (
+            "attention_chunk_size", "attention_window_size", "attn_layer_period",
+            "full_attention_interval", "global_attn_every_n_layers", "local_attention",
+            "max_position_embeddings", "n_positions", "nope_layer_interval",
+            "no_rope_layer_interval", "rotary_dim",
+        ),
+        require_positive,
+    ),
+    **dict.fromkeys(
+        ("attn_layer_offset", "max_window_layers", "qk_nope_head_dim", "qk_rope_head_dim",
+         "sliding_window", "sliding_window_size"),  # 0 where windows are switched off
+        from_zero,
+    ),
+    **dict.fromkeys(
+        ("rope_theta", "global_rope_theta", "rotary_emb_base", "rope_base", "rope_local_base_freq",
+         "local_rope_theta", "compress_rope_theta"),
+        positive,
+    ),
+    **dict.fromkeys(("partial_rotary_factor", "rotary_pct"), share),
+    **dict.fromkeys(
+        ("rope_interleave", "rope_interleaved", "use_sliding_window", "use_mem_rope"), require_bool
+    ),
+    **dict.fromkeys(
+        ("attn_layer_indices", "full_attn_idxs", "cross_attention_layers", "rope_scaling_layers"),
+        listed(from_zero),
+    ),
+    **dict.fromkeys(("sliding_window_pattern", "_sliding_window_pattern"), local_or_global),
+    "layer_rope_theta": listed(not_negative),
+    "no_rope_layers": listed(flag),
+    **dict.fromkeys(("rope_parameters", "rope_scaling", "per_layer_config"), mapping),
+}  # fmt: skip
+
+PARAMETERS: dict[str, Check] = {
+    **dict.fromkeys(
+        ("factor", "attention_factor", "rope_theta", "alpha", "beta_fast", "beta_slow",
+         "low_freq_factor", "high_freq_factor", "short_mscale", "long_mscale"),
+        positive,
+    ),
+    **dict.fromkeys(("mscale", "mscale_all_dim", "llama_4_scaling_beta"), not_negative),
+    **dict.fromkeys(
+        ("original_max_position_embeddings", "max_position_embeddings"), require_positive
+    ),
+    **dict.fromkeys(("truncate", "mrope_interleaved"), require_bool),
+    **dict.fromkeys(("short_factor", "long_factor"), listed(positive)),
+    "partial_rotary_factor": share,
+    "mrope_section": listed(from_zero),
+}  # fmt: skip
+
+
+def check_fields(fields: Mapping[str, Any], checks: Mapping[str, Check] = FIELDS) -> None:
+    """Raise if a field that is given has a value that means nothing.
+
+    Raises:
+        TypeError: if a value has the wrong type.
+        ValueError: if it is out of range.
+    """
+    for name, check in checks.items():
+        if fields.get(name) is not None:
+            check(name, fields[name])
+
+
+def check_kinds(name: str, kinds: object, allowed: Sequence[str]) -> list[str]:
+    """Return a list of kinds of layers if each is an allowed word."""
+    words = list(sequence(name, kinds))
+    for index, word in enumerate(words):
+        require_choice(f"{name}[{index}]", word, tuple(allowed))
+    return words
+
+
+def check_count(name: str, value: Sequence[Any], count: int, of: str = "num_hidden_layers") -> None:
+    """Raise unless a list has one entry for every layer."""
+    if len(value) != count:
+        raise ValueError(f"{name} must have {count} entries, as {of} says; got {len(value)}")
+
+
+def check_indices(fields: Mapping[str, Any], count: int) -> None:
+    """Raise if a field that lists layers by their numbers names one that there is not."""
+    for name in ("attn_layer_indices", "full_attn_idxs", "rope_scaling_layers"):
+        beyond = [index for index in fields.get(name) or () if index >= count]
+        if beyond:
+            raise ValueError(f"{name} must be of layers 0 to {count - 1}, got {beyond}")
+
+
+def check_order(parameters: Mapping[str, Any], lower: str, upper: str, *, strictly: bool) -> None:
+    """Raise unless one field of the rope parameters is less than another, if both are given."""
+    low, high = parameters.get(lower), parameters.get(upper)
+    if low is None or high is None:
+        return
+    if high < low or (strictly and high == low):
+        words = "greater than" if strictly else "at least"
+        raise ValueError(f"{upper} must be {words} {lower}, which is {low}; got {high}")
+
+
+def check_sections(parameters: Mapping[str, Any], part: int) -> None:
+    """Raise unless the sections of M-RoPE name every pair that rotates once.
+
+    Args:
+        parameters: rope parameters.
+        part: components of a head that rotate.
+    """
+    sections = parameters.get("mrope_section")
+    if sections is not None and sum(sections) != part // 2:
+        raise ValueError(
+            f"mrope_section must add up to {part // 2}, the pairs of the {part} components that "
+            f"rotate; got {list(sections)}, which is {sum(sections)}"
+        )
+
+
+def check_parameters_by_kind(
+    given: Mapping[str, Any], kinds: Sequence[str], allowed: Sequence[str]
+) -> None:
+    """Raise unless rope parameters by the kind of layer are for kinds that there are.
+
+    Args:
+        given: the dictionary of dictionaries.
+        kinds: of the layers.
+        allowed: further names.
+    """
+    known = list(dict.fromkeys([*kinds, *allowed]))
+    unused = [name for name in given if name not in known]
+    if unused:
+        raise ValueError(
+            f"rope_parameters by kind must be for kinds of layers that there are, "
+            f"{', '.join(known)}; got {', '.join(map(repr, unused))}"
+        )
+    for name, parameters in given.items():
+        if parameters is not None:
+            mapping(f"rope_parameters[{name!r}]", parameters)
