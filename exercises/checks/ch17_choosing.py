@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,11 +32,11 @@ def held(
     return torch.tensor(tensors * each * kv_heads * head_dim * tokens)
 
 
-def otherwise(**change: object) -> Answer:
+def otherwise(**change: Any) -> Answer:
     """Return an answer that counts one thing otherwise."""
 
     def answer(layers: int, heads: int, kv: int, d: int, n: int, w: int, every: int) -> Tensor:
-        given = {key: value(layers, every) if callable(value) else value
+        given: dict[str, Any] = {key: value(layers, every) if callable(value) else value
                  for key, value in change.items()}  # fmt: skip
         return held(layers, kv, d, n, w, every, **given)
 
