@@ -133,6 +133,18 @@ def write_submission(course: Path, submission: Submission) -> None:
         picture = {"image/png": "A" * (6 << 20)}
         plot = {"output_type": "display_data", "metadata": {}, "data": picture}
         path.write_text(add_cell(text, "1", plot))
+    elif make == "broken":
+        made = json.loads(text)
+        odd = "# \ud800 \x00 \u202e \udfff\x1b[2J \ufeff"
+        made["cells"] += [{**code(odd), "cell_type": kind} for kind in ("code", "markdown", "raw")]
+        path.write_text(json.dumps(made))
+    elif make == "windows":
+        made = json.loads(text)
+        for cell in made["cells"]:
+            cell["source"] = "".join(cell["source"]).replace("\n", "\r\n")
+        path.write_bytes(
+            b"\xef\xbb\xbf" + json.dumps(made, indent=1).replace("\n", "\r\n").encode()
+        )
     elif make == "utf16":
         path.write_text(text, encoding="utf-16")
     elif make == "blanks":

@@ -38,7 +38,7 @@ from tools.refresh import repository_url
 COURSE = [
     "01_attention", "02_sinusoidal", "03_learned", "04_four_terms", "05_shaw",
     "06_transformer_xl", "07_t5", "08_deberta", "09_alibi", "10_rope", "11_one_table",
-    "12_axes", "13_context_extension", "15_today", "16_clinic",
+    "12_axes", "13_context_extension", "14_bakeoff", "15_today", "16_clinic", "17_choosing",
 ]  # fmt: skip
 CHAPTERS = set_names()  # those of the course, and those of chapters that came later
 

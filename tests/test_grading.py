@@ -148,6 +148,50 @@ def test_a_name_is_text_wherever_it_is_shown(graded) -> None:
     assert all((root / unquote(link)).is_file() for link in links)
 
 
+class Elements(HTMLParser):
+    """Collects what would load, send, frame or run: elements, addresses, handlers, styles."""
+
+    GIVEN = re.compile(
+        r"html|head|meta|title|style|body|main|div|span|a|p|pre|code|em|strong|[ou]l|li|table|thead"
+        r"|tbody|t[rhd]|h[1-4]|details|summary|blockquote|hr|br|math|semantics|annotation|m[a-z]+"
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if not self.GIVEN.fullmatch(tag):
+            self.found.add(tag)
+        for name, value in attrs:
+            here = name == "href" and (value or "").startswith("#")
+            loads = name in ("href", "src", "action", "style", "srcdoc", "http-equiv", "data")
+            if (loads and not here) or name.startswith("on"):
+                self.found.add(f"{tag} {name}={value}")
+
+
+def live_elements(page: str) -> set[str]:
+    """Return what a page holds that would load, send, frame or run."""
+    elements = Elements()
+    elements.feed(page)
+    return elements.found
+
+
+def test_no_page_loads_sends_frames_or_runs_what_a_student_wrote(graded) -> None:
+    """In no submission's feedback, of whatever kind it is."""
+    root, records = graded
+    for student in records:
+        page = (root / "feedback" / student / SET / f"{SET}.html").read_text()
+        assert live_elements(page) == set(), student
+    for text in (
+        "<iframe>",
+        "<a href='https://a.example'>",
+        "<p style='color: red'>",
+        "<p onclick=1>",
+    ):
+        assert live_elements(text) != set()
+
+
 def test_a_page_needs_no_other_host_and_no_script(graded) -> None:
     """Formulas are MathML; what is loaded is in the page."""
     root, _ = graded

@@ -66,7 +66,8 @@ def facts():
         "open": [number for number in range(1000) if is_open(number)],
         "top": os.listdir("/"), "usr": os.listdir("/usr"), "etc": os.listdir("/etc"),
         "scratch": os.listdir("/tmp") + os.listdir("/dev/shm"),
-        "environments": "".join(readable(f"/proc/{pid}/environ") for pid in pids),
+        "told": "".join(readable(f"/proc/{pid}/{file}") for pid in pids
+                        for file in ("environ", "cmdline", "mountinfo", "cgroup")),
         "writable": [f for f, _, _ in os.walk("/", followlinks=False)
                      if not f.startswith("/proc") and f.count("/") < 9 and writable(f)],
         "limits": [list(resource.getrlimit(getattr(resource, "RLIMIT_" + n))) for n in names],
@@ -119,7 +120,7 @@ def test_every_wall_stands(probed: Session) -> None:
     assert set(facts["usr"]) <= {"bin", "lib", "lib32", "lib64"} | parents
     assert facts["etc"] == ["ld.so.cache"]
     assert {"home", "srv", "sys", "boot", "mnt", "run"}.isdisjoint(set(facts["top"]) - parents)
-    assert "planted" not in facts["environments"]
+    assert "planted" not in facts["told"] and str(Path.cwd() / "tests") not in facts["told"]
     assert set(facts["writable"]) == {"/tmp", "/dev/shm", "/tmp/.ipython"} | {
         folder for folder in facts["writable"] if folder.startswith("/tmp/.ipython/")
     }

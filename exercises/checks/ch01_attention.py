@@ -33,11 +33,12 @@ def attention_cases(draw: Draw) -> list[Case]:
     sizes = [
         (b, h, lq, lk, d, d + 1),
         (1, 1, 2, 11, 12, 13),
-        (b, h, n, n, d, n - 1),  # self-attention, as a whole sequence has it
+        (h, h, n, n, d, n - 1),  # self-attention, and as many heads as sequences
         (b, 1, n + more, n, wide + 1, 2),
         (2, 1, 1, n + more, narrow + 1, n + more),  # one query: a step of decoding
         (1, 12, 5, 5, 64, 64),
         (1, 2, 3, 300, d, d),
+        (2, 3, lq, lk, 1, narrow),
     ]
     return [
         Case(

@@ -35,8 +35,8 @@ def rows_cases(draw: Draw) -> list[Case]:
         Case(f"{lk} queries from {start - 200}, {lk} keys from {start}, clip {clip}",
              (run + start - 200, run + start, clip)),
         Case(f"{lk} positions from {large}, clip 3", (run + large, run + large, 3)),
-        Case(f"q_pos {ends.tolist()}, k_pos in reverse order, clip {clip}",
-             (ends, ends.flip(0), clip)),
+        Case(f"q_pos {ends.tolist()}, k_pos in reverse order, clip {clip + 1000}",
+             (ends, ends.flip(0), clip + 1000)),
     ]  # fmt: skip
 
 

@@ -31,9 +31,9 @@ def bucket_cases(draw: Draw) -> list[Case]:
         Case(f"22 buckets up to 60, bidirectional, {shapes} (3, {len(some) // 3}, 1)",
              (some.view(3, -1, 1), 22, 60, True)),
         Case("21 buckets up to 200, causal", (some, 21, 200, False)),
-        *(Case(f"32 buckets up to {most}, {'bidirectional' if both else 'causal'}, distances "
-               "where the buckets change", (near_edges(32, most, both), 32, most, both))
-          for most, both in ((5003, True), (811, False))),
+        *(Case(f"{n} buckets up to {most}, {'bidirectional' if both else 'causal'}, distances "
+               "where the buckets change", (near_edges(n, most, both), n, most, both))
+          for n, most, both in ((32, 5003, True), (32, 811, False), (44, 20011, True))),
         Case("32 buckets up to 128, causal, a tensor of one number, -35, without axes",
              (near[5], 32, 128, False)),
     ]  # fmt: skip

@@ -15,7 +15,9 @@ from pe_lib.attention import relative_position
 def slope_cases(draw: Draw) -> list[Case]:
     """Small counts, powers of two, and other counts above each of several powers."""
     drawn = [draw.integer(power + 1, 2 * power - 1) for power in (32, 64, 128, 256, 512)]
-    counts = (8, 16, 12, 1, 6, 2, 3, 4, 5, 7, 24, 20, 40, 48, 96, 32, 64, 128, 256, 1024, *drawn)
+    counts = (
+        8, 16, 12, 1, 6, 2, 3, 4, 5, 7, 24, 20, 40, 48, 96, 112, 32, 64, 128, 256, 512, 1024, *drawn
+    )  # fmt: skip
     return [Case(f"{n} head{'s' if n > 1 else ''}", (n,)) for n in counts]
 
 

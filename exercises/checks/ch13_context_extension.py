@@ -112,7 +112,9 @@ def unturned_cases(draw: Draw) -> list[Case]:
     """Sizes of published models, drawn ones, and some where one pair has turned just so far.
 
     With a length of 7 the fastest pair has made its turn, with one of 6 it has not; over 6282 a
-    pair of frequency 1/1000 falls short of 2 pi, and reaches 6.28.
+    pair of frequency 1/1000 falls short of 2 pi, and reaches 6.28. A pair of frequency 1/10000
+    falls short over 62831, and reaches 6.283; over 62850 it has passed 2 pi, and not 44/7. One of
+    frequency 1/3 has made its turn over 19, and not over half a token less.
     """
     drawn: list[tuple[int, float, int]] = []
     while len(drawn) < 8:
@@ -126,6 +128,8 @@ def unturned_cases(draw: Draw) -> list[Case]:
         Case("dim 64, base 100, length 4096", (64, 100.0, 4096)),
         *(Case(f"dim 32, base 10000, length {n}", (32, 10000.0, n)) for n in (5, 6, 7)),
         Case("dim 4, base 1000000, length 6282", (4, 1e6, 6282)),
+        *(Case(f"dim 4, base 100000000, length {n}", (4, 1e8, n)) for n in (62831, 62850)),
+        Case("dim 4, base 9, length 19", (4, 9.0, 19)),
         Case("dim 2, base 10000, length 2048", (2, 10000.0, 2048)),
         *(Case(f"dim {d}, base {b:g}, length {n}", (d, b, n)) for d, b, n in drawn),
     ]

@@ -73,6 +73,9 @@ def make_shell() -> InteractiveShell:
     config.InteractiveShell.colors = "nocolor"
     shell = InteractiveShell.instance(config=config)
     shell.showtraceback = shell.showsyntaxerror = lambda *args, **kwargs: None
+    # What follows `%matplotlib inline` in its cell is to run; nobody looks at the plots.
+    shell.enable_gui = lambda gui=None: None
+    shell.enable_matplotlib = shell.enable_pylab = lambda gui=None, **_: (gui, "agg")
     return shell
 
 
