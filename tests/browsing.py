@@ -47,8 +47,7 @@ ONE_OF_EACH_KIND = """() => {
       e.getAttribute('style'), text, row].join('|'));
   }
   for (const e of all) {
-    if (!e.isConnected || e.closest('.jupyter-widgets') || e.querySelector('.jupyter-widgets'))
-      continue;
+    if (!e.isConnected) continue;
     const known = [e, ...e.querySelectorAll('*')].every(part => seen.has(kinds.get(part)));
     if (known) e.remove(); else seen.add(kinds.get(e));
   }
@@ -57,7 +56,8 @@ ONE_OF_EACH_KIND = """() => {
 UNFOLD = """() => document.querySelectorAll('details').forEach(d => d.open = true)"""
 VISIBLE_PICTURE = """handle => {
   const cell = handle.closest('.cell_output') || document;
-  const shown = [...cell.querySelectorAll('img, svg')].filter(e => e.checkVisibility());
+  const shown = [...cell.querySelectorAll('img, svg')]
+    .filter(e => e.checkVisibility() && (e.tagName !== 'IMG' || e.naturalWidth));
   return shown.map(e => e.getAttribute('src') || e.outerHTML).join('|');
 }"""
 NO_ALT = """() => [...document.images]
@@ -82,35 +82,13 @@ MATH_ERRORS = """() => [...document.querySelectorAll('mjx-merror, [data-mjx-erro
   .map(e => e.textContent.slice(0, 80))"""
 UNSET_MATH = """() => [...document.querySelectorAll('span.math, div.math')]
   .filter(e => !e.querySelector('mjx-container')).map(e => e.textContent.slice(0, 80))"""
-# Names and values of sliders that can hardly be told from their ground; axe passes over them.
-FAINT = """() => {
-  const parts = colour => (colour.match(/[\\d.]+/g) || []).map(Number);
-  const light = colour => {
-    const [r, g, b] = parts(colour).map(c => c / 255)
-      .map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const ground = e => {
-    for (; e; e = e.parentElement) {
-      const colour = getComputedStyle(e).backgroundColor, [,,, alpha = 1] = parts(colour);
-      if (alpha > 0.5) return colour;
-    }
-    return 'rgb(255, 255, 255)';
-  };
-  return [...document.querySelectorAll('.widget-label, .widget-readout')].filter(e => {
-    const both = [light(getComputedStyle(e).color), light(ground(e))].sort((a, b) => b - a);
-    return (both[0] + 0.05) / (both[1] + 0.05) < 4.5;
-  }).map(e => e.textContent);
-}"""
+# Each page's parts, as far as it has asked for them.
+PARTS = """performance.getEntriesByType('resource').map(e => e.name)"""
+SHIFTS = """window.shifts = 0;
+new PerformanceObserver(list => list.getEntries().forEach(each => window.shifts += each.value))
+.observe({type: 'layout-shift', buffered: true});"""
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 LOOK = "look => document.documentElement.dataset.theme === look"
-# Each view of a widget stands after its script, and has what it shows.
-WIDGETS_ARE_SET = """() => {
-  const view = "script[type='application/vnd.jupyter.widget-view+json']";
-  const here = [...document.querySelectorAll(view)];
-  return here.every(e => e.parentElement.querySelector('.jupyter-widgets')) &&
-    [...document.querySelectorAll('.jupyter-widgets img')].every(e => e.complete);
-}"""
 PATIENCE = 20  # seconds until a slider that moved nothing is called dead
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1440, "height": 900}
@@ -177,7 +155,8 @@ class Visit:
     sliders: int = 0
     dead: list[str] = field(default_factory=list)
     background: dict[str, str] = field(default_factory=dict)
-    faint: dict[str, list[str]] = field(default_factory=dict)
+    parts: list[str] = field(default_factory=list)
+    shift: float = 0.0
 
 
 def serious(violations: list[dict[str, Any]]) -> list[str]:
@@ -192,18 +171,21 @@ def serious(violations: list[dict[str, Any]]) -> list[str]:
 
 def dead_sliders(page) -> tuple[int, list[str]]:
     """Press a key on each slider of a page; return their number, and those that moved nothing."""
-    handles = page.query_selector_all("[role=slider]")
+    handles = page.query_selector_all(".moving input[type=range]")
     dead = []
     for handle in handles:
-        name = handle.get_attribute("aria-label") or "without a name"
-        at, last = handle.get_attribute("aria-valuenow"), handle.get_attribute("aria-valuemax")
-        before = handle.evaluate(VISIBLE_PICTURE)
+        name, at, last = handle.evaluate("e => [e.labels[0]?.textContent, e.value, e.max]")
+        before, told = handle.evaluate(VISIBLE_PICTURE), handle.get_attribute("aria-valuetext")
         handle.focus()
         page.keyboard.press("ArrowLeft" if float(at) >= float(last) else "ArrowRight")
         until = time.monotonic() + PATIENCE
-        while handle.evaluate(VISIBLE_PICTURE) == before:
+        while (
+            not name
+            or told == handle.get_attribute("aria-valuetext")
+            or (handle.evaluate(VISIBLE_PICTURE) in ("", before))
+        ):
             if time.monotonic() > until:
-                dead.append(name)
+                dead.append(name or "without a name")
                 break
             page.wait_for_timeout(25)
     return len(handles), dead
@@ -237,14 +219,13 @@ def watched(page, home: str, visit: Visit) -> Iterator[None]:
 
 
 def open_at(page, url: str) -> None:
-    """Open an address in the light, and wait until formulas and sliders are set."""
+    """Open an address in the light, and wait until formulas are set."""
     page.set_viewport_size(DESK)
     page.emulate_media(color_scheme="light", reduced_motion="reduce")
     page.goto(url, wait_until="load")
     if page.query_selector("script[src*=mathjax]"):
         page.wait_for_function("() => window.MathJax?.startup?.promise !== undefined")
         page.evaluate("() => MathJax.startup.promise.then(() => true)")
-    page.wait_for_function(WIDGETS_ARE_SET)
 
 
 @contextmanager
@@ -262,6 +243,7 @@ def visit_page(page, url: str, home: str, axe: str | None) -> Visit:
     visit = Visit()
     with watched(page, home, visit):
         open_at(page, url)
+        visit.parts, visit.shift = page.evaluate(PARTS), page.evaluate("window.shifts || 0")
         visit.bad_math = page.evaluate(MATH_ERRORS) + page.evaluate(UNSET_MATH)
         visit.no_alt, visit.unsized = page.evaluate(NO_ALT), page.evaluate(UNSIZED)
         visit.sliders, visit.dead = dead_sliders(page)
@@ -278,7 +260,6 @@ def visit_page(page, url: str, home: str, axe: str | None) -> Visit:
             page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
             page.wait_for_function(LOOK, arg=scheme)
             visit.background[scheme] = page.evaluate(BACKGROUND)
-            visit.faint[scheme] = page.evaluate(FAINT)
             if axe:
                 visit.violations[scheme] = serious(page.evaluate(AXE, CONTRAST))
         page.goto("about:blank")

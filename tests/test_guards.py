@@ -222,7 +222,7 @@ def test_what_must_not_be_stored_is_named():
 
 def make_book(folder: Path, pages: dict[str, object]) -> None:
     """Write a book with our configuration and other pages."""
-    for name in ("_config.yml", "book/_ext", "book/assets", "tools", "pe_lib"):
+    for name in ("_config.yml", "book/_ext", "book/_templates", "book/assets", "tools", "pe_lib"):
         source, target = ROOT / name, folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
@@ -245,6 +245,23 @@ def build(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
+# As chapters have them.
+MOVING = """
+import base64, io
+import ipywidgets as widgets
+from PIL import Image
+from lab import explore
+from lab.figures import Picture
+def drawn(grey):
+    data = io.BytesIO()
+    Image.new("L", (40, 30), grey).save(data, "PNG")
+    words = f"a square of grey {{grey}}, and nothing else"
+    return Picture(base64.b64encode(data.getvalue()).decode(), words, 40, 30)
+frames = [drawn(grey) for grey in {greys}]
+control = explore.named_slider("{name}", "abc", 0)
+stack = explore.linked_stack([explore.frame(each) for each in frames], control)
+explore.show(widgets.VBox([control, stack]), "A figure with a slider", frames[0])
+"""
 BROKEN = {
     "{ref}`nowhere`": "undefined label: 'nowhere'",
     "{doc}`no_such_page`": "unknown document: 'no_such_page'",
@@ -276,8 +293,8 @@ def small_book(tmp_path_factory) -> SmallBook:
     """Build a book with broken references, a slider that moves its picture, and a dead one."""
     folder = tmp_path_factory.mktemp("small")
     notebook = notebook_of(
-        SLIDER.format(link=LINK),
-        SLIDER.format(link="").replace("step", "forgotten"),
+        MOVING.format(name="step", greys=(60, 140, 220)),
+        MOVING.format(name="forgotten", greys=(60, 60, 60)),
     )
     notebook.cells.insert(0, new_markdown_cell("# Sliders\n\nWith a formula, $x^2$.", id="title"))
     nbformat.write(notebook, folder / "raw.ipynb")

@@ -118,22 +118,29 @@ def test_without_npm_the_build_goes_on_and_says_so(monkeypatch, tmp_path, capsys
     assert "npm is not installed" in said and "cdn.jsdelivr.net" in said
 
 
-def test_pages_use_public_addresses_only_where_nothing_was_vendored(monkeypatch, tmp_path):
+def test_pages_load_mathjax_only_where_formulas_cannot_be_set(monkeypatch, tmp_path):
     sys.path.insert(0, str(ROOT / "book" / "_ext"))
     import course
 
-    def chosen():
-        config = SimpleNamespace(html_static_path=[], html_baseurl="https://site.example/")
-        course.choose_assets(None, config)
-        assert config.ogp_site_url == config.html_baseurl
-        return [config.mathjax_path, *config.nb_ipywidgets_js]
+    def scripts(body):
+        context = {"body": body, "script_files": [config.mathjax_path, "_static/course.js"]}
+        course.finish_page(app, "book/page", "page.html", context, None)
+        return context["script_files"]
 
+    config = SimpleNamespace(html_static_path=[], html_baseurl="https://site.example/", root_doc="")
+    app = SimpleNamespace(config=config)
+    course.choose_assets(None, config)
+    assert config.ogp_site_url == config.html_baseurl and config.nb_ipywidgets_js == {}
+    formula = '<span class="math notranslate nohighlight">\\(x\\)</span>'
     monkeypatch.setattr(vendor, "SITE_ASSETS", tmp_path)
-    assert all(re.match(r"https://.*@\d+\.\d+\.\d+/", path) for path in chosen())
-    for package in vendor.SITE:
-        (tmp_path / package.folder).mkdir()
-        (tmp_path / package.folder / "VERSION").write_text(package.sha512)
-    assert not any(path.startswith("http") for path in chosen())
+    assert re.match(r"https://.*@\d+\.\d+\.\d+/", scripts(formula)[0])
+    assert scripts("<p>words</p>") == ["_static/course.js"]
+    if shutil.which("node"):
+        (tmp_path / "mathjax").mkdir()
+        (tmp_path / "mathjax" / "VERSION").write_text(vendor.stamp(vendor.SITE[0]))
+        assert scripts(formula) == ["_static/course.js"]
+        monkeypatch.setattr(shutil, "which", lambda name: None)
+        assert len(scripts(formula)) == 2
 
 
 def test_the_pdf_says_what_it_needs(monkeypatch, capsys):

@@ -21,7 +21,7 @@ SITE = ROOT / "_build" / "html"
 LATEX = ROOT / "_build" / "latex"
 LINKS = ROOT / "_build" / "linkcheck" / "output.txt"
 PDF_NAME = "positional-encodings"
-PUBLIC_NOTE = "cdn.jsdelivr.net, so reading needs a network; with npm the site serves them"
+PUBLIC_NOTE = "cdn.jsdelivr.net, so reading needs a network; with npm formulas are set here"
 
 
 def bring_assets() -> None:
@@ -29,7 +29,7 @@ def bring_assets() -> None:
     try:
         vendor.vendor()
     except vendor.VendorError as error:
-        print(f"Note: {error}. Pages will load MathJax and the widgets from {PUBLIC_NOTE}.")
+        print(f"Note: {error}. Pages will load MathJax from {PUBLIC_NOTE}.")
 
 
 def sphinx(builder: str, *options: str) -> int:

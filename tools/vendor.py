@@ -1,7 +1,7 @@
-"""Bring the scripts that pages need from npm, at pinned versions, and check their digests.
+"""Bring the packages that the site and its tests need from npm, pinned, and check their digests.
 
 The site then asks no other host for anything. Where npm is missing, or the registry does not
-answer, the book still builds: its pages use the same versions from a public address instead.
+answer, the book still builds: its pages load the same version from a public address instead.
 """
 
 from __future__ import annotations
@@ -38,15 +38,17 @@ SITE = (
         "mathjax",
         "3.2.2",
         "Bt+SSVU8eBG27zChVewOicYs7Xsdt40qm4+UpHyX7k0/O9NliPc+x77k1/FEsPsjKPZGJvtRZM1vO+geW0OhGw==",
-        ("es5/tex-chtml.js", "es5/output/chtml", "es5/input/tex/extensions", "LICENSE"),
+        (
+            "es5/node-main.js",
+            "es5/adaptors/liteDOM.js",
+            "es5/input/tex.js",
+            "es5/input/tex/extensions",
+            "es5/output/chtml.js",
+            "es5/output/chtml",
+            "es5/a11y/assistive-mml.js",
+            "LICENSE",
+        ),
         "mathjax",
-    ),
-    Package(
-        "@jupyter-widgets/html-manager",
-        "1.0.15",
-        "5thBIV6ymNgmPVOHvzx+gGy8ZSKmSazhtGw4/c4xJDVzRhG9PTeQsRjF3FUTopvFi//SABeNz1yp47bCrJ3CQA==",
-        ("dist/embed.js", "dist/embed.js.LICENSE.txt", "dist/*.woff2"),
-        "html-manager",
     ),
 )
 TEST = (
@@ -87,6 +89,11 @@ def fetch(package: Package, folder: Path) -> bytes:
     return data
 
 
+def stamp(package: Package) -> str:
+    """Return what tells a package, and which of its files are kept, from every other."""
+    return "\n".join([f"{package.name} {package.version}", package.sha512, *package.keep, ""])
+
+
 def unpack(package: Package, data: bytes, base: Path) -> None:
     """Write the kept files of an archive below `base`, at once, even if another does the same."""
     with tempfile.TemporaryDirectory(dir=base) as folder:
@@ -102,7 +109,7 @@ def unpack(package: Package, data: bytes, base: Path) -> None:
                     path = partial / inside
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_bytes(archive.extractfile(member).read())
-        (partial / "VERSION").write_text(f"{package.name} {package.version}\n{package.sha512}\n")
+        (partial / "VERSION").write_text(stamp(package))
         target = base / package.folder
         shutil.rmtree(target, ignore_errors=True)
         try:
@@ -114,8 +121,8 @@ def unpack(package: Package, data: bytes, base: Path) -> None:
 
 def present(package: Package, base: Path) -> bool:
     """Return True if this very package already lies there."""
-    stamp = base / package.folder / "VERSION"
-    return stamp.exists() and package.sha512 in stamp.read_text()
+    version = base / package.folder / "VERSION"
+    return version.exists() and version.read_text() == stamp(package)
 
 
 def vendor(packages: tuple[Package, ...] = SITE, base: Path = SITE_ASSETS) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections import Counter
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import nbformat
 from docutils import nodes
 from docutils.statemachine import StringList
 from myst_nb.sphinx_ import HideCodeCellNode
-from sphinx.addnodes import download_reference, pending_xref
+from sphinx.addnodes import desc_signature, download_reference, pending_xref
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment.collectors.toctree import TocTreeCollector
@@ -25,11 +27,9 @@ from sphinx.util.nodes import make_refnode
 from clinic import proofs as doctor_proofs
 from exercises import proofs, warm_up
 from lab import live, sets
-from tools import equality, slides, status, vendor
+from tools import equality, fonts, formulas, moving, slides, status, vendor
 
-PUBLIC = "https://cdn.jsdelivr.net/npm"
-MATHJAX = "es5/tex-chtml.js"
-WIDGETS = "dist/embed.js"  # the build that needs no require.js
+MATHJAX = f"https://cdn.jsdelivr.net/npm/mathjax@{vendor.SITE[0].version}/es5/tex-chtml.js"
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = re.compile(r"<!-- modules: ([\w., ]+) -->")
 HANDED_OUT = re.compile(r"exercises/(?:release/\w+|projects)/\w+")
@@ -42,21 +42,11 @@ GLOSSED = re.compile(r"/(\d\d_\w+|hierarchical|interview|exercises|notation)$") 
 
 
 def choose_assets(_: Sphinx, config: Config) -> None:
-    """Point pages at the vendored scripts; where they are missing, at the public addresses."""
+    """Bring the figures' script; where formulas cannot be set here, pages load what sets them."""
     config.ogp_site_url = config.html_baseurl  # what is shared names the site's one address
-    mathjax, widgets = vendor.SITE
     config.html_static_path += [str(live.SCRIPT), str(live.STYLE)]
-    if all(vendor.present(package, vendor.SITE_ASSETS) for package in vendor.SITE):
-        config.html_static_path.append(str(vendor.SITE_ASSETS))
-        config.mathjax_path = f"{mathjax.folder}/{MATHJAX}"
-        config.nb_ipywidgets_js = {
-            f"{widgets.folder}/{WIDGETS}": {"data-jupyter-widgets-cdn": "none:", "defer": "defer"}
-        }
-    else:
-        config.mathjax_path = f"{PUBLIC}/{mathjax.name}@{mathjax.version}/{MATHJAX}"
-        config.nb_ipywidgets_js = {
-            f"{PUBLIC}/{widgets.name}@{widgets.version}/{WIDGETS}": {"defer": "defer"}
-        }
+    config.mathjax_path = MATHJAX
+    config.nb_ipywidgets_js = {}  # a moving figure is the browser's own sliders and pictures
 
 
 def write_page(_: Sphinx, page: str, source: list[str]) -> None:
@@ -173,12 +163,11 @@ def caption_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
         place = holder.index(paragraph)
         if not found or not place or "cell_output" not in holder.get("classes", []):
             continue
-        still = place > 1 and "still" in holder[place - 2].get("classes", [])
-        shown = holder.children[place - 2 : place] if still else [holder[place - 1]]
+        shown = holder[place - 1]
         words = caption_below("", "", *paragraph.children)
         name = figure_anchor(found[1])
-        holder.children[place - len(shown) : place + 1] = []
-        holder.insert(place - len(shown), figure_with_caption("", *shown, words, ids=[name]))
+        holder.children[place - 1 : place + 1] = []
+        holder.insert(place - 1, figure_with_caption("", shown, words, ids=[name]))
 
 
 def fold_below_pictures(app: Sphinx, doctree: nodes.document, page: str) -> None:
@@ -197,7 +186,7 @@ NUMBER = re.compile(r"[-−+<>≤≥~≈]?\s?\d[\d,. ]*(?:\s?(?:%|s|ms|MB|kB|±\
 
 
 def align_numbers(app: Sphinx, doctree: nodes.document) -> None:
-    """Set the columns of tables that hold nothing but numbers to the right, with a true minus."""
+    """Set the columns of tables that hold nothing but numbers to the right."""
     for table in doctree.findall(nodes.table):
         body = table.next_node(nodes.tbody)
         columns = list(zip(*(row.children for row in body or []), strict=False))
@@ -208,8 +197,23 @@ def align_numbers(app: Sphinx, doctree: nodes.document) -> None:
                 continue
             for entry in [*column, *(head[place] for head in heads)]:
                 entry["classes"] = [*entry["classes"], "text-right"]
-            for text in [each for entry in column for each in entry.findall(nodes.Text)]:
-                text.parent.replace(text, nodes.Text(re.sub(r"^-(?=\d)", "−", text)))
+
+
+HYPHEN = re.compile(r"(?<![\w)\]−–/.-])-(?=\.?\d)")
+VERBATIM = (nodes.literal, nodes.FixedTextElement, nodes.math, nodes.raw, desc_signature)
+
+
+def write_minus(app: Sphinx, doctree: nodes.document) -> None:
+    """Give negative numbers a true minus, in what is read and in what is read aloud."""
+    for text in list(doctree.findall(nodes.Text)):
+        if HYPHEN.search(text):
+            around: nodes.Node | None = text
+            while around is not None and not isinstance(around, VERBATIM):
+                around = around.parent
+            if around is None:
+                text.parent.replace(text, nodes.Text(HYPHEN.sub("−", text)))
+    for image in doctree.findall(nodes.image):
+        image["alt"] = HYPHEN.sub("−", image.get("alt", ""))
 
 
 def link_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
@@ -251,16 +255,81 @@ def number_by_chapter(app: Sphinx, env: Any) -> list[str]:
     return list(changed)
 
 
-def keep_stills(app: Sphinx, doctree: nodes.document) -> None:
-    """Put a moving figure's first picture before it: for who has no script, or waits for it."""
-    for bundle in list(doctree.findall(nodes.container)):
-        if bundle.get("nb_element") != "mime_bundle":
-            continue
-        forms = {form.get("mime_type"): form for form in bundle.findall(nodes.container)}
-        if WIDGET in forms and "image/png" in forms:
-            still = nodes.container(classes=["still"])
-            still += [image.deepcopy() for image in forms["image/png"].findall(nodes.image)]
-            bundle.parent.insert(bundle.parent.index(bundle), still)
+class moving_figure(nodes.General, nodes.Element):
+    """Pictures, of which sliders choose the one that is seen."""
+
+
+def move_without_widgets(app: Sphinx, doctree: nodes.document) -> None:
+    """Put a moving figure's sliders and pictures, as files, in the place of its widget."""
+    source = Path(app.env.doc2path(app.env.docname))
+    bundles = [
+        (bundle, form)
+        for bundle in doctree.findall(nodes.container)
+        if bundle.get("nb_element") == "mime_bundle"
+        for form in bundle.findall(nodes.container)
+        if form.get("mime_type") == WIDGET
+    ]
+    if not bundles:
+        return
+    metadata = nbformat.read(source, as_version=4).metadata
+    folder = Path(app.doctreedir) / "frames"
+    folder.mkdir(exist_ok=True)
+    for bundle, form in bundles:
+        view = re.search(r'"model_id": *"(\w+)"', form.next_node(nodes.raw).astext())
+        figure = moving.moving(view[1] if view else "", metadata)
+        sliders = [
+            each._replace(labels=[HYPHEN.sub("−", label) for label in each.labels])
+            for each in figure.sliders
+        ]
+        place = moving_figure("", sliders=sliders, start=figure.start)
+        for drawn in figure.pictures:
+            data = b64decode(drawn.data)
+            path = folder / f"{hashlib.sha256(data).hexdigest()}.png"
+            path.write_bytes(data)
+            size = {"width": str(drawn.width), "height": str(drawn.height)}
+            uri = os.path.relpath(path, source.parent)
+            place += nodes.image("", uri=Path(uri).as_posix(), alt=drawn.alt, **size)
+        bundle.replace_self(place)
+
+
+def write_moving(writer: Any, node: moving_figure) -> None:
+    """Write the sliders and the first picture of a moving figure; the others come when asked."""
+    folder = writer.builder.imgpath
+    shown = []
+    for each in node.findall(nodes.image):
+        source = f"{folder}/{writer.builder.images[each['uri']]}"
+        shown.append([source, each["alt"], int(each["width"]), int(each["height"])])
+    parts = []
+    for slider in node["sliders"]:
+        name = f"slider-{writer.builder.env.new_serialno('slider')}"
+        at = {
+            "id": name,
+            "max": len(slider.labels) - 1,
+            "value": slider.start,
+            "aria-valuetext": slider.labels[slider.start],
+            "data-labels": json.dumps(slider.labels, ensure_ascii=False),
+        }
+        held = " ".join(f'{key}="{escape(str(value))}"' for key, value in at.items())
+        parts.append(
+            f'<div><label for="{name}">{escape(slider.name)}</label>'
+            f'<input type="range" min="0" autocomplete="off" {held}>'
+            f'<output for="{name}">{escape(slider.labels[slider.start])}</output></div>'
+        )
+    source, alt, width, height = shown[node["start"]]
+    held = escape(json.dumps(shown, ensure_ascii=False, separators=(",", ":")))
+    writer.body.append(
+        f'<div class="moving" data-frames="{held}"><div class="moving-controls">{"".join(parts)}'
+        f'</div><img src="{source}" alt="{escape(alt)}" width="{width}" height="{height}"'
+        ' loading="lazy"></div>'
+    )
+    raise nodes.SkipNode
+
+
+def stop_on_paper(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Leave of a moving figure the first picture, where nothing moves."""
+    if app.builder.format != "html":
+        for each in list(doctree.findall(moving_figure)):
+            each.replace_self(each[each["start"]])
 
 
 def section(module: str) -> str:
@@ -310,9 +379,13 @@ def skip_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options
     return skip or type(obj).__name__ == "_tuplegetter"
 
 
+SHORT = 12  # letters of code that fit a line of a phone with room to spare
+
+
 def keep_together(app: Sphinx, doctree: nodes.document) -> None:
-    """Let no line begin with the full stop or comma that belongs to the formula before it."""
-    for formula in list(doctree.findall(nodes.math)):
+    """Let no line begin with the full stop or comma of the formula, or short code, before it."""
+    short = [each for each in doctree.findall(nodes.literal) if len(each.astext()) <= SHORT]
+    for formula in [*doctree.findall(nodes.math), *short]:
         after = formula.next_node(descend=False, siblings=True)
         mark = re.match(r"[^\s\w(\[]+", after) if isinstance(after, nodes.Text) else None
         if mark:
@@ -359,23 +432,80 @@ def link_terms(app: Sphinx, doctree: nodes.document, page: str) -> None:
         holder.replace(text, parts)
 
 
+MENDED = {  # in what Sphinx writes
+    # As attributes, both numbers keep the place of a picture on its way, and its shape on a phone.
+    r'style="width: (\d+)px; height: (\d+)px;"': r'width="\1" height="\2"',
+    r' role="doc-biblioentry"|(?<=<div) role="list"(?= class="citation)': "",  # out of use
+    r'<th class="[^"]*"><p></p></th>': "<td></td>",  # what heads nothing is no head
+}
+
+
 def finish_page(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
 ) -> None:
     """Follow the reader's light or dark; let pictures keep their shape; leave out idle scripts."""
-    context["default_mode"] = "auto"
-    # As attributes, both numbers give the place before the picture loads, and its shape on a phone.
-    context["body"] = re.sub(
-        r'style="width: (\d+)px; height: (\d+)px;"',
-        r'width="\1" height="\2"',
-        context.get("body", ""),
-    )
+    context["default_mode"] = "light"  # without scripts; with them, the reader's (layout.html)
+    context["metatags"] = re.sub('<meta name="viewport"[^>]*>', "", context.get("metatags", ""))
+    idle = ["sphinx-thebe", "THEBE_JS_URL", moving.STATE]
+    if formulas.possible() or 'class="math notranslate' not in context.get("body", ""):
+        idle += ["mathjax", "window.MathJax"]
+    if page == app.config.root_doc:
+        context["docstitle"] = ""  # the page's own title says the same
+        first = '<img fetchpriority="high" '  # it stands on the first screen
+        context["body"] = context["body"].replace("<img ", first, 1)
+    if "<table" in context.get("body", ""):  # half a table has other columns than the whole
+        context["metatags"] += '<link rel="expect" href="#read-in" blocking="render">'
+        context["body"] += '<div id="read-in"></div>'
+    for found, instead in MENDED.items():
+        context["body"] = re.sub(found, instead, context.get("body", ""))
+    for group in context.get("header_buttons", []):
+        for button in group.get("buttons", []):
+            if button.get("text") == ".pdf":
+                button["text"] = "Print"  # which is what it does
     context["script_files"] = [
         script
         for script in context.get("script_files", [])
-        if "sphinx-thebe" not in str(script)
-        and "THEBE_JS_URL" not in str(getattr(script, "attributes", {}).get("body", ""))
+        if not any(
+            name in f"{script} {attributes.get('type')} {attributes.get('body')}"
+            for attributes in [getattr(script, "attributes", {})]
+            for name in idle
+        )
     ]
+
+
+ICON = re.compile(r'(?:\.fa-[\w-]+:before,?)+\{content:"[^"]*"\}')
+
+
+def drop_icons(app: Sphinx, error: Exception | None) -> None:
+    """Take the icons that no page shows out of the theme's style, which waits before each page."""
+    style = Path(app.outdir) / "_static" / "styles" / "pydata-sphinx-theme.css"
+    if error is None and app.builder.name == "html":
+        served = {f".fa-{icon}:before" for icons in fonts.ICONS.values() for icon in icons}
+        text = style.read_text(encoding="utf-8")
+        kept = ICON.sub(
+            lambda rule: rule[0] if served & set(re.split("[,{]", rule[0])) else "", text
+        )
+        style.write_text(kept, encoding="utf-8")
+
+
+FIRST_FACES = ("sans", "sans-bold")
+
+
+def bring_first_faces(app: Sphinx, error: Exception | None) -> None:
+    """Put the type faces of every first screen into their style sheet: words then never move."""
+    folder = Path(app.outdir) / "_static" / "fonts"
+    if error is None and app.builder.name == "html":
+        style = (folder / "fonts.css").read_text(encoding="utf-8")
+        for face in FIRST_FACES:
+            data = b64encode((folder / f"{face}.woff2").read_bytes()).decode()
+            style = style.replace(f'"{face}.woff2"', f'"data:font/woff2;base64,{data}"')
+        (folder / "fonts.css").write_text(style, encoding="utf-8")
+
+
+def set_formulas(app: Sphinx, error: Exception | None) -> None:
+    """Set the formulas of all pages, where it is possible."""
+    if error is None and app.builder.name == "html" and formulas.possible():
+        formulas.set_site(Path(app.outdir))
 
 
 USES: dict[str, Counter[str]] = {}  # how often each page says each word, by the word's stem
@@ -508,7 +638,9 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", write_page)
     app.connect("autodoc-process-docstring", plain_docstring, priority=100)  # before napoleon
     app.connect("autodoc-skip-member", skip_fields)
-    app.connect("doctree-read", keep_stills, priority=300)  # before images are collected
+    app.connect("doctree-read", move_without_widgets, priority=300)  # before images are collected
+    app.connect("doctree-resolved", stop_on_paper, priority=200)
+    app.add_node(moving_figure, html=(write_moving, None), latex=AS_GIVEN, text=AS_GIVEN)
     app.connect("doctree-read", offer_downloads, priority=300)  # before files are collected
     app.connect("doctree-read", link_exercises)
     app.connect("doctree-read", describe_images)
@@ -522,6 +654,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_node(live_figure, html=(open_live, close_live), latex=AS_GIVEN, text=AS_GIVEN)
     app.connect("html-page-context", bring_live, priority=800)  # before finish_page
     app.connect("doctree-read", align_numbers)
+    app.connect("doctree-read", write_minus)
     app.connect("doctree-read", keep_together)
     app.connect("doctree-resolved", link_terms)
     app.connect("html-page-context", finish_page, priority=900)
@@ -533,4 +666,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("build-finished", write_slides)
     app.connect("html-page-context", count_words)
     app.connect("build-finished", write_weights)
+    app.connect("build-finished", drop_icons)
+    app.connect("build-finished", bring_first_faces)
+    app.connect("build-finished", set_formulas, priority=900)  # when all pages are written
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

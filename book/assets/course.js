@@ -1,45 +1,46 @@
-// The widget manager speaks to MathJax 2; pass what it asks for on to MathJax 3.
-if (window.MathJax && !window.MathJax.Hub) {
-  window.MathJax.Hub = {
-    Queue: ([, , element]) =>
-      window.MathJax.startup.promise.then(() => window.MathJax.typesetPromise([element])),
-  };
-}
-
-// A slider is announced by the name that stands beside it, and by its label instead of a number.
-function nameSlider(handle) {
-  const widget = handle.closest(".widget-slider, .jupyter-widgets");
-  const name = widget?.querySelector(".widget-label")?.textContent.trim();
-  const readout = widget?.querySelector(".widget-readout");
-  if (!name) return;
-  handle.setAttribute("aria-label", name);
-  if (!readout) return;
-  const tell = () => {
-    const words = readout.textContent.trim();
-    if (handle.getAttribute("aria-valuetext") !== words) {
-      handle.setAttribute("aria-valuetext", words);
-    }
-  };
-  new MutationObserver(tell).observe(readout, { childList: true, characterData: true, subtree: true });
-  new MutationObserver(tell).observe(handle, { attributeFilter: ["aria-valuetext"] });
-  tell();
-}
-
-// A moving figure's still picture goes when the figure is there.
-function dropStills() {
-  document.querySelectorAll(".still").forEach((still) => {
-    if (still.parentElement.querySelector(".jupyter-widgets img")) still.remove();
+// A moving figure: the positions of its sliders, read as digits, are the number of a picture. The
+// pictures come when somebody reaches for a slider; until one is there the last one stays.
+document.querySelectorAll(".moving").forEach((box) => {
+  const frames = JSON.parse(box.dataset.frames);
+  const sliders = [...box.querySelectorAll("input")];
+  const picture = box.querySelector("img");
+  box.addEventListener("input", () => {
+    let at = 0;
+    sliders.forEach((slider) => {
+      const words = JSON.parse(slider.dataset.labels)[slider.value];
+      slider.setAttribute("aria-valuetext", words);
+      slider.nextElementSibling.textContent = words;
+      at = at * (Number(slider.max) + 1) + Number(slider.value);
+    });
+    [picture.src, picture.alt, picture.width, picture.height] = frames[at];
   });
-}
+  const bring = () => frames.forEach(([source]) => { new Image().src = source; });
+  for (const reach of ["pointerenter", "focusin"]) {
+    box.firstChild.addEventListener(reach, bring, { once: true });
+  }
+});
 
-function nameSliders() {
-  dropStills();
-  document.querySelectorAll("[role=slider]:not([aria-label])").forEach(nameSlider);
-}
-
-if (document.querySelector("script[type='application/vnd.jupyter.widget-view+json']")) {
-  new MutationObserver(nameSliders).observe(document.body, { childList: true, subtree: true });
-}
+// A formula is copied as the TeX that it is made of.
+document.addEventListener("copy", (event) => {
+  const chosen = getSelection();
+  if (!chosen.rangeCount) return;
+  const copy = chosen.getRangeAt(0).cloneContents();
+  const formulas = copy.querySelectorAll("mjx-container[data-tex]");
+  if (!formulas.length) return;
+  formulas.forEach((e) => {
+    const mark = e.hasAttribute("display") ? "$$" : "$";
+    e.replaceWith(mark + e.dataset.tex + mark);
+  });
+  const page = document.createElement("div");
+  page.append(copy);
+  event.clipboardData.setData("text/html", page.innerHTML);
+  // Only what is laid out has lines.
+  page.style = "position: fixed; left: -999rem";
+  document.body.append(page);
+  event.clipboardData.setData("text/plain", page.innerText);
+  page.remove();
+  event.preventDefault();
+});
 
 // What shows words is named by these words, so that voice control finds it.
 window.addEventListener("load", () => {
@@ -69,9 +70,6 @@ document.querySelectorAll("a.term[title]").forEach((term) => {
   term.dataset.entry = term.title;
   term.removeAttribute("title");
 });
-
-// The bibliography's entries are no list items to a screen reader, so their frame is no list.
-document.querySelectorAll(".citation-list[role=list]").forEach((e) => e.removeAttribute("role"));
 
 // The sign that unfolds a page's pages in the sidebar is named after that page.
 document.querySelectorAll(".bd-sidebar-primary summary").forEach((sign) => {
