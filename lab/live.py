@@ -39,6 +39,13 @@ def starts() -> dict[str, Any]:
     return found
 
 
+def data(name: str) -> dict[str, Any]:
+    """Return what a figure reads beside its state; most read nothing."""
+    path = WEB / f"{name}.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found
+
+
 def still(name: str) -> Picture:
     """Return a figure's picture in its first state.
 
@@ -59,12 +66,14 @@ if HAS_WIDGETS:
         Attributes:
             figure: its name, one of `starts`.
             state: the value of each of its controls; it follows them, and they follow it.
+            data: what it reads beside them.
         """
 
         _esm = SCRIPT.read_text(encoding="utf-8") + "\nexport default { render: Live.render };\n"
         _css = STYLE.read_text(encoding="utf-8")
         figure = traitlets.Unicode().tag(sync=True)
         state = traitlets.Dict().tag(sync=True)
+        data = traitlets.Dict().tag(sync=True)
 
 
 def bundle(name: str) -> dict[str, Any]:
@@ -76,7 +85,9 @@ def bundle(name: str) -> dict[str, Any]:
     picture = still(name)
     forms: dict[str, Any] = {}
     if HAS_WIDGETS:
-        shown = Live(figure=name, state=starts()[name]["state"])._repr_mimebundle_()
+        shown = Live(
+            figure=name, state=starts()[name]["state"], data=data(name)
+        )._repr_mimebundle_()
         forms |= shown[0] if shown else {}
     return forms | {"image/png": picture.data, "text/plain": picture.alt}
 
@@ -95,5 +106,7 @@ def show(name: str, *, number: str | None = None, caption: str | None = None) ->
     below = caption_of(number, caption)
     forms, metadata = bundle(name), still(name).size
     metadata["image/png"] |= {"figure": name, "state": starts()[name]["state"]}
+    if found := data(name):
+        metadata["image/png"]["data"] = found
     display(forms, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]
     show_caption(below)

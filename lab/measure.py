@@ -10,8 +10,11 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from lab.registry import Sizes
 from pe_lib.attention import PositionEncoding, attention_logits
 from pe_lib.errors import require_floating, require_positive
+from pe_lib.fast import only_relative_bias, reversed_bias
+from pe_lib.positions import Run
 
 
 @torch.no_grad()
@@ -192,3 +195,28 @@ def largest_tensor(run: Callable[[], object]) -> int:
     with watch:
         run()
     return int(watch.largest)
+
+
+@torch.no_grad()
+def extra_tensor(encoding: PositionEncoding, sizes: Sizes) -> int:
+    """Return the bytes of the largest tensor that a method makes beside attention, in float32.
+
+    Args:
+        encoding: the method, made for `sizes`.
+        sizes: of the model; `length` tokens are read.
+    """
+    length, heads = sizes.length, (1, sizes.n_heads, sizes.length, sizes.head_dim)
+    x, q, k = torch.ones(1, length, sizes.d_model), torch.ones(heads), torch.ones(heads)
+    weights, places = torch.ones(1, sizes.n_heads, length, length), Run(0, length)
+
+    def hooks() -> None:
+        encoding.embed(x, places)
+        encoding.rotate(q, k, places, places)
+        relative = only_relative_bias(encoding)
+        if relative is None:
+            encoding.bias(q, k, places, places, scale=1.0)
+        else:  # one number per distance, which attention sees as a matrix
+            reversed_bias(relative, q, places, places, causal=sizes.causal)
+        encoding.values(weights, places, places)
+
+    return largest_tensor(hooks)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+import random
 import re
 import shutil
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from bakeoff import choosing
 from browsing import AXE, left_out, serious
 from lab import live
 from lab.four_terms import expand
@@ -277,6 +280,22 @@ def four_terms(state: State, found: State) -> State:
     return {"terms": terms, "scores": scores, "weights": scores.softmax(-1)}
 
 
+def needs_of(state: State) -> choosing.Needs:
+    kept = {key: value for key, value in state.items() if key != "d"}
+    return choosing.Needs(**kept, head_dim=state["d"])
+
+
+def chooser(state: State, found: State) -> State:
+    known, kinds = list(choosing.facts()), list(choosing.REASONS)
+    return {
+        "verdicts": [
+            [known.index(key), each.status, -1 if each.worst is None else each.worst]
+            + [[kinds.index(kind), a, b] for kind, a, b in each.reasons]
+            for key, each in choosing.choose(needs_of(state)).items()
+        ]
+    }
+
+
 DRAGGED = {
     "rope_score",
     "clock_hands",
@@ -300,7 +319,29 @@ ORACLES = {
     "t5_buckets": t5_buckets,
     "axes": axes,
     "four_terms": four_terms,
+    "chooser": chooser,
 }
+
+
+def any_needs(count: int) -> list[State]:
+    """Return as many settings of the chooser, drawn at random."""
+    draw = random.Random(17)
+    return [
+        {
+            "what": draw.choice(choosing.WHAT),
+            "keep": draw.choice(list(choosing.KEEP)),
+            "trained": 2 ** draw.randint(5, 17),
+            "used": 2 ** draw.randint(5, 21),
+            "cache": draw.choice(choosing.CACHES),
+            "kernel": draw.choice(choosing.KERNELS),
+            "parameters": draw.choice([0, 100, 10**3, 10**4, 10**6, 10**7, 10**8, 10**9]),
+            "d": draw.choice([16, 32, 64, 128, 256]),
+            "small": draw.random() < 0.2,
+        }
+        for _ in range(count)
+    ]
+
+
 # States beside the first one, as what differs from it.
 STATES: dict[str, list[State]] = {
     "rope_score": [
@@ -341,6 +382,8 @@ STATES: dict[str, list[State]] = {
         {"first": 40, "position": 2, "cc": False, "pp": False},
         {"sentence": "to be or not", "query": 3, "key": 3, "pc": False},
         {"cc": False, "cp": False, "pc": False, "pp": False},
+        {"wq": "0, 1, -1, 0", "wk": "1 0 0 1", "first": 3},
+        {"wq": "0.5, −2", "order": "shuffled"},
     ],
     "permutations": [
         {"order": [2, 5, 1, 4, 0, 3, 6], "knows": knows} for knows in ("nothing", "codes", "mask")
@@ -357,6 +400,7 @@ STATES: dict[str, list[State]] = {
         {"buckets": 32, "most": 91, "key": 44},
         {"sides": "past", "key": 3},
     ],
+    "chooser": any_needs(240),
     "sentence_scores": [
         {"method": method, "contents": contents, "sentence": "to be or not to be, is it?"}
         for method in ("none", "sinusoidal", "learned", "shaw", "transformer_xl", "t5", "deberta")
@@ -372,6 +416,7 @@ def tab(browser):
     page = browser.new_page()
     page.emulate_media(color_scheme="light", reduced_motion="reduce")
     page.set_content(workshop.page())
+    page.evaluate("data => { Live.FIGURES.chooser.data = data; }", live.data("chooser"))
     yield page
     page.close()
 
@@ -554,6 +599,67 @@ def test_a_wrong_digit_is_found(slip, tab):
     assert wrong_calls(tab, source.replace(*slip)) == SLIPS[slip]
 
 
+CHOICES = [  # slips of the hand in the decision
+    ("each >= used / trained", "each > used / trained"),
+    ("768 / d", "d"),
+    ("trained / share", "used / share"),
+    ("Math.max(...far.map(", "Math.min(...far.map("),
+    ("loss && known.behind", "false && known.behind"),
+    ("used > multiple * trained", "used >= multiple * trained"),
+    ('["plain", "scores", "any"]', '["scores", "plain", "any"]'),
+    ('cache !== "none"', 'cache === "all"'),
+    ("against.length ? 2", "against.length > 1 ? 2"),
+    ("loss ? worst : -worst", "worst"),
+]
+
+
+def decided(tab, source: str) -> list[Any]:
+    """Return what a source of the arithmetic decides in each state of the chooser."""
+    run = """async ([source, data, states]) => {
+      const load = text => import('data:text/javascript;charset=utf-8,' + encodeURIComponent(text));
+      const { choose } = await load(source);
+      return states.map(state => choose(data, state));
+    }"""
+    return tab.evaluate(run, [source, live.data("chooser"), states_of("chooser")])
+
+
+@pytest.mark.parametrize("slip", [None, *CHOICES])
+def test_the_chooser_decides_as_the_library_does_and_a_slip_is_found(slip, tab):
+    source = POSITIONS.read_text(encoding="utf-8")
+    if slip:
+        assert source.count(slip[0]) == 1
+        source = source.replace(*slip)
+    expected = [
+        [
+            {"key": key, **verdict._asdict(), "reasons": [list(each) for each in verdict.reasons]}
+            for key, verdict in choosing.choose(needs_of(state)).items()
+        ]
+        for state in states_of("chooser")
+    ]
+    assert (decided(tab, source) == expected) == (slip is None)
+
+
+def test_the_chooser_reads_what_the_library_knows():
+    assert live.data("chooser") == json.loads(json.dumps(choosing.data()))
+
+
+def test_every_reason_leads_to_a_page_of_the_book():
+    for words, target in choosing.REASONS.values():
+        page, _, anchor = target.partition("#")
+        text = (workshop.ROOT / "book" / f"{page}.ipynb").read_text(encoding="utf-8")
+        heading = anchor.replace("-", " ").capitalize()
+        assert f'"## {heading}' in text
+        assert words[0].islower() or words[0] in "{3"
+
+
+def test_own_weights_act_on_every_pair_of_components(tab):
+    state = live.starts()["four_terms"]["state"] | {"wq": "0, 1, −1, 0", "wk": "2"}
+    made = tab.evaluate("s => Live.FIGURES.four_terms.numbers(s).made", state)
+    blocks = ([[0.0, 1.0], [-1.0, 0.0]], [[2.0, 0.0], [0.0, 0.0]])
+    for found, block in zip(made, blocks, strict=True):
+        assert torch.equal(torch.tensor(found), torch.block_diag(*8 * [torch.tensor(block)]))
+
+
 def test_scripts_of_our_own_are_light():
     header = live.SCRIPT.read_text(encoding="utf-8").splitlines()[0]
     of_figures = int(re.search(r"(\d+) bytes of our own", header)[1])
@@ -696,6 +802,8 @@ def test_a_spoiled_link_brings_a_state_that_can_be_drawn(name, browser, tab):
         assert np.isfinite(flat(numbers)).all(), (value, state)
 
 
+OFFSET = list(choosing.REASONS).index("offset")
+YARN = list(choosing.facts()).index("rope+yarn")
 # The answer that a figure calls right, and whether its numbers before and after bear it out.
 ANSWERS = {
     "rope_score": ("stays", lambda old, new: np.isclose(old["score"], new["score"])),
@@ -722,6 +830,13 @@ ANSWERS = {
     "axes": (
         "the next row’s first patch",
         lambda old, new: new["place"] == 23 and new["scores"][24] > new["scores"][35] + 0.1,
+    ),
+    "chooser": (
+        "nothing",
+        lambda old, new: (
+            all(each[1] == choosing.OUT or each[2] < 0 for each in new["verdicts"])
+            and next(each[0] for each in new["verdicts"] if each[3::3] == [OFFSET]) == YARN
+        ),
     ),
     "four_terms": (
         "position–position",

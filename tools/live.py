@@ -20,8 +20,9 @@ from typing import Any
 
 from PIL import Image
 
+from bakeoff import choosing
 from lab import figures
-from lab.live import SCRIPT, STARTS, STILLS, STYLE, WEB
+from lab.live import SCRIPT, STARTS, STILLS, STYLE, WEB, data
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKSHOP = ROOT / "_build" / "web"  # where npm puts what it brings
@@ -29,6 +30,55 @@ LICENCE = (
     "d3-axis, d3-drag, d3-scale, d3-selection, d3-shape and what they need: ISC, LICENSE-d3.txt"
 )
 WIDE, NARROW = 720, 340  # pixels: the column on a desk, and on a phone
+# What each picture shows, for those who do not see it; the figure's first words follow.
+SAID = {
+    "axes": (
+        "Left, the patches of an image, with text or video frames where they are chosen, "
+        "coloured by the score of the chosen token with each. Right, the scores along its row "
+        "and its column."
+    ),
+    "chooser": (
+        "Three lists: the methods that fit, those of which one cannot be sure, and those that "
+        "fall out, each with its worst seed and its reasons."
+    ),
+    "clock_hands": (
+        "A row of clocks, each slower than the one before, with a hand for each of two "
+        "positions; below, the product of the codes of two positions over their distance."
+    ),
+    "four_terms": (
+        "Four matrices, one for each term, then their sum, the scores, and the attention "
+        "weights; rows are queries, columns are keys."
+    ),
+    "penalties": (
+        "Left, the penalty of one head over the distance from the query. Right, the attention "
+        "weights that the softmax makes of it."
+    ),
+    "permutations": (
+        "Left, the attention weights, a row for each word as the query and a column for each "
+        "word as the key. Right, the outputs, a row for each word."
+    ),
+    "rope_score": (
+        "Left, a query and a key in the plane of one pair, before and after their rotation. "
+        "Right, their score over n minus m."
+    ),
+    "sentence_scores": (
+        "Left, a square of scores, a row for each word as the query and a column for each "
+        "word as the key. Right, the attention weights of one query."
+    ),
+    "shaw_rows": (
+        "Left, the distances of all pairs of ten positions, clipped. In the middle the table, "
+        "a vector for each distance. Right, what the query adds to the score of each key."
+    ),
+    "t5_buckets": (
+        "Left, the bucket over key minus query: a staircase for keys to the left and one for "
+        "keys to the right. Right, the buckets of all pairs of a text of 64 tokens."
+    ),
+    "wavelengths": (
+        "Left, the wavelength of each pair of a head on a logarithmic axis, with lines at the "
+        "trained and the new context. Right, by what factor each pair is slowed. Below, eight "
+        "dials with the part of its circle that a pair went through."
+    ),
+}
 CHROMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
@@ -79,8 +129,9 @@ body, figure { background: #14181f !important; }"""  # as the site's style has t
 
 def page(name: str = "", state: dict[str, Any] | None = None, scheme: str = "light") -> str:
     """Return a page that holds nothing but the script, and one figure if it is named."""
-    held = json.dumps(state).replace("'", "&#39;") if state else ""
-    place = f"<div class='live' data-figure='{name}' data-state='{held}'></div>" if name else ""
+    held, read = (json.dumps(each).replace("'", "&#39;") for each in (state, data(name) or None))
+    place = f"<div class=live data-figure='{name}' data-state='{held}' data-data='{read}'></div>"
+    place = place if name else ""
     place = f"<figure id=figure-0><div class=live-place>{place}</div></figure>"
     return (
         f"<!doctype html><html data-theme={scheme} lang=en><meta charset=utf-8>"
@@ -115,8 +166,7 @@ def photograph() -> None:
                 heights[key] = round(box["height"])
             drawn = Image.open(io.BytesIO(tab.locator(".live-figure").screenshot())).convert("RGB")
             figures.few_colours(drawn).save(STILLS / f"{name}.png", optimize=True)
-            words = tab.evaluate("name => Live.FIGURES[name].alt", name)
-            alt = f"{words} {tab.locator('.live-words').text_content()}"
+            alt = f"{SAID[name]} {tab.locator('.live-words').text_content()}"
             found[name] = {"state": state, "alt": alt, "width": WIDE, **heights}
         browser.close()
     for path in STILLS.glob("*.png"):
@@ -126,12 +176,19 @@ def photograph() -> None:
     STARTS.write_text(text + "\n", encoding="utf-8")
 
 
+def write_data() -> None:
+    """Write what the figures read beside their state."""
+    text = json.dumps(choosing.data(), ensure_ascii=False, separators=(",", ":"))
+    (WEB / "chooser.json").write_text(text + "\n", encoding="utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--script", action="store_true", help="leave the pictures as they are")
     options = parser.parse_args()
     SCRIPT.write_text(script(), encoding="utf-8")
     if not options.script:
+        write_data()
         photograph()
     print(f"{SCRIPT.relative_to(ROOT)}: {SCRIPT.stat().st_size} bytes")
     return 0

@@ -85,6 +85,7 @@ def describe_images(app: Sphinx, doctree: nodes.document) -> None:
             image["alt"] = said["alt"]
         if "figure" in said:
             place = live_figure("", name=said["figure"], state=said["state"])
+            place["reads"] = said.get("data")
             image.replace_self(place)
             place += image
         elif number:
@@ -124,6 +125,8 @@ def open_live(writer: Any, node: live_figure) -> None:
         "data-state": json.dumps(node["state"]),
         "style": f"--wide:{known['wide']}px;--narrow:{known['narrow']}px",
     }
+    if node["reads"]:
+        attributes["data-data"] = json.dumps(node["reads"])
     writer.body.append('<div class="live-place">')
     writer.body.append(writer.starttag(node, "div", CLASS="live", **attributes))
 

@@ -85,6 +85,8 @@ if (open) {
   if (below > 0) sidebar.scrollTop += below + sidebar.clientHeight / 2;
 }
 
+addEventListener("pagehide", () => sessionStorage.removeItem("sidebar-scroll-top"));
+
 // So does the page's own list of contents, whichever part is being read.
 const contents = document.querySelector(".bd-sidebar-secondary .sidebar-secondary__inner, .bd-sidebar-secondary");
 if (contents) {

@@ -1,6 +1,6 @@
 // Chapter 12: the numbers of text, image and video, and the scores of one chosen token.
 
-import { box, chart, clamp, digits, grouped, pressed, text } from "./kit.js";
+import { box, chart, clamp, digits, grouped, heading, legend, pressed, text, whole } from "./kit.js";
 import { axesScores, frequencies, goldenDirections, range, sectionDirections, textImagePositions, widthDirections } from "./positions.js";
 
 const WORDS = 4; // of text before and after an image
@@ -40,7 +40,6 @@ function layout(state) {
 
 export const axes = {
   title: "The scores of one token with the others, for positions of one number or several",
-  alt: "Left, the patches of an image, with text or video frames where they are chosen, coloured by the score of the chosen token with each. Right, the scores along its row and its column.",
   start: { what: "image", how: "line", rows: 12, columns: 12, base: 100, place: 66, down: 0, right: 0 },
   numbers,
   lines: [3, 5],
@@ -52,8 +51,8 @@ export const axes = {
     },
     { kind: "range", key: "rows", label: "rows", min: 2, max: 12 },
     { kind: "range", key: "columns", label: "columns", min: 2, max: 12 },
-    { kind: "range", key: "down", label: "wanted: rows down", min: -4, max: 4, text: (v) => digits(v, 0) },
-    { kind: "range", key: "right", label: "to the right", min: -4, max: 4, text: (v) => digits(v, 0) },
+    { kind: "range", key: "down", label: "wanted: rows down", min: -4, max: 4, text: whole },
+    { kind: "range", key: "right", label: "to the right", min: -4, max: 4, text: whole },
     { kind: "range", key: "base", label: "base", min: 1, max: 4, step: 0.5, text: grouped, to: (v) => Number((10 ** v).toPrecision(2)), from: Math.log10 },
     {
       kind: "predict", question: "one line of numbers. The last patch of a row scores higher with …",
@@ -84,7 +83,7 @@ export const axes = {
     const [left, top, room] = [4, 26, narrow ? width - 8 : Math.min(386, width - 308)];
     const across = Math.max(...places.map((at) => at[0])) + 1;
     const cell = Math.min(30, room / across, 296 / (Math.max(...places.map((at) => at[1])) + 1));
-    text(drawing, 0, 13, "score with the chosen token", { at: "start", kind: "title" });
+    heading(drawing, 0, 13, "score with the chosen token");
     const fits = cell >= (tokens[0].length === 3 ? 29 : 24);
     places.forEach(([x, y], i) => {
       box(drawing, `fill ${scores[i] < 0 ? "c1" : "c0"}`, left + cell * x, top + cell * y, cell - 1, cell - 1).attr("fill-opacity", Math.max(0.03, Math.abs(scores[i])).toFixed(3));
@@ -98,7 +97,7 @@ export const axes = {
       shape: "rect", x: left + cell * places[place][0], y: top + cell * places[place][1], size: cell, now: place, least: 0, most: places.length - 1,
       label: "chosen token", text: `token ${place}, ${tokens[place].join(", ")}`,
       move: (px, py) => nearest(px - left, py - top), step: (across, down) => set({ place: clamp(place + across + down * columns, 0, places.length - 1) }),
-    }).classed("ink", true);
+    });
     pressed(svg, left, top, room, 300, nearest);
 
     const first = what === "image" ? 0 : WORDS;
@@ -106,11 +105,11 @@ export const axes = {
     const frame = Math.floor(inside / (rows * columns));
     const panel = chart(drawing, {
       x: narrow ? 42 : room + 62, y: narrow ? 386 : 44, width: narrow ? width - 56 : width - room - 76, height: narrow ? 176 : 246,
-      xs: [-12, 12], ys: [-1, 1.08], xLabel: "patches away", xFormat: (v) => digits(v, 0), yFormat: (v) => digits(v, 1), ticks: [5, 5],
+      xs: [-12, 12], ys: [-1, 1.08], xLabel: "patches away", xFormat: whole, yFormat: (v) => digits(v, 1), ticks: [5, 5],
     });
     const [px, py] = narrow ? [42, 374] : [room + 62, 13];
-    const title = text(drawing, px, py, "along its ", { at: "start", kind: "title" });
-    for (const [kind, words] of [["c4", "— row "], ["c2", "— column"]]) title.append("tspan").attr("class", kind).attr("style", "fill: var(--c)").text(words);
+    const title = heading(drawing, px, py, "along its ");
+    legend(title, [["c4", "— row "], ["c2", "— column"]]);
     panel.level(0, "grey");
     if (inside < 0 || frame >= (what === "video" ? FRAMES : 1)) return;
     const [y, x] = [Math.floor(inside / columns) % rows, inside % columns];

@@ -1,6 +1,6 @@
 // Chapter 2: every frequency is the hand of a clock, and its angle is the position.
 
-import { chart, clamp, grouped, digits, text } from "./kit.js";
+import { chart, circle, clamp, digits, grouped, segment, text, whole } from "./kit.js";
 import { dot, frequencies, range, sinusoidal } from "./positions.js";
 
 const LAST = 1000; // the largest position
@@ -20,7 +20,6 @@ const exact = (value) => digits(value, Number.isInteger(value) ? 0 : 1);
 
 export const clockHands = {
   title: "Clock hands: the code of a position, and of a second one",
-  alt: "A row of clocks, each slower than the one before, with a hand for each of two positions; below, the product of the codes of two positions over their distance.",
   start: { p: 2, other: 5, d: 8, base: 10000 },
   controls: [
     { kind: "range", key: "p", kin: "c0", label: "position 1", min: 0, max: LAST, step: 0.1, text: exact },
@@ -68,24 +67,25 @@ export const clockHands = {
       const cx = (width - perRow * cell) / 2 + cell * ((i % columns) + 0.5);
       const cy = 28 + radius + rowHeight * Math.floor(i / columns);
       text(drawing, cx, cy - radius - 14, `hand ${r}`, { kind: "title" });
-      drawing.append("circle").attr("class", "dial").attr("cx", cx).attr("cy", cy).attr("r", radius);
+      circle(drawing, "dial", cx, cy, radius);
       for (const [place, kind, name] of [[other, "c1", "other"], [p, "c0", "p"]]) {
         const angle = place * rates[r];
         const [x, y] = [cx + radius * Math.sin(angle), cy - radius * Math.cos(angle)];
-        drawing.append("line").attr("class", `line ${kind} hand`).attr("x1", cx).attr("y1", cy).attr("x2", x).attr("y2", y);
+        segment(drawing, `${kind} hand`, cx, cy, x, y);
         const turned = (target) => {
           const by = Math.atan2(Math.sin(target - angle), Math.cos(target - angle)) / rates[r];
           set({ [name]: clamp(Math.round((place + by) * 10) / 10, 0, LAST) });
         };
         handle(`${name}${r}`, {
+          kind,
           x, y, size: 7, now: place, least: 0, most: LAST,
           label: `hand ${r} of ${name === "p" ? "position 1" : "position 2"}`,
           text: `${digits(angle / (2 * Math.PI))} rounds, position ${exact(place)}`,
           move: (px, py) => turned(Math.atan2(px - cx, cy - py)),
           step: (right, down) => set({ [name]: clamp(Math.round((place + (0.1 * (right - down)) / rates[r]) * 10) / 10, 0, LAST) }),
-        }).classed(kind, true);
+        });
       }
-      drawing.append("circle").attr("class", "fill ink").attr("cx", cx).attr("cy", cy).attr("r", 2.5);
+      circle(drawing, "fill ink", cx, cy, 2.5);
       const [sine, cosine] = codes[0].slice(2 * r, 2 * r + 2);
       text(drawing, cx, cy + radius + 17, `sin ${digits(sine)}`, { kind: "small" });
       text(drawing, cx, cy + radius + 32, `cos ${digits(cosine)}`, { kind: "small" });
@@ -96,7 +96,7 @@ export const clockHands = {
     const panel = chart(drawing, {
       x: 46, y: top, width: width - 60, height: height - top - 42, xs: [-REACH, REACH],
       ys: [lowest * 1.05, most * 1.05], ticks: [narrow ? 5 : 9, 4],
-      xLabel: "position 2 − position 1", yLabel: "product", xFormat: (v) => digits(v, 0), yFormat: (v) => digits(v, most < 4 ? 1 : 0),
+      xLabel: "position 2 − position 1", yLabel: "product", xFormat: whole, yFormat: (v) => digits(v, most < 4 ? 1 : 0),
       title: `product of the two codes: ${digits(likeness)}`,
     });
     panel.level(0, "grey");

@@ -1,6 +1,6 @@
 // Chapter 4: a score is four terms, each of which can be switched off.
 
-import { cells, clamp, digits, pressed, text } from "./kit.js";
+import { box, cells, clamp, digits, pressed, text } from "./kit.js";
 import { fourTerms, range, sinusoidal, softmax, sum } from "./positions.js";
 import { noise } from "./rope_score.js";
 import { table, vectorOf, wordsOf } from "./sentence_scores.js";
@@ -10,7 +10,15 @@ const D = 16;
 const NAMES = ["content–content", "content–position", "position–content", "position–position"];
 const KEYS = ["cc", "cp", "pc", "pp"];
 // Near to the identity, so that like finds like.
-const [Q, K] = [70, 620].map((seed) => table(D, D, seed, 0.16).map((row, i) => row.map((part, j) => part + (i === j ? 1 : 0))));
+const STORED = [70, 620].map((seed) => table(D, D, seed, 0.16).map((row, i) => row.map((part, j) => part + (i === j ? 1 : 0))));
+
+// Four numbers a, b, c, d stand for [[a, b], [c, d]] in every pair of components; none are the stored weights.
+function weightsOf(words, stored) {
+  if (!words.trim()) return stored;
+  const given = words.replaceAll("−", "-").match(/-?[\d.]+/g) ?? [];
+  const read = range(4).map((i) => clamp(Number(given[i]) || 0, -10, 10));
+  return range(D).map((i) => range(D).map((j) => (i >> 1 === j >> 1 ? read[2 * (i & 1) + (j & 1)] : 0)));
+}
 
 function numbers(state) {
   const words = wordsOf(state.sentence, MOST);
@@ -19,19 +27,20 @@ function numbers(state) {
   if (state.order === "shuffled") order.sort((a, b) => noise(5 * a + 2) - noise(5 * b + 2));
   const vectors = order.map((i) => vectorOf(words[i]).map((part) => 0.55 * state.content * part));
   const codes = order.map((_, p) => sinusoidal(p + state.first, D, 100).map((part) => state.position * part));
+  const [Q, K] = [weightsOf(state.wq, STORED[0]), weightsOf(state.wk, STORED[1])];
   const terms = fourTerms(vectors, codes, Q, K).map((term) => term.map((row) => row.map((each) => each / Math.sqrt(D))));
   const scores = vectors.map((_, i) => vectors.map((_, j) => sum(terms.map((term, t) => (state[KEYS[t]] ? term[i][j] : 0)))));
   return { vectors, made: [Q, K], terms, scores, weights: scores.map(softmax), words: order.map((i) => words[i]) };
 }
 
+const own = { kind: "text", most: 40, kin: "half" };
 const size = { kind: "range", min: 0, max: 2, step: 0.1, text: (v) => digits(v, 1) };
 
 export const fourTermsFigure = {
   title: "The four terms of the scores of your sentence, each with a switch",
-  alt: "Four matrices, one for each term, then their sum, the scores, and the attention weights; rows are queries, columns are keys.",
   start: {
     sentence: "the cat saw the dog chase the black cat", order: "written", first: 0, content: 1, position: 1,
-    cc: true, cp: true, pc: true, pp: true, query: 1, key: 8,
+    cc: true, cp: true, pc: true, pp: true, query: 1, key: 8, wq: "", wk: "",
   },
   numbers: (state) => {
     const { words, ...rest } = numbers(state);
@@ -41,6 +50,8 @@ export const fourTermsFigure = {
   controls: [
     { kind: "text", key: "sentence", label: `your sentence, up to ${MOST} words`, most: 90 },
     { kind: "choice", key: "order", label: "the words are", options: { written: "as written", shuffled: "shuffled" } },
+    { ...own, key: "wq", label: "your own W_Q, per pair", hint: "the course’s; or 0, 1, −1, 0" },
+    { ...own, key: "wk", label: "your own W_K, per pair", hint: "the course’s; or 1, 0, 0, 1" },
     ...NAMES.map((label, t) => ({ kind: "switch", key: KEYS[t], label })),
     { ...size, key: "content", label: "contents times" },
     { ...size, key: "position", label: "positions times" },
@@ -81,7 +92,7 @@ export const fourTermsFigure = {
       text(drawing, x, y - 7, on ? name : `${name}: off`, { at: "start", kind: narrow ? "small" : "title" });
       const panel = drawing.append("g").attr("opacity", on ? 1 : 0.25);
       cells(panel, x, y, [cell, cell], rows, n < 4 ? most : n === 4 ? total : 1);
-      panel.append("rect").attr("class", "frame").attr("x", x + cell * key).attr("y", y + cell * query).attr("width", cell).attr("height", cell);
+      box(panel, "frame", x + cell * key, y + cell * query, cell, cell);
       words.forEach((word, i) => {
         if (spots[n][0] === 0) text(drawing, x - 5, y + cell * (i + 0.5) + 4, word.slice(0, 9), { at: "end", kind: i === query ? "name c0 word" : "small" });
         const [u, v] = [x + cell * (i + 0.5) + 4, y + side + 6];
@@ -95,7 +106,7 @@ export const fourTermsFigure = {
       shape: "rect", x: x + cell * key, y: y + cell * query, size: cell, now: key - query, least: -query, most: words.length - 1 - query,
       label: "pair of words", text: `query ${words[query]}, key ${words[key]}, score ${digits(scores[query][key])}`,
       move: (px, py) => pick(px - x, py - y), step: (right, down) => to(query + down, key + right),
-    }).classed("ink", true);
+    });
     pressed(svg, 0, 0, width, 2000, (px, py) => {
       for (const [left, top] of spots.map(corner)) if (px > left && px < left + side && py > top && py < top + side) pick(px - left, py - top);
     });

@@ -17,12 +17,14 @@ export function element(name, attributes = {}, parent = null, text = "") {
   return node;
 }
 
+const div = (kind, parent) => element("div", { class: kind }, parent);
+
 // A number as it is written: a true minus, no minus before nothing.
 export function digits(value, places = 2) {
   const text = value.toFixed(places);
   return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "\u2212");
 }
-export const plural = (count, thing) => `${digits(count, 0)} ${thing}${Math.abs(count) === 1 ? "" : "s"}`;
+export const whole = (value) => digits(value, 0);
 export const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 export const grouped = (value) => Math.round(value).toLocaleString("en-US");
 
@@ -34,7 +36,7 @@ const limit = (bound, state) => (typeof bound === "function" ? bound(state) : bo
 function rangeControl(control, parent, state, set) {
   const { key, label, step = 1, to = (v) => v, from = (v) => v, text = (v) => String(v) } = control;
   const id = `live-${++made}`;
-  const box = element("div", { class: `live-control ${control.kin ?? ""}` }, parent);
+  const box = div(`live-control ${control.kin ?? ""}`, parent);
   element("label", { for: id }, box, label);
   const shown = element("output", { for: id }, box);
   const input = element("input", { type: "range", id, step }, box);
@@ -66,7 +68,7 @@ function choiceControl({ key, label, options }, parent, state, set) {
 
 function selectControl({ key, label, options, also }, parent, state, set) {
   const id = `live-${++made}`;
-  const box = element("div", { class: "live-control" }, parent);
+  const box = div("live-control", parent);
   element("label", { for: id }, box, label);
   const input = element("select", { id }, box);
   for (const [value, words] of Object.entries(options)) element("option", { value }, input, words);
@@ -74,11 +76,11 @@ function selectControl({ key, label, options, also }, parent, state, set) {
   return () => (input.value = state[key]);
 }
 
-function textControl({ key, label, most = 120 }, parent, state, set) {
+function textControl({ key, label, most = 120, kin = "", hint = "" }, parent, state, set) {
   const id = `live-${++made}`;
-  const box = element("div", { class: "live-control live-text" }, parent);
+  const box = div(`live-control live-text ${kin}`, parent);
   element("label", { for: id }, box, label);
-  const kind = { type: "text", id, maxlength: most, spellcheck: "false", autocomplete: "off" };
+  const kind = { type: "text", id, maxlength: most, placeholder: hint, spellcheck: "false", autocomplete: "off" };
   const input = element("input", kind, box);
   input.addEventListener("input", () => set({ [key]: input.value }));
   return () => {
@@ -97,7 +99,7 @@ function switchControl({ key, label }, parent, state, set) {
 // A question that is answered before it is shown. Question and answer lie in the same place, so
 // that nothing moves.
 function predictControl({ question, options, right, answer, act }, parent, state, set) {
-  const box = element("div", { class: "live-control live-predict" }, parent);
+  const box = div("live-control live-predict", parent);
   const ask = element("div", { role: "group", "aria-label": question }, box);
   element("strong", {}, ask, "Predict: ");
   element("span", {}, ask, `${question} `);
@@ -166,17 +168,18 @@ export function fromLink(text, figure) {
 export function mount(place, figure, given, { link = null, changed = () => {} } = {}) {
   const state = { ...figure.start, ...given };
   const root = element("div", { class: "live-figure", role: "group", "aria-label": figure.title });
-  const panel = element("div", { class: "live-controls" }, root);
-  const stage = element("div", { class: "live-stage" }, root);
-  const foot = element("div", { class: "live-foot" }, root);
+  const panel = div("live-controls", root);
+  const stage = div("live-stage", root);
+  const foot = div("live-foot", root);
   const [lines, more] = figure.lines; // of the words at most, on a desk and on a phone
   const words = element("p", { class: "live-words", style: `--lines:${lines};--more:${more}` }, foot);
-  const tools = element("div", { class: "live-tools" }, foot);
-  const tasks = element("div", { class: "live-tasks" }, root);
+  const tools = div("live-tools", foot);
+  const tasks = div("live-tasks", root);
   const spoken = element("p", { class: "live-spoken", role: "status" }, root);
-  const svg = select(stage).append("svg").attr("role", "group").attr("aria-label", figure.title);
+  const svg = attributes(select(stage).append("svg"), { role: "group", "aria-label": figure.title });
   const drawing = svg.append("g").attr("aria-hidden", "true");
   const handles = svg.append("g");
+  const sheet = figure.sheet && div("live-sheet", stage); // words instead of a drawing
   let waiting = 0;
   let speech = 0;
 
@@ -197,14 +200,10 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
 
   // A point that is dragged with pointer or finger, or moved with the arrow keys. It is made once
   // and only moved afterwards, or it would lose the focus.
-  function handle(name, { x, y, label, text, now, least, most, move, step, shape = "circle", size = 11 }) {
+  function handle(name, { x, y, label, text, now, least, most, move, step, shape = "circle", size = 11, kind = "ink" }) {
     let known = drawn.get(name);
     if (!known) {
-      const node = handles
-        .append(shape)
-        .attr("class", `live-handle live-handle-${shape}`)
-        .attr("tabindex", 0)
-        .attr("role", "slider");
+      const node = put(handles, shape, "", { tabindex: 0, role: "slider" });
       known = { node, now: {} };
       node.call(
         drag()
@@ -226,10 +225,10 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     known.now = { move, step };
     known.used = true;
     const { node } = known;
-    if (shape === "circle") node.attr("cx", x).attr("cy", y).attr("r", size);
-    else node.attr("x", x).attr("y", y).attr("width", size).attr("height", size);
-    node.attr("aria-label", label).attr("aria-valuetext", text).attr("aria-valuenow", now);
-    node.attr("aria-valuemin", least).attr("aria-valuemax", most);
+    node.attr("class", `live-handle live-handle-${shape} ${kind}`);
+    attributes(node, shape === "circle" ? { cx: x, cy: y, r: size } : { x, y, width: size, height: size });
+    const aria = { label, valuetext: text, valuenow: now, valuemin: least, valuemax: most };
+    for (const [key, value] of Object.entries(aria)) node.attr(`aria-${key}`, value);
     return node;
   }
 
@@ -241,8 +240,12 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     drawing.selectAll("*").remove();
     drawn.forEach((each) => (each.used = false));
     const height = figure.height(narrow, width);
-    svg.attr("width", width).attr("height", height);
-    figure.draw({ drawing, handle, svg, state, set, width, height, narrow });
+    attributes(svg, { width, height });
+    if (sheet) {
+      sheet.replaceChildren();
+      sheet.style.height = `${figure.sheet[Number(narrow)]}px`;
+    }
+    figure.draw({ drawing, handle, svg, state, set, width, height, narrow, sheet });
     drawn.forEach((each, name) => {
       if (each.used) return;
       each.node.remove();
@@ -294,11 +297,12 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
 // Drawing -----------------------------------------------------------------------------------
 
 export function text(group, x, y, words, { at = "middle", kind = "", turn = 0 } = {}) {
-  const node = group.append("text").attr("x", x).attr("y", y).attr("text-anchor", at).text(words);
-  if (kind) node.attr("class", kind);
+  const node = put(group, "text", kind, { x, y, "text-anchor": at }).text(words);
   if (turn) node.attr("transform", `rotate(${turn},${x},${y})`);
   return node;
 }
+
+export const heading = (group, x, y, words) => text(group, x, y, words, { at: "start", kind: "title" });
 
 // A panel with axes. Returns its scales and what draws in it.
 export function chart(group, { x, y, width, height, xs, ys, xLabel = "", yLabel = "", title = "", logX = false, logY = false, ticks = [6, 5], xFormat = null, yFormat = null, xValues = null, yValues = null }) {
@@ -310,27 +314,36 @@ export function chart(group, { x, y, width, height, xs, ys, xLabel = "", yLabel 
   if (yFormat) left.tickFormat(yFormat);
   if (xValues) bottom.tickValues(xValues);
   if (yValues) left.tickValues(yValues);
-  group.append("g").attr("class", "axis").attr("transform", `translate(0,${y + height})`).call(bottom);
-  group.append("g").attr("class", "axis").attr("transform", `translate(${x},0)`).call(left);
+  put(group, "g", "axis", { transform: `translate(0,${y + height})` }).call(bottom);
+  put(group, "g", "axis", { transform: `translate(${x},0)` }).call(left);
   if (xLabel) text(group, x + width / 2, y + height + 34, xLabel);
   if (yLabel) text(group, x - 36, y + height / 2, yLabel, { turn: -90 });
-  if (title) text(group, x, y - 10, title, { at: "start", kind: "title" });
+  if (title) heading(group, x, y - 10, title);
   const path = line().x((point) => X(point[0])).y((point) => Y(point[1]));
   return {
     X,
     Y,
-    curve: (points, kind) => group.append("path").attr("class", `line ${kind}`).attr("d", path(points)),
-    point: (at, value, kind, size = 4) =>
-      group.append("circle").attr("class", `fill ${kind}`).attr("cx", X(at)).attr("cy", Y(value)).attr("r", size),
-    upright: (at, kind) =>
-      group.append("line").attr("class", `line ${kind}`).attr("x1", X(at)).attr("x2", X(at)).attr("y1", y).attr("y2", y + height),
-    level: (value, kind) =>
-      group.append("line").attr("class", `line ${kind}`).attr("y1", Y(value)).attr("y2", Y(value)).attr("x1", x).attr("x2", x + width),
+    curve: (points, kind) => shape(group, `line ${kind}`, path(points)),
+    point: (at, value, kind, size = 4) => circle(group, `fill ${kind}`, X(at), Y(value), size),
+    upright: (at, kind) => segment(group, kind, X(at), y, X(at), y + height),
+    level: (value, kind) => segment(group, kind, x, Y(value), x + width, Y(value)),
   };
 }
 
-export const box = (group, kind, x, y, width, height) =>
-  group.append("rect").attr("class", kind).attr("x", x).attr("y", y).attr("width", width).attr("height", height);
+// Set attributes; make something of a kind in a group.
+export function attributes(node, values) {
+  for (const [key, value] of Object.entries(values)) node.attr(key, value);
+  return node;
+}
+const put = (group, name, kind, values) => attributes(group.append(name), { class: kind, ...values });
+export const box = (group, kind, x, y, width, height) => put(group, "rect", kind, { x, y, width, height });
+export const circle = (group, kind, cx, cy, r) => put(group, "circle", kind, { cx, cy, r });
+export const segment = (group, kind, x1, y1, x2, y2) => put(group, "line", `line ${kind}`, { x1, y1, x2, y2 });
+export const shape = (group, kind, d) => put(group, "path", kind, { d });
+// Words in their own colours behind a title.
+export function legend(node, entries) {
+  for (const [kind, words] of entries) put(node, "tspan", kind, { style: "fill: var(--c)" }).text(words);
+}
 
 // A cell for each number in a frame: blue above zero, orange below, the stronger the larger.
 export function cells(group, x, y, [width, height], rows, most) {
@@ -356,7 +369,7 @@ export function arrow(group, [x0, y0], [x1, y1], kind) {
   const [u, v] = [(x1 - x0) / length, (y1 - y0) / length];
   const back = Math.min(10, length);
   const [bx, by] = [x1 - back * u, y1 - back * v];
-  group.append("line").attr("class", `line ${kind}`).attr("x1", x0).attr("y1", y0).attr("x2", bx).attr("y2", by);
+  segment(group, kind, x0, y0, bx, by);
   const corners = [[x1, y1], [bx - 4.5 * v, by + 4.5 * u], [bx + 4.5 * v, by - 4.5 * u]];
-  group.append("polygon").attr("class", `fill ${kind}`).attr("points", corners.join(" "));
+  put(group, "polygon", `fill ${kind}`, { points: corners.join(" ") });
 }

@@ -2,6 +2,7 @@
 // `.live` with its name and its state.
 
 import { axes } from "./axes.js";
+import { chooser } from "./chooser.js";
 import { clockHands } from "./clock_hands.js";
 import { fourTermsFigure } from "./four_terms.js";
 import { element, fromLink, mount, toLink } from "./kit.js";
@@ -17,7 +18,7 @@ import { wavelengths } from "./wavelengths.js";
 export { fromLink, positions, toLink };
 export const FIGURES = {
   rope_score: ropeScoreFigure, clock_hands: clockHands, sentence_scores: sentenceScores, wavelengths, penalties,
-  permutations, shaw_rows: shawRows, t5_buckets: t5Buckets, axes, four_terms: fourTermsFigure,
+  permutations, shaw_rows: shawRows, t5_buckets: t5Buckets, axes, four_terms: fourTermsFigure, chooser,
 };
 
 // In JupyterLab, Binder and Colab.
@@ -27,7 +28,9 @@ export function render({ model, el }) {
     model.set("state", state);
     model.save_changes();
   };
-  const follow = mount(place, FIGURES[model.get("figure")], model.get("state"), { changed });
+  const figure = FIGURES[model.get("figure")];
+  figure.data = model.get("data");
+  const follow = mount(place, figure, model.get("state"), { changed });
   model.on("change:state", () => follow(model.get("state")));
 }
 
@@ -36,6 +39,7 @@ function start() {
   const [anchor, wanted] = decodeURI(location.hash.slice(1)).split("?");
   for (const place of document.querySelectorAll(".live[data-figure]")) {
     const figure = FIGURES[place.dataset.figure];
+    figure.data = JSON.parse(place.dataset.data ?? null);
     const holder = place.closest("figure[id]");
     const named = wanted !== undefined && holder?.id === anchor;
     const given = named ? fromLink(wanted, figure) : JSON.parse(place.dataset.state);

@@ -1,6 +1,6 @@
 // Chapter 9: what ALiBi, KERPLE and FIRE take off a score, and the window that is left.
 
-import { chart, clamp, digits } from "./kit.js";
+import { box, chart, clamp, digits, whole } from "./kit.js";
 import { alibi, alibiSlopes, fireRatio, kerpleLog, kerplePower, range, softmax } from "./positions.js";
 
 const LENGTH = 128;
@@ -27,7 +27,6 @@ const strength = { min: -2, max: 1, step: 0.1, to: (v) => Number((10 ** v).toPre
 
 export const penalties = {
   title: "What ALiBi, KERPLE and FIRE take off a score, by distance, and the attention that is left",
-  alt: "Left, the penalty of one head over the distance from the query. Right, the attention weights that the softmax makes of it.",
   start: { method: "alibi", heads: 8, head: 3, r1: 1, r2: 1, c: 0.1 },
   numbers,
   lines: [3, 4],
@@ -59,19 +58,20 @@ export const penalties = {
     const { slopes, penalties: taken, weights, window } = numbers(state);
     const half = narrow ? width - 58 : (width - 128) / 2;
     const lowest = state.method === "alibi" ? -66 : Math.min(-1, taken[LENGTH - 1]) * 1.1;
-    const both = { width: half, height: narrow ? 196 : 228, xs: [-(LENGTH - 1), 0], xLabel: "key − query", xFormat: (v) => digits(v, 0), ticks: [5, 5] };
+    const both = { width: half, height: narrow ? 196 : 228, xs: [-(LENGTH - 1), 0], xLabel: "key − query", xFormat: whole, ticks: [5, 5] };
     const left = chart(drawing, { ...both, x: 46, y: 26, ys: [lowest, -lowest * 0.05], title: "added to the score", yFormat: (v) => digits(v, lowest > -5 ? 1 : 0) });
     const right = chart(drawing, { ...both, x: narrow ? 46 : half + 114, y: narrow ? 300 : 26, ys: [0, Math.max(...weights) * 1.08], title: "attention weight" });
     const inside = (points) => points.filter((point) => point[1] >= lowest);
     if (state.method === "alibi") slopes.forEach((slope) => left.curve(inside(range(LENGTH).map((d) => [-d, alibi(-d, slope)])), "grey pale"));
     left.curve(inside(taken.map((value, d) => [-d, value])), "c1 strong");
     const bar = Math.max(1, half / LENGTH);
-    weights.forEach((weight, d) => drawing.append("rect").attr("class", `fill ${d < window ? "c1" : "grey"}`)
-      .attr("x", right.X(-d) - (d ? bar / 2 : bar)).attr("width", bar).attr("y", right.Y(weight)).attr("height", right.Y(0) - right.Y(weight)));
+    weights.forEach((weight, d) => 
+      box(drawing, `fill ${d < window ? "c1" : "grey"}`, right.X(-d) - (d ? bar / 2 : bar), right.Y(weight), bar, right.Y(0) - right.Y(weight)));
     if (state.method !== "alibi") return;
     const at = Math.min(LENGTH - 1, 60 / slopes[state.head - 1]);
     const to = (head) => set({ head: clamp(head, 1, state.heads) });
     handle("line", {
+      kind: "c1",
       x: left.X(-at), y: left.Y(alibi(-at, slopes[state.head - 1])), now: state.head, least: 1, most: state.heads,
       label: "line of the head", text: `head ${state.head} of ${state.heads}`,
       move: (px, py) => {
@@ -80,6 +80,6 @@ export const penalties = {
         to(far.indexOf(Math.min(...far)) + 1);
       },
       step: (across, down) => to(state.head + across - down),
-    }).classed("c1", true);
+    });
   },
 };

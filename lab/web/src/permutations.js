@@ -1,6 +1,6 @@
 // Chapter 1: one's own words in any order, in an attention layer that has no positions.
 
-import { box, cells, clamp, digits, pressed, text } from "./kit.js";
+import { box, cells, clamp, digits, heading, pressed, text } from "./kit.js";
 import { attention, plus, range, sinusoidal } from "./positions.js";
 import { table, vectorOf, wordsOf } from "./sentence_scores.js";
 
@@ -29,7 +29,6 @@ function numbers(state) {
 
 export const permutations = {
   title: "Your words in any order, and what an attention layer makes of them",
-  alt: "Left, the attention weights, a row for each word as the query and a column for each word as the key. Right, the outputs, a row for each word.",
   start: { sentence: "the dog bites a man", order: range(MOST), word: 1, knows: "nothing" },
   numbers,
   lines: [3, 5],
@@ -69,7 +68,7 @@ export const permutations = {
     const [left, top, side] = narrow ? [94, 86, width - 98] : [112, 86, Math.min(252, width - 340)];
     const cell = side / words.length;
     const place = order.indexOf(state.word);
-    text(drawing, 0, 13, "attention weights", { at: "start", kind: "title" });
+    heading(drawing, 0, 13, "attention weights");
     cells(drawing, left, top, [cell, cell], weights, 1);
     order.forEach((word, p) => {
       const kind = word === state.word ? "name c1 word" : "small";
@@ -81,7 +80,7 @@ export const permutations = {
 
     const [x, y, row] = narrow ? [left, top + side + 34, 128 / words.length] : [left + side + 62, top, cell];
     const column = ((narrow ? width - 4 : width - 8) - x) / D;
-    text(drawing, narrow ? 0 : x, y - 10, width > 640 || narrow ? "outputs, a row for each word" : "outputs", { at: "start", kind: "title" });
+    heading(drawing, narrow ? 0 : x, y - 10, width > 640 || narrow ? "outputs, a row for each word" : "outputs");
     cells(drawing, x, y, [column, row], outputs, 1.6);
     order.forEach((word, p) => text(drawing, x - 6, y + row * (p + 0.5) + 4, words[word], { at: "end", kind: word === state.word ? "name c1 word" : "small" }));
     box(drawing, "line c1", x, y + row * place, column * D, row).attr("fill", "none");
@@ -94,10 +93,11 @@ export const permutations = {
     words.forEach((name, word) => {
       const at = order.indexOf(word);
       handle(`word${word}`, {
+        kind: word === state.word ? "c1" : "grey",
         x: 10, y: top + cell * (at + 0.5), size: 8, now: at, least: 0, most: words.length - 1,
         label: `place of ${name}`, text: `position ${at}`,
         move: (px, py) => move(word, Math.floor((py - top) / cell)), step: (right, down) => move(word, at + right + down),
-      }).classed("c1", word === state.word).classed("grey", word !== state.word);
+      });
     });
     pressed(svg, left, top, side, side, (px, py) => set({ word: order[Math.floor(py / cell)] }));
   },

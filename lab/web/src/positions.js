@@ -191,3 +191,40 @@ export function scoresOf(method, vectors, learned) {
     places.map((j) => (from ? from(x[i], x[j], i, j) : dot(x[i], x[j])) * scale + (bias ? bias(j - i) : 0)),
   );
 }
+
+// Which methods a model's needs leave over: `choose` of bakeoff/choosing.py, from the same facts.
+export function choose({ multiples, bars, open, facts }, { what, keep, trained, used, cache, parameters, d, kernel, small }) {
+  const multiple = multiples.find((each) => each >= used / trained) ?? multiples.at(-1);
+  const part = (share) => Math.max(16, Math.floor(trained / share));
+  const basis = [1, 768 / d, trained, part(2), part(4) * d, d];
+  const level = ["plain", "scores", "any"].indexOf(kernel);
+  const loss = keep === "language";
+  const found = Object.entries(facts).map(([key, known]) => {
+    const { 1: near, [multiple]: far } = known.measured[keep];
+    const worst = far ? (loss ? Math.max(...far) : Math.min(...far)) : null;
+    const rise = far && Math.max(...far.map((value, seed) => value - near[seed]));
+    const count = dot(known.parameters, basis);
+    const measured = far ? [
+      [loss && known.behind, "behind"],
+      [loss && !(rise < bars.language), "language", rise, multiple],
+      [!loss && !(worst > bars[keep]), keep, worst, multiple],
+      [used > multiple * trained, "beyond", 0, multiple],
+      [what !== "text", "decoder"],
+    ] : [near ? [true, "refused", 0, multiple] : [true, "unmeasured"]];
+    const reasons = [
+      ...measured,
+      [what === "image" && !known.axes, "axes"],
+      [what === "both" && !known.sides, "sides"],
+      [cache === "sliding" && !known.relative, "moved"],
+      [cache !== "none" && known.stale, "stale"],
+      [count > parameters, "parameters", count],
+      [known.kernel === 1 && level < 1, "scores"],
+      [known.kernel === 2 && level < 2, "products"],
+      [small && !(known.memory < bars.memory), "memory", known.memory],
+    ].filter(([holds]) => holds).map(([, kind, a = 0, b = 0]) => [kind, a, b]);
+    const against = reasons.filter(([kind]) => !open.includes(kind));
+    return { key, status: against.length ? 2 : reasons.length ? 1 : 0, worst, reasons: against.length ? against : reasons };
+  });
+  const rank = ({ worst }) => (worst === null ? 9 : loss ? worst : -worst);
+  return found.sort((a, b) => a.status - b.status || rank(a) - rank(b));
+}

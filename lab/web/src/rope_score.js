@@ -1,6 +1,6 @@
 // Chapter 10: a query and a key are rotated by their positions; the score reads the difference.
 
-import { arrow, chart, clamp, grouped, digits, text } from "./kit.js";
+import { arrow, chart, circle, clamp, digits, grouped, heading, shape, text, whole } from "./kit.js";
 import { frequencies, range, rope, ropeScore } from "./positions.js";
 
 const REACH = 32; // positions to each side of the curve
@@ -31,7 +31,6 @@ function numbers(state) {
 
 export const ropeScoreFigure = {
   title: "A query and a key, rotated by their positions, and their score",
-  alt: "Left, a query and a key in the plane of one pair, before and after their rotation. Right, their score over n minus m.",
   start: { m: 1, n: 3, shift: 0, d: 2, base: 10000, pair: 0, content: "same", q: [1.6, 0.3], k: [0.9, 1.1] },
   controls: [
     { kind: "range", key: "m", kin: "c0", label: "query at m", min: 0, max: REACH },
@@ -78,11 +77,11 @@ export const ropeScoreFigure = {
     const unit = size / 4.4;
     const [x0, y0] = [left + size / 2, top + size / 2];
     const screen = ([a, b]) => [x0 + unit * a, y0 - unit * b];
-    text(drawing, left, top - 10, state.d > 2 ? `pair ${pair} of the head` : "the head's only pair", { at: "start", kind: "title" });
+    heading(drawing, left, top - 10, state.d > 2 ? `pair ${pair} of the head` : "the head's only pair");
     for (const radius of [1, 2]) {
-      drawing.append("circle").attr("class", "grid").attr("cx", x0).attr("cy", y0).attr("r", unit * radius);
+      circle(drawing, "grid", x0, y0, unit * radius);
     }
-    drawing.append("path").attr("class", "grid").attr("d", `M${left},${y0}h${size}M${x0},${top}v${size}`);
+    shape(drawing, "grid", `M${left},${y0}h${size}M${x0},${top}v${size}`);
     for (const [name, plain, place, kind] of [["q", q, m + shift, "c0"], ["k", k, n + shift, "c1"]]) {
       const rotated = rope([plain], place, [rates[pair]])[0];
       arrow(drawing, [x0, y0], screen(plain), `${kind} pale`);
@@ -93,19 +92,20 @@ export const ropeScoreFigure = {
       const [x, y] = screen(plain);
       const put = (pairOf) => set({ [name]: pairOf.map((part) => Number(clamp(part, -2, 2).toFixed(2))) });
       handle(name, {
+        kind,
         x, y, size: 12, now: Number(Math.atan2(plain[1], plain[0]).toFixed(3)), least: -3.15, most: 3.15,
         label: name === "q" ? "tip of the query before it is rotated" : "tip of the key before it is rotated",
         text: `${digits(plain[0])} right, ${digits(plain[1])} up`,
         move: (px, py) => put([(px - x0) / unit, (y0 - py) / unit]),
         step: (right, down, fast) => put([plain[0] + right * (fast ? 0.5 : 0.1), plain[1] - down * (fast ? 0.5 : 0.1)]),
-      }).classed(kind, true);
+      });
     }
     const most = Math.max(0.5, ...curve.map(Math.abs)) * 1.12;
     const panel = chart(drawing, {
       x: narrow ? 46 : size + 84, y: narrow ? size + 66 : top, height: narrow ? 160 : 236,
       width: narrow ? width - 58 : width - size - 98, xs: [-REACH, REACH], ys: [-most, most],
       xLabel: "n − m, key minus query", yLabel: "score", title: `score ${digits(score)} at n − m = ${digits(n - m, 0)}`,
-      xFormat: (v) => digits(v, 0), yFormat: (v) => digits(v, most < 3 ? 1 : 0),
+      xFormat: whole, yFormat: (v) => digits(v, most < 3 ? 1 : 0),
     });
     if (state.d > 2) panel.curve(GAPS.map((gap, i) => [gap, own[i]]), "grey");
     panel.curve(GAPS.map((gap, i) => [gap, curve[i]]), "c4");
@@ -113,11 +113,12 @@ export const ropeScoreFigure = {
     panel.point(n - m, score, "c4", 7);
     const at = panel.X(n - m);
     handle("gap", {
+      kind: "c4",
       x: at, y: panel.Y(score), size: 12, now: n - m, least: -REACH, most: REACH,
       label: "n minus m on the curve", text: `n − m = ${digits(n - m, 0)}, score ${digits(score)}`,
       move: (px) => toGap(Math.round(panel.X.invert(px))),
       step: (right, down) => toGap(n - m + right - down),
-    }).classed("c4", true);
+    });
     function toGap(gap) {
       const wanted = clamp(gap, -REACH, REACH);
       set(wanted >= 0 ? { n: Math.min(REACH, m + wanted), m: Math.min(REACH, m + wanted) - wanted } : { m: Math.min(REACH, n - wanted), n: Math.min(REACH, n - wanted) + wanted });

@@ -1,6 +1,6 @@
 // Landing page: one's own sentence under every method; a pair of words has a distance.
 
-import { clamp, digits, text } from "./kit.js";
+import { box, circle, clamp, digits, heading, text } from "./kit.js";
 import { range, scoresOf, softmax } from "./positions.js";
 import { noise } from "./rope_score.js";
 
@@ -36,7 +36,6 @@ function numbers({ sentence, method, contents }) {
 
 export const sentenceScores = {
   title: "The scores and the attention weights of a sentence, for a method of your choice",
-  alt: "Left, a square of scores, a row for each word as the query and a column for each word as the key. Right, the attention weights of one query.",
   start: { sentence: "the dog bites the man and then the man bites the dog", method: "rope", contents: "alike", query: 4, key: 2 },
   numbers,
   lines: [3, 4],
@@ -72,7 +71,7 @@ export const sentenceScores = {
     const all = scores.flat();
     const middle = (Math.max(...all) + Math.min(...all)) / 2;
     const spread = Math.max(1e-9, (Math.max(...all) - Math.min(...all)) / 2);
-    text(drawing, 0, 13, "scores", { at: "start", kind: "title" });
+    heading(drawing, 0, 13, "scores");
     words.forEach((word, i) => {
       const [x, y] = [left + cell * (i + 0.5), top + cell * (i + 0.5)];
       text(drawing, left - 6, y + 4, word, { at: "end", kind: i === query ? "name c0 word" : "small" });
@@ -81,13 +80,12 @@ export const sentenceScores = {
     const flat = Math.max(...all) - Math.min(...all) < 1e-9;
     scores.forEach((row, i) => row.forEach((score, j) => {
       const share = flat ? 0 : (score - middle) / spread;
-      drawing.append("rect").attr("x", left + cell * j).attr("y", top + cell * i).attr("width", cell + 0.3).attr("height", cell + 0.3)
-        .attr("class", `fill ${share < 0 ? "c1" : "c0"}`).attr("fill-opacity", Math.abs(share).toFixed(3));
+      box(drawing, `fill ${share < 0 ? "c1" : "c0"}`, left + cell * j, top + cell * i, cell + 0.3, cell + 0.3).attr("fill-opacity", Math.abs(share).toFixed(3));
       if (j - i === key - query) {
-        drawing.append("circle").attr("class", "fill ink").attr("cx", left + cell * (j + 0.5)).attr("cy", top + cell * (i + 0.5)).attr("r", 1.8);
+        circle(drawing, "fill ink", left + cell * (j + 0.5), top + cell * (i + 0.5), 1.8);
       }
     }));
-    drawing.append("rect").attr("class", "frame").attr("x", left).attr("y", top).attr("width", side).attr("height", side);
+    box(drawing, "frame", left, top, side, side);
     const pick = (px, py) => {
       const last = words.length - 1;
       set({ key: clamp(Math.floor((px - left) / cell), 0, last), query: clamp(Math.floor((py - top) / cell), 0, last) });
@@ -96,7 +94,7 @@ export const sentenceScores = {
       shape: "rect", x: left + cell * key, y: top + cell * query, size: cell, now: key - query, least: -query, most: words.length - 1 - query,
       label: "pair of words", text: `query ${words[query]}, key ${words[key]}, key minus query ${digits(key - query, 0)}`,
       move: pick, step: (right, down) => set({ key: clamp(key + right, 0, words.length - 1), query: clamp(query + down, 0, words.length - 1) }),
-    }).classed("ink", true);
+    });
     svg.on("pointermove click", (event) => {
       const box = svg.node().getBoundingClientRect();
       const [px, py] = [event.clientX - box.left, event.clientY - box.top];
@@ -108,12 +106,11 @@ export const sentenceScores = {
     const room = (narrow ? width : width - 8) - bx - 46;
     const row = narrow ? Math.min(17, 238 / words.length) : cell;
     const most = Math.max(...weights[query]);
-    text(drawing, narrow ? 0 : bx - 84, narrow ? by - 14 : 13, `weights of “${words[query]}”`, { at: "start", kind: "title" });
+    heading(drawing, narrow ? 0 : bx - 84, narrow ? by - 14 : 13, `weights of “${words[query]}”`);
     words.forEach((word, j) => {
       const y = by + row * j;
       text(drawing, bx - 6, y + row / 2 + 4, word, { at: "end", kind: j === query ? "name c0 word" : j === key ? "name c1 word" : "small" });
-      drawing.append("rect").attr("class", `fill ${j === key ? "c1" : "c2"}`).attr("x", bx).attr("y", y + row * 0.15)
-        .attr("width", Math.max(1, (room * weights[query][j]) / most)).attr("height", row * 0.7);
+      box(drawing, `fill ${j === key ? "c1" : "c2"}`, bx, y + row * 0.15, Math.max(1, (room * weights[query][j]) / most), row * 0.7);
       text(drawing, bx + (room * weights[query][j]) / most + 5, y + row / 2 + 4, `${digits(100 * weights[query][j], 0)} %`, { at: "start", kind: "small" });
     });
   },

@@ -1,6 +1,6 @@
 // Chapter 5: which row of the table a pair of positions reads, and what the row adds to its score.
 
-import { box, cells, chart, clamp, digits, pressed, text } from "./kit.js";
+import { box, cells, chart, clamp, digits, heading, pressed, text, whole } from "./kit.js";
 import { clippedRow, dot, range, skew } from "./positions.js";
 import { table } from "./sentence_scores.js";
 
@@ -23,7 +23,6 @@ function numbers({ clip, query }) {
 
 export const shawRows = {
   title: "The row of Shaw's table that a pair of positions reads",
-  alt: "Left, the distances of all pairs of ten positions, clipped. In the middle the table, a vector for each distance. Right, what the query adds to the score of each key.",
   start: { clip: 2, query: 4, key: 7, columns: "keys" },
   numbers,
   lines: [3, 4],
@@ -62,7 +61,7 @@ export const shawRows = {
     const cell = side / shown[0].length;
     const row = rows[query][key];
     const from = (i) => (apart ? LAST - i : 0); // the column of key 0
-    text(drawing, 0, 13, apart ? "every distance, for each query" : "distance of each pair, clipped", { at: "start", kind: "title" });
+    heading(drawing, 0, 13, apart ? "every distance, for each query" : "distance of each pair, clipped");
     const hit = row - clip;
     cells(drawing, left, top, [cell, cell], shown.map((line) => line.map((each) => each - clip)), 12);
     shown.forEach((line, i) => {
@@ -91,12 +90,12 @@ export const shawRows = {
       shape: "rect", x: left + cell * (key + from(query)), y: top + cell * query, size: cell, now: key - query, least: -LAST, most: LAST,
       label: "pair of positions", text: `query ${query}, key ${key}, row ${row}`,
       move: pick, step: (right, down) => to(query + down, key + right),
-    }).classed("ink", true);
+    });
     pressed(svg, left, top, side, cell * LENGTH, (px, py) => pick(px + left, py + top));
 
     const [x, y] = narrow ? [62, top + side + 54] : [left + side + 72, top];
     const line = Math.min(20, 250 / vectors.length);
-    text(drawing, x - 36, y - 31, "the table", { at: "start", kind: "title" });
+    heading(drawing, x - 36, y - 31, "the table");
     text(drawing, x - 36, y - 12, `${vectors.length} rows`, { at: "start", kind: "small" });
     cells(drawing, x, y, [9, line], vectors, 1.2);
     vectors.forEach((_, each) => {
@@ -106,9 +105,9 @@ export const shawRows = {
 
     const room = narrow ? { x: x + 126, y: y, width: width - x - 138, height: 220 } : { x: x + 132, y: top, width: width - x - 146, height: 252 };
     const panel = chart(drawing, {
-      ...room, xs: [-0.6, LAST + 0.6], ys: [-MOST, MOST], xLabel: "key", ticks: [5, 5], xFormat: (v) => digits(v, 0), yFormat: (v) => digits(v, 1),
+      ...room, xs: [-0.6, LAST + 0.6], ys: [-MOST, MOST], xLabel: "key", ticks: [5, 5], xFormat: whole, yFormat: (v) => digits(v, 1),
     });
-    text(drawing, room.x - 30, y - 31, `query ${query} adds`, { at: "start", kind: "title" });
+    heading(drawing, room.x - 30, y - 31, `query ${query} adds`);
     text(drawing, room.x - 30, y - 12, "to the score", { at: "start", kind: "small" });
     const [low, high] = [Math.max(-0.6, query - clip - 0.5), Math.min(LAST + 0.6, query + clip + 0.5)];
     box(drawing, "fill grey", panel.X(low), room.y, panel.X(high) - panel.X(low), room.height).attr("fill-opacity", 0.14);

@@ -1,6 +1,6 @@
 // Chapter 7: which of T5's buckets a pair of positions falls into, and who shares it.
 
-import { box, chart, clamp, digits, grouped, pressed, text } from "./kit.js";
+import { box, chart, clamp, digits, grouped, heading, pressed, text, whole } from "./kit.js";
 import { range, sum, t5Bucket } from "./positions.js";
 
 const LENGTH = 64;
@@ -36,7 +36,6 @@ function strip(low, high, side) {
 
 export const t5Buckets = {
   title: "The bucket of T5 that a pair of positions falls into",
-  alt: "Left, the bucket over key minus query: a staircase for keys to the left and one for keys to the right. Right, the buckets of all pairs of a text of 64 tokens.",
   start: { buckets: 32, most: 128, sides: "both", query: 44, key: 16 },
   numbers,
   lines: [3, 4],
@@ -77,7 +76,7 @@ export const t5Buckets = {
     const reach = sides === "both" ? FAR : 0;
     const panel = chart(drawing, {
       x: 46, y: 26, width: room, height: narrow ? 190 : 232, xs: [-FAR - 1, reach + 1], ys: [-0.5, buckets], xLabel: "key − query",
-      title: "bucket", xFormat: (v) => digits(v, 0), ticks: [narrow ? 5 : 7, 5],
+      title: "bucket", xFormat: whole, ticks: [narrow ? 5 : 7, 5],
     });
     for (const edge of [-most, most]) if (edge >= -FAR && edge <= reach) panel.upright(edge, "grey dashed");
     const steps = (from, to) => range(to - from + 1, from).flatMap((each) => [each - 0.5, each + 0.5].map((at) => [at, staircase[each + FAR]]));
@@ -88,10 +87,10 @@ export const t5Buckets = {
       x: panel.X(relative), y: panel.Y(bucket), size: 9, now: relative, least: 1 - LENGTH, most: LENGTH - 1,
       label: "key minus query", text: `${digits(relative, 0)}, bucket ${bucket}`,
       move: (px) => keyTo(query + Math.round(panel.X.invert(px))), step: (right, down, fast) => keyTo(key + (right - down) * (fast ? 8 : 1)),
-    }).classed("ink", true);
+    });
 
     const [x, y] = narrow ? [46, 292] : [width - side - 6, 26];
-    text(drawing, x, y - 10, "one shade for each bucket", { at: "start", kind: "title" });
+    heading(drawing, x, y - 10, "one shade for each bucket");
     text(drawing, x + side / 2, y + side + 20, "key");
     text(drawing, x - 12, y + side / 2, "query", { turn: -90 });
     const perSide = sides === "both" ? buckets / 2 : buckets;
@@ -112,7 +111,7 @@ export const t5Buckets = {
       x: x + unit * (key + 0.5), y: y + unit * (query + 0.5), size: 7, now: relative, least: 1 - LENGTH, most: LENGTH - 1,
       label: "pair of positions", text: `query ${query}, key ${key}, bucket ${bucket}`,
       move: pick, step: (right, down, fast) => to(query + down * (fast ? 8 : 1), key + right * (fast ? 8 : 1)),
-    }).classed("ink", true);
+    });
     pressed(svg, x, y, side, side, (px, py) => pick(px + x, py + y));
   },
 };

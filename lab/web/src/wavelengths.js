@@ -1,6 +1,6 @@
 // Chapter 13: the wavelength of every pair against the context, and what each rule does to it.
 
-import { chart, clamp, digits, grouped, text } from "./kit.js";
+import { box, chart, circle, clamp, digits, grouped, heading, legend, shape, text } from "./kit.js";
 import { byParts, dynamicNtk, frequencies, llama3, ntkAware, positionInterpolation, proportional, range, yarn } from "./positions.js";
 
 // Width of what rotates, base, length of training, and the factor and rule of the long version.
@@ -41,9 +41,9 @@ function numbers({ model, rule, factor }) {
 }
 
 function sector(drawing, x, y, radius, share, kind) {
-  if (share > 0.999) return drawing.append("circle").attr("class", `fill ${kind}`).attr("cx", x).attr("cy", y).attr("r", radius);
+  if (share > 0.999) return circle(drawing, `fill ${kind}`, x, y, radius);
   const [u, v] = [x + radius * Math.sin(WHOLE * share), y - radius * Math.cos(WHOLE * share)];
-  return drawing.append("path").attr("class", `fill ${kind}`).attr("d", `M${x},${y}V${y - radius}A${radius},${radius} 0 ${share > 0.5 ? 1 : 0} 1 ${u},${v}Z`);
+  return shape(drawing, `fill ${kind}`, `M${x},${y}V${y - radius}A${radius},${radius} 0 ${share > 0.5 ? 1 : 0} 1 ${u},${v}Z`);
 }
 
 const places = (value) => (Number.isFinite(value) ? grouped(value) : "no end");
@@ -51,7 +51,6 @@ const total = (flags) => flags.reduce((sum, flag) => sum + flag, 0);
 
 export const wavelengths = {
   title: "Wavelengths of the pairs against the context, under a rule that stretches it",
-  alt: "Left, the wavelength of each pair of a head on a logarithmic axis, with lines at the trained and the new context. Right, by what factor each pair is slowed. Below, eight dials with the part of its circle that a pair went through.",
   start: { model: "small", rule: "none", factor: 1, pair: 6 },
   numbers,
   lines: [4, 6],
@@ -114,18 +113,18 @@ export const wavelengths = {
       panel.point(r, WHOLE / rate, "grey", 2);
       if (!changed[r]) return;
       const [x, y] = [panel.X(r), panel.Y(WHOLE / changed[r])];
-      if (unseen[r]) drawing.append("path").attr("class", "line c1 strong").attr("d", `M${x - 3.5},${y - 3.5}l7,7m0,-7l-7,7`);
-      else if (moved[r]) drawing.append("rect").attr("class", "fill c5").attr("x", x - 3.2).attr("y", y - 3.2).attr("width", 6.4).attr("height", 6.4);
+      if (unseen[r]) shape(drawing, "line c1 strong", `M${x - 3.5},${y - 3.5}l7,7m0,-7l-7,7`);
+      else if (moved[r]) box(drawing, "fill c5", x - 3.2, y - 3.2, 6.4, 6.4);
       else panel.point(r, WHOLE / changed[r], "c2", 3.5);
       right.point(r, rate / changed[r], unseen[r] ? "c1" : moved[r] ? "c5" : "c2", 3);
     });
     const [radius, low] = narrow ? [16, 608] : [26, 388];
-    const legend = text(drawing, narrow ? 14 : 46, low - radius - 12, "angles reached:  ", { at: "start", kind: "title" });
-    for (const [kind, words] of [["c0", "● in training  "], ["c1", "● new"]]) legend.append("tspan").attr("class", kind).attr("style", "fill: var(--c)").text(words);
+    const title = heading(drawing, narrow ? 14 : 46, low - radius - 12, "angles reached:  ");
+    legend(title, [["c0", "● in training  "], ["c1", "● new"]]);
     range(8).forEach((i) => {
       const r = (i * rates.length) / 8;
       const x = 46 + radius + (i * (width - 60 - 2 * radius)) / 7;
-      drawing.append("circle").attr("class", "grid").attr("cx", x).attr("cy", low).attr("r", radius);
+      circle(drawing, "grid", x, low, radius);
       sector(drawing, x, low, radius, now[r], "c1");
       sector(drawing, x, low, radius, seen[r], "c0");
       text(drawing, x, low + radius + 16, narrow ? r : `pair ${r}`, { kind: "small" });
@@ -136,7 +135,7 @@ export const wavelengths = {
     handle("pair", {
       x: panel.X(pair), y, size: 9, now: pair, least: 0, most: last, label: "pair", text: `pair ${pair}, wavelength ${places(WHOLE / changed[pair])}`,
       move: (px) => to(panel.X.invert(px)), step: (across, down) => to(pair + across - down),
-    }).classed("ink", true);
+    });
     const marks = [["c2", "as it was trained"], ["c1", "meets new angles"], ["c5", "fast, and slowed"]];
     marks.forEach(([kind, words], i) => text(drawing, 56, 42 + 16 * i, `${["●", "✕", "■"][i]} ${words}`, { at: "start", kind: `tinted ${kind}` }));
   },

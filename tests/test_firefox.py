@@ -1,0 +1,83 @@
+"""The site and its figures in Firefox: `BROWSER=firefox make test`, where Firefox is found."""
+
+from __future__ import annotations
+
+import shutil
+
+import firefox
+import pytest
+from test_live import LEAST, NAMES, ORACLES, flat, states_of, wrong
+from test_site import faults
+
+from browsing import left_out, toc_pages, visit_page
+from lab import live
+
+CONTROLS = ".live-controls :is(input, select), .live-stage [role=slider]"
+PICTURE = """control => {
+  const figure = control.closest('.live-figure');
+  return figure.querySelector('.live-stage').innerHTML;
+}"""
+PRESSED = """control => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(
+  () => done(document.activeElement === control))))"""
+
+
+@pytest.fixture(scope="module")
+def tab():
+    path = firefox.found()
+    if path is None:
+        left_out("Firefox is not installed: apt-get install firefox-esr")
+    page = firefox.Page(path)
+    yield page
+    page.close()
+
+
+@pytest.mark.parametrize("name", toc_pages())
+def test_a_page_keeps_its_promises_in_firefox(name, tab, address, axe):
+    visit = visit_page(tab, f"{address}{name}.html", address, axe)
+    assert list(faults(visit, offline=shutil.which("npm") is not None)) == []
+
+
+def dead_controls(tab) -> tuple[int, list[str]]:
+    """Press keys on each control of the figures; return their number and those that do nothing."""
+    controls, dead = tab.query_selector_all(CONTROLS), []
+    for control in controls:
+        if control.evaluate("e => e.disabled || (e.type === 'radio' && e.checked)"):
+            continue
+        kind, before = control.get_attribute("type"), control.evaluate(PICTURE)
+        control.focus()
+        keys = [" "] if kind in ("checkbox", "radio") else ["d", "o", "g", " "]
+        if kind != "text":
+            keys = keys if len(keys) == 1 else list(firefox.KEYS)
+        for key in keys:
+            tab.keyboard.press(key)
+            assert control.evaluate(PRESSED)
+            if control.evaluate(PICTURE) != before:
+                break
+        else:
+            words = control.evaluate("e => e.id + e.getAttribute('aria-label') + e.value")
+            dead.append(words)
+    return len(controls), dead
+
+
+def test_every_figure_works_and_computes_the_same_in_firefox(tab, address, site):
+    seen = set()
+    for page in toc_pages():
+        if "data-figure" not in (site / f"{page}.html").read_text(encoding="utf-8"):
+            continue
+        tab.goto(f"{address}{page}.html")
+        tab.wait_for_function("() => document.querySelector('.live-words')")
+        names = tab.evaluate(
+            "() => [...document.querySelectorAll('.live')].map(e => e.dataset.figure)"
+        )
+        count, dead = dead_controls(tab)
+        assert count >= len(names) and dead == [], page
+        for name in names:
+            compared = 0
+            for state in states_of(name):
+                found = tab.evaluate("([n, s]) => Live.FIGURES[n].numbers(s)", [name, state])
+                expected = ORACLES[name](state, found)
+                assert list(wrong(found, expected)) == [], (name, state)
+                compared += sum(flat(value).size for value in expected.values())
+            assert compared >= LEAST
+            seen.add(name)
+    assert seen == set(NAMES) == set(live.starts())
