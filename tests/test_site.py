@@ -173,6 +173,25 @@ def test_nothing_jumps_when_scripts_and_pictures_come_late(name, size, browser, 
     page.close()
 
 
+def test_a_jump_is_measured(browser, address):
+    """Or no page could fail by it."""
+    page = browser.new_page()
+    page.set_viewport_size(DESK)
+    page.add_init_script(SHIFTS)
+    page.goto(f"{address}book/methods.html", wait_until="load")
+    page.evaluate("document.querySelector('.bd-article').style.paddingTop = '200px'")
+    page.wait_for_function(f"window.shifts > {MOST_SHIFT}")
+    page.close()
+
+
+def test_only_text_is_offered_to_be_edited_where_it_lies(site):
+    """A notebook would open as JSON."""
+    for name in PAGES:
+        page = (site / f"{name}.html").read_text(encoding="utf-8")
+        assert ("btn-source-edit-button" in page) == (name not in NOTEBOOKS), name
+        assert "btn-source-issues-button" in page
+
+
 def test_the_book_has_sliders(site):
     pages = [(site / f"{name}.html").read_text(encoding="utf-8") for name in NOTEBOOKS]
     assert sum(page.count('class="moving"') for page in pages) >= 10

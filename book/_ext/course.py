@@ -462,7 +462,11 @@ def finish_page(
     for found, instead in MENDED.items():
         context["body"] = re.sub(found, instead, context.get("body", ""))
     for group in context.get("header_buttons", []):
-        for button in group.get("buttons", []):
+        buttons = group.get("buttons", [])
+        if str(context.get("page_source_suffix")) == ".ipynb":  # to edit it there is to edit JSON
+            buttons = [each for each in buttons if each.get("label") != "source-edit-button"]
+            group["buttons"] = buttons
+        for button in buttons:
             if button.get("text") == ".pdf":
                 button["text"] = "Print"  # which is what it does
     context["script_files"] = [
