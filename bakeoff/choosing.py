@@ -310,6 +310,7 @@ def data() -> dict[str, Any]:
         "tasks": KEEP,
         "reasons": REASONS,
         "open": list(OPEN),
+        "order": list(known),  # a notebook sorts the keys of what it stores
         "facts": known,
     }
 

@@ -286,7 +286,7 @@ def needs_of(state: State) -> choosing.Needs:
 
 
 def chooser(state: State, found: State) -> State:
-    known, kinds = list(choosing.facts()), list(choosing.REASONS)
+    known, kinds = list(choosing.facts()), sorted(choosing.REASONS)
     return {
         "verdicts": [
             [known.index(key), each.status, -1 if each.worst is None else each.worst]
@@ -416,7 +416,8 @@ def tab(browser):
     page = browser.new_page()
     page.emulate_media(color_scheme="light", reduced_motion="reduce")
     page.set_content(workshop.page())
-    page.evaluate("data => { Live.FIGURES.chooser.data = data; }", live.data("chooser"))
+    stored = json.loads(json.dumps(live.data("chooser"), sort_keys=True))  # as in a notebook
+    page.evaluate("data => { Live.FIGURES.chooser.data = data; }", stored)
     yield page
     page.close()
 
@@ -802,7 +803,7 @@ def test_a_spoiled_link_brings_a_state_that_can_be_drawn(name, browser, tab):
         assert np.isfinite(flat(numbers)).all(), (value, state)
 
 
-OFFSET = list(choosing.REASONS).index("offset")
+OFFSET = sorted(choosing.REASONS).index("offset")
 YARN = list(choosing.facts()).index("rope+yarn")
 # The answer that a figure calls right, and whether its numbers before and after bear it out.
 ANSWERS = {

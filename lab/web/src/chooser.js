@@ -10,10 +10,10 @@ export const chooser = {
   title: "What remains for your needs, and why the rest falls out",
   start: { what: "text", keep: "content", trained: 2048, used: 8192, cache: "none", kernel: "any", parameters: 1e6, d: 64, small: false },
   numbers(state) {
-    const { facts, reasons } = chooser.data;
-    const index = (within, key) => Object.keys(within).indexOf(key);
+    const { order, reasons } = chooser.data;
+    const kinds = Object.keys(reasons).sort();
     return { verdicts: choose(chooser.data, state).map(({ key, status, worst, reasons: why }) =>
-      [index(facts, key), status, worst ?? -1, ...why.flatMap(([kind, a, b]) => [index(reasons, kind), a, b])]) };
+      [order.indexOf(key), status, worst ?? -1, ...why.flatMap(([kind, a, b]) => [kinds.indexOf(kind), a, b])]) };
   },
   lines: [3, 6],
   controls: [

@@ -193,13 +193,14 @@ export function scoresOf(method, vectors, learned) {
 }
 
 // Which methods a model's needs leave over: `choose` of bakeoff/choosing.py, from the same facts.
-export function choose({ multiples, bars, open, facts }, { what, keep, trained, used, cache, parameters, d, kernel, small }) {
+export function choose({ multiples, bars, open, order, facts }, { what, keep, trained, used, cache, parameters, d, kernel, small }) {
   const multiple = multiples.find((each) => each >= used / trained) ?? multiples.at(-1);
   const part = (share) => Math.max(16, Math.floor(trained / share));
   const basis = [1, 768 / d, trained, part(2), part(4) * d, d];
   const level = ["plain", "scores", "any"].indexOf(kernel);
   const loss = keep === "language";
-  const found = Object.entries(facts).map(([key, known]) => {
+  const found = order.map((key) => {
+    const known = facts[key];
     const { 1: near, [multiple]: far } = known.measured[keep];
     const worst = far ? (loss ? Math.max(...far) : Math.min(...far)) : null;
     const rise = far && Math.max(...far.map((value, seed) => value - near[seed]));
