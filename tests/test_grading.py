@@ -213,10 +213,10 @@ def test_a_page_stays_short_whatever_was_typed(graded) -> None:
 def test_a_page_is_made_in_seconds_whatever_was_typed(typed: str) -> None:
     """Colouring takes time in proportion to the length, in nbgrader's own pages too."""
     graded = Graded("ann", SET, [], [Cell("code", typed)], {}, 0.0)
-    begin = time.monotonic()
+    begin = time.process_time()
     page = feedback_page(graded, autograded(graded))
     listing = build.settings().HTMLExporter.filters["highlight_code"](typed)
-    assert time.monotonic() - begin < 10
+    assert time.process_time() - begin < 10
     assert unescape(listing).count(typed) == 1 and "highlight" in page
 
 
@@ -224,10 +224,10 @@ def test_a_page_is_made_in_seconds_whatever_was_typed(typed: str) -> None:
 def test_printed_text_and_text_cells_take_seconds_too(text: str) -> None:
     """Colours of a terminal, formulas and markup that never end."""
     cells, ran = [Cell("code", "1"), Cell("markdown", text)], {0: CellRun(text)}
-    begin = time.monotonic()
+    begin = time.process_time()
     graded = Graded("ann", SET, [], cells, ran, 0.0)
     feedback_page(graded, autograded(graded))
-    assert time.monotonic() - begin < 20
+    assert time.process_time() - begin < 20
 
 
 def test_listings_are_coloured_and_hold_no_markup_of_a_student() -> None:
