@@ -156,7 +156,7 @@ def test_nothing_jumps_when_the_type_face_comes_late(browser, address):
 
 
 # With words, tables, formulas, a figure that computes, one that moves.
-@pytest.mark.parametrize("name", ["00_intro", "02_sinusoidal", "methods"])
+@pytest.mark.parametrize("name", ["00_intro", "02_sinusoidal", "methods", "exercises"])
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
 def test_nothing_jumps_when_scripts_and_pictures_come_late(name, size, browser, address):
     def late(route) -> None:

@@ -505,7 +505,10 @@ def bring_first_faces(app: Sphinx, error: Exception | None) -> None:
         style = (folder / "fonts.css").read_text(encoding="utf-8")
         for face in FIRST_FACES:
             data = b64encode((folder / f"{face}.woff2").read_bytes()).decode()
-            style = style.replace(f'"{face}.woff2"', f'"data:font/woff2;base64,{data}"')
+            here = f'"data:font/woff2;base64,{data}"'
+            # What has come already need not be stood in for, not even for a moment.
+            shown = rf"{here}\1font-display: block"
+            style = re.sub(rf'(?s)"{face}\.woff2"(.*?)font-display: swap', shown, style, count=1)
         (folder / "fonts.css").write_text(style, encoding="utf-8")
 
 
