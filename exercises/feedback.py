@@ -13,7 +13,7 @@ import nbformat
 from jinja2 import DictLoader
 from latex2mathml.converter import convert
 
-from exercises.grade_submission import Graded, Verdict
+from exercises.jobs import Graded, Verdict
 from exercises.sets import load, scored_by_hand
 
 SHOWN = 100_000  # characters of a student's that a page shows: making it takes seconds, not hours

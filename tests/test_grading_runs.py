@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
 import os
 import shutil
@@ -11,10 +12,12 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import nbgrader.api
 import pytest
 import stub_workers
 from nbgrader.api import Gradebook
@@ -29,7 +32,7 @@ from traitlets.config import Config
 from browsing import ROOT
 from exercises import build, late, own_code
 from exercises.grade_course import Outcome, grade_course, in_pool, main
-from exercises.grade_submission import Graded, Job, Verdict
+from exercises.jobs import Graded, Job, Verdict
 from exercises.notebook import parse
 from exercises.records import Course, find_alembic
 from exercises.sets import HERE, load, release_path, source_path
@@ -37,6 +40,15 @@ from exercises.tables import FORMULA, cell_text, write_tables
 from exercises.usage import descendants
 
 NAME = "03_learned"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def alembic_is_asked_once() -> Iterator[None]:
+    """Whenever it makes a database, nbgrader starts a program to be told the newest form of one."""
+    with pytest.MonkeyPatch.context() as patch:
+        ask = functools.cache(nbgrader.api.get_alembic_version)
+        patch.setattr("nbgrader.api.get_alembic_version", ask)
+        yield
 
 
 def make_class(root: Path, size: int) -> Course:
