@@ -17,9 +17,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import nbgrader.api
 import pytest
 import stub_workers
+from nbgrader import api
 from nbgrader.api import Gradebook
 from nbgrader.apps import NbGraderAPI
 from nbgrader.auth import Authenticator
@@ -46,7 +46,7 @@ NAME = "03_learned"
 def alembic_is_asked_once() -> Iterator[None]:
     """Whenever it makes a database, nbgrader starts a program to be told the newest form of one."""
     with pytest.MonkeyPatch.context() as patch:
-        ask = functools.cache(nbgrader.api.get_alembic_version)
+        ask = functools.cache(api.get_alembic_version)
         patch.setattr("nbgrader.api.get_alembic_version", ask)
         yield
 
