@@ -567,6 +567,13 @@ def test_make_grade_takes_any_name_of_a_folder(course: str, tmp_path: Path) -> N
     assert done.stdout == f"<-m><exercises.grade_course><{course or 'course'}><--set><10_rope>"
 
 
+def test_who_only_hands_out_work_does_not_load_pytorch() -> None:
+    """The command, and a worker until it grades: it takes seconds each time."""
+    code = "import sys, exercises.grade_course; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
+
+
 def test_a_worker_that_is_killed_costs_no_one_else_a_grade() -> None:
     """What was under way beside it runs again."""
     jobs = [Job(student, NAME, None) for student in ("ann", "eve", "bob")]
