@@ -143,11 +143,18 @@ def figures_in(cell: Any) -> tuple[int, int]:
     return still, moving
 
 
+@functools.cache
+def called(source: str) -> list[tuple[str, ast.Call]]:
+    """Return each call of a cell with the name of what it calls."""
+    found = [node for node in ast.walk(parsed(source)) if isinstance(node, ast.Call)]
+    return [(ast.unparse(node.func), node) for node in found]
+
+
 def calls(source: str, *names: str, keyword: str | None = None) -> list[str]:
     """Return the first argument, or the one of a keyword, of each call to `names` in a cell."""
     found = []
-    for node in ast.walk(parsed(source)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in names:
+    for name, node in called(source):
+        if name in names:
             named = [word.value for word in node.keywords if word.arg == keyword]
             chosen = named[:1] if keyword else node.args[:1]
             found.append((node.lineno, ast.literal_eval(chosen[0]) if chosen else ""))

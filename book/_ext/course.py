@@ -9,15 +9,17 @@ import os
 import re
 from base64 import b64decode, b64encode
 from collections import Counter
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import pybtex.plugin
 from docutils import nodes
 from docutils.statemachine import StringList
 from myst_nb.sphinx_ import HideCodeCellNode
-from sphinx.addnodes import desc_signature, download_reference, pending_xref
+from sphinx.addnodes import desc_signature, download_reference, pending_xref, toctree
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment.collectors.toctree import TocTreeCollector
@@ -243,6 +245,12 @@ def colour_claims(app: Sphinx, doctree: nodes.document) -> None:
             quotation["classes"] += ["claim", f"claim-{found[1].split()[0]}"]
 
 
+def number_once(app: Sphinx, env: Any) -> list[str]:
+    """Keep Sphinx from reading all pages again for numbers that `number_by_chapter` makes anew."""
+    env.config.numfig = False
+    return []
+
+
 def number_by_chapter(app: Sphinx, env: Any) -> list[str]:
     """Number formulas and exercises by the chapter that the file's name begins with: 10.3.
 
@@ -252,10 +260,46 @@ def number_by_chapter(app: Sphinx, env: Any) -> list[str]:
     pages = {page: found for page in env.found_docs if (found := CHAPTER.search(page))}
     numbers: dict[str, Any] = {page: int(found[1]) for page, found in pages.items()}
     numbers |= LETTERED
+    env.config.numfig = True
     env.toc_secnumbers = {page: {"": (number,)} for page, number in numbers.items()}
     changed = TocTreeCollector().assign_figure_numbers(env)
     env.toc_secnumbers = {}
     return list(changed)
+
+
+@functools.cache
+def titles(env: Any) -> dict[str, nodes.Element]:
+    """Return of each page's contents its title and the pages below it."""
+    found = {}
+    for page, contents in env.tocs.items():
+        found[page] = contents.deepcopy()
+        for entry in found[page].children:
+            if len(entry) > 1:
+                entry[1][:] = list(entry.findall(toctree))
+                if not entry[1].children:
+                    entry.pop(1)
+    return found
+
+
+def list_titles(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Make the list of all pages of their titles, where it shows no more.
+
+    Sphinx would copy every heading and every documented name, for every page, and drop them.
+    """
+    whole = context["toctree"]
+
+    def short(**options: Any) -> Any:
+        kept = app.env.tocs
+        if options.get("titles_only"):
+            app.env.tocs = titles(app.env)
+        try:
+            return whole(**options)
+        finally:
+            app.env.tocs = kept
+
+    context["toctree"] = short
 
 
 class moving_figure(nodes.General, nodes.Element):
@@ -522,6 +566,13 @@ USES: dict[str, Counter[str]] = {}  # how often each page says each word, by the
 MOST = 4  # pages that are remembered for a word
 
 
+@functools.cache
+def stemmer(language: Any) -> Callable[[str], str]:
+    """Return what finds a word's stem, from now on once for each word, whoever asks."""
+    language.stem = functools.cache(language.stem)
+    return language.stem  # type: ignore[no-any-return]
+
+
 def count_words(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
 ) -> None:
@@ -535,9 +586,9 @@ def count_words(
                 block.parent, nodes.entry
             ):
                 words.update(language.split(block.astext().lower()))
-        stems: Counter[str] = Counter()
+        stem, stems = stemmer(language), Counter[str]()
         for word, uses in words.items():
-            stems[language.stem(word)] += uses
+            stems[stem(word)] += uses
         USES[page] = stems
 
 
@@ -643,6 +694,8 @@ def html_element(tag: str) -> tuple[Any, Any]:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
+    # For each citation pybtex would read anew what is installed here.
+    pybtex.plugin.entry_points = functools.cache(pybtex.plugin.entry_points)
     app.connect("source-read", list_modules)
     app.connect("config-inited", choose_assets, priority=100)
     app.connect("source-read", write_page)
@@ -658,10 +711,12 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-resolved", fold_below_pictures, priority=350)
     app.connect("doctree-resolved", link_figures, priority=400)
     app.connect("doctree-read", colour_claims)
+    app.connect("env-get-updated", number_once, priority=100)
     app.connect("env-get-updated", number_by_chapter, priority=900)
     for node, tag in ((figure_with_caption, "figure"), (caption_below, "figcaption")):
         app.add_node(node, html=html_element(tag), latex=AS_GIVEN, text=AS_GIVEN)
     app.add_node(live_figure, html=(open_live, close_live), latex=AS_GIVEN, text=AS_GIVEN)
+    app.connect("html-page-context", list_titles)
     app.connect("html-page-context", bring_live, priority=800)  # before finish_page
     app.connect("doctree-read", align_numbers)
     app.connect("doctree-read", write_minus)
