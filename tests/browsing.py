@@ -30,13 +30,21 @@ SLIM = """() => {
     if (seen.has(kind)) e.replaceWith(...e.childNodes); else seen.add(kind);
   }
 }"""
-AXE = """rules => axe.run(document, {resultTypes: ['violations'], ...rules})
-.then(r => r.violations)"""
+# What axe itself calls minor or moderate `serious` would leave out, so it is not looked for.
+AXE = """options => {
+  const light = axe._audit.rules.filter(r => r.impact === 'minor' || r.impact === 'moderate');
+  const idle = Object.fromEntries(light.map(r => [r.id, {enabled: false}]));
+  const rules = {...idle, ...options.rules};
+  return axe.run(document, {resultTypes: ['violations'], ...options, rules})
+    .then(r => r.violations);
+}"""
 # Contrast is what axe takes longest over, and what changes with the look. It is measured in both
 # looks on what is left when a part goes all of whose elements are of kinds that stand before it:
 # the same names and styles up to the root, with text or without, in rows of the same parity.
 WITHOUT_CONTRAST = {"rules": {"color-contrast": {"enabled": False}}}
 CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
+# What changes with the look, all of it.
+ONLY_COLOURS = {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
 ONE_OF_EACH_KIND = """() => {
   const kinds = new Map(), seen = new Set();
   const all = [...document.body.querySelectorAll('*')];
@@ -250,8 +258,8 @@ def visit_page(page, url: str, home: str, axe: str | None) -> Visit:
         page.evaluate(UNFOLD)
         page.set_viewport_size(PHONE)
         visit.too_wide, visit.distorted = page.evaluate(TOO_WIDE), page.evaluate(DISTORTED)
-        page.set_viewport_size(DESK)
         page.evaluate(SLIM)
+        page.set_viewport_size(DESK)
         if axe:
             page.evaluate(axe)
             visit.violations["structure"] = serious(page.evaluate(AXE, WITHOUT_CONTRAST))
