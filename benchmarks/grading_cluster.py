@@ -24,10 +24,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from exercises.grade_submission import Job, grade
+from exercises.grade_submission import grade
+from exercises.jobs import Job, Limits
 from exercises.proofs import mutated, read
 from exercises.records import Course
-from exercises.sandbox import Limits
 from exercises.sets import nbgrader_metadata, set_names, source_path
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -25,7 +26,7 @@ from pe_lib.t5 import t5_bucket
 Pair = tuple[Tensor, Tensor]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Bug:
     """A planted bug.
 
@@ -431,8 +432,17 @@ DOUBTFUL: dict[str, tuple[object, str]] = {
 }
 
 
+@cache
+def found_together(one: str, other: str) -> frozenset[str]:
+    """Return the names of all that the doctor finds in a pair of single bugs, and keep them."""
+    from clinic.doctor import diagnose
+
+    return frozenset(diagnose(pair_of(one, other), expect=MEANT, dtypes=()).names())
+
+
+@cache
 def verdicts(bug: Bug) -> list[str]:
-    """Return the names of all that the doctor finds in a planted bug, each once."""
+    """Return the names of all that the doctor finds in a planted bug, each once, and keep them."""
     from clinic.doctor import diagnose
 
     report = diagnose(bug.thing, expect=bug.expect, **bug.options)

@@ -10,14 +10,12 @@ from clinic.bugs import (
     COMBINED,
     DOUBTFUL,
     HIDDEN,
-    MEANT,
     SINGLE,
     Bug,
-    pair_of,
+    found_together,
     pairs,
     verdicts,
 )
-from clinic.doctor import diagnose
 from clinic.findings import KNOWN
 
 VJEPA = "https://github.com/facebookresearch/vjepa2/pull/15"
@@ -89,16 +87,16 @@ def false_alarms() -> list[str]:
     ]
 
 
-def together(thing: object, expect: object, wanted: set[str]) -> str:
+def together(pair: tuple[str, str], wanted: set[str]) -> str:
     """Return whether all that is wanted is named."""
-    found = set(diagnose(thing, expect=expect, dtypes=()).names())
+    found = found_together(*pair)
     return "both" if wanted <= found else f"**{', '.join(sorted(wanted & found)) or 'neither'}**"
 
 
 def two_at_once() -> list[str]:
     """Return the table of pairs of bugs: a row and a column for each."""
     whole = pairs()
-    cells = {pair: together(pair_of(*pair), MEANT, wanted) for pair, wanted in whole.items()}
+    cells = {pair: together(pair, wanted) for pair, wanted in whole.items()}
     cells |= {pair: named for pair, (named, _) in HIDDEN.items()}
     names = list(SINGLE)
     rows = [

@@ -13,7 +13,7 @@ import nbformat
 from jinja2 import DictLoader
 from latex2mathml.converter import convert
 
-from exercises.grade_submission import Graded, Verdict
+from exercises.jobs import Graded, Verdict
 from exercises.sets import load, scored_by_hand
 
 SHOWN = 100_000  # characters of a student's that a page shows: making it takes seconds, not hours
@@ -149,8 +149,21 @@ def autograded(graded: Graded) -> Any:
 def exporter() -> Any:
     """Return nbgrader's exporter for feedback."""
     import nbgrader
-    from nbconvert.exporters import HTMLExporter
+    from nbconvert.exporters import HTMLExporter, TemplateExporter
     from traitlets.config import Config
+
+    class Page(HTMLExporter):  # type: ignore[misc]
+        """Leaves out that nbconvert reads each finished page and writes it anew.
+
+        It does so for pictures without words and for the cells of another template, which these
+        pages do not have; it takes half of the time.
+        """
+
+        def from_notebook_node(self, nb: Any, resources: Any = None, **more: Any) -> Any:
+            """Return the page, and the resources."""
+            return TemplateExporter.from_notebook_node(
+                self, nb, self._init_resources(resources), **more
+            )
 
     base = Path(nbgrader.__file__).parent / "server_extensions/formgrader"
     config = Config()
@@ -160,7 +173,7 @@ def exporter() -> Any:
     config.HTMLExporter.extra_template_paths = [str(css)]
     config.HTMLExporter.filters = {"highlight_code": coloured}
     config.HTMLExporter.preprocessors = ["nbconvert.preprocessors.CSSHTMLHeaderPreprocessor"]
-    return HTMLExporter(config=config, extra_loaders=[DictLoader({"mathjax.html.j2": HEAD})])
+    return Page(config=config, extra_loaders=[DictLoader({"mathjax.html.j2": HEAD})])
 
 
 def feedback_page(graded: Graded, notebook: Any) -> str:

@@ -32,9 +32,8 @@ from typing import Any, NamedTuple
 
 from exercises import late
 from exercises.bubblewrap import require_bubblewrap, require_hidden
-from exercises.grade_submission import Graded, Job, grade
+from exercises.jobs import Graded, Job, Limits, NotStarted
 from exercises.records import Course, Record, fill_gradebook, grader_version, write
-from exercises.sandbox import Limits, NotStarted
 from exercises.sets import HERE, load, set_names
 from exercises.summary import page
 from exercises.syscalls import SandboxMissing
@@ -66,6 +65,7 @@ def work(job: Job) -> Outcome:
     import nbformat
 
     from exercises.feedback import autograded, feedback_page
+    from exercises.grade_submission import grade
 
     try:
         if not job.trusted:
@@ -81,9 +81,8 @@ def work(job: Job) -> Outcome:
 
 def prepare_worker() -> None:
     """Let a worker compute on one processor, as there is one for each, and end with its parent."""
-    import torch
-
-    torch.set_num_threads(1)
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # PyTorch reads them when it is loaded
+        os.environ[name] = "1"
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # quietly on Ctrl-C
     threading.Thread(target=end_with_parent, daemon=True).start()
 

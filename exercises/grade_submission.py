@@ -6,7 +6,6 @@ import builtins
 import hashlib
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -14,12 +13,12 @@ import torch
 from exercises import checks
 from exercises.bubblewrap import lent_names
 from exercises.checks.compare import as_tensor
+from exercises.jobs import CellRun, Graded, Job, Verdict
 from exercises.notebook import Cell, Unreadable, checkpoints, open_answers, parse, restore
-from exercises.sandbox import Ended, Limits, Session
+from exercises.sandbox import Ended, Session
 from exercises.sets import ExerciseSet, Question, load
 from exercises.wire import HELD, Malformed, Opaque
 
-WORDS = ("ok", "wrong answer", "not answered", "crash", "time-out", "malformed")
 LONGEST = 400  # characters of a message
 UNSENT = "what it returns is too large (more than 64 MiB), or cannot be read"
 TOOK_TOO_LONG = "the notebook as a whole took too long"
@@ -41,72 +40,6 @@ class StudentError(Exception):
         """Keep the text of the exception, and the function that was not written yet, if any."""
         super().__init__(text)
         self.text, self.stub = text, stub
-
-
-@dataclass(frozen=True)
-class Job:
-    """One submission to grade. `data` is the file, or None with the reason in `unreadable`."""
-
-    student: str
-    set_name: str
-    data: bytes | None
-    unreadable: str = ""
-    secret: str = ""
-    limits: Limits = field(default_factory=Limits)
-    trusted: bool = False
-
-
-@dataclass
-class Verdict:
-    """What became of one question."""
-
-    question: str
-    test_id: str
-    max_points: float
-    points: float = 0.0
-    word: str = "not answered"
-    message: str = ""
-
-
-@dataclass
-class CellRun:
-    """What a cell did when it ran: what it printed, and how it stopped if it did."""
-
-    printed: str = ""
-    word: str = ""
-    message: str = ""
-
-
-@dataclass
-class Graded:
-    """A graded submission."""
-
-    student: str
-    set_name: str
-    verdicts: list[Verdict]
-    cells: list[Cell]
-    ran: dict[int, CellRun]
-    seconds: float
-    open: dict[str, str] = field(default_factory=dict)  # what waits to be scored by hand
-
-    @property
-    def points(self) -> float:
-        """Return the sum of the points."""
-        return sum(verdict.points for verdict in self.verdicts)
-
-    def record(self) -> dict[str, Any]:
-        """Return what is kept in a file."""
-        return {
-            "student": self.student, "set": self.set_name, "points": self.points,
-            "max_points": sum(verdict.max_points for verdict in self.verdicts),
-            "seconds": round(self.seconds, 3),
-            "verdicts": [asdict(verdict) for verdict in self.verdicts],
-            # Of an open answer no more than whether it is there, and is the one that was scored.
-            "open": {
-                name: hashlib.sha256(text.encode()).hexdigest() if text else ""
-                for name, text in self.open.items()
-            },
-        }  # fmt: skip
 
 
 def seed_for(secret: str, question: str) -> int:

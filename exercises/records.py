@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from exercises.grade_submission import Graded
+from exercises.jobs import Graded
 from exercises.notebook import handed_out, without_outputs
 from exercises.sets import HERE, load, set_names, source_path
 

@@ -16,11 +16,11 @@ import sys
 import sysconfig
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from exercises.bubblewrap import ENVIRONMENT, INSIDE, command, lent_paths, unprivileged_user
+from exercises.jobs import Limits, MiB, NotStarted
 from exercises.processors import Processor
 from exercises.syscalls import filter_pipe, program
 from exercises.usage import (
@@ -35,13 +35,8 @@ from exercises.usage import (
 )
 from exercises.wire import HEADER, Malformed, decode, encode, frame_length
 
-MiB = 1 << 20
 LOOK = 0.2  # seconds between two looks at what a session uses
 HANGS = 600.0  # seconds after which what should start within a few is given up
-
-
-class NotStarted(RuntimeError):
-    """The sandbox failed before any student's code ran: not the student's fault."""
 
 
 class Ended(Exception):
@@ -51,35 +46,6 @@ class Ended(Exception):
         """Keep one of the words of a verdict, and what to tell the student."""
         super().__init__(message)
         self.word, self.message = word, message
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one submission may use. Sizes in bytes, times in seconds."""
-
-    memory: int = 3072 * MiB  # address space of a process, and memory of all together
-    file_size: int = 16 * MiB
-    scratch: int = 64 * MiB  # all files under /tmp
-    files: int = 10_000  # how many they may be
-    processes: int = 64
-    output: int = 32 * 1024  # printed text that is kept, for each cell
-    call: float = 10.0  # time of one cell, or of one call
-    total: float = 60.0  # time of the whole submission
-    start: float = 60.0  # time until the process is ready
-    patience: float = 6.0  # waiting for a busy processor is not counted, up to this factor
-
-    @property
-    def longest(self) -> float:
-        """Return the time on the clock after which a submission ends, whatever it waited for."""
-        return self.total * self.patience
-
-    def of_a_process(self) -> dict[str, int]:
-        """Return the limits that the kernel keeps for each process."""
-        return {
-            "RLIMIT_AS": self.memory, "RLIMIT_CPU": int(self.total * 2),
-            "RLIMIT_FSIZE": self.file_size, "RLIMIT_NPROC": self.processes,
-            "RLIMIT_NOFILE": 256, "RLIMIT_CORE": 0, "RLIMIT_NICE": 0, "RLIMIT_RTPRIO": 0,
-        }  # fmt: skip
 
 
 class Zygote:

@@ -6,7 +6,7 @@ from collections import Counter
 from html import escape
 from urllib.parse import quote
 
-from exercises.grade_submission import WORDS
+from exercises.jobs import WORDS
 from exercises.records import Record
 from exercises.sets import load
 from exercises.tables import (

@@ -143,15 +143,27 @@ class DeBERTa(PositionEncoding):
         return disentangled_row(relative, self.span)
 
     def mirrored_row_of(self, relative: Tensor) -> Tensor:
-        """Return `row_of` where keys take the role of queries: distances change their sign."""
-        return self.row_of(-relative)
+        """Return `row_of` where keys take the role of queries, in the table from end to start.
 
-    def project(self, projection: nn.Module, memo: Memo, scale: float = 1.0) -> Tensor:
-        """Return `scale` times the projected table per head, (H, 2 span, d); `memo` may know it."""
+        Distances change their sign, so that in a table upside down the rows rise again.
+        """
+        return 2 * self.span - 1 - self.row_of(-relative)
+
+    def keys_of_rows(self, projection: nn.Module, memo: Memo) -> Tensor:
+        """Return the projected table per head, (H, 2 span, d); `memo` may know it."""
+
+        def compute() -> Tensor:
+            rows: Tensor = projection(self.table)  # (2 span, D)
+            return rows.view(len(rows), self.n_heads, -1).transpose(0, 1).contiguous()
+
+        return memo([self.table, *projection.parameters()], None, compute)
+
+    def queries_of_rows(self, projection: nn.Module, memo: Memo, scale: float) -> Tensor:
+        """Return `scale` times the projected table per head, from its end to its start."""
 
         def compute() -> Tensor:
             rows: Tensor = projection(self.table) * scale  # (2 span, D)
-            return rows.view(len(rows), self.n_heads, -1).transpose(0, 1).contiguous()
+            return rows.view(len(rows), self.n_heads, -1).transpose(0, 1).flip(-2)
 
         return memo([self.table, *projection.parameters()], scale, compute)
 
@@ -165,10 +177,10 @@ class DeBERTa(PositionEncoding):
         terms = []
         memos = (self.key_memo, self.query_memo) if q.shape[-2] == 1 else (Memo(), Memo())
         if self.key_proj is not None:
-            keys = self.project(self.key_proj, memos[0]).to(q.dtype)
+            keys = self.keys_of_rows(self.key_proj, memos[0]).to(q.dtype)
             terms.append(table_scores(q * scale, keys, self.row_of, q_pos, k_pos))
         if self.query_proj is not None:
-            queries = self.project(self.query_proj, memos[1], scale).to(q.dtype)
+            queries = self.queries_of_rows(self.query_proj, memos[1], scale).to(q.dtype)
             by_key = table_scores(k, queries, self.mirrored_row_of, k_pos, q_pos)
             terms.append(by_key.mT)  # (B, H, Lk, Lq) -> (B, H, Lq, Lk)
         return terms[0] if len(terms) == 1 else terms[0].add_(terms[1])

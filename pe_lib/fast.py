@@ -30,6 +30,7 @@ from pe_lib.positions import (
     order_of,
     per_head,
     relative_position,
+    sent,
 )
 from pe_lib.relative import RelativeBias, distances, windows
 
@@ -242,6 +243,51 @@ def picked_scores(queries: Tensor, table: Tensor, row: Tensor) -> Tensor:
     return scores.gather(-1, per_head(row).expand(*scores.shape[:-1], row.shape[-1]))
 
 
+def one_query_scores(queries: Tensor, table: Tensor, row: Tensor) -> Tensor:
+    """Return q . table[row_j] for one query: it meets the rows between the lowest and the highest.
+
+    Args:
+        queries: (B, H, 1, d).
+        table: (N, d), or (H, N, d).
+        row: row numbers of the keys, (Lk,), on the processor.
+
+    Returns:
+        (B, H, 1, Lk).
+    """
+    numbers = row.numpy()
+    lowest, highest = int(numbers.min()), int(numbers.max())
+    scores = queries @ table[..., lowest : highest + 1, :].mT  # (B, H, 1, rows)
+    return scores.index_select(-1, sent(row - lowest, scores.device))
+
+
+def one_key_scores(queries: Tensor, table: Tensor, row: Tensor) -> Tensor:
+    """Return q_i . table[row_i] for one key: the far queries share a row, and meet it at once.
+
+    Args:
+        queries: (B, H, Lq, d).
+        table: (N, d), or (H, N, d).
+        row: row numbers, (Lq,), on the processor; in the order of `distances`, that of the last
+            query first.
+
+    Returns:
+        (B, H, Lq, 1).
+    """
+    row = row.flip(0)
+    numbers = row.numpy()
+    first, changed = int(numbers[0]), numbers != numbers[0]
+    far = int(changed.argmax()) if changed.any() else len(numbers)
+    shared = (table[..., first : first + 1, :] @ queries[..., :far, :].mT).mT  # (B, H, far, 1)
+    if far == len(numbers):
+        return shared
+    start, length = int(numbers[far]), len(numbers) - far
+    if (numbers[far:] == range(start, start + length)).all():
+        rows = table[..., start : start + length, :]  # without a copy
+    else:
+        rows = table.index_select(-2, sent(row[far:], table.device))
+    own = (queries[..., far:, :] * rows).sum(-1, keepdim=True)  # (B, H, Lq - far, 1)
+    return torch.cat([shared, own], dim=-2)
+
+
 def table_scores(
     queries: Tensor,
     table: Tensor,
@@ -261,12 +307,15 @@ def table_scores(
     Returns:
         (B, H, Lq, Lk).
     """
-    if isinstance(q_pos, Run) and isinstance(k_pos, Run) and q_pos.length > 1:
-        row = row_of(distances(q_pos, k_pos, queries.device))
-        if k_pos.length == 1:  # each query meets one row, the last the first
-            rows = table.index_select(-2, row.flip(0))  # (..., Lq, d); quicker than by indexing
-            return (queries.unsqueeze(-2) @ rows.unsqueeze(-1)).squeeze(-1)
-        return skewed_scores(queries, table.index_select(-2, row), k_pos.length)
+    if isinstance(q_pos, Run) and isinstance(k_pos, Run):
+        alone = 1 in (q_pos.length, k_pos.length) and not torch.compiler.is_compiling()
+        if alone:  # a step of decoding; rows are looked at where that waits for no device
+            row = row_of(distances(q_pos, k_pos, torch.device("cpu")))
+            ask = one_key_scores if k_pos.length == 1 else one_query_scores
+            return ask(queries, table, row)
+        if q_pos.length > 1:
+            row = row_of(distances(q_pos, k_pos, queries.device))
+            return skewed_scores(queries, table.index_select(-2, row), k_pos.length)
     return picked_scores(queries, table, row_of(relative_position(q_pos, k_pos, queries.device)))
 
 

@@ -21,7 +21,7 @@ from browsing import ROOT
 from exercises import build, checks, practice, warm_up
 from exercises.checks import kept
 from exercises.grade_course import in_pool
-from exercises.grade_submission import Graded, Job
+from exercises.jobs import Graded, Job
 from exercises.sets import (
     load,
     nbgrader_metadata,

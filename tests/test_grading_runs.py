@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
 import os
 import shutil
@@ -11,12 +12,14 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import stub_workers
+from nbgrader import api
 from nbgrader.api import Gradebook
 from nbgrader.apps import NbGraderAPI
 from nbgrader.auth import Authenticator
@@ -29,7 +32,7 @@ from traitlets.config import Config
 from browsing import ROOT
 from exercises import build, late, own_code
 from exercises.grade_course import Outcome, grade_course, in_pool, main
-from exercises.grade_submission import Graded, Job, Verdict
+from exercises.jobs import Graded, Job, Verdict
 from exercises.notebook import parse
 from exercises.records import Course, find_alembic
 from exercises.sets import HERE, load, release_path, source_path
@@ -37,6 +40,15 @@ from exercises.tables import FORMULA, cell_text, write_tables
 from exercises.usage import descendants
 
 NAME = "03_learned"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def alembic_is_asked_once() -> Iterator[None]:
+    """Whenever it makes a database, nbgrader starts a program to be told the newest form of one."""
+    with pytest.MonkeyPatch.context() as patch:
+        ask = functools.cache(api.get_alembic_version)
+        patch.setattr("nbgrader.api.get_alembic_version", ask)
+        yield
 
 
 def make_class(root: Path, size: int) -> Course:
@@ -553,6 +565,13 @@ def test_make_grade_takes_any_name_of_a_folder(course: str, tmp_path: Path) -> N
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("<-m>")
     assert done.stdout == f"<-m><exercises.grade_course><{course or 'course'}><--set><10_rope>"
+
+
+def test_who_only_hands_out_work_does_not_load_pytorch() -> None:
+    """The command, and a worker until it grades: it takes seconds each time."""
+    code = "import sys, exercises.grade_course; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
 
 
 def test_a_worker_that_is_killed_costs_no_one_else_a_grade() -> None:

@@ -18,9 +18,10 @@ import torch
 from browsing import ROOT
 from exercises.bubblewrap import interpreter_paths, lent_names, require_hidden
 from exercises.grade_course import main, work
-from exercises.grade_submission import TOOK_TOO_LONG, Job, compact, grade
+from exercises.grade_submission import TOOK_TOO_LONG, compact, grade
+from exercises.jobs import Job, Limits
 from exercises.processors import Processor
-from exercises.sandbox import Ended, Limits, Session
+from exercises.sandbox import Ended, Session
 from exercises.sets import source_path
 from exercises.wire import HEADER, MAX_PARTS, Malformed, Opaque, decode, encode
 

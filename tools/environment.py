@@ -33,8 +33,9 @@ SETTINGS = {
     "LC_ALL": "C.UTF-8",
     "TZ": "UTC",
 }
-# A kernel chooses its inline backend itself; LANGUAGE would choose that of messages.
-UNSET = ("MPLBACKEND", "LANGUAGE")
+# A kernel chooses its inline backend itself; LANGUAGE would choose that of messages. Some hundred
+# processes read the sources: they are compiled once, whatever a person has set.
+UNSET = ("MPLBACKEND", "LANGUAGE", "PYTHONDONTWRITEBYTECODE")
 
 CHOICE = "PE_ISA"  # the instruction set's name, for the processes that this one starts
 HOST_CORE = "PE_HOST_CORETYPE"  # the host's own OPENBLAS_CORETYPE, kept for `native`
