@@ -30,26 +30,48 @@ SLIM = """() => {
     if (seen.has(kind)) e.replaceWith(...e.childNodes); else seen.add(kind);
   }
 }"""
-AXE = """rules => axe.run(document, {resultTypes: ['violations'], ...rules})
-.then(r => r.violations)"""
-# Contrast is what axe takes longest over, and what changes with the look. It is measured in both
-# looks on what is left when a part goes all of whose elements are of kinds that stand before it:
-# the same names and styles up to the root, with text or without, in rows of the same parity.
-WITHOUT_CONTRAST = {"rules": {"color-contrast": {"enabled": False}}}
-CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
+# What axe itself calls minor or moderate `serious` would leave out, so it is not looked for.
+AXE = """options => {
+  const light = axe._audit.rules.filter(r => r.impact === 'minor' || r.impact === 'moderate');
+  const idle = Object.fromEntries(light.map(r => [r.id, {enabled: false}]));
+  const rules = {...idle, ...options.rules};
+  return axe.run(document, {resultTypes: ['violations'], ...options, rules})
+    .then(r => r.violations);
+}"""
+# What axe takes longest over is colour: the contrast of text, and whether links stand out of it. It
+# is what changes with the look. It is measured in both looks on what is left when a part goes all
+# of whose elements are of kinds that stand before it: the same names and styles up to the root,
+# with text or without, in rows of the same parity. Of the links of each kind, the one with the most
+# words around it keeps its whole paragraph.
+COLOURS = ["color-contrast", "link-in-text-block"]
+WITHOUT_COLOURS = {"rules": {rule: {"enabled": False} for rule in COLOURS}}
+ONLY_COLOURS = {"runOnly": {"type": "rule", "values": COLOURS}}
 ONE_OF_EACH_KIND = """() => {
-  const kinds = new Map(), seen = new Set();
+  const kinds = new Map(), blocks = new Map([[document.body, document.body]]);
+  const words = new Map();  // of a block: those beside its links, less those in them
+  const most = new Map(), kept = new Set(), seen = new Set();
   const all = [...document.body.querySelectorAll('*')];
   for (const e of all) {
-    const text = [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim());
+    const text = [...e.childNodes].filter(n => n.nodeType === 3).map(n => n.data.trim()).join('');
     const row = e.tagName === 'TR' && [...e.parentElement.children].indexOf(e) % 2;
     kinds.set(e, [kinds.get(e.parentElement), e.tagName, [...e.classList].sort().join('.'),
-      e.getAttribute('style'), text, row].join('|'));
+      e.getAttribute('style'), text !== '', row].join('|'));
+    const inline = getComputedStyle(e).display.startsWith('inline');
+    const block = inline ? blocks.get(e.parentElement) : e;
+    blocks.set(e, block);
+    const more = text && e.closest('a[href]') ? -text.length : text.length;
+    words.set(block, (words.get(block) ?? 0) + more);
   }
+  for (const link of document.body.querySelectorAll('a[href]')) {
+    const kind = kinds.get(link), block = blocks.get(link);
+    if (!(words.get(most.get(kind)) >= words.get(block))) most.set(kind, block);
+  }
+  for (const block of most.values())
+    for (const e of [block, ...block.querySelectorAll('*')]) kept.add(e);
+  const idle = part => seen.has(kinds.get(part)) && !kept.has(part);
   for (const e of all) {
     if (!e.isConnected) continue;
-    const known = [e, ...e.querySelectorAll('*')].every(part => seen.has(kinds.get(part)));
-    if (known) e.remove(); else seen.add(kinds.get(e));
+    if ([e, ...e.querySelectorAll('*')].every(idle)) e.remove(); else seen.add(kinds.get(e));
   }
 }"""
 # Everything is visible, so that what is folded is checked too.
@@ -250,17 +272,17 @@ def visit_page(page, url: str, home: str, axe: str | None) -> Visit:
         page.evaluate(UNFOLD)
         page.set_viewport_size(PHONE)
         visit.too_wide, visit.distorted = page.evaluate(TOO_WIDE), page.evaluate(DISTORTED)
-        page.set_viewport_size(DESK)
         page.evaluate(SLIM)
+        page.set_viewport_size(DESK)
         if axe:
             page.evaluate(axe)
-            visit.violations["structure"] = serious(page.evaluate(AXE, WITHOUT_CONTRAST))
+            visit.violations["structure"] = serious(page.evaluate(AXE, WITHOUT_COLOURS))
             page.evaluate(ONE_OF_EACH_KIND)
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
             page.wait_for_function(LOOK, arg=scheme)
             visit.background[scheme] = page.evaluate(BACKGROUND)
             if axe:
-                visit.violations[scheme] = serious(page.evaluate(AXE, CONTRAST))
+                visit.violations[scheme] = serious(page.evaluate(AXE, ONLY_COLOURS))
         page.goto("about:blank")
     return visit
