@@ -22,7 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 CELL_TIMEOUT = 900
 KERNEL_TIMEOUT = 300
 COVERAGE = 98  # percent of the lines and branches of pe_lib and configs
-WORKERS = max(2, min(4, os.cpu_count() or 2))
+# One more than there are cores: a third of the time a test waits for a browser or a sandbox.
+WORKERS = min(4, (os.cpu_count() or 1) + 1)
 
 
 def in_ci() -> bool:
