@@ -794,14 +794,22 @@ def test_every_control_and_every_handle_works_with_the_keyboard(name, stage):
 def test_handles_follow_the_pointer(name, stage):
     page = shown(stage, name)
     handle = page.locator(".live-stage [role=slider]").first
-    before, box = page.evaluate(PICTURE), handle.bounding_box()
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    page.mouse.move(x, y)
+    box = handle.bounding_box()
+    start = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    end = start[0] - 30, start[1] + 45
+    told = handle.get_attribute("aria-valuetext")
+    page.mouse.move(*start)
+    page.mouse.move(*end, steps=3)
+    page.evaluate(SETTLED)
+    passed_over = handle.get_attribute("aria-valuetext")
+    assert (passed_over != told) == (name == "sentence_scores"), "what only passes over it"
+    page.mouse.move(*start)
+    page.evaluate(SETTLED)
     page.mouse.down()
-    page.mouse.move(x - 30, y + 45, steps=3)
+    page.mouse.move(*end, steps=3)
     page.mouse.up()
     page.evaluate(SETTLED)
-    assert page.evaluate(PICTURE) != before
+    assert handle.get_attribute("aria-valuetext") != told
 
 
 @pytest.mark.parametrize("name", NAMES)
