@@ -323,9 +323,9 @@ def test_on_a_cluster_a_killed_worker_loses_nothing_and_nothing_counts_twice(tmp
     config = pytest.importorskip("dask").config
     cells = [shorter(c, 30) for c in grid("small", ["first"], ["none", "rope"], (0, 1))]
     # Three processes are started in all: what they import is loaded once.
-    loaded_once = {"distributed.worker.multiprocessing-method": run.loaded_once().get_start_method()}
+    method = run.loaded_once().get_start_method()
     with (
-        config.set(loaded_once),
+        config.set({"distributed.worker.multiprocessing-method": method}),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
         ) as cluster,
