@@ -390,4 +390,4 @@ def test_a_shipped_cell_can_be_run_again_and_shows_the_same():
         if (row["task"], row["method"], row["seed"]) == ("n-back", "sinusoidal", "1")
     }
     for row in run_cell(cell):
-        assert float(row["value"]) == pytest.approx(shipped[str(row["length"])], abs=0.02)
+        assert float(row["value"]) == pytest.approx(shipped[str(row["length"])], abs=0.005)
