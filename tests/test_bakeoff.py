@@ -166,6 +166,7 @@ def test_a_hybrid_has_windows_of_a_quarter_and_one_layer_without_positions():
     cell = replace(grid("small", ["marker"], ["hybrid"], [0])[0], n_layers=4)
     *local, last = encodings(cell)
     assert isinstance(last, NoPosition) and len(local) == 3
+    assert run_cell(shorter(replace(cell, multiples=(1,)), 1))
     q = torch.randn(1, 4, 32, 8)
     places = torch.arange(32)
     bias = local[0].bias(q, q, places, places, 1.0)
@@ -319,10 +320,16 @@ def test_curves_leave_out_refused_lengths():
 
 def test_on_a_cluster_a_killed_worker_loses_nothing_and_nothing_counts_twice(tmp_path):
     distributed = pytest.importorskip("distributed")
+    config = pytest.importorskip("dask").config
     cells = [shorter(c, 30) for c in grid("small", ["first"], ["none", "rope"], (0, 1))]
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
-    ) as cluster:
+    # Three processes are started in all: what they import is loaded once.
+    method = run.loaded_once().get_start_method()
+    with (
+        config.set({"distributed.worker.multiprocessing-method": method}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+        ) as cluster,
+    ):
         victim = next(iter(cluster.workers.values())).pid
 
         def kill_when_work_is_under_way():
@@ -376,11 +383,11 @@ def test_the_newer_methods_have_three_seeds_too():
 
 
 def test_a_shipped_cell_can_be_run_again_and_shows_the_same():
-    (cell,) = grid("small", ["n-back"], ["hybrid"], [0])
+    (cell,) = grid("small", ["n-back"], ["sinusoidal"], [1])
     shipped = {
         row["length"]: float(row["value"])
         for row in run.read_rows(SHIPPED)
-        if (row["task"], row["method"], row["seed"]) == ("n-back", "hybrid", "0")
+        if (row["task"], row["method"], row["seed"]) == ("n-back", "sinusoidal", "1")
     }
     for row in run_cell(cell):
-        assert float(row["value"]) == pytest.approx(shipped[str(row["length"])], abs=0.02)
+        assert float(row["value"]) == pytest.approx(shipped[str(row["length"])], abs=0.005)
