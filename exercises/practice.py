@@ -41,13 +41,16 @@ def check(make: Make) -> None:
     hooks = [name for name in ("embed", "rotate", "bias", "values") if made.uses(name)]
     if not hooks:
         raise CheckFailed("it overrides none of embed, rotate, bias and values: nothing happens")
-    own, without = model(make), model(NoPosition)
+    own, without = model(make).double(), model(NoPosition).double()  # rounding is no effect
     without.load_state_dict(own.state_dict(), strict=False)
     tokens = torch.randint(VOCAB, (2, 8 * 32), generator=generator(0))
     for length in (1, 32, 8 * 32):
         found = outputs(own, tokens[:, :length], length)
     if torch.allclose(found, outputs(without, tokens, tokens.shape[1]), atol=1e-6):
-        raise CheckFailed("with it the model gives what it gives without: position has no effect")
+        words = "with it the model gives what it gives without: position has no effect"
+        if "embed" in hooks:
+            words += " (a LayerNorm takes away what is added to all components alike)"
+        raise CheckFailed(words)
     found.sum().backward()
     lost = [name for name, one in made.named_parameters() if one.requires_grad]
     if lost and all(one.grad is None for one in own.encoding.parameters() if one.requires_grad):

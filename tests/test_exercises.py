@@ -499,6 +499,11 @@ class Nothing(PositionEncoding):
         return x
 
 
+class Everywhere(PositionEncoding):
+    def embed(self, x: Any, positions: Any) -> Any:
+        return x + 0.01 * torch.arange(x.shape[1])[:, None]
+
+
 class Forgotten(PositionEncoding):
     def __init__(self) -> None:
         super().__init__()
@@ -522,6 +527,7 @@ class ByLength(PositionEncoding):
         (Raises, "with 256 tokens it raises"),
         (Overflows, "with 1 tokens the model's outputs are NaN or infinite"),
         (Nothing, "position has no effect"),
+        (Everywhere, "position has no effect .a LayerNorm takes away"),
         (Forgotten, r"no gradient reaches its parameters \(weight\)"),
     ],
 )
