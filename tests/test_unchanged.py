@@ -118,3 +118,12 @@ def test_unchanged_notebooks_are_left_out_but_in_ci_and_where_all_are_wanted(mon
 def test_the_library_is_traced_for_coverage_in_ci_alone(monkeypatch):
     assert not any("--cov" in part for part in commanded(monkeypatch))
     assert any("--cov-fail-under" in part for part in commanded(monkeypatch, ci="true"))
+
+
+def test_a_folder_that_an_import_adds_to_the_path_is_no_other_machine(tmp_path, monkeypatch):
+    (tmp_path / "other-1.0.dist-info").mkdir()
+    (tmp_path / "other-1.0.dist-info" / "METADATA").write_text("Name: other\nVersion: 1.0\n")
+    before = unchanged.machine.__wrapped__()
+    assert any(each.startswith("numpy==") for each in before["packages"])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert unchanged.machine.__wrapped__() == before

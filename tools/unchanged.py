@@ -11,6 +11,7 @@ import hashlib
 import json
 import platform
 import sys
+import sysconfig
 from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import distributions
@@ -50,10 +51,17 @@ def files(root: Path) -> Iterator[Path]:
 
 @cache
 def machine() -> dict[str, object]:
-    """Return what the computer brings: versions and the processor."""
+    """Return what the computer brings: versions and the processor.
+
+    What is installed is read in the environment's own folders: some packages, once imported, add
+    folders to sys.path with copies of others.
+    """
+    places = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
     return {
         "python": sys.version,
-        "packages": sorted({f"{each.name}=={each.version}" for each in distributions()}),
+        "packages": sorted(
+            {f"{each.name}=={each.version}" for each in distributions(path=[*places])}
+        ),
         "machine": platform.machine(),
         "processor": environment.processor(),
     }
