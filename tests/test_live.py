@@ -797,19 +797,19 @@ def test_handles_follow_the_pointer(name, stage):
     box = handle.bounding_box()
     start = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     end = start[0] - 30, start[1] + 45
-    told = handle.get_attribute("aria-valuetext")
+    before = handle.get_attribute("aria-valuetext")
     page.mouse.move(*start)
     page.mouse.move(*end, steps=3)
     page.evaluate(SETTLED)
     passed_over = handle.get_attribute("aria-valuetext")
-    assert (passed_over != told) == (name == "sentence_scores"), "what only passes over it"
+    assert (passed_over != before) == (name == "sentence_scores"), "what only passes over it"
     page.mouse.move(*start)
     page.evaluate(SETTLED)
     page.mouse.down()
     page.mouse.move(*end, steps=3)
     page.mouse.up()
     page.evaluate(SETTLED)
-    assert handle.get_attribute("aria-valuetext") != told
+    assert handle.get_attribute("aria-valuetext") != before
 
 
 @pytest.mark.parametrize("name", NAMES)
