@@ -88,7 +88,7 @@ SIZES = [
     Cell("small", "coupled", "", 0, 6, steps=1500, multiples=(1, 1.5, 2, 4, 8)),
     Cell("small", PRETRAINED, "", 0, 128, d_model=128, n_layers=4, steps=0),
     # So short that a page can train them all again.
-    Cell("short", "n-back", "", 0, 32, steps=60, multiples=(1, 2)),
+    Cell("short", "n-back", "", 0, 32, steps=30, multiples=(1, 2)),
     # Layers enough for three with windows and one without positions.
     Cell("deep", "marker", "", 0, 32, n_layers=4),
     Cell("deep", "n-back", "", 0, 32, n_layers=4, steps=400),
