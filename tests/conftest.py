@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from browsing import ROOT, SITE, left_out, serve
+from browsing import ROOT, SITE, Seen, left_out, serve
 
 CHROMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 # Chromium visits the site whatever is set; Firefox too where this is set.
@@ -87,6 +87,12 @@ def browser():
         context.set_default_timeout(1000 * LONG)
         yield context
         instance.close()
+
+
+@pytest.fixture(scope="session")
+def seen() -> Seen:
+    """Remember whose colours were looked at: what is alike on all pages, on the first of them."""
+    return Seen()
 
 
 @pytest.fixture(scope="session")
