@@ -15,7 +15,14 @@ from hypothesis import settings
 
 from browsing import ROOT, SITE, Seen, left_out, serve
 
-CHROMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+CHROMES = (
+    "chromium-headless-shell",  # the same engine; windows would cost a tenth more
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+)
 # Chromium visits the site whatever is set; Firefox too where this is set.
 collect_ignore = [] if os.environ.get("BROWSER") == "firefox" else ["test_firefox.py"]
 LONG = 300  # seconds until a wait is given up: other programs may hold the processor
