@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import time
 from pathlib import Path
+
+import pytest
 
 from tools import environment
 
@@ -31,6 +34,17 @@ FIRST = [
 ]
 RECORD = Path(__file__).parent / "_build" / "tests.json"
 STARTED = time.time()
+
+# What is imported and collected stays to the end: to look there again and again for what could be
+# freed takes long, in vain.
+gc.disable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop():
+    """From here on look for what can be freed, among what the tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items):

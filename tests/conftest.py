@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import settings
 
 from browsing import ROOT, SITE, Seen, left_out, serve
@@ -43,6 +42,8 @@ settings.load_profile("same")
 
 @pytest.fixture(autouse=True)
 def same_random_numbers() -> None:
+    import torch  # here, since the process that hands out the tests has no use for it
+
     torch.manual_seed(0)
 
 

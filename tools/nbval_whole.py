@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import nbval.kernel
 import nbval.plugin
 import psutil
 import pytest
 from nbclient import NotebookClient
 from nbval.plugin import IPyNbCell, IPyNbFile
 
-from tools import refresh, tolerance, unchanged
+from tools import forked_kernel, refresh, tolerance, unchanged
 
 RUN = pytest.StashKey["Run"]()
 FAILED = pytest.StashKey[bool]()
@@ -28,6 +29,7 @@ FAILED = pytest.StashKey[bool]()
 # for a processor beside other programs.
 OUTPUT_TIMEOUT = 60
 strict_comparison = IPyNbCell.compare_outputs
+start_new_kernel = nbval.kernel.start_new_kernel
 
 
 def is_of_the_book(path: Path) -> bool:
@@ -114,6 +116,7 @@ def pytest_configure() -> None:
     """
     nbval.plugin.setup_coverage = nbval.plugin.teardown_coverage = lambda *arguments: None
     IPyNbCell.compare_outputs = compare_within_tolerance
+    nbval.kernel.start_new_kernel = forked_kernel.forked()(start_new_kernel)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
