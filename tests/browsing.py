@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import json
 import os
 import threading
 import time
@@ -40,22 +41,34 @@ AXE = """options => {
 }"""
 # What axe takes longest over is colour: the contrast of text, and whether links stand out of it. It
 # is what changes with the look. It is measured in both looks on what is left when a part goes all
-# of whose elements are of kinds that stand before it: the same names and styles up to the root,
-# with text or without, in rows of the same parity. Of the links of each kind, the one with the most
-# words around it keeps its whole paragraph.
+# of whose elements are of kinds that stand before it, here or on a page that was visited before:
+# the same style sheets, the same names and styles up to the root, with text or without, in rows of
+# the same parity. Of the links of each kind, the one with the most words around it keeps its whole
+# paragraph.
 COLOURS = ["color-contrast", "link-in-text-block"]
 WITHOUT_COLOURS = {"rules": {rule: {"enabled": False} for rule in COLOURS}}
 ONLY_COLOURS = {"runOnly": {"type": "rule", "values": COLOURS}}
-ONE_OF_EACH_KIND = """() => {
-  const kinds = new Map(), blocks = new Map([[document.body, document.body]]);
+ONE_OF_EACH_KIND = """stored => {
+  const before = JSON.parse(stored);
+  const sheets = [...document.styleSheets];
+  const choosing = rules => [...rules]
+    .map(rule => (rule.selectorText ?? '') + ' ' + choosing(rule.cssRules ?? [])).join(' ');
+  const named = sheets.map(sheet => choosing(sheet.cssRules)).join(' ').match(/#[\\w-]+/g);
+  const ids = new Set(named);  // the others change no colour
+  const numbers = {...before.numbers}, old = Object.keys(numbers).length;
+  let next = old;
+  const root = sheets.map(sheet => sheet.href ?? sheet.ownerNode.textContent).join('|');
+  const kinds = new Map([[document.documentElement, root]]);
+  const blocks = new Map([[document.documentElement, document.body]]);
   const words = new Map();  // of a block: those beside its links, less those in them
   const most = new Map(), kept = new Set(), seen = new Set();
   const all = [...document.body.querySelectorAll('*')];
-  for (const e of all) {
+  for (const e of [document.body, ...all]) {
     const text = [...e.childNodes].filter(n => n.nodeType === 3).map(n => n.data.trim()).join('');
     const row = e.tagName === 'TR' && [...e.parentElement.children].indexOf(e) % 2;
-    kinds.set(e, [kinds.get(e.parentElement), e.tagName, [...e.classList].sort().join('.'),
-      e.getAttribute('style'), text !== '', row].join('|'));
+    const kind = [kinds.get(e.parentElement), e.tagName, [...e.classList].sort().join('.'),
+      ids.has('#' + e.id) && e.id, e.getAttribute('style'), text !== '', row].join('|');
+    kinds.set(e, numbers[kind] ??= next++);
     const inline = getComputedStyle(e).display.startsWith('inline');
     const block = inline ? blocks.get(e.parentElement) : e;
     blocks.set(e, block);
@@ -64,15 +77,20 @@ ONE_OF_EACH_KIND = """() => {
   }
   for (const link of document.body.querySelectorAll('a[href]')) {
     const kind = kinds.get(link), block = blocks.get(link);
-    if (!(words.get(most.get(kind)) >= words.get(block))) most.set(kind, block);
+    const other = words.get(most.get(kind)) ?? before.words[kind];
+    if (!(other >= words.get(block))) most.set(kind, block);
   }
   for (const block of most.values())
     for (const e of [block, ...block.querySelectorAll('*')]) kept.add(e);
-  const idle = part => seen.has(kinds.get(part)) && !kept.has(part);
+  const known = kind => kind < old || seen.has(kind);
+  const idle = part => known(kinds.get(part)) && !kept.has(part);
   for (const e of all) {
     if (!e.isConnected) continue;
-    if ([e, ...e.querySelectorAll('*')].every(idle)) e.remove(); else seen.add(kinds.get(e));
+    if (idle(e) && [...e.querySelectorAll('*')].every(idle)) e.remove();
+    else seen.add(kinds.get(e));
   }
+  const around = [...most].map(([kind, block]) => [kind, words.get(block)]);
+  return JSON.stringify({numbers, words: {...before.words, ...Object.fromEntries(around)}});
 }"""
 # Everything is visible, so that what is folded is checked too.
 UNFOLD = """() => document.querySelectorAll('details').forEach(d => d.open = true)"""
@@ -181,6 +199,13 @@ class Visit:
     shift: float = 0.0
 
 
+@dataclass
+class Seen:
+    """The kinds of elements whose colours were looked at, on all pages that were visited so far."""
+
+    kinds: str = json.dumps({"numbers": {}, "words": {}})
+
+
 def serious(violations: list[dict[str, Any]]) -> list[str]:
     """Return the violations that keep somebody out, one line each, with up to twenty places."""
     return [
@@ -260,8 +285,16 @@ def open_page(browser, url: str, home: str, visit: Visit) -> Iterator[Any]:
     page.close()
 
 
-def visit_page(page, url: str, home: str, axe: str | None) -> Visit:
-    """Open an address, use it as readers do, and return what was found."""
+def visit_page(page, url: str, home: str, axe: str | None, seen: Seen) -> Visit:
+    """Open an address, use it as readers do, and return what was found.
+
+    Args:
+        page: the tab.
+        url: what to open.
+        home: what all requests are to begin with.
+        axe: the accessibility checker's source, where it is asked too.
+        seen: what the visits before looked at; this one adds what it looks at.
+    """
     visit = Visit()
     with watched(page, home, visit):
         open_at(page, url)
@@ -277,12 +310,14 @@ def visit_page(page, url: str, home: str, axe: str | None) -> Visit:
         if axe:
             page.evaluate(axe)
             visit.violations["structure"] = serious(page.evaluate(AXE, WITHOUT_COLOURS))
-            page.evaluate(ONE_OF_EACH_KIND)
+            kinds = page.evaluate(ONE_OF_EACH_KIND, seen.kinds)
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
             page.wait_for_function(LOOK, arg=scheme)
             visit.background[scheme] = page.evaluate(BACKGROUND)
             if axe:
                 visit.violations[scheme] = serious(page.evaluate(AXE, ONLY_COLOURS))
+        if axe:
+            seen.kinds = kinds
         page.goto("about:blank")
     return visit

@@ -12,9 +12,16 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from browsing import ROOT, SITE, left_out, serve
+from browsing import ROOT, SITE, Seen, left_out, serve
 
-CHROMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+CHROMES = (
+    "chromium-headless-shell",  # the same engine; windows would cost a tenth more
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+)
 # Chromium visits the site whatever is set; Firefox too where this is set.
 collect_ignore = [] if os.environ.get("BROWSER") == "firefox" else ["test_firefox.py"]
 LONG = 300  # seconds until a wait is given up: other programs may hold the processor
@@ -88,6 +95,12 @@ def browser():
         context.set_default_timeout(1000 * LONG)
         yield context
         instance.close()
+
+
+@pytest.fixture(scope="session")
+def seen() -> Seen:
+    """Remember whose colours were looked at: what is alike on all pages, on the first of them."""
+    return Seen()
 
 
 @pytest.fixture(scope="session")

@@ -34,8 +34,8 @@ def tab():
 
 
 @pytest.mark.parametrize("name", toc_pages())
-def test_a_page_keeps_its_promises_in_firefox(name, tab, address, axe):
-    visit = visit_page(tab, f"{address}{name}.html", address, axe)
+def test_a_page_keeps_its_promises_in_firefox(name, tab, address, axe, seen):
+    visit = visit_page(tab, f"{address}{name}.html", address, axe, seen)
     assert list(faults(visit, offline=shutil.which("npm") is not None)) == []
 
 

@@ -21,7 +21,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from PIL import Image, ImageDraw
 
 import browsing
-from browsing import ROOT, Visit, serve, visit_page
+from browsing import ROOT, Seen, Visit, serve, visit_page
 from tools import refresh
 
 SLIDER = """
@@ -323,7 +323,7 @@ def faulty(browser, small_book, axe) -> Visit:
     tab = browser.new_page()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(browsing, "PATIENCE", 5)  # the dead slider is waited for in vain
-        visit = visit_page(tab, f"{home}book/sliders.html", home, axe)
+        visit = visit_page(tab, f"{home}book/sliders.html", home, axe, Seen())
     tab.close()
     server.shutdown()
     return visit

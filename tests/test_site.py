@@ -106,8 +106,8 @@ def faults(visit: Visit, offline: bool) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_keeps_its_promises(name, tab, address, axe):
-    visit = visit_page(tab, f"{address}{name}.html", address, axe)
+def test_a_page_keeps_its_promises(name, tab, address, axe, seen):
+    visit = visit_page(tab, f"{address}{name}.html", address, axe, seen)
     assert list(faults(visit, offline=shutil.which("npm") is not None)) == []
     assert visit.shift <= MOST_SHIFT
     assert 100_000 < weight(SITE / f"{name}.html", visit.parts, address) <= BUDGET
