@@ -18,9 +18,10 @@ from pe_lib.errors import (
     require_multiple,
     require_positive,
 )
-from pe_lib.fast import Memo, table_scores
+from pe_lib.fast import Memo, one_query_joined, one_query_scores, table_scores
 from pe_lib.initial import linear, normal
-from pe_lib.positions import Positions, as_positions
+from pe_lib.positions import Positions, Run, as_positions
+from pe_lib.relative import distances
 
 
 def log_bucket(distance: Tensor, n_buckets: int, max_distance: int) -> Tensor:
@@ -149,23 +150,23 @@ class DeBERTa(PositionEncoding):
         """
         return 2 * self.span - 1 - self.row_of(-relative)
 
-    def keys_of_rows(self, projection: nn.Module, memo: Memo) -> Tensor:
-        """Return the projected table per head, (H, 2 span, d); `memo` may know it."""
+    def rows_through(self, projection: nn.Module) -> Tensor:
+        """Return the projected table per head, (H, 2 span, d)."""
+        rows: Tensor = projection(self.table)  # (2 span, D)
+        return rows.view(len(rows), self.n_heads, -1).transpose(0, 1).contiguous()
+
+    def rising_rows(self, projection: nn.Module, memo: Memo, *, differences: bool) -> Tensor:
+        """Return `rows_through` from the table's end, so that they rise with keys; kept in `memo`.
+
+        If `differences`, all rows but the first, that of the farthest past, are given less it.
+        """
 
         def compute() -> Tensor:
-            rows: Tensor = projection(self.table)  # (2 span, D)
-            return rows.view(len(rows), self.n_heads, -1).transpose(0, 1).contiguous()
+            rows = self.rows_through(projection).flip(-2)  # (H, 2 span, d)
+            first = rows[:, :1]
+            return torch.cat([first, rows[:, 1:] - first], dim=1) if differences else rows
 
         return memo([self.table, *projection.parameters()], None, compute)
-
-    def queries_of_rows(self, projection: nn.Module, memo: Memo, scale: float) -> Tensor:
-        """Return `scale` times the projected table per head, from its end to its start."""
-
-        def compute() -> Tensor:
-            rows: Tensor = projection(self.table) * scale  # (2 span, D)
-            return rows.view(len(rows), self.n_heads, -1).transpose(0, 1).flip(-2)
-
-        return memo([self.table, *projection.parameters()], scale, compute)
 
     def bias(
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
@@ -175,12 +176,28 @@ class DeBERTa(PositionEncoding):
         q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device, integers=True)
         k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device, integers=True)
         terms = []
-        memos = (self.key_memo, self.query_memo) if q.shape[-2] == 1 else (Memo(), Memo())
         if self.key_proj is not None:
-            keys = self.keys_of_rows(self.key_proj, memos[0]).to(q.dtype)
+            keys = self.rows_through(self.key_proj).to(q.dtype)
             terms.append(table_scores(q * scale, keys, self.row_of, q_pos, k_pos))
         if self.query_proj is not None:
-            queries = self.queries_of_rows(self.query_proj, memos[1], scale).to(q.dtype)
+            queries = self.rows_through(self.query_proj).to(q.dtype).flip(-2) * scale
             by_key = table_scores(k, queries, self.mirrored_row_of, k_pos, q_pos)
             terms.append(by_key.mT)  # (B, H, Lk, Lq) -> (B, H, Lq, Lk)
         return terms[0] if len(terms) == 1 else terms[0].add_(terms[1])
+
+    def join_query(
+        self, q: Tensor, k: Tensor, q_pos: Run, k_pos: Run, scale: float
+    ) -> tuple[Tensor, Tensor]:
+        """Return one query that has taken up the row of the far keys, and the rest of `bias`."""
+        require_heads(q, self.n_heads, self.table.shape[1] // self.n_heads)
+        row = 2 * self.span - 1 - self.row_of(distances(q_pos, k_pos, torch.device("cpu")))  # (Lk,)
+        rest = q.new_zeros(()).expand(*q.shape[:3], k_pos.length)  # (B, H, 1, Lk)
+        if self.key_proj is not None:
+            keys = self.rising_rows(self.key_proj, self.key_memo, differences=False)
+            rest = one_query_scores(q * scale, keys.to(q.dtype), row)
+        if self.query_proj is not None:
+            rows = self.rising_rows(self.query_proj, self.query_memo, differences=True)
+            q, near = one_query_joined(q, k, rows.to(q.dtype), row, scale)
+            far = rest.shape[-1] - near.shape[-1]
+            rest = torch.cat([rest[..., :far], rest[..., far:] + near], dim=-1)
+        return q, rest

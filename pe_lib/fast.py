@@ -94,7 +94,7 @@ def fused_output(
         if relative is not None and (not causal or k_pos.start <= q_pos.start):
             view = reversed_bias(relative, plain[0], q_pos, k_pos, causal)
             return fused(q.flip(2), k, v, view, scale).flip(2)  # (B, H, Lq, d)
-    bias = whole_bias(encoding, *plain, q_pos, k_pos, scale, reads)
+    q, bias = query_and_bias(encoding, q, plain, order, scale, reads)
     allowed = allowed_pairs(q_pos, k_pos, causal, mask, q.device)
     if sink is not None:
         return fused_with_sink(q, k, v, bias, allowed, sink, scale)
@@ -107,6 +107,29 @@ def fused_output(
     bias = bias.masked_fill(~(allowed | lost), float("-inf"))
     output = fused(q, k, v, bias, scale)
     return torch.where(lost[(None,) * (4 - lost.ndim)], v.mean(dim=-2, keepdim=True), output)
+
+
+def query_and_bias(
+    encoding: PositionEncoding,
+    q: Tensor,
+    plain: tuple[Tensor, Tensor],
+    order: tuple[Positions, Positions],
+    scale: float,
+    reads: Reads | None,
+) -> tuple[Tensor, Tensor | None]:
+    """Return the rotated queries and the whole bias, or what gives the same for less.
+
+    For a step of decoding a method may have `join_query`, with the arguments of `bias`: a term
+    that is one vector times every key joins the query, so that the keys are read once. It returns
+    the query, (B, H, 1, d), and the rest of the bias, (B, H, 1, Lk).
+    """
+    q_pos, k_pos = order
+    join = getattr(encoding, "join_query", None)
+    runs = isinstance(q_pos, Run) and isinstance(k_pos, Run)
+    if join is None or not runs or plain[0].shape[2] != 1 or torch.compiler.is_compiling():
+        return q, whole_bias(encoding, *plain, q_pos, k_pos, scale, reads)
+    joined: tuple[Tensor, Tensor] = join(*plain, q_pos, k_pos, scale)
+    return joined
 
 
 def fused_with_sink(
@@ -243,6 +266,12 @@ def picked_scores(queries: Tensor, table: Tensor, row: Tensor) -> Tensor:
     return scores.gather(-1, per_head(row).expand(*scores.shape[:-1], row.shape[-1]))
 
 
+def rises_by_one(row: Tensor) -> bool:
+    """Return whether each row number, (Lk,) on the processor, is the one before and one."""
+    numbers = row.numpy()  # no operation of PyTorch, which would count as reading a device
+    return bool((numbers[1:] - numbers[:-1] == 1).all())
+
+
 def one_query_scores(queries: Tensor, table: Tensor, row: Tensor) -> Tensor:
     """Return q . table[row_j] for one query: it meets the rows between the lowest and the highest.
 
@@ -257,35 +286,39 @@ def one_query_scores(queries: Tensor, table: Tensor, row: Tensor) -> Tensor:
     numbers = row.numpy()
     lowest, highest = int(numbers.min()), int(numbers.max())
     scores = queries @ table[..., lowest : highest + 1, :].mT  # (B, H, 1, rows)
-    return scores.index_select(-1, sent(row - lowest, scores.device))
+    far = int((numbers == numbers[0]).sum())
+    if not rises_by_one(row[far - 1 :]):
+        return scores.index_select(-1, sent(row - lowest, scores.device))
+    return torch.cat([scores[..., :1].expand(*scores.shape[:-1], far - 1), scores], dim=-1)
 
 
-def one_key_scores(queries: Tensor, table: Tensor, row: Tensor) -> Tensor:
-    """Return q_i . table[row_i] for one key: the far queries share a row, and meet it at once.
+def one_query_joined(
+    q: Tensor, k: Tensor, table: Tensor, row: Tensor, scale: float
+) -> tuple[Tensor, Tensor]:
+    """Return what gives one query scale * (q + p_j) . k_j without reading the far keys twice.
+
+    p_j is the first row of the table for far keys. It joins the query; near keys add to it.
 
     Args:
-        queries: (B, H, Lq, d).
-        table: (N, d), or (H, N, d).
-        row: row numbers, (Lq,), on the processor; in the order of `distances`, that of the last
-            query first.
+        q: the query, (B, H, 1, d).
+        k: keys, (B, H, Lk, d).
+        table: (H, N, d); all rows but the first are differences from the first.
+        row: rising row numbers of the keys, (Lk,), on the processor.
+        scale: the factor on the query-key product.
 
     Returns:
-        (B, H, Lq, 1).
+        The query that all keys meet, (B, H, 1, d), and what is added to the scaled scores of the
+        near keys, which are the last, (B, H, 1, near).
     """
-    row = row.flip(0)
-    numbers = row.numpy()
-    first, changed = int(numbers[0]), numbers != numbers[0]
-    far = int(changed.argmax()) if changed.any() else len(numbers)
-    shared = (table[..., first : first + 1, :] @ queries[..., :far, :].mT).mT  # (B, H, far, 1)
-    if far == len(numbers):
-        return shared
-    start, length = int(numbers[far]), len(numbers) - far
-    if (numbers[far:] == range(start, start + length)).all():
-        rows = table[..., start : start + length, :]  # without a copy
+    far = int((row.numpy() == 0).sum())
+    near = row[far:]
+    if len(near) and rises_by_one(near):
+        start = int(near.numpy()[0])
+        rows = table[..., start : start + len(near), :]  # without a copy
     else:
-        rows = table.index_select(-2, sent(row[far:], table.device))
-    own = (queries[..., far:, :] * rows).sum(-1, keepdim=True)  # (B, H, Lq - far, 1)
-    return torch.cat([shared, own], dim=-2)
+        rows = table.index_select(-2, sent(near, table.device))
+    more = (k[..., far:, :] * rows).sum(-1).mul_(scale)  # (B, H, near)
+    return q + table[..., :1, :], more.unsqueeze(-2)
 
 
 def table_scores(
@@ -308,11 +341,10 @@ def table_scores(
         (B, H, Lq, Lk).
     """
     if isinstance(q_pos, Run) and isinstance(k_pos, Run):
-        alone = 1 in (q_pos.length, k_pos.length) and not torch.compiler.is_compiling()
-        if alone:  # a step of decoding; rows are looked at where that waits for no device
+        # A step of decoding; rows are looked at where that waits for no device.
+        if q_pos.length == 1 and not torch.compiler.is_compiling():
             row = row_of(distances(q_pos, k_pos, torch.device("cpu")))
-            ask = one_key_scores if k_pos.length == 1 else one_query_scores
-            return ask(queries, table, row)
+            return one_query_scores(queries, table, row)
         if q_pos.length > 1:
             row = row_of(distances(q_pos, k_pos, queries.device))
             return skewed_scores(queries, table.index_select(-2, row), k_pos.length)

@@ -154,12 +154,22 @@ class TransformerXL(PositionEncoding):
             relative = relative_position(q_pos, k_pos, q.device)
             relative, index = torch.unique(relative, return_inverse=True)
             rows = self.rows(relative)
-        elif q_pos.length == 1 and k_pos.stop == q_pos.stop:  # the newest token asks
-            rows = self.past_rows(k_pos.length, q.device)
         else:
             rows = self.rows(distances(q_pos, k_pos, q.device))
         u, v = self.u.to(q.dtype) * scale, self.v.to(q.dtype) * scale
         return transformer_xl_bias(q * scale, k, u, v, rows.to(q.dtype), index)
+
+    def join_query(
+        self, q: Tensor, k: Tensor, q_pos: Run, k_pos: Run, scale: float
+    ) -> tuple[Tensor, Tensor]:
+        """Return one query with u, and the term of (q + v), the rest of `bias`."""
+        require_heads(q, *self.u.shape)
+        if k_pos.stop == q_pos.stop:  # the newest token asks
+            rows = self.past_rows(k_pos.length, q.device)
+        else:
+            rows = self.rows(distances(q_pos, k_pos, q.device))
+        u, v = (each.to(q.dtype).unsqueeze(-2) for each in (self.u, self.v))  # (H, 1, d)
+        return q + u, skewed_scores((q + v) * scale, rows.to(q.dtype), k_pos.length)
 
 
 class SegmentMemory:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from pe_lib import (
     ALiBi,
     Compose,
+    DeBERTa,
     PositionEncoding,
     RoPE,
     Run,
@@ -74,6 +75,10 @@ ENCODINGS: dict[str, Callable[[], PositionEncoding]] = {
     "relative bias in a composition": lambda: Compose(RoPE(WIDTH), BIASES["t5"]()),
     "two biases": lambda: Compose(BIASES["t5"](), BIASES["alibi"]()),
     "bias of contents": lambda: TransformerXL(H * WIDTH, H),
+    "disentangled": lambda: DeBERTa(H * WIDTH, H, 3),
+    "disentangled, buckets": lambda: DeBERTa(H * WIDTH, H, 6, n_buckets=4),
+    "disentangled, no c2p": lambda: DeBERTa(H * WIDTH, H, 3, c2p=False),
+    "disentangled, no p2c": lambda: DeBERTa(H * WIDTH, H, 3, p2c=False),
 }
 
 
@@ -86,6 +91,8 @@ ENCODINGS: dict[str, Callable[[], PositionEncoding]] = {
         (Run(0, 7), Run(0, 7)),
         (Run(3, 4), Run(0, 7)),
         (Run(6, 1), Run(0, 7)),
+        (Run(3, 1), Run(1, 7)),  # one query, and keys on both sides
+        (Run(9, 1), Run(0, 4)),  # all keys far away
         (Run(-2, 4), Run(1, 7)),  # no key is in the past of the first two queries
         (torch.tensor([5, 0, 3]), torch.tensor([1, 2, 8, 4])),
     ],
@@ -100,6 +107,25 @@ def test_attend_fused_gives_the_output_of_attend(
     expected, _ = attend(q, k, v, encoding, q_pos, k_pos, causal=causal, mask=mask)
     fused = attend_fused(q, k, v, encoding, q_pos, k_pos, causal=causal, mask=mask)
     assert_close(fused, expected, 1e-12)
+
+
+JOINING = [name for name, make in ENCODINGS.items() if hasattr(make(), "join_query")]
+
+
+@pytest.mark.parametrize("name", JOINING)
+@pytest.mark.parametrize("place", [6, 3, 12])
+def test_a_query_that_joins_terms_of_the_bias_gives_the_same_gradients(
+    name: str, place: int
+) -> None:
+    encoding = ENCODINGS[name]().double()
+    leaves = [draw(B, H, n, WIDTH).requires_grad_() for n in (1, 7, 7)]
+    q, k, v = leaves
+    places = Run(place, 1), Run(0, 7)
+    weights = draw(B, H, 1, WIDTH)
+    given = torch.autograd.grad((attend_fused(q, k, v, encoding, *places) * weights).sum(), leaves)
+    wanted = torch.autograd.grad((attend(q, k, v, encoding, *places)[0] * weights).sum(), leaves)
+    for one, other in zip(given, wanted, strict=True):
+        assert_close(one, other, 1e-12)
 
 
 @pytest.mark.parametrize("name", BIASES)
