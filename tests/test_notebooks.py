@@ -118,6 +118,8 @@ def seen_by(start: Callable[..., tuple[Any, Any]], folder: Path) -> list[Any]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux alone")
 def test_a_forked_kernel_sees_what_any_kernel_sees(tmp_path: Path) -> None:
+    import setuptools  # noqa: F401, it adds a folder to sys.path
+
     forked, plain = nbval.kernel.start_new_kernel, nbval_whole.start_new_kernel
     assert forked is not plain
     *seen, seed = seen_by(forked, tmp_path)

@@ -27,6 +27,16 @@ SERVER = forkserver.ForkServer()  # beside the one that graders fork from
 BACKEND = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}
 
 
+def is_installed(path: str) -> bool:
+    """Return whether a place for modules belongs to Python or to its environment."""
+    roots = sys.prefix, sys.base_prefix
+    return path.startswith("__editable__") or any(Path(path).is_relative_to(p) for p in roots)
+
+
+# Now: what pytest has added does not belong to Python, and some modules add folders later.
+INSTALLED = [path for path in sys.path if is_installed(path)]
+
+
 class Fork:
     """A forked kernel, with that part of `subprocess.Popen` which Jupyter's client uses."""
 
@@ -34,7 +44,7 @@ class Fork:
 
     def __init__(self, arguments: list[str], folder: str, env: dict[str, str]) -> None:
         context = multiprocessing.get_context("forkserver")
-        self.process = context.Process(target=run, args=(arguments, folder, env))
+        self.process = context.Process(target=run, args=(arguments, folder, env, INSTALLED))
         SERVER.set_forkserver_preload(LOADED)
         connect = mock.patch.object(
             forkserver, "connect_to_new_process", SERVER.connect_to_new_process
@@ -62,13 +72,7 @@ class Fork:
         self.send_signal(signal.SIGKILL)
 
 
-def is_installed(path: str) -> bool:
-    """Return whether a place for modules belongs to Python or to its environment."""
-    roots = sys.prefix, sys.base_prefix
-    return path.startswith("__editable__") or any(Path(path).is_relative_to(p) for p in roots)
-
-
-def run(arguments: list[str], folder: str, env: dict[str, str]) -> None:
+def run(arguments: list[str], folder: str, env: dict[str, str], installed: list[str]) -> None:
     """Be a kernel, as `python -m ipykernel_launcher` with these arguments is one."""
     import numpy as np
     import torch
@@ -81,7 +85,7 @@ def run(arguments: list[str], folder: str, env: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(env | BACKEND)
     named = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
-    sys.path[:] = [*named, *filter(is_installed, sys.path)]  # not those that pytest has added
+    sys.path[:] = [*named, *installed]
     # It ends with the process that it was forked from.
     ends = f"--IPKernelApp.parent_handle={os.getppid()}"
     sys.argv = ["ipykernel_launcher", *arguments]
