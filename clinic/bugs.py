@@ -441,9 +441,9 @@ def found_together(one: str, other: str) -> frozenset[str]:
 
 
 @cache
-def verdicts(bug: Bug) -> list[str]:
+def verdicts(bug: Bug) -> tuple[str, ...]:
     """Return the names of all that the doctor finds in a planted bug, each once, and keep them."""
     from clinic.doctor import diagnose
 
     report = diagnose(bug.thing, expect=bug.expect, **bug.options)
-    return list(dict.fromkeys(report.names()))
+    return tuple(dict.fromkeys(report.names()))

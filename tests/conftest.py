@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,15 +12,8 @@ import pytest
 from hypothesis import settings
 
 from browsing import ROOT, SITE, Seen, left_out, serve
+from tools import chromium
 
-CHROMES = (
-    "chromium-headless-shell",  # the same engine; windows would cost a tenth more
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-    "chrome",
-)
 # Chromium visits the site whatever is set; Firefox too where this is set.
 collect_ignore = [] if os.environ.get("BROWSER") == "firefox" else ["test_firefox.py"]
 LONG = 300  # seconds until a wait is given up: other programs may hold the processor
@@ -83,9 +75,8 @@ def browser():
         from playwright import sync_api
     except ImportError:
         left_out("browser tests need Playwright: pip install -r requirements-test.txt")
-    found = next(filter(None, map(shutil.which, CHROMES)), None)
     with sync_api.sync_playwright() as playwright:
-        path = found or playwright.chromium.executable_path
+        path = chromium.installed() or playwright.chromium.executable_path
         if not Path(path).exists():
             left_out("browser tests need Chromium: install it, or `playwright install chromium`")
         instance = playwright.chromium.launch(

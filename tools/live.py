@@ -23,6 +23,7 @@ from PIL import Image
 from bakeoff import choosing
 from lab import figures
 from lab.live import SCRIPT, STARTS, STILLS, STYLE, WEB, data
+from tools import chromium
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKSHOP = ROOT / "_build" / "web"  # where npm puts what it brings
@@ -79,7 +80,6 @@ SAID = {
         "dials with the part of its circle that a pair went through."
     ),
 }
-CHROMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
 def digest() -> str:
@@ -149,7 +149,7 @@ def photograph() -> None:
     STILLS.mkdir(exist_ok=True)
     found: dict[str, Any] = {}
     with sync_playwright() as playwright:
-        path = next(filter(None, map(shutil.which, CHROMES)), None)
+        path = chromium.installed()
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         tab = browser.new_page(device_scale_factor=2)
         tab.set_content(page())

@@ -13,14 +13,13 @@ import argparse
 import functools
 import gzip
 import http.server
-import shutil
 import sys
 import threading
 from pathlib import Path
 from typing import Any
 
+from tools import chromium
 from tools.build import SITE
-from tools.live import CHROMES
 
 PAGES = "00_intro 01_attention 02_sinusoidal 03_learned 10_rope 13_context_extension 14_bakeoff "
 PAGES += "17_choosing exercises methods"
@@ -109,7 +108,7 @@ def main() -> int:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), host)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with sync_playwright() as playwright:
-        path = next(filter(None, map(shutil.which, CHROMES)), None)
+        path = chromium.installed()
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         for name in options.pages:
             url = f"http://127.0.0.1:{server.server_port}/book/{name}.html"
