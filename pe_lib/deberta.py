@@ -150,23 +150,28 @@ class DeBERTa(PositionEncoding):
         """
         return 2 * self.span - 1 - self.row_of(-relative)
 
-    def rows_through(self, projection: nn.Module) -> Tensor:
+    def project(self, projection: nn.Module) -> Tensor:
         """Return the projected table per head, (H, 2 span, d)."""
         rows: Tensor = projection(self.table)  # (2 span, D)
         return rows.view(len(rows), self.n_heads, -1).transpose(0, 1).contiguous()
 
+    def rows_through(self, projection: nn.Module, memo: Memo) -> Tensor:
+        """Return `project`, kept in `memo`."""
+        parameters = [self.table, *projection.parameters()]
+        return memo(parameters, "all", lambda: self.project(projection))
+
     def rising_rows(self, projection: nn.Module, memo: Memo, *, differences: bool) -> Tensor:
-        """Return `rows_through` from the table's end, so that they rise with keys; kept in `memo`.
+        """Return `project` from the table's end, so that they rise with keys; kept in `memo`.
 
         If `differences`, all rows but the first, that of the farthest past, are given less it.
         """
 
         def compute() -> Tensor:
-            rows = self.rows_through(projection).flip(-2)  # (H, 2 span, d)
+            rows = self.project(projection).flip(-2)  # (H, 2 span, d)
             first = rows[:, :1]
             return torch.cat([first, rows[:, 1:] - first], dim=1) if differences else rows
 
-        return memo([self.table, *projection.parameters()], None, compute)
+        return memo([self.table, *projection.parameters()], "rising", compute)
 
     def bias(
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
@@ -176,11 +181,12 @@ class DeBERTa(PositionEncoding):
         q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device, integers=True)
         k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device, integers=True)
         terms = []
+        memos = (self.key_memo, self.query_memo) if q.shape[-2] == 1 else (Memo(), Memo())
         if self.key_proj is not None:
-            keys = self.rows_through(self.key_proj).to(q.dtype)
+            keys = self.rows_through(self.key_proj, memos[0]).to(q.dtype)
             terms.append(table_scores(q * scale, keys, self.row_of, q_pos, k_pos))
         if self.query_proj is not None:
-            queries = self.rows_through(self.query_proj).to(q.dtype).flip(-2) * scale
+            queries = self.rows_through(self.query_proj, memos[1]).to(q.dtype).flip(-2) * scale
             by_key = table_scores(k, queries, self.mirrored_row_of, k_pos, q_pos)
             terms.append(by_key.mT)  # (B, H, Lk, Lq) -> (B, H, Lq, Lk)
         return terms[0] if len(terms) == 1 else terms[0].add_(terms[1])

@@ -142,6 +142,12 @@ class TransformerXL(PositionEncoding):
 
         return self.memo([self.r_proj.weight], held, compute)[:, held - n_keys :]
 
+    def run_rows(self, q_pos: Run, k_pos: Run, device: torch.device) -> Tensor:
+        """Return `rows` of the distances between two runs, (H, Lq + Lk - 1, d)."""
+        if q_pos.length == 1 and k_pos.stop == q_pos.stop:  # the newest token asks
+            return self.past_rows(k_pos.length, device)
+        return self.rows(distances(q_pos, k_pos, device))
+
     def bias(
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
     ) -> Tensor:
@@ -155,7 +161,7 @@ class TransformerXL(PositionEncoding):
             relative, index = torch.unique(relative, return_inverse=True)
             rows = self.rows(relative)
         else:
-            rows = self.rows(distances(q_pos, k_pos, q.device))
+            rows = self.run_rows(q_pos, k_pos, q.device)
         u, v = self.u.to(q.dtype) * scale, self.v.to(q.dtype) * scale
         return transformer_xl_bias(q * scale, k, u, v, rows.to(q.dtype), index)
 
@@ -164,10 +170,7 @@ class TransformerXL(PositionEncoding):
     ) -> tuple[Tensor, Tensor]:
         """Return one query with u, and the term of (q + v), the rest of `bias`."""
         require_heads(q, *self.u.shape)
-        if k_pos.stop == q_pos.stop:  # the newest token asks
-            rows = self.past_rows(k_pos.length, q.device)
-        else:
-            rows = self.rows(distances(q_pos, k_pos, q.device))
+        rows = self.run_rows(q_pos, k_pos, q.device)
         u, v = (each.to(q.dtype).unsqueeze(-2) for each in (self.u, self.v))  # (H, 1, d)
         return q + u, skewed_scores((q + v) * scale, rows.to(q.dtype), k_pos.length)
 
