@@ -48,7 +48,7 @@ $(TEST_READY): requirements-test.txt requirements-alone.txt $(BOOK_READY)
 book: $(BOOK_READY) ## Build the site from the stored outputs and say where it is
 	@$(PY) -m tools.build
 
-test: $(TEST_READY) ## Run every check (ALL=1 unchanged notebooks too, ISA=native|avx512|avx2|oldest)
+test: $(TEST_READY) ## Run every check (ALL=1 what is unchanged too, ISA=native|avx512|avx2|oldest)
 	@$(PY) -m tools.test $(ISA_ARGS) $(if $(ALL),--all)
 
 refresh: $(BOOK_READY) ## Re-execute the notebooks in place (NB=01_attention for one)

@@ -32,6 +32,7 @@ FIRST = [
     "new_chapter",
     "bakeoff",
 ]
+SITE_TESTS = "test_site.py"
 RECORD = Path(__file__).parent / "_build" / "tests.json"
 STARTED = time.time()
 
@@ -60,8 +61,20 @@ def pytest_collection_modifyitems(items):
     items.sort(key=place)
 
 
+def pytest_addoption(parser):
+    words = "do not visit the site, since nothing changed after it passed"
+    parser.addoption("--unchanged-site", action="store_true", help=words)
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave out the tests of a site that is unchanged since it passed."""
+    return True if config.option.unchanged_site and collection_path.name == SITE_TESTS else None
+
+
 def pytest_terminal_summary(terminalreporter, exitstatus, config):
     """After `make test`, print counts of the chapters; leave the outcome for the status page."""
+    if config.option.unchanged_site:
+        terminalreporter.write_line("the site unchanged since it passed, not built and visited")
     if not os.environ.get("PE_COMPLETE"):
         return
     terminalreporter.section("chapters: code in sight, figures, boxes, minutes")
@@ -72,6 +85,7 @@ def pytest_terminal_summary(terminalreporter, exitstatus, config):
     record = {
         "outcomes": {name: number for name, number in outcomes.items() if number},
         "unchanged": len(config.option.unchanged),
+        "site unchanged": config.option.unchanged_site,
         "isa": environment.settings()[environment.CHOICE],
         "seconds": round(time.time() - STARTED),
     }

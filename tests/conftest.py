@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from browsing import ROOT, SITE, Seen, left_out, serve
-from tools import chromium
+from browsing import IN_CI, ROOT, SITE, Seen, left_out, serve
+from tools import chromium, unchanged
 
 # Chromium visits the site whatever is set; Firefox too where this is set.
 collect_ignore = [] if os.environ.get("BROWSER") == "firefox" else ["test_firefox.py"]
@@ -30,6 +30,43 @@ CHROME_ARGS = [
 # `pytest --hypothesis-profile=default tests`.
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.load_profile("same")
+
+
+# The tests of the site that have not passed yet, and the digest of what they depend on.
+TO_PASS = pytest.StashKey[set[str]]()
+DIGEST = pytest.StashKey[str | None]()
+
+
+def is_of_the_site(item: pytest.Item) -> bool:
+    return item.path.name == "test_site.py"
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """What is not asked has not passed."""
+    for item in filter(is_of_the_site, items):
+        item.config.stash.setdefault(TO_PASS, set()).add(item.nodeid)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """In a whole run note what the site's tests are, and what they depend on."""
+    if os.environ.get("PE_COMPLETE") and not IN_CI:
+        to_pass = session.config.stash.setdefault(TO_PASS, set())
+        to_pass.update(item.nodeid for item in filter(is_of_the_site, session.items))
+        session.config.stash[DIGEST] = unchanged.site_digest()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item):
+    """Remember the site when all of its tests have passed."""
+    report = yield
+    to_pass = item.config.stash.get(TO_PASS, set())
+    if not report.passed:
+        to_pass.add("what failed, or was left out")
+    elif item.nodeid in to_pass and report.when == "teardown":
+        to_pass.remove(item.nodeid)
+        if not to_pass and DIGEST in item.config.stash:
+            unchanged.remember_site(item.config.stash[DIGEST])
+    return report
 
 
 @pytest.fixture(autouse=True)

@@ -1,9 +1,16 @@
-"""A notebook is not executed again only if nothing changed that its run depends on."""
+"""What passed is not tested again only if nothing changed that it depends on."""
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
+import sys
+
 import pytest
 
+from browsing import ROOT
 from tools import environment, unchanged
 from tools import test as suite
 
@@ -91,8 +98,87 @@ def test_a_source_that_changed_during_the_run_is_not_remembered(root):
     assert not is_skipped(root)
 
 
+# --- the site -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def built(root):
+    """The same small repository with a site that passed as it stands."""
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+    (root / ".gitignore").write_text("_build/\n")
+    for name in ("_build/html/index.html", "tests/test_site.py", "tests/test_rope.py"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("1\n")
+    unchanged.remember_site(unchanged.site_digest(root), root)
+    assert unchanged.site_passed(root)
+    return root
+
+
+@pytest.mark.parametrize("name", [*STORED, "book/glossary.md", "tests/test_site.py", "new.md"])
+def test_a_changed_or_new_file_has_the_site_visited_again(built, name):
+    (built / name).write_text("2\n")
+    assert not unchanged.site_passed(built)
+
+
+def test_a_test_of_something_else_leaves_the_site_alone(built):
+    (built / "tests/test_rope.py").write_text("2\n")
+    assert unchanged.site_passed(built)
+
+
+def test_a_site_that_is_built_anew_has_not_passed(built):
+    shutil.rmtree(built / "_build/html")
+    assert not unchanged.site_passed(built)
+
+
+def test_another_browser_visits_the_site_again(built, monkeypatch):
+    monkeypatch.setattr(unchanged.chromium, "installed", lambda: sys.executable)
+    assert not unchanged.site_passed(built)
+
+
+def test_without_git_no_site_is_remembered(root):
+    (root / "_build/html").mkdir(parents=True)
+    unchanged.remember_site(unchanged.site_digest(root), root)
+    assert not unchanged.site_passed(root)
+
+
+RUN = """
+import pytest
+from tools import unchanged
+unchanged.site_digest = lambda: "digest"
+for name in {names}:
+    unchanged.remember_site = lambda digest: print("\\nremembered", name, digest)
+    options = ["-q", "-s", "-p", "no:cacheprovider", "--import-mode=importlib", name]
+    options += ["-k", "test_a"] * (name == "a part")
+    print("\\nended", name, int(pytest.main(options)))
+"""
+
+
+def test_the_site_is_remembered_only_if_all_of_its_tests_passed(tmp_path):
+    shutil.copy(ROOT / "tests/conftest.py", tmp_path)
+    bodies = {
+        "well": "pass",
+        "fails": "assert False",
+        "skips": "pytest.skip('')",
+        "a part": "pass",
+    }
+    for name, body in bodies.items():
+        (tmp_path / name).mkdir()
+        text = f"import pytest\ndef test_a(): pass\ndef test_b():\n    {body}\n"
+        (tmp_path / name / "test_site.py").write_text(text)
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    env = os.environ | {"PE_COMPLETE": "1", "CI": "", "PYTHONPATH": path}
+    command = [sys.executable, "-c", RUN.format(names=list(bodies))]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    said = done.stdout + done.stderr
+    assert re.findall(r"ended (.*)", said) == ["well 0", "fails 1", "skips 0", "a part 0"], said
+    assert re.findall(r"remembered (.*)", said) == ["well digest"], said
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
 def commanded(monkeypatch, *arguments: str, ci: str = "") -> list[str]:
-    """Return the command of `make test` where a notebook is unchanged."""
+    """Return the command of `make test` where a notebook and the site are unchanged."""
     lines: list[list[str]] = []
 
     def run(line, **_):
@@ -101,14 +187,15 @@ def commanded(monkeypatch, *arguments: str, ci: str = "") -> list[str]:
 
     monkeypatch.setenv("CI", ci)
     monkeypatch.setattr(unchanged, "passed", lambda notebooks: ["01_attention"])
+    monkeypatch.setattr(unchanged, "site_passed", lambda: True)
     monkeypatch.setattr(suite.subprocess, "run", run)
     monkeypatch.setattr(environment, "apply", lambda name: None)
     assert suite.main(list(arguments)) == 0
     return lines[0]
 
 
-def test_unchanged_notebooks_are_left_out_but_in_ci_and_where_all_are_wanted(monkeypatch):
-    left_out = "--unchanged=01_attention"
+@pytest.mark.parametrize("left_out", ["--unchanged=01_attention", "--unchanged-site"])
+def test_what_is_unchanged_is_left_out_but_in_ci_and_where_all_is_wanted(monkeypatch, left_out):
     assert left_out in commanded(monkeypatch)
     assert left_out in commanded(monkeypatch, "--isa", "native", "-x")
     assert left_out not in commanded(monkeypatch, "--all")

@@ -2,8 +2,8 @@
 
 Usage: python -m tools.test [--isa ISA] [--all] [PYTEST OPTION ...]
 
-Notebooks that passed on this computer with the same source, library, versions and instructions
-(tools/unchanged.py) are not executed again, except with --all and where CI=true.
+What passed on this computer with the same source, library, versions and instructions is not
+tested again (tools/unchanged.py: notebooks, and the site), except with --all and where CI=true.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ def in_ci() -> bool:
     return os.environ.get("CI") == "true"
 
 
-def command(options: list[str], skipped: list[str]) -> list[str]:
-    """Return the command that runs the tests, but for the notebooks that are skipped."""
+def command(options: list[str], skipped: list[str], site: bool) -> list[str]:
+    """Return the command that runs the tests, but for what is skipped: notebooks, the site."""
     line = [sys.executable, "-m", "pytest", "tests", "book", *options]
     # A notebook's cells share a kernel. The order of the files is that of conftest.py.
     line += ["-n", str(WORKERS), "--dist=loadfile", "--no-loadscope-reorder"]
     line += ["--nbval", "--nbval-current-env", f"--nbval-cell-timeout={CELL_TIMEOUT}"]
     line += [f"--nbval-kernel-startup-timeout={KERNEL_TIMEOUT}"]
     line += [f"--unchanged={name}" for name in skipped]
+    line += ["--unchanged-site"] * site
     if in_ci():  # the tracer makes what it watches a third slower
         line += [
             "--cov=pe_lib",
@@ -51,12 +52,14 @@ def command(options: list[str], skipped: list[str]) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--isa", help=f"{', '.join(environment.INSTRUCTION_SETS)}")
-    parser.add_argument("--all", action="store_true", help="execute unchanged notebooks too")
+    parser.add_argument("--all", action="store_true", help="test what is unchanged too")
     chosen, options = parser.parse_known_args(arguments)
     environment.apply(chosen.isa)
-    skipped = [] if chosen.all or in_ci() else unchanged.passed(refresh.notebooks())
+    everything = chosen.all or in_ci()
+    skipped = [] if everything else unchanged.passed(refresh.notebooks())
+    site = not everything and unchanged.site_passed()
     complete = os.environ | {"PE_COMPLETE": "1"}
-    return subprocess.run(command(options, skipped), cwd=ROOT, env=complete).returncode
+    return subprocess.run(command(options, skipped, site), cwd=ROOT, env=complete).returncode
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Notebooks that need not run again: they passed here, and nothing they depend on has changed.
+"""What need not be tested again: it passed here, and nothing that it depends on has changed.
 
 What a notebook depends on is one digest: its stored file, every source and data file that it can
 read, the checks that compare it, the versions of Python and of all that is installed, the
-instruction set and the processor.
+instruction set and the processor. The site depends on all files but the tests of other things,
+and on the browser. Its record lies in the site, so that a new build has none.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
 
-from tools import environment
+from tools import chromium, environment
 
 ROOT = Path(__file__).resolve().parent.parent
 PASSED = ROOT / "_build" / "passed"
+SITE = ROOT / "_build" / "html"
+JUDGES = {"test_site.py", "browsing.py", "conftest.py"}  # the tests of the site
 # Folders and files that a notebook can read, or that judge its run. Pages, tests and exercises are
 # read by no notebook.
 SOURCES = (
@@ -67,14 +71,19 @@ def machine() -> dict[str, object]:
     }
 
 
-def digest(notebook: Path, root: Path = ROOT) -> str:
-    """Return the digest of a notebook and of all that it depends on."""
-    names = {**machine(), "settings": environment.settings()}
+def digest_of(paths: Iterable[Path], root: Path, **more: object) -> str:
+    """Return the digest of files, of the computer and of what else counts."""
+    names = {**machine(), "settings": environment.settings(), **more}
     whole = hashlib.sha256(json.dumps(names, sort_keys=True).encode())
-    for path in (notebook, *files(root)):
+    for path in paths:
         inside = hashlib.sha256(path.read_bytes()).hexdigest()
         whole.update(f"{path.relative_to(root)} {inside}\n".encode())
     return whole.hexdigest()
+
+
+def digest(notebook: Path, root: Path = ROOT) -> str:
+    """Return the digest of a notebook and of all that it depends on."""
+    return digest_of((notebook, *files(root)), root)
 
 
 def record(notebook: Path, root: Path = ROOT) -> Path:
@@ -99,3 +108,40 @@ def passed(notebooks: list[Path], root: Path = ROOT) -> list[str]:
         for each, path in known.items()
         if path.exists() and path.read_text(encoding="utf-8").strip() == digest(each, root)
     ]
+
+
+def site_digest(root: Path = ROOT) -> str | None:
+    """Return the digest of all that the site is made of and judged by; None without git."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        done = subprocess.run(listed, cwd=root, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    names = sorted(filter(None, done.stdout.split("\0")))
+    paths = [root / name for name in names if is_of_the_site(Path(name))]
+    browser = chromium.installed()
+    made = None if browser is None else Path(browser).resolve().stat().st_mtime_ns
+    kept = [path for path in paths if path.is_file()]
+    return digest_of(kept, root, browser=[browser, made])
+
+
+def is_of_the_site(name: Path) -> bool:
+    """Return whether the site is made of a file, or judged by it."""
+    return name.parts[0] != "tests" or name.name in JUDGES
+
+
+def site_record(root: Path = ROOT) -> Path:
+    """Return the file that holds the digest with which the site passed."""
+    return root / SITE.relative_to(ROOT) / f".passed.{environment.settings()[environment.CHOICE]}"
+
+
+def remember_site(before: str | None, root: Path = ROOT) -> None:
+    """Note that the site passed, unless something changed meanwhile."""
+    if before is not None and site_digest(root) == before:
+        site_record(root).write_text(before + "\n", encoding="utf-8")
+
+
+def site_passed(root: Path = ROOT) -> bool:
+    """Return whether the site passed as it is now."""
+    path = site_record(root)
+    return path.exists() and path.read_text(encoding="utf-8").strip() == site_digest(root)
