@@ -80,6 +80,8 @@ ONE_OF_EACH_KIND = """stored => {
     const other = words.get(most.get(kind)) ?? before.words[kind];
     if (!(other >= words.get(block))) most.set(kind, block);
   }
+  // The theme measures it whenever the window has changed.
+  kept.add(document.getElementById('pst-header'));
   for (const block of most.values())
     for (const e of [block, ...block.querySelectorAll('*')]) kept.add(e);
   const known = kind => kind < old || seen.has(kind);
