@@ -14,7 +14,7 @@ from tools import environment
 
 environment.apply()  # before torch and numpy are imported
 
-from tools import outline, refresh  # noqa: E402
+from tools import outline, refresh, unchanged  # noqa: E402
 
 pytest_plugins = ["tools.nbval_whole"]
 
@@ -32,7 +32,6 @@ FIRST = [
     "new_chapter",
     "bakeoff",
 ]
-SITE_TESTS = "test_site.py"
 RECORD = Path(__file__).parent / "_build" / "tests.json"
 STARTED = time.time()
 
@@ -68,7 +67,8 @@ def pytest_addoption(parser):
 
 def pytest_ignore_collect(collection_path, config):
     """Leave out the tests of a site that is unchanged since it passed."""
-    return True if config.option.unchanged_site and collection_path.name == SITE_TESTS else None
+    left_out = config.option.unchanged_site and collection_path.name == unchanged.SITE_TESTS
+    return True if left_out else None
 
 
 def pytest_terminal_summary(terminalreporter, exitstatus, config):

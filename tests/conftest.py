@@ -38,7 +38,7 @@ DIGEST = pytest.StashKey[str | None]()
 
 
 def is_of_the_site(item: pytest.Item) -> bool:
-    return item.path.name == "test_site.py"
+    return item.path.name == unchanged.SITE_TESTS
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
@@ -48,11 +48,17 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """In a whole run note what the site's tests are, and what they depend on."""
-    if os.environ.get("PE_COMPLETE") and not IN_CI:
-        to_pass = session.config.stash.setdefault(TO_PASS, set())
-        to_pass.update(item.nodeid for item in filter(is_of_the_site, session.items))
-        session.config.stash[DIGEST] = unchanged.site_digest()
+    """Note what the site's tests are."""
+    to_pass = session.config.stash.setdefault(TO_PASS, set())
+    to_pass.update(item.nodeid for item in filter(is_of_the_site, session.items))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """In a whole run, before the first of them, note what they depend on."""
+    stash = item.config.stash
+    if is_of_the_site(item) and os.environ.get("PE_COMPLETE") and not IN_CI and DIGEST not in stash:
+        stash[DIGEST] = unchanged.site_digest()
 
 
 @pytest.hookimpl(wrapper=True)

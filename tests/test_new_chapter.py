@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from browsing import ROOT
-from tools import new_chapter
+from tools import new_chapter, unchanged
 
 NAME = "18_spiral"
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -33,12 +33,10 @@ MORE = [".venv/bin/ruff check .", ".venv/bin/ruff format --check ."]
 
 def copy_of_the_checkout(folder: Path) -> Path:
     """Copy what git would keep; the environment is this one, and new enough for make."""
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    done = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True)
-    for name in filter(None, done.stdout.split("\0")):
-        if (ROOT / name).exists():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
+    for path in unchanged.checkout():
+        copy = folder / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, copy)
     (folder / ".venv").mkdir()
     for entry in Path(sys.prefix).iterdir():
         if not entry.name.endswith("-ready"):

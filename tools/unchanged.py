@@ -24,7 +24,8 @@ from tools import chromium, environment
 ROOT = Path(__file__).resolve().parent.parent
 PASSED = ROOT / "_build" / "passed"
 SITE = ROOT / "_build" / "html"
-JUDGES = {"test_site.py", "browsing.py", "conftest.py"}  # the tests of the site
+SITE_TESTS = "test_site.py"
+JUDGES = {SITE_TESTS, "browsing.py", "conftest.py"}
 # Folders and files that a notebook can read, or that judge its run. Pages, tests and exercises are
 # read by no notebook.
 SOURCES = (
@@ -110,18 +111,23 @@ def passed(notebooks: list[Path], root: Path = ROOT) -> list[str]:
     ]
 
 
+def checkout(root: Path = ROOT) -> list[Path]:
+    """Return the files that git keeps, or would keep; raise an error where there is no git."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(listed, cwd=root, capture_output=True, text=True, check=True)
+    paths = (root / name for name in sorted(filter(None, done.stdout.split("\0"))))
+    return [path for path in paths if path.is_file()]
+
+
 def site_digest(root: Path = ROOT) -> str | None:
     """Return the digest of all that the site is made of and judged by; None without git."""
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
-        done = subprocess.run(listed, cwd=root, capture_output=True, text=True, check=True)
+        paths = checkout(root)
     except (OSError, subprocess.CalledProcessError):
         return None
-    names = sorted(filter(None, done.stdout.split("\0")))
-    paths = [root / name for name in names if is_of_the_site(Path(name))]
     browser = chromium.installed()
     made = None if browser is None else Path(browser).resolve().stat().st_mtime_ns
-    kept = [path for path in paths if path.is_file()]
+    kept = [path for path in paths if is_of_the_site(path.relative_to(root))]
     return digest_of(kept, root, browser=[browser, made])
 
 
