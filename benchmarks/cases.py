@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -35,6 +34,7 @@ from pe_lib.transformer_xl import TransformerXL
 
 HEADS, WIDTH = 8, 64
 MODEL = HEADS * WIDTH
+STEPS = 512  # positions that are left for tokens to be decoded
 LLAMA_LAYER = "transformers, Llama (RoPE, half; DynamicCache)"
 Works = dict[str, Work]
 
@@ -248,9 +248,10 @@ def computed_table(length: int) -> Works:
         return PositionalEncoding1D(MODEL)(x)  # it keeps the last table: build anew
 
     agree(fresh()[0], sinusoidal(places, MODEL), 1e-2)
+    agree(sinusoidal(Run(0, length), MODEL), sinusoidal(places, MODEL), 1e-6)
     return {
         "filling an allocated (L, D)": lambda: out.fill_(1.0),
-        "pe_lib (float64 angles)": lambda: sinusoidal(places, MODEL),
+        "pe_lib (float64 angles)": lambda: sinusoidal(Run(0, length), MODEL),
         "positional-encodings": fresh,
         "x-transformers": lambda: scaled(x),
         "transformers, M2M-100": lambda: M2M100SinusoidalPositionalEmbedding.get_embedding(
@@ -337,39 +338,39 @@ def llama_layer(layer: MultiHeadAttention) -> Any:
 
 
 def decode(length: int) -> Works:
-    """One new token behind `length` cached ones, through a whole layer."""
+    """One new token behind `length` cached ones, or a few more, through a whole layer.
+
+    As in use, each step adds its token to the cache: a few hundred by the end.
+    """
     from transformers import DynamicCache
     from transformers.models.llama.modeling_llama import LlamaConfig, LlamaRotaryEmbedding
 
     past, x = torch.randn(1, length, MODEL), torch.randn(1, 1, MODEL)
-    place, sizes = Run(length, 1), Sizes(MODEL, HEADS, length + 1, cached=length + 1)
+    sizes = Sizes(MODEL, HEADS, length + STEPS, cached=length + STEPS)
 
     def ours(encoding: PositionEncoding) -> Work:
-        layer, held = layer_of(encoding), KVCache()
-        for places in (Run(0, length - 1), Run(length - 1, 1)):  # as in the midst of decoding
-            part = past[:, places.start : places.stop]
-            layer(encoding.embed(part, places), cache=held)
+        layer, cache = layer_of(encoding), KVCache()
+        layer(encoding.embed(past, Run(0, length)), cache=cache)
 
         def step() -> Tensor:
-            cache = copy.copy(held)
-            output: Tensor = layer(encoding.embed(x, place), cache=cache)
+            output: Tensor = layer(encoding.embed(x, Run(len(cache), 1)), cache=cache)
             return output
 
         return step
 
     peer, cache = llama_layer(layer_of(NoPosition())), DynamicCache()
     angles = LlamaRotaryEmbedding(LlamaConfig(hidden_size=MODEL, num_attention_heads=HEADS))
-    turns = angles(x, torch.arange(length)[None]), angles(x, torch.tensor([[length]]))
+    cos, sin = angles(x, torch.arange(length + STEPS)[None])  # ready-made, for free
     future = torch.full((length, length), float("-inf")).triu(1)[None, None]
-    peer(past, turns[0], future, past_key_values=cache)
+    peer(past, (cos[:, :length], sin[:, :length]), future, past_key_values=cache)
 
     def published() -> Tensor:
-        output: Tensor = peer(x, turns[1], None, past_key_values=cache)[0]
-        cache.crop(-1)
+        newest = slice(cache.get_seq_length(), cache.get_seq_length() + 1)
+        output: Tensor = peer(x, (cos[:, newest], sin[:, newest]), None, past_key_values=cache)[0]
         return output
 
     works = {f"pe_lib, {method.name}": ours(method.make(sizes)) for method in METHODS.values()}
-    works |= {"pe_lib, RoPE, half": ours(RoPE(WIDTH, layout="half", max_len=length + 1))}
+    works |= {"pe_lib, RoPE, half": ours(RoPE(WIDTH, layout="half", max_len=length + STEPS))}
     agree(works["pe_lib, RoPE, half"](), published())
     return {**works, LLAMA_LAYER: published}
 

@@ -18,7 +18,7 @@ from pe_lib.encoding import (
     whole_bias,
 )
 from pe_lib.errors import require_bool, require_floating, require_multiple, require_positive
-from pe_lib.fast import attend_fused
+from pe_lib.fast import Room, append_rows, attend_fused
 from pe_lib.positions import (
     Axes,
     Positions,
@@ -143,6 +143,19 @@ def softmax(logits: Tensor, sink: Tensor | None) -> Tensor:
     return torch.cat([logits, sink], dim=-1).softmax(dim=-1)[..., :-1]
 
 
+def require_continuation(name: str, new: Tensor, held: Tensor, number: int) -> None:
+    """Raise unless `number` new rows (B, H, n, d) can follow those that a cache holds."""
+    wanted = (*held.shape[:2], number, held.shape[3])
+    if new.shape != wanted:
+        raise ValueError(
+            f"{name} must have shape {wanted} to follow the cached ones, got {tuple(new.shape)}"
+        )
+    if new.dtype != held.dtype:
+        raise TypeError(
+            f"{name} must have the dtype of the cached ones, {held.dtype}, got {new.dtype}"
+        )
+
+
 class KVCache:
     """The keys, values and positions that earlier calls have produced.
 
@@ -155,6 +168,7 @@ class KVCache:
         self.values: Tensor | None = None  # (B, H, L, d)
         self.read: Tensor | None = None  # (B, H, L, n), of an encoding that reads hidden states
         self.positions: Positions | Axes = Run(0, 0)  # or (L,), or (B, L)
+        self.rooms: tuple[Room | None, ...] = (None, None, None)  # behind keys, values and read
 
     def __len__(self) -> int:
         """Return how many keys are held."""
@@ -172,25 +186,21 @@ class KVCache:
         """Add new keys and values, and return all of them with their positions and what was read.
 
         Raises:
-            ValueError: if the new keys have another batch, number of heads or width.
+            TypeError: if new keys or values have another dtype than the cached ones.
+            ValueError: if they have another batch, number of heads or width, or differ in number.
         """
         if self.keys is None or self.values is None:
             self.keys, self.values, self.positions, self.read = k, v, positions, read
             return k, v, positions, read
-        if k.shape[:2] != self.keys.shape[:2] or k.shape[3] != self.keys.shape[3]:
-            raise ValueError(
-                f"keys must fit the cached ones, {tuple(self.keys.shape)}, but for their "
-                f"number, got {tuple(k.shape)}"
-            )
-        if k.dtype != self.keys.dtype:
-            raise TypeError(
-                f"keys must have the dtype of the cached ones, {self.keys.dtype}, got {k.dtype}"
-            )
-        self.keys = torch.cat([self.keys, k], dim=2)
-        self.values = torch.cat([self.values, v], dim=2)
+        require_continuation("keys", k, self.keys, k.shape[2])
+        require_continuation("values", v, self.values, k.shape[2])
         self.positions = joined(self.positions, positions, k.device)
+        keys, values, others = self.rooms
+        self.keys, keys = append_rows(self.keys, k, keys)
+        self.values, values = append_rows(self.values, v, values)
         if self.read is not None and read is not None:
-            self.read = torch.cat([self.read, read], dim=2)
+            self.read, others = append_rows(self.read, read, others)
+        self.rooms = keys, values, others
         return self.keys, self.values, self.positions, self.read
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -187,6 +188,51 @@ def reversed_bias(
     if causal:
         vector = vector.masked_fill(relative > 0, float("-inf"))
     return windows(vector, k_pos.length)
+
+
+# --- a cache that grows --------------------------------------------------------------------------
+
+# Rows for which a cache makes room beyond those it is given.
+SPARE = 256
+
+
+@dataclass
+class Room:
+    """Memory for rows to come, behind those of a cache."""
+
+    memory: Tensor  # (B, H, more than L, d)
+    rows: Tensor  # (B, H, L, d): its beginning, as it was returned last
+
+
+def append_rows(rows: Tensor, new: Tensor, room: Room | None) -> tuple[Tensor, Room | None]:
+    """Return torch.cat([rows, new], dim=2), without copying the rows if there is room behind.
+
+    Args:
+        rows: (B, H, L, d).
+        new: (B, H, n, d), of the same dtype.
+        room: what the last call returned. It serves only who brings the rows of that call: those
+            of a copy that went another way, or cut or reordered since, get a room of their own.
+
+    Returns:
+        (B, H, L + n, d), and the room, None where gradients or a graph are recorded: autograd
+        would take what is written behind rows for a change of the rows.
+    """
+    length, total = rows.shape[2], rows.shape[2] + new.shape[2]
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return torch.cat([rows, new], dim=2), None
+    if room is None or room.rows is not rows or not has_room(room.memory, total):
+        memory = rows.new_empty(*rows.shape[:2], total + SPARE, rows.shape[3])
+        memory[:, :, :length] = rows
+        room = Room(memory, rows)
+    room.memory[:, :, length:total] = new
+    room.rows = room.memory[:, :, :total]
+    return room.rows, room
+
+
+def has_room(memory: Tensor, total: int) -> bool:
+    """Return whether `total` rows fit, and may be written here and now."""
+    writable = torch.is_inference_mode_enabled() or not memory.is_inference()
+    return writable and total <= memory.shape[2]
 
 
 # --- scores against a table of distances: q_i . rows[of the distance of i and j] -----------------
@@ -431,10 +477,11 @@ def run_codes(
     layout: str,
     *,
     gain: float = 1.0,
+    phase: float = 0.0,
     growth: Tensor | None = None,
     middle: float = 0.0,
 ) -> Tensor:
-    """Return gain * cos and gain * sin of position times rate, from few angles.
+    """Return gain * cos and gain * sin of position times rate plus phase, from few angles.
 
     A position is the first of a block plus a rest: two rotations one after the other, which are
     a product of complex numbers.
@@ -445,6 +492,7 @@ def run_codes(
         dtype: of the result, float32 or float64. Angles are in float64 in any case.
         layout: as in `rotate`.
         gain: factor on all codes.
+        phase: added to all angles, in radians.
         growth: (n,); codes are multiplied by exp(growth * (position - middle)).
         middle: the position at which that is 1.
 
@@ -455,14 +503,14 @@ def run_codes(
     firsts = torch.arange(positions.start, positions.stop, block, device=rates.device)
     rests = torch.arange(block, device=rates.device)
 
-    def rotations(places: Tensor, size: float, origin: float) -> Tensor:
-        angles = places.double().unsqueeze(-1) * rates  # (..., n)
+    def rotations(places: Tensor, size: float, first: float, origin: float) -> Tensor:
+        angles = places.double().unsqueeze(-1) * rates + first  # (..., n)
         sizes = torch.full_like(angles, size)
         if growth is not None:
             sizes *= ((places - origin).unsqueeze(-1) * growth).exp()
         return torch.polar(sizes, angles).to(dtype.to_complex())
 
-    outer, inner = rotations(firsts, gain, middle), rotations(rests, 1.0, 0.0)
+    outer, inner = rotations(firsts, gain, phase, middle), rotations(rests, 1.0, 0.0, 0.0)
     codes = (outer.unsqueeze(1) * inner).flatten(0, 1)[: positions.length]  # (L, n)
     if layout == "interleaved":
         return torch.view_as_real(codes).flatten(-2)

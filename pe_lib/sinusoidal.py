@@ -5,6 +5,8 @@ Each pair of columns rotates like the hand of a clock; the wavelengths form a ge
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -17,8 +19,8 @@ from pe_lib.errors import (
     require_positive,
     require_real,
 )
-from pe_lib.fast import CachedCodes
-from pe_lib.positions import Positions, as_positions, in_float64, sent
+from pe_lib.fast import CachedCodes, run_codes
+from pe_lib.positions import Positions, Run, as_positions, in_float64, sent
 
 LAYOUTS = ("interleaved", "half")
 
@@ -81,7 +83,8 @@ def sinusoidal(
     """Return the sinusoidal code of each position.
 
     Args:
-        positions: real numbers of any shape: integers, fractions, negative ones too.
+        positions: real numbers of any shape: integers, fractions, negative ones too. A `Run` is
+            several times as fast, and rounded twice.
         dim: width of the code; even.
         base: sets the longest wavelength, 2 pi base ** (1 - 2 / dim) positions.
         layout: "interleaved" or "half", see `arrange`.
@@ -99,6 +102,14 @@ def sinusoidal(
     Source: Vaswani et al. 2017, section 3.5.
     """
     require_floating_dtype(dtype)
+    require_choice("layout", layout, LAYOUTS)
+    if isinstance(positions, Run):
+        if not torch.compiler.is_compiling():
+            # A sine and a cosine are the cosine and the sine of a quarter turn less the angle.
+            rates, finer = -frequencies(dim, base), torch.promote_types(dtype, torch.float32)
+            codes = run_codes(positions, rates, finer, layout, phase=math.pi / 2)
+            return codes.to(torch.get_default_device(), dtype)  # (L, dim)
+        positions = positions.tensor()
     places = require_real("positions", positions)
     exact = in_float64(places)
     angles = exact.unsqueeze(-1) * sent(frequencies(dim, base), exact.device)  # (..., dim / 2)

@@ -601,7 +601,7 @@ ERRORS = [
     (
         lambda: call_twice(2, 3),
         ValueError,
-        r"keys must fit the cached ones, \(2, 3, 5, 4\), .* got \(3, 3, 1, 4\)",
+        r"keys must have shape \(2, 3, 1, 4\) to follow .* got \(3, 3, 1, 4\)",
     ),
     (
         lambda: allowed_pairs(torch.arange(2), torch.arange(2), False, torch.ones(2, 2)),

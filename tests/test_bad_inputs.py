@@ -548,12 +548,12 @@ REFUSED: dict[str, Refused] = {
     "MHA cache other batch": Refused(
         lambda: follow(x(2, 1, D)),
         ValueError,
-        "keys must fit the cached ones, (1, 2, 4, 8), but for their number, got (2, 2, 1, 8)",
+        "keys must have shape (1, 2, 1, 8) to follow the cached ones, got (2, 2, 1, 8)",
     ),
     "MHA cache other batch pos": Refused(
         lambda: follow(x(2, 1, D), q_pos=torch.zeros(2, 1).long()),
         ValueError,
-        "keys must fit the cached ones, (1, 2, 4, 8), but for their number, got (2, 2, 1, 8)",
+        "keys must have shape (1, 2, 1, 8) to follow the cached ones, got (2, 2, 1, 8)",
     ),
     "MHA cache other dtype": Refused(
         lambda: follow(x(1, 1, D).double()),

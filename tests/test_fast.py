@@ -25,9 +25,12 @@ from pe_lib import (
 )
 from pe_lib.attention import attend, attend_fused, relative_position
 from pe_lib.fast import (
+    SPARE,
     CachedCodes,
     Memo,
+    Room,
     RotateHalfSplit,
+    append_rows,
     as_complex,
     picked_scores,
     reversed_bias,
@@ -359,6 +362,71 @@ def test_pairs_are_complex_numbers_in_any_memory_layout(name: str) -> None:
     angles = rope_angles(torch.arange(5), frequencies(12))
     codes = codes_of(angles, "interleaved").float()
     assert_close(rotate(x, codes), apply_rope(x, angles), 1e-6)
+
+
+# --- a cache that grows --------------------------------------------------------------------------
+
+
+def add(rows: Tensor, room: Room | None, number: int = 1) -> tuple[Tensor, Room | None]:
+    """Append random rows, compare with what `torch.cat` gives, and see that none has changed."""
+    before, new = rows.clone(), draw(B, H, number, WIDTH)
+    longer, room = append_rows(rows, new, room)
+    assert torch.equal(longer, torch.cat([before, new], dim=2))
+    assert torch.equal(rows, before)
+    return longer, room
+
+
+@torch.no_grad()
+def test_rows_are_added_in_place_until_there_is_no_room() -> None:
+    rows, room = add(draw(B, H, 3, WIDTH), None, 2)
+    place = rows.data_ptr()
+    while rows.shape[2] < 5 + SPARE:
+        rows, room = add(rows, room, 64)
+        assert rows.data_ptr() == place
+    rows, room = add(rows, room)
+    assert rows.data_ptr() != place
+
+
+@torch.no_grad()
+def test_copies_of_a_cache_that_part_do_not_overwrite_each_other() -> None:
+    rows, room = add(draw(B, H, 3, WIDTH), None)
+    one, one_room = add(rows, room)
+    other, other_room = add(rows, room)
+    kept = one.clone()
+    for _ in range(3):
+        other, other_room = add(other, other_room)
+    assert torch.equal(one, kept)
+    add(one, one_room)
+
+
+FROM_OUTSIDE: dict[str, Callable[[Tensor], Tensor]] = {
+    "the end is cut off": lambda rows: rows[:, :, :2],
+    "the start is dropped": lambda rows: rows[:, :, 2:],
+    "the batch is reordered": lambda rows: rows.flip(0),
+}
+
+
+@pytest.mark.parametrize("name", FROM_OUTSIDE)
+@torch.no_grad()
+def test_rows_that_were_changed_from_outside_are_not_forgotten(name: str) -> None:
+    rows, room = add(draw(B, H, 3, WIDTH), None)
+    add(FROM_OUTSIDE[name](rows), room)
+
+
+def test_rows_grow_from_one_mode_of_gradients_into_another() -> None:
+    rows, room = draw(B, H, 3, WIDTH), None
+    for mode in (torch.inference_mode, torch.no_grad, torch.enable_grad, torch.inference_mode):
+        with mode():
+            for _ in range(2):
+                rows, room = add(rows, room)
+
+
+def test_gradients_reach_every_row_of_a_cache() -> None:
+    rows, new = (draw(B, H, 3, WIDTH).requires_grad_() for _ in range(2))
+    longer, room = append_rows(rows, new, None)
+    (longer.square().sum() / 2).backward()
+    assert room is None
+    assert torch.equal(rows.grad, rows.detach()) and torch.equal(new.grad, new.detach())
 
 
 # --- computed once -------------------------------------------------------------------------------

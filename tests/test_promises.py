@@ -238,10 +238,11 @@ def packed_sequences_give_what_each_gives_alone(make: Make) -> None:
 def a_cache_gives_what_the_whole_gives(make: Make) -> None:
     """Token by token, in chunks, from another start, with positions as a run and as a tensor."""
     layer, x = layer_of(make), hidden()
-    for steps in ([1] * LENGTH, [4, 1, 2]):
-        cache = KVCache()
-        parts = [layer(part, cache=cache) for part in x.split(steps, dim=1)]
-        assert_close(torch.cat(parts, dim=1), layer(x), 1e-12)
+    for steps, recorded in itertools.product(([1] * LENGTH, [4, 1, 2]), (True, False)):
+        with torch.set_grad_enabled(recorded):  # without gradients a cache grows in place
+            cache = KVCache()
+            parts = [layer(part, cache=cache) for part in x.split(steps, dim=1)]
+            assert_close(torch.cat(parts, dim=1), layer(x), 1e-12)
     places, cache = torch.arange(9, 9 + LENGTH), KVCache()
     parts = [layer(x[:, i : i + 1], places[i : i + 1], cache=cache) for i in range(LENGTH)]
     assert_close(torch.cat(parts, dim=1), layer(x, places), 1e-12)

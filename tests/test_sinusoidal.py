@@ -16,6 +16,7 @@ from torch import Tensor
 from lab import measure
 from lab.model import Transformer
 from lab.training import generator
+from pe_lib.positions import Run
 from pe_lib.sinusoidal import (
     LAYOUTS,
     Sinusoidal,
@@ -245,6 +246,15 @@ def test_a_float32_code_is_right_to_its_last_digit_however_far(offset: int) -> N
     for i, position in enumerate(positions.tolist()):
         expected = torch.tensor(twin(position, 64, 10000.0, "interleaved"), dtype=torch.float64)
         assert (codes[i].double() - expected).abs().max() < 6e-8
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("run", [Run(0, 300), Run(-7, 20), Run(1_000_000, 50), Run(5, 1)])
+def test_a_run_has_the_codes_of_its_positions(run: Run, layout: str) -> None:
+    for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 2e-7), (torch.float16, 1e-3)):
+        codes = sinusoidal(run, 34, layout=layout, dtype=dtype)
+        assert codes.dtype == dtype and codes.shape == (run.length, 34)
+        assert_close(codes, sinusoidal(run.tensor(), 34, layout=layout, dtype=dtype), tolerance)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
