@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import csv
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures import as_completed as local_completed
-from multiprocessing import get_context
-from multiprocessing.context import BaseContext
 from pathlib import Path
 
 from tqdm.auto import tqdm
 
 from bakeoff.cells import Row, run_cell
 from bakeoff.grid import Cell
+from lab.processes import loaded_once
 from lab.training import quiet
 
 SHIPPED = Path(__file__).resolve().with_name("data")  # one CSV for each scale
@@ -57,22 +55,13 @@ def sort_key(line: Row) -> tuple[str, ...]:
     return (*(str(line[name]) for name in names), f"{int(str(line['length'])):06d}")
 
 
-def loaded_once() -> BaseContext:
-    """Return a way to start processes for which, on Linux, PyTorch is loaded once for all."""
-    if sys.platform != "linux":
-        return get_context("spawn")
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["bakeoff.cells"])
-    return context
-
-
 def run_local(cells: Sequence[Cell], workers: int) -> Iterator[tuple[Cell, list[Row]]]:
     """Yield each cell with its rows as it becomes ready, from processes on this machine."""
     if workers == 1:
         for cell in cells:
             yield cell, run_cell(cell)
         return
-    with ProcessPoolExecutor(workers, mp_context=loaded_once()) as pool:
+    with ProcessPoolExecutor(workers, mp_context=loaded_once(["bakeoff.cells"])) as pool:
         futures = {pool.submit(run_cell, cell): cell for cell in cells}
         for future in local_completed(futures):
             yield futures[future], future.result()

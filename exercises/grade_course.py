@@ -27,7 +27,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
-from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,6 +45,7 @@ from exercises.tables import (
     write_table,
     write_tables,
 )
+from lab.processes import loaded_once
 
 CHANGES = "changes.csv"
 PATIENCE = 30  # seconds in which a scheduler answers
@@ -97,18 +97,6 @@ def end_with_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(1)
-
-
-def loaded_once(modules: Sequence[str]) -> BaseContext:
-    """Return a way to start workers for which, on Linux, the modules are loaded once for all.
-
-    They are forked from a process that has loaded them, and holds nothing of a course.
-    """
-    if sys.platform != "linux":
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(modules))
-    return context
 
 
 def in_pool(

@@ -160,6 +160,7 @@ class KVCache:
     """The keys, values and positions that earlier calls have produced.
 
     Keys are kept as projected, unless the encoding `rotates_once`: then they are kept rotated.
+    Where no gradients are recorded it grows in place: a new token costs no copy of the old ones.
     """
 
     def __init__(self) -> None:

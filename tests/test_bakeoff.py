@@ -19,6 +19,7 @@ from bakeoff.grid import COMPARED, NEWER, Cell, encodings, grid, shorter
 from bakeoff.recipes import RECIPES, AtCoupledPositions, AtRandomPositions
 from bakeoff.variants import EXTENSIONS, dress, variants
 from lab import tasks
+from lab.processes import loaded_once
 from pe_lib.attention import NoPosition
 from pe_lib.rope import RoPE
 
@@ -323,7 +324,7 @@ def test_on_a_cluster_a_killed_worker_loses_nothing_and_nothing_counts_twice(tmp
     config = pytest.importorskip("dask").config
     cells = [shorter(c, 30) for c in grid("small", ["first"], ["none", "rope"], (0, 1))]
     # Three processes are started in all: what they import is loaded once.
-    method = run.loaded_once().get_start_method()
+    method = loaded_once(["bakeoff.cells"]).get_start_method()
     with (
         config.set({"distributed.worker.multiprocessing-method": method}),
         distributed.LocalCluster(
