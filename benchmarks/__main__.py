@@ -18,6 +18,7 @@ from benchmarks.measure import side_by_side
 from benchmarks.report import failed, print_rows, write_page
 
 RESULTS = Path(__file__).with_name("results.json")
+READERS = ("11_one_table", "17_choosing")
 LIBRARIES = (
     "torch",
     "transformers",
@@ -71,6 +72,7 @@ def main() -> None:
             print_rows(table)
             rows += table
         keep(name, rows, machine(arguments.threads))
+    print(f"Chapters print some of these numbers: make refresh NB='{' '.join(READERS)}'")
 
 
 def keep(name: str, rows: list[dict[str, Any]], where: dict[str, Any]) -> None:
