@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,8 +35,9 @@ from pe_lib.transformer_xl import TransformerXL
 
 HEADS, WIDTH = 8, 64
 MODEL = HEADS * WIDTH
-STEPS = 512  # positions that are left for tokens to be decoded
+STEPS = 256  # positions that are left for tokens to be decoded
 LLAMA_LAYER = "transformers, Llama (RoPE, half; DynamicCache)"
+LLAMA_STATIC = "transformers, Llama (RoPE, half; StaticCache)"
 Works = dict[str, Work]
 
 
@@ -47,6 +49,7 @@ class Question:
     works: Callable[[int], Works]
     lengths: tuple[int, ...]
     with_gradients: bool = False
+    note: str = ""  # what a reader of the table has to know
 
 
 def qkv(length: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -340,13 +343,14 @@ def llama_layer(layer: MultiHeadAttention) -> Any:
 def decode(length: int) -> Works:
     """One new token behind `length` cached ones, or a few more, through a whole layer.
 
-    As in use, each step adds its token to the cache: a few hundred by the end.
+    As in use, each step adds its token to the cache: some two hundred by the end.
     """
-    from transformers import DynamicCache
+    from transformers import Cache, DynamicCache, StaticCache
     from transformers.models.llama.modeling_llama import LlamaConfig, LlamaRotaryEmbedding
 
     past, x = torch.randn(1, length, MODEL), torch.randn(1, 1, MODEL)
-    sizes = Sizes(MODEL, HEADS, length + STEPS, cached=length + STEPS)
+    most = length + STEPS
+    sizes = Sizes(MODEL, HEADS, most, cached=most)
 
     def ours(encoding: PositionEncoding) -> Work:
         layer, cache = layer_of(encoding), KVCache()
@@ -358,21 +362,35 @@ def decode(length: int) -> Works:
 
         return step
 
-    peer, cache = llama_layer(layer_of(NoPosition())), DynamicCache()
+    peer = llama_layer(layer_of(NoPosition()))
     angles = LlamaRotaryEmbedding(LlamaConfig(hidden_size=MODEL, num_attention_heads=HEADS))
-    cos, sin = angles(x, torch.arange(length + STEPS)[None])  # ready-made, for free
-    future = torch.full((length, length), float("-inf")).triu(1)[None, None]
-    peer(past, (cos[:, :length], sin[:, :length]), future, past_key_values=cache)
+    cos, sin = angles(x, torch.arange(most)[None])  # ready-made, for free
+    future = torch.full((most, most), float("-inf")).triu(1)[None, None]  # (1, 1, most, most)
 
-    def published() -> Tensor:
-        newest = slice(cache.get_seq_length(), cache.get_seq_length() + 1)
-        output: Tensor = peer(x, (cos[:, newest], sin[:, newest]), None, past_key_values=cache)[0]
-        return output
+    def published(cache: Cache, width: int | None) -> Work:
+        """Keys beyond those that are there, up to `width`, are hidden; None: there are none."""
+        turns = cos[:, :length], sin[:, :length]
+        peer(past, turns, future[..., :length, : width or length], past_key_values=cache)
+        places = count(length)
+
+        def step() -> Tensor:
+            place = next(places)
+            newest = slice(place, place + 1)
+            mask = None if width is None else future[..., newest, :width]
+            turns = cos[:, newest], sin[:, newest]
+            output: Tensor = peer(x, turns, mask, past_key_values=cache)[0]
+            return output
+
+        return step
 
     works = {f"pe_lib, {method.name}": ours(method.make(sizes)) for method in METHODS.values()}
-    works |= {"pe_lib, RoPE, half": ours(RoPE(WIDTH, layout="half", max_len=length + STEPS))}
-    agree(works["pe_lib, RoPE, half"](), published())
-    return {**works, LLAMA_LAYER: published}
+    works |= {"pe_lib, RoPE, half": ours(RoPE(WIDTH, layout="half", max_len=most))}
+    works |= {LLAMA_LAYER: published(DynamicCache(), None)}
+    works |= {LLAMA_STATIC: published(StaticCache(peer.config, most), most)}
+    first = works["pe_lib, RoPE, half"]()
+    for name in (LLAMA_LAYER, LLAMA_STATIC):
+        agree(first, works[name]())
+    return works
 
 
 def training_step(length: int) -> Works:
@@ -421,7 +439,14 @@ QUESTIONS = {
     "table": Question("Sinusoidal table, computed", computed_table, (512, 2048, 8192)),
     "cached": Question("Sinusoidal table, looked up and added", cached_table, (512, 2048, 8192)),
     "sdpa": Question("Causal attention with its bias", consumption, (512, 2048)),
-    "decode": Question("One step of decoding, a whole layer", decode, (4096,)),
+    "decode": Question(
+        "One step of decoding, a whole layer",
+        decode,
+        (4096,),
+        note="DynamicCache, which transformers' models use unless told otherwise, copies all keys "
+        "and values at each step. Its StaticCache reserves room for all that may come, and "
+        "pe_lib's cache for some at a time, so that they copy none.",
+    ),
     "training-step": Question(
         "A training step of a whole layer, batch 4", training_step, (1024,), True
     ),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cases import LLAMA_LAYER
+from benchmarks.cases import LLAMA_LAYER, QUESTIONS
 from lab.registry import METHODS
 
 PAGE = Path(__file__).parents[1] / "book" / "benchmarks.md"
@@ -212,6 +212,7 @@ def write_page(results: dict[str, Any]) -> None:
     for question in dict.fromkeys(row["question"] for row in rows):
         asked = [row for row in rows if row["question"] == question]
         lines += ["", f"## {asked[0]['title']}", ""]
+        lines += [QUESTIONS[question].note, ""] if QUESTIONS[question].note else []
         lines += markdown(
             ["function", "L", "ms", "x", "quartiles", "peak", "scratch"],
             [
