@@ -265,9 +265,10 @@ def facts_of(key: str) -> Facts:
     """Return what is known of a method of the registry."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        decoder = METHODS[key].make(sizes()).double()
+        decoder = METHODS[key].make(sizes())
         encoder = METHODS[key].make(sizes(causal=False))
-        memory = measure.extra_tensor(METHODS[key].make(sizes()), sizes())
+        memory = measure.extra_tensor(decoder, sizes())
+        decoder.double()
     return Facts(
         name=METHODS[key].name,
         page=METHODS[key].chapter,

@@ -29,8 +29,8 @@ from exercises.jobs import Job, Limits
 from exercises.proofs import mutated, read
 from exercises.records import Course
 from exercises.sets import nbgrader_metadata, set_names, source_path
+from tools import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 DASK = "from distributed.cli import dask_{0}; dask_{0}.main()"
 READY = 300.0  # seconds in which a part of the cluster must be there
 SECONDS = 2.0  # for a call: what never ends costs no more

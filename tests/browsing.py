@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parent.parent
-SITE = ROOT / "_build" / "html"
+from tools import ROOT
+
 IN_CI = os.environ.get("CI") == "true"
 
 # For axe, which takes long over many elements: formulas are MathJax's own, and of coloured code

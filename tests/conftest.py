@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from browsing import IN_CI, ROOT, SITE, Seen, left_out, serve
-from tools import chromium, unchanged
+from browsing import IN_CI, Seen, left_out, serve
+from tools import ROOT, chromium, unchanged
+from tools.build import SITE
 
 # Chromium visits the site whatever is set; Firefox too where this is set.
 collect_ignore = [] if os.environ.get("BROWSER") == "firefox" else ["test_firefox.py"]

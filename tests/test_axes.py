@@ -14,7 +14,6 @@ from alone import timm_positions
 from closeness import assert_close
 from torch import Tensor, nn
 
-from browsing import ROOT
 from pe_lib import AxesRoPE, AxialRoPE, RoPE, Run
 from pe_lib.attention import attention_logits
 from pe_lib.axes import (
@@ -29,6 +28,7 @@ from pe_lib.axes import (
 from pe_lib.positions import Axes
 from pe_lib.rope import apply_rope
 from pe_lib.sinusoidal import frequencies
+from tools import ROOT
 
 BASE = 100.0
 

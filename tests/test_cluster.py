@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from browsing import ROOT
 from exercises.grade_course import main
+from tools import ROOT
 
 pytest.importorskip("distributed")
 

@@ -14,8 +14,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from browsing import ROOT, left_out
-from tools import environment, refresh
+from browsing import left_out
+from tools import ROOT, environment, refresh
 
 LIST = ROOT / "tests" / "colab.txt"
 HOME = ROOT / "_build" / "colab"

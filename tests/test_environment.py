@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from browsing import ROOT, left_out
-from tools import environment, refresh
+from browsing import left_out
+from tools import ROOT, environment, refresh
 from tools import test as suite
 
 X86 = platform.machine().lower() in {"x86_64", "amd64"}

@@ -18,7 +18,6 @@ import pytest
 import torch
 import yaml
 
-from browsing import ROOT
 from exercises import build, checks, practice, warm_up
 from exercises.checks import kept
 from exercises.grade_course import work
@@ -34,6 +33,7 @@ from exercises.sets import (
 )
 from lab import sets
 from pe_lib.encoding import PositionEncoding
+from tools import ROOT
 from tools.refresh import repository_url
 
 COURSE = [

@@ -19,7 +19,6 @@ from nbgrader.api import Gradebook
 from packaging.requirements import Requirement
 from submission_files import SET, all_submissions, write_submission
 
-from browsing import ROOT
 from exercises import build
 from exercises.bubblewrap import require_bubblewrap
 from exercises.feedback import autograded, coloured, feedback_page
@@ -30,6 +29,7 @@ from exercises.notebook import Cell
 from exercises.records import Course, Record
 from exercises.sets import load
 from exercises.syscalls import SandboxMissing
+from tools import ROOT
 
 SUBMISSIONS = all_submissions()
 LIMITS = Limits(call=2.0, total=40.0, memory=1536 << 20)

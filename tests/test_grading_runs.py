@@ -29,7 +29,6 @@ from nbgrader.exchange.default import Exchange
 from stub_workers import get_stuck, kill_for_eve
 from traitlets.config import Config
 
-from browsing import ROOT
 from exercises import build, late, own_code
 from exercises.grade_course import Outcome, grade_course, in_pool, main
 from exercises.jobs import Graded, Job, Verdict
@@ -38,6 +37,7 @@ from exercises.records import Course, find_alembic
 from exercises.sets import HERE, load, release_path, source_path
 from exercises.tables import FORMULA, cell_text, write_tables
 from exercises.usage import descendants
+from tools import ROOT
 
 NAME = "03_learned"
 

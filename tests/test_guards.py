@@ -21,8 +21,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from PIL import Image, ImageDraw
 
 import browsing
-from browsing import ROOT, Seen, Visit, serve, visit_page
-from tools import refresh
+from browsing import Seen, Visit, serve, visit_page
+from tools import ROOT, refresh
 
 SLIDER = """
 import io

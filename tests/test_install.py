@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 
-from browsing import ROOT
+from tools import ROOT
 
 USE = """
 import bakeoff.run

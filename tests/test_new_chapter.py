@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from browsing import ROOT
-from tools import new_chapter, unchanged
+from tools import ROOT, new_chapter, unchanged
 
 NAME = "18_spiral"
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

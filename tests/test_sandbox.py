@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import torch
 
-from browsing import ROOT
 from exercises.bubblewrap import interpreter_paths, lent_names, require_hidden
 from exercises.grade_course import main, work
 from exercises.grade_submission import TOOK_TOO_LONG, compact, grade
@@ -24,6 +23,7 @@ from exercises.processors import Processor
 from exercises.sandbox import Ended, Session
 from exercises.sets import source_path
 from exercises.wire import HEADER, MAX_PARTS, Malformed, Opaque, decode, encode
+from tools import ROOT
 
 SET = "02_sinusoidal"
 LIMITS = Limits(memory=1200 << 20, processes=32)

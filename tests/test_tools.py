@@ -14,9 +14,9 @@ import pytest
 import yaml
 from nbformat.v4 import new_code_cell, new_notebook
 
-from browsing import ROOT, serve, toc_pages
+from browsing import serve, toc_pages
 from lab import claims
-from tools import build, refresh, status, vendor
+from tools import ROOT, build, refresh, status, vendor
 
 CELLS = (
     "import random, ipywidgets as widgets",

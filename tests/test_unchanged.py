@@ -10,8 +10,7 @@ import sys
 
 import pytest
 
-from browsing import ROOT
-from tools import environment, unchanged
+from tools import ROOT, environment, unchanged
 from tools import test as suite
 
 STORED = [

@@ -12,11 +12,9 @@ import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-from tools import publish, vendor
+from tools import ROOT, publish, vendor
 
-ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "_build" / "html"
 LATEX = ROOT / "_build" / "latex"
 LINKS = ROOT / "_build" / "linkcheck" / "output.txt"

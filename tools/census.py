@@ -20,7 +20,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools import ROOT
+
 ALONE = Path(sys.prefix) / "alone"  # where `make test` unpacks timm, without what it asks for
 TABLE = ROOT / "book" / "data" / "census.csv"
 COLUMNS = (

@@ -29,9 +29,9 @@ import pydata_sphinx_theme
 from fontTools import subset
 from fontTools.ttLib import TTFont
 
+from tools import ROOT
 from tools.vendor import Package, fetch
 
-ROOT = Path(__file__).resolve().parent.parent
 FONTS = ROOT / "book" / "assets" / "fonts"
 STYLE = FONTS / "fonts.css"
 THEME = Path(pydata_sphinx_theme.__file__).parent / "theme" / "pydata_sphinx_theme" / "static"

@@ -23,9 +23,8 @@ from PIL import Image
 from bakeoff import choosing
 from lab import figures
 from lab.live import SCRIPT, STARTS, STILLS, STYLE, WEB, data
-from tools import chromium
+from tools import ROOT, chromium
 
-ROOT = Path(__file__).resolve().parent.parent
 WORKSHOP = ROOT / "_build" / "web"  # where npm puts what it brings
 LICENCE = (
     "d3-axis, d3-drag, d3-scale, d3-selection, d3-shape and what they need: ISC, LICENSE-d3.txt"

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import nbformat
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools import ROOT
+
 TEMPLATE = Path("tools/template")
 EXERCISE = re.compile(r'^        name="(\w+)",$', re.MULTILINE)
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import yaml
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools import ROOT
+
 CONFIG = ROOT / "_config.yml"
 FIRST = "book/00_intro.html"
 LISTED = "book/*.html"

@@ -28,9 +28,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from PIL import Image
 
-from tools import environment, tolerance
+from tools import ROOT, environment, tolerance
 
-ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book"
 RUNTIMES = BOOK / "data" / "runtimes.json"
 CELL_TIMEOUT = 600

@@ -8,13 +8,11 @@ import shutil
 import subprocess
 from collections import Counter
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import yaml
 
-from tools import outline
+from tools import ROOT, outline
 
-ROOT = Path(__file__).resolve().parent.parent
 RUNTIMES = ROOT / "book" / "data" / "runtimes.json"
 TESTS = ROOT / "_build" / "tests.json"  # written by the last `make test`
 CLAIMS = ROOT / "lab" / "claims.yml"

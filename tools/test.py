@@ -12,11 +12,9 @@ import argparse
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-from tools import environment, refresh, unchanged
+from tools import ROOT, environment, refresh, unchanged
 
-ROOT = Path(__file__).resolve().parent.parent
 # Seconds by the clock, which other programs stretch: they end what hangs. What a notebook may cost
 # is held by its budget of processor seconds.
 CELL_TIMEOUT = 900

@@ -19,11 +19,10 @@ from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
 
-from tools import chromium, environment
+from tools import ROOT, chromium, environment
+from tools.build import SITE
 
-ROOT = Path(__file__).resolve().parent.parent
 PASSED = ROOT / "_build" / "passed"
-SITE = ROOT / "_build" / "html"
 SITE_TESTS = "test_site.py"
 JUDGES = {SITE_TESTS, "browsing.py", "conftest.py"}
 # Folders and files that a notebook can read, or that judge its run. Pages, tests and exercises are

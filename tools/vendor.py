@@ -17,7 +17,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools import ROOT
+
 SITE_ASSETS = ROOT / "book" / "_vendor"
 TEST_ASSETS = ROOT / "_build" / "vendor"
 
