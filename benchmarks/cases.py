@@ -353,7 +353,7 @@ def decode(length: int) -> Works:
     sizes = Sizes(MODEL, HEADS, most, cached=most)
 
     def ours(encoding: PositionEncoding) -> Work:
-        layer, cache = layer_of(encoding), KVCache()
+        layer, cache = layer_of(encoding).eval(), KVCache()
         layer(encoding.embed(past, Run(0, length)), cache=cache)
 
         def step() -> Tensor:

@@ -56,6 +56,7 @@ def alibi(relative: object, slopes: Tensor, *, symmetric: bool = False) -> Tenso
     Source: Press et al. 2022, section 3 (written there with distance = query - key).
     """
     offsets = require_real("relative", relative)
+    require_bool("symmetric", symmetric)
     if require_floating("slopes", slopes).ndim != 1:
         raise ValueError(f"slopes must have shape (H,), got {tuple(slopes.shape)}")
     slope = for_each_head(slopes, offsets)

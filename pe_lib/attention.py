@@ -17,7 +17,14 @@ from pe_lib.encoding import (
     rotated_by,
     whole_bias,
 )
-from pe_lib.errors import require_bool, require_floating, require_multiple, require_positive
+from pe_lib.errors import (
+    require_bool,
+    require_floating,
+    require_hidden,
+    require_multiple,
+    require_positive,
+    require_qkv,
+)
 from pe_lib.fast import Room, append_rows, attend_fused
 from pe_lib.positions import (
     Axes,
@@ -74,8 +81,8 @@ def attention_logits(
     Source: Vaswani et al. 2017, equation 1, with a place for position.
     """
     check_attention(encoding, q, k)
-    q_pos = as_places("q_pos", q_pos, q.shape[-2], len(q), q.device)
-    k_pos = as_places("k_pos", k_pos, k.shape[-2], len(q), q.device)
+    q_pos = as_places("q_pos", q_pos, q.shape[-2], q.shape[0], q.device)
+    k_pos = as_places("k_pos", k_pos, k.shape[-2], q.shape[0], q.device)
     scale = default_scale(encoding, q.shape[-1])
     bias = whole_bias(encoding, q, k, order_of(q_pos), order_of(k_pos), scale, reads)
     if not rotated:
@@ -120,9 +127,9 @@ def attend(
         TypeError: if a tensor has the wrong dtype, or encoding is no `PositionEncoding`.
         ValueError: if a shape does not fit.
     """
-    check_attention(encoding, q, k, v, mask)
-    q_pos = as_places("q_pos", q_pos, q.shape[-2], len(q), q.device)
-    k_pos = as_places("k_pos", k_pos, k.shape[-2], len(q), q.device)
+    check_attention(encoding, q, k, v, mask, causal=causal, rotated=rotated)
+    q_pos = as_places("q_pos", q_pos, q.shape[-2], q.shape[0], q.device)
+    k_pos = as_places("k_pos", k_pos, k.shape[-2], q.shape[0], q.device)
     logits = attention_logits(q, k, encoding, q_pos, k_pos, rotated=rotated, reads=reads)
     q_pos, k_pos = order_of(q_pos), order_of(k_pos)
     allowed = allowed_pairs(q_pos, k_pos, causal, mask, q.device)
@@ -131,8 +138,8 @@ def attend(
     weights = softmax(logits, encoding.sink(q, q_pos))
     output = weights @ encoding.rotate_values(v, k_pos)  # (B, H, Lq, d)
     extra = encoding.values(weights, q_pos, k_pos)
-    output = output if extra is None else output + extra
-    return encoding.rotate_back(output, q_pos), weights
+    output = encoding.rotate_back(output, q_pos)
+    return output if extra is None else output + extra, weights
 
 
 def softmax(logits: Tensor, sink: Tensor | None) -> Tensor:
@@ -157,7 +164,7 @@ def require_continuation(name: str, new: Tensor, held: Tensor, number: int) -> N
 
 
 class KVCache:
-    """The keys, values and positions that earlier calls have produced.
+    """The keys, values and positions that earlier calls of one layer have produced.
 
     Keys are kept as projected, unless the encoding `rotates_once`: then they are kept rotated.
     Where no gradients are recorded it grows in place: a new token costs no copy of the old ones.
@@ -191,8 +198,11 @@ class KVCache:
             ValueError: if they have another batch, number of heads or width, or differ in number.
         """
         if self.keys is None or self.values is None:
-            self.keys, self.values, self.positions, self.read = k, v, positions, read
-            return k, v, positions, read
+            require_floating("k", k)
+            require_qkv(k, k, v)
+            held = as_places("positions", positions, k.shape[2], k.shape[0], k.device)
+            self.keys, self.values, self.positions, self.read = k, v, own(held), read
+            return k, v, self.positions, read
         require_continuation("keys", k, self.keys, k.shape[2])
         require_continuation("values", v, self.values, k.shape[2])
         self.positions = joined(self.positions, positions, k.device)
@@ -205,6 +215,13 @@ class KVCache:
         return self.keys, self.values, self.positions, self.read
 
 
+def own(positions: Positions | Axes) -> Positions | Axes:
+    """Return positions that change with no one else's."""
+    if isinstance(positions, Axes):
+        return Axes(order_of(own(positions.order)), positions.numbers.clone())
+    return positions.clone() if isinstance(positions, Tensor) else positions
+
+
 class Heads(NamedTuple):
     """What attention works on: projected heads, where their tokens are, what was done before."""
 
@@ -215,23 +232,6 @@ class Heads(NamedTuple):
     k_pos: Positions | Axes
     rotated: bool = False  # q and k are, see `PositionEncoding.rotates_once`
     reads: Reads | None = None  # of the queries' and of the keys' tokens
-
-
-def require_hidden(name: str, x: Tensor, weight: Tensor) -> tuple[int, int]:
-    """Return batch and length of hidden states (B, L >= 1, D) for a layer with this weight (D, D).
-
-    Raises:
-        TypeError: if x is not a floating-point tensor, or has not the dtype of the weight.
-        ValueError: if its shape does not fit.
-    """
-    require_floating(name, x)
-    if x.ndim != 3 or x.shape[1] == 0 or x.shape[2] != weight.shape[1]:
-        raise ValueError(
-            f"{name} must have shape (batch, length >= 1, {weight.shape[1]}), got {tuple(x.shape)}"
-        )
-    if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
-        raise TypeError(f"{name} must have the dtype of the weights, {weight.dtype}, got {x.dtype}")
-    return x.shape[0], x.shape[1]
 
 
 def places(
@@ -252,8 +252,8 @@ def places(
         context, k_pos = x, q_pos if k_pos is None else k_pos
     elif q_pos is None or k_pos is None:
         raise ValueError("q_pos and k_pos must be given when context is given")
-    q_pos = as_places("q_pos", q_pos, x.shape[1], len(x), x.device)
-    return q_pos, as_places("k_pos", k_pos, context.shape[1], len(x), x.device)
+    q_pos = as_places("q_pos", q_pos, x.shape[1], x.shape[0], x.device)
+    return q_pos, as_places("k_pos", k_pos, context.shape[1], x.shape[0], x.device)
 
 
 class MultiHeadAttention(nn.Module):
@@ -329,17 +329,24 @@ class MultiHeadAttention(nn.Module):
         self, form: Callable[..., Any], x: Tensor, mask: Tensor | None, inputs: dict[str, Any]
     ) -> Any:
         """Return what one of the two forms, `attend` or `attend_fused`, gives for x (B, Lq, D)."""
-        heads = self.project(x, **inputs)
-        return form(
-            *heads[:3],
-            self.encoding,
-            heads.q_pos,
-            heads.k_pos,
-            causal=self.causal,
-            mask=mask,
-            rotated=heads.rotated,
-            reads=heads.reads,
-        )
+        cache = inputs.get("cache")
+        before = dict(vars(cache)) if isinstance(cache, KVCache) else {}
+        try:
+            heads = self.project(x, **inputs)
+            return form(
+                *heads[:3],
+                self.encoding,
+                heads.q_pos,
+                heads.k_pos,
+                causal=self.causal,
+                mask=mask,
+                rotated=heads.rotated,
+                reads=heads.reads,
+            )
+        except BaseException:  # a call that is refused, or ended, has added nothing
+            for name, value in before.items():
+                setattr(cache, name, value)
+            raise
 
     def project(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -17,11 +18,13 @@ from torch import Tensor, nn
 from pe_lib.encoding import PositionEncoding
 from pe_lib.errors import (
     require_choice,
+    require_finite,
     require_floating,
     require_greater,
     require_multiple,
     require_positive,
     require_real,
+    require_several,
 )
 from pe_lib.fast import rotate
 from pe_lib.positions import (
@@ -81,8 +84,8 @@ def text_image_positions(parts: Sequence[int | tuple[int, int, int]]) -> Axes:
         rows and columns, which differs where a video has more frames than both.
     """
     numbers, start = [], 0
-    for part in parts:
-        if isinstance(part, int) and not isinstance(part, bool):
+    for part in require_several("parts", parts):
+        if isinstance(part, Integral) and not isinstance(part, bool):
             steps = torch.arange(require_positive("parts", part), device="cpu")
             local = steps.unsqueeze(-1).expand(-1, 3)  # (n, 3)
         elif isinstance(part, tuple | list) and len(part) == 3:
@@ -93,8 +96,6 @@ def text_image_positions(parts: Sequence[int | tuple[int, int, int]]) -> Axes:
             )
         numbers.append(start + local)
         start += 1 + int(local.max())
-    if not numbers:
-        raise ValueError("parts must hold at least one, got none")
     return Axes(Run(0, sum(map(len, numbers))), torch.cat(numbers))
 
 
@@ -118,9 +119,9 @@ def axis_of_pair(sections: Sequence[int], arrangement: str = "chunked") -> Tenso
 
     Source: Wang et al. 2024 (Qwen2-VL); Huang et al. 2025 (interleaved), and transformers' code.
     """
-    if not sections:
-        raise ValueError("sections must hold at least one axis, got none")
-    counts = [require_positive("sections", section) for section in sections]
+    counts = [
+        require_positive("sections", section) for section in require_several("sections", sections)
+    ]
     pairs = [(turn, axis) for axis, count in enumerate(counts) for turn in range(count)]
     if require_choice("arrangement", arrangement, ARRANGEMENTS) == "interleaved":
         pairs.sort()
@@ -170,9 +171,8 @@ def width_directions(widths: Sequence[int], base: float = 10000.0) -> Tensor:
         TypeError: if a width is not an int.
         ValueError: if there is none, or one is not even and positive.
     """
-    if not widths:
-        raise ValueError("widths must hold at least one axis, got none")
-    halves = [require_multiple("widths", w, 2, "components rotate in pairs") // 2 for w in widths]
+    why = "components rotate in pairs"
+    halves = [require_multiple("widths", w, 2, why) // 2 for w in require_several("widths", widths)]
     rates = torch.cat([frequencies(width, base) for width in widths])
     return section_directions(rates, halves)
 
@@ -189,11 +189,15 @@ def golden_directions(rates: Tensor) -> Tensor:
 
     Raises:
         TypeError: if rates are not floating-point.
+        ValueError: if rates have more axes, or one is not finite.
 
     Source: mixed directions: Heo et al. 2024, section 3.2, who draw and train them; spread by the
         golden section: Xiong 2025.
     """
-    steps = torch.arange(len(require_floating("rates", rates)), dtype=torch.float64, device="cpu")
+    if require_floating("rates", rates).ndim != 1:
+        raise ValueError(f"rates must have shape (n,), got {tuple(rates.shape)}")
+    require_finite("rates", rates)
+    steps = torch.arange(len(rates), dtype=torch.float64, device="cpu")
     angles = steps * (math.pi * (math.sqrt(5) - 1) / 2)
     return rates.unsqueeze(-1) * torch.stack([angles.sin(), angles.cos()], dim=-1).to(rates.dtype)
 
@@ -309,7 +313,7 @@ class AxesRoPE(PositionEncoding):
 
     def on_every_axis(self, name: str, positions: Any, x: Tensor) -> Tensor:
         """Return one number per token as several: (L,) or (B, L) -> (..., L, A)."""
-        checked = as_positions(name, positions, x.shape[-2], len(x), x.device)
+        checked = as_positions(name, positions, x.shape[-2], x.shape[0], x.device)
         numbers = as_tensor(checked, x.device).unsqueeze(-1)
         return numbers.expand(*numbers.shape[:-1], self.axes)
 
@@ -338,7 +342,7 @@ class AxesRoPE(PositionEncoding):
         if heads not in (None, x.shape[1]):
             raise ValueError(f"{name} must have {heads} heads, as directions, got {x.shape[1]}")
         wanted = (x.shape[2], self.axes)
-        batched = axes.ndim == 3 and len(axes) in (1, len(x))
+        batched = axes.ndim == 3 and len(axes) in (1, x.shape[0])
         if not (axes.ndim == 2 or batched) or axes.shape[-2:] != wanted:
             raise ValueError(
                 f"{name}_axes must have shape {wanted} or (B, {wanted[0]}, {wanted[1]}), "

@@ -22,8 +22,8 @@ class Compose(PositionEncoding):
 
     Raises:
         TypeError: if one is not a `PositionEncoding`.
-        ValueError: if there is none, one is given twice, two have different scales, or two read
-            hidden states or have a sink.
+        ValueError: if there is none, one is given twice (also inside another), two have different
+            scales, or two read hidden states or have a sink.
     """
 
     def __init__(self, *encodings: PositionEncoding) -> None:
@@ -34,7 +34,8 @@ class Compose(PositionEncoding):
                 raise TypeError(
                     f"encodings must be PositionEncoding, got {type(encoding).__name__}"
                 )
-        if not encodings or len(set(encodings)) < len(encodings):
+        parts = [part for encoding in encodings for part in encoding.parts()]
+        if not encodings or len(set(parts)) < len(parts):
             raise ValueError(f"encodings must be at least one, each once; got {len(encodings)}")
         scales = {encoding.scale for encoding in encodings if encoding.scale is not None}
         if len(scales) > 1:
@@ -45,8 +46,9 @@ class Compose(PositionEncoding):
                 raise ValueError(f"encodings must have one at most with `{hook}`, got {users}")
         self.scale = scales.pop() if scales else None
         self.encodings = nn.ModuleList(encodings)
+        reads = ("rotate", "rotate_axes", "bias", "sink")
         self.rotates_once = all(
-            part.rotates_once for part in self.parts() if part.uses("rotate") or part.uses("bias")
+            part.rotates_once for part in parts if any(part.uses(hook) for hook in reads)
         )
 
     def members(self) -> list[PositionEncoding]:

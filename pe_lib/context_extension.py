@@ -20,10 +20,20 @@ from pe_lib.errors import (
     require_finite,
     require_floating,
     require_greater,
+    require_integers,
     require_positive,
 )
 from pe_lib.fast import few_angles, rotate, run_codes
-from pe_lib.positions import Positions, Run, as_tensor, in_float64, per_head, sent
+from pe_lib.positions import (
+    Positions,
+    Run,
+    as_tensor,
+    has_float64,
+    in_float64,
+    per_head,
+    placed,
+    sent,
+)
 from pe_lib.rope import RoPE
 
 RAMPS = ("index", "rotations")
@@ -92,6 +102,8 @@ def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int |
     require_geometric(rates)
     if not isinstance(length, Tensor):
         require_positive("length", length)
+    elif require_integers("length", length).ndim:
+        raise ValueError(f"length must be a number, or a tensor (), got {tuple(length.shape)}")
     return stretched_for(rates, factor, trained_length, length)
 
 
@@ -219,7 +231,7 @@ def yarn(
     require_greater("factor", factor, 0)
     require_at_least("fast", fast, require_greater("slow", slow, 0))
     reach = float(rates[0]) * require_positive("trained_length", trained_length) / (2 * math.pi)
-    step = math.log(rates[0] / rates[1])
+    step = math.log(float(rates[0]) / float(rates[1]))
     first, last = (math.log(reach / turns) / step for turns in (fast, slow))
     if truncate:
         first, last = math.floor(first), math.ceil(last)
@@ -262,12 +274,13 @@ def proportional(rates: Tensor, share: float) -> Tensor:
     return rates * rotating
 
 
-def longrope(rates: Tensor, factors: Tensor) -> Tensor:
+def longrope(rates: Tensor, factors: Tensor, name: str = "factors") -> Tensor:
     """Slow each pair down by a factor of its own, found by search.
 
     Args:
         rates: (n,) frequencies.
         factors: (n,) positive.
+        name: what an error calls them.
 
     Returns:
         (n,): rates / factors.
@@ -278,12 +291,10 @@ def longrope(rates: Tensor, factors: Tensor) -> Tensor:
     Source: Ding et al. 2024, equation 3.
     """
     require_rates(rates)
-    require_floating("factors", factors)
+    require_floating(name, factors)
     if factors.shape != rates.shape:
-        raise ValueError(
-            f"factors must have shape {tuple(rates.shape)}, got {tuple(factors.shape)}"
-        )
-    require_greater("factors", float(factors.min()), 0)
+        raise ValueError(f"{name} must have shape {tuple(rates.shape)}, got {tuple(factors.shape)}")
+    require_greater(name, float(factors.min()), 0)
     return rates / factors.to(rates)
 
 
@@ -338,7 +349,7 @@ class LengthRoPE(RoPE):
             codes = run_codes(positions, rates, dtype, self.layout, gain=self.gain)
         else:
             codes = self.rotation_codes(as_tensor(positions, x.device), rates)
-        return sent(codes, x.device).to(dtype)
+        return placed(codes, x.device, dtype)
 
     def rotate(
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
@@ -426,13 +437,14 @@ class LongRoPE(LengthRoPE):
             raise TypeError("rates must be a tensor, got a Parameter: two sets are made of them")
         super().__init__(head_dim, gain=short, **options)
         self.trained_length, self.long_over_short = trained_length, long / short
-        self.long_rates = longrope(self.rates, long_factors)
-        self.rates = longrope(self.rates, short_factors)
+        self.long_rates = longrope(self.rates, long_factors, "long_factors")
+        self.rates = longrope(self.rates, short_factors, "short_factors")
         self.fill_cache(torch.float32, "cpu")
 
     def rates_at(self, length: int | Tensor) -> Tensor:
         """Return the frequencies for a sequence of `length`."""
         if isinstance(length, Tensor):
+            length = length if has_float64(length.device) else length.cpu()
             short, long = (sent(rates, length.device) for rates in (self.rates, self.long_rates))
             return torch.where(length <= self.trained_length, short, long)
         return self.rates if length <= self.trained_length else self.long_rates

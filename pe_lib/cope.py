@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from pe_lib.encoding import PositionEncoding
 from pe_lib.errors import require_at_least, require_floating, require_positive
 from pe_lib.initial import normal
-from pe_lib.positions import Positions, per_head, relative_position
+from pe_lib.positions import Positions, as_positions, per_head, relative_position
 
 
 def gated_counts(logits: Tensor, past: Tensor) -> Tensor:
@@ -29,11 +29,13 @@ def gated_counts(logits: Tensor, past: Tensor) -> Tensor:
         (..., Lq, Lk), at least 0.
 
     Raises:
-        TypeError: if logits is no floating-point tensor.
+        TypeError: if logits is no floating-point tensor, or past no bool tensor.
 
     Source: Golovneva et al. 2024, equations 3 and 4: the sum over l = j, ..., i of
         sigmoid(q_i . k_l).
     """
+    if not isinstance(past, Tensor) or past.dtype != torch.bool:
+        raise TypeError(f"past must be a bool tensor, got {getattr(past, 'dtype', type(past))}")
     gates = require_floating("logits", logits).sigmoid() * past  # (..., Lq, Lk)
     return gates.flip(-1).cumsum(dim=-1).flip(-1)
 
@@ -51,8 +53,9 @@ def between_rows(by_row: Tensor, positions: Tensor) -> Tensor:
     Source: Golovneva et al. 2024, equation 5.
     """
     floor = positions.floor()
-    low = by_row.gather(-1, floor.long())
-    high = by_row.gather(-1, positions.ceil().long())
+    lower = floor.nan_to_num().long()  # a product that is not a number has no row; the sum is NaN
+    low = by_row.gather(-1, lower)
+    high = by_row.gather(-1, positions.ceil().nan_to_num().long())
     return low + (positions - floor) * (high - low)
 
 
@@ -86,6 +89,8 @@ class CoPE(PositionEncoding):
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
     ) -> Tensor:
         """Return the position of each key as each query counts it, (B, H, Lq, Lk)."""
+        q_pos = as_positions("q_pos", q_pos, q.shape[2], q.shape[0], q.device)
+        k_pos = as_positions("k_pos", k_pos, k.shape[2], k.shape[0], k.device)
         past = per_head(relative_position(q_pos, k_pos, q.device) <= 0)  # (..., 1, Lq, Lk)
         precise = torch.promote_types(q.dtype, torch.float32)  # a sum over many keys
         logits = (q @ k.mT * scale).to(precise)
@@ -94,7 +99,13 @@ class CoPE(PositionEncoding):
     def bias(
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
     ) -> Tensor:
-        """Return the product of each query with the vector of its count, (B, H, Lq, Lk)."""
+        """Return the product of each query with the vector of its count, (B, H, Lq, Lk).
+
+        Raises:
+            ValueError: if q has another width than the vectors, or positions another length.
+        """
+        if q.shape[3] != self.table.shape[1]:
+            raise ValueError(f"q must have width {self.table.shape[1]}, got {q.shape[3]}")
         counted = self.counts(q, k, q_pos, k_pos, scale)
         by_row = q @ self.table.to(q.dtype).mT * scale  # (B, H, Lq, longest + 1)
         return between_rows(by_row.to(counted.dtype), counted).to(q.dtype)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from pe_lib.encoding import PositionEncoding
 from pe_lib.errors import (
+    require_bool,
     require_greater,
     require_heads,
     require_integers,
@@ -50,8 +51,9 @@ def log_bucket(distance: Tensor, n_buckets: int, max_distance: int) -> Tensor:
     distance = require_integers("distance", distance)
     size = distance.abs()
     # float32, as published: an exact logarithm would round some bucket borders the other way.
-    growth = torch.log(size.clamp(min=middle) / middle)
-    growth = growth / torch.tensor((max_distance - 1) / middle, device="cpu").log() * (middle - 1)
+    growth = torch.log(size.clamp(min=middle).float() / middle)
+    most = torch.tensor((max_distance - 1) / middle, dtype=torch.float32, device="cpu")
+    growth = growth / most.log() * (middle - 1)
     far = growth.ceil().long() + middle
     return torch.where(size <= middle, distance, distance.sign() * far).long()
 
@@ -119,10 +121,12 @@ class DeBERTa(PositionEncoding):
     ) -> None:
         """Draw the table from a normal distribution."""
         super().__init__()
-        require_positive("n_heads", n_heads)
-        require_multiple("d_model", d_model, n_heads, "n_heads must divide it")
-        require_positive("max_distance", max_distance)
-        if not (c2p or p2c):
+        n_heads = require_positive("n_heads", n_heads)
+        d_model = require_multiple("d_model", d_model, n_heads, "n_heads must divide it")
+        max_distance = require_positive("max_distance", max_distance)
+        if n_buckets is not None:
+            n_buckets = require_multiple("n_buckets", n_buckets, 2, "half of them are exact")
+        if not (require_bool("c2p", c2p) | require_bool("p2c", p2c)):
             raise ValueError("c2p or p2c must be True, got False for both")
         self.n_heads, self.max_distance, self.n_buckets = n_heads, max_distance, n_buckets
         self.span = max_distance if n_buckets is None else n_buckets
@@ -158,7 +162,8 @@ class DeBERTa(PositionEncoding):
     def rows_through(self, projection: nn.Module, memo: Memo) -> Tensor:
         """Return `project`, kept in `memo`."""
         parameters = [self.table, *projection.parameters()]
-        return memo(parameters, "all", lambda: self.project(projection))
+        rows: Tensor = memo(parameters, "all", lambda: self.project(projection))
+        return rows
 
     def rising_rows(self, projection: nn.Module, memo: Memo, *, differences: bool) -> Tensor:
         """Return `project` from the table's end, so that they rise with keys; kept in `memo`.
@@ -171,23 +176,23 @@ class DeBERTa(PositionEncoding):
             first = rows[:, :1]
             return torch.cat([first, rows[:, 1:] - first], dim=1) if differences else rows
 
-        return memo([self.table, *projection.parameters()], "rising", compute)
+        rows: Tensor = memo([self.table, *projection.parameters()], "rising", compute)
+        return rows
 
     def bias(
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
     ) -> Tensor:
         """Return the chosen terms, scaled, (B, H, Lq, Lk)."""
         require_heads(q, self.n_heads, self.table.shape[1] // self.n_heads)
-        q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device, integers=True)
-        k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device, integers=True)
+        q_pos = as_positions("q_pos", q_pos, q.shape[-2], q.shape[0], q.device, integers=True)
+        k_pos = as_positions("k_pos", k_pos, k.shape[-2], q.shape[0], q.device, integers=True)
         terms = []
-        memos = (self.key_memo, self.query_memo) if q.shape[-2] == 1 else (Memo(), Memo())
         if self.key_proj is not None:
-            keys = self.rows_through(self.key_proj, memos[0]).to(q.dtype)
+            keys = self.rows_through(self.key_proj, self.key_memo).to(q.dtype)
             terms.append(table_scores(q * scale, keys, self.row_of, q_pos, k_pos))
         if self.query_proj is not None:
-            queries = self.rows_through(self.query_proj, memos[1]).to(q.dtype).flip(-2) * scale
-            by_key = table_scores(k, queries, self.mirrored_row_of, k_pos, q_pos)
+            queries = self.rows_through(self.query_proj, self.query_memo).to(q.dtype).flip(-2)
+            by_key = table_scores(k, queries * scale, self.mirrored_row_of, k_pos, q_pos)
             terms.append(by_key.mT)  # (B, H, Lk, Lq) -> (B, H, Lq, Lk)
         return terms[0] if len(terms) == 1 else terms[0].add_(terms[1])
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from torch import Tensor, nn
 
-from pe_lib.errors import require_mask, require_qkv
+from pe_lib.errors import require_bool, require_mask, require_qkv
 from pe_lib.positions import Axes, Positions, order_of
 
 Reads: TypeAlias = tuple[Tensor, Tensor]  # of the queries' and of the keys' tokens
@@ -27,7 +27,7 @@ class PositionEncoding(nn.Module):
     Attributes:
         scale: factor on the query-key product; None means 1/sqrt(d).
         rotates_once: True if a cache may keep keys as `rotate` leaves them: a key's rotation
-            depends on its own position alone, and `bias` reads neither queries nor keys.
+            depends on its own position alone, and `bias` and `sink` read neither queries nor keys.
     """
 
     scale: float | None = None
@@ -54,7 +54,10 @@ class PositionEncoding(nn.Module):
         return None
 
     def values(self, weights: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor | None:
-        """Return what is added to each head's output, (B, H, Lq, Lk) -> (B, H, Lq, d), or None."""
+        """Return what is added to each head's output, (B, H, Lq, Lk) -> (B, H, Lq, d), or None.
+
+        It is added after `rotate_back`.
+        """
         return None
 
     # --- since 2024: several numbers per token, the hidden state, the denominator, and back
@@ -161,14 +164,26 @@ def whole_bias(
     more = None if reads is None else encoding.read_bias(*reads, q_pos, k_pos)
     if more is None:
         return bias
+    if more.shape[1] != q.shape[1]:
+        raise ValueError(
+            f"q must have {more.shape[1]} heads, as {type(encoding).__name__} reads, "
+            f"got {q.shape[1]}"
+        )
     more = more.to(q.dtype)  # what is read may be more exact than q
     return more if bias is None else bias + more
 
 
 def check_attention(
-    encoding: object, q: Tensor, k: Tensor, v: Tensor | None = None, mask: object = None
+    encoding: object,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor | None = None,
+    mask: object = None,
+    **switches: object,
 ) -> None:
     """Raise unless what attention is given fits; see `require_qkv` and `require_mask`."""
+    for name, value in switches.items():
+        require_bool(name, value)
     if not isinstance(encoding, PositionEncoding):
         raise TypeError(f"encoding must be a PositionEncoding, got {encoding!r}")
     require_qkv(q, k, v)

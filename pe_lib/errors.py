@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral, Real
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,16 +30,24 @@ def require_multiple(name: str, value: object, of: int, why: str) -> int:
 
 def require_choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
     """Return `value` if it is one of `allowed`."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
     return value
 
 
-def require_greater(name: str, value: object, than: float) -> float:
-    """Return `value` as a float if it is a finite number greater than `than`."""
+def as_number(name: str, value: object) -> float:
+    """Return `value` as a float if it is a number; what is too large for one is infinite."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    number = float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")
+
+
+def require_greater(name: str, value: object, than: float) -> float:
+    """Return `value` as a float if it is a finite number greater than `than`."""
+    number = as_number(name, value)
     if not than < number < float("inf"):
         raise ValueError(f"{name} must be a finite number greater than {than:g}, got {value!r}")
     return number
@@ -44,14 +55,19 @@ def require_greater(name: str, value: object, than: float) -> float:
 
 def require_at_least(name: str, value: object, least: float) -> float:
     """Return `value` as a float if it is a finite number of at least `least`."""
-    if value == least:
-        return least
-    try:
-        return require_greater(name, value, least)
-    except ValueError as error:
-        raise ValueError(
-            f"{name} must be a finite number of at least {least:g}, got {value!r}"
-        ) from error
+    number = as_number(name, value)
+    if not least <= number < float("inf"):
+        raise ValueError(f"{name} must be a finite number of at least {least:g}, got {value!r}")
+    return number
+
+
+def require_several(name: str, values: object) -> list[Any]:
+    """Return `values` as a list if they are several things in order, at least one."""
+    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
+        raise TypeError(f"{name} must be a list or a tuple, got {values!r}")
+    if len(values) == 0:
+        raise ValueError(f"{name} must hold at least one, got none")
+    return list(values)
 
 
 def require_bool(name: str, value: object) -> bool:
@@ -74,8 +90,11 @@ def require_real(name: str, values: object) -> Tensor:
     """Return `values` as a tensor of finite real numbers.
 
     All integers become int64: in the smaller and the unsigned types a difference of two
-    positions wraps around. Python's floats become float64.
+    positions wraps around. Half precision becomes float32, in which a difference is exact, and
+    Python's floats float64.
     """
+    if isinstance(values, np.ndarray):  # a copy: PyTorch wants this machine's own order of bytes
+        values = np.array(values, dtype=values.dtype.newbyteorder("="), order="C")
     try:
         # A tensor is left where it is, whatever torch.device(...) says.
         tensor = values if isinstance(values, Tensor) else torch.as_tensor(values)
@@ -86,6 +105,7 @@ def require_real(name: str, values: object) -> Tensor:
     if tensor.is_floating_point():
         if not isinstance(values, Tensor):
             tensor = torch.as_tensor(values, dtype=torch.float64)
+        tensor = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
         return require_finite(name, tensor)
     return tensor.long()
 
@@ -131,6 +151,30 @@ def require_qkv(q: object, k: object, v: object = None) -> None:
             raise ValueError(f"k must have the width of q, {q.shape[3]}, got {x.shape[3]}")
         if x.dtype != q.dtype:
             raise TypeError(f"{name} must have the dtype of q, {q.dtype}, got {x.dtype}")
+        if x.device != q.device:
+            raise ValueError(f"{name} must be on the device of q, {q.device}, got {x.device}")
+
+
+def require_hidden(name: str, x: Tensor, weight: Tensor) -> tuple[int, int]:
+    """Return batch and length of hidden states (B, L >= 1, D) for a layer with this weight (D, D).
+
+    Raises:
+        TypeError: if x is not a floating-point tensor, or has not the dtype of the weight.
+        ValueError: if its shape or its device does not fit.
+    """
+    require_floating(name, x)
+    if x.ndim != 3 or x.shape[1] == 0 or x.shape[2] != weight.shape[1]:
+        raise ValueError(
+            f"{name} must have shape (batch, length >= 1, {weight.shape[1]}), got {tuple(x.shape)}"
+        )
+    cast = not x.is_meta and torch.is_autocast_enabled(x.device.type)
+    if x.dtype != weight.dtype and not cast:
+        raise TypeError(f"{name} must have the dtype of the weights, {weight.dtype}, got {x.dtype}")
+    if x.device != weight.device:
+        raise ValueError(
+            f"{name} must be on the device of the weights, {weight.device}, got {x.device}"
+        )
+    return x.shape[0], x.shape[1]
 
 
 def require_mask(mask: object, shape: tuple[int, ...]) -> None:
@@ -148,5 +192,7 @@ def require_mask(mask: object, shape: tuple[int, ...]) -> None:
 
 
 def may_read(tensor: Tensor) -> bool:
-    """Return whether values may decide what is done: not inside a compiled graph, nor on meta."""
-    return not (torch.compiler.is_compiling() or tensor.is_meta)
+    """Return whether values may decide what is done: not in a graph, on meta, or under vmap."""
+    if torch.compiler.is_compiling() or tensor.is_meta:
+        return False
+    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)

@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd import forward_ad
 
+from pe_lib.compose import Compose
 from pe_lib.encoding import (
     PositionEncoding,
     Reads,
@@ -38,6 +40,11 @@ from pe_lib.relative import RelativeBias, distances, windows
 # --- attention -----------------------------------------------------------------------------------
 
 
+def may_look() -> bool:
+    """Return whether numbers on the processor may be read: not in a graph, nor in `torch.func`."""
+    return not (torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack())
+
+
 def attend_fused(
     q: Tensor,
     k: Tensor,
@@ -55,14 +62,14 @@ def attend_fused(
 
     Arguments as in `attend`. Not for an encoding that uses `values`: it raises a ValueError.
     """
-    check_attention(encoding, q, k, v, mask)
+    check_attention(encoding, q, k, v, mask, causal=causal, rotated=rotated)
     if encoding.uses("values"):
         raise ValueError(
             f"encoding must not act on the values, for which {type(encoding).__name__} needs the "
             "weights: use `attend`"
         )
-    q_pos = as_places("q_pos", q_pos, q.shape[-2], len(q), q.device)
-    k_pos = as_places("k_pos", k_pos, k.shape[-2], len(q), q.device)
+    q_pos = as_places("q_pos", q_pos, q.shape[-2], q.shape[0], q.device)
+    k_pos = as_places("k_pos", k_pos, k.shape[-2], q.shape[0], q.device)
     order = order_of(q_pos), order_of(k_pos)
     plain = q, k
     if not rotated:
@@ -122,12 +129,14 @@ def query_and_bias(
 
     For a step of decoding a method may have `join_query`, with the arguments of `bias`: a term
     that is one vector times every key joins the query, so that the keys are read once. It returns
-    the query, (B, H, 1, d), and the rest of the bias, (B, H, 1, Lk).
+    the query, (B, H, 1, d), and the rest of the bias, (B, H, 1, Lk). It stands beside the `bias`
+    that it stands for: a subclass with another `bias` does not inherit it.
     """
     q_pos, k_pos = order
-    join = getattr(encoding, "join_query", None)
+    owner = next(each for each in type(encoding).__mro__ if "bias" in vars(each))
+    join = getattr(encoding, "join_query", None) if "join_query" in vars(owner) else None
     runs = isinstance(q_pos, Run) and isinstance(k_pos, Run)
-    if join is None or not runs or plain[0].shape[2] != 1 or torch.compiler.is_compiling():
+    if join is None or not runs or plain[0].shape[2] != 1 or not may_look():
         return q, whole_bias(encoding, *plain, q_pos, k_pos, scale, reads)
     joined: tuple[Tensor, Tensor] = join(*plain, q_pos, k_pos, scale)
     return joined
@@ -167,8 +176,10 @@ def only_relative_bias(encoding: PositionEncoding) -> RelativeBias | None:
     """Return the encoding's only bias if it is a `RelativeBias`; it may stand in a `Compose`."""
     if isinstance(encoding, RelativeBias):
         return encoding if type(encoding).bias is RelativeBias.bias else None
-    biased = [part for part in encoding.parts() if part.uses("bias")]
-    return only_relative_bias(biased[0]) if len(biased) == 1 and biased[0] is not encoding else None
+    if not isinstance(encoding, Compose) or type(encoding).bias is not Compose.bias:
+        return None
+    biased = [member for member in encoding.members() if member.uses("bias")]
+    return only_relative_bias(biased[0]) if len(biased) == 1 else None
 
 
 def reversed_bias(
@@ -388,7 +399,7 @@ def table_scores(
     """
     if isinstance(q_pos, Run) and isinstance(k_pos, Run):
         # A step of decoding; rows are looked at where that waits for no device.
-        if q_pos.length == 1 and not torch.compiler.is_compiling():
+        if q_pos.length == 1 and may_look():
             row = row_of(distances(q_pos, k_pos, torch.device("cpu")))
             return one_query_scores(queries, table, row)
         if q_pos.length > 1:
@@ -450,11 +461,16 @@ def rotate(x: Tensor, codes: Tensor, layout: str = "interleaved") -> Tensor:
     work, codes = x.to(dtype), codes.to(dtype)
     if layout == "interleaved":
         rotated = rotate_interleaved(work, codes)
-    elif work.requires_grad and not codes.requires_grad and not torch.compiler.is_compiling():
+    elif not torch.compiler.is_compiling() and work.requires_grad and is_constant(codes):
         rotated = RotateHalfSplit.apply(work, codes)  # type: ignore[no-untyped-call]
     else:
         rotated = rotate_half_split(work, codes)
     return rotated.to(x.dtype)
+
+
+def is_constant(codes: Tensor) -> bool:
+    """Return whether no derivative by the codes is asked for, backward or forward."""
+    return not codes.requires_grad and forward_ad.unpack_dual(codes).tangent is None
 
 
 def rotate_interleaved(x: Tensor, codes: Tensor) -> Tensor:
@@ -507,7 +523,7 @@ def run_codes(
         angles = places.double().unsqueeze(-1) * rates + first  # (..., n)
         sizes = torch.full_like(angles, size)
         if growth is not None:
-            sizes *= ((places - origin).unsqueeze(-1) * growth).exp()
+            sizes *= ((places.double() - origin).unsqueeze(-1) * growth).exp()
         return torch.polar(sizes, angles).to(dtype.to_complex())
 
     outer, inner = rotations(firsts, gain, phase, middle), rotations(rests, 1.0, 0.0, 0.0)
@@ -587,11 +603,12 @@ class CachedCodes(PositionEncoding):
 
     def fill_cache(self, dtype: torch.dtype, device: torch.device | str) -> None:
         """Compute the cache, (max_len, width), with the accuracy of float64."""
-        try:
-            positions = torch.arange(self.max_len, device="cpu")
-        except RuntimeError as error:
-            raise ValueError(f"max_len must fit into memory, got {self.max_len}") from error
-        self.cache = self.compute(positions).detach().to(device, dtype)
+        with torch.inference_mode(False):  # a training that follows may save it
+            try:
+                positions = torch.arange(self.max_len, device="cpu")
+            except RuntimeError as error:
+                raise ValueError(f"max_len must fit into memory, got {self.max_len}") from error
+            self.cache = self.compute(positions).detach().to(device, dtype)
 
     def codes(self, positions: Positions, like: Tensor) -> Tensor:
         """Return the codes of positions, (L,) or (B, L) -> (..., width), from the cache for a run.
@@ -600,39 +617,59 @@ class CachedCodes(PositionEncoding):
         """
         dtype = torch.promote_types(like.dtype, torch.float32)
         if isinstance(positions, Run):
-            if positions.start >= 0 and positions.stop <= self.max_len:
-                if self.cache.dtype != dtype or self.cache.device != like.device:
+            fits = self.cache.dtype == dtype and self.cache.device == like.device
+            held = positions.start >= 0 and positions.stop <= self.max_len
+            # What is made while a program is exported is no tensor for later.
+            if held and (fits or not torch.compiler.is_exporting()):
+                if not fits:
                     self.fill_cache(dtype, like.device)
                 return self.cache[positions.start : positions.stop]  # a view, no copy
             positions = positions.tensor(like.device)
         return self.compute(positions).to(like.device, dtype)
 
 
-class Memo:
-    """What was computed from parameters, until one of them is another one or has changed.
+class Memo(nn.Module):
+    """What was computed from parameters, kept while they are used and not trained.
 
-    Changes are seen by the parameters' version counters; those made through `.data` are not.
+    It is kept in `eval()` mode where no gradients are recorded. A change of the mode, a call with
+    gradients, or new versions of the parameters forget it; versions alone would not do, since
+    optimizers that update all parameters at once (`fused=True`) do not count them. Changes
+    through `.data` in `eval()` mode are not seen.
     """
 
     def __init__(self) -> None:
         """Start empty."""
+        super().__init__()
+        self.forget()
+
+    def forget(self) -> None:
+        """Keep nothing."""
         self.key: object = None
         self.value: Tensor | None = None
-        self.parameters: tuple[Tensor, ...] = ()  # kept, so that no other gets their identity
+        self.sources: tuple[Tensor, ...] = ()  # kept, so that no other gets their identity
 
-    def __call__(
+    def train(self, mode: bool = True) -> Memo:
+        """Forget, and set the mode."""
+        self.forget()
+        return super().train(mode)
+
+    def forward(
         self, parameters: Sequence[Tensor], settings: object, compute: Callable[[], Tensor]
     ) -> Tensor:
-        """Return compute(), or what it returned before for these parameters and settings.
-
-        It is always called where gradients or a graph are recorded.
-        """
-        recorded = torch.is_grad_enabled() and any(p.requires_grad for p in parameters)
-        if recorded or torch.compiler.is_compiling() or any(p.is_inference() for p in parameters):
+        """Return compute(), or what it returned before for these parameters and settings."""
+        if not may_look():
             return compute()
-        key = (settings, [(id(p), p.data_ptr(), p._version, p.dtype) for p in parameters])
+        recorded = torch.is_grad_enabled() and any(p.requires_grad for p in parameters)
+        if self.training or recorded or any(p.is_inference() for p in parameters):
+            self.forget()
+            return compute()
+        devices = {p.device.type for p in parameters}
+        cast = [torch.is_autocast_enabled(d) and torch.get_autocast_dtype(d) for d in devices]
+        key = (settings, cast, [(id(p), p.data_ptr(), p._version, p.dtype) for p in parameters])
         if self.value is None or self.key != key:
-            self.key, self.value, self.parameters = key, compute(), tuple(parameters)
+            with torch.inference_mode(False), torch.no_grad():  # a training may use it, too
+                self.value = compute()
+            self.key, self.sources = key, tuple(parameters)
         return self.value
 
     def __reduce__(self) -> tuple[type[Memo], tuple[()]]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_greater, require_heads, require_positive
+from pe_lib.errors import require_floating, require_greater, require_heads, require_positive
 from pe_lib.initial import linear
 from pe_lib.positions import Positions, as_positions, as_tensor, relative_position
 
@@ -25,6 +25,8 @@ def fire_ratio(q_pos: Tensor, k_pos: Tensor, c: Tensor, threshold: Tensor) -> Te
 
     Source: Li et al. 2024; the distance |key - query| as in the listing of their appendix.
     """
+    require_floating("c", c)
+    require_floating("threshold", threshold)
     distance = relative_position(q_pos, k_pos).abs()
     reach = torch.maximum(q_pos.to(threshold.dtype), threshold).unsqueeze(-1)  # (..., Lq, 1)
     return torch.log1p(c.abs() * distance) / (torch.log1p(c.abs() * reach) + 1e-6)
@@ -67,8 +69,8 @@ class Fire(PositionEncoding):
     ) -> Tensor:
         """Return (H, Lq, Lk), or (B, H, Lq, Lk) for positions with a batch axis."""
         require_heads(q, self.n_heads)
-        q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device)
-        k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device)
+        q_pos = as_positions("q_pos", q_pos, q.shape[-2], q.shape[0], q.device)
+        k_pos = as_positions("k_pos", k_pos, k.shape[-2], q.shape[0], q.device)
         precise = torch.promote_types(self.c.dtype, torch.float32)
         c, threshold = self.c.to(precise), (self.factor.to(precise) * self.threshold).abs()
         ratio = fire_ratio(as_tensor(q_pos, q.device), as_tensor(k_pos, q.device), c, threshold)

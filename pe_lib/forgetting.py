@@ -6,12 +6,20 @@ read from its hidden state, and a key is worth as much as the gates between it a
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import may_read, require_floating, require_positive
+from pe_lib.errors import (
+    may_read,
+    require_floating,
+    require_greater,
+    require_hidden,
+    require_positive,
+)
 from pe_lib.positions import Positions, Run, as_tensor
 
 
@@ -32,10 +40,14 @@ def forgetting_bias(log_gates: Tensor, n_queries: int) -> Tensor:
 
     Source: Lin et al. 2025, equation 4: the sum over l = j + 1, ..., i of log f_l.
     """
-    require_floating("log_gates", log_gates)
-    if n_queries > log_gates.shape[-1]:
+    if require_floating("log_gates", log_gates).ndim == 0:
+        raise ValueError("log_gates must have shape (..., Lk), got ()")
+    if not isinstance(n_queries, int | torch.SymInt):
+        raise TypeError(f"n_queries must be an int, got {type(n_queries).__name__}")
+    if not 1 <= n_queries <= log_gates.shape[-1]:
         raise ValueError(
-            f"n_queries must be at most the number of keys, {log_gates.shape[-1]}, got {n_queries}"
+            "n_queries must be at least 1 and at most the number of keys, "
+            f"{log_gates.shape[-1]}, got {n_queries}"
         )
     sums = log_gates.cumsum(dim=-1)  # (B, H, Lk)
     first = log_gates.shape[-1] - n_queries
@@ -61,13 +73,20 @@ class Forgetting(PositionEncoding):
         """Create the gates; with weights of zero they are the same for all tokens."""
         super().__init__()
         require_positive("d_model", d_model)
+        require_greater("bias", bias, -math.inf)
         self.n_heads = require_positive("n_heads", n_heads)
         self.gate = nn.Linear(d_model, n_heads)
         nn.init.zeros_(self.gate.weight)
         nn.init.constant_(self.gate.bias, bias)
 
     def read(self, x: Tensor) -> Tensor:
-        """Return the logarithms of the gates, (B, L, D) -> (B, H, L, 1), at least in float32."""
+        """Return the logarithms of the gates, (B, L, D) -> (B, H, L, 1), at least in float32.
+
+        Raises:
+            TypeError: if x has another dtype than the gates.
+            ValueError: if x has another width.
+        """
+        require_hidden("x", x, self.gate.weight)
         gates: Tensor = self.gate(x)
         gates = gates.to(torch.promote_types(gates.dtype, torch.float32))
         return F.logsigmoid(gates).mT[..., None]  # (B, H, L, 1)

@@ -14,10 +14,11 @@ from pe_lib.errors import (
     require_floating,
     require_greater,
     require_integers,
+    require_positive,
     require_real,
 )
 from pe_lib.learned import Learned
-from pe_lib.positions import Positions, as_positions, as_tensor, sent
+from pe_lib.positions import Positions, Run, as_positions, as_tensor, sent
 from pe_lib.relative import WindowBias
 from pe_lib.sinusoidal import Sinusoidal
 
@@ -84,11 +85,11 @@ def paragraph_of(positions: Positions, starts: Tensor) -> Tensor:
     Raises:
         ValueError: if starts have another shape, or those on the processor do not ascend.
     """
-    if starts.ndim not in (1, 2) or starts.shape[-1] == 0:
+    if require_real("starts", starts).ndim not in (1, 2) or starts.shape[-1] == 0:
         raise ValueError(f"starts must have shape (P >= 1,) or (B, P), got {tuple(starts.shape)}")
     if starts.is_cpu and may_read(starts) and (starts.diff() < 0).any():
         raise ValueError(f"starts must ascend, got {starts.tolist()}")
-    places = as_tensor(positions, starts.device)
+    places = require_real("positions", as_tensor(positions, starts.device))
     batch = torch.broadcast_shapes(places.shape[:-1], starts.shape[:-1])
     places = places.expand(*batch, -1).contiguous()
     return torch.searchsorted(starts.expand(*batch, -1).contiguous(), places, right=True) - 1
@@ -136,8 +137,10 @@ class ParagraphVectors(PositionEncoding):
     ) -> None:
         """Draw the vectors from a normal distribution."""
         super().__init__()
+        require_positive("max_paragraphs", max_paragraphs)
         self.vectors = Learned(max_paragraphs, d_model, std=std)
         self.starts = require_real("starts", starts)  # no buffer: `to_empty` would lose it
+        paragraph_of(Run(0, 1), self.starts)  # raises unless they are starts
 
     def embed(self, x: Tensor, positions: Positions) -> Tensor:
         """Add the vectors of the positions' paragraphs to x (B, L, D).
@@ -145,9 +148,11 @@ class ParagraphVectors(PositionEncoding):
         Raises:
             ValueError: if a position lies before the first paragraph or there are too many.
         """
-        positions = as_positions("positions", positions, x.shape[1], len(x), x.device)
-        if self.starts.ndim == 2 and len(self.starts) not in (1, len(x)):
-            raise ValueError(f"starts must have a row per text, {len(x)}, got {len(self.starts)}")
+        positions = as_positions("positions", positions, x.shape[1], x.shape[0], x.device)
+        if self.starts.ndim == 2 and len(self.starts) not in (1, x.shape[0]):
+            raise ValueError(
+                f"starts must have a row per text, {x.shape[0]}, got {len(self.starts)}"
+            )
         return self.vectors.embed(x, paragraph_of(positions, sent(self.starts, x.device)))
 
 

@@ -19,7 +19,7 @@ from pe_lib.errors import (
     require_positive,
 )
 from pe_lib.initial import normal
-from pe_lib.positions import Positions, Run, as_positions
+from pe_lib.positions import Positions, Run, as_positions, in_float64, placed, sent
 
 BEYOND = ("error", "clamp", "wrap", "interpolate")
 
@@ -43,15 +43,16 @@ def interpolate_table(table: Tensor, length: int) -> Tensor:
     require_positive("length", length)
     if table.ndim != 2 or len(table) == 0:
         raise ValueError(f"table must have shape (max_len >= 1, D), got {tuple(table.shape)}")
-    places = torch.linspace(0, len(table) - 1, length, dtype=torch.float64, device=table.device)
+    places = torch.linspace(0, len(table) - 1, length, dtype=torch.float64, device="cpu")
     return sample_table(table, places)
 
 
 def sample_table(table: Tensor, places: Tensor) -> Tensor:
     """Read a table (max_len, D) at real row numbers in [0, max_len - 1]: (...) -> (..., D)."""
     lower = places.floor().long().clamp(0, len(table) - 1)
+    share = placed((places - lower).unsqueeze(-1), table.device, table.dtype)
+    lower = sent(lower, table.device)
     upper = (lower + 1).clamp(max=len(table) - 1)
-    share = (places - lower).unsqueeze(-1).to(table.dtype)
     return (1 - share) * table[lower] + share * table[upper]  # (..., D)
 
 
@@ -91,7 +92,9 @@ def interpolate_grid(
             f"table must have shape ({rows} * {columns}, D) for grid {grid}, "
             f"got {tuple(table.shape)}"
         )
-    image = table.T.reshape(1, -1, rows, columns)  # (1, D, rows, columns)
+    # Not every mode has a form for half precision.
+    precise = torch.promote_types(table.dtype, torch.float32)
+    image = table.T.reshape(1, -1, rows, columns).to(precise)  # (1, D, rows, columns)
     resized = F.interpolate(
         image,
         (new_rows, new_columns),
@@ -99,7 +102,7 @@ def interpolate_grid(
         align_corners=False,
         antialias=require_bool("antialias", antialias),
     )
-    return resized.flatten(2)[0].T  # (new_rows * new_columns, D)
+    return resized.flatten(2)[0].T.to(table.dtype)  # (new_rows * new_columns, D)
 
 
 def require_grid(name: str, grid: object) -> tuple[int, int]:
@@ -119,8 +122,8 @@ class Learned(PositionEncoding):
             table far smaller than they are is hardly seen, and learns late.
         beyond: what a position past the table does: "error" raises (as GPT-2 and BERT do),
             "clamp" uses the last row, "wrap" starts again at row 0, "interpolate" squeezes
-            all positions so that the last one meets the last row. A squeeze depends on the
-            whole sequence, so that one that comes piece by piece (KV cache) is refused.
+            the positions of each sequence so that its last meets the last row. A squeeze depends
+            on the whole sequence, so that one that comes piece by piece (KV cache) is refused.
 
     Source: Gehring et al. 2017; Devlin et al. 2019; Radford et al. 2019.
     """
@@ -173,8 +176,8 @@ class Learned(PositionEncoding):
         if self.beyond == "wrap":
             return self.table[places % max_len]
         if self.beyond == "interpolate":
-            squeeze = (max_len - 1) / places.max().clamp(min=max_len - 1).double()
-            return sample_table(self.table, places * squeeze)
+            longest = in_float64(places.amax(-1, keepdim=True).clamp(min=max_len - 1))
+            return sample_table(self.table, in_float64(places) * ((max_len - 1) / longest))
         return self.table[places]
 
     def check_range(self, first: int, last: int) -> None:

@@ -27,15 +27,18 @@ def apply_pope(x: Tensor, angles: Tensor) -> Tensor:
 
     Raises:
         TypeError: if x or angles are not floating-point tensors.
-        ValueError: if angles do not have x's last axis.
+        ValueError: if angles do not have x's last two axes, or do not broadcast to x.
 
     Source: Gopalakrishnan et al. 2025.
     """
     require_floating("x", x)
-    if require_floating("angles", angles).shape[-1:] != x.shape[-1:]:
+    wanted, given = x.shape, require_floating("angles", angles).shape
+    axes = zip(reversed(wanted), reversed(given), strict=False)
+    fits = all(one in (1, other) for other, one in axes) and 2 <= len(given) <= len(wanted)
+    if not fits or given[-2:] != wanted[-2:]:
         raise ValueError(
-            f"angles must have one column per component of x, {x.shape[-1]}, "
-            f"got shape {tuple(angles.shape)}"
+            "angles must have the last two axes of x and broadcast to it, "
+            f"got {tuple(given)} for x of shape {tuple(wanted)}"
         )
     return polar(x, angles.cos(), angles.sin())
 
@@ -102,8 +105,8 @@ class PoPE(CachedCodes):
                     f"{name} must have shape (B, n_heads={heads}, L, head_dim={self.head_dim}), "
                     f"got {tuple(x.shape)}"
                 )
-        q_pos = as_positions("q_pos", q_pos, q.shape[2], len(q), q.device)
-        k_pos = as_positions("k_pos", k_pos, k.shape[2], len(k), k.device)
+        q_pos = as_positions("q_pos", q_pos, q.shape[2], q.shape[0], q.device)
+        k_pos = as_positions("k_pos", k_pos, k.shape[2], k.shape[0], k.device)
         q_cos, q_sin = per_head(self.codes(q_pos, q)).chunk(2, dim=-1)  # (..., 1, L, d)
         k_cos, k_sin = per_head(self.codes(k_pos, k)).chunk(2, dim=-1)
         phase = self.phase.to(k_cos.dtype).unsqueeze(1)  # (H, 1, d)

@@ -28,6 +28,8 @@ class Run:
         for name, value in (("start", self.start), ("length", self.length)):
             if isinstance(value, bool) or not isinstance(value, Integral | torch.SymInt):
                 raise TypeError(f"{name} must be an int, got {type(value).__name__}")
+            if not isinstance(value, int | torch.SymInt):  # NumPy's small ones wrap around
+                object.__setattr__(self, name, int(value))
         if self.length < 0:
             raise ValueError(f"length must be at least 0, got {self.length}")
 
@@ -197,9 +199,20 @@ def as_tensor(positions: Positions, device: torch.device | None = None) -> Tenso
     return positions.tensor(device) if isinstance(positions, Run) else positions
 
 
+def has_float64(device: torch.device) -> bool:
+    """Return whether a device computes in float64; Apple's GPUs do not."""
+    return device.type != "mps"
+
+
 def in_float64(values: Tensor) -> Tensor:
-    """Return `values` in float64, on the processor where their device has none (Apple's GPUs)."""
-    return (values.cpu() if values.device.type == "mps" else values).double()
+    """Return `values` in float64, on the processor where their device has none."""
+    return (values if has_float64(values.device) else values.cpu()).double()
+
+
+def placed(values: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Return `values` on `device` in `dtype`; float64 stays on the processor where needed."""
+    values = values.to(dtype)
+    return values if dtype == torch.float64 and not has_float64(device) else sent(values, device)
 
 
 def sent(constant: Tensor, device: torch.device) -> Tensor:

@@ -68,8 +68,8 @@ class RelativeBias(PositionEncoding):
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
     ) -> Tensor:
         """Return (H, Lq, Lk), or (B, H, Lq, Lk) for positions with a batch axis."""
-        q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device)
-        k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device)
+        q_pos = as_positions("q_pos", q_pos, q.shape[-2], q.shape[0], q.device)
+        k_pos = as_positions("k_pos", k_pos, k.shape[-2], q.shape[0], q.device)
         if isinstance(q_pos, Run) and isinstance(k_pos, Run):
             vector = self.for_heads(q, distances(q_pos, k_pos, q.device))  # (H, Lq + Lk - 1)
             return toeplitz(vector, k_pos.length)
@@ -99,7 +99,7 @@ class WindowBias(RelativeBias):
         super().__init__()
         require_positive("n_heads", n_heads)
         self.window = require_positive("window", window)
-        self.weight = nn.Parameter(torch.zeros(n_heads, 2 * window + 1))  # (H, 2w + 1)
+        self.weight = nn.Parameter(torch.zeros(n_heads, 2 * self.window + 1))  # (H, 2w + 1)
 
     def of_distance(self, relative: Tensor) -> Tensor:
         """Return the biases of relative positions: (...) -> (H, ...)."""

@@ -96,7 +96,7 @@ def apply_rope(x: Tensor, angles: Tensor, layout: str = "interleaved") -> Tensor
     """
     require_floating("x", x)
     require_floating("angles", angles)
-    batched = angles.ndim == 3 and x.ndim == 4 and len(angles) in (1, len(x))
+    batched = angles.ndim == 3 and x.ndim == 4 and len(angles) in (1, x.shape[0])
     fits = x.ndim >= 2 and (batched or angles.ndim == 2) and angles.shape[-2] == x.shape[-2]
     if not fits or not 0 < 2 * angles.shape[-1] <= x.shape[-1]:
         raise ValueError(
@@ -241,10 +241,10 @@ class RoPE(CachedCodes):
                     f"got {tuple(x.shape)}"
                 )
         same = q_pos is k_pos and q.shape[2] == k.shape[2]
-        q_pos = as_positions("q_pos", q_pos, q.shape[2], len(q), q.device)
+        q_pos = as_positions("q_pos", q_pos, q.shape[2], q.shape[0], q.device)
         if same:
             return q_pos, q_pos
-        return q_pos, as_positions("k_pos", k_pos, k.shape[2], len(k), k.device)
+        return q_pos, as_positions("k_pos", k_pos, k.shape[2], k.shape[0], k.device)
 
 
 class AxialRoPE(RoPE):

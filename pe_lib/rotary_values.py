@@ -20,10 +20,11 @@ class RotaryValues(PositionEncoding):
     The output is the sum over j of A_ij R(j - i) v_j, with the rotations R of `rope`.
 
     Args:
-        rope: what rotates; a gain would scale the values too.
+        rope: what rotates, by angles that are proportional to the position: only then is the
+            rotation of -p the inverse of that of p. A gain would scale the values too.
 
     Raises:
-        TypeError: if rope is no `RoPE`.
+        TypeError: if rope is no `RoPE`, or one whose angles are not.
         ValueError: if its gain is not 1.
 
     Source: DeepSeek-AI 2026 (DeepSeek-V4), whose keys are its values.
@@ -34,8 +35,9 @@ class RotaryValues(PositionEncoding):
     def __init__(self, rope: RoPE) -> None:
         """Keep the rotation."""
         super().__init__()
-        if not isinstance(rope, RoPE):
-            raise TypeError(f"rope must be a RoPE, got {type(rope).__name__}")
+        plain = isinstance(rope, RoPE) and type(rope).rotate is RoPE.rotate and rope.axes == 1
+        if not plain:
+            raise TypeError(f"rope must be a plain RoPE, got {type(rope).__name__}")
         if rope.gain != 1.0:
             raise ValueError(f"rope must have the gain 1, got {rope.gain}")
         self.rope = rope
@@ -52,5 +54,5 @@ class RotaryValues(PositionEncoding):
 
     def rotate_back(self, output: Tensor, q_pos: Positions) -> Tensor:
         """Rotate the output (B, H, Lq, d) back by the queries' positions."""
-        q_pos = as_positions("q_pos", q_pos, output.shape[2], len(output), output.device)
+        q_pos = as_positions("q_pos", q_pos, output.shape[2], output.shape[0], output.device)
         return self.rope.rotate(output, output, back := -as_tensor(q_pos, output.device), back)[1]

@@ -6,7 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_bool, require_floating, require_greater, require_positive
+from pe_lib.errors import (
+    require_bool,
+    require_floating,
+    require_greater,
+    require_integers,
+    require_positive,
+)
 from pe_lib.fast import table_scores, table_sums
 from pe_lib.initial import normal
 from pe_lib.positions import Positions, as_positions, count, relative_position
@@ -17,7 +23,8 @@ def clipped_row(relative: Tensor, clip: int) -> Tensor:
 
     Source: Shaw et al. 2018, equation 5; 0 is the row of the farthest key to the left.
     """
-    return relative.clamp(-clip, clip) + clip
+    require_positive("clip", clip)
+    return require_integers("relative", relative).clamp(-clip, clip) + clip
 
 
 def table_clip(table: Tensor, width: int) -> int:
@@ -53,8 +60,8 @@ def shaw_logits(q: Tensor, table: Tensor, q_pos: Positions, k_pos: Positions) ->
     if require_floating("q", q).ndim != 4:
         raise ValueError(f"q must have shape (B, H, Lq, d), got {tuple(q.shape)}")
     clip = table_clip(table, q.shape[-1])
-    q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device, integers=True)
-    k_pos = as_positions("k_pos", k_pos, count(k_pos), len(q), q.device, integers=True)
+    q_pos = as_positions("q_pos", q_pos, q.shape[-2], q.shape[0], q.device, integers=True)
+    k_pos = as_positions("k_pos", k_pos, count(k_pos), q.shape[0], q.device, integers=True)
     rows = clipped_row(relative_position(q_pos, k_pos, q.device), clip)  # (Lq, Lk) or (B, Lq, Lk)
     vectors = table[rows[(None,) * (3 - rows.ndim)]]  # (B or 1, Lq, Lk, d)
     return torch.einsum("bhid,bijd->bhij", q, vectors)
@@ -128,6 +135,7 @@ class Shaw(PositionEncoding):
         std = head_dim**-0.5 if std is None else require_greater("std", std, 0)
         self.with_keys = require_bool("with_keys", with_keys)
         self.key_table = nn.Parameter(normal(*shape, std=std))  # (2 clip + 1, d)
+        require_bool("with_values", with_values)
         self.value_table = nn.Parameter(normal(*shape, std=std)) if with_values else None
 
     def uses(self, hook: str) -> bool:
@@ -144,8 +152,8 @@ class Shaw(PositionEncoding):
         """Return scale * `shaw_logits`, (B, H, Lq, Lk)."""
         if q.shape[-1] != self.key_table.shape[1]:
             table_clip(self.key_table, q.shape[-1])  # says what was wanted
-        q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device, integers=True)
-        k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device, integers=True)
+        q_pos = as_positions("q_pos", q_pos, q.shape[-2], q.shape[0], q.device, integers=True)
+        k_pos = as_positions("k_pos", k_pos, k.shape[-2], q.shape[0], q.device, integers=True)
         table = self.key_table.to(q.dtype)
         scores = table_scores(q * scale, table, self.row_of, q_pos, k_pos)
         if not self.with_keys:

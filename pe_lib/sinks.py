@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_heads, require_positive
+from pe_lib.errors import require_at_least, require_heads, require_positive
 from pe_lib.initial import normal
 from pe_lib.positions import Positions
 
@@ -25,15 +25,18 @@ class Sink(PositionEncoding):
 
     Raises:
         TypeError: if n_heads is not an int.
-        ValueError: if it is not positive.
+        ValueError: if it is not positive, or std is negative.
 
     Source: OpenAI 2025 (gpt-oss model card, section 2.2); Miller 2023 has the constant 0.
     """
+
+    rotates_once = True
 
     def __init__(self, n_heads: int, std: float = 0.02) -> None:
         """Draw the logits."""
         super().__init__()
         self.n_heads = require_positive("n_heads", n_heads)
+        require_at_least("std", std, 0)
         self.logits = nn.Parameter(normal(n_heads, std=std))
 
     def sink(self, q: Tensor, q_pos: Positions) -> Tensor:

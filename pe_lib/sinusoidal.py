@@ -20,7 +20,7 @@ from pe_lib.errors import (
     require_real,
 )
 from pe_lib.fast import CachedCodes, run_codes
-from pe_lib.positions import Positions, Run, as_positions, in_float64, sent
+from pe_lib.positions import Positions, Run, as_positions, in_float64, placed, sent
 
 LAYOUTS = ("interleaved", "half")
 
@@ -113,7 +113,7 @@ def sinusoidal(
     places = require_real("positions", positions)
     exact = in_float64(places)
     angles = exact.unsqueeze(-1) * sent(frequencies(dim, base), exact.device)  # (..., dim / 2)
-    return arrange(angles.sin(), angles.cos(), layout).to(places.device, dtype)
+    return placed(arrange(angles.sin(), angles.cos(), layout), places.device, dtype)
 
 
 def sinusoidal_2d(
@@ -228,7 +228,8 @@ class Sinusoidal(CachedCodes):
     ) -> None:
         """Cache the first `max_len` codes."""
         super().__init__()
-        self.d_model, self.base, self.layout = d_model, base, layout
+        self.d_model = require_multiple("d_model", d_model, 2, "a sine and a cosine per frequency")
+        self.base, self.layout = base, layout
         self.max_len = require_positive("max_len", max_len)
         self.gain = require_greater("gain", gain, 0)
         self.fill_cache(torch.float32, "cpu")  # (max_len, D)

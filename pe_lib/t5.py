@@ -18,20 +18,21 @@ from pe_lib.initial import normal
 from pe_lib.relative import RelativeBias
 
 
-def check_buckets(n_buckets: int, max_distance: int, bidirectional: bool) -> None:
-    """Raise if the buckets cannot be laid out: see `t5_bucket`."""
-    if bidirectional:
+def check_buckets(n_buckets: int, max_distance: int, bidirectional: bool) -> tuple[int, int]:
+    """Return both numbers as ints; raise if the buckets cannot be laid out: see `t5_bucket`."""
+    if require_bool("bidirectional", bidirectional):
         require_multiple("n_buckets", n_buckets, 2, "half of them for keys on each side")
-    require_positive("n_buckets", n_buckets)
+    n_buckets = require_positive("n_buckets", n_buckets)
     per_side = n_buckets // 2 if bidirectional else n_buckets
     if per_side < 2:
         raise ValueError(f"n_buckets must leave at least 2 for each side, got {n_buckets}")
-    require_positive("max_distance", max_distance)
+    max_distance = require_positive("max_distance", max_distance)
     if max_distance <= per_side // 2:
         raise ValueError(
             f"max_distance must be above {per_side // 2}, the number of distances that "
             f"n_buckets={n_buckets} keep apart, got {max_distance}"
         )
+    return n_buckets, max_distance
 
 
 def t5_bucket(
@@ -67,7 +68,7 @@ def t5_bucket(
 
     Source: Raffel et al. 2020, section 2.1, and the authors' code.
     """
-    check_buckets(n_buckets, max_distance, bidirectional)
+    n_buckets, max_distance = check_buckets(n_buckets, max_distance, bidirectional)
     offsets = require_integers("relative", relative).clamp(-max_distance, max_distance)
     per_side = n_buckets // 2 if bidirectional else n_buckets
     exact = per_side // 2
@@ -113,10 +114,8 @@ class T5Bias(RelativeBias):
         """Draw the table from a normal distribution."""
         super().__init__()
         require_positive("n_heads", n_heads)
-        require_bool("bidirectional", bidirectional)
-        check_buckets(n_buckets, max_distance, bidirectional)
+        self.n_buckets, self.max_distance = check_buckets(n_buckets, max_distance, bidirectional)
         require_greater("std", std, 0)
-        self.n_buckets, self.max_distance = n_buckets, max_distance
         self.bidirectional = bidirectional
         self.table = nn.Parameter(normal(n_buckets, n_heads, std=std))
 

@@ -19,20 +19,20 @@ from pe_lib.errors import (
     require_positive,
     require_real,
 )
-from pe_lib.positions import Positions, as_positions, as_tensor, per_head
+from pe_lib.positions import Positions, as_positions, as_tensor, in_float64, per_head, placed
 
 GROWTHS = ("steps", "power")
 
 
 def places_of(q: Tensor, q_pos: Positions) -> Tensor:
     """Return the positions of queries (B, H, Lq, d) as a tensor, (Lq,) or (B, Lq)."""
-    return as_tensor(as_positions("q_pos", q_pos, q.shape[2], len(q), q.device), q.device)
+    return as_tensor(as_positions("q_pos", q_pos, q.shape[2], q.shape[0], q.device), q.device)
 
 
 def scaled(q: Tensor, factor: Tensor) -> Tensor:
     """Return q (B, H, Lq, d) times a factor that broadcasts to it, taken in float32 or more."""
     precise = torch.promote_types(q.dtype, torch.float32)
-    return (q.to(precise) * factor.to(precise)).to(q.dtype)
+    return (q.to(precise) * placed(factor, q.device, precise)).to(q.dtype)
 
 
 def log_count(positions: object) -> Tensor:
@@ -44,7 +44,7 @@ def log_count(positions: object) -> Tensor:
     Returns:
         float64 of the same shape, at least 0.
     """
-    return torch.log1p(require_real("positions", positions).double().clamp(min=0))
+    return torch.log1p(in_float64(require_real("positions", positions)).clamp(min=0))
 
 
 def starting_strength(length: int) -> float:
@@ -84,7 +84,8 @@ class ScalableSoftmax(PositionEncoding):
         require_heads(q, len(self.strength))
         logs = per_head(log_count(places_of(q, q_pos)).unsqueeze(-1))  # (..., 1, Lq, 1)
         precise = torch.promote_types(q.dtype, torch.float32)
-        factor = self.strength.to(precise).view(-1, 1, 1) * logs.to(precise)  # (..., H, Lq, 1)
+        logs = placed(logs, q.device, precise)
+        factor = self.strength.to(precise).view(-1, 1, 1) * logs  # (..., H, Lq, 1)
         return scaled(q, factor), k
 
 
@@ -108,7 +109,9 @@ def query_factor(
     """
     require_choice("growth", growth, GROWTHS)
     require_greater("length", length, 0)
-    share = (require_real("positions", positions).double() + ahead).clamp(min=0) / length
+    require_at_least("strength", strength, 0)
+    require_at_least("ahead", ahead, 0)
+    share = (in_float64(require_real("positions", positions)) + ahead).clamp(min=0) / length
     if growth == "power":
         return torch.exp(strength * torch.log1p(share))
     return 1 + strength * torch.log1p(share.floor())

@@ -17,12 +17,13 @@ class Trailing(PositionEncoding):
     """Let an encoding see only the last components of queries, keys and values.
 
     Args:
-        encoding: acts through `rotate`, and maybe `rotate_values` and `rotate_back`.
+        encoding: acts through `rotate`, and maybe `rotate_values` and `rotate_back`. It has no
+            scale of its own: that of the whole head counts.
         width: how many components it sees.
 
     Raises:
         TypeError: if encoding is no `PositionEncoding`.
-        ValueError: if it acts through another hook too.
+        ValueError: if it acts through another hook too, or has a scale.
 
     Source: DeepSeek-AI 2024 (DeepSeek-V2), section 2.1.3.
     """
@@ -30,7 +31,7 @@ class Trailing(PositionEncoding):
     HOOKS = ("rotate", "rotate_values", "rotate_back")
 
     def __init__(self, encoding: PositionEncoding, width: int) -> None:
-        """Keep the encoding, and its scale."""
+        """Keep the encoding."""
         super().__init__()
         if not isinstance(encoding, PositionEncoding):
             raise TypeError(f"encoding must be a PositionEncoding, got {encoding!r}")
@@ -39,7 +40,9 @@ class Trailing(PositionEncoding):
         if wrong:
             raise ValueError(f"encoding must only rotate, got one that uses {', '.join(wrong)}")
         self.encoding, self.width = encoding, require_positive("width", width)
-        self.rotates_once, self.scale = encoding.rotates_once, encoding.scale
+        if encoding.scale is not None:
+            raise ValueError(f"encoding must have no scale of its own, got {encoding.scale:g}")
+        self.rotates_once = encoding.rotates_once
 
     def uses(self, hook: str) -> bool:
         """Return whether the encoding inside acts through the hook of that name."""
@@ -49,6 +52,8 @@ class Trailing(PositionEncoding):
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
     ) -> tuple[Tensor, Tensor]:
         """Rotate the last components of q (B, H, Lq, d) and k (B, H, Lk, d)."""
+        if self.width > q.shape[-1]:
+            raise ValueError(f"q must have heads of width >= {self.width}, got {q.shape[-1]}")
         last = self.encoding.rotate(q[..., -self.width :], k[..., -self.width :], q_pos, k_pos)
         return self.behind(q, last[0]), self.behind(k, last[1])
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from pe_lib.encoding import PositionEncoding
 from pe_lib.errors import (
+    may_read,
     require_at_least,
     require_floating,
     require_greater,
@@ -23,7 +24,7 @@ from pe_lib.errors import (
 )
 from pe_lib.fast import Memo, picked_scores, skewed_scores
 from pe_lib.initial import linear, normal
-from pe_lib.positions import Positions, Run, as_positions, relative_position
+from pe_lib.positions import Positions, Run, as_positions, placed, relative_position
 from pe_lib.relative import distances
 from pe_lib.sinusoidal import sinusoidal
 
@@ -77,6 +78,12 @@ def transformer_xl_bias(
                 f"{name} must have shape (H, d) = {(q.shape[1], q.shape[3])}, "
                 f"got {tuple(vectors.shape)}"
             )
+    count = q.shape[2] + k.shape[2] - 1
+    if rows.ndim != 3 or (index is None and rows.shape[1] != count):
+        raise ValueError(
+            f"rows must have shape (H, N, d), without an index N = Lq + Lk - 1 = {count}, "
+            f"got {tuple(rows.shape)}"
+        )
     queries = q + v.unsqueeze(-2)  # (B, H, Lq, d)
     if index is None:
         position = skewed_scores(queries, rows, k.shape[-2])
@@ -85,6 +92,17 @@ def transformer_xl_bias(
     content = (k @ u.unsqueeze(-1)).mT  # (B, H, 1, Lk)
     # In place: a second tensor of this size would cost more than the sum.
     return position.add_(content)
+
+
+def distinct(relative: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the distances that there are, (N,), and which of them each pair has.
+
+    Where no number may be looked at, N counts all pairs.
+    """
+    if torch.compiler.is_compiling() or may_read(relative):
+        return torch.unique(relative, return_inverse=True)
+    index = torch.arange(relative.numel(), device=relative.device)
+    return relative.flatten(), index.view(relative.shape)
 
 
 class TransformerXL(PositionEncoding):
@@ -130,7 +148,7 @@ class TransformerXL(PositionEncoding):
         """Return the projected codes W_KR R of distances: (N,) -> (H, N, d)."""
         weight = self.r_proj.weight
         codes = distance_codes(relative, weight.shape[1], self.base, self.clamp)
-        projected: Tensor = self.r_proj(codes.to(weight.dtype))  # (N, D)
+        projected: Tensor = self.r_proj(placed(codes, weight.device, weight.dtype))  # (N, D)
         return projected.view(-1, *self.u.shape).transpose(0, 1)
 
     def past_rows(self, n_keys: int, device: torch.device) -> Tensor:
@@ -140,7 +158,8 @@ class TransformerXL(PositionEncoding):
         def compute() -> Tensor:
             return self.rows(torch.arange(1 - held, 1, device=device)).contiguous()
 
-        return self.memo([self.r_proj.weight], held, compute)[:, held - n_keys :]
+        rows: Tensor = self.memo([self.r_proj.weight], held, compute)
+        return rows[:, held - n_keys :]
 
     def run_rows(self, q_pos: Run, k_pos: Run, device: torch.device) -> Tensor:
         """Return `rows` of the distances between two runs, (H, Lq + Lk - 1, d)."""
@@ -153,12 +172,14 @@ class TransformerXL(PositionEncoding):
     ) -> Tensor:
         """Return scale * `transformer_xl_bias`, (B, H, Lq, Lk)."""
         require_heads(q, *self.u.shape)
-        q_pos = as_positions("q_pos", q_pos, q.shape[-2], len(q), q.device, integers=True)
-        k_pos = as_positions("k_pos", k_pos, k.shape[-2], len(q), q.device, integers=True)
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            self.memo.forget()  # a training may follow
+        q_pos = as_positions("q_pos", q_pos, q.shape[-2], q.shape[0], q.device, integers=True)
+        k_pos = as_positions("k_pos", k_pos, k.shape[-2], q.shape[0], q.device, integers=True)
         index = None
         if not (isinstance(q_pos, Run) and isinstance(k_pos, Run)):
             relative = relative_position(q_pos, k_pos, q.device)
-            relative, index = torch.unique(relative, return_inverse=True)
+            relative, index = distinct(relative)
             rows = self.rows(relative)
         else:
             rows = self.run_rows(q_pos, k_pos, q.device)
@@ -196,7 +217,13 @@ class SegmentMemory:
         Returns:
             context (B, up to M + L, D), the positions of x and those of the context.
         """
-        require_floating("x", x)
+        held = self.states
+        shape = None if held is None else (len(held), held.shape[2])
+        if require_floating("x", x).ndim != 3 or shape not in (None, (len(x), x.shape[2])):
+            raise ValueError(
+                "x must have shape (B, L, D), with the B and D of the memory, "
+                f"{'any' if shape is None else shape}; got {tuple(x.shape)}"
+            )
         context = x if self.states is None else torch.cat([self.states, x], dim=1)
         self.position += x.shape[1]
         self.states = context[:, max(0, context.shape[1] - self.length) :].detach()

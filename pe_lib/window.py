@@ -15,7 +15,8 @@ class SlidingWindow(RelativeBias):
     """Hide keys that are `window` or more positions away, on both sides.
 
     Together with another encoding, `Compose(RoPE(d), SlidingWindow(h, w))`, it keeps the distances
-    that this one meets below w, however long the text is.
+    that this one meets below w, however long the text is. A query with no key inside its window
+    sees all keys, as if it had none.
 
     Args:
         n_heads: number of heads H.

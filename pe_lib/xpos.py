@@ -21,8 +21,9 @@ class XPos(RoPE):
     A query at m is multiplied by zeta_j ** (m / scale_base), a key at n by the inverse, so that
     only m - n counts; for keys to the right (m < n) scores would grow without bound. Positions
     are counted from the keys' middle, which no score sees. The factors still grow with the
-    length, and are refused before a dtype runs out: with scale_base 512, half of all positions
-    may lie some 3,400 to one side in float16, and 17,000 in float32.
+    length, and are refused before a dtype runs out, but in a compiled graph, which is for every
+    length: with scale_base 512, half of all positions may lie some 3,400 to one side in
+    float16, and 17,000 in float32.
 
     Args:
         head_dim: width d of a head.
@@ -56,7 +57,7 @@ class XPos(RoPE):
         """
         q_pos, k_pos = self.check(q, k, q_pos, k_pos)
         middle = middle_of(k_pos)
-        self.check_range(q_pos, k_pos, q.dtype)
+        self.check_range(q_pos, k_pos, middle, q.dtype)
         q_codes = self.faded_codes(q_pos, middle, 1, q)
         k_codes = self.faded_codes(k_pos, middle, -1, k)
         return rotate(q, per_head(q_codes), self.layout), rotate(k, per_head(k_codes), self.layout)
@@ -81,39 +82,49 @@ class XPos(RoPE):
         dtype = torch.promote_types(x.dtype, torch.float32)
         return arrange(factors, factors, self.layout).to(x.device, dtype)
 
-    def check_range(self, q_pos: Positions, k_pos: Positions, dtype: torch.dtype) -> None:
+    def check_range(
+        self, q_pos: Positions, k_pos: Positions, middle: float | Tensor, dtype: torch.dtype
+    ) -> None:
         """Raise a ValueError if a factor, or a pair's two, could leave the dtype's range."""
         if torch.compiler.is_compiling():  # a graph is for every length
             return
-        bounds = [ends(positions) for positions in (q_pos, k_pos)]
-        if bounds[0] is None or bounds[1] is None:
+        if not (readable(q_pos) and readable(k_pos)):
             return
-        middle = float(middle_of(k_pos)) if isinstance(k_pos, Run) else sum(bounds[1]) / 2
-        on_q = self.steepest * (middle - bounds[0][0])
-        on_k = self.steepest * (bounds[1][1] - middle)
+        first, last = ends(q_pos)[0], ends(k_pos)[1]  # numbers, or (1,) or (B, 1)
+        reach = middle - first, last - middle, last - first
+        on_q, on_k, on_both = (largest(self.steepest * each) for each in reach)
         accumulated = torch.promote_types(dtype, torch.float32)
         # What is left over is for the entries of q and k themselves.
         single = math.log(torch.finfo(dtype).max / 2**4)
         pair = math.log(torch.finfo(accumulated).max / 2**8)
-        if max(on_q, on_k) > single or on_q + on_k > pair:
+        if max(on_q, on_k) > single or on_both > pair:
+            lowest = min(-largest(-ends(positions)[0]) for positions in (q_pos, k_pos))
             raise ValueError(
-                f"positions from {min(bounds[0][0], bounds[1][0]):g} to {bounds[1][1]:g} are too "
-                f"far apart for scale_base={self.scale_base:g} in {dtype}: a factor on q or k "
-                f"would be e ** {max(on_q, on_k, (on_q + on_k) / 2):.0f}; use a larger scale_base"
+                f"positions from {lowest:g} to {largest(last):g} are too far apart for "
+                f"scale_base={self.scale_base:g} in {dtype}: a factor on q or k would be "
+                f"e ** {max(on_q, on_k, on_both / 2):.0f}; use a larger scale_base"
             )
 
 
 def middle_of(positions: Positions) -> float | Tensor:
-    """Return the mean of positions: a number for a run, else (1,) or (B, 1)."""
-    if isinstance(positions, Run):
-        return (positions.start + positions.stop - 1) / 2
-    return in_float64(positions).mean(-1, keepdim=True)
+    """Return what lies half way between the first and the last: a number, or (1,) or (B, 1)."""
+    first, last = ends(positions)
+    return (first + last) / 2
 
 
-def ends(positions: Positions) -> tuple[float, float] | None:
-    """Return the smallest and the largest position; None where a tensor may not be read."""
+def ends(positions: Positions) -> tuple[float, float] | tuple[Tensor, Tensor]:
+    """Return the smallest and the largest position: numbers for a run, else (1,) or (B, 1)."""
     if isinstance(positions, Run):
         return positions.start, positions.stop - 1
-    if positions.numel() == 0 or not may_read(positions):
-        return None
-    return float(positions.min()), float(positions.max())
+    places = in_float64(positions)
+    return places.amin(-1, keepdim=True), places.amax(-1, keepdim=True)
+
+
+def readable(positions: Positions) -> bool:
+    """Return whether there are numbers, and they may be read."""
+    return isinstance(positions, Run) or (positions.numel() > 0 and may_read(positions))
+
+
+def largest(value: float | Tensor) -> float:
+    """Return the largest of numbers."""
+    return float(value.max()) if isinstance(value, Tensor) else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -24,12 +25,13 @@ from pe_lib.attention import (
     attend_fused,
     attention_logits,
 )
+from pe_lib.axes import AxesRoPE
 from pe_lib.compose import Compose
 from pe_lib.deberta import DeBERTa
 from pe_lib.fire import Fire
 from pe_lib.kerple import Kerple
 from pe_lib.learned import Learned
-from pe_lib.positions import Positions, Run, as_tensor
+from pe_lib.positions import Axes, Positions, Run, as_tensor, order_of
 from pe_lib.relative import WindowBias
 from pe_lib.rope import RoPE
 from pe_lib.shaw import Shaw
@@ -507,6 +509,59 @@ def test_a_cache_joins_positions_of_every_legal_shape(first: str, second: str) -
     attention(x[:, :4], q_pos=forms[first](Run(0, 4)), cache=cache)
     last = attention(x[:, 4:], q_pos=forms[second](Run(4, 2)), cache=cache)
     assert_close(last, attention(x)[:, 4:], 1e-5)
+
+
+@pytest.mark.parametrize("axes", [False, True])
+def test_a_cache_keeps_its_positions_when_the_callers_tensor_changes(axes: bool) -> None:
+    """A loop may add one to the same tensor at each step."""
+    x, cache, place = torch.randn(1, 6, 16), KVCache(), torch.zeros(1, dtype=torch.long)
+    encoding = AxesRoPE(8, torch.ones(4, 1)) if axes else ALiBi(2)
+    layer = MultiHeadAttention(16, 2, encoding, causal=True)
+    for step in x.split(1, dim=1):
+        layer(step, q_pos=Axes(place, place[:, None]) if axes else place, cache=cache)
+        place += 1
+    held = cache.positions
+    assert order_of(held).tolist() == list(range(6))
+    assert not isinstance(held, Axes) or held.numbers[:, 0].tolist() == list(range(6))
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_refused_call_adds_nothing_to_a_cache(begun: bool) -> None:
+    """The call that follows, which is right, gives what it would have given at once."""
+    x, cache = torch.randn(1, 6, 16), KVCache()
+    layer = MultiHeadAttention(16, 2, ALiBi(2), causal=True)
+    with torch.no_grad():
+        if begun:
+            layer(x[:, :3], cache=cache)
+        held = len(cache)
+        with pytest.raises(ValueError, match="mask must broadcast"):
+            layer(x[:, held : held + 1], cache=cache, mask=torch.ones(7, 7, dtype=torch.bool))
+        assert len(cache) == held
+        assert_close(layer(x[:, held:], cache=cache), layer(x)[:, held:], 1e-5)
+
+
+def test_a_bias_of_its_own_is_not_passed_over_for_a_fast_form() -> None:
+    """A subclass may change `bias`; what is fast for its base stands for another one."""
+
+    def halved(base: type[PositionEncoding]) -> type[PositionEncoding]:
+        def bias(self: PositionEncoding, *given: Any) -> Tensor | None:
+            whole = base.bias(self, *given)
+            return None if whole is None else whole / 2
+
+        return type(f"Halved{base.__name__}", (base,), {"bias": bias})
+
+    class Both(Compose):
+        bias = halved(Compose).bias
+
+    nested = Compose(RoPE(8), Both(ALiBi(2)))
+    encodings = [halved(DeBERTa)(16, 2, 8), halved(TransformerXL)(16, 2, std=1.0), Both(ALiBi(2))]
+    q, k, v = torch.randn(3, 1, 2, 7, 8)
+    for encoding in (*encodings, nested):
+        for length in (1, 7):
+            where = Run(7 - length, length), Run(0, 7)
+            last = q[:, :, -length:]
+            fused = attend_fused(last, k, v, encoding, *where, causal=True)
+            assert_close(fused, attend(last, k, v, encoding, *where, causal=True)[0], 1e-5)
 
 
 def test_an_empty_batch_gives_an_empty_batch() -> None:

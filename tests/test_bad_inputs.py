@@ -19,9 +19,11 @@ from pe_lib import (
     ALiBi,
     AxialRoPE,
     Compose,
+    CoPE,
     DeBERTa,
     DynamicNTK,
     Fire,
+    Forgetting,
     Hierarchical,
     HierarchicalLearned,
     KVCache,
@@ -29,18 +31,28 @@ from pe_lib import (
     LongRoPE,
     MultiHeadAttention,
     NoPosition,
+    PoPE,
     PositionEncoding,
     RoPE,
+    RotaryValues,
     Run,
     Shaw,
+    Sink,
     Sinusoidal,
     T5Bias,
+    Trailing,
     TransformerXL,
     WindowBias,
     XPos,
 )
 from pe_lib.alibi import alibi, alibi_slopes
 from pe_lib.attention import attend, attend_fused, attention_logits
+from pe_lib.axes import (
+    axis_of_pair,
+    golden_directions,
+    text_image_positions,
+    width_directions,
+)
 from pe_lib.context_extension import (
     by_parts,
     dynamic_ntk,
@@ -50,16 +62,20 @@ from pe_lib.context_extension import (
     yarn,
     yarn_gain,
 )
+from pe_lib.cope import gated_counts
 from pe_lib.deberta import disentangled_row, log_bucket
 from pe_lib.fire import fire_ratio
-from pe_lib.hierarchical import split_rows
+from pe_lib.forgetting import forgetting_bias
+from pe_lib.hierarchical import ParagraphVectors, split_rows
 from pe_lib.kerple import kerple_log, kerple_power
 from pe_lib.learned import interpolate_grid, interpolate_table
+from pe_lib.pope import apply_pope
 from pe_lib.rope import apply_rope, axial_angles, rope_angles
 from pe_lib.shaw import shaw_logits, shaw_values
 from pe_lib.sinusoidal import frequencies, sinusoidal, sinusoidal_2d, timestep_embedding
 from pe_lib.t5 import t5_bucket
-from pe_lib.transformer_xl import distance_codes, run_segments, transformer_xl_bias
+from pe_lib.temperature import query_factor
+from pe_lib.transformer_xl import SegmentMemory, distance_codes, run_segments, transformer_xl_bias
 
 NAN, INF = float("nan"), float("inf")
 D, HEADS = 16, 2
@@ -869,6 +885,230 @@ REFUSED: dict[str, Refused] = {
         TypeError,
         "table must have a floating-point dtype, got torch.int64",
     ),
+    # Settings of the wrong type or range.
+    "Sink std -1": Refused(
+        lambda: Sink(2, -1.0), ValueError, "std must be a finite number of at least 0, got -1.0"
+    ),
+    "Sink std nan": Refused(
+        lambda: Sink(2, NAN), ValueError, "std must be a finite number of at least 0, got nan"
+    ),
+    "Sink std str": Refused(lambda: Sink(2, "a"), TypeError, "std must be a number, got str"),
+    "Forgetting bias nan": Refused(
+        lambda: Forgetting(16, 2, NAN), ValueError, "bias must be a finite number"
+    ),
+    "Forgetting bias str": Refused(
+        lambda: Forgetting(16, 2, "a"), TypeError, "bias must be a number, got str"
+    ),
+    "Shaw with_values str": Refused(
+        lambda: Shaw(8, 2, with_values="no"),
+        TypeError,
+        "with_values must be True or False, got 'no'",
+    ),
+    "DeBERTa c2p 2": Refused(
+        lambda: DeBERTa(16, 2, 8, c2p=2), TypeError, "c2p must be True or False, got 2"
+    ),
+    "DeBERTa p2c str": Refused(
+        lambda: DeBERTa(16, 2, 8, p2c="no"), TypeError, "p2c must be True or False, got 'no'"
+    ),
+    "t5_bucket bidirectional str": Refused(
+        lambda: t5_bucket(P(4), bidirectional="no"),
+        TypeError,
+        "bidirectional must be True or False, got 'no'",
+    ),
+    "alibi symmetric str": Refused(
+        lambda: alibi(P(4), torch.ones(2), symmetric="no"),
+        TypeError,
+        "symmetric must be True or False, got 'no'",
+    ),
+    "attend causal str": Refused(
+        lambda: attend(q(), q(), q(), NoPosition(), P(4), P(4), causal="no"),
+        TypeError,
+        "causal must be True or False, got 'no'",
+    ),
+    "attend_fused rotated str": Refused(
+        lambda: attend_fused(q(), q(), q(), NoPosition(), P(4), P(4), rotated="no"),
+        TypeError,
+        "rotated must be True or False, got 'no'",
+    ),
+    "CoPE std False": Refused(
+        lambda: CoPE(8, 4, std=False), TypeError, "std must be a number, got bool"
+    ),
+    "CoPE std array": Refused(
+        lambda: CoPE(8, 4, std=np.zeros(2)), TypeError, "std must be a number, got ndarray"
+    ),
+    "RoPE layout array": Refused(
+        lambda: RoPE(8, layout=np.array(["half", "half"])),
+        ValueError,
+        "layout must be one of interleaved, half; got array",
+    ),
+    "RoPE base 10**400": Refused(
+        lambda: RoPE(8, 10**400),
+        ValueError,
+        "base must be a finite number greater than 1, got 1000",
+    ),
+    "query_factor strength nan": Refused(
+        lambda: query_factor(P(4), NAN, 8),
+        ValueError,
+        "strength must be a finite number of at least 0, got nan",
+    ),
+    "query_factor ahead str": Refused(
+        lambda: query_factor(P(4), 0.1, 8, "a"), TypeError, "ahead must be a number, got str"
+    ),
+    "Hierarchical max_paragraphs 0": Refused(
+        lambda: ParagraphVectors(0, 16, P(2)),
+        ValueError,
+        "max_paragraphs must be at least 1, got 0",
+    ),
+    "Hierarchical starts ()": Refused(
+        lambda: Hierarchical(16, 2, torch.tensor(3)),
+        ValueError,
+        "starts must have shape (P >= 1,) or (B, P), got ()",
+    ),
+    "LongRoPE short_factors": Refused(
+        lambda: LongRoPE(8, torch.zeros(4), torch.ones(4), 6, 4.0),
+        ValueError,
+        "short_factors must be a finite number greater than 0, got 0.0",
+    ),
+    "Sinusoidal odd": Refused(lambda: Sinusoidal(7), ValueError, "d_model must be a multiple of 2"),
+    # An encoding that was made for another layer.
+    "CoPE width": Refused(lambda: layer(CoPE(4, 8))(x()), ValueError, "q must have width 4, got 8"),
+    "Forgetting width": Refused(
+        lambda: layer(Forgetting(32, 2))(x()),
+        ValueError,
+        "x must have shape (batch, length >= 1, 32), got (1, 4, 16)",
+    ),
+    "Forgetting heads": Refused(
+        lambda: layer(Forgetting(16, 4))(x()),
+        ValueError,
+        "q must have 4 heads, as Forgetting reads, got 2",
+    ),
+    "Forgetting one head": Refused(
+        lambda: layer(Forgetting(16, 1))(x()),
+        ValueError,
+        "q must have 1 heads, as Forgetting reads, got 2",
+    ),
+    "Forgetting dtype": Refused(
+        lambda: layer(Forgetting(16, 2).double())(x()),
+        TypeError,
+        "x must have the dtype of the weights, torch.float64, got torch.float32",
+    ),
+    "Trailing width": Refused(
+        lambda: layer(Trailing(RoPE(12), 12))(x()),
+        ValueError,
+        "q must have heads of width >= 12, got 8",
+    ),
+    "Trailing scale": Refused(
+        lambda: Trailing(PoPE(2, 4), 4),
+        ValueError,
+        "encoding must have no scale of its own, got 0.5",
+    ),
+    "RotaryValues axial": Refused(
+        lambda: RotaryValues(AxialRoPE(8, 4)), TypeError, "rope must be a plain RoPE, got AxialRoPE"
+    ),
+    "RotaryValues dynamic": Refused(
+        lambda: RotaryValues(DynamicNTK(8, 2.0, 8)),
+        TypeError,
+        "rope must be a plain RoPE, got DynamicNTK",
+    ),
+    "RotaryValues xpos": Refused(
+        lambda: RotaryValues(XPos(8)), TypeError, "rope must be a plain RoPE, got XPos"
+    ),
+    "Compose a part inside another": Refused(
+        lambda: (lambda a: Compose(a, Compose(a, RoPE(8))))(ALiBi(2)),
+        ValueError,
+        "encodings must be at least one, each once",
+    ),
+    # Tensors that do not fit each other.
+    "keys on another device": Refused(
+        lambda: attend(q(), q().to("meta"), q(), NoPosition(), P(4), P(4)),
+        ValueError,
+        "k must be on the device of q, cpu, got meta",
+    ),
+    "x on another device": Refused(
+        lambda: layer()(x().to("meta")),
+        ValueError,
+        "x must be on the device of the weights, cpu, got meta",
+    ),
+    "transformer_xl_bias rows": Refused(
+        lambda: transformer_xl_bias(
+            q(), q(), torch.zeros(2, 8), torch.zeros(2, 8), torch.zeros(2, 9, 8)
+        ),
+        ValueError,
+        "rows must have shape (H, N, d), without an index N = Lq + Lk - 1 = 7, got (2, 9, 8)",
+    ),
+    "SegmentMemory batch": Refused(
+        lambda: (lambda m: [m.extend(x(b, 4, D)) for b in (2, 1)])(SegmentMemory(4)),
+        ValueError,
+        "x must have shape (B, L, D), with the B and D of the memory, (2, 16); got (1, 4, 16)",
+    ),
+    "SegmentMemory 2-D": Refused(
+        lambda: SegmentMemory(4).extend(x(4, D)),
+        ValueError,
+        "x must have shape (B, L, D), with the B and D of the memory, any; got (4, 16)",
+    ),
+    "golden_directions 2-D": Refused(
+        lambda: golden_directions(torch.ones(2, 2)),
+        ValueError,
+        "rates must have shape (n,), got (2, 2)",
+    ),
+    "golden_directions nan": Refused(
+        lambda: golden_directions(torch.tensor([NAN])), ValueError, "rates must be finite, got nan"
+    ),
+    "text_image_positions int": Refused(
+        lambda: text_image_positions(3), TypeError, "parts must be a list or a tuple, got 3"
+    ),
+    "axis_of_pair int": Refused(
+        lambda: axis_of_pair(5), TypeError, "sections must be a list or a tuple, got 5"
+    ),
+    "width_directions int": Refused(
+        lambda: width_directions(16), TypeError, "widths must be a list or a tuple, got 16"
+    ),
+    "fire_ratio floats": Refused(
+        lambda: fire_ratio(P(3), P(3), 0.1, 8.0), TypeError, "c must be a torch.Tensor, got float"
+    ),
+    "forgetting_bias -1": Refused(
+        lambda: forgetting_bias(torch.zeros(1, 1, 3), -1),
+        ValueError,
+        "n_queries must be at least 1 and at most the number of keys, 3, got -1",
+    ),
+    "forgetting_bias 1.5": Refused(
+        lambda: forgetting_bias(torch.zeros(1, 1, 3), 1.5),
+        TypeError,
+        "n_queries must be an int, got float",
+    ),
+    "forgetting_bias ()": Refused(
+        lambda: forgetting_bias(torch.zeros(()), 1),
+        ValueError,
+        "log_gates must have shape (..., Lk), got ()",
+    ),
+    "gated_counts past": Refused(
+        lambda: gated_counts(torch.zeros(3, 3), torch.ones(3, 3)),
+        TypeError,
+        "past must be a bool tensor, got torch.float32",
+    ),
+    "apply_pope length": Refused(
+        lambda: apply_pope(x(4, 8), x(3, 8)),
+        ValueError,
+        "angles must have the last two axes of x and broadcast to it, got (3, 8)",
+    ),
+    "apply_pope more axes": Refused(
+        lambda: apply_pope(x(4, 8), x(5, 4, 8)),
+        ValueError,
+        "angles must have the last two axes of x and broadcast to it, got (5, 4, 8)",
+    ),
+    "dynamic_ntk lengths": Refused(
+        lambda: dynamic_ntk(frequencies(8), 2.0, 8, torch.tensor([12, 13])),
+        ValueError,
+        "length must be a number, or a tensor (), got (2,)",
+    ),
+    "cache lists": Refused(
+        lambda: KVCache().append([1], [1], P(1)), TypeError, "k must be a torch.Tensor, got list"
+    ),
+    "cache positions": Refused(
+        lambda: KVCache().append(q(), q(), P(3)),
+        ValueError,
+        "positions must have shape (4,) or (1, 4), got (3,)",
+    ),
 }
 
 ACCEPTED: dict[str, Accepted] = {
@@ -972,6 +1212,20 @@ ACCEPTED: dict[str, Accepted] = {
     ),
     "list positions": Accepted(
         lambda: layer(RoPE(8))(x(), q_pos=[0, 1, 2, 3]), "numbers of numpy are numbers"
+    ),
+    "numpy reversed": Accepted(
+        lambda: layer(RoPE(8))(x(), q_pos=np.arange(4)[::-1]), "numbers of numpy are numbers"
+    ),
+    "numpy big-endian": Accepted(
+        lambda: layer(RoPE(8))(x(), q_pos=np.arange(4, dtype=">i8")), "numbers of numpy are numbers"
+    ),
+    "numpy read-only": Accepted(
+        lambda: layer(RoPE(8))(x(), q_pos=np.broadcast_to(np.arange(4), (1, 4))),
+        "numbers of numpy are numbers",
+    ),
+    "numpy parts": Accepted(
+        lambda: text_image_positions([np.int64(3), (np.int64(1), 2, 2)]),
+        "numbers of numpy are numbers",
     ),
     "fraction factor": Accepted(
         lambda: position_interpolation(frequencies(8), np.float64(2)),

@@ -57,6 +57,21 @@ def qk() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return torch.randn(2, 3, 5, 8), torch.randn(2, 3, 7, 8), torch.arange(5) + 2, torch.arange(7)
 
 
+class SinkOfQuery(PositionEncoding):
+    """A sink that reads the query."""
+
+    def sink(self, q: Tensor, q_pos: Positions) -> Tensor:
+        return q[..., :1]
+
+
+def test_a_sink_that_reads_queries_keeps_keys_from_being_cached_rotated() -> None:
+    """It is given queries as projected, in decoding too."""
+    layer = MultiHeadAttention(16, 2, Compose(RoPE(8), SinkOfQuery()), causal=True).double()
+    x, cache = torch.randn(1, 5, 16).double(), KVCache()
+    steps = [layer(step, cache=cache) for step in x.split(1, dim=1)]
+    torch.testing.assert_close(torch.cat(steps, dim=1), layer(x))
+
+
 def test_inputs_add_up() -> None:
     sines, table = Sinusoidal(6), Learned(9, 6)
     x, positions = torch.randn(2, 4, 6), torch.arange(4) + 3

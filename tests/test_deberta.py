@@ -18,6 +18,18 @@ from pe_lib import fast
 from pe_lib.attention import MultiHeadAttention, NoPosition, relative_position
 from pe_lib.deberta import DeBERTa, disentangled_row, log_bucket
 
+
+@pytest.mark.parametrize("default", [torch.float16, torch.bfloat16, torch.float64])
+def test_logarithmic_buckets_are_the_same_whatever_the_default_dtype(default: torch.dtype) -> None:
+    distance = torch.arange(-2000, 2001)
+    expected = log_bucket(distance, 256, 512)
+    torch.set_default_dtype(default)
+    try:
+        assert torch.equal(log_bucket(distance, 256, 512), expected)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 TERMS = [["c2p", "p2c"], ["c2p"], ["p2c"]]
 
 

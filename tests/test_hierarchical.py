@@ -177,7 +177,7 @@ ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: HierarchicalLearned(0, 2), ValueError, "max_len must be at least 1"),
     (lambda: WindowBias(0, 2), ValueError, "n_heads must be at least 1"),
     (lambda: WindowBias(2, 0), ValueError, "window must be at least 1"),
-    (lambda: Hierarchical(5, 2, STARTS), ValueError, "dim must be a multiple of 2"),
+    (lambda: Hierarchical(5, 2, STARTS), ValueError, "d_model must be a multiple of 2"),
     (
         lambda: ParagraphVectors(2, 4, STARTS).embed(torch.ones(1, 1, 4), torch.tensor([9])),
         ValueError,

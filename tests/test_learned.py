@@ -233,6 +233,16 @@ def test_equal_to_an_embedding_layer_with_its_gradients() -> None:
 # Stretching ---------------------------------------------------------------------------------------
 
 
+def test_a_squeeze_reads_each_sequence_by_itself() -> None:
+    """A longer text in the batch does not squeeze a shorter one."""
+    table, x = Learned(8, 16, beyond="interpolate"), torch.zeros(2, 16, 16)
+    places = torch.stack([torch.arange(16).clamp(max=7), torch.arange(16)])
+    together = table.embed(x, places)
+    for row in (0, 1):
+        alone = table.embed(x[row : row + 1], places[row : row + 1])
+        assert torch.equal(together[row : row + 1], alone)
+
+
 @settings(max_examples=30, deadline=None)
 @given(sizes, sizes, st.integers(2, 40))
 def test_a_stretched_table_keeps_its_ends(rows: int, width: int, length: int) -> None:

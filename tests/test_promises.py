@@ -19,6 +19,7 @@ import torch
 from closeness import assert_close, difference
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from lab.registry import METHODS as REGISTRY
 from lab.registry import Sizes
@@ -348,6 +349,35 @@ def vmap_equals_a_batch(make: Make) -> None:
     assert_close(torch.func.vmap(torch.func.grad(energy))(x.detach()), expected, 1e-10)
 
 
+def one_token_can_be_transformed(make: Make) -> None:
+    """What is fast for one query stays out of the way of `torch.func`."""
+    layer, x = layer_of(make).requires_grad_(False), hidden()
+    cache = KVCache()
+    layer(x[:, :-1], cache=cache)
+
+    def energy(token: Tensor) -> Tensor:
+        return layer(token, cache=copy.copy(cache)).square().sum()
+
+    token = x[:, -1:].clone().requires_grad_()
+    (expected,) = torch.autograd.grad(energy(token), token)
+    assert_close(torch.func.grad(energy)(x[:, -1:]), expected, 1e-10)
+
+
+def an_ensemble_decodes_as_its_members_do(make: Make) -> None:
+    """`torch.func.vmap` over the weights of several layers, one query at a time."""
+    members, x = [layer_of(make, seed=seed).eval() for seed in (3, 4)], hidden()
+    weights, buffers = torch.func.stack_module_state(members)
+
+    def one(*state: dict[str, Tensor]) -> Tensor:
+        output: Tensor = torch.func.functional_call(members[0], state, (x[:, :1],))
+        return output
+
+    with torch.no_grad():
+        found = torch.func.vmap(one)(weights, buffers)
+        for each, member in zip(found, members, strict=True):
+            assert_close(each, member(x[:, :1]), 1e-12)
+
+
 def a_compiled_layer_is_one_graph(make: Make) -> None:
     """No break; outputs and gradients are those of the layer as written."""
     layer, x = layer_of(make), hidden().requires_grad_()
@@ -362,14 +392,35 @@ def a_compiled_layer_is_one_graph(make: Make) -> None:
     assert_gradients_close(got, expected)
 
 
-def an_exported_layer_takes_another_length(make: Make) -> None:
-    """`torch.export` with a dynamic length: what was traced at one length runs at another."""
+def an_exported_layer_takes_another_length_and_batch(make: Make) -> None:
+    """`torch.export` with dynamic shapes: what was traced at some runs at others."""
     layer = layer_of(make).requires_grad_(False)
-    layer(hidden())  # what is kept by the first call is kept before the trace
-    lengths = {"x": {1: torch.export.Dim("length", min=LENGTH, max=16)}}
-    program = torch.export.export(layer, (hidden(),), dynamic_shapes=lengths).module()
-    for length in (LENGTH, 12):
-        assert_close(program(hidden(length)), layer(hidden(length)), 1e-12)
+    batch = torch.export.Dim("batch", min=2, max=9)
+    length = torch.export.Dim("length", min=LENGTH, max=16)
+    shapes = {"x": {0: batch, 1: length}}
+    program = torch.export.export(layer, (hidden(),), dynamic_shapes=shapes).module()
+    for x in (hidden(), hidden(12), hidden(12).repeat(2, 1, 1)):
+        assert_close(program(x), layer(x), 1e-12)
+
+
+def an_evaluation_leaves_nothing_that_stops_a_training(make: Make) -> None:
+    """A first call, and a step of decoding, in `inference_mode`; then a call with gradients."""
+    layer, fresh, x = layer_of(make).eval(), layer_of(make), hidden()
+    for each in (layer, fresh):
+        for name, parameter in each.named_parameters():
+            parameter.requires_grad_("attention.encoding" not in name)  # as in fine-tuning
+    with torch.inference_mode():
+        cache = KVCache()
+        layer(x[:, :-1], cache=cache)
+        layer(x[:, -1:], cache=cache)
+    for tokens in (x, x[:, :1]):
+        for each in (layer, fresh):
+            each.zero_grad()
+            each(tokens).square().sum().backward()
+        found, expected = (
+            [p.grad for p in each.parameters() if p.grad is not None] for each in (layer, fresh)
+        )
+        assert_gradients_close(found, expected)
 
 
 # --- precision ------------------------------------------------------------------------------------
@@ -490,6 +541,35 @@ def no_device_is_waited_for(make: Make) -> None:
     assert not waits.found, f"waits for {waits.found}"
 
 
+class WithoutFloat64(TorchDispatchMode):
+    """Let "meta" stand for a device that has no float64; what is brought from it is zeros."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, kwargs = func.overloadpacket.__name__, kwargs or {}
+        if name == "_to_copy" and args[0].is_meta and kwargs.get("device") == torch.device("cpu"):
+            return torch.zeros(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
+        output = func(*args, **kwargs)
+        for tensor in tree_leaves(output):
+            wide = isinstance(tensor, Tensor) and tensor.dtype in (torch.float64, torch.complex128)
+            assert not (wide and tensor.is_meta), f"{name} makes {tensor.dtype} there"
+        return output
+
+
+def a_device_without_float64_serves(make: Make) -> None:
+    """As Apple's GPUs are: what needs float64 is computed on the processor."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pe_lib.positions.has_float64", lambda device: device.type != "meta")
+        patch.setattr("pe_lib.context_extension.has_float64", lambda device: device.type != "meta")
+        layer, x = layer_of(make).float().to("meta"), hidden_on_meta().float()
+        places = torch.empty(LENGTH, dtype=torch.long, device="meta")
+        for recorded in (False, True):
+            with WithoutFloat64(), torch.set_grad_enabled(recorded):
+                assert layer(x).shape == layer(x, places).shape == x.shape
+                cache = KVCache()
+                layer(x, cache=cache)
+                layer(x[:, :1], cache=cache)
+
+
 def an_empty_batch_is_legal(make: Make) -> None:
     """No sequence in, no sequence out."""
     layer, x = layer_of(make), hidden()[:0]
@@ -517,8 +597,11 @@ PROMISES: list[Promise] = [
     gradients_equal_numerical_ones,
     second_derivatives_equal_numerical_ones,
     vmap_equals_a_batch,
+    one_token_can_be_transformed,
+    an_ensemble_decodes_as_its_members_do,
     a_compiled_layer_is_one_graph,
-    an_exported_layer_takes_another_length,
+    an_exported_layer_takes_another_length_and_batch,
+    an_evaluation_leaves_nothing_that_stops_a_training,
     a_cast_there_and_back_leaves_no_trace,
     outputs_have_the_dtype_and_are_near_the_exact_ones,
     a_saved_state_loads,
@@ -526,6 +609,7 @@ PROMISES: list[Promise] = [
     a_layer_made_on_meta_comes_to_life,
     the_default_device_does_not_matter,
     no_device_is_waited_for,
+    a_device_without_float64_serves,
     an_empty_batch_is_legal,
 ]
 

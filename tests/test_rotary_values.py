@@ -6,7 +6,7 @@ import pytest
 import torch
 from closeness import assert_close
 
-from pe_lib import RoPE, RotaryValues
+from pe_lib import Compose, MultiHeadAttention, RoPE, RotaryValues, Shaw
 from pe_lib.attention import attend
 from pe_lib.rope import apply_rope, rope_angles
 
@@ -41,8 +41,15 @@ def test_rotation_and_way_back_equal_deepseek_v4():
     assert_close(encoding.rotate_back(v, positions), back, 1e-6)
 
 
+def test_what_another_encoding_adds_to_the_output_is_not_rotated_back():
+    """Shaw's vectors are for distances: a shift of all positions changes nothing."""
+    both = Compose(Shaw(8, 3), RotaryValues(RoPE(8)))
+    layer, x = MultiHeadAttention(16, 2, both, causal=True).double(), torch.randn(1, 6, 16).double()
+    assert_close(layer(x, q_pos=torch.arange(6) + 5), layer(x), 1e-12)
+
+
 def test_what_cannot_rotate_values_is_refused():
-    with pytest.raises(TypeError, match="rope must be a RoPE, got int"):
+    with pytest.raises(TypeError, match="rope must be a plain RoPE, got int"):
         RotaryValues(8)
     with pytest.raises(ValueError, match=r"rope must have the gain 1, got 1\.2"):
         RotaryValues(RoPE(8, gain=1.2))

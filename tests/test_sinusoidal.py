@@ -426,7 +426,7 @@ ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
     ),
     (lambda: timestep_embedding(3, 1), ValueError, "dim must be at least 2, got 1"),
     (lambda: timestep_embedding(3, 4, cosines_first=1), TypeError, "cosines_first must be True"),
-    (lambda: Sinusoidal(7), ValueError, "dim must be a multiple of 2"),
+    (lambda: Sinusoidal(7), ValueError, "d_model must be a multiple of 2"),
     (lambda: Sinusoidal(6, max_len=0), ValueError, "max_len must be at least 1, got 0"),
     (lambda: Sinusoidal(6, gain=0.0), ValueError, "gain .*greater than 0, got 0.0"),
     (lambda: Sinusoidal(6, layout="rows"), ValueError, "layout must be one of"),

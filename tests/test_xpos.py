@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from pe_lib.attention import attend_fused, attention_logits
+from pe_lib.positions import Run
 from pe_lib.rope import RoPE
 from pe_lib.xpos import XPos
 
@@ -141,6 +142,52 @@ def test_positions_that_are_not_refused_have_finite_scores_of_the_past(
     assert scores[0, 0].item() == pytest.approx(8, rel=0.02)
     assert scores[1, -1].item() == pytest.approx(8, rel=0.02)
     assert scores[1].isfinite().all()
+
+
+def one_far_key(far: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return a query and 100 keys, rotated: all but one key are near the start."""
+    k_pos = torch.tensor([*range(99), far])
+    q, k = torch.ones(1, 1, 1, 8, dtype=dtype), torch.ones(1, 1, 100, 8, dtype=dtype)
+    return XPos(8).rotate(q, k, torch.tensor([far]), k_pos)
+
+
+@pytest.mark.parametrize(
+    ("far", "dtype"), [(6_000, torch.float16), (60_000, torch.bfloat16), (60_000, torch.float32)]
+)
+def test_one_far_key_has_finite_scores(far: int, dtype: torch.dtype) -> None:
+    """Positions are counted from half way between the ends, not from where most keys are."""
+    q, k = one_far_key(far, dtype)
+    assert (q @ k.mT).isfinite().all()
+
+
+def test_one_key_too_far_is_refused() -> None:
+    with pytest.raises(ValueError, match="positions from 0 to 7000 are too far apart"):
+        one_far_key(7_000, torch.float16)
+
+
+def test_rows_of_a_batch_are_each_counted_from_their_own_middle() -> None:
+    """Rows far from each other are not refused, and score as they do alone."""
+    positions = torch.stack([torch.arange(5), 100_000 + torch.arange(5)])
+    q = torch.randn(2, 1, 5, 8)
+    together = XPos(8).rotate(q, q, positions, positions)
+    for row in (0, 1):
+        one = (q[row : row + 1], q[row : row + 1], positions[row], positions[row])
+        alone = XPos(8).rotate(*one)
+        scores = together[0][row] @ together[1][row].mT
+        torch.testing.assert_close(scores, alone[0][0] @ alone[1][0].mT)
+
+
+@pytest.mark.parametrize("default", [torch.float32, torch.bfloat16])
+def test_a_run_far_from_zero_scores_as_one_at_zero(default: torch.dtype) -> None:
+    """The factors are taken in float64 there too, whatever the default dtype is."""
+    xpos, q = XPos(8, scale_base=8), torch.randn(1, 1, 40, 8, dtype=torch.float64)
+    here = xpos.rotate(q, q, Run(0, 40), Run(0, 40))
+    torch.set_default_dtype(default)
+    try:
+        far = xpos.rotate(q, q, Run(2**28, 40), Run(2**28, 40))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(far[0] @ far[1].mT, here[0] @ here[1].mT, rtol=1e-6, atol=1e-6)
 
 
 def test_in_half_precision_no_far_future_leaks_into_the_past() -> None:
