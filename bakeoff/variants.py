@@ -44,7 +44,7 @@ def dynamic(cell: Cell, length: int) -> PositionEncoding:
 
 def yarn_rates(rates: Tensor, factor: float, length: int) -> Tensor:
     """Return YaRN's frequencies, with an upper bound that keeps the fastest pair."""
-    slow, fast = extend.turn_bounds(rates, length)
+    slow, fast = extend.rotation_bounds(rates, length)
     return extend.yarn(rates, factor, length, slow=slow, fast=fast, ramp="rotations")
 
 

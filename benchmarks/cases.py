@@ -109,8 +109,8 @@ def rope_training(length: int) -> Works:
 
     def with_backward(work: Work) -> Work:
         def run() -> object:
-            turned: Any = work()
-            return torch.autograd.grad(turned, (q, k), (q.detach(), k.detach()))
+            rotated: Any = work()
+            return torch.autograd.grad(rotated, (q, k), (q.detach(), k.detach()))
 
         return run
 
@@ -369,16 +369,16 @@ def decode(length: int) -> Works:
 
     def published(cache: Cache, width: int | None) -> Work:
         """Keys beyond those that are there, up to `width`, are hidden; None: there are none."""
-        turns = cos[:, :length], sin[:, :length]
-        peer(past, turns, future[..., :length, : width or length], past_key_values=cache)
+        tables = cos[:, :length], sin[:, :length]
+        peer(past, tables, future[..., :length, : width or length], past_key_values=cache)
         places = count(length)
 
         def step() -> Tensor:
             place = next(places)
             newest = slice(place, place + 1)
             mask = None if width is None else future[..., newest, :width]
-            turns = cos[:, newest], sin[:, newest]
-            output: Tensor = peer(x, turns, mask, past_key_values=cache)[0]
+            tables = cos[:, newest], sin[:, newest]
+            output: Tensor = peer(x, tables, mask, past_key_values=cache)[0]
             return output
 
         return step
@@ -416,11 +416,11 @@ def training_step(length: int) -> Works:
         return peer, lambda: peer(x, **positions)
 
     layers = {f"pe_lib, {method.name}": ours(method.make(sizes)) for method in METHODS.values()}
-    turns = x_transformers.RotaryEmbedding(WIDTH).forward_from_seq_len(length)
+    angles = x_transformers.RotaryEmbedding(WIDTH).forward_from_seq_len(length)
     t5 = x_transformers.RelativePositionBias(scale=WIDTH**0.5, causal=True, heads=HEADS)
     layers |= {
         "x-transformers, no positions": theirs(),
-        "x-transformers, RoPE": theirs(rotary_pos_emb=turns),
+        "x-transformers, RoPE": theirs(rotary_pos_emb=angles),
         "x-transformers, ALiBi": theirs(rel_pos=x_transformers.AlibiPositionalBias(HEADS)),
         "x-transformers, T5 bias": theirs(rel_pos=t5),
     }

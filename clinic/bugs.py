@@ -59,7 +59,7 @@ def table(positions: Tensor, dim: int, base: float = 10000.0) -> Tensor:
     return positions[:, None, :, None].double() * frequencies(dim, base)
 
 
-def turn(x: Tensor, angles: Tensor, layout: str = "half", gain: float = 1.0) -> Tensor:
+def rotate_pairs(x: Tensor, angles: Tensor, layout: str = "half", gain: float = 1.0) -> Tensor:
     """Rotate pairs of x (B, H, L, d) by angles (B or 1, 1, L, d / 2)."""
     cos, sin = (gain * angles.cos()).to(x.dtype), (gain * angles.sin()).to(x.dtype)
     a, b = split_pairs(x, layout)
@@ -69,7 +69,7 @@ def turn(x: Tensor, angles: Tensor, layout: str = "half", gain: float = 1.0) -> 
 def right(q: Tensor, k: Tensor, positions: Tensor, **options: Any) -> Pair:
     """Do it right."""
     angles = table(positions, q.shape[-1], options.pop("base", 10000.0))
-    return turn(q, angles, **options), turn(k, angles, **options)
+    return rotate_pairs(q, angles, **options), rotate_pairs(k, angles, **options)
 
 
 def rates_bug(change: Callable[[int], Tensor]) -> Callable[[Tensor, Tensor, Tensor], Pair]:
@@ -77,7 +77,7 @@ def rates_bug(change: Callable[[int], Tensor]) -> Callable[[Tensor, Tensor, Tens
 
     def rotate(q: Tensor, k: Tensor, positions: Tensor) -> Pair:
         angles = positions[:, None, :, None].double() * change(q.shape[-1])
-        return turn(q, angles), turn(k, angles)
+        return rotate_pairs(q, angles), rotate_pairs(k, angles)
 
     return rotate
 
@@ -94,7 +94,7 @@ def angle_bug(
 
     def rotate(q: Tensor, k: Tensor, positions: Tensor) -> Pair:
         angles = change(positions[:, None, :, None], frequencies(q.shape[-1])).double()
-        return turn(q, angles), turn(k, angles)
+        return rotate_pairs(q, angles), rotate_pairs(k, angles)
 
     return rotate
 
@@ -132,7 +132,7 @@ def keys_from_zero(q: Tensor, k: Tensor, positions: Tensor) -> Pair:
 
 
 def opposite(q: Tensor, k: Tensor, positions: Tensor) -> Pair:
-    """The key turns the other way."""
+    """The key rotates the other way."""
     return right(q, q, positions)[0], right(k, k, -positions)[1]
 
 
@@ -148,7 +148,7 @@ def by_axes(owners: Callable[[int], list[int]]) -> Callable[[Tensor, Tensor, Ten
 
     def rotate(q: Tensor, k: Tensor, positions: Tensor) -> Pair:
         angles = (positions.double() @ axes_rates(q.shape[-1], owners(q.shape[-1] // 2)).T)[:, None]
-        return turn(q, angles), turn(k, angles)
+        return rotate_pairs(q, angles), rotate_pairs(k, angles)
 
     return rotate
 
@@ -167,7 +167,7 @@ def yarn_rates(q: Tensor, k: Tensor, positions: Tensor, gain: float = 1.0) -> Pa
     """YaRN's frequencies for 4 times 4096 positions."""
     rates = yarn(frequencies(q.shape[-1]), 4.0, 4096)
     angles = positions[:, None, :, None].double() * rates
-    return turn(q, angles, gain=gain), turn(k, angles, gain=gain)
+    return rotate_pairs(q, angles, gain=gain), rotate_pairs(k, angles, gain=gain)
 
 
 def polar(x: Tensor, positions: Tensor) -> Tensor:
@@ -212,11 +212,11 @@ BUGS: tuple[Bug, ...] = (
         lambda a, b, c, s: (a * s - b * c, a * c + b * s)), "cosine-sine-exchanged"),
     Bug("first component overwritten", "scores drift with the position", form_bug(
         lambda a, b, c, s: (a * c - b * s, (a * c - b * s) * s + b * c)), "overwritten"),
-    Bug("turned backwards", "before is read for after", place_bug(lambda p: -p), "direction",
+    Bug("rotated backwards", "before is read for after", place_bug(lambda p: -p), "direction",
         {"base": 10000}),
-    Bug("keys turned the other way", "scores depend on the sum of positions", opposite,
+    Bug("keys rotated the other way", "scores depend on the sum of positions", opposite,
         "opposite-directions"),
-    Bug("only queries turned", "no relative position at all",
+    Bug("only queries rotated", "no relative position at all",
         lambda q, k, p: (right(q, q, p)[0], k), "one-side-only"),
     Bug("offset ignored", "right at once, wrong with a cache",
         place_bug(lambda p: torch.arange(p.shape[1])[None]), "offset-ignored"),
@@ -227,7 +227,7 @@ BUGS: tuple[Bug, ...] = (
     Bug("counted from the first", "packed texts run into one another",
         place_bug(lambda p: p[:, :1] + torch.arange(p.shape[1])), "first-position-only"),
     Bug("head for position", "every token has the same position",
-        lambda q, k, p: tuple(turn(x, table(torch.arange(x.shape[1])[None], x.shape[-1])
+        lambda q, k, p: tuple(rotate_pairs(x, table(torch.arange(x.shape[1])[None], x.shape[-1])
                                    .transpose(1, 2)) for x in (q, k)), "head-as-position"),
     Bug("positions in bfloat16", "neighbours collide past 256",
         place_bug(lambda p: p.bfloat16()), "positions-rounded"),
@@ -258,7 +258,7 @@ BUGS: tuple[Bug, ...] = (
         lambda p: codes(p + 2, 64), "code-shifted", None, {"kind": "absolute"}),
     Bug("scale of the softmax from the place in the tensor", "new tokens attend flatly",
         lambda q, k, p: (q * (2 + torch.arange(q.shape[2])).log()[:, None], k), "offset-ignored"),
-    Bug("polar keys turned the other way", "scores depend on the sum of positions",
+    Bug("polar keys rotated the other way", "scores depend on the sum of positions",
         lambda q, k, p: (polar(q, p), polar(k, -p)), "opposite-directions"),
     # Planted after the doctor was written.
     Bug("rotated twice", "distances count double", lambda q, k, p: right(*right(q, k, p), p),
@@ -267,8 +267,8 @@ BUGS: tuple[Bug, ...] = (
         rates_bug(lambda d: 10000.0 ** -(2 * (torch.arange(d // 2) // 2 * 2).double() / d)),
         "frequencies", {"base": 10000}, held_out=True),
     Bug("only the first head", "other heads cannot see order",
-        lambda q, k, p: tuple(torch.cat([turned[:, :1], x[:, 1:]], 1)
-                              for turned, x in zip(right(q, k, p), (q, k), strict=True)),
+        lambda q, k, p: tuple(torch.cat([rotated[:, :1], x[:, 1:]], 1)
+                              for rotated, x in zip(right(q, k, p), (q, k), strict=True)),
         "heads-differ", held_out=True),
     Bug("factor on cosines only", "scores drift with the position", form_bug(
         lambda a, b, c, s: (1.2 * a * c - b * s, a * s + 1.2 * b * c)), "not-a-rotation",

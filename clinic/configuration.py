@@ -65,10 +65,10 @@ def by_kind(config: Mapping[str, Any], case: Case) -> dict[str, Profile]:
     found: dict[str, Profile] = {}
     for kind in dict.fromkeys(layer.kind for layer in layers):
         which = [i for i, layer in enumerate(layers) if layer.kind == kind]
-        turning = [i for i in which if rope_of(layers[i]) is not None]
-        if turning:
-            layer = layers[turning[0]]
-            label = f"layers {runs(turning)} ({kind})" if len(layers) > 1 else "layers"
+        rotating = [i for i in which if rope_of(layers[i]) is not None]
+        if rotating:
+            layer = layers[rotating[0]]
+            label = f"layers {runs(rotating)} ({kind})" if len(layers) > 1 else "layers"
             found[kind] = profile_of(layer, context, label, case)
             if known:
                 found[kind].layout = where(layer, head_width(fields))

@@ -203,14 +203,14 @@ def rotary_of(tables: Tables, case: Case) -> Rotary:
     def function(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         c, s = (table[positions].unsqueeze(1).to(q.dtype) for table in (cos, sin))
 
-        def turned(x: Tensor) -> Tensor:
+        def rotated(x: Tensor) -> Tensor:
             if half:
                 a, b = x.chunk(2, -1)
                 return x * c + torch.cat([-b, a], -1) * s
             partner = torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)
             return x * c + partner * s
 
-        return turned(q), turned(k)
+        return rotated(q), rotated(k)
 
     return Rotary(function, cos.shape[1], reach=max(64, min(rows, 4096)))
 

@@ -61,8 +61,8 @@ class Use:
         def function(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
             places = positions.movedim(-1, 0) if self.axes > 1 else positions
             cos, sin = self.tables(q, places, **self.options)
-            turned = apply(q, k, cos, sin, *arguments, **options)
-            return turned[0], turned[1]
+            rotated = apply(q, k, cos, sin, *arguments, **options)
+            return rotated[0], rotated[1]
 
         return Rotary(function, head_dim=self.head_dim, heads=self.heads, axes=self.axes)
 

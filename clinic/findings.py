@@ -153,7 +153,7 @@ KNOWN = {
     "sides-differ": Known("Queries and keys are rotated by different frequencies."),
     # Frequencies.
     "index-from-one": Known(
-        "The exponents start at 2 / d instead of 0: the first pair does not turn by one radian.",
+        "The exponents start at 2 / d instead of 0: the first pair does not rotate by one radian.",
         instead=("position interpolation by the same factor",),
         experiment="change the base: interpolation leaves the first frequency as it is",
     ),
@@ -165,8 +165,10 @@ KNOWN = {
         "The exponents are divided by a larger width than the one that rotates."
     ),
     "frequencies-grow": Known("Frequencies grow from pair to pair: the exponent lost its minus."),
-    "frequencies-all-one": Known("All pairs turn equally fast."),
-    "not-radians": Known("The first pair turns by a full circle's fraction, not by one radian."),
+    "frequencies-all-one": Known("All pairs rotate equally fast."),
+    "not-radians": Known(
+        "The first pair rotates by a full circle or a fraction of one, not by one radian."
+    ),
     "unknown-frequencies": Known(
         "The frequencies follow no rule that we know.",
         instead=("LongRoPE's factors, one per pair", "learned frequencies", "a wrong formula"),

@@ -165,8 +165,8 @@ def past_the_end(z: Tensor, places: Tensor, fit: Fit) -> str | None:
     """Return whether far positions all look alike, start again, or are counted otherwise."""
     if not bool(z.isfinite().all()):
         return "not-finite"
-    turned = float(z[-1].angle().abs().max()) > LOST  # past a wrap, far places look like 0
-    if turned and float((z[-2] - z[-1]).abs().max()) < 1e-4:
+    rotated = float(z[-1].angle().abs().max()) > LOST  # past a wrap, far places look like 0
+    if rotated and float((z[-2] - z[-1]).abs().max()) < 1e-4:
         return "clamped"
     if jumped(z[-2:], places[-2:].double(), fit):
         return "two-countings"

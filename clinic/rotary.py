@@ -80,10 +80,10 @@ def examine_rotary(
         return None
     profile = Profile("rotary", subject.head_dim, layout_of(both[0].inputs))
     maps = probe.pairs(torch.arange(NEAR)[None], both)
-    turns = []
+    rotations = []
     for name, each, pairs in zip(SIDES, maps, both, strict=True):
-        turns.append(form(Map(each.z[0, 0], each.y[0, 0]), name, pairs, case))
-    fits = tuple(fit_of(z, torch.arange(NEAR).double()) for z in turns)
+        rotations.append(form(Map(each.z[0, 0], each.y[0, 0]), name, pairs, case))
+    fits = tuple(fit_of(z, torch.arange(NEAR).double()) for z in rotations)
     for fit, name in zip(fits, SIDES, strict=True):
         explain_phases(fit, case, name)
     if case.has("mixed-layouts"):
@@ -312,7 +312,7 @@ def explain_phases(fit: Fit, case: Case, name: str) -> None:
     if bool(((fit.phases.abs() - math.pi / 2).abs() < 5e-3).all()):
         case.fault("cosine-sine-exchanged", where=name)
         return
-    slow = fit.rates.abs() < 0.02  # pairs that a shift of a hundred does not turn once
+    slow = fit.rates.abs() < 0.02  # pairs that make no full turn in a shift of a hundred
     slow = slow if bool(slow.any()) else fit.rates.abs() < 0.3
     w, phase = fit.rates[slow], fit.phases[slow]
     shift = float((w * phase).sum() / (w * w).sum()) if len(w) else 0.0
@@ -475,7 +475,7 @@ def judge_rule(rule: Rule, rates: Tensor, fit: Fit, axes: int, case: Case) -> No
         circle = {2 * math.pi: "a full turn", math.pi: "half a turn", math.pi / 180: "a degree"}
         for size, words in circle.items():
             if abs(first / size - 1) < 1e-3:
-                case.fault("not-radians", f"the first pair turns by {words} for each position")
+                case.fault("not-radians", f"the first pair rotates by {words} for each position")
                 return
         base, start = geometric(rates)
         if abs(math.log(start) * n / math.log(base) + 1) < 2e-2:
@@ -518,8 +518,8 @@ def relativity(
         except Exception as error:
             case.unexamined.append(f"relativity in {dtype}: {type(error).__name__}: {error}")
             continue
-        turned = both[:, 0, 0].double().unflatten(1, (len(starts), len(distances)))
-        scores = torch.einsum("snd,sd->sn", turned[0], turned[1, :, 0])  # the key at the start
+        rotated = both[:, 0, 0].double().unflatten(1, (len(starts), len(distances)))
+        scores = torch.einsum("snd,sd->sn", rotated[0], rotated[1, :, 0])  # the key at the start
         scale = float(u.double().norm() * v.double().norm())
         found[str(dtype).removeprefix("torch.")] = (scores - scores[:1]).abs() / scale
     case.curves["relativity"] = (starts, distances, found)

@@ -81,8 +81,8 @@ def rotation(rope: RoPE, layer: Layer, last: bool) -> list[str]:
     where = f"the last {width}" if last else f"{width} of {rope.head_dim}"
     lines = [f"rotates {where} components, pairs {rope.layout}, base {parameters['rope_theta']:g}"]
     if layer.sections:
-        turns = "taking turns" if layer.interleaved_sections else "in blocks"
-        lines.append(f"pairs by axis {list(layer.sections)}, {turns}; text has one number")
+        order = "taking turns" if layer.interleaved_sections else "in blocks"
+        lines.append(f"pairs by axis {list(layer.sections)}, {order}; text has one number")
     name = rope_type(parameters)
     if isinstance(rope, DynamicNTK):
         lines.append(f"{name}: stretched past {rope.trained_length} positions, by their number")
@@ -125,15 +125,15 @@ def max_finite(values: Sequence[float]) -> float:
 
 def table(rates: Tensor, reach: float) -> list[str]:
     """Return frequencies and wavelengths of some pairs, and which never finish a turn."""
-    turning = [j for j, rate in enumerate(rates.tolist()) if rate]
-    shown = sorted({turning[round(i * (len(turning) - 1) / (SHOWN - 1))] for i in range(SHOWN)})
+    rotating = [j for j, rate in enumerate(rates.tolist()) if rate]
+    shown = sorted({rotating[round(i * (len(rotating) - 1) / (SHOWN - 1))] for i in range(SHOWN)})
     lines = ["pair  frequency  wavelength"]
     lines += [
         f"{j:4d}  {abs(float(rates[j])):9.3g}  {2 * math.pi / abs(float(rates[j])):10.4g}"
         for j in shown
     ]
     if reach < math.inf:
-        slow = [j for j in turning if abs(float(rates[j])) * reach < 2 * math.pi]
+        slow = [j for j in rotating if abs(float(rates[j])) * reach < 2 * math.pi]
         say = f"pairs {runs(slow)}" if slow else "no pairs"
         lines.append(f"{say} never finish a turn within {reach:g} positions")
     return lines

@@ -56,7 +56,7 @@ class Layer:
             one. `NoPosition` where attention goes without, None where there is no attention.
         window: distances seen, counting 0, as `SlidingWindow` takes it; None for all.
         chunk: length of the pieces that attention does not leave (Llama 4), or None.
-        sections: pairs that turn by time, by height and by width (M-RoPE); none for one axis. For
+        sections: pairs that rotate by time, by height and by width (M-RoPE); none for one axis. For
             text, whose three numbers are equal, `encoding` is all of it.
         interleaved_sections: whether the axes take turns instead of following one another.
         parameters: the rope parameters that `encoding` is made of, or None.
@@ -358,7 +358,7 @@ def layout_in(fields: Fields) -> str:
 
 
 def backwards(rope: RoPE) -> RoPE:
-    """Return RoPE that turns the other way: the same scores."""
+    """Return RoPE that rotates the other way: the same scores."""
     return RoPE(
         rope.head_dim,
         layout=rope.layout,

@@ -53,7 +53,7 @@ class Zygote:
 
     def __init__(self) -> None:
         """Start it, and wait until it is ready."""
-        self.turn = threading.Lock()
+        self.lock = threading.Lock()
         self.socket, end = socket.socketpair()
         self.socket.settimeout(HANGS)
         python = str(Path(sys.executable).resolve())
@@ -88,17 +88,17 @@ class Zygote:
 
     def fork(self, request: dict[str, Any], ends: list[int]) -> None:
         """Start a process in a sandbox; it is given `ends`: requests, answers, output."""
-        with self.turn:
+        with self.lock:
             self.send(json.dumps(request).encode(), ends)
 
 
 _zygotes: list[Zygote] = []  # one at most
-_turn = threading.Lock()
+_lock = threading.Lock()
 
 
 def zygote() -> Zygote:
     """Return the zygote of this process; a new one if it has ended."""
-    with _turn:
+    with _lock:
         if not _zygotes or _zygotes[0].process.poll() is not None:
             _zygotes[:] = [Zygote()]
         return _zygotes[0]

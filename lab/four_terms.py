@@ -264,7 +264,7 @@ def row(method: str, encoding: PositionEncoding | None = None) -> list[str]:
         changes = reads(difference(with_codes, without), size)
         cells.append(cell(reads(with_codes, size), reads(without, size), changes))
     q, k = (layer.split_heads(projection(x)) for projection in (layer.q_proj, layer.k_proj))
-    plain = (q * k).sum(-1)  # (1, H, L): the product at distance 0, where nothing turns
+    plain = (q * k).sum(-1)  # (1, H, L): the product at distance 0, where nothing rotates
     measured = piece(0, True)(here, here).diagonal(dim1=-2, dim2=-1)
     factor = float((plain * measured).sum() / (plain * plain).sum())
     return [method, *cells, scale_name(factor, WIDTH // HEADS)]

@@ -120,7 +120,7 @@ def stretched_for(
 
 
 def by_parts(rates: Tensor, factor: float, trained_length: int, low: float, high: float) -> Tensor:
-    """Slow down only the pairs that turned too few times in training.
+    """Slow down only the pairs that made too few full turns in training.
 
     Args:
         rates: (n,) frequencies.
@@ -141,13 +141,13 @@ def by_parts(rates: Tensor, factor: float, trained_length: int, low: float, high
     return slow + kept * (rates - slow)
 
 
-def turn_bounds(
+def rotation_bounds(
     rates: Tensor, trained_length: int, low: float = 1.0, high: float = 32.0
 ) -> tuple[float, float]:
     """Return bounds for `by_parts` and `yarn` that keep the fastest pair at any trained length.
 
     YaRN's published bounds presuppose thousands of positions. Over fewer than 202 even the
-    fastest pair (1 radian per position) makes less than 32 turns; it would be slowed as well, and
+    fastest pair (1 radian per position) makes fewer than 32 turns; it would be slowed as well, and
     no pair would tell neighbours apart as in training. The upper bound then comes down to the
     turns of that pair.
 
@@ -166,8 +166,8 @@ def turn_bounds(
     Source: Peng et al. 2024, section 3.2, for 1 and 32; the lowering is this course's.
     """
     require_greater("high", high, require_greater("low", low, 0))
-    turns = require_rates(rates) * require_positive("trained_length", trained_length)
-    most = float(turns[0] / (2 * math.pi))
+    angles = require_rates(rates) * require_positive("trained_length", trained_length)
+    most = float(angles[0] / (2 * math.pi))
     if most <= low:
         raise ValueError(
             f"trained_length must let the fastest pair make more turns than low={low!r}, "

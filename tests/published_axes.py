@@ -21,7 +21,7 @@ from torch import Tensor
 from clinic.subjects import Rotary
 
 SIDE = 64  # of the grids
-Turn = Callable[[Tensor, Tensor], Tensor]
+Apply = Callable[[Tensor, Tensor], Tensor]
 
 
 def places_in(positions: Tensor) -> Tensor:
@@ -43,12 +43,12 @@ def flat(function: Callable[[Tensor, Tensor, Tensor], Any], width: int, axes: in
     return Rotary(rotate, head_dim=width, axes=axes, reach=SIDE)
 
 
-def by_table(table: Tensor, turn: Turn, width: int, axes: int) -> Rotary:
-    """Return a rotation by rows of a table (patches, ...), which `turn` takes with the vectors."""
+def by_table(table: Tensor, apply: Apply, width: int, axes: int) -> Rotary:
+    """Return a rotation by rows of a table (patches, ...), which `apply` takes with the vectors."""
 
     def rotate(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         rows = table[places_in(positions)]
-        return turn(q, rows), turn(k, rows)
+        return apply(q, rows), apply(k, rows)
 
     return flat(rotate, width, axes)
 
@@ -99,8 +99,8 @@ def from_tables(file: str, name: str) -> Rotary:
         if not hasattr(module, "apply_rotary_pos_emb_vision"):
             return tuple(module.apply_rotary_pos_emb(q, k, cos[None], sin[None]))
         vectors = (each[0].transpose(0, 1) for each in (q, k))  # (L, heads, d)
-        turned = module.apply_rotary_pos_emb_vision(*vectors, cos, sin)
-        return tuple(each.transpose(0, 1)[None] for each in turned)
+        rotated = module.apply_rotary_pos_emb_vision(*vectors, cos, sin)
+        return tuple(each.transpose(0, 1)[None] for each in rotated)
 
     return flat(patches, width, 2)
 
@@ -155,25 +155,25 @@ def diffusers_grids() -> dict[str, Rotary]:
     video = torch.zeros(1, 1, SIDE, SIDE, SIDE)
     inner = next(code for code in wan.WanAttnProcessor.__call__.__code__.co_consts
                  if getattr(code, "co_name", "") == "apply_rotary_emb")  # fmt: skip
-    wan_turn = types.FunctionType(inner, vars(wan))
+    rotate_wan = types.FunctionType(inner, vars(wan))
     tables = wan.WanRotaryPosEmbed(16, (1, 1, 1), SIDE)(video)
     both = torch.stack([each[0, :, 0] for each in tables], 1)  # (patches, 2, d)
 
-    def turn_wan(x: Tensor, rows: Tensor) -> Tensor:
+    def apply_wan(x: Tensor, rows: Tensor) -> Tensor:
         cos, sin = rows[None, :, None].unbind(-2)  # (1, L, 1, d)
-        return wan_turn(x.transpose(1, 2), cos, sin).transpose(1, 2)
+        return rotate_wan(x.transpose(1, 2), cos, sin).transpose(1, 2)
 
-    def turn(x: Tensor, rows: Tensor) -> Tensor:
+    def apply(x: Tensor, rows: Tensor) -> Tensor:
         return apply_rotary_emb(x, rows.unbind(1))
 
     cog = get_3d_rotary_pos_embed(16, ((0, 0), (SIDE, SIDE)), (SIDE, SIDE), SIDE)
     hunyuan = HunyuanVideoRotaryPosEmbed(1, 1, [4, 6, 6])(video)
     dit = get_2d_rotary_pos_embed(32, ((0, 0), (SIDE, SIDE)), (SIDE, SIDE))
     return {
-        "diffusers Wan": by_table(both, turn_wan, 16, 3),
-        "diffusers CogVideoX": by_table(torch.stack(cog, 1), turn, 16, 3),
-        "diffusers HunyuanVideo": by_table(torch.stack(hunyuan, 1), turn, 16, 3),
-        "diffusers Hunyuan-DiT": by_table(torch.stack(dit, 1), turn, 32, 2),
+        "diffusers Wan": by_table(both, apply_wan, 16, 3),
+        "diffusers CogVideoX": by_table(torch.stack(cog, 1), apply, 16, 3),
+        "diffusers HunyuanVideo": by_table(torch.stack(hunyuan, 1), apply, 16, 3),
+        "diffusers Hunyuan-DiT": by_table(torch.stack(dit, 1), apply, 32, 2),
     }
 
 
@@ -185,10 +185,10 @@ def timm_grids() -> dict[str, Rotary]:
     timm = alone.timm_positions()
     shape = [SIDE, SIDE]
 
-    def turn(x: Tensor, rows: Tensor) -> Tensor:
+    def apply(x: Tensor, rows: Tensor) -> Tensor:
         return timm.apply_rot_embed_cat(x, rows)
 
-    def turn_half(x: Tensor, rows: Tensor) -> Tensor:
+    def apply_half(x: Tensor, rows: Tensor) -> Tensor:
         return timm.apply_rot_embed_cat(x, rows, half=True)
 
     def pair(x: Tensor, rows: Tensor) -> Tensor:
@@ -203,15 +203,15 @@ def timm_grids() -> dict[str, Rotary]:
     by_head = mixed.get_embed(shape)[0]  # (heads, patches, 2 d)
     return {
         "timm RotaryEmbedding": by_table(torch.stack(sin_cos, 1), pair, 32, 2),
-        "timm RotaryEmbeddingCat": by_table(cat(), turn, 32, 2),
-        "timm RotaryEmbeddingCat, columns first": by_table(cat(grid_indexing="xy"), turn, 32, 2),
-        "timm RotaryEmbeddingCat, half": by_table(cat(rotate_half=True), turn_half, 32, 2),
-        "timm RotaryEmbeddingMixed, a head": by_table(by_head[0].detach(), turn, 32, 2),
+        "timm RotaryEmbeddingCat": by_table(cat(), apply, 32, 2),
+        "timm RotaryEmbeddingCat, columns first": by_table(cat(grid_indexing="xy"), apply, 32, 2),
+        "timm RotaryEmbeddingCat, half": by_table(cat(rotate_half=True), apply_half, 32, 2),
+        "timm RotaryEmbeddingMixed, a head": by_table(by_head[0].detach(), apply, 32, 2),
         "timm RotaryEmbeddingMRope": by_table(
-            timm.RotaryEmbeddingMRope(36, (6, 6, 6)).get_embed(shape), turn_half, 36, 2
+            timm.RotaryEmbeddingMRope(36, (6, 6, 6)).get_embed(shape), apply_half, 36, 2
         ),
         "timm RotaryEmbeddingDinoV3": by_table(
-            timm.RotaryEmbeddingDinoV3(32).get_embed(shape), turn_half, 32, 2
+            timm.RotaryEmbeddingDinoV3(32).get_embed(shape), apply_half, 32, 2
         ),
     }
 
@@ -227,8 +227,8 @@ def torchtune_functions() -> dict[str, Rotary]:
 
     def one_axis(module: Any) -> Rotary:
         def rotate(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, ...]:
-            turned = (module(x.transpose(1, 2), input_pos=positions) for x in (q, k))
-            return tuple(x.transpose(1, 2) for x in turned)
+            rotated = (module(x.transpose(1, 2), input_pos=positions) for x in (q, k))
+            return tuple(x.transpose(1, 2) for x in rotated)
 
         return Rotary(rotate, head_dim=64)
 

@@ -42,7 +42,7 @@ from pe_lib.transformer_xl import TransformerXL
 B, H, LQ, LK, D = 2, 3, 5, 7, 4
 
 
-class Turning(PositionEncoding):
+class Rotating(PositionEncoding):
     """A method that only rotates, with a scale of its own.
 
     Its factors stay below 2: large logits would show the rounding of float32, not the forms.
@@ -53,15 +53,15 @@ class Turning(PositionEncoding):
     def rotate(
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
     ) -> tuple[Tensor, Tensor]:
-        def turn(x: Tensor, positions: Positions) -> Tensor:
+        def rotate_one(x: Tensor, positions: Positions) -> Tensor:
             positions = as_tensor(positions, x.device)
             factors = 1 + positions.to(x).sin().unsqueeze(-1)  # (..., L, 1)
             return x * factors.unsqueeze(-3 if positions.ndim == 2 else 0)
 
-        return turn(q, q_pos), turn(k, k_pos)
+        return rotate_one(q, q_pos), rotate_one(k, k_pos)
 
 
-class TurningALiBi(Turning, ALiBi):
+class RotatingALiBi(Rotating, ALiBi):
     """A method that rotates and has a short bias."""
 
 
@@ -92,12 +92,12 @@ class ValueBias(PositionEncoding):
 
 ENCODINGS: dict[str, Callable[[], PositionEncoding]] = {
     "no position": NoPosition,
-    "rotation": Turning,
+    "rotation": Rotating,
     "content bias": ContentBias,
     "bias without heads": FlatBias,
     "alibi": lambda: ALiBi(H, symmetric=True),
     "t5": lambda: T5Bias(H, 8, 9, std=1.0),
-    "rotation and alibi": lambda: TurningALiBi(H, symmetric=True),
+    "rotation and alibi": lambda: RotatingALiBi(H, symmetric=True),
 }
 SCATTERED_Q = torch.tensor([[4, 0, 7, 7, 2], [8, 1, 3, 0, 5]])  # (B, LQ)
 SCATTERED_K = torch.tensor([[1, 6, 0, 3, 3, 8, 2], [5, 2, 7, 0, 4, 1, 8]])  # (B, LK)
@@ -281,7 +281,7 @@ def test_the_causal_kernel_is_used_where_nothing_else_is_added(
 ) -> None:
     q, k, v = make_qkv(6, 6)
     same, seen = Run(4, 6), torch.ones(6, 6, dtype=torch.bool)
-    for encoding in (NoPosition(), Turning()):
+    for encoding in (NoPosition(), Rotating()):
         attend_fused(q, k, v, encoding, same, same, causal=True)
         assert kernel_calls[-1]["is_causal"] is True
         assert "attn_mask" not in kernel_calls[-1]

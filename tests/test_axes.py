@@ -277,11 +277,11 @@ def test_mixed_directions_equal_the_formula_written_as_loops():
         for token, (row, column) in enumerate(numbers.tolist()):
             for pair in range(4):
                 by_row, by_column = directions[head, pair].tolist()
-                turn = complex(
+                phase = complex(
                     math.cos(angle := row * by_row + column * by_column), math.sin(angle)
                 )
                 first, second = q[0, head, token, 2 * pair : 2 * pair + 2].tolist()
-                product = complex(first, second) * turn
+                product = complex(first, second) * phase
                 expected[0, head, token, 2 * pair] = product.real
                 expected[0, head, token, 2 * pair + 1] = product.imag
     assert_close(rotated(AxesRoPE(8, directions), q, numbers), expected, 1e-12)
@@ -319,8 +319,8 @@ def test_directions_are_trained():
     q = heads(1, 2, 6, 8)
 
     def scores(_: Tensor) -> Tensor:
-        turned, keys = encoding.rotate_axes(q, q.flip(2), grid, grid)
-        return turned @ keys.mT
+        queries, keys = encoding.rotate_axes(q, q.flip(2), grid, grid)
+        return queries @ keys.mT
 
     assert torch.autograd.gradcheck(scores, (encoding.directions,))
 

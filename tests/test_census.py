@@ -387,15 +387,15 @@ def test_a_release_with_a_new_model_is_reported_by_the_command(
 
 
 LAYERS = """
-def turn(x):
+def swap(x):
     return torch.stack([-x[..., 1::2], x[..., ::2]], -1).reshape(x.shape)
 
-def turn_halves(x):
+def swap_halves(x):
     a, b = x.chunk(2, dim=-1)
     return torch.cat([-b, a], dim=-1)
 
 def rotate(x, cos, sin, half=False):
-    return x * cos + (turn_halves(x) if half else turn(x)) * sin
+    return x * cos + (swap_halves(x) if half else swap(x)) * sin
 
 class Attention:
     def __init__(self, rotate_half: bool = False):
@@ -468,13 +468,13 @@ def test_files_of_timm_are_read_with_the_classes_they_import(tmp_path: Path) -> 
 
 
 ROTATE = """
-def turn(x):
+def swap(x):
     a, b = x.chunk(2, dim=-1)
     return torch.{join}(({first}), dim=-1)
 
 class Attention:
     def forward(self, q, cos, sin):
-        return q * cos + turn(q) * sin
+        return q * cos + swap(q) * sin
 """
 
 

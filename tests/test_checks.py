@@ -225,14 +225,14 @@ def test_what_torch_calls_not_implemented_is_an_error_like_others() -> None:
 def two_cases(answer: Any, **more: Any) -> None:
     """Check an answer that should return its argument."""
     cases = (Case("one row", (torch.ones(1, 3),)), Case("two rows", (torch.ones(2, 3),)))
-    mistake = Mistake("the rows are turned over", lambda x: x.flip(0)[:1] * 2)
+    mistake = Mistake("the rows are flipped", lambda x: x.flip(0)[:1] * 2)
     asked = Exercise("same", lambda draw: cases, lambda x: x, (mistake,), **more)
     asked.judge(answer, 0)
 
 
 def test_a_known_mistake_explains_all_cases_or_none() -> None:
     """A wrong shape in one case does not keep the others from being called."""
-    with pytest.raises(checks.CheckFailed, match="the rows are turned over"):
+    with pytest.raises(checks.CheckFailed, match="the rows are flipped"):
         two_cases(lambda x: x.flip(0)[:1] * 2)
     with pytest.raises(checks.CheckFailed, match="with one row: it must return shape"):
         two_cases(lambda x: x[:, :2] if len(x) == 1 else x.flip(0)[:1] * 2)
@@ -513,9 +513,9 @@ def test_the_grader_names_no_share() -> None:
         ("causal_attention", 'float("-inf")', "-1000"),
         ("causal_attention", 'float("-inf")', "-10000"),
         ("reach", "exact.ceil()", "exact.floor() + 1"),
-        ("unturned", "<", "<="),
+        ("incomplete_pairs", "<", "<="),
         ("t5_bucket", ".float()", ".double()"),
-        ("unturned", "dtype=torch.float64", "dtype=torch.float32"),
+        ("incomplete_pairs", "dtype=torch.float64", "dtype=torch.float32"),
     ],
 )
 def test_what_the_guide_says_is_accepted_is_accepted(exercise: str, old: str, new: str) -> None:

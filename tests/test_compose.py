@@ -143,8 +143,8 @@ def test_one_scale_counts_for_all() -> None:
     both = Compose(rope, slope)
     assert both.scale == 1.0
     assert rope.scale is None  # nobody writes into a member
-    turned_q, turned_k = rope.rotate(q, k, q_pos, k_pos)
-    expected = turned_q @ turned_k.mT + slope.bias(q, k, q_pos, k_pos, 1.0)
+    rotated_q, rotated_k = rope.rotate(q, k, q_pos, k_pos)
+    expected = rotated_q @ rotated_k.mT + slope.bias(q, k, q_pos, k_pos, 1.0)
     torch.testing.assert_close(attention_logits(q, k, both, q_pos, k_pos), expected)
     assert Compose(Slope(1.0, 0.5), Slope(2.0, 0.5)).scale == 0.5
     assert Compose(NoPosition()).scale is None

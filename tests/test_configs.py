@@ -542,9 +542,9 @@ def test_values_are_rotated_and_rotated_back_where_the_model_does_it() -> None:
     assert isinstance(encoding, Trailing) and isinstance(encoding.encoding, RotaryValues)
     v, places = torch.randn(1, 2, 3, 16).double(), torch.arange(3)
     assert encoding.uses("rotate_values") and not encoding.uses("bias")
-    turned = encoding.rotate_values(v, places)
-    assert torch.equal(turned[..., :8], v[..., :8]) and not torch.equal(turned, v)
-    assert_close(encoding.rotate_back(turned, places), v)
+    rotated = encoding.rotate_values(v, places)
+    assert torch.equal(rotated[..., :8], v[..., :8]) and not torch.equal(rotated, v)
+    assert_close(encoding.rotate_back(rotated, places), v)
 
 
 def test_query_temperature_leaves_keys_and_grows_in_steps_or_smoothly() -> None:
@@ -595,7 +595,7 @@ def test_the_command_tells_layers_without_positions_and_windows() -> None:
     assert "layers 2, 5: full_attention" in told and "no positions" in told
 
 
-def test_the_command_warns_of_a_small_base_and_names_pairs_that_never_turn() -> None:
+def test_the_command_warns_of_a_small_base_and_names_pairs_that_never_finish_a_turn() -> None:
     told = explain(config(max_position_embeddings=131072))
     assert "warning" in told and "base 10000" in told
     yarn = {"type": "yarn", "factor": 2.0, "original_max_position_embeddings": 1024}

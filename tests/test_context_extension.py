@@ -24,7 +24,7 @@ from pe_lib.context_extension import (
     ntk_aware,
     position_interpolation,
     proportional,
-    turn_bounds,
+    rotation_bounds,
     yarn,
     yarn_gain,
 )
@@ -179,7 +179,7 @@ def test_longrope_and_gains_equal_transformers() -> None:
 @pytest.mark.parametrize("length", [10, TRAINED, TRAINED + 1, 200])
 @pytest.mark.parametrize("seed", range(2))
 def test_modules_equal_llama_with_the_same_scaling(length: int, seed: int) -> None:
-    """Turned queries and keys, gain included, for two sequences of which one is left-padded."""
+    """Rotated queries and keys, gain included, for two sequences of which one is left-padded."""
     from transformers.models.llama import modeling_llama as llama
 
     torch.manual_seed(seed)
@@ -303,7 +303,7 @@ def test_bounds_by_the_rule_keep_the_fastest_pair_and_slow_the_last_in_full(
     ramp: str, trained: int, dtype: torch.dtype
 ) -> None:
     rates = frequencies(HEAD_DIM).to(dtype)
-    slow, fast = turn_bounds(rates, trained)
+    slow, fast = rotation_bounds(rates, trained)
     assert slow == 1 and fast == pytest.approx(min(32, trained / (2 * math.pi)), rel=1e-6)
     mixed = yarn(rates, 8.0, trained, slow=slow, fast=fast, ramp=ramp)
     assert mixed[0] == rates[0]
@@ -326,7 +326,7 @@ def test_up_to_the_trained_length_dynamic_ntk_is_plain_rope() -> None:
     dynamic, plain = DynamicNTK(HEAD_DIM, 2.0, TRAINED), RoPE(HEAD_DIM)
     mine, other = (rope.rotate(q, q, positions, positions)[0] for rope in (dynamic, plain))
     assert torch.equal(mine, other)
-    # One position more, and every earlier query turns differently.
+    # One position more, and every earlier query is rotated differently.
     longer, _ = dynamic.rotate(q, q, positions + 1, positions)
     other, _ = plain.rotate(q, q, positions + 1, positions)
     assert not torch.allclose(longer, other)
@@ -340,7 +340,7 @@ def test_up_to_the_trained_length_dynamic_ntk_is_plain_rope() -> None:
     ],
 )
 def test_the_last_step_with_a_cache_gives_what_the_full_sequence_gives(encoding: RoPE) -> None:
-    """Only the last: earlier queries were turned for the length they had seen."""
+    """Only the last: earlier queries were rotated for the length they had seen."""
     torch.manual_seed(0)
     attention = MultiHeadAttention(24, 3, encoding, causal=True)
     x = torch.randn(2, 9, 24)
@@ -380,8 +380,12 @@ ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: yarn(RATES, 0.0, 64), ValueError, "factor must be"),
     (lambda: yarn(RATES, 2.0, 64, slow=4.0, fast=4.0, ramp="rotations"), ValueError, "high must"),
     (lambda: yarn(RATES, 2.0, 64, truncate=1), TypeError, "truncate must be"),  # type: ignore[arg-type]
-    (lambda: turn_bounds(RATES, 6), ValueError, "trained_length must .* low=1.0, got 6, which is"),
-    (lambda: turn_bounds(RATES, 64, 4.0, 4.0), ValueError, "high must be .* than 4"),
+    (
+        lambda: rotation_bounds(RATES, 6),
+        ValueError,
+        "trained_length must .* low=1.0, got 6, which is",
+    ),
+    (lambda: rotation_bounds(RATES, 64, 4.0, 4.0), ValueError, "high must be .* than 4"),
     (lambda: proportional(RATES, 1.5), ValueError, "share must be from 0 to 1, got 1.5"),
     (lambda: proportional(RATES, -0.5), ValueError, "share must be"),
     (

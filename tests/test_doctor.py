@@ -30,7 +30,7 @@ from clinic.bugs import (
     place_bug,
     polar,
     right,
-    turn,
+    rotate_pairs,
     verdicts,
 )
 from clinic.doctor import (
@@ -128,7 +128,8 @@ def test_layout_end_width_and_gain_are_measured():
     def trailing(q, k, p):
         angles = p[:, None, :, None].double() * frequencies(24)
         return tuple(
-            torch.cat([x[..., :40], turn(x[..., 40:], angles, "half", 1.25)], -1) for x in (q, k)
+            torch.cat([x[..., :40], rotate_pairs(x[..., 40:], angles, "half", 1.25)], -1)
+            for x in (q, k)
         )
 
     report = diagnose(trailing)
@@ -141,7 +142,8 @@ def test_layout_end_width_and_gain_are_measured():
 def leading(q, k, p):
     angles = p[:, None, :, None].double() * frequencies(24)
     return tuple(
-        torch.cat([turn(x[..., :24], angles, "half", 1.25), x[..., 24:]], -1) for x in (q, k)
+        torch.cat([rotate_pairs(x[..., :24], angles, "half", 1.25), x[..., 24:]], -1)
+        for x in (q, k)
     )
 
 

@@ -130,7 +130,7 @@ def test_shaw_without_values_deletes_the_values():
 
 
 class FlippedKeys(RoPE):
-    """RoPE whose keys turn the wrong way: i + j instead of j - i."""
+    """RoPE whose keys rotate the wrong way: i + j instead of j - i."""
 
     def rotate(self, q, k, q_pos, k_pos):
         return super().rotate(q, k, q_pos, -k_pos)

@@ -65,8 +65,8 @@ def test_a_component_has_an_angle_and_the_width_doubles() -> None:
     placed = apply_pope(x, torch.zeros(5, 4))
     assert placed.shape == (2, 3, 5, 8) and not placed[..., 4:].any()
     assert torch.allclose(placed[..., :4], torch.nn.functional.softplus(x))
-    turned = apply_pope(x, torch.full((5, 4), torch.pi / 2))
-    assert torch.allclose(turned[..., 4:], placed[..., :4])
+    rotated = apply_pope(x, torch.full((5, 4), torch.pi / 2))
+    assert torch.allclose(rotated[..., 4:], placed[..., :4])
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_half_layout_equals_llama(offset: int, seed: int) -> None:
 @pytest.mark.parametrize("offset", OFFSETS)
 @pytest.mark.parametrize("seed", range(3))
 def test_partial_half_layout_equals_gpt_neox(offset: int, seed: int) -> None:
-    """GPT-NeoX turns the first quarter of a head; the pairs are halves of that quarter."""
+    """GPT-NeoX rotates the first quarter of a head; the pairs are halves of that quarter."""
     from transformers import GPTNeoXConfig
     from transformers.models.gpt_neox import modeling_gpt_neox as neox
 
@@ -99,7 +99,7 @@ def test_partial_half_layout_equals_gpt_neox(offset: int, seed: int) -> None:
 @pytest.mark.parametrize("offset", [0, 3, 1500])
 @pytest.mark.parametrize("seed", range(3))
 def test_partial_interleaved_layout_equals_gpt_j(offset: int, seed: int) -> None:
-    """GPT-J turns neighbours; its tensors are (B, L, H, d) and its table is sines, then cosines."""
+    """GPT-J rotates neighbours; its tensors are (B, L, H, d), its table is sines, then cosines."""
     from transformers.models.gptj import modeling_gptj as gptj
 
     q, k = random_qk(seed, lk=5)
@@ -108,8 +108,8 @@ def test_partial_interleaved_layout_equals_gpt_j(offset: int, seed: int) -> None
     rates = 1.0 / (10000 ** (torch.arange(0, 8, 2) / 8))  # as float32 as theirs
     ours = RoPE(12, rotary_dim=8, rates=rates).rotate(q, k, positions, positions)
     for x, mine in zip((q, k), ours, strict=True):
-        turned = gptj.apply_rotary_pos_emb(x[..., :8].transpose(1, 2), sin, cos).transpose(1, 2)
-        assert difference(mine, torch.cat([turned, x[..., 8:]], dim=-1)) <= 1e-6
+        rotated = gptj.apply_rotary_pos_emb(x[..., :8].transpose(1, 2), sin, cos).transpose(1, 2)
+        assert difference(mine, torch.cat([rotated, x[..., 8:]], dim=-1)) <= 1e-6
 
 
 @pytest.mark.parametrize("offset", OFFSETS)
@@ -223,9 +223,9 @@ def test_equals_the_rotation_matrix(
     angles = rope_angles(positions, frequencies(2 * pairs, base))
     torch.testing.assert_close(apply_rope(x, angles, layout), expected)
     rope = RoPE(x.shape[-1], base, layout=layout, rotary_dim=2 * pairs, max_len=20).double()
-    turned = rope.rotate(x, x[:, :, :1], positions, positions[:1])
-    torch.testing.assert_close(turned[0], expected)
-    torch.testing.assert_close(turned[1], expected[:, :, :1])
+    rotated = rope.rotate(x, x[:, :, :1], positions, positions[:1])
+    torch.testing.assert_close(rotated[0], expected)
+    torch.testing.assert_close(rotated[1], expected[:, :, :1])
 
 
 def test_axial_positions_are_rows_and_columns() -> None:
@@ -279,33 +279,33 @@ def test_a_shift_of_all_positions_leaves_scores_unchanged(layout: str, shift: fl
     assert not torch.allclose(here, attention_logits(q, k, rope, q_pos, k_pos + 1))
 
 
-def test_the_score_is_that_of_the_key_turned_by_key_minus_query() -> None:
+def test_the_score_is_that_of_the_key_rotated_by_key_minus_query() -> None:
     """<R_m q, R_n k> = <q, R_(n-m) k>; with m - n it would be another number."""
     q, k = (x.double() for x in random_qk(4, lq=1, lk=1))
     rates = frequencies(12)
-    turned = [apply_rope(x, rope_angles(p, rates)) for x, p in ((q, [11]), (k, [4]))]
-    score = (turned[0] * turned[1]).sum(-1)
+    rotated = [apply_rope(x, rope_angles(p, rates)) for x, p in ((q, [11]), (k, [4]))]
+    score = (rotated[0] * rotated[1]).sum(-1)
     torch.testing.assert_close(score, (q * apply_rope(k, rope_angles([4 - 11], rates))).sum(-1))
     other = (q * apply_rope(k, rope_angles([11 - 4], rates))).sum(-1)
     assert not torch.allclose(score, other)
 
 
-def test_turning_keeps_norms_and_position_zero_turns_nothing() -> None:
+def test_rotation_keeps_norms_and_position_zero_rotates_nothing() -> None:
     q, k = random_qk(5)
-    turned, first = RoPE(12).rotate(q, k[:, :, :1], torch.arange(5) + 7, torch.tensor([0]))
-    torch.testing.assert_close(turned.norm(dim=-1), q.norm(dim=-1))
+    rotated, first = RoPE(12).rotate(q, k[:, :, :1], torch.arange(5) + 7, torch.tensor([0]))
+    torch.testing.assert_close(rotated.norm(dim=-1), q.norm(dim=-1))
     assert torch.equal(first, k[:, :, :1])
 
 
 def test_all_ones_scores_are_twice_the_sinusoidal_dot_products() -> None:
     """The same frequencies: sinusoids add what RoPE multiplies."""
     ones = torch.ones(1, 1, 30, 16, dtype=torch.float64)
-    turned = apply_rope(ones, rope_angles(torch.arange(30), frequencies(16)))[0, 0]
+    rotated = apply_rope(ones, rope_angles(torch.arange(30), frequencies(16)))[0, 0]
     codes = sinusoidal(torch.arange(30), 16, dtype=torch.float64)
-    torch.testing.assert_close(turned @ turned.T, 2 * codes @ codes.T)
+    torch.testing.assert_close(rotated @ rotated.T, 2 * codes @ codes.T)
 
 
-def test_the_gain_multiplies_what_turns() -> None:
+def test_the_gain_multiplies_what_rotates() -> None:
     q, k = random_qk(6)
     plain, gained = (RoPE(12, rotary_dim=8, gain=g) for g in (1.0, 1.5))
     positions = torch.arange(7)
@@ -324,14 +324,14 @@ def test_gradients_are_those_of_finite_differences(layout: str, rotary_dim: int)
     x = torch.randn(2, 2, 3, 6, dtype=torch.float64, requires_grad=True)
     angles = torch.randn(3, rotary_dim // 2, dtype=torch.float64, requires_grad=True)
 
-    def turned(x: Tensor, angles: Tensor) -> Tensor:
+    def rotated(x: Tensor, angles: Tensor) -> Tensor:
         return apply_rope(x, angles, layout)
 
     for inputs in ((x, angles), (x, angles.detach())):  # trained and fixed frequencies
-        assert torch.autograd.gradcheck(turned, inputs, fast_mode=True)
-        assert torch.autograd.gradgradcheck(turned, inputs, fast_mode=True)
-    per_sample = torch.func.vmap(turned, in_dims=(0, None))(x.detach(), angles.detach())
-    assert torch.equal(per_sample, turned(x, angles).detach())
+        assert torch.autograd.gradcheck(rotated, inputs, fast_mode=True)
+        assert torch.autograd.gradgradcheck(rotated, inputs, fast_mode=True)
+    per_sample = torch.func.vmap(rotated, in_dims=(0, None))(x.detach(), angles.detach())
+    assert torch.equal(per_sample, rotated(x, angles).detach())
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
@@ -393,7 +393,7 @@ def test_inputs_are_left_as_they_are(layout: str) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("cast", ["half", "bfloat16", "to"])
-def test_half_precision_turns_by_float32_angles(dtype: torch.dtype, cast: str) -> None:
+def test_half_precision_rotates_by_float32_angles(dtype: torch.dtype, cast: str) -> None:
     """Far out, the only error is the rounding of input and output: angles are never rounded."""
     rope = RoPE(12, max_len=10_000)
     rope = rope.to(dtype) if cast == "to" else getattr(rope, cast)()
@@ -402,10 +402,10 @@ def test_half_precision_turns_by_float32_angles(dtype: torch.dtype, cast: str) -
     q, k = q.to(dtype), k.to(dtype)
     for start in (9_000, 60_000):  # in the cache, and not
         q_pos, k_pos = start + torch.arange(5), start + torch.arange(7)
-        turned, _ = rope.rotate(q, k, q_pos, k_pos)
+        rotated, _ = rope.rotate(q, k, q_pos, k_pos)
         exact = apply_rope(q.double(), rope_angles(q_pos, frequencies(12)))
-        assert turned.dtype == dtype
-        assert (turned - exact).abs().max() <= torch.finfo(dtype).eps * exact.abs().max()
+        assert rotated.dtype == dtype
+        assert (rotated - exact).abs().max() <= torch.finfo(dtype).eps * exact.abs().max()
 
 
 def test_far_positions_keep_float32_accuracy_where_float32_angles_lose_it() -> None:
@@ -420,9 +420,9 @@ def test_far_positions_keep_float32_accuracy_where_float32_angles_lose_it() -> N
 def test_double_models_get_double_angles() -> None:
     q, k = (x.double() for x in random_qk(10))
     positions = torch.arange(7) + 1000
-    turned, _ = RoPE(12).double().rotate(q, k, positions[:5], positions)
+    rotated, _ = RoPE(12).double().rotate(q, k, positions[:5], positions)
     exact = apply_rope(q, rope_angles(positions[:5], frequencies(12)))
-    torch.testing.assert_close(turned, exact, rtol=1e-14, atol=1e-14)
+    torch.testing.assert_close(rotated, exact, rtol=1e-14, atol=1e-14)
 
 
 def test_the_cache_is_no_part_of_the_state_and_follows_a_copy() -> None:

@@ -270,7 +270,7 @@ def test_other_types_are_the_exact_code_rounded_once(dtype: torch.dtype) -> None
 
 @quick
 @given(places, st.floats(-500, 500), pairs, bases)
-def test_a_shift_turns_each_pair_by_an_angle_of_its_own(
+def test_a_shift_rotates_each_pair_by_an_angle_of_its_own(
     position: float, shift: float, n: int, base: float
 ) -> None:
     here, there = (
@@ -280,11 +280,11 @@ def test_a_shift_turns_each_pair_by_an_angle_of_its_own(
     for j in range(n):
         angle = shift * base ** (-j / n)
         sine, cosine = here[2 * j : 2 * j + 2].tolist()
-        turned = (
+        rotated = (
             math.cos(angle) * sine + math.sin(angle) * cosine,
             math.cos(angle) * cosine - math.sin(angle) * sine,
         )
-        assert there[2 * j : 2 * j + 2].tolist() == pytest.approx(turned, abs=1e-10)
+        assert there[2 * j : 2 * j + 2].tolist() == pytest.approx(rotated, abs=1e-10)
 
 
 @pytest.mark.parametrize("dim", [2, 16, 64, 128])

@@ -124,9 +124,11 @@ def test_values_are_rotated_and_rotated_back_as_in_deepseek_v4(page, heads):
     angles = (POSITIONS[:, None] * RoPE(16).rates)[None]  # (1, L, d / 2)
     cos, sin = angles.cos(), angles.sin()
     with in_float64():
-        turned = [code.apply_rotary_pos_emb(each, cos, sin) for each in (q, k)]
-        logits = (turned[0] @ turned[1].mT / 4).masked_fill(~torch.ones(20, 20).tril().bool(), -1e9)
-        theirs = code.apply_rotary_pos_emb(logits.softmax(-1) @ turned[1], cos, -sin)
+        rotated = [code.apply_rotary_pos_emb(each, cos, sin) for each in (q, k)]
+        logits = (rotated[0] @ rotated[1].mT / 4).masked_fill(
+            ~torch.ones(20, 20).tril().bool(), -1e9
+        )
+        theirs = code.apply_rotary_pos_emb(logits.softmax(-1) @ rotated[1], cos, -sin)
     for encoding in (page["RotatedValues"](RoPE(16)), RotaryValues(RoPE(16))):
         ours, _ = attend(q, k, k, encoding, POSITIONS, POSITIONS, causal=True)
         torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
@@ -191,5 +193,5 @@ def test_learned_rates_are_those_of_mistral_large_4(page):
     ours = page["LearnedRates"](width)
     ours.alpha.data = alpha
     a, b = q.chunk(2, dim=-1)
-    turned, _ = ours.rotate(q, q, POSITIONS, POSITIONS)
-    torch.testing.assert_close(turned, q * cos + torch.cat([-b, a], -1) * sin, atol=1e-6, rtol=0)
+    rotated, _ = ours.rotate(q, q, POSITIONS, POSITIONS)
+    torch.testing.assert_close(rotated, q * cos + torch.cat([-b, a], -1) * sin, atol=1e-6, rtol=0)

@@ -31,12 +31,12 @@ def test_scores_equal_x_transformers(offset: int, scale_base: int) -> None:
     # Their scale counts from the middle of 0 ... max, so that far out it nearly overflows.
     angles, _ = peer(positions)
     _, scale = peer(positions - offset)
-    turned_q = x_transformers.apply_rotary_pos_emb(q, angles, scale)
-    turned_k = x_transformers.apply_rotary_pos_emb(k, angles, scale**-1)
+    rotated_q = x_transformers.apply_rotary_pos_emb(q, angles, scale)
+    rotated_k = x_transformers.apply_rotary_pos_emb(k, angles, scale**-1)
     xpos = XPos(10, scale_base=scale_base, rotary_dim=8, rates=peer.inv_freq.double())
     # Positions from the middle are halves here: their float32 angles are exact enough up close.
     ours = attention_logits(q, k, xpos, positions - offset, positions - offset)
-    theirs = turned_q @ turned_k.mT * 10**-0.5
+    theirs = rotated_q @ rotated_k.mT * 10**-0.5
     assert difference(ours, theirs) <= (1e-6 if offset < 10 else 5e-5)  # theirs: float32 angles
     shifted = attention_logits(q, k, xpos, positions, positions)
     assert difference(shifted, ours) <= 1e-6
@@ -47,10 +47,10 @@ def test_scores_equal_rotary_embedding_torch() -> None:
 
     q, k = torch.randn(2, 3, 9, 8), torch.randn(2, 3, 9, 8)
     peer = RotaryEmbedding(dim=8, use_xpos=True, xpos_scale_base=16)
-    turned_q, turned_k = peer.rotate_queries_and_keys(q, k)
+    rotated_q, rotated_k = peer.rotate_queries_and_keys(q, k)
     positions = torch.arange(9)
     ours = attention_logits(q, k, XPos(8, scale_base=16), positions, positions)
-    assert difference(ours, turned_q @ turned_k.mT * 8**-0.5) <= 1e-6
+    assert difference(ours, rotated_q @ rotated_k.mT * 8**-0.5) <= 1e-6
 
 
 @settings(max_examples=20, deadline=None)
@@ -92,9 +92,9 @@ def test_scores_equal_the_formula(
                 angle = distance * 10000 ** (-2 * j / width)
                 zeta = (2 * j / width + gamma) / (1 + gamma)
                 qa, qb, ka, kb = (x.item() for x in (*q[0, 0, m, [a, b]], *k[0, 0, n, [a, b]]))
-                turned = math.cos(angle) * (qa * ka + qb * kb)
-                turned += math.sin(angle) * (qa * kb - qb * ka)
-                score += zeta ** (distance / scale_base) * turned
+                rotated = math.cos(angle) * (qa * ka + qb * kb)
+                rotated += math.sin(angle) * (qa * kb - qb * ka)
+                score += zeta ** (distance / scale_base) * rotated
             assert ours[0, 0, m, n].item() == pytest.approx(score, rel=1e-9, abs=1e-9)
 
 

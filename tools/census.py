@@ -268,8 +268,8 @@ def swapped_pairs(unit: Unit) -> list[Found]:
         if signs in ([True, False], [False, True]):
             if ast.unparse(parts[0]).lstrip("-") == ast.unparse(parts[1]).lstrip("-"):
                 continue
-            turned = "" if signs[0] else " reversed"
-            found.append(Found(layout + turned, unit.where(call)))
+            direction = "" if signs[0] else " reversed"
+            found.append(Found(layout + direction, unit.where(call)))
         elif signs == [False, True, False, False] and "sin" in ast.unparse(parts[1]):
             found.append(Found("interleaved", unit.where(call)))
     return found
@@ -1128,14 +1128,14 @@ def row(model: Model, known: dict[str, tuple[ast.ClassDef, str]], mixin: Found) 
         for node in source.tree.body
         if isinstance(node, ast.ClassDef)
     ]
-    turns = rotations(model)
+    rotated = rotations(model)
     rotary = [c for c in configurations if any(name in c.values for name in ROTARY_FIELDS)]
     text = [c for c in rotary if "vocab_size" in c.values] or rotary
     found: dict[str, list[Found]] = {
-        "layout": turns.layouts,
+        "layout": rotated.layouts,
         "base": [],
         "context": [],
-        "rotated_back": rotated_back(model, turns.functions),
+        "rotated_back": rotated_back(model, rotated.functions),
         "learned_rates": learned_rates(model),
         "window": windows(model, configurations),
         "layer_kinds": layer_kinds(configurations),
@@ -1149,14 +1149,14 @@ def row(model: Model, known: dict[str, tuple[ast.ClassDef, str]], mixin: Found) 
         "content_bias": content_biases(model),
         "gated": forgetting(model),
         "learned": learned_tables(model, configurations),
-        "sinusoidal": sinusoids(model, turns.functions),
+        "sinusoidal": sinusoids(model, rotated.functions),
         "recurrence": recurrences(model),
         "parts": parts(model),
         "part": [],
         "rope_types": [],
         "axes": [],
     }
-    if turns.layouts:
+    if rotated.layouts:
         named = {model.name, f"{model.name}_text"}  # before those of its parts
         text.sort(key=lambda fields: not named & {f.value for f in field(fields, "model_type")})
         found["base"] = (bases(text[0], mixin) if text else []) or bases_in_code(model)
@@ -1164,7 +1164,7 @@ def row(model: Model, known: dict[str, tuple[ast.ClassDef, str]], mixin: Found) 
         found["part"] = part_rotated(model, configurations)
         found["rope_types"] = rope_types(model, configurations)
         found["axes"] = axes(model, configurations)
-        found["no_position_layers"] = no_position_layers(model, turns.functions)
+        found["no_position_layers"] = no_position_layers(model, rotated.functions)
     values = {name: " | ".join(f.value for f in found[name]) for name in COLUMNS}
     born = year(model)
     evidence = [f"{name} {f.where}" for name in COLUMNS for f in found[name]]

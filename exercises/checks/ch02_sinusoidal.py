@@ -120,12 +120,12 @@ def by_batch(x: Tensor, start: int) -> Tensor:
 
 def shift_matrix(offset: float, dim: int, base: float = BASE) -> Tensor:
     """Return the matrix that turns the code of p into the code of p + offset."""
-    turn = torch.zeros(dim, dim)
+    rotation = torch.zeros(dim, dim)
     step = offset * frequencies(dim, base)
     even = torch.arange(0, dim, 2)
-    turn[even, even] = turn[even + 1, even + 1] = step.cos().float()
-    turn[even, even + 1], turn[even + 1, even] = step.sin().float(), -step.sin().float()
-    return turn
+    rotation[even, even] = rotation[even + 1, even + 1] = step.cos().float()
+    rotation[even, even + 1], rotation[even + 1, even] = step.sin().float(), -step.sin().float()
+    return rotation
 
 
 def shift_in_halves(offset: float, dim: int, base: float = BASE) -> Tensor:
@@ -273,15 +273,15 @@ EXERCISES = (
         reference=shift_matrix,
         axes=("row", "column"),
         mistakes=(
-            Mistake("it turns the other way: it gives the code of p - offset (or it multiplies "
+            Mistake("it rotates the other way: it gives the code of p - offset (or it multiplies "
                     "from the right)", lambda o, d, b=BASE: shift_matrix(-o, d, b)),
             Mistake("these are the blocks for all sines, then all cosines; this exercise uses "
                     "interleaved columns", shift_in_halves),
-            Mistake("these are the blocks for all sines, then all cosines, and it turns the other "
-                    "way", lambda o, d, b=BASE: shift_in_halves(-o, d, b)),
+            Mistake("these are the blocks for all sines, then all cosines, and it rotates the "
+                    "other way", lambda o, d, b=BASE: shift_in_halves(-o, d, b)),
             Mistake("the base is an argument; you use 10000 always",
                     lambda o, d, b=BASE: shift_matrix(o, d, 10000.0)),
-            Mistake("all pairs turn by the same angle; each has its own frequency",
+            Mistake("all pairs rotate by the same angle; each has its own frequency",
                     lambda o, d, b=BASE: shift_matrix(o, d, 1 + 1e-12)),
             Mistake("the exponent is j/d; it must be 2j/d for pair j",
                     lambda o, d, b=BASE: shift_matrix(o, d, b**0.5)),
@@ -344,8 +344,8 @@ EXERCISES = (
 
 def own_frequencies(positions: Tensor, dim: int, base: float) -> Tensor:
     """The code with a frequency for each column, where each pair should share one."""
-    turns = positions.double().unsqueeze(-1) * base ** -(torch.arange(dim).double() / dim)
-    return torch.where(torch.arange(dim) % 2 == 0, turns.sin(), turns.cos())
+    angles = positions.double().unsqueeze(-1) * base ** -(torch.arange(dim).double() / dim)
+    return torch.where(torch.arange(dim) % 2 == 0, angles.sin(), angles.cos())
 
 
 def scaled_by(values: Tensor, which: str) -> Tensor:
@@ -353,16 +353,16 @@ def scaled_by(values: Tensor, which: str) -> Tensor:
     return values / (values[0] if which == "first" else values.max())
 
 
-def unsigned(turn: Tensor) -> Tensor:
+def unsigned(rotation: Tensor) -> Tensor:
     """Give both sines of each block the sign of the upper one."""
-    return turn.triu() + turn.triu(1).mT
+    return rotation.triu() + rotation.triu(1).mT
 
 
 def exchanged(offset: float, dim: int, base: float) -> Tensor:
     """The shift with sine in the place of cosine."""
     step = offset * frequencies(dim, base)
-    turn = torch.zeros(dim, dim)
+    rotation = torch.zeros(dim, dim)
     even = torch.arange(0, dim, 2)
-    turn[even, even] = turn[even + 1, even + 1] = step.sin().float()
-    turn[even, even + 1], turn[even + 1, even] = step.cos().float(), -step.cos().float()
-    return turn
+    rotation[even, even] = rotation[even + 1, even + 1] = step.sin().float()
+    rotation[even, even + 1], rotation[even + 1, even] = step.cos().float(), -step.cos().float()
+    return rotation

@@ -111,8 +111,8 @@ def exchanged(
     write: bool = False,
 ) -> Tensor:  # fmt: skip
     """Resize with rows and columns exchanged while reading, in the size, or while writing."""
-    image = table[1:].T.reshape(1, -1, *(old if read in ("", "turned") else old[::-1]))
-    image = image.mT if read in ("turned", "columns") else image
+    image = table[1:].T.reshape(1, -1, *(old if read in ("", "transposed") else old[::-1]))
+    image = image.mT if read in ("transposed", "columns") else image
     image = F.interpolate(image, new[::-1] if size else new, mode="bilinear")
     return torch.cat([table[:1], (image.mT if write else image)[0].flatten(1).T])
 
@@ -263,7 +263,7 @@ EXERCISES = (
             *(Mistake("rows and columns are exchanged where the grid is read: patches are "
                       "numbered row by row, and `old` is (rows, columns)",
                       lambda t, o, n, read=read: exchanged(t, o, n, read=read))
-              for read in ("columns", "swapped", "turned")),
+              for read in ("columns", "swapped", "transposed")),
             Mistake("rows and columns are exchanged in the new size: `new` is (rows, columns)",
                     lambda t, o, n: exchanged(t, o, n, size=True)),
             Mistake("rows and columns are exchanged in the old and the new size: both are (rows, "

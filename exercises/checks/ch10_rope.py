@@ -15,7 +15,7 @@ FAR = 1e-2  # whoever writes a cosine as a shifted sine rounds the angle there
 def rope(
     x: Tensor, positions: Tensor, base: float, layout: str = "interleaved", power: float = 1.0
 ) -> Tensor:
-    """Turn x (B, H, L, d); `power` changes the exponent of the frequencies."""
+    """Rotate x (B, H, L, d); `power` changes the exponent of the frequencies."""
     rates = frequencies(x.shape[-1], base) ** power
     return apply_rope(x, rope_angles(positions, rates), layout)
 
@@ -55,13 +55,13 @@ def counted(axis: int, start: int = 0) -> Answer:
     def answer(x: Tensor, positions: Tensor, base: float) -> Tensor:
         places = torch.arange(start, start + x.shape[axis]).view(-1, *[1] * (2 - axis))
         angles = places.expand(x.shape[:-1])[..., None] * frequencies(x.shape[-1], base)
-        return turned(x, angles.cos(), angles.sin())
+        return rotated(x, angles.cos(), angles.sin())
 
     return answer
 
 
-def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn neighbouring pairs with one cosine and one sine for each pair."""
+def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate neighbouring pairs with one cosine and one sine for each pair."""
     a, b = x[..., 0::2], x[..., 1::2]
     return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2).to(x.dtype)
 
@@ -95,13 +95,13 @@ def no_rotation(x: Tensor, positions: Tensor, base: float) -> Tensor:
 def only_cosine(x: Tensor, positions: Tensor, base: float) -> Tensor:
     """The sines forgotten."""
     angles = angles_for(x, positions, base)
-    return turned(x, angles.cos(), angles.cos() * 0)
+    return rotated(x, angles.cos(), angles.cos() * 0)
 
 
 def exchanged(x: Tensor, positions: Tensor, base: float) -> Tensor:
     """Sine in the place of cosine, and the other way round."""
     angles = angles_for(x, positions, base)
-    return turned(x, angles.sin(), angles.cos())
+    return rotated(x, angles.sin(), angles.cos())
 
 
 def put_back_as_halves(x: Tensor, positions: Tensor, base: float) -> Tensor:
@@ -114,7 +114,7 @@ def growing(x: Tensor, positions: Tensor, base: float) -> Tensor:
     """Frequencies that grow; in float32, as written: the angles are too large to be exact."""
     angles = positions[..., None] * base ** (torch.arange(0, x.shape[-1], 2) / x.shape[-1])
     angles = angles if angles.ndim == 2 else angles[:, None]
-    return turned(x, angles.cos(), angles.sin())
+    return rotated(x, angles.cos(), angles.sin())
 
 
 def overwritten(x: Tensor, positions: Tensor, base: float) -> Tensor:
@@ -126,7 +126,7 @@ def overwritten(x: Tensor, positions: Tensor, base: float) -> Tensor:
 
 
 def logits(q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, base: float = 10000.0) -> Tensor:
-    """Return the scaled scores of turned queries and keys."""
+    """Return the scaled scores of rotated queries and keys."""
     result: Tensor = rope(q, q_pos, base) @ rope(k, k_pos, base).mT * q.shape[-1] ** -0.5
     return result
 
@@ -201,14 +201,14 @@ EXERCISES = (
         reference=rope,
         axes=("batch", "head", "position", "component"),
         mistakes=(
-            Mistake("the pairs turn the other way: (a, b) becomes (a cos - b sin, a sin + b cos)",
+            Mistake("the pairs rotate the other way: (a, b) becomes (a cos - b sin, a sin + b cos)",
                     lambda x, p, b: rope(x, -p, b)),
-            Mistake("the pairs turn rightly, but are put back as halves, the first components and "
-                    "then the second; those of a pair must be neighbours again",
+            Mistake("the rotation is right, but the pairs are put back as halves, the first "
+                    "components and then the second; those of a pair must be neighbours again",
                     put_back_as_halves),
             Mistake("this is the half-split layout: legal, but this exercise asks for interleaved "
                     "pairs (0, 1), (2, 3), ...", lambda x, p, b: rope(x, p, b, "half")),
-            Mistake("this is the half-split layout, and it turns the other way",
+            Mistake("this is the half-split layout, and it rotates the other way",
                     lambda x, p, b: rope(x, -p, b, "half")),
             Mistake("the layouts are mixed: the pairs are neighbours, but the angles stand in "
                     "the half-split order", lambda x, p, b: mixed(x, p, b, False)),
@@ -231,10 +231,10 @@ EXERCISES = (
                     lambda x, p, b: rope(x, p, 10000.0)),
             Mistake("both sines have a plus sign, so this is no rotation", no_rotation),
             Mistake("the sines are missing", only_cosine),
-            Mistake("cosine and sine are exchanged: at position 0 nothing must turn", exchanged),
+            Mistake("cosine and sine are exchanged: at position 0 nothing must rotate", exchanged),
             Mistake("the second component of a pair is computed from the new first one",
                     overwritten),
-            Mistake("all pairs turn equally fast; each has its own frequency",
+            Mistake("all pairs rotate equally fast; each has its own frequency",
                     lambda x, p, b: rope(x, p, 1 + 1e-12)),
         ),
     ),
@@ -244,11 +244,11 @@ EXERCISES = (
         reference=logits,
         axes=("batch", "head", "query", "key"),
         mistakes=(
-            Mistake("the keys turn the other way, so the score depends on the sum of the positions",
-                    lambda q, k, qp, kp: logits(q, k, qp, -kp)),
-            Mistake("the queries turn the other way, so the score depends on the sum of the "
+            Mistake("the keys rotate the other way, so the score depends on the sum of the "
+                    "positions", lambda q, k, qp, kp: logits(q, k, qp, -kp)),
+            Mistake("the queries rotate the other way, so the score depends on the sum of the "
                     "positions", lambda q, k, qp, kp: logits(q, k, -qp, kp)),
-            Mistake("queries and keys both turn backwards: the scores depend on the difference, "
+            Mistake("queries and keys both rotate backwards: the scores depend on the difference, "
                     "but on its negative", lambda q, k, qp, kp: logits(q, k, -qp, -kp)),
             Mistake("this is what the listing returns: nothing is mended yet",
                     lambda q, k, qp, kp: logits(q, k, from_zero(qp), -kp)),
@@ -267,17 +267,17 @@ EXERCISES = (
                     lambda q, k, qp, kp: logits(q, k, counted_on(qp), kp)),
             Mistake("you take the first key's position and count on by one; there may be gaps",
                     lambda q, k, qp, kp: logits(q, k, qp, counted_on(kp))),
-            Mistake("only the queries are turned",
+            Mistake("only the queries are rotated",
                     lambda q, k, qp, kp: logits(q, k, qp, 0 * kp)),
-            Mistake("only the keys are turned",
+            Mistake("only the keys are rotated",
                     lambda q, k, qp, kp: logits(q, k, 0 * qp, kp)),
-            Mistake("neither queries nor keys are turned",
+            Mistake("neither queries nor keys are rotated",
                     lambda q, k, qp, kp: logits(q, k, 0 * qp, 0 * kp)),
             Mistake("the factor 1/sqrt(d) is missing",
                     lambda q, k, qp, kp: logits(q, k, qp, kp) * q.shape[-1] ** 0.5),
             Mistake("the factor 1/sqrt(d) is applied to queries and keys, so twice",
                     lambda q, k, qp, kp: logits(q, k, qp, kp) * q.shape[-1] ** -0.5),
-            Mistake("the keys are turned twice: the cache holds them as projected",
+            Mistake("the keys are rotated twice: the cache holds them as projected",
                     lambda q, k, qp, kp: logits(q, k, qp, 2 * kp)),
         ),
     ),

@@ -52,19 +52,19 @@ def own_base(rows: Tensor, columns: Tensor, dim: int) -> Tensor:
 def shared_rates(rows: Tensor, columns: Tensor, dim: int) -> Tensor:
     """Give rows the fast half of the frequencies and columns the slow half."""
     rates = frequencies(dim)
-    turns = torch.cat([rows.double()[:, None] * rates[: dim // 4],
-                       columns.double()[:, None] * rates[dim // 4 :]], 1)  # fmt: skip
-    return torch.stack([turns.sin(), turns.cos()], -1).flatten(1)
+    angles = torch.cat([rows.double()[:, None] * rates[: dim // 4],
+                        columns.double()[:, None] * rates[dim // 4 :]], 1)  # fmt: skip
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
 
 
 def axial_rope(x: Tensor, grid: tuple[int, int], base: float = 10000.0) -> Tensor:
-    """Turn the first half of each vector by the row, the second by the column."""
+    """Rotate the first half of each vector by the row, the second by the column."""
     rows, columns = raster(*grid)
     return by_places(x, rows, columns, base=base)
 
 
 def by_places(x: Tensor, rows: Tensor, columns: Tensor, *, base: float = 10000.0) -> Tensor:
-    """Turn by rows and columns that are given."""
+    """Rotate by rows and columns that are given."""
     return apply_rope(x, axial_angles(rows, columns, frequencies(x.shape[-1] // 2, base)))
 
 
@@ -83,7 +83,7 @@ def rope_cases(draw: Draw) -> list[Case]:
 
 
 def alternating(x: Tensor, grid: tuple[int, int]) -> Tensor:
-    """Turn even pairs by the row, odd pairs by the column."""
+    """Rotate even pairs by the row, odd pairs by the column."""
     rows, columns = raster(*grid)
     angles = axial_angles(rows, columns, frequencies(x.shape[-1] // 2))
     return apply_rope(x, angles.unflatten(-1, (2, -1)).mT.flatten(-2))
@@ -206,7 +206,7 @@ def by_columns_first(x: Tensor, start: int) -> Tensor:
 def section_angles(
     numbers: Tensor, sections: Sequence[int], base: float, interleaved: bool
 ) -> Tensor:
-    """Return the angle of each pair, which its axis turns."""
+    """Return the angle of each pair, from the number on its axis."""
     name = "interleaved" if interleaved else "chunked"
     return axes_angles(numbers, section_directions(shared_list(sections, base), sections, name))
 
@@ -216,7 +216,7 @@ def shared_list(sections: Sequence[int], base: float) -> Tensor:
     return frequencies(2 * sum(sections), base)
 
 
-def turned_by(numbers: Tensor, rates: Tensor, axis: Tensor) -> Tensor:
+def angles_by(numbers: Tensor, rates: Tensor, axis: Tensor) -> Tensor:
     """Return the product of each pair's rate with the number on its axis."""
     return numbers.double()[:, axis] * rates
 
@@ -240,12 +240,12 @@ def angle_cases(draw: Draw) -> list[Case]:
 def own_series(numbers: Tensor, sections: Sequence[int], base: float, interleaved: bool) -> Tensor:
     """Give each axis frequencies of its own, from 1 down."""
     axis = axis_of_pair(sections, "interleaved" if interleaved else "chunked")
-    turns = torch.stack([(axis[:r] == axis[r]).sum() for r in range(len(axis))])
+    ranks = torch.stack([(axis[:r] == axis[r]).sum() for r in range(len(axis))])
     rates = torch.stack([
-        frequencies(2 * sections[int(a)], base)[int(turn)]
-        for a, turn in zip(axis, turns, strict=True)
+        frequencies(2 * sections[int(a)], base)[int(rank)]
+        for a, rank in zip(axis, ranks, strict=True)
     ])  # fmt: skip
-    return turned_by(numbers, rates, axis)
+    return angles_by(numbers, rates, axis)
 
 
 def taken_along(numbers: Tensor, sections: Sequence[int], base: float, interleaved: bool) -> Tensor:
@@ -262,7 +262,7 @@ def never_used_up(
     if not interleaved:
         return section_angles(numbers, sections, base, interleaved)
     axis = torch.arange(sum(sections)) % len(sections)
-    return turned_by(numbers, shared_list(sections, base), axis)
+    return angles_by(numbers, shared_list(sections, base), axis)
 
 
 def equal_parts(numbers: Tensor, sections: Sequence[int], base: float, interleaved: bool) -> Tensor:
@@ -277,7 +277,7 @@ def with_rates(rule: Callable[[Tensor], Tensor]) -> Answer:
 
     def answer(x: Tensor, s: Sequence[int], base: float, interleaved: bool) -> Tensor:
         axis = axis_of_pair(s, "interleaved" if interleaved else "chunked")
-        return turned_by(x, rule(shared_list(s, base)), axis)
+        return angles_by(x, rule(shared_list(s, base)), axis)
 
     return answer
 
@@ -335,8 +335,9 @@ EXERCISES = (
             Mistake("this is RoPE in one dimension: the patches stand in a line",
                     lambda x, g: apply_rope(x, rope_angles(torch.arange(g[0] * g[1]),
                                                            frequencies(x.shape[-1])))),
-            Mistake("it turns the other way", lambda x, g: by_places(x, *(-p for p in raster(*g)))),
-            Mistake("even pairs turn by the row, odd ones by the column; here the first half "
+            Mistake("it rotates the other way",
+                    lambda x, g: by_places(x, *(-p for p in raster(*g)))),
+            Mistake("even pairs rotate by the row, odd ones by the column; here the first half "
                     "belongs to the row: legal, but not what is asked", alternating),
             Mistake("rows have the fast frequencies and columns the slow ones; both axes need the "
                     "whole range", split_rates),
@@ -346,7 +347,7 @@ EXERCISES = (
                                                                        0 * raster(*g)[1])),
             Mistake("the rows are not used", lambda x, g: by_places(x, 0 * raster(*g)[0],
                                                                     raster(*g)[1])),
-            Mistake("the second half is turned by the row too",
+            Mistake("the second half is rotated by the row too",
                     lambda x, g: by_places(x, raster(*g)[0], raster(*g)[0])),
             Mistake("the base is 10000; this is another", lambda x, g: axial_rope(x, g, 100.0)),
         ),
@@ -473,7 +474,7 @@ EXERCISES = (
             Mistake("all pairs rotate by the last number of a token",
                     lambda x, s, b, i: section_angles(x[:, -1:].expand_as(x), s, b, i)),
             Mistake("all pairs rotate by the sum of a token's numbers; each has one axis",
-                    lambda x, s, b, i: turned_by(x.sum(1, keepdim=True), shared_list(s, b),
+                    lambda x, s, b, i: angles_by(x.sum(1, keepdim=True), shared_list(s, b),
                                                  torch.zeros(sum(s), dtype=torch.int64))),
             Mistake("you count the tokens yourself; use their numbers",
                     lambda x, s, b, i: section_angles(

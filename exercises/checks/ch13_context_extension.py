@@ -57,7 +57,7 @@ def mixed_rates(rates: Tensor, factor: float, length: int, low: float, high: flo
 
 
 def parts_cases(draw: Draw) -> list[Case]:
-    """Rates of which some turn often, some seldom, and some in between; in two orders."""
+    """Rates of which some make many turns, some few, some a number in between; in two orders."""
     half, low = draw.integer(20, 30), float(draw.integer(1, 3))
     factor, length = draw.integer(2, 9) + 0.5, draw.integer(200, 400)
     high = low + draw.integer(4, 20)
@@ -84,11 +84,11 @@ def shares(turns: Tensor, low: float, high: float, rule: str) -> Tensor:
 
 def ramp(
     rates: Tensor, factor: float, length: float, low: float, high: float, *,
-    turns: float = 2 * math.pi, clamp: tuple[float, float] = (0, 1), inverse: bool = False,
+    circle: float = 2 * math.pi, clamp: tuple[float, float] = (0, 1), inverse: bool = False,
     share: str = "linear",
 ) -> Tensor:  # fmt: skip
     """Mix with one thing done in another way."""
-    rotations = rates * length / turns
+    rotations = rates * length / circle
     kept = shares(rotations, low, high, share).clamp(*clamp)
     if inverse:
         kept = 1 - kept
@@ -103,13 +103,13 @@ def mixed_otherwise(
     return rates * factor ** (kept - 1) if geometric else rates / (kept + (1 - kept) * factor)
 
 
-def unturned(dim: int, base: float, length: int) -> Tensor:
+def incomplete_pairs(dim: int, base: float, length: int) -> Tensor:
     """Return how many pairs make less than one full turn."""
     return (frequencies(dim, base) * length < 2 * math.pi).sum()
 
 
-def unturned_cases(draw: Draw) -> list[Case]:
-    """Sizes of published models, drawn ones, and some where one pair has turned just so far.
+def incomplete_pairs_cases(draw: Draw) -> list[Case]:
+    """Sizes of published models, drawn ones, and some where one pair makes just a turn, or almost.
 
     With a length of 7 the fastest pair has made its turn, with one of 6 it has not; over 6282 a
     pair of frequency 1/1000 falls short of 2 pi, and reaches 6.28. A pair of frequency 1/10000
@@ -224,16 +224,16 @@ EXERCISES = (
         axes=("pair",),
         mistakes=(
             Mistake("this is what the listing returns: nothing is mended yet",
-                    lambda *a: ramp(*a, turns=1.0, inverse=True)),
+                    lambda *a: ramp(*a, circle=1.0, inverse=True)),
             Mistake("2 pi is missing: `low` and `high` count full turns, not radians",
-                    lambda *a: ramp(*a, turns=1.0)),
+                    lambda *a: ramp(*a, circle=1.0)),
             Mistake("the fast pairs are interpolated and the slow ones stay: it must be the other "
                     "way round", lambda *a: ramp(*a, inverse=True)),
             Mistake("the mixture is not clamped to the range from 0 to 1",
                     lambda *a: ramp(*a, clamp=(-math.inf, math.inf))),
-            Mistake("the mixture is not clamped at 0: pairs that turn less than `low` become "
+            Mistake("the mixture is not clamped at 0: pairs with fewer turns than `low` become "
                     "slower than the factor makes them", lambda *a: ramp(*a, clamp=(-math.inf, 1))),
-            Mistake("the mixture is not clamped at 1: pairs that turn more than `high` become "
+            Mistake("the mixture is not clamped at 1: pairs with more turns than `high` become "
                     "faster than they were", lambda *a: ramp(*a, clamp=(0, math.inf))),
             Mistake("there is no mixture between `low` and `high`: pairs jump",
                     lambda *a: ramp(*a, share="step")),
@@ -251,7 +251,7 @@ EXERCISES = (
             Mistake("the number of turns is counted over the new length, not the trained one",
                     lambda r, f, n, lo, hi: ramp(r, f, n * f, lo, hi)),
             Mistake("pi in place of 2 pi: a full turn is 2 pi",
-                    lambda *a: ramp(*a, turns=math.pi)),
+                    lambda *a: ramp(*a, circle=math.pi)),
             Mistake("the wavelengths are mixed; mix the frequencies",
                     lambda *a: mixed_otherwise(*a, geometric=False)),
             Mistake("the mixture is geometric; mix the frequencies themselves, linearly",
@@ -259,25 +259,25 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        name="unturned",
-        cases=unturned_cases,
-        reference=unturned,
+        name="incomplete_pairs",
+        cases=incomplete_pairs_cases,
+        reference=incomplete_pairs,
         mistakes=(
             Mistake("2 pi is missing: a full turn is 2 pi radians",
                     lambda d, b, n: count(d, b, 1 / n)),
             Mistake("these are the pairs that do make a full turn",
-                    lambda d, b, n: d // 2 - unturned(d, b, n)),
+                    lambda d, b, n: d // 2 - incomplete_pairs(d, b, n)),
             Mistake("you count components; each pair has two",
-                    lambda d, b, n: 2 * unturned(d, b, n)),
+                    lambda d, b, n: 2 * incomplete_pairs(d, b, n)),
             Mistake("a full turn is 2 pi, not pi", lambda d, b, n: count(d, b, math.pi / n)),
             Mistake("the exponent is j/d; it must be 2j/d for pair j",
-                    lambda d, b, n: unturned(d, b**0.5, n)),
+                    lambda d, b, n: incomplete_pairs(d, b**0.5, n)),
             Mistake("the base is an argument; you use 10000 always",
-                    lambda d, b, n: unturned(d, 10000.0, n)),
+                    lambda d, b, n: incomplete_pairs(d, 10000.0, n)),
             Mistake("this is a share; wanted is a number of pairs",
-                    lambda d, b, n: unturned(d, b, n) / (d // 2)),
-            Mistake("one pair too many", lambda d, b, n: unturned(d, b, n) + 1),
-            Mistake("one pair too few", lambda d, b, n: unturned(d, b, n) - 1),
+                    lambda d, b, n: incomplete_pairs(d, b, n) / (d // 2)),
+            Mistake("one pair too many", lambda d, b, n: incomplete_pairs(d, b, n) + 1),
+            Mistake("one pair too few", lambda d, b, n: incomplete_pairs(d, b, n) - 1),
             Mistake("you count to the last position, length - 1; the exercise counts the whole "
                     "length", lambda d, b, n: count(d, b, 2 * math.pi / (n - 1))),
             Mistake("2 pi is on the wrong side",

@@ -246,7 +246,7 @@ EXERCISES = (
                     lambda *a: risen(*a, summary=torch.mean)),
             Mistake("this is the worst seed; take the median", lambda *a: risen(*a, summary=max)),
             Mistake("this is the best seed; take the median", lambda *a: risen(*a, summary=min)),
-            Mistake("the sign is turned: a loss that grows rises",
+            Mistake("the sign is flipped: a loss that grows rises",
                     lambda *a: risen(*a, compare=lambda x, y: y - x)),
             Mistake("this is a ratio of losses; a rise in nats is a difference",
                     lambda *a: risen(*a, compare=torch.div)),
@@ -271,7 +271,7 @@ EXERCISES = (
         cases=paired_cases,
         reference=paired_difference,
         mistakes=(
-            Mistake("the sign is turned: it is ours minus theirs",
+            Mistake("the sign is flipped: it is ours minus theirs",
                     lambda a, b: paired_difference(b, a)),
             Mistake("the error is that of two separate groups; these are pairs: subtract first",
                     with_error(lambda a, b: ((a.var(1) + b.var(1)) / a.shape[1]) ** 0.5)),

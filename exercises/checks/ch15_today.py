@@ -95,13 +95,13 @@ def latent_otherwise(
     c = q.shape[-1] - r
     q_rotary, q_content = (q[..., :r], q[..., r:]) if rotary_first else (q[..., c:], q[..., :c])
     keys = latent[:, None] @ up.mT  # (B, H, Lk, c)
-    turned = turn(shared[:, None], k_pos)
-    scores = content * q_content @ keys.mT + rotary * turn(q_rotary, q_pos) @ turned.mT
+    rotated = rotate(shared[:, None], k_pos)
+    scores = content * q_content @ keys.mT + rotary * rotate(q_rotary, q_pos) @ rotated.mT
     result: Tensor = scores * size(c, r) ** -0.5
     return result
 
 
-def turn(x: Tensor, positions: Tensor) -> Tensor:
+def rotate(x: Tensor, positions: Tensor) -> Tensor:
     """Rotate x (..., L, r) in the half layout, with base 10000."""
     return apply_rope(x, rope_angles(positions, frequencies(x.shape[-1])), "half")
 

@@ -24,11 +24,11 @@ def record_of(partner: Tensor, places: Tensor, gain: float) -> Tensor:
     """Return what a rotation by these pairs makes of impulses, (L, d, d): impulse, then output."""
     width = len(partner)
     first = (partner > torch.arange(width)).nonzero().flatten()
-    second, turns = partner[first], places[:, None] * frequencies(2 * len(first))
+    second, angles = partner[first], places[:, None] * frequencies(2 * len(first))
     record = torch.eye(width).repeat(len(places), 1, 1)
-    record[:, first, first] = record[:, second, second] = gain * turns.cos().float()
-    record[:, first, second] = gain * turns.sin().float()
-    record[:, second, first] = -gain * turns.sin().float()
+    record[:, first, first] = record[:, second, second] = gain * angles.cos().float()
+    record[:, first, second] = gain * angles.sin().float()
+    record[:, second, first] = -gain * angles.sin().float()
     return record
 
 
@@ -140,17 +140,17 @@ def angles_of(cos: Tensor, sin: Tensor) -> Tensor:
 
 
 ONE = torch.ones((), dtype=torch.float64)
-WIDE = 3000  # positions to be read back are smaller: the slowest pair has not turned half round
+WIDE = 3000  # positions to be read back are smaller: the slowest pair makes less than half a turn
 
 
 def rotated(draw: Draw, places: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """Return vectors (B, L, d), and the same rotated by places (B, L)."""
     x = draw.normal(*places.shape, width)
     x = x + x.sign() / 4  # no component is so small that its angle is lost
-    return x, turned(x, places)
+    return x, rotate(x, places)
 
 
-def turned(x: Tensor, places: Tensor) -> Tensor:
+def rotate(x: Tensor, places: Tensor) -> Tensor:
     """Rotate x (B, L, d) by places (B, L), neighbours being pairs."""
     angles = places[..., None] * frequencies(x.shape[-1])
     return apply_rope(x.double()[:, None], angles)[:, 0].float()
@@ -176,7 +176,7 @@ def reading_cases(draw: Draw) -> list[Case]:
 
 
 def phases(x: Tensor, y: Tensor, *, half: bool = False) -> Tensor:
-    """Return the angle by which each pair was turned, (B, L, d / 2), between -pi and pi."""
+    """Return the angle by which each pair was rotated, (B, L, d / 2), between -pi and pi."""
 
     def pairs(v: Tensor) -> Tensor:
         both = v.double().chunk(2, -1) if half else (v.double()[..., ::2], v.double()[..., 1::2])
@@ -196,7 +196,7 @@ def slowest(angles: Tensor, base: float = 10000.0) -> Tensor:
 
 
 def each_pair(x: Tensor, y: Tensor) -> Tensor:
-    """Average what all pairs say, although the fast ones have turned round many times."""
+    """Average what all pairs say, although the fast ones have gone around many times."""
     angles = phases(x, y)
     return (angles / frequencies(x.shape[-1])).mean(-1).round().long()
 
@@ -349,7 +349,7 @@ EXERCISES = (
                     lambda c, s: read(angles_of(c, s)[1])),
             Mistake("the angle of a row lies between -pi and pi: the difference of two may have "
                     "lost a full turn", lambda c, s: read(angles_of(c, s).diff(dim=0)[0])),
-            Mistake("from the first row to the last, fast pairs turn more than once: take rows "
+            Mistake("from the first row to the last, fast pairs make more than one turn: take rows "
                     "that are neighbours",
                     lambda c, s: read((angles_of(c, s)[-1] - angles_of(c, s)[0]) / (len(c) - 1))),
         ),
@@ -361,9 +361,9 @@ EXERCISES = (
         integers=True,
         axes=("row", "token"),
         mistakes=(
-            Mistake("the first pair has turned round many times; the slowest has not",
+            Mistake("the first pair has gone around many times; the slowest has not",
                     lambda x, y: phases(x, y)[..., 0].round().long()),
-            Mistake("the sign is turned: it is y that has been rotated, not x",
+            Mistake("the sign is flipped: it is y that has been rotated, not x",
                     lambda x, y: positions_used(y, x)),
             Mistake("neighbours are pairs here; you pair component i with i + d / 2",
                     lambda x, y: slowest(phases(x, y, half=True))),
@@ -377,7 +377,7 @@ EXERCISES = (
             Mistake("the angle is multiplied by the frequency; divide by it",
                     lambda x, y: (phases(x, y)[..., -1] * frequencies(x.shape[-1])[-1])
                     .round().long()),
-            Mistake("you average over all pairs; the fast ones have turned round many times",
+            Mistake("you average over all pairs; the fast ones have gone around many times",
                     each_pair),
             Mistake("these are the places in the row, which is what was wanted, perhaps; read what "
                     "was used", lambda x, y: torch.arange(x.shape[1]).expand(x.shape[:2])),
@@ -398,7 +398,7 @@ EXERCISES = (
         reference=telling_calls,
         axes=("call",),
         mistakes=(
-            Mistake("the answer is turned round: True where the call tells them apart",
+            Mistake("the answer is the wrong way round: True where the call tells them apart",
                     lambda c: ~telling_calls(c)),
             Mistake("each story is compared with the right one only; two wrong ones may agree, "
                     "and you could not say which bug it is",
