@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from benchmarks.cases import LLAMA_LAYER, QUESTIONS
 from lab.registry import METHODS
+from tools import ROOT
 
-PAGE = Path(__file__).parents[1] / "book" / "benchmarks.md"
+PAGE = ROOT / "book/benchmarks.md"
 Row = dict[str, Any]
 FASTEST = "the fastest library"
 

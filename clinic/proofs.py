@@ -19,7 +19,7 @@ from clinic.bugs import (
 from clinic.findings import KNOWN
 
 VJEPA = "https://github.com/facebookresearch/vjepa2/pull/15"
-PUBLISHED = Path(__file__).resolve().parent.parent / "book/data/doctor_published.csv"
+PUBLISHED = Path(__file__).with_name("data") / "doctor_published.csv"
 
 
 def row(bug: Bug) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -10,16 +11,25 @@ from pathlib import Path
 from configs.explain import explain
 
 
+def parser() -> argparse.ArgumentParser:
+    """Return the command's one argument."""
+    options = argparse.ArgumentParser(
+        prog="python -m configs",
+        description="Say what a published configuration means for the positions of every layer: "
+        "frequencies, layout, stretching, windows, layers without positions.",
+        epilog="Exit status: 0, or 2 if the file cannot be read as a configuration.",
+    )
+    options.add_argument("config", metavar="config.json", type=Path, help="the file of a model")
+    return options
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print what the file means; 2 and one line on the error stream if it cannot be read."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if len(arguments) != 1:
-        print("usage: python -m configs config.json", file=sys.stderr)
-        return 2
+    file: Path = parser().parse_args(arguments).config
     try:
-        print(explain(json.loads(Path(arguments[0]).read_text(encoding="utf-8"))))
+        print(explain(json.loads(file.read_text(encoding="utf-8"))))
     except (OSError, TypeError, ValueError) as error:  # json's own error is a ValueError
-        print(f"{arguments[0]}: {str(error).splitlines()[0]}", file=sys.stderr)
+        print(f"{file}: {str(error).splitlines()[0]}", file=sys.stderr)
         return 2
     return 0
 

@@ -1,19 +1,17 @@
 """The proofs of the checks: wrong answers that they reject, right ones that they accept.
 
 Most wrong answers are the mistakes that an exercise knows by name; they stand in exercises/checks.
-tests/mutants/NAME.txt adds, for each set, those that get words in general, those that crash, those
-that make a known mistake by other code, and the right answers. tests/test_checks.py runs them all.
-The build of the site writes them into a page of the instructor's guide.
+tests/mutants/NAME.txt adds, for each set, those that get words in general, those that crash, and
+the right answers. tests/test_checks.py runs them all. The build of the site writes them into a page
+of the instructor's guide.
 """
 
 from __future__ import annotations
 
 import json
-import linecache
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 from exercises.checks import EXERCISES
 from exercises.sets import HERE, load, nbgrader_metadata, set_names, source_path, source_text
@@ -64,26 +62,6 @@ def solution_cells(name: str) -> dict[str, str]:
             for cell in cells if nbgrader_metadata(cell).get("solution")}  # fmt: skip
 
 
-def namespace(name: str) -> dict[str, Any]:
-    """Execute the instructor's notebook without its checks and without the open experiment."""
-    found: dict[str, Any] = {"__name__": "__main__"}  # as a notebook's functions have it
-    for cell in json.loads(source_path(name).read_text(encoding="utf-8"))["cells"]:
-        metadata = nbgrader_metadata(cell)
-        aside = metadata.get("grade") or metadata.get("grade_id") in ("open_work", "progress")
-        if cell["cell_type"] == "code" and not aside:
-            exec(source_text(cell), found)
-    return found
-
-
-def answer_from(name: str, exercise: str, source: str) -> Any:
-    """Return the function that a source defines, with the set's other answers around it."""
-    found, file = namespace(name), f"<answer to {exercise}>"
-    # As IPython does for a cell: torch.jit.script reads the source of what it compiles.
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    exec(compile(source, file, "exec"), found)
-    return found[exercise]
-
-
 def mutated(name: str, mutant: Mutant) -> str:
     """Return the source of a mutant."""
     source = solution_cells(name)[mutant.exercise]
@@ -99,12 +77,9 @@ def cell(message: str) -> str:
 
 
 def told(mutant: Mutant) -> str:
-    """Return what the student is told, in full where the check knows the mistake."""
+    """Return what the student is told; the words of a known mistake are no mutant's."""
     if mutant.says == "crash":
         return "*the error that the answer itself raises, and for which inputs*"
-    for mistake in EXERCISES[mutant.exercise].mistakes:
-        if mutant.says in mistake.message:
-            return cell(mistake.message)
     return "*in general words: its kind, its shape, or which of the numbers are wrong*"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-TABLE = Path(__file__).resolve().parent.parent / "book" / "data" / "census.csv"
+TABLE = Path(__file__).with_name("data") / "census.csv"
 
 
 def read(library: str | None = None) -> list[dict[str, str]]:

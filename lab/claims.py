@@ -9,8 +9,6 @@ from pathlib import Path
 import yaml
 
 LEDGER = Path(__file__).resolve().with_name("claims.yml")
-# Parts of the book, each with a page of claims of its own, and the last chapter of each.
-PARTS = {"foundations": 3, "relative": 11, "further": 17}
 # What a cell must find for each verdict: the statement as worded holds, fails, or is no
 # statement that a measurement can decide.
 VERDICTS = {

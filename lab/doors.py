@@ -5,20 +5,21 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 
 from lab import schematics
+from lab.registry import METHODS
 
-# Door: its colour, that of a method which uses it; how far up it stands; where its arrows end.
+# Door: a method that uses it, whose colour it has; how far up it stands; where its arrows end.
 DOORS = {
-    "embed": ("#0072b2", 0.35, (2.75,), "$x_i + p_i$"),
-    "rotate": ("#332288", 2.3, (3.2, 4.05), r"$R_i\,q_i$  and  $R_j\,k_j$"),
-    "bias": ("#d55e00", 3.37, (3.72,), r"$+ \; b_{ij}$"),
-    "values": ("#009e73", 5.6, (3.72,), r"$+ \; \Sigma_j\, A_{ij}\,r_{ij}$"),
+    "embed": ("sinusoidal", 0.35, (2.75,), "$x_i + p_i$"),
+    "rotate": ("rope", 2.3, (3.2, 4.05), r"$R_i\,q_i$  and  $R_j\,k_j$"),
+    "bias": ("alibi", 3.37, (3.72,), r"$+ \; b_{ij}$"),
+    "values": ("shaw", 5.6, (3.72,), r"$+ \; \Sigma_j\, A_{ij}\,r_{ij}$"),
 }
 # What tells order too and is no door: what it is, and how far up it stands.
 OUTSIDE = {
     "mask": ("which keys\nare seen", 3.8),
     "recurrence": ("a layer that carries\na state along", 6.22),
 }
-COLOURS = {name: colour for name, (colour, *_) in DOORS.items()}
+COLOURS = {name: METHODS[method].colour for name, (method, *_) in DOORS.items()}
 MIDDLE, WIDE, HIGH = 3.75, 2.0, 0.4  # of the path that a token takes upwards, and of its boxes
 STEPS = {
     0.15: r"token vectors $x_1, \dots, x_L$",
@@ -46,12 +47,12 @@ def draw(axes: Axes) -> None:
     schematics.arrow(axes, (3.0, 1.85), (3.4, 2.75))
     schematics.arrow(axes, (4.1, 1.85), (4.0, 2.75))
     schematics.arrow(axes, (5.3, 1.85), (4.75, 5.0), bend=0.25)
-    for name, (colour, y, tips, formula) in DOORS.items():
-        schematics.box(axes, 0.1, y - 0.3, 1.7, 0.6, colour=colour)
+    for name, (_, y, tips, formula) in DOORS.items():
+        schematics.box(axes, 0.1, y - 0.3, 1.7, 0.6, colour=COLOURS[name])
         schematics.label(axes, 0.95, y + 0.13, name, bold=True, size=10)
         schematics.label(axes, 0.95, y - 0.12, formula, size=10)
         for tip in tips:
-            schematics.arrow(axes, (1.8, y), (tip, y), colour=colour, width=2.4)
+            schematics.arrow(axes, (1.8, y), (tip, y), colour=COLOURS[name], width=2.4)
 
 
 def draw_outside(axes: Axes) -> None:

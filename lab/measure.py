@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from lab.registry import Sizes
 from pe_lib.attention import PositionEncoding, attention_logits
-from pe_lib.errors import require_floating, require_positive
+from pe_lib.errors import require_positive
 from pe_lib.fast import only_relative_bias, reversed_bias
 from pe_lib.positions import Run
 
@@ -49,32 +49,6 @@ def translation_error(encoding: PositionEncoding, q: Tensor, k: Tensor, shift: i
     here = attention_logits(q, k, encoding, q_pos, k_pos)
     there = attention_logits(q, k, encoding, q_pos + shift, k_pos + shift)
     return float((here - there).abs().max() / here.abs().max())
-
-
-def nearest_pair(codes: Tensor, *, chunk: int = 2048) -> tuple[float, int, int]:
-    """Return the smallest distance between two codes, and the positions of the two.
-
-    Args:
-        codes: (L, D), L at least 2.
-        chunk: rows compared at a time; bounds the memory to chunk * L numbers.
-
-    Returns:
-        (Euclidean distance, position, later position).
-    """
-    require_floating("codes", codes)
-    if codes.ndim != 2 or len(codes) < 2:
-        raise ValueError(f"codes must have shape (length >= 2, D), got {tuple(codes.shape)}")
-    best = (float("inf"), 0, 0)
-    for start in range(0, len(codes), chunk):
-        rows = codes[start : start + chunk]
-        distances = torch.cdist(rows, codes, compute_mode="donot_use_mm_for_euclid_dist")
-        own = torch.arange(len(rows))
-        distances[own, start + own] = float("inf")
-        value, flat = distances.flatten().min(dim=0)
-        if float(value) < best[0]:
-            pair = sorted((start + int(flat) // len(codes), int(flat) % len(codes)))
-            best = (float(value), pair[0], pair[1])
-    return best
 
 
 def similarity_by_distance(codes: Tensor) -> Tensor:

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from pe_lib.attention import MultiHeadAttention, PositionEncoding
 from pe_lib.rope import RoPE
 
-TRAINED_LENGTH = 128
 HEADS, KEY_HEADS, HEAD_DIM, EPS = 4, 2, 32, 1e-6
 
 

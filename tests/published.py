@@ -20,6 +20,7 @@ import transformers
 from torch import Tensor
 
 from clinic.doctor import diagnose
+from clinic.proofs import PUBLISHED
 from clinic.subjects import InputError, Rotary
 
 MODELS = Path(transformers.__file__).parent / "models"
@@ -237,7 +238,6 @@ def others() -> dict[str, object]:
 
 # --- what the doctor says of them, as a table -----------------------------------------------------
 
-STORED = Path(__file__).resolve().parent.parent / "book/data/doctor_published.csv"
 HEADER = ("library", "function", "models", "axes", "verdict", "named as")
 
 
@@ -284,12 +284,12 @@ def rows() -> list[tuple[str, ...]]:
 
 def stored() -> list[tuple[str, ...]]:
     """Return the lines of the table that is kept for the page."""
-    with STORED.open(encoding="utf-8", newline="") as file:
+    with PUBLISHED.open(encoding="utf-8", newline="") as file:
         return [tuple(line) for line in csv.reader(file)][1:]
 
 
 if __name__ == "__main__":  # python tests/published.py, with every library at hand
     found = rows()
-    with STORED.open("w", encoding="utf-8", newline="") as file:
+    with PUBLISHED.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([HEADER, *found])
-    print(f"{len(found)} lines in {STORED.name}")
+    print(f"{len(found)} lines in {PUBLISHED.name}")

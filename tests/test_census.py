@@ -505,7 +505,6 @@ def test_a_rotation_that_nothing_calls_is_none() -> None:
 
 
 def test_the_pages_read_the_table_that_the_census_writes() -> None:
-    assert page.TABLE == census.TABLE
     assert page.read() == census.stored()
     assert {row["library"] for row in page.read("diffusers")} == {"diffusers"}
     with pytest.raises(

@@ -615,5 +615,15 @@ def test_the_command_ends_with_2_and_one_line_on_bad_input(
 
 def test_the_command_ends_with_2_without_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nowhere.json"]) == 2
-    assert main([]) == 2
     assert "nowhere.json" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main([])
+    assert "usage: python -m configs [-h] config.json" in capsys.readouterr().err
+
+
+def test_the_command_says_what_it_does_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    told = capsys.readouterr().out
+    assert told.startswith("usage: python -m configs [-h] config.json")
+    assert "what a published configuration means" in told

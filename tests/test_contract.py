@@ -1,4 +1,4 @@
-"""What the interface promises of every method: runs, compiled graphs, no waiting, meta, casts."""
+"""What the interface promises beside the promises of every method: graphs, caches, weights."""
 
 from __future__ import annotations
 
@@ -9,18 +9,14 @@ import pytest
 import torch
 from test_promises import D_MODEL, HEADS, METHODS
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from pe_lib import (
     ALiBi,
     Compose,
     KVCache,
-    Learned,
     MultiHeadAttention,
-    PositionEncoding,
     RoPE,
     Run,
-    Sinusoidal,
     TransformerXL,
 )
 
@@ -85,52 +81,6 @@ def test_decoding_compiles_into_a_few_graphs_whatever_the_length(name: str) -> N
     parts = [compiled(part, cache) for part in x.split([2, *[1] * 12], dim=1)]
     torch.testing.assert_close(torch.cat(parts, dim=1), layer(x), rtol=1e-4, atol=1e-5)
     assert len(graphs) <= 4
-
-
-# --- no waiting for the device -------------------------------------------------------------------
-
-
-class Waits(TorchDispatchMode):
-    """Notes the operations for which a GPU would have to hand a number to the processor."""
-
-    NAMES = ("_local_scalar_dense", "equal", "is_nonzero", "item", "nonzero", "_unique2")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func.name().split("::")[1].split(".")[0]
-        if name in self.NAMES:
-            self.found.append(name)
-        return func(*args, **(kwargs or {}))
-
-
-def test_the_watch_sees_a_number_that_is_read() -> None:
-    with Waits() as waits:
-        int(torch.arange(3).max())
-        torch.equal(torch.ones(1), torch.ones(1))
-    assert waits.found == ["_local_scalar_dense", "equal"]
-
-
-@every_method
-@pytest.mark.parametrize("grad", [False, True])
-def test_with_default_positions_no_number_is_read(name: str, grad: bool) -> None:
-    layer, x = layer_of(name), torch.randn(B, L, D)
-    with torch.set_grad_enabled(grad), Waits() as waits:
-        layer(x)
-        layer.with_weights(x)
-        cache = KVCache()
-        for part in x.split([3, 1, 1, 7], dim=1):
-            layer(part, cache=cache)
-    assert waits.found == []
-
-
-@pytest.mark.parametrize("encoding", [Sinusoidal(D), Learned(L, D)])
-def test_codes_for_a_run_are_added_without_a_number_read(encoding: PositionEncoding) -> None:
-    with Waits() as waits:
-        encoding.embed(torch.randn(B, L, D), Run(0, L))
-    assert waits.found == []
 
 
 # --- caches of keys ------------------------------------------------------------------------------
@@ -201,6 +151,3 @@ def test_a_changed_weight_is_seen_while_decoding(name: str) -> None:
                 layer, x = layer.float(), x.float()
         expected = layer(x)[:, -1:]
         torch.testing.assert_close(last(KVCache()), expected)
-
-
-# --- casts, meta and second derivatives ----------------------------------------------------------

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -53,6 +52,7 @@ from pe_lib.context_extension import DynamicNTK, llama3, proportional, yarn, yar
 from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import frequencies
 from pe_lib.temperature import QueryTemperature
+from tools import ROOT
 
 SIZES = Sizes(64, 4, 128)
 
@@ -555,7 +555,7 @@ def test_the_command_answers_with_words_and_an_exit_status(tmp_path, capsys, mon
 
 
 def test_the_three_lines_at_the_top_of_the_chapter_reach_a_diagnosis(tmp_path, monkeypatch, capsys):
-    chapter = Path(__file__).resolve().parent.parent / "book/16_clinic.ipynb"
+    chapter = ROOT / "book/16_clinic.ipynb"
     title = "".join(json.loads(chapter.read_text(encoding="utf-8"))["cells"][0]["source"])
     lines = re.search(r"```python\n(.*?)```", title, flags=re.DOTALL)[1]
     assert len(lines.splitlines()) == 3

@@ -85,25 +85,6 @@ def test_translation_leaves_rope_and_nothing_at_all_as_they_are() -> None:
 
 
 @quick
-@given(st.integers(2, 9), st.integers(1, 4), st.integers(1, 5), seeds)
-def test_the_nearest_pair_equals_the_loop(length: int, width: int, chunk: int, seed: int) -> None:
-    codes = draw(length, width, seed=seed)
-    distances = {
-        (i, j): float((codes[i] - codes[j]).norm()) for i, j in combinations(range(length), 2)
-    }
-    distance, first, second = measure.nearest_pair(codes, chunk=chunk)
-    assert first < second
-    assert distance == pytest.approx(min(distances.values()), rel=1e-9)
-    assert distances[first, second] == pytest.approx(distance, rel=1e-9)
-
-
-def test_a_repeated_code_is_found_across_chunks() -> None:
-    codes = draw(9, 3)
-    codes[8] = codes[1]
-    assert measure.nearest_pair(codes, chunk=2) == (0.0, 1, 8)
-
-
-@quick
 @given(st.integers(1, 8), st.integers(1, 4), seeds)
 def test_similarity_by_distance_equals_the_loop(length: int, width: int, seed: int) -> None:
     codes = draw(length, width, seed=seed)
@@ -222,9 +203,6 @@ def test_a_code_of_rows_only_shows_rows_only() -> None:
 # Errors -------------------------------------------------------------------------------------------
 
 ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
-    (lambda: measure.nearest_pair(torch.zeros(1, 3)), ValueError, r"\(length >= 2, D\)"),
-    (lambda: measure.nearest_pair(torch.zeros(4)), ValueError, r"got \(4,\)"),
-    (lambda: measure.nearest_pair(torch.arange(4)), TypeError, "codes must have a floating"),
     (lambda: measure.share_moving_less(torch.zeros(0, 3), 1.0), ValueError, "length of codes"),
     (
         lambda: measure.grid_similarity(torch.zeros(5, 2), (2, 3)),

@@ -13,31 +13,22 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from lab import measure
+from lab.doors import DOORS
 from lab.model import Transformer
+from lab.registry import METHODS, Sizes
 from lab.training import generator
-from pe_lib import KVCache, Learned, NoPosition, PositionEncoding, Sinusoidal
-from pe_lib.alibi import ALiBi
-from pe_lib.rope import RoPE
-from pe_lib.shaw import Shaw
-from pe_lib.t5 import T5Bias
+from pe_lib import KVCache, Learned, NoPosition, Sinusoidal
 
-# Each for 4 heads of width 3 in a model of width 12.
-ENCODINGS: dict[str, Callable[[], PositionEncoding]] = {
-    "none": NoPosition,
-    "sinusoidal": lambda: Sinusoidal(12),
-    "learned": lambda: Learned(64, 12, std=1.0),
-    "shaw": lambda: Shaw(3, 4),
-    "t5": lambda: T5Bias(4, bidirectional=False),
-    "alibi": lambda: ALiBi(4),
-    "rope": lambda: RoPE(4),
-}
+SIZES = Sizes(d_model=12, n_heads=3, length=64)
+# The model hands caches, masks and positions on: one method for each door that they go through is
+# enough here. What each method makes of them, test_promises.py asks.
+through_every_door = pytest.mark.parametrize("name", [method for method, *_ in DOORS.values()])
 
 
 def model(encoding: str = "sinusoidal", **options: object) -> Transformer:
     torch.manual_seed(0)
-    heads = {"n_heads": 3} if encoding == "rope" else {}
-    settings = {"d_model": 12, "n_heads": 4, "causal": True, **heads, **options}
-    return Transformer(9, encoding=ENCODINGS[encoding](), **settings).double()  # type: ignore[arg-type]
+    settings = {"d_model": 12, "n_heads": 3, "causal": True, **options}
+    return Transformer(9, encoding=METHODS[encoding].make(SIZES), **settings).double()  # type: ignore[arg-type]
 
 
 def tokens(batch: int, length: int, seed: int = 1) -> Tensor:
@@ -118,7 +109,7 @@ def test_the_model_is_the_pre_norm_transformer() -> None:
 # Cache, padding, mask -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ENCODINGS)
+@through_every_door
 @pytest.mark.parametrize("pieces", [(1,) * 8, (3, 5), (5, 1, 2)])
 def test_a_cache_changes_nothing(name: str, pieces: tuple[int, ...]) -> None:
     network, inputs = model(name), tokens(2, 8)
@@ -128,7 +119,7 @@ def test_a_cache_changes_nothing(name: str, pieces: tuple[int, ...]) -> None:
     assert all(len(cache) == 8 for cache in caches)
 
 
-@pytest.mark.parametrize("name", ENCODINGS)
+@through_every_door
 def test_left_padding_changes_nothing(name: str) -> None:
     network, inputs = model(name), tokens(2, 8)
     pads = torch.tensor([0, 3])
@@ -139,7 +130,7 @@ def test_left_padding_changes_nothing(name: str) -> None:
     assert_close(padded[1:, 3:], network(inputs[1:, 3:]), 1e-12)
 
 
-@pytest.mark.parametrize("name", ENCODINGS)
+@through_every_door
 def test_a_decoder_does_not_see_what_comes_later(name: str) -> None:
     network, inputs = model(name), tokens(2, 8)
     changed = inputs.clone()
@@ -148,7 +139,7 @@ def test_a_decoder_does_not_see_what_comes_later(name: str) -> None:
     assert difference(network(changed)[:, 5:], network(inputs)[:, 5:]) > 1e-3
 
 
-@pytest.mark.parametrize("name", [name for name in ENCODINGS if name != "none"])
+@through_every_door
 def test_positions_reach_every_encoding(name: str) -> None:
     network, inputs = model(name, causal=False), tokens(2, 6)
     stretched = network(inputs, positions=torch.arange(6) * 3)
@@ -227,7 +218,7 @@ def test_a_state_loads_into_a_fresh_model() -> None:
     network, inputs = model("shaw"), tokens(2, 6)
     torch.manual_seed(99)
     other = Transformer(
-        9, d_model=12, n_heads=4, causal=True, encoding=ENCODINGS["shaw"]()
+        9, d_model=12, n_heads=3, causal=True, encoding=METHODS["shaw"].make(SIZES)
     ).double()
     assert difference(other(inputs), network(inputs)) > 1e-2
     other.load_state_dict(network.state_dict())

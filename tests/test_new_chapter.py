@@ -1,4 +1,4 @@
-"""A new chapter: the guide in CONTRIBUTING.md is followed, command by command, in a copy."""
+"""A new chapter, and a method without one: the guide in CONTRIBUTING.md is followed in a copy."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_promises import PROMISES
 
 from tools import ROOT, new_chapter, unchanged
 
@@ -62,6 +63,47 @@ def test_the_guide_makes_a_chapter_that_passes_every_check(tmp_path: Path) -> No
         assert done.returncode == 0, f"{command}\n{said[-6000:]}"
         if "pytest" in command:
             assert re.search(r"[1-9]\d* passed", said) and "skipped" not in said, said[-2000:]
+
+
+# --- a method without a chapter ----------------------------------------------------------------
+
+ALONE = GUIDE.split("## A method without a chapter")[1].split("\n## ")[0]
+FILES = re.findall(r"^\d\. `(\S+)`", ALONE, flags=re.MULTILINE)
+ARGUMENTS = re.search(r'`make bakeoff ARGS="(.*?)"`', ALONE)[1]
+COMPARED = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from bakeoff.__main__ import parser
+from bakeoff.grid import grid
+from bakeoff.run import run
+from benchmarks.report import BARS
+
+chosen = parser().parse_args(sys.argv[1:])
+cells = grid(chosen.scale, chosen.tasks, chosen.methods, chosen.seeds)
+first = next(cell for cell in cells if cell.method == "spiral")
+rows = run([replace(first, steps=2)], Path("rows.csv"), workers=1)
+assert {row["method"] for row in rows} == {"spiral"}
+assert any(bar.text == "Decoding with Spiral" for bar in BARS)
+"""
+
+
+def test_three_files_make_a_method_without_a_chapter(tmp_path: Path) -> None:
+    """It keeps every promise, and the comparison and the benchmarks know it."""
+    assert FILES == ["pe_lib/spiral.py", "tests/test_spiral.py", "lab/registry.py"]
+    copy = copy_of_the_checkout(tmp_path)
+    made = new_chapter.new_files(NAME) | new_chapter.changed_files(NAME)
+    for file in FILES:
+        (copy / file).write_text(made[ROOT / file], encoding="utf-8")
+    asked = f".venv/bin/python -m pytest -q {FILES[1]} tests/test_promises.py -k spiral"
+    trained = f".venv/bin/python -c {shlex.quote(COMPARED)} {ARGUMENTS}"
+    for command in (asked, trained):
+        done = run(command, copy)
+        assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
+        if command == asked:
+            kept = int(re.search(r"(\d+) passed", done.stdout)[1])
+            assert kept > len(PROMISES)
 
 
 # --- names, and failures ---------------------------------------------------------------------

@@ -12,6 +12,8 @@ from lab.tasks import load_text
 from pe_lib.attention import NoPosition
 from pe_lib.rope import RoPE
 
+TRAINED_LENGTH = 128
+
 
 @pytest.fixture(scope="module")
 def model() -> pretrained.GlassLM:
@@ -21,20 +23,20 @@ def model() -> pretrained.GlassLM:
 @pytest.mark.parametrize("start", [0, 700])
 def test_its_logits_equal_those_of_the_package(model, start):
     package, tokenizer = glassllm.load_pretrained("en")
-    ids = torch.tensor(tokenizer.encode(load_text()[:4000]))[start : start + 128]
+    ids = torch.tensor(tokenizer.encode(load_text()[:4000]))[start : start + TRAINED_LENGTH]
     with glassllm.no_grad():
         theirs = package.forward(ids.numpy()).data
     with torch.no_grad():
         ours = model(ids[None]).numpy()
-    assert ours.shape == theirs.shape == (1, 128, 1024)
+    assert ours.shape == theirs.shape == (1, TRAINED_LENGTH, 1024)
     assert np.abs(ours - theirs).max() < 1e-4
 
 
 def test_it_runs_past_its_trained_length_where_the_package_refuses(model):
-    ids = pretrained.encode(load_text()[:2000])[None, : pretrained.TRAINED_LENGTH + 1]
+    ids = pretrained.encode(load_text()[:2000])[None, : TRAINED_LENGTH + 1]
     with pytest.raises(ValueError, match="do not fit"):
         glassllm.load_pretrained("en")[0].forward(ids.numpy())
-    assert model(ids).shape == (1, pretrained.TRAINED_LENGTH + 1, 1024)
+    assert model(ids).shape == (1, TRAINED_LENGTH + 1, 1024)
 
 
 def test_another_encoding_changes_the_logits_and_the_own_one_restores_them(model):

@@ -527,18 +527,19 @@ def no_device_is_waited_for(make: Make) -> None:
     The device is "meta", whose tensors hold nothing to read: what needs a number fails there.
     """
     layer, x = layer_of(make).to("meta"), hidden_on_meta()
-    for stepwise in (False, True):
-        layer(x, stepwise=stepwise)
-        with Waits() as waits:
-            layer(x, stepwise=stepwise)
-        assert not waits.found, f"waits for {waits.found}"
-    with torch.no_grad():
+
+    def decode() -> None:
         cache = KVCache()
-        layer(x, cache=cache)
-        layer(x[:, :1], cache=cache)
-        with Waits() as waits:
-            layer(x[:, :1], cache=cache)
-    assert not waits.found, f"waits for {waits.found}"
+        for part in x.split([3, 1, 1, 2], dim=1):
+            layer(part, cache=cache)
+
+    calls = (lambda: layer(x), lambda: layer(x, stepwise=True), decode)
+    for recorded, call in itertools.product((True, False), calls):
+        with torch.set_grad_enabled(recorded):
+            call()
+            with Waits() as waits:
+                call()
+        assert not waits.found, f"waits for {waits.found}"
 
 
 class WithoutFloat64(TorchDispatchMode):

@@ -1,54 +1,36 @@
-"""Every scalar relative bias: the short vector, its views, and what all of them promise."""
+"""Every bias of the distance alone: the short vector, its views, and the loop that it equals."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import pytest
 import torch
 from closeness import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_promises import HEADS as H
+from test_promises import METHODS
 from torch import Tensor
 
-from pe_lib.alibi import ALiBi
-from pe_lib.attention import (
-    MultiHeadAttention,
-    attend_fused,
-)
-from pe_lib.kerple import Kerple
+from pe_lib.attention import attend_fused
 from pe_lib.positions import Positions, Run
-from pe_lib.relative import RelativeBias, WindowBias, distances, for_each_head, toeplitz
-from pe_lib.t5 import T5Bias
+from pe_lib.relative import RelativeBias, distances, for_each_head, toeplitz
 
-B, H, D, LENGTH = 2, 3, 12, 11
-
-
-def drawn(encoding: WindowBias) -> WindowBias:
-    """Return the encoding with weights that are not 0."""
-    torch.nn.init.normal_(encoding.weight)
-    return encoding
+B = 2
 
 
-MAKERS: dict[str, Callable[[int], RelativeBias]] = {
-    "t5": lambda heads: T5Bias(heads, 8, 9, std=1.0),
-    "t5 causal": lambda heads: T5Bias(heads, 7, 9, bidirectional=False, std=1.0),
-    "alibi": ALiBi,
-    "alibi symmetric": lambda heads: ALiBi(heads, symmetric=True),
-    "kerple log": Kerple,
-    "window": lambda heads: drawn(WindowBias(heads, 4)),
-    "kerple power": lambda heads: Kerple(heads, variant="power"),
-}
+MAKERS = {name: make for name, make in METHODS.items() if isinstance(make(), RelativeBias)}
 every_method = pytest.mark.parametrize("name", MAKERS)
 
 
-def make(name: str, heads: int = H, seed: int = 0) -> RelativeBias:
+def made(name: str, seed: int = 0) -> RelativeBias:
+    """Return a bias for H heads; trained numbers that start at zero are drawn."""
     torch.manual_seed(seed)
-    return MAKERS[name](heads)
-
-
-def make_attention(name: str, *, causal: bool = False, seed: int = 0) -> MultiHeadAttention:
-    return MultiHeadAttention(D, H, make(name, seed=seed), causal=causal)
+    encoding = MAKERS[name]()
+    for parameter in encoding.parameters():
+        if not parameter.any():
+            torch.nn.init.normal_(parameter)
+    assert isinstance(encoding, RelativeBias)
+    return encoding
 
 
 def loop_bias(encoding: RelativeBias, q_pos: Tensor, k_pos: Tensor) -> Tensor:
@@ -97,8 +79,8 @@ def test_the_bias_equals_a_loop_over_pairs(
     name: str, sizes: tuple[int, int, int], seed: int
 ) -> None:
     n_queries, n_keys, offset = sizes
-    encoding = make(name, heads=4, seed=seed)
-    q, k = torch.randn(B, 4, n_queries, 2), torch.randn(B, 4, n_keys, 2)
+    encoding = made(name, seed)
+    q, k = torch.randn(B, H, n_queries, 2), torch.randn(B, H, n_keys, 2)
     runs = offset + torch.arange(n_queries), torch.arange(n_keys)
     as_runs = encoding.bias(q, k, Run(offset, n_queries), Run(0, n_keys), 1.0)
     # Not to the last bit: a power is rounded otherwise in the last lanes of a vector.
@@ -111,7 +93,7 @@ def test_the_bias_equals_a_loop_over_pairs(
 
 @every_method
 def test_positions_with_a_batch_axis_give_each_sequence_its_own_bias(name: str) -> None:
-    encoding = make(name)
+    encoding = made(name)
     q, k = torch.randn(B, H, 5, 4), torch.randn(B, H, 7, 4)
     q_pos, k_pos = torch.randint(0, 20, (B, 5)), torch.randint(0, 20, (B, 7))
     both = encoding.bias(q, k, q_pos, k_pos, 1.0)
@@ -125,7 +107,7 @@ def test_positions_with_a_batch_axis_give_each_sequence_its_own_bias(name: str) 
 
 @every_method
 def test_heads_differ(name: str) -> None:
-    values = make(name).of_distance(torch.tensor([-3]))
+    values = made(name).of_distance(torch.tensor([-3]))
     assert len({round(value, 5) for value in values[:, 0].tolist()}) == H
 
 
@@ -134,7 +116,7 @@ def test_heads_differ(name: str) -> None:
 def test_the_bias_has_the_dtype_of_the_queries_and_its_precision(
     name: str, dtype: torch.dtype
 ) -> None:
-    encoding = make(name)
+    encoding = made(name)
     q, k = torch.randn(B, H, 200, 4), torch.randn(B, H, 200, 4)
     positions = torch.arange(200)
     exact = encoding.bias(q, k, positions, positions, 1.0)
@@ -143,9 +125,6 @@ def test_the_bias_has_the_dtype_of_the_queries_and_its_precision(
     # 8 roundings at most: parameters, products and the result.
     tolerance = 8 * max(torch.finfo(dtype).eps, torch.finfo(torch.float32).eps)
     torch.testing.assert_close(got.float(), exact, rtol=tolerance, atol=tolerance)
-
-
-# --- through attention ---------------------------------------------------------------------------
 
 
 # --- errors --------------------------------------------------------------------------------------
@@ -161,9 +140,9 @@ def test_the_base_class_has_no_values_of_its_own() -> None:
 def test_another_number_of_heads_is_refused(name: str, positions: Positions) -> None:
     q = torch.randn(B, H + 1, 5, 4)
     with pytest.raises(ValueError, match="q must have 3 heads for this encoding, got 4"):
-        make(name).bias(q, q, positions, positions, 1.0)
+        made(name).bias(q, q, positions, positions, 1.0)
     with pytest.raises(ValueError, match="q must have 3 heads"):
-        attend_fused(q, q, q, make(name), positions, positions)
+        attend_fused(q, q, q, made(name), positions, positions)
 
 
 def test_values_per_head_are_at_least_float32() -> None:

@@ -25,9 +25,7 @@ from browsing import (
     DESK,
     LOOK,
     PHONE,
-    ROOT,
     SHIFTS,
-    SITE,
     Visit,
     dead_sliders,
     left_out,
@@ -36,7 +34,8 @@ from browsing import (
     visit_page,
 )
 from exercises import checks
-from tools import fonts
+from tools import ROOT, fonts
+from tools.build import SITE
 from tools.refresh import WIDGET_VIEW
 
 CHAPTER = re.compile(r"/(0[1-9]|1\d)_")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,9 +14,10 @@ from pe_lib.forgetting import Forgetting
 from pe_lib.rope import RoPE
 from pe_lib.rotary_values import RotaryValues
 from pe_lib.sinks import Sink
+from tools import ROOT
 from tools.published import in_float64
 
-PAGE = Path(__file__).resolve().parent.parent / "book" / "15_today.ipynb"
+PAGE = ROOT / "book/15_today.ipynb"
 SHOWN = (
     "imports",
     "hybrid",

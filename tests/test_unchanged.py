@@ -19,6 +19,8 @@ STORED = [
     "lab/deep/inside/model.py",
     "lab/data/text.txt",
     "tools/refresh.py",
+    "benchmarks/results.json",
+    "book/benchmarks.md",
     "conftest.py",
     "constraints.txt",
 ]

@@ -1,6 +1,6 @@
 """Take a census of positions in published models: read the code of the installed libraries.
 
-`python -m tools.census` writes `book/data/census.csv`; `--check` compares it with what is
+`python -m tools.census` writes `lab/data/census.csv`; `--check` compares it with what is
 installed and says what appeared, what went and what changed. Nothing is imported but Python's own
 parser: a finding is a shape of code (a pair swapped with one sign, a logit joined before the
 softmax), and every finding names its file and line.
@@ -20,10 +20,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from tools import ROOT
+from lab.census import TABLE
 
 ALONE = Path(sys.prefix) / "alone"  # where `make test` unpacks timm, without what it asks for
-TABLE = ROOT / "book" / "data" / "census.csv"
 COLUMNS = (
     "layout",
     "base",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import io
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,8 +16,9 @@ from matplotlib import pyplot as plt
 from PIL import Image
 
 from pe_lib.sinusoidal import sinusoidal
+from tools import ROOT
 
-TARGET = Path(__file__).resolve().parent.parent / "book" / "assets" / "cover.svg"
+TARGET = ROOT / "book/assets/cover.svg"
 PREVIEW = TARGET.with_name("preview.png")
 WIDTH, HEIGHT, MARGIN = 1280, 560, 56
 POSITIONS, DIM, BASE = 128, 48, 200.0

@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,8 +21,9 @@ from pe_lib.encoding import PositionEncoding
 from pe_lib.rope import RoPE, layout_permutation
 from pe_lib.rotary_values import RotaryValues
 from pe_lib.trailing import Trailing
+from tools import ROOT
 
-TABLE = Path(__file__).resolve().parents[1] / "book/data/configs.csv"
+TABLE = ROOT / "book/data/configs.csv"
 COLUMNS = ("model type", "result", "rotates", "pairs", "layers without positions", "windows")
 TOLERANCE = 1e-6
 

