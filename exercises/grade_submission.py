@@ -88,16 +88,15 @@ def error_in_call(error: object, names: list[str], lines: int) -> tuple[str, str
 def compact(value: Any, top: bool = True) -> Any:
     """Return a result with its lists as arrays, so that no known mistake converts them again.
 
-    A short list stays one, as it may stand for several values.
+    A short list or tuple stays one, as it may stand for several values, and so do lists in it.
     """
     if isinstance(value, Opaque):
         return value if value.type_name in KNOWN_TYPES else Opaque("object")
-    if isinstance(value, tuple):
-        return tuple(compact(item) for item in value)
-    if isinstance(value, list):
-        items = [compact(item, top=False) for item in value]
+    if isinstance(value, tuple | list):
+        several = top and isinstance(value, tuple)
+        items = [compact(item, several and isinstance(item, list)) for item in value]
         if top and len(items) < 10:
-            return items
+            return type(value)(items)
         array = as_tensor(items)
         return Opaque("list that is no array of numbers") if array is None else array
     return value

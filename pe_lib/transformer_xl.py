@@ -100,7 +100,8 @@ def distinct(relative: Tensor) -> tuple[Tensor, Tensor]:
     Where no number may be looked at, N counts all pairs.
     """
     if torch.compiler.is_compiling() or may_read(relative):
-        return torch.unique(relative, return_inverse=True)
+        values, index = torch.unique(relative, return_inverse=True)
+        return values, index
     index = torch.arange(relative.numel(), device=relative.device)
     return relative.flatten(), index.view(relative.shape)
 

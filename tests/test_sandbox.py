@@ -294,6 +294,8 @@ def test_lists_are_converted_once_and_too_many_are_refused() -> None:
     """So that a judge who compares with every known mistake does not convert them each time."""
     assert torch.equal(compact([[1, 2]] * 50), torch.tensor([[1, 2]] * 50))
     assert compact([[1, 2]] * 50 + [[3]]).type_name == "list that is no array of numbers"
+    assert torch.equal(compact(((1, 2),) * 50), torch.tensor([[1, 2]] * 50))
+    assert torch.equal(compact((((1, 2),) * 50, 3))[0], torch.tensor([[1, 2]] * 50))
     two = compact(([[1], [2]], [1.0]))
     assert isinstance(two, tuple) and len(two) == 2
     assert compact(Opaque("told_8")).type_name == "object"

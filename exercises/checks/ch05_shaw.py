@@ -142,7 +142,8 @@ EXERCISES = (
             Mistake("queries and keys are each counted from their own first position; use q_pos "
                     "and k_pos as they are", lambda q, k, c: clipped_rows(q - q[0], k - k[0], c)),
             Mistake("large positions are rounded: in float32 whole numbers end at 2**24; stay "
-                    "with integers", lambda q, k, c: clipped_rows(q.float(), k.float(), c).long()),
+                    "with integers", lambda q, k, c: (
+                        relative_position(q.float(), k.float()).clamp(-c, c).long() + c)),
             Mistake("the sign of the distance is lost: left and right must differ",
                     lambda q, k, c: relative_position(q, k).abs().clamp(max=c) + c),
             Mistake("the sign of the distance is lost: left and right must differ",
