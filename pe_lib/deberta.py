@@ -68,6 +68,32 @@ def disentangled_row(relative: Tensor, span: int) -> Tensor:
     return (span - require_integers("relative", relative)).clamp(0, 2 * span - 1)
 
 
+def disentangled_logits(
+    q: Tensor, k: Tensor, queries: Tensor | None, keys: Tensor | None, row: Tensor
+) -> Tensor:
+    """Return the terms of position, not yet scaled: the formula, by way of a vector per pair.
+
+    Args:
+        q: queries, (B, H, Lq, d).
+        k: keys, (B, H, Lk, d).
+        queries: (H, N, d), the table as the query projection maps it; None leaves its term out.
+        keys: (H, N, d), the table as the key projection maps it; None leaves its term out.
+        row: delta(i, j), the table row of each pair, (Lq, Lk) or (B, Lq, Lk).
+
+    Returns:
+        (B, H, Lq, Lk): q_i . keys[delta(i, j)] + queries[delta(i, j)] . k_j. `DeBERTa` gets it
+        without the vectors.
+
+    Source: He et al. 2021, equations 2 to 4.
+    """
+    logits = q.new_zeros(*q.shape[:3], k.shape[2])
+    for table, content in ((keys, q.unsqueeze(-2)), (queries, k.unsqueeze(-3))):
+        if table is not None:
+            vectors = table[:, row].movedim(0, -4)  # (H, Lq, Lk, d) or (B, H, Lq, Lk, d)
+            logits = logits + (content * vectors).sum(-1)
+    return logits  # (B, H, Lq, Lk)
+
+
 def require_projections(projections: object, used: tuple[bool, bool], d_model: int) -> None:
     """Raise unless `projections` is a pair with modules, from D to D, where they are used."""
     pair = projections if isinstance(projections, tuple | list) else ()
@@ -182,7 +208,7 @@ class DeBERTa(PositionEncoding):
     def bias(
         self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
     ) -> Tensor:
-        """Return the chosen terms, scaled, (B, H, Lq, Lk)."""
+        """Return scale * `disentangled_logits`, (B, H, Lq, Lk)."""
         require_heads(q, self.n_heads, self.table.shape[1] // self.n_heads)
         q_pos = as_positions("q_pos", q_pos, q.shape[-2], q.shape[0], q.device, integers=True)
         k_pos = as_positions("k_pos", k_pos, k.shape[-2], q.shape[0], q.device, integers=True)

@@ -54,21 +54,24 @@ def distance_codes(
 
 
 def transformer_xl_bias(
-    q: Tensor, k: Tensor, u: Tensor, v: Tensor, rows: Tensor, index: Tensor | None = None
+    q: Tensor, k: Tensor, u: Tensor, v: Tensor, rows: Tensor, index: Tensor
 ) -> Tensor:
-    """Return the three terms that position adds to <q, k>, not yet scaled.
+    """Return the three terms that position adds to <q, k>, not yet scaled: the formula.
 
     Args:
         q: queries, (B, H, Lq, d).
         k: keys, (B, H, Lk, d).
         u: (H, d), the query of the content bias.
         v: (H, d), the query of the position bias.
-        rows: (H, N, d), the projected codes W_KR R. N = Lq + Lk - 1 distances in rising order
-            if index is None.
-        index: the row of each pair, (Lq, Lk) or (B, Lq, Lk).
+        rows: (H, N, d), the projected codes W_KR R of N distances.
+        index: which of them each pair has, (Lq, Lk) or (B, Lq, Lk).
 
     Returns:
-        (B, H, Lq, Lk): u . k_j + (q_i + v) . rows. With <q, k> these are the terms (a) to (d).
+        (B, H, Lq, Lk): u . k_j + (q_i + v) . rows[index_ij], by way of a vector per pair;
+        `TransformerXL` gets it without. With <q, k> these are the terms (a) to (d).
+
+    Raises:
+        ValueError: if a shape does not fit.
 
     Source: Dai et al. 2019, section 3.3.
     """
@@ -78,20 +81,14 @@ def transformer_xl_bias(
                 f"{name} must have shape (H, d) = {(q.shape[1], q.shape[3])}, "
                 f"got {tuple(vectors.shape)}"
             )
-    count = q.shape[2] + k.shape[2] - 1
-    if rows.ndim != 3 or (index is None and rows.shape[1] != count):
+    if rows.ndim != 3 or rows.shape[::2] != u.shape:
         raise ValueError(
-            f"rows must have shape (H, N, d), without an index N = Lq + Lk - 1 = {count}, "
-            f"got {tuple(rows.shape)}"
+            f"rows must have shape ({u.shape[0]}, N, {u.shape[1]}), got {tuple(rows.shape)}"
         )
-    queries = q + v.unsqueeze(-2)  # (B, H, Lq, d)
-    if index is None:
-        position = skewed_scores(queries, rows, k.shape[-2])
-    else:
-        position = picked_scores(queries, rows, index)
+    vectors = rows[:, index].movedim(0, -4)  # (H, Lq, Lk, d) or (B, H, Lq, Lk, d)
+    queries = (q + v.unsqueeze(-2)).unsqueeze(-2)  # (B, H, Lq, 1, d)
     content = (k @ u.unsqueeze(-1)).mT  # (B, H, 1, Lk)
-    # In place: a second tensor of this size would cost more than the sum.
-    return position.add_(content)
+    return content + (queries * vectors).sum(-1)  # (B, H, Lq, Lk)
 
 
 def distinct(relative: Tensor) -> tuple[Tensor, Tensor]:
@@ -185,7 +182,13 @@ class TransformerXL(PositionEncoding):
         else:
             rows = self.run_rows(q_pos, k_pos, q.device)
         u, v = self.u.to(q.dtype) * scale, self.v.to(q.dtype) * scale
-        return transformer_xl_bias(q * scale, k, u, v, rows.to(q.dtype), index)
+        queries, rows = q * scale + v.unsqueeze(-2), rows.to(q.dtype)  # (B, H, Lq, d)
+        if index is None:
+            position = skewed_scores(queries, rows, k.shape[-2])
+        else:
+            position = picked_scores(queries, rows, index)
+        # In place: a second tensor of this size would cost more than the sum.
+        return position.add_((k @ u.unsqueeze(-1)).mT)  # plus (B, H, 1, Lk)
 
     def join_query(
         self, q: Tensor, k: Tensor, q_pos: Run, k_pos: Run, scale: float

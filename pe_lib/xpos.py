@@ -15,6 +15,23 @@ from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import arrange
 
 
+def xpos_factors(positions: Tensor, zeta: Tensor, scale_base: float) -> Tensor:
+    """Return what the pairs of a query are multiplied by; those of a key, by the inverse.
+
+    Args:
+        positions: real numbers of any shape.
+        zeta: (n,), from 0 to 1: how much of pair j is left after `scale_base` positions.
+        scale_base: in positions.
+
+    Returns:
+        (*positions.shape, n): zeta_j ** (position / scale_base).
+
+    Source: Sun et al. 2022, algorithm 1.
+    """
+    power = (1 / scale_base * positions).unsqueeze(-1)  # (..., 1)
+    return (power * sent(zeta.log(), positions.device)).exp()
+
+
 class XPos(RoPE):
     """Rotate as `RoPE` does, and let pair j of a score shrink by zeta_j per `scale_base` steps.
 
@@ -75,10 +92,9 @@ class XPos(RoPE):
         return self.codes(positions, x) * self.fade(positions, middle, sign, x)
 
     def fade(self, positions: Positions, middle: float | Tensor, sign: int, x: Tensor) -> Tensor:
-        """Return zeta ** (sign * (position - middle) / scale_base), (..., L, r), like the codes."""
+        """Return `xpos_factors`, or with the sign -1 their inverse, (..., L, r), like the codes."""
         places = in_float64(as_tensor(positions, x.device)) - middle
-        power = (sign / self.scale_base * places).unsqueeze(-1)
-        factors = (power * sent(self.zeta.log(), places.device)).exp()  # (..., L, r / 2)
+        factors = xpos_factors(sign * places, self.zeta, self.scale_base)  # (..., L, r / 2)
         dtype = torch.promote_types(x.dtype, torch.float32)
         return arrange(factors, factors, self.layout).to(x.device, dtype)
 

@@ -875,7 +875,7 @@ REFUSED: dict[str, Refused] = {
     ),
     "xl bias heads": Refused(
         lambda: transformer_xl_bias(
-            q(2), q(2), torch.ones(3, 8), torch.ones(3, 8), torch.ones(3, 7, 8)
+            q(2), q(2), torch.ones(3, 8), torch.ones(3, 8), torch.ones(3, 7, 8), P(16).view(4, 4)
         ),
         ValueError,
         "u must have shape (H, d) = (2, 8), got (3, 8)",
@@ -1031,10 +1031,10 @@ REFUSED: dict[str, Refused] = {
     ),
     "transformer_xl_bias rows": Refused(
         lambda: transformer_xl_bias(
-            q(), q(), torch.zeros(2, 8), torch.zeros(2, 8), torch.zeros(2, 9, 8)
+            q(), q(), torch.zeros(2, 8), torch.zeros(2, 8), torch.zeros(2, 9, 4), P(16).view(4, 4)
         ),
         ValueError,
-        "rows must have shape (H, N, d), without an index N = Lq + Lk - 1 = 7, got (2, 9, 8)",
+        "rows must have shape (2, N, 8), got (2, 9, 4)",
     ),
     "SegmentMemory batch": Refused(
         lambda: (lambda m: [m.extend(x(b, 4, D)) for b in (2, 1)])(SegmentMemory(4)),

@@ -16,7 +16,8 @@ from transformers.models.deberta_v2 import modeling_deberta_v2 as version_2
 
 from pe_lib import fast
 from pe_lib.attention import MultiHeadAttention, NoPosition, relative_position
-from pe_lib.deberta import DeBERTa, disentangled_row, log_bucket
+from pe_lib.deberta import DeBERTa, disentangled_logits, disentangled_row, log_bucket
+from pe_lib.positions import Run, count
 
 
 @pytest.mark.parametrize("default", [torch.float16, torch.bfloat16, torch.float64])
@@ -330,3 +331,23 @@ Q, PLACES = torch.ones(2, 3, 5, 4), torch.arange(5)
 def test_error(call, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize(("c2p", "p2c"), [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("n_buckets", [None, 8])
+def test_the_bias_is_the_formula_scaled(c2p: bool, p2c: bool, n_buckets: int | None) -> None:
+    """For runs, for positions of each row, and for one query, which may join its far row."""
+    encoding = DeBERTa(24, 3, 16, n_buckets=n_buckets, c2p=c2p, p2c=p2c).double()
+    queries = encoding.project(encoding.query_proj) if p2c else None
+    keys = encoding.project(encoding.key_proj) if c2p else None
+    k = torch.randn(2, 3, 40, 8, dtype=torch.float64)
+    any_places = torch.stack([torch.randperm(60)[:40], torch.randperm(60)[:40]])
+    for q_pos, k_pos in (
+        (Run(0, 40), Run(0, 40)),
+        (Run(39, 1), Run(0, 40)),
+        (any_places[:, :5], any_places),
+    ):
+        q = torch.randn(2, 3, count(q_pos), 8, dtype=torch.float64)
+        row = encoding.row_of(relative_position(q_pos, k_pos))
+        expected = 0.25 * disentangled_logits(q, k, queries, keys, row)
+        assert_close(encoding.bias(q, k, q_pos, k_pos, 0.25), expected, 1e-12)

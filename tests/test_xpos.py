@@ -14,8 +14,9 @@ from torch import Tensor
 
 from pe_lib.attention import attend_fused, attention_logits
 from pe_lib.positions import Run
-from pe_lib.rope import RoPE
-from pe_lib.xpos import XPos
+from pe_lib.rope import RoPE, apply_rope, rope_angles
+from pe_lib.sinusoidal import arrange
+from pe_lib.xpos import XPos, xpos_factors
 
 
 @pytest.mark.parametrize("offset", [0, 3, 5000])
@@ -142,6 +143,22 @@ def test_positions_that_are_not_refused_have_finite_scores_of_the_past(
     assert scores[0, 0].item() == pytest.approx(8, rel=0.02)
     assert scores[1, -1].item() == pytest.approx(8, rel=0.02)
     assert scores[1].isfinite().all()
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+def test_rotating_is_the_formula(layout: str) -> None:
+    """A rotated query times its factors, a rotated key divided by its own."""
+    xpos, positions = XPos(8, layout=layout, scale_base=8), torch.arange(9)
+    q, k = torch.randn(2, 1, 2, 9, 8, dtype=torch.float64)
+    angles = rope_angles(positions, xpos.rates)
+    factors = xpos_factors(positions, xpos.zeta, 8.0)
+    factors = arrange(factors, factors, layout)
+    expected = (apply_rope(q, angles, layout) * factors) @ (
+        apply_rope(k, angles, layout) / factors
+    ).mT
+    for places in (positions, Run(0, 9)):
+        found = xpos.rotate(q, k, places, places)
+        torch.testing.assert_close(found[0] @ found[1].mT, expected)
 
 
 def one_far_key(far: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
