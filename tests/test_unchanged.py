@@ -59,6 +59,15 @@ def test_a_changed_byte_in_what_it_reads_runs_it_again(root, name):
     assert is_skipped(root)
 
 
+def test_any_changed_notebook_runs_the_overview_again(root):
+    overview = root / f"book/{unchanged.OVERVIEW}.ipynb"
+    overview.write_text("1\n")
+    unchanged.remember(overview, unchanged.digest(overview, root), root)
+    assert unchanged.passed([overview], root) == [unchanged.OVERVIEW]
+    (root / "book/b.ipynb").write_text("2\n")
+    assert unchanged.passed([overview], root) == []
+
+
 @pytest.mark.parametrize("name", ["lab/new.py", "exercises/checks/ch05.py", "bakeoff/run.py"])
 def test_a_new_file_and_a_file_that_is_gone_run_it_again(root, name):
     path = root / name

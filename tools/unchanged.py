@@ -24,6 +24,7 @@ from tools.build import SITE
 
 PASSED = ROOT / "_build" / "passed"
 SITE_TESTS = "test_site.py"
+OVERVIEW = "00_intro"  # the one that reads all notebooks
 JUDGES = {SITE_TESTS, "browsing.py", "conftest.py"}
 # Folders and files that a notebook can read, or that judge its run. Two chapters print numbers of
 # the benchmarks; other pages, tests and exercises are read by no chapter.
@@ -86,7 +87,8 @@ def digest_of(paths: Iterable[Path], root: Path, **more: object) -> str:
 
 def digest(notebook: Path, root: Path = ROOT) -> str:
     """Return the digest of a notebook and of all that it depends on."""
-    return digest_of((notebook, *files(root)), root)
+    read = sorted(notebook.parent.glob("*.ipynb")) if notebook.stem == OVERVIEW else [notebook]
+    return digest_of((*read, *files(root)), root)
 
 
 def record(notebook: Path, root: Path = ROOT) -> Path:
