@@ -168,6 +168,7 @@ class KVCache:
 
     Keys are kept as projected, unless the encoding `rotates_once`: then they are kept rotated.
     Where no gradients are recorded it grows in place: a new token costs no copy of the old ones.
+    What depends on weights alone is kept from token to token in `eval()` mode.
     """
 
     def __init__(self) -> None:
