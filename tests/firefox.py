@@ -118,7 +118,7 @@ class Page:
     def goto(self, url: str, wait_until: str = "load") -> None:
         self.send("browsingContext.navigate", context=self.context, url=url, wait="complete")
         self.emulate_media(color_scheme=self.look)
-        self.evaluate(EAGER)  # until it has come, a picture is a frame's width too low
+        self.evaluate(EAGER)  # a picture still on its way when the page is left counts as failed
         self.wait_for_function("() => [...document.images].every(i => i.complete)")
 
     def set_viewport_size(self, size: dict[str, int]) -> None:
