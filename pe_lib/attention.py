@@ -206,7 +206,8 @@ class KVCache:
             return k, v, self.positions, read
         require_continuation("keys", k, self.keys, k.shape[2])
         require_continuation("values", v, self.values, k.shape[2])
-        self.positions = joined(self.positions, positions, k.device)
+        new = as_places("positions", positions, k.shape[2], k.shape[0], k.device)
+        self.positions = joined(self.positions, new, k.device)
         keys, values, others = self.rooms
         self.keys, keys = append_rows(self.keys, k, keys)
         self.values, values = append_rows(self.values, v, values)
@@ -317,24 +318,25 @@ class MultiHeadAttention(nn.Module):
         """
         if self.encoding.uses("values"):  # they need the weights
             return self.with_weights(x, mask=mask, **inputs)[0]
-        return self.merge_heads(self.attended(attend_fused, x, mask, inputs))
+        output: Tensor = self.attended(attend_fused, x, mask, inputs)[0]
+        return output
 
     def with_weights(
         self, x: Tensor, *, mask: Tensor | None = None, **inputs: Any
     ) -> tuple[Tensor, Tensor]:
         """Do what `forward` does, and return the weights (B, H, Lq, Lk) too."""
         output, weights = self.attended(attend, x, mask, inputs)
-        return self.merge_heads(output), weights
+        return output, weights
 
     def attended(
         self, form: Callable[..., Any], x: Tensor, mask: Tensor | None, inputs: dict[str, Any]
-    ) -> Any:
-        """Return what one of the two forms, `attend` or `attend_fused`, gives for x (B, Lq, D)."""
+    ) -> tuple[Any, Any]:
+        """Return the output (B, Lq, D) by `attend` or `attend_fused`, and the weights or None."""
         cache = inputs.get("cache")
         before = dict(vars(cache)) if isinstance(cache, KVCache) else {}
         try:
             heads = self.project(x, **inputs)
-            return form(
+            found = form(
                 *heads[:3],
                 self.encoding,
                 heads.q_pos,
@@ -344,6 +346,8 @@ class MultiHeadAttention(nn.Module):
                 rotated=heads.rotated,
                 reads=heads.reads,
             )
+            output, weights = found if isinstance(found, tuple) else (found, None)
+            return self.merge_heads(output), weights
         except BaseException:  # a call that is refused, or ended, has added nothing
             for name, value in before.items():
                 setattr(cache, name, value)

@@ -342,7 +342,7 @@ class AxesRoPE(PositionEncoding):
         if heads not in (None, x.shape[1]):
             raise ValueError(f"{name} must have {heads} heads, as directions, got {x.shape[1]}")
         wanted = (x.shape[2], self.axes)
-        batched = axes.ndim == 3 and len(axes) in (1, x.shape[0])
+        batched = axes.ndim == 3 and axes.shape[0] in (1, x.shape[0])
         if not (axes.ndim == 2 or batched) or axes.shape[-2:] != wanted:
             raise ValueError(
                 f"{name}_axes must have shape {wanted} or (B, {wanted[0]}, {wanted[1]}), "

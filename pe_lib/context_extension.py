@@ -374,7 +374,7 @@ def longest(q_pos: Positions, k_pos: Positions) -> int | Tensor:
         return max(q_pos.stop, k_pos.stop)
     each = [as_tensor(positions).flatten() for positions in (q_pos, k_pos)]
     everywhere = torch.cat([part.to(each[0].device) for part in each])
-    return 1 + everywhere.max() if len(everywhere) else 1
+    return 1 + everywhere.max() if everywhere.numel() else 1
 
 
 class DynamicNTK(LengthRoPE):

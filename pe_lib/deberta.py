@@ -19,7 +19,7 @@ from pe_lib.errors import (
     require_multiple,
     require_positive,
 )
-from pe_lib.fast import Memo, one_query_joined, one_query_scores, table_scores
+from pe_lib.fast import Memo, added, one_query_joined, one_query_scores, table_scores
 from pe_lib.initial import linear, normal
 from pe_lib.positions import Positions, Run, as_positions
 from pe_lib.relative import distances
@@ -185,8 +185,11 @@ class DeBERTa(PositionEncoding):
         rows: Tensor = projection(self.table)  # (2 span, D)
         return rows.view(len(rows), self.n_heads, -1).transpose(0, 1).contiguous()
 
-    def rows_through(self, projection: nn.Module, memo: Memo) -> Tensor:
-        """Return `project`, kept in `memo`."""
+    def rows_through(self, projection: nn.Module, memo: Memo, n_queries: int) -> Tensor:
+        """Return `project`, for one query kept in `memo`."""
+        memo.forget_in_training()
+        if n_queries != 1:
+            return self.project(projection)
         parameters = [self.table, *projection.parameters()]
         rows: Tensor = memo(parameters, "all", lambda: self.project(projection))
         return rows
@@ -214,13 +217,14 @@ class DeBERTa(PositionEncoding):
         k_pos = as_positions("k_pos", k_pos, k.shape[-2], q.shape[0], q.device, integers=True)
         terms = []
         if self.key_proj is not None:
-            keys = self.rows_through(self.key_proj, self.key_memo).to(q.dtype)
+            keys = self.rows_through(self.key_proj, self.key_memo, q.shape[2]).to(q.dtype)
             terms.append(table_scores(q * scale, keys, self.row_of, q_pos, k_pos))
         if self.query_proj is not None:
-            queries = self.rows_through(self.query_proj, self.query_memo).to(q.dtype).flip(-2)
-            by_key = table_scores(k, queries * scale, self.mirrored_row_of, k_pos, q_pos)
+            queries = self.rows_through(self.query_proj, self.query_memo, q.shape[2])
+            queries = queries.to(q.dtype).flip(-2) * scale
+            by_key = table_scores(k, queries, self.mirrored_row_of, k_pos, q_pos)
             terms.append(by_key.mT)  # (B, H, Lk, Lq) -> (B, H, Lq, Lk)
-        return terms[0] if len(terms) == 1 else terms[0].add_(terms[1])
+        return terms[0] if len(terms) == 1 else added(*terms)
 
     def join_query(
         self, q: Tensor, k: Tensor, q_pos: Run, k_pos: Run, scale: float

@@ -164,7 +164,7 @@ def whole_bias(
     more = None if reads is None else encoding.read_bias(*reads, q_pos, k_pos)
     if more is None:
         return bias
-    if more.shape[1] != q.shape[1]:
+    if more.ndim == 4 and more.shape[1] not in (1, q.shape[1]):
         raise ValueError(
             f"q must have {more.shape[1]} heads, as {type(encoding).__name__} reads, "
             f"got {q.shape[1]}"

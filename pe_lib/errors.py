@@ -71,10 +71,11 @@ def require_several(name: str, values: object) -> list[Any]:
 
 
 def require_bool(name: str, value: object) -> bool:
-    """Return `value` if it is True or False."""
-    if not isinstance(value, bool):
+    """Return `value` if it is True or False; in a graph it may be known when that runs."""
+    if not isinstance(value, bool | np.bool_ | torch.SymBool):
         raise TypeError(f"{name} must be True or False, got {value!r}")
-    return value
+    found: Any = bool(value) if isinstance(value, np.bool_) else value
+    return found  # type: ignore[no-any-return]
 
 
 def require_floating(name: str, tensor: object) -> Tensor:
@@ -170,7 +171,7 @@ def require_hidden(name: str, x: Tensor, weight: Tensor) -> tuple[int, int]:
     cast = not x.is_meta and torch.is_autocast_enabled(x.device.type)
     if x.dtype != weight.dtype and not cast:
         raise TypeError(f"{name} must have the dtype of the weights, {weight.dtype}, got {x.dtype}")
-    if x.device != weight.device:
+    if x.device != weight.device and not weight.is_meta:  # which may be loaded when it is used
         raise ValueError(
             f"{name} must be on the device of the weights, {weight.device}, got {x.device}"
         )

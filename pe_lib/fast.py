@@ -300,12 +300,18 @@ def skewed_scores(queries: Tensor, rows: Tensor, n_keys: int) -> Tensor:
         (part, skew(queries[..., part, :] @ rows[..., near, :].mT, n_keys))
         for part, near in query_blocks(queries.shape[-2], n_keys)
     )
-    if torch.is_grad_enabled() and (queries.requires_grad or rows.requires_grad):
+    recorded = torch.is_grad_enabled() and (queries.requires_grad or rows.requires_grad)
+    if recorded or not may_look():
         return torch.cat([block for _, block in blocks], dim=-2)
     scores = queries.new_empty(*queries.shape[:-1], n_keys)
     for part, block in blocks:
         scores[..., part, :] = block
     return scores  # (B, H, Lq, Lk)
+
+
+def added(scores: Tensor, more: Tensor) -> Tensor:
+    """Return the sum in the memory of `scores`: a second tensor of its size costs more than it."""
+    return scores.add_(more) if may_look() else scores + more
 
 
 def picked_scores(queries: Tensor, table: Tensor, row: Tensor) -> Tensor:
@@ -461,7 +467,7 @@ def rotate(x: Tensor, codes: Tensor, layout: str = "interleaved") -> Tensor:
     work, codes = x.to(dtype), codes.to(dtype)
     if layout == "interleaved":
         rotated = rotate_interleaved(work, codes)
-    elif not torch.compiler.is_compiling() and work.requires_grad and is_constant(codes):
+    elif may_look() and work.requires_grad and is_constant(codes):
         rotated = RotateHalfSplit.apply(work, codes)  # type: ignore[no-untyped-call]
     else:
         rotated = rotate_half_split(work, codes)
@@ -633,8 +639,8 @@ class Memo(nn.Module):
 
     It is kept in `eval()` mode where no gradients are recorded. A change of the mode, a call with
     gradients, or new versions of the parameters forget it; versions alone would not do, since
-    optimizers that update all parameters at once (`fused=True`) do not count them. Changes
-    through `.data` in `eval()` mode are not seen.
+    optimizers that update all parameters at once (`fused=True`) do not count them. In `eval()`
+    mode a change through `.data`, or a fused step after a call without gradients, is not seen.
     """
 
     def __init__(self) -> None:
@@ -644,9 +650,14 @@ class Memo(nn.Module):
 
     def forget(self) -> None:
         """Keep nothing."""
-        self.key: object = None
-        self.value: Tensor | None = None
-        self.sources: tuple[Tensor, ...] = ()  # kept, so that no other gets their identity
+        # Key, value, and the parameters with their memory, so that no other gets its address. In
+        # one tuple, which another thread sees whole.
+        self.kept: tuple[object, Tensor, object] | None = None
+
+    def forget_in_training(self) -> None:
+        """Keep nothing where gradients are recorded: what follows may change the parameters."""
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            self.forget()
 
     def train(self, mode: bool = True) -> Memo:
         """Forget, and set the mode."""
@@ -660,18 +671,19 @@ class Memo(nn.Module):
         if not may_look():
             return compute()
         recorded = torch.is_grad_enabled() and any(p.requires_grad for p in parameters)
-        if self.training or recorded or any(p.is_inference() for p in parameters):
+        if self.training or recorded or any(p.is_inference() or p.is_meta for p in parameters):
             self.forget()
             return compute()
         devices = {p.device.type for p in parameters}
         cast = [torch.is_autocast_enabled(d) and torch.get_autocast_dtype(d) for d in devices]
         key = (settings, cast, [(id(p), p.data_ptr(), p._version, p.dtype) for p in parameters])
-        if self.value is None or self.key != key:
+        kept = self.kept
+        if kept is None or kept[0] != key:
             with torch.inference_mode(False), torch.no_grad():  # a training may use it, too
-                self.value = compute()
-            self.key, self.sources = key, tuple(parameters)
-        return self.value
+                kept = key, compute(), [(p, p.detach()) for p in parameters]
+            self.kept = kept
+        return kept[1]
 
-    def __reduce__(self) -> tuple[type[Memo], tuple[()]]:
-        """Copy and pickle as an empty one."""
-        return Memo, ()
+    def __reduce__(self) -> tuple[type[Memo], tuple[()], dict[str, bool]]:
+        """Copy and pickle as an empty one, in the same mode."""
+        return Memo, (), {"training": self.training}

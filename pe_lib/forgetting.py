@@ -7,6 +7,7 @@ read from its hidden state, and a key is worth as much as the gates between it a
 from __future__ import annotations
 
 import math
+from numbers import Integral
 
 import torch
 import torch.nn.functional as F
@@ -42,7 +43,7 @@ def forgetting_bias(log_gates: Tensor, n_queries: int) -> Tensor:
     """
     if require_floating("log_gates", log_gates).ndim == 0:
         raise ValueError("log_gates must have shape (..., Lk), got ()")
-    if not isinstance(n_queries, int | torch.SymInt):
+    if not isinstance(n_queries, Integral | torch.SymInt):
         raise TypeError(f"n_queries must be an int, got {type(n_queries).__name__}")
     if not 1 <= n_queries <= log_gates.shape[-1]:
         raise ValueError(

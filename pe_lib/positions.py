@@ -93,7 +93,7 @@ def as_places(
     if not isinstance(positions, Axes):
         return as_positions(name, positions, length, batch, device)
     order = as_positions(name, positions.order, length, batch, device)
-    if positions.numbers.ndim == 3 and len(positions.numbers) not in (1, batch):
+    if positions.numbers.ndim == 3 and positions.numbers.shape[0] not in (1, batch):
         raise ValueError(
             f"{name} must have the batch of the input, {batch}, got {len(positions.numbers)}"
         )
@@ -175,7 +175,7 @@ def as_positions(
             raise ValueError(f"{name} must be {length} positions, got {positions}")
         return positions
     tensor = (require_integers if integers else require_real)(name, positions)
-    wrong_batch = tensor.ndim == 2 and batch is not None and len(tensor) not in (1, batch)
+    wrong_batch = tensor.ndim == 2 and batch is not None and tensor.shape[0] not in (1, batch)
     if tensor.ndim not in (1, 2) or tensor.shape[-1] != length or wrong_batch:
         raise ValueError(
             f"{name} must have shape ({length},) or ({'batch' if batch is None else batch}, "

@@ -22,7 +22,7 @@ from pe_lib.errors import (
     require_positive,
     require_real,
 )
-from pe_lib.fast import Memo, picked_scores, skewed_scores
+from pe_lib.fast import Memo, added, picked_scores, skewed_scores
 from pe_lib.initial import linear, normal
 from pe_lib.positions import Positions, Run, as_positions, placed, relative_position
 from pe_lib.relative import distances
@@ -170,8 +170,7 @@ class TransformerXL(PositionEncoding):
     ) -> Tensor:
         """Return scale * `transformer_xl_bias`, (B, H, Lq, Lk)."""
         require_heads(q, *self.u.shape)
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            self.memo.forget()  # a training may follow
+        self.memo.forget_in_training()
         q_pos = as_positions("q_pos", q_pos, q.shape[-2], q.shape[0], q.device, integers=True)
         k_pos = as_positions("k_pos", k_pos, k.shape[-2], q.shape[0], q.device, integers=True)
         index = None
@@ -187,8 +186,7 @@ class TransformerXL(PositionEncoding):
             position = skewed_scores(queries, rows, k.shape[-2])
         else:
             position = picked_scores(queries, rows, index)
-        # In place: a second tensor of this size would cost more than the sum.
-        return position.add_((k @ u.unsqueeze(-1)).mT)  # plus (B, H, 1, Lk)
+        return added(position, (k @ u.unsqueeze(-1)).mT)  # plus (B, H, 1, Lk)
 
     def join_query(
         self, q: Tensor, k: Tensor, q_pos: Run, k_pos: Run, scale: float
@@ -222,8 +220,8 @@ class SegmentMemory:
             context (B, up to M + L, D), the positions of x and those of the context.
         """
         held = self.states
-        shape = None if held is None else (len(held), held.shape[2])
-        if require_floating("x", x).ndim != 3 or shape not in (None, (len(x), x.shape[2])):
+        shape = None if held is None else (held.shape[0], held.shape[2])
+        if require_floating("x", x).ndim != 3 or shape not in (None, (x.shape[0], x.shape[2])):
             raise ValueError(
                 "x must have shape (B, L, D), with the B and D of the memory, "
                 f"{'any' if shape is None else shape}; got {tuple(x.shape)}"

@@ -540,6 +540,34 @@ def test_a_refused_call_adds_nothing_to_a_cache(begun: bool) -> None:
         assert_close(layer(x[:, held:], cache=cache), layer(x)[:, held:], 1e-5)
 
 
+def test_a_call_that_ends_early_adds_nothing_to_a_cache() -> None:
+    """Whatever ended it, and wherever: here the last projection."""
+    layer, x, cache = (
+        MultiHeadAttention(16, 2, RoPE(8), causal=True),
+        torch.randn(1, 6, 16),
+        KVCache(),
+    )
+    layer(x[:, :5], cache=cache)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with layer.out_proj.register_forward_pre_hook(stop), pytest.raises(KeyboardInterrupt):
+        layer(x[:, 5:], cache=cache)
+    assert len(cache) == 5
+    assert_close(layer(x[:, 5:], cache=cache), layer(x)[:, 5:], 1e-5)
+
+
+def test_a_cache_refuses_positions_of_another_number() -> None:
+    """Also once it holds some, and a range is a run there too."""
+    cache, rows = KVCache(), torch.randn(1, 2, 1, 8)
+    cache.append(rows, rows, Run(0, 1))
+    assert cache.append(rows, rows, range(1, 2))[2] == Run(0, 2)
+    with pytest.raises(ValueError, match="positions must be 1 positions"):
+        cache.append(rows, rows, Run(2, 3))
+    assert len(cache) == 2
+
+
 def test_a_bias_of_its_own_is_not_passed_over_for_a_fast_form() -> None:
     """A subclass may change `bias`; what is fast for its base stands for another one."""
 

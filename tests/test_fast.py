@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -16,6 +18,8 @@ from pe_lib import (
     ALiBi,
     Compose,
     DeBERTa,
+    KVCache,
+    MultiHeadAttention,
     PositionEncoding,
     RoPE,
     Run,
@@ -575,6 +579,38 @@ def test_nothing_is_remembered_where_gradients_are_recorded() -> None:
         assert not table.get().requires_grad
 
 
+def test_memory_that_is_given_back_is_not_taken_for_the_same_weights() -> None:
+    """A parameter that changes its memory twice may come to the address that it had first."""
+    table = Counted()
+    with torch.no_grad():
+        table.get()
+        for _ in range(2):
+            table.weight.data = draw(3, 3)
+        assert table.fresh()
+
+
+def test_threads_that_share_a_layer_get_what_each_gets_alone() -> None:
+    """Prefill and decoding in turn, where threads change as often as they can."""
+    layer = MultiHeadAttention(16, 2, DeBERTa(16, 2, 8), causal=True).eval()
+    x = torch.randn(1, 8, 16)
+
+    def decode(_: int) -> Tensor:
+        cache = KVCache()
+        with torch.no_grad():
+            layer(x[:, :7], cache=cache)
+            output: Tensor = layer(x[:, 7:], cache=cache)
+        return output
+
+    expected, before = decode(0), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            for output in pool.map(decode, range(200)):
+                assert_close(output, expected, 1e-6)
+    finally:
+        sys.setswitchinterval(before)
+
+
 def test_nothing_is_remembered_in_training() -> None:
     table = Counted()
     table.memo.train()
@@ -610,6 +646,24 @@ def test_derivatives_by_positions_reach_both_layouts_forward_too() -> None:
         assert_close(found, expected, 1e-8)
 
 
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+def test_mixed_second_derivatives_by_contents_and_positions(layout: str) -> None:
+    """Through `torch.func`, where what is asked for stands at another level."""
+    rope, x = RoPE(8, layout=layout), torch.randn(1, 1, 3, 8).double()
+    weight, places = torch.randn(1, 1, 3, 8).double(), torch.tensor([0.3, 1.1, 2.0]).double()
+
+    def slope(p: Tensor) -> Tensor:
+        def energy(z: Tensor) -> Tensor:
+            return (rope.rotate(z, z, p, p)[0] * weight).sin().sum()
+
+        found: Tensor = torch.func.grad(energy)(x).square().sum()
+        return found
+
+    steps = 1e-5 * torch.eye(3, dtype=torch.float64)
+    expected = torch.stack([slope(places + s) - slope(places - s) for s in steps]) / 2e-5
+    assert_close(torch.func.grad(slope)(places), expected, 1e-7)
+
+
 def test_parameters_of_inference_mode_are_not_trusted_to_count_their_changes() -> None:
     with torch.inference_mode():
         table = Counted()
@@ -623,4 +677,4 @@ def test_a_copy_remembers_nothing() -> None:
     with torch.no_grad():
         table.get()
     for twin in (copy.deepcopy(table.memo), pickle.loads(pickle.dumps(table.memo))):
-        assert twin.value is None
+        assert twin.kept is None and not twin.training

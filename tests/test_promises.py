@@ -363,19 +363,26 @@ def one_token_can_be_transformed(make: Make) -> None:
     assert_close(torch.func.grad(energy)(x[:, -1:]), expected, 1e-10)
 
 
-def an_ensemble_decodes_as_its_members_do(make: Make) -> None:
-    """`torch.func.vmap` over the weights of several layers, one query at a time."""
+def an_ensemble_gives_what_its_members_give(make: Make) -> None:
+    """`torch.func.vmap` over the weights of several layers, or of their encodings alone."""
     members, x = [layer_of(make, seed=seed).eval() for seed in (3, 4)], hidden()
-    weights, buffers = torch.func.stack_module_state(members)
+    for shared in (False, True):
+        if shared:
+            for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+                setattr(members[1].attention, name, getattr(members[0].attention, name))
+        weights, _ = torch.func.stack_module_state(members)  # type: ignore[arg-type]
+        if shared:
+            weights = {name: each for name, each in weights.items() if "encoding" in name}
+        for tokens in (x[:, :1], x):
 
-    def one(*state: dict[str, Tensor]) -> Tensor:
-        output: Tensor = torch.func.functional_call(members[0], state, (x[:, :1],))
-        return output
+            def one(state: dict[str, Tensor], tokens: Tensor = tokens) -> Tensor:
+                output: Tensor = torch.func.functional_call(members[0], state, (tokens,))
+                return output
 
-    with torch.no_grad():
-        found = torch.func.vmap(one)(weights, buffers)
-        for each, member in zip(found, members, strict=True):
-            assert_close(each, member(x[:, :1]), 1e-12)
+            with torch.no_grad():
+                found = torch.func.vmap(one)(weights) if weights else [one({}), one({})]
+                for each, member in zip(found, members, strict=True):
+                    assert_close(each, member(tokens), 1e-12)
 
 
 def a_compiled_layer_is_one_graph(make: Make) -> None:
@@ -599,7 +606,7 @@ PROMISES: list[Promise] = [
     second_derivatives_equal_numerical_ones,
     vmap_equals_a_batch,
     one_token_can_be_transformed,
-    an_ensemble_decodes_as_its_members_do,
+    an_ensemble_gives_what_its_members_give,
     a_compiled_layer_is_one_graph,
     an_exported_layer_takes_another_length_and_batch,
     an_evaluation_leaves_nothing_that_stops_a_training,
