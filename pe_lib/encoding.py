@@ -161,14 +161,14 @@ def whole_bias(
             f"reads must be given: {type(encoding).__name__} needs what its `read` returns for the "
             "hidden states of queries and keys, as MultiHeadAttention passes it on"
         )
+    if reads is not None and reads[0].shape[1] != q.shape[1]:
+        raise ValueError(
+            f"q must have {reads[0].shape[1]} heads, as {type(encoding).__name__} reads, "
+            f"got {q.shape[1]}"
+        )
     more = None if reads is None else encoding.read_bias(*reads, q_pos, k_pos)
     if more is None:
         return bias
-    if more.ndim == 4 and more.shape[1] not in (1, q.shape[1]):
-        raise ValueError(
-            f"q must have {more.shape[1]} heads, as {type(encoding).__name__} reads, "
-            f"got {q.shape[1]}"
-        )
     more = more.to(q.dtype)  # what is read may be more exact than q
     return more if bias is None else bias + more
 

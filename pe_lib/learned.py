@@ -105,6 +105,12 @@ def interpolate_grid(
     return resized.flatten(2)[0].T.to(table.dtype)  # (new_rows * new_columns, D)
 
 
+def latest_begin(places: Tensor, max_len: int) -> int:
+    """Return the first position of the sequence past the table that begins last; 0 for none."""
+    past = places[places.amax(-1) >= max_len]  # (number of such sequences, L)
+    return int(past.amin(-1).max()) if past.numel() else 0
+
+
 def require_grid(name: str, grid: object) -> tuple[int, int]:
     """Return (rows, columns) if `grid` is two positive ints."""
     if not isinstance(grid, Sequence) or isinstance(grid, str) or len(grid) != 2:
@@ -157,9 +163,9 @@ class Learned(PositionEncoding):
 
     def rows(self, positions: Positions) -> Tensor:
         """Return the rows for a run, or for integers of any shape: (...) -> (..., D)."""
-        max_len, first, last = len(self.table), None, None
+        max_len, first, last, begin = len(self.table), None, None, 0
         if isinstance(positions, Run):
-            first, last = positions.start, positions.stop - 1
+            first, last, begin = positions.start, positions.stop - 1, positions.start
             places = positions.tensor(self.table.device)
         else:
             places = require_integers("positions", positions)
@@ -167,8 +173,9 @@ class Learned(PositionEncoding):
                 return self.table.new_zeros(*places.shape, self.table.shape[1])
             if may_read(places):
                 first, last = int(places.min()), int(places.max())
+                begin = latest_begin(places, max_len)
         if first is not None and last is not None:
-            self.check_range(first, last)
+            self.check_range(first, last, begin)
             if last < max_len:
                 return self.table[places]
         if self.beyond == "clamp":
@@ -180,8 +187,11 @@ class Learned(PositionEncoding):
             return sample_table(self.table, in_float64(places) * ((max_len - 1) / longest))
         return self.table[places]
 
-    def check_range(self, first: int, last: int) -> None:
-        """Raise a ValueError unless the table has an answer for positions first to last."""
+    def check_range(self, first: int, last: int, begin: int) -> None:
+        """Raise a ValueError unless the table has an answer for positions first to last.
+
+        `begin` is where the sequence that goes past the table begins, the latest if there are more.
+        """
         max_len = len(self.table)
         if first < 0:
             raise ValueError(f"positions must be at least 0 for a table, got {first}")
@@ -190,8 +200,8 @@ class Learned(PositionEncoding):
                 f"positions must be below max_len={max_len}, got {last}; "
                 "a table has no row for it (see `beyond`)"
             )
-        if last >= max_len and self.beyond == "interpolate" and first > 0:
+        if last >= max_len and self.beyond == "interpolate" and begin > 0:
             raise ValueError(
                 "positions must start at 0 for beyond='interpolate', which has to see the whole "
-                f"sequence to squeeze it, got {first} to {last}"
+                f"sequence to squeeze it, got {begin} to {last}"
             )

@@ -241,6 +241,8 @@ def test_a_squeeze_reads_each_sequence_by_itself() -> None:
     for row in (0, 1):
         alone = table.embed(x[row : row + 1], places[row : row + 1])
         assert torch.equal(together[row : row + 1], alone)
+    with pytest.raises(ValueError, match=r"positions must start at 0 .* got 5 to 20"):
+        table.embed(x, torch.stack([torch.arange(16), torch.arange(5, 21)]))
 
 
 @settings(max_examples=30, deadline=None)
