@@ -28,7 +28,6 @@ from pe_lib.positions import (
     Positions,
     Run,
     as_tensor,
-    has_float64,
     in_float64,
     per_head,
     placed,
@@ -444,7 +443,7 @@ class LongRoPE(LengthRoPE):
     def rates_at(self, length: int | Tensor) -> Tensor:
         """Return the frequencies for a sequence of `length`."""
         if isinstance(length, Tensor):
-            length = length if has_float64(length.device) else length.cpu()
+            length = in_float64(length)
             short, long = (sent(rates, length.device) for rates in (self.rates, self.long_rates))
             return torch.where(length <= self.trained_length, short, long)
         return self.rates if length <= self.trained_length else self.long_rates

@@ -178,6 +178,12 @@ def require_hidden(name: str, x: Tensor, weight: Tensor) -> tuple[int, int]:
     return x.shape[0], x.shape[1]
 
 
+def broadcasts(given: Sequence[int], wanted: Sequence[int]) -> bool:
+    """Return whether a tensor of the shape `given` expands to the shape `wanted`."""
+    axes = zip(reversed(given), reversed(wanted), strict=False)
+    return len(given) <= len(wanted) and all(one in (1, other) for one, other in axes)
+
+
 def require_mask(mask: object, shape: tuple[int, ...]) -> None:
     """Raise unless mask is None, or a bool tensor that broadcasts to (B, H, Lq, Lk)."""
     if mask is None:
@@ -185,8 +191,7 @@ def require_mask(mask: object, shape: tuple[int, ...]) -> None:
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise TypeError(f"mask must have dtype torch.bool (True: may look), got {got}")
-    axes = zip(reversed(mask.shape), reversed(shape), strict=False)
-    if mask.ndim > len(shape) or any(one not in (1, other) for one, other in axes):
+    if not broadcasts(mask.shape, shape):
         raise ValueError(
             f"mask must broadcast to (B, H, Lq, Lk) = {tuple(shape)}, got {tuple(mask.shape)}"
         )

@@ -106,9 +106,9 @@ def interpolate_grid(
 
 
 def latest_begin(places: Tensor, max_len: int) -> int:
-    """Return the first position of the sequence past the table that begins last; 0 for none."""
+    """Return the first position of that sequence, of those past the table, that begins last."""
     past = places[places.amax(-1) >= max_len]  # (number of such sequences, L)
-    return int(past.amin(-1).max()) if past.numel() else 0
+    return int(past.amin(-1).max())
 
 
 def require_grid(name: str, grid: object) -> tuple[int, int]:
@@ -173,7 +173,8 @@ class Learned(PositionEncoding):
                 return self.table.new_zeros(*places.shape, self.table.shape[1])
             if may_read(places):
                 first, last = int(places.min()), int(places.max())
-                begin = latest_begin(places, max_len)
+                if self.beyond == "interpolate" and last >= max_len:
+                    begin = latest_begin(places, max_len)
         if first is not None and last is not None:
             self.check_range(first, last, begin)
             if last < max_len:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pe_lib.errors import require_floating, require_positive
+from pe_lib.errors import broadcasts, require_floating, require_positive
 from pe_lib.fast import CachedCodes
 from pe_lib.positions import Positions, as_positions, in_float64, per_head, sent
 from pe_lib.sinusoidal import frequencies
@@ -33,9 +33,7 @@ def apply_pope(x: Tensor, angles: Tensor) -> Tensor:
     """
     require_floating("x", x)
     wanted, given = x.shape, require_floating("angles", angles).shape
-    axes = zip(reversed(wanted), reversed(given), strict=False)
-    fits = all(one in (1, other) for other, one in axes) and 2 <= len(given) <= len(wanted)
-    if not fits or given[-2:] != wanted[-2:]:
+    if len(given) < 2 or given[-2:] != wanted[-2:] or not broadcasts(given, wanted):
         raise ValueError(
             "angles must have the last two axes of x and broadcast to it, "
             f"got {tuple(given)} for x of shape {tuple(wanted)}"

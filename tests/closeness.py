@@ -1,7 +1,11 @@
-"""How near two tensors are, and the forms in which a test gives positions."""
+"""How near two tensors are, the forms in which a test gives positions, and a default dtype."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
 from torch import Tensor
 
 from pe_lib.positions import Positions, Run
@@ -27,3 +31,24 @@ def forms(q_pos: Tensor, k_pos: Tensor) -> list[tuple[Positions, Positions]]:
     runs = [Run(int(p[0, 0]), p.shape[1]) for p in (q_pos, k_pos)]
     as_runs = all((run.tensor() == p).all() for run, p in zip(runs, (q_pos, k_pos), strict=True))
     return [(q_pos, k_pos), (runs[0], runs[1])] if as_runs else [(q_pos, k_pos)]
+
+
+def kinds_of_positions(length: int) -> list[tuple[Positions, Positions]]:
+    """Return positions of queries and of `length` keys: runs, one query, and any for each of two.
+
+    All are below 2 * length.
+    """
+    places = torch.stack([torch.randperm(2 * length)[:length] for _ in range(2)])  # (2, length)
+    keys = Run(0, length)
+    return [(keys, keys), (Run(length - 1, 1), keys), (places[:, : length // 2], places)]
+
+
+@contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """Let PyTorch make its tensors in another dtype for a while."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from closeness import assert_close, difference, forms
+from closeness import assert_close, default_dtype, difference, forms, kinds_of_positions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -17,18 +17,15 @@ from transformers.models.deberta_v2 import modeling_deberta_v2 as version_2
 from pe_lib import fast
 from pe_lib.attention import MultiHeadAttention, NoPosition, relative_position
 from pe_lib.deberta import DeBERTa, disentangled_logits, disentangled_row, log_bucket
-from pe_lib.positions import Run, count
+from pe_lib.positions import count
 
 
 @pytest.mark.parametrize("default", [torch.float16, torch.bfloat16, torch.float64])
 def test_logarithmic_buckets_are_the_same_whatever_the_default_dtype(default: torch.dtype) -> None:
     distance = torch.arange(-2000, 2001)
     expected = log_bucket(distance, 256, 512)
-    torch.set_default_dtype(default)
-    try:
+    with default_dtype(default):
         assert torch.equal(log_bucket(distance, 256, 512), expected)
-    finally:
-        torch.set_default_dtype(torch.float32)
 
 
 TERMS = [["c2p", "p2c"], ["c2p"], ["p2c"]]
@@ -341,12 +338,7 @@ def test_the_bias_is_the_formula_scaled(c2p: bool, p2c: bool, n_buckets: int | N
     queries = encoding.project(encoding.query_proj) if p2c else None
     keys = encoding.project(encoding.key_proj) if c2p else None
     k = torch.randn(2, 3, 40, 8, dtype=torch.float64)
-    any_places = torch.stack([torch.randperm(60)[:40], torch.randperm(60)[:40]])
-    for q_pos, k_pos in (
-        (Run(0, 40), Run(0, 40)),
-        (Run(39, 1), Run(0, 40)),
-        (any_places[:, :5], any_places),
-    ):
+    for q_pos, k_pos in kinds_of_positions(40):
         q = torch.randn(2, 3, count(q_pos), 8, dtype=torch.float64)
         row = encoding.row_of(relative_position(q_pos, k_pos))
         expected = 0.25 * disentangled_logits(q, k, queries, keys, row)

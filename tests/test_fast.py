@@ -557,7 +557,9 @@ def test_what_is_remembered_is_computed_anew_when_a_parameter_changes(
         assert table.times == 1
         before = table.get()
         change(table)
+        times = table.times
         assert table.fresh()
+        assert table.times == times + 1
         assert before.dtype != table.get().dtype or not torch.equal(before, table.get())
 
 

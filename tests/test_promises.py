@@ -567,7 +567,6 @@ def a_device_without_float64_serves(make: Make) -> None:
     """As Apple's GPUs are: what needs float64 is computed on the processor."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pe_lib.positions.has_float64", lambda device: device.type != "meta")
-        patch.setattr("pe_lib.context_extension.has_float64", lambda device: device.type != "meta")
         layer, x = layer_of(make).float().to("meta"), hidden_on_meta().float()
         places = torch.empty(LENGTH, dtype=torch.long, device="meta")
         for recorded in (False, True):

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from closeness import assert_close, difference, forms
+from closeness import assert_close, difference, forms, kinds_of_positions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from transformers.models.wav2vec2_conformer.modeling_wav2vec2_conformer import (
 
 from pe_lib import fast
 from pe_lib.attention import MultiHeadAttention
-from pe_lib.positions import Run, count, relative_position
+from pe_lib.positions import count, relative_position
 from pe_lib.transformer_xl import (
     SegmentMemory,
     TransformerXL,
@@ -333,14 +333,9 @@ def test_the_bias_is_the_formula_scaled() -> None:
     """For runs, for positions of each row, and for one query."""
     encoding = TransformerXL(24, 3, std=1.0).double()
     k = torch.randn(2, 3, 9, 8, dtype=torch.float64)
-    any_places = torch.stack([torch.randperm(30)[:9], torch.randperm(30)[:9]])
-    for q_pos, k_pos in (
-        (Run(0, 9), Run(0, 9)),
-        (Run(8, 1), Run(0, 9)),
-        (any_places[:, :5], any_places),
-    ):
+    rows = encoding.rows(torch.arange(-30, 31))
+    for q_pos, k_pos in kinds_of_positions(9):
         q = torch.randn(2, 3, count(q_pos), 8, dtype=torch.float64)
         relative = relative_position(q_pos, k_pos)
-        rows = encoding.rows(torch.arange(-30, 31))
         expected = transformer_xl_bias(q, k, encoding.u, encoding.v, rows, relative + 30)
         assert_close(encoding.bias(q, k, q_pos, k_pos, 0.25), 0.25 * expected, 1e-12)

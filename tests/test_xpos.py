@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from closeness import difference
+from closeness import default_dtype, difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -199,11 +199,8 @@ def test_a_run_far_from_zero_scores_as_one_at_zero(default: torch.dtype) -> None
     """The factors are taken in float64 there too, whatever the default dtype is."""
     xpos, q = XPos(8, scale_base=8), torch.randn(1, 1, 40, 8, dtype=torch.float64)
     here = xpos.rotate(q, q, Run(0, 40), Run(0, 40))
-    torch.set_default_dtype(default)
-    try:
+    with default_dtype(default):
         far = xpos.rotate(q, q, Run(2**28, 40), Run(2**28, 40))
-    finally:
-        torch.set_default_dtype(torch.float32)
     torch.testing.assert_close(far[0] @ far[1].mT, here[0] @ here[1].mT, rtol=1e-6, atol=1e-6)
 
 
