@@ -29,6 +29,7 @@ SYSTEM = (
     "/usr/bin", "/usr/lib", "/usr/lib64", "/usr/lib32", "/lib", "/lib64", "/lib32", "/bin",
     "/etc/ld.so.cache",
 )  # fmt: skip
+SCRATCH = ("/tmp", "/dev/shm")
 
 
 def required(names: tuple[str, ...]) -> set[str]:
@@ -129,22 +130,28 @@ def command(scratch: int, user: int) -> list[str]:
     # As root, a real unprivileged user is safer than a namespace that maps root, for which
     # the kernel does not count processes.
     words += [] if user else ["--unshare-user"]
-    made: set[Path] = set()
+    words += ["--proc", "/proc", "--dev", "/dev"]
+    for place in SCRATCH:
+        words += ["--perms", "1777", "--size", str(scratch), "--tmpfs", place]
+    made = {Path("/dev"), *map(Path, SCRATCH)}
     hidden = packages_of_the_interpreter()
+    read_only = [*map(str, hidden), "/dev", "/"]
+    # After the scratch folders, since the environment may lie below one of them.
     for outside, inside in binds():
         # bubblewrap makes missing parents with rights for their owner alone.
         for parent in reversed(Path(inside).parents[:-1]):
             if parent not in made and not any(map(parent.is_relative_to, SYSTEM)):
-                words += ["--perms", "0755", "--dir", str(parent)]
+                kind = "--dir"
+                if str(parent.parent) in SCRATCH:  # of its own, to be read and no more
+                    kind = "--tmpfs"
+                    read_only.append(str(parent))
+                words += ["--perms", "0755", kind, str(parent)]
                 made.add(parent)
         words += ["--ro-bind", str(outside), inside]
         for folder in hidden:
             if folder.parent == outside:
                 words += ["--perms", "0755", "--tmpfs", str(folder)]
-    words += ["--proc", "/proc", "--dev", "/dev"]
-    for place in ("/dev/shm", "/tmp"):
-        words += ["--perms", "1777", "--size", str(scratch), "--tmpfs", place]
-    for place in (*map(str, hidden), "/dev", "/"):
+    for place in read_only:
         words += ["--remount-ro", place]
     return words
 
@@ -161,20 +168,36 @@ def unprivileged_user() -> int:
     return 0x1000000 + int.from_bytes(os.urandom(3), "big") if os.geteuid() == 0 else 0
 
 
+ADVICE = (
+    "Student code is not run without it. On Debian or Ubuntu: apt-get install bubblewrap "
+    "libseccomp2. On macOS or a host that forbids namespaces, grade on a Linux machine or in "
+    "a virtual one; or, for submissions that you trust as your own code, add --trusted."
+)
+
+
+def kept_to_the_owner() -> Iterator[Path]:
+    """Yield what the sandbox shows and another user may not read."""
+    for path, _ in binds():
+        needed = 0o005 if path.is_dir() else 0o004
+        if path.stat().st_mode & needed != needed:
+            yield path
+
+
 def require_bubblewrap() -> None:
     """Raise SandboxMissing, with what to do, if bubblewrap is not here or may not work."""
-    advice = (
-        "Student code is not run without it. On Debian or Ubuntu: apt-get install bubblewrap "
-        "libseccomp2. On macOS or a host that forbids namespaces, grade on a Linux machine or in "
-        "a virtual one; or, for submissions that you trust as your own code, add --trusted."
-    )
     if shutil.which("bwrap") is None:
-        raise SandboxMissing(f"bubblewrap (the program bwrap) is not installed. {advice}")
+        raise SandboxMissing(f"bubblewrap (the program bwrap) is not installed. {ADVICE}")
     try:
         program()
     except SandboxMissing as error:
-        raise SandboxMissing(f"{error} {advice}") from error
-    test = [*command(1 << 20, unprivileged_user()), "--", "/bin/true"]
+        raise SandboxMissing(f"{error} {ADVICE}") from error
+    user = unprivileged_user()
+    if user and (shut := next(kept_to_the_owner(), None)):
+        raise SandboxMissing(
+            f"student code, which root gives a user number of its own, may not read {shut}. "
+            f"Let everybody read it and what is beside it: chmod -R a+rX {shut.parent}"
+        )
+    test = [*command(1 << 20, user), "--", "/bin/true"]
     done = subprocess.run(test, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
-        raise SandboxMissing(f"bubblewrap does not work here: {done.stderr.strip()}. {advice}")
+        raise SandboxMissing(f"bubblewrap does not work here: {done.stderr.strip()}. {ADVICE}")

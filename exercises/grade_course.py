@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import functools
 import hashlib
 import json
 import multiprocessing
@@ -79,6 +80,25 @@ def work(job: Job) -> Outcome:
         return Outcome(None, "", "", str(error))
     except Exception as error:  # a fault of the grader's must not cost the others their grades
         return Outcome(None, "", "", f"{type(error).__name__}: {error}")
+
+
+def problem_of_sandboxes() -> str:
+    """Start one before the first submission; say why if it does not start. Runs in a worker."""
+    from exercises.sandbox import require_sandbox
+
+    try:
+        require_sandbox()
+    except SandboxMissing as error:
+        return str(error)
+    return ""
+
+
+@functools.cache
+def require_here() -> None:
+    """Raise SandboxMissing if a worker of this machine cannot start a sandbox."""
+    with ProcessPoolExecutor(1, loaded_once(LOADED), prepare_worker) as pool:
+        if problem := pool.submit(problem_of_sandboxes).result():
+            raise SandboxMissing(problem)
 
 
 def prepare_worker() -> None:
@@ -203,6 +223,7 @@ def grade_course(
 
     Raises:
         ValueError: if a student in `again` has handed in nothing.
+        SandboxMissing: if no sandbox starts here.
     """
     version, records, problems = grader_version(), [], []
     jobs, keys, before = [], [], []
@@ -225,6 +246,8 @@ def grade_course(
                 continue
         if kept is not None:
             records.append(kept)
+    if jobs and not (scheduler or base.trusted):
+        require_here()
     begin = time.monotonic()
     results = on_cluster(jobs, scheduler) if scheduler else in_pool(jobs, workers)
     for count, (index, done) in enumerate(results if jobs else (), 1):

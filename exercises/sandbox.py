@@ -19,10 +19,18 @@ import time
 from pathlib import Path
 from typing import Any
 
-from exercises.bubblewrap import ENVIRONMENT, INSIDE, command, lent_paths, unprivileged_user
+from exercises.bubblewrap import (
+    ADVICE,
+    ENVIRONMENT,
+    INSIDE,
+    command,
+    lent_paths,
+    require_bubblewrap,
+    unprivileged_user,
+)
 from exercises.jobs import Limits, MiB, NotStarted
 from exercises.processors import Processor
-from exercises.syscalls import filter_pipe, program
+from exercises.syscalls import SandboxMissing, filter_pipe, program
 from exercises.usage import (
     cpu_waits,
     descendants,
@@ -146,6 +154,8 @@ class Session:
                    "processor": self.processor and self.processor.number}  # fmt: skip
         try:
             try:
+                if not trusted and not self.first:
+                    raise NotStarted("bubblewrap made none")
                 if not trusted:
                     zygote().fork(request, ends)
             finally:
@@ -157,7 +167,7 @@ class Session:
                 self.drain()
             said = bytes(self.printed[-2000:]).decode(errors="replace")
             self.close()
-            raise NotStarted(f"the sandbox did not start ({error}): {said}") from error
+            raise NotStarted(f"the sandbox did not start ({error}): {said.strip()}") from error
         self.runner = self.processes_folder() / str(number)
         self.take_printed()
         self.used = 0.0  # starting is not the student's
@@ -350,3 +360,13 @@ class Session:
     def __exit__(self, *_: object) -> None:
         """End the process."""
         self.close()
+
+
+def require_sandbox() -> None:
+    """Start a sandbox for nobody's code; raise SandboxMissing, with the reason, if none starts."""
+    require_bubblewrap()
+    try:
+        with Session(Limits()):
+            pass
+    except NotStarted as error:
+        raise SandboxMissing(f"{error}. {ADVICE}") from error

@@ -9,19 +9,27 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from exercises.bubblewrap import interpreter_paths, lent_names, require_hidden
+from exercises.bubblewrap import (
+    SYSTEM,
+    binds,
+    lent_names,
+    require_bubblewrap,
+    require_hidden,
+)
 from exercises.grade_course import main, work
 from exercises.grade_submission import TOOK_TOO_LONG, compact, grade
 from exercises.jobs import Job, Limits
 from exercises.processors import Processor
 from exercises.sandbox import Ended, Session
 from exercises.sets import source_path
+from exercises.syscalls import SandboxMissing
 from exercises.wire import HEADER, MAX_PARTS, Malformed, Opaque, decode, encode
 from tools import ROOT
 
@@ -44,6 +52,7 @@ def writable(folder):
     try:
         with open(folder + "/probe", "w") as file:
             file.write("x")
+        os.remove(folder + "/probe")
         return True
     except OSError:
         return False
@@ -65,8 +74,6 @@ def facts():
         "groups": status("self")["Groups"].split(),
         "leads its session": os.getsid(0) == os.getpid(),
         "open": [number for number in range(1000) if is_open(number)],
-        "top": os.listdir("/"), "usr": os.listdir("/usr"), "etc": os.listdir("/etc"),
-        "scratch": os.listdir("/tmp") + os.listdir("/dev/shm"),
         "told": "".join(readable(f"/proc/{pid}/{file}") for pid in pids
                         for file in ("environ", "cmdline", "mountinfo", "cgroup")),
         "writable": [f for f, _, _ in os.walk("/", followlinks=False)
@@ -80,6 +87,9 @@ def facts():
 
 def there(paths):
     return [path for path in paths if os.path.exists(path)]
+
+def inside(folders):
+    return [sorted(os.listdir(folder)) for folder in folders]
 """
 
 
@@ -106,6 +116,17 @@ def probed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         yield session
 
 
+def shown_by_design() -> dict[str, set[str]]:
+    """Return what the folders on the way to what is lent hold: the next step, and no more."""
+    shown = {"/": {"proc", "dev", "tmp"}, "/tmp": {".ipython"}, "/dev/shm": set()}
+    places = [Path(place) for _, place in binds()]
+    for place in places:
+        for step, folder in pairwise([place, *place.parents]):
+            if not any(map(folder.is_relative_to, SYSTEM)):
+                shown.setdefault(str(folder), set()).add(step.name)
+    return {folder: names for folder, names in shown.items() if Path(folder) not in places}
+
+
 def test_every_wall_stands(probed: Session) -> None:
     """No rights, no other files, processes or networks, nothing of the grader's."""
     facts = result(probed, "facts")
@@ -117,10 +138,8 @@ def test_every_wall_stands(probed: Session) -> None:
     assert len(rights) == 3 * 5  # bubblewrap's, the one that waits, the student's
     assert facts["groups"] == [] or os.geteuid() != 0
     assert facts["leads its session"] and facts["open"] == [0, 1, 2, 3, 4]
-    parents = {part for path in interpreter_paths() for part in path.parts}
-    assert set(facts["usr"]) <= {"bin", "lib", "lib32", "lib64"} | parents
-    assert facts["etc"] == ["ld.so.cache"]
-    assert {"home", "srv", "sys", "boot", "mnt", "run"}.isdisjoint(set(facts["top"]) - parents)
+    shown = shown_by_design()
+    assert result(probed, "inside", [*shown]) == [sorted(names) for names in shown.values()]
     assert "planted" not in facts["told"] and str(Path.cwd() / "tests") not in facts["told"]
     assert set(facts["writable"]) == {"/tmp", "/dev/shm", "/tmp/.ipython"} | {
         folder for folder in facts["writable"] if folder.startswith("/tmp/.ipython/")
@@ -132,7 +151,7 @@ def test_every_wall_stands(probed: Session) -> None:
     assert facts["network"] == ["lo"] and facts["host"] == "sandbox"
     assert facts["oom"].strip() == "1000"
     files = [ROOT / "README.md", ROOT / "exercises/sandbox.py", ROOT / "exercises/source",
-             Path.home() / ".bashrc", Path("/etc/passwd"), Path("/usr/local/share")]  # fmt: skip
+             Path("~/.bashrc").expanduser(), Path("/etc/passwd")]  # fmt: skip
     assert result(probed, "there", [str(path) for path in files]) == []
 
 
@@ -157,7 +176,8 @@ def test_sessions_share_neither_files_nor_draws() -> None:
     for _ in range(2):
         with Session(LIMITS) as session:
             run(session, PROBE + draw)
-            assert result(session, "facts")["scratch"] == [".ipython"]
+            names = shown_by_design()["/tmp"] | shown_by_design()["/dev/shm"]
+            assert {*chain(*result(session, "inside", ["/tmp", "/dev/shm"]))} == names
             draws.append(result(session, "draw"))
             result(session, "draw")
             run(session, "open('/tmp/left', 'w').close(); open('/dev/shm/left', 'w').close()")
@@ -323,6 +343,38 @@ def test_a_course_that_students_could_read_is_refused(
     (elsewhere / "submitted").symlink_to(course / "submitted")
     assert main([str(elsewhere)]) == 2
     assert capsys.readouterr().err.count(f"lies in {tmp_path}/shown") == 2
+
+
+def test_what_root_keeps_to_itself_is_named_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An environment made under a strict umask, which a user of another number may not read."""
+    kept = tmp_path / "torch"
+    kept.mkdir(mode=0o700)
+    monkeypatch.setattr("exercises.bubblewrap.binds", lambda: ((kept, "/torch"),))
+    monkeypatch.setattr("exercises.bubblewrap.unprivileged_user", lambda: 0x1000000)
+    with pytest.raises(SandboxMissing, match=f"may not read {kept}.* chmod -R a.rX {tmp_path}"):
+        require_bubblewrap()
+
+
+def test_a_sandbox_that_does_not_start_is_said_once(tmp_path: Path) -> None:
+    """Before the first submission, with the reason; nothing is graded."""
+    for student in ("ann", "bob"):
+        folder = tmp_path / "course/submitted" / student / SET
+        folder.mkdir(parents=True)
+        (folder / f"{SET}.ipynb").write_bytes(hand_in())
+    fake = tmp_path / "bwrap"
+    works = 'case "$*" in *"-- /bin/true") exit;; esac'
+    fake.write_text(f"#!/bin/sh\n{works}\necho no room >&2\nexit 1\n")
+    fake.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-m", "exercises.grade_course", str(tmp_path / "course")], cwd=ROOT,
+        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}, capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.count("no room") == 1 and "did not start" in done.stderr
+    assert done.stderr.count("\n") < 5 and not (tmp_path / "course/gradebook.db").exists()
 
 
 def test_a_worker_whose_project_students_could_read_grades_nothing(
