@@ -16,7 +16,7 @@ environment.apply()  # before torch and numpy are imported
 
 from tools import outline, refresh, unchanged  # noqa: E402
 
-pytest_plugins = ["tools.nbval_whole"]
+pytest_plugins = ["tools.red", "tools.nbval_whole"]
 
 # What takes longest begins first, so that no processor waits for the last of it: these files, then
 # the notebooks by their recorded seconds, then the others.

@@ -14,6 +14,7 @@ from hypothesis import settings
 from browsing import IN_CI, Seen, left_out, serve
 from tools import ROOT, chromium, unchanged
 from tools.build import SITE
+from tools.red import NotThere
 
 # Chromium visits the site whatever is set; Firefox too where this is set.
 collect_ignore = [] if os.environ.get("BROWSER") == "firefox" else ["test_firefox.py"]
@@ -94,13 +95,25 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
+def sandbox() -> None:
+    """Start a sandbox, as all of grading needs one."""
+    from exercises.sandbox import require_sandbox
+    from exercises.syscalls import SandboxMissing
+
+    try:
+        require_sandbox()
+    except SandboxMissing as error:
+        raise NotThere(f"the sandbox does not work\n{error}") from error
+
+
+@pytest.fixture(scope="session")
 def site() -> Path:
     """Build the site as a reader does; its folder."""
     done = subprocess.run(
         [sys.executable, "-m", "tools.build"], cwd=ROOT, capture_output=True, text=True
     )
     if done.returncode:
-        pytest.fail(f"the book does not build:\n{(done.stdout + done.stderr)[-6000:]}")
+        raise NotThere(f"the book does not build: `make book`\n{done.stdout}{done.stderr}")
     return SITE
 
 
@@ -123,9 +136,12 @@ def browser():
         path = chromium.installed() or playwright.chromium.executable_path
         if not Path(path).exists():
             left_out("browser tests need Chromium: install it, or `playwright install chromium`")
-        instance = playwright.chromium.launch(
-            executable_path=path, args=CHROME_ARGS, timeout=1000 * LONG
-        )
+        try:
+            instance = playwright.chromium.launch(
+                executable_path=path, args=CHROME_ARGS, timeout=1000 * LONG
+            )
+        except sync_api.Error as error:
+            raise NotThere(f"the browser does not start: {path}\n{error}") from error
         context = instance.new_context()  # one for all visits: what pages share is read once
         context.set_default_timeout(1000 * LONG)
         yield context

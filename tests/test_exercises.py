@@ -179,7 +179,7 @@ def test_a_leak_would_be_noticed(name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def graded(request: pytest.FixtureRequest) -> dict[tuple[str, str], Graded]:
+def graded(request: pytest.FixtureRequest, sandbox: None) -> dict[tuple[str, str], Graded]:
     """Solution and release of every set that this run asks about, graded in the sandbox."""
     asked = {item.callspec.params.get("name") for item in request.session.items
              if hasattr(item, "callspec")}  # fmt: skip

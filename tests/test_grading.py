@@ -39,7 +39,9 @@ SOON = replace(LIMITS, call=0.5)
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Record]]:
+def graded(
+    tmp_path_factory: pytest.TempPathFactory, sandbox: None
+) -> tuple[Path, dict[str, Record]]:
     """All submissions of tests/submissions, graded once."""
     root = tmp_path_factory.mktemp("course")
     for submission in SUBMISSIONS:
@@ -334,6 +336,7 @@ def test_a_submission_that_runs_again_gets_the_same_grade(graded, one_process) -
         assert record["verdicts"] == records[record["student"]]["verdicts"]
 
 
+@pytest.mark.usefixtures("sandbox")
 def test_a_submission_ends_by_the_clock_too(monkeypatch) -> None:
     """Even if its processes were always waiting, as they seem to when they wait for each other."""
     monkeypatch.setattr("exercises.sandbox.own_wait", time.monotonic)

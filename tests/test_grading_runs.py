@@ -39,6 +39,7 @@ from exercises.tables import FORMULA, cell_text, write_tables
 from exercises.usage import descendants
 from tools import ROOT
 
+pytestmark = pytest.mark.usefixtures("sandbox")
 NAME = "03_learned"
 
 

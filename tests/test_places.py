@@ -14,6 +14,7 @@ import pytest
 
 from tools import ROOT
 
+pytestmark = pytest.mark.usefixtures("sandbox")
 PARTS = ("conftest.py", "pyproject.toml", "book/data/runtimes.json", "exercises", "lab", "pe_lib",
          "tools", "tests/conftest.py", "tests/browsing.py", "tests/test_sandbox.py")  # fmt: skip
 # The scratch folder of the sandbox; what a home may look like; a link to what shells stumble over.
@@ -44,7 +45,8 @@ def test_what_grades_may_stand_anywhere(place: Path) -> None:
     done = subprocess.run(
         [place / ".venv/bin" / Path(sys.executable).name, "-m", "pytest", "tests/test_sandbox.py",
          "-k", chosen, "-q", "-p", "no:cacheprovider"],
-        cwd=place, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True, text=True,
+        cwd=place, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True,
+        text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert " passed" in done.stdout

@@ -33,6 +33,7 @@ from exercises.syscalls import SandboxMissing
 from exercises.wire import HEADER, MAX_PARTS, Malformed, Opaque, decode, encode
 from tools import ROOT
 
+pytestmark = pytest.mark.usefixtures("sandbox")
 SET = "02_sinusoidal"
 LIMITS = Limits(memory=1200 << 20, processes=32)
 PROBE = """

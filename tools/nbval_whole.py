@@ -22,9 +22,11 @@ from nbclient import NotebookClient
 from nbval.plugin import IPyNbCell, IPyNbFile
 
 from tools import forked_kernel, refresh, tolerance, unchanged
+from tools.red import NotThere
 
 RUN = pytest.StashKey["Run"]()
 FAILED = pytest.StashKey[bool]()
+NO_KERNEL: list[str] = []  # why none starts here
 # Seconds until a message on its way is given up. nbval allows five, less than a kernel may wait
 # for a processor beside other programs.
 OUTPUT_TIMEOUT = 60
@@ -103,6 +105,16 @@ class WithinBudget(WholeRun):
             pytest.fail(f"{seconds:.1f} processor seconds, {budget} are allowed", pytrace=False)
 
 
+def start_kernel(*arguments: Any, **options: Any) -> Any:
+    """Start a kernel as a fork; what did not start once is not tried again."""
+    if not NO_KERNEL:
+        try:
+            return forked_kernel.forked()(start_new_kernel)(*arguments, **options)
+        except Exception as error:
+            NO_KERNEL.append(f"{type(error).__name__}: {error}")
+    raise NotThere(f"no notebook can run: no kernel starts\n{NO_KERNEL[0]}")
+
+
 def compare_within_tolerance(cell: IPyNbCell, fresh: list[Any], stored: list[Any]) -> bool:
     """Compare as nbval does, after numbers within the cell's tolerance became the stored ones."""
     near = tolerance.as_stored(stored, fresh, tolerance.of_cell(cell.cell))
@@ -116,7 +128,7 @@ def pytest_configure() -> None:
     """
     nbval.plugin.setup_coverage = nbval.plugin.teardown_coverage = lambda *arguments: None
     IPyNbCell.compare_outputs = compare_within_tolerance
-    nbval.kernel.start_new_kernel = forked_kernel.forked()(start_new_kernel)
+    nbval.kernel.start_new_kernel = start_kernel
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
