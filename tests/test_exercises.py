@@ -311,7 +311,6 @@ CLEAN = """
 import os, sys
 root = sys.argv[1]
 sys.path[:] = [p for p in sys.path if p and not os.path.exists(os.path.join(p, "exercises"))]
-sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in repr(f)]
 for cell in open("cells.txt", encoding="utf-8").read().split("\\0"):
     try:
         exec(cell, globals())

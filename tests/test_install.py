@@ -1,61 +1,104 @@
-"""The course can be installed as a package: no part reads files that are not shipped with it."""
+"""The package that others install is `pe_lib` alone, and needs what it says."""
 
 from __future__ import annotations
 
+import email
 import os
+import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
 
 from tools import ROOT
 
+ROOMS = ("pe_lib", "lab", "clinic", "configs", "exercises")
 USE = """
-import importlib
-from pathlib import Path
+import importlib, pkgutil, sys
 
-import bakeoff.run
-import clinic.doctor
-import clinic.proofs
-import lab.census
-import lab.claims
-import lab.live
-import lab.tasks
 import pe_lib
-from exercises import checks
 
-site = Path(pe_lib.__file__).parents[1]
-assert not site.is_relative_to(ROOT), site
-modules = [path.relative_to(site).with_suffix("") for path in site.glob("*/**/*.py")]
-assert len(modules) > 100, len(modules)
-for module in modules:
-    if module.name != "nbgrader_config":  # which nbgrader executes, with a name of its own
-        importlib.import_module(".".join(module.parts).removesuffix(".__init__"))
-assert len(lab.census.read()) > 400
-assert len(clinic.proofs.published()) > 20
-assert all(lab.live.bundle(name)["image/png"] for name in lab.live.starts())
-assert len(lab.tasks.load_text()) > 300_000
-assert len(lab.claims.load()) > 90
-assert len(bakeoff.run.read_rows(bakeoff.run.SHIPPED / "small.csv")) > 1000
-assert clinic.doctor.diagnose(pe_lib.RoPE(16), head_dim=16).healthy
-checks.alibi_slopes(lambda n_heads: pe_lib.alibi.alibi_slopes(n_heads))
+names = [module.name for module in pkgutil.walk_packages(pe_lib.__path__, "pe_lib.")]
+for name in names:
+    importlib.import_module(name)
+loaded = {name.partition(".")[0] for name in sys.modules}
+print(pe_lib.__file__, len(names), *{"IPython", "clinic", "configs", "lab", "matplotlib"} & loaded)
 """
 
 
-def test_an_installed_copy_works_away_from_the_repository(tmp_path):
-    """As `pip install .` makes it, without --editable: every module and every file is there."""
-    copy, target = tmp_path / "copy", tmp_path / "site"  # pip writes beside what it builds
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """Build the wheel, without a network."""
+    copy = tmp_path_factory.mktemp("copy")  # setuptools writes beside what it builds
     for name in ("pyproject.toml", "README.md", "LICENSE"):
-        copy.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, copy)
-    for room in ("pe_lib", "lab", "bakeoff", "clinic", "configs", "exercises"):
-        shutil.copytree(ROOT / room, copy / room)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    options = ["--no-deps", "--no-build-isolation", "--no-compile", "--target", str(target)]
-    subprocess.run([*pip, *options, str(copy)], check=True, capture_output=True, text=True)
-    environment = os.environ | {"PYTHONPATH": str(target)}
-    command = [sys.executable, "-c", f"ROOT = {str(ROOT)!r}\n{USE}"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, copy / room, ignore=shutil.ignore_patterns("__pycache__"))
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
+    options = ["--no-deps", "--no-build-isolation", "--no-index", f"--wheel-dir={copy / 'made'}"]
+    done = subprocess.run([*pip, *options, str(copy)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "alibi_slopes: right.\n"
+    return next((copy / "made").glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel):
+    """What the wheel says of itself."""
+    with zipfile.ZipFile(wheel) as files:
+        name = next(name for name in files.namelist() if name.endswith("/METADATA"))
+        return email.message_from_bytes(files.read(name))
+
+
+def test_the_wheel_holds_the_library_and_nothing_else(wheel):
+    with zipfile.ZipFile(wheel) as files:
+        names = {name for name in files.namelist() if ".dist-info/" not in name}
+    assert names == {
+        f"pe_lib/{path.name}" for path in (ROOT / "pe_lib").iterdir() if path.is_file()
+    }
+    assert "pe_lib/py.typed" in names
+
+
+def test_every_module_works_with_nothing_of_the_course_on_the_path(wheel, tmp_path):
+    target = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as files:
+        files.extractall(target)
+    places = [target, sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    path = os.pathsep.join(map(str, dict.fromkeys(places)))
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", USE], cwd=tmp_path, env=os.environ | {"PYTHONPATH": path},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    count = len(list((ROOT / "pe_lib").glob("*.py"))) - 1
+    assert done.stdout.split() == [str(target / "pe_lib/__init__.py"), str(count)]
+
+
+def test_the_wheel_asks_for_the_versions_that_are_tested(metadata):
+    pins = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    for bound in metadata.get_all("Requires-Dist"):
+        name, version = bound.split(">=")
+        assert re.search(rf"^{name}=={re.escape(version)}\.\d+$", pins, re.MULTILINE), bound
+    flows = "".join(path.read_text() for path in (ROOT / ".github/workflows").glob("*.yml"))
+    tested = sorted(set(re.findall(r'python-version: "(3\.\d+)"', flows)))
+    assert metadata["Requires-Python"] == f">={tested[0]}"
+    named = re.findall(r"Python :: (3\.\d+)", "\n".join(metadata.get_all("Classifier")))
+    assert sorted(named) == tested
+
+
+def test_the_changelog_says_what_this_version_brought(metadata):
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(rf"^## {re.escape(metadata['Version'])}\b", changes, re.MULTILINE)
+
+
+def test_an_environment_of_the_course_has_the_rest_too(tmp_path):
+    """As `make` installs it: notebooks import it wherever they lie."""
+    rest = "import bakeoff, clinic, configs, exercises, lab, pe_lib; print(lab.__path__[0])"
+    done = subprocess.run(
+        [sys.executable, "-c", rest], cwd=tmp_path, env=os.environ | {"PYTHONPATH": ""},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == str(ROOT / "lab"), done.stderr

@@ -21,6 +21,8 @@ from unittest import mock
 
 from jupyter_client.provisioning import local_provisioner
 
+from tools import ROOT
+
 LOADED = ["ipykernel.kernelapp", "ipywidgets", "matplotlib.pyplot", "scipy.optimize", "torch"]
 SERVER = forkserver.ForkServer()  # beside the one that graders fork from
 # A kernel chooses it when it starts; matplotlib reads it when it is loaded.
@@ -29,12 +31,12 @@ BACKEND = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}
 
 def is_installed(path: str) -> bool:
     """Return whether a place for modules belongs to Python or to its environment."""
-    roots = sys.prefix, sys.base_prefix
-    return path.startswith("__editable__") or any(Path(path).is_relative_to(p) for p in roots)
+    return any(Path(path).is_relative_to(prefix) for prefix in (sys.prefix, sys.base_prefix))
 
 
-# Now: what pytest has added does not belong to Python, and some modules add folders later.
-INSTALLED = [path for path in sys.path if is_installed(path)]
+# Now: what pytest has added does not belong to Python, and some modules add folders later. Last,
+# what the editable installation adds.
+INSTALLED = [*filter(is_installed, sys.path), str(ROOT)]
 
 
 class Fork:
