@@ -18,6 +18,7 @@ import concurrent.futures
 import functools
 import hashlib
 import json
+import math
 import multiprocessing
 import os
 import signal
@@ -230,6 +231,8 @@ def grade_course(
     changes: list[Change] = []
     rules = late.read_rules(course.root)
     submissions, _ = course.submissions()
+    hidden = sorted(set(course.graded()) - set(submissions))
+    unseen = [pair for pair in hidden if not course.withdrawn(*pair)]
     if strangers := set(again) - {student for student, _ in submissions}:
         raise ValueError(f"again: {sorted(strangers)[0]!r} has handed in nothing")
     for student, name in submissions:
@@ -248,6 +251,7 @@ def grade_course(
             records.append(kept)
     if jobs and not (scheduler or base.trusted):
         require_here()
+    records += filter(None, (course.record(*pair) for pair in unseen))
     begin = time.monotonic()
     results = on_cluster(jobs, scheduler) if scheduler else in_pool(jobs, workers)
     for count, (index, done) in enumerate(results if jobs else (), 1):
@@ -270,16 +274,37 @@ def grade_course(
         print(describe_changes(changes))
     if compare:
         return records, problems
+    try:
+        write_results(course, records, sets, rules, unseen)
+    except Exception as error:  # nbgrader's, its database's or the disk's
+        problems.append(
+            f"The gradebook and the tables are not all written ({type(error).__name__}: {error}); "
+            "the grades are kept, and the same command goes on"
+        )
+    return records, problems
+
+
+def write_results(
+    course: Course, records: list[Record], sets: list[str], rules: late.Rules | None,
+    unseen: list[tuple[str, str]],
+) -> None:  # fmt: skip
+    """Write the gradebook, the tables and the summary; say how each set went."""
     for record in records:
-        course.copy_exchange_files(record["student"], record["set"])
-        record["handed_in"] = course.handed_in(record["student"], record["set"])
+        student, name = record["student"], record["set"]
+        if (student, name) not in unseen:
+            course.copy_exchange_files(student, name)
+            record["handed_in"] = course.handed_in(student, name)
     records.sort(key=lambda record: (record["set"], record["student"]))
     for note in fill_gradebook(course, records, sets) or ():
         print(note, file=sys.stderr)
     late.apply(records, rules)
     write_tables(course, records)
     write(course.root / "summary.html", page(records))
-    return records, problems
+    for name in sorted({record["set"] for record in records}):
+        scores = [counted(record) for record in records if record["set"] == name]
+        mean = sum(scores) / len(scores)
+        print(f"{name}: {len(scores)} submissions, mean {mean:.2f} of {load(name).points:g}")
+    print(f"Results: {course.root / 'summary.html'}, submissions.csv, answers.csv, gradebook.db")
 
 
 def describe_changes(changes: list[Change]) -> str:
@@ -313,33 +338,31 @@ def main(arguments: list[str] | None = None) -> int:
     )  # fmt: skip
     options = parser.parse_args(arguments)
     try:
+        for name, number in (("seconds", options.seconds), ("workers", options.workers)):
+            if not 0 < number < math.inf:
+                raise ValueError(f"--{name} must be a number above 0; got {number}")
         course = Course(options.course.expanduser())
         if not options.trusted:
             if not options.scheduler:
                 require_bubblewrap()
             # A worker of a cluster may be on this machine, or see this folder from another.
             require_hidden(course.root, course.root / "submitted", HERE.parent)
-        base = Job("", "", None, secret=course.secret(), trusted=options.trusted,
-                   limits=Limits(call=options.seconds))  # fmt: skip
-        records, problems = grade_course(
-            course, options.sets or set_names(), base, options.workers, options.scheduler,
-            options.again, options.compare,
-        )  # fmt: skip
-    except (ValueError, SandboxMissing) as error:
+        with course.alone():
+            base = Job("", "", None, secret=course.secret(), trusted=options.trusted,
+                       limits=Limits(call=options.seconds))  # fmt: skip
+            _, problems = grade_course(
+                course, options.sets or set_names(), base, options.workers, options.scheduler,
+                options.again, options.compare,
+            )  # fmt: skip
+            left_alone = course.submissions()[1]
+    except (OSError, ValueError, SandboxMissing) as error:
         print(f"Not graded: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\nInterrupted. The same command goes on where it stopped.", file=sys.stderr)
         return 130
-    for name in sorted({record["set"] for record in records}):
-        scores = [counted(record) for record in records if record["set"] == name]
-        mean = sum(scores) / len(scores)
-        print(f"{name}: {len(scores)} submissions, mean {mean:.2f} of {load(name).points:g}")
     if options.compare:
         print("Nothing was kept: run the same without --compare.")
-        return 1 if problems else 0
-    print(f"Results: {course.root / 'summary.html'}, submissions.csv, answers.csv, gradebook.db")
-    left_alone = course.submissions()[1]
     for place in left_alone:
         print(f"Left alone: {place}", file=sys.stderr)
     for problem in problems:

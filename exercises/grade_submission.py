@@ -62,26 +62,25 @@ def error_in_cell(error: object) -> tuple[str, str]:
     return f"{kind[:80]}: {str(text)[:LONGEST]}{where}", stub
 
 
-def error_in_call(error: object, names: list[str], lines: int) -> tuple[str, str]:
-    """Return (text, stub) of what a judged call raised, without words of the student's own.
+def error_in_call(error: object, names: list[str]) -> tuple[str, str]:
+    """Return (text, stub) of what a judged call raised, without words or lines of the student's.
 
-    Whoever writes the text of an exception, or the name of its type, can put a hidden input in.
+    Whoever writes the text of an exception, the name of its type or many lines that raise can put
+    a hidden input in.
 
     Args:
         error: the exception as the runner told it.
         names: the functions of the set.
-        lines: how many the longest cell has.
     """
     _, stub = error_in_cell(error)
     assert isinstance(error, dict)
-    kind, line = error.get("type"), error.get("line")
+    kind = error.get("type")
     known = getattr(builtins, str(kind), None)
     name = kind if isinstance(known, type) and issubclass(known, BaseException) else "an exception"
-    where = f" in line {line} of the cell" if isinstance(line, int) and 0 < line <= lines else ""
-    text = f"{name}{where}; its text is not shown, as it could tell the grader's inputs"
+    text = f"{name} (its text and line are not shown, as they could tell the grader's inputs)"
     if name == "ModuleNotFoundError":
         lent = ", ".join(lent_names())
-        text = f"{name}{where}; {lent} can be imported here, the course's library cannot"
+        text = f"{name}; {lent} can be imported here, the course's library cannot"
     return text, (stub if stub in names else names[0]) if stub else ""
 
 
@@ -202,7 +201,6 @@ class Grader:
         """Judge one answer."""
         verdict = self.verdicts[question.name]
         names = [question.name, *self.verdicts]
-        lines = max(cell.source.count("\n") + 1 for cell in self.cells)
 
         def answer(*args: Any) -> Any:
             if time.monotonic() > self.end:  # judging takes time, too
@@ -215,7 +213,7 @@ class Grader:
             if "unsent" in reply:
                 raise StudentError(UNSENT, "")
             if "error" in reply:
-                raise StudentError(*error_in_call(reply["error"], names, lines))
+                raise StudentError(*error_in_call(reply["error"], names))
             copy_changed_arguments(args, reply.get("args"))
             return compact(reply.get("result"))
 

@@ -21,10 +21,3 @@ c.HTMLExporter.filters = {"highlight_code": listing}
 # `nbgrader autograde` runs students' code with all your rights, and takes the printed word of a
 # submission for its grade. No file's permissions can be these words, so that it stops at once.
 c.Autograde.permissions = "no: it runs submissions without a sandbox; use `make grade` instead"
-
-# `nbgrader zip_collect`: the names in the downloads of Canvas, NAME_(LATE_)USER_FILE_10_rope.ipynb,
-# and of Moodle, NAME_PARTICIPANT_assignsubmission_file_/10_rope.ipynb. The student is the number.
-c.FileNameCollectorPlugin.named_regexp = (
-    r".*/[^/]*_(?P<student_id>\d+)_(?:\d+_|assignsubmission_file_/?)"
-    r"(?P<file_id>\d\d_[a-z0-9_]+|hierarchical)(?:-\d+| ?\(\d+\))?\.ipynb$"
-)

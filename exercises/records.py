@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
+import importlib.metadata
 import json
 import os
 import re
 import secrets
+import shutil
 import stat
 import sys
 import warnings
@@ -16,9 +19,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+from exercises.bubblewrap import LENT, LENT_IF_HERE, required
 from exercises.jobs import Graded
 from exercises.notebook import handed_out, without_outputs
-from exercises.sets import HERE, load, set_names, source_path
+from exercises.sets import HERE, load, release_path, set_names, source_path
 
 LARGEST = 5 << 20  # bytes of a notebook
 LARGEST_FILE = 24 << 20  # the same with its outputs, which are left out
@@ -34,10 +38,10 @@ UNSEEN = re.compile(
 )
 
 
-def seen_in_full(name: str) -> bool:
-    """Return whether a student's name has no part that a table or a page would not show."""
-    plain = name.isprintable() and not UNSEEN.search(name)
-    return plain and name == " ".join(name.split())
+def fits_as_name(name: str) -> bool:
+    """Return whether a student's name is one folder's, and a table or a page would show it all."""
+    plain = name.isprintable() and not UNSEEN.search(name) and "/" not in name
+    return plain and name == " ".join(name.split()) and name[:1] not in ("", ".")
 
 
 def read_plain(path: Path, largest: int) -> bytes:
@@ -58,6 +62,13 @@ def read_plain(path: Path, largest: int) -> bytes:
         return file.read(largest)
 
 
+def entries(folder: str | Path) -> list[os.DirEntry[str]]:
+    """Return what a folder holds, in order; raise OSError if it cannot be read."""
+    with os.scandir(folder) as found:
+        shown = [entry for entry in found if not entry.name.startswith(".")]
+    return sorted(shown, key=lambda entry: entry.name)
+
+
 class Course:
     """A course folder in nbgrader's layout: submitted/STUDENT/SET/SET.ipynb and the rest."""
 
@@ -73,25 +84,48 @@ class Course:
     def submissions(self) -> tuple[list[tuple[str, str]], list[str]]:
         """Return (student, set) of all that was handed in, in order, and what is left alone."""
         names, found, left_alone = set_names(), [], []
-        for path in sorted((self.root / "submitted").glob("[!.]*")):
-            if not path.is_dir():
-                place = f"submitted/{path.stem}/SET/SET.ipynb"
-                left_alone.append(f"{f'submitted/{path.name}'!r}: a submission is {place!r}")
-        for folder in sorted((self.root / "submitted").glob("*/[!.]*")):
-            student, name = folder.parent.name, folder.name
-            place = f"submitted/{student}/{name}"
-            if not folder.is_dir() or folder.is_symlink() or folder.parent.is_symlink():
-                left_alone.append(f"{place!r} is no folder; a submission is a file in one")
-            elif name not in names:
-                left_alone.append(f"{place!r}: there is no set of that name")
-            elif student.startswith(".") or not seen_in_full(student):
-                left_alone.append(
-                    f"{place!a}: a student's name has visible letters only, and single spaces "
-                    "between them"
-                )
-            else:
-                found.append((student, name))
+        for student in entries(self.root / "submitted"):
+            place = f"submitted/{student.name}"
+            if not student.is_dir(follow_symlinks=False):
+                form = f"submitted/{Path(student.name).stem}/SET/SET.ipynb"
+                left_alone.append(f"{place!r} is no folder; a submission is {form!r}")
+                continue
+            try:
+                sets = entries(student.path)
+            except OSError as error:
+                left_alone.append(f"{place!r} cannot be read ({error.strerror})")
+                continue
+            for folder in sets:
+                inside = f"{place}/{folder.name}"
+                if not folder.is_dir(follow_symlinks=False):
+                    left_alone.append(f"{inside!r} is no folder; a submission is a file in one")
+                elif folder.name not in names:
+                    left_alone.append(f"{inside!r}: there is no set of that name")
+                elif not fits_as_name(student.name):
+                    left_alone.append(
+                        f"{inside!a}: a student's name has visible letters only, and single spaces "
+                        "between them"
+                    )
+                else:
+                    found.append((student.name, folder.name))
         return found, left_alone
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let no other run grade this folder meanwhile; the system ends that with the process.
+
+        Raises:
+            ValueError: if another run has begun and not ended.
+        """
+        with (self.root / ".grader_lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                reason = f"{self.root} is being graded by another run; wait until it has ended"
+                raise ValueError(reason) from None
+            except OSError:
+                pass  # there are no locks on this file system
+            yield
 
     def secret(self) -> str:
         """Return what the hidden inputs are drawn from; made once, so that grades repeat."""
@@ -164,11 +198,31 @@ class Course:
         return all((self.root / kind / student / name / f"{name}.{end}").is_file()
                    for kind, end in ends)  # fmt: skip
 
-    def withdrawn(self, name: str) -> list[str]:
-        """Return the students whose submission of a set was graded and is no longer there."""
-        graded = {path.parts[-3] for path in self.root.glob(f"records/*/{name}/{name}.json")}
-        there = {student for student, other in self.submissions()[0] if other == name}
-        return sorted(graded - there)
+    def graded(self) -> list[tuple[str, str]]:
+        """Return (student, set) of all that has a record."""
+        names = set_names()
+        pairs = {path.parts[-3:-1] for path in self.root.glob("records/*/*/*.json")}
+        return sorted((student, name) for student, name in pairs if name in names)
+
+    def withdrawn(self, student: str, name: str) -> bool:
+        """Return whether a submission is no longer there; one that cannot be seen may be."""
+        try:
+            (self.root / "submitted" / student / name).lstat()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def set_aside(self, student: str, name: str) -> None:
+        """Move the pages of a withdrawn submission to where nbgrader does not look for them."""
+        for kind in ("autograded", "feedback"):
+            pages = self.root / kind / student / name
+            aside = self.root / "withdrawn" / kind / student / name
+            if pages.is_dir():
+                aside.parent.mkdir(parents=True, exist_ok=True)
+                shutil.rmtree(aside, ignore_errors=True)  # of an earlier withdrawal
+                pages.rename(aside)
 
     def save(self, graded: Graded, key: str, autograded: str, feedback: str) -> Record:
         """Write the files of a graded submission; the record comes last."""
@@ -197,26 +251,15 @@ def write(path: Path, text: str) -> None:
         file.write(text)
 
 
-def used_by_checks() -> list[Path]:
-    """Return the files of the checks, and those that they import, directly or not."""
-    waiting = sorted((HERE / "checks").glob("*.py"))
-    found: list[Path] = []
-    while waiting:
-        path = waiting.pop()
-        if path in found or not path.exists():
-            continue
-        found.append(path)
-        names = re.findall(r"^from pe_lib\.(\w+) import", path.read_text(), flags=re.MULTILINE)
-        waiting += [HERE.parent / "pe_lib" / f"{name}.py" for name in names]
-    return sorted(found)
-
-
 def grader_version() -> str:
     """Return a digest of all that a grade depends on, besides the submission."""
-    own = [*HERE.glob("*.py"), *HERE.glob("inside/*.py"), *map(source_path, set_names())]
-    digest = hashlib.sha256()
-    for path in [*sorted(own), *used_by_checks()]:
+    notebooks = [path(name) for name in set_names() for path in (source_path, release_path)]
+    code = [path for folder in (HERE, HERE.parent / "pe_lib") for path in folder.rglob("*.py")]
+    digest = hashlib.sha256(sys.version.encode())
+    for path in [*sorted(code), *notebooks]:
         digest.update(path.read_bytes())
+    for name in sorted(required((*LENT, *LENT_IF_HERE))):
+        digest.update(f"{name} {importlib.metadata.version(name)}\n".encode())
     return digest.hexdigest()
 
 
@@ -254,9 +297,9 @@ def fill_gradebook(course: Course, records: list[Record], sets: list[str]) -> li
                 book.add_student(record["student"])
                 known.add(record["student"])
             notes += fill_submission(book, record)
-        for name in sets:
-            for student in course.withdrawn(name):
-                notes += take_out(book, name, student)
+        for student, name in course.graded():
+            if name in sets and course.withdrawn(student, name):
+                notes += take_out(course, book, student, name)
         book.db.commit()
     return notes
 
@@ -291,8 +334,9 @@ def fill_submission(book: Any, record: Record) -> list[str]:
     Returns:
         The answers whose score by hand is older than what this run has found.
     """
-    known = {"timestamp": record["handed_in"]} if record["handed_in"] else {}
+    known = {"timestamp": record["handed_in"]} if record.get("handed_in") else {}
     submission = book.update_or_create_submission(record["set"], record["student"], **known)
+    record.setdefault("handed_in", submission.timestamp)  # where nobody could look
     points = {verdict["test_id"]: verdict["points"] for verdict in record["verdicts"]}
     record["late"] = float(submission.total_seconds_late) if record["handed_in"] else None
     record["by_hand"], record["open_scores"], notes, extra = {}, {}, [], 0.0
@@ -339,18 +383,19 @@ def fill_open(grade: Any, record: Record) -> list[str]:
     return notes
 
 
-def take_out(book: Any, name: str, student: str) -> list[str]:
+def take_out(course: Course, book: Any, student: str, name: str) -> list[str]:
     """Remove a withdrawn submission from the gradebook, unless somebody has worked on it."""
     from nbgrader.api import MissingEntry
 
-    try:
+    notes = []
+    with contextlib.suppress(MissingEntry):  # taken out earlier
         submission = book.find_submission(name, student)
-    except MissingEntry:
-        return []
-    parts = [part for notebook in submission.notebooks for part in notebook.grades]
-    comments = [part for notebook in submission.notebooks for part in notebook.comments]
-    by_hand = any(part.manual_score is not None or part.extra_credit for part in parts)
-    if by_hand or any(comment.manual_comment for comment in comments):
-        return [f"{student}, {name}: withdrawn; its scores by hand stay in the gradebook"]
-    book.remove_submission(name, student)
-    return [f"{student}, {name}: withdrawn, and taken out of the gradebook"]
+        parts = [part for notebook in submission.notebooks for part in notebook.grades]
+        comments = [part for notebook in submission.notebooks for part in notebook.comments]
+        by_hand = any(part.manual_score is not None or part.extra_credit for part in parts)
+        if by_hand or any(comment.manual_comment for comment in comments):
+            return [f"{student}, {name}: withdrawn; its scores by hand stay in the gradebook"]
+        book.remove_submission(name, student)
+        notes = [f"{student}, {name}: withdrawn, and taken out of the gradebook"]
+    course.set_aside(student, name)
+    return notes

@@ -176,7 +176,8 @@ class Session:
         self, _user: int, requests: int, answers: int, output: int
     ) -> subprocess.Popen[bytes]:
         """Start the runner without any sandbox."""
-        words = [sys.executable, str(INSIDE / "runner.py"), str(requests), str(answers)]
+        words = [sys.executable, str(INSIDE / "runner.py")]
+        words += map(str, (requests, answers, os.getpid()))
         return subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             pass_fds=[requests, answers], start_new_session=True,

@@ -20,7 +20,8 @@ DENIED = (
     *("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp"),
     *("add_key", "request_key", "keyctl", "bpf", "perf_event_open", "userfaultfd"),
     *("sched_setaffinity",),  # each submission stays on its processor
-    *("fanotify_init", "open_by_handle_at", "name_to_handle_at", "personality"),
+    *("inotify_init", "inotify_init1", "fanotify_init"),  # they tell what others open
+    *("open_by_handle_at", "name_to_handle_at", "personality"),
 )
 CLONE_NEWUSER = 0x10000000
 

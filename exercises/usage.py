@@ -39,13 +39,13 @@ def has_ended(process: Path) -> bool:
         return True
 
 
-def memory_of(processes: list[Path]) -> int:
+def memory_of(processes: list[Path], file: str = "status") -> int:
     """Return the bytes that processes hold, files not counted, and a shared page several times."""
     total = 0
     for folder in processes:
         with contextlib.suppress(OSError):
-            status = (folder / "status").read_text()
-            total += sum(int(kb) for kb in re.findall(r"Rss(?:Anon|Shmem):\s+(\d+)", status))
+            found = re.findall(r"(?:Rss|Pss_)(?:Anon|Shmem):\s+(\d+)", (folder / file).read_text())
+            total += sum(map(int, found))
     return total * 1024
 
 
@@ -54,12 +54,7 @@ def own_memory_of(processes: list[Path]) -> int:
 
     Most pages that a sandbox holds are shared with the process that it was forked from.
     """
-    total = 0
-    for folder in processes:
-        with contextlib.suppress(OSError):
-            sums = (folder / "smaps_rollup").read_text()
-            total += sum(int(kb) for kb in re.findall(r"Pss_(?:Anon|Shmem):\s+(\d+)", sums))
-    return total * 1024
+    return memory_of(processes, "smaps_rollup")
 
 
 def files_in(first: int) -> int:

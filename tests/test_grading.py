@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.metadata
 import json
 import re
 import subprocess
@@ -23,16 +24,16 @@ from exercises import build
 from exercises.bubblewrap import require_bubblewrap
 from exercises.feedback import autograded, coloured, feedback_page
 from exercises.grade_course import Outcome, grade_course, in_pool, main
-from exercises.grade_submission import grade
+from exercises.grade_submission import error_in_call, error_in_cell, grade
 from exercises.jobs import CellRun, Graded, Job, Limits
 from exercises.notebook import Cell
-from exercises.records import Course, Record
-from exercises.sets import load
+from exercises.records import Course, Record, grader_version
+from exercises.sets import load, source_path
 from exercises.syscalls import SandboxMissing
 from tools import ROOT
 
 SUBMISSIONS = all_submissions()
-LIMITS = Limits(call=2.0, total=40.0, memory=1536 << 20)
+LIMITS = Limits(total=40.0, memory=1536 << 20)
 # Of the submissions that are there to run into the limit, each waits for it to pass.
 ENDLESS = {each.student for each in SUBMISSIONS if "time-out" in each.expected}
 SOON = replace(LIMITS, call=0.5)
@@ -112,57 +113,6 @@ def test_the_gradebook_and_the_csv_agree_with_the_verdicts(graded) -> None:
     )
 
 
-class Scripts(HTMLParser):
-    """Collects what a browser would run and holds a student's `alert`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inside, self.found = False, []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.inside = tag == "script"
-        self.found += [
-            value for name, value in attrs
-            if value and "alert" in value and (name[:2] == "on" or value.startswith("javascript:"))
-        ]  # fmt: skip
-
-    def handle_data(self, data: str) -> None:
-        if self.inside and "alert" in data:
-            self.found.append(data)
-
-
-def live_scripts(page: str) -> list[str]:
-    """Return the scripts and event handlers of a page that call alert."""
-    scripts = Scripts()
-    scripts.feed(page)
-    return scripts.found
-
-
-def test_feedback_runs_no_script_of_a_student_and_shows_no_forged_verdict(graded) -> None:
-    """Whatever a submission contains is shown as text."""
-    root, _ = graded
-    page = (root / "feedback/forged_outputs" / SET / f"{SET}.html").read_text()
-    assert "alert('text cell')" in unescape(page)  # shown as text, so that one can see it
-    assert "alert('printed')" in unescape(page)
-    assert live_scripts(page) == []
-    assert live_scripts("<p onclick='alert(1)'><script>alert(2)</script>") != []
-    assert "13 of 13 points" not in page
-    assert "(Score: 0.0 / 13.0)" in page
-
-
-def test_a_name_is_text_wherever_it_is_shown(graded) -> None:
-    """In the title of the feedback, and in the summary, whose links lead to every page."""
-    root, records = graded
-    name = next(student for student in records if "<img" in student)
-    page = (root / "feedback" / name / SET / f"{SET}.html").read_text()
-    summary = (root / "summary.html").read_text()
-    for text in (page, summary):
-        assert live_scripts(text) == [] and name in unescape(text)
-    links = re.findall(r'href="(feedback/[^"]*)"', summary)
-    assert len(links) == len(SUBMISSIONS)
-    assert all((root / unquote(link)).is_file() for link in links)
-
-
 class Elements(HTMLParser):
     """Collects what would load, send, frame or run: elements, addresses, handlers, styles."""
 
@@ -192,6 +142,30 @@ def live_elements(page: str) -> set[str]:
     return elements.found
 
 
+def test_what_a_student_wrote_is_shown_as_text_and_a_forged_verdict_is_not(graded) -> None:
+    """Scripts in a text cell and in what was printed."""
+    root, _ = graded
+    page = (root / "feedback/forged_outputs" / SET / f"{SET}.html").read_text()
+    assert "alert('text cell')" in unescape(page)  # shown as text, so that one can see it
+    assert "alert('printed')" in unescape(page)
+    assert "13 of 13 points" not in page
+    assert "(Score: 0.0 / 13.0)" in page
+
+
+def test_a_name_is_text_wherever_it_is_shown(graded) -> None:
+    """In the title of the feedback, and in the summary, whose links lead to every page."""
+    root, records = graded
+    name = next(student for student in records if "<img" in student)
+    page = (root / "feedback" / name / SET / f"{SET}.html").read_text()
+    summary = (root / "summary.html").read_text()
+    assert name in unescape(page) and name in unescape(summary)
+    own = ("a href=feedback/", "span style=width:")  # links, and bars of the distribution
+    assert [found for found in live_elements(summary) if not found.startswith(own)] == []
+    links = re.findall(r'href="(feedback/[^"]*)"', summary)
+    assert len(links) == len(SUBMISSIONS)
+    assert all((root / unquote(link)).is_file() for link in links)
+
+
 def test_no_page_loads_sends_frames_or_runs_what_a_student_wrote(graded) -> None:
     """In no submission's feedback, of whatever kind it is."""
     root, records = graded
@@ -199,11 +173,9 @@ def test_no_page_loads_sends_frames_or_runs_what_a_student_wrote(graded) -> None
         page = (root / "feedback" / student / SET / f"{SET}.html").read_text()
         assert live_elements(page) == set(), student
     for text in (
-        "<iframe>",
-        "<a href='https://a.example'>",
-        "<p style='color: red'>",
+        "<iframe>", "<script>", "<a href='https://a.example'>", "<p style='color: red'>",
         "<p onclick=1>",
-    ):
+    ):  # fmt: skip
         assert live_elements(text) != set()
 
 
@@ -281,6 +253,14 @@ def test_words_that_hold_hidden_inputs_come_back_nowhere(graded) -> None:
             assert submission.head["hides"].encode() not in file.read_bytes(), file
 
 
+def test_lines_tell_no_hidden_input() -> None:
+    """Whoever raises in one of many lines chooses what is told by its number."""
+    error = {"type": "KeyError", "text": "", "function": "similarity"}
+    told = {error_in_call({**error, "line": line}, ["similarity"]) for line in (10, 39)}
+    assert len(told) == 1
+    assert error_in_cell({**error, "line": 39})[0].endswith("(line 39 of the cell)")
+
+
 def test_a_flood_of_output_is_kept_short(graded) -> None:
     """200 MB printed leave less than a page."""
     root, _ = graded
@@ -334,6 +314,19 @@ def test_a_submission_that_runs_again_gets_the_same_grade(graded, one_process) -
     assert problems == [] and untouched.stat().st_mtime_ns == stamp
     for record in fresh:
         assert record["verdicts"] == records[record["student"]]["verdicts"]
+
+
+def test_other_texts_and_other_tools_make_other_grades(monkeypatch) -> None:
+    """What is put back into submissions and what runs them: old grades are not kept for it."""
+    before = grader_version()
+    assert grader_version() == before
+    with monkeypatch.context() as patch:
+        patch.setattr("exercises.records.release_path", source_path)
+        assert grader_version() != before
+    version = importlib.metadata.version
+    newer = {"torch": "99"}
+    monkeypatch.setattr("importlib.metadata.version", lambda name: newer.get(name) or version(name))
+    assert grader_version() != before
 
 
 @pytest.mark.usefixtures("sandbox")

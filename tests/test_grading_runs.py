@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import errno
 import functools
+import io
 import json
 import os
 import shutil
@@ -12,7 +15,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -29,14 +32,14 @@ from nbgrader.exchange.default import Exchange
 from stub_workers import get_stuck, kill_for_eve
 from traitlets.config import Config
 
-from exercises import build, late, own_code
+from exercises import build, collect, late, own_code
 from exercises.grade_course import Outcome, grade_course, in_pool, main
 from exercises.jobs import Graded, Job, Verdict
 from exercises.notebook import parse
-from exercises.records import Course, find_alembic
-from exercises.sets import HERE, load, release_path, source_path
+from exercises.records import LARGEST_FILE, Course, find_alembic
+from exercises.sets import HERE, load, release_path, set_names, source_path
 from exercises.tables import FORMULA, cell_text, write_tables
-from exercises.usage import descendants
+from exercises.usage import descendants, has_ended
 from tools import ROOT
 
 pytestmark = pytest.mark.usefixtures("sandbox")
@@ -133,6 +136,30 @@ def test_an_interrupted_and_a_killed_run_are_taken_up_where_they_stopped(
     assert problems == [] and len(records) == 3
 
 
+ENDLESS = """
+from exercises.sandbox import Limits, Session
+
+session = Session(Limits(), trusted=True)
+session.ask({"cell": "import os; open(f'{os.getpid()}.begun', 'x').close()\\nwhile True: pass"}, 60)
+"""
+
+
+def test_code_that_is_trusted_ends_with_its_grader(tmp_path: Path) -> None:
+    """Though no sandbox takes it along."""
+    place = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-c", ENDLESS], cwd=tmp_path, env=place) as grader:
+        while not (begun := list(tmp_path.iterdir())) and grader.poll() is None:
+            time.sleep(0.05)
+        grader.kill()
+    student = Path("/proc", begun[0].stem)
+    deadline = time.monotonic() + 20
+    while not (ended := has_ended(student)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int(student.name), signal.SIGKILL)
+    assert ended
+
+
 def hand_in(root: Path, student: str, name: str, text: str = "") -> Path:
     """Hand in a file, by default one that is no notebook and quickly graded."""
     path = root / "submitted" / student / name / f"{name}.ipynb"
@@ -210,7 +237,7 @@ def test_what_is_left_alone_is_said(tmp_path: Path, capsys: pytest.CaptureFixtur
     hand_in(tmp_path, "b\udcffb", NAME)
     for name in LOOK_LIKE_ANN:
         hand_in(tmp_path, name, NAME)
-    (tmp_path / "submitted/eve").symlink_to(tmp_path / "submitted/ann")
+    (tmp_path / "submitted/eve").symlink_to("/etc")
     (tmp_path / "submitted/nora.ipynb").write_text("{}")
     (tmp_path / "submitted/ann" / f"{NAME}.ipynb").write_text("{}")
     (tmp_path / "submitted/.DS_Store").touch()
@@ -218,13 +245,76 @@ def test_what_is_left_alone_is_said(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert [row["student"] for row in rows(tmp_path)] == ["ann"]
     said = capsys.readouterr().err
     assert "'submitted/bob/3_learned': there is no set of that name" in said
-    assert f"'submitted/eve/{NAME}' is no folder" in said
+    assert said.count("submitted/eve") == 2  # in one line, whatever lies behind the link
+    assert "'submitted/eve' is no folder; a submission is 'submitted/eve/SET/SET.ipynb'" in said
     unseen = [ascii(name)[1:-1] for name in LOOK_LIKE_ANN]
     for name in ("bell\\x07", "an\\u200dn", "b\\udcffb", *unseen):
         assert f"'submitted/{name}/{NAME}': a student's name has visible letters only" in said
-    assert "'submitted/nora.ipynb': a submission is 'submitted/nora/SET/SET.ipynb'" in said
+    assert "'submitted/nora.ipynb' is no folder; a submission is 'submitted/nora/SET" in said
     assert f"'submitted/ann/{NAME}.ipynb' is no folder; a submission is a file in one" in said
     assert ".DS_Store" not in said
+
+
+@pytest.fixture
+def bob_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """A function that takes all rights to bob's folder, which root needs telling of."""
+    folder, scandir = tmp_path / "submitted/bob", os.scandir
+
+    def refuse(path: Any) -> Any:
+        if Path(path) == folder:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    def hide() -> None:
+        folder.chmod(0)
+        monkeypatch.setattr("exercises.records.os.scandir", refuse)
+
+    yield hide
+    folder.chmod(0o755)
+
+
+@pytest.mark.usefixtures("one_process")
+def test_a_folder_that_cannot_be_read_is_no_withdrawal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], bob_is_hidden: Callable[[], None]
+) -> None:
+    """It is named, and the grade that was found earlier stays everywhere, lateness included."""
+    for student in ("ann", "bob"):
+        folder = hand_in(tmp_path, student, NAME)
+    (folder / "timestamp.txt").write_text("2026-10-05 12:30:00 UTC")
+    assert main([str(tmp_path)]) == 0
+    before = rows(tmp_path)
+    bob_is_hidden()
+    capsys.readouterr()
+    assert main([str(tmp_path)]) == 1
+    assert rows(tmp_path) == before and len(before) == 2
+    assert capsys.readouterr().err == (
+        "Left alone: 'submitted/bob' cannot be read (Permission denied)\n"
+    )
+    with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as book:
+        assert len(book.assignment_submissions(NAME)) == 2
+
+
+@pytest.mark.usefixtures("no_gradebook")
+def test_two_runs_in_one_folder_do_not_meet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second is told to wait before it draws a secret of its own."""
+    hand_in(tmp_path, "ann", NAME)
+    with Course(tmp_path).alone():
+        assert main([str(tmp_path)]) == 2
+    assert "is being graded by another run; wait until it has ended" in capsys.readouterr().err
+    assert not (tmp_path / ".grader_secret").exists()
+    assert main([str(tmp_path)]) == 0
+
+
+@pytest.mark.parametrize("given", ["seconds 0", "seconds -1", "seconds nan", "seconds inf",
+                                   "workers 0", "workers -1"])  # fmt: skip
+def test_numbers_that_bound_nothing_are_refused(
+    tmp_path: Path, given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, number = given.split()
+    assert main([str(tmp_path), f"--{name}={number}"]) == 2
+    assert f"--{name} must be a number above 0; got {number}" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("no_gradebook")
@@ -254,9 +344,13 @@ def test_a_broken_record_is_found_anew(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.usefixtures("no_gradebook")
 def test_one_submission_that_cannot_be_saved_costs_no_one_else_a_grade(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file stands where its folder should be."""
+    """A file stands where its folder should be. It is named though the gradebook fails, too."""
+
+    def fail(*_: object) -> None:
+        raise FileNotFoundError("alembic")
+
     for student in ("ann", "bob"):
         hand_in(tmp_path, student, NAME)
     (tmp_path / "feedback").mkdir()
@@ -264,6 +358,11 @@ def test_one_submission_that_cannot_be_saved_costs_no_one_else_a_grade(
     assert main([str(tmp_path)]) == 1
     assert [row["student"] for row in rows(tmp_path)] == ["bob"]
     assert f"ann, {NAME}: not graded: " in capsys.readouterr().err
+    monkeypatch.setattr("exercises.grade_course.fill_gradebook", fail)
+    assert main([str(tmp_path)]) == 1
+    out, said = capsys.readouterr()
+    assert f"ann, {NAME}: not graded: " in said and "Results" not in out
+    assert "tables are not all written (FileNotFoundError: alembic); the grades are kept" in said
 
 
 def test_an_empty_secret_is_refused(tmp_path: Path) -> None:
@@ -391,10 +490,12 @@ def test_a_mended_check_lists_whose_points_change(
     assert not (tmp_path / "changes.csv").exists()
     with_checks("mended", 3.0)
     kept = stamps(tmp_path)
+    capsys.readouterr()
     assert main([str(tmp_path), "--compare"]) == 0
     said = capsys.readouterr().out
     assert "Graded again: 1 answers of 1 students get other points.\n" in said
     assert f"  ann, {NAME}: lookup 0 -> 3\n" in said and "Nothing was kept" in said
+    assert "mean" not in said  # it would lack what lateness costs and scores by hand
     listed = table(tmp_path / "changes.csv")
     assert listed[1:] == [["ann", NAME, "lookup", "0.0", "3.0", "wrong answer", "ok", ""]]
     assert stamps(tmp_path) == kept and rows(tmp_path)[0]["points"] == "0.0"
@@ -487,7 +588,7 @@ def test_no_two_names_are_one_in_a_table() -> None:
 
 
 @pytest.mark.usefixtures("one_process")
-def test_a_withdrawn_submission_leaves_the_gradebook(
+def test_a_withdrawn_submission_leaves_the_gradebook_and_nbgraders_folders(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Unless somebody has worked on it; of a set that is not graded now, nothing is touched."""
@@ -510,6 +611,9 @@ def test_a_withdrawn_submission_leaves_the_gradebook(
     assert there() == {"ann", "bob", "eve", "zoe"}
     assert main([str(tmp_path)]) == 0
     assert there() == {"bob", "eve", "zoe"}
+    config = Config({"CourseDirectory": {"root": str(tmp_path)}})
+    assert NbGraderAPI(config=config).generate_feedback(NAME)["success"]
+    assert len(list((tmp_path / "withdrawn").glob(f"*/ann/{NAME}/{NAME}.*"))) == 2
     said = capsys.readouterr().err
     assert f"ann, {NAME}: withdrawn, and taken out of the gradebook" in said
     assert f"bob, {NAME}: withdrawn; its scores by hand stay in the gradebook" in said
@@ -526,24 +630,98 @@ def nbgrader(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+HONEST = {
+    f"leeann_12345_67890_{NAME}.ipynb": "12345",
+    f"roybob_LATE_23456_67891_{NAME}-2.ipynb": "23456",
+    f"Eve Ö. M_34567_assignsubmission_file_/{NAME}.ipynb": "34567",
+    f"Zoe_45678_assignsubmission_file_{NAME} (1).ipynb": "45678",
+    f"Jo_7 Ray_56789_assignsubmission_file_/{NAME}(2).ipynb": "56789",
+}
+# The student has chosen all that stands behind the first two numbers, or the first word of Moodle.
+FORGED = (
+    f"carl_33333_67892_x_44444_1_{NAME}.ipynb", f"carl_33333_67892_44444_1_{NAME}.ipynb",
+    f"carl_LATE_33333_67892_x_LATE_44444_1_{NAME}.ipynb",
+    f"carl_33333_67892_x_44444_assignsubmission_file_{NAME}.ipynb",
+    f"carl_33333_67892_x_44444_assignsubmission_file_/{NAME}.ipynb",
+    f"Carl_33333_assignsubmission_file_/a_44444_1_{NAME}.ipynb",
+    f"Carl_33333_assignsubmission_file_/b_44444_assignsubmission_file_/{NAME}.ipynb",
+    f"Carl_33333_assignsubmission_file_a_44444_1_{NAME}.ipynb",
+    f"Carl_33333_assignsubmission_file_/extracted/b_44444_1_{NAME}.ipynb",
+    f"folder/carl_44444_1_{NAME}.ipynb", f"../carl_44444_1_{NAME}.ipynb",
+    f"carl_33333_{NAME}.ipynb", f"carl_٣٣٣٣٣_١_{NAME}.ipynb", f"carl_33333_67892_{NAME}.ipynb\n",
+    f"carl_33333_67892_{NAME}.zip", f"carl_33333_67892_{NAME}s.ipynb",
+)  # fmt: skip
+
+
+def test_nobody_chooses_whose_submission_a_file_is() -> None:
+    """In no set: what fits is the platform's own, what a student adds makes it nobody's."""
+    for name in set_names():
+        for member, student in HONEST.items():
+            assert collect.student_of(member.replace(NAME, name), name) == student
+        assert [one for one in FORGED if collect.student_of(one.replace(NAME, name), name)] == []
+
+
+def test_a_download_is_collected_without_what_is_no_notebook_of_the_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each file left out is named; none stops the others, is unpacked, or is read to its end."""
+    download, nested = tmp_path / "download.zip", io.BytesIO()
+    with zipfile.ZipFile(nested, "w") as archive:
+        archive.writestr(f"x_44444_1_{NAME}.ipynb", "stolen")
+        archive.writestr("../../evil.txt", "evil")
+    with zipfile.ZipFile(download, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member in HONEST:
+            archive.writestr(member, member)
+        archive.writestr(f"mia_60001_1_{NAME}.ipynb", b" " * (LARGEST_FILE + 10))
+        archive.writestr(f"max_60002_1_{NAME}.ipynb", "broken here", zipfile.ZIP_STORED)
+        archive.writestr(f"two_60003_1_{NAME}.ipynb", "first")
+        archive.writestr(f"two_60003_2_{NAME}-1.ipynb", "second")
+        archive.writestr("zip_60004_1_work.zip", nested.getvalue())
+    download.write_bytes(download.read_bytes().replace(b"broken here", b"broken herE"))
+    assert collect.main([str(tmp_path / "c"), NAME, str(download)]) == 1
+    said = capsys.readouterr().err.splitlines()
+    named = {line.split("_")[1]: line.partition("ipynb' ")[2] for line in said}
+    assert named.keys() == {"60002", "60003", "60004"} and len(said) == 4
+    assert "Bad CRC-32" in named["60002"] and named["60003"] == "is one of several"
+    assert f"'zip_60004_1_work.zip' is no notebook of {NAME} by its name" in said[0]
+    files = {p.relative_to(tmp_path / "c"): p for p in (tmp_path / "c").rglob("*") if p.is_file()}
+    students = {**HONEST, "mia": "60001"}
+    places = {Path(f"submitted/{one}/{NAME}/{NAME}.ipynb"): one for one in students.values()}
+    assert files.keys() == places.keys()
+    for member, student in HONEST.items():
+        assert files[Path(f"submitted/{student}/{NAME}/{NAME}.ipynb")].read_text() == member
+    assert "larger than 24 MiB" in Course(tmp_path / "c").read_submission("60001", NAME)[1]
+
+
+def test_moodles_worksheet_tells_who_is_who(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Addresses stand for numbers; one that is no name of a folder is nobody's."""
+    download, sheet = tmp_path / "download.zip", tmp_path / "worksheet.csv"
+    with zipfile.ZipFile(download, "w") as archive:
+        for number in (34567, 45678, 56789, 67890):
+            archive.writestr(f"A B_{number}_assignsubmission_file_/{NAME}.ipynb", "{}")
+    lines = ["Identifier,Email address", "Participant 34567,a@b.example",
+             "Participant 45678,../../c@d.example", "Participant 67890"]  # fmt: skip
+    sheet.write_text("\n".join(lines), encoding="utf-8-sig")
+    given = [str(tmp_path / "c"), NAME, str(download), str(sheet)]
+    assert collect.main(given) == 1
+    said = capsys.readouterr().err
+    assert "would belong to '../../c@d.example'" in said and "would belong to ''" in said
+    submissions = [("56789", NAME), ("a@b.example", NAME)]
+    assert Course(tmp_path / "c").submissions() == (submissions, [])
+    sheet.write_text("Name,Email\nA,a@b.example\n")
+    assert collect.main(given) == 2
+    assert "has no column 'Identifier'; it has ['Name', 'Email']" in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("one_process")
 def test_nbgraders_own_commands_do_what_the_guide_says(tmp_path: Path) -> None:
-    """zip_collect takes downloads apart, generate_assignment works later, autograde refuses."""
+    """Generate_assignment works after grading, autograde refuses."""
     shutil.copy(HERE / "nbgrader_config.py", tmp_path)
     shutil.copytree(source_path(NAME).parent, tmp_path / "source" / NAME)
-    download = tmp_path / "downloaded" / NAME / "archive/download.zip"
-    download.parent.mkdir(parents=True)
-    with zipfile.ZipFile(download, "w") as archive:
-        for name in (
-            f"leeann_12345_67890_{NAME}.ipynb", f"roybob_LATE_23456_67891_{NAME}-2.ipynb",
-            f"Eve Ö. M_34567_assignsubmission_file_/{NAME}.ipynb",
-            f"Zoe_45678_assignsubmission_file_{NAME} (1).ipynb",
-        ):  # fmt: skip
-            archive.writestr(name, "not graded here")
     find_alembic()
-    collected = nbgrader(tmp_path, "zip_collect", NAME)
-    submissions = [("12345", NAME), ("23456", NAME), ("34567", NAME), ("45678", NAME)]
-    assert Course(tmp_path).submissions() == (submissions, []), collected.stderr
+    hand_in(tmp_path, "ann", NAME)
     assert main([str(tmp_path)]) == 0
     refused = nbgrader(tmp_path, "autograde", NAME)
     assert refused.returncode != 0

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 NAME = "progress.json"
-HERE: dict[str, bool] = {}  # exercise -> whether it passed when last checked in this process
+Found = tuple[bool, float]  # whether an exercise passed, and when that was found
+HERE: dict[str, Found] = {}  # exercise -> what was last found in this process
+
+
+def note(name: str, passed: bool) -> None:
+    """Remember whether an exercise has passed just now."""
+    HERE[name] = (passed, time.time())
 
 
 def file_for(folder: Path, sets: Collection[str]) -> Path:
@@ -21,25 +29,33 @@ def file_for(folder: Path, sets: Collection[str]) -> Path:
     return (folder.parent if folder.name in sets else folder) / NAME
 
 
-def read(path: Path) -> dict[str, bool]:
+def read(path: Path) -> dict[str, Found]:
     """Return what a file tells; nothing if it is not there, or was written by something else."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        entries = json.loads(path.read_text(encoding="utf-8")).items()
+    except (OSError, ValueError, AttributeError):
         return {}
-    if not isinstance(found, dict):
-        return {}
-    return {str(name): passed for name, passed in found.items() if isinstance(passed, bool)}
+    found = {}
+    for name, entry in entries:
+        passed, when = entry if isinstance(entry, list) and len(entry) == 2 else (entry, 0)
+        if isinstance(passed, bool) and isinstance(when, int | float):
+            # What a clock that is ahead has written must not outlive all that is found now.
+            found[name] = (passed, when if when <= time.time() else 0.0)
+    return found
 
 
-def update(path: Path, news: Mapping[str, bool]) -> dict[str, bool]:
-    """Add what is new to a file; return all of it. A folder that cannot be written is no error."""
-    known = {**read(path), **news}
-    fresh = path.with_name(f".{path.name}.new")
+def update(path: Path, news: Mapping[str, Found]) -> dict[str, bool]:
+    """Add what is newer than a file to it; return of each exercise whether it passed.
+
+    Another notebook may have written meanwhile. A folder that cannot be written is no error.
+    """
+    known = read(path)
+    known.update((name, new) for name, new in news.items() if new[1] >= known.get(name, new)[1])
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
         fresh.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
         fresh.replace(path)
-    return known
+    return {name: passed for name, (passed, _) in known.items()}
 
 
 def report(name: str, sets: Mapping[str, Collection[str]], known: Mapping[str, bool]) -> str:

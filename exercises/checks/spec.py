@@ -107,7 +107,7 @@ class Exercise:
 
     def __call__(self, answer: Answer) -> None:
         """Check `answer`; say in words what is wrong, or that nothing is."""
-        kept.HERE[self.name] = False
+        kept.note(self.name, False)
         if not callable(answer):
             raise CheckFailed(f"{self.name} must be a function, not {kind(answer)}")
         try:
@@ -116,7 +116,7 @@ class Exercise:
             if str(error):  # torch's, for a type that an operation does not take
                 raise
             raise CheckFailed(self.missing(innermost(error))) from None
-        kept.HERE[self.name] = True
+        kept.note(self.name, True)
         print(f"{self.name}: right.")
 
     def judge(self, answer: Answer, seed: int, hidden: bool = False) -> None:
