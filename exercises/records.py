@@ -11,11 +11,12 @@ import secrets
 import stat
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+from exercises import name_today
 from exercises.jobs import Graded
 from exercises.notebook import handed_out, without_outputs
 from exercises.sets import HERE, load, set_names, source_path
@@ -73,25 +74,34 @@ class Course:
     def submissions(self) -> tuple[list[tuple[str, str]], list[str]]:
         """Return (student, set) of all that was handed in, in order, and what is left alone."""
         names, found, left_alone = set_names(), [], []
+        taken: dict[tuple[str, str], str] = {}
         for path in sorted((self.root / "submitted").glob("[!.]*")):
             if not path.is_dir():
                 place = f"submitted/{path.stem}/SET/SET.ipynb"
                 left_alone.append(f"{f'submitted/{path.name}'!r}: a submission is {place!r}")
         for folder in sorted((self.root / "submitted").glob("*/[!.]*")):
             student, name = folder.parent.name, folder.name
-            place = f"submitted/{student}/{name}"
+            place, today = f"submitted/{student}/{name}", name_today(name, names)
             if not folder.is_dir() or folder.is_symlink() or folder.parent.is_symlink():
                 left_alone.append(f"{place!r} is no folder; a submission is a file in one")
-            elif name not in names:
+            elif today not in names:
                 left_alone.append(f"{place!r}: there is no set of that name")
             elif student.startswith(".") or not seen_in_full(student):
                 left_alone.append(
                     f"{place!a}: a student's name has visible letters only, and single spaces "
                     "between them"
                 )
+            elif (other := taken.setdefault((student, today), name)) != name:
+                left_alone.append(f"{place!r}: it is the same set as {other}, with another number")
             else:
                 found.append((student, name))
         return found, left_alone
+
+    def names(self, sets: Collection[str]) -> list[str]:
+        """Return sets with the names that they have here: a class keeps those it began with."""
+        here = {path.name for path in self.root.glob("submitted/*/*")}
+        here |= {path.name for path in self.root.glob("records/*/*")}
+        return sorted({*sets, *(name for name in here if name_today(name, sets) in sets)})
 
     def secret(self) -> str:
         """Return what the hidden inputs are drawn from; made once, so that grades repeat."""

@@ -16,8 +16,12 @@ from tools import ROOT
 BOOK = ROOT / "book"
 SHOWN = re.compile(r"claims\.show\(\s*\"([^\"]+)\"")
 TARGET = re.compile(r"^\(claim-([^)]+)\)=", re.MULTILINE)
-# Parts of the book, each with a page of claims of its own, and the last chapter of each.
-PARTS = {"foundations": 3, "relative": 11, "further": 17}
+# Pages and the parts of the book that they stand in; a part has a page of claims of its own.
+PARTS = {
+    Path(chapter["file"]).name: part["caption"].split()[0].lower()
+    for part in yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))["parts"]
+    for chapter in part["chapters"]
+}
 
 
 def ids_in_notebooks(pattern: re.Pattern[str], cell_type: str) -> list[tuple[str, str]]:
@@ -32,11 +36,7 @@ def ids_in_notebooks(pattern: re.Pattern[str], cell_type: str) -> list[tuple[str
 
 def place_of(claim: claims.Claim) -> set[str]:
     """Return where a claim may be tested: in its chapter, or on the page of the chapter's part."""
-    if not claim.chapter[:2].isdigit():  # a page between the chapters
-        return {claim.chapter}
-    number = int(claim.chapter[:2])
-    part = next((name for name, last in PARTS.items() if number <= last), "further")
-    return {claim.chapter, f"claims_{part}"}
+    return {claim.chapter, f"claims_{PARTS[claim.chapter]}"}
 
 
 def write_ledger(folder: Path, **changes: object) -> Path:

@@ -7,6 +7,8 @@ import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from exercises import name_today
+
 NAME = "progress.json"
 HERE: dict[str, bool] = {}  # exercise -> whether it passed when last checked in this process
 
@@ -18,7 +20,7 @@ def file_for(folder: Path, sets: Collection[str]) -> Path:
         folder: of the notebook.
         sets: names of all sets; a folder of such a name holds one set, and others lie beside it.
     """
-    return (folder.parent if folder.name in sets else folder) / NAME
+    return (folder.parent if name_today(folder.name, sets) in sets else folder) / NAME
 
 
 def read(path: Path) -> dict[str, bool]:
