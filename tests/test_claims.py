@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from dataclasses import replace
@@ -16,14 +17,10 @@ from tools import ROOT
 BOOK = ROOT / "book"
 SHOWN = re.compile(r"claims\.show\(\s*\"([^\"]+)\"")
 TARGET = re.compile(r"^\(claim-([^)]+)\)=", re.MULTILINE)
-# Pages and the parts of the book that they stand in; a part has a page of claims of its own.
-PARTS = {
-    Path(chapter["file"]).name: part["caption"].split()[0].lower()
-    for part in yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))["parts"]
-    for chapter in part["chapters"]
-}
+SECTION = re.compile(r"^## (\d+)\. ", re.MULTILINE)  # of a chapter, on a page of claims
 
 
+@functools.cache
 def ids_in_notebooks(pattern: re.Pattern[str], cell_type: str) -> list[tuple[str, str]]:
     """Return (chapter, id) for each match in cells of one type."""
     found = []
@@ -35,8 +32,10 @@ def ids_in_notebooks(pattern: re.Pattern[str], cell_type: str) -> list[tuple[str
 
 
 def place_of(claim: claims.Claim) -> set[str]:
-    """Return where a claim may be tested: in its chapter, or on the page of the chapter's part."""
-    return {claim.chapter, f"claims_{PARTS[claim.chapter]}"}
+    """Return where a claim may be tested: in its chapter, or on a page with a section for it."""
+    sections = ids_in_notebooks(SECTION, "markdown")
+    pages = {page for page, number in sections if f"{number:0>2}_" == claim.chapter[:3]}
+    return {claim.chapter} | pages - {"claims"}
 
 
 def write_ledger(folder: Path, **changes: object) -> Path:
