@@ -64,6 +64,8 @@ def new_names(root: Path) -> dict[str, str]:
             raise OrderError(f"{TOC} lists book/{name}, but there is no book/{name}.ipynb")
         if sum(other[3:] == name[3:] for other in listed) > 1:
             raise OrderError(f"{TOC} lists {name[3:]!r} more than once")
+        if same := [other for other in listed if other[:2] == name[:2] and other != name]:
+            raise OrderError(f"{name} and {same[0]} have one number; give one of them another")
     if missing := sorted(here - set(listed)):
         raise OrderError(f"{TOC} has no line for book/{missing[0]}")
     return {name: f"{place:02d}_{name[3:]}" for place, name in enumerate(listed, 1)}
@@ -272,7 +274,11 @@ def in_order(cells: list[Any]) -> list[Any]:
 def texts(root: Path) -> dict[Path, str]:
     """Return the files in which numbers can stand; what is generated from them is made anew."""
     found = {}
-    for path in checkout(root):
+    try:
+        paths = checkout(root)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise OrderError("git must know which files belong to the project") from error
+    for path in paths:
         if not LEFT_ALONE.match(path.relative_to(root).as_posix()):
             try:
                 found[path] = path.read_bytes().decode()
@@ -337,8 +343,8 @@ def renumber(root: Path) -> tuple[dict[str, str], list[str]]:
     changed = {old: new for old, new in plan.names.items() if old != new}
     if not changed:
         return {}, []
-    require_free(plan, root)
     files = texts(root)
+    require_free(plan, root)
     found = places_to_read(plan, root, files)
     new = {
         path: plan.notebook(text, path.stem) if path.suffix == ".ipynb" else plan.text(text)
