@@ -11,9 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_order import copy_of_the_checkout
 from test_promises import PROMISES
 
-from tools import ROOT, new_chapter, unchanged
+from tools import ROOT, new_chapter
 
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 SECTION = GUIDE.split("## A chapter with its method and its exercises")[1].split("\n## ")[0]
@@ -30,12 +31,9 @@ ASKED = (
 MORE = [".venv/bin/ruff check .", ".venv/bin/ruff format --check ."]
 
 
-def copy_of_the_checkout(folder: Path) -> Path:
-    """Copy what git would keep; the environment is this one, and new enough for make."""
-    for path in unchanged.checkout():
-        copy = folder / path.relative_to(ROOT)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, copy)
+def copy_with_environment(folder: Path) -> Path:
+    """Copy the checkout; the environment is this one, and new enough for make."""
+    copy_of_the_checkout(folder)
     (folder / ".venv").mkdir()
     for entry in Path(sys.prefix).iterdir():
         if not entry.name.endswith("-ready"):
@@ -55,7 +53,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_guide_makes_a_chapter_that_passes_every_check(tmp_path: Path) -> None:
     assert [line for line in COMMANDS if line in LEFT_OUT] == LEFT_OUT
-    copy = copy_of_the_checkout(tmp_path)
+    copy = copy_with_environment(tmp_path)
     for command in [*(line for line in COMMANDS if line not in LEFT_OUT), *MORE]:
         done = run(command.replace(' -k "', f' {ALSO} -k "{ASKED} or '), copy)
         said = done.stdout + done.stderr
@@ -91,7 +89,7 @@ assert any(bar.text == "Decoding with Spiral" for bar in BARS)
 def test_three_files_make_a_method_without_a_chapter(tmp_path: Path) -> None:
     """It keeps every promise, and the comparison and the benchmarks know it."""
     assert FILES == ["pe_lib/spiral.py", "tests/test_spiral.py", "lab/registry.py"]
-    copy = copy_of_the_checkout(tmp_path)
+    copy = copy_with_environment(tmp_path)
     name = new_chapter.numbered("spiral")
     made = new_chapter.new_files(name) | new_chapter.changed_files(name)
     for file in FILES:

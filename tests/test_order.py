@@ -27,11 +27,11 @@ SAID = re.compile(r"\[[Cc]hapter\s+(\d+)\]\((\d\d)_")  # both must say the same
 
 
 def copy_of_the_checkout(folder: Path) -> Path:
+    """Copy what git keeps, or would keep."""
     for path in unchanged.checkout():
         copy = folder / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, copy)
-    subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
     return folder
 
 
@@ -58,7 +58,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_of_the_checkout(tmp_path_factory.mktemp("course"))
+    folder = copy_of_the_checkout(tmp_path_factory.mktemp("course"))
+    subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
+    return folder
 
 
 @pytest.fixture(scope="module")
