@@ -23,7 +23,7 @@ TEST_READY := $(VENV)/.test-ready
 
 .DEFAULT_GOAL := help
 .PHONY: help book test refresh check lint links pdf serve newest clean distclean \
-        exercises grade bench bakeoff new-chapter census
+        exercises grade bench bakeoff new-chapter order census
 
 help: ## Show this list
 	@echo "make book and make test are all you need; the rest is for authors and instructors."
@@ -51,7 +51,7 @@ book: $(BOOK_READY) ## Build the site from the stored outputs and say where it i
 test: $(TEST_READY) ## Run every check (ALL=1 what is unchanged too, ISA=native|avx512|avx2|oldest)
 	@$(PY) -m tools.test $(ISA_ARGS) $(if $(ALL),--all)
 
-refresh: $(BOOK_READY) ## Re-execute the notebooks in place (NB=01_attention for one)
+refresh: $(BOOK_READY) ## Re-execute the notebooks in place (NB=attention for one)
 	@$(PY) -m tools.refresh $(ISA_ARGS) $(NB)
 
 check: $(BOOK_READY) ## Re-execute in memory and compare with what is stored, pictures too
@@ -75,8 +75,11 @@ exercises: $(BOOK_READY) ## Make the student releases from the instructors' sour
 grade: $(BOOK_READY) ## Grade a course folder: make grade COURSE=../course SET=02_sinusoidal
 	@$(PY) -m exercises.grade_course "$${COURSE:-course}" $${SET:+--set "$$SET"} $(ARGS)
 
-new-chapter: $(TEST_READY) ## Start a chapter from the template (NAME=18_spiral)
+new-chapter: $(TEST_READY) ## Start a chapter from the template (NAME=spiral)
 	@$(PY) -m tools.new_chapter $(NAME)
+
+order: $(BOOK_READY) ## Number the chapters by their order in _toc.yml, wherever numbers stand
+	@$(PY) -m tools.order
 
 NEWEST := sed -E 's/^([A-Za-z0-9._-]+)==(([0-9]+)[0-9.a-z]*).*/\1>=\2,==\3.*/'
 

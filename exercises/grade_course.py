@@ -32,7 +32,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from exercises import late
+from exercises import late, name_today
 from exercises.bubblewrap import require_bubblewrap, require_hidden
 from exercises.jobs import Graded, Job, Limits, NotStarted
 from exercises.records import Course, Record, fill_gradebook, grader_version, write
@@ -227,6 +227,7 @@ def grade_course(
         SandboxMissing: if no sandbox starts here.
     """
     version, records, problems = grader_version(), [], []
+    sets = course.names(sets)
     jobs, keys, before = [], [], []
     changes: list[Change] = []
     rules = late.read_rules(course.root)
@@ -326,7 +327,10 @@ def main(arguments: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("course", type=Path)
-    parser.add_argument("--set", action="append", dest="sets", choices=set_names(), metavar="SET")
+    parser.add_argument(
+        "--set", action="append", dest="sets", choices=set_names(), metavar="SET",
+        type=lambda name: name_today(name, set_names()),
+    )  # fmt: skip
     parser.add_argument("--again", action="append", default=[], metavar="STUDENT")
     parser.add_argument("--compare", action="store_true", help="keep nothing; write changes.csv")
     parser.add_argument("--workers", type=int, default=processors())

@@ -14,11 +14,12 @@ import shutil
 import stat
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+from exercises import name_today
 from exercises.bubblewrap import LENT, LENT_IF_HERE, required
 from exercises.jobs import Graded
 from exercises.notebook import handed_out, without_outputs
@@ -95,16 +96,21 @@ class Course:
             except OSError as error:
                 left_alone.append(f"{place!r} cannot be read ({error.strerror})")
                 continue
+            taken: dict[str, str] = {}  # each set of this student's, and its name here
             for folder in sets:
-                inside = f"{place}/{folder.name}"
+                inside, today = f"{place}/{folder.name}", name_today(folder.name, names)
                 if not folder.is_dir(follow_symlinks=False):
                     left_alone.append(f"{inside!r} is no folder; a submission is a file in one")
-                elif folder.name not in names:
+                elif today not in names:
                     left_alone.append(f"{inside!r}: there is no set of that name")
                 elif not fits_as_name(student.name):
                     left_alone.append(
                         f"{inside!a}: a student's name has visible letters only, and single spaces "
                         "between them"
+                    )
+                elif (other := taken.setdefault(today, folder.name)) != folder.name:
+                    left_alone.append(
+                        f"{inside!r}: it is the same set as {other}, with another number"
                     )
                 else:
                     found.append((student.name, folder.name))
@@ -126,6 +132,12 @@ class Course:
             except OSError:
                 pass  # there are no locks on this file system
             yield
+
+    def names(self, sets: Collection[str]) -> list[str]:
+        """Return sets with the names that they have here: a class keeps those it began with."""
+        here = {path.name for path in self.root.glob("submitted/*/*")}
+        here |= {path.name for path in self.root.glob("records/*/*")}
+        return sorted({*sets, *(name for name in here if name_today(name, sets) in sets)})
 
     def secret(self) -> str:
         """Return what the hidden inputs are drawn from; made once, so that grades repeat."""
@@ -202,7 +214,9 @@ class Course:
         """Return (student, set) of all that has a record."""
         names = set_names()
         pairs = {path.parts[-3:-1] for path in self.root.glob("records/*/*/*.json")}
-        return sorted((student, name) for student, name in pairs if name in names)
+        return sorted(
+            (student, name) for student, name in pairs if name_today(name, names) in names
+        )
 
     def withdrawn(self, student: str, name: str) -> bool:
         """Return whether a submission is no longer there; one that cannot be seen may be."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from exercises import name_today
+
 HERE = Path(__file__).parent
 SOURCE, RELEASE = HERE / "source", HERE / "release"
 CALL = re.compile(r"^checks\.(\w+)\((\w+)\)$", re.MULTILINE)
@@ -48,13 +50,15 @@ class ExerciseSet:
 
 
 def source_path(name: str) -> Path:
-    """Return the path of the instructor's notebook."""
-    return SOURCE / name / f"{name}.ipynb"
+    """Return the path of the instructor's notebook; `name` may have an earlier number."""
+    today = name_today(name, set_names())
+    return SOURCE / today / f"{today}.ipynb"
 
 
 def release_path(name: str) -> Path:
-    """Return the path of the students' notebook."""
-    return RELEASE / name / f"{name}.ipynb"
+    """Return the path of the students' notebook; `name` may have an earlier number."""
+    today = name_today(name, set_names())
+    return RELEASE / today / f"{today}.ipynb"
 
 
 def set_names() -> list[str]:
@@ -86,7 +90,7 @@ def scored_by_hand(metadata: dict[str, Any]) -> bool:
 
 @functools.cache
 def load(name: str) -> ExerciseSet:
-    """Read a set from its source.
+    """Read a set from its source, which may have another number by now; it keeps the name asked.
 
     Raises:
         ValueError: if the set does not exist, or a test cell does not call a check.

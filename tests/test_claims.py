@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from dataclasses import replace
@@ -16,10 +17,10 @@ from tools import ROOT
 BOOK = ROOT / "book"
 SHOWN = re.compile(r"claims\.show\(\s*\"([^\"]+)\"")
 TARGET = re.compile(r"^\(claim-([^)]+)\)=", re.MULTILINE)
-# Parts of the book, each with a page of claims of its own, and the last chapter of each.
-PARTS = {"foundations": 3, "relative": 11, "further": 17}
+SECTION = re.compile(r"^## (\d+)\. ", re.MULTILINE)  # of a chapter, on a page of claims
 
 
+@functools.cache
 def ids_in_notebooks(pattern: re.Pattern[str], cell_type: str) -> list[tuple[str, str]]:
     """Return (chapter, id) for each match in cells of one type."""
     found = []
@@ -31,12 +32,10 @@ def ids_in_notebooks(pattern: re.Pattern[str], cell_type: str) -> list[tuple[str
 
 
 def place_of(claim: claims.Claim) -> set[str]:
-    """Return where a claim may be tested: in its chapter, or on the page of the chapter's part."""
-    if not claim.chapter[:2].isdigit():  # a page between the chapters
-        return {claim.chapter}
-    number = int(claim.chapter[:2])
-    part = next((name for name, last in PARTS.items() if number <= last), "further")
-    return {claim.chapter, f"claims_{part}"}
+    """Return where a claim may be tested: in its chapter, or on a page with a section for it."""
+    sections = ids_in_notebooks(SECTION, "markdown")
+    pages = {page for page, number in sections if f"{number:0>2}_" == claim.chapter[:3]}
+    return {claim.chapter} | pages - {"claims"}
 
 
 def write_ledger(folder: Path, **changes: object) -> Path:

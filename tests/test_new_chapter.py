@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_order import copy_of_the_checkout
 from test_promises import PROMISES
 
-from tools import ROOT, new_chapter, unchanged
+from tools import ROOT, new_chapter
 
-NAME = "18_spiral"
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 SECTION = GUIDE.split("## A chapter with its method and its exercises")[1].split("\n## ")[0]
 BLOCK = re.search(r"```\n(.*?)```", SECTION, flags=re.DOTALL).group(1)
@@ -31,12 +31,9 @@ ASKED = (
 MORE = [".venv/bin/ruff check .", ".venv/bin/ruff format --check ."]
 
 
-def copy_of_the_checkout(folder: Path) -> Path:
-    """Copy what git would keep; the environment is this one, and new enough for make."""
-    for path in unchanged.checkout():
-        copy = folder / path.relative_to(ROOT)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, copy)
+def copy_with_environment(folder: Path) -> Path:
+    """Copy the checkout; the environment is this one, and new enough for make."""
+    copy_of_the_checkout(folder)
     (folder / ".venv").mkdir()
     for entry in Path(sys.prefix).iterdir():
         if not entry.name.endswith("-ready"):
@@ -56,7 +53,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_guide_makes_a_chapter_that_passes_every_check(tmp_path: Path) -> None:
     assert [line for line in COMMANDS if line in LEFT_OUT] == LEFT_OUT
-    copy = copy_of_the_checkout(tmp_path)
+    copy = copy_with_environment(tmp_path)
     for command in [*(line for line in COMMANDS if line not in LEFT_OUT), *MORE]:
         done = run(command.replace(' -k "', f' {ALSO} -k "{ASKED} or '), copy)
         said = done.stdout + done.stderr
@@ -92,8 +89,9 @@ assert any(bar.text == "Decoding with Spiral" for bar in BARS)
 def test_three_files_make_a_method_without_a_chapter(tmp_path: Path) -> None:
     """It keeps every promise, and the comparison and the benchmarks know it."""
     assert FILES == ["pe_lib/spiral.py", "tests/test_spiral.py", "lab/registry.py"]
-    copy = copy_of_the_checkout(tmp_path)
-    made = new_chapter.new_files(NAME) | new_chapter.changed_files(NAME)
+    copy = copy_with_environment(tmp_path)
+    name = new_chapter.numbered("spiral")
+    made = new_chapter.new_files(name) | new_chapter.changed_files(name)
     for file in FILES:
         (copy / file).write_text(made[ROOT / file], encoding="utf-8")
     asked = f".venv/bin/python -m pytest -q {FILES[1]} tests/test_promises.py -k spiral"
@@ -130,18 +128,17 @@ def contents(folder: Path) -> dict[Path, bytes | None]:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("", "NAME must be two digits, an underscore, .* such as 18_spiral; got ''"),
-        ("spiral", "got 'spiral'"),
-        ("18-spiral", "got '18-spiral'"),
-        ("18_Spiral", "got '18_Spiral'"),
-        ("18_spiral wave", "got '18_spiral wave'"),
-        ("18_../x", "got '18_"),
-        ("18_class", "got '18_class'"),
-        ("18_" + "x" * 25, "at most 24 characters"),
-        ("05_spiral", "NAME must have a number above 17, .* such as 18_spiral; got '05_spiral'"),
-        ("18_shaw", r"NAME '18_shaw' is taken: pe_lib/shaw\.py is there"),
-        ("18_t5", r"NAME '18_t5' is taken: pe_lib/t5\.py is there"),
-        ("18_exercise", "NAME '18_exercise' is taken: Exercise means something else already"),
+        ("", "NAME must be a name for Python in lower case, .* such as spiral; got ''"),
+        ("18_spiral", "got '18_spiral'"),
+        ("log-spiral", "got 'log-spiral'"),
+        ("Spiral", "got 'Spiral'"),
+        ("spiral wave", "got 'spiral wave'"),
+        ("../x", "got '../x'"),
+        ("class", "got 'class'"),
+        ("x" * 25, "at most 24 characters"),
+        ("shaw", r"NAME 'shaw' is taken: \d\d_shaw is a chapter"),
+        ("kerple", r"NAME 'kerple' is taken: pe_lib/kerple\.py is there"),
+        ("exercise", "NAME 'exercise' is taken: Exercise means something else already"),
     ],
 )
 def test_a_name_that_cannot_be_is_refused_and_nothing_is_written(
@@ -154,14 +151,12 @@ def test_a_name_that_cannot_be_is_refused_and_nothing_is_written(
 
 
 def test_a_second_chapter_of_the_same_name_is_refused(small_copy: Path) -> None:
-    new_chapter.create(NAME)
-    with pytest.raises(new_chapter.ChapterError, match=r"number above 18.*such as 19_spiral"):
-        new_chapter.create(NAME)
-    with pytest.raises(new_chapter.ChapterError, match=r"pe_lib/spiral\.py is there"):
-        new_chapter.create("19_spiral")
+    new_chapter.create("spiral")
+    with pytest.raises(new_chapter.ChapterError, match=r"'spiral' is taken: \d\d_spiral is a chap"):
+        new_chapter.create("spiral")
 
 
-@pytest.mark.parametrize("name", ["18_spiral", "18_log_of_the_distance_ab"])
+@pytest.mark.parametrize("name", ["spiral", "log_of_the_distance_ab"])
 def test_nothing_of_the_template_is_left_in_what_is_made(name: str, small_copy: Path) -> None:
     before = contents(small_copy)
     for path in new_chapter.create(name):
@@ -176,7 +171,7 @@ def test_a_file_without_a_place_for_the_chapter_is_named(small_copy: Path) -> No
     (small_copy / "_toc.yml").write_text("parts: []\n", encoding="utf-8")
     before = contents(small_copy)
     with pytest.raises(new_chapter.ChapterError, match=r"_toc\.yml has no place"):
-        new_chapter.create(NAME)
+        new_chapter.create("spiral")
     assert contents(small_copy) == before
 
 
@@ -190,5 +185,5 @@ def test_a_failure_half_way_leaves_everything_as_it_was(
     before = contents(small_copy)
     monkeypatch.setattr(new_chapter, "tidy", stop)
     with pytest.raises(KeyboardInterrupt):
-        new_chapter.create(NAME)
+        new_chapter.create("spiral")
     assert contents(small_copy) == before

@@ -1,10 +1,11 @@
 """Start a chapter: its notebook, module, tests and exercise set, and its lines in other files.
 
-Usage: python -m tools.new_chapter NN_name
+Usage: python -m tools.new_chapter NAME
 
 The files of tools/template are copied to the same places in the project, with the chapter's number
 for NN and its name for `template`. They hold a small method that passes every check; TODO marks
-what an author must write. Either everything is made, or nothing.
+what an author must write. Either everything is made, or nothing. The chapter comes last;
+tools/order.py takes it to another place.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import nbformat
 
-from tools import ROOT
+from tools import ROOT, order
 
 TEMPLATE = Path("tools/template")
 EXERCISE = re.compile(r'^        name="(\w+)",$', re.MULTILINE)
@@ -62,18 +63,15 @@ class ChapterError(ValueError):
     """The chapter cannot be made; the message says why."""
 
 
-def require_name(name: str) -> str:
-    """Return `name` if it is NN_name with a number above all others."""
-    form = "two digits, an underscore, a name for Python in lower case, at most 24 characters"
-    if not re.fullmatch(r"\d\d_[a-z][a-z0-9_]{0,23}", name) or keyword.iskeyword(name[3:]):
-        raise ChapterError(f"NAME must be {form}, such as 18_spiral; got {name!r}")
-    last = max(path.name[:2] for path in (ROOT / "book").glob("[0-9][0-9]_*.ipynb"))
-    if name[:2] <= last:
-        raise ChapterError(
-            f"NAME must have a number above {last}, the last chapter's, such as "
-            f"{int(last) + 1:02d}{name[2:]}; got {name!r}"
-        )
-    return name
+def numbered(name: str) -> str:
+    """Return a name for a chapter with the number after the last chapter's."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,23}", name) or keyword.iskeyword(name):
+        form = "a name for Python in lower case, at most 24 characters, such as spiral"
+        raise ChapterError(f"NAME must be {form}; got {name!r}")
+    chapters = order.chapters(ROOT)
+    if same := [each for each in chapters if each[3:] == name]:
+        raise ChapterError(f"NAME {name!r} is taken: {same[0]} is a chapter")
+    return f"{len(chapters) + 1:02d}_{name}"
 
 
 def words(name: str) -> dict[str, str]:
@@ -141,7 +139,9 @@ def claims_page(name: str) -> dict[Path, str]:
     """Return the page of claims with a heading and a table for a chapter."""
     path = ROOT / "book/claims.ipynb"
     page = nbformat.read(path, as_version=4)
-    title = nbformat.v4.new_markdown_cell(fill("## TITLE", name), id=f"{name}-title")
+    title = nbformat.v4.new_markdown_cell(
+        fill(f"## {int(name[:2])}. TITLE", name), id=f"{name}-title"
+    )
     table = nbformat.v4.new_code_cell(f'claims.table("{name}")', id=f"{name}-claims")
     table["metadata"]["tags"] = ["remove-input"]
     page["cells"] += [title, table]
@@ -152,17 +152,17 @@ def require_free(name: str, made: dict[Path, str]) -> None:
     """Raise if something of another chapter has a name that this one needs."""
     for path in made:
         if path.exists():
-            raise ChapterError(f"NAME {name!r} is taken: {path.relative_to(ROOT)} is there")
+            raise ChapterError(f"NAME {name[3:]!r} is taken: {path.relative_to(ROOT)} is there")
     class_name = words(name)["Template"]
     used = [path.read_text("utf-8") for path in (ROOT / TEMPLATE).rglob("*.py")]
     used.append((ROOT / "pe_lib/__init__.py").read_text(encoding="utf-8"))
     if any(re.search(rf"\b{class_name}\b", text) for text in used):
-        raise ChapterError(f"NAME {name!r} is taken: {class_name} means something else already")
+        raise ChapterError(f"NAME {name[3:]!r} is taken: {class_name} means something else already")
     checks = [path.read_text("utf-8") for path in (ROOT / "exercises/checks").glob("ch*.py")]
     exercises = {each for text in checks for each in EXERCISE.findall(text)}
     for exercise in (each for text in made.values() for each in EXERCISE.findall(text)):
         if exercise in exercises:
-            raise ChapterError(f"NAME {name!r} is taken: there is an exercise {exercise}")
+            raise ChapterError(f"NAME {name[3:]!r} is taken: there is an exercise {exercise}")
 
 
 def tidy(paths: list[Path]) -> None:
@@ -197,7 +197,8 @@ def create(name: str) -> list[Path]:
     Raises:
         ChapterError: if the name is none for a chapter, or taken; nothing is written then.
     """
-    made = new_files(require_name(name))
+    name = numbered(name)
+    made = new_files(name)
     require_free(name, made)
     files = made | changed_files(name)
     write(files)

@@ -6,6 +6,7 @@ Jupyter Book writes the pages; these files stand beside them. The site's address
 
 from __future__ import annotations
 
+import json
 import re
 from html import escape
 from pathlib import Path
@@ -17,6 +18,7 @@ from tools import ROOT
 CONFIG = ROOT / "_config.yml"
 FIRST = "book/00_intro.html"
 LISTED = "book/*.html"
+FORMER = ROOT / "book/data/former.json"  # names of pages before; tools/order.py adds to it
 META = re.compile(r'<meta (?:name="description"|property="og:|name="twitter:)[^>]*>')
 
 PAGE = """<!DOCTYPE html>
@@ -86,6 +88,35 @@ def first_page(title: str, landing: str) -> str:
     return PAGE.format(title=escape(title), head=head, body=body)
 
 
+def moved_page(old: str, new: str, base: str) -> str:
+    """Return the page at a chapter's former address: it leads on, to the same place there.
+
+    Args:
+        old, new: the page's name then and now.
+        base: the site's address.
+    """
+    numbers = [int(name[:2]) for name in (old, new)]
+    head = (
+        f'<link rel="canonical" href="{base}book/{new}.html">\n'
+        f'<script>location.replace("{new}.html" + location.search + location.hash'
+        f'.replace("#figure-{numbers[0]}-", "#figure-{numbers[1]}-"))</script>\n'
+        f'<meta http-equiv="refresh" content="0; url={new}.html">'
+    )
+    body = f'<p>This chapter has another number now: <a href="{new}.html">go there</a></p>'
+    return PAGE.format(title="This chapter has moved", head=head, body=body)
+
+
+def moved_pages(pages: list[str], base: str) -> dict[str, str]:
+    """Return a page for each address that a chapter had and no page has now."""
+    now = {Path(page).stem[2:]: Path(page).stem for page in pages}
+    former = json.loads(FORMER.read_text(encoding="utf-8"))
+    return {
+        f"book/{old}.html": moved_page(old, now[old[2:]], base)
+        for old in former
+        if old[2:] in now and old not in now.values()
+    }
+
+
 def publish(site: Path) -> None:
     """Write the files beside the pages of a built site."""
     config = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
@@ -96,6 +127,7 @@ def publish(site: Path) -> None:
         "robots.txt": f"User-agent: *\nAllow: /\nSitemap: {base}sitemap.xml\n",
         "404.html": not_found(base),
         "index.html": first_page(config["title"], landing),
+        **moved_pages(pages, base),
     }
     for name, text in files.items():
         (site / name).write_text(text, encoding="utf-8")

@@ -4,8 +4,8 @@ Usage: python -m tools.refresh [--check] [--isa ISA] [NAME ...]
 
 A plain run executes each notebook in place, without timings, with its cell ids kept and the ids of
 widget models renamed in a fixed order. `--check` executes in memory and compares everything that
-is stored, pictures included, with what the run gave. NAME is a notebook of book/ (01_attention),
-ISA an instruction set of tools/environment.py.
+is stored, pictures included, with what the run gave. NAME is a notebook of book/ (attention or
+01_attention), ISA an instruction set of tools/environment.py.
 """
 
 from __future__ import annotations
@@ -57,15 +57,17 @@ Notebook = dict[str, Any]
 
 
 def notebooks(names: list[str] | None = None) -> list[Path]:
-    """Return the book's notebooks, all of them or those named."""
+    """Return the book's notebooks, all of them or those named; a chapter's number is not needed."""
+    here = {path.stem: path for path in sorted(BOOK.glob("*.ipynb"))}
     if not names:
-        return sorted(BOOK.glob("*.ipynb"))
-    paths = [BOOK / f"{Path(name).stem}.ipynb" for name in names]
-    missing = [path.name for path in paths if not path.exists()]
+        return list(here.values())
+    known = {re.sub(r"^\d\d_", "", name): path for name, path in here.items()} | here
+    missing = [f"{Path(name).stem}.ipynb" for name in names if Path(name).stem not in known]
     if missing:
-        have = ", ".join(path.stem for path in sorted(BOOK.glob("*.ipynb")))
-        raise SystemExit(f"no such notebook in book/: {', '.join(missing)}. There are: {have}")
-    return paths
+        raise SystemExit(
+            f"no such notebook in book/: {', '.join(missing)}. There are: {', '.join(here)}"
+        )
+    return [known[Path(name).stem] for name in names]
 
 
 def repository_url() -> str:
@@ -305,7 +307,7 @@ def check(path: Path) -> tuple[list[str], float]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="notebooks, e.g. 01_attention")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="notebooks, e.g. attention")
     parser.add_argument("--check", action="store_true", help="compare, change nothing")
     parser.add_argument("--isa", help=f"{', '.join(environment.INSTRUCTION_SETS)}")
     options = parser.parse_args(arguments)

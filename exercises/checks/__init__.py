@@ -12,6 +12,7 @@ import importlib
 import pkgutil
 from pathlib import Path
 
+from exercises import name_today
 from exercises.checks import kept
 from exercises.checks.spec import CheckFailed, Exercise
 
@@ -34,6 +35,7 @@ def progress(name: str) -> None:
     Raises:
         ValueError: if there is no set of that name.
     """
+    name = name_today(name, SETS)
     if name not in SETS:
         raise ValueError(f"name must be one of {', '.join(SETS)}; got {name!r}")
     known = kept.update(kept.file_for(Path.cwd(), SETS), kept.HERE)

@@ -9,6 +9,8 @@ import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from exercises import name_today
+
 NAME = "progress.json"
 Found = tuple[bool, float]  # whether an exercise passed, and when that was found
 HERE: dict[str, Found] = {}  # exercise -> what was last found in this process
@@ -26,7 +28,7 @@ def file_for(folder: Path, sets: Collection[str]) -> Path:
         folder: of the notebook.
         sets: names of all sets; a folder of such a name holds one set, and others lie beside it.
     """
-    return (folder.parent if folder.name in sets else folder) / NAME
+    return (folder.parent if name_today(folder.name, sets) in sets else folder) / NAME
 
 
 def read(path: Path) -> dict[str, Found]:

@@ -1,4 +1,4 @@
-// Chapter 12: the numbers of text, image and video, and the scores of one chosen token.
+// The numbers of text, image and video, and the scores of one chosen token.
 
 import { box, chart, clamp, digits, grouped, heading, legend, pressed, text, whole } from "./kit.js";
 import { axesScores, frequencies, goldenDirections, range, sectionDirections, textImagePositions, widthDirections } from "./positions.js";

@@ -1,4 +1,4 @@
-// Chapter 17: what a model needs, which methods remain, and why the others fall out.
+// What a model needs, which methods remain, and why the others fall out.
 
 import { digits, element, grouped } from "./kit.js";
 import { choose } from "./positions.js";
@@ -67,7 +67,7 @@ export const chooser = {
         link(facts[key].page, facts[key].name, item);
         const value = element("span", {}, item);
         const rows = Object.entries(facts[key].measured[state.keep]).map(([at, seeds]) => `${at} ×: ${seeds.join(", ")}`);
-        if (worst !== null) link("14_bakeoff", digits(worst), value, { title: `small.csv, ${tasks[state.keep]}, ${key}; ${rows.join("; ")}` });
+        if (worst !== null) link(reasons[state.keep][1], digits(worst), value, { title: `small.csv, ${tasks[state.keep]}, ${key}; ${rows.join("; ")}` });
         const words = element("span", {}, item);
         why.forEach(([kind, a, b], i) => {
           if (i) words.append("; ");

@@ -1,4 +1,4 @@
-// Chapter 2: every frequency is the hand of a clock, and its angle is the position.
+// Every frequency is the hand of a clock, and its angle is the position.
 
 import { chart, circle, clamp, digits, grouped, segment, text, whole } from "./kit.js";
 import { dot, frequencies, range, sinusoidal } from "./positions.js";

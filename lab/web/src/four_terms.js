@@ -1,4 +1,4 @@
-// Chapter 4: a score is four terms, each of which can be switched off.
+// A score is four terms, each of which can be switched off.
 
 import { box, cells, clamp, digits, pressed, text } from "./kit.js";
 import { fourTerms, range, sinusoidal, softmax, sum } from "./positions.js";

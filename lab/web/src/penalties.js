@@ -1,4 +1,4 @@
-// Chapter 9: what ALiBi, KERPLE and FIRE take off a score, and the window that is left.
+// What ALiBi, KERPLE and FIRE take off a score, and the window that is left.
 
 import { box, chart, clamp, digits, whole } from "./kit.js";
 import { alibi, alibiSlopes, fireRatio, kerpleLog, kerplePower, range, softmax } from "./positions.js";

@@ -1,4 +1,4 @@
-// Chapter 1: one's own words in any order, in an attention layer that has no positions.
+// One's own words in any order, in an attention layer that has no positions.
 
 import { box, cells, clamp, digits, heading, pressed, text } from "./kit.js";
 import { attention, plus, range, sinusoidal } from "./positions.js";

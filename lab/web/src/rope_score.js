@@ -1,4 +1,4 @@
-// Chapter 10: a query and a key are rotated by their positions; the score reads the difference.
+// A query and a key are rotated by their positions; the score reads the difference.
 
 import { arrow, chart, circle, clamp, digits, grouped, heading, shape, text, whole } from "./kit.js";
 import { frequencies, range, rope, ropeScore } from "./positions.js";

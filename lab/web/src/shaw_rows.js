@@ -1,4 +1,4 @@
-// Chapter 5: which row of the table a pair of positions reads, and what the row adds to its score.
+// Which row of the table a pair of positions reads, and what the row adds to its score.
 
 import { box, cells, chart, clamp, digits, heading, pressed, text, whole } from "./kit.js";
 import { clippedRow, dot, range, skew } from "./positions.js";

@@ -1,4 +1,4 @@
-// Chapter 7: which of T5's buckets a pair of positions falls into, and who shares it.
+// Which of T5's buckets a pair of positions falls into, and who shares it.
 
 import { box, chart, clamp, digits, grouped, heading, pressed, text, whole } from "./kit.js";
 import { range, sum, t5Bucket } from "./positions.js";

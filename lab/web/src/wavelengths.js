@@ -1,4 +1,4 @@
-// Chapter 13: the wavelength of every pair against the context, and what each rule does to it.
+// The wavelength of every pair against the context, and what each rule does to it.
 
 import { box, chart, circle, clamp, digits, grouped, heading, legend, shape, text } from "./kit.js";
 import { byParts, dynamicNtk, frequencies, llama3, ntkAware, positionInterpolation, proportional, range, yarn } from "./positions.js";
