@@ -162,8 +162,8 @@ class Transformer(nn.Module):
         self.norm = nn.LayerNorm(d_model)
         self.outputs = nn.Linear(d_model, n_in if n_out is None else n_out)
         self._draw_weights(d_model, embed_std)
-        self.register_state_dict_post_hook(save_once)
-        self.register_load_state_dict_pre_hook(load_everywhere)
+        self.register_state_dict_post_hook(save_once)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(load_everywhere)  # type: ignore[no-untyped-call]
 
     @staticmethod
     def _check_embedding(encodings: Sequence[PositionEncoding]) -> None:

@@ -156,12 +156,25 @@ def test_a_package_that_is_not_the_pinned_one_is_refused(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_without_npm_the_build_goes_on_and_says_so(monkeypatch, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("folder", "why"), [("", "npm is not installed"), ("file/inside", "Not a directory")]
+)
+def test_without_npm_or_room_the_build_goes_on_and_says_so(
+    monkeypatch, tmp_path, capsys, folder, why
+):
+    (tmp_path / "file").touch()
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.setattr(build.vendor.vendor, "__defaults__", (vendor.SITE, tmp_path))
+    monkeypatch.setattr(build.vendor.vendor, "__defaults__", (vendor.SITE, tmp_path / folder))
     build.bring_assets()
     said = capsys.readouterr().out
-    assert "npm is not installed" in said and "cdn.jsdelivr.net" in said
+    assert why in said and "cdn.jsdelivr.net" in said
+
+
+MATHJAX = """exports.init = async () => ({
+  startup: { adaptor: { outerHTML: String, textContent: String } },
+  tex2chtml: String, chtmlStylesheet: String,
+});
+"""  # what of it is called, for an environment that has Node and no npm
 
 
 def test_pages_load_mathjax_only_where_formulas_cannot_be_set(monkeypatch, tmp_path):
@@ -182,8 +195,9 @@ def test_pages_load_mathjax_only_where_formulas_cannot_be_set(monkeypatch, tmp_p
     assert re.match(r"https://.*@\d+\.\d+\.\d+/", scripts(formula)[0])
     assert scripts("<p>words</p>") == ["_static/course.js"]
     if shutil.which("node"):
-        (tmp_path / "mathjax").mkdir()
+        (tmp_path / "mathjax" / "es5").mkdir(parents=True)
         (tmp_path / "mathjax" / "VERSION").write_text(vendor.stamp(vendor.SITE[0]))
+        (tmp_path / "mathjax" / "es5" / "node-main.js").write_text(MATHJAX)
         assert scripts(formula) == ["_static/course.js"]
         monkeypatch.setattr(shutil, "which", lambda name: None)
         assert len(scripts(formula)) == 2
