@@ -20,6 +20,10 @@ SITE := _build/html
 BOOK_READY := $(VENV)/.book-ready
 TEST_READY := $(VENV)/.test-ready
 
+.DEFAULT_GOAL := help
+.PHONY: help book test refresh check lint links pdf serve newest clean distclean \
+        exercises grade bench bakeoff new-chapter census
+
 # An environment works only where it was made, with the Python that made it. Else it is made anew.
 PLACE := import os, sys; print(os.path.realpath(sys.prefix), *sys.version_info[:2])
 HERE := $(shell $(PY) -c '$(PLACE)' 2>/dev/null)
@@ -31,10 +35,6 @@ ifneq ($(STALE),)
 .PHONY: $(BOOK_READY)
 endif
 CLEAR := $(if $(wildcard $(VENV)/pyvenv.cfg),$(if $(HERE),$(if $(STALE),--clear),--clear))
-
-.DEFAULT_GOAL := help
-.PHONY: help book test refresh check lint links pdf serve newest clean distclean \
-        exercises grade bench bakeoff new-chapter census
 
 help: ## Show this list
 	@echo "make book and make test are all you need; the rest is for authors and instructors."
