@@ -25,12 +25,10 @@ TEST_READY := $(VENV)/.test-ready
         exercises grade bench bakeoff new-chapter census
 
 # An environment works only where it was made, with the Python that made it. Else it is made anew.
-PLACE := import os, sys; print(os.path.realpath(sys.prefix), *sys.version_info[:2])
+PLACE := import os, sys; print(os.fsencode(os.path.realpath(sys.prefix)), *sys.version_info[:2])
 HERE := $(shell $(PY) -c '$(PLACE)' 2>/dev/null)
 MADE := $(shell cat $(BOOK_READY) 2>/dev/null)
-ifneq ($(MADE),)
-STALE := $(subst $(HERE),,$(MADE))
-endif
+STALE := $(if $(MADE),$(subst $(HERE),,$(MADE)))
 ifneq ($(STALE),)
 .PHONY: $(BOOK_READY)
 endif
@@ -43,6 +41,7 @@ help: ## Show this list
 
 $(BOOK_READY): requirements.txt constraints.txt pyproject.toml
 	@$(if $(STALE),false,$(PY) -m pip --version) >/dev/null 2>&1 || { \
+	  echo "Making the environment in $(VENV)"; \
 	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "Python 3.11 or newer is needed; say which: make book PYTHON=python3.12"; exit 1; }; \
 	  $(PYTHON) -m venv $(CLEAR) $(VENV) || \

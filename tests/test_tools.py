@@ -286,7 +286,7 @@ def test_every_target_of_make_is_described():
 @pytest.fixture
 def clone(tmp_path):
     """A folder with all that `make` needs for an environment, into which nothing is installed."""
-    folder = tmp_path / "my clone"
+    folder = tmp_path / "mein Kurs, über 'Köpfe'"
     folder.mkdir()
     for name in ("Makefile", "requirements.txt", "constraints.txt", "pyproject.toml"):
         shutil.copy(ROOT / name, folder)
