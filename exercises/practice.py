@@ -56,6 +56,8 @@ def check(make: Make) -> None:
         words = "with it the model gives what it gives without: position has no effect"
         if "embed" in hooks:
             words += " (a LayerNorm takes away what is added to all components alike)"
+        if hooks == ["rotate_axes"]:
+            words += " (here a token has one number, and `rotate_axes` is not called)"
         raise CheckFailed(words)
     found.sum().backward()
     lost = [name for name, one in made.named_parameters() if one.requires_grad]

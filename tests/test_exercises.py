@@ -522,6 +522,11 @@ class ByLength(PositionEncoding):
         return x + steps * torch.linspace(-1, 1, x.shape[2])
 
 
+class OnlyAxes(PositionEncoding):
+    def rotate_axes(self, q: Any, k: Any, q_axes: Any, k_axes: Any) -> Any:
+        return -q, k
+
+
 class OnlyValues(PositionEncoding):
     def rotate_values(self, v: Any, k_pos: Any) -> Any:
         return RoPE(practice.HEAD_DIM).rotate(v, v, k_pos, k_pos)[0]
@@ -539,6 +544,7 @@ class OnlyValues(PositionEncoding):
         (Raises, "with 256 tokens it raises"),
         (Overflows, "with 1 tokens the model's outputs are NaN or infinite"),
         (Nothing, "position has no effect"),
+        (OnlyAxes, "position has no effect .here a token has one number"),
         (Everywhere, "position has no effect .a LayerNorm takes away"),
         (Forgotten, r"no gradient reaches its parameters \(weight\)"),
     ],

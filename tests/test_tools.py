@@ -8,12 +8,13 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
 import pytest
 import yaml
-from nbformat.v4 import new_code_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from browsing import serve, toc_pages
 from lab import claims
@@ -80,6 +81,13 @@ def test_a_check_changes_nothing_and_reports_a_changed_output(book, capsys):
     assert refresh.main(["--check", "a"]) == 1
     assert path.read_bytes() == before
     assert "(cell-1): 'other again 0.5' became 'same again 0.5'" in capsys.readouterr().out
+
+
+def test_a_path_of_this_computer_is_found_whatever_its_letters(monkeypatch):
+    monkeypatch.setattr(refresh, "ROOT", Path("/home/jörg"))
+    said = new_output("stream", name="stdout", text="/home/jörg/course")
+    stored = new_notebook(cells=[new_code_cell("print()", id="x", outputs=[said])])
+    assert list(refresh.complaints(stored)) == ["cell 0 (x) prints a path of this computer"]
 
 
 def test_the_seconds_of_a_notebook_that_was_renamed_are_forgotten(book):
