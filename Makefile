@@ -11,11 +11,10 @@ NAME :=
 
 VENV := .venv
 ifeq ($(OS),Windows_NT)
-BIN := $(VENV)/Scripts
+PY := $(VENV)/Scripts/python.exe
 else
-BIN := $(VENV)/bin
+PY := $(VENV)/bin/python
 endif
-PY := $(BIN)/python
 PIP := $(PY) -m pip install --disable-pip-version-check
 SITE := _build/html
 BOOK_READY := $(VENV)/.book-ready
@@ -25,20 +24,32 @@ TEST_READY := $(VENV)/.test-ready
 .PHONY: help book test refresh check lint links pdf serve newest clean distclean \
         exercises grade bench bakeoff new-chapter order census
 
+# An environment works only where it was made, with the Python that made it. Else it is made anew.
+PLACE := import os, sys; print(os.fsencode(os.path.realpath(sys.prefix)), *sys.version_info[:2])
+HERE := $(shell $(PY) -c '$(PLACE)' 2>/dev/null)
+MADE := $(shell cat $(BOOK_READY) 2>/dev/null)
+STALE := $(if $(MADE),$(subst $(HERE),,$(MADE)))
+ifneq ($(STALE),)
+.PHONY: $(BOOK_READY)
+endif
+CLEAR := $(if $(wildcard $(VENV)/pyvenv.cfg),$(if $(HERE),$(if $(STALE),--clear),--clear))
+
 help: ## Show this list
 	@echo "make book and make test are all you need; the rest is for authors and instructors."
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | \
 	  awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(PY):
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "Python 3.11 or newer is needed; say which: make book PYTHON=python3.12"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-
-$(BOOK_READY): requirements.txt constraints.txt pyproject.toml | $(PY)
+$(BOOK_READY): requirements.txt constraints.txt pyproject.toml
+	@$(if $(STALE),false,$(PY) -m pip --version) >/dev/null 2>&1 || { \
+	  echo "Making the environment in $(VENV)"; \
+	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "Python 3.11 or newer is needed; say which: make book PYTHON=python3.12"; exit 1; }; \
+	  $(PYTHON) -m venv $(CLEAR) $(VENV) || \
+	    { echo "No environment could be made. On Debian, Ubuntu: sudo apt install python3-venv"; \
+	      exit 1; }; }
 	$(PIP) $(PIP_ARGS) -r requirements.txt -c constraints.txt
 	$(PIP) $(PIP_ARGS) --no-deps --editable .
-	@touch $@
+	@$(PY) -c '$(PLACE)' > $@.part && mv $@.part $@
 
 $(TEST_READY): requirements-test.txt requirements-alone.txt $(BOOK_READY)
 	$(PIP) $(PIP_ARGS) -r requirements-test.txt -c constraints.txt

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from bakeoff.grid import SCALES, TASKS, grid
 from bakeoff.plots import save_plots
 from bakeoff.recipes import NAMES
-from bakeoff.run import SHIPPED, run
+from bakeoff.run import SHIPPED, CellsFailed, read_rows, run
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,17 +29,24 @@ def parser() -> argparse.ArgumentParser:
     return options
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run what is missing of the grid, then draw the figures."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is missing of the grid, then draw the figures; return 1 if a cell failed."""
     chosen = parser().parse_args(arguments)
     cells = grid(chosen.scale, chosen.tasks, chosen.methods, chosen.seeds)
     path = chosen.out or SHIPPED / f"{chosen.scale}.csv"
-    rows = run(cells, path, workers=chosen.workers, scheduler=chosen.scheduler)
+    failed = None
+    try:
+        rows = run(cells, path, workers=chosen.workers, scheduler=chosen.scheduler)
+    except CellsFailed as error:
+        rows, failed = read_rows(path), error
     print(f"{len(cells)} cells, {len(rows)} rows in {path}")
     if chosen.plots:
         for picture in save_plots(rows, chosen.plots):
             print(picture)
+    if failed:
+        print(failed, file=sys.stderr)
+    return int(failed is not None)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

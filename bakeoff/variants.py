@@ -88,5 +88,4 @@ def dress(model: Model, cell: Cell, variant: str, length: int) -> None:
     elif cell.method == "rope" and not isinstance(model, AtCoupledPositions):
         make = (EXTENSIONS | TUNED).get(variant)
         plain = RoPE(cell.d_model // cell.n_heads, max_len=length)
-        encoding = make(cell, length) if make else plain
-        model.use_encoding(encoding.to(next(model.parameters()).device))
+        model.use_encoding(make(cell, length) if make else plain)

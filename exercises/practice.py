@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -14,6 +15,11 @@ from pe_lib.attention import NoPosition, PositionEncoding
 
 VOCAB, D_MODEL, N_HEADS, N_LAYERS = 16, 32, 4, 2
 HEAD_DIM = D_MODEL // N_HEADS
+HOOKS = [
+    name
+    for name, part in vars(PositionEncoding).items()
+    if inspect.isfunction(part) and name not in ("uses", "parts")
+]
 Make = Callable[[], PositionEncoding]
 Task = Callable[[int, int, torch.Generator], Batch]
 
@@ -38,9 +44,9 @@ def check(make: Make) -> None:
     made = make()
     if not isinstance(made, PositionEncoding):
         raise CheckFailed(f"it must be a PositionEncoding, got {made!r}")
-    hooks = [name for name in ("embed", "rotate", "bias", "values") if made.uses(name)]
+    hooks = [name for name in HOOKS if made.uses(name)]
     if not hooks:
-        raise CheckFailed("it overrides none of embed, rotate, bias and values: nothing happens")
+        raise CheckFailed(f"it overrides none of {', '.join(HOOKS)}: nothing happens")
     own, without = model(make).double(), model(NoPosition).double()  # rounding is no effect
     without.load_state_dict(own.state_dict(), strict=False)
     tokens = torch.randint(VOCAB, (2, 8 * 32), generator=generator(0))
@@ -50,6 +56,8 @@ def check(make: Make) -> None:
         words = "with it the model gives what it gives without: position has no effect"
         if "embed" in hooks:
             words += " (a LayerNorm takes away what is added to all components alike)"
+        if hooks == ["rotate_axes"]:
+            words += " (here a token has one number, and `rotate_axes` is not called)"
         raise CheckFailed(words)
     found.sum().backward()
     lost = [name for name, one in made.named_parameters() if one.requires_grad]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
+from itertools import chain
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -26,6 +29,47 @@ def like_weights(inputs: Tensor, model: nn.Module) -> Tensor:
     weight = next(model.parameters(), None)
     known = weight is not None and inputs.is_floating_point()
     return inputs.to(weight) if known else inputs
+
+
+def fitted(encoding: PositionEncoding, model: nn.Module) -> PositionEncoding:
+    """Return the encoding itself if it has the dtype and device of a model, else a copy that has.
+
+    Raises:
+        TypeError: if encoding is no `PositionEncoding`.
+    """
+    if not isinstance(encoding, PositionEncoding):
+        raise TypeError(f"encoding must be a PositionEncoding, got {encoding!r}")
+    weight = next(model.parameters())
+    fits = all(
+        tensor.device == weight.device
+        and (tensor.dtype == weight.dtype or not tensor.is_floating_point())
+        for tensor in chain(encoding.parameters(), encoding.buffers())
+    )
+    # Another model may hold the one that is given.
+    return encoding if fits else deepcopy(encoding).to(weight)
+
+
+def repeated_names(model: nn.Module) -> dict[str, str]:
+    """Return each name under which a tensor of a model stands again, with its first name."""
+    first: dict[int, str] = {}
+    named = chain(
+        model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)
+    )
+    known = ((name, first.setdefault(id(tensor), name)) for name, tensor in named)
+    return {name: before for name, before in known if name != before}
+
+
+def save_once(model: nn.Module, state: dict[str, Any], prefix: str, _: object) -> None:
+    """Leave of a shared tensor its first name: a file format may refuse it twice."""
+    for name in repeated_names(model):
+        state.pop(prefix + name, None)
+
+
+def load_everywhere(model: nn.Module, state: dict[str, Any], prefix: str, *_: object) -> None:
+    """Give a shared tensor, which is saved once, to all layers that share it."""
+    for name, first in repeated_names(model).items():
+        if prefix + first in state:
+            state.setdefault(prefix + name, state[prefix + first])
 
 
 class Block(nn.Module):
@@ -63,8 +107,8 @@ class Transformer(nn.Module):
         d_model: width D.
         n_heads: heads per layer.
         n_layers: number of layers.
-        encoding: shared by all layers, or a sequence of one per layer, of which the first
-            also embeds the input. None: no positions.
+        encoding: shared by all layers, or a sequence of one per layer, of which only the first
+            may add to the input. None: no positions.
         causal: a decoder (True) or an encoder (False).
         pool: None for an output per token, "mean" over tokens (masked ones too), or "first"
             token only.
@@ -73,8 +117,8 @@ class Transformer(nn.Module):
             a very different scale learns slowly, and looks like a bad method.
 
     Raises:
-        ValueError: if a size is not positive, `pool` is unknown, or the number of encodings
-            is not that of the layers.
+        ValueError: if a size is not positive, `pool` is unknown, the number of encodings is not
+            that of the layers, or one that the first layer does not have adds to the input.
     """
 
     def __init__(
@@ -114,9 +158,25 @@ class Transformer(nn.Module):
             nn.Linear(n_in, d_model) if features else nn.Embedding(n_in, d_model)
         )
         self.blocks = nn.ModuleList(Block(d_model, n_heads, e, causal) for e in encodings)
+        self._check_embedding(encodings)
         self.norm = nn.LayerNorm(d_model)
         self.outputs = nn.Linear(d_model, n_in if n_out is None else n_out)
         self._draw_weights(d_model, embed_std)
+        self.register_state_dict_post_hook(save_once)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(load_everywhere)  # type: ignore[no-untyped-call]
+
+    @staticmethod
+    def _check_embedding(encodings: Sequence[PositionEncoding]) -> None:
+        """Raise if an encoding adds to the input, where only that of the first layer is asked."""
+        asked = encodings[0].parts()
+        for layer, encoding in enumerate(encodings):
+            for part in encoding.parts():
+                if part.uses("embed") and part not in asked:
+                    raise ValueError(
+                        f"encoding must have in the first layer what adds to the input, got "
+                        f"another {type(part).__name__} in encoding[{layer}]: give one instance "
+                        "to the first layer, or to all"
+                    )
 
     def _draw_weights(self, d_model: int, embed_std: float) -> None:
         """Draw embeddings and projections; the encodings keep the weights they came with."""
@@ -157,10 +217,11 @@ class Transformer(nn.Module):
             raise ValueError(f"inputs must have shape {wanted}, got {tuple(inputs.shape)}")
 
     def use_encoding(self, encoding: PositionEncoding) -> None:
-        """Use another encoding in all layers from now on; no other weight changes."""
-        if not isinstance(encoding, PositionEncoding):
-            raise TypeError(f"encoding must be a PositionEncoding, got {encoding!r}")
-        encoding.to(self.norm.weight.dtype)
+        """Use another encoding in all layers from now on; no other weight changes.
+
+        If it has another dtype or device than the model, the model gets a copy that fits.
+        """
+        encoding = fitted(encoding, self)
         for block in self.blocks:
             block.attention.encoding = encoding  # type: ignore[union-attr]
 

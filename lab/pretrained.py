@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lab.model import fitted
 from pe_lib.attention import MultiHeadAttention, PositionEncoding
 from pe_lib.rope import RoPE
 
@@ -62,8 +63,8 @@ class GlassLM(nn.Module):
         )
 
     def use_encoding(self, encoding: PositionEncoding) -> None:
-        """Use another encoding in all layers from now on; no weight changes."""
-        encoding.to(self.norm.weight.dtype)
+        """Use another encoding in all layers from now on, as `Transformer.use_encoding` does."""
+        encoding = fitted(encoding, self)
         for block in self.blocks:
             block.attention.encoding = encoding  # type: ignore[union-attr]
 

@@ -93,7 +93,54 @@ def test_a_cell_with_other_settings_replaces_the_old_rows(tmp_path, counted):
     run.run([old], tmp_path / "a.csv")
     rows = run.run([new], tmp_path / "a.csv")
     assert counted == [old.key, new.key]
-    assert [row["lr"] for row in rows] == [0.5]
+    assert [row["lr"] for row in rows] == ["0.5"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_cell_that_fails_is_named_and_the_others_are_kept(tmp_path, workers, capsys, monkeypatch):
+    sound = tiny_grid(("none", "rope"), (0,))
+    diverging = replace(sound[0], method="alibi", lr=1e300)
+    monkeypatch.setattr("bakeoff.__main__.grid", lambda *_: [diverging, *sound])
+    out = tmp_path / "a.csv"
+    assert main(["--workers", str(workers), "--out", str(out)]) == 1
+    assert {row["method"] for row in run.read_rows(out)} == {"none", "rope"}
+    said = capsys.readouterr()
+    assert "3 cells, 4 rows" in said.out
+    assert f"1 cells failed; all others are in {out}" in said.err
+    assert f"{diverging.key}: ValueError: the loss is nan" in said.err
+
+
+def test_two_runs_into_one_file_keep_the_rows_of_both(tmp_path, counted, monkeypatch):
+    mine, theirs = tiny_grid(seeds=(0,)), tiny_grid(seeds=(1,))
+    whole, path = run.run_cell, tmp_path / "a.csv"
+
+    def beside_another(cell):
+        if cell.key == mine[0].key:
+            monkeypatch.setattr(run, "run_cell", whole)
+            run.run(theirs, path)  # begun later, and finished before
+        return whole(cell)
+
+    monkeypatch.setattr(run, "run_cell", beside_another)
+    assert len(run.run(mine, path)) == 4
+    assert sorted(counted) == sorted(cell.key for cell in [*mine, *theirs])
+
+
+def test_two_runs_that_write_at_the_same_moment_lose_nothing(tmp_path):
+    path = tmp_path / "a.csv"
+
+    def add(cells):
+        for cell in cells:
+            line = {"variant": cell.method, "length": 16, "metric": "m", "value": 0}
+            run.add_rows(path, cell, [{**cell.settings(), **line, "error": ""}])
+
+    cells = [tiny_grid(("none",), range(start, start + 40)) for start in (0, 40)]
+    runs = [threading.Thread(target=add, args=[each]) for each in cells]
+    for each in runs:
+        each.start()
+    for each in runs:
+        each.join()
+    assert {int(row["seed"]) for row in run.read_rows(path)} == set(range(80))
+    assert not list(tmp_path.glob(".*.part"))
 
 
 def test_a_cell_carries_its_settings_versions_and_seconds():
@@ -343,11 +390,15 @@ def test_on_a_cluster_a_killed_worker_loses_nothing_and_nothing_counts_twice(tmp
         killer.start()
         rows = run.run(cells, tmp_path / "a.csv", scheduler=cluster.scheduler_address)
         killer.join()
+        diverging = replace(cells[0], method="alibi", lr=1e300)
+        with pytest.raises(run.CellsFailed, match=r"first/alibi/0: ValueError: the loss is nan"):
+            run.run([diverging, cells[0]], tmp_path / "b.csv", scheduler=cluster.scheduler_address)
+        assert len(run.read_rows(tmp_path / "b.csv")) == 2
     names = [(row["method"], str(row["seed"]), row["metric"]) for row in rows]
     assert len(names) == len(set(names)) == 2 * len(cells)
     again = {row["metric"]: row["value"] for row in run_cell(cells[1])}
-    on_cluster = [row for row in rows if row["method"] == "rope" and row["seed"] == 0]
-    assert {row["metric"]: row["value"] for row in on_cluster} == again
+    on_cluster = [row for row in rows if row["method"] == "rope" and row["seed"] == "0"]
+    assert {row["metric"]: float(row["value"]) for row in on_cluster} == again
 
 
 def test_the_shipped_file_holds_every_method_with_three_seeds():

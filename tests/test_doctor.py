@@ -46,7 +46,7 @@ from clinic.models import LabModel, examine_model
 from clinic.rules import identify, series
 from configs.explain import explain
 from lab.model import Transformer
-from lab.registry import METHODS, Sizes
+from lab.registry import METHODS, Sizes, encodings
 from pe_lib.attention import attention_logits
 from pe_lib.context_extension import DynamicNTK, llama3, proportional, yarn, yarn_gain
 from pe_lib.rope import RoPE
@@ -283,8 +283,7 @@ def test_a_configuration_tells_the_layout_where_its_model_is_known():
 
 
 def model_of(name: str, **options: object) -> Transformer:
-    method = METHODS[name]
-    per_layer = [method.make(SIZES) for _ in range(2)]
+    per_layer = encodings(METHODS[name], SIZES, 2)
     return Transformer(
         50, d_model=64, n_heads=4, encoding=per_layer, causal=True, **options
     ).double()

@@ -33,6 +33,9 @@ from exercises.sets import (
 )
 from lab import sets
 from pe_lib.encoding import PositionEncoding
+from pe_lib.forgetting import Forgetting
+from pe_lib.rope import RoPE
+from pe_lib.sinks import Sink
 from tools import ROOT, order
 from tools.refresh import repository_url
 
@@ -524,14 +527,29 @@ class ByLength(PositionEncoding):
         return x + steps * torch.linspace(-1, 1, x.shape[2])
 
 
+class OnlyAxes(PositionEncoding):
+    def rotate_axes(self, q: Any, k: Any, q_axes: Any, k_axes: Any) -> Any:
+        return -q, k
+
+
+class OnlyValues(PositionEncoding):
+    def rotate_values(self, v: Any, k_pos: Any) -> Any:
+        return RoPE(practice.HEAD_DIM).rotate(v, v, k_pos, k_pos)[0]
+
+    def rotate_back(self, output: Any, q_pos: Any) -> Any:
+        back = RoPE(practice.HEAD_DIM, rates=-RoPE(practice.HEAD_DIM).rates)
+        return back.rotate(output, output, q_pos, q_pos)[0]
+
+
 @pytest.mark.parametrize(
     ("made", "message"),
     [
         (dict, "it must be a PositionEncoding, got {}"),
-        (PositionEncoding, "it overrides none of embed, rotate, bias and values"),
+        (PositionEncoding, "it overrides none of embed, rotate, .*, rotate_back: nothing happens"),
         (Raises, "with 256 tokens it raises"),
         (Overflows, "with 1 tokens the model's outputs are NaN or infinite"),
         (Nothing, "position has no effect"),
+        (OnlyAxes, "position has no effect .here a token has one number"),
         (Everywhere, "position has no effect .a LayerNorm takes away"),
         (Forgotten, r"no gradient reaches its parameters \(weight\)"),
     ],
@@ -539,6 +557,19 @@ class ByLength(PositionEncoding):
 def test_a_method_that_cannot_take_part_is_told_why(made: Any, message: str) -> None:
     with pytest.raises(checks.CheckFailed, match=message):
         practice.check(made)
+
+
+@pytest.mark.parametrize(
+    ("make", "hooks"),
+    [
+        (lambda: Forgetting(practice.D_MODEL, practice.N_HEADS), "read and read_bias"),
+        (lambda: Sink(practice.N_HEADS), "sink"),
+        (OnlyValues, "rotate_values and rotate_back"),
+    ],
+)
+def test_a_method_may_act_through_any_hook(make: Any, hooks: str, capsys: Any) -> None:
+    practice.check(make)
+    assert f"It acts through {hooks}." in capsys.readouterr().out
 
 
 def test_a_method_that_reads_the_length_is_told_so(capsys: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import ipywidgets as widgets
 import pytest
 from ipywidgets.embed import dependency_state
@@ -49,6 +51,19 @@ def test_formulas_of_a_page_are_set_with_their_tex_and_their_numbers(mathjax, tm
 def test_a_formula_that_is_no_tex_is_named(mathjax):
     with pytest.raises(formulas.FormulaError, match=r"does not understand '\\\\frac\{1'"):
         formulas.typeset([formulas.Formula("x", False), formulas.Formula(r"\frac{1", False)])
+
+
+@pytest.mark.parametrize("node", ["exit 1", "echo no JSON", ""])
+def test_a_node_that_does_not_work_is_as_none_and_said_once(node, tmp_path, monkeypatch, capsys):
+    (tmp_path / "mathjax").mkdir()
+    (tmp_path / "mathjax" / "VERSION").write_text(vendor.stamp(vendor.SITE[0]))
+    broken = tmp_path / "node"
+    broken.write_text(f"#!/bin/sh\n{node}\n" if node else "")
+    broken.chmod(0o755)
+    monkeypatch.setattr(vendor, "SITE_ASSETS", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert not formulas.possible() and not formulas.possible()
+    assert capsys.readouterr().out.count("Pages will load MathJax from cdn.jsdelivr.net") == 1
 
 
 def test_a_folder_that_has_other_files_is_not_what_is_needed(tmp_path):

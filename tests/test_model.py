@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ import torch.nn.functional as F
 from closeness import assert_close, difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from lab import measure
@@ -197,6 +200,23 @@ def test_another_encoding_can_be_put_in_without_touching_a_weight() -> None:
         assert torch.equal(value, before[name])
 
 
+def test_an_encoding_that_another_model_holds_stays_as_it_is_there() -> None:
+    single = Transformer(9, d_model=12, n_heads=3, encoding=Learned(8, 12))
+    double, inputs = model("none"), tokens(2, 6)
+    before = single(inputs)
+    double.use_encoding(single.encoding)
+    assert double(inputs).dtype == torch.float64
+    assert double.encoding is double.blocks[1].attention.encoding is not single.encoding
+    assert torch.equal(single(inputs), before)
+
+
+def test_another_encoding_follows_the_model_to_its_device() -> None:
+    network = model("none").to("meta")
+    network.use_encoding(Learned(8, 12))
+    kinds = {(parameter.device.type, parameter.dtype) for parameter in network.parameters()}
+    assert kinds == {("meta", torch.float64)}
+
+
 def test_initial_weights_have_their_scales_and_encodings_keep_theirs() -> None:
     torch.manual_seed(0)
     table = Learned(50, 64, std=0.7)
@@ -225,6 +245,22 @@ def test_a_state_loads_into_a_fresh_model() -> None:
     assert torch.equal(other(inputs), network(inputs))
 
 
+def test_a_shared_table_is_saved_once_and_loaded_into_all_layers(tmp_path: Path) -> None:
+    network, inputs = model("t5"), tokens(2, 6)
+    for parameter in network.parameters():
+        nn.init.normal_(parameter, std=0.3)  # no longer those of a fresh model
+    save_file(network.state_dict(), tmp_path / "weights.safetensors")
+    state = load_file(tmp_path / "weights.safetensors")
+    assert [name for name in state if "table" in name] == ["blocks.0.attention.encoding.table"]
+    whole = nn.ModuleDict({"model": copy.deepcopy(model("t5"))})  # as a part of something larger
+    whole.load_state_dict({f"model.{name}": weight for name, weight in state.items()})
+    assert torch.equal(whole["model"](inputs), network(inputs))
+    old = state | {"blocks.1.attention.encoding.table": network.encoding.table}
+    fresh = model("t5")
+    fresh.load_state_dict(old)  # saved when a shared table stood there once per layer
+    assert torch.equal(fresh(inputs), network(inputs))
+
+
 def test_gradients_reach_every_weight() -> None:
     network = model("learned")
     network(tokens(2, 64)).square().sum().backward()
@@ -246,6 +282,11 @@ ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
         lambda: Transformer(4, encoding=[NoPosition()]),
         ValueError,
         r"one per layer \(2\), got 1",
+    ),
+    (
+        lambda: Transformer(4, encoding=[NoPosition(), Sinusoidal(32)]),
+        ValueError,
+        r"must have in the first layer what adds.* another Sinusoidal in encoding\[1\]",
     ),
     (lambda: Transformer(4)(IDS[0]), ValueError, r"\(batch, length >= 1\), got \(3,\)"),
     (lambda: Transformer(4)(IDS[:, :0]), ValueError, r"length >= 1\), got \(2, 0\)"),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
 import pytest
 import yaml
-from nbformat.v4 import new_code_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from browsing import serve, toc_pages
 from lab import claims
@@ -81,6 +83,13 @@ def test_a_check_changes_nothing_and_reports_a_changed_output(book, capsys):
     assert "(cell-1): 'other again 0.5' became 'same again 0.5'" in capsys.readouterr().out
 
 
+def test_a_path_of_this_computer_is_found_whatever_its_letters(monkeypatch):
+    monkeypatch.setattr(refresh, "ROOT", Path("/home/jörg"))
+    said = new_output("stream", name="stdout", text="/home/jörg/course")
+    stored = new_notebook(cells=[new_code_cell("print()", id="x", outputs=[said])])
+    assert list(refresh.complaints(stored)) == ["cell 0 (x) prints a path of this computer"]
+
+
 def test_the_seconds_of_a_notebook_that_was_renamed_are_forgotten(book):
     refresh.record_seconds("a", 2.0)
     (book / "a.ipynb").rename(book / "b.ipynb")
@@ -88,9 +97,54 @@ def test_the_seconds_of_a_notebook_that_was_renamed_are_forgotten(book):
     assert json.loads(refresh.RUNTIMES.read_text()) == {"b": 3.0}
 
 
+def write_book_notebook(book, name, source):
+    path = book / f"{name}.ipynb"
+    nbformat.write(new_notebook(cells=[new_code_cell(source, id="x")]), path)
+    return path
+
+
 def test_a_cell_that_stops_is_reported(book):
-    nbformat.write(new_notebook(cells=[new_code_cell("1 / 0", id="x")]), book / "b.ipynb")
+    write_book_notebook(book, "b", "1 / 0")
     assert refresh.main(["b"]) == 1
+
+
+def test_a_kernel_that_dies_or_hangs_costs_no_other_notebook(book, capsys, monkeypatch):
+    monkeypatch.setattr(refresh, "CELL_TIMEOUT", 5)
+    write_book_notebook(book, "b", "import os; os.kill(os.getpid(), 9)")
+    write_book_notebook(book, "c", "while True: pass")
+    assert refresh.main(["--check", "b", "c", "a"]) == 1
+    said = capsys.readouterr().out
+    assert "stopped: DeadKernelError" in said and "stopped: CellTimeoutError" in said
+    assert re.search(r"^a .* ok$", said, re.M) and said.endswith("not as stored: b, c\n")
+
+
+def test_an_edit_that_is_saved_while_the_notebook_runs_is_kept(book, capsys, monkeypatch):
+    path = write_book_notebook(book, "b", "print(1)")
+    edited = path.read_text().replace("print(1)", "print(2)")
+    execute = refresh.execute
+    monkeypatch.setattr(
+        refresh, "execute", lambda path: (execute(path), path.write_text(edited))[0]
+    )
+    assert refresh.main(["b"]) == 1
+    assert path.read_text() == edited
+    assert "changed while it ran" in capsys.readouterr().out
+    assert "b" not in json.loads(refresh.RUNTIMES.read_text())
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("import warnings; warnings.warn('beware')", "warns: "),
+        (f"print({str(ROOT)!r})", "prints a path of this computer"),
+    ],
+)
+def test_what_must_not_be_stored_is_not_stored(book, source, words, capsys):
+    path = write_book_notebook(book, "b", source)
+    before = path.read_bytes()
+    assert refresh.main(["b"]) == 1
+    assert path.read_bytes() == before
+    said = capsys.readouterr().out
+    assert words in said and said.endswith("not stored: b\n")
 
 
 def test_a_notebook_that_is_not_there_is_named_with_those_that_are(book):
@@ -110,12 +164,25 @@ def test_a_package_that_is_not_the_pinned_one_is_refused(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_without_npm_the_build_goes_on_and_says_so(monkeypatch, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("folder", "why"), [("", "npm is not installed"), ("file/inside", "Not a directory")]
+)
+def test_without_npm_or_room_the_build_goes_on_and_says_so(
+    monkeypatch, tmp_path, capsys, folder, why
+):
+    (tmp_path / "file").touch()
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.setattr(build.vendor.vendor, "__defaults__", (vendor.SITE, tmp_path))
+    monkeypatch.setattr(build.vendor.vendor, "__defaults__", (vendor.SITE, tmp_path / folder))
     build.bring_assets()
     said = capsys.readouterr().out
-    assert "npm is not installed" in said and "cdn.jsdelivr.net" in said
+    assert why in said and "cdn.jsdelivr.net" in said
+
+
+MATHJAX = """exports.init = async () => ({
+  startup: { adaptor: { outerHTML: String, textContent: String } },
+  tex2chtml: String, chtmlStylesheet: String,
+});
+"""  # what of it is called, for an environment that has Node and no npm
 
 
 def test_pages_load_mathjax_only_where_formulas_cannot_be_set(monkeypatch, tmp_path):
@@ -136,8 +203,9 @@ def test_pages_load_mathjax_only_where_formulas_cannot_be_set(monkeypatch, tmp_p
     assert re.match(r"https://.*@\d+\.\d+\.\d+/", scripts(formula)[0])
     assert scripts("<p>words</p>") == ["_static/course.js"]
     if shutil.which("node"):
-        (tmp_path / "mathjax").mkdir()
+        (tmp_path / "mathjax" / "es5").mkdir(parents=True)
         (tmp_path / "mathjax" / "VERSION").write_text(vendor.stamp(vendor.SITE[0]))
+        (tmp_path / "mathjax" / "es5" / "node-main.js").write_text(MATHJAX)
         assert scripts(formula) == ["_static/course.js"]
         monkeypatch.setattr(shutil, "which", lambda name: None)
         assert len(scripts(formula)) == 2
@@ -221,6 +289,55 @@ def test_every_target_of_make_is_described():
     shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True).stdout
     for target in set(phony) - {"help"}:
         assert re.search(rf"make {target}\s+\w", shown), target
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A folder with all that `make` needs for an environment, into which nothing is installed."""
+    folder = tmp_path / "mein Kurs, über 'Köpfe'"
+    folder.mkdir()
+    for name in ("Makefile", "requirements.txt", "constraints.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
+def make_environment(folder, install="true", after=""):
+    """Make an environment without pip, which takes long, and do then what stands in `after`."""
+    python = folder / "python3"
+    python.write_text(f"""#!/bin/sh
+[ "$1" = -c ] && exec "{sys.executable}" "$@"
+"{sys.executable}" "$@" --without-pip
+{after}
+""")
+    python.chmod(0o755)
+    command = ["make", ".venv/.book-ready", f"PIP={install}", "PYTHON=./python3"]
+    place = os.environ | {"LC_ALL": "C"}
+    return subprocess.run(command, cwd=folder, env=place, capture_output=True, text=True)
+
+
+def test_an_environment_that_is_half_made_is_completed(clone):
+    """As Debian leaves it without python3-venv: with a Python, without pip."""
+    first = make_environment(clone, after="exit 1")
+    assert first.returncode != 0 and "sudo apt install python3-venv" in first.stdout
+    assert (clone / ".venv/bin/python").exists()
+    second = make_environment(clone, install="false", after=".venv/bin/python -m ensurepip")
+    assert second.returncode != 0 and "Successfully installed pip" in second.stdout
+    third = make_environment(clone)  # what could not be installed is installed now
+    assert third.returncode == 0 and "true  -r requirements.txt" in third.stdout
+
+
+def test_an_environment_that_was_moved_or_lost_its_python_is_made_anew(clone):
+    assert make_environment(clone).returncode == 0
+    assert "up to date" in make_environment(clone).stdout
+    moved = clone.rename(clone.with_name("another place"))
+    assert "true  -r requirements.txt" in make_environment(moved).stdout
+    assert str(moved) in (moved / ".venv/bin/activate").read_text()
+    assert "up to date" in make_environment(moved).stdout
+    for python in moved.glob(".venv/bin/python*"):
+        python.unlink()
+        python.symlink_to("/no/python")
+    assert "true  -r requirements.txt" in make_environment(moved).stdout
+    assert (moved / ".venv/bin/python").exists()
 
 
 def test_every_page_of_the_contents_exists():

@@ -19,15 +19,14 @@ SITE = ROOT / "_build" / "html"
 LATEX = ROOT / "_build" / "latex"
 LINKS = ROOT / "_build" / "linkcheck" / "output.txt"
 PDF_NAME = "positional-encodings"
-PUBLIC_NOTE = "cdn.jsdelivr.net, so reading needs a network; with npm formulas are set here"
 
 
 def bring_assets() -> None:
     """Vendor what pages need, or say that they will ask public addresses for it."""
     try:
         vendor.vendor()
-    except vendor.VendorError as error:
-        print(f"Note: {error}. Pages will load MathJax from {PUBLIC_NOTE}.")
+    except (vendor.VendorError, OSError) as error:
+        vendor.do_without(error)
 
 
 def sphinx(builder: str, *options: str) -> int:

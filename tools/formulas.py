@@ -13,6 +13,7 @@ import json
 import re
 import shutil
 import subprocess
+from functools import cache
 from html import escape, unescape
 from pathlib import Path
 from typing import NamedTuple
@@ -53,7 +54,23 @@ def formula(place: re.Match[str]) -> Formula:
 
 def possible() -> bool:
     """Return True if formulas can be set here."""
-    return shutil.which("node") is not None and vendor.present(MATHJAX, vendor.SITE_ASSETS)
+    node = shutil.which("node")
+    return (
+        node is not None
+        and vendor.present(MATHJAX, vendor.SITE_ASSETS)
+        and works(node, vendor.SITE_ASSETS)
+    )
+
+
+@cache
+def works(node: str, assets: Path) -> bool:
+    """Return True if this Node sets a letter with the MathJax among these assets; else say why."""
+    try:
+        typeset([Formula("x", False)])
+    except (FormulaError, OSError, ValueError) as error:  # it may not run, or write anything
+        vendor.do_without(error)
+        return False
+    return True
 
 
 def typeset(formulas: list[Formula]) -> tuple[list[str], str]:
@@ -67,7 +84,8 @@ def typeset(formulas: list[Formula]) -> tuple[list[str], str]:
     """
     folder = vendor.SITE_ASSETS / MATHJAX.folder / "es5"
     command = ["node", str(SCRIPT), str(folder), STYLE.removesuffix(".css")]
-    done = subprocess.run(command, input=json.dumps(formulas), capture_output=True, text=True)
+    wanted = json.dumps(formulas)
+    done = subprocess.run(command, input=wanted, capture_output=True, encoding="utf-8")
     if done.returncode:
         raise FormulaError(f"node failed: {done.stderr.strip()[-500:]}")
     found = json.loads(done.stdout)

@@ -25,7 +25,7 @@ import nbformat
 import numpy as np
 import yaml
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
+from nbclient.exceptions import CellControlSignal
 from PIL import Image
 
 from tools import ROOT, environment, tolerance
@@ -170,7 +170,7 @@ def complaints(notebook: Notebook) -> Iterator[str]:
                 yield f"cell {index} ({cell['id']}) warns: {output['text'].strip()[:200]}"
             if output["output_type"] == "error" and "raises-exception" not in tags:
                 yield f"cell {index} ({cell['id']}) raises {output['ename']}: {output['evalue']}"
-            if str(ROOT) in json.dumps(output):
+            if str(ROOT) in json.dumps(output, ensure_ascii=False):
                 yield f"cell {index} ({cell['id']}) prints a path of this computer"
 
 
@@ -282,18 +282,23 @@ def busy() -> float:
 
 
 def refresh(path: Path) -> tuple[list[str], float]:
-    """Execute a notebook in place; return complaints and its processor seconds."""
+    """Execute a notebook in place; return why it was not stored, and its processor seconds."""
     before = path.read_text(encoding="utf-8")
     start = busy()
     fresh = execute(path)
     seconds = busy() - start
     after = nbformat.writes(fresh) + "\n"
+    found = list(complaints(fresh))
+    if not path.exists() or path.read_text(encoding="utf-8") != before:
+        found.append("it was changed while it ran, and stays as it is now: refresh it again")
+    if found:
+        return found, seconds
     known = json.loads(RUNTIMES.read_text()) if RUNTIMES.exists() else {}
     if after != before:
         path.write_text(after, encoding="utf-8")
     if after != before or path.stem not in known:
         record_seconds(path.stem, seconds)
-    return list(complaints(fresh)), seconds
+    return [], seconds
 
 
 def check(path: Path) -> tuple[list[str], float]:
@@ -312,17 +317,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--isa", help=f"{', '.join(environment.INSTRUCTION_SETS)}")
     options = parser.parse_args(arguments)
     environment.apply(options.isa)  # for the kernels
-    failed = False
+    failed = []
     for path in notebooks(options.names):
         try:
             found, seconds = (check if options.check else refresh)(path)
-        except CellExecutionError as error:
-            found, seconds = [f"stopped: {error}"], 0.0
-        failed = failed or bool(found)
+        except (CellControlSignal, RuntimeError) as error:  # of a cell, or of its kernel
+            found, seconds = [f"stopped: {type(error).__name__}: {error}"], 0.0
+        if found:
+            failed.append(path.stem)
         print(f"{path.stem:24s} {seconds:6.1f} s  {'FAILED' if found else 'ok'}", flush=True)
         for line in found:
             print(f"    {line}", flush=True)
-    return int(failed)
+    if failed:
+        state = "not as stored" if options.check else "not stored"
+        print(f"{state}: {', '.join(failed)}", flush=True)
+    return int(bool(failed))
 
 
 if __name__ == "__main__":

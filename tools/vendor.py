@@ -138,6 +138,14 @@ def vendor(packages: tuple[Package, ...] = SITE, base: Path = SITE_ASSETS) -> No
         print(f"brought {package.name} {package.version}")
 
 
+def do_without(error: Exception) -> None:
+    """Say why formulas are not set here, and what pages do instead."""
+    print(
+        f"Note: {error}. Pages will load MathJax from cdn.jsdelivr.net, so reading needs a "
+        "network; where npm and node work, formulas are set here."
+    )
+
+
 def main() -> int:
     try:
         vendor()

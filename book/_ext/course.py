@@ -29,7 +29,7 @@ from sphinx.util.nodes import make_refnode
 from clinic import proofs as doctor_proofs
 from exercises import proofs, warm_up
 from lab import live, sets
-from tools import equality, fonts, formulas, moving, slides, status, vendor
+from tools import equality, fonts, formulas, moving, plans, status, vendor
 
 MATHJAX = f"https://cdn.jsdelivr.net/npm/mathjax@{vendor.SITE[0].version}/es5/tex-chtml.js"
 ROOT = Path(__file__).resolve().parents[2]
@@ -659,13 +659,7 @@ class LessonPlans(SphinxDirective):
     """Write ninety minutes for each chapter, as the chapters are when the page is built."""
 
     def run(self) -> list[nodes.Node]:
-        return written(self, slides.plans(), "tools/slides.py")
-
-
-def write_slides(app: Sphinx, error: Exception | None) -> None:
-    """Write the slides beside the pages that link to them."""
-    if error is None and app.builder.name == "html":
-        slides.write_decks(Path(app.outdir))
+        return written(self, plans.plans(), "tools/plans.py")
 
 
 class CheckedAnswer(SphinxDirective):
@@ -728,7 +722,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("graded-sets", GradedSets)
     app.add_directive("checked-answer", CheckedAnswer)
     app.add_directive("lesson-plans", LessonPlans)
-    app.connect("build-finished", write_slides)
     app.connect("html-page-context", count_words)
     app.connect("build-finished", write_weights)
     app.connect("build-finished", drop_icons)
