@@ -23,7 +23,7 @@ TEST_READY := $(VENV)/.test-ready
 
 .DEFAULT_GOAL := help
 .PHONY: help book test refresh check lint links pdf serve newest clean distclean \
-        exercises grade bench bakeoff new-chapter census
+        exercises grade bench bakeoff new-chapter fork census
 
 help: ## Show this list
 	@echo "make book and make test are all you need; the rest is for authors and instructors."
@@ -77,6 +77,9 @@ grade: $(BOOK_READY) ## Grade a course folder: make grade COURSE=../course SET=0
 
 new-chapter: $(TEST_READY) ## Start a chapter from the template (NAME=18_spiral)
 	@$(PY) -m tools.new_chapter $(NAME)
+
+fork: $(BOOK_READY) ## Give a fork its own links (REPO=owner/name TITLE="..." SITE=https://...)
+	@$(PY) -m tools.fork "$$REPO" --title "$$TITLE" --site "$$SITE"
 
 NEWEST := sed -E 's/^([A-Za-z0-9._-]+)==(([0-9]+)[0-9.a-z]*).*/\1>=\2,==\3.*/'
 
