@@ -1,4 +1,4 @@
-"""Give a fork its own links and title: in `_config.yml`, and in the files that hosts read as they are.
+"""Give a fork its own links and title: in `_config.yml`, and in files that hosts read as they are.
 
 Usage: python -m tools.fork OWNER/NAME [--title TITLE] [--site URL]
 """

@@ -117,7 +117,7 @@ def put_addresses(site: Path) -> None:
         path.write_bytes(build.packed({name: text.encode() for name, text in texts.items()}))
 
 
-def write_notebooks(folder: Path = NOTEBOOKS) -> None:
+def write_notebooks(folder: Path) -> None:
     """Write what Colab opens: the notebooks at their places, with the addresses put in."""
     shutil.rmtree(folder, ignore_errors=True)
     at = address.current()
@@ -144,4 +144,4 @@ def publish(site: Path) -> None:
         (site / name).write_text(text, encoding="utf-8")
     (site / "checks.zip").write_bytes(checks())
     put_addresses(site)
-    write_notebooks()
+    write_notebooks(NOTEBOOKS)
