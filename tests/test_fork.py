@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -132,6 +133,17 @@ def test_in_github_actions_a_fork_of_a_fork_publishes_itself(forked: Path) -> No
     made = build(forked, GITHUB_ACTIONS="true", GITHUB_REPOSITORY=name)
     assert naming(address.stored(forked / "_config.yml"), forked, made) == set()
     require_links(forked, name, "https://some-group.github.io/")
+
+
+def test_on_paper_a_title_is_words_and_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "book/_ext"))
+    import course
+
+    course.texescape.init()  # as Sphinx does
+    documents = [("book/00_intro", "course.tex", "A & B_1", "an author", "manual")]
+    config = SimpleNamespace(latex_documents=documents, latex_engine="xelatex")
+    course.write_title(SimpleNamespace(config=config), None)
+    assert config.latex_documents == [(*documents[0][:2], r"A \& B\_1", *documents[0][3:])]
 
 
 @pytest.mark.parametrize(

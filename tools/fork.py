@@ -22,7 +22,7 @@ TITLES = {
     "README.md": (r"\A# .*$", "# {title}"),
     "book/00_intro.ipynb": (r'^    "# .*\\n",$', '    "# {inside}\\n",'),
 }
-COPIES = (*TITLES, "pyproject.toml", "LICENSE-text.md")
+COPIES = (*TITLES, "pyproject.toml")
 
 
 class ForkError(ValueError):

@@ -23,6 +23,7 @@ from sphinx.addnodes import desc_signature, download_reference, pending_xref, to
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment.collectors.toctree import TocTreeCollector
+from sphinx.util import texescape
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
 
@@ -57,6 +58,15 @@ def name_course(_: Sphinx, config: Config) -> None:
     config.html_theme_options["repository_url"] = at.repository
     config.html_theme_options["logo"] = {"text": escape(at.title), "alt_text": ""}
     config.ogp_site_name = escape(at.title)
+
+
+def write_title(app: Sphinx, _: Any) -> list[str]:
+    """Write the title as words where LaTeX would read markup: it may have an ampersand."""
+    app.config.latex_documents = [
+        (page, file, texescape.escape(title, app.config.latex_engine), *more)
+        for page, file, title, *more in app.config.latex_documents
+    ]
+    return []
 
 
 def put_addresses(_: Sphinx, page: str, source: list[str]) -> None:
@@ -704,6 +714,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("config-inited", name_course, priority=100)
     app.connect("source-read", write_page)
     app.connect("source-read", put_addresses)
+    app.connect("env-updated", write_title)
     app.connect("autodoc-process-docstring", plain_docstring, priority=100)  # before napoleon
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("doctree-read", move_without_widgets, priority=300)  # before images are collected
