@@ -11,13 +11,13 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from browsing import serve
 from exercises import bring
+from exercises.build import packed
 from exercises.sets import (
     load,
     nbgrader_metadata,
@@ -57,23 +57,19 @@ def archive() -> bytes:
     return publish.checks()
 
 
-def test_the_archive_is_small_and_the_same_for_the_same_files(archive: bytes) -> None:
-    assert len(archive) < 500_000
-    assert archive == publish.checks()
-
-
-def test_the_archive_has_what_a_notebook_may_use_and_no_solution(archive: bytes) -> None:
+def test_the_archive_is_small_and_has_what_a_notebook_may_use_and_no_solution(
+    archive: bytes,
+) -> None:
+    assert len(archive) < 500_000 and archive == publish.checks()
     names = zipfile.ZipFile(io.BytesIO(archive)).namelist()
     for room in ("pe_lib", "lab", "bakeoff", "exercises/checks"):
         modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / room).glob("*.py")}
         assert modules <= {*names}
-    folders = {Path(name).parts[0] for name in names}
-    assert folders == {"LICENSE", "bring.py", "pe_lib", "lab", "bakeoff", "exercises"}
-    beside = {name for name in names if Path(name).parent == Path("exercises")}
-    assert beside == {f"exercises/{name}.py" for name in ("__init__", "practice", "wire")}
-    assert {Path(name).parent.name for name in names if "exercises/" in name} == {
-        "exercises", "checks"
-    }  # fmt: skip
+    beside = {
+        name for name in names if not re.match(r"(pe_lib|lab|bakeoff|exercises/checks)/", name)
+    }
+    assert beside == {"LICENSE", "bring.py", "exercises/__init__.py", "exercises/practice.py",
+                      "exercises/wire.py"}  # fmt: skip
     assert not any(name.endswith(".ipynb") for name in names)
 
 
@@ -177,29 +173,21 @@ def without_project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    folder = tmp_path / "site"
-    folder.mkdir()
-    server, url = serve(folder)
-    yield folder, url
-    server.shutdown()
-
-
-@pytest.mark.parametrize("place", ["truncated", "no zip", "empty", "another zip", "none", NOWHERE])
+@pytest.mark.parametrize(
+    "place", ["truncated", "no zip", "empty", "another zip", "none", NOWHERE, "@SITE@"]
+)
 def test_words_stand_for_checks_that_do_not_come(
-    place: str, archive: bytes, without_project: Path, site: tuple[Path, str], capsys: object
+    place: str, archive: bytes, without_project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also below each answer, instead of an error; and nothing half unpacked is left."""
-    folder, url = site
-    other = io.BytesIO()
-    zipfile.ZipFile(other, "w").close()
+    server, url = serve(without_project)
     served = {"truncated": archive[:9000], "no zip": b"<html>Log in</html>", "empty": b"",
-              "another zip": other.getvalue()}  # fmt: skip
+              "another zip": packed({})}  # fmt: skip
     if place in served:
-        (folder / "checks.zip").write_bytes(served[place])
-    url = NOWHERE if place == NOWHERE else url
+        (without_project / "checks.zip").write_bytes(served[place])
+    url = place if place in (NOWHERE, "@SITE@") else url
     exec(FIRST.replace("@SITE@", url), book := {})
+    server.shutdown()
     said = capsys.readouterr().out
     assert said.startswith(f"{url}checks.zip: ")
     words = said.splitlines()[-1]
@@ -208,11 +196,6 @@ def test_words_stand_for_checks_that_do_not_come(
         exec(line, book)
         assert capsys.readouterr().out.strip() == words
     assert not (without_project / "home").exists()
-
-
-def test_a_copy_that_no_site_filled_says_so(without_project: Path, capsys: object) -> None:
-    exec(FIRST, {})
-    assert "download this notebook from the course's site" in capsys.readouterr().out
 
 
 def test_an_archive_that_is_spoiled_inside_leaves_no_folder(archive: bytes, tmp_path: Path) -> None:
@@ -224,40 +207,27 @@ def test_an_archive_that_is_spoiled_inside_leaves_no_folder(archive: bytes, tmp_
 
 
 def test_nothing_is_unpacked_outside_of_its_folder(tmp_path: Path) -> None:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as made:
-        made.writestr("../../outside.py", "")
-        made.writestr("/absolute.py", "")
-    folder = bring.unpacked(data.getvalue(), tmp_path / "a" / "cache")
+    escaping = packed({"../../outside.py": b"", "/absolute.py": b""})
+    folder = bring.unpacked(escaping, tmp_path / "a" / "cache")
     files = {path for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {folder / "outside.py", folder / "absolute.py"}
 
 
 def test_an_update_is_unpacked_beside_what_a_running_notebook_reads(tmp_path: Path) -> None:
     kept = tmp_path / "checks.zip"
-    folders = []
-    for text in ("old", "new", "new"):
-        data = io.BytesIO()
-        with zipfile.ZipFile(data, "w") as made:
-            made.writestr("said.txt", text)
-        folders.append(bring.keep(data.getvalue(), kept))
-        assert (folders[-1] / "said.txt").read_text() == text
-        assert kept.read_bytes() == data.getvalue()
-    assert folders[0] != folders[1] and (folders[0] / "said.txt").exists()
-    assert len([*tmp_path.iterdir()]) == 3
+    old, new = packed({"said.txt": b"old"}), packed({"said.txt": b"new"})
+    folders = [bring.keep(archive, kept) for archive in (old, new, new)]
+    assert [(folder / "said.txt").read_text() for folder in folders] == ["old", "new", "new"]
+    assert kept.read_bytes() == new
+    assert {*tmp_path.iterdir()} == {kept, *folders}
 
 
 def test_what_is_missing_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """PyTorch installs without NumPy; the checks need it, and lab needs more for experiments."""
+    """PyTorch installs without NumPy, which the checks need."""
     asked: list[list[str]] = []
     monkeypatch.setitem(sys.modules, "numpy", None)
     monkeypatch.setattr(subprocess, "run", lambda command, **_: asked.append(command))
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
-    data = io.BytesIO()
-    zipfile.ZipFile(data, "w").close()
-    bring.bring(data.getvalue(), tmp_path / "checks.zip")
+    bring.bring(packed({}), tmp_path / "checks.zip")
     assert asked == [[sys.executable, "-m", "pip", "install", "--quiet", "numpy"]]
-    lab = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "lab").glob("*.py"))
-    needed = re.findall(r"^(?:import|from) (matplotlib|numpy|torch|tqdm)", lab, re.MULTILINE)
-    assert set(needed) <= set(bring.PACKAGES)

@@ -33,8 +33,8 @@ BUILD = "from tools import build, publish; build.sphinx('html'); publish.publish
 def naming(at: address.Address, folder: Path, paths: list[Path]) -> set[str]:
     """Return which files name an address, or its title if that is no common phrase."""
     names = [at.repository, at.site.rstrip("/"), f"/{at.name}/blob/", f"gh/{at.name}/"]
-    names += [at.title] * (len(at.title) > 30)
-    form = re.compile("|".join(map(re.escape, names)).encode(), re.IGNORECASE)
+    title = f"|{re.escape(at.title)}" * (len(at.title) > 30)
+    form = re.compile(f"(?i:{'|'.join(map(re.escape, names))}){title}".encode())
     return {str(path.relative_to(folder)) for path in paths if form.search(path.read_bytes())}
 
 
