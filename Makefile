@@ -22,7 +22,7 @@ TEST_READY := $(VENV)/.test-ready
 
 .DEFAULT_GOAL := help
 .PHONY: help book test refresh check lint links pdf serve newest clean distclean \
-        exercises grade bench bakeoff new-chapter order census
+        exercises grade bench bakeoff new-chapter order fork census
 
 # An environment works only where it was made, with the Python that made it. Else it is made anew.
 PLACE := import os, sys; print(os.fsencode(os.path.realpath(sys.prefix)), *sys.version_info[:2])
@@ -91,6 +91,9 @@ new-chapter: $(TEST_READY) ## Start a chapter from the template (NAME=spiral)
 
 order: $(BOOK_READY) ## Number the chapters by their order in _toc.yml, wherever numbers stand
 	@$(PY) -m tools.order
+
+fork: $(BOOK_READY) ## Give a fork its own links (REPO=owner/name TITLE="..." SITE=https://...)
+	@$(PY) -m tools.fork "$$REPO" --title "$$TITLE" --site "$$SITE"
 
 NEWEST := sed -E 's/^([A-Za-z0-9._-]+)==(([0-9]+)[0-9.a-z]*).*/\1>=\2,==\3.*/'
 

@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import yaml
 from traitlets.config import Config
 
 from exercises.checks.kept import NAME as PROGRESS
-from exercises.sets import HERE, RELEASE, load, projects, release_path, set_names, source_path
+from exercises.sets import RELEASE, load, projects, release_path, set_names, source_path
 from lab.sets import FACTS
 
 ZIP = RELEASE / "exercises.zip"
@@ -32,7 +31,7 @@ ZIP = RELEASE / "exercises.zip"
 ABOUT = re.compile(
     r"\*Exercise set (\w+) of .*about (\d+) minutes.*\*\*You will\*\* (.+?)\.\n", re.S
 )
-READ_ME = """Exercises of "Positional Encodings, from first principles".
+READ_ME = """Exercises of a course on positional encodings.
 
 Open a notebook in JupyterLab, or upload it to Colab. Its first cell brings what it needs. Each
 answer is checked by the cell below it.
@@ -75,14 +74,19 @@ def release_text(name: str) -> str:
     return str(nbformat.writes(notebook)) + "\n"
 
 
-def zip_bytes(notebooks: dict[str, str]) -> bytes:
-    """Return a zip of the notebooks, the same bytes for the same notebooks."""
-    files = {"README.txt": READ_ME, **{f"{name}.ipynb": text for name, text in notebooks.items()}}
+def packed(files: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    """Return a zip of the files, the same bytes for the same files."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        for name, text in files.items():
-            archive.writestr(zipfile.ZipInfo(f"exercises/{name}"), text)
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name), data, compression)
     return buffer.getvalue()
+
+
+def zip_bytes(notebooks: dict[str, str]) -> bytes:
+    """Return a zip of the students' notebooks."""
+    files = {"README.txt": READ_ME, **{f"{name}.ipynb": text for name, text in notebooks.items()}}
+    return packed({f"exercises/{name}": text.encode() for name, text in files.items()})
 
 
 def about(name: str) -> dict[str, Any]:
@@ -120,13 +124,8 @@ def about_project(path: Path) -> dict[str, Any]:
 
 
 def facts_text(names: list[str]) -> str:
-    """Return the facts that pages show, with the addresses that _config.yml names."""
-    config = yaml.safe_load((HERE.parent / "_config.yml").read_text(encoding="utf-8"))
+    """Return the facts that pages show."""
     facts = {
-        "repository": config["repository"]["url"],
-        "branch": config["repository"]["branch"],
-        "colab": config["launch_buttons"]["colab_url"],
-        "binder": config["launch_buttons"]["binderhub_url"],
         "sets": {name: about(name) for name in names},
         "projects": {path.stem: about_project(path) for path in projects()},
     }

@@ -1,7 +1,6 @@
 """The graded sets as pages announce them: what a set asks, its minutes, and where it opens.
 
-`lab/data/sets.json` has the facts; `python -m exercises.build` writes it from the sets and from
-the addresses in `_config.yml`.
+`lab/data/sets.json` has the facts; `python -m exercises.build` writes it from the sets.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ FACTS = Path(__file__).with_name("data") / "sets.json"
 
 @functools.cache
 def facts() -> dict[str, Any]:
-    """Return the addresses of the repository and its hosts, and what each set and project is."""
+    """Return what each set and project is."""
     found: dict[str, Any] = json.loads(FACTS.read_text(encoding="utf-8"))
     return found
 
@@ -36,14 +35,12 @@ def describe(name: str) -> dict[str, Any]:
 def links(path: str) -> str:
     """Return Markdown that opens a notebook of the repository in Colab and in Binder.
 
+    In a notebook the links lead to that notebook itself; pages put the hosts' addresses in.
+
     Args:
         path: of the notebook, from the root of the repository.
     """
-    at = facts()
-    place = at["repository"].removeprefix("https://github.com/")
-    colab = f"{at['colab']}/github/{place}/blob/{at['branch']}/{path}"
-    binder = f"{at['binder']}/v2/gh/{place}/{at['branch']}?urlpath=lab/tree/{path}"
-    return f"[Colab]({colab}) · [Binder]({binder})"
+    return f"[Colab](../{path}) · [Binder](../{path})"
 
 
 def release(name: str) -> str:

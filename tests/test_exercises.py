@@ -5,10 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-import os
 import re
-import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +13,6 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 
 from exercises import build, checks, practice, warm_up
 from exercises.checks import kept
@@ -37,7 +33,6 @@ from pe_lib.forgetting import Forgetting
 from pe_lib.rope import RoPE
 from pe_lib.sinks import Sink
 from tools import ROOT, order
-from tools.refresh import repository_url
 
 CHAPTERS = set_names()
 
@@ -80,12 +75,6 @@ def test_every_cell_that_is_handed_out_has_a_name(name: str) -> None:
     """So that feedback shows it as it was handed out."""
     ids = [nbgrader_metadata(cell).get("grade_id") for cell in cells(source_path(name))]
     assert None not in ids and len(set(ids)) == len(ids)
-
-
-@pytest.mark.parametrize("name", CHAPTERS)
-def test_alone_the_checks_come_from_the_repository_of_the_settings(name: str) -> None:
-    setup = next(c for c in cells(source_path(name)) if 'git"' in source_text(c))
-    assert f'url = "{repository_url()}"' in source_text(setup)
 
 
 @pytest.fixture(scope="module")
@@ -251,19 +240,13 @@ def test_the_page_of_exercises_offers_every_set_by_three_ways() -> None:
         assert (title, chapter) == (load(name).title, name)
         assert f"**You will** {asks}." in intro
         assert f"about {minutes} minutes, {points} points" in intro
-        assert opens == where_it_opens(name).replace("[download it]", "[download]")
+        assert opens == where_it_opens(release_path(name)).replace("[download it]", "[download]")
 
 
-def where_it_opens(name: str) -> str:
-    """Return the three links of a set, as the book's own buttons make them from the settings."""
-    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
-    at, buttons = config["repository"], config["launch_buttons"]
-    owner = at["url"].removeprefix("https://github.com/")
-    path = f"exercises/release/{name}/{name}.ipynb"
-    assert release_path(name) == ROOT / path
-    colab = f"{buttons['colab_url']}/github/{owner}/blob/{at['branch']}/{path}"
-    binder = f"{buttons['binderhub_url']}/v2/gh/{owner}/{at['branch']}?urlpath=lab/tree/{path}"
-    return f"[Colab]({colab}) · [Binder]({binder}) · [download it](../{path})"
+def where_it_opens(path: Path) -> str:
+    """Return the three links of a notebook; the build puts the hosts' addresses into the first."""
+    place = f"../{path.relative_to(ROOT).as_posix()}"
+    return f"[Colab]({place}) · [Binder]({place}) · [download it]({place})"
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
@@ -273,7 +256,7 @@ def test_a_chapter_ends_with_its_set_one_click_away(name: str) -> None:
     (output,) = chapter[place]["outputs"]
     text = "".join(output["data"]["text/markdown"])
     assert text == sets.invitation(name)
-    assert where_it_opens(name) in text
+    assert where_it_opens(release_path(name)) in text
     after = [c for c in chapter[place:] if c["cell_type"] == "markdown"]
     assert source_text(after[0]).startswith("## Summary")
 
@@ -290,72 +273,6 @@ def test_the_page_of_exercises_shows_a_wrong_answer_becoming_right() -> None:
     assert first.startswith("Not yet: with one query behind a cache")
     assert second == "Not yet: this is query − key; everywhere in this course it is key − query"
     assert third == "relative: right."
-
-
-# --- a set opened alone ---------------------------------------------------------------------
-
-CLEAN = """
-import os, sys
-root = sys.argv[1]
-sys.path[:] = [p for p in sys.path if p and not os.path.exists(os.path.join(p, "exercises"))]
-for cell in open("cells.txt", encoding="utf-8").read().split("\\0"):
-    try:
-        exec(cell, globals())
-    except Exception as error:
-        print(type(error).__name__ + ":", error)
-    print("--")
-print(sys.modules["exercises"].__file__)
-"""
-
-
-def test_a_set_opened_alone_brings_what_it_needs_and_checks(tmp_path: Path) -> None:
-    """In Colab's way: one notebook in an empty folder, no project on the path, `git` at hand."""
-    name = "05_shaw"
-    solved = {nbgrader_metadata(c)["grade_id"]: c for c in cells(source_path(name))}
-    handed_out = [c for c in cells(release_path(name)) if c["cell_type"] == "code"]
-    work = [source_text(c) for c in handed_out]
-    answer = next(i for i, c in enumerate(handed_out) if nbgrader_metadata(c).get("solution"))
-    work[answer] = source_text(solved[nbgrader_metadata(handed_out[answer])["grade_id"]])
-    folder, bin_ = tmp_path / "content", tmp_path / "bin"
-    folder.mkdir()
-    bin_.mkdir()
-    (folder / "cells.txt").write_text("\0".join([*work, work[0]]), encoding="utf-8")
-    git = bin_ / "git"  # what fetches the project: from here
-    git.write_text(f'#!/bin/sh\necho "$@" >> git.txt\nln -s "{ROOT}" "$6"\n')
-    git.chmod(0o755)
-    done = subprocess.run(
-        [sys.executable, "-c", CLEAN, str(ROOT)], cwd=folder, capture_output=True, text=True,
-        env={"PATH": f"{bin_}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    said = done.stdout.split("--\n")
-    asked = (folder / "git.txt").read_text().split("\n")
-    assert asked == [f"clone --quiet --depth 1 {repository_url()} course", ""]  # once only
-    first = load(name).questions[0].name
-    assert f"{first}: right.\n" in said
-    assert f"{name}: 1 of {len(load(name).questions)} exercises are right." in done.stdout
-    assert json.loads((folder / "progress.json").read_text())[first][0] is True
-    assert said[-1].strip() == str(folder / "course/exercises/__init__.py") or said[-1].startswith(
-        str(ROOT)
-    )
-
-
-@pytest.mark.parametrize("name", CHAPTERS)
-def test_torch_without_numpy_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch installs without it; the checks, and lab for the open exercise, need more."""
-    asked: list[str] = []
-
-    def install(command: list[str], **_: Any) -> None:
-        asked.extend(command)
-        monkeypatch.undo()
-
-    monkeypatch.setitem(sys.modules, "numpy", None)
-    monkeypatch.setattr(subprocess, "run", install)
-    (setup,) = (source_text(c) for c in cells(release_path(name)) if c["id"] == "setup")
-    exec(setup, found := {})
-    assert asked[1:4] == ["-m", "pip", "install"]
-    assert {"matplotlib", "numpy", "torch", "tqdm"} <= set(asked)
-    assert found["checks"] is checks
 
 
 # --- progress -------------------------------------------------------------------------------
@@ -471,25 +388,17 @@ def test_a_project_runs_as_it_stands(path: Path, capsys: Any) -> None:
             text = text.replace("STEPS, SEEDS = 32, 300,", "STEPS, SEEDS = 8, 2,")
             exec(text, book)
     assert book.get("STEPS") == 2
+    assert not any(cell.get("outputs") for cell in cells(path))
     said = capsys.readouterr().out
     assert said.startswith("Mine: right. It acts through ")
     assert re.search(r"^mine( +\d\.\d\d){2,3}$", said, flags=re.MULTILINE)
-
-
-@pytest.mark.parametrize("path", projects(), ids=lambda path: path.stem)
-def test_a_project_brings_what_it_needs_as_a_set_does(path: Path) -> None:
-    (setup,) = (source_text(c) for c in cells(path) if c["id"] == "setup")
-    other = next(c for c in cells(source_path("05_shaw")) if c["id"] == "setup")
-    assert setup == source_text(other).replace("import checks", "import practice")
-    assert not any(cell.get("outputs") for cell in cells(path))
 
 
 def test_the_page_of_exercises_offers_every_project() -> None:
     found = sets.projects().split("\n\n")
     assert len(found) == len(projects())
     for text, path in zip(found, projects(), strict=True):
-        assert text.endswith(f"[download](../exercises/projects/{path.name})")
-        assert f"/blob/main/exercises/projects/{path.name})" in text
+        assert text.endswith(where_it_opens(path).replace("[download it]", "[download]"))
 
 
 class Raises(PositionEncoding):

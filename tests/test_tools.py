@@ -18,7 +18,7 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from browsing import serve, toc_pages
 from lab import claims
-from tools import ROOT, build, refresh, status, vendor
+from tools import ROOT, address, build, refresh, status, vendor
 
 CELLS = (
     "import random, ipywidgets as widgets",
@@ -194,10 +194,10 @@ def test_pages_load_mathjax_only_where_formulas_cannot_be_set(monkeypatch, tmp_p
         course.finish_page(app, "book/page", "page.html", context, None)
         return context["script_files"]
 
-    config = SimpleNamespace(html_static_path=[], html_baseurl="https://site.example/", root_doc="")
+    config = SimpleNamespace(html_static_path=[], root_doc="")
     app = SimpleNamespace(config=config)
     course.choose_assets(None, config)
-    assert config.ogp_site_url == config.html_baseurl and config.nb_ipywidgets_js == {}
+    assert config.nb_ipywidgets_js == {}
     formula = '<span class="math notranslate nohighlight">\\(x\\)</span>'
     monkeypatch.setattr(vendor, "SITE_ASSETS", tmp_path)
     assert re.match(r"https://.*@\d+\.\d+\.\d+/", scripts(formula)[0])
@@ -260,13 +260,16 @@ def test_a_build_leaves_no_page_that_was_renamed(tmp_path, monkeypatch):
     assert not old.exists()
 
 
-def test_a_link_to_the_site_shows_what_its_first_page_says_and_every_page_is_on_the_map(tmp_path):
+def test_a_link_to_the_site_shows_what_its_first_page_says_and_every_page_is_on_the_map(
+    tmp_path, monkeypatch
+):
     (tmp_path / "book").mkdir()
     described = '<meta name="description" content="In order">'
     (tmp_path / "book/00_intro.html").write_text(f"<head>{described}</head>")
     (tmp_path / "book/10_rope.html").write_text("")
+    monkeypatch.setattr(build.publish, "NOTEBOOKS", tmp_path / "notebooks")
     build.publish.publish(tmp_path)
-    base = build.publish.address()
+    base = address.current().site
     assert described in (tmp_path / "index.html").read_text()
     site_map = (tmp_path / "sitemap.xml").read_text()
     assert f"<loc>{base}book/10_rope.html</loc>" in site_map

@@ -20,6 +20,7 @@ from tools import ROOT
 
 TARGET = ROOT / "book/assets/cover.svg"
 PREVIEW = TARGET.with_name("preview.png")
+WORDS = "derived, programmed, measured, trained"
 WIDTH, HEIGHT, MARGIN = 1280, 560, 56
 POSITIONS, DIM, BASE = 128, 48, 200.0
 NIGHT = "#0f172a"
@@ -67,13 +68,7 @@ def preview() -> Image.Image:
     """Return the picture that stands beside a shared link."""
     figure = plt.figure(figsize=(12, 6.3), dpi=100, facecolor=NIGHT)
     figure.text(0.05, 0.83, "Positional Encodings", color="#f8fafc", size=44, weight="bold")
-    figure.text(
-        0.05,
-        0.745,
-        "from first principles: derived, programmed, measured",
-        color="#94a3b8",
-        size=21,
-    )
+    figure.text(0.05, 0.745, WORDS, color="#94a3b8", size=21)
     above = figure.add_axes((0.05, 0.46, 0.9, 0.22))
     positions = torch.linspace(0, POSITIONS - 1, 480)
     codes = sinusoidal(positions, DIM, BASE).numpy()
@@ -101,13 +96,12 @@ def cover() -> str:
         for i, (column, colour) in enumerate(zip(shown_columns(), WAVES, strict=True))
     )
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">
-<title>Positional Encodings, from first principles</title>
+<title>Positional encodings</title>
 <desc>Five columns of a sinusoidal code, from fast to slow, above the heat map of the code.</desc>
 <rect width="{WIDTH}" height="{HEIGHT}" rx="24" fill="{NIGHT}"/>
 <text x="{MARGIN}" y="98" font-family="{SANS}" font-size="58" font-weight="700" fill="#f8fafc"
  letter-spacing="-1.4">Positional Encodings</text>
-<text x="{MARGIN}" y="140" font-family="{SANS}" font-size="25" fill="#94a3b8">from first principles:
- derived, programmed, measured, trained</text>
+<text x="{MARGIN}" y="140" font-family="{SANS}" font-size="25" fill="#94a3b8">{WORDS}</text>
 {waves}
 <image x="{MARGIN}" y="330" width="{inside}" height="174" preserveAspectRatio="none"
  style="image-rendering:pixelated" href="data:image/png;base64,{embedded(heat_map())}"/>

