@@ -106,7 +106,7 @@ def script() -> str:
     if not stamp.exists() or stamp.read_bytes() != lock.read_bytes():
         shutil.copy(WEB / "package.json", WORKSHOP)
         shutil.copy(lock, WORKSHOP)
-        run(npm, "ci", "--silent")
+        run(npm, "ci", "--silent", f"--cache={WORKSHOP / 'cache'}")
     shutil.rmtree(WORKSHOP / "src", ignore_errors=True)
     shutil.copytree(WEB / "src", WORKSHOP / "src")
     options = ["--bundle", "--minify", "--format=iife", "--global-name=Live", "--target=es2022"]

@@ -76,7 +76,9 @@ def fetch(package: Package, folder: Path) -> bytes:
     npm = shutil.which("npm")
     if npm is None:
         raise VendorError("npm is not installed")
-    command = [npm, "pack", "--silent", f"{package.name}@{package.version}"]
+    # A cache of its own: a home may be missing, or not to be written to.
+    command = [npm, "pack", "--loglevel=error", f"--cache={folder / 'cache'}"]
+    command += [f"{package.name}@{package.version}"]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
     except subprocess.TimeoutExpired:
