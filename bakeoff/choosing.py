@@ -41,21 +41,21 @@ D_MODEL, LAYERS, LENGTH, HEAD_DIM = 768, 12, 512, 64  # a well-known base model
 # are the numbers of a reason.
 REASONS = {
     "refused": ("has no row for {1} × its length", "03_learned"),
-    "language": (f"loss up by {{0}} nats at {{1}} ×; allowed: {BARS['language']}", "14_bakeoff"),
-    "content": (f"recalls {{0}} at {{1}} ×; wanted: {BARS['content']}", "14_bakeoff"),
-    "offset": (f"3-back {{0}} at {{1}} ×; wanted: {BARS['offset']}", "14_bakeoff"),
-    "behind": ("last at home, in every seed", "14_bakeoff"),
-    "axes": ("blind to the second axis", "12_axes"),
+    "language": (f"loss up by {{0}} nats at {{1}} ×; allowed: {BARS['language']}", "15_bakeoff"),
+    "content": (f"recalls {{0}} at {{1}} ×; wanted: {BARS['content']}", "15_bakeoff"),
+    "offset": (f"3-back {{0}} at {{1}} ×; wanted: {BARS['offset']}", "15_bakeoff"),
+    "behind": ("last at home, in every seed", "15_bakeoff"),
+    "axes": ("blind to the second axis", "13_axes"),
     "sides": ("blind to left and right", "09_alibi"),
     "moved": ("changes when all positions move", "06_transformer_xl"),
-    "stale": ("must rotate old keys anew", "13_context_extension"),
+    "stale": ("must rotate old keys anew", "12_context_extension"),
     "parameters": ("{0} parameters", "17_choosing#what-positions-cost"),
     "scores": ("adds to the scores", "09_alibi"),
     "products": ("needs products of its own", "05_shaw"),
     "memory": ("makes a tensor {0} × the scores", "17_choosing#what-positions-cost"),
     "unmeasured": ("not in the comparison", "10_rope"),
-    "beyond": ("measured to {1} × only", "14_bakeoff"),
-    "decoder": ("measured in decoders of text", "14_bakeoff"),
+    "beyond": ("measured to {1} × only", "15_bakeoff"),
+    "decoder": ("measured in decoders of text", "15_bakeoff"),
 }
 OPEN = ("unmeasured", "beyond", "decoder")
 FITS, UNSURE, OUT = range(3)
@@ -295,7 +295,7 @@ def facts() -> dict[str, Facts]:
         found[key] = replace(
             found["rope"],
             name=plots.name(key),
-            page="13_context_extension",
+            page="12_context_extension",
             measured=measured(key),
             stale=stale,
         )

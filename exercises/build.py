@@ -37,7 +37,7 @@ Open a notebook in JupyterLab, or upload it to Colab. Its first cell brings what
 answer is checked by the cell below it.
 """
 PROJECT = re.compile(  # and that of a project
-    r"# (.+?)\n.*\*Project of the part \"(.+?)\" .*about (\d+) minutes"
+    r"# (.+?)\n.*\*Project on (.+?): about (\d+) minutes"
     r".*\*\*You will\*\* (.+?)\.\n",
     re.S,
 )
@@ -118,9 +118,9 @@ def about_project(path: Path) -> dict[str, Any]:
     """
     found = PROJECT.match(nbformat.read(path, as_version=4).cells[0].source)
     if found is None:
-        raise ValueError(f"{path}: its first cell lacks part, minutes, or `**You will** ... .`")
-    title, part, minutes, asks = found.groups()
-    return {"title": title, "part": part, "asks": asks, "minutes": int(minutes)}
+        raise ValueError(f"{path}: its first cell lacks subject, minutes, or `**You will** ... .`")
+    title, subject, minutes, asks = found.groups()
+    return {"title": title, "subject": subject, "asks": asks, "minutes": int(minutes)}
 
 
 def facts_text(names: list[str]) -> str:

@@ -76,12 +76,12 @@ def overview() -> str:
 
 
 def projects() -> str:
-    """Return the projects of the book's parts as Markdown paragraphs."""
+    """Return the projects as Markdown paragraphs."""
     parts = []
     for name, found in facts()["projects"].items():
         notebook = f"exercises/projects/{name}.ipynb"
         parts.append(
-            f"**{found['part']}: {found['title']}.** You {found['asks']}. About "
+            f"**{found['title']}**, on {found['subject']}. You {found['asks']}. About "
             f"{found['minutes']} minutes. Open in {links(notebook)} · [download](../{notebook})"
         )
     return "\n\n".join(parts)

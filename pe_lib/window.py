@@ -1,4 +1,4 @@
-"""A sliding window: no key farther away than its width is seen (chapter 14)."""
+"""A sliding window: no key farther away than its width is seen (chapter 15)."""
 
 from __future__ import annotations
 

@@ -435,7 +435,7 @@ def test_the_newer_methods_have_three_seeds_too():
 
 
 def test_a_shipped_cell_can_be_run_again_and_shows_the_same():
-    """Of the first steps only: chapter 14 trains this method's whole cell again when executed."""
+    """Of the first steps only: chapter 15 trains this method's whole cell again when executed."""
     (cell,) = grid("short", ["n-back"], ["hybrid"], [0])
     shipped = {
         row["length"]: row

@@ -39,7 +39,7 @@ HANDED_OUT = re.compile(r"exercises/(?:release/\w+|projects)/\w+")
 CAPTION = re.compile(r"Figure ([0-9A-Z]+\.\d+)\.")
 VERDICT = re.compile(r"Claim, ([a-z ]+):")
 CHAPTER = re.compile(r"/(\d\d)_\w+$")
-LETTERED = {"book/hierarchical": "H"}  # pages between the chapters
+LETTERED = {"book/hierarchical": "H"}  # pages beside the chapters
 WIDGET = "application/vnd.jupyter.widget-view+json"
 GLOSSED = re.compile(r"/(\d\d_\w+|hierarchical|interview|exercises|notation)$")  # with prose
 

@@ -1,4 +1,4 @@
-"""Checks of exercise set 13: sequences longer than those of training."""
+"""Checks of exercise set 12: sequences longer than those of training."""
 
 from __future__ import annotations
 

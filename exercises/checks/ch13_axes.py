@@ -1,4 +1,4 @@
-"""Checks of exercise set 12: positions on several axes."""
+"""Checks of exercise set 13: positions on several axes."""
 
 from __future__ import annotations
 
