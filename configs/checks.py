@@ -19,6 +19,10 @@ from pe_lib.errors import (
 Check: TypeAlias = Callable[[str, Any], object]
 
 
+class Contradiction(ValueError):
+    """Two fields of a configuration cannot both be meant."""
+
+
 def from_zero(name: str, value: object) -> int:
     """Return `value` if it is an integer of at least 0."""
     return require_positive(name, value, least=0)
@@ -32,6 +36,11 @@ def positive(name: str, value: object) -> float:
 def not_negative(name: str, value: object) -> float:
     """Return `value` if it is a number of at least 0."""
     return require_at_least(name, value, 0)
+
+
+def at_least_one(name: str, value: object) -> float:
+    """Return `value` if it is a number of at least 1: a stretch never shortens."""
+    return require_at_least(name, value, 1)
 
 
 def share(name: str, value: object) -> float:
@@ -56,6 +65,15 @@ def listed(check: Check) -> Check:
             check(f"{name}[{index}]", entry)
 
     return check_all
+
+
+def one_or_listed(check: Check) -> Check:
+    """Return a check of a value, or of a list with one for each layer."""
+
+    def check_both(name: str, value: object) -> object:
+        return (listed(check) if isinstance(value, list | tuple) else check)(name, value)
+
+    return check_both
 
 
 def flag(name: str, value: object) -> None:
@@ -84,8 +102,8 @@ FIELDS: dict[str, Check] = {
         (
             "attention_chunk_size", "attention_window_size", "attn_layer_period",
             "full_attention_interval", "global_attn_every_n_layers", "local_attention",
-            "max_position_embeddings", "n_positions", "nope_layer_interval",
-            "no_rope_layer_interval", "rotary_dim",
+            "max_position_embeddings", "nope_layer_interval", "no_rope_layer_interval",
+            "rotary_dim", "hidden_size", "num_attention_heads", "num_key_value_heads",
         ),
         require_positive,
     ),
@@ -95,11 +113,11 @@ FIELDS: dict[str, Check] = {
         from_zero,
     ),
     **dict.fromkeys(
-        ("rope_theta", "global_rope_theta", "rotary_emb_base", "rope_base", "rope_local_base_freq",
-         "local_rope_theta", "compress_rope_theta"),
-        positive,
+        ("rope_local_base_freq", "compress_rope_theta", "swa_rope_theta"), positive
     ),
-    **dict.fromkeys(("partial_rotary_factor", "rotary_pct"), share),
+    "rope_theta": one_or_listed(positive),
+    "partial_rotary_factor": share,
+    "partial_rotary_factors": listed(share),
     **dict.fromkeys(
         ("rope_interleave", "rope_interleaved", "use_sliding_window", "use_mem_rope"), require_bool
     ),
@@ -114,8 +132,9 @@ FIELDS: dict[str, Check] = {
 }  # fmt: skip
 
 PARAMETERS: dict[str, Check] = {
+    "factor": at_least_one,
     **dict.fromkeys(
-        ("factor", "attention_factor", "rope_theta", "alpha", "beta_fast", "beta_slow",
+        ("attention_factor", "rope_theta", "alpha", "beta_fast", "beta_slow",
          "low_freq_factor", "high_freq_factor", "short_mscale", "long_mscale"),
         positive,
     ),
@@ -142,6 +161,33 @@ def check_fields(fields: Mapping[str, Any], checks: Mapping[str, Check] = FIELDS
             check(name, fields[name])
 
 
+def check_bases(fields: Mapping[str, Any]) -> None:
+    """Raise if rope parameters for all layers have another base than the field beside them."""
+    given = fields.get("rope_parameters") or fields.get("rope_scaling") or {}
+    inside = given.get("rope_theta") if isinstance(given, Mapping) else None
+    beside = fields.get("rope_theta")
+    if inside is not None and beside is not None and inside != beside:
+        raise Contradiction(
+            f"rope_theta must be that of the rope parameters, which is {inside!r}; got {beside!r}"
+        )
+
+
+def check_heads(fields: Mapping[str, Any]) -> None:
+    """Raise unless heads divide the width that they share, and share keys and values evenly."""
+    width, heads, shared = (
+        fields.get(name) for name in ("hidden_size", "num_attention_heads", "num_key_value_heads")
+    )
+    wide = (fields.get(name) for name in ("head_dim", "attention_head_dim", "kv_channels",
+                                          "qk_nope_head_dim"))  # fmt: skip
+    if heads and width and width % heads and all(each is None for each in wide):
+        raise Contradiction(f"hidden_size must be a multiple of {heads}, the heads; got {width}")
+    if heads and shared and heads % shared:
+        raise Contradiction(
+            f"num_attention_heads must be a multiple of num_key_value_heads, which is {shared}; "
+            f"got {heads}"
+        )
+
+
 def check_kinds(name: str, kinds: object, allowed: Sequence[str]) -> list[str]:
     """Return a list of kinds of layers if each is an allowed word."""
     words = list(sequence(name, kinds))
@@ -164,14 +210,11 @@ def check_indices(fields: Mapping[str, Any], count: int) -> None:
             raise ValueError(f"{name} must be of layers 0 to {count - 1}, got {beyond}")
 
 
-def check_order(parameters: Mapping[str, Any], lower: str, upper: str, *, strictly: bool) -> None:
-    """Raise unless one field of the rope parameters is less than another, if both are given."""
+def check_order(parameters: Mapping[str, Any], lower: str, upper: str) -> None:
+    """Raise if one field of the rope parameters is less than another, and both are given."""
     low, high = parameters.get(lower), parameters.get(upper)
-    if low is None or high is None:
-        return
-    if high < low or (strictly and high == low):
-        words = "greater than" if strictly else "at least"
-        raise ValueError(f"{upper} must be {words} {lower}, which is {low}; got {high}")
+    if low is not None and high is not None and high < low:
+        raise ValueError(f"{upper} must be at least {lower}, which is {low}; got {high}")
 
 
 def check_sections(parameters: Mapping[str, Any], part: int) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
-from configs.layer_kinds import first
 from configs.layers import Layer, fields_of, from_config
 from configs.rope_types import TRAINED, Head, base_rates, rope_type
 from pe_lib.context_extension import DynamicNTK, LongRoPE
@@ -29,7 +28,7 @@ def explain(config: object, *, layout: str | None = None, base: float | None = N
     """Return what a configuration means, line by line; arguments as in `from_config`."""
     fields = fields_of(config)
     layers = from_config(config, layout=layout, base=base)
-    context = first(fields, "max_position_embeddings", "n_positions")
+    context = fields.get("max_position_embeddings")
     lines = [f"{fields.get('model_type')}: {len(layers)} layers, context {context}"]
     groups: dict[tuple[object, ...], list[int]] = {}
     for index, layer in enumerate(layers):

@@ -37,6 +37,16 @@ KINDS = (
 
 LETTERS = {"M": "linear_attention", "E": "moe", "*": "full_attention", "-": "mlp"}  # Nemotron-H
 
+# Lists with a number for each layer.
+BY_NUMBER = {
+    "hybrid_layer_pattern": {"0": "full_attention", "1": "sliding_attention"},
+    "compress_ratios": {
+        "0": "sliding_attention",
+        "4": "compressed_sparse_attention",
+        "128": "heavily_compressed_attention",
+    },
+}
+
 # Fields with a rule for the kinds.
 RULES = (
     "sliding_window_pattern",
@@ -54,16 +64,15 @@ def first(fields: Fields, *names: str) -> Any:
 
 
 def kinds_of(fields: Fields) -> list[str]:
-    """Return the kind of each layer, from a list or from the rules that older files have.
+    """Return the kind of each layer, from a list, a rule of older files, or the type's own rule.
 
     Raises:
-        ValueError: if a word is unknown, a list has another length than the layers, or the model
-            type mixes kinds and no field says how.
+        ValueError: if a word is unknown, or a list has another length than the layers.
     """
     count = layer_count(fields)
     for name in ("layer_types", "layers_block_type"):
         if fields.get(name) is not None:
-            kinds = check_kinds(name, fields[name], KINDS)
+            kinds = check_kinds(name, by_place(fields, name), KINDS)
             if count is not None:
                 check_count(name, kinds, require_positive("num_hidden_layers", count))
             return kinds
@@ -73,10 +82,21 @@ def kinds_of(fields: Fields) -> list[str]:
         check_count("hybrid_override_pattern", words, len(words) if count is None else count)
         return [LETTERS[word] for word in words]
     count = require_positive("num_hidden_layers", count)
+    for name, words in BY_NUMBER.items():
+        if fields.get(name) is not None:
+            numbers = by_place(fields, name)
+            check_count(name, numbers, count)
+            return [words[require_choice(name, str(each), tuple(words))] for each in numbers]
     given = fields.get("block_types")  # a pattern that repeats
-    cycle = check_kinds("block_types", given, KINDS) if given else cycle_of(fields)
-    if cycle:
-        return [cycle[index % len(cycle)] for index in range(count)]
+    if given:
+        return made({"cycle": check_kinds("block_types", given, KINDS)}, count)
+    own = model_types.defaults_of(fields.get("model_type")).get("kinds", {})
+    every = fields.get("full_attention_interval")
+    if every is not None:
+        others, *_, full = own.get("cycle") or ["linear_attention", "full_attention"]
+        return made({"cycle": [others] * (every - 1) + [full]}, count)
+    if own and first(fields, *RULES) is None:
+        return made(own, count)
     attends = attending(fields, count)
     return [
         kind_by_rule(fields, index, count) if index in attends else "recurrent"
@@ -84,27 +104,29 @@ def kinds_of(fields: Fields) -> list[str]:
     ]
 
 
-def cycle_of(fields: Fields) -> list[str]:
-    """Return the kinds that repeat in models of this type, or none where a rule tells them."""
-    if first(fields, *RULES) is not None:
-        return []
-    model_type = fields.get("model_type", "")
-    cycle = model_types.CYCLES.get(model_type, "").split()
-    every = fields.get("full_attention_interval")
-    if every is not None:
-        others, full = (cycle[0], cycle[-1]) if cycle else ("linear_attention", "full_attention")
-        return [others] * (every - 1) + [full]
-    if model_type in model_types.LISTED:
-        raise ValueError(
-            f"layer_types must be given: layers of a model of type {model_type!r} are of several "
-            "kinds, and no field says which are what"
-        )
-    return cycle
+def by_place(fields: Fields, name: str) -> Any:
+    """Return a field; of a list, only what is for the model's own layers.
+
+    Some lists go on with the layers that predict further tokens.
+    """
+    given, count = fields.get(name), layer_count(fields)
+    further = fields.get("num_nextn_predict_layers")
+    longer = isinstance(given, list | tuple) and count and further
+    return given[:count] if longer and len(given) == count + further else given
+
+
+def made(rule: Mapping[str, Any], count: int) -> list[str]:
+    """Return kinds by a rule: a head, a cycle that repeats after it, and perhaps another last."""
+    head, cycle = list(rule.get("head", ())), rule["cycle"]
+    kinds = [*head, *(cycle[i % len(cycle)] for i in range(count - len(head)))][:count]
+    if rule.get("last"):
+        kinds[-1] = rule["last"]
+    return kinds[::-1] if rule.get("backwards") else kinds
 
 
 def layer_count(fields: Fields) -> Any:
     """Return the number of attention layers."""
-    count = first(fields, "num_hidden_layers", "n_layer", "num_layers", "n_layers")
+    count = fields.get("num_hidden_layers")
     twice = fields.get("model_type") in model_types.TWICE and count is not None
     return 2 * count if twice else count
 
@@ -133,17 +155,25 @@ def kind_by_rule(fields: Fields, index: int, count: int) -> str:
     if fields.get("model_type") == "llama4_text":
         return "chunked_attention" if rotates(fields, index) else "full_attention"
     pattern = first(fields, "sliding_window_pattern", "_sliding_window_pattern")
+    window = None if "sliding_window" in unread(fields) else fields.get("sliding_window")
     every = fields.get("global_attn_every_n_layers")
     if isinstance(pattern, str):  # "LLLG": local, local, local, global
-        sliding = pattern[index % len(pattern)] == "L" and index < count - 1
+        sliding = bool(window) and pattern[index % len(pattern)] == "L" and index < count - 1
     elif pattern:
-        sliding = bool((index + 1) % pattern)
+        sliding = bool(window) and bool((index + 1) % pattern)
     elif every:
         after = 0 if fields.get("model_type", "").startswith("modernbert") else 1
         sliding = bool((index + after) % every)
     else:
-        sliding = bool(fields.get("sliding_window")) and slides_from(fields) <= index
+        sliding = bool(window) and slides_from(fields) <= index
     return "sliding_attention" if sliding else "full_attention"
+
+
+def unread(fields: Fields) -> list[str]:
+    """Return the fields on windows that are given, though classes of this type do not read them."""
+    known = model_types.defaults_of(fields.get("model_type")).get("fields")
+    names = () if known is None else ("sliding_window",)
+    return [name for name in names if fields.get(name) is not None and name not in known]
 
 
 def slides_from(fields: Fields) -> float:
@@ -161,6 +191,8 @@ def rotates(fields: Fields, index: int) -> bool:
     listed = fields.get("no_rope_layers")
     if listed:  # 1 means that the layer rotates
         return bool(listed[index])
+    if fields.get("model_type") in model_types.NONE_BEFORE_THE_END:
+        return (layer_count(fields) - 1 - index) % 4 != 0
     every = first(fields, "no_rope_layer_interval", "nope_layer_interval")
     if every is None:
         every = model_types.NO_ROPE_EVERY.get(fields.get("model_type", ""))
@@ -176,6 +208,8 @@ def window_of(fields: Fields, kind: str) -> int | None:
     if not windowed or kind in RECURRENT:
         return None
     window = first(fields, "sliding_window", "sliding_window_size")
+    if model_type == "mimo_v2_flash" and fields.get("sliding_window_size") is not None:
+        window = fields["sliding_window_size"] + 1  # as its class counts it
     if window is None and fields.get("local_attention"):
         window = fields["local_attention"] // 2
     if not window:

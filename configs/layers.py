@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from configs import model_types
 from configs.checks import (
+    Contradiction,
+    check_bases,
     check_count,
     check_fields,
+    check_heads,
     check_indices,
     check_parameters_by_kind,
     check_sections,
@@ -27,6 +30,7 @@ from configs.checks import (
 from configs.layer_kinds import (
     RECURRENT,
     Fields,
+    by_place,
     first,
     kinds_of,
     rotates,
@@ -43,6 +47,8 @@ from pe_lib.sinusoidal import LAYOUTS
 from pe_lib.temperature import QueryTemperature
 from pe_lib.trailing import Trailing
 
+OR_DEFAULT = ("rope_parameters", "rope_scaling", "layer_types")  # null says nothing, as in classes
+BESIDE = ("rope_theta", "rope_scaling", "partial_rotary_factor")  # of old files
 TEXT_PARTS = ("text_config", "thinker_config", "llm_config", "language_config")
 
 
@@ -89,16 +95,15 @@ def from_config(
             them, is not known.
     """
     fields = fields_of(config)
-    refused = model_types.REFUSED.get(fields.get("model_type", ""))
-    if refused:
-        raise ValueError(f"config must be of attention that this library has; this one {refused}")
+    require_rotary(fields)
     require_known(fields)
     check_fields(fields)
+    check_heads(fields)
     if layout is not None:
         require_choice("layout", layout, LAYOUTS)
     kinds, made = kinds_of(fields), {}
     require_fitting(fields, kinds)
-    changes = by_layer(fields, len(kinds))
+    changes = by_layer(fields, kinds)
     layers = []
     for index, kind in enumerate(kinds):
         own = {**fields, **changes.get(index, {})}
@@ -110,14 +115,36 @@ def from_config(
     return layers
 
 
+def require_rotary(fields: Fields) -> None:
+    """Raise if a model type or a field says that nothing rotates, and what is used instead."""
+    model_type, reason = fields.get("model_type"), None
+    said = fields.get("position_embedding_type")
+    if model_type in model_types.REFUSED:
+        reason = f"a model of type {model_type!r} {model_types.REFUSED[model_type]}"
+    elif fields.get("alibi"):
+        reason = f"one with alibi=true {model_types.ALIBI}"
+    elif said is not None and "rope" not in said and "rotary" not in said:
+        read = model_types.defaults_of(model_type).get("fields", {})
+        if model_type not in model_types.ABSOLUTE_UNREAD and "position_embedding_type" not in read:
+            reason = f"position_embedding_type is {said!r}"
+    if reason is not None:
+        raise ValueError(f"config must be of attention that rotates; {reason}")
+
+
 def require_known(fields: Fields) -> None:
     """Raise if a field that is given speaks of rotation, and nothing here reads it."""
+    off = [name for name in model_types.SWITCHES if fields.get(name) is False]
+    if off:
+        raise Contradiction(
+            f"config must rotate, as all models of type {fields.get('model_type')!r} do; "
+            f"{off[0]} is False"
+        )
     unread = [
         name
         for name, value in fields.items()
         if value not in (None, False)
         and re.search("rope|rotary", name)
-        and name not in model_types.ROTARY_FIELDS
+        and name not in model_types.ROTARY_FIELDS | model_types.SWITCHES
     ]
     if unread:
         raise ValueError(
@@ -129,20 +156,22 @@ def require_known(fields: Fields) -> None:
 def require_fitting(fields: Fields, kinds: list[str]) -> None:
     """Raise if a list by layer has not one entry for each, or rope parameters fit no layer."""
     check_indices(fields, len(kinds))
-    for name in ("layer_rope_theta", "no_rope_layers"):
-        if fields.get(name):
-            check_count(name, fields[name], len(kinds))
+    for name in ("layer_rope_theta", "no_rope_layers", "rope_theta", "partial_rotary_factors"):
+        if isinstance(fields.get(name), list | tuple) and fields[name]:
+            check_count(name, by_place(fields, name), len(kinds))
     given = fields.get("rope_parameters") or {}
-    if not any(isinstance(value, Mapping) for value in given.values()):
-        return
-    check_parameters_by_kind(
-        given, kinds, model_types.FURTHER_KINDS.get(fields.get("model_type", ""), "").split()
-    )
+    if any(isinstance(value, Mapping) for value in given.values()):
+        check_parameters_by_kind(given, kinds, list(rope_by_kind(fields)))
 
 
-def by_layer(fields: Fields, count: int) -> dict[int, Fields]:
+def by_layer(fields: Fields, kinds: list[str]) -> dict[int, Fields]:
     """Return the fields that single layers have for themselves, by the layer's number."""
-    found: dict[int, Fields] = {}
+    count, wide = len(kinds), fields.get("global_head_dim")  # Gemma 4: of layers that see all
+    found: dict[int, Fields] = {
+        index: {"head_dim": wide}
+        for index, kind in enumerate(kinds)
+        if wide is not None and kind == "full_attention"
+    }
     for key, own in (fields.get("per_layer_config") or {}).items():
         if not str(key).isdecimal() or int(key) >= count:  # "05" where there are ten and more
             raise ValueError(f"per_layer_config must be for layers 0 to {count - 1}, got {key!r}")
@@ -179,14 +208,48 @@ def chunk_of(fields: Fields, kind: str) -> int | None:
 
 
 def fields_of(config: object) -> Fields:
-    """Return a configuration as a dictionary; of several models in one, the text's."""
+    """Return a configuration with the names of today and what its class takes for granted.
+
+    Of several models in one, it is the text's.
+    """
+    given = text_of(config)
+    row = model_types.defaults_of(given.get("model_type")).get("fields", {})
+    fields = renamed(given)
+    check_bases(fields)
+    absent = [name for name in OR_DEFAULT if not fields.get(name)]
+    said = {name: value for name, value in fields.items() if name not in absent}
+    hidden = BESIDE if "rope_parameters" in said else ()
+    return {**{name: value for name, value in row.items() if name not in hidden}, **said}
+
+
+def text_of(config: object) -> dict[str, Any]:
+    """Return the fields of the text in a configuration, with the type that its class has."""
     fields = config.to_dict() if hasattr(config, "to_dict") else config
     if not isinstance(fields, Mapping):
         raise TypeError(f"config must be a dictionary or a configuration, got {type(config)}")
-    for name in TEXT_PARTS:
-        if isinstance(fields.get(name), Mapping):
-            return fields_of(fields[name])
-    return fields
+    name = fields.get("model_type")
+    for part in TEXT_PARTS:
+        if isinstance(fields.get(part), Mapping):
+            return text_of({"model_type": name, **fields[part]})
+    inside = f"{name}_text" in model_types.ROTATING and name not in model_types.ROTATING
+    return {**fields, "model_type": f"{name}_text" if inside else name}
+
+
+def renamed(fields: Fields) -> dict[str, Any]:
+    """Return the fields by one name each.
+
+    Raises:
+        Contradiction: if two names have two values.
+    """
+    found = {name: value for name, value in fields.items() if name not in model_types.SAME}
+    for old, name in model_types.SAME.items():
+        value, other = fields.get(old), found.get(name)
+        if value is None:
+            continue
+        if other is not None and other != value and name != "num_hidden_layers":
+            raise Contradiction(f"{old} must be {name}, which is {other!r}; got {value!r}")
+        found[name] = value if other is None else other
+    return found
 
 
 # --- rope parameters ------------------------------------------------------------------------------
@@ -206,11 +269,11 @@ def rope_parameters(
     given = fields.get("rope_parameters")
     old = fields.get("rope_scaling")
     if given is not None and old is not None and given != old:
-        raise ValueError("rope_parameters and rope_scaling must not both be given, unless equal")
+        raise Contradiction("rope_parameters and rope_scaling must not both be given, unless equal")
     if given is None:
-        given = old_spelling(fields, kind)
+        given = old_spelling(fields, kind, index)
     elif any(isinstance(value, Mapping) for value in given.values()):
-        label = ("main" if "sliding" in kind else "compress") if "compress" in given else kind
+        label = label_of(kind, given)
         if label not in given:
             raise ValueError(f"rope_parameters must have {label!r}, got {', '.join(given)}")
         given = given[label]
@@ -221,38 +284,91 @@ def rope_parameters(
     return found
 
 
+def label_of(kind: str, names: Iterable[str]) -> str:
+    """Return the name that rope parameters for a kind of layer have."""
+    return ("main" if "sliding" in kind else "compress") if "compress" in names else kind
+
+
+def rope_by_kind(fields: Fields) -> Mapping[str, dict[str, Any]]:
+    """Return the rope parameters that the class has for each kind of layer, if it has such."""
+    found: dict[str, dict[str, Any]] = model_types.defaults_of(fields.get("model_type")).get(
+        "rope", {}
+    )
+    return found
+
+
 def switched_off(fields: Fields) -> bool:
     """Return whether a field says that no layer rotates."""
     if fields.get("model_type") == "granitemoehybrid":
         return fields.get("position_embedding_type") != "rope"
-    if fields.get("model_type") == "falcon" and fields.get("alibi"):
-        raise ValueError("config must be of rotary attention; with alibi=true use pe_lib.ALiBi")
     return fields.get("use_mem_rope") is False  # Zamba 2
 
 
-def old_spelling(fields: Fields, kind: str) -> dict[str, Any]:
-    """Return rope parameters from `rope_theta`, `rope_scaling` and the names of a second base."""
-    local = "sliding" in kind
-    base = first(fields, "rope_theta", "global_rope_theta", "rotary_emb_base", "rope_base")
-    second = first(fields, "rope_local_base_freq", "local_rope_theta") if local else None
-    if second is not None:  # the local layers are not stretched
-        return {"rope_theta": second}
-    return {"rope_theta": base, **(fields.get("rope_scaling") or {})}
+def old_spelling(fields: Fields, kind: str, index: int) -> dict[str, Any] | None:
+    """Return rope parameters from `rope_theta`, `rope_scaling` and the names of a second base.
+
+    Where a class has rope parameters by kind, it decides which of these fields reach which kind.
+    """
+    own, scaling = rope_by_kind(fields), fields.get("rope_scaling") or {}
+    if not own:
+        second = fields.get("rope_local_base_freq") if "sliding" in kind else None
+        if second is not None:  # the local layers are not stretched
+            return {"rope_theta": second}
+        return {"rope_theta": base_at(fields, "rope_theta", index), **scaling}
+    require_read(fields, own)
+    part = own[label_of(kind, own)]
+    if not part:
+        return None
+    found = {key: value for key, value in part.items() if key not in ("base", "scaled")}
+    given = base_at(fields, part.get("base", ""), index)
+    found |= {} if given is None else {"rope_theta": given}
+    if fields.get("qk_nope_head_dim") is None and fields.get("qk_rope_head_dim") is not None:
+        found["partial_rotary_factor"] = fields["qk_rope_head_dim"] / head_width(fields)
+    if not scaling or "scaled" not in part:
+        return found
+    added = part["scaled"] if rope_type(scaling) == "yarn" else {}
+    return {**found, **added, **scaling}
+
+
+def base_at(fields: Fields, name: str, index: int) -> Any:
+    """Return a base; of a list by layer, that of one layer."""
+    given = by_place(fields, name)
+    return given[index] if isinstance(given, list | tuple) else given
+
+
+def require_read(fields: Fields, own: Mapping[str, dict[str, Any]]) -> None:
+    """Raise if a class with rope parameters by kind does not read a field that is given."""
+    read = {part.get("base") for part in own.values()}
+    taken = [part["rope_theta"] for part in own.values() if part]
+    for name in ("rope_theta", "rope_local_base_freq", "swa_rope_theta"):
+        value = fields.get(name)
+        if value is not None and name not in read and value not in taken:
+            raise Contradiction(
+                f"{name} must be one of {taken}, the bases that a model of type "
+                f"{fields.get('model_type')!r} has unless rope_parameters says others by kind of "
+                f"layer; got {value}"
+            )
+    if fields.get("rope_scaling") and not any("scaled" in part for part in own.values()):
+        raise Contradiction(
+            f"rope_scaling must not be given: a model of type {fields.get('model_type')!r} reads "
+            "rope_parameters by kind of layer"
+        )
 
 
 def completed(
     fields: Fields, parameters: dict[str, Any], index: int, base: float | None
 ) -> dict[str, Any]:
     """Return rope parameters with what stands beside them in the file."""
-    bases = fields.get("layer_rope_theta")
+    row = model_types.defaults_of(fields.get("model_type")).get("fields", {})
+    bases, shares = fields.get("layer_rope_theta"), by_place(fields, "partial_rotary_factors")
     if bases:
         parameters["rope_theta"] = bases[index]
     if parameters.get("rope_theta") is None:
-        fixed = model_types.FIXED_BASE.get(fields.get("model_type", ""))
-        parameters["rope_theta"] = first({**fields, "b": base, "f": fixed}, "b", "rope_theta", "f")
+        candidates = (base, base_at(fields, "rope_theta", index), row.get("rope_theta"))
+        parameters["rope_theta"] = next((each for each in candidates if each is not None), None)
     if parameters["rope_theta"] is None:
-        raise ValueError("rope_theta must be given: the configuration has none; pass base=...")
-    share = first(fields, "partial_rotary_factor", "rotary_pct")
+        raise ValueError("rope_theta must be given: the configuration has none")
+    share = shares[index] if shares else first({**row, **fields}, "partial_rotary_factor")
     if parameters.get("partial_rotary_factor") is None and share is not None:
         parameters["partial_rotary_factor"] = share
     if fields.get(TRAINED) is not None and rope_type(parameters) in ("yarn", "longrope", "llama3"):
@@ -299,7 +415,7 @@ def rotary_of(fields: Fields, parameters: Fields, layout: str | None) -> Positio
     part = rotary_width(fields, parameters, width)
     check_sections(parameters, part)
     layout = layout or layout_in(fields)
-    context = first(fields, "max_position_embeddings", "n_positions")
+    context = fields.get("max_position_embeddings")
     last = latent or fields.get("model_type") == "deepseek_v4"
     rope = rope_from(parameters, Head(part if last else width, part, layout, context))
     if fields.get("model_type") in model_types.BACKWARDS:
@@ -322,9 +438,8 @@ def head_width(fields: Fields) -> int:
         return int(nope) + int(rope)
     width = first(fields, "attention_head_dim", "head_dim", "kv_channels")
     if width is None:
-        model = require_positive("hidden_size", first(fields, "hidden_size", "n_embd"))
-        heads = first(fields, "num_attention_heads", "n_head")
-        width = model // require_positive("num_attention_heads", heads)
+        model = require_positive("hidden_size", fields.get("hidden_size"))
+        width = model // require_positive("num_attention_heads", fields.get("num_attention_heads"))
     return require_positive("head_dim", width)
 
 

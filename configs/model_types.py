@@ -1,9 +1,16 @@
 """What no field of a configuration says: facts about model types, read from their published code.
 
-tests/test_configs.py holds every line against transformers, by running the models.
+tests/test_published.py holds every line against transformers, by running the models; what their
+configuration classes take where a file says nothing is in defaults.json, which
+`python -m tools.defaults` writes.
 """
 
 from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 
 def names(text: str) -> frozenset[str]:
@@ -47,8 +54,16 @@ HALF = names(
 # Attention without positions in all layers: order comes from the recurrent ones.
 WITHOUT = names("glm5_next_text jamba kimi_linear nemotron_h")
 
+ROTATING = HALF | INTERLEAVED | WITHOUT  # all that is known
+
 # Layers rotate inside windows only, and those that see everything have no positions.
 WINDOWS_ONLY = names("afmoe cohere2 cohere2_moe exaone4 exaone_moe flint kolibri1")
+
+# Of these the last layer, and each fourth before it, has no positions.
+NONE_BEFORE_THE_END = names("muse_glimmer_text muse_spark_text")
+
+# One layer in so many has no positions where no field says so: a default in the code.
+NO_ROPE_EVERY = {"mistral_large4_text": 4}
 
 # Rotations by the negative angle.
 BACKWARDS = frozenset(["nanochat"])
@@ -56,74 +71,83 @@ BACKWARDS = frozenset(["nanochat"])
 # Encoders, whose window counts what is seen on each side besides the token itself.
 SYMMETRIC = names("embedding_gemma2_text modernbert neomme openai_privacy_filter ultrabert")
 
+# The base is a number in the code.
+FIXED_BASE = dict.fromkeys(names("codegen gptj roformer"), 10000.0)
+
 # The width that rotates stands in `rotary_dim`; elsewhere that name is not read.
 READS_ROTARY_DIM = names("codegen gptj minimax_m2")
 
-# The base is a number in the code.
-FIXED_BASE = dict.fromkeys(names("codegen gptj roformer"), 10000.0)
+# Types whose files say "absolute", which nothing reads.
+ABSOLUTE_UNREAD = names("modernbert modernbert-decoder")
 
 # Layers with two attentions each.
 TWICE = frozenset(["longcat_flash"])
 
-# Kinds of layers that repeat where a file lists none, as the configuration classes have it.
-CYCLES = {
-    **dict.fromkeys(names("gemma2 gpt_oss vaultgemma"), "sliding_attention full_attention"),
-    **dict.fromkeys(names("cohere2 olmo3"), "sliding_attention " * 3 + "full_attention"),
-    **dict.fromkeys(names("gemma3n_text kolibri1"), "sliding_attention " * 4 + "full_attention"),
-    **dict.fromkeys(
-        names("cwm granite_swa granitemoe_swa"), "full_attention" + " sliding_attention" * 3
-    ),
-    **dict.fromkeys(
-        names("qwen3_next qwen3_5_text qwen3_5_moe_text"),
-        "linear_attention " * 3 + "full_attention",
-    ),
-    "qwen4_exp_text": "linear_attention " * 3 + "indexed_attention",
-    **dict.fromkeys(
-        names("axk2 deepseek_v32 glm_moe_dsa hy_v4 mistral_large4_text"), "indexed_attention"
-    ),
-    **dict.fromkeys(names("cohere_compass_text laguna mellum"), "full_attention"),
-    "minimax": "full_attention linear_attention",
-    "unlimited_ocr_text": "reference_sliding_attention",
-    "zaya": "hybrid",
+# Names that files have for the same field.
+SAME = {
+    **dict.fromkeys(names("n_embd n_embed"), "hidden_size"),
+    "n_head": "num_attention_heads",
+    "num_kv_heads": "num_key_value_heads",
+    **dict.fromkeys(names("n_layer num_layers n_layers"), "num_hidden_layers"),
+    "n_positions": "max_position_embeddings",
+    "rotary_pct": "partial_rotary_factor",
+    **dict.fromkeys(names("rotary_emb_base global_rope_theta rope_base"), "rope_theta"),
+    "local_rope_theta": "rope_local_base_freq",
 }
-
-# Several kinds of layers, in an order that only a list tells.
-LISTED = names(
-    """
-    bailing_hybrid beam deepseek_v4 diffusion_gemma_text dots1 dots3_note_text embedding_gemma2_text
-    flint gemma4_text gemma4_unified_text glm5_next_text granitemoehybrid kimi_linear lfm3
-    mimo_v2_flash modernbert modernbert-decoder muse_glimmer_text muse_spark_text nemotron_h neomme
-    olmo_hybrid ultrabert zamba2
-    """
-)
-
-# Rope parameters by kind that a file may have beside those of the kinds of its layers.
-FURTHER_KINDS = {
-    "deepseek_v4": "main compress",
-    "laguna": "sliding_attention",
-    "lfm3": "sliding_attention",
-    "mellum": "sliding_attention",
-    "zaya": "hybrid_sliding",
-}
-
-# One layer in so many has no positions where no field says so.
-NO_ROPE_EVERY = dict.fromkeys(names("llama4_text mistral_large4_text smollm3"), 4)
 
 # Fields of a file that speak of rotation and are read, or are known to change nothing here.
 ROTARY_FIELDS = names(
     """
-    compress_rope_theta global_rope_theta layer_rope_theta local_rope_theta no_rope_layer_interval
-    no_rope_layers partial_rotary_factor qk_rope_head_dim rope_base rope_interleave
-    rope_interleaved rope_local_base_freq rope_parameters rope_scaling rope_scaling_layers
-    rope_theta rotary_dim rotary_emb_base rotary_embedding_base rotary_pct use_mem_rope
+    compress_rope_theta layer_rope_theta no_rope_layer_interval no_rope_layers
+    partial_rotary_factor partial_rotary_factors qk_rope_head_dim rope_interleave rope_interleaved
+    rope_local_base_freq rope_parameters rope_scaling rope_scaling_layers rope_theta rotary_dim
+    rotary_embedding_base swa_rope_theta use_mem_rope
     """
 )
 
-# Positions that are read in a way that this library has no class for.
+# Fields that say whether anything rotates; files of types that always rotate have them too.
+SWITCHES = names("rope rotary use_rope use_rotary use_rotary_embedding use_rotary_embeddings")
+
+# What models that do not rotate do instead.
+TABLE = "adds a learned table to its input: pe_lib.Learned"
+SINUSOIDS = "adds sinusoids to its input: pe_lib.Sinusoidal"
+ALIBI = "adds biases that grow with distance to its logits: pe_lib.ALiBi"
+BUCKETS = "adds learned biases by buckets of distance to its logits: pe_lib.T5Bias"
+DISENTANGLED = "scores contents and distances apart: pe_lib.DeBERTa"
+FOUR_TERMS = "scores contents and distances in four terms: pe_lib.TransformerXL"
+NEITHER = "has no attention"
+BY_HIDDEN = "reads a bias for each distance from the hidden state: no class of pe_lib"
 REFUSED = {
-    "inkling_text": "reads a bias for each distance from the hidden state",
-    "inkling2_text": "reads a bias for each distance from the hidden state",
+    name: reason
+    for reason, group in {
+        TABLE: """albert bart bert biogpt blip_text_model blenderbot camembert clip_text_model
+            codebert ctrl_lm distilbert electra ernie git gpt2 gpt_bigcode gpt_neo imagegpt led
+            longformer mbart megatron-bert mobilebert openai-gpt opt roberta roc_bert vit
+            xlm-roberta xlm-roberta-xl""",
+        SINUSOIDS: "ctrl fsmt m2m_100 marian pegasus speech_to_text xglm",
+        ALIBI: "bloom mpt",
+        BUCKETS: "longt5 mpnet mt5 pop2piano switch_transformers t5 udop umt5",
+        DISENTANGLED: "deberta deberta-v2 sew-d",
+        FOUR_TERMS: "transfo-xl xlnet",
+        NEITHER: "falcon_mamba mamba mamba2 rwkv",
+        BY_HIDDEN: "inkling_text inkling2_text",
+        "adds sinusoids in its encoder and a learned table in its decoder": "whisper",
+    }.items()
+    for name in names(group)
 }
+
+
+@cache
+def defaults() -> dict[str, Any]:
+    """Return the table: fields, rope parameters by kind and the cycle of kinds of each type."""
+    text = (Path(__file__).parent / "defaults.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def defaults_of(model_type: object) -> dict[str, Any]:
+    """Return the row of a model type, or of the text inside it; empty if it is not known."""
+    return defaults().get(f"{model_type}") or defaults().get(f"{model_type}_text") or {}
 
 
 def layout_of(model_type: object) -> str | None:

@@ -6,6 +6,7 @@ the files; each rule is a function or class of `pe_lib.context_extension`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +38,7 @@ FIELDS = {
     "linear": {"factor"},
     "dynamic": {"factor", "alpha", TRAINED},
     "yarn": {"factor", TRAINED, "attention_factor", "beta_fast", "beta_slow", "mscale"}
-    | {"mscale_all_dim", "truncate", "max_position_embeddings"},
+    | {"mscale_all_dim", "truncate", "max_position_embeddings", "finetuned"},
     "longrope": {"factor", TRAINED, "attention_factor", "short_factor", "long_factor"}
     | {"short_mscale", "long_mscale"},
     "llama3": {"factor", TRAINED, "low_freq_factor", "high_freq_factor"},
@@ -168,7 +169,7 @@ def yarn_rope(parameters: Parameters, head: Head) -> RoPE:
     """Return YaRN with its gain."""
     bounds = {"beta_slow": 1.0, "beta_fast": 32.0}
     bounds |= {name: parameters[name] for name in bounds if parameters.get(name) is not None}
-    check_order(bounds, "beta_slow", "beta_fast", strictly=False)
+    check_order(bounds, "beta_slow", "beta_fast")
     factor = factor_of(parameters, head)
     truncate = parameters.get("truncate")
     rates = yarn(
@@ -209,11 +210,12 @@ def longrope_rope(parameters: Parameters, head: Head) -> RoPE:
 
 def llama3_rope(parameters: Parameters, head: Head) -> RoPE:
     """Return the rule of Llama 3.1."""
-    check_order(parameters, "low_freq_factor", "high_freq_factor", strictly=True)
-    numbers = (number(parameters, name) for name in ("low_freq_factor", "high_freq_factor"))
+    check_order(parameters, "low_freq_factor", "high_freq_factor")
+    low, high = (number(parameters, name) for name in ("low_freq_factor", "high_freq_factor"))
+    high = max(high, math.nextafter(low, math.inf))  # equal in Llama 4 Scout: nothing in between
     trained = trained_length(parameters, head)
     rates = base_rates(parameters, head)
-    return plain(llama3(rates, number(parameters, "factor"), trained, *numbers), head)
+    return plain(llama3(rates, number(parameters, "factor"), trained, low, high), head)
 
 
 def proportional_rope(parameters: Parameters, head: Head) -> RoPE:

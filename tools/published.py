@@ -12,7 +12,7 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 POSITIONS = [0, 1, 6, 40, 300, 20001]
-MOST = 40_000_000  # parameters of a small model
+MOST = 45_000_000  # parameters of a small model
 
 # Sizes that position does not depend on. Of attention, heads are reduced and their width is kept.
 SMALL: dict[str, Any] = {
@@ -38,6 +38,7 @@ SMALL: dict[str, Any] = {
     "num_expert_group": 1, "n_shared_experts": 1, "q_lora_rank": 16, "kv_lora_rank": 16,
     "o_lora_rank": 16, "vocab_size_per_layer_input": 64, "hidden_size_per_layer_input": 8,
     "first_k_dense_replace": 1, "num_hash_layers": 1,
+    "num_kv_heads": 2, "mamba_num_heads": 8, "moe_shared_expert_intermediate_size": 16,
     "linear_num_key_heads": 2, "linear_num_value_heads": 2,
 }  # fmt: skip
 
@@ -65,7 +66,7 @@ ASKED: dict[str, dict[str, Any]] = {
     **{name: {"num_hidden_layers": 6} for name in SIX},
     "bailing_hybrid": {"layer_types": ["linear_attention", "full_attention"],
                        "num_hidden_layers": 2},
-    "codegen": {"n_positions": 32768, "n_head": 4, "n_embd": 1024},
+    "codegen": {"n_positions": 32768, "n_head": 4},
     "dots3_note_text": {"num_hidden_layers": 3},
     "falcon_h1": {"num_hidden_layers": 1},
     "glm5_next_text": {"layer_types": ["linear_attention", "indexed_attention"],
@@ -105,6 +106,12 @@ ASKED: dict[str, dict[str, Any]] = {
     "zamba2": {"layers_block_type": ["linear_attention", "hybrid"], "num_hidden_layers": 2,
                "use_mem_rope": True},
     "zaya": {"num_experts_per_tok": 1},
+}  # fmt: skip
+
+# What a published file says itself.
+OF_A_FILE = {
+    "num_hidden_layers", "n_layer", "num_layers", "layer_types", "rope_parameters", "head_dim",
+    "sliding_window", "use_mem_rope", "attn_layer_period", "attn_layer_offset", "block_types",
 }  # fmt: skip
 
 HEADS = 2
@@ -173,12 +180,16 @@ def text_model(configuration: type) -> type | None:
     return min(fitting, key=lambda each: len(each.__name__), default=None)
 
 
-def small_configuration(name: str, **changes: Any) -> Any:
-    """Return a configuration of the model type `name` with few and small layers."""
+def small_configuration(name: str, file: Mapping[str, Any] | None = None, **changes: Any) -> Any:
+    """Return a configuration of the model type `name` with small layers.
+
+    Without a file they are few too; with one all that it says is kept but such sizes.
+    """
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     configuration = CONFIG_MAPPING[name]
-    given = configuration().to_dict()
+    said = {key: value for key, value in (file or {}).items() if key != "model_type"}
+    given = configuration(**said).to_dict()
     asked = {
         key: value
         for key, value in SMALL.items()
@@ -187,13 +198,18 @@ def small_configuration(name: str, **changes: Any) -> Any:
     heads = given.get("num_attention_heads") or given.get("n_head")
     width = given.get("hidden_size") or given.get("n_embd")
     if heads and width:
-        old = "n_head" in given
+        old = "num_attention_heads" not in given
         names = ("n_head", "n_embd") if old else ("num_attention_heads", "hidden_size")
-        asked |= dict(zip(names, (HEADS, HEADS * (width // heads)), strict=True))
+        narrow = said and given.get("head_dim") and given["head_dim"] * heads != width
+        many = ASKED.get(name, {}).get("n_head", HEADS)
+        asked |= dict(zip(names, (many, many * (32 if narrow else width // heads)), strict=True))
         shared = given.get("num_key_value_heads")
         if shared is not None:
             asked["num_key_value_heads"] = HEADS if shared == heads else min(shared, 2)
-    return configuration(**asked | ASKED.get(name, {}) | changes)
+    asked |= ASKED.get(name, {})
+    if said:
+        asked = {key: value for key, value in asked.items() if key not in OF_A_FILE}
+    return configuration(**said | asked | changes)
 
 
 class Recorder(TorchFunctionMode):
