@@ -11,25 +11,24 @@ from clinic.probes import Layout
 from clinic.profile import Case, Profile
 from clinic.rules import Rule
 from clinic.subjects import InputError
-from configs import Layer, from_config, model_types
+from configs import Layer, from_config
+from configs.checks import Contradiction
 from configs.explain import doubts, inside, rotation, runs
-from configs.layer_kinds import first
-from configs.layers import fields_of, head_width
+from configs.layer_kinds import unread
+from configs.layers import TEXT_PARTS, fields_of
 from configs.rope_types import ALPHA_UNREAD, COMMON, FIELDS, OLD_NAMES, TRAINED, rope_type
 from pe_lib.context_extension import DynamicNTK, LongRoPE
 from pe_lib.rope import RoPE
 from pe_lib.trailing import Trailing
 
 NAMES = ("rope_parameters", "rope_scaling")
-MINE = ("base", "layout", "gain", "rotary_dim", "head_dim")
-WIDTHS = ("head_dim", "attention_head_dim", "kv_channels", "qk_rope_head_dim")
-WINDOWS = ("sliding_window", "sliding_window_size", "local_attention")
-BASES = ("rope_theta", "rotary_emb_base", "rope_base")
 
 
 def is_configuration(given: Mapping[str, Any]) -> bool:
     """Return whether a mapping is a model's configuration rather than values to expect."""
-    return any(key in given for key in ("model_type", "rope_theta", *NAMES, "hidden_size"))
+    return any(key in given for key in ("model_type", *NAMES, *TEXT_PARTS, "hidden_size")) or (
+        "rope_theta" in given and "head_dim" in given
+    )
 
 
 def examine_configuration(config: Mapping[str, Any], case: Case) -> Profile:
@@ -43,6 +42,8 @@ def examine_configuration(config: Mapping[str, Any], case: Case) -> Profile:
     """
     profiles = by_kind(config, case)
     if not profiles:
+        if case.has("contradiction"):
+            return Profile("none")
         case.facts["kind"] = "no layer that is known to rotate"
         return Profile("none")
     chosen = next((name for name in profiles if "full" in name), next(iter(profiles)))
@@ -56,12 +57,18 @@ def examine_configuration(config: Mapping[str, Any], case: Case) -> Profile:
 def by_kind(config: Mapping[str, Any], case: Case) -> dict[str, Profile]:
     """Return a profile for each kind of layer that rotates, by the kind's name.
 
+    A configuration that contradicts itself is a fault, and has none.
+
     Raises:
         InputError: if the configuration cannot be read.
     """
-    fields = legible(config, case)
-    layers, known = layers_of(fields, case)
-    context = first(fields, "max_position_embeddings", "n_positions")
+    try:
+        fields = legible(config, case)
+        layers, known = layers_of(fields, case)
+    except Contradiction as error:
+        case.fault("contradiction", str(error))
+        return {}
+    context = fields.get("max_position_embeddings")
     found: dict[str, Profile] = {}
     for kind in dict.fromkeys(layer.kind for layer in layers):
         which = [i for i, layer in enumerate(layers) if layer.kind == kind]
@@ -71,8 +78,10 @@ def by_kind(config: Mapping[str, Any], case: Case) -> dict[str, Profile]:
             label = f"layers {runs(rotating)} ({kind})" if len(layers) > 1 else "layers"
             found[kind] = profile_of(layer, context, label, case)
             if known:
-                found[kind].layout = where(layer, head_width(fields))
-                found[kind].dim = head_width(fields)
+                found[kind].dim = width_of(layer)
+                found[kind].layout = where(layer, width_of(layer))
+    for name in unread(fields):
+        case.unsure("field-unread", f"{name}, in a model of type {fields['model_type']}")
     return found
 
 
@@ -81,23 +90,18 @@ def legible(config: Mapping[str, Any], case: Case) -> dict[str, Any]:
 
     Raises:
         InputError: if it is no configuration.
+        Contradiction: if it contradicts itself.
     """
     try:
         fields = dict(fields_of(config))
-    except TypeError as error:
-        raise InputError(str(error)) from error
-    if first(fields, "num_hidden_layers", "n_layer", "num_layers", "n_layers") is None:
-        fields["num_hidden_layers"] = len(fields.get("layer_types") or [0])
-    model = first(fields, "hidden_size", "n_embd"), first(fields, "num_attention_heads", "n_head")
-    if first(fields, *WIDTHS) is None and None in model:
-        raise InputError(
-            "the configuration must have head_dim, or hidden_size and num_attention_heads; it has "
-            f"{', '.join(fields)}"
-        )
-    windowed = any("sliding" in str(kind) for kind in fields.get("layer_types") or ())
-    if windowed and first(fields, *WINDOWS) is None:
-        fields["sliding_window"] = 1  # no finding reads how wide it is
-    check_bases(fields, case)
+    except Contradiction:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the configuration cannot be read: {error}") from error
+    if fields.get("model_type") is None:
+        fields.setdefault("num_hidden_layers", len(fields.get("layer_types") or [0]))
+        if any("sliding" in str(kind) for kind in fields.get("layer_types") or ()):
+            fields.setdefault("sliding_window", 1)  # no finding reads how wide it is
     for name in NAMES:
         given = fields.get(name)
         if not isinstance(given, Mapping):
@@ -113,12 +117,8 @@ def readable(given: Any, case: Case) -> Any:
     """Return rope parameters less what their rule does not read; say what was left out."""
     if not isinstance(given, Mapping):
         return given
-    names = (given.get("rope_type"), given.get("type"))
-    rule, old = (OLD_NAMES.get(str(name), name) for name in names)
-    if rule and old and rule != old:
-        case.fault("rule-twice", f"rope_type is {rule!r}, type is {old!r}")
-        given = {key: value for key, value in given.items() if key != "type"}
-    rule = rule or old or "default"
+    named = given.get("rope_type") or given.get("type") or "default"
+    rule = OLD_NAMES.get(str(named), named)
     if rule not in FIELDS:
         return given
     allowed = COMMON | FIELDS[rule] | (ALPHA_UNREAD if given.get("alpha") else set())
@@ -126,19 +126,6 @@ def readable(given: Any, case: Case) -> Any:
     if unread:
         case.unsure("field-unread", f"{', '.join(unread)}, in rope parameters of type {rule!r}")
     return {key: value for key, value in given.items() if key in allowed}
-
-
-def check_bases(fields: Mapping[str, Any], case: Case) -> None:
-    """Say whether the configuration has two bases."""
-    given = fields.get("rope_parameters") or {}
-    bases = {
-        f"{place}{key}": float(value)
-        for place, part in (("", fields), ("rope_parameters.", given))
-        for key in BASES
-        if isinstance(value := part.get(key), int | float)
-    }
-    if len(set(bases.values())) > 1:
-        case.fault("base-twice", ", ".join(f"{name} is {base:g}" for name, base in bases.items()))
 
 
 def layers_of(fields: dict[str, Any], case: Case) -> tuple[list[Layer], bool]:
@@ -151,15 +138,12 @@ def layers_of(fields: dict[str, Any], case: Case) -> tuple[list[Layer], bool]:
     for _ in range(3):
         try:
             return from_config(fields, **options), "layout" not in options
+        except Contradiction:
+            raise
         except (TypeError, ValueError) as error:
             words = str(error)
-            if words.startswith("rope_theta must be given") and silent(fields):
-                case.unexamined.append(
-                    f"rotation: model_type {fields['model_type']!r} is not known here, and no "
-                    "field names one"
-                )
-                return [], False
-            if words.startswith("rope_theta must be given") and "base" not in options:
+            fragment = fields.get("model_type") is None
+            if fragment and words.startswith("rope_theta must be") and "base" not in options:
                 options["base"] = 10000.0
                 case.unsure("base-missing", "10000 is assumed here")
             elif words.startswith("layout must be given") and "layout" not in options:
@@ -174,18 +158,17 @@ def layers_of(fields: dict[str, Any], case: Case) -> tuple[list[Layer], bool]:
     raise AssertionError("each option is added once")
 
 
-def silent(fields: Mapping[str, Any]) -> bool:
-    """Return whether neither a field nor a known model type says that anything rotates."""
-    model_type = fields.get("model_type")
-    named = any(fields.get(name) for name in (*NAMES, *BASES))
-    return model_type is not None and not named and model_types.layout_of(model_type) is None
-
-
 def rope_of(layer: Layer) -> RoPE | None:
     """Return the rotation of a layer, if it has one."""
     if layer.encoding is None or layer.parameters is None:
         return None
     return next((part for part in inside(layer.encoding) if isinstance(part, RoPE)), None)
+
+
+def width_of(layer: Layer) -> int:
+    """Return the width of the heads of a layer that rotates."""
+    assert layer.width is not None
+    return layer.width
 
 
 def at_the_end(layer: Layer) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from clinic.biases import examine_absolute, examine_bias
-from clinic.configuration import MINE, examine_configuration, is_configuration
+from clinic.configuration import by_kind, examine_configuration, is_configuration
 from clinic.models import examine_model, is_model
 from clinic.other import examine_polar, examine_scaling, kind_of
 from clinic.probes import Layout
@@ -31,8 +32,13 @@ from clinic.subjects import (
     subjects_of,
 )
 from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import require_greater
+from pe_lib.sinusoidal import LAYOUTS
 
 KINDS = {"rotary": Rotary, "bias": Bias, "absolute": Absolute}
+MINE = ("base", "layout", "gain", "rotary_dim", "head_dim")
+OTHER_WORDS = {"rope_theta": "base", "theta": "base", "rotate_half": "half", "neox": "half",
+               "gptj": "interleaved"}  # fmt: skip
 SHORT = (torch.bfloat16, torch.float16)
 
 
@@ -225,7 +231,14 @@ def judge(report: Report, expect: object, kind: str | None, options: dict[str, A
     if isinstance(expect, Mapping) and not is_configuration(expect):
         wanted = expected_profile(expect, mine)
     elif isinstance(expect, Mapping):
-        wanted = examine_configuration(expect, Case())
+        read = Case()
+        kinds = by_kind(expect, read)
+        if read.has("contradiction"):
+            raise InputError(f"expect must not contradict itself: {read.findings[0].detail}")
+        kind = min(kinds, key=lambda name: strangeness(mine, kinds[name]), default="")
+        wanted = kinds.get(kind, Profile("none"))
+        if len(kinds) > 1:
+            case.facts["compared with"] = f"{kind} layers, the nearest of {', '.join(kinds)}"
         if wanted.layout is None:
             case.unexamined.append("layout: the configuration does not tell it")
     else:
@@ -236,11 +249,32 @@ def judge(report: Report, expect: object, kind: str | None, options: dict[str, A
     compare_profiles(mine, wanted, case)
 
 
+def strangeness(mine: Profile, wanted: Profile) -> int:
+    """Return how many differences there are to what a kind of layer should be."""
+    trial = Case()
+    compare_profiles(mine, wanted, trial)
+    return len(trial.findings)
+
+
+def require_word(name: str, given: object, allowed: Sequence[str]) -> None:
+    """Raise unless a word is one of those allowed; say which one may be meant."""
+    if given not in allowed:
+        near = OTHER_WORDS.get(str(given)) or next(iter(get_close_matches(str(given), allowed)), "")
+        meant = f"; did you mean {near!r}?" if near else ""
+        raise InputError(f"{name} may have {', '.join(allowed)}; got {given!r}{meant}")
+
+
 def expected_profile(expect: Mapping[str, Any], mine: Profile) -> Profile:
     """Return a profile of the values that a caller expects."""
-    unknown = [key for key in expect if key not in MINE]
-    if unknown:
-        raise InputError(f"expect may have {', '.join(MINE)}; got {', '.join(map(repr, unknown))}")
+    for key, value in expect.items():
+        require_word("expect", key, MINE)
+        if key == "layout":
+            require_word("layout", value, LAYOUTS)
+            continue
+        try:
+            require_greater(key, value, 0)
+        except TypeError as error:
+            raise InputError(str(error)) from error
     found = Profile(mine.kind, mine.dim, gain=expect.get("gain"))
     width = int(expect.get("rotary_dim", mine.layout.width if mine.layout else mine.dim or 0))
     if "base" in expect:

@@ -315,8 +315,8 @@ KNOWN = {
         "The configuration names no base, so whoever reads it takes a default.",
         f"{GITHUB}vllm-project/vllm/issues/42624",
     ),
-    "base-twice": Known(
-        "The configuration names two different bases.",
+    "contradiction": Known(
+        "Two fields of the configuration cannot both be meant.",
         f"{GITHUB}Open-Athena/MarinFold/issues/184",
     ),
     "factor-unlike-lengths": Known(
@@ -329,11 +329,10 @@ KNOWN = {
         "look at the file that the model was published with, and at its loss against the length",
     ),
     "field-unread": Known(
-        "The rope parameters have fields that their rule does not read.",
+        "The configuration has fields that its rule or its class does not read.",
         instead=("a rule of the model's own code",),
         experiment="change the field and see whether the frequencies change",
     ),
-    "rule-twice": Known("The configuration names two different rules."),
     "trained-length-missing": Known(
         "The rule needs the length before the extension, and the configuration does not name it.",
         instead=("the context that it names is still the trained one",),

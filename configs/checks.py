@@ -161,14 +161,20 @@ def check_fields(fields: Mapping[str, Any], checks: Mapping[str, Check] = FIELDS
             check(name, fields[name])
 
 
-def check_bases(fields: Mapping[str, Any]) -> None:
-    """Raise if rope parameters for all layers have another base than the field beside them."""
-    given = fields.get("rope_parameters") or fields.get("rope_scaling") or {}
-    inside = given.get("rope_theta") if isinstance(given, Mapping) else None
-    beside = fields.get("rope_theta")
-    if inside is not None and beside is not None and inside != beside:
+def check_beside(fields: Mapping[str, Any]) -> None:
+    """Raise if rope parameters for all layers cannot be meant with what stands beside them."""
+    given = fields.get("rope_parameters") or fields.get("rope_scaling")
+    inside = given if isinstance(given, Mapping) else {}
+    base, beside = inside.get("rope_theta"), fields.get("rope_theta")
+    if base is not None and beside is not None and base != beside:
         raise Contradiction(
-            f"rope_theta must be that of the rope parameters, which is {inside!r}; got {beside!r}"
+            f"rope_theta must be that of the rope parameters, which is {base!r}; got {beside!r}"
+        )
+    name, context = "original_max_position_embeddings", fields.get("max_position_embeddings")
+    trained = inside.get(name)
+    if isinstance(trained, int) and isinstance(context, int) and trained > context:
+        raise Contradiction(
+            f"{name} must be at most max_position_embeddings, which is {context}; got {trained}"
         )
 
 

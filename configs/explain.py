@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
+from configs.layer_kinds import unread
 from configs.layers import Layer, fields_of, from_config
 from configs.rope_types import TRAINED, Head, base_rates, rope_type
-from pe_lib.context_extension import DynamicNTK, LongRoPE
+from pe_lib.context_extension import DynamicNTK, LongRoPE, yarn_gain
 from pe_lib.encoding import PositionEncoding
 from pe_lib.rope import RoPE
 from pe_lib.rotary_values import RotaryValues
@@ -37,6 +38,10 @@ def explain(config: object, *, layout: str | None = None, base: float | None = N
         layer = layers[indices[0]]
         lines += ["", f"layers {runs(indices)}: {layer.kind}"]
         lines += [f"  {line}" for line in words(layer, context)]
+    lines += [
+        f"warning: {name} is given, and classes of type {fields['model_type']} do not read it"
+        for name in unread(fields)
+    ]
     return "\n".join(lines)
 
 
@@ -94,6 +99,10 @@ def rotation(rope: RoPE, layer: Layer, last: bool) -> list[str]:
         lines.append(f"{name}: {stretch(rope.rates, parameters, rope)}")
     if rope.gain != 1:
         lines.append(f"gain {rope.gain:.4g}, scores grow by {rope.gain**2:.4g}")
+    scale = None if layer.encoding is None else layer.encoding.scale
+    if scale is not None and parameters.get("mscale_all_dim"):
+        factor = yarn_gain(parameters["factor"], 0.1 * parameters["mscale_all_dim"]) ** 2
+        lines.append(f"scores are multiplied by {factor:.4g} besides, as mscale_all_dim says")
     return lines
 
 

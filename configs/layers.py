@@ -17,8 +17,9 @@ from typing import Any
 
 from configs import model_types
 from configs.checks import (
+    FIELDS,
     Contradiction,
-    check_bases,
+    check_beside,
     check_count,
     check_fields,
     check_heads,
@@ -66,6 +67,7 @@ class Layer:
             text, whose three numbers are equal, `encoding` is all of it.
         interleaved_sections: whether the axes take turns instead of following one another.
         parameters: the rope parameters that `encoding` is made of, or None.
+        width: of a head's queries and keys, or None where there is no attention.
     """
 
     kind: str
@@ -75,6 +77,7 @@ class Layer:
     sections: tuple[int, ...] = ()
     interleaved_sections: bool = False
     parameters: Fields | None = None
+    width: int | None = None
 
 
 def from_config(
@@ -197,6 +200,7 @@ def layer_of(
         tuple(given.get("mrope_section") or ()),
         bool(given.get("mrope_interleaved")),
         parameters,
+        None if encoding is None else head_width(fields),
     )
 
 
@@ -215,10 +219,12 @@ def fields_of(config: object) -> Fields:
     given = text_of(config)
     row = model_types.defaults_of(given.get("model_type")).get("fields", {})
     fields = renamed(given)
-    check_bases(fields)
+    check_beside(fields)
     absent = [name for name in OR_DEFAULT if not fields.get(name)]
     said = {name: value for name, value in fields.items() if name not in absent}
-    hidden = BESIDE if "rope_parameters" in said else ()
+    hidden = [*BESIDE] if "rope_parameters" in said else []
+    if first(said, "layer_types", "layers_block_type", "hybrid_override_pattern") is not None:
+        hidden.append("num_hidden_layers")  # the list tells it
     return {**{name: value for name, value in row.items() if name not in hidden}, **said}
 
 
@@ -246,6 +252,8 @@ def renamed(fields: Fields) -> dict[str, Any]:
         value, other = fields.get(old), found.get(name)
         if value is None:
             continue
+        if name in FIELDS:
+            FIELDS[name](old, value)
         if other is not None and other != value and name != "num_hidden_layers":
             raise Contradiction(f"{old} must be {name}, which is {other!r}; got {value!r}")
         found[name] = value if other is None else other
@@ -322,7 +330,9 @@ def old_spelling(fields: Fields, kind: str, index: int) -> dict[str, Any] | None
     found = {key: value for key, value in part.items() if key not in ("base", "scaled")}
     given = base_at(fields, part.get("base", ""), index)
     found |= {} if given is None else {"rope_theta": given}
-    if fields.get("qk_nope_head_dim") is None and fields.get("qk_rope_head_dim") is not None:
+    if "base" in part and fields.get("partial_rotary_factor") is not None:
+        found["partial_rotary_factor"] = fields["partial_rotary_factor"]
+    elif fields.get("qk_nope_head_dim") is None and fields.get("qk_rope_head_dim") is not None:
         found["partial_rotary_factor"] = fields["qk_rope_head_dim"] / head_width(fields)
     if not scaling or "scaled" not in part:
         return found
@@ -364,11 +374,11 @@ def completed(
     if bases:
         parameters["rope_theta"] = bases[index]
     if parameters.get("rope_theta") is None:
-        candidates = (base, base_at(fields, "rope_theta", index), row.get("rope_theta"))
-        parameters["rope_theta"] = next((each for each in candidates if each is not None), None)
+        own = base_at({**row, **fields}, "rope_theta", index)
+        parameters["rope_theta"] = own if base is None else base
     if parameters["rope_theta"] is None:
-        raise ValueError("rope_theta must be given: the configuration has none")
-    share = shares[index] if shares else first({**row, **fields}, "partial_rotary_factor")
+        raise ValueError("rope_theta must be given, in the configuration or as base")
+    share = shares[index] if shares else {**row, **fields}.get("partial_rotary_factor")
     if parameters.get("partial_rotary_factor") is None and share is not None:
         parameters["partial_rotary_factor"] = share
     if fields.get(TRAINED) is not None and rope_type(parameters) in ("yarn", "longrope", "llama3"):
@@ -438,8 +448,10 @@ def head_width(fields: Fields) -> int:
         return int(nope) + int(rope)
     width = first(fields, "attention_head_dim", "head_dim", "kv_channels")
     if width is None:
-        model = require_positive("hidden_size", fields.get("hidden_size"))
-        width = model // require_positive("num_attention_heads", fields.get("num_attention_heads"))
+        model, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
+        if model is None or heads is None:
+            raise ValueError("head_dim must be given, or hidden_size and num_attention_heads")
+        width = model // heads
     return require_positive("head_dim", width)
 
 

@@ -109,12 +109,12 @@ ROTARY_FIELDS = names(
 SWITCHES = names("rope rotary use_rope use_rotary use_rotary_embedding use_rotary_embeddings")
 
 # What models that do not rotate do instead.
-TABLE = "adds a learned table to its input: pe_lib.Learned"
-SINUSOIDS = "adds sinusoids to its input: pe_lib.Sinusoidal"
-ALIBI = "adds biases that grow with distance to its logits: pe_lib.ALiBi"
-BUCKETS = "adds learned biases by buckets of distance to its logits: pe_lib.T5Bias"
-DISENTANGLED = "scores contents and distances apart: pe_lib.DeBERTa"
-FOUR_TERMS = "scores contents and distances in four terms: pe_lib.TransformerXL"
+TABLE = "adds a learned table to its input: use pe_lib.Learned"
+SINUSOIDS = "adds sinusoids to its input: use pe_lib.Sinusoidal"
+ALIBI = "adds biases that grow with distance to its logits: use pe_lib.ALiBi"
+BUCKETS = "adds learned biases by buckets of distance to its logits: use pe_lib.T5Bias"
+DISENTANGLED = "scores contents and distances apart: use pe_lib.DeBERTa"
+FOUR_TERMS = "scores contents and distances in four terms: use pe_lib.TransformerXL"
 NEITHER = "has no attention"
 BY_HIDDEN = "reads a bias for each distance from the hidden state: no class of pe_lib"
 REFUSED = {

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from configs.checks import PARAMETERS, check_count, check_fields, check_order
+from configs.checks import PARAMETERS, Contradiction, check_count, check_fields, check_order
 from pe_lib.context_extension import (
     DynamicNTK,
     LongRoPE,
@@ -81,7 +81,7 @@ def rope_type(parameters: Parameters) -> str:
             raise ValueError(f"rope_type must be one of {', '.join(FIELDS)}; got {given!r}")
     named = {OLD_NAMES.get(given, given) for given in words.values()}
     if len(named) > 1:
-        raise ValueError(f"rope_type and type must name the same rule, got {words}")
+        raise Contradiction(f"rope_type and type must name the same rule, got {words}")
     name = next(iter(named), "default")
     allowed = COMMON | FIELDS[name] | (ALPHA_UNREAD if parameters.get("alpha") else set())
     unknown = sorted(set(parameters) - allowed)

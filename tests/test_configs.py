@@ -195,7 +195,7 @@ def test_hunyuan_calls_a_larger_base_dynamic() -> None:
     assert_close(rates(layer)[-1:], torch.tensor([slowest]).double())
 
 
-GEMMA = {"model_type": "gemma3_text", "sliding_window": 512, "rope_theta": 1e6}
+GEMMA = {"model_type": "gemma3_text", "head_dim": 16, "sliding_window": 512, "rope_theta": 1e6}
 OLD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
     "gemma 3": (
         {**GEMMA, "rope_local_base_freq": 1e4, "sliding_window_pattern": 3,
@@ -203,8 +203,8 @@ OLD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
         "rrGrrG",
     ),
     "modernbert": (
-        {"model_type": "modernbert", "global_rope_theta": 1.6e5, "local_rope_theta": 1e4,
-         "local_attention": 128, "global_attn_every_n_layers": 3},
+        {"model_type": "modernbert", "rope_theta": None, "global_rope_theta": 1.6e5,
+         "local_rope_theta": 1e4, "local_attention": 128, "global_attn_every_n_layers": 3},
         "GrrGrr",
     ),
     "command a": (
@@ -272,6 +272,31 @@ def test_layers_of_files_that_list_no_kinds(name: str) -> None:
     assert "".join(letter(layer) for layer in layers) == wanted
 
 
+def test_what_a_file_leaves_out_is_what_its_class_has() -> None:
+    gemma = {"model_type": "gemma3", "text_config": {
+        "num_hidden_layers": 62, "sliding_window": 1024,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0}}}  # fmt: skip
+    layers = from_config(gemma)
+    far = [layer for layer in layers if layer.window is None]
+    assert len(far) == 10 and len(layers) == 62
+    assert all(layer.parameters == {"rope_theta": 1e4} for layer in layers if layer.window)
+    assert far[0].parameters == {"rope_theta": 1e6, "rope_type": "linear", "factor": 8.0}
+    assert len(rates(far[0])) == 128
+
+
+def test_windows_that_a_class_does_not_read_are_said_to_be_unread() -> None:
+    told = explain(config(sliding_window=64))
+    assert "warning: sliding_window is given, and classes of type llama do not read it" in told
+    assert "layers 0 to 5: full_attention" in told
+
+
+def test_the_factor_on_scores_is_told() -> None:
+    scaling = {"type": "yarn", "factor": 40.0, "original_max_position_embeddings": 100,
+               "mscale": 1.0, "mscale_all_dim": 1.0}  # fmt: skip
+    told = explain(config(model_type="deepseek_v3", **LATENT, rope_scaling=scaling))
+    assert "scores are multiplied by 1.874 besides, as mscale_all_dim says" in told
+
+
 def test_global_and_local_layers_have_bases_of_their_own() -> None:
     changes, _ = OLD_LAYERS["gemma 3"]
     local, far = (from_config(config(**changes))[index] for index in (0, 2))
@@ -334,9 +359,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     "no base": (config(rope_theta=None), "rope_theta must be given"),
     "no layout": (config(model_type="new"), "layout must be given.*'new'"),
     "no layers": (config(num_hidden_layers=None), "num_hidden_layers must be an int"),
-    "no width": (config(hidden_size=None), "hidden_size must be an int"),
+    "no width": (config(hidden_size=None), "head_dim must be given, or hidden_size and"),
     "no window": (
-        config(model_type="recurrent_gemma", block_types=["attention"]), "attention_window_size",
+        config(model_type="recurrent_gemma", block_types=["attention"],
+               attention_window_size=None), "attention_window_size",
     ),
     "a kind without parameters": (
         by_kind({"sliding_attention": {}}, [FULL, "sliding_attention"]),
@@ -373,8 +399,45 @@ WRONG: dict[str, tuple[Any, str]] = {
         config(model_type="nemotron_h", hybrid_override_pattern="M*" * 4),
         "hybrid_override_pattern must have 6 entries.*got 8",
     ),
-    "kinds that nothing tells": (
-        config(model_type="kimi_linear"), "layer_types must be given: .*'kimi_linear'",
+    "two bases under two names": (
+        config(rotary_emb_base=5e5), "rotary_emb_base must be rope_theta, which is 10000.0; got 5",
+    ),
+    "two bases": (
+        config(rope_parameters={"rope_theta": 5e5}),
+        "rope_theta must be that of the rope parameters, which is 500000.0; got 10000.0",
+    ),
+    "trained on more than it sees": (
+        config(rope_scaling={"type": "yarn", "factor": 2.0,
+                             "original_max_position_embeddings": 8192}),
+        "original_max_position_embeddings must be at most .* 4096; got 8192",
+    ),
+    "heads that do not divide the width": (
+        config(num_attention_heads=3), "hidden_size must be a multiple of 3, the heads; got 64",
+    ),
+    "more heads of keys than of queries": (
+        config(num_key_value_heads=8), "multiple of num_key_value_heads, which is 8; got 4",
+    ),
+    "a stretch that shortens": (scaled("yarn", factor=0.5), "factor must be .* 1, got 0.5"),
+    "ALiBi of a type that rotates": (config(alibi=True), "alibi=true .* use pe_lib.ALiBi"),
+    "a table in a type that rotates": (
+        config(model_type="granite", position_embedding_type="absolute"),
+        "attention that rotates; position_embedding_type is 'absolute'",
+    ),
+    "a rotation that is switched off": (
+        config(use_rope=False), "config must rotate, as all models of type 'llama' do; use_rope",
+    ),
+    "a stretch that no class reads": (
+        config(model_type="gemma4_text", rope_theta=None,
+               rope_scaling={"type": "linear", "factor": 8.0}),
+        "rope_scaling must not be given: .*'gemma4_text' reads rope_parameters by kind",
+    ),
+    "a base that no class reads": (
+        config(model_type="mimo_v2_flash", rope_theta=2e4),
+        r"rope_theta must be one of \[5000000.0, 10000.0\], .*got 20000.0",
+    ),
+    "a number that is no kind": (
+        config(model_type="mimo_v2_flash", rope_theta=5e6, hybrid_layer_pattern=[0, 1, 2] * 2),
+        "hybrid_layer_pattern must be one of 0, 1; got '2'",
     ),
     "too few bases": (
         config(model_type="muse_spark_text", layer_types=[FULL] * 6, layer_rope_theta=[1e4]),
@@ -482,8 +545,8 @@ WRONG: dict[str, tuple[Any, str]] = {
         scaled("yarn", beta_fast=1, beta_slow=32), "beta_fast must be at least beta_s.*32; got 1",
     ),
     "bounds of Llama 3 the wrong way round": (
-        scaled("llama3", low_freq_factor=4.0, high_freq_factor=4.0),
-        "high_freq_factor must be greater than low_freq_factor, which is 4.0; got 4.0",
+        scaled("llama3", low_freq_factor=4.0, high_freq_factor=2.0),
+        "high_freq_factor must be at least low_freq_factor, which is 4.0; got 2.0",
     ),
     "factors of too few pairs": (
         scaled("longrope", short_factor=[1.0] * 8, long_factor=[1.0] * 7),
@@ -511,7 +574,7 @@ KEEPERS = {
                                  "original_max_position_embeddings": 64}),
     "latent": config(model_type="deepseek_v3", **LATENT),
     "values rotated too": config(
-        model_type="deepseek_v4", partial_rotary_factor=0.5, sliding_window=128,
+        model_type="deepseek_v4", head_dim=16, partial_rotary_factor=0.5, sliding_window=128,
         layer_types=["heavily_compressed_attention"] * 6,
     ),
     "proportional": config(rope_scaling={"type": "proportional", "partial_rotary_factor": 0.5}),
@@ -618,12 +681,22 @@ def test_the_command_ends_with_2_without_a_file(capsys: pytest.CaptureFixture[st
     assert "nowhere.json" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         main([])
-    assert "usage: python -m configs [-h] config.json" in capsys.readouterr().err
+    assert "usage: python -m configs [-h] [--layout LAYOUT] [--base BASE] config.json" in capsys.readouterr().err
+
+
+def test_the_command_is_told_what_a_file_does_not_tell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unknown = {key: value for key, value in config(model_type="new").items() if key != "rope_theta"}
+    path = written(tmp_path, json.dumps(unknown))
+    assert main([path, "--layout", "interleaved", "--base", "500"]) == 0
+    assert "pairs interleaved, base 500" in capsys.readouterr().out
+    assert main([path]) == 2 and "rope_theta must be given" in capsys.readouterr().err
 
 
 def test_the_command_says_what_it_does_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
     told = capsys.readouterr().out
-    assert told.startswith("usage: python -m configs [-h] config.json")
+    assert told.startswith("usage: python -m configs [-h] [--layout LAYOUT] [--base BASE] config.json")
     assert "what a published configuration means" in told

@@ -32,6 +32,7 @@ from clinic.bugs import (
     rotate_pairs,
     verdicts,
 )
+from clinic.configuration import by_kind, rope_of
 from clinic.doctor import (
     Absolute,
     InputError,
@@ -43,7 +44,9 @@ from clinic.doctor import (
 )
 from clinic.findings import FAULT, KNOWN, UNSURE
 from clinic.models import LabModel, examine_model
+from clinic.profile import Case
 from clinic.rules import identify, series
+from configs import from_config
 from configs.explain import explain
 from lab.model import Transformer
 from lab.registry import METHODS, Sizes, encodings
@@ -55,6 +58,8 @@ from pe_lib.temperature import QueryTemperature
 from tools import ROOT
 
 SIZES = Sizes(64, 4, 128)
+FILES = json.loads((ROOT / "tests/published_configs.json").read_text(encoding="utf-8"))
+PUBLISHED = {each["name"]: each["config"] for each in FILES}
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
@@ -208,7 +213,7 @@ def test_a_configuration_is_read(name):
 
 def test_two_bases_in_a_configuration_are_a_fault():
     config = {"head_dim": 64, "rope_theta": 10000.0, "rope_parameters": {"rope_theta": 5e5}}
-    assert diagnose(config).names(FAULT) == ["base-twice"]
+    assert diagnose(config).names(FAULT) == ["contradiction"]
 
 
 LONG = {"rope_type": "longrope", "short_factor": [1.0] * 32, "long_factor": [2.0] * 32,
@@ -239,7 +244,7 @@ ODD = {
     ),
     "two rules": (
         {"rope_scaling": {"type": "linear", "rope_type": "dynamic", "factor": 2.0}},
-        "rule-twice",
+        "contradiction",
     ),
     "a factor that changes nothing": (
         {"rope_scaling": {"type": "linear", "factor": 1.0}},
@@ -265,18 +270,51 @@ def test_the_doctor_warns_of_a_configuration_as_the_command_does():
     assert f"warning: {diagnose(config).findings[0].detail}" in explain(config)
 
 
-def test_layers_of_two_kinds_are_read_and_the_comparison_takes_those_that_see_all():
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_doctor_reads_a_published_file_as_the_command_does(name):
+    config = PUBLISHED[name]
+    try:
+        layers = from_config(config)
+    except ValueError as refused:
+        with pytest.raises(InputError, match=re.escape(str(refused))):
+            by_kind(config, Case())
+        return
+    profiles, rotating = by_kind(config, Case()), {}
+    for layer in layers:
+        rope = None if layer.encoding is None else rope_of(layer)
+        if rope is not None:
+            rotating.setdefault(layer.kind, rope)
+    assert list(profiles) == list(rotating)
+    for kind, rope in rotating.items():
+        assert profiles[kind].gain == rope.gain and profiles[kind].layout.name == rope.layout
+        assert torch.equal(profiles[kind].rates[:, 0], rope.rates[rope.rates > 0])
+
+
+def test_a_layer_is_compared_with_the_nearest_kind_of_a_published_file():
+    def report(base, factor):
+        rope = RoPE(128, layout="half", rates=frequencies(128, base) / factor)
+        return diagnose(
+            lambda q, k, p: rope.rotate(q, k, p, p), head_dim=128, expect=PUBLISHED["Gemma 3 27B"]
+        )
+
+    far, local = report(1e6, 8.0), report(1e4, 1.0)
+    assert far.healthy and far.case.facts["compared with"].startswith("full_attention layers")
+    assert local.healthy and "sliding_attention layers" in local.case.facts["compared with"]
+    assert report(1e4, 8.0).names(FAULT) == ["factor"]
+
+
+def test_layers_of_two_kinds_are_read_and_those_that_see_all_stand_for_a_configuration():
     kinds = {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}
     config = {"model_type": "gemma3_text", "head_dim": 64, "rope_parameters": kinds,
               "layer_types": ["sliding_attention", "full_attention"]}  # fmt: skip
     report = diagnose(config)
     assert report.profile.rule.base == 1e6 and report.profile.layout.name == "half"
     assert "base 10000" in report.case.facts["layers 0 (sliding_attention)"]
-    assert diagnose(right, expect=config).names(FAULT) == ["base"]
+    assert diagnose(right, expect=config).healthy
 
 
 def test_a_configuration_tells_the_layout_where_its_model_is_known():
-    config = {"model_type": "glm", "head_dim": 64, "rope_theta": 1e4}
+    config = {"model_type": "helium", "head_dim": 64, "rope_theta": 1e4}
     assert diagnose(right, expect=config).names(FAULT) == ["layout"]
     nameless = diagnose(right, expect={"head_dim": 64, "rope_theta": 1e4})
     assert nameless.healthy and any("layout" in words for words in nameless.case.unexamined)
@@ -510,6 +548,25 @@ BAD = {
     "wrong answer": (lambda: diagnose(lambda q, k, p: q), "must return"),
     "wrong width": (lambda: diagnose(lambda q, k, p: (q[..., :8], k)), "in its shape"),
     "unknown expectation": (lambda: diagnose(right, expect={"theta": 1}), "expect may have base"),
+    "a misspelt expectation": (
+        lambda: diagnose(right, expect={"layuot": "half"}), "did you mean 'layout'?"
+    ),
+    "an expectation in a file's word": (
+        lambda: diagnose(right, expect={"rope_theta": 1e4}), "did you mean 'base'?"
+    ),
+    "a misspelt layout": (
+        lambda: diagnose(right, expect={"layout": "neox"}),
+        "layout may have interleaved, half; got 'neox'; did you mean 'half'?",
+    ),
+    "a base in a word": (lambda: diagnose(right, expect={"base": "1e4"}), "base must be a number"),
+    "an expectation that contradicts itself": (
+        lambda: diagnose(right, expect={"model_type": "llama", "rope_theta": 1e4,
+                                        "rotary_emb_base": 5e5}),
+        "expect must not contradict itself: rotary_emb_base must be rope_theta",
+    ),
+    "a model that does not rotate": (
+        lambda: diagnose({"model_type": "bloom"}), "cannot be read: .* use pe_lib.ALiBi"
+    ),
     "no table": (lambda: diagnose((torch.ones(3, 4), torch.ones(3, 4))), "positions >= 16"),
     "no file": (lambda: diagnose("nowhere.json"), "no JSON file"),
     "bias that raises": (
@@ -519,7 +576,7 @@ BAD = {
     "code that raises": (lambda: diagnose(lambda: 0, kind="absolute"), "code function raised"),
     "options": (lambda: diagnose(right, kind="bias", head_dim=3), "options do not fit"),
     "head width": (lambda: diagnose(right, head_dim=0), "head_dim must be at least 1"),
-    "no sizes": (lambda: diagnose({"rope_theta": 1e4}), "head_dim, or hidden_size"),
+    "no sizes": (lambda: diagnose({"rope_theta": 1e4}), "head_dim must be given, or hidden_size"),
     "layer types": (
         lambda: diagnose({"head_dim": 8, "rope_parameters": {"full": {"rope_theta": 1}}}),
         "there are, full_attention; got 'full'",

@@ -1,21 +1,44 @@
 """Every rotary text model of transformers: `from_config` gives what the model itself does.
 
 The table is book/data/configs.csv, which `python -m tools.equality` writes. Each of its lines is
-found anew here, by building a small model and running it.
+found anew here, by building a small model and running it. So are published files as people have
+them, in published_configs.json, with the source of each: fields of tokens, images and experts are
+left out.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
 
-from configs import from_config
-from tools import equality, published
+from configs import from_config, model_types
+from configs.layers import text_of
+from tools import defaults, equality, published
 
+FILES = {
+    each["name"]: each["config"]
+    for each in json.loads(
+        (Path(__file__).parent / "published_configs.json").read_text(encoding="utf-8")
+    )
+}
+INSTEAD = {
+    "Falcon-RW 1B": "alibi=true .* use pe_lib.ALiBi",
+    "BLOOM": "'bloom' adds biases .* use pe_lib.ALiBi",
+    "MPT 7B": "'mpt' adds biases .* use pe_lib.ALiBi",
+    "GPT-2": "'gpt2' adds a learned table .* use pe_lib.Learned",
+    "StarCoder": "'gpt_bigcode' adds a learned table .* use pe_lib.Learned",
+    "BERT base": "'bert' adds a learned table .* use pe_lib.Learned",
+    "OPT 1.3B": "'opt' adds a learned table .* use pe_lib.Learned",
+    "DeBERTa v3 base": "'deberta-v2' scores contents and distances .* use pe_lib.DeBERTa",
+    "T5 small": "'t5' adds learned biases by buckets .* use pe_lib.T5Bias",
+    "Whisper large v2": "'whisper' adds sinusoids in its encoder and a learned table in its decoder",
+}
 LINES = {line["model type"]: line for line in equality.read()}
 EQUAL = [name for name, line in LINES.items() if line["result"] == "equal"]
 EXCEPTED = [name for name in LINES if name not in EQUAL]
@@ -72,3 +95,32 @@ def test_an_exception_is_one(name: str) -> None:
 def test_the_page_counts_what_the_table_has() -> None:
     assert f"**{len(LINES)} model types tried, {len(EQUAL)} equal" in equality.page()
     assert all(f"`{name}`" in equality.page() for name in LINES)
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name not in INSTEAD])
+def test_a_published_file_is_read_as_its_class_reads_it_in_every_layer(name: str) -> None:
+    text = text_of(FILES[name])
+    counted = text["model_type"] == "llama4_text"  # its queries grow by tokens, not by positions
+    positions = published.POSITIONS[: -1 if counted else None]
+    seen = published.record(
+        published.text_model(type(published.small_configuration(text["model_type"]))),
+        published.small_configuration(text["model_type"], text),
+        positions,
+    )
+    layers = from_config(FILES[name])
+    equality.compare(layers, seen, positions)
+    assert len(seen) == sum(
+        layer.encoding is not None and layer.kind != "cross_attention" for layer in layers
+    )
+
+
+@pytest.mark.parametrize("name", INSTEAD)
+def test_a_published_file_that_does_not_rotate_is_refused_with_what_it_does_instead(
+    name: str,
+) -> None:
+    with pytest.raises(ValueError, match=INSTEAD[name]):
+        from_config(FILES[name])
+
+
+def test_what_is_taken_where_a_file_says_nothing_is_what_the_classes_take() -> None:
+    assert json.loads(json.dumps(defaults.table())) == model_types.defaults()

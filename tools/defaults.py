@@ -28,6 +28,7 @@ OTHERS = {"alibi", "position_embedding_type", "attn_temperature_tuning", "attn_s
 OTHERS |= {"floor_scale", "block_types", "layers_block_type", "hybrid_override_pattern"}
 READ = SIZES | OTHERS | set(FIELDS)
 READ -= {"rope_parameters", "rope_scaling", "per_layer_config", "num_key_value_heads"}
+SEEN = ("sliding_window", "position_embedding_type")  # that a class has them at all says something
 MARK = 123.0
 SCALING = {"rope_type": "yarn", "factor": 7.0, "original_max_position_embeddings": 64}
 BASES = ("rope_theta", "rotary_emb_base", "global_rope_theta", "rope_local_base_freq",
@@ -58,7 +59,7 @@ def fields(configuration: Any) -> dict[str, Any]:
         SAME.get(each.name, each.name): each.default
         for each in dataclasses.fields(configuration)
         if SAME.get(each.name, each.name) in READ
-        and (each.default not in (None, dataclasses.MISSING) or each.name == "sliding_window")
+        and (each.default not in (None, dataclasses.MISSING) or each.name in SEEN)
     }
     return dict(sorted(found.items()))
 
