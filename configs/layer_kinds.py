@@ -82,11 +82,11 @@ def kinds_of(fields: Fields) -> list[str]:
         check_count("hybrid_override_pattern", words, len(words) if count is None else count)
         return [LETTERS[word] for word in words]
     count = require_positive("num_hidden_layers", count)
-    for name, words in BY_NUMBER.items():
+    for name, meanings in BY_NUMBER.items():
         if fields.get(name) is not None:
             numbers = by_place(fields, name)
             check_count(name, numbers, count)
-            return [words[require_choice(name, str(each), tuple(words))] for each in numbers]
+            return [meanings[require_choice(name, str(x), tuple(meanings))] for x in numbers]
     given = fields.get("block_types")  # a pattern that repeats
     if given:
         return made({"cycle": check_kinds("block_types", given, KINDS)}, count)
@@ -97,6 +97,8 @@ def kinds_of(fields: Fields) -> list[str]:
         return made({"cycle": [others] * (every - 1) + [full]}, count)
     if own and first(fields, *RULES) is None:
         return made(own, count)
+    if fields.get("model_type") in model_types.LISTED:
+        raise ValueError("layers_block_type must be given: no field says which layers attend")
     attends = attending(fields, count)
     return [
         kind_by_rule(fields, index, count) if index in attends else "recurrent"
@@ -111,8 +113,9 @@ def by_place(fields: Fields, name: str) -> Any:
     """
     given, count = fields.get(name), layer_count(fields)
     further = fields.get("num_nextn_predict_layers")
-    longer = isinstance(given, list | tuple) and count and further
-    return given[:count] if longer and len(given) == count + further else given
+    if isinstance(given, list | tuple) and count and further and len(given) == count + further:
+        return given[:count]
+    return given
 
 
 def made(rule: Mapping[str, Any], count: int) -> list[str]:
@@ -127,8 +130,9 @@ def made(rule: Mapping[str, Any], count: int) -> list[str]:
 def layer_count(fields: Fields) -> Any:
     """Return the number of attention layers."""
     count = fields.get("num_hidden_layers")
-    twice = fields.get("model_type") in model_types.TWICE and count is not None
-    return 2 * count if twice else count
+    if count is None or fields.get("model_type") not in model_types.TWICE:
+        return count
+    return 2 * count
 
 
 def attending(fields: Fields, count: int) -> set[int]:
@@ -170,17 +174,18 @@ def kind_by_rule(fields: Fields, index: int, count: int) -> str:
 
 
 def unread(fields: Fields) -> list[str]:
-    """Return the fields on windows that are given, though classes of this type do not read them."""
-    known = model_types.defaults_of(fields.get("model_type")).get("fields")
-    names = () if known is None else ("sliding_window",)
-    return [name for name in names if fields.get(name) is not None and name not in known]
+    """Return fields on windows and bases that are given, and that no class of this type reads."""
+    row = model_types.defaults_of(fields.get("model_type"))
+    read = {*row.get("fields", ()), *(part.get("base") for part in row.get("rope", {}).values())}
+    names = ("sliding_window", "rope_local_base_freq", "compress_rope_theta") if row else ()
+    return [name for name in names if fields.get(name) is not None and name not in read]
 
 
 def slides_from(fields: Fields) -> float:
     """Return the first layer with a window, where a file gives a window and no pattern."""
-    if fields.get("use_sliding_window") is None:
-        return 0
-    return fields.get("max_window_layers") or 0 if fields["use_sliding_window"] else math.inf
+    if fields.get("use_sliding_window") is False:
+        return math.inf
+    return fields.get("max_window_layers") or 0
 
 
 def rotates(fields: Fields, index: int) -> bool:
@@ -192,7 +197,7 @@ def rotates(fields: Fields, index: int) -> bool:
     if listed:  # 1 means that the layer rotates
         return bool(listed[index])
     if fields.get("model_type") in model_types.NONE_BEFORE_THE_END:
-        return (layer_count(fields) - 1 - index) % 4 != 0
+        return bool((layer_count(fields) - 1 - index) % 4)
     every = first(fields, "no_rope_layer_interval", "nope_layer_interval")
     if every is None:
         every = model_types.NO_ROPE_EVERY.get(fields.get("model_type", ""))

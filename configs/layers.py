@@ -35,6 +35,7 @@ from configs.layer_kinds import (
     first,
     kinds_of,
     rotates,
+    unread,
     window_of,
 )
 from configs.rope_types import TRAINED, Head, rope_from, rope_type
@@ -142,17 +143,17 @@ def require_known(fields: Fields) -> None:
             f"config must rotate, as all models of type {fields.get('model_type')!r} do; "
             f"{off[0]} is False"
         )
-    unread = [
+    unknown = [
         name
         for name, value in fields.items()
         if value not in (None, False)
         and re.search("rope|rotary", name)
         and name not in model_types.ROTARY_FIELDS | model_types.SWITCHES
     ]
-    if unread:
+    if unknown:
         raise ValueError(
             f"config must not have fields on rotation that nothing here reads, got "
-            f"{', '.join(sorted(unread))}"
+            f"{', '.join(sorted(unknown))}"
         )
 
 
@@ -319,9 +320,9 @@ def old_spelling(fields: Fields, kind: str, index: int) -> dict[str, Any] | None
     """
     own, scaling = rope_by_kind(fields), fields.get("rope_scaling") or {}
     if not own:
-        second = fields.get("rope_local_base_freq") if "sliding" in kind else None
-        if second is not None:  # the local layers are not stretched
-            return {"rope_theta": second}
+        local = "rope_local_base_freq"
+        if "sliding" in kind and fields.get(local) is not None and local not in unread(fields):
+            return {"rope_theta": fields[local]}  # the local layers are not stretched
         return {"rope_theta": base_at(fields, "rope_theta", index), **scaling}
     require_read(fields, own)
     part = own[label_of(kind, own)]

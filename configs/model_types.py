@@ -59,6 +59,9 @@ ROTATING = HALF | INTERLEAVED | WITHOUT  # all that is known
 # Layers rotate inside windows only, and those that see everything have no positions.
 WINDOWS_ONLY = names("afmoe cohere2 cohere2_moe exaone4 exaone_moe flint kolibri1")
 
+# Several kinds of layers, in an order that only a list tells.
+LISTED = names("zamba2")
+
 # Of these the last layer, and each fourth before it, has no positions.
 NONE_BEFORE_THE_END = names("muse_glimmer_text muse_spark_text")
 

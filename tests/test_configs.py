@@ -681,7 +681,10 @@ def test_the_command_ends_with_2_without_a_file(capsys: pytest.CaptureFixture[st
     assert "nowhere.json" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         main([])
-    assert "usage: python -m configs [-h] [--layout LAYOUT] [--base BASE] config.json" in capsys.readouterr().err
+    assert (
+        "usage: python -m configs [-h] [--layout LAYOUT] [--base BASE] config.json"
+        in capsys.readouterr().err
+    )
 
 
 def test_the_command_is_told_what_a_file_does_not_tell(
@@ -698,5 +701,7 @@ def test_the_command_says_what_it_does_when_asked(capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
     told = capsys.readouterr().out
-    assert told.startswith("usage: python -m configs [-h] [--layout LAYOUT] [--base BASE] config.json")
+    assert told.startswith(
+        "usage: python -m configs [-h] [--layout LAYOUT] [--base BASE] config.json"
+    )
     assert "what a published configuration means" in told

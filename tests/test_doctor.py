@@ -549,10 +549,12 @@ BAD = {
     "wrong width": (lambda: diagnose(lambda q, k, p: (q[..., :8], k)), "in its shape"),
     "unknown expectation": (lambda: diagnose(right, expect={"theta": 1}), "expect may have base"),
     "a misspelt expectation": (
-        lambda: diagnose(right, expect={"layuot": "half"}), "did you mean 'layout'?"
+        lambda: diagnose(right, expect={"layuot": "half"}),
+        "did you mean 'layout'?",
     ),
     "an expectation in a file's word": (
-        lambda: diagnose(right, expect={"rope_theta": 1e4}), "did you mean 'base'?"
+        lambda: diagnose(right, expect={"rope_theta": 1e4}),
+        "did you mean 'base'?",
     ),
     "a misspelt layout": (
         lambda: diagnose(right, expect={"layout": "neox"}),
@@ -560,12 +562,14 @@ BAD = {
     ),
     "a base in a word": (lambda: diagnose(right, expect={"base": "1e4"}), "base must be a number"),
     "an expectation that contradicts itself": (
-        lambda: diagnose(right, expect={"model_type": "llama", "rope_theta": 1e4,
-                                        "rotary_emb_base": 5e5}),
+        lambda: diagnose(
+            right, expect={"model_type": "llama", "rope_theta": 1e4, "rotary_emb_base": 5e5}
+        ),
         "expect must not contradict itself: rotary_emb_base must be rope_theta",
     ),
     "a model that does not rotate": (
-        lambda: diagnose({"model_type": "bloom"}), "cannot be read: .* use pe_lib.ALiBi"
+        lambda: diagnose({"model_type": "bloom"}),
+        "cannot be read: .* use pe_lib.ALiBi",
     ),
     "no table": (lambda: diagnose((torch.ones(3, 4), torch.ones(3, 4))), "positions >= 16"),
     "no file": (lambda: diagnose("nowhere.json"), "no JSON file"),

@@ -13,11 +13,13 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from configs import from_config, model_types
+from configs import Layer, from_config, model_types
+from configs.checks import Contradiction
 from configs.layers import text_of
 from tools import defaults, equality, published
 
@@ -75,15 +77,53 @@ def test_a_file_that_lists_no_kinds_is_read_as_its_class_reads_it_or_refused(nam
     lists = ("layer_types", "layers_block_type", "no_rope_layers")
     without = {key: value for key, value in given.items() if key not in lists}
     base = {"base": 1e4} if name == "cohere_compass_text" else {}  # it has none by default
-    if name == "qwen3_omni_moe_text":  # its default head is odd
+    if name in ("qwen3_omni_moe_text", "glm4_moe", "glm4v_moe_text"):  # odd, or no part of a width
         without["head_dim"] = given["head_dim"] = 64
     whole = [(layer.kind, layer.window, layer.parameters) for layer in from_config(given, **base)]
     try:
         layers = from_config(without, **base)
     except (TypeError, ValueError) as error:
-        assert re.match("layer_types|num_hidden_layers", str(error))  # noqa: PT017
+        assert re.match("layers_block_type|num_hidden_layers", str(error))  # noqa: PT017
     else:
         assert [(layer.kind, layer.window, layer.parameters) for layer in layers] == whole
+
+
+# Types whose classes take no YaRN, or no base and scaling for all layers, whose default heads do
+# not divide their width, or that run their layers several times.
+UNFIT = """cohere2_moe cosmos3_edge_text glm4_moe glm4v_moe_text hrm_text lfm3 neomme phi3 phimoe
+    qwen3_omni_moe_text recurrent_gemma ultrabert""".split()
+OTHER_BASES = {
+    **dict.fromkeys(("gpt_neox", "gpt_neox_japanese"), "rotary_emb_base"),
+    **dict.fromkeys(("modernbert", "modernbert-decoder"), "global_rope_theta"),
+}
+NEEDS = "layers_block_type|num_hidden_layers|sliding_window"
+
+
+@pytest.mark.parametrize("name", [name for name in EQUAL if name not in UNFIT])
+def test_an_old_flat_file_reaches_the_layers_that_its_class_gives_it(name: str) -> None:
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    scaling = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 512}
+    flat = {OTHER_BASES.get(name, "rope_theta"): 54321.0, "max_position_embeddings": 4096}
+    theirs = defaults.asked(CONFIG_MAPPING[name], **flat, rope_scaling=dict(scaling))
+    try:
+        layers = from_config({"model_type": name, **flat, "rope_scaling": scaling})
+    except Contradiction:  # nothing of it reaches any layer
+        kinds = defaults.parts(theirs.rope_parameters)
+        assert all(54321.0 not in each.values() for each in kinds.values())
+    except (TypeError, ValueError) as error:
+        assert re.match(NEEDS, str(error))  # noqa: PT017
+    else:
+        assert [(layer.kind, layer.window, meant(layer)) for layer in layers] == [
+            (layer.kind, layer.window, meant(layer)) for layer in from_config(theirs)
+        ]
+
+
+def meant(layer: Layer) -> dict[str, Any]:
+    """Return rope parameters by one name for the rule."""
+    given = dict(layer.parameters or {"rope_type": None})
+    rule = given.pop("type", "default")
+    return {"rope_type": rule, **given}
 
 
 @pytest.mark.parametrize("name", EXCEPTED)

@@ -1,4 +1,4 @@
-"""What configuration classes take where a file says nothing: the table behind `configs.from_config`.
+"""What configuration classes take where a file says nothing, for `configs.from_config`.
 
 `python -m tools.defaults` asks every class of the installed transformers that
 `configs.model_types` names, and writes configs/defaults.json; tests/test_published.py asks anew.
@@ -55,12 +55,15 @@ def asked(configuration: Any, **given: Any) -> Any:
 
 def fields(configuration: Any) -> dict[str, Any]:
     """Return the defaults of the fields that are read, by their first names."""
-    found = {
-        SAME.get(each.name, each.name): each.default
-        for each in dataclasses.fields(configuration)
-        if SAME.get(each.name, each.name) in READ
-        and (each.default not in (None, dataclasses.MISSING) or each.name in SEEN)
-    }
+    found: dict[str, Any] = {}
+    for each in dataclasses.fields(configuration):
+        name, made_anew = SAME.get(each.name, each.name), each.default_factory
+        value = each.default if made_anew is dataclasses.MISSING else made_anew()
+        if name == "cross_attention_layers":  # a list that the class writes down later
+            value = getattr(asked(configuration), name)
+        given = value is not None and value is not dataclasses.MISSING
+        if name in READ and (given or name in SEEN):
+            found[name] = value if given else None
     return dict(sorted(found.items()))
 
 
@@ -80,7 +83,7 @@ def kinds(configuration: Any) -> dict[str, Any]:
     found = pattern([each for each in plain if each])
     steady = pattern([each for each in windowed if each]) == found
     if found is None:
-        raise ValueError(f"{configuration.__name__} makes its kinds of layers by no rule known here")
+        raise ValueError(f"kinds of layers must follow a rule, got {configuration.__name__}")
     return found if steady else {}
 
 
@@ -105,11 +108,12 @@ def parts(parameters: Any) -> dict[str, Any]:
 
 
 def rope(configuration: Any) -> dict[str, Any]:
-    """Return what the rope parameters of each kind are, and which fields of old files reach them."""
+    """Return the rope parameters of each kind, and which fields of old files reach them."""
     mixed = MIXED if asked(configuration, **MIXED) else {}
+    plain = getattr(asked(configuration, **mixed), "rope_parameters", None)
     found = {
         kind: {key: value for key, value in given.items() if value != "default"}
-        for kind, given in parts(getattr(asked(configuration, **mixed), "rope_parameters", None)).items()
+        for kind, given in parts(plain).items()
     }
     for field in BASES:
         marked = asked(configuration, **mixed, **{field: MARK})
@@ -135,8 +139,11 @@ def row(name: str) -> dict[str, Any]:
         only = by_kind[""]
         plain = {key: only[key] for key in ("rope_theta", "partial_rotary_factor") if key in only}
         rest = {k: v for k, v in only.items() if k not in (*plain, "base", "scaled", "type")}
-        fixed = {"rope_theta": model_types.FIXED_BASE[name]} if name in model_types.FIXED_BASE else {}
-        found |= fixed | plain | ({"rope_scaling": rest} if rest else {})
+        if "rope_theta" in only and "base" not in only:  # one in a file counts beside its own rule
+            rest["rope_theta"] = only["rope_theta"]
+        if name in model_types.FIXED_BASE:
+            found["rope_theta"] = model_types.FIXED_BASE[name]
+        found |= plain | ({"rope_scaling": rest} if rest else {})
         by_kind = {}
     known = {"fields": found, "rope": by_kind, "kinds": kinds(configuration)}
     return {key: value for key, value in known.items() if value}

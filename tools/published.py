@@ -8,6 +8,7 @@ is then the same in both runs, so that what differs is what position did.
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 import re
@@ -188,8 +189,9 @@ def small_configuration(name: str, file: Mapping[str, Any] | None = None, **chan
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     configuration = CONFIG_MAPPING[name]
-    said = {key: value for key, value in (file or {}).items() if key != "model_type"}
-    given = configuration(**said).to_dict()
+    own = copy.deepcopy(dict(file or {}))  # classes write into the dictionaries that they are given
+    said = {key: value for key, value in own.items() if key != "model_type"}
+    given = configuration(**copy.deepcopy(said)).to_dict()
     asked = {
         key: value
         for key, value in SMALL.items()
