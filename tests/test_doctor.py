@@ -56,10 +56,10 @@ from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import frequencies
 from pe_lib.temperature import QueryTemperature
 from tools import ROOT
+from tools.equality import published_files
 
 SIZES = Sizes(64, 4, 128)
-FILES = json.loads((ROOT / "tests/published_configs.json").read_text(encoding="utf-8"))
-PUBLISHED = {each["name"]: each["config"] for each in FILES}
+PUBLISHED = {each["name"]: each["config"] for each in published_files()}
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)

@@ -2,8 +2,7 @@
 
 The table is book/data/configs.csv, which `python -m tools.equality` writes. Each of its lines is
 found anew here, by building a small model and running it. So are published files as people have
-them, in published_configs.json, with the source of each: fields of tokens, images and experts are
-left out.
+them, in book/data/published_configs.json.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,12 +21,7 @@ from configs.checks import Contradiction
 from configs.layers import text_of
 from tools import defaults, equality, published
 
-FILES = {
-    each["name"]: each["config"]
-    for each in json.loads(
-        (Path(__file__).parent / "published_configs.json").read_text(encoding="utf-8")
-    )
-}
+FILES = {each["name"]: each["config"] for each in equality.published_files()}
 INSTEAD = {
     "Falcon-RW 1B": "alibi=true .* use pe_lib.ALiBi",
     "BLOOM": "'bloom' adds biases .* use pe_lib.ALiBi",
@@ -39,7 +32,7 @@ INSTEAD = {
     "OPT 1.3B": "'opt' adds a learned table .* use pe_lib.Learned",
     "DeBERTa v3 base": "'deberta-v2' scores contents and distances .* use pe_lib.DeBERTa",
     "T5 small": "'t5' adds learned biases by buckets .* use pe_lib.T5Bias",
-    "Whisper large v2": "'whisper' adds sinusoids in its encoder and a learned table in its decoder",
+    "Whisper large v2": "'whisper' adds sinusoids in its encoder and a learned table",
 }
 LINES = {line["model type"]: line for line in equality.read()}
 EQUAL = [name for name, line in LINES.items() if line["result"] == "equal"]
@@ -90,8 +83,12 @@ def test_a_file_that_lists_no_kinds_is_read_as_its_class_reads_it_or_refused(nam
 
 # Types whose classes take no YaRN, or no base and scaling for all layers, whose default heads do
 # not divide their width, or that run their layers several times.
-UNFIT = """cohere2_moe cosmos3_edge_text glm4_moe glm4v_moe_text hrm_text lfm3 neomme phi3 phimoe
-    qwen3_omni_moe_text recurrent_gemma ultrabert""".split()
+UNFIT = model_types.names(
+    """
+    cohere2_moe cosmos3_edge_text glm4_moe glm4v_moe_text hrm_text lfm3 neomme phi3 phimoe
+    qwen3_omni_moe_text recurrent_gemma ultrabert
+    """
+)
 OTHER_BASES = {
     **dict.fromkeys(("gpt_neox", "gpt_neox_japanese"), "rotary_emb_base"),
     **dict.fromkeys(("modernbert", "modernbert-decoder"), "global_rope_theta"),
@@ -135,6 +132,7 @@ def test_an_exception_is_one(name: str) -> None:
 def test_the_page_counts_what_the_table_has() -> None:
     assert f"**{len(LINES)} model types tried, {len(EQUAL)} equal" in equality.page()
     assert all(f"`{name}`" in equality.page() for name in LINES)
+    assert f"**{len(FILES)} files: {len(FILES) - len(INSTEAD)} equal" in equality.page()
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name not in INSTEAD])

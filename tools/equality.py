@@ -8,6 +8,7 @@ anew. The build of the site makes book/configs.md of the table, without transfor
 from __future__ import annotations
 
 import csv
+import json
 import sys
 from collections import Counter
 from typing import Any
@@ -24,6 +25,7 @@ from pe_lib.trailing import Trailing
 from tools import ROOT
 
 TABLE = ROOT / "book/data/configs.csv"
+FILES = ROOT / "book/data/published_configs.json"
 COLUMNS = ("model type", "result", "rotates", "pairs", "layers without positions", "windows")
 TOLERANCE = 1e-6
 
@@ -152,6 +154,45 @@ def read() -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def published_files() -> list[dict[str, Any]]:
+    """Return files of models as people have them: name, source, configuration.
+
+    What does not concern positions is left out: tokens, images, experts.
+    """
+    found: list[dict[str, Any]] = json.loads(FILES.read_text(encoding="utf-8"))
+    return found
+
+
+def outcome(config: dict[str, Any]) -> str:
+    """Return how a file is read, or why it is refused."""
+    try:
+        layers = from_config(config)
+    except ValueError as error:
+        return str(error).split("; ")[-1]
+    rotating = sum(rope_of(layer.encoding) is not None for layer in layers)
+    return f"{rotating} of {len(layers)} layers rotate"
+
+
+def files_told() -> list[str]:
+    """Return the page's part on published files."""
+    files = published_files()
+    outcomes = [outcome(each["config"]) for each in files]
+    rotating = sum("layers rotate" in each for each in outcomes)
+    return [
+        "## Published files",
+        "",
+        f"**{len(files)} files: {rotating} equal, {len(files) - rotating} refused with what their "
+        "models do instead.** Small models of these files are run in the same way, with all their "
+        "layers. A file is *read* in a public repository, or *reconstructed*; what does not "
+        "concern positions is left out.",
+        "",
+        "| model | read as | source |",
+        "|---|---|---|",
+        *(f"| {each['name']} | {told} | {each['source']} |"
+          for each, told in zip(files, outcomes, strict=True)),
+    ]  # fmt: skip
+
+
 def page() -> str:
     """Return the page of the book."""
     lines = read()
@@ -182,6 +223,8 @@ def page() -> str:
             "",
             "The small models have few layers, so that the counts of layers below are theirs. "
             "Sizes of heads and windows are those that each type has where a file says nothing.",
+            "",
+            *files_told(),
             "",
             "## Excepted",
             "",
