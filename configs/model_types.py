@@ -101,9 +101,9 @@ SAME = {
 # Fields of a file that speak of rotation and are read, or are known to change nothing here.
 ROTARY_FIELDS = names(
     """
-    compress_rope_theta indexer_rope_interleave layer_rope_theta no_rope_layer_interval no_rope_layers
-    partial_rotary_factor partial_rotary_factors qk_rope_head_dim rope_interleave rope_interleaved
-    rope_local_base_freq rope_parameters rope_scaling rope_scaling_layers rope_theta rotary_dim
+    compress_rope_theta indexer_rope_interleave layer_rope_theta no_rope_layer_interval
+    no_rope_layers partial_rotary_factor partial_rotary_factors qk_rope_head_dim rope_interleave
+    rope_interleaved rope_local_base_freq rope_parameters rope_scaling rope_scaling_layers rope_theta rotary_dim
     rotary_embedding_base swa_rope_theta use_mem_rope
     """
 )
