@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,29 +120,39 @@ def from_config(
 
 
 def require_rotary(fields: Fields) -> None:
-    """Raise if a model type or a field says that nothing rotates, and what is used instead."""
-    model_type, reason = fields.get("model_type"), None
-    said = fields.get("position_embedding_type")
+    """Raise if the model type or a field says that nothing rotates, and what is used instead.
+
+    Raises:
+        Contradiction: if a field says so, and classes of this type rotate without reading it.
+    """
+    model_type = fields.get("model_type")
     if model_type in model_types.REFUSED:
         reason = f"a model of type {model_type!r} {model_types.REFUSED[model_type]}"
-    elif fields.get("alibi"):
-        reason = f"one with alibi=true {model_types.ALIBI}"
-    elif said is not None and "rope" not in said and "rotary" not in said:
-        read = model_types.defaults_of(model_type).get("fields", {})
-        if model_type not in model_types.ABSOLUTE_UNREAD and "position_embedding_type" not in read:
-            reason = f"position_embedding_type is {said!r}"
-    if reason is not None:
         raise ValueError(f"config must be of attention that rotates; {reason}")
+    read = model_types.defaults_of(model_type).get("fields", {})
+    for name, words in denials(fields, read):
+        if model_type in model_types.ROTATING and name not in read:
+            raise Contradiction(
+                f"config must rotate, as all models of type {model_type!r} do; {words}"
+            )
+        raise ValueError(f"config must be of attention that rotates; {words}")
+
+
+def denials(fields: Fields, read: Fields) -> Iterator[tuple[str, str]]:
+    """Yield the fields that say that nothing rotates, and what they say."""
+    if fields.get("alibi"):
+        yield "alibi", f"one with alibi=true {model_types.ALIBI}"
+    name = "position_embedding_type"
+    said, written = fields.get(name), fields.get("model_type") in model_types.ABSOLUTE_UNREAD
+    if name not in read and not written and not re.search("rope|rotary", said or "rope"):
+        yield name, f"{name} is {said!r}"
+    for name in sorted(model_types.SWITCHES):
+        if fields.get(name) is False:
+            yield name, f"{name} is False"
 
 
 def require_known(fields: Fields) -> None:
     """Raise if a field that is given speaks of rotation, and nothing here reads it."""
-    off = [name for name in model_types.SWITCHES if fields.get(name) is False]
-    if off:
-        raise Contradiction(
-            f"config must rotate, as all models of type {fields.get('model_type')!r} do; "
-            f"{off[0]} is False"
-        )
     unknown = [
         name
         for name, value in fields.items()

@@ -103,8 +103,8 @@ ROTARY_FIELDS = names(
     """
     compress_rope_theta indexer_rope_interleave layer_rope_theta no_rope_layer_interval
     no_rope_layers partial_rotary_factor partial_rotary_factors qk_rope_head_dim rope_interleave
-    rope_interleaved rope_local_base_freq rope_parameters rope_scaling rope_scaling_layers rope_theta rotary_dim
-    rotary_embedding_base swa_rope_theta use_mem_rope
+    rope_interleaved rope_local_base_freq rope_parameters rope_scaling rope_scaling_layers
+    rope_theta rotary_dim rotary_embedding_base swa_rope_theta use_mem_rope
     """
 )
 
@@ -123,15 +123,14 @@ BY_HIDDEN = "reads a bias for each distance from the hidden state: no class of p
 REFUSED = {
     name: reason
     for reason, group in {
-        TABLE: """albert bart bert biogpt blip_text_model blenderbot camembert clip_text_model
-            codebert ctrl_lm distilbert electra ernie git gpt2 gpt_bigcode gpt_neo imagegpt led
-            longformer mbart megatron-bert mobilebert openai-gpt opt roberta roc_bert vit
-            xlm-roberta xlm-roberta-xl""",
+        TABLE: """albert bart bert biogpt blenderbot camembert distilbert electra ernie gpt2
+            gpt_bigcode gpt_neo imagegpt led longformer mbart megatron-bert mobilebert opt roberta
+            xlm-roberta""",
         SINUSOIDS: "ctrl fsmt m2m_100 marian pegasus speech_to_text xglm",
         ALIBI: "bloom mpt",
-        BUCKETS: "longt5 mpnet mt5 pop2piano switch_transformers t5 udop umt5",
+        BUCKETS: "longt5 mt5 pop2piano switch_transformers t5 udop umt5",
         DISENTANGLED: "deberta deberta-v2 sew-d",
-        FOUR_TERMS: "transfo-xl xlnet",
+        FOUR_TERMS: "xlnet",
         NEITHER: "falcon_mamba mamba mamba2 rwkv",
         BY_HIDDEN: "inkling_text inkling2_text",
         "adds sinusoids in its encoder and a learned table in its decoder": "whisper",

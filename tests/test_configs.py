@@ -11,9 +11,10 @@ import torch
 from closeness import assert_close
 from torch import Tensor
 
-from configs import Layer, from_config
+from configs import Layer, from_config, model_types
 from configs.__main__ import main
 from configs.explain import explain
+from lab import census
 from pe_lib import KVCache, MultiHeadAttention, NoPosition, RoPE
 from pe_lib.compose import Compose
 from pe_lib.context_extension import DynamicNTK, LongRoPE
@@ -284,6 +285,15 @@ def test_what_a_file_leaves_out_is_what_its_class_has() -> None:
     assert len(rates(far[0])) == 128
 
 
+def test_what_models_do_that_do_not_rotate_is_what_the_census_found() -> None:
+    found = {row["model"].replace("_", "-"): row for row in census.read("transformers")}
+    columns = {model_types.TABLE: "learned", model_types.SINUSOIDS: "sinusoidal",
+               model_types.ALIBI: "alibi", model_types.BUCKETS: "t5"}  # fmt: skip
+    for name, reason in model_types.REFUSED.items():
+        if reason in columns:
+            assert found[name.replace("_", "-")][columns[reason]], name
+
+
 def test_windows_that_a_class_does_not_read_are_said_to_be_unread() -> None:
     told = explain(config(sliding_window=64))
     assert "warning: sliding_window is given, and classes of type llama do not read it" in told
@@ -421,7 +431,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "ALiBi of a type that rotates": (config(alibi=True), "alibi=true .* use pe_lib.ALiBi"),
     "a table in a type that rotates": (
         config(model_type="granite", position_embedding_type="absolute"),
-        "attention that rotates; position_embedding_type is 'absolute'",
+        "must rotate, as all .* 'granite' do; position_embedding_type is 'absolute'",
     ),
     "a rotation that is switched off": (
         config(use_rope=False), "config must rotate, as all models of type 'llama' do; use_rope",
