@@ -119,7 +119,7 @@ def readable(given: Any, case: Case) -> Any:
         return given
     named = given.get("rope_type") or given.get("type") or "default"
     rule = OLD_NAMES.get(str(named), named)
-    if rule not in FIELDS:
+    if not isinstance(named, str) or rule not in FIELDS:
         return given
     allowed = COMMON | FIELDS[rule] | (ALPHA_UNREAD if given.get("alpha") else set())
     unread = sorted(set(given) - allowed)

@@ -230,7 +230,9 @@ def fields_of(config: object) -> Fields:
     given = text_of(config)
     row = model_types.defaults_of(given.get("model_type")).get("fields", {})
     fields = renamed(given)
-    check_beside(fields)
+    said_by_class = row.get("rope_scaling") is not None and "rope_parameters" not in fields
+    if not said_by_class or fields.get("rope_scaling") != row["rope_scaling"]:
+        check_beside(fields)
     absent = [name for name in OR_DEFAULT if not fields.get(name)]
     said = {name: value for name, value in fields.items() if name not in absent}
     hidden = [*BESIDE] if "rope_parameters" in said else []

@@ -47,6 +47,7 @@ from clinic.models import LabModel, examine_model
 from clinic.profile import Case
 from clinic.rules import identify, series
 from configs import from_config
+from configs.checks import Contradiction
 from configs.explain import explain
 from lab.model import Transformer
 from lab.registry import METHODS, Sizes, encodings
@@ -250,6 +251,7 @@ ODD = {
         {"rope_scaling": {"type": "linear", "factor": 1.0}},
         "factor-idle",
     ),
+    "a rule in a list": ({"rope_scaling": {"type": ["spiral"]}}, "unknown-rule"),
     "a rule of nobody": ({"rope_scaling": {"type": "spiral"}}, "unknown-rule"),
 }
 
@@ -270,6 +272,18 @@ def test_the_doctor_warns_of_a_configuration_as_the_command_does():
     assert f"warning: {diagnose(config).findings[0].detail}" in explain(config)
 
 
+SIZED = {"head_dim": 64, "num_hidden_layers": 2, "rope_theta": 1e4}
+CONTRADICTIONS = {
+    "two bases": SIZED | {"model_type": "llama", "rotary_emb_base": 5e5},
+    "two rules": SIZED | {"rope_scaling": {"type": "linear", "rope_type": "yarn"}},
+    "a denial": SIZED | {"model_type": "llama", "use_rope": False},
+    "another method": SIZED | {"model_type": "falcon", "alibi": True},
+    "a base that the class does not read": SIZED | {"model_type": "muse_spark_text"},
+    "heads": {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 3},
+    "nothing odd": SIZED | {"model_type": "llama"},
+}
+
+
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_doctor_reads_a_published_file_as_the_command_does(name):
     config = PUBLISHED[name]
@@ -288,6 +302,24 @@ def test_the_doctor_reads_a_published_file_as_the_command_does(name):
     for kind, rope in rotating.items():
         assert profiles[kind].gain == rope.gain and profiles[kind].layout.name == rope.layout
         assert torch.equal(profiles[kind].rates[:, 0], rope.rates[rope.rates > 0])
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_what_the_command_calls_a_contradiction_is_a_fault_here_and_nothing_else_is(name):
+    config, called = CONTRADICTIONS[name], "sound"
+    try:
+        from_config(config)
+    except Contradiction:
+        called = "contradiction"
+    except (TypeError, ValueError):
+        called = "refused"
+    case = Case()
+    try:
+        by_kind(config, case)
+    except InputError:
+        assert called == "refused"
+    else:
+        assert called == ("contradiction" if case.has("contradiction") else "sound")
 
 
 def test_a_layer_is_compared_with_the_nearest_kind_of_a_published_file():
