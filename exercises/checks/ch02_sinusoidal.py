@@ -135,15 +135,16 @@ def shift_in_halves(offset: float, dim: int, base: float = BASE) -> Tensor:
 
 
 def shift_cases(draw: Draw) -> list[Case]:
-    """Offsets forward, back and far, none at all, and no base given."""
-    dims = [2 * half for half in draw.sizes(4, 3, 8)]
+    """Offsets forward, back and far, none at all, and no base given; a wide code."""
+    dims = [2 * half for half in draw.sizes(2, 3, 8)]
+    wide = 2 * draw.integer(60, 70)
     distant = int(far_numbers(draw).max())
-    ahead, back, far = draw.integer(2, 9), -draw.integer(2, 9), draw.integer(290, 310)
+    ahead, back, far = draw.integer(2, 9), -draw.integer(2, 5), draw.integer(290, 310)
     return [
         Case(f"offset {ahead}, dim {dims[0]}, base 100", (ahead, dims[0], 100.0)),
-        Case(f"offset {back}, dim {dims[1]}, base 10000", (back, dims[1], 10000.0)),
-        Case(f"offset {far}, dim {dims[2]}, no base given", (far, dims[2])),
-        Case(f"offset 0, dim {dims[3]}, base 50", (0, dims[3], 50.0)),
+        Case(f"offset {back}, a wide code, dim {wide}, base 10000", (back, wide, 10000.0)),
+        Case(f"offset {far}, dim {dims[1]}, no base given", (far, dims[1])),
+        Case("offset 0, dim 4, base 50", (0, 4, 50.0)),
         *(Case(f"offset {sign * distant}, dim 2, base 50", (sign * distant, 2, 50.0), FAR)
           for sign in (1, -1)),
     ]  # fmt: skip
@@ -159,7 +160,8 @@ def similarity_cases(draw: Draw) -> list[Case]:
 
     With base 4, the distance -4 gives a negative number at any width.
     """
-    count, *halves = draw.sizes(4, 4, 9)
+    count, *halves = draw.sizes(3, 4, 9)
+    halves.append(draw.integer(60, 70))
     zero = torch.zeros(1, dtype=torch.long)
     near = torch.cat([draw.places(count), zero, -draw.places(2), zero - 4])
     far = torch.cat([draw.places(count) + 600, -draw.places(2) - 600])
@@ -180,6 +182,7 @@ EXERCISES = (
         name="sinusoidal",
         cases=sinusoidal_cases,
         reference=sinusoidal,
+        axes=("position", "column"),
         mistakes=(
             Mistake("the base is an argument; you use 10000 always",
                     lambda p, d, b=BASE: sinusoidal(p, d)),
@@ -293,6 +296,8 @@ EXERCISES = (
                     lambda o, d, b=BASE: unsigned(shift_matrix(o, d, b))),
             Mistake("sine and cosine are exchanged",
                     lambda o, d, b=BASE: exchanged(o, d, b)),
+            Mistake("slow pairs do not rotate; their angles are small, and not zero",
+                    lambda o, d, b=BASE: without_small_angles(o, d, b)),
             Mistake("this is the identity: the position is not shifted",
                     lambda o, d, b=BASE: torch.eye(d)),
         ),
@@ -356,6 +361,13 @@ def scaled_by(values: Tensor, which: str) -> Tensor:
 def unsigned(rotation: Tensor) -> Tensor:
     """Give both sines of each block the sign of the upper one."""
     return rotation.triu() + rotation.triu(1).mT
+
+
+def without_small_angles(offset: float, dim: int, base: float) -> Tensor:
+    """The shift with angles below a thousandth taken for 0."""
+    rotation = shift_matrix(offset, dim, base)
+    rotation[rotation.abs() < 1e-3] = 0
+    return rotation
 
 
 def exchanged(offset: float, dim: int, base: float) -> Tensor:
