@@ -291,6 +291,7 @@ EXERCISES = (
     ),
     Exercise(
         name="gaps",
+        rests_on=("attention",),
         cases=gap_cases,
         reference=gaps,
         mistakes=(

@@ -101,15 +101,15 @@ def add_cases(draw: Draw) -> list[Case]:
     batch, length = draw.sizes(2, 3, 8)
     dim, other, third = (2 * half for half in draw.sizes(3, 5, 9))
     calls = (
-        ((batch, length, dim), 0, None),
-        ((length, batch, other), draw.integer(600, 900), ROUNDED),
-        ((batch, length, third), draw.integer(2, 40), None),
-        ((length, batch, 2), int(far_numbers(draw).max()), FAR),
-        ((batch, batch, 2 * third), draw.integer(41, 90), None),
+        ("a start at zero", (batch, length, dim), 0, None),
+        ("a later start", (length, batch, other), draw.integer(600, 900), ROUNDED),
+        ("an early start", (batch, length, third), draw.integer(2, 40), None),
+        ("a far start", (length, batch, 2), int(far_numbers(draw).max()), FAR),
+        ("as many sequences as tokens", (batch, batch, 2 * third), draw.integer(41, 90), None),
     )
     return [
-        Case(f"x {shape}, start {start}", (draw.normal(*shape), start), tolerance)
-        for shape, start, tolerance in calls
+        Case(f"{words}: x {shape}, start {start}", (draw.normal(*shape), start), tolerance)
+        for words, shape, start, tolerance in calls
     ]
 
 
@@ -141,11 +141,11 @@ def shift_cases(draw: Draw) -> list[Case]:
     distant = int(far_numbers(draw).max())
     ahead, back, far = draw.integer(2, 9), -draw.integer(2, 5), draw.integer(290, 310)
     return [
-        Case(f"offset {ahead}, dim {dims[0]}, base 100", (ahead, dims[0], 100.0)),
-        Case(f"offset {back}, a wide code, dim {wide}, base 10000", (back, wide, 10000.0)),
+        Case(f"forward, offset {ahead}, dim {dims[0]}, base 100", (ahead, dims[0], 100.0)),
+        Case(f"back in a wide code, offset {back}, dim {wide}, base 10000", (back, wide, 10000.0)),
         Case(f"offset {far}, dim {dims[1]}, no base given", (far, dims[1])),
-        Case("offset 0, dim 4, base 50", (0, 4, 50.0)),
-        *(Case(f"offset {sign * distant}, dim 2, base 50", (sign * distant, 2, 50.0), FAR)
+        Case("no offset at all, 0, dim 4, base 50", (0, 4, 50.0)),
+        *(Case(f"far away, offset {sign * distant}, dim 2, base 50", (sign * distant, 2, 50.0), FAR)
           for sign in (1, -1)),
     ]  # fmt: skip
 
@@ -167,13 +167,15 @@ def similarity_cases(draw: Draw) -> list[Case]:
     far = torch.cat([draw.places(count) + 600, -draw.places(2) - 600])
     farther = far_numbers(draw)
     calls = (
-        (halves[0], 4.0, near, None), (halves[1], 10000.0, near.flip(0), None),
-        (halves[2], 10000.0, far, None), (1, 10000.0, torch.cat([farther, -farther]), FAR),
-    )  # fmt: skip
+        ("a small base", halves[0], 4.0, near, None),
+        ("near distances", halves[1], 10000.0, near.flip(0), None),
+        ("a wide code and no distance 0", halves[2], 10000.0, far, None),
+        ("far distances", 1, 10000.0, torch.cat([farther, -farther]), FAR),
+    )
     return [
-        Case(f"dim {2 * half}, base {base:g}, distances {distances.tolist()}",
+        Case(f"{words}: dim {2 * half}, base {base:g}, distances {distances.tolist()}",
              (2 * half, base, distances), tolerance)
-        for half, base, distances, tolerance in calls
+        for words, half, base, distances, tolerance in calls
     ]  # fmt: skip
 
 
@@ -234,6 +236,7 @@ EXERCISES = (
     ),
     Exercise(
         name="add_positions",
+        rests_on=("sinusoidal",),
         cases=add_cases,
         reference=add_positions,
         axes=("batch", "token", "channel"),
@@ -304,6 +307,7 @@ EXERCISES = (
     ),
     Exercise(
         name="similarity",
+        rests_on=("sinusoidal",),
         cases=similarity_cases,
         reference=similarity,
         axes=("distance",),

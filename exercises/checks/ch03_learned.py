@@ -45,16 +45,16 @@ def interpolate_cases(draw: Draw) -> list[Case]:
     """Stretch, shrink, leave alone, keep the ends alone, and begin with two rows."""
     rows, dim, more = draw.sizes(3, 4, 9)
     sizes = (
-        (rows, 3 * rows),
-        (rows + more, rows),
-        (3 * rows, rows + 2),  # no step is a whole number
-        (rows, rows),
-        (rows + 1, 2),
-        (2, rows + more),
+        ("stretched", rows, 3 * rows),
+        ("squeezed", rows + more, rows),
+        ("squeezed", 3 * rows, rows + 2),  # no step is a whole number
+        ("as long as before", rows, rows),
+        ("of which the ends stay", rows + 1, 2),
+        ("of two rows", 2, rows + more),
     )
     return [
-        Case(f"a table {(old, dim)} to {new} rows", (draw.normal(old, dim), new))
-        for old, new in sizes
+        Case(f"a table {words}: {(old, dim)} to {new} rows", (draw.normal(old, dim), new))
+        for words, old, new in sizes
     ]
 
 

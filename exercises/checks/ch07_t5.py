@@ -209,6 +209,7 @@ EXERCISES = (
     ),
     Exercise(
         name="t5_logits",
+        rests_on=("t5_bucket",),
         cases=logits_cases,
         reference=logits,
         axes=("batch", "head", "query", "key"),
@@ -249,6 +250,7 @@ EXERCISES = (
     ),
     Exercise(
         name="first_distances",
+        rests_on=("t5_bucket",),
         cases=edge_cases,
         reference=first_distances,
         integers=True,

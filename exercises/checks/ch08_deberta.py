@@ -179,6 +179,7 @@ EXERCISES = (
     ),
     Exercise(
         name="p2c",
+        rests_on=("delta",),
         cases=p2c_cases,
         reference=p2c,
         axes=("batch", "head", "query", "key"),
@@ -219,6 +220,7 @@ EXERCISES = (
     ),
     Exercise(
         name="deberta_logits",
+        rests_on=("delta", "p2c"),
         cases=logits_cases,
         reference=terms,
         axes=("batch", "head", "query", "key"),

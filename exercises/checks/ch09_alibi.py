@@ -18,7 +18,9 @@ def slope_cases(draw: Draw) -> list[Case]:
     counts = (
         8, 16, 12, 1, 6, 2, 3, 4, 5, 7, 24, 20, 40, 48, 96, 112, 32, 64, 128, 256, 512, 1024, *drawn
     )  # fmt: skip
-    return [Case(f"{n} head{'s' if n > 1 else ''}", (n,)) for n in counts]
+    kinds = ("a count that is no power of two", "a power of two")
+    return [Case(f"{kinds[n == floor_power(n)]}, {n} head{'s' if n > 1 else ''}", (n,))
+            for n in counts]  # fmt: skip
 
 
 def powers(n: int, steps: list[float]) -> Tensor:

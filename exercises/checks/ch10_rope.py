@@ -255,6 +255,7 @@ EXERCISES = (
     ),
     Exercise(
         name="rope_logits",
+        rests_on=("apply_rope",),
         cases=logits_cases,
         reference=logits,
         axes=("batch", "head", "query", "key"),

@@ -48,16 +48,17 @@ def cache_cases(draw: Draw) -> list[Case]:
     every, kv, group, half = draw.sizes(4, 3, 9)
     odd = 3 * every + draw.integer(1, every - 1)
     calls = (
-        (odd, kv * group, kv, 16 * half, 4000 + draw.integer(1, 99), 512, every),
-        (4 * every, 2 * kv, kv, 64, 300 + half, 1024, every),
-        (12 + kv, 12, 12, 64, 2048, 128, 1),
-        (every - 1, 8, 2, 128, 5000 + group, 1000 + half, every),
-        (32, 32, 8, 128, 131072, 4096, 4),
+        ("layers left over", odd, kv * group, kv, 16 * half, 4000 + half, 512, every),
+        ("a text shorter than the windows", 4 * every, 2 * kv, kv, 64, 300 + half, 1024, every),
+        ("no windows at all", 12 + kv, 12, 12, 64, 2048, 128, 1),
+        ("windows alone", every - 1, 8, 2, 128, 5000 + group, 1000 + half, every),
+        ("one head of keys", 2 * every, 8, 1, 256, 1024, 1024, every),
+        ("a published model", 32, 32, 8, 128, 131072, 4096, 4),
     )
     return [
-        Case(f"{n} layers, {h} heads of {d} and {kv} of keys, {length} tokens, windows of {w}, "
-             f"one layer of {e} without", (n, h, kv, d, length, w, e))
-        for n, h, kv, d, length, w, e in calls
+        Case(f"{words}: {n} layers, {h} heads of {d} and {kv} of keys, {length} tokens, windows of "
+             f"{w}, one layer of {e} without", (n, h, kv, d, length, w, e))
+        for words, n, h, kv, d, length, w, e in calls
     ]  # fmt: skip
 
 

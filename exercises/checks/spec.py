@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -94,7 +94,8 @@ class Exercise:
         mistakes: wrong answers with a message of their own, the likeliest first.
         tolerance: largest difference accepted, relative to the largest number expected.
         integers: whether the answer must be whole numbers in type, too (to index with).
-        axes: names of the result's axes, for messages.
+        axes: names of the result's last axes, for messages.
+        rests_on: earlier exercises of the set whose answers this one may call.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Exercise:
     tolerance: float = 1e-4
     integers: bool = False
     axes: tuple[str, ...] = ()
+    rests_on: tuple[str, ...] = ()
 
     def __call__(self, answer: Answer) -> None:
         """Check `answer`; say in words what is wrong, or that nothing is."""
@@ -116,6 +118,9 @@ class Exercise:
             if str(error):  # torch's, for a type that an operation does not take
                 raise
             raise CheckFailed(self.missing(innermost(error))) from None
+        except CheckFailed as failed:
+            right = {name for name, (passed, _) in kept.HERE.items() if passed}
+            raise CheckFailed(f"{failed}{self.resting(right)}") from None
         kept.note(self.name, True)
         print(f"{self.name}: right.")
 
@@ -198,6 +203,14 @@ class Exercise:
             text = re.sub(r" \(\d+ % of them\)", "", text)
         text = f"with {cases[wrong].label}: {text}"
         return text + (f" (it is right with {'; '.join(good[:2])}{more})" if good else "")
+
+    def resting(self, right: Container[str]) -> str:
+        """Say which answers, on which this one may rest, are not among those that are right."""
+        wrong = [f"`{name}`" for name in self.rests_on if name not in right]
+        if not wrong:
+            return ""
+        are = "is" if len(wrong) == 1 else "are"
+        return f" ({' and '.join(wrong)}, which this may call, {are} not right yet: begin there)"
 
     def missing(self, stub: str) -> str:
         """Say that there is no answer yet, or none to what this one calls."""
