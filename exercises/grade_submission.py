@@ -223,7 +223,7 @@ class Grader:
             verdict.word, verdict.points = "ok", question.points
         except checks.CheckFailed as failed:
             right = {name for name, other in self.verdicts.items() if other.word == "ok"}
-            verdict.word = "wrong answer"
+            verdict.word, verdict.points = "wrong answer", question.points * failed.share
             verdict.message = f"{failed}{exercise.resting(right)}"
         except StudentError as error:
             verdict.word = "not answered" if error.stub else "crash"

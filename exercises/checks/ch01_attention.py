@@ -291,6 +291,7 @@ EXERCISES = (
     ),
     Exercise(
         name="gaps",
+        parts=(0, 1),
         rests_on=("attention",),
         cases=gap_cases,
         reference=gaps,

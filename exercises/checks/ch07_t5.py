@@ -162,6 +162,7 @@ def edge_cases(draw: Draw) -> list[Case]:
 EXERCISES = (
     Exercise(
         name="t5_bucket",
+        parts=("bidirectional", "causal"),
         cases=bucket_cases,
         reference=bucket,
         integers=True,

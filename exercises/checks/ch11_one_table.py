@@ -348,6 +348,7 @@ EXERCISES = (
     ),
     Exercise(
         name="number_per_distance",
+        parts=(0, 1),
         cases=distance_cases,
         reference=number_per_distance,
         axes=("distance",),

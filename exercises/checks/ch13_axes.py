@@ -460,6 +460,7 @@ EXERCISES = (
     ),
     Exercise(
         name="section_angles",
+        parts=("chunked", "interleaved"),
         cases=angle_cases,
         reference=section_angles,
         axes=("token", "pair"),

@@ -23,7 +23,16 @@ PLACES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "ei
 
 
 class CheckFailed(AssertionError):
-    """An answer is not right; the message says why, in words."""
+    """An answer is not right; the message says why, in words.
+
+    Attributes:
+        share: of the points that it gets all the same, for the parts of it that are right.
+    """
+
+    def __init__(self, message: str, share: float = 0.0) -> None:
+        """Say what is wrong."""
+        super().__init__(message)
+        self.share = share
 
     def _render_traceback_(self) -> list[str]:
         """Show the message alone in a notebook: the lines of the check are no help."""
@@ -96,6 +105,8 @@ class Exercise:
         integers: whether the answer must be whole numbers in type, too (to index with).
         axes: names of the result's last axes, for messages.
         rests_on: earlier exercises of the set whose answers this one may call.
+        parts: of the answer, for which the text gives points apart: words in the labels of cases,
+            or the places of values.
     """
 
     name: str
@@ -106,6 +117,7 @@ class Exercise:
     integers: bool = False
     axes: tuple[str, ...] = ()
     rests_on: tuple[str, ...] = ()
+    parts: tuple[str | int, ...] = ()
 
     def __call__(self, answer: Answer) -> None:
         """Check `answer`; say in words what is wrong, or that nothing is."""
@@ -163,7 +175,22 @@ class Exercise:
         ]
         if not all(right):
             text = self.explanation(cases, got) or self.generic(cases, got, wanted, right, hidden)
-            raise CheckFailed(text)
+            raise CheckFailed(text, self.share(cases, got, wanted))
+
+    def share(self, cases: list[Case], got: list[Any], wanted: list[Any]) -> float:
+        """Return the share of the parts that are right in all of their cases."""
+
+        def fits(part: str | int) -> bool:
+            for case, value, want in zip(cases, got, wanted, strict=True):
+                if isinstance(part, int):
+                    value, want = value[part], want[part]
+                elif part not in case.label:
+                    continue
+                if not close(value, want, self.room(case)):
+                    return False
+            return True
+
+        return sum(map(fits, self.parts)) / max(1, len(self.parts))
 
     def room(self, case: Case) -> float:
         """Return the tolerance for a case."""
