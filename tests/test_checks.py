@@ -6,6 +6,7 @@ import array
 import dataclasses
 import fractions
 import functools
+import inspect
 import json
 import linecache
 import pickle
@@ -191,6 +192,26 @@ def test_the_instructors_answers_are_right(name: str) -> None:
     for question in load(name).questions:
         for seed in range(8):
             quick(question.name).judge(found[question.name], seed)
+
+
+PLACED = [
+    e for e in checks.EXERCISES.values() if "q_pos" in inspect.signature(e.reference).parameters
+]
+
+
+@pytest.mark.parametrize("exercise", PLACED, ids=lambda exercise: exercise.name)
+def test_positions_of_every_kind_are_drawn(exercise: Exercise) -> None:
+    """Below 0 and far apart, in order and not; as many queries as keys, and not."""
+    names = list(inspect.signature(exercise.reference).parameters)
+    q_place, k_place = names.index("q_pos"), names.index("k_pos")
+    for seed in range(20):
+        pairs = [(c.args[q_place], c.args[k_place]) for c in exercise.cases(Draw(seed))]
+        assert any(bool((q < 0).any()) for q, _ in pairs)
+        assert any(float((k[None] - q[:, None]).abs().max()) > 30_000 for q, k in pairs)
+        assert {len(q) == len(k) for q, k in pairs} == {True, False}
+        steps = [places.diff() for pair in pairs for places in pair]
+        assert any(bool((one == 1).all()) for one in steps if len(one))
+        assert any(bool((one < 0).any()) for one in steps)
 
 
 def listings() -> list[tuple[str, str, str]]:
@@ -468,7 +489,10 @@ def test_the_self_check_and_the_grader_refuse_the_same_values(value: Any) -> Non
         (RISING.half() * 1.01, "your numbers are float16, which is too coarse"),
         (RISING.bfloat16().flip(0), "your numbers are bfloat16"),
         (RISING + torch.eye(3) / 500, "rounded, or of less precision than float32?"),
-        (RISING.double() + torch.eye(3) / 500, "nearly right: is anything on the way, a constant"),
+        (
+            RISING.double() + torch.eye(3) / 500,
+            "nearly right: is anything on the way, perhaps a constant",
+        ),
         (torch.complex(RISING, RISING), "the numbers are complex; return their real part"),
     ],
 )
@@ -554,7 +578,6 @@ def test_an_answer_with_one_part_right_has_half_of_the_points(exercise: Exercise
     first, second = exercise.parts
     assert share((first,)) == share((second,)) == 0.5
     assert share((first, second)) == 0
-
 
 
 def test_a_message_names_the_changed_argument() -> None:

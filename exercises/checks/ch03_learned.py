@@ -78,8 +78,10 @@ def grid_cases(draw: Draw) -> list[Case]:
     a, b, more, dim = draw.sizes(4, 3, 8)
     h, w = max(a, b), min(a, b)
     return [
-        Case(f"a grid {old} to {new}, {dim} channels",
-             (draw.normal(1 + old[0] * old[1], dim), old, new))
+        Case(
+            f"a grid {old} to {new}, {dim} channels",
+            (draw.normal(1 + old[0] * old[1], dim), old, new),
+        )
         for old, new in (
             ((h, w), (h + more, w + 1)),
             ((w, h), (w - 1, h + more)),

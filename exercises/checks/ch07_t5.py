@@ -109,8 +109,15 @@ def logits_cases(draw: Draw) -> list[Case]:
         case(f"q_pos {far.tolist()}, {lk} keys from {start}", 32, other_d, far, run),
         case(f"q_pos {middle.tolist()}, k_pos 0, 40, ... {40 * lk - 40}", 20, d, middle, spread),
         case("one head, 1 query and 20 keys", 32, 64, run[-1:], torch.arange(20), 1, 1),
-        case("16 heads, 4 queries and 6 keys, negative positions", 32, 8, below,
-             -1 - torch.arange(6), 1, 16),
+        case(
+            "16 heads, 4 queries and 6 keys, negative positions",
+            32,
+            8,
+            below,
+            -1 - torch.arange(6),
+            1,
+            16,
+        ),
         case("far apart", 32, d, 70_001 + spread, spread + 31_000),
     ]
 

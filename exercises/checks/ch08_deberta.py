@@ -106,8 +106,15 @@ def logits_cases(draw: Draw) -> list[Case]:
         case(f"{lk} keys from {start}, queries at the last {lq}", other, 3, k_pos[-lq:], k_pos),
         case(f"q_pos {some.tolist()}, k_pos {more.tolist()}", d, 4, some, more),
         case("one head, 1 query and 20 keys", 64, 16, k_pos[-1:], torch.arange(20), 1, 1),
-        case("16 heads, 4 queries and 6 keys, negative positions", 8, 5, -draw.places(4),
-             -draw.places(6), 1, 16),
+        case(
+            "16 heads, 4 queries and 6 keys, negative positions",
+            8,
+            5,
+            -draw.places(4),
+            -draw.places(6),
+            1,
+            16,
+        ),
     ]
 
 

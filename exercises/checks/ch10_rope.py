@@ -37,7 +37,7 @@ def rope_cases(draw: Draw) -> list[Case]:
              (y, draw.places(b, length), 500.0)),
         Case(f"positions {jumps.tolist()}, dim 2", (draw.normal(2, 3, 7, 2), jumps, 10000.0),
              FAR),
-        Case(f"fractions of shape {(b, length)}, negative and positive, dim {2 * half} and base 1000",
+        Case(f"fractions of shape {(b, length)}, some below 0, dim {2 * half} and base 1000",
              (z, signed(draw.places(b, length) / 4), 1000.0)),
         Case(f"positions from {start}, one wide head, dim 256 and base 500000",
              (draw.normal(2, 1, 3, 256), near, 500000.0)),

@@ -89,7 +89,8 @@ def sized(
     pieces: Tensor, size: Callable[[Tensor], Tensor], room: float = 1e-4, zero: float = 1e-6
 ) -> Tensor:
     """Return the same with a tolerance that is a part of another size, (N, 4, L, L) to (N,)."""
-    return told(*changes(pieces, room * size(pieces)), largest(pieces) <= zero)
+    query, key, both = changes(pieces, room * size(pieces))
+    return told(query, key, both, largest(pieces) <= zero)
 
 
 def largest(pieces: Tensor) -> Tensor:

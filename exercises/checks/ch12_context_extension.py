@@ -72,7 +72,7 @@ def parts_cases(draw: Draw) -> list[Case]:
     rising = frequencies(2 * half, 300.0).flip(0)
     words = f"length {length}, factor {factor}, low {low:g} and high {high:g}"
     return [
-        Case("the rates of dim 64 and base 100, whole bounds, length 512, factor 8, low 1 and high 4",
+        Case("the rates of dim 64 and base 100, whole bounds, length 512, factor 8, low 1, high 4",
              (frequencies(64, 100.0), 8.0, 512, 1.0, 4.0)),
         Case(f"the rates of dim {2 * half} and base 300, slowest first, bounds that are no whole "
              f"numbers, {words}",

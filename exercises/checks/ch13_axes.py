@@ -71,7 +71,7 @@ def by_places(x: Tensor, rows: Tensor, columns: Tensor, *, base: float = 10000.0
 
 
 def rope_cases(draw: Draw) -> list[Case]:
-    """Wide grids and high ones, long ones, one row, one column, a square; many heads, a wide one."""
+    """Wide grids and high ones, one row, one column, a square; many heads, a wide one."""
     b, h, rows, columns, quarter = draw.sizes(5, 2, 7)
     shapes = (
         (b, h, rows, columns, quarter), (b, h, columns, rows, quarter + 1),

@@ -242,8 +242,8 @@ def not_exponentiated(logits: Tensor, sink: Tensor, _: Tensor) -> Tensor:
 
 def unshifted(logits: Tensor, sink: Tensor) -> Tensor:
     """Take exponentials of the logits as they are."""
-    exponentials = logits.exp()
-    return (exponentials / (exponentials.sum(-1, keepdim=True) + sink.to(logits.dtype).exp())).float()
+    of_keys, of_sink = logits.exp(), sink.to(logits.dtype).exp()
+    return (of_keys / (of_keys.sum(-1, keepdim=True) + of_sink)).float()
 
 
 def with_a_value(logits: Tensor, v: Tensor, sinks: Tensor) -> Tensor:
@@ -433,9 +433,10 @@ EXERCISES = (
             Mistake("you drop the last key and keep the sink as the first: drop the column that "
                     "you joined", by_sink(lambda x, s, _: torch.cat([s, x], -1).softmax(-1)
                                           [..., :-1])),
-            *(Mistake("logits may be large: take the largest off before the exponential, for "
-                      "float64 ends, too", by_sink(lambda x, s, _, wide=wide: unshifted(wide(x), s)))
-              for wide in (torch.Tensor.double, torch.Tensor.float)),
+            Mistake("logits may be large: take the largest off before the exponential, for float64 "
+                    "ends, too", by_sink(lambda x, s, _: unshifted(x.double(), s))),
+            Mistake("logits may be large: take the largest off before the exponential",
+                    by_sink(lambda x, s, _: unshifted(x, s))),
             Mistake("the sink stands in the denominator as it is; it is a logit, like the others",
                     by_sink(not_exponentiated)),
             Mistake("the sign of the sink is flipped",

@@ -205,8 +205,10 @@ def verdict_cases(draw: Draw) -> list[Case]:
         theirs = 3 * draw.normal(20, seeds).double()
         ours = theirs + torch.where(higher[:, None], gain, -gain)
         worse = torch.where(higher, -torch.inf, torch.inf)[:, None].expand(-1, seeds)
-        theirs, ours = torch.where(gain == torch.inf, worse, theirs), torch.where(
-            gain == -torch.inf, worse, ours)
+        theirs, ours = (
+            torch.where(gain == torch.inf, worse, theirs),
+            torch.where(gain == -torch.inf, worse, ours),
+        )
         ours = torch.where(gain == torch.inf, draw.normal(20, seeds).double(), ours)
         ours[gain == 0] = theirs[gain == 0]
         alone = gain.isnan() & (torch.arange(seeds) % 2 == 0)  # here one side was run

@@ -203,7 +203,7 @@ def rounding(given: Tensor, a: Tensor, b: Tensor, tolerance: float) -> str:
     if not close(a, b, min(NEARLY * tolerance, LEAST_PRECISE)):
         return ""
     less = f", or of less precision than {name}" if given.is_floating_point() else ""
-    return f"; they are nearly right: is anything on the way, a constant for instance, rounded{less}?"
+    return f"; they are nearly right: is anything on the way, perhaps a constant, rounded{less}?"
 
 
 def proportional(a: Tensor, b: Tensor, tolerance: float) -> bool:
@@ -229,8 +229,9 @@ def wrong_part(a: Tensor, b: Tensor, tolerance: float, axes: tuple[str, ...]) ->
     for axis in range(b.ndim):
         first, rest = bad.select(axis, 0), bad.narrow(axis, 1, b.shape[axis] - 1)
         if b.shape[axis] > 1 and not first.any() and rest.any():
-            all_of = "" if rest.transpose(0, axis).reshape(rest.shape[axis], -1).any(1).all() else "some "
-            return f"the shape and index 0 of {names[axis]} are right, {all_of}later ones are wrong"
+            each = rest.transpose(0, axis).reshape(rest.shape[axis], -1).any(1)
+            some = "" if each.all() else "some "
+            return f"the shape and index 0 of {names[axis]} are right, {some}later ones are wrong"
     share = max(1, round(100 * float(bad.double().mean())))
     return f"the shape is right, the values are not ({share} % of them)"
 
