@@ -56,7 +56,7 @@ def sinusoidal_cases(draw: Draw) -> list[Case]:
     batch, heads, length, some = draw.sizes(4, 3, 7)
     dims = [2 * half for half in draw.sizes(3, 5, 9)]
     far = 4 * draw.integer(200, 249) + 1  # odd: no number in bfloat16
-    mixed = torch.cat([draw.places(some), torch.tensor([-7, 0, far])])
+    mixed = torch.cat([draw.places(some), torch.tensor([-7, 2 - far, 0, far])])
     mixed = mixed[draw.order(len(mixed))]
     shape = (batch, heads, length)
     quarters = (2 * draw.places(7) + 1) / 4  # never whole

@@ -37,8 +37,8 @@ def delta_cases(draw: Draw) -> list[Case]:
         Case(f"{3 * lk} positions from {start}, span {span}", (run + start, run + start, span)),
         Case(f"q_pos {q_pos.tolist()}, k_pos {k_pos.tolist()}, span 3", (q_pos, k_pos, 3)),
         Case(f"{3 * lk} positions from {large}, span 2", (run + large, run + large, 2)),
-        Case(f"{lq} queries and {lk} keys, negative positions, span {span}",
-             (-draw.places(lq), -draw.places(lk), span)),
+        Case(f"{lq} queries and {lk} keys, negative positions, span {1000 + span}",
+             (-300 * draw.places(lq), -300 * k_pos[:-1], 1000 + span)),
     ]  # fmt: skip
 
 

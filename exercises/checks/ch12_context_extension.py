@@ -64,11 +64,11 @@ def mixed_rates(rates: Tensor, factor: float, length: int, low: float, high: flo
 def parts_cases(draw: Draw) -> list[Case]:
     """Rates of which some make many turns, some few, some a number in between; in two orders.
 
-    The bounds are whole numbers, or not.
+    The bounds are whole numbers, or not; the lower one may be less than a turn.
     """
-    half, low = draw.integer(20, 30), draw.integer(1, 3) + 0.4
+    half, low = draw.integer(20, 30), draw.integer(4, 9) / 10
     factor, length = draw.integer(2, 9) + 0.5, draw.integer(200, 400)
-    high = low + draw.integer(4, 20) + 0.2
+    high = draw.integer(5, 20) + 0.6
     rising = frequencies(2 * half, 300.0).flip(0)
     words = f"length {length}, factor {factor}, low {low:g} and high {high:g}"
     return [

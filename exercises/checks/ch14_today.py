@@ -207,6 +207,8 @@ def sink_cases(draw: Draw) -> list[Case]:
     ) -> tuple[Tensor, ...]:
         sinks = torch.linspace(-2, 3, h)[torch.randperm(h, generator=draw.generator)]
         logits = size * draw.normal(b, h, lq, lk) + level
+        if level:  # a hidden key, which must not count more than those that are seen
+            logits[..., -1] = -math.inf
         return logits, draw.normal(b, h, lk, d), size * sinks + level
 
     masked, blind = parts(b, h, lk, lk), parts(h, b, lq, lk)
@@ -216,7 +218,8 @@ def sink_cases(draw: Draw) -> list[Case]:
         Case(f"logits of shape {(b, h, lq, lk)}", parts(b, h, lq, lk)),
         Case("a causal mask", (masked[0].masked_fill(past, -math.inf), *masked[1:])),
         Case("logits and sinks about 60 times as large", parts(b, h, lq, lk, 60.0)),
-        *(Case(f"logits and sinks {words}, about {level}", parts(b, h, lq, lk, 1.0, level))
+        *(Case(f"logits and sinks {words}, about {level}, a hidden key",
+               parts(b, h, lq, lk, 1.0, level))
           for words, level in (("far above 0", 800), ("far below 0", -800))),
         Case("as many heads as queries", parts(b, h, h, lk)),
         Case("one head, one query, many keys", parts(1, 1, 1, 30)),

@@ -122,7 +122,8 @@ def paired_cases(draw: Draw) -> list[Case]:
         words = f"{rows} comparisons over {seeds} seeds"
         ahead = 0.8 * (-1.0) ** torch.arange(rows)[:, None]
         found.append(Case(words, ((ours + ahead).double(), theirs.double())))
-    return found
+    theirs = draw.normal(3, 5).double()
+    return [*found, Case("the same difference with each of 5 seeds", (theirs + 0.25, theirs))]
 
 
 def with_error(error: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Pair]:
@@ -192,12 +193,12 @@ def gains(draw: Draw, seeds: int) -> Tensor:
     gain[6, 2:], gain[14, :-2] = torch.nan, torch.nan
     gain[7, 2] = gain[15, 0] = torch.nan
     more = torch.full((4, seeds), torch.nan, dtype=torch.float64)
-    more[:, :2] = torch.tensor([[1, 1e-6], [-1, -1e-6], [1, torch.inf], [-1, -torch.inf]])
+    more[:, :2] = torch.tensor([[1, 1e-10], [-1, -1e-10], [1, torch.inf], [-1, -torch.inf]])
     return torch.cat([gain, more])
 
 
 def verdict_cases(draw: Draw) -> list[Case]:
-    """Seeds that agree, disagree and tie, and such as were not run by one side or by both."""
+    """Seeds that agree, disagree and tie, that one side or both did not run; and one alone."""
     found = []
     for seeds in draw.sizes(2, 4, 6):
         gain = gains(draw, seeds)[torch.randperm(20, generator=draw.generator)]
@@ -215,7 +216,8 @@ def verdict_cases(draw: Draw) -> list[Case]:
         ours = torch.where(alone, theirs + 1, ours)
         theirs = torch.where(alone, torch.nan, theirs)
         found.append(Case(f"20 claims over {seeds} seeds", (ours, theirs, higher)))
-    return found
+    alone = draw.normal(2, 6, 1).double()
+    return [*found, Case("6 claims over a single seed", (*alone, torch.arange(6) % 2 == 0))]
 
 
 EXERCISES = (

@@ -54,7 +54,7 @@ def partner_cases(draw: Draw) -> list[Case]:
         torch.cat([zero, there]), torch.cat([there, zero]), torch.cat([there[:1], zero, there]),
         torch.cat([zero, -there]), torch.tensor([back, -back]),
     )  # fmt: skip
-    slow = (1.0, 1.0, 1.0, 1e5, 1.0)
+    slow = (1.0, 1.0, 1.0, 1e7, 1.0)
     return [
         Case(label, (record_of(pairs_from(*pairs), places[i], 1.0 + 0.1 * i, slow[i]),))
         for i, (label, pairs) in enumerate(ways.items())
