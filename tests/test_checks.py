@@ -527,7 +527,7 @@ def test_a_verdict_names_the_earlier_answer_that_is_not_right_yet(
     """Only until that one passes; a right answer is right, whatever it calls."""
     monkeypatch.setattr(checks.kept, "HERE", {})
     similarity, earlier = checks.EXERCISES["similarity"], checks.EXERCISES["sinusoidal"]
-    with pytest.raises(checks.CheckFailed, match=r"\(`sinusoidal`, which .* is not right yet"):
+    with pytest.raises(checks.CheckFailed, match=r"\(`sinusoidal`, which .* has not passed yet"):
         similarity(lambda dim, base, n: similarity.reference(dim, base, n) * n)
     similarity(similarity.reference)
     earlier(earlier.reference)

@@ -203,7 +203,7 @@ def test_a_part_that_is_right_keeps_its_points(tmp_path: Path) -> None:
         bucket, logits, distances = list(csv.DictReader(file))[:3]
     assert (bucket["verdict"], float(bucket["points"])) == ("wrong answer", 2.5)
     assert (logits["verdict"], float(logits["points"])) == ("wrong answer", 0.0)
-    assert "`t5_bucket`, which this may call, is not right yet" in logits["message"]
+    assert "`t5_bucket`, which this may call, has not passed yet" in logits["message"]
     assert (distances["verdict"], float(distances["points"])) == ("ok", 3.0)
 
 

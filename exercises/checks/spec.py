@@ -232,12 +232,12 @@ class Exercise:
         return text + (f" (it is right with {'; '.join(good[:2])}{more})" if good else "")
 
     def resting(self, right: Container[str]) -> str:
-        """Say which answers, on which this one may rest, are not among those that are right."""
+        """Say which answers, on which this one may rest, are not among those known to be right."""
         wrong = [f"`{name}`" for name in self.rests_on if name not in right]
         if not wrong:
             return ""
-        are = "is" if len(wrong) == 1 else "are"
-        return f" ({' and '.join(wrong)}, which this may call, {are} not right yet: begin there)"
+        have = "has" if len(wrong) == 1 else "have"
+        return f" ({' and '.join(wrong)}, which this may call, {have} not passed yet: begin there)"
 
     def missing(self, stub: str) -> str:
         """Say that there is no answer yet, or none to what this one calls."""
