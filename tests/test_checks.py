@@ -6,6 +6,7 @@ import array
 import dataclasses
 import fractions
 import functools
+import inspect
 import json
 import linecache
 import pickle
@@ -193,6 +194,26 @@ def test_the_instructors_answers_are_right(name: str) -> None:
             quick(question.name).judge(found[question.name], seed)
 
 
+PLACED = [
+    e for e in checks.EXERCISES.values() if "q_pos" in inspect.signature(e.reference).parameters
+]
+
+
+@pytest.mark.parametrize("exercise", PLACED, ids=lambda exercise: exercise.name)
+def test_positions_of_every_kind_are_drawn(exercise: Exercise) -> None:
+    """Below 0 and far apart, in order and not; as many queries as keys, and not."""
+    names = list(inspect.signature(exercise.reference).parameters)
+    q_place, k_place = names.index("q_pos"), names.index("k_pos")
+    for seed in range(20):
+        pairs = [(c.args[q_place], c.args[k_place]) for c in exercise.cases(Draw(seed))]
+        assert any(bool((q < 0).any()) for q, _ in pairs)
+        assert any(float((k[None] - q[:, None]).abs().max()) > 30_000 for q, k in pairs)
+        assert {len(q) == len(k) for q, k in pairs} == {True, False}
+        steps = [places.diff() for pair in pairs for places in pair]
+        assert any(bool((one == 1).all()) for one in steps if len(one))
+        assert any(bool((one < 0).any()) for one in steps)
+
+
 def listings() -> list[tuple[str, str, str]]:
     """Return (set, listing, exercise) for each listing that an exercise asks to repair."""
     found = []
@@ -348,6 +369,7 @@ RISING = torch.arange(1.0, 10).reshape(3, 3)
         (RISING.T, "it is the transpose of what is wanted"),
         (RISING + torch.tensor([[0.0], [1], [5]]), "index 0 of axis 0 are right, later ones"),
         (RISING + torch.tensor([0.0, 1, 5]), "index 0 of axis 1 are right, later ones"),
+        (RISING + torch.tensor([0.0, 0, 5]), "index 0 of axis 1 are right, some later ones"),
         (RISING.flip(0), "the shape is right, the values are not (67 % of them)"),
     ],
 )
@@ -466,8 +488,11 @@ def test_the_self_check_and_the_grader_refuse_the_same_values(value: Any) -> Non
     [
         (RISING.half() * 1.01, "your numbers are float16, which is too coarse"),
         (RISING.bfloat16().flip(0), "your numbers are bfloat16"),
-        (RISING + torch.eye(3) / 500, "nearly right: is anything of less precision than float32"),
-        (RISING.double() + torch.eye(3) / 500, "less precision than float64"),
+        (RISING + torch.eye(3) / 500, "rounded, or of less precision than float32?"),
+        (
+            RISING.double() + torch.eye(3) / 500,
+            "nearly right: is anything on the way, perhaps a constant",
+        ),
         (torch.complex(RISING, RISING), "the numbers are complex; return their real part"),
     ],
 )
@@ -475,6 +500,84 @@ def test_a_message_names_the_precision(got: Any, words: str) -> None:
     """Where it may be what is wrong."""
     assert words in difference(got, RISING + 0.1 * torch.eye(3) * (words[:3] == "you"), 1e-4)
     assert "nearly" not in difference(RISING.flip(0), RISING, 1e-4)
+    assert "nearly" not in difference(RISING + torch.eye(3), RISING, 1e-2)
+
+
+def test_numbers_beside_infinite_ones_are_compared_like_others() -> None:
+    """Whatever is infinite, a wrong number is wrong; and a share is never rounded to nothing."""
+    goal = torch.full((30, 30), -torch.inf).triu(1) + torch.zeros(30, 30).tril()
+    wrong = goal.clone()
+    wrong[0, 0] = wrong[5, 2] = 3.0
+    assert "not (1 % of them)" in difference(wrong, goal, 1e-4)
+    assert not close(wrong, goal, 1e-4)
+
+
+def test_a_message_names_the_last_axes() -> None:
+    """Whatever stands before them."""
+    shifted = torch.ones(2, 3, 3) + torch.tensor([0.0, 1, 3])
+    words = difference(shifted, torch.ones(2, 3, 3), 1e-4, ("position", "column"))
+    assert "index 0 of the column axis" in words
+    narrow = shape_problem(torch.ones(1, 3, 3), shifted, axes=("position", "column"), hidden=True)
+    assert narrow.endswith("the size of axis 0 is another")
+
+
+def test_a_verdict_names_the_earlier_answer_that_is_not_right_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only until that one passes; a right answer is right, whatever it calls."""
+    monkeypatch.setattr(checks.kept, "HERE", {})
+    similarity, earlier = checks.EXERCISES["similarity"], checks.EXERCISES["sinusoidal"]
+    with pytest.raises(checks.CheckFailed, match=r"\(`sinusoidal`, which .* has not passed yet"):
+        similarity(lambda dim, base, n: similarity.reference(dim, base, n) * n)
+    similarity(similarity.reference)
+    earlier(earlier.reference)
+    with pytest.raises(checks.CheckFailed) as failed:
+        similarity(lambda dim, base, n: similarity.reference(dim, base, n) * n)
+    assert "sinusoidal" not in str(failed.value)
+
+
+def asked(name: str) -> dict[str, str]:
+    """Return the words of a set that stand before each answer, from the one before it on."""
+    found, words = {}, ""
+    for cell in json.loads(source_path(name).read_text(encoding="utf-8"))["cells"]:
+        if nbgrader_metadata(cell).get("solution"):
+            found[nbgrader_metadata(cell)["grade_id"]], words = words, ""
+        words += source_text(cell) if cell["cell_type"] == "markdown" else ""
+    return found
+
+
+@pytest.mark.parametrize(("name", "exercise"), EVERY)
+def test_what_a_check_knows_of_other_exercises_and_of_parts_is_what_the_text_says(
+    name: str, exercise: str
+) -> None:
+    """An earlier answer that may be called is named; parts that have points are said to."""
+    check, text = checks.EXERCISES[exercise], asked(name)[exercise]
+    called = re.search("You may call your (.*?);", text)
+    assert list(check.rests_on) == (re.findall(r"`(\w+)`", called[1]) if called else [])
+    assert bool(check.parts) == ("half of the points" in text)
+    assert len(check.parts) in (0, 2)
+
+
+@pytest.mark.parametrize("exercise", [e for e in checks.EXERCISES.values() if e.parts])
+def test_an_answer_with_one_part_right_has_half_of_the_points(exercise: Exercise) -> None:
+    """Only if that part is right in all of its cases."""
+
+    def share(spoiled: tuple[str | int, ...]) -> float:
+        labels = iter([case.label for case in exercise.cases(Draw(1))])
+
+        def answer(*args: Any) -> Any:
+            right, label = exercise.reference(*args), next(labels)
+            if isinstance(right, tuple):
+                return tuple(x + 1.5 * (i in spoiled) for i, x in enumerate(right))
+            return right + any(str(part) in label for part in spoiled)
+
+        with pytest.raises(checks.CheckFailed) as failed:
+            exercise.judge(answer, 1, hidden=True)
+        return failed.value.share
+
+    first, second = exercise.parts
+    assert share((first,)) == share((second,)) == 0.5
+    assert share((first, second)) == 0
 
 
 def test_a_message_names_the_changed_argument() -> None:

@@ -192,6 +192,22 @@ def test_grading_one_set_keeps_the_results_of_the_others(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("no_gradebook")
+def test_a_part_that_is_right_keeps_its_points(tmp_path: Path) -> None:
+    """Where the text gives points for parts; and what rests on the other part is told so."""
+    text = source_path("07_t5").read_text(encoding="utf-8")
+    sides = "first = side * (relative > 0)"
+    assert text.count(sides) == 1
+    hand_in(tmp_path, "ann", "07_t5", text.replace(sides, "first = side * (relative < 0)"))
+    assert main([str(tmp_path)]) == 0
+    with (tmp_path / "answers.csv").open(encoding="utf-8") as file:
+        bucket, logits, distances = list(csv.DictReader(file))[:3]
+    assert (bucket["verdict"], float(bucket["points"])) == ("wrong answer", 2.5)
+    assert (logits["verdict"], float(logits["points"])) == ("wrong answer", 0.0)
+    assert "`t5_bucket`, which this may call, has not passed yet" in logits["message"]
+    assert (distances["verdict"], float(distances["points"])) == ("ok", 3.0)
+
+
+@pytest.mark.usefixtures("no_gradebook")
 def test_a_student_can_be_graded_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Though nothing has changed; the others are not, and an unknown one is named."""
     for student in ("ann", "bob"):

@@ -291,6 +291,8 @@ EXERCISES = (
     ),
     Exercise(
         name="gaps",
+        parts=(0, 1),
+        rests_on=("attention",),
         cases=gap_cases,
         reference=gaps,
         mistakes=(

@@ -56,7 +56,7 @@ def sinusoidal_cases(draw: Draw) -> list[Case]:
     batch, heads, length, some = draw.sizes(4, 3, 7)
     dims = [2 * half for half in draw.sizes(3, 5, 9)]
     far = 4 * draw.integer(200, 249) + 1  # odd: no number in bfloat16
-    mixed = torch.cat([draw.places(some), torch.tensor([-7, 0, far])])
+    mixed = torch.cat([draw.places(some), torch.tensor([-7, 2 - far, 0, far])])
     mixed = mixed[draw.order(len(mixed))]
     shape = (batch, heads, length)
     quarters = (2 * draw.places(7) + 1) / 4  # never whole
@@ -101,15 +101,15 @@ def add_cases(draw: Draw) -> list[Case]:
     batch, length = draw.sizes(2, 3, 8)
     dim, other, third = (2 * half for half in draw.sizes(3, 5, 9))
     calls = (
-        ((batch, length, dim), 0, None),
-        ((length, batch, other), draw.integer(600, 900), ROUNDED),
-        ((batch, length, third), draw.integer(2, 40), None),
-        ((length, batch, 2), int(far_numbers(draw).max()), FAR),
-        ((batch, batch, 2 * third), draw.integer(41, 90), None),
+        ("a start at zero", (batch, length, dim), 0, None),
+        ("a later start", (length, batch, other), draw.integer(600, 900), ROUNDED),
+        ("an early start", (batch, length, third), draw.integer(2, 40), None),
+        ("a far start", (length, batch, 2), int(far_numbers(draw).max()), FAR),
+        ("as many sequences as tokens", (batch, batch, 2 * third), draw.integer(41, 90), None),
     )
     return [
-        Case(f"x {shape}, start {start}", (draw.normal(*shape), start), tolerance)
-        for shape, start, tolerance in calls
+        Case(f"{words}: x {shape}, start {start}", (draw.normal(*shape), start), tolerance)
+        for words, shape, start, tolerance in calls
     ]
 
 
@@ -135,16 +135,17 @@ def shift_in_halves(offset: float, dim: int, base: float = BASE) -> Tensor:
 
 
 def shift_cases(draw: Draw) -> list[Case]:
-    """Offsets forward, back and far, none at all, and no base given."""
-    dims = [2 * half for half in draw.sizes(4, 3, 8)]
+    """Offsets forward, back and far, none at all, and no base given; a wide code."""
+    dims = [2 * half for half in draw.sizes(2, 3, 8)]
+    wide = 2 * draw.integer(60, 70)
     distant = int(far_numbers(draw).max())
-    ahead, back, far = draw.integer(2, 9), -draw.integer(2, 9), draw.integer(290, 310)
+    ahead, back, far = draw.integer(2, 9), -draw.integer(2, 5), draw.integer(290, 310)
     return [
-        Case(f"offset {ahead}, dim {dims[0]}, base 100", (ahead, dims[0], 100.0)),
-        Case(f"offset {back}, dim {dims[1]}, base 10000", (back, dims[1], 10000.0)),
-        Case(f"offset {far}, dim {dims[2]}, no base given", (far, dims[2])),
-        Case(f"offset 0, dim {dims[3]}, base 50", (0, dims[3], 50.0)),
-        *(Case(f"offset {sign * distant}, dim 2, base 50", (sign * distant, 2, 50.0), FAR)
+        Case(f"forward, offset {ahead}, dim {dims[0]}, base 100", (ahead, dims[0], 100.0)),
+        Case(f"back in a wide code, offset {back}, dim {wide}, base 10000", (back, wide, 10000.0)),
+        Case(f"offset {far}, dim {dims[1]}, no base given", (far, dims[1])),
+        Case("no offset at all, 0, dim 4, base 50", (0, 4, 50.0)),
+        *(Case(f"far away, offset {sign * distant}, dim 2, base 50", (sign * distant, 2, 50.0), FAR)
           for sign in (1, -1)),
     ]  # fmt: skip
 
@@ -159,19 +160,22 @@ def similarity_cases(draw: Draw) -> list[Case]:
 
     With base 4, the distance -4 gives a negative number at any width.
     """
-    count, *halves = draw.sizes(4, 4, 9)
+    count, *halves = draw.sizes(3, 4, 9)
+    halves.append(draw.integer(60, 70))
     zero = torch.zeros(1, dtype=torch.long)
     near = torch.cat([draw.places(count), zero, -draw.places(2), zero - 4])
     far = torch.cat([draw.places(count) + 600, -draw.places(2) - 600])
     farther = far_numbers(draw)
     calls = (
-        (halves[0], 4.0, near, None), (halves[1], 10000.0, near.flip(0), None),
-        (halves[2], 10000.0, far, None), (1, 10000.0, torch.cat([farther, -farther]), FAR),
-    )  # fmt: skip
+        ("a small base", halves[0], 4.0, near, None),
+        ("near distances", halves[1], 10000.0, near.flip(0), None),
+        ("a wide code and no distance 0", halves[2], 10000.0, far, None),
+        ("far distances", 1, 10000.0, torch.cat([farther, -farther]), FAR),
+    )
     return [
-        Case(f"dim {2 * half}, base {base:g}, distances {distances.tolist()}",
+        Case(f"{words}: dim {2 * half}, base {base:g}, distances {distances.tolist()}",
              (2 * half, base, distances), tolerance)
-        for half, base, distances, tolerance in calls
+        for words, half, base, distances, tolerance in calls
     ]  # fmt: skip
 
 
@@ -180,6 +184,7 @@ EXERCISES = (
         name="sinusoidal",
         cases=sinusoidal_cases,
         reference=sinusoidal,
+        axes=("position", "column"),
         mistakes=(
             Mistake("the base is an argument; you use 10000 always",
                     lambda p, d, b=BASE: sinusoidal(p, d)),
@@ -231,6 +236,7 @@ EXERCISES = (
     ),
     Exercise(
         name="add_positions",
+        rests_on=("sinusoidal",),
         cases=add_cases,
         reference=add_positions,
         axes=("batch", "token", "channel"),
@@ -293,12 +299,15 @@ EXERCISES = (
                     lambda o, d, b=BASE: unsigned(shift_matrix(o, d, b))),
             Mistake("sine and cosine are exchanged",
                     lambda o, d, b=BASE: exchanged(o, d, b)),
+            Mistake("slow pairs do not rotate; their angles are small, and not zero",
+                    lambda o, d, b=BASE: without_small_angles(o, d, b)),
             Mistake("this is the identity: the position is not shifted",
                     lambda o, d, b=BASE: torch.eye(d)),
         ),
     ),
     Exercise(
         name="similarity",
+        rests_on=("sinusoidal",),
         cases=similarity_cases,
         reference=similarity,
         axes=("distance",),
@@ -356,6 +365,13 @@ def scaled_by(values: Tensor, which: str) -> Tensor:
 def unsigned(rotation: Tensor) -> Tensor:
     """Give both sines of each block the sign of the upper one."""
     return rotation.triu() + rotation.triu(1).mT
+
+
+def without_small_angles(offset: float, dim: int, base: float) -> Tensor:
+    """The shift with angles below a thousandth taken for 0."""
+    rotation = shift_matrix(offset, dim, base)
+    rotation[rotation.abs() < 1e-3] = 0
+    return rotation
 
 
 def exchanged(offset: float, dim: int, base: float) -> Tensor:

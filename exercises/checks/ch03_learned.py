@@ -22,8 +22,7 @@ def embed_cases(draw: Draw) -> list[Case]:
     batch, length, dim = draw.sizes(3, 3, 8)
     rows = draw.integer(1030, 1100)  # both tables are read to their ends, or nearly
     words, places = draw.normal(rows, dim), draw.normal(rows + 1, dim)
-    start = draw.integer(5, 20)
-    shared = torch.arange(start, start + length)
+    shared = draw.places(length)
     padded = (torch.arange(length) - torch.arange(batch)[:, None]).clamp(min=0)
     tokens = [draw.places(batch, length, high=rows - 1) for _ in range(3)]
     any_order = draw.places(batch, length, high=rows - 20)
@@ -46,16 +45,16 @@ def interpolate_cases(draw: Draw) -> list[Case]:
     """Stretch, shrink, leave alone, keep the ends alone, and begin with two rows."""
     rows, dim, more = draw.sizes(3, 4, 9)
     sizes = (
-        (rows, 3 * rows),
-        (rows + more, rows),
-        (3 * rows, rows + 2),  # no step is a whole number
-        (rows, rows),
-        (rows + 1, 2),
-        (2, rows + more),
+        ("stretched", rows, 3 * rows),
+        ("squeezed", rows + more, rows),
+        ("squeezed", 3 * rows, rows + 2),  # no step is a whole number
+        ("as long as before", rows, rows),
+        ("of which the ends stay", rows + 1, 2),
+        ("of two rows", 2, rows + more),
     )
     return [
-        Case(f"a table {(old, dim)} to {new} rows", (draw.normal(old, dim), new))
-        for old, new in sizes
+        Case(f"a table {words}: {(old, dim)} to {new} rows", (draw.normal(old, dim), new))
+        for words, old, new in sizes
     ]
 
 
@@ -75,15 +74,21 @@ def resize_grid(table: Tensor, old: Grid, new: Grid) -> Tensor:
 
 
 def grid_cases(draw: Draw) -> list[Case]:
-    """Grids that are no squares, higher than wide and wider than high."""
+    """Grids higher than wide and wider than high, squares, and a single row of patches."""
     a, b, more, dim = draw.sizes(4, 3, 8)
     h, w = max(a, b), min(a, b)
     return [
-        Case(f"a grid {old} to {new}, {dim} channels", (draw.normal(1 + h * w, dim), old, new))
+        Case(
+            f"a grid {old} to {new}, {dim} channels",
+            (draw.normal(1 + old[0] * old[1], dim), old, new),
+        )
         for old, new in (
             ((h, w), (h + more, w + 1)),
             ((w, h), (w - 1, h + more)),
             ((h, w), (w, h)),
+            ((h, h), (h, h)),
+            ((w, w), (2 * w, 2 * w)),
+            ((1, h), (2, w)),
         )
     ]
 

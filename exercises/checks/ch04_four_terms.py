@@ -91,7 +91,7 @@ def relative_gap(scores: Tensor) -> Tensor:
 
 def gap_cases(draw: Draw) -> list[Case]:
     """A matrix that depends on the distance alone, nearly so, and not at all."""
-    n = draw.integer(5, 8)
+    n = draw.integer(12, 16)
     index = torch.arange(n)[None] - torch.arange(n)[:, None] + n - 1
     toeplitz = draw.normal(2 * n - 1)[index]
     words = f"a matrix {(n, n)} that depends on j - i alone"

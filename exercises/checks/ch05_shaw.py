@@ -57,7 +57,7 @@ def from_positions(
 
 
 def logits_cases(draw: Draw) -> list[Case]:
-    """As many queries as keys, queries after a cache of keys, positions in any order."""
+    """As many queries as keys, queries after a cache of keys, any order, and below 0."""
     b, h, lq, d, other = draw.sizes(5, 2, 6)
     lk, start = lq + draw.integer(5, 7), draw.integer(11, 40)
     k_pos = torch.arange(start, start + lk)
@@ -69,7 +69,8 @@ def logits_cases(draw: Draw) -> list[Case]:
         return Case(f"{label}, d {d}, clip {clip}",
                     (q, k, draw.normal(2 * clip + 1, d), q_pos, k_pos))  # fmt: skip
 
-    some, more = draw.places(3, high=30), draw.places(5, high=30)
+    some, more = 20 - draw.places(3, high=30), 20 - draw.places(5, high=30)
+    some[0], more[0] = -12, -9  # who takes both for 0 is off
     more[draw.integer(1, 4)] += FAR
     return [
         case(f"{lk} queries and keys, positions from {start}", d, 2, k_pos, k_pos),
@@ -160,6 +161,7 @@ EXERCISES = (
     ),
     Exercise(
         name="shaw_logits",
+        rests_on=("clipped_rows",),
         cases=logits_cases,
         reference=logits,
         axes=("batch", "head", "query", "key"),
@@ -189,6 +191,8 @@ EXERCISES = (
             Mistake("queries and keys are each counted from their own first position; use q_pos "
                     "and k_pos as they are",
                     lambda q, k, t, qp, kp: logits(q, k, t, qp - qp[0], kp - kp[0])),
+            Mistake("negative positions are taken as 0", lambda q, k, t, qp, kp: logits(
+                q, k, t, qp.clamp(min=0), kp.clamp(min=0))),
             Mistake("the vector is added to the key, so it meets the query: the term is q . a, "
                     "yours is k . a", lambda q, k, t, qp, kp: (q @ k.mT + torch.einsum(
                         "bhjd,ijd->bhij", k, t[clipped_rows(qp, kp, len(t) // 2)]))

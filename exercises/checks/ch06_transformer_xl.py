@@ -111,7 +111,10 @@ def memory_cases(draw: Draw) -> list[Case]:
     b, kept, segment, d = draw.sizes(4, 3, 8)
 
     def case(size: int, length: int) -> Case:
-        return Case(f"a memory of {size}, a segment of {segment}, length {length}",
+        kind = "no memory yet" if size == 0 else "a memory"
+        keep = ("nothing to keep" if length == 0 else "all to keep" if length >= size + segment
+                else "a part to keep")  # fmt: skip
+        return Case(f"{kind} and {keep}: {size} states, a segment of {segment}, length {length}",
                     (draw.normal(b, size, d), draw.normal(b, segment, d), length))  # fmt: skip
 
     return [

@@ -93,6 +93,7 @@ def logits_cases(draw: Draw) -> list[Case]:
     """Near, far, and with another number of buckets far on both sides."""
     b, h, lq, d, other_d = draw.sizes(5, 2, 6)
     lk, start = lq + draw.integer(5, 7), draw.integer(11, 40)
+    below = draw.places(4) - 60
     run, spread = torch.arange(start, start + lk), 40 * torch.arange(lk)
     far = draw.places(lq, high=300)
     middle = torch.cat([torch.tensor([150]), far[1:]])  # keys on both sides of it, far enough
@@ -108,7 +109,15 @@ def logits_cases(draw: Draw) -> list[Case]:
         case(f"q_pos {far.tolist()}, {lk} keys from {start}", 32, other_d, far, run),
         case(f"q_pos {middle.tolist()}, k_pos 0, 40, ... {40 * lk - 40}", 20, d, middle, spread),
         case("one head, 1 query and 20 keys", 32, 64, run[-1:], torch.arange(20), 1, 1),
-        case("16 heads, 6 queries and 4 keys", 32, 8, draw.places(6), draw.places(4), 1, 16),
+        case(
+            "16 heads, 4 queries and 6 keys, negative positions",
+            32,
+            8,
+            below,
+            -1 - torch.arange(6),
+            1,
+            16,
+        ),
         case("far apart", 32, d, 70_001 + spread, spread + 31_000),
     ]
 
@@ -160,6 +169,7 @@ def edge_cases(draw: Draw) -> list[Case]:
 EXERCISES = (
     Exercise(
         name="t5_bucket",
+        parts=("bidirectional", "causal"),
         cases=bucket_cases,
         reference=bucket,
         integers=True,
@@ -207,6 +217,7 @@ EXERCISES = (
     ),
     Exercise(
         name="t5_logits",
+        rests_on=("t5_bucket",),
         cases=logits_cases,
         reference=logits,
         axes=("batch", "head", "query", "key"),
@@ -229,6 +240,8 @@ EXERCISES = (
             Mistake("you count positions yourself; use q_pos and k_pos",
                     lambda q, k, t, qp, kp: logits(q, k, t, torch.arange(len(qp)),
                                                    torch.arange(len(kp)))),
+            Mistake("negative positions are taken as 0", lambda q, k, t, qp, kp: logits(
+                q, k, t, qp.clamp(min=0), kp.clamp(min=0))),
             Mistake("the bias is missing", lambda q, k, t, qp, kp: q @ k.mT),
             Mistake("q . k is missing", lambda q, k, t, qp, kp: logits(0 * q, k, t, qp, kp)),
             Mistake("all heads have the bias of the first; each has a column of the table",
@@ -245,6 +258,7 @@ EXERCISES = (
     ),
     Exercise(
         name="first_distances",
+        rests_on=("t5_bucket",),
         cases=edge_cases,
         reference=first_distances,
         integers=True,

@@ -25,7 +25,7 @@ def raw(q_pos: Tensor, k_pos: Tensor) -> Tensor:
 
 
 def delta_cases(draw: Draw) -> list[Case]:
-    """Near and far pairs, large positions, positions in any order."""
+    """Near and far pairs, large positions and negative ones, positions in any order."""
     lq, lk, span = draw.sizes(3, 4, 9)
     start, large = draw.integer(11, 40), 2**24 + 1  # float32 would round
     run = torch.arange(3 * lk)
@@ -37,6 +37,8 @@ def delta_cases(draw: Draw) -> list[Case]:
         Case(f"{3 * lk} positions from {start}, span {span}", (run + start, run + start, span)),
         Case(f"q_pos {q_pos.tolist()}, k_pos {k_pos.tolist()}, span 3", (q_pos, k_pos, 3)),
         Case(f"{3 * lk} positions from {large}, span 2", (run + large, run + large, 2)),
+        Case(f"{lq} queries and {lk} keys, negative positions, span {1000 + span}",
+             (-300 * draw.places(lq), -300 * k_pos[:-1], 1000 + span)),
     ]  # fmt: skip
 
 
@@ -104,7 +106,15 @@ def logits_cases(draw: Draw) -> list[Case]:
         case(f"{lk} keys from {start}, queries at the last {lq}", other, 3, k_pos[-lq:], k_pos),
         case(f"q_pos {some.tolist()}, k_pos {more.tolist()}", d, 4, some, more),
         case("one head, 1 query and 20 keys", 64, 16, k_pos[-1:], torch.arange(20), 1, 1),
-        case("16 heads, 4 queries and 6 keys", 8, 5, draw.places(4), draw.places(6), 1, 16),
+        case(
+            "16 heads, 4 queries and 6 keys, negative positions",
+            8,
+            5,
+            -draw.places(4),
+            -draw.places(6),
+            1,
+            16,
+        ),
     ]
 
 
@@ -158,6 +168,8 @@ EXERCISES = (
                 torch.arange(len(k) - len(q), len(k)), torch.arange(len(k)), s)),
             Mistake("queries and keys are each counted from their own first position; use q_pos "
                     "and k_pos as they are", lambda q, k, s: delta(q - q[0], k - k[0], s)),
+            Mistake("negative positions are taken as 0",
+                    lambda q, k, s: delta(q.clamp(min=0), k.clamp(min=0), s)),
             Mistake("large positions are rounded: in float32 whole numbers end at 2**24; stay "
                     "with integers",
                     lambda q, k, s: (raw(q.float(), k.float()) + s).clamp(0, 2 * s - 1).long()),
@@ -174,6 +186,7 @@ EXERCISES = (
     ),
     Exercise(
         name="p2c",
+        rests_on=("delta",),
         cases=p2c_cases,
         reference=p2c,
         axes=("batch", "head", "query", "key"),
@@ -214,6 +227,7 @@ EXERCISES = (
     ),
     Exercise(
         name="deberta_logits",
+        rests_on=("delta", "p2c"),
         cases=logits_cases,
         reference=terms,
         axes=("batch", "head", "query", "key"),

@@ -18,7 +18,9 @@ def slope_cases(draw: Draw) -> list[Case]:
     counts = (
         8, 16, 12, 1, 6, 2, 3, 4, 5, 7, 24, 20, 40, 48, 96, 112, 32, 64, 128, 256, 512, 1024, *drawn
     )  # fmt: skip
-    return [Case(f"{n} head{'s' if n > 1 else ''}", (n,)) for n in counts]
+    kinds = ("a count that is no power of two", "a power of two")
+    return [Case(f"{kinds[n == floor_power(n)]}, {n} head{'s' if n > 1 else ''}", (n,))
+            for n in counts]  # fmt: skip
 
 
 def powers(n: int, steps: list[float]) -> Tensor:
@@ -43,12 +45,12 @@ def bias(q_pos: Tensor, k_pos: Tensor, slopes: Tensor) -> Tensor:
 
 
 def bias_cases(draw: Draw) -> list[Case]:
-    """A step of decoding, keys on both sides, gaps, and far apart; slopes of no formula."""
+    """A step of decoding, keys on both sides, gaps, below 0, far apart; slopes of no formula."""
     heads, lk, lq = draw.sizes(3, 4, 9)
     start = draw.integer(11, 40)
     k_pos = torch.arange(start, start + lk)
     near = torch.cat([k_pos[1:2], draw.places(lq - 1, high=start + 9)])
-    wide, far = draw.places(lq) * 7, draw.places(lk) * 9
+    wide, far = -draw.places(lq) * 7, 100 - draw.places(lk) * 9
     farther = torch.cat([torch.arange(4), torch.arange(4) + 70_001, draw.places(5) * 1300])
     keys = f"keys at {start} to {start + lk - 1}"
     return [
@@ -211,6 +213,8 @@ EXERCISES = (
             Mistake("the bias depends on the key alone: a shortcut that only holds for keys "
                     "to the left, up to a number for each query",
                     lambda q, k, s: s[:, None, None] * k.expand(len(q), -1)),
+            Mistake("negative positions are taken as 0",
+                    lambda q, k, s: bias(q.clamp(min=0), k.clamp(min=0), s)),
             Mistake("keys to the right have no penalty; take the absolute distance",
                     lambda q, k, s: alibi(relative_position(q, k).clamp(max=0), s)),
             Mistake("keys to the right are hidden; this exercise has no mask",

@@ -21,7 +21,7 @@ def rope(
 
 
 def rope_cases(draw: Draw) -> list[Case]:
-    """Positions shared by the batch, and not; fractions; other bases; far ones; a wide head.
+    """Positions shared by the batch, and not; fractions, some below 0; far ones; a wide head.
 
     With width 2 the only frequency is 1, so single precision has far angles right.
     """
@@ -37,16 +37,21 @@ def rope_cases(draw: Draw) -> list[Case]:
              (y, draw.places(b, length), 500.0)),
         Case(f"positions {jumps.tolist()}, dim 2", (draw.normal(2, 3, 7, 2), jumps, 10000.0),
              FAR),
-        Case(f"fractions of shape {(b, length)}, dim {2 * half} and base 1000",
-             (z, draw.places(b, length) / 4, 1000.0)),
-        Case(f"positions from {start}, one head, dim 128 and base 500000",
-             (draw.normal(2, 1, 3, 128), near, 500000.0)),
+        Case(f"fractions of shape {(b, length)}, some below 0, dim {2 * half} and base 1000",
+             (z, signed(draw.places(b, length) / 4), 1000.0)),
+        Case(f"positions from {start}, one wide head, dim 256 and base 500000",
+             (draw.normal(2, 1, 3, 256), near, 500000.0)),
         Case("positions of shape (1, 6), 16 heads, dim 8 and base 10000",
              (draw.normal(1, 16, 6, 8), draw.places(1, 6), 10000.0)),
         Case("positions of shape (4, 4), 4 heads, dim 4 and base 10000",
              (draw.normal(4, 4, 4, 4), draw.places(4, 4), 10000.0)),
         Case("one position, dim 6 and base 10000", (draw.normal(3, 2, 1, 6), near[:1], 10000.0)),
     ]  # fmt: skip
+
+
+def signed(positions: Tensor) -> Tensor:
+    """Return positions of which every other one is negative."""
+    return positions * (-1) ** torch.arange(positions.shape[-1])
 
 
 def counted(axis: int, start: int = 0) -> Answer:
@@ -132,11 +137,11 @@ def logits(q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, base: float = 100
 
 
 def logits_cases(draw: Draw) -> list[Case]:
-    """A step of decoding after a cache, a whole sequence, and positions with gaps."""
+    """A step of decoding after a cache, a whole sequence, gaps, and positions below 0."""
     b, h, lq, lk, half = draw.sizes(5, 3, 8)
     start = draw.integer(11, 40)
     whole, cached = torch.arange(lk), torch.arange(start, start + lk)
-    wide, far = draw.places(lq) * 7, draw.places(lk) * 9
+    wide, far = signed(draw.places(lq) * 7), draw.places(lk) * 9
 
     def vectors(length: int, b: int = b, h: int = h, d: int = 2 * half) -> Tensor:
         return draw.normal(b, h, length, d)
@@ -175,12 +180,17 @@ def half_split_weights(weight: Tensor, n_heads: int) -> Tensor:
 
 
 def weights_cases(draw: Draw) -> list[Case]:
-    """Widths and head counts that differ; the inputs are odd in number, the outputs even."""
+    """As many inputs as outputs, more, fewer, one; heads of width 2 and 6; a single head."""
     heads, half, width = draw.sizes(3, 3, 8)
+    sizes = (
+        (heads, half, 2 * width + 21), (heads + 1, half + 1, 5), (heads, 4, 8 * heads),
+        (heads, 1, width), (2, 3, 2 * width + 21), (1, half, 1),
+    )  # fmt: skip
     return [
-        Case(f"{n} heads of width {2 * pairs}", (draw.normal(n * 2 * pairs, 2 * width + 21), n))
-        for n, pairs in ((heads, half), (heads + 1, half + 1))
-    ]
+        Case(f"{n} heads of width {2 * pairs}, {inputs} inputs",
+             (draw.normal(n * 2 * pairs, inputs), n))
+        for n, pairs, inputs in sizes
+    ]  # fmt: skip
 
 
 def by_head(weight: Tensor, n_heads: int, order: Tensor) -> Tensor:
@@ -222,6 +232,11 @@ EXERCISES = (
             Mistake("your positions come from the axis of the heads",
                     counted(1)),
             Mistake("your positions are one too high", lambda x, p, b: rope(x, p + 1, b)),
+            Mistake("negative positions are taken as 0",
+                    lambda x, p, b: rope(x, p.clamp(min=0), b)),
+            Mistake("negative positions lose their sign", lambda x, p, b: rope(x, p.abs(), b)),
+            Mistake("positions are cut to whole numbers; they may be fractions",
+                    lambda x, p, b: rope(x, p.long(), b)),
             Mistake("the exponent is j/d; it must be 2j/d for pair j",
                     lambda x, p, b: rope(x, p, b, power=0.5)),
             Mistake("the exponent is 4j/d: 2j is already the index of the component",
@@ -240,6 +255,7 @@ EXERCISES = (
     ),
     Exercise(
         name="rope_logits",
+        rests_on=("apply_rope",),
         cases=logits_cases,
         reference=logits,
         axes=("batch", "head", "query", "key"),
@@ -273,6 +289,8 @@ EXERCISES = (
                     lambda q, k, qp, kp: logits(q, k, 0 * qp, kp)),
             Mistake("neither queries nor keys are rotated",
                     lambda q, k, qp, kp: logits(q, k, 0 * qp, 0 * kp)),
+            Mistake("negative positions are taken as 0",
+                    lambda q, k, qp, kp: logits(q, k, qp.clamp(min=0), kp.clamp(min=0))),
             Mistake("the factor 1/sqrt(d) is missing",
                     lambda q, k, qp, kp: logits(q, k, qp, kp) * q.shape[-1] ** 0.5),
             Mistake("the factor 1/sqrt(d) is applied to queries and keys, so twice",

@@ -43,21 +43,29 @@ def without(strengths: Tensor, scores: Tensor, place: int) -> Tensor:
 
 
 def strength_cases(draw: Draw) -> list[Case]:
-    """The four runs of the switches, doubled words, negative ones, runs that repeat others."""
+    """The four runs of the switches, doubled words, negative ones, runs that repeat others.
+
+    In two tables of eight runs, the first six or the last six have one strength in common: no
+    fewer runs from that end are enough.
+    """
     rows, columns, other = draw.sizes(3, 2, 7)
+    lines = [(1.5, b) for b in (1.0, 2.0, -1.0, 2.0, 3.0, 0.5)]
+    eight = [*lines, (0.5, 1.0), (-1.0, 2.0)]
     grids = (
         [(1.0, 1.0), (2.0, 1.0), (1.0, 2.0), (2.0, 2.0)],
         [(-1.0, 0.5), (2.0, 3.0), (-1.0, 3.0), (2.0, 0.5)],
-        # The first four have one strength of the queries; two of them are the same.
-        [(1.5, 1.0), (1.5, 2.0), (1.5, -1.0), (1.5, 2.0), (0.5, 1.0), (-1.0, 2.0), (3.0, -1.0)],
+        eight,
+        [(b, a) for a, b in reversed(eight)],
         [(a, b) for a in (0.5, 1.0, 2.0) for b in (-1.0, 1.0, 3.0)],
         [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)],
     )
-    shapes = ((rows, columns), (columns, other), (other, rows), (1, rows), (rows, rows))
+    shapes = (
+        (rows, columns), (columns, other), (other, rows), (columns, rows), (1, rows), (rows, rows)
+    )  # fmt: skip
     cases = []
     for grid, shape in zip(grids, shapes, strict=True):
         strengths = torch.tensor(grid)
-        if len(grid) != 7:
+        if len(grid) != 8:
             strengths = strengths[draw.order(len(grid))]
         terms = draw.normal(4, *shape)
         scores = torch.einsum("rn,rij->nij", torch.stack(system(*strengths.T)), terms)
@@ -74,15 +82,25 @@ def by_switches(strengths: Tensor, scores: Tensor) -> Tensor:
 
 def what_it_reads(pieces: Tensor, room: float = 1e-4, zero: float = 1e-6) -> Tensor:
     """Return what each of N terms reads."""
-    query, key, both = changes(pieces, room)
-    return told(query, key, both, pieces[:, 0].abs().amax((1, 2)) <= zero)
+    return sized(pieces, largest, room, zero)
 
 
-def changes(pieces: Tensor, room: float = 1e-4) -> list[Tensor]:
+def sized(
+    pieces: Tensor, size: Callable[[Tensor], Tensor], room: float = 1e-4, zero: float = 1e-6
+) -> Tensor:
+    """Return the same with a tolerance that is a part of another size, (N, 4, L, L) to (N,)."""
+    query, key, both = changes(pieces, room * size(pieces))
+    return told(query, key, both, largest(pieces) <= zero)
+
+
+def largest(pieces: Tensor) -> Tensor:
+    """Return the largest entry of each term's first matrix, in size."""
+    return pieces[:, 0].abs().amax((1, 2))
+
+
+def changes(pieces: Tensor, room: Tensor) -> list[Tensor]:
     """Return whether each term changes when queries, keys and both are moved, (N,) each."""
-    base = pieces[:, 0]
-    size = base.abs().amax((1, 2))
-    return [(pieces[:, n] - base).abs().amax((1, 2)) > room * size for n in (1, 2, 3)]
+    return [(pieces[:, n] - pieces[:, 0]).abs().amax((1, 2)) > room for n in (1, 2, 3)]
 
 
 def told(query: Tensor, key: Tensor, both: Tensor, zero: Tensor) -> Tensor:
@@ -103,62 +121,78 @@ def instead(old: int, new: int) -> Callable[[Tensor], Tensor]:
 
 def compared(pieces: Tensor, reduce: Callable[[Tensor], Tensor]) -> Tensor:
     """Compare one number of each matrix; `reduce` takes (N, 4, L, L) to (N, 4)."""
-    short = reduce(pieces)
-    size = pieces[:, 0].abs().amax((1, 2))
+    short, size = reduce(pieces), largest(pieces)
     query, key, both = ((short[:, n] - short[:, 0]).abs() > 1e-4 * size for n in (1, 2, 3))
     return told(query, key, both, size <= 1e-6)
 
 
 def absolute(pieces: Tensor, room: float) -> Tensor:
     """Compare with a difference that is the same for terms of any size."""
-    moved = ((pieces[:, n] - pieces[:, 0]).abs().amax((1, 2)) > room for n in (1, 2, 3))
-    query, key, both = moved
-    return told(query, key, both, pieces[:, 0].abs().amax((1, 2)) <= 1e-6)
+    return sized(pieces, lambda p: torch.full((len(p),), room), 1.0)
 
 
 def published(pieces: Tensor) -> Tensor:
     """Say that whatever a common move leaves alone reads the distance, to the last digit."""
-    query, key, both = changes(pieces, 0.0)
+    query, key, both = changes(pieces, torch.zeros(len(pieces)))
     found = torch.where(key, torch.where(query, BOTH, KEYS), QUERIES)
     return torch.where(both, found, DISTANCE)
 
 
-def piece(draw: Draw, reads: int, length: int, size: float) -> Tensor:
-    """Return the four matrices of a term that reads something, with rounding: (4, L, L)."""
+def piece(
+    draw: Draw, reads: int, length: int, size: float, step: float = 1.0, noise: float = 1e-6
+) -> Tensor:
+    """Return the four matrices of a term that reads something, (4, L, L).
+
+    Args:
+        draw: of the numbers.
+        reads: what the term reads.
+        length: number of tokens.
+        size: largest entry of the first matrix.
+        step: by how much the matrices change at least, in units of that.
+        noise: largest error by rounding, in the same unit.
+    """
     if reads == ZERO:
-        return torch.zeros(4, length, length)
+        return 8e-7 * draw.normal(4, length, length).sign() * (size < 1)
     base, query, key, both = draw.normal(4, length, length)
     if length > 2:  # these two change in two entries, and keep every sum
-        query, key = traded(base, -1), traded(base, 0)
+        query, key = traded(base, -1, step), traded(base, 0, 20.0)
     else:  # and these move one way only
         query, key = base - base.abs().max() - query.abs(), base + base.abs().max() + key.abs()
     matrices = {
         NO_POSITION: (base, base, base), QUERIES: (query, base, query), KEYS: (base, key, key),
         DISTANCE: (query, key, base), BOTH: (query, key, both),
     }[reads]  # fmt: skip
-    noise = 1e-6 * draw.normal(4, length, length)
-    noise[0] = 0
+    rounding = noise * draw.normal(4, length, length).sign()
+    rounding[0] = 0
     largest = base.abs().max()
-    found: Tensor = size * (torch.stack([base, *matrices]) / largest + noise)
+    found: Tensor = size * (torch.stack([base, *matrices]) / largest + rounding)
     return found
 
 
-def traded(base: Tensor, row: int) -> Tensor:
+def traded(base: Tensor, row: int, step: float) -> Tensor:
     """Return a matrix in which two entries of a row have changed by opposite amounts."""
     moved = base.clone()
-    moved[row, row] += base.abs().max()
-    moved[row, 1] -= base.abs().max()
+    moved[row, row] += step * base.abs().max()
+    moved[row, 1] -= step * base.abs().max()
     return moved
 
 
 def reading_cases(draw: Draw) -> list[Case]:
-    """All six kinds in any order; small terms and large ones; one term; many."""
+    """All six kinds in any order; small terms and large ones; one term; many.
+
+    Some change little, some are rounded much, some are hardly more than zero: on either side of
+    the numbers that the text gives.
+    """
     length, other, more = draw.sizes(3, 3, 7)
     cases = []
-    for n, size, many in ((length, 1.0, 2), (other, 1e-3, 1), (more, 1e3, 1)):
-        kinds = torch.arange(6).repeat(many)[draw.order(6 * many)].tolist()
-        pieces = torch.stack([piece(draw, kind, n, size) for kind in kinds])
-        cases.append(Case(f"{6 * many} terms of {n} tokens, entries up to {size}", (pieces,)))
+    for n, size, words, step, noise in (
+        (length, 1.0, "of ordinary size", 1.0, 2e-5), (other, 1e-3, "small", 1.0, 1e-6),
+        (more, 1e3, "large", 1.0, 1e-6), (more, 1.0, "that change little", 3e-4, 1e-6),
+        (length, 1.0, "rounded much", 1.0, 8e-5), (other, 3e-6, "that are almost zero", 1.0, 1e-6),
+    ):  # fmt: skip
+        kinds = draw.order(6).tolist()
+        pieces = torch.stack([piece(draw, kind, n, size, step, noise) for kind in kinds])
+        cases.append(Case(f"6 terms {words}, {n} tokens, entries up to {size}", (pieces,)))
     for kind in range(6):
         pieces = piece(draw, kind, 2, 1.0)[None]
         cases.append(Case("a single term of 2 tokens", (pieces,)))
@@ -241,7 +275,9 @@ EXERCISES = (
                     lambda s, f: solved(s, f).flip(0)),
             Mistake("you take the first four runs for the four settings of the switches; use the "
                     "strengths", by_switches),
-            Mistake("four runs may not be enough; use all", lambda s, f: solved(s[:4], f[:4])),
+            *(Mistake("some of the runs may not be enough; use all",
+                      lambda s, f, part=part: solved(s[part], f[part]))
+              for part in (slice(4), slice(-4, None), slice(6), slice(-6, None))),
             Mistake("words meet words with the product of both strengths, and your system has "
                     "their sum", lambda s, f: solved(s, f, lambda a, b: [a + b, a, b, a**0])),
             Mistake("content–content is missing from your system", lambda s, f: without(s, f, 0)),
@@ -271,6 +307,18 @@ EXERCISES = (
                     "not read anything, and numbers are rounded", published),
             Mistake("rounding: your matrices must agree to the last digit",
                     lambda p: what_it_reads(p, room=0.0)),
+            Mistake("what differs by 1e-4 of the largest entry differs; your tolerance is larger",
+                    lambda p: what_it_reads(p, room=1e-3)),
+            Mistake("what differs by less than 1e-4 of the largest entry is the same; your "
+                    "tolerance is smaller", lambda p: what_it_reads(p, room=1e-5)),
+            Mistake("the tolerance is a part of the largest entry; you take the mean",
+                    lambda p: sized(p, lambda p: p[:, 0].abs().mean((1, 2)))),
+            Mistake("the tolerance is a part of the largest entry of the first matrix; you take "
+                    "that of all four", lambda p: sized(p, lambda p: p.abs().amax((1, 2, 3)))),
+            *(Mistake("a term is zero if no entry is larger than 1e-6; your bound is higher",
+                      lambda p, zero=zero: what_it_reads(p, zero=zero)) for zero in (1e-5, 1e-4)),
+            Mistake("a term is zero if no entry is larger than 1e-6; yours must be exactly zero",
+                    lambda p: what_it_reads(p, zero=0.0)),
             Mistake("a term that reads no position is called one of the distance",
                     instead(NO_POSITION, DISTANCE)),
             Mistake("a term that is zero is called one of the distance", instead(ZERO, DISTANCE)),
@@ -301,6 +349,7 @@ EXERCISES = (
     ),
     Exercise(
         name="number_per_distance",
+        parts=(0, 1),
         cases=distance_cases,
         reference=number_per_distance,
         axes=("distance",),

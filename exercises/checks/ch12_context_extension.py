@@ -27,10 +27,11 @@ def angle_cases(draw: Draw) -> list[Case]:
     near = torch.cat([torch.arange(3), draw.places(n, high=90)])
     calls = ((near, 2 * half, 10000.0, factor), (draw.places(n + 1), 2 * half + 2, 500.0, 2.5),
              (draw.places(n) * 1000 + 70_007, 2 * half + 4, 20000.0, 16),
-             (draw.places(n), 128, 10000.0, 1))  # fmt: skip
+             (draw.places(n), 256, 10000.0, 1), (-draw.places(n) / 4, 4, 500.0, 1.5))  # fmt: skip
+    words = ("near", "other", "far", "untouched", "negative")
     return [
-        Case(f"positions {p.tolist()}, dim {d}, base {b:g}, factor {f}", (p, d, b, f))
-        for p, d, b, f in calls
+        Case(f"{word} positions {p.tolist()}, dim {d}, base {b:g}, factor {f}", (p, d, b, f))
+        for word, (p, d, b, f) in zip(words, calls, strict=True)
     ]
 
 
@@ -45,10 +46,14 @@ def with_base(dim: int, base: float) -> Tensor:
 
 
 def rate_cases(draw: Draw) -> list[Case]:
-    """Widths, bases and factors."""
+    """Widths from the least to that of wide heads, small bases and large ones, and factors."""
     half, factor, other = draw.sizes(3, 4, 9)
-    calls = ((2 * half, 100.0, factor), (2 * other, 10.0, 2.5), (6, 50.0, 3))
-    return [Case(f"dim {d}, base {b:g}, factor {f}", (d, b, f)) for d, b, f in calls]
+    calls = (
+        ("a narrow head", 2 * half, 100.0, factor), ("another", 2 * other, 10.0, 2.5),
+        ("the least width", 4, 50.0, 3), ("a wide head", 256, 500000.0, 32.0 + factor),
+    )  # fmt: skip
+    return [Case(f"{words}, dim {d}, base {b:g}, factor {f}", (d, b, f))
+            for words, d, b, f in calls]  # fmt: skip
 
 
 def mixed_rates(rates: Tensor, factor: float, length: int, low: float, high: float) -> Tensor:
@@ -57,16 +62,20 @@ def mixed_rates(rates: Tensor, factor: float, length: int, low: float, high: flo
 
 
 def parts_cases(draw: Draw) -> list[Case]:
-    """Rates of which some make many turns, some few, some a number in between; in two orders."""
-    half, low = draw.integer(20, 30), float(draw.integer(1, 3))
+    """Rates of which some make many turns, some few, some a number in between; in two orders.
+
+    The bounds are whole numbers, or not; the lower one may be less than a turn.
+    """
+    half, low = draw.integer(20, 30), draw.integer(4, 9) / 10
     factor, length = draw.integer(2, 9) + 0.5, draw.integer(200, 400)
-    high = low + draw.integer(4, 20)
+    high = draw.integer(5, 20) + 0.6
     rising = frequencies(2 * half, 300.0).flip(0)
     words = f"length {length}, factor {factor}, low {low:g} and high {high:g}"
     return [
-        Case("the rates of dim 64 and base 100, length 512, factor 8, low 1 and high 4",
+        Case("the rates of dim 64 and base 100, whole bounds, length 512, factor 8, low 1, high 4",
              (frequencies(64, 100.0), 8.0, 512, 1.0, 4.0)),
-        Case(f"the rates of dim {2 * half} and base 300, slowest first, {words}",
+        Case(f"the rates of dim {2 * half} and base 300, slowest first, bounds that are no whole "
+             f"numbers, {words}",
              (rising, factor, length, low, high)),
     ]  # fmt: skip
 
@@ -123,16 +132,17 @@ def incomplete_pairs_cases(draw: Draw) -> list[Case]:
         if bool(((turns - 1).abs() > ROUNDED).all()):
             drawn.append(sizes)
     return [
-        Case("dim 128, base 10000, length 4096", (128, 10000.0, 4096)),
-        Case("dim 128, base 500000, length 8192", (128, 500000.0, 8192)),
-        Case("dim 64, base 100, length 4096", (64, 100.0, 4096)),
-        *(Case(f"dim 32, base 10000, length {n}", (32, 10000.0, n)) for n in (5, 6, 7)),
-        Case("dim 4, base 1000000, length 6282", (4, 1e6, 6282)),
-        *(Case(f"dim 4, base 100000000, length {n}", (4, 1e8, n)) for n in (62831, 62850)),
-        Case("dim 4, base 9, length 19", (4, 9.0, 19)),
-        Case("dim 2, base 10000, length 2048", (2, 10000.0, 2048)),
-        *(Case(f"dim {d}, base {b:g}, length {n}", (d, b, n)) for d, b, n in drawn),
-    ]
+        *(Case(f"{words}: dim {d}, base {b:g}, length {n}", (d, b, n)) for words, d, b, n in (
+            ("a published model", 128, 1e4, 4096), ("a published model", 128, 5e5, 8192),
+            ("a wide head", 256, 1e6, 8192), ("all pairs making a turn", 64, 100.0, 4096),
+            *(("a very short text", 32, 1e4, n) for n in (5, 6, 7)),
+            ("one pair making almost a turn", 4, 1e6, 6282),
+            ("one pair making almost a turn", 4, 1e8, 62831),
+            ("one pair making just a turn", 4, 1e8, 62850),
+            ("one pair making just a turn", 4, 9.0, 19), ("a single pair", 2, 1e4, 2048),
+            *(("drawn numbers", *sizes) for sizes in drawn),
+        )),
+    ]  # fmt: skip
 
 
 def count(dim: int, base: float, threshold: float) -> Tensor:

@@ -29,7 +29,7 @@ def raster(n_rows: int, n_columns: int) -> tuple[Tensor, Tensor]:
 
 
 def sincos_cases(draw: Draw) -> list[Case]:
-    """Points that are no whole grid: whole places, fractions, 0, and far ones."""
+    """Points that are no whole grid: whole places, fractions, below 0, and far; the least width."""
     n, quarter, other = draw.sizes(3, 3, 8)
     width = 4 * (2 * (quarter // 2) + 1)  # its half is no multiple of 4
     zero = torch.zeros(1)
@@ -39,6 +39,8 @@ def sincos_cases(draw: Draw) -> list[Case]:
         Case(f"{n} points, dim {width}", (draw.places(n), draw.places(n), width)),
         Case(f"rows {rows.tolist()}, columns {columns.tolist()}, dim {8 * other}",
              (rows, columns, 8 * other)),
+        Case(f"{n} points, the least width, dim 4",
+             (draw.places(n) - 30.5, 30.5 - draw.places(n), 4)),
     ]  # fmt: skip
 
 
@@ -69,16 +71,17 @@ def by_places(x: Tensor, rows: Tensor, columns: Tensor, *, base: float = 10000.0
 
 
 def rope_cases(draw: Draw) -> list[Case]:
-    """Wide grids and high ones, long ones, one row, one column, and a square."""
+    """Wide grids and high ones, one row, one column, a square; many heads, a wide one."""
     b, h, rows, columns, quarter = draw.sizes(5, 2, 7)
     shapes = (
-        (rows, columns, quarter), (columns, rows, quarter + 1), (columns + rows, rows, 1),
-        (rows, rows, quarter), (2, 70, 1), (70, 1, 2), (1, rows, 16),
+        (b, h, rows, columns, quarter), (b, h, columns, rows, quarter + 1),
+        (h, b, columns + rows, rows, 1), (b, h, rows, rows, quarter), (1, 16, 2, 5, 1),
+        (1, 1, 2, 70, 1), (1, 2, 70, 1, 2), (b, 1, 1, rows, 64),
     )  # fmt: skip
     return [
-        Case(f"a grid of {(high, wide)}, width {4 * n}",
+        Case(f"a grid of {(high, wide)}, {h} heads of width {4 * n}",
              (draw.normal(b, h, high * wide, 4 * n), (high, wide)))
-        for high, wide, n in shapes
+        for b, h, high, wide, n in shapes
     ]  # fmt: skip
 
 
@@ -181,6 +184,7 @@ def parts_cases(draw: Draw) -> list[Case]:
     lists: tuple[Parts, ...] = (
         [a, (1, b, c), d], [(1, b, a), c], [2, (1, 2, 2 + d), (1, b + 2, 3), 1],
         [c, (b + d + 4, 2, 3), a], [1, (2, a, a + b), 3, (c + 9, 1, 2), 1], [a + b],
+        [b, (2, c + 7, 3), d],
     )  # fmt: skip
     return [Case(f"parts {list(parts)}", (list(parts),)) for parts in lists]
 
@@ -222,13 +226,15 @@ def angles_by(numbers: Tensor, rates: Tensor, axis: Tensor) -> Tensor:
 
 
 def angle_cases(draw: Draw) -> list[Case]:
-    """Sections of published models and others; both arrangements; text, patches, fractions."""
+    """Sections of published models, equal ones, and others; one axis, and four; fractions."""
     a, b, c, n = draw.sizes(4, 2, 7)
     patches = mixed_positions([a, (2, b, c), n])
     points = torch.stack([draw.places(n), draw.places(n) + 60, 3 * draw.places(n)], 1)
     calls = (
         (patches, [16, 24, 24], 1e6), (points, [24, 20, 20], 5e6), (points, [a, b + 3, c], 10000.0),
-        (points[:, :2] / 4, [c, a + 4], 500.0),
+        (points[:, :2] / 4, [c, a + 4], 500.0), (-points, [a, a, a], 10000.0),
+        (patches[:, 1:], [b, b], 1000.0), (patches[:, [0, 2, 1, 1]], [1, c, 2, b], 10000.0),
+        (points[:, 2:], [n], 10000.0),
     )  # fmt: skip
     return [
         Case(f"numbers of shape {tuple(x.shape)}, sections {s}, base {base:g}, "
@@ -415,6 +421,14 @@ EXERCISES = (
             Mistake("you go on after the larger of rows and columns, as one library does; where a "
                     "video has more frames than both, they count",
                     lambda p: numbered(p, ends=lambda s: max(s[1:]))),
+            Mistake("you go on after the larger of frames and rows; columns count, too",
+                    lambda p: numbered(p, ends=lambda s: max(s[:2]))),
+            Mistake("you go on after the larger of frames and columns; rows count, too",
+                    lambda p: numbered(p, ends=lambda s: max(s[0], s[2]))),
+            *(Mistake("after a video, too, you go on after the largest number on any axis: one of "
+                      "them is forgotten",
+                      lambda p, axis=axis: numbered(p, ends=lambda s: max(s) if s[0] == 1 else max(
+                          s[:axis] + s[axis + 1 :]))) for axis in (1, 2)),
             Mistake("you go on after frames, rows and columns together; the largest counts",
                     lambda p: numbered(p, ends=sum)),
             Mistake("every part begins at 0 again", restarted),
@@ -446,6 +460,7 @@ EXERCISES = (
     ),
     Exercise(
         name="section_angles",
+        parts=("chunked", "interleaved"),
         cases=angle_cases,
         reference=section_angles,
         axes=("token", "pair"),
@@ -463,6 +478,10 @@ EXERCISES = (
                     "chunk along; the rates stay where they are", taken_along),
             Mistake("interleaved, an axis whose pairs are used up drops out; yours takes turns to "
                     "the end", never_used_up),
+            Mistake("sections that are equal can be interleaved, too; yours are chunked",
+                    lambda x, s, b, i: section_angles(x, s, b, i and len(set(s)) > 1)),
+            Mistake("negative numbers are taken as 0",
+                    lambda x, s, b, i: section_angles(x.clamp(min=0), s, b, i)),
             Mistake("every axis has as many pairs as the others; look at `sections`",
                     equal_parts),
             Mistake("the axes stand in the wrong order: the last has the first pairs",

@@ -27,14 +27,21 @@ def stopped(rates: Tensor, moving: int, rest: float = 0.0) -> Tensor:
 
 
 def rate_cases(draw: Draw) -> list[Case]:
-    """All, none, a quarter, and shares of which some of a pair is left over, little and much."""
+    """All, none, a quarter, and shares of which some of a pair is left over, little and much.
+
+    An even number of pairs moves, or an odd one; one of a single pair moves, or none.
+    """
     half, other, more = draw.sizes(3, 9, 16)
-    little, much = (draw.integer(2, 6) + 0.2) / half, (draw.integer(2, 6) + 0.8) / other
+    odd, even = 2 * draw.integer(1, 3) + 1, 2 * draw.integer(1, 3)
     calls = (
-        (256, 1e6, 0.25), (2 * half, 500.0, little), (2 * other, 10000.0, much),
-        (2 * more, 20000.0, 1.0), (2 * more, 20000.0, 0.0), (128, 10000.0, 0.75),
+        ("a quarter of a wide head", 256, 1e6, 0.25), ("most of a head", 128, 10000.0, 0.75),
+        ("a little of a pair left over", 2 * half, 500.0, (odd + 0.2) / half),
+        ("most of a pair left over", 2 * other, 10000.0, (even + 0.8) / other),
+        ("all pairs", 2 * more, 20000.0, 1.0), ("no pair", 2 * more, 20000.0, 0.0),
+        ("a single pair", 2, 10000.0, 1.0), ("less than a pair", 2, 10000.0, 0.75),
     )  # fmt: skip
-    return [Case(f"head_dim {d}, base {b:g}, share {s:g}", (d, b, s)) for d, b, s in calls]
+    return [Case(f"{words}: head_dim {d}, base {b:g}, share {s:g}", (d, b, s))
+            for words, d, b, s in calls]  # fmt: skip
 
 
 def moved_by(rule: Callable[[float], float]) -> Answer:
@@ -107,25 +114,30 @@ def rotate(x: Tensor, positions: Tensor) -> Tensor:
 
 
 def latent_cases(draw: Draw) -> list[Case]:
-    """A step of decoding after a cache, a whole sequence, gaps, and far positions."""
+    """A step of decoding after a cache, a whole sequence, gaps, and far positions.
+
+    Once there are as many contents as numbers in a cached vector, and as many heads as sequences.
+    """
     b, h, lq, lk, c, rank = draw.sizes(6, 3, 9)
     r = 2 * draw.integer(1, 2) + 4 * (c == 4)  # another width than the contents'
     start = draw.integer(11, 40)
     whole, cached = torch.arange(lk), torch.arange(start, start + lk)
 
     def parts(
-        lq: int, lk: int, b: int = b, h: int = h, c: int = c, r: int = r
+        lq: int, lk: int, b: int = b, h: int = h, c: int = c, r: int = r, n: int = rank
     ) -> tuple[Tensor, ...]:
         return (
-            draw.normal(b, h, lq, c + r), draw.normal(b, lk, rank), draw.normal(b, lk, r),
-            draw.normal(h, c, rank),
+            draw.normal(b, h, lq, c + r), draw.normal(b, lk, n), draw.normal(b, lk, r),
+            draw.normal(h, c, n),
         )  # fmt: skip
 
-    wide, far = draw.places(lq) * 7, draw.places(lk) * 9
+    wide, far = 50 - draw.places(lq) * 7, draw.places(lk) * 9
     return [
         Case(f"queries from position {start + lk}, keys from {start}",
              (*parts(lq, lk), torch.arange(start + lk, start + lk + lq), cached)),
         Case("all positions from 0", (*parts(lk, lk), whole, whole)),
+        Case("as many contents as numbers in a cached vector, positions from 0",
+             (*parts(lk, lk, h, h, 6, 4, 6), whole, whole)),
         Case(f"queries at {wide.tolist()}, keys at {far.tolist()}", (*parts(lq, lk), wide, far)),
         Case("far apart, a rotary part of 2", (*parts(3, 4, 1, 2, 3, 2),
              torch.tensor([9001, 70_001, 5]), torch.tensor([3, 35_001, 70_000, 8192])), FAR),
@@ -184,20 +196,33 @@ def weights_with(logits: Tensor, sink: Tensor) -> Tensor:
 
 
 def sink_cases(draw: Draw) -> list[Case]:
-    """Small logits, a causal mask, large logits, and queries that see no key."""
+    """Small logits, a causal mask, large logits, and queries that see no key; one head, one query.
+
+    The exponential of 800 is past all numbers, that of -800 is 0 in all.
+    """
     b, h, lq, lk, d = draw.sizes(5, 3, 9)
 
-    def parts(b: int, h: int, lq: int, lk: int, size: float = 1.0) -> tuple[Tensor, ...]:
+    def parts(
+        b: int, h: int, lq: int, lk: int, size: float = 1.0, level: float = 0.0
+    ) -> tuple[Tensor, ...]:
         sinks = torch.linspace(-2, 3, h)[torch.randperm(h, generator=draw.generator)]
-        return size * draw.normal(b, h, lq, lk), draw.normal(b, h, lk, d), size * sinks
+        logits = size * draw.normal(b, h, lq, lk) + level
+        if level:  # a hidden key, which must not count more than those that are seen
+            logits[..., -1] = -math.inf
+        return logits, draw.normal(b, h, lk, d), size * sinks + level
 
-    masked, blind, large = parts(b, h, lk, lk), parts(h, b, lq, lk), parts(b, h, lq, lk, 60.0)
+    masked, blind = parts(b, h, lk, lk), parts(h, b, lq, lk)
     past = torch.ones(lk, lk).triu(1).bool()
     none = torch.arange(lq)[:, None] == draw.integer(0, lq - 1)
     return [
         Case(f"logits of shape {(b, h, lq, lk)}", parts(b, h, lq, lk)),
         Case("a causal mask", (masked[0].masked_fill(past, -math.inf), *masked[1:])),
-        Case("logits and sinks about 60 times as large", large),
+        Case("logits and sinks about 60 times as large", parts(b, h, lq, lk, 60.0)),
+        *(Case(f"logits and sinks {words}, about {level}, a hidden key",
+               parts(b, h, lq, lk, 1.0, level))
+          for words, level in (("far above 0", 800), ("far below 0", -800))),
+        Case("as many heads as queries", parts(b, h, h, lk)),
+        Case("one head, one query, many keys", parts(1, 1, 1, 30)),
         Case("a query that sees no key", (blind[0].masked_fill(none, -math.inf), *blind[1:])),
     ]  # fmt: skip
 
@@ -216,6 +241,12 @@ def not_exponentiated(logits: Tensor, sink: Tensor, _: Tensor) -> Tensor:
     exponentials = logits.double().exp()
     result: Tensor = (exponentials / (exponentials.sum(-1, keepdim=True) + sink)).float()
     return result
+
+
+def unshifted(logits: Tensor, sink: Tensor) -> Tensor:
+    """Take exponentials of the logits as they are."""
+    of_keys, of_sink = logits.exp(), sink.to(logits.dtype).exp()
+    return (of_keys / (of_keys.sum(-1, keepdim=True) + of_sink)).float()
 
 
 def with_a_value(logits: Tensor, v: Tensor, sinks: Tensor) -> Tensor:
@@ -259,7 +290,7 @@ def gate_cases(draw: Draw) -> list[Case]:
         Case(f"{few} queries and {lk} keys", (2 * draw.normal(b, h, lk), few)),
         Case(f"{lk + 4} queries and as many keys", (long, lk + 4)),
         Case(f"1 query and {lk + 1} keys", (draw.normal(h, b, lk + 1) + 2, 1)),
-        Case("gates whose logits are about 150 or -150",
+        Case("gates as good as shut or open, with logits about 150 or -150",
              (150 * draw.normal(b, h, lk).sign() + draw.normal(b, h, lk), few)),
     ]  # fmt: skip
 
@@ -316,6 +347,8 @@ EXERCISES = (
                     "there are head_dim / 2", moved_by(lambda n: 2 * n)),
             Mistake("half as many pairs move as should: the share of head_dim is a number of "
                     "components already, and a pair has two", moved_by(lambda n: n / 2)),
+            Mistake("the number of moving pairs is always even; it may be odd",
+                    moved_by(lambda n: int(n) // 2 * 2)),
             Mistake("one pair too many moves", moved_by(lambda n: n + 1)),
             Mistake("one pair too few moves", moved_by(lambda n: n - 1)),
             Mistake("the shares are exchanged: so much stands still, and the rest moves",
@@ -382,6 +415,9 @@ EXERCISES = (
                     lambda *a: latent_otherwise(*a, rotary=0.0)),
             Mistake("the contents' part of the scores is missing",
                     lambda *a: latent_otherwise(*a, content=0.0)),
+            Mistake("`up` is (H, c, n), also where c and n are equal; yours is transposed",
+                    at(up=lambda u: u.mT if u.shape[1] == u.shape[2] else u)),
+            Mistake("negative positions are taken as 0", at(q_pos=lambda p: p.clamp(min=0))),
             Mistake("all heads make their keys with the matrix of head 0; each has its own",
                     at(up=lambda u: u[:1].expand_as(u))),
             Mistake("all sequences read the shared part of the first one",
@@ -400,6 +436,10 @@ EXERCISES = (
             Mistake("you drop the last key and keep the sink as the first: drop the column that "
                     "you joined", by_sink(lambda x, s, _: torch.cat([s, x], -1).softmax(-1)
                                           [..., :-1])),
+            Mistake("logits may be large: take the largest off before the exponential, for float64 "
+                    "ends, too", by_sink(lambda x, s, _: unshifted(x.double(), s))),
+            Mistake("logits may be large: take the largest off before the exponential",
+                    by_sink(lambda x, s, _: unshifted(x, s))),
             Mistake("the sink stands in the denominator as it is; it is a logit, like the others",
                     by_sink(not_exponentiated)),
             Mistake("the sign of the sink is flipped",

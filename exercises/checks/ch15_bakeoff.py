@@ -84,17 +84,23 @@ def from_one_seed(lengths: Tensor, seeds: Tensor, nats: Tensor, trained: int) ->
 
 
 def rise_cases(draw: Draw) -> list[Case]:
-    """Tables with rows in no order; three seeds, or five, which differ more than lengths do."""
-    found = []
+    """Tables with rows in no order; seeds of any names, which differ more than lengths do.
+
+    Of seven names several have the same size, or the same whole part.
+    """
+    found, names = [], torch.tensor([-3.0, -2.5, -2.0, 2.0, 2.5, 3.0, 0.25])
     for count, trained, factors in (
-        (3, 32, (0.5, 1, 1.5, 4)), (5, 64, (1, 2, 8, 0.25, 16)), (3, 48, (3, 1, 0.5, 2)),
+        (3, 32, (0.5, 1, 1.5, 4)), (7, 64, (1, 2, 8, 0.25, 16, 3, 32, 4)),
+        (7, 48, (3, 1, 0.5, 2, 5, 1.25, 4, 8)),
+        (1, 40, (1, 2)),
     ):  # fmt: skip
-        names = 3 + draw.order(9)[:count]
-        rows = [(round(trained * f), int(seed)) for f in factors for seed in names]
+        seeds_here = names[draw.order(7)[:count]].tolist()
+        rows = [(round(trained * f), seed) for f in factors for seed in seeds_here]
         lengths, seeds = torch.tensor(rows)[torch.randperm(len(rows), generator=draw.generator)].T
         nats = 2 + draw.normal(len(rows)).abs().double() + 0.2 * (lengths > trained)
-        label = f"{count} seeds at {len(factors)} lengths, trained at {trained}"
-        found.append(Case(label, (lengths, seeds, nats, trained)))
+        many = {1: "a single seed", 3: "few seeds"}.get(count, "many seeds")
+        label = f"{many}, {count} of them, at {len(factors)} lengths, trained at {trained}"
+        found.append(Case(label, (lengths.long(), seeds, nats, trained)))
     return found
 
 
@@ -110,13 +116,14 @@ def paired_difference(ours: Tensor, theirs: Tensor) -> Pair:
 def paired_cases(draw: Draw) -> list[Case]:
     """Seeds that matter much more than methods, and seeds that do not."""
     found = []
-    for seeds, rows in zip(draw.sizes(3, 3, 7), (4, 2, 9), strict=True):
+    for seeds, rows in zip((*draw.sizes(3, 3, 7), 2), (4, 2, 9, 1), strict=True):
         level = draw.normal(1, seeds) * draw.normal(rows, 1)  # what both have from their seed
         ours, theirs = (level + 0.3 * draw.normal(rows, seeds) for _ in range(2))
         words = f"{rows} comparisons over {seeds} seeds"
         ahead = 0.8 * (-1.0) ** torch.arange(rows)[:, None]
         found.append(Case(words, ((ours + ahead).double(), theirs.double())))
-    return found
+    theirs = draw.normal(3, 5).double()
+    return [*found, Case("the same difference with each of 5 seeds", (theirs + 0.25, theirs))]
 
 
 def with_error(error: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Pair]:
@@ -134,10 +141,11 @@ def verdicts(ours: Tensor, theirs: Tensor, higher: Tensor) -> Tensor:
 
 def judged(
     ours: Tensor, theirs: Tensor, higher: Tensor, *, least: int = 2, ties: str = "false",
-    missing: str = "left out", disagree: int = 0,
+    missing: str = "left out", disagree: int = 0, room: float = 0.0,
 ) -> Tensor:  # fmt: skip
-    """Judge with one thing done in another way."""
+    """Judge with one thing done in another way; gains up to `room` are ties."""
     gain = torch.where(higher[:, None], ours - theirs, theirs - ours)
+    gain = torch.where(gain.abs() <= room, 0.0, gain)
     run = ~gain.isnan() if missing == "left out" else torch.ones_like(gain, dtype=torch.bool)
     if missing == "for it":
         gain = gain.nan_to_num(1.0)
@@ -170,7 +178,11 @@ def by_ranges(ours: Tensor, theirs: Tensor, higher: Tensor) -> Tensor:
 
 
 def gains(draw: Draw, seeds: int) -> Tensor:
-    """Return differences of every kind, NaN where a seed was not run, (C, S)."""
+    """Return differences of every kind, NaN where a seed was not run, (C, S).
+
+    The last four are tiny ones, which count like others, and infinite ones, as of a loss that grew
+    without end.
+    """
     plus = 0.1 + torch.rand(16, seeds, generator=draw.generator).double()
     gain = torch.cat([plus[:8], -plus[8:]])
     gain[1, 0], gain[9, 1] = -9.0, 9.0  # one seed against all others, and the mean with it
@@ -180,23 +192,32 @@ def gains(draw: Draw, seeds: int) -> Tensor:
     gain[5], gain[13] = torch.nan, 0.0
     gain[6, 2:], gain[14, :-2] = torch.nan, torch.nan
     gain[7, 2] = gain[15, 0] = torch.nan
-    return gain
+    more = torch.full((4, seeds), torch.nan, dtype=torch.float64)
+    more[:, :2] = torch.tensor([[1, 1e-10], [-1, -1e-10], [1, torch.inf], [-1, -torch.inf]])
+    return torch.cat([gain, more])
 
 
 def verdict_cases(draw: Draw) -> list[Case]:
-    """Seeds that agree, disagree and tie, and such as were not run by one side or by both."""
+    """Seeds that agree, disagree and tie, that one side or both did not run; and one alone."""
     found = []
     for seeds in draw.sizes(2, 4, 6):
-        gain = gains(draw, seeds)[torch.randperm(16, generator=draw.generator)]
-        higher = torch.arange(16) % 2 == draw.integer(0, 1)
-        theirs = 3 * draw.normal(16, seeds).double()
+        gain = gains(draw, seeds)[torch.randperm(20, generator=draw.generator)]
+        higher = torch.arange(20) % 2 == draw.integer(0, 1)
+        theirs = 3 * draw.normal(20, seeds).double()
         ours = theirs + torch.where(higher[:, None], gain, -gain)
+        worse = torch.where(higher, -torch.inf, torch.inf)[:, None].expand(-1, seeds)
+        theirs, ours = (
+            torch.where(gain == torch.inf, worse, theirs),
+            torch.where(gain == -torch.inf, worse, ours),
+        )
+        ours = torch.where(gain == torch.inf, draw.normal(20, seeds).double(), ours)
         ours[gain == 0] = theirs[gain == 0]
         alone = gain.isnan() & (torch.arange(seeds) % 2 == 0)  # here one side was run
         ours = torch.where(alone, theirs + 1, ours)
         theirs = torch.where(alone, torch.nan, theirs)
-        found.append(Case(f"16 claims over {seeds} seeds", (ours, theirs, higher)))
-    return found
+        found.append(Case(f"20 claims over {seeds} seeds", (ours, theirs, higher)))
+    alone = draw.normal(2, 6, 1).double()
+    return [*found, Case("6 claims over a single seed", (*alone, torch.arange(6) % 2 == 0))]
 
 
 EXERCISES = (
@@ -254,6 +275,11 @@ EXERCISES = (
                     lambda *a: risen(*a, compare=lambda x, y: x.exp() - y.exp())),
             Mistake("you subtract the same number from every seed; each has a loss of its own at "
                     "the trained length", from_one_seed),
+            Mistake("seeds with negative names are taken for others: the sign is lost",
+                    lambda n, s, v, t: rise(n, s.abs(), v, t)),
+            *(Mistake("seeds may have any numbers for names; yours are cut or rounded to whole "
+                      "ones", lambda n, s, v, t, cut=cut: rise(n, cut(s), v, t))
+              for cut in (torch.trunc, torch.floor, torch.round)),
             Mistake("rows come in any order: find the row at the trained length by its seed",
                     lambda *a: risen(*a, paired=False)),
             Mistake("nothing is subtracted: this is the loss, not its rise",
@@ -324,6 +350,12 @@ EXERCISES = (
                     lambda *a: judged(*a, ties="true")),
             Mistake("a tie is false for the claim, which says *better*; it is not left open",
                     lambda *a: judged(*a, ties="neither")),
+            *(Mistake("a small gain is a gain: nothing but a tie is a tie",
+                      lambda a, b, h, ties=ties: judged(a, b, h, ties=ties, room=1e-3))
+              for ties in ("false", "neither", "true")),
+            Mistake("an infinite loss is a number like others; only NaN is missing",
+                    lambda a, b, h: judged(a.where(a.isfinite(), torch.nan),
+                                           b.where(b.isfinite(), torch.nan), h)),
             Mistake("where the seeds disagree one cannot say: that is 0",
                     lambda *a: judged(*a, disagree=-1)),
             Mistake("1 is for what holds, -1 for what does not; yours have the other sign",

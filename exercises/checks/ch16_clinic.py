@@ -20,11 +20,11 @@ def pairs_from(first: Tensor, second: Tensor, width: int) -> Tensor:
     return found
 
 
-def record_of(partner: Tensor, places: Tensor, gain: float) -> Tensor:
+def record_of(partner: Tensor, places: Tensor, gain: float, slow: float) -> Tensor:
     """Return what a rotation by these pairs makes of impulses, (L, d, d): impulse, then output."""
     width = len(partner)
     first = (partner > torch.arange(width)).nonzero().flatten()
-    second, angles = partner[first], places[:, None] * frequencies(2 * len(first))
+    second, angles = partner[first], places[:, None] / slow * frequencies(2 * len(first))
     record = torch.eye(width).repeat(len(places), 1, 1)
     record[:, first, first] = record[:, second, second] = gain * angles.cos().float()
     record[:, first, second] = gain * angles.sin().float()
@@ -33,7 +33,11 @@ def record_of(partner: Tensor, places: Tensor, gain: float) -> Tensor:
 
 
 def partner_cases(draw: Draw) -> list[Case]:
-    """Both layouts, a part of the width at either end, blocks, and an order that nobody uses."""
+    """Both layouts, a part of the width at either end, blocks, and an order that nobody uses.
+
+    Position 0 stands first, last, in between, or is missing; one function has slow pairs only. In
+    the last, each position comes with its negative, and a sine is larger than its cosine.
+    """
     n, more, other = draw.sizes(3, 4, 9)
     whole, some = torch.arange(2 * n), torch.arange(2 * more)
     mixed = 2 * other + torch.randperm(2 * other, generator=draw.generator)
@@ -44,12 +48,17 @@ def partner_cases(draw: Draw) -> list[Case]:
         f"{2 * n + 5} components, a function D": (5 + whole[::2], 5 + whole[1::2], 2 * n + 5),
         f"{4 * other} components, a function E": (mixed[:other], mixed[other:], 4 * other),
     }
-    found = []
-    for i, (label, pairs) in enumerate(ways.items()):
-        places = torch.cat([torch.zeros(1, dtype=torch.long), draw.places(4)])
-        record = record_of(pairs_from(*pairs), places, 1.0 + 0.1 * i)
-        found.append(Case(label, (record,)))
-    return found
+    zero, there = torch.zeros(1, dtype=torch.long), draw.places(3)
+    back = 3 * draw.integer(1, 2) + 5
+    places = (
+        torch.cat([zero, there]), torch.cat([there, zero]), torch.cat([there[:1], zero, there]),
+        torch.cat([zero, -there]), torch.tensor([back, -back]),
+    )  # fmt: skip
+    slow = (1.0, 1.0, 1.0, 1e7, 1.0)
+    return [
+        Case(label, (record_of(pairs_from(*pairs), places[i], 1.0 + 0.1 * i, slow[i]),))
+        for i, (label, pairs) in enumerate(ways.items())
+    ]
 
 
 def mixing(record: Tensor) -> Tensor:
@@ -67,6 +76,12 @@ def chosen(size: Tensor, least: float = 0.0, alone: Tensor | None = None) -> Ten
     """Return the largest of each row above a bound."""
     own = torch.arange(len(size)) if alone is None else alone
     return torch.where(size.amax(1) > least, size.argmax(1), own)
+
+
+def second_largest(record: Tensor) -> Tensor:
+    """Take the largest entry of each component for its own, and the next for its partner's."""
+    largest = record.abs().amax(0).topk(2)
+    return torch.where(largest.values[:, 1] > 0, largest.indices[:, 1], own(record))
 
 
 def own(record: Tensor) -> Tensor:
@@ -97,15 +112,18 @@ def tables(base: float, factor: float, n: int, start: int, length: int) -> tuple
 
 
 def table_cases(draw: Draw) -> list[Case]:
-    """Usual bases and others, stretched or not; tables that start at 0, at 3, and far out."""
-    n, more, other, last = draw.sizes(4, 4, 12)
+    """Usual bases and others, stretched or not; tables that start at 0, at 3, and far out.
+
+    No rounding gives the last base and factor; one table has two rows, one has wide heads.
+    """
+    n, more, last = draw.sizes(3, 4, 12)
     start, far = draw.integer(20, 90), draw.integer(500, 900)
-    some = (200.0, 30000.0, 7e5)[draw.integer(0, 2)]
+    some = 100 * draw.integer(2, 9) + 37.5
     ways = {
         f"{n} pairs, from position 0": (10000.0, 1.0, n, 0, 9 + n),
-        f"{more} pairs, from position 3": (500000.0, 1.0, more, 3, 11),
-        f"{other} pairs, from position {start}": (10000.0, 4.0, other, start, 10),
-        f"{last} pairs, from position {far}": (some, 2.5, last, far, 8 + n),
+        f"{more} pairs, from position 3": (500000.0, 1.0, more, 3, 2),
+        f"64 pairs, from position {start}": (10000.0, 4.0, 64, start, 10),
+        f"{last} pairs, from position {far}": (some, 2.374, last, far, 8 + n),
     }
     return [Case(label, tables(*way)) for label, way in ways.items()]
 
@@ -158,8 +176,9 @@ def rotate(x: Tensor, places: Tensor) -> Tensor:
 
 def reading_cases(draw: Draw) -> list[Case]:
     """Calls whose positions are as they should be, or are not: all numbers below 3,000."""
-    rows, length, n, more = draw.sizes(4, 4, 9)
+    rows, length, n = draw.sizes(3, 4, 9)
     given = torch.sort(draw.places(rows, length, high=WIDE - 1)).values
+    given[-1, -1] = WIDE - 1
     run = torch.arange(length)
     ways = {
         f"{rows} rows of {length} tokens": given,
@@ -168,7 +187,7 @@ def reading_cases(draw: Draw) -> list[Case]:
         "a fourth function": torch.cat([run.expand(rows, -1), given], 1),
         "a fifth function": given.clamp(max=700),
     }
-    widths = (2 * n, 2 * more, 8, 2 * n, 2 * more)
+    widths = (8, 128, 8, 2 * n, 2 * n)
     return [
         Case(f"{label}, width {width}", rotated(draw, places, width))
         for (label, places), width in zip(ways.items(), widths, strict=True)
@@ -258,10 +277,16 @@ def call_cases(draw: Draw) -> list[Case]:
 
 
 def some_calls(draw: Draw, rows: int, length: int) -> Tensor:
-    """Return calls (C, rows, length): free ones, and those in which stories agree."""
+    """Return calls (C, rows, length): free ones, and those in which stories agree.
+
+    In some a single row, or the last token, tells two stories apart.
+    """
     run = torch.arange(length)
     free, other = (rising(draw, rows, length) for _ in range(2))
     starts = draw.order(rows)[:, None] * 3 + 4 if rows > 2 else 4 + 3 * torch.arange(rows)[:, None]
+    lone, ended = free[:1].repeat(rows, 1), starts + run
+    lone[-1] = other[-1]
+    ended[-1, -1] += 2
     late = torch.cat([run[None] + 5, free[1:]])
     late[:, 0] = 5
     zero = free.clone()
@@ -273,7 +298,7 @@ def some_calls(draw: Draw, rows: int, length: int) -> Tensor:
         free, run.expand(rows, -1), free[:1].expand(rows, -1), starts + run, bent, swapped, zero,
         late, torch.cat([run[None] + 5, free[1:]]), torch.cat([run[None], other[1:]]),
         torch.cat([other[:1], (other[:1, :1] + run).expand(rows - 1, -1)]), other.flip(1),
-        run.flip(0) + starts,
+        run.flip(0) + starts, lone, ended,
     ]  # fmt: skip
     return torch.stack(calls)[torch.randperm(len(calls), generator=draw.generator)]
 
@@ -295,8 +320,17 @@ EXERCISES = (
             Mistake("every component is its own partner here: leave the diagonal out, and look at "
                     "more than the first position, where nothing is rotated yet",
                     lambda r: partners(r[:1])),
-            Mistake("slow pairs mix too: their sines are small, and not zero; your bound is too "
-                    "high", lambda r: chosen(mixing(r), 0.1)),
+            Mistake("you look at the last position alone: it may be 0, where nothing is rotated",
+                    lambda r: partners(r[-1:])),
+            Mistake("you look at the second position alone: it may be 0, where nothing is rotated",
+                    lambda r: partners(r[1:2])),
+            *(Mistake("slow pairs mix too: their sines are small, and not zero; your bound is too "
+                      "high", lambda r, least=least: chosen(mixing(r), least))
+              for least in (0.1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)),
+            Mistake("you sum the positions with their signs: a rotation and the same one back "
+                    "cancel", lambda r: partners(r.sum(0, keepdim=True))),
+            Mistake("the largest entry need not be a component's own: a sine may be larger than "
+                    "its cosine; leave the diagonal out", second_largest),
             Mistake("you take neighbours whatever the record shows",
                     lambda r: own(r) ^ 1 if r.shape[-1] % 2 == 0 else (own(r) ^ 1)
                     .clamp(max=r.shape[-1] - 1)),
@@ -409,6 +443,8 @@ EXERCISES = (
                     "token of any row is enough", lambda c: torch.zeros(len(c), dtype=torch.bool)),
             Mistake("you look at the last row alone; each may tell",
                     lambda c: told(c, lambda a, b: somewhere(a[-1], b[-1]))),
+            Mistake("you look at the first two rows alone; each may tell",
+                    lambda c: told(c, lambda a, b: somewhere(a[:2], b[:2]))),
             Mistake("you look at the last token of each row alone; each may tell",
                     lambda c: told(c, lambda a, b: somewhere(a[:, -1], b[:, -1]))),
             Mistake("the order of positions matters: you compare them sorted",

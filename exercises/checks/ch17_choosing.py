@@ -48,16 +48,17 @@ def cache_cases(draw: Draw) -> list[Case]:
     every, kv, group, half = draw.sizes(4, 3, 9)
     odd = 3 * every + draw.integer(1, every - 1)
     calls = (
-        (odd, kv * group, kv, 16 * half, 4000 + draw.integer(1, 99), 512, every),
-        (4 * every, 2 * kv, kv, 64, 300 + half, 1024, every),
-        (12 + kv, 12, 12, 64, 2048, 128, 1),
-        (every - 1, 8, 2, 128, 5000 + group, 1000 + half, every),
-        (32, 32, 8, 128, 131072, 4096, 4),
+        ("layers left over", odd, kv * group, kv, 16 * half, 4000 + half, 512, every),
+        ("a text shorter than the windows", 4 * every, 2 * kv, kv, 64, 300 + half, 1024, every),
+        ("no windows at all", 12 + kv, 12, 12, 64, 2048, 128, 1),
+        ("windows alone", every - 1, 8, 2, 128, 5000 + group, 1000 + half, every),
+        ("one head of keys", 2 * every, 8, 1, 256, 1024, 1024, every),
+        ("a published model", 32, 32, 8, 128, 131072, 4096, 4),
     )
     return [
-        Case(f"{n} layers, {h} heads of {d} and {kv} of keys, {length} tokens, windows of {w}, "
-             f"one layer of {e} without", (n, h, kv, d, length, w, e))
-        for n, h, kv, d, length, w, e in calls
+        Case(f"{words}: {n} layers, {h} heads of {d} and {kv} of keys, {length} tokens, windows of "
+             f"{w}, one layer of {e} without", (n, h, kv, d, length, w, e))
+        for words, n, h, kv, d, length, w, e in calls
     ]  # fmt: skip
 
 
@@ -81,9 +82,13 @@ def base_cases(draw: Draw) -> list[Case]:
     """Narrow heads and wide ones; whole turns, parts of one, several."""
     half, other, more = draw.sizes(3, 3, 12)
     length = draw.integer(500, 5000)
-    calls = ((2 * half, length, 1.0), (4 * other, 8192, 0.25), (128, 131072, 0.5),
-             (4, 300 + other, 1.5), (16 * more, 50 * length, 3.0))  # fmt: skip
-    return [Case(f"width {d}, length {n}, {t:g} turns", (d, n, t)) for d, n, t in calls]
+    calls = (
+        ("one turn", 2 * half, length, 1.0), ("a part of a turn", 4 * other, 8192, 0.25),
+        ("a published model", 128, 131072, 0.5), ("the least width", 4, 300 + other, 1.5),
+        ("several turns", 16 * more, 50 * length, 3.0), ("a wide head", 256, 8192, 0.9),
+    )  # fmt: skip
+    return [Case(f"{words}: width {d}, length {n}, {t:g} turns", (d, n, t))
+            for words, d, n, t in calls]  # fmt: skip
 
 
 # --- from which step a cached key is stale --------------------------------------------------------
@@ -135,17 +140,21 @@ def only(tokens: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 
 
 def stale_cases(draw: Draw) -> list[Case]:
-    """Methods whose keys stay, move at once, late, little by little, in one token or component."""
-    found = []
-    for steps, d in zip(draw.sizes(3, 8, 12), draw.sizes(3, 3, 9), strict=True):
-        keys = records(draw, steps, d)[torch.randperm(11, generator=draw.generator)]
-        found.append(Case(f"11 methods, {steps} steps, width {d}", (keys,)))
+    """Methods whose keys stay, move at once, late, little by little, in one token or component.
+
+    Few steps, many, and one alone.
+    """
+    found = [Case("2 methods, a single step", (draw.normal(2, 1, 1, 4),))]
+    for steps, d in zip((*draw.sizes(2, 8, 12), draw.integer(20, 30)), draw.sizes(3, 3, 9),
+                        strict=True):  # fmt: skip
+        keys = records(draw, steps, d)[torch.randperm(13, generator=draw.generator)]
+        found.append(Case(f"13 methods, {steps} steps, width {d}", (keys,)))
     return found
 
 
 def records(draw: Draw, steps: int, d: int) -> Tensor:
     """Return keys (M, T, T, d) of methods that move them in different ways."""
-    plain = draw.normal(11, 1, steps, d).expand(-1, steps, -1, -1).clone()
+    plain = draw.normal(13, 1, steps, d).expand(-1, steps, -1, -1).clone()
     late, mid = draw.integer(4, steps - 2), draw.integer(2, steps - 4)
     step = torch.arange(steps)
     plain[1] += 0.3 * step[:, None, None]  # numbered from the newest token
@@ -155,11 +164,13 @@ def records(draw: Draw, steps: int, d: int) -> Tensor:
     plain[5, late + 1 :, late, -1] += 0.2  # its last component alone
     plain[6, late, 0] += 1.0  # and back again
     plain[7] += 4e-4 * step[:, None, None]  # little by little
+    plain[11, late:] += 2e-3  # hardly, at once
+    plain[12, late:] += 6e-4  # no more than rounding may
     plain[8, :, 0, 0] += 0.4 * (step >= steps - 1)
     plain[9, mid + 2 :, 1 : mid + 1, d // 2] -= 0.2
-    noise = 1e-5 * draw.normal(11, steps, steps, d)
+    noise = 1e-5 * draw.normal(13, steps, steps, d)
     later = ~torch.ones(steps, steps, dtype=torch.bool).tril()[None, ..., None]
-    return torch.where(later, draw.normal(11, steps, steps, d), plain + noise)
+    return torch.where(later, draw.normal(13, steps, steps, d), plain + noise)
 
 
 def token_not_step(keys: Tensor) -> Tensor:
@@ -198,6 +209,13 @@ def reached(scores: Tensor, bars: Tensor, higher: Tensor) -> Tensor:
     return torch.where(up, scores >= at, scores <= at)
 
 
+def strictly(scores: Tensor, bars: Tensor, higher: Tensor, way: str) -> Tensor:
+    """Return which methods fit if a number on the bar does not reach it, from one side or both."""
+    at, up = bars[:, None], higher[:, None]
+    on_bar = (scores == at) & (up if way == "above" else ~up if way == "below" else True)
+    return (reached(scores, bars, higher) & ~on_bar).all(2).all(1)
+
+
 def cheapest(fits: Tensor, cost: Tensor, none: int = -1) -> Tensor:
     """Return the cheapest of those that fit."""
     if not fits.any():
@@ -222,18 +240,18 @@ def not_failing(scores: Tensor, bars: Tensor, higher: Tensor, cost: Tensor) -> T
 
 
 KINDS = (
-    "one seed", "one bad seed", "most seeds", "missing", "missing all", "one need", "all needs",
-    "tie", "",
+    "one seed", "by a hair", "one bad seed", "most seeds", "missing", "missing all", "one need",
+    "all needs", "tie above", "tie below", "",
 )  # fmt: skip
 
 
 def methods(draw: Draw, tempting: str, seeds: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return six methods; the cheapest tempts, two others fit, or none does without a kind."""
     higher = torch.tensor([True, False, True, False])[torch.randperm(4, generator=draw.generator)]
-    if tempting == "tie":
-        higher[:] = True
+    if tempting.startswith("tie"):
+        higher[:] = tempting == "tie above"
     margin = 0.2 + 0.2 * torch.rand(6, 4, seeds, generator=draw.generator).double()
-    need, seed = draw.integer(0, 3), draw.integer(0, seeds - 1)
+    need, seed = KINDS.index(tempting) % 4, draw.integer(0, seeds - 1)
     for spoiled, kind in ((0, tempting), (3, "one need"), (4, "most seeds"), (5, "one need")):
         spoil(margin[spoiled], kind, need, seed)
     if not tempting:
@@ -241,6 +259,8 @@ def methods(draw: Draw, tempting: str, seeds: int) -> tuple[Tensor, Tensor, Tens
     bars = 2 * draw.normal(4).double()
     scores = bars[:, None] + torch.where(higher, 1, -1)[:, None] * margin
     cost = torch.tensor([1.0, 3, 5, 2, 4, 6]) * draw.integer(2, 9)
+    if tempting == "tie below":
+        cost *= 1e12
     order = draw.order(6)
     return scores[order], bars, higher, cost[order]
 
@@ -250,6 +270,8 @@ def spoil(margin: Tensor, kind: str, need: int, seed: int) -> None:
     others = torch.arange(margin.shape[1]) != seed
     if kind == "one seed":
         margin[need, seed] = -0.02
+    elif kind == "by a hair":
+        margin[need, seed] = -1e-7
     elif kind == "one bad seed":
         margin[need, seed] = -9
     elif kind == "most seeds":
@@ -262,13 +284,13 @@ def spoil(margin: Tensor, kind: str, need: int, seed: int) -> None:
         margin[need] *= -1
     elif kind == "all needs":
         margin *= -1
-    elif kind == "tie":
+    elif kind.startswith("tie"):
         margin[need, seed] = 0
 
 
 def choice_cases(draw: Draw) -> list[Case]:
-    """Every way to miss a bar in the cheapest method, one on the bar, and nothing that fits."""
-    seeds = draw.sizes(len(KINDS), 3, 12)
+    """Every way to miss a bar in the cheapest method, two on the bar, and nothing that fits."""
+    seeds = draw.sizes(len(KINDS), 3, 13)
     return [
         Case(f"6 methods, 4 needs, {n} seeds", methods(draw, kind, n))
         for kind, n in zip(KINDS, seeds, strict=True)
@@ -367,8 +389,11 @@ EXERCISES = (
                     "little by little", lambda k: stale_from(k, kept=step_before)),
             Mistake("compare with the key at its own step, which a cache has kept; you compare "
                     "with the last step", lambda k: stale_from(k, kept=lambda k: k[:, -1:])),
-            Mistake("rounding moves numbers, too: keys that differ by less than 0.001 are the "
-                    "same", lambda k: stale_from(k, bound=0.0)),
+            *(Mistake("rounding moves numbers, too: keys that differ by less than 0.001 are the "
+                      "same", lambda k, bound=bound: stale_from(k, bound=bound))
+              for bound in (0.0, 1e-4, 5e-4)),
+            *(Mistake("keys that differ by more than 0.001 are not the same; your bound is larger",
+                      lambda k, bound=bound: stale_from(k, bound=bound)) for bound in (0.1, 1e-2)),
             Mistake("a rotation keeps the norm: compare the keys, not their norms",
                     lambda k: stale_from(k, part=lambda k: k.norm(dim=-1, keepdim=True))),
             Mistake("you look at the first component alone",
@@ -408,9 +433,9 @@ EXERCISES = (
                     lambda s, b, up, c: choose(s, b, ~up, c)),
             Mistake("all needs must be met, not one of them",
                     lambda s, b, up, c: cheapest(reached(s, b, up).all(2).any(1), c)),
-            Mistake("a number on the bar reaches it",
-                    lambda s, b, up, c: cheapest(
-                        torch.where(up[:, None], s > b[:, None], s < b[:, None]).all(2).all(1), c)),
+            *(Mistake("a number on the bar reaches it",
+                      lambda s, b, up, c, way=way: cheapest(strictly(s, b, up, way), c))
+              for way in ("above", "below", "both")),
             Mistake("this is the dearest that fits", with_fits(
                 lambda fits, cost: cheapest(fits, -cost))),
             Mistake("this is the first that fits, whatever it costs", with_fits(

@@ -175,7 +175,7 @@ def contextual_cases(draw: Draw) -> list[Case]:
     b, h, length, width, few = draw.sizes(5, 2, 7)
     sizes = (
         (b, h, length, length, width, length + 2, 1.0), (h, b, few, few + length, width, 3, 1.0),
-        (1, 1, 1, 24, 16, 40, 1.0), (1, h, 6, 20, 8, 12, 3.0), (1, 2, 3, 9, 3, 1, 1.0),
+        (1, 1, 1, 90, 16, 70, 1.0), (1, h, 6, 20, 8, 12, 3.0), (1, 2, 3, 9, 3, 1, 1.0),
         (b, 1, length, length + 1, 2, 2, 1.0), (1, 1, 1, 1, width, 5, 1.0),
     )  # fmt: skip
     return [

@@ -13,6 +13,7 @@ from exercises.wire import as_list_or_array
 
 # With how many times the tolerance an answer is called nearly right.
 NEARLY = 100
+LEAST_PRECISE = 1e-2  # larger errors are not those of rounding, whatever the tolerance
 # What stands for numbers; exercises/wire.py carries no other types to the grader.
 CONVERTED = (Tensor, np.ndarray, bool, int, float, list, tuple)
 
@@ -126,10 +127,9 @@ def wrong_axes(given: Tensor, goal: Tensor, axes: tuple[str, ...]) -> str:
 
 
 def axis_names(goal: Tensor, axes: tuple[str, ...]) -> list[str]:
-    """Return a name for each axis."""
-    if len(axes) == goal.ndim:
-        return [f"the {name} axis" for name in axes]
-    return [f"axis {axis}" for axis in range(goal.ndim)]
+    """Return a name for each axis; `axes` are the last ones where there are more."""
+    plain = [f"axis {axis}" for axis in range(goal.ndim - len(axes))]
+    return (plain + [f"the {name} axis" for name in axes])[-goal.ndim :]
 
 
 def kind(value: Any, hidden: bool = False) -> str:
@@ -162,9 +162,7 @@ def close(got: Any, want: Any, tolerance: float) -> bool:
     worst = float((a - b).abs().max())
     if math.isfinite(worst):  # and so is all of both; the same as below, in a quarter of the time
         return worst <= tolerance * max(1.0, float(b.abs().max()))
-    finite = b[torch.isfinite(b)]
-    room = tolerance * max(1.0, float(finite.abs().max()) if finite.numel() else 1.0)
-    return torch.allclose(a, b, rtol=0.0, atol=room, equal_nan=True)
+    return torch.allclose(a, b, rtol=0.0, atol=room_for(b, tolerance), equal_nan=True)
 
 
 def both_wide(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -202,11 +200,10 @@ def rounding(given: Tensor, a: Tensor, b: Tensor, tolerance: float) -> str:
     name = str(given.dtype).removeprefix("torch.")
     if given.is_floating_point() and given.dtype.itemsize < 4:
         return f"; your numbers are {name}, which is too coarse: stay with float32"
-    if not close(a, b, NEARLY * tolerance):
+    if not close(a, b, min(NEARLY * tolerance, LEAST_PRECISE)):
         return ""
-    if given.is_floating_point():
-        return f"; they are nearly right: is anything of less precision than {name} on the way?"
-    return "; they are nearly right: is something rounded?"
+    less = f", or of less precision than {name}" if given.is_floating_point() else ""
+    return f"; they are nearly right: is anything on the way, perhaps a constant, rounded{less}?"
 
 
 def proportional(a: Tensor, b: Tensor, tolerance: float) -> bool:
@@ -227,11 +224,19 @@ def wrong_part(a: Tensor, b: Tensor, tolerance: float, axes: tuple[str, ...]) ->
     """Say where numbers are wrong: everywhere, or only past the first index of an axis."""
     if b.ndim == 0:
         return "the number is wrong"
-    bad = ~torch.isclose(a, b, rtol=0.0, atol=tolerance * max(1.0, float(b.abs().max())))
+    bad = ~torch.isclose(a, b, rtol=0.0, atol=room_for(b, tolerance))
     names = axis_names(b, axes)
     for axis in range(b.ndim):
         first, rest = bad.select(axis, 0), bad.narrow(axis, 1, b.shape[axis] - 1)
         if b.shape[axis] > 1 and not first.any() and rest.any():
-            return f"the shape and index 0 of {names[axis]} are right, later ones are wrong"
-    share = round(100 * float(bad.double().mean()))
+            each = rest.transpose(0, axis).reshape(rest.shape[axis], -1).any(1)
+            some = "" if each.all() else "some "
+            return f"the shape and index 0 of {names[axis]} are right, {some}later ones are wrong"
+    share = max(1, round(100 * float(bad.double().mean())))
     return f"the shape is right, the values are not ({share} % of them)"
+
+
+def room_for(goal: Tensor, tolerance: float) -> float:
+    """Return by how much a number may differ: the tolerance, times the largest finite number."""
+    finite = goal[torch.isfinite(goal)]
+    return tolerance * max(1.0, float(finite.abs().max()) if finite.numel() else 1.0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,7 +23,16 @@ PLACES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "ei
 
 
 class CheckFailed(AssertionError):
-    """An answer is not right; the message says why, in words."""
+    """An answer is not right; the message says why, in words.
+
+    Attributes:
+        share: of the points that it gets all the same, for the parts of it that are right.
+    """
+
+    def __init__(self, message: str, share: float = 0.0) -> None:
+        """Say what is wrong."""
+        super().__init__(message)
+        self.share = share
 
     def _render_traceback_(self) -> list[str]:
         """Show the message alone in a notebook: the lines of the check are no help."""
@@ -94,7 +103,10 @@ class Exercise:
         mistakes: wrong answers with a message of their own, the likeliest first.
         tolerance: largest difference accepted, relative to the largest number expected.
         integers: whether the answer must be whole numbers in type, too (to index with).
-        axes: names of the result's axes, for messages.
+        axes: names of the result's last axes, for messages.
+        rests_on: earlier exercises of the set whose answers this one may call.
+        parts: of the answer, for which the text gives points apart: words in the labels of cases,
+            or the places of values.
     """
 
     name: str
@@ -104,6 +116,8 @@ class Exercise:
     tolerance: float = 1e-4
     integers: bool = False
     axes: tuple[str, ...] = ()
+    rests_on: tuple[str, ...] = ()
+    parts: tuple[str | int, ...] = ()
 
     def __call__(self, answer: Answer) -> None:
         """Check `answer`; say in words what is wrong, or that nothing is."""
@@ -116,6 +130,9 @@ class Exercise:
             if str(error):  # torch's, for a type that an operation does not take
                 raise
             raise CheckFailed(self.missing(innermost(error))) from None
+        except CheckFailed as failed:
+            right = {name for name, (passed, _) in kept.HERE.items() if passed}
+            raise CheckFailed(f"{failed}{self.resting(right)}") from None
         kept.note(self.name, True)
         print(f"{self.name}: right.")
 
@@ -158,7 +175,22 @@ class Exercise:
         ]
         if not all(right):
             text = self.explanation(cases, got) or self.generic(cases, got, wanted, right, hidden)
-            raise CheckFailed(text)
+            raise CheckFailed(text, self.share(cases, got, wanted))
+
+    def share(self, cases: list[Case], got: list[Any], wanted: list[Any]) -> float:
+        """Return the share of the parts that are right in all of their cases."""
+
+        def fits(part: str | int) -> bool:
+            for case, value, want in zip(cases, got, wanted, strict=True):
+                if isinstance(part, int):
+                    value, want = value[part], want[part]
+                elif part not in case.label:
+                    continue
+                if not close(value, want, self.room(case)):
+                    return False
+            return True
+
+        return sum(map(fits, self.parts)) / max(1, len(self.parts))
 
     def room(self, case: Case) -> float:
         """Return the tolerance for a case."""
@@ -198,6 +230,14 @@ class Exercise:
             text = re.sub(r" \(\d+ % of them\)", "", text)
         text = f"with {cases[wrong].label}: {text}"
         return text + (f" (it is right with {'; '.join(good[:2])}{more})" if good else "")
+
+    def resting(self, right: Container[str]) -> str:
+        """Say which answers, on which this one may rest, are not among those known to be right."""
+        wrong = [f"`{name}`" for name in self.rests_on if name not in right]
+        if not wrong:
+            return ""
+        have = "has" if len(wrong) == 1 else "have"
+        return f" ({' and '.join(wrong)}, which this may call, {have} not passed yet: begin there)"
 
     def missing(self, stub: str) -> str:
         """Say that there is no answer yet, or none to what this one calls."""
