@@ -67,7 +67,10 @@ def test_each_exercise_states_difficulty_minutes_points_and_hints(name: str) -> 
         assert part.count("<details>") >= 2
     minutes = sum(int(minutes) for _, minutes, _ in stated)
     intro = source_text(cells(source_path(name))[0])
-    assert f"about {minutes} minutes, {load(name).points:g} points" in intro
+    stated_open = re.search(r"\*\*Open\*\* · \*\*(\d+) minutes", text)
+    assert stated_open
+    more = f"the open exercise takes {stated_open[1]} minutes more"
+    assert f"about {minutes} minutes, {load(name).points:g} points; {more}" in intro
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
