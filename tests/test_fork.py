@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from bs4 import BeautifulSoup
-from test_new_chapter import copy_of_the_checkout
+from test_new_chapter import copy_with_environment
 
 from tools import ROOT, address, fork, refresh, unchanged
 
@@ -48,7 +48,7 @@ def run(command: list[str], folder: Path, **actions: str) -> subprocess.Complete
 @pytest.fixture(scope="module")
 def forked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the checkout after the one command."""
-    copy = copy_of_the_checkout(tmp_path_factory.mktemp("fork"))
+    copy = copy_with_environment(tmp_path_factory.mktemp("fork"))
     done = run(["make", "fork", f"REPO={REPOSITORY}", f"TITLE={TITLE}"], copy)
     assert done.returncode == 0, done.stderr
     return copy
