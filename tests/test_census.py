@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import random
 import re
 import shutil
@@ -85,7 +86,7 @@ READ: dict[str, dict[str, str]] = {
         "base": "500000 | 10000",
         "part": "0.5",
         "rope_types": "any",
-        "window": "512",
+        "window": "given",
         "layer_kinds": "full_attention",
     },
     "transformers llava_next_video": {"method": "its parts'", "parts": "clip_vision_model | llama"},
@@ -502,6 +503,27 @@ def test_a_rotation_that_nothing_calls_is_none() -> None:
     )
     model = census.Model("x", "x", [], [source], list(census.units_of(source)))
     assert census.rotations(model).layouts == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "wide"),
+    [
+        ("sliding_window: int = 64", "64"),
+        ("sliding_window: int = 64\n    use_sliding_window: bool = False", ""),
+        ("sliding_window = 64\n    num_hidden_layers = 9\n    max_window_layers = 9", ""),
+        ("sliding_window = 64\n    num_hidden_layers = 9\n    max_window_layers = 5", "64"),
+        ("attention_window_size: int = 64", "64"),
+        ("sliding_window = 64\n    def f(self): self.layer_types = ['full_attention'] * 9", ""),
+        ("sliding_window = 64\n    def f(self): self.layer_types = ['sliding_attention']", "64"),
+        ("def f(self, **kwargs): self.x = kwargs.pop('sliding_window_size', 64)", "64"),
+    ],
+)
+def test_a_window_counts_only_where_it_is_on_by_default(lines: str, wide: str) -> None:
+    node = ast.parse(f"class Config:\n    {lines}\n").body[0]
+    assert isinstance(node, ast.ClassDef)
+    model = census.Model("x", "x", [], [], [])
+    found = census.windows(model, [census.fields_of(node, "c.py", lambda name: None)])
+    assert [one.value for one in found] == [wide] * bool(wide)
 
 
 def test_the_pages_read_the_table_that_the_census_writes() -> None:

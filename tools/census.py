@@ -607,8 +607,31 @@ def axes(model: Model, configurations: list[Fields]) -> list[Found]:
     return first_per_value(found)
 
 
+WIDTHS = (
+    "sliding_window",
+    "sliding_window_size",
+    "attention_window",
+    "attention_window_size",
+    "local_attention",
+)
+
+
+def has_window(fields: Fields) -> bool:
+    """Return whether some layers of a configuration have its window by default."""
+    given = {name: constant(value) for name, (value, _) in fields.values.items()}
+    first = given.get("max_window_layers", 0)  # layers before it see everything
+    if given.get("use_sliding_window") is False or first == given.get("num_hidden_layers"):
+        return False
+    kinds = [
+        set(re.findall(r"'(\w+)'", ast.unparse(node.value)))
+        for node in walk(fields.node)
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "self.layer_types"
+    ]
+    return kinds[:1] != [{"full_attention"}]
+
+
 def windows(model: Model, configurations: list[Fields]) -> list[Found]:
-    """Find sliding windows: the default width, or `given` where the code can take one."""
+    """Find sliding windows: the width by default, or `given` where the code can take one."""
     used = [
         unit.where(call)
         for unit in model.units
@@ -623,8 +646,8 @@ def windows(model: Model, configurations: list[Fields]) -> list[Found]:
     ]
     widths = [
         f
-        for fields in configurations
-        for f in field(fields, "sliding_window", "sliding_window_size", "attention_window")
+        for fields in filter(has_window, configurations)
+        for f in field(fields, *WIDTHS) + keyed(fields, "sliding_window_size")
         if f.value != "None"
     ]
     if used and widths:
