@@ -191,8 +191,8 @@ def golden_directions(rates: Tensor) -> Tensor:
         TypeError: if rates are not floating-point.
         ValueError: if rates have more axes, or one is not finite.
 
-    Source: mixed directions: Heo et al. 2024, section 3.2, who draw and train them; spread by the
-        golden section: Xiong 2025.
+    Source: mixed directions: Heo et al. 2024, section 3.2, who train them from a turned cross;
+        spread by the golden section: Xiong 2025.
     """
     if require_floating("rates", rates).ndim != 1:
         raise ValueError(f"rates must have shape (n,), got {tuple(rates.shape)}")

@@ -264,7 +264,7 @@ def proportional(rates: Tensor, share: float) -> Tensor:
     Returns:
         (n,): rates, with zeros after the first int(share * n).
 
-    Source: Barbero et al. 2025, section 6; Gemma 3n and 4 configure it as "proportional".
+    Source: Barbero et al. 2025, section 6; Gemma 4 and LFM3 configure it as "proportional".
     """
     require_rates(rates)
     if require_at_least("share", share, 0) > 1:
