@@ -870,7 +870,7 @@ ANSWERS = {
         lambda old, new: new["place"] == 23 and new["scores"][24] > new["scores"][35] + 0.1,
     ),
     "chooser": (
-        "nothing",
+        "none of these",
         lambda old, new: (
             all(each[1] == choosing.OUT or each[2] < 0 for each in new["verdicts"])
             and next(each[0] for each in new["verdicts"] if each[3::3] == [OFFSET]) == YARN

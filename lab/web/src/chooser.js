@@ -31,8 +31,8 @@ export const chooser = {
     { kind: "switch", key: "small", label: "no extra tensor above half of the scores" },
     {
       kind: "predict", question: "an exact offset at 16 times the length, with nothing to train. What fits?",
-      options: ["RoPE", "ALiBi", "nothing"], right: 2,
-      answer: "Nothing that was measured. Two methods keep the offset, and both train vectors of distances. RoPE with YaRN comes nearest.",
+      options: ["RoPE", "ALiBi", "none of these"], right: 2,
+      answer: "None of these after 400 steps of training. Two other methods keep it, and both train vectors of distances; RoPE with YaRN comes nearest. It is no law: RoPE in windows, then none, which chapter 15 measures, keeps it.",
       act: () => ({ ...chooser.start, keep: "offset", used: 32768, parameters: 0 }),
     },
   ],
@@ -46,7 +46,7 @@ export const chooser = {
     const factor = used / trained;
     return (
       `${count(0)} of ${found.length} fit${best}; ${count(1)} not sure; ${count(2)} fall out. ` +
-      `Uncertain: your ${digits(factor, factor < 1.5 ? 2 : 0)} × is that of small models of two layers, trained on ${keep === "language" ? 64 : 32} tokens, three seeds` +
+      `Uncertain: your ${digits(factor, factor < 1.5 ? 2 : 0)} × is that of small models of two layers, trained on ${keep === "language" ? 64 : 32} tokens for ${keep === "offset" ? 400 : 1000} steps, three seeds` +
       `${what === "text" ? "" : ", decoders of text"}; large ones may differ.`
     );
   },
