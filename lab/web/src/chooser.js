@@ -32,7 +32,7 @@ export const chooser = {
     {
       kind: "predict", question: "an exact offset at 16 times the length, with nothing to train. What fits?",
       options: ["RoPE", "ALiBi", "none of these"], right: 2,
-      answer: "None of these after 400 steps of training. Two other methods keep it, and both train vectors of distances; RoPE with YaRN comes nearest. It is no law: RoPE in windows, then none, which chapter 15 measures, keeps it.",
+      answer: "None of these, in 400 steps. Two others keep it and train vectors of distances; RoPE with YaRN comes nearest. No law: RoPE in windows, then none (chapter 15), keeps it.",
       act: () => ({ ...chooser.start, keep: "offset", used: 32768, parameters: 0 }),
     },
   ],
@@ -46,7 +46,7 @@ export const chooser = {
     const factor = used / trained;
     return (
       `${count(0)} of ${found.length} fit${best}; ${count(1)} not sure; ${count(2)} fall out. ` +
-      `Uncertain: your ${digits(factor, factor < 1.5 ? 2 : 0)} × is that of small models of two layers, trained on ${keep === "language" ? 64 : 32} tokens for ${keep === "offset" ? 400 : 1000} steps, three seeds` +
+      `Uncertain: your ${digits(factor, factor < 1.5 ? 2 : 0)} × is that of small models of two layers, trained on ${keep === "language" ? 64 : 32} tokens, three seeds` +
       `${what === "text" ? "" : ", decoders of text"}; large ones may differ.`
     );
   },
