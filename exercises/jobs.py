@@ -23,7 +23,7 @@ class NotStarted(RuntimeError):
 class Limits:
     """What one submission may use. Sizes in bytes, times in seconds."""
 
-    memory: int = 3072 * MiB  # address space of a process, and memory of all together
+    memory: int = 3072 * MiB  # what a process may map besides PyTorch, and all together use
     file_size: int = 16 * MiB
     scratch: int = 64 * MiB  # all files under /tmp
     files: int = 10_000  # how many they may be

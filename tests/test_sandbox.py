@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -27,7 +28,7 @@ from exercises.grade_course import main, work
 from exercises.grade_submission import TOOK_TOO_LONG, compact, grade
 from exercises.jobs import Job, Limits
 from exercises.processors import Processor
-from exercises.sandbox import Ended, Session
+from exercises.sandbox import Ended, Session, zygote
 from exercises.sets import source_path
 from exercises.syscalls import SandboxMissing
 from exercises.wire import HEADER, MAX_PARTS, Malformed, Opaque, decode, encode
@@ -145,8 +146,11 @@ def test_every_wall_stands(probed: Session) -> None:
     assert set(facts["writable"]) == {"/tmp", "/dev/shm", "/tmp/.ipython"} | {
         folder for folder in facts["writable"] if folder.startswith("/tmp/.ipython/")
     }
-    assert facts["limits"] == [
-        [LIMITS.memory] * 2, [120] * 2, [LIMITS.file_size] * 2, [32] * 2, [256] * 2, [0] * 2,
+    (soft, hard), *others = facts["limits"]
+    loaded = int(Path(f"/proc/{zygote().process.pid}/statm").read_text().split()[0])
+    assert 0 < soft - LIMITS.memory <= loaded * resource.getpagesize() and soft == hard
+    assert others == [
+        [120] * 2, [LIMITS.file_size] * 2, [32] * 2, [256] * 2, [0] * 2,
         [0] * 2, [0] * 2,
     ]  # fmt: skip
     assert facts["network"] == ["lo"] and facts["host"] == "sandbox"
