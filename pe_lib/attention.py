@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_lib import fast
-from pe_lib.encoding import NoPosition, PositionEncoding, default_scale
+from pe_lib.encoding import NoPosition, PositionEncoding, Reads, default_scale
 from pe_lib.errors import (
     require_bool,
     require_booleans,
@@ -24,7 +24,7 @@ from pe_lib.errors import (
     require_positive,
     require_shape,
 )
-from pe_lib.fast import Reads, Room, append_rows
+from pe_lib.fast import Room, append_rows
 from pe_lib.positions import (
     Axes,
     Positions,
@@ -133,12 +133,12 @@ def attend(
     if allowed is not None:
         logits = logits.masked_fill(~allowed, -math.inf)
     logits = logits.clamp(min=torch.finfo(logits.dtype).min)  # all the same where all are hidden
-    weights = softmax(logits, encoding.sink(q, q_pos))  # type: ignore[arg-type]
+    weights = softmax(logits, encoding.sink(q, q_pos))
     if not rotated:
-        v = encoding.rotate_values(v, k_pos)  # type: ignore[arg-type]
+        v = encoding.rotate_values(v, k_pos)
     output = weights @ fast.for_queries(v, q)  # (B, H, Lq, d)
-    extra = encoding.values(weights, q_pos, k_pos)  # type: ignore[arg-type]
-    output = encoding.rotate_back(output, q_pos)  # type: ignore[arg-type]
+    extra = encoding.values(weights, q_pos, k_pos)
+    output = encoding.rotate_back(output, q_pos)
     return output if extra is None else output + extra, weights
 
 
@@ -218,6 +218,11 @@ class KVCache:
             grown.read, others = append_rows(self.read, read, self.rooms[2])
         grown.rooms = keys, values, others
         return grown
+
+    def held(self) -> tuple[Tensor, Tensor, Positions | Axes, Tensor | None]:
+        """Return keys, values, their positions and what was read of their tokens."""
+        assert self.keys is not None and self.values is not None
+        return self.keys, self.values, self.positions, self.read
 
     def become(self, other: KVCache) -> None:
         """Hold what another cache holds."""
@@ -342,9 +347,9 @@ class MultiHeadAttention(nn.Module):
             rotated = fast.keeps_rotated(encoding, self.n_heads, self.n_kv_heads)
             if rotated:
                 q, k = fast.rotate(encoding, q, k, q_pos, k_pos)
-                v = encoding.rotate_values(v, order_of(k_pos))  # type: ignore[arg-type]
+                v = encoding.rotate_values(v, order_of(k_pos))
             grown = cache.with_more(k, v, k_pos, k_read)
-            k, v, k_pos, k_read = grown.keys, grown.values, grown.positions, grown.read  # type: ignore[assignment]
+            k, v, k_pos, k_read = grown.held()
         self.require_past(order_of(q_pos), order_of(k_pos), mask)
         reads = None if q_read is None or k_read is None else (q_read, k_read)
         settings: dict[str, Any] = {"causal": self.causal, "mask": mask}
@@ -359,7 +364,8 @@ class MultiHeadAttention(nn.Module):
 
     def split_heads(self, x: Tensor) -> Tensor:
         """(B, L, heads * d) -> (B, heads, L, d)."""
-        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        heads: Tensor = x.unflatten(-1, (-1, self.head_dim))
+        return heads.transpose(1, 2)
 
     def check(self, x: Tensor, context: Tensor | None, cache: object) -> None:
         """Raise unless what attention is given fits this layer."""

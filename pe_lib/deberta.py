@@ -144,7 +144,7 @@ class DeBERTa(PositionEncoding):
         if projection is None:
             return None
         rows: Tensor = projection(self.table)  # (2 span, D)
-        return rows.unflatten(-1, (self.n_heads, -1)).transpose(0, 1)
+        return rows.view(len(rows), self.n_heads, -1).transpose(0, 1)
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         """Return scale * `disentangled_logits`, (B, H, Lq, Lk)."""

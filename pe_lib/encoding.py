@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from torch import Tensor, nn
 
@@ -31,9 +31,11 @@ Reads: TypeAlias = tuple[Tensor, Tensor]  # of the queries' and of the keys' tok
 Reals: TypeAlias = Tensor  # `checked` makes it of real numbers in any form
 Integers: TypeAlias = Tensor  # `checked` makes it of integers in any form
 Booleans: TypeAlias = Tensor  # `checked` sees to it that it is one
+Places: TypeAlias = Any  # positions in any form; behind the door they are a tensor
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# The axes of what a hook is given. A name is a length that an encoding may state as an attribute.
+STATED = ("d_model", "n_heads", "head_dim")  # lengths that an encoding may have as attributes
+# The axes of what a hook is given.
 SHAPES: dict[str, tuple[str, ...]] = {
     "x": ("B", "L", "d_model"),
     "q": ("B", "n_heads", "Lq", "head_dim"),
@@ -84,7 +86,7 @@ def checked(function: Function) -> Function:
                 given[name] = rule(name, given[name])
         return function(*args[len(names) :], **given)
 
-    return call  # type: ignore[return-value]
+    return cast(Function, call)
 
 
 def checked_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
@@ -139,11 +141,11 @@ class PositionEncoding(nn.Module):
     def admit(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return a hook's arguments, positions as tensors; raise unless all fit."""
         who = type(self).__name__
+        stated = {name: getattr(self, name) for name in STATED if hasattr(self, name)}
         for name, axes in SHAPES.items():
             if name in given:
-                wanted = [getattr(self, axis, axis) if "_" in axis else axis for axis in axes]
                 require_shape(
-                    f"{who}: {name}", require_floating(f"{who}: {name}", given[name]), wanted
+                    f"{who}: {name}", require_floating(f"{who}: {name}", given[name]), axes, stated
                 )
         for name, holders in LENGTHS.items():
             if name in given:
@@ -159,16 +161,16 @@ class PositionEncoding(nn.Module):
                 given[name] = numbers(f"{who}: {name}", given[name], integers=self.integers)
         return given
 
-    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+    def embed(self, x: Tensor, positions: Places) -> Tensor:
         """Add position to the input of the first layer: (B, L, D) -> (B, L, D)."""
         return x
 
-    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, q_pos: Places, k_pos: Places) -> tuple[Tensor, Tensor]:
         """Rotate queries and keys by their positions: (B, H, L, d) each -> the same shapes."""
         return q, k
 
     def bias(
-        self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float
+        self, q: Tensor, k: Tensor, q_pos: Places, k_pos: Places, scale: float
     ) -> Tensor | None:
         """Return what is added to the scaled logits, broadcastable to (B, H, Lq, Lk), or None.
 
@@ -177,7 +179,7 @@ class PositionEncoding(nn.Module):
         """
         return None
 
-    def values(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
+    def values(self, weights: Tensor, q_pos: Places, k_pos: Places) -> Tensor | None:
         """Return what is added to each head's output, (B, H, Lq, Lk) -> (B, H, Lq, d), or None.
 
         It is added after `rotate_back`.
@@ -187,7 +189,7 @@ class PositionEncoding(nn.Module):
     # --- since 2024: several numbers per token, the hidden state, the denominator, and back
 
     def rotate_axes(
-        self, q: Tensor, k: Tensor, q_axes: Tensor, k_axes: Tensor
+        self, q: Tensor, k: Tensor, q_axes: Places, k_axes: Places
     ) -> tuple[Tensor, Tensor]:
         """Rotate q and k by positions of several numbers, (L, A) or (B, L, A): the same shapes.
 
@@ -203,23 +205,23 @@ class PositionEncoding(nn.Module):
         return None
 
     def read_bias(
-        self, q_read: Tensor, k_read: Tensor, q_pos: Tensor, k_pos: Tensor
+        self, q_read: Tensor, k_read: Tensor, q_pos: Places, k_pos: Places
     ) -> Tensor | None:
         """Return what is added to the logits, (B, H, Lq, Lk), from what was read, or None."""
         return None
 
-    def sink(self, q: Tensor, q_pos: Tensor) -> Tensor | None:
+    def sink(self, q: Tensor, q_pos: Places) -> Tensor | None:
         """Return one more logit for each query, broadcastable to (B, H, Lq, 1), or None.
 
         It takes its share of the softmax and has no value: weights then sum to less than one.
         """
         return None
 
-    def rotate_values(self, v: Tensor, k_pos: Tensor) -> Tensor:
+    def rotate_values(self, v: Tensor, k_pos: Places) -> Tensor:
         """Rotate values by their positions: (B, H, Lk, d) -> the same shape."""
         return v
 
-    def rotate_back(self, output: Tensor, q_pos: Tensor) -> Tensor:
+    def rotate_back(self, output: Tensor, q_pos: Places) -> Tensor:
         """Rotate each head's output by the query's position: (B, H, Lq, d) -> the same shape."""
         return output
 
@@ -256,5 +258,5 @@ def rotate_by_axes(
         if part.uses("rotate_axes"):
             q, k = part.rotate_axes(q, k, q_pos.numbers, k_pos.numbers)
         else:
-            q, k = part.rotate(q, k, order_of(q_pos), order_of(k_pos))  # type: ignore[arg-type]
+            q, k = part.rotate(q, k, order_of(q_pos), order_of(k_pos))
     return q, k

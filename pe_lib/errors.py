@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -94,15 +94,17 @@ def require_booleans(name: str, tensor: object) -> Tensor:
     return tensor
 
 
-def require_shape(name: str, tensor: Tensor, wanted: Sequence[str | int | None]) -> Tensor:
-    """Return `tensor` if it has these axes: a number is a length, a word stands for any."""
-    fits = tensor.ndim == len(wanted) and all(
-        isinstance(axis, str) or size == axis
-        for size, axis in zip(tensor.shape, wanted, strict=True)
-    )
-    if not fits:
-        axes = ", ".join(map(str, wanted)) + ("," if len(wanted) == 1 else "")
-        raise ValueError(f"{name} must have shape ({axes}), got {tuple(tensor.shape)}")
+def require_shape(
+    name: str, tensor: Tensor, axes: Sequence[str | int], stated: Mapping[str, int] | None = None
+) -> Tensor:
+    """Return `tensor` if it has these axes: a number is a length, a word any, unless it is stated."""
+    stated = stated or {}
+    wanted = [stated.get(axis) if isinstance(axis, str) else axis for axis in axes]
+    pairs = zip(tensor.shape, wanted, strict=False)
+    if tensor.ndim != len(wanted) or any(w is not None and size != w for size, w in pairs):
+        words = [f"{axis}={stated[axis]}" if axis in stated else str(axis) for axis in axes]  # type: ignore[index]
+        shape = ", ".join(words) + ("," if len(words) == 1 else "")
+        raise ValueError(f"{name} must have shape ({shape}), got {tuple(tensor.shape)}")
     return tensor
 
 

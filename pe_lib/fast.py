@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeGuard, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pe_lib.compose import Compose, total
 from pe_lib.deberta import DeBERTa
-from pe_lib.encoding import PositionEncoding, default_scale, rotate_by_axes
+from pe_lib.encoding import PositionEncoding, Reads, default_scale, rotate_by_axes
 from pe_lib.errors import may_read
 from pe_lib.forgetting import Forgetting
 from pe_lib.positions import Axes, Positions, Run, allowed_pairs, exact, order_of, per_head
@@ -27,7 +27,7 @@ from pe_lib.relative import RelativeBias
 from pe_lib.rope import AxialRoPE, RoPE
 from pe_lib.transformer_xl import TransformerXL
 
-Reads: TypeAlias = tuple[Tensor, Tensor]  # of the queries' and of the keys' tokens
+Kind = TypeVar("Kind", bound=PositionEncoding)
 ON = True
 
 
@@ -42,7 +42,7 @@ def off() -> Iterator[None]:
         ON = before
 
 
-def writes(encoding: PositionEncoding, kind: type[PositionEncoding], hook: str) -> bool:
+def writes(encoding: PositionEncoding, kind: type[Kind], hook: str) -> TypeGuard[Kind]:
     """Return whether an encoding's hook is the one that `kind` writes, and no subclass's own."""
     return isinstance(encoding, kind) and getattr(type(encoding), hook) is getattr(kind, hook)
 
@@ -64,17 +64,21 @@ def rotate(
     if isinstance(q_pos, Axes) or isinstance(k_pos, Axes):
         return rotate_by_axes(encoding, q, k, q_pos, k_pos)
     if ON and writes(encoding, Compose, "rotate"):
-        for member in encoding.members():  # type: ignore[operator]
+        for member in encoding.members():
             q, k = rotate(member, q, k, q_pos, k_pos)
         return q, k
-    compiling = torch.compiler.is_compiling()  # which has no complex numbers, and needs no table
-    if ON and type(encoding) in (RoPE, AxialRoPE) and not compiling and q.device.type != "mps":
+    if ON and is_known(encoding) and q.device.type != "mps":
         encoding.admit({"q": q, "k": k})
-        k_codes = rotations(encoding, k_pos, k)  # type: ignore[arg-type]
-        q_codes = k_codes if q_pos is k_pos else rotations(encoding, q_pos, q)  # type: ignore[arg-type]
+        k_codes = rotations(encoding, k_pos, k)
+        q_codes = k_codes if q_pos is k_pos else rotations(encoding, q_pos, q)
         layout = str(encoding.layout)
         return rotated(q, q_codes, layout), rotated(k, k_codes, layout)
-    return encoding.rotate(q, k, q_pos, k_pos)  # type: ignore[arg-type]
+    return encoding.rotate(q, k, q_pos, k_pos)
+
+
+def is_known(encoding: PositionEncoding) -> TypeGuard[RoPE]:
+    """Return whether rotations are those of `RoPE`; a graph has no complex numbers."""
+    return type(encoding) in (RoPE, AxialRoPE) and not torch.compiler.is_compiling()
 
 
 def rotations(rope: RoPE, positions: Positions, x: Tensor) -> Tensor:
@@ -159,7 +163,7 @@ def bias_of(
         )
     if reads[0].shape[1] != q.shape[1]:
         raise ValueError(f"{who}: q must have {reads[0].shape[1]} heads, got {q.shape[1]}")
-    more = encoding.read_bias(*reads, q_pos, k_pos)  # type: ignore[arg-type]
+    more = encoding.read_bias(*reads, q_pos, k_pos)
     return total([found, None if more is None else more.to(q.dtype)])
 
 
@@ -174,16 +178,16 @@ def bias(
     """Return what the hook `bias` returns; between two runs from fewer numbers."""
     if ON and isinstance(q_pos, Run) and isinstance(k_pos, Run):
         if writes(encoding, Compose, "bias"):
-            members = encoding.members()  # type: ignore[operator]
+            members = encoding.members()
             return total(bias(member, q, k, q_pos, k_pos, scale) for member in members)
         if writes(encoding, RelativeBias, "bias"):
-            vector = bias_vector([encoding], q, q_pos, k_pos)  # type: ignore[list-item]
+            vector = bias_vector([encoding], q, q_pos, k_pos)
             return windows(vector, k_pos.length).flip(-2)  # window i belongs to query Lq - 1 - i
         if writes(encoding, TransformerXL, "bias"):
-            return transformer_xl(encoding, q, k, q_pos, k_pos, scale)  # type: ignore[arg-type]
+            return transformer_xl(encoding, q, k, q_pos, k_pos, scale)
         if writes(encoding, DeBERTa, "bias"):
-            return deberta(encoding, q, k, q_pos, k_pos, scale)  # type: ignore[arg-type]
-    return encoding.bias(q, k, q_pos, k_pos, scale)  # type: ignore[arg-type]
+            return deberta(encoding, q, k, q_pos, k_pos, scale)
+    return encoding.bias(q, k, q_pos, k_pos, scale)
 
 
 def distances(q_pos: Run, k_pos: Run, device: torch.device | None = None) -> Tensor:
@@ -203,7 +207,7 @@ def relative_biases(encoding: PositionEncoding) -> list[RelativeBias] | None:
     if not writes(encoding, Compose, "bias") or encoding.uses("read_bias"):
         return None
     found: list[RelativeBias] = []
-    for member in encoding.members():  # type: ignore[operator]
+    for member in encoding.members():
         if member.uses("bias"):
             biases = relative_biases(member)
             if biases is None:
@@ -215,7 +219,7 @@ def relative_biases(encoding: PositionEncoding) -> list[RelativeBias] | None:
 def bias_vector(biases: list[RelativeBias], q: Tensor, q_pos: Run, k_pos: Run) -> Tensor:
     """Return the sum of biases of the distances between two runs, (H, Lq + Lk - 1)."""
     relative = distances(q_pos, k_pos, q.device)
-    return sum(each.for_heads(q, relative) for each in biases)  # type: ignore[return-value]
+    return torch.stack([each.for_heads(q, relative) for each in biases]).sum(dim=0)
 
 
 def reversed_bias(vector: Tensor, q_pos: Run, k_pos: Run, causal: bool) -> Tensor:
@@ -340,9 +344,9 @@ def attend_fused(
     plain = q, k
     if not rotated:
         q, k = rotate(encoding, q, k, q_pos, k_pos)
-        v = encoding.rotate_values(v, order[1])  # type: ignore[arg-type]
+        v = encoding.rotate_values(v, order[1])
     output = fused_output(q, k, v, encoding, plain, order, causal, mask, reads)
-    return encoding.rotate_back(output, order[0])  # type: ignore[arg-type]
+    return encoding.rotate_back(output, order[0])
 
 
 def fused_output(
@@ -359,7 +363,7 @@ def fused_output(
     """Return the output for rotated q, k and v; `plain` are queries and keys before that."""
     q_pos, k_pos = order
     scale = default_scale(encoding, plain[0].shape[-1])
-    sink = encoding.sink(plain[0], q_pos)  # type: ignore[arg-type]
+    sink = encoding.sink(plain[0], q_pos)
     if mask is None and isinstance(q_pos, Run) and isinstance(k_pos, Run):
         itself = causal and q_pos == k_pos
         if itself and not encoding.uses("bias") and only_forgets(encoding):

@@ -121,7 +121,7 @@ class ParagraphVectors(PositionEncoding):
         require_positive("max_paragraphs", max_paragraphs)
         self.vectors = Learned(max_paragraphs, d_model, std=std)
         self.starts = require_real("starts", starts)  # no buffer: `to_empty` would lose it
-        paragraph_of([0], self.starts)  # raises unless they are starts
+        paragraph_of(torch.zeros(1), self.starts)  # raises unless they are starts
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Add the vectors of the positions' paragraphs to x (B, L, D)."""

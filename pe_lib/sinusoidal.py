@@ -7,6 +7,8 @@ Each pair of columns rotates like the hand of a clock; the wavelengths form a ge
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -96,7 +98,7 @@ def require_type(dtype: torch.dtype) -> torch.dtype:
 
 @checked
 def sinusoidal_2d(
-    rows: Reals, columns: Reals, dim: int, base: float = 1e4, **options: str
+    rows: Reals, columns: Reals, dim: int, base: float = 1e4, **options: Any
 ) -> Tensor:
     """Return the code of points on a grid: half the width for the row, half for the column.
 
@@ -131,7 +133,7 @@ def on_a_grid(rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def timestep_embedding(
-    timesteps: Reals, dim: int, base: float = 1e4, *, cosines_first: bool = False, **options: str
+    timesteps: Reals, dim: int, base: float = 1e4, *, cosines_first: bool = False, **options: Any
 ) -> Tensor:
     """Return the code of diffusion timesteps: `sinusoidal` in the "half" layout.
 
