@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pe_lib.encoding import Reals, checked
-from pe_lib.errors import require_bool, require_positive, require_shape
+from pe_lib.errors import require_bool, require_positive
 from pe_lib.positions import sent
 from pe_lib.relative import RelativeBias, for_each_head
 
@@ -36,7 +36,7 @@ def alibi_slopes(n_heads: int) -> Tensor:
     return torch.tensor(slopes, dtype=torch.float32, device="cpu")
 
 
-@checked
+@checked(slopes="H")
 def alibi(relative: Reals, slopes: Tensor, *, symmetric: bool = False) -> Tensor:
     """Return slope * relative position, or -slope * |relative position|.
 
@@ -52,7 +52,6 @@ def alibi(relative: Reals, slopes: Tensor, *, symmetric: bool = False) -> Tensor
 
     Source: Press et al. 2022, section 3 (written there with distance = query - key).
     """
-    require_shape("slopes", slopes, ("H",))
     slope = for_each_head(slopes, relative)
     return -slope * relative.abs() if require_bool("symmetric", symmetric) else slope * relative
 

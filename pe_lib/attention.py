@@ -22,7 +22,7 @@ from pe_lib.errors import (
     require_floating,
     require_multiple,
     require_positive,
-    require_shape,
+    require_shapes,
 )
 from pe_lib.fast import Room, append_rows
 from pe_lib.positions import (
@@ -238,7 +238,8 @@ def own(positions: Positions | Axes) -> Positions | Axes:
 
 def require_following(name: str, new: Tensor, held: Tensor) -> None:
     """Raise unless new rows (B, H, n, d) can follow those that a cache holds."""
-    require_shape(f"{name} behind a cache", new, (*held.shape[:2], "n", held.shape[3]))
+    shapes = {"held": "B H L d", name: "B H n d"}
+    require_shapes({"held": held, name: new}, shapes, {}, "behind a cache ")
     if new.dtype != held.dtype:
         raise TypeError(
             f"{name} must have the dtype of the cached ones, {held.dtype}, got {new.dtype}"
@@ -446,26 +447,19 @@ def check_attention(
     for name, value in switches.items():
         require_bool(name, value)
     require_encoding(encoding)
-    require_shape("q", require_floating("q", q), ("B", "H", "Lq", "d"))
-    for name, x in (("k", k), ("v", k if v is None else v)):
+    given = {"q": q, "k": k} | ({} if v is None else {"v": v})
+    for name, x in given.items():
         require_floating(name, x)
-        grouped = x.ndim == 4 and x.shape[1] > 0 and q.shape[1] % x.shape[1] == 0
-        if (
-            not grouped
-            or x.shape[0] != q.shape[0]
-            or x.shape[1:3] != k.shape[1:3]
-            or not x.shape[2]
-        ):
-            raise ValueError(
-                f"{name} must have shape (B, H, Lk >= 1, d) with the B of q, and H or a divisor of "
-                f"it, and v as many as k; got {tuple(x.shape)} for q of shape {tuple(q.shape)}"
-            )
-        if name == "k" and x.shape[3] != q.shape[3]:
-            raise ValueError(f"k must have the width of q, {q.shape[3]}, got {x.shape[3]}")
         if x.dtype != q.dtype:
             raise TypeError(f"{name} must have the dtype of q, {q.dtype}, got {x.dtype}")
         if x.device != q.device:
             raise ValueError(f"{name} must be on the device of q, {q.device}, got {x.device}")
+    require_shapes(given, {"q": "B H Lq d", "k": "B Hk Lk d", "v": "B Hk Lk dv"}, {})
+    if k.shape[2] == 0 or k.shape[1] == 0 or q.shape[1] % k.shape[1]:
+        raise ValueError(
+            "k must have one key at least, and heads that divide those of q, "
+            f"got {tuple(k.shape)} for q of shape {tuple(q.shape)}"
+        )
     if mask is not None:
         require_mask(mask, (*q.shape[:3], k.shape[2]))
 
@@ -477,7 +471,8 @@ def require_mask(mask: object, wanted: Sequence[int]) -> None:
     fits = mask.ndim <= 4 and all(given in (1, full) for given, full in axes)
     either = mask.ndim == 2 and wanted[0] == wanted[2] == wanted[3] > 1
     if not fits or either:
-        words = "; (B, Lk) needs [:, None, None], (Lq, Lk) needs [None, None]" if either else ""
+        words = " (write mask[None, None] or mask[:, None, None])" if either else ""
         raise ValueError(
-            f"mask must broadcast to (B, H, Lq, Lk) = {tuple(wanted)}, got {tuple(mask.shape)}{words}"
+            f"mask must broadcast to (B, H, Lq, Lk) = {tuple(wanted)} in one way{words}, "
+            f"got {tuple(mask.shape)}"
         )

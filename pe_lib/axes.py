@@ -23,7 +23,7 @@ from pe_lib.errors import (
     require_multiple,
     require_positive,
     require_several,
-    require_shape,
+    require_shapes,
 )
 from pe_lib.positions import Axes, Run, exact, per_head, sent
 from pe_lib.rope import apply_rope
@@ -108,7 +108,7 @@ def axis_of_pair(sections: Sequence[int], arrangement: str = "chunked") -> Tenso
     return torch.tensor([axis for _, axis in pairs], device="cpu")
 
 
-@checked
+@checked(rates="n")
 def section_directions(
     rates: Tensor, sections: Sequence[int], arrangement: str = "chunked"
 ) -> Tensor:
@@ -149,7 +149,7 @@ def width_directions(widths: Sequence[int], base: float = 10000.0) -> Tensor:
     return section_directions(rates, halves)
 
 
-@checked
+@checked(rates="n")
 def golden_directions(rates: Tensor) -> Tensor:
     """Return directions in the plane that differ from pair to pair, well spread.
 
@@ -163,7 +163,7 @@ def golden_directions(rates: Tensor) -> Tensor:
     Source: mixed directions: Heo et al. 2024, section 3.2, who draw and train them; spread by the
         golden section: Xiong 2025.
     """
-    require_finite("rates", require_shape("rates", rates, ("n",)))
+    require_finite("rates", rates)
     steps = torch.arange(len(rates), dtype=torch.float64, device="cpu")
     angles = steps * (math.pi * (math.sqrt(5) - 1) / 2)
     return rates.unsqueeze(-1) * torch.stack([angles.sin(), angles.cos()], dim=-1).to(rates.dtype)
@@ -172,7 +172,7 @@ def golden_directions(rates: Tensor) -> Tensor:
 # --- the rotation ---------------------------------------------------------------------------------
 
 
-@checked
+@checked(numbers="L A | B L A", directions="n A | H n A")
 def axes_angles(numbers: Reals, directions: Tensor) -> Tensor:
     """Return the angle of each pair at each position, in radians.
 
@@ -184,26 +184,11 @@ def axes_angles(numbers: Reals, directions: Tensor) -> Tensor:
     Returns:
         (..., L, n), or (..., H, L, n): the product of the token's numbers with the direction.
     """
-    if numbers.ndim not in (2, 3) or numbers.shape[-1] != directions.shape[-1]:
-        raise ValueError(
-            f"numbers must have shape (L, A) or (B, L, A) with A = {directions.shape[-1]}, the "
-            f"axes of the directions, got {tuple(numbers.shape)}"
-        )
-    directions = sent(require_directions(directions), numbers.device)
+    directions = sent(directions, numbers.device)
     if directions.ndim == 3:
         numbers, directions = per_head(numbers), directions.unsqueeze(-3)  # (..., 1, L, A)
     # No matrix product: some devices would round it to ten bits, and far positions would collide.
     return (numbers.to(directions.dtype).unsqueeze(-2) * directions).sum(dim=-1)
-
-
-def require_directions(directions: Tensor) -> Tensor:
-    """Return `directions` if they are a tensor (n, A) or (H, n, A) of numbers."""
-    if directions.ndim not in (2, 3) or directions.numel() == 0:
-        raise ValueError(
-            "directions must have shape (n, A) or (H, n, A), none empty, "
-            f"got {tuple(directions.shape)}"
-        )
-    return require_finite("directions", directions)
 
 
 class AxesRoPE(PositionEncoding):
@@ -236,7 +221,8 @@ class AxesRoPE(PositionEncoding):
         """Keep the directions."""
         super().__init__()
         self.head_dim = require_positive("head_dim", head_dim)
-        require_directions(require_floating("directions", directions))
+        require_finite("directions", require_floating("directions", directions))
+        require_shapes({"directions": directions}, {"directions": "n A | H n A"}, {})
         if 2 * directions.shape[-2] > head_dim:
             raise ValueError(
                 f"directions must be at most head_dim / 2 = {head_dim // 2} pairs, "

@@ -14,8 +14,8 @@ class Compose(PositionEncoding):
 
     What they add to the input, to the logits and to the values adds up; rotations follow one
     another, the first given first, and are undone in reverse. A scale of None agrees with every
-    scale. One of them at most may read hidden states, and one have a sink; one whose rotation is not
-    linear must come before others that rotate.
+    scale. One of them at most may read hidden states, and one have a sink; one whose rotation is
+    not linear must come before others that rotate.
 
     Args:
         encodings: at least one `PositionEncoding`.

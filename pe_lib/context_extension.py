@@ -22,7 +22,6 @@ from pe_lib.errors import (
     require_greater,
     require_integers,
     require_positive,
-    require_shape,
 )
 from pe_lib.positions import exact, sent
 from pe_lib.rope import RoPE, apply_rope, rope_angles
@@ -30,7 +29,7 @@ from pe_lib.rope import RoPE, apply_rope, rope_angles
 RAMPS = ("index", "rotations")
 
 
-@checked
+@checked(rates="n")
 def position_interpolation(rates: Tensor, factor: float) -> Tensor:
     """Slow every pair down: position p then gets the angles that p / factor had.
 
@@ -46,7 +45,7 @@ def position_interpolation(rates: Tensor, factor: float) -> Tensor:
     return require_rates(rates) / require_greater("factor", factor, 0)
 
 
-@checked
+@checked(rates="n")
 def ntk_aware(rates: Tensor, factor: float) -> Tensor:
     """Slow the last pair down by `factor`, the first not at all, those between geometrically.
 
@@ -71,7 +70,7 @@ def stretched(rates: Tensor, factor: float | Tensor) -> Tensor:
     return rates * factor**-share
 
 
-@checked
+@checked(rates="n")
 def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int | Tensor) -> Tensor:
     """Return `ntk_aware` for the length at hand; the trained rates up to the trained length.
 
@@ -91,7 +90,7 @@ def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int |
     require_at_least("factor", factor, 1)
     require_positive("trained_length", trained_length)
     if isinstance(length, Tensor):
-        require_shape("length", require_integers("length", length), ())
+        require_integers("length", length)
     else:
         length = torch.tensor(require_positive("length", length), device="cpu")
     return stretched_for(require_descending(rates), factor, trained_length, length)
@@ -104,7 +103,7 @@ def stretched_for(rates: Tensor, factor: float, trained_length: int, length: Ten
     return stretched(sent(rates, stretch.device), stretch.to(rates.dtype))
 
 
-@checked
+@checked(rates="n")
 def by_parts(rates: Tensor, factor: float, trained_length: int, low: float, high: float) -> Tensor:
     """Slow down only the pairs that made too few full turns in training.
 
@@ -127,7 +126,7 @@ def by_parts(rates: Tensor, factor: float, trained_length: int, low: float, high
     return slow + kept * (rates - slow)
 
 
-@checked
+@checked(rates="n")
 def rotation_bounds(
     rates: Tensor, trained_length: int, low: float = 1.0, high: float = 32.0
 ) -> tuple[float, float]:
@@ -172,7 +171,7 @@ def llama3(
     return by_parts(rates, factor, trained_length, low, high)
 
 
-@checked
+@checked(rates="n")
 def yarn(
     rates: Tensor,
     factor: float,
@@ -229,7 +228,7 @@ def yarn_gain(factor: float, weight: float = 0.1) -> float:
     return 1 + weight * math.log(max(require_greater("factor", factor, 0), 1))
 
 
-@checked
+@checked(rates="n")
 def proportional(rates: Tensor, share: float) -> Tensor:
     """Keep the fastest pairs and stop the others: p-RoPE.
 
@@ -254,7 +253,7 @@ def proportional(rates: Tensor, share: float) -> Tensor:
     return rates * (torch.arange(len(rates), device=rates.device) < kept)
 
 
-@checked
+@checked(rates="n", factors="n")
 def longrope(rates: Tensor, factors: Tensor, name: str = "factors") -> Tensor:
     """Slow each pair down by a factor of its own, found by search.
 
@@ -268,9 +267,8 @@ def longrope(rates: Tensor, factors: Tensor, name: str = "factors") -> Tensor:
 
     Source: Ding et al. 2024, equation 3.
     """
-    require_shape(name, factors, require_rates(rates).shape)
     require_greater(name, float(factors.min()), 0)
-    return rates / factors.to(rates)
+    return require_rates(rates) / factors.to(rates)
 
 
 def longrope_gain(factor: float, trained_length: int) -> float:

@@ -17,7 +17,7 @@ from pe_lib.initial import normal
 from pe_lib.positions import per_head, relative_position
 
 
-@checked
+@checked(logits="... Lq Lk")
 def gated_counts(logits: Tensor, past: Booleans) -> Tensor:
     """Return how many gates are open from each key to the query: the formula.
 
@@ -36,7 +36,7 @@ def gated_counts(logits: Tensor, past: Booleans) -> Tensor:
     return gates.flip(-1).cumsum(dim=-1).flip(-1)
 
 
-@checked
+@checked(by_row="... Lq n", positions="... Lq Lk")
 def between_rows(by_row: Tensor, positions: Tensor) -> Tensor:
     """Return the products with vectors between two rows of a table, by linear interpolation.
 

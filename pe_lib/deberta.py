@@ -21,7 +21,7 @@ from pe_lib.positions import relative_position
 from pe_lib.relative import dots
 
 
-@checked
+@checked()
 def disentangled_row(relative: Integers, span: int) -> Tensor:
     """Return delta, the table row of each distance (key minus query), in [0, 2 span).
 
@@ -31,7 +31,7 @@ def disentangled_row(relative: Integers, span: int) -> Tensor:
     return (require_positive("span", span) - relative).clamp(0, 2 * span - 1)
 
 
-@checked
+@checked(q="B H Lq d", k="B H Lk d", queries="H N d", keys="H N d", row="Lq Lk | B Lq Lk")
 def disentangled_logits(
     q: Tensor, k: Tensor, queries: Tensor | None, keys: Tensor | None, row: Integers
 ) -> Tensor:
@@ -54,7 +54,7 @@ def disentangled_logits(
     return content_asks + position_asks  # type: ignore[return-value]
 
 
-@checked
+@checked()
 def log_bucket(distance: Integers, n_buckets: int, max_distance: int) -> Tensor:
     """Return distances with those beyond n_buckets / 2 squeezed logarithmically.
 

@@ -23,9 +23,9 @@ from pe_lib.errors import (
     require_floating,
     require_integers,
     require_real,
-    require_shape,
+    require_shapes,
 )
-from pe_lib.positions import Axes, Positions, Run, as_positions, as_tensor, order_of
+from pe_lib.positions import Axes, Positions, Run, as_tensor, order_of
 
 Reads: TypeAlias = tuple[Tensor, Tensor]  # of the queries' and of the keys' tokens
 Reals: TypeAlias = Tensor  # `checked` makes it of real numbers in any form
@@ -35,23 +35,23 @@ Places: TypeAlias = Any  # positions in any form; behind the door they are a ten
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 STATED = ("d_model", "n_heads", "head_dim")  # lengths that an encoding may have as attributes
-# The axes of what a hook is given.
-SHAPES: dict[str, tuple[str, ...]] = {
-    "x": ("B", "L", "d_model"),
-    "q": ("B", "n_heads", "Lq", "head_dim"),
-    "k": ("B", "n_heads", "Lk", "head_dim"),
-    "v": ("B", "H", "Lk", "d"),
-    "weights": ("B", "n_heads", "Lq", "Lk"),
-    "output": ("B", "H", "Lq", "d"),
-    "q_read": ("B", "n_heads", "Lq", "n"),
-    "k_read": ("B", "n_heads", "Lk", "n"),
+# What a hook is given, by name. Keys may be shared by several heads of queries.
+SHAPES = {
+    "x": "B L d_model",
+    "q": "B n_heads Lq head_dim",
+    "k": "B k_heads Lk head_dim",
+    "v": "B v_heads Lk v_dim",
+    "weights": "B n_heads Lq Lk",
+    "output": "B n_heads Lq v_dim",
+    "q_read": "B n_heads Lq n",
+    "k_read": "B n_heads Lk n",
+    "positions": "L | B L | 1 L",
+    "q_pos": "Lq | B Lq | 1 Lq",
+    "k_pos": "Lk | B Lk | 1 Lk",
+    "q_axes": "Lq A | B Lq A | 1 Lq A",
+    "k_axes": "Lk A | B Lk A | 1 Lk A",
 }
-# The positions that a hook is given, and which axis of which tensor tells how many they are.
-LENGTHS: dict[str, dict[str, int]] = {
-    "positions": {"x": 1},
-    "q_pos": {"q": 2, "weights": 2, "output": 2, "q_read": 2},
-    "k_pos": {"k": 2, "weights": 3, "v": 2, "k_read": 2},
-}
+NUMBERS = ("positions", "q_pos", "k_pos", "q_axes", "k_axes", "relative")
 
 
 def numbers(name: str, values: object, *, integers: bool = False) -> Tensor:
@@ -63,30 +63,42 @@ def numbers(name: str, values: object, *, integers: bool = False) -> Tensor:
 def parameters_of(function: Callable[..., Any]) -> list[str] | None:
     """Return the names of a function's parameters; None if it takes any."""
     parameters = inspect.signature(function).parameters.values()
-    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return None if any(p.kind in several for p in parameters) else [p.name for p in parameters]
+    return (
+        None
+        if any(p.kind == p.VAR_POSITIONAL for p in parameters)
+        else [p.name for p in parameters]
+    )
 
 
-def checked(function: Function) -> Function:
-    """Check a formula's arguments by its annotations: `Tensor`, `Reals`, `Integers`, `Booleans`."""
-    names = parameters_of(function) or []
+def checked(**shapes: str) -> Callable[[Function], Function]:
+    """Check a formula's arguments: by their annotations, and by the shapes that are given here.
+
+    An argument annotated with `Tensor` must be a floating-point tensor. `Reals`, `Integers` and
+    `Booleans` may come in any form, and are tensors behind the door.
+    """
     rules: dict[str, Callable[[str, object], Tensor]] = {
         "Tensor": require_floating,
         "Reals": numbers,
         "Integers": functools.partial(numbers, integers=True),
         "Booleans": require_booleans,
     }
-    wanted = {name: rules.get(function.__annotations__.get(name, "")) for name in names}
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        given = dict(zip(names, args, strict=False)) | kwargs
-        for name, rule in wanted.items():
-            if rule is not None and name in given:
-                given[name] = rule(name, given[name])
-        return function(*args[len(names) :], **given)
+    def wrap(function: Function) -> Function:
+        names = parameters_of(function) or []
+        wanted = {name: rules.get(function.__annotations__.get(name, "")) for name in names}
 
-    return cast(Function, call)
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = dict(zip(names, args, strict=False)) | kwargs
+            for name, rule in wanted.items():
+                if rule is not None and name in given:
+                    given[name] = rule(name, given[name])
+            require_shapes(given, shapes, {})
+            return function(*args[len(names) :], **given)
+
+        return cast(Function, call)
+
+    return wrap
 
 
 def checked_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
@@ -140,25 +152,17 @@ class PositionEncoding(nn.Module):
 
     def admit(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return a hook's arguments, positions as tensors; raise unless all fit."""
-        who = type(self).__name__
-        stated = {name: getattr(self, name) for name in STATED if hasattr(self, name)}
-        for name, axes in SHAPES.items():
-            if name in given:
-                require_shape(
-                    f"{who}: {name}", require_floating(f"{who}: {name}", given[name]), axes, stated
-                )
-        for name, holders in LENGTHS.items():
-            if name in given:
-                like, axis = next((given[h], axis) for h, axis in holders.items() if h in given)
-                places = as_positions(
-                    f"{who}: {name}", given[name], like.shape[axis], like.shape[0], like.device
-                )
-                given[name] = as_tensor(places, like.device)
-                if self.integers:
-                    require_integers(f"{who}: {name}", given[name])
-        for name in ("relative", "q_axes", "k_axes"):
-            if name in given:
-                given[name] = numbers(f"{who}: {name}", given[name], integers=self.integers)
+        who = f"{type(self).__name__}: "
+        device = None
+        for name, value in given.items():
+            if name in NUMBERS:
+                given[name] = numbers(who + name, value, integers=self.integers).to(device)
+            elif name in SHAPES:
+                device = require_floating(who + name, value).device
+        lengths = {name: getattr(self, name) for name in STATED if hasattr(self, name)}
+        if "n_heads" in lengths:
+            lengths["k_heads"] = lengths["n_heads"]
+        require_shapes(given, SHAPES, lengths, who)
         return given
 
     def embed(self, x: Tensor, positions: Places) -> Tensor:

@@ -94,18 +94,49 @@ def require_booleans(name: str, tensor: object) -> Tensor:
     return tensor
 
 
-def require_shape(
-    name: str, tensor: Tensor, axes: Sequence[str | int], stated: Mapping[str, int] | None = None
-) -> Tensor:
-    """Return `tensor` if it has these axes: a number is a length, a word any, unless it is stated."""
-    stated = stated or {}
-    wanted = [stated.get(axis) if isinstance(axis, str) else axis for axis in axes]
-    pairs = zip(tensor.shape, wanted, strict=False)
-    if tensor.ndim != len(wanted) or any(w is not None and size != w for size, w in pairs):
-        words = [f"{axis}={stated[axis]}" if axis in stated else str(axis) for axis in axes]  # type: ignore[index]
-        shape = ", ".join(words) + ("," if len(words) == 1 else "")
-        raise ValueError(f"{name} must have shape ({shape}), got {tuple(tensor.shape)}")
-    return tensor
+def require_shapes(
+    given: Mapping[str, Any], shapes: Mapping[str, str], lengths: Mapping[str, int], who: str = ""
+) -> None:
+    """Raise unless tensors have the axes that are wanted; a word is the same length everywhere.
+
+    Args:
+        given: arguments by name; what is no tensor is left out.
+        shapes: the axes of some, such as "B H Lq d", "L | B L" or "... n".
+        lengths: what some words stand for.
+        who: what stands before an argument's name in the message.
+    """
+    known = dict(lengths)
+    for name in shapes:
+        if isinstance(given.get(name), Tensor):
+            shape, wanted = tuple(given[name].shape), shapes[name].split(" | ")
+            fits = (matched(shape, axes.split(), known) for axes in wanted)
+            found = next((each for each in fits if each is not None), None)
+            if found is None:
+                raise ValueError(f"{who}{name} must have shape {named(wanted, known)}, got {shape}")
+            known = found
+
+
+def matched(
+    shape: tuple[int, ...], axes: list[str], known: Mapping[str, int]
+) -> dict[str, int] | None:
+    """Return the known lengths and those that a shape adds, or None if it does not fit."""
+    if axes[0] == "...":
+        axes = axes[1:]
+        shape = shape[max(0, len(shape) - len(axes)) :]
+    lengths = dict(known)
+    for size, axis in zip(shape, axes, strict=False):
+        if size != (int(axis) if axis.isdigit() else lengths.setdefault(axis, size)):
+            return None
+    return lengths if len(shape) == len(axes) else None
+
+
+def named(wanted: list[str], known: Mapping[str, int]) -> str:
+    """Return shapes as a message has them, with the lengths that are known."""
+    words = [
+        [f"{axis}={known[axis]}" if axis in known else axis for axis in axes.split()]
+        for axes in wanted
+    ]
+    return " or ".join(f"({', '.join(axes)}{',' * (len(axes) == 1)})" for axes in words)
 
 
 def require_real(name: str, values: object) -> Tensor:

@@ -14,7 +14,7 @@ from pe_lib.initial import linear
 from pe_lib.positions import relative_position
 
 
-@checked
+@checked(q_pos="Lq | B Lq | 1 Lq", k_pos="Lk | B Lk | 1 Lk")
 def fire_ratio(q_pos: Reals, k_pos: Reals, c: Tensor, threshold: Tensor) -> Tensor:
     """Return log(|c| distance + 1) / log(|c| max(query position, threshold) + 1).
 

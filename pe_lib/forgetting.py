@@ -16,7 +16,7 @@ from pe_lib.encoding import PositionEncoding, checked
 from pe_lib.errors import may_read, require_greater, require_positive
 
 
-@checked
+@checked(log_gates="... Lk")
 def forgetting_bias(log_gates: Tensor, n_queries: int) -> Tensor:
     """Return the sum of the logarithms of all gates after the key, up to the query: the formula.
 

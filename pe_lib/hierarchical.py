@@ -9,13 +9,13 @@ from torch import Tensor
 
 from pe_lib.compose import Compose
 from pe_lib.encoding import Integers, PositionEncoding, Reals, checked
-from pe_lib.errors import may_read, require_greater, require_positive, require_real, require_shape
+from pe_lib.errors import may_read, require_greater, require_positive, require_real
 from pe_lib.learned import Learned
 from pe_lib.relative import WindowBias
 from pe_lib.sinusoidal import Sinusoidal
 
 
-@checked
+@checked(table="n D")
 def split_rows(table: Tensor, positions: Integers, alpha: float = 0.4) -> Tensor:
     """Read a table of n rows at positions up to n ** 2 - 1, written with two digits in base n.
 
@@ -32,7 +32,6 @@ def split_rows(table: Tensor, positions: Integers, alpha: float = 0.4) -> Tensor
 
     Source: Su 2020, "Hierarchical decomposition of position encoding".
     """
-    require_shape("table", table, ("n", "D"))
     require_share(alpha)
     n = len(table)
     outside = (positions < 0) | (positions >= n**2)
@@ -54,7 +53,7 @@ def require_share(alpha: float) -> float:
     return alpha
 
 
-@checked
+@checked(positions="L | B L", starts="P | B P")
 def paragraph_of(positions: Reals, starts: Reals) -> Tensor:
     """Return which paragraph each position is in.
 
@@ -66,8 +65,6 @@ def paragraph_of(positions: Reals, starts: Reals) -> Tensor:
     Returns:
         int64, (L,) or (B, L): how many paragraphs have started before this one.
     """
-    if starts.ndim not in (1, 2) or starts.shape[-1] == 0:
-        raise ValueError(f"starts must have shape (P >= 1,) or (B, P), got {tuple(starts.shape)}")
     if may_read(starts) and (starts.diff() < 0).any():
         raise ValueError(f"starts must ascend, got {starts.tolist()}")
     places = positions.to(starts.device)
@@ -125,10 +122,6 @@ class ParagraphVectors(PositionEncoding):
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Add the vectors of the positions' paragraphs to x (B, L, D)."""
-        if self.starts.ndim == 2 and len(self.starts) not in (1, x.shape[0]):
-            raise ValueError(
-                f"starts must have a row per text, {x.shape[0]}, got {len(self.starts)}"
-            )
         return self.vectors.embed(x, paragraph_of(positions, self.starts.to(x.device)))
 
 

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from pe_lib.encoding import Reals, checked
-from pe_lib.errors import may_read, require_choice, require_positive, require_shape
+from pe_lib.errors import may_read, require_choice, require_positive
 from pe_lib.initial import rounded, uniform
 from pe_lib.relative import RelativeBias, for_each_head
 
 
-@checked
+@checked(r1="H", r2="H")
 def kerple_log(relative: Reals, r1: Tensor, r2: Tensor) -> Tensor:
     """Return -r1 log(1 + r2 |relative|): (...) -> (H, ...), with r1, r2 > 0 of shape (H,).
 
@@ -24,7 +24,7 @@ def kerple_log(relative: Reals, r1: Tensor, r2: Tensor) -> Tensor:
     return -r1 * torch.log1p(r2 * relative.abs())
 
 
-@checked
+@checked(r1="H", r2="H")
 def kerple_power(relative: Reals, r1: Tensor, r2: Tensor) -> Tensor:
     """Return -r1 |relative| ** r2: (...) -> (H, ...), with r1 > 0, 0 < r2 <= 2, each (H,).
 
@@ -39,7 +39,6 @@ def kerple_power(relative: Reals, r1: Tensor, r2: Tensor) -> Tensor:
 def shapes_of_heads(r1: Tensor, r2: Tensor, relative: Tensor) -> tuple[Tensor, Tensor]:
     """Return r1 and r2, above 0 and (H,), with an axis for each axis of `relative`."""
     for name, r in (("r1", r1), ("r2", r2)):
-        require_shape(name, r, ("H",) if name == "r1" else r1.shape)
         if may_read(r) and not (r > 0).all():
             raise ValueError(f"{name} must be above 0, got {r.tolist()}")
     return for_each_head(r1, relative), for_each_head(r2, relative)

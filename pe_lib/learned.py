@@ -49,7 +49,7 @@ class Learned(PositionEncoding):
         """Add the rows of `positions` to x (B, L, D)."""
         return x + self.rows(positions).to(x.dtype)
 
-    @checked
+    @checked()
     def rows(self, positions: Integers) -> Tensor:
         """Return the rows of positions: (...) -> (..., D)."""
         require_rows(positions, self.max_len, self.beyond)
@@ -84,7 +84,7 @@ def require_rows(positions: Tensor, max_len: int, beyond: str) -> None:
         )
 
 
-@checked
+@checked(table="N D")
 def interpolate_table(table: Tensor, length: int) -> Tensor:
     """Stretch or shrink a table of positions to another length.
 
@@ -96,13 +96,12 @@ def interpolate_table(table: Tensor, length: int) -> Tensor:
         (length, D). First and last row stay what they were; rows between are linear mixtures
         of their two neighbours.
     """
-    if table.ndim != 2 or len(table) == 0:
-        raise ValueError(f"table must have shape (max_len >= 1, D), got {tuple(table.shape)}")
+    require_positive("rows of the table", len(table))
     steps = require_positive("length", length)
     return sample_table(table, torch.linspace(0, len(table) - 1, steps, dtype=torch.float64))
 
 
-@checked
+@checked(table="N D")
 def sample_table(table: Tensor, places: Reals) -> Tensor:
     """Read a table (max_len, D) at real row numbers in [0, max_len - 1]: (...) -> (..., D)."""
     lower = places.floor().long().clamp(0, len(table) - 1)
@@ -112,7 +111,7 @@ def sample_table(table: Tensor, places: Reals) -> Tensor:
     return (1 - share) * table[lower] + share * table[upper]  # (..., D)
 
 
-@checked
+@checked(table="N D")
 def interpolate_grid(
     table: Tensor,
     grid: tuple[int, int],
@@ -138,7 +137,7 @@ def interpolate_grid(
     """
     (rows, columns), wanted = require_grid("grid", grid), require_grid("new_grid", new_grid)
     require_choice("mode", mode, ("bicubic", "bilinear"))
-    if table.ndim != 2 or len(table) != rows * columns:
+    if len(table) != rows * columns:
         raise ValueError(
             f"table must have shape ({rows} * {columns}, D) for grid {grid}, "
             f"got {tuple(table.shape)}"

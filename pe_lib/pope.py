@@ -16,7 +16,7 @@ from pe_lib.rope import rope_angles
 from pe_lib.sinusoidal import frequencies
 
 
-@checked
+@checked(x="... L d", angles="... L d")
 def apply_pope(x: Tensor, angles: Tensor) -> Tensor:
     """Give each component of x a length, softplus of itself, and an angle: the formula.
 

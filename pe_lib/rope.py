@@ -22,13 +22,13 @@ from pe_lib.errors import (
     require_greater,
     require_multiple,
     require_positive,
-    require_shape,
+    require_shapes,
 )
 from pe_lib.positions import exact, per_head, sent
 from pe_lib.sinusoidal import LAYOUTS, arrange, frequencies, on_a_grid
 
 
-@checked
+@checked(rates="n")
 def rope_angles(positions: Reals, rates: Tensor) -> Tensor:
     """Return the angle of each pair at each position, in radians.
 
@@ -43,11 +43,10 @@ def rope_angles(positions: Reals, rates: Tensor) -> Tensor:
 
     Source: Su et al. 2021, equation 15.
     """
-    require_shape("rates", rates, ("n",))
     return positions.to(rates.dtype).unsqueeze(-1) * sent(rates, positions.device)
 
 
-@checked
+@checked(x="... L d", angles="L n | B L n | B 1 L n | B H L n")
 def apply_rope(
     x: Tensor, angles: Tensor, layout: str = "interleaved", *, gain: float | Tensor = 1.0
 ) -> Tensor:
@@ -141,8 +140,8 @@ class RoPE(PositionEncoding):
         if width > head_dim:
             raise ValueError(f"rotary_dim must be at most head_dim={head_dim}, got {width}")
         rates = frequencies(width // self.axes, base) if rates is None else rates
-        require_shape("rates", require_floating("rates", rates), (width // (2 * self.axes),))
-        require_finite("rates", rates)
+        require_finite("rates", require_floating("rates", rates))
+        require_shapes({"rates": rates}, {"rates": "n"}, {"n": width // (2 * self.axes)})
         # Constants stay on the processor as they are, whatever becomes of the module.
         self.rates = rates if isinstance(rates, nn.Parameter) else rates.detach().cpu()
         self.layout = require_choice("layout", layout, LAYOUTS)
@@ -166,7 +165,7 @@ class RoPE(PositionEncoding):
         return apply_rope(x, exact(self.angles(exact(positions))), self.layout, gain=self.gain)
 
 
-@checked
+@checked(rates="n")
 def axial_angles(rows: Reals, columns: Reals, rates: Tensor) -> Tensor:
     """Return angles for points on a grid: the row rotates the first pairs, the column the rest.
 

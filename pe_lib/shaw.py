@@ -15,7 +15,7 @@ from pe_lib.positions import relative_position
 from pe_lib.relative import dots, sums
 
 
-@checked
+@checked()
 def clipped_row(relative: Integers, clip: int) -> Tensor:
     """Return the table row of each distance (key minus query): clip(j - i, -clip, clip) + clip.
 
@@ -24,7 +24,7 @@ def clipped_row(relative: Integers, clip: int) -> Tensor:
     return relative.clamp(-require_positive("clip", clip), clip) + clip
 
 
-@checked
+@checked(q="B H Lq d", table="N d", q_pos="Lq | B Lq | 1 Lq", k_pos="Lk | B Lk | 1 Lk")
 def shaw_logits(q: Tensor, table: Tensor, q_pos: Integers, k_pos: Integers) -> Tensor:
     """Return q_i . a_clip(j - i) for every pair, not yet scaled: the formula, a vector per pair.
 
@@ -44,7 +44,7 @@ def shaw_logits(q: Tensor, table: Tensor, q_pos: Integers, k_pos: Integers) -> T
     return torch.einsum("bhid,bijd->bhij", q, vectors[(None,) * (4 - vectors.ndim)])
 
 
-@checked
+@checked(weights="B H Lq Lk", table="N d", q_pos="Lq | B Lq | 1 Lq", k_pos="Lk | B Lk | 1 Lk")
 def shaw_values(weights: Tensor, table: Tensor, q_pos: Integers, k_pos: Integers) -> Tensor:
     """Return the sum over j of weights_ij * table[clip(j - i)], (B, H, Lq, d): the formula.
 
@@ -58,7 +58,7 @@ def shaw_values(weights: Tensor, table: Tensor, q_pos: Integers, k_pos: Integers
 
 def clip_of(table: Tensor) -> int:
     """Return the clipping distance of a table, (2 * clip + 1, d)."""
-    if table.ndim != 2 or len(table) % 2 == 0:
+    if len(table) % 2 == 0:
         raise ValueError(f"table must have shape (2 * clip + 1, d), got {tuple(table.shape)}")
     return len(table) // 2
 

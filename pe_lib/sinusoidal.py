@@ -49,7 +49,7 @@ def wavelengths(dim: int, base: float = 10000.0) -> Tensor:
     return 2 * torch.pi / frequencies(dim, base)
 
 
-@checked
+@checked()
 def sinusoidal(
     positions: Reals,
     dim: int,
@@ -96,7 +96,7 @@ def require_type(dtype: torch.dtype) -> torch.dtype:
     return dtype
 
 
-@checked
+@checked()
 def sinusoidal_2d(
     rows: Reals, columns: Reals, dim: int, base: float = 1e4, **options: Any
 ) -> Tensor:

@@ -16,7 +16,7 @@ from pe_lib.initial import normal
 from pe_lib.relative import RelativeBias
 
 
-@checked
+@checked()
 def t5_bucket(
     relative: Integers,
     n_buckets: int = 32,

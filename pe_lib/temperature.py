@@ -23,7 +23,7 @@ def scaled(q: Tensor, factor: Tensor) -> Tensor:
     return (q.to(precise) * factor.to(q.device, precise)).to(q.dtype)
 
 
-@checked
+@checked()
 def log_count(positions: Reals) -> Tensor:
     """Return log(n) for a query that sees itself and all before it, n = position + 1.
 
@@ -75,7 +75,7 @@ class ScalableSoftmax(PositionEncoding):
         return scaled(q, factor), k
 
 
-@checked
+@checked()
 def query_factor(
     positions: Reals, strength: float, length: float, ahead: float = 0.0, growth: str = "steps"
 ) -> Tensor:

@@ -19,7 +19,7 @@ from pe_lib.errors import (
     require_greater,
     require_multiple,
     require_positive,
-    require_shape,
+    require_shapes,
 )
 from pe_lib.initial import linear, normal
 from pe_lib.positions import Run, relative_position
@@ -27,7 +27,7 @@ from pe_lib.relative import dots
 from pe_lib.sinusoidal import sinusoidal
 
 
-@checked
+@checked()
 def distance_codes(
     relative: Reals, dim: int, base: float = 10000.0, clamp: int | None = None
 ) -> Tensor:
@@ -50,7 +50,7 @@ def distance_codes(
     return sinusoidal(-relative, dim, base, layout="half", dtype=torch.float64)
 
 
-@checked
+@checked(q="B H Lq d", k="B H Lk d", u="H d", v="H d", rows="H N d")
 def transformer_xl_bias(
     q: Tensor, k: Tensor, u: Tensor, v: Tensor, rows: Tensor, index: Integers
 ) -> Tensor:
@@ -70,9 +70,6 @@ def transformer_xl_bias(
 
     Source: Dai et al. 2019, section 3.3.
     """
-    for name, vectors in (("u", u), ("v", v)):
-        require_shape(name, vectors, (q.shape[1], q.shape[3]))
-    require_shape("rows", rows, (q.shape[1], "N", q.shape[3]))
     content = (k @ u.unsqueeze(-1)).mT  # (B, H, 1, Lk): the same for every query
     return dots(q + v.unsqueeze(-2), rows, index) + content
 
@@ -161,7 +158,7 @@ class SegmentMemory:
         """
         context = x
         if self.states is not None:
-            require_shape("x", x, (self.states.shape[0], "L", self.states.shape[2]))
+            require_shapes({"memory": self.states, "x": x}, {"memory": "B M D", "x": "B L D"}, {})
             context = torch.cat([self.states, x], dim=1)
         self.position += x.shape[1]
         self.states = context[:, max(0, context.shape[1] - self.length) :].detach()
@@ -169,7 +166,7 @@ class SegmentMemory:
         return context, q_pos, k_pos
 
 
-@checked
+@checked(x="B L D")
 def run_segments(
     layers: Sequence[nn.Module], x: Tensor, segment_length: int, memory_length: int
 ) -> Tensor:
@@ -190,7 +187,6 @@ def run_segments(
 
     Source: Dai et al. 2019, section 3.2.
     """
-    require_shape("x", x, ("B", "L", "D"))
     memories = [SegmentMemory(memory_length) for _ in layers]
     outputs = []
     for segment in torch.split(x, require_positive("segment_length", segment_length), dim=1):

@@ -17,7 +17,7 @@ from pe_lib.positions import exact, per_head, sent
 from pe_lib.rope import RoPE, apply_rope
 
 
-@checked
+@checked(zeta="n")
 def xpos_factors(positions: Reals, zeta: Tensor, scale_base: float) -> Tensor:
     """Return what the pairs of a query are multiplied by; those of a key, by the inverse.
 
