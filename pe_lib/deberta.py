@@ -31,7 +31,7 @@ def disentangled_row(relative: Integers, span: int) -> Tensor:
     return (require_positive("span", span) - relative).clamp(0, 2 * span - 1)
 
 
-@checked(q="B H Lq d", k="B H Lk d", queries="H N d", keys="H N d", row="Lq Lk | B Lq Lk")
+@checked(q="B H Lq d", k="B H Lk d", queries="H N d", keys="H N d", row="Lq Lk | B Lq Lk | 1 Lq Lk")
 def disentangled_logits(
     q: Tensor, k: Tensor, queries: Tensor | None, keys: Tensor | None, row: Integers
 ) -> Tensor:

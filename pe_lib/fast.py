@@ -288,11 +288,11 @@ def skewed_scores(queries: Tensor, rows: Tensor, n_keys: int) -> Tensor:
         (B, H, Lq, Lk).
     """
     n_queries = queries.shape[-2]
-    # In a graph one block: a loop would fix the length.
-    step = n_queries if torch.compiler.is_compiling() else BLOCK
+    if torch.compiler.is_compiling():  # a loop would fix the length
+        return skew(queries @ rows.mT, n_keys)
     blocks = []
-    for start in range(0, n_queries, step):
-        stop = min(start + step, n_queries)
+    for start in range(0, n_queries, BLOCK):
+        stop = min(start + BLOCK, n_queries)
         near = rows[..., n_queries - stop : n_queries - start + n_keys - 1, :]
         blocks.append(skew(queries[..., start:stop, :] @ near.mT, n_keys))
     return torch.cat(blocks, dim=-2)
