@@ -162,7 +162,8 @@ def attend_fused(
     **settings: Any,
 ) -> Tensor:
     """Return the output of `attend` by the fast forms, without the weights; arguments as there."""
-    check_attention(encoding, q, k, v, mask)
+    switches = {name: settings[name] for name in ("causal", "rotated") if name in settings}
+    check_attention(encoding, q, k, v, mask, **switches)
     if encoding.uses("values"):
         raise ValueError(
             f"encoding must not act on the values, for which {type(encoding).__name__} needs the "
@@ -170,7 +171,7 @@ def attend_fused(
         )
     q_pos = as_places("q_pos", q_pos, q.shape[-2], q.shape[0], q.device)
     k_pos = as_places("k_pos", k_pos, k.shape[-2], q.shape[0], q.device)
-    return fast.attend_fused(q, k, v, encoding, q_pos, k_pos, mask=mask, **settings)
+    return fast.attend(q, k, v, encoding, q_pos, k_pos, mask=mask, **settings)
 
 
 class KVCache:
@@ -202,6 +203,8 @@ class KVCache:
         self, k: Tensor, v: Tensor, positions: Positions | Axes, read: Tensor | None = None
     ) -> KVCache:
         """Return a cache that holds these keys and values too; this one stays as it is."""
+        given = {"k": require_floating("k", k), "v": require_floating("v", v)}
+        require_shapes(given, {"k": "B H L d", "v": "B H L dv"}, {})
         new = as_places("positions", positions, k.shape[2], k.shape[0], k.device)
         grown = KVCache()
         if self.keys is None or self.values is None:

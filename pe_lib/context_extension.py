@@ -22,6 +22,7 @@ from pe_lib.errors import (
     require_greater,
     require_integers,
     require_positive,
+    require_shapes,
 )
 from pe_lib.positions import exact, sent
 from pe_lib.rope import RoPE, apply_rope, rope_angles
@@ -90,7 +91,7 @@ def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int |
     require_at_least("factor", factor, 1)
     require_positive("trained_length", trained_length)
     if isinstance(length, Tensor):
-        require_integers("length", length)
+        require_shapes({"length": require_integers("length", length)}, {"length": ""}, {})
     else:
         length = torch.tensor(require_positive("length", length), device="cpu")
     return stretched_for(require_descending(rates), factor, trained_length, length)
@@ -267,8 +268,9 @@ def longrope(rates: Tensor, factors: Tensor, name: str = "factors") -> Tensor:
 
     Source: Ding et al. 2024, equation 3.
     """
+    require_rates(rates)
     require_greater(name, float(factors.min()), 0)
-    return require_rates(rates) / factors.to(rates)
+    return rates / factors.to(rates)
 
 
 def longrope_gain(factor: float, trained_length: int) -> float:

@@ -120,7 +120,7 @@ def matched(
     shape: tuple[int, ...], axes: list[str], known: Mapping[str, int]
 ) -> dict[str, int] | None:
     """Return the known lengths and those that a shape adds, or None if it does not fit."""
-    if axes[0] == "...":
+    if axes[:1] == ["..."]:
         axes = axes[1:]
         shape = shape[max(0, len(shape) - len(axes)) :]
     lengths = dict(known)

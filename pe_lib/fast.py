@@ -323,7 +323,7 @@ def skew(scores: Tensor, n_keys: int) -> Tensor:
 # --- attention: one kernel -----------------------------------------------------------------------
 
 
-def attend_fused(
+def attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,

@@ -67,6 +67,8 @@ class Forgetting(PositionEncoding):
 
     def read(self, x: Tensor) -> Tensor:
         """Return the logarithms of the gates, (B, L, D) -> (B, H, L, 1), at least in float32."""
+        if x.dtype != self.gate.weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise TypeError(f"x must have the dtype {self.gate.weight.dtype}, got {x.dtype}")
         gates: Tensor = self.gate(x)
         gates = gates.to(torch.promote_types(gates.dtype, torch.float32))
         return F.logsigmoid(gates).mT[..., None]  # (B, H, L, 1)

@@ -68,7 +68,8 @@ def apply_rope(
     """
     angles = per_head(angles) if angles.ndim == 3 and x.ndim == 4 else angles
     width, dtype = 2 * angles.shape[-1], torch.promote_types(x.dtype, torch.float32)
-    if not 0 < width <= x.shape[-1] or angles.shape[-2] != x.shape[-2] or angles.ndim > x.ndim:
+    batched = angles.ndim == 4 and angles.shape[0] not in (1, x.shape[0])
+    if not 0 < width <= x.shape[-1] or angles.shape[-2] != x.shape[-2] or batched:
         raise ValueError(
             "angles must have shape (L, n), or (B, L, n) for x of shape (B, H, L, d), with "
             f"2n <= d; got {tuple(angles.shape)} for x of shape {tuple(x.shape)}"

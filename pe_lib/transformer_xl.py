@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from pe_lib.encoding import Integers, PositionEncoding, Reals, checked
 from pe_lib.errors import (
     require_at_least,
+    require_floating,
     require_greater,
     require_multiple,
     require_positive,
@@ -156,9 +157,10 @@ class SegmentMemory:
         Returns:
             context (B, up to M + L, D), the positions of x and those of the context.
         """
+        given = {"memory": self.states, "x": require_floating("x", x)}
+        require_shapes(given, {"memory": "B M D", "x": "B L D"}, {})
         context = x
         if self.states is not None:
-            require_shapes({"memory": self.states, "x": x}, {"memory": "B M D", "x": "B L D"}, {})
             context = torch.cat([self.states, x], dim=1)
         self.position += x.shape[1]
         self.states = context[:, max(0, context.shape[1] - self.length) :].detach()
