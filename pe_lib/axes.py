@@ -257,5 +257,5 @@ class AxesRoPE(PositionEncoding):
         trained = isinstance(self.directions, nn.Parameter)
         directions = exact(self.directions) if trained else self.directions
         angles = exact(axes_angles(exact(numbers), directions))  # (..., L, n) or (..., H, L, n)
-        angles = angles if directions.ndim == 3 else per_head(angles)
+        angles = angles[(None,) * (4 - angles.ndim)] if directions.ndim == 3 else per_head(angles)
         return apply_rope(x, angles, self.layout, gain=self.gain)

@@ -158,8 +158,8 @@ def bias_of(
     who = type(encoding).__name__
     if reads is None:
         raise ValueError(
-            f"{who}: reads must be given, what `read` returns for the hidden states of queries and "
-            "keys, as MultiHeadAttention passes it on"
+            f"reads must be given: {who} needs what its `read` returns for the hidden states of "
+            "queries and keys, as MultiHeadAttention passes it on"
         )
     if reads[0].shape[1] != q.shape[1]:
         raise ValueError(f"{who}: q must have {reads[0].shape[1]} heads, got {q.shape[1]}")
@@ -430,9 +430,8 @@ def kernel(
             return weights @ for_queries(v, q)
         q, k, v = (F.pad(x, (0, max(q.shape[-1], width) - x.shape[-1])) for x in (q, k, v))
     grouped = q.shape[1] != k.shape[1]
-    output = F.scaled_dot_product_attention(
-        q, k, v, attn_mask=bias, is_causal=is_causal, scale=scale, enable_gqa=grouped
-    )
+    mask: dict[str, Any] = {"is_causal": True} if is_causal else {"attn_mask": bias}
+    output = F.scaled_dot_product_attention(q, k, v, scale=scale, enable_gqa=grouped, **mask)
     return output[..., :width]
 
 
@@ -443,8 +442,9 @@ def for_queries(x: Tensor, q: Tensor) -> Tensor:
 
 def sees_itself(vector: Tensor, q_pos: Run, k_pos: Run) -> bool:
     """Return whether no bias hides the distance 0 from any head, as far as it may be read."""
-    own = vector[:, q_pos.stop - 1 - k_pos.start]
-    return not may_read(own) or not (own == -math.inf).any()
+    if not may_read(vector):
+        return True
+    return not bool((vector[:, q_pos.stop - 1 - k_pos.start] == -math.inf).any())
 
 
 def only_forgets(encoding: PositionEncoding) -> bool:

@@ -70,7 +70,7 @@ class XPos(RoPE):
         """Rotate and scale q (B, H, Lq, d) and k (B, H, Lk, d) by their positions."""
         q_pos, k_pos = exact(q_pos), exact(k_pos)
         middle = (k_pos.amin(-1, keepdim=True) + k_pos.amax(-1, keepdim=True)) / 2  # (1,) or (B, 1)
-        self.require_range(q_pos - middle, k_pos - middle, q.dtype)
+        self.require_range(q_pos, k_pos, middle, q.dtype)
         return self.faded(q, q_pos, middle, 1), self.faded(k, k_pos, middle, -1)
 
     def faded(self, x: Tensor, positions: Tensor, middle: Tensor, sign: int) -> Tensor:
@@ -78,19 +78,22 @@ class XPos(RoPE):
         factors = per_head(xpos_factors(sign * (positions - middle), self.zeta, self.scale_base))
         return apply_rope(x, exact(self.angles(positions)), self.layout, gain=self.gain * factors)
 
-    def require_range(self, queries: Tensor, keys: Tensor, dtype: torch.dtype) -> None:
+    def require_range(
+        self, q_pos: Tensor, k_pos: Tensor, middle: Tensor, dtype: torch.dtype
+    ) -> None:
         """Raise if a factor, or a pair's two, could leave the dtype's range."""
-        if not may_read(keys) or keys.numel() == 0:
+        if not may_read(k_pos) or k_pos.numel() == 0:
             return
         steepest = float(-self.zeta.log().amin()) / self.scale_base
-        on_q, on_k = steepest * float(-queries.min()), steepest * float(keys.max())
+        on_q, on_k = (steepest * float(x.max()) for x in (middle - q_pos, k_pos - middle))
         accumulated = torch.promote_types(dtype, torch.float32)
         # What is left over is for the entries of q and k themselves.
         single = math.log(torch.finfo(dtype).max / 2**4)
         pair = math.log(torch.finfo(accumulated).max / 2**8)
         if max(on_q, on_k) > single or on_q + on_k > pair:
             raise ValueError(
-                f"positions {float(keys.max() - queries.min()):g} apart are too far apart for "
+                f"positions from {float(torch.minimum(q_pos.min(), k_pos.min())):g} to "
+                f"{float(k_pos.max()):g} must not be too far apart for "
                 f"scale_base={self.scale_base:g} in {dtype}: a factor on q or k would be "
                 f"e ** {max(on_q, on_k, (on_q + on_k) / 2):.0f}; use a larger scale_base"
             )

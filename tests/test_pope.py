@@ -18,7 +18,7 @@ def heads(n_heads: int = 3, length: int = 5, width: int = 4) -> tuple[torch.Tens
 
 def encoding_with_phases(n_heads: int = 3, width: int = 4) -> PoPE:
     """Return PoPE in float64 whose phases are not zero."""
-    encoding = PoPE(n_heads, width, base=100.0, max_len=8).double()
+    encoding = PoPE(n_heads, width, base=100.0).double()
     torch.nn.init.uniform_(encoding.phase, -6, 0)
     return encoding
 

@@ -11,7 +11,7 @@ from test_promises import HEADS as H
 from test_promises import METHODS
 from torch import Tensor
 
-from pe_lib.fast import distances
+from pe_lib.fast import distances, windows
 from pe_lib.positions import Run
 from pe_lib.relative import RelativeBias, for_each_head
 
@@ -59,7 +59,7 @@ def test_distances_are_the_relative_positions_of_all_pairs(
 @given(st.integers(1, 6), st.integers(1, 7))
 def test_the_matrix_has_each_value_at_its_pairs(n_queries: int, n_keys: int) -> None:
     vector = torch.randn(2, n_queries + n_keys - 1)
-    matrix = toeplitz(vector, n_keys)
+    matrix = windows(vector, n_keys).flip(-2)
     assert matrix.shape == (2, n_queries, n_keys)
     for i in range(n_queries):
         for j in range(n_keys):

@@ -221,6 +221,3 @@ def test_the_table_starts_with_the_width_asked_for() -> None:
     torch.manual_seed(0)
     table = T5Bias(200, std=0.3).table
     assert abs(table.std().item() - 0.3) < 0.01
-
-
-# --- errors --------------------------------------------------------------------------------------
