@@ -341,6 +341,8 @@ def attend(
     Arguments as in `attend`, checked there. Not for an encoding that uses `values`.
     """
     order = order_of(q_pos), order_of(k_pos)
+    if not rotated and not rotates_any_head(encoding):
+        k, v = for_queries(k, q), for_queries(v, q)
     plain = q, k
     if not rotated:
         q, k = rotate(encoding, q, k, q_pos, k_pos)
@@ -379,7 +381,8 @@ def fused_output(
             if sees_itself(vector, q_pos, k_pos):
                 view = reversed_bias(vector, q_pos, k_pos, causal)
                 return kernel(q.flip(2), k, v, view, scale).flip(2)
-    found = bias_of(encoding, *plain, q_pos, k_pos, scale, reads)
+    repeated = plain[0], for_queries(plain[1], plain[0])
+    found = bias_of(encoding, *repeated, q_pos, k_pos, scale, reads)
     allowed = allowed_pairs(q_pos, k_pos, causal, mask, q.device)
     return masked(q, k, v, found, allowed, sink, scale)
 
@@ -487,10 +490,14 @@ def widened(
 
 def keeps_rotated(encoding: PositionEncoding, n_heads: int, n_kv_heads: int) -> bool:
     """Return whether a cache keeps keys and values rotated, each in its own head."""
-    if not ON or not encoding.rotates_once:
-        return False
+    own = n_heads == n_kv_heads or rotates_any_head(encoding)
+    return ON and encoding.rotates_once and own
+
+
+def rotates_any_head(encoding: PositionEncoding) -> bool:
+    """Return whether keys may be rotated before each head of queries has its own."""
     parts = [part for part in encoding.parts() if part.uses("rotate") or part.uses("rotate_axes")]
-    return n_heads == n_kv_heads or not any(hasattr(part, "n_heads") for part in parts)
+    return not any(hasattr(part, "n_heads") for part in parts)
 
 
 SPARE = 256  # rows for which a cache makes room beyond those it is given
