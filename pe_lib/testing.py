@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import itertools
 import pickle
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -368,13 +368,40 @@ PROMISES: dict[str, Promise] = {
 }
 
 
-def check_encoding(encoding: PositionEncoding, *, besides: Collection[str] = ()) -> list[str]:
+def broken_promises(
+    encoding: PositionEncoding, asked: Iterable[str] = PROMISES, **sizes: int
+) -> dict[str, str]:
+    """Return what is seen and how it is mended, for each promise that an encoding does not keep.
+
+    Args:
+        encoding: the method.
+        asked: names of promises, see `PROMISES`.
+        sizes: d_model and n_heads of the layers that it is made for, unless it states them.
+    """
+    encoding = copy.deepcopy(encoding)
+    for name, size in sizes.items():
+        setattr(encoding, name, size)
+    found = {}
+    for name in asked:
+        try:
+            PROMISES[name](encoding)
+        except Exception as error:
+            promised, _, mend = (PROMISES[name].__doc__ or "").partition(" - ")
+            seen = f"{type(error).__name__}: {error}".splitlines()[0]
+            found[name] = f"{promised}.\n  seen: {seen}\n  mend: {mend}"
+    return found
+
+
+def check_encoding(
+    encoding: PositionEncoding, *, besides: Collection[str] = (), **sizes: int
+) -> list[str]:
     """Ask an encoding every promise, and say in words which it does not keep.
 
     Args:
         encoding: the method; its attributes `d_model`, `n_heads` and `head_dim` say for which
-            layers it is made, where they matter.
+            layers it is made, where that matters.
         besides: names of promises that it need not keep, see `PROMISES`.
+        sizes: d_model and n_heads, if the encoding does not state them.
 
     Returns:
         The names of the promises that it keeps.
@@ -384,16 +411,9 @@ def check_encoding(encoding: PositionEncoding, *, besides: Collection[str] = ())
     """
     if unknown := sorted(set(besides) - set(PROMISES)):
         raise ValueError(f"besides must be of {', '.join(PROMISES)}; got {unknown}")
-    asked = {name: promise for name, promise in PROMISES.items() if name not in besides}
-    broken = []
-    for name, promise in asked.items():
-        try:
-            promise(encoding)
-        except Exception as error:
-            promised, _, mend = (promise.__doc__ or "").partition(" - ")
-            seen = f"{type(error).__name__}: {error}".splitlines()[0]
-            broken.append(f"- {name}: {promised}.\n  seen: {seen}\n  mend: {mend}")
-    if broken:
+    asked = [name for name in PROMISES if name not in besides]
+    if broken := broken_promises(encoding, asked, **sizes):
+        words = "\n".join(f"- {name}: {what}" for name, what in broken.items())
         who = type(encoding).__name__
-        raise AssertionError(f"{who} does not keep {len(broken)} promises\n" + "\n".join(broken))
-    return list(asked)
+        raise AssertionError(f"{who} does not keep {len(broken)} of {len(asked)} promises\n{words}")
+    return asked

@@ -32,7 +32,7 @@ from exercises.sets import (
     source_text,
 )
 from lab import sets
-from pe_lib.encoding import PositionEncoding
+from pe_lib import Forgetting, PositionEncoding, RoPE, RotaryValues
 from tools import ROOT
 from tools.refresh import repository_url
 
@@ -523,7 +523,7 @@ class ByLength(PositionEncoding):
     ("made", "message"),
     [
         (dict, "it must be a PositionEncoding, got {}"),
-        (PositionEncoding, "it overrides none of embed, rotate, bias and values"),
+        (PositionEncoding, "it overrides none of embed, rotate, bias, values, rotate_axes, read"),
         (Raises, "with 256 tokens it raises"),
         (Overflows, "with 1 tokens the model's outputs are NaN or infinite"),
         (Nothing, "position has no effect"),
@@ -537,5 +537,17 @@ def test_a_method_that_cannot_take_part_is_told_why(made: Any, message: str) -> 
 
 
 def test_a_method_that_reads_the_length_is_told_so(capsys: Any) -> None:
+    """And which promises it therefore does not keep."""
     practice.check(ByLength)
-    assert "It reads the length of the text" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "It reads the length of the text" in said
+    assert "It does not promise `a_cache_gives_the_whole`: Token by token as all at once." in said
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: Forgetting(practice.D_MODEL, practice.N_HEADS, 0.5), lambda: RotaryValues(RoPE(8))],
+)
+def test_a_method_may_act_through_any_hook(make: Any, capsys: Any) -> None:
+    practice.check(make)
+    assert "right. It acts through" in capsys.readouterr().out
