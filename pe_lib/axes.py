@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from numbers import Integral
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +27,8 @@ from pe_lib.errors import (
     require_shapes,
 )
 from pe_lib.positions import Axes, Run, exact, per_head, sent
-from pe_lib.rope import apply_rope
-from pe_lib.sinusoidal import LAYOUTS, frequencies
+from pe_lib.rope import RoPE, apply_rope, rope_angles
+from pe_lib.sinusoidal import LAYOUTS, frequencies, sinusoidal
 
 ARRANGEMENTS = ("chunked", "interleaved")
 
@@ -259,3 +260,84 @@ class AxesRoPE(PositionEncoding):
         angles = exact(axes_angles(exact(numbers), directions))  # (..., L, n) or (..., H, L, n)
         angles = angles[(None,) * (4 - angles.ndim)] if directions.ndim == 3 else per_head(angles)
         return apply_rope(x, angles, self.layout, gain=self.gain)
+
+
+# --- one number for a point of a grid, as older methods have it ----------------------------------
+
+
+@checked()
+def sinusoidal_2d(
+    rows: Reals, columns: Reals, dim: int, base: float = 1e4, **options: Any
+) -> Tensor:
+    """Return the code of points on a grid: half the width for the row, half for the column.
+
+    Args:
+        rows: real numbers, of a shape that broadcasts with `columns`.
+        columns: real numbers.
+        dim: width of the code; a multiple of 4, since each half needs sines and cosines.
+        base: as in `sinusoidal`.
+        options: layout and dtype as in `sinusoidal`, for each half.
+
+    Returns:
+        (*broadcast shape, dim): the row's code, then the column's.
+
+    Source: the 1-D code for each axis, as He et al. 2022 add it to patches (theirs has the
+        column's half first).
+    """
+    require_multiple("dim", dim, 4, "a sine and a cosine for each of two axes")
+    halves = [sinusoidal(axis, dim // 2, base, **options) for axis in on_a_grid(rows, columns)]
+    return torch.cat(halves, dim=-1)  # (..., dim)
+
+
+def on_a_grid(rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rows and columns of points on a grid as tensors of one shape."""
+    try:
+        shape = torch.broadcast_shapes(rows.shape, columns.shape)
+    except RuntimeError as error:
+        given = tuple(rows.shape), tuple(columns.shape)
+        raise ValueError(
+            f"rows and columns must have shapes that broadcast, got {given[0]} and {given[1]}"
+        ) from error
+    return rows.expand(shape), columns.expand(shape)
+
+
+@checked(rates="n")
+def axial_angles(rows: Reals, columns: Reals, rates: Tensor) -> Tensor:
+    """Return angles for points on a grid: the row rotates the first pairs, the column the rest.
+
+    Args:
+        rows: real numbers, of a shape that broadcasts with `columns`.
+        columns: real numbers.
+        rates: (n / 2,) frequencies, the same for both axes.
+
+    Returns:
+        (*broadcast shape, n).
+
+    Source: Heo et al. 2024, section 3.2 (axial frequency).
+    """
+    return torch.cat([rope_angles(axis, rates) for axis in on_a_grid(rows, columns)], dim=-1)
+
+
+class AxialRoPE(RoPE):
+    """Rotate half of the pairs by a patch's row, the others by its column.
+
+    Args:
+        head_dim: width d of a head; a multiple of 4 unless rotary_dim is given.
+        columns: patches in a row of the image: position p stands in row p // columns.
+        base: as in `RoPE`, for each axis; images are short, so 100 is usual.
+        options: layout, rotary_dim (a multiple of 4), rates and gain as in `RoPE`.
+
+    Source: Heo et al. 2024, section 3.2.
+    """
+
+    axes = 2
+
+    def __init__(self, head_dim: int, columns: int, base: float = 100.0, **options: Any) -> None:
+        """Keep the number of columns."""
+        self.columns = require_positive("columns", columns)
+        super().__init__(head_dim, base, **options)
+
+    def angles(self, positions: Tensor) -> Tensor:
+        """Return the angles of patches: (...) -> (..., n)."""
+        rows = torch.div(positions, self.columns, rounding_mode="floor")
+        return axial_angles(rows, positions - rows * self.columns, self.exact_rates)

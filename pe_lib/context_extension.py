@@ -394,7 +394,10 @@ class LongRoPE(LengthRoPE):
         if isinstance(options.get("rates"), nn.Parameter):
             raise TypeError("rates must be a tensor, got a Parameter: two sets are made of them")
         super().__init__(head_dim, gain=both[0], **options)
-        self.trained_length, self.long_gain = trained_length, require_greater("gain", both[1], 0)
+        self.trained_length, self.long_gain = (
+            trained_length,
+            require_greater("gain", both[1], 0),
+        )
         self.long_rates = longrope(self.rates, long_factors, "long_factors")
         self.rates = longrope(self.rates, short_factors, "short_factors")
 

@@ -9,8 +9,6 @@ layers (the enhanced mask decoder). The attention itself knows distances alone.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -129,8 +127,10 @@ class DeBERTa(PositionEncoding):
         self.table = nn.Parameter(normal(2 * self.span, d_model, std=std))  # (2 span, D)
         if projections is None:
             projections = linear(d_model, d_model), linear(d_model, d_model, bias=False)
-        query_proj, key_proj = require_projections(projections, (p2c, c2p), d_model)
-        self.query_proj, self.key_proj = query_proj if p2c else None, key_proj if c2p else None
+        if not isinstance(projections, tuple) or len(projections) != 2:
+            raise TypeError(f"projections must be two modules, query and key, got {projections!r}")
+        self.query_proj = projections[0] if p2c else None
+        self.key_proj = projections[1] if c2p else None
         self.scale = (self.head_dim * (1 + c2p + p2c)) ** -0.5
 
     def row_of(self, relative: Tensor) -> Tensor:
@@ -153,15 +153,3 @@ class DeBERTa(PositionEncoding):
         queries = None if queries is None else queries.to(q.dtype) * scale
         keys = None if keys is None else keys.to(q.dtype)
         return disentangled_logits(q * scale, k, queries, keys, row)
-
-
-def require_projections(projections: object, used: tuple[bool, bool], d_model: int) -> Any:
-    """Return `projections` if they are a pair with modules, from D to D, where they are used."""
-    pair = projections if isinstance(projections, tuple | list) else ()
-    needed = [each for each, use in zip(pair, used, strict=False) if use]
-    if len(pair) != 2 or not all(isinstance(each, nn.Module) for each in needed):
-        raise TypeError(f"projections must be two modules (query, key), got {projections!r}")
-    for each in needed:
-        if isinstance(each, nn.Linear) and (each.in_features, each.out_features) != (d_model,) * 2:
-            raise ValueError(f"projections must map {d_model} to {d_model} features, got {each}")
-    return pair

@@ -7,7 +7,7 @@ hooks instead, keeps keys and values as projected, and concatenates; every numbe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeGuard, TypeVar
@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pe_lib.axes import AxialRoPE
 from pe_lib.compose import Compose, total
 from pe_lib.deberta import DeBERTa
 from pe_lib.encoding import PositionEncoding, Reads, default_scale, rotate_by_axes
@@ -24,7 +25,7 @@ from pe_lib.errors import may_read
 from pe_lib.forgetting import Forgetting
 from pe_lib.positions import Axes, Positions, Run, allowed_pairs, exact, order_of, per_head
 from pe_lib.relative import RelativeBias
-from pe_lib.rope import AxialRoPE, RoPE
+from pe_lib.rope import RoPE
 from pe_lib.transformer_xl import TransformerXL
 
 Kind = TypeVar("Kind", bound=PositionEncoding)
@@ -236,6 +237,21 @@ def reversed_bias(vector: Tensor, q_pos: Run, k_pos: Run, causal: bool) -> Tenso
         later = distances(q_pos, k_pos, vector.device) > 0
         vector = vector.masked_fill(later, -math.inf)
     return windows(vector, k_pos.length)
+
+
+def score_mod(
+    encoding: PositionEncoding, q: Tensor, q_pos: Run, k_pos: Run
+) -> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """Return what PyTorch's `flex_attention` calls for each score, for biases of distance alone."""
+    biases = relative_biases(encoding)
+    if biases is None:
+        raise ValueError(f"encoding must have biases of distance alone, got {encoding}")
+    vector, last = bias_vector(biases, q, q_pos, k_pos), q_pos.length - 1
+
+    def added(score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return score + vector[head, last - query + key]
+
+    return added
 
 
 def windows(vector: Tensor, length: int) -> Tensor:

@@ -9,23 +9,13 @@ sees the relative position although each vector is rotated by its own.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
+from pe_lib import errors
 from pe_lib.encoding import PositionEncoding, Reals, checked
-from pe_lib.errors import (
-    require_choice,
-    require_finite,
-    require_floating,
-    require_greater,
-    require_multiple,
-    require_positive,
-    require_shapes,
-)
 from pe_lib.positions import exact, per_head, sent
-from pe_lib.sinusoidal import LAYOUTS, arrange, frequencies, on_a_grid
+from pe_lib.sinusoidal import LAYOUTS, arrange, frequencies
 
 
 @checked(rates="n")
@@ -82,7 +72,7 @@ def apply_rope(
 
 def split_pairs(x: Tensor, layout: str) -> tuple[Tensor, Tensor]:
     """Return the first and the second components of the pairs of x (..., 2n), (..., n) each."""
-    if require_choice("layout", layout, LAYOUTS) == "interleaved":
+    if errors.require_choice("layout", layout, LAYOUTS) == "interleaved":
         return x[..., ::2], x[..., 1::2]
     first, second = x.chunk(2, dim=-1)
     return first, second
@@ -99,7 +89,7 @@ def layout_permutation(dim: int) -> Tensor:
         "interleaved"; `order.argsort()` leads back. Reordering the rows of both projections
         converts a model: no score changes.
     """
-    require_multiple("dim", dim, 2, "components rotate in pairs")
+    errors.require_multiple("dim", dim, 2, "components rotate in pairs")
     return torch.arange(dim).reshape(-1, 2).T.flatten()
 
 
@@ -135,18 +125,20 @@ class RoPE(PositionEncoding):
     ) -> None:
         """Keep the frequencies."""
         super().__init__()
-        self.head_dim = require_positive("head_dim", head_dim)
+        self.head_dim = errors.require_positive("head_dim", head_dim)
         width = head_dim if rotary_dim is None else rotary_dim
-        require_multiple("rotary_dim", width, 2 * self.axes, "components rotate in pairs, per axis")
+        errors.require_multiple(
+            "rotary_dim", width, 2 * self.axes, "components rotate in pairs, per axis"
+        )
         if width > head_dim:
             raise ValueError(f"rotary_dim must be at most head_dim={head_dim}, got {width}")
         rates = frequencies(width // self.axes, base) if rates is None else rates
-        require_finite("rates", require_floating("rates", rates))
-        require_shapes({"rates": rates}, {"rates": "n"}, {"n": width // (2 * self.axes)})
+        errors.require_finite("rates", errors.require_floating("rates", rates))
+        errors.require_shapes({"rates": rates}, {"rates": "n"}, {"n": width // (2 * self.axes)})
         # Constants stay on the processor as they are, whatever becomes of the module.
         self.rates = rates if isinstance(rates, nn.Parameter) else rates.detach().cpu()
-        self.layout = require_choice("layout", layout, LAYOUTS)
-        self.gain = require_greater("gain", gain, 0)
+        self.layout = errors.require_choice("layout", layout, LAYOUTS)
+        self.gain = errors.require_greater("gain", gain, 0)
 
     def angles(self, positions: Tensor) -> Tensor:
         """Return the angles of positions: (...) -> (..., n)."""
@@ -164,45 +156,3 @@ class RoPE(PositionEncoding):
     def rotated(self, x: Tensor, positions: Tensor) -> Tensor:
         """Rotate x (B, H, L, d) by positions (L,) or (B, L)."""
         return apply_rope(x, exact(self.angles(exact(positions))), self.layout, gain=self.gain)
-
-
-@checked(rates="n")
-def axial_angles(rows: Reals, columns: Reals, rates: Tensor) -> Tensor:
-    """Return angles for points on a grid: the row rotates the first pairs, the column the rest.
-
-    Args:
-        rows: real numbers, of a shape that broadcasts with `columns`.
-        columns: real numbers.
-        rates: (n / 2,) frequencies, the same for both axes.
-
-    Returns:
-        (*broadcast shape, n).
-
-    Source: Heo et al. 2024, section 3.2 (axial frequency).
-    """
-    return torch.cat([rope_angles(axis, rates) for axis in on_a_grid(rows, columns)], dim=-1)
-
-
-class AxialRoPE(RoPE):
-    """Rotate half of the pairs by a patch's row, the others by its column.
-
-    Args:
-        head_dim: width d of a head; a multiple of 4 unless rotary_dim is given.
-        columns: patches in a row of the image: position p stands in row p // columns.
-        base: as in `RoPE`, for each axis; images are short, so 100 is usual.
-        options: layout, rotary_dim (a multiple of 4), rates and gain as in `RoPE`.
-
-    Source: Heo et al. 2024, section 3.2.
-    """
-
-    axes = 2
-
-    def __init__(self, head_dim: int, columns: int, base: float = 100.0, **options: Any) -> None:
-        """Keep the number of columns."""
-        self.columns = require_positive("columns", columns)
-        super().__init__(head_dim, base, **options)
-
-    def angles(self, positions: Tensor) -> Tensor:
-        """Return the angles of patches: (...) -> (..., n)."""
-        rows = torch.div(positions, self.columns, rounding_mode="floor")
-        return axial_angles(rows, positions - rows * self.columns, self.exact_rates)

@@ -12,14 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pe_lib import errors
 from pe_lib.encoding import PositionEncoding, Reals, checked
-from pe_lib.errors import (
-    require_bool,
-    require_choice,
-    require_greater,
-    require_multiple,
-    require_positive,
-)
 from pe_lib.positions import exact, sent
 
 LAYOUTS = ("interleaved", "half")
@@ -39,9 +33,9 @@ def frequencies(dim: int, base: float = 10000.0, *, dtype: torch.dtype = torch.f
 
     Source: Vaswani et al. 2017, section 3.5.
     """
-    require_multiple("dim", dim, 2, "a sine and a cosine for each frequency")
+    errors.require_multiple("dim", dim, 2, "a sine and a cosine for each frequency")
     exponents = torch.arange(0, dim, 2, dtype=torch.float64, device="cpu") / dim
-    return (require_greater("base", base, 1) ** -exponents).to(require_type(dtype))
+    return (errors.require_greater("base", base, 1) ** -exponents).to(require_type(dtype))
 
 
 def wavelengths(dim: int, base: float = 10000.0) -> Tensor:
@@ -84,7 +78,7 @@ def arrange(first: Tensor, second: Tensor, layout: str) -> Tensor:
     "interleaved": first, second, first, second, ... (the paper). "half": all first ones, then
     all second ones (diffusion models). The same numbers in another order.
     """
-    if require_choice("layout", layout, LAYOUTS) == "half":
+    if errors.require_choice("layout", layout, LAYOUTS) == "half":
         return torch.cat([first, second], dim=-1)
     return torch.stack([first, second], dim=-1).flatten(-2)  # (..., n, 2) -> (..., 2n)
 
@@ -94,42 +88,6 @@ def require_type(dtype: torch.dtype) -> torch.dtype:
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise TypeError(f"dtype must be a floating-point type, got {dtype!r}")
     return dtype
-
-
-@checked()
-def sinusoidal_2d(
-    rows: Reals, columns: Reals, dim: int, base: float = 1e4, **options: Any
-) -> Tensor:
-    """Return the code of points on a grid: half the width for the row, half for the column.
-
-    Args:
-        rows: real numbers, of a shape that broadcasts with `columns`.
-        columns: real numbers.
-        dim: width of the code; a multiple of 4, since each half needs sines and cosines.
-        base: as in `sinusoidal`.
-        options: layout and dtype as in `sinusoidal`, for each half.
-
-    Returns:
-        (*broadcast shape, dim): the row's code, then the column's.
-
-    Source: the 1-D code for each axis, as He et al. 2022 add it to patches (theirs has the
-        column's half first).
-    """
-    require_multiple("dim", dim, 4, "a sine and a cosine for each of two axes")
-    halves = [sinusoidal(axis, dim // 2, base, **options) for axis in on_a_grid(rows, columns)]
-    return torch.cat(halves, dim=-1)  # (..., dim)
-
-
-def on_a_grid(rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows and columns of points on a grid as tensors of one shape."""
-    try:
-        shape = torch.broadcast_shapes(rows.shape, columns.shape)
-    except RuntimeError as error:
-        given = tuple(rows.shape), tuple(columns.shape)
-        raise ValueError(
-            f"rows and columns must have shapes that broadcast, got {given[0]} and {given[1]}"
-        ) from error
-    return rows.expand(shape), columns.expand(shape)
 
 
 def timestep_embedding(
@@ -150,9 +108,9 @@ def timestep_embedding(
 
     Source: Ho et al. 2020, appendix B.
     """
-    odd = require_positive("dim", dim, least=2) % 2
+    odd = errors.require_positive("dim", dim, least=2) % 2
     code = sinusoidal(timesteps, dim - odd, base, layout="half", **options)
-    if require_bool("cosines_first", cosines_first):
+    if errors.require_bool("cosines_first", cosines_first):
         code = code.roll(dim // 2, dims=-1)
     return torch.cat([code, code.new_zeros(*code.shape[:-1], 1)], dim=-1) if odd else code
 
@@ -175,10 +133,12 @@ class Sinusoidal(PositionEncoding):
     ) -> None:
         """Keep the settings; nothing is trained."""
         super().__init__()
-        self.d_model = require_multiple("d_model", d_model, 2, "a sine and a cosine per frequency")
-        self.base = require_greater("base", base, 1)
-        self.layout = require_choice("layout", layout, LAYOUTS)
-        self.gain = require_greater("gain", gain, 0)
+        self.d_model = errors.require_multiple(
+            "d_model", d_model, 2, "a sine and a cosine per frequency"
+        )
+        self.base = errors.require_greater("base", base, 1)
+        self.layout = errors.require_choice("layout", layout, LAYOUTS)
+        self.gain = errors.require_greater("gain", gain, 0)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Add the codes of `positions`, which may be any real numbers, to x (B, L, D)."""

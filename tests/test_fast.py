@@ -34,7 +34,7 @@ from pe_lib import (
     WindowBias,
 )
 from pe_lib import fast as forms
-from pe_lib.attention import attend, attend_fused, relative_position
+from pe_lib.attention import attend, attend_fused, default_scale, relative_position
 from pe_lib.fast import (
     SPARE,
     Room,
@@ -43,6 +43,7 @@ from pe_lib.fast import (
     bias_vector,
     reversed_bias,
     rotated,
+    score_mod,
     skew,
     skewed_scores,
 )
@@ -177,6 +178,20 @@ def test_a_sink_and_forgetting_pass_through_the_kernel(
     grads = [torch.autograd.grad(y.square().sum(), [*layer.parameters()]) for y in outputs]
     for one, other in zip(*grads, strict=True):
         assert_close(one, other, 1e-11)
+
+
+@pytest.mark.parametrize("encoding", [ALiBi(H), Compose(T5Bias(H, std=1.0), SlidingWindow(H, 3))])
+def test_flex_attention_takes_every_bias_of_distance(encoding: PositionEncoding) -> None:
+    """With queries that begin later, and the encoding's own scale."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    q, k, v = (torch.randn(B, H, n, 16) for n in (5, 9, 9))
+    places = Run(4, 5), Run(0, 9)
+    modify, scale = score_mod(encoding, q, *places), default_scale(encoding, 16)
+    found = flex_attention(q, k, v, score_mod=modify, scale=scale)
+    assert_close(found, attend(q, k, v, encoding, *places)[0], 1e-5)
+    with pytest.raises(ValueError, match="encoding must have biases of distance alone"):
+        score_mod(RoPE(16), q, *places)
 
 
 # --- scores against a row of distances ----------------------------------------------------------

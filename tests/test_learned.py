@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from lab.model import Transformer
 from lab.training import generator
 from pe_lib.attention import KVCache
-from pe_lib.learned import BEYOND, Learned, interpolate_grid, interpolate_table, sample_table
+from pe_lib.learned import BEYOND, Learned
 from pe_lib.positions import Run
+from pe_lib.resizing import interpolate_grid, interpolate_table, sample_table
 
 sizes = st.integers(1, 6)
 

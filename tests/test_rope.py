@@ -13,14 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from pe_lib.attention import MultiHeadAttention, attention_logits
-from pe_lib.rope import (
-    AxialRoPE,
-    RoPE,
-    apply_rope,
-    axial_angles,
-    layout_permutation,
-    rope_angles,
-)
+from pe_lib.axes import AxialRoPE, axial_angles
+from pe_lib.rope import RoPE, apply_rope, layout_permutation, rope_angles
 from pe_lib.sinusoidal import frequencies, sinusoidal
 
 OFFSETS = (0, 3, 5000, 100_000)

@@ -15,13 +15,13 @@ from torch import Tensor
 from lab import measure
 from lab.model import Transformer
 from lab.training import generator
+from pe_lib.axes import sinusoidal_2d
 from pe_lib.sinusoidal import (
     LAYOUTS,
     Sinusoidal,
     arrange,
     frequencies,
     sinusoidal,
-    sinusoidal_2d,
     timestep_embedding,
     wavelengths,
 )

@@ -19,13 +19,8 @@ from transformers.models.wav2vec2_conformer.modeling_wav2vec2_conformer import (
 from pe_lib import fast
 from pe_lib.attention import MultiHeadAttention
 from pe_lib.positions import as_tensor, relative_position
-from pe_lib.transformer_xl import (
-    SegmentMemory,
-    TransformerXL,
-    distance_codes,
-    run_segments,
-    transformer_xl_bias,
-)
+from pe_lib.segments import SegmentMemory, run_segments
+from pe_lib.transformer_xl import TransformerXL, distance_codes, transformer_xl_bias
 
 Projections = tuple[Tensor, Tensor, Tensor]  # u (H, d), v (H, d), W_KR (H d, D)
 
