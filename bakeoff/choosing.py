@@ -153,7 +153,7 @@ class Verdict(NamedTuple):
 
 def sizes(head_dim: int = HEAD_DIM, length: int = LENGTH, *, causal: bool = True) -> Sizes:
     """Return the base model with heads of width `head_dim`, trained on `length` tokens."""
-    return Sizes(D_MODEL, D_MODEL // head_dim, length, causal, cached=512)
+    return Sizes(D_MODEL, D_MODEL // head_dim, length, causal)
 
 
 @cache

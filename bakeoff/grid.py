@@ -50,10 +50,9 @@ class Cell:
     @property
     def sizes(self) -> Sizes:
         """Return what a method must know of the model."""
-        trained, longest = self.train_length, max(self.lengths)
-        if self.task in ADDITION_TASKS:  # tokens of a sum
-            trained, longest = 3 * trained + 2, 3 * longest + 2
-        return Sizes(self.d_model, self.n_heads, trained, self.causal, longest)
+        tokens_of_a_sum = 3 * self.train_length + 2
+        length = tokens_of_a_sum if self.task in ADDITION_TASKS else self.train_length
+        return Sizes(self.d_model, self.n_heads, length, self.causal)
 
     def settings(self) -> dict[str, object]:
         """Return the fields for the CSV, without the lengths (they have rows of their own)."""

@@ -44,7 +44,7 @@ class Recipe(NamedTuple):
 def hybrid(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
     """Return RoPE in windows for all layers but the last, which sees everything unnumbered."""
     local = Compose(
-        RoPE(sizes.head_dim, max_len=sizes.cached),
+        RoPE(sizes.head_dim),
         SlidingWindow(sizes.n_heads, sizes.length // WINDOW),
     )
     return [*[local] * (n_layers - 1), NoPosition()]
@@ -52,7 +52,7 @@ def hybrid(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
 
 def rope_everywhere(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
     """Return RoPE for all layers, ready for the longest positions that are drawn."""
-    return [RoPE(sizes.head_dim, max_len=REACH * sizes.length)] * n_layers
+    return [RoPE(sizes.head_dim)] * n_layers
 
 
 RECIPES = {

@@ -32,14 +32,14 @@ def rescaled(new_rates: Callable[[Tensor, float, int], Tensor], *, yarn: bool = 
         factor = max(1.0, length / cell.train_length)
         rates = new_rates(frequencies(head_dim), factor, cell.train_length)
         gain = extend.yarn_gain(factor) if yarn else 1.0
-        return RoPE(head_dim, rates=rates, gain=gain, max_len=length)
+        return RoPE(head_dim, rates=rates, gain=gain)
 
     return make
 
 
 def dynamic(cell: Cell, length: int) -> PositionEncoding:
     """Return dynamic NTK with the factor that published configurations use, 2."""
-    return extend.DynamicNTK(cell.d_model // cell.n_heads, 2.0, cell.train_length, max_len=length)
+    return extend.DynamicNTK(cell.d_model // cell.n_heads, 2.0, cell.train_length)
 
 
 def yarn_rates(rates: Tensor, factor: float, length: int) -> Tensor:
@@ -50,7 +50,7 @@ def yarn_rates(rates: Tensor, factor: float, length: int) -> Tensor:
 
 def larger_base(cell: Cell, length: int) -> PositionEncoding:
     """Return RoPE with base 500,000, which Xiong et al. 2024 chose for training on, whatever L."""
-    return RoPE(cell.d_model // cell.n_heads, 500_000.0, max_len=length)
+    return RoPE(cell.d_model // cell.n_heads, 500_000.0)
 
 
 EXTENSIONS: dict[str, Make] = {
@@ -87,5 +87,5 @@ def dress(model: Model, cell: Cell, variant: str, length: int) -> None:
         model.restart(length)
     elif cell.method == "rope" and not isinstance(model, AtCoupledPositions):
         make = (EXTENSIONS | TUNED).get(variant)
-        plain = RoPE(cell.d_model // cell.n_heads, max_len=length)
+        plain = RoPE(cell.d_model // cell.n_heads)
         model.use_encoding(make(cell, length) if make else plain)

@@ -25,10 +25,10 @@ from pe_lib.attention import (
     attend_fused,
     relative_position,
 )
-from pe_lib.fast import reversed_bias, table_scores
+from pe_lib.fast import bias, bias_vector, reversed_bias, rotate
 from pe_lib.relative import RelativeBias
 from pe_lib.rope import RoPE
-from pe_lib.shaw import clipped_row
+from pe_lib.shaw import Shaw
 from pe_lib.sinusoidal import Sinusoidal, sinusoidal
 from pe_lib.t5 import T5Bias
 from pe_lib.transformer_xl import TransformerXL
@@ -72,22 +72,23 @@ def rope_of(q: Tensor, k: Tensor) -> Works:
 
     length = q.shape[2]
     positions = Run(0, length)
-    pairs = RoPE(WIDTH, max_len=length)
-    half = RoPE(WIDTH, layout="half", max_len=length)
+    pairs, half = RoPE(WIDTH), RoPE(WIDTH, layout="half")
     # Published functions get their angles, sines and cosines ready-made; pe_lib looks them up.
-    angles = half.angles(positions.tensor(), half.rates)[None]
+    angles = half.angles(positions.tensor())[None]
     cosines, sines = angles.cos().float(), angles.sin().float()  # (1, L, d / 2)
     cos, sin = (torch.cat([part, part], dim=-1) for part in (cosines, sines))
     q_long, k_long = (x.transpose(1, 2).contiguous() for x in (q, k))  # (B, L, H, d)
     theirs = gptj.apply_rotary_pos_emb(q_long, sines, cosines).transpose(1, 2)
-    agree(pairs.rotate(q, k, positions, positions)[0], theirs)
-    agree(half.rotate(q, k, positions, positions)[1], llama.apply_rotary_pos_emb(q, k, cos, sin)[1])
+    agree(rotate(pairs, q, k, positions, positions)[0], theirs)
+    agree(
+        rotate(half, q, k, positions, positions)[1], llama.apply_rotary_pos_emb(q, k, cos, sin)[1]
+    )
     lucid = RotaryEmbedding(WIDTH, cache_max_seq_len=length)
     xt_angles, _ = x_transformers.RotaryEmbedding(WIDTH)(positions.tensor())
     return {
         "copying q and k": lambda: (q.clone(), k.clone()),
-        "pe_lib, interleaved": lambda: pairs.rotate(q, k, positions, positions),
-        "pe_lib, half": lambda: half.rotate(q, k, positions, positions),
+        "pe_lib, interleaved": lambda: rotate(pairs, q, k, positions, positions),
+        "pe_lib, half": lambda: rotate(half, q, k, positions, positions),
         "transformers, Llama (half)": lambda: llama.apply_rotary_pos_emb(q, k, cos, sin),
         "transformers, GPT-J (interleaved)": lambda: [
             gptj.apply_rotary_pos_emb(x, sines, cosines) for x in (q_long, k_long)
@@ -134,10 +135,14 @@ def t5_peer() -> Any:
 def bias_of(encoding: RelativeBias, length: int) -> Works:
     q, k, _ = qkv(length)
     places, allocated = Run(0, length), torch.empty(HEADS, length, length)
+
+    def view() -> Tensor:
+        return reversed_bias(bias_vector([encoding], q, places, places), places, places, False)
+
     return {
         "filling an allocated (H, L, L)": lambda: allocated.fill_(1.0),
-        "pe_lib, view": lambda: reversed_bias(encoding, q, places, places, False),
-        "pe_lib, dense": lambda: encoding.bias(q, k, places, places, 1.0),
+        "pe_lib, view": view,
+        "pe_lib, dense": lambda: bias(encoding, q, k, places, places, 1.0),
     }
 
 
@@ -181,7 +186,8 @@ def shaw(length: int) -> Works:
     from transformers.models.wav2vec2_bert import modeling_wav2vec2_bert as wav2vec2
 
     (q, k, _), places, clip = qkv(length), Run(0, length), 64
-    table = torch.randn(2 * clip + 1, WIDTH)
+    encoding = Shaw(WIDTH, clip)
+    table = encoding.key_table.detach()
     module = SimpleNamespace(
         left_max_position_embeddings=clip,
         right_max_position_embeddings=clip,
@@ -192,13 +198,13 @@ def shaw(length: int) -> Works:
     def gathered() -> object:
         return wav2vec2._apply_relative_key_position_encoding(module, q, k)[1]
 
-    def skewed() -> Tensor:
-        return table_scores(q, table, lambda far: clipped_row(far, clip), places, places)
+    def picked() -> Tensor | None:
+        return bias(encoding, q, k, places, places, 1.0)
 
-    agree(skewed(), gathered())
+    agree(picked(), gathered())
     return {
         "plain logits": lambda: q @ k.mT,
-        "pe_lib, skew": skewed,
+        "pe_lib": picked,
         "transformers, Wav2Vec2-BERT (gathers L, L, d)": gathered,
     }
 
@@ -228,7 +234,7 @@ def xlnet(length: int) -> Works:
 
     works: Works = {
         "plain logits": lambda: q @ k.mT,
-        "pe_lib, skew": lambda: encoding.bias(q, k, run, run, WIDTH**-0.5),
+        "pe_lib, skew": lambda: bias(encoding, q, k, run, run, WIDTH**-0.5),
         "transformers, XLNet": published,
     }
     agree(works["pe_lib, skew"](), published())
@@ -251,10 +257,9 @@ def computed_table(length: int) -> Works:
         return PositionalEncoding1D(MODEL)(x)  # it keeps the last table: build anew
 
     agree(fresh()[0], sinusoidal(places, MODEL), 1e-2)
-    agree(sinusoidal(Run(0, length), MODEL), sinusoidal(places, MODEL), 1e-6)
     return {
         "filling an allocated (L, D)": lambda: out.fill_(1.0),
-        "pe_lib (float64 angles)": lambda: sinusoidal(Run(0, length), MODEL),
+        "pe_lib (float64 angles)": lambda: sinusoidal(places, MODEL),
         "positional-encodings": fresh,
         "x-transformers": lambda: scaled(x),
         "transformers, M2M-100": lambda: M2M100SinusoidalPositionalEmbedding.get_embedding(
@@ -271,7 +276,7 @@ def cached_table(length: int) -> Works:
     from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
 
     x = torch.randn(1, length, MODEL)
-    ours, keeper = Sinusoidal(MODEL, max_len=length), PositionalEncoding1D(MODEL)
+    ours, keeper = Sinusoidal(MODEL), PositionalEncoding1D(MODEL)
     m2m = M2M100SinusoidalPositionalEmbedding(length + 2, MODEL, padding_idx=1)
     agree(ours.embed(x, Run(0, length)), x + keeper(x), 1e-2)
     return {
@@ -287,7 +292,7 @@ def consumption(length: int) -> Works:
     peer, encoding = t5_peer(), ALiBi(HEADS)
     hidden = relative_position(places, places) > 0
     lowest = torch.finfo(torch.float32).min
-    ready = encoding.bias(q, k, places, places, 1.0).masked_fill(hidden, lowest)[None]
+    ready = bias(encoding, q, k, places, places, 1.0).masked_fill(hidden, lowest)[None]
 
     def ours(encoding: PositionEncoding) -> Work:
         return lambda: attend_fused(q, k, v, encoding, places, places, causal=True)
@@ -311,7 +316,7 @@ def consumption(length: int) -> Works:
         "pe_lib, T5": ours(t5),
         "SDPA, dense ALiBi ready-made": dense(lambda: ready),
         "SDPA, dense ALiBi built by pe_lib": dense(
-            lambda: encoding.bias(q, k, places, places, 1.0).masked_fill(hidden, lowest)[None]
+            lambda: bias(encoding, q, k, places, places, 1.0).masked_fill(hidden, lowest)[None]
         ),
         "SDPA, T5 bias built by transformers": published,
         "softmax by hand, ALiBi": manual,
@@ -350,7 +355,7 @@ def decode(length: int) -> Works:
 
     past, x = torch.randn(1, length, MODEL), torch.randn(1, 1, MODEL)
     most = length + STEPS
-    sizes = Sizes(MODEL, HEADS, most, cached=most)
+    sizes = Sizes(MODEL, HEADS, most)
 
     def ours(encoding: PositionEncoding) -> Work:
         layer, cache = layer_of(encoding).eval(), KVCache()
@@ -384,7 +389,7 @@ def decode(length: int) -> Works:
         return step
 
     works = {f"pe_lib, {method.name}": ours(method.make(sizes)) for method in METHODS.values()}
-    works |= {"pe_lib, RoPE, half": ours(RoPE(WIDTH, layout="half", max_len=most))}
+    works |= {"pe_lib, RoPE, half": ours(RoPE(WIDTH, layout="half"))}
     works |= {LLAMA_LAYER: published(DynamicCache(), None)}
     works |= {LLAMA_STATIC: published(StaticCache(peer.config, most), most)}
     first = works["pe_lib, RoPE, half"]()
@@ -398,7 +403,7 @@ def training_step(length: int) -> Works:
     from x_transformers import x_transformers
 
     x = torch.randn(4, length, MODEL, requires_grad=True)
-    target, sizes = torch.randn(4, length, MODEL), Sizes(MODEL, HEADS, length, cached=length)
+    target, sizes = torch.randn(4, length, MODEL), Sizes(MODEL, HEADS, length)
 
     def step(layer: torch.nn.Module, forward: Callable[[], Tensor]) -> Work:
         leaves = [x, *layer.parameters()]

@@ -124,8 +124,7 @@ def subjects_of(encoding: PositionEncoding, head_dim: int, heads: int) -> dict[s
             codes = encoding.embed(torch.zeros(batch, positions.shape[-1], d_model), positions)
             return codes if positions.ndim == 2 else codes[0]
 
-        rows = getattr(encoding, "max_len", None) if not hasattr(encoding, "compute") else None
-        found["embed"] = Absolute(code, rows or 512)
+        found["embed"] = Absolute(code, getattr(encoding, "max_len", 512))
     if encoding.uses("rotate"):
         found["rotate"] = Rotary(lambda q, k, p: encoding.rotate(q, k, p, p), width, many)
     if encoding.uses("bias"):

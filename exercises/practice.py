@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -12,14 +11,12 @@ from exercises.checks import CheckFailed
 from lab.model import Transformer
 from lab.training import Batch, accuracy, generator, train
 from pe_lib.attention import NoPosition, PositionEncoding
+from pe_lib.testing import PROMISES, broken_promises
 
 VOCAB, D_MODEL, N_HEADS, N_LAYERS = 16, 32, 4, 2
 HEAD_DIM = D_MODEL // N_HEADS
-HOOKS = [
-    name
-    for name, part in vars(PositionEncoding).items()
-    if inspect.isfunction(part) and name not in ("uses", "parts")
-]
+SLOW = ("it_compiles_into_one_graph", "it_exports_for_any_length")
+ASKED = [name for name in PROMISES if name not in SLOW]
 Make = Callable[[], PositionEncoding]
 Task = Callable[[int, int, torch.Generator], Batch]
 
@@ -44,9 +41,9 @@ def check(make: Make) -> None:
     made = make()
     if not isinstance(made, PositionEncoding):
         raise CheckFailed(f"it must be a PositionEncoding, got {made!r}")
-    hooks = [name for name in HOOKS if made.uses(name)]
+    hooks = [name for name in made.hooks if made.uses(name)]
     if not hooks:
-        raise CheckFailed(f"it overrides none of {', '.join(HOOKS)}: nothing happens")
+        raise CheckFailed(f"it overrides none of {', '.join(made.hooks)}: nothing happens")
     own, without = model(make).double(), model(NoPosition).double()  # rounding is no effect
     without.load_state_dict(own.state_dict(), strict=False)
     tokens = torch.randint(VOCAB, (2, 8 * 32), generator=generator(0))
@@ -68,6 +65,9 @@ def check(make: Make) -> None:
     print(f"{type(made).__name__}: right. It acts through {' and '.join(hooks)}.")
     if reads:
         print("It reads the length of the text: early tokens change when others follow them.")
+    sizes = {"d_model": D_MODEL, "n_heads": N_HEADS}
+    for name, what in broken_promises(made, ASKED, **sizes).items():
+        print(f"It does not promise `{name}`: {what}")
 
 
 def outputs(own: Transformer, tokens: Tensor, length: int) -> Tensor:

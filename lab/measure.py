@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 from lab.registry import Sizes
 from pe_lib.attention import PositionEncoding, attention_logits
 from pe_lib.errors import require_positive
-from pe_lib.fast import only_relative_bias, reversed_bias
+from pe_lib.fast import bias_vector, relative_biases
 from pe_lib.positions import Run
 
 
@@ -48,7 +48,8 @@ def translation_error(encoding: PositionEncoding, q: Tensor, k: Tensor, shift: i
     q_pos, k_pos = torch.arange(q.shape[-2]), torch.arange(k.shape[-2])
     here = attention_logits(q, k, encoding, q_pos, k_pos)
     there = attention_logits(q, k, encoding, q_pos + shift, k_pos + shift)
-    return float((here - there).abs().max() / here.abs().max())
+    size = here.abs().max()
+    return float((here - there).abs().max() / size) if size > 0 else 0.0
 
 
 def similarity_by_distance(codes: Tensor) -> Tensor:
@@ -186,11 +187,11 @@ def extra_tensor(encoding: PositionEncoding, sizes: Sizes) -> int:
     def hooks() -> None:
         encoding.embed(x, places)
         encoding.rotate(q, k, places, places)
-        relative = only_relative_bias(encoding)
+        relative = relative_biases(encoding)
         if relative is None:
             encoding.bias(q, k, places, places, scale=1.0)
         else:  # one number per distance, which attention sees as a matrix
-            reversed_bias(relative, q, places, places, causal=sizes.causal)
+            bias_vector(relative, q, places, places)
         encoding.values(weights, places, places)
 
     return largest_tensor(hooks)

@@ -209,7 +209,7 @@ class Transformer(nn.Module):
             tokens, wanted = require_integers("inputs", inputs), "(batch, length >= 1)"
             fits = inputs.ndim == 2
             n_in = int(self.inputs.num_embeddings)  # type: ignore[arg-type]
-            readable = tokens.is_cpu and tokens.numel() > 0 and may_read(tokens)  # without waiting
+            readable = tokens.numel() > 0 and may_read(tokens)
             if readable and not 0 <= int(tokens.min()) <= int(tokens.max()) < n_in:
                 worst = tokens.min() if tokens.min() < 0 else tokens.max()
                 raise ValueError(f"inputs must be tokens from 0 to {n_in - 1}, got {int(worst)}")
@@ -255,9 +255,10 @@ class Transformer(nn.Module):
             caches = list(caches) if isinstance(caches, Sequence) else [caches]
             if not all(isinstance(cache, KVCache) for cache in caches):
                 raise TypeError(f"caches must be KVCaches, one per layer, got {caches!r}")
-            if len(caches) != len(self.blocks):
+            if len(set(map(id, caches))) != len(self.blocks) or len(caches) != len(self.blocks):
                 raise ValueError(
-                    f"caches must be one per layer ({len(self.blocks)}), got {len(caches)}"
+                    f"caches must be one per layer ({len(self.blocks)}), each another, got "
+                    f"{len(caches)}"
                 )
         if positions is None:
             cache = KVCache() if caches is None else caches[0]

@@ -27,7 +27,9 @@ class GatedBlock(nn.Module):
         """Create the layers."""
         super().__init__()
         self.norm_1, self.norm_2 = nn.RMSNorm(d_model, EPS), nn.RMSNorm(d_model, EPS)
-        self.attention = MultiHeadAttention(d_model, HEADS, encoding, causal=True)
+        self.attention = MultiHeadAttention(
+            d_model, HEADS, encoding, causal=True, n_kv_heads=KEY_HEADS
+        )
         self.gate = nn.Linear(d_model, hidden, bias=False)
         self.up = nn.Linear(d_model, hidden, bias=False)
         self.down = nn.Linear(hidden, d_model, bias=False)
@@ -82,20 +84,6 @@ def as_tensor(array: np.ndarray) -> Tensor:
     return torch.from_numpy(array.astype(np.float64))
 
 
-def for_every_head(weight: Tensor) -> Tensor:
-    """Repeat shared key or value heads until every query head has its own.
-
-    Args:
-        weight: (D, KEY_HEADS * d), as x @ weight.
-
-    Returns:
-        (HEADS * d, D), as a Linear's weight: neighbouring query heads share a key head.
-    """
-    heads = weight.T.unflatten(0, (KEY_HEADS, HEAD_DIM))  # (KEY_HEADS, d, D)
-    repeated: Tensor = heads.repeat_interleave(HEADS // KEY_HEADS, dim=0).flatten(0, 1)
-    return repeated
-
-
 def renamed(weights: dict[str, np.ndarray], n_layers: int) -> dict[str, Tensor]:
     """Return the package's weights under this module's names."""
     state = {"norm.weight": as_tensor(weights["norm_f.gamma"])}
@@ -109,8 +97,8 @@ def renamed(weights: dict[str, np.ndarray], n_layers: int) -> dict[str, Tensor]:
             "norm_1.weight": source["norm1.gamma"],
             "norm_2.weight": source["norm2.gamma"],
             "attention.q_proj.weight": source["attn.W_Q"].T,
-            "attention.k_proj.weight": for_every_head(source["attn.W_K"]),
-            "attention.v_proj.weight": for_every_head(source["attn.W_V"]),
+            "attention.k_proj.weight": source["attn.W_K"].T,
+            "attention.v_proj.weight": source["attn.W_V"].T,
             "attention.out_proj.weight": source["attn.W_O"].T,
             "gate.weight": source["ffn.W1"].T,
             "up.weight": source["ffn.W3"].T,

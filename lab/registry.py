@@ -36,14 +36,12 @@ class Sizes:
         length: positions seen in training. Spans of distances follow it: a table that is far
             smaller than the training length would be an unfair rival.
         causal: a decoder (True) or an encoder (False).
-        cached: rows of tables that are only a cache.
     """
 
     d_model: int
     n_heads: int
     length: int
     causal: bool = True
-    cached: int = 2048
 
     @property
     def head_dim(self) -> int:
@@ -77,7 +75,7 @@ METHODS: dict[str, Method] = {
     "sinusoidal": Method(
         "sinusoidal",
         "#0072b2",
-        lambda sizes: Sinusoidal(sizes.d_model, gain=EMBED_STD * 2**0.5, max_len=sizes.cached),
+        lambda sizes: Sinusoidal(sizes.d_model, gain=EMBED_STD * 2**0.5),
         "02_sinusoidal",
     ),
     "learned": Method(
@@ -121,9 +119,7 @@ METHODS: dict[str, Method] = {
         lambda sizes: ALiBi(sizes.n_heads, symmetric=not sizes.causal),
         "09_alibi",
     ),
-    "rope": Method(
-        "RoPE", "#332288", lambda sizes: RoPE(sizes.head_dim, max_len=sizes.cached), "10_rope"
-    ),
+    "rope": Method("RoPE", "#332288", lambda sizes: RoPE(sizes.head_dim), "10_rope"),
     "kerple": Method(
         "KERPLE", "#a0522d", lambda sizes: Kerple(sizes.n_heads), "09_alibi", per_layer=True
     ),
@@ -134,23 +130,17 @@ METHODS: dict[str, Method] = {
         "09_alibi",
         per_layer=True,
     ),
-    "xpos": Method(
-        "xPos", "#6a51a3", lambda sizes: XPos(sizes.head_dim, max_len=sizes.cached), "10_rope"
-    ),
+    "xpos": Method("xPos", "#6a51a3", lambda sizes: XPos(sizes.head_dim), "10_rope"),
     # A quarter of the pairs rotates, as in Gemma 4.
     "p_rope": Method(
         "p-RoPE",
         "#00838f",
-        lambda sizes: RoPE(
-            sizes.head_dim,
-            rates=proportional(frequencies(sizes.head_dim), 0.25),
-            max_len=sizes.cached,
-        ),
+        lambda sizes: RoPE(sizes.head_dim, rates=proportional(frequencies(sizes.head_dim), 0.25)),
     ),
     "pope": Method(
         "PoPE",
         "#ad1457",
-        lambda sizes: PoPE(sizes.n_heads, sizes.head_dim, max_len=sizes.cached),
+        lambda sizes: PoPE(sizes.n_heads, sizes.head_dim),
         per_layer=True,
     ),
     "temperature": Method(

@@ -130,7 +130,9 @@ def accuracy(model: nn.Module, inputs: Tensor, targets: Tensor) -> float:
     counted = targets != IGNORE
     if not counted.any():
         raise ValueError(f"targets must hold one that counts, all {targets.numel()} are ignored")
+    training = model.training
     model.eval()
     with one_thread():
         guesses = model(like_weights(inputs, model)).argmax(dim=-1)
+    model.train(training)
     return float((guesses == targets)[counted].double().mean())

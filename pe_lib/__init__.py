@@ -5,7 +5,7 @@ Each method is a file; each file begins with pure functions and ends with a thin
 
 from pe_lib.alibi import ALiBi
 from pe_lib.attention import KVCache, MultiHeadAttention
-from pe_lib.axes import AxesRoPE
+from pe_lib.axes import AxesRoPE, AxialRoPE
 from pe_lib.compose import Compose
 from pe_lib.context_extension import DynamicNTK, LongRoPE
 from pe_lib.cope import CoPE
@@ -19,7 +19,7 @@ from pe_lib.learned import Learned
 from pe_lib.pope import PoPE
 from pe_lib.positions import Axes, Run
 from pe_lib.relative import RelativeBias, WindowBias
-from pe_lib.rope import AxialRoPE, RoPE
+from pe_lib.rope import RoPE
 from pe_lib.rotary_values import RotaryValues
 from pe_lib.shaw import Shaw
 from pe_lib.sinks import Sink

@@ -1,11 +1,15 @@
-"""ALiBi: a penalty that grows linearly with distance, nothing to train (chapter 9)."""
+"""ALiBi: a penalty that grows linearly with distance, nothing to train (chapter 9).
+
+score_ij = q_i . k_j / sqrt(d) + slope (j - i)
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from pe_lib.errors import require_bool, require_floating, require_positive, require_real
+from pe_lib.encoding import Reals, checked
+from pe_lib.errors import require_bool, require_positive
 from pe_lib.positions import sent
 from pe_lib.relative import RelativeBias, for_each_head
 
@@ -23,10 +27,6 @@ def alibi_slopes(n_heads: int) -> Tensor:
     Returns:
         (n_heads,), float32.
 
-    Raises:
-        TypeError: if n_heads is not an int.
-        ValueError: if n_heads is below 1.
-
     Source: Press et al. 2022, section 3; other counts as in the authors' code.
     """
     n_heads = require_positive("n_heads", n_heads)
@@ -36,7 +36,8 @@ def alibi_slopes(n_heads: int) -> Tensor:
     return torch.tensor(slopes, dtype=torch.float32, device="cpu")
 
 
-def alibi(relative: object, slopes: Tensor, *, symmetric: bool = False) -> Tensor:
+@checked(slopes="H")
+def alibi(relative: Reals, slopes: Tensor, *, symmetric: bool = False) -> Tensor:
     """Return slope * relative position, or -slope * |relative position|.
 
     Args:
@@ -49,18 +50,10 @@ def alibi(relative: object, slopes: Tensor, *, symmetric: bool = False) -> Tenso
     Returns:
         (H, *relative.shape), float32 or better.
 
-    Raises:
-        TypeError: if relative is not real numbers or slopes not a floating-point tensor.
-        ValueError: if slopes have more axes.
-
     Source: Press et al. 2022, section 3 (written there with distance = query - key).
     """
-    offsets = require_real("relative", relative)
-    require_bool("symmetric", symmetric)
-    if require_floating("slopes", slopes).ndim != 1:
-        raise ValueError(f"slopes must have shape (H,), got {tuple(slopes.shape)}")
-    slope = for_each_head(slopes, offsets)
-    return -slope * offsets.abs() if symmetric else slope * offsets
+    slope = for_each_head(slopes, relative)
+    return -slope * relative.abs() if require_bool("symmetric", symmetric) else slope * relative
 
 
 class ALiBi(RelativeBias):
@@ -73,10 +66,6 @@ class ALiBi(RelativeBias):
         n_heads: number of heads H, any.
         symmetric: as in `alibi`; for attention without a causal mask.
 
-    Raises:
-        TypeError: if n_heads is not an int.
-        ValueError: if n_heads is below 1.
-
     Source: Press et al. 2022, section 3.
     """
 
@@ -85,6 +74,7 @@ class ALiBi(RelativeBias):
         super().__init__()
         self.n_heads = require_positive("n_heads", n_heads)
         self.symmetric = require_bool("symmetric", symmetric)
+        self.past_only = not symmetric
 
     def of_distance(self, relative: Tensor) -> Tensor:
         """Return the bias of relative positions: (...) -> (H, ...)."""

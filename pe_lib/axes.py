@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pe_lib.encoding import PositionEncoding
+from pe_lib.encoding import PositionEncoding, Reals, checked
 from pe_lib.errors import (
     require_choice,
     require_finite,
@@ -23,21 +23,12 @@ from pe_lib.errors import (
     require_greater,
     require_multiple,
     require_positive,
-    require_real,
     require_several,
+    require_shapes,
 )
-from pe_lib.fast import rotate
-from pe_lib.positions import (
-    Axes,
-    Positions,
-    Run,
-    as_positions,
-    as_tensor,
-    in_float64,
-    per_head,
-    sent,
-)
-from pe_lib.sinusoidal import LAYOUTS, arrange, frequencies
+from pe_lib.positions import Axes, Run, exact, per_head, sent
+from pe_lib.rope import RoPE, apply_rope, rope_angles
+from pe_lib.sinusoidal import LAYOUTS, frequencies, sinusoidal
 
 ARRANGEMENTS = ("chunked", "interleaved")
 
@@ -52,10 +43,6 @@ def grid_positions(*sizes: int) -> Tensor:
 
     Returns:
         (product of sizes, A) int64.
-
-    Raises:
-        TypeError: if a size is not an int.
-        ValueError: if there is none, or one is not positive.
     """
     if not sizes:
         raise ValueError("sizes must hold at least one axis, got none")
@@ -75,10 +62,6 @@ def text_image_positions(parts: Sequence[int | tuple[int, int, int]]) -> Axes:
 
     Returns:
         `Axes` with the order 0, 1, ... and the numbers (L, 3) int64.
-
-    Raises:
-        TypeError: if a part is neither an int nor three of them.
-        ValueError: if there is no part, or a size is not positive.
 
     Source: Wang et al. 2024 (Qwen2-VL), section 2.1. Transformers 5.23 goes on after the larger of
         rows and columns, which differs where a video has more frames than both.
@@ -113,11 +96,9 @@ def axis_of_pair(sections: Sequence[int], arrangement: str = "chunked") -> Tenso
     Returns:
         (sum of sections,) int64.
 
-    Raises:
-        TypeError: if a section is not an int.
-        ValueError: if there is none, one is not positive, or the arrangement is unknown.
-
-    Source: Wang et al. 2024 (Qwen2-VL); Huang et al. 2025 (interleaved), and transformers' code.
+    Source: Wang et al. 2024 (Qwen2-VL); Huang et al. 2025 (interleaved). Transformers' code gives
+        every third pair to the second and the third axis: the same where no axis has more pairs
+        than the first, as in published models; elsewhere its axes get other numbers of pairs.
     """
     counts = [
         require_positive("sections", section) for section in require_several("sections", sections)
@@ -128,6 +109,7 @@ def axis_of_pair(sections: Sequence[int], arrangement: str = "chunked") -> Tenso
     return torch.tensor([axis for _, axis in pairs], device="cpu")
 
 
+@checked(rates="n")
 def section_directions(
     rates: Tensor, sections: Sequence[int], arrangement: str = "chunked"
 ) -> Tensor:
@@ -141,13 +123,8 @@ def section_directions(
     Returns:
         (n, A): row r holds rates[r] in the column of its axis, and zeros.
 
-    Raises:
-        TypeError: if rates are not floating-point.
-        ValueError: if the sections do not add up to n.
-
     Source: Wang et al. 2024 (Qwen2-VL), section 2.1.
     """
-    require_floating("rates", rates)
     axis = axis_of_pair(sections, arrangement)
     if rates.shape != axis.shape:
         raise ValueError(
@@ -166,10 +143,6 @@ def width_directions(widths: Sequence[int], base: float = 10000.0) -> Tensor:
 
     Returns:
         (sum of widths / 2, A).
-
-    Raises:
-        TypeError: if a width is not an int.
-        ValueError: if there is none, or one is not even and positive.
     """
     why = "components rotate in pairs"
     halves = [require_multiple("widths", w, 2, why) // 2 for w in require_several("widths", widths)]
@@ -177,6 +150,7 @@ def width_directions(widths: Sequence[int], base: float = 10000.0) -> Tensor:
     return section_directions(rates, halves)
 
 
+@checked(rates="n")
 def golden_directions(rates: Tensor) -> Tensor:
     """Return directions in the plane that differ from pair to pair, well spread.
 
@@ -187,15 +161,9 @@ def golden_directions(rates: Tensor) -> Tensor:
         (n, 2), for positions (row, column). The direction of pair r has the angle r * pi * 0.618…
         with the axis of columns: the golden section never repeats nearly.
 
-    Raises:
-        TypeError: if rates are not floating-point.
-        ValueError: if rates have more axes, or one is not finite.
-
     Source: mixed directions: Heo et al. 2024, section 3.2, who train them from a turned cross;
         spread by the golden section: Xiong 2025.
     """
-    if require_floating("rates", rates).ndim != 1:
-        raise ValueError(f"rates must have shape (n,), got {tuple(rates.shape)}")
     require_finite("rates", rates)
     steps = torch.arange(len(rates), dtype=torch.float64, device="cpu")
     angles = steps * (math.pi * (math.sqrt(5) - 1) / 2)
@@ -205,7 +173,8 @@ def golden_directions(rates: Tensor) -> Tensor:
 # --- the rotation ---------------------------------------------------------------------------------
 
 
-def axes_angles(numbers: object, directions: Tensor) -> Tensor:
+@checked(numbers="L A | B L A", directions="n A | H n A")
+def axes_angles(numbers: Reals, directions: Tensor) -> Tensor:
     """Return the angle of each pair at each position, in radians.
 
     Args:
@@ -215,38 +184,12 @@ def axes_angles(numbers: object, directions: Tensor) -> Tensor:
 
     Returns:
         (..., L, n), or (..., H, L, n): the product of the token's numbers with the direction.
-
-    Raises:
-        TypeError: if numbers are not real or directions not floating-point.
-        ValueError: if the shapes do not fit.
     """
-    places = require_real("numbers", numbers)
-    require_directions(directions)
-    if places.ndim not in (2, 3) or places.shape[-1] != directions.shape[-1]:
-        raise ValueError(
-            f"numbers must have shape (L, A) or (B, L, A) with A = {directions.shape[-1]}, the "
-            f"axes of the directions, got {tuple(places.shape)}"
-        )
-    return angles_along(places, directions)
-
-
-def angles_along(places: Tensor, directions: Tensor) -> Tensor:
-    """Return `axes_angles` of tensors that have been checked, without reading them."""
-    directions = sent(directions, places.device)
+    directions = sent(directions, numbers.device)
     if directions.ndim == 3:
-        places, directions = per_head(places), directions.unsqueeze(-3)  # (..., 1, L, A)
+        numbers, directions = per_head(numbers), directions.unsqueeze(-3)  # (..., 1, L, A)
     # No matrix product: some devices would round it to ten bits, and far positions would collide.
-    return (places.to(directions.dtype).unsqueeze(-2) * directions).sum(dim=-1)
-
-
-def require_directions(directions: object) -> Tensor:
-    """Return `directions` if they are a floating-point tensor (n, A) or (H, n, A) of numbers."""
-    tensor = require_floating("directions", directions)
-    if tensor.ndim not in (2, 3) or tensor.numel() == 0:
-        raise ValueError(
-            f"directions must have shape (n, A) or (H, n, A), none empty, got {tuple(tensor.shape)}"
-        )
-    return tensor
+    return (numbers.to(directions.dtype).unsqueeze(-2) * directions).sum(dim=-1)
 
 
 class AxesRoPE(PositionEncoding):
@@ -262,10 +205,6 @@ class AxesRoPE(PositionEncoding):
         layout: which components form a pair, "interleaved" or "half", see `apply_rope`. It has
             nothing to do with the arrangement of sections.
         gain: factor on rotated queries and on rotated keys, as in `RoPE`.
-
-    Raises:
-        TypeError: if head_dim is not an int, or directions are no floating-point tensor.
-        ValueError: if directions have another shape or are not finite, or the layout is unknown.
 
     Source: Wang et al. 2024 (Qwen2-VL), section 2.1; Heo et al. 2024, section 3.2.
     """
@@ -283,16 +222,18 @@ class AxesRoPE(PositionEncoding):
         """Keep the directions."""
         super().__init__()
         self.head_dim = require_positive("head_dim", head_dim)
-        n_pairs = require_directions(directions).shape[-2]
-        if 2 * n_pairs > head_dim:
+        require_finite("directions", require_floating("directions", directions))
+        require_shapes({"directions": directions}, {"directions": "n A | H n A"}, {})
+        if 2 * directions.shape[-2] > head_dim:
             raise ValueError(
-                f"directions must be at most head_dim / 2 = {head_dim // 2} pairs, got {n_pairs}"
+                f"directions must be at most head_dim / 2 = {head_dim // 2} pairs, "
+                f"got {directions.shape[-2]}"
             )
-        if not directions.is_meta and not directions.isfinite().all():
-            raise ValueError(f"directions must be finite, got {directions}")
         # Constants stay on the processor as they are, whatever becomes of the module.
         kept = directions if isinstance(directions, nn.Parameter) else directions.detach().cpu()
         self.directions = kept
+        if directions.ndim == 3:
+            self.n_heads = len(directions)
         self.layout = require_choice("layout", layout, LAYOUTS)
         self.gain = require_greater("gain", gain, 0)
 
@@ -301,65 +242,102 @@ class AxesRoPE(PositionEncoding):
         """The number of axes A."""
         return self.directions.shape[-1]
 
-    def rotate(
-        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
-    ) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) as text: one number on every axis."""
-        q_axes = self.on_every_axis("q_pos", q_pos, q)
-        same = q_pos is k_pos and q.shape[2] == k.shape[2]
-        return self.rotate_axes(
-            q, k, q_axes, q_axes if same else self.on_every_axis("k_pos", k_pos, k)
-        )
-
-    def on_every_axis(self, name: str, positions: Any, x: Tensor) -> Tensor:
-        """Return one number per token as several: (L,) or (B, L) -> (..., L, A)."""
-        checked = as_positions(name, positions, x.shape[-2], x.shape[0], x.device)
-        numbers = as_tensor(checked, x.device).unsqueeze(-1)
-        return numbers.expand(*numbers.shape[:-1], self.axes)
+        on_axes = [p.unsqueeze(-1).expand(*p.shape, self.axes) for p in (q_pos, k_pos)]
+        return self.rotate_axes(q, k, *on_axes)
 
     def rotate_axes(
         self, q: Tensor, k: Tensor, q_axes: Tensor, k_axes: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) by rows of numbers, (L, A) or (B, L, A).
+        """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) by rows of numbers, (L, A) or (B, L, A)."""
+        return self.rotated(q, q_axes), self.rotated(k, k_axes)
 
-        Raises:
-            ValueError: if a width, a length, the heads or the number of axes does not fit.
-        """
-        for name, x, axes in (("q", q, q_axes), ("k", k, k_axes)):
-            self.check(name, x, axes)
-        k_codes = self.codes(k_axes, k)  # (..., 1 or H, Lk, 2n)
-        q_codes = k_codes if q_axes is k_axes else self.codes(q_axes, q)
-        return rotate(q, q_codes, self.layout), rotate(k, k_codes, self.layout)
+    def rotated(self, x: Tensor, numbers: Tensor) -> Tensor:
+        """Rotate x (B, H, L, d) by rows of numbers, (L, A) or (B, L, A)."""
+        trained = isinstance(self.directions, nn.Parameter)
+        directions = exact(self.directions) if trained else self.directions
+        angles = exact(axes_angles(exact(numbers), directions))  # (..., L, n) or (..., H, L, n)
+        angles = angles[(None,) * (4 - angles.ndim)] if directions.ndim == 3 else per_head(angles)
+        return apply_rope(x, angles, self.layout, gain=self.gain)
 
-    def check(self, name: str, x: Tensor, axes: Tensor) -> None:
-        """Raise unless x (B, H, L, d) and its numbers fit the directions and each other."""
-        heads = self.directions.shape[0] if self.directions.ndim == 3 else None
-        if require_floating(name, x).ndim != 4 or x.shape[3] != self.head_dim or x.shape[2] == 0:
-            raise ValueError(
-                f"{name} must have shape (B, H, L >= 1, head_dim={self.head_dim}), "
-                f"got {tuple(x.shape)}"
-            )
-        if heads not in (None, x.shape[1]):
-            raise ValueError(f"{name} must have {heads} heads, as directions, got {x.shape[1]}")
-        wanted = (x.shape[2], self.axes)
-        batched = axes.ndim == 3 and axes.shape[0] in (1, x.shape[0])
-        if not (axes.ndim == 2 or batched) or axes.shape[-2:] != wanted:
-            raise ValueError(
-                f"{name}_axes must have shape {wanted} or (B, {wanted[0]}, {wanted[1]}), "
-                f"got {tuple(axes.shape)}"
-            )
 
-    def codes(self, numbers: Tensor, like: Tensor) -> Tensor:
-        """Return gain times cosines and sines: (..., L, A) -> (..., 1 or H, L, 2n).
+# --- one number for a point of a grid, as older methods have it ----------------------------------
 
-        They have the device of `like` and its dtype, or float32 if that is coarser; angles have the
-        dtype of constant directions, and float64 where directions are trained.
-        """
-        directions = self.directions
-        places = in_float64(numbers.to(directions.device) if directions.is_meta else numbers)
-        if isinstance(directions, nn.Parameter):
-            directions = in_float64(directions)
-        angles = angles_along(places, directions).double()
-        angles = per_head(angles) if directions.ndim == 2 else angles
-        codes = arrange(self.gain * angles.cos(), self.gain * angles.sin(), self.layout)
-        return codes.to(like.device, torch.promote_types(like.dtype, torch.float32))
+
+@checked()
+def sinusoidal_2d(
+    rows: Reals, columns: Reals, dim: int, base: float = 1e4, **options: Any
+) -> Tensor:
+    """Return the code of points on a grid: half the width for the row, half for the column.
+
+    Args:
+        rows: real numbers, of a shape that broadcasts with `columns`.
+        columns: real numbers.
+        dim: width of the code; a multiple of 4, since each half needs sines and cosines.
+        base: as in `sinusoidal`.
+        options: layout and dtype as in `sinusoidal`, for each half.
+
+    Returns:
+        (*broadcast shape, dim): the row's code, then the column's.
+
+    Source: the 1-D code for each axis, as He et al. 2022 add it to patches (theirs has the
+        column's half first).
+    """
+    require_multiple("dim", dim, 4, "a sine and a cosine for each of two axes")
+    halves = [sinusoidal(axis, dim // 2, base, **options) for axis in on_a_grid(rows, columns)]
+    return torch.cat(halves, dim=-1)  # (..., dim)
+
+
+def on_a_grid(rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rows and columns of points on a grid as tensors of one shape."""
+    try:
+        shape = torch.broadcast_shapes(rows.shape, columns.shape)
+    except RuntimeError as error:
+        given = tuple(rows.shape), tuple(columns.shape)
+        raise ValueError(
+            f"rows and columns must have shapes that broadcast, got {given[0]} and {given[1]}"
+        ) from error
+    return rows.expand(shape), columns.expand(shape)
+
+
+@checked(rates="n")
+def axial_angles(rows: Reals, columns: Reals, rates: Tensor) -> Tensor:
+    """Return angles for points on a grid: the row rotates the first pairs, the column the rest.
+
+    Args:
+        rows: real numbers, of a shape that broadcasts with `columns`.
+        columns: real numbers.
+        rates: (n / 2,) frequencies, the same for both axes.
+
+    Returns:
+        (*broadcast shape, n).
+
+    Source: Heo et al. 2024, section 3.2 (axial frequency).
+    """
+    return torch.cat([rope_angles(axis, rates) for axis in on_a_grid(rows, columns)], dim=-1)
+
+
+class AxialRoPE(RoPE):
+    """Rotate half of the pairs by a patch's row, the others by its column.
+
+    Args:
+        head_dim: width d of a head; a multiple of 4 unless rotary_dim is given.
+        columns: patches in a row of the image: position p stands in row p // columns.
+        base: as in `RoPE`, for each axis; images are short, so 100 is usual.
+        options: layout, rotary_dim (a multiple of 4), rates and gain as in `RoPE`.
+
+    Source: Heo et al. 2024, section 3.2.
+    """
+
+    axes = 2
+
+    def __init__(self, head_dim: int, columns: int, base: float = 100.0, **options: Any) -> None:
+        """Keep the number of columns."""
+        self.columns = require_positive("columns", columns)
+        super().__init__(head_dim, base, **options)
+
+    def angles(self, positions: Tensor) -> Tensor:
+        """Return the angles of patches: (...) -> (..., n)."""
+        rows = torch.div(positions, self.columns, rounding_mode="floor")
+        return axial_angles(rows, positions - rows * self.columns, self.exact_rates)

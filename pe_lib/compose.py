@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from torch import Tensor, nn
 
 from pe_lib.encoding import PositionEncoding
-from pe_lib.positions import Positions
 
 
 class Compose(PositionEncoding):
@@ -15,15 +14,11 @@ class Compose(PositionEncoding):
 
     What they add to the input, to the logits and to the values adds up; rotations follow one
     another, the first given first, and are undone in reverse. A scale of None agrees with every
-    scale. One of them at most may read hidden states, and one have a sink.
+    scale. One of them at most may read hidden states, and one have a sink; one whose rotation is
+    not linear must come before others that rotate.
 
     Args:
         encodings: at least one `PositionEncoding`.
-
-    Raises:
-        TypeError: if one is not a `PositionEncoding`.
-        ValueError: if there is none, one is given twice (also inside another), two have different
-            scales, or two read hidden states or have a sink.
     """
 
     def __init__(self, *encodings: PositionEncoding) -> None:
@@ -44,7 +39,11 @@ class Compose(PositionEncoding):
             users = [type(each).__name__ for each in encodings if each.uses(hook)]
             if len(users) > 1:
                 raise ValueError(f"encodings must have one at most with `{hook}`, got {users}")
+        rotating = [part for part in parts if part.uses("rotate")]
+        if wrong := [type(part).__name__ for part in rotating[1:] if not part.linear]:
+            raise ValueError(f"encodings must have {wrong[0]} before all that rotate")
         self.scale = scales.pop() if scales else None
+        self.past_only = any(part.past_only for part in parts)
         self.encodings = nn.ModuleList(encodings)
         reads = ("rotate", "rotate_axes", "bias", "sink")
         self.rotates_once = all(
@@ -63,27 +62,25 @@ class Compose(PositionEncoding):
         """Return whether a member uses the hook of that name."""
         return any(member.uses(hook) for member in self.members())
 
-    def embed(self, x: Tensor, positions: Positions) -> Tensor:
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Add what every encoding adds to x (B, L, D)."""
         for encoding in self.members():
             x = encoding.embed(x, positions)
         return x
 
-    def rotate(
-        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
-    ) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Rotate q and k by every encoding in order."""
         for encoding in self.members():
             q, k = encoding.rotate(q, k, q_pos, k_pos)
         return q, k
 
     def bias(
-        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
+        self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float
     ) -> Tensor | None:
         """Return the sum of the biases, or None if no encoding has one."""
         return total(encoding.bias(q, k, q_pos, k_pos, scale) for encoding in self.members())
 
-    def values(self, weights: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor | None:
+    def values(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
         """Return the sum of what is added to the outputs, or None."""
         return total(encoding.values(weights, q_pos, k_pos) for encoding in self.members())
 
@@ -92,7 +89,7 @@ class Compose(PositionEncoding):
         return total(encoding.read(x) for encoding in self.members())
 
     def read_bias(
-        self, q_read: Tensor, k_read: Tensor, q_pos: Positions, k_pos: Positions
+        self, q_read: Tensor, k_read: Tensor, q_pos: Tensor, k_pos: Tensor
     ) -> Tensor | None:
         """Return the bias of the one that reads hidden states, or None."""
         return total(
@@ -101,17 +98,17 @@ class Compose(PositionEncoding):
             if encoding.uses("read")
         )
 
-    def sink(self, q: Tensor, q_pos: Positions) -> Tensor | None:
+    def sink(self, q: Tensor, q_pos: Tensor) -> Tensor | None:
         """Return the extra logit of the one that has a sink, or None."""
         return total(encoding.sink(q, q_pos) for encoding in self.members())
 
-    def rotate_values(self, v: Tensor, k_pos: Positions) -> Tensor:
+    def rotate_values(self, v: Tensor, k_pos: Tensor) -> Tensor:
         """Rotate v by every encoding in order."""
         for encoding in self.members():
             v = encoding.rotate_values(v, k_pos)
         return v
 
-    def rotate_back(self, output: Tensor, q_pos: Positions) -> Tensor:
+    def rotate_back(self, output: Tensor, q_pos: Tensor) -> Tensor:
         """Rotate the output by every encoding, the last given first."""
         for encoding in reversed(self.members()):
             output = encoding.rotate_back(output, q_pos)

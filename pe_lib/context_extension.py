@@ -10,34 +10,27 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from pe_lib.encoding import checked
 from pe_lib.errors import (
     may_read,
     require_at_least,
     require_bool,
     require_choice,
     require_finite,
-    require_floating,
     require_greater,
     require_integers,
     require_positive,
+    require_shapes,
 )
-from pe_lib.fast import few_angles, rotate, run_codes
-from pe_lib.positions import (
-    Positions,
-    Run,
-    as_tensor,
-    in_float64,
-    per_head,
-    placed,
-    sent,
-)
-from pe_lib.rope import RoPE
+from pe_lib.positions import exact, sent
+from pe_lib.rope import RoPE, apply_rope, rope_angles
 
 RAMPS = ("index", "rotations")
 
 
+@checked(rates="n")
 def position_interpolation(rates: Tensor, factor: float) -> Tensor:
     """Slow every pair down: position p then gets the angles that p / factor had.
 
@@ -53,6 +46,7 @@ def position_interpolation(rates: Tensor, factor: float) -> Tensor:
     return require_rates(rates) / require_greater("factor", factor, 0)
 
 
+@checked(rates="n")
 def ntk_aware(rates: Tensor, factor: float) -> Tensor:
     """Slow the last pair down by `factor`, the first not at all, those between geometrically.
 
@@ -65,13 +59,10 @@ def ntk_aware(rates: Tensor, factor: float) -> Tensor:
     Returns:
         (n,): rates[j] * factor ** (-j / (n - 1)).
 
-    Raises:
-        ValueError: if there are fewer than two rates.
-
     Source: bloc97 2023; Peng et al. 2024, definition 1.
     """
-    require_geometric(rates)
-    return stretched(rates, require_greater("factor", factor, 0))
+    require_greater("factor", factor, 0)
+    return stretched(require_descending(rates), factor)
 
 
 def stretched(rates: Tensor, factor: float | Tensor) -> Tensor:
@@ -80,12 +71,13 @@ def stretched(rates: Tensor, factor: float | Tensor) -> Tensor:
     return rates * factor**-share
 
 
+@checked(rates="n")
 def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int | Tensor) -> Tensor:
     """Return `ntk_aware` for the length at hand; the trained rates up to the trained length.
 
     Args:
         rates: (n >= 2,) frequencies.
-        factor: how fast the stretch grows past the trained length; 1 stretches by
+        factor: how fast the stretch grows past the trained length, at least 1, which stretches by
             length / trained_length exactly.
         trained_length: positions seen in training.
         length: positions in this sequence, a number or a tensor ().
@@ -96,28 +88,23 @@ def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int |
 
     Source: emozilla 2023; Peng et al. 2024, section 3.3, whose factor is 1.
     """
-    require_greater("factor", factor, 0)
+    require_at_least("factor", factor, 1)
     require_positive("trained_length", trained_length)
-    require_geometric(rates)
-    if not isinstance(length, Tensor):
-        require_positive("length", length)
-    elif require_integers("length", length).ndim:
-        raise ValueError(f"length must be a number, or a tensor (), got {tuple(length.shape)}")
-    return stretched_for(rates, factor, trained_length, length)
+    if isinstance(length, Tensor):
+        require_shapes({"length": require_integers("length", length)}, {"length": ""}, {})
+    else:
+        length = torch.tensor(require_positive("length", length), device="cpu")
+    return stretched_for(require_descending(rates), factor, trained_length, length)
 
 
-def stretched_for(
-    rates: Tensor, factor: float, trained_length: int, length: int | Tensor
-) -> Tensor:
-    """Return `dynamic_ntk` of arguments that have been checked."""
-    if isinstance(length, Tensor):  # not to be read: the stretch is 1 up to the trained length
-        stretch = (factor * in_float64(length) / trained_length - (factor - 1)).clamp(min=1)
-        return stretched(sent(rates, stretch.device), stretch.to(rates.dtype))
-    if length <= trained_length:
-        return rates
-    return stretched(rates, factor * length / trained_length - (factor - 1))
+def stretched_for(rates: Tensor, factor: float, trained_length: int, length: Tensor) -> Tensor:
+    """Return `dynamic_ntk` of arguments that have been checked, without reading the length."""
+    # Up to the trained length the stretch is 1, and the rates are what they were.
+    stretch = (factor * exact(length) / trained_length - (factor - 1)).clamp(min=1)
+    return stretched(sent(rates, stretch.device), stretch.to(rates.dtype))
 
 
+@checked(rates="n")
 def by_parts(rates: Tensor, factor: float, trained_length: int, low: float, high: float) -> Tensor:
     """Slow down only the pairs that made too few full turns in training.
 
@@ -140,6 +127,7 @@ def by_parts(rates: Tensor, factor: float, trained_length: int, low: float, high
     return slow + kept * (rates - slow)
 
 
+@checked(rates="n")
 def rotation_bounds(
     rates: Tensor, trained_length: int, low: float = 1.0, high: float = 32.0
 ) -> tuple[float, float]:
@@ -159,9 +147,6 @@ def rotation_bounds(
     Returns:
         (low, high), the second at most the turns of the fastest pair.
 
-    Raises:
-        ValueError: if high is not above low, or the fastest pair makes no more turns than low.
-
     Source: Peng et al. 2024, section 3.2, for 1 and 32; the lowering is this course's.
     """
     require_greater("high", high, require_greater("low", low, 0))
@@ -176,11 +161,7 @@ def rotation_bounds(
 
 
 def llama3(
-    rates: Tensor,
-    factor: float = 8.0,
-    trained_length: int = 8192,
-    low: float = 1.0,
-    high: float = 4.0,
+    rates: Tensor, factor: float = 8, trained_length: int = 8192, low: float = 1, high: float = 4
 ) -> Tensor:
     """Return the frequencies of Llama 3.1: `by_parts` with its configuration.
 
@@ -191,6 +172,7 @@ def llama3(
     return by_parts(rates, factor, trained_length, low, high)
 
 
+@checked(rates="n")
 def yarn(
     rates: Tensor,
     factor: float,
@@ -217,13 +199,9 @@ def yarn(
     Returns:
         (n,): between rates / factor and rates.
 
-    Raises:
-        ValueError: if ramp is neither of the two, or `fast` is below `slow`.
-
     Source: Peng et al. 2024, section 3.2.
     """
-    require_choice("ramp", ramp, RAMPS)
-    if ramp == "rotations":
+    if require_choice("ramp", ramp, RAMPS) == "rotations":
         return by_parts(rates, factor, trained_length, slow, fast)
     require_geometric(rates)
     require_bool("truncate", truncate)
@@ -251,6 +229,7 @@ def yarn_gain(factor: float, weight: float = 0.1) -> float:
     return 1 + weight * math.log(max(require_greater("factor", factor, 0), 1))
 
 
+@checked(rates="n")
 def proportional(rates: Tensor, share: float) -> Tensor:
     """Keep the fastest pairs and stop the others: p-RoPE.
 
@@ -259,20 +238,23 @@ def proportional(rates: Tensor, share: float) -> Tensor:
 
     Args:
         rates: (n,) frequencies, in descending order.
-        share: of the pairs that rotate, from 0 to 1; the number of pairs is rounded down.
+        share: of the pairs that rotate, at most 1; the number of pairs is rounded down, and at
+            least 1.
 
     Returns:
         (n,): rates, with zeros after the first int(share * n).
 
     Source: Barbero et al. 2025, section 6; Gemma 4 and LFM3 configure it as "proportional".
     """
-    require_rates(rates)
-    if require_at_least("share", share, 0) > 1:
-        raise ValueError(f"share must be from 0 to 1, got {share!r}")
-    rotating = torch.arange(len(rates), device=rates.device) < int(share * len(rates))
-    return rates * rotating
+    kept = int(require_at_least("share", share, 0) * len(require_rates(rates)))
+    if not 1 <= kept <= len(rates):
+        raise ValueError(
+            f"share must be at most 1, and leave one of {len(rates)} pairs at least, got {share!r}"
+        )
+    return rates * (torch.arange(len(rates), device=rates.device) < kept)
 
 
+@checked(rates="n", factors="n")
 def longrope(rates: Tensor, factors: Tensor, name: str = "factors") -> Tensor:
     """Slow each pair down by a factor of its own, found by search.
 
@@ -284,15 +266,9 @@ def longrope(rates: Tensor, factors: Tensor, name: str = "factors") -> Tensor:
     Returns:
         (n,): rates / factors.
 
-    Raises:
-        ValueError: if the shapes differ or a factor is not positive.
-
     Source: Ding et al. 2024, equation 3.
     """
     require_rates(rates)
-    require_floating(name, factors)
-    if factors.shape != rates.shape:
-        raise ValueError(f"{name} must have shape {tuple(rates.shape)}, got {tuple(factors.shape)}")
     require_greater(name, float(factors.min()), 0)
     return rates / factors.to(rates)
 
@@ -309,19 +285,26 @@ def longrope_gain(factor: float, trained_length: int) -> float:
 
 def require_rates(rates: Tensor) -> Tensor:
     """Return rates if they are frequencies, (n >= 1,), as far as they may be read."""
-    if require_floating("rates", rates).ndim != 1 or len(rates) == 0:
+    if rates.ndim != 1 or len(rates) == 0:
         raise ValueError(f"rates must have shape (n >= 1,), got {tuple(rates.shape)}")
     return require_finite("rates", rates)
 
 
-def require_geometric(rates: Tensor) -> None:
-    """Raise unless rates are at least two numbers, the second below the first."""
-    require_floating("rates", rates)
+def require_descending(rates: Tensor) -> Tensor:
+    """Return rates if they are at least two positive numbers, the second below the first."""
     wrong = rates.ndim != 1 or len(rates) < 2
-    if wrong or (may_read(rates) and not rates[0] > rates[1] > 0):
+    if wrong or (may_read(rates) and not (rates[0] > rates[1] and rates[-1] > 0)):
         raise ValueError(
             f"rates must be at least two descending positive frequencies, got {rates!r}"
         )
+    return rates
+
+
+def require_geometric(rates: Tensor) -> None:
+    """Raise unless rates descend in equal proportions, of which the first tells all."""
+    steps = require_descending(rates).log().diff()
+    if may_read(rates) and not (steps - steps[0]).abs().max() < 1e-2 * steps[0].abs():
+        raise ValueError(f"rates must be a geometric series, got {rates!r}")
 
 
 class LengthRoPE(RoPE):
@@ -333,47 +316,24 @@ class LengthRoPE(RoPE):
 
     rotates_once = False
 
-    def rates_at(self, length: int | Tensor) -> Tensor:
-        """Return the frequencies for a sequence of `length`, a number or a tensor ()."""
+    def rates_at(self, length: Tensor) -> Tensor:
+        """Return the frequencies for a sequence of `length`, a tensor ()."""
         raise NotImplementedError
 
-    def gain_at(self, length: int | Tensor) -> float | Tensor:
-        """Return the gain for a sequence of `length`, over the one that `RoPE` applies."""
-        return 1.0
+    def gain_at(self, length: Tensor) -> float | Tensor:
+        """Return the factor on queries and on keys for a sequence of `length`."""
+        return self.gain
 
-    def codes_at(self, positions: Positions, rates: Tensor, x: Tensor) -> Tensor:
-        """Return the rotation codes for other rates than the cached ones, (..., rotary_dim)."""
-        dtype = torch.promote_types(x.dtype, torch.float32)
-        if isinstance(positions, Run) and few_angles(rates):
-            codes = run_codes(positions, rates, dtype, self.layout, gain=self.gain)
-        else:
-            codes = self.rotation_codes(as_tensor(positions, x.device), rates)
-        return placed(codes, x.device, dtype)
-
-    def rotate(
-        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
-    ) -> tuple[Tensor, Tensor]:
-        """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) by their positions, as `RoPE` does."""
-        q_pos, k_pos = self.check(q, k, q_pos, k_pos)
-        length = longest(q_pos, k_pos)
+    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
+        """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) for the longest position of both."""
+        length = 1 + torch.maximum(q_pos.max(), k_pos.max())
         rates, gain = self.rates_at(length), self.gain_at(length)
-        if rates is self.rates:
-            return super().rotate(q, k, q_pos, k_pos)
 
-        def rotated(x: Tensor, positions: Positions) -> Tensor:
-            codes = self.codes_at(positions, rates, x) * gain
-            return rotate(x, per_head(codes), self.layout)
+        def rotated(x: Tensor, positions: Tensor) -> Tensor:
+            angles = exact(rope_angles(exact(positions), rates))
+            return apply_rope(x, angles, self.layout, gain=gain)
 
         return rotated(q, q_pos), rotated(k, k_pos)
-
-
-def longest(q_pos: Positions, k_pos: Positions) -> int | Tensor:
-    """Return one more than the largest position: a number for two runs, else a tensor ()."""
-    if isinstance(q_pos, Run) and isinstance(k_pos, Run):
-        return max(q_pos.stop, k_pos.stop)
-    each = [as_tensor(positions).flatten() for positions in (q_pos, k_pos)]
-    everywhere = torch.cat([part.to(each[0].device) for part in each])
-    return 1 + everywhere.max() if everywhere.numel() else 1
 
 
 class DynamicNTK(LengthRoPE):
@@ -383,18 +343,18 @@ class DynamicNTK(LengthRoPE):
         head_dim: width d of a head.
         factor: as in `dynamic_ntk`.
         trained_length: as in `dynamic_ntk`.
-        options: base, layout, rotary_dim, gain and max_len as in `RoPE`.
+        options: base, layout, rotary_dim and gain as in `RoPE`.
 
     Source: emozilla 2023; Peng et al. 2024, section 3.3.
     """
 
     def __init__(self, head_dim: int, factor: float, trained_length: int, **options: Any) -> None:
-        """Check the arguments; the cache is for the trained frequencies."""
+        """Check the arguments."""
         super().__init__(head_dim, **options)
         self.factor, self.trained_length = factor, trained_length
-        dynamic_ntk(self.rates, factor, trained_length, trained_length + 1)  # raises if wrong
+        dynamic_ntk(self.rates, factor, trained_length, 1)  # raises if one is wrong
 
-    def rates_at(self, length: int | Tensor) -> Tensor:
+    def rates_at(self, length: Tensor) -> Tensor:
         """Return the frequencies for a sequence of `length`."""
         return stretched_for(self.rates, self.factor, self.trained_length, length)
 
@@ -410,7 +370,7 @@ class LongRoPE(LengthRoPE):
         factor: new length over trained length, for the gain.
         gain: factor on queries and keys, or one for short and one for long sequences (PhiMoE);
             None computes `longrope_gain`.
-        options: base, layout, rotary_dim, rates and max_len as in `RoPE`.
+        options: base, layout, rotary_dim and rates as in `RoPE`.
 
     Source: Ding et al. 2024; Abdin et al. 2024.
     """
@@ -426,32 +386,29 @@ class LongRoPE(LengthRoPE):
         gain: float | tuple[float, float] | None = None,
         **options: Any,
     ) -> None:
-        """Keep both sets of frequencies; the cache is for the short ones."""
+        """Keep both sets of frequencies and both gains."""
         computed = longrope_gain(factor, trained_length)  # raises if either is wrong
         both = gain if isinstance(gain, tuple) else (computed if gain is None else gain,) * 2
         if len(both) != 2:
             raise ValueError(f"gain must be a number or two, got {gain!r}")
-        short, long = (require_greater("gain", each, 0) for each in both)
-        if isinstance(options.get("rates"), torch.nn.Parameter):
+        if isinstance(options.get("rates"), nn.Parameter):
             raise TypeError("rates must be a tensor, got a Parameter: two sets are made of them")
-        super().__init__(head_dim, gain=short, **options)
-        self.trained_length, self.long_over_short = trained_length, long / short
+        super().__init__(head_dim, gain=both[0], **options)
+        self.trained_length, self.long_gain = (
+            trained_length,
+            require_greater("gain", both[1], 0),
+        )
         self.long_rates = longrope(self.rates, long_factors, "long_factors")
         self.rates = longrope(self.rates, short_factors, "short_factors")
-        self.fill_cache(torch.float32, "cpu")
 
-    def rates_at(self, length: int | Tensor) -> Tensor:
+    def rates_at(self, length: Tensor) -> Tensor:
         """Return the frequencies for a sequence of `length`."""
-        if isinstance(length, Tensor):
-            length = in_float64(length)
-            short, long = (sent(rates, length.device) for rates in (self.rates, self.long_rates))
-            return torch.where(length <= self.trained_length, short, long)
-        return self.rates if length <= self.trained_length else self.long_rates
+        short, long = (sent(rates, length.device) for rates in (self.rates, self.long_rates))
+        return torch.where(length <= self.trained_length, short, long)
 
-    def gain_at(self, length: int | Tensor) -> float | Tensor:
-        """Return the gain for a sequence of `length`, over the one for a short sequence."""
-        if self.long_over_short == 1:
-            return 1.0
-        if isinstance(length, Tensor):
-            return torch.where(length <= self.trained_length, 1.0, self.long_over_short)
-        return self.long_over_short if length > self.trained_length else 1.0
+    def gain_at(self, length: Tensor) -> float | Tensor:
+        """Return the gain for a sequence of `length`."""
+        if self.gain == self.long_gain:
+            return self.gain
+        gains = torch.tensor([self.gain, self.long_gain], dtype=torch.float64, device=length.device)
+        return gains[(length > self.trained_length).long()]

@@ -11,13 +11,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_at_least, require_floating, require_positive
+from pe_lib.encoding import Booleans, PositionEncoding, checked
+from pe_lib.errors import may_read, require_at_least, require_positive
 from pe_lib.initial import normal
-from pe_lib.positions import Positions, as_positions, per_head, relative_position
+from pe_lib.positions import per_head, relative_position
 
 
-def gated_counts(logits: Tensor, past: Tensor) -> Tensor:
+@checked(logits="... Lq Lk")
+def gated_counts(logits: Tensor, past: Booleans) -> Tensor:
     """Return how many gates are open from each key to the query: the formula.
 
     Args:
@@ -28,18 +29,14 @@ def gated_counts(logits: Tensor, past: Tensor) -> Tensor:
     Returns:
         (..., Lq, Lk), at least 0.
 
-    Raises:
-        TypeError: if logits is no floating-point tensor, or past no bool tensor.
-
     Source: Golovneva et al. 2024, equations 3 and 4: the sum over l = j, ..., i of
         sigmoid(q_i . k_l).
     """
-    if not isinstance(past, Tensor) or past.dtype != torch.bool:
-        raise TypeError(f"past must be a bool tensor, got {getattr(past, 'dtype', type(past))}")
-    gates = require_floating("logits", logits).sigmoid() * past  # (..., Lq, Lk)
+    gates = logits.sigmoid() * past  # (..., Lq, Lk)
     return gates.flip(-1).cumsum(dim=-1).flip(-1)
 
 
+@checked(by_row="... Lq n", positions="... Lq Lk")
 def between_rows(by_row: Tensor, positions: Tensor) -> Tensor:
     """Return the products with vectors between two rows of a table, by linear interpolation.
 
@@ -63,49 +60,41 @@ class CoPE(PositionEncoding):
     """Add to each score the query's product with the trained vector of the counted position.
 
     The vectors are shared by the heads. A count beyond the last row has the last row's vector.
-    For decoders: a key after the query has a shut gate and a count of zero.
+    For decoders: a key after the query has a shut gate and a count of zero. Keys that a mask hides
+    count like the others, and both products are scaled: the paper's listing hides their gates, and
+    does not scale the product with the vectors, so that a table from there is divided by the scale.
 
     Args:
         head_dim: width d of a head.
         longest: the largest count with a vector of its own.
         std: standard deviation of the initial vectors; the authors start from zero.
 
-    Raises:
-        TypeError: if a size is not an int.
-        ValueError: if a size is not positive, or std is negative.
-
     Source: Golovneva et al. 2024, section 4.
     """
+
+    past_only = True
 
     def __init__(self, head_dim: int, longest: int, *, std: float = 0.0) -> None:
         """Create the vectors of the counts 0 to `longest`."""
         super().__init__()
-        require_positive("head_dim", head_dim)
+        self.head_dim = require_positive("head_dim", head_dim)
         self.longest = require_positive("longest", longest)
         std = require_at_least("std", std, 0)
         self.table = nn.Parameter(normal(longest + 1, head_dim, std=std))
 
-    def counts(
-        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
-    ) -> Tensor:
+    def counts(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         """Return the position of each key as each query counts it, (B, H, Lq, Lk)."""
-        q_pos = as_positions("q_pos", q_pos, q.shape[2], q.shape[0], q.device)
-        k_pos = as_positions("k_pos", k_pos, k.shape[2], k.shape[0], k.device)
-        past = per_head(relative_position(q_pos, k_pos, q.device) <= 0)  # (..., 1, Lq, Lk)
+        past = per_head(relative_position(q_pos, k_pos) <= 0)  # (..., 1, Lq, Lk)
         precise = torch.promote_types(q.dtype, torch.float32)  # a sum over many keys
         logits = (q @ k.mT * scale).to(precise)
         return gated_counts(logits, past).clamp(max=self.longest)
 
-    def bias(
-        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
-    ) -> Tensor:
-        """Return the product of each query with the vector of its count, (B, H, Lq, Lk).
-
-        Raises:
-            ValueError: if q has another width than the vectors, or positions another length.
-        """
-        if q.shape[3] != self.table.shape[1]:
-            raise ValueError(f"q must have width {self.table.shape[1]}, got {q.shape[3]}")
+    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
+        """Return the product of each query with the vector of its count, (B, H, Lq, Lk)."""
+        if may_read(k_pos) and (k_pos.diff() < 0).any():
+            raise ValueError(
+                f"CoPE: k_pos must ascend, since gates are counted from key to key, got {k_pos}"
+            )
         counted = self.counts(q, k, q_pos, k_pos, scale)
         by_row = q @ self.table.to(q.dtype).mT * scale  # (B, H, Lq, longest + 1)
         return between_rows(by_row.to(counted.dtype), counted).to(q.dtype)

@@ -3,48 +3,178 @@
 Attention by itself cannot see order (chapter 1). A position encoding repairs that by acting on
 the input, on queries and keys, on the logits, or on the values; there is one hook for each. What
 models of 2025 and 2026 do besides has hooks of its own, below, which do nothing by default.
+
+Arguments are checked here and nowhere else: a hook that a subclass writes is wrapped when the class
+is made, a function of a formula by `checked`. Behind that door q has the heads and the width that
+it should have, and positions are tensors.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar, cast
 
 from torch import Tensor, nn
 
-from pe_lib.errors import require_bool, require_mask, require_qkv
-from pe_lib.positions import Axes, Positions, order_of
+from pe_lib.errors import (
+    require_booleans,
+    require_floating,
+    require_integers,
+    require_real,
+    require_shapes,
+)
+from pe_lib.positions import Axes, Positions, Run, as_tensor, order_of
 
 Reads: TypeAlias = tuple[Tensor, Tensor]  # of the queries' and of the keys' tokens
+Reals: TypeAlias = Tensor  # `checked` makes it of real numbers in any form
+Integers: TypeAlias = Tensor  # `checked` makes it of integers in any form
+Booleans: TypeAlias = Tensor  # `checked` sees to it that it is one
+Places: TypeAlias = Any  # positions in any form; behind the door they are a tensor
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+STATED = ("d_model", "n_heads", "head_dim")  # lengths that an encoding may have as attributes
+# What a hook is given, by name. Keys may be shared by several heads of queries.
+SHAPES = {
+    "x": "B L d_model",
+    "q": "B n_heads Lq head_dim",
+    "k": "B k_heads Lk head_dim",
+    "v": "B v_heads Lk v_dim",
+    "weights": "B n_heads Lq Lk",
+    "output": "B n_heads Lq v_dim",
+    "q_read": "B n_heads Lq n",
+    "k_read": "B n_heads Lk n",
+    "positions": "L | B L | 1 L",
+    "q_pos": "Lq | B Lq | 1 Lq",
+    "k_pos": "Lk | B Lk | 1 Lk",
+    "q_axes": "Lq A | B Lq A | 1 Lq A",
+    "k_axes": "Lk A | B Lk A | 1 Lk A",
+}
+NUMBERS = ("positions", "q_pos", "k_pos", "q_axes", "k_axes", "relative")
+
+
+def numbers(name: str, values: object, *, integers: bool = False) -> Tensor:
+    """Return real numbers in any form, a `Run` too, as a tensor."""
+    given = as_tensor(values) if isinstance(values, Run | range) else values
+    return require_integers(name, given) if integers else require_real(name, given)
+
+
+def parameters_of(function: Callable[..., Any]) -> list[str] | None:
+    """Return the names of a function's parameters; None if it takes any."""
+    parameters = inspect.signature(function).parameters.values()
+    return (
+        None
+        if any(p.kind == p.VAR_POSITIONAL for p in parameters)
+        else [p.name for p in parameters]
+    )
+
+
+def checked(**shapes: str) -> Callable[[Function], Function]:
+    """Check a formula's arguments: by their annotations, and by the shapes that are given here.
+
+    An argument annotated with `Tensor` must be a floating-point tensor. `Reals`, `Integers` and
+    `Booleans` may come in any form, and are tensors behind the door.
+    """
+    rules: dict[str, Callable[[str, object], Tensor]] = {
+        "Tensor": require_floating,
+        "Reals": numbers,
+        "Integers": functools.partial(numbers, integers=True),
+        "Booleans": require_booleans,
+    }
+
+    def wrap(function: Function) -> Function:
+        names = parameters_of(function) or []
+        wanted = {name: rules.get(function.__annotations__.get(name, "")) for name in names}
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = dict(zip(names, args, strict=False)) | kwargs
+            for name, rule in wanted.items():
+                if rule is not None and name in given:
+                    given[name] = rule(name, given[name])
+            require_shapes(given, shapes, {})
+            return function(*args[len(names) :], **given)
+
+        return cast(Function, call)
+
+    return wrap
+
+
+def checked_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """Check a hook's arguments by their names, see `PositionEncoding.admit`."""
+    names = parameters_of(hook)
+    if names is None:
+        return hook
+
+    @functools.wraps(hook)
+    def call(self: PositionEncoding, *args: Any, **kwargs: Any) -> Any:
+        given = dict(zip(names[1:], args, strict=False)) | kwargs
+        return hook(self, *args[len(names) - 1 :], **self.admit(given))
+
+    return call
 
 
 class PositionEncoding(nn.Module):
     """Position information for attention. A method overrides only the hooks that it uses.
 
     In every hook B is the batch, H the number of heads, L a length, D the model width and d
-    the width of a head. Positions are a `Run`, or a tensor of shape (L,), or (B, L) where they
-    differ between the sequences of a batch (left padding, packed sequences).
+    the width of a head. Whatever form positions are given in, a hook gets a tensor of shape (L,),
+    or (B, L) where they differ between the sequences of a batch (left padding, packed sequences).
+    A method that sets `n_heads`, `head_dim` or `d_model` is given nothing else.
 
     Attributes:
         scale: factor on the query-key product; None means 1/sqrt(d).
+        integers: positions are int64, and fractions are refused.
+        linear: False if `rotate` is no linear map; in a `Compose` it must then come first.
+        past_only: it tells nothing sensible about keys that come after the query; a layer that
+            shows it such keys is refused.
         rotates_once: True if a cache may keep keys as `rotate` leaves them: a key's rotation
             depends on its own position alone, and `bias` and `sink` read neither queries nor keys.
     """
 
     scale: float | None = None
+    integers: bool = False
+    linear: bool = True
+    past_only: bool = False
     rotates_once: bool = False
+    hooks: tuple[str, ...] = (
+        *("embed", "rotate", "bias", "values"),
+        *("rotate_axes", "read", "read_bias", "sink", "rotate_values", "rotate_back"),
+    )
 
-    def embed(self, x: Tensor, positions: Positions) -> Tensor:
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Wrap the hooks that the class writes, so that each gets what it should."""
+        super().__init_subclass__(**options)
+        for name in cls.hooks:
+            if name in vars(cls):
+                setattr(cls, name, checked_hook(vars(cls)[name]))
+
+    def admit(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return a hook's arguments, positions as tensors; raise unless all fit."""
+        who = f"{type(self).__name__}: "
+        device = None
+        for name, value in given.items():
+            if name in NUMBERS:
+                given[name] = numbers(who + name, value, integers=self.integers).to(device)
+            elif name in SHAPES:
+                device = require_floating(who + name, value).device
+        lengths = {name: getattr(self, name) for name in STATED if hasattr(self, name)}
+        if "n_heads" in lengths:
+            lengths["k_heads"] = lengths["n_heads"]
+        require_shapes(given, SHAPES, lengths, who)
+        return given
+
+    def embed(self, x: Tensor, positions: Places) -> Tensor:
         """Add position to the input of the first layer: (B, L, D) -> (B, L, D)."""
         return x
 
-    def rotate(
-        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
-    ) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, q_pos: Places, k_pos: Places) -> tuple[Tensor, Tensor]:
         """Rotate queries and keys by their positions: (B, H, L, d) each -> the same shapes."""
         return q, k
 
     def bias(
-        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
+        self, q: Tensor, k: Tensor, q_pos: Places, k_pos: Places, scale: float
     ) -> Tensor | None:
         """Return what is added to the scaled logits, broadcastable to (B, H, Lq, Lk), or None.
 
@@ -53,7 +183,7 @@ class PositionEncoding(nn.Module):
         """
         return None
 
-    def values(self, weights: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor | None:
+    def values(self, weights: Tensor, q_pos: Places, k_pos: Places) -> Tensor | None:
         """Return what is added to each head's output, (B, H, Lq, Lk) -> (B, H, Lq, d), or None.
 
         It is added after `rotate_back`.
@@ -63,7 +193,7 @@ class PositionEncoding(nn.Module):
     # --- since 2024: several numbers per token, the hidden state, the denominator, and back
 
     def rotate_axes(
-        self, q: Tensor, k: Tensor, q_axes: Tensor, k_axes: Tensor
+        self, q: Tensor, k: Tensor, q_axes: Places, k_axes: Places
     ) -> tuple[Tensor, Tensor]:
         """Rotate q and k by positions of several numbers, (L, A) or (B, L, A): the same shapes.
 
@@ -79,23 +209,23 @@ class PositionEncoding(nn.Module):
         return None
 
     def read_bias(
-        self, q_read: Tensor, k_read: Tensor, q_pos: Positions, k_pos: Positions
+        self, q_read: Tensor, k_read: Tensor, q_pos: Places, k_pos: Places
     ) -> Tensor | None:
         """Return what is added to the logits, (B, H, Lq, Lk), from what was read, or None."""
         return None
 
-    def sink(self, q: Tensor, q_pos: Positions) -> Tensor | None:
+    def sink(self, q: Tensor, q_pos: Places) -> Tensor | None:
         """Return one more logit for each query, broadcastable to (B, H, Lq, 1), or None.
 
         It takes its share of the softmax and has no value: weights then sum to less than one.
         """
         return None
 
-    def rotate_values(self, v: Tensor, k_pos: Positions) -> Tensor:
+    def rotate_values(self, v: Tensor, k_pos: Places) -> Tensor:
         """Rotate values by their positions: (B, H, Lk, d) -> the same shape."""
         return v
 
-    def rotate_back(self, output: Tensor, q_pos: Positions) -> Tensor:
+    def rotate_back(self, output: Tensor, q_pos: Places) -> Tensor:
         """Rotate each head's output by the query's position: (B, H, Lq, d) -> the same shape."""
         return output
 
@@ -112,26 +242,21 @@ class NoPosition(PositionEncoding):
     """No position information at all (NoPE)."""
 
 
-def rotated_by(
-    encoding: PositionEncoding,
-    q: Tensor,
-    k: Tensor,
-    q_pos: Positions | Axes,
-    k_pos: Positions | Axes,
-) -> tuple[Tensor, Tensor]:
-    """Return q and k as `rotate` leaves them, or `rotate_axes` where positions are `Axes`.
+def default_scale(encoding: PositionEncoding, head_dim: int) -> float:
+    """Return the factor on the query-key product: the encoding's own, or 1/sqrt(head_dim)."""
+    return head_dim**-0.5 if encoding.scale is None else encoding.scale
 
-    Raises:
-        ValueError: if only queries or only keys have axes, or no part of the encoding reads them.
-    """
-    if not isinstance(q_pos, Axes) and not isinstance(k_pos, Axes):
-        return encoding.rotate(q, k, q_pos, k_pos)
+
+def rotate_by_axes(
+    encoding: PositionEncoding, q: Tensor, k: Tensor, q_pos: Positions | Axes, k_pos: Any
+) -> tuple[Tensor, Tensor]:
+    """Return q and k as `rotate_axes` leaves them; parts that read one number read the order."""
     if not (isinstance(q_pos, Axes) and isinstance(k_pos, Axes)):
         raise ValueError("q_pos and k_pos must both be Axes, or neither")
     if not encoding.uses("rotate_axes"):
         raise ValueError(
-            f"q_pos must be one number per token, which is all that {type(encoding).__name__} "
-            f"reads, got Axes with {q_pos.count}"
+            f"{type(encoding).__name__}: q_pos must be one number per token, got Axes with "
+            f"{q_pos.count}"
         )
     for part in encoding.parts():
         if part.uses("rotate_axes"):
@@ -139,57 +264,3 @@ def rotated_by(
         else:
             q, k = part.rotate(q, k, order_of(q_pos), order_of(k_pos))
     return q, k
-
-
-def whole_bias(
-    encoding: PositionEncoding,
-    q: Tensor,
-    k: Tensor,
-    q_pos: Positions,
-    k_pos: Positions,
-    scale: float,
-    reads: Reads | None,
-) -> Tensor | None:
-    """Return the sum of `bias` and `read_bias`, or None if there is neither.
-
-    Raises:
-        ValueError: if the encoding reads hidden states and `reads` is None.
-    """
-    bias = encoding.bias(q, k, q_pos, k_pos, scale)
-    if reads is None and encoding.uses("read_bias"):
-        raise ValueError(
-            f"reads must be given: {type(encoding).__name__} needs what its `read` returns for the "
-            "hidden states of queries and keys, as MultiHeadAttention passes it on"
-        )
-    if reads is not None and reads[0].shape[1] != q.shape[1]:
-        raise ValueError(
-            f"q must have {reads[0].shape[1]} heads, as {type(encoding).__name__} reads, "
-            f"got {q.shape[1]}"
-        )
-    more = None if reads is None else encoding.read_bias(*reads, q_pos, k_pos)
-    if more is None:
-        return bias
-    more = more.to(q.dtype)  # what is read may be more exact than q
-    return more if bias is None else bias + more
-
-
-def check_attention(
-    encoding: object,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor | None = None,
-    mask: object = None,
-    **switches: object,
-) -> None:
-    """Raise unless what attention is given fits; see `require_qkv` and `require_mask`."""
-    for name, value in switches.items():
-        require_bool(name, value)
-    if not isinstance(encoding, PositionEncoding):
-        raise TypeError(f"encoding must be a PositionEncoding, got {encoding!r}")
-    require_qkv(q, k, v)
-    require_mask(mask, (*q.shape[:3], k.shape[2]))
-
-
-def default_scale(encoding: PositionEncoding, head_dim: int) -> float:
-    """Return the factor on the query-key product: the encoding's own, or 1/sqrt(head_dim)."""
-    return head_dim**-0.5 if encoding.scale is None else encoding.scale

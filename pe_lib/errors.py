@@ -1,8 +1,8 @@
-"""Argument checks that name the argument, what was given and what is allowed."""
+"""Checks that name the argument, what was given and what is allowed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -70,12 +70,11 @@ def require_several(name: str, values: object) -> list[Any]:
     return list(values)
 
 
-def require_bool(name: str, value: object) -> bool:
+def require_bool(name: str, value: object) -> Any:
     """Return `value` if it is True or False; in a graph it may be known when that runs."""
     if not isinstance(value, bool | np.bool_ | torch.SymBool):
         raise TypeError(f"{name} must be True or False, got {value!r}")
-    found: Any = bool(value) if isinstance(value, np.bool_) else value
-    return found  # type: ignore[no-any-return]
+    return bool(value) if isinstance(value, np.bool_) else value
 
 
 def require_floating(name: str, tensor: object) -> Tensor:
@@ -85,6 +84,59 @@ def require_floating(name: str, tensor: object) -> Tensor:
     if not tensor.is_floating_point():
         raise TypeError(f"{name} must have a floating-point dtype, got {tensor.dtype}")
     return tensor
+
+
+def require_booleans(name: str, tensor: object) -> Tensor:
+    """Return `tensor` if it is a tensor of True and False."""
+    if not isinstance(tensor, Tensor) or tensor.dtype != torch.bool:
+        got = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+        raise TypeError(f"{name} must have dtype torch.bool, got {got}")
+    return tensor
+
+
+def require_shapes(
+    given: Mapping[str, Any], shapes: Mapping[str, str], lengths: Mapping[str, int], who: str = ""
+) -> None:
+    """Raise unless tensors have the axes that are wanted; a word is the same length everywhere.
+
+    Args:
+        given: arguments by name; what is no tensor is left out.
+        shapes: the axes of some, such as "B H Lq d", "L | B L" or "... n".
+        lengths: what some words stand for.
+        who: what stands before an argument's name in the message.
+    """
+    known = dict(lengths)
+    for name in shapes:
+        if isinstance(given.get(name), Tensor):
+            shape, wanted = tuple(given[name].shape), shapes[name].split(" | ")
+            fits = (matched(shape, axes.split(), known) for axes in wanted)
+            found = next((each for each in fits if each is not None), None)
+            if found is None:
+                raise ValueError(f"{who}{name} must have shape {named(wanted, known)}, got {shape}")
+            known = found
+
+
+def matched(
+    shape: tuple[int, ...], axes: list[str], known: Mapping[str, int]
+) -> dict[str, int] | None:
+    """Return the known lengths and those that a shape adds, or None if it does not fit."""
+    if axes[:1] == ["..."]:
+        axes = axes[1:]
+        shape = shape[max(0, len(shape) - len(axes)) :]
+    lengths = dict(known)
+    for size, axis in zip(shape, axes, strict=False):
+        if size != (int(axis) if axis.isdigit() else lengths.setdefault(axis, size)):
+            return None
+    return lengths if len(shape) == len(axes) else None
+
+
+def named(wanted: list[str], known: Mapping[str, int]) -> str:
+    """Return shapes as a message has them, with the lengths that are known."""
+    words = [
+        [f"{axis}={known[axis]}" if axis in known else axis for axis in axes.split()]
+        for axes in wanted
+    ]
+    return " or ".join(f"({', '.join(axes)}{',' * (len(axes) == 1)})" for axes in words)
 
 
 def require_real(name: str, values: object) -> Tensor:
@@ -103,12 +155,11 @@ def require_real(name: str, values: object) -> Tensor:
         raise TypeError(f"{name} must be numbers or a tensor of numbers, got {values!r}") from error
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise TypeError(f"{name} must be real numbers, got {tensor.dtype}")
-    if tensor.is_floating_point():
-        if not isinstance(values, Tensor):
-            tensor = torch.as_tensor(values, dtype=torch.float64)
-        tensor = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
-        return require_finite(name, tensor)
-    return tensor.long()
+    if not tensor.is_floating_point():
+        return tensor.long()
+    if not isinstance(values, Tensor):
+        tensor = torch.as_tensor(values, dtype=torch.float64)
+    return require_finite(name, tensor.to(torch.promote_types(tensor.dtype, torch.float32)))
 
 
 def require_finite(name: str, tensor: Tensor) -> Tensor:
@@ -126,79 +177,6 @@ def require_integers(name: str, values: object) -> Tensor:
     return tensor
 
 
-def require_heads(q: Tensor, n_heads: int, width: int | None = None) -> None:
-    """Raise a ValueError unless q (B, H, L, d) has `n_heads` heads, of `width` if it is given."""
-    if q.ndim != 4 or q.shape[1] != n_heads:
-        got = f"{q.shape[1]}" if q.ndim == 4 else f"shape {tuple(q.shape)}"
-        raise ValueError(f"q must have {n_heads} heads for this encoding, got {got}")
-    if width is not None and q.shape[3] != width:
-        raise ValueError(f"q must have heads of width {width} for this encoding, got {q.shape[3]}")
-
-
-def require_qkv(q: object, k: object, v: object = None) -> None:
-    """Raise unless queries (B, H, Lq, d), keys and values (B, H, Lk >= 1, d) fit each other."""
-    given = {"q": q, "k": k} | ({} if v is None else {"v": v})
-    q, *others = (require_floating(name, x) for name, x in given.items())
-    if q.ndim != 4:
-        raise ValueError(f"q must have shape (B, H, Lq, d), got {tuple(q.shape)}")
-    for name, x in zip("kv", others, strict=False):
-        wanted = (*q.shape[:2], others[0].shape[-2] if others[0].ndim == 4 else 0)
-        if x.ndim != 4 or x.shape[:3] != wanted or x.shape[2] == 0:
-            raise ValueError(
-                f"{name} must have shape (B, H, Lk >= 1, d) with the B and H of q, and v the Lk "
-                f"of k; got {tuple(x.shape)} for q of shape {tuple(q.shape)}"
-            )
-        if name == "k" and x.shape[3] != q.shape[3]:
-            raise ValueError(f"k must have the width of q, {q.shape[3]}, got {x.shape[3]}")
-        if x.dtype != q.dtype:
-            raise TypeError(f"{name} must have the dtype of q, {q.dtype}, got {x.dtype}")
-        if x.device != q.device:
-            raise ValueError(f"{name} must be on the device of q, {q.device}, got {x.device}")
-
-
-def require_hidden(name: str, x: Tensor, weight: Tensor) -> tuple[int, int]:
-    """Return batch and length of hidden states (B, L >= 1, D) for a layer with this weight (D, D).
-
-    Raises:
-        TypeError: if x is not a floating-point tensor, or has not the dtype of the weight.
-        ValueError: if its shape or its device does not fit.
-    """
-    require_floating(name, x)
-    if x.ndim != 3 or x.shape[1] == 0 or x.shape[2] != weight.shape[1]:
-        raise ValueError(
-            f"{name} must have shape (batch, length >= 1, {weight.shape[1]}), got {tuple(x.shape)}"
-        )
-    cast = not x.is_meta and torch.is_autocast_enabled(x.device.type)
-    if x.dtype != weight.dtype and not cast:
-        raise TypeError(f"{name} must have the dtype of the weights, {weight.dtype}, got {x.dtype}")
-    if x.device != weight.device and not weight.is_meta:  # which may be loaded when it is used
-        raise ValueError(
-            f"{name} must be on the device of the weights, {weight.device}, got {x.device}"
-        )
-    return x.shape[0], x.shape[1]
-
-
-def broadcasts(given: Sequence[int], wanted: Sequence[int]) -> bool:
-    """Return whether a tensor of the shape `given` expands to the shape `wanted`."""
-    axes = zip(reversed(given), reversed(wanted), strict=False)
-    return len(given) <= len(wanted) and all(one in (1, other) for one, other in axes)
-
-
-def require_mask(mask: object, shape: tuple[int, ...]) -> None:
-    """Raise unless mask is None, or a bool tensor that broadcasts to (B, H, Lq, Lk)."""
-    if mask is None:
-        return
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise TypeError(f"mask must have dtype torch.bool (True: may look), got {got}")
-    if not broadcasts(mask.shape, shape):
-        raise ValueError(
-            f"mask must broadcast to (B, H, Lq, Lk) = {tuple(shape)}, got {tuple(mask.shape)}"
-        )
-
-
 def may_read(tensor: Tensor) -> bool:
-    """Return whether values may decide what is done: not in a graph, on meta, or under vmap."""
-    if torch.compiler.is_compiling() or tensor.is_meta:
-        return False
-    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    """Return whether numbers may decide what is done: not in a graph, nor if a device waits."""
+    return tensor.is_cpu and not torch.compiler.is_compiling()

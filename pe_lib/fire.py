@@ -1,17 +1,21 @@
-"""FIRE: a small network reads the distance as a share of the query's position (chapter 9)."""
+"""FIRE: a small network reads the distance as a share of the query's position (chapter 9).
+
+score_ij = q_i . k_j / sqrt(d) + f(log(c |j - i| + 1) / log(c max(i, L) + 1))
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_floating, require_greater, require_heads, require_positive
+from pe_lib.encoding import PositionEncoding, Reals, checked
+from pe_lib.errors import may_read, require_greater, require_positive
 from pe_lib.initial import linear
-from pe_lib.positions import Positions, as_positions, as_tensor, relative_position
+from pe_lib.positions import relative_position
 
 
-def fire_ratio(q_pos: Tensor, k_pos: Tensor, c: Tensor, threshold: Tensor) -> Tensor:
+@checked(q_pos="Lq | B Lq | 1 Lq", k_pos="Lk | B Lk | 1 Lk")
+def fire_ratio(q_pos: Reals, k_pos: Reals, c: Tensor, threshold: Tensor) -> Tensor:
     """Return log(|c| distance + 1) / log(|c| max(query position, threshold) + 1).
 
     Args:
@@ -25,8 +29,8 @@ def fire_ratio(q_pos: Tensor, k_pos: Tensor, c: Tensor, threshold: Tensor) -> Te
 
     Source: Li et al. 2024; the distance |key - query| as in the listing of their appendix.
     """
-    require_floating("c", c)
-    require_floating("threshold", threshold)
+    if may_read(k_pos) and (k_pos < 0).any():
+        raise ValueError(f"k_pos must be at least 0, counted from the start, got {k_pos.min()}")
     distance = relative_position(q_pos, k_pos).abs()
     reach = torch.maximum(q_pos.to(threshold.dtype), threshold).unsqueeze(-1)  # (..., Lq, 1)
     return torch.log1p(c.abs() * distance) / (torch.log1p(c.abs() * reach) + 1e-6)
@@ -42,10 +46,6 @@ class Fire(PositionEncoding):
         width: hidden units of the network.
         c: initial value of c.
         threshold: initial value of L, in positions; a factor on it is trained.
-
-    Raises:
-        TypeError: if a number has the wrong type.
-        ValueError: if a number is not positive.
 
     Source: Li et al. 2024; constants as in the listing of their appendix.
     """
@@ -64,16 +64,10 @@ class Fire(PositionEncoding):
         self.factor = nn.Parameter(torch.tensor(1.0))
         self.network = nn.Sequential(linear(1, width), nn.ReLU(), linear(width, n_heads))
 
-    def bias(
-        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
-    ) -> Tensor:
+    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         """Return (H, Lq, Lk), or (B, H, Lq, Lk) for positions with a batch axis."""
-        require_heads(q, self.n_heads)
-        q_pos = as_positions("q_pos", q_pos, q.shape[-2], q.shape[0], q.device)
-        k_pos = as_positions("k_pos", k_pos, k.shape[-2], q.shape[0], q.device)
         precise = torch.promote_types(self.c.dtype, torch.float32)
         c, threshold = self.c.to(precise), (self.factor.to(precise) * self.threshold).abs()
-        ratio = fire_ratio(as_tensor(q_pos, q.device), as_tensor(k_pos, q.device), c, threshold)
-        ratio = ratio.to(self.c.dtype)  # (Lq, Lk) or (B, Lq, Lk)
+        ratio = fire_ratio(q_pos, k_pos, c, threshold).to(self.c.dtype)  # (..., Lq, Lk)
         output: Tensor = self.network(ratio.unsqueeze(-1))  # (..., Lq, Lk, H)
         return output.movedim(-1, -3).to(q.dtype)

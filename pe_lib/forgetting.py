@@ -7,23 +7,16 @@ read from its hidden state, and a key is worth as much as the gates between it a
 from __future__ import annotations
 
 import math
-from numbers import Integral
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import (
-    may_read,
-    require_floating,
-    require_greater,
-    require_hidden,
-    require_positive,
-)
-from pe_lib.positions import Positions, Run, as_tensor
+from pe_lib.encoding import PositionEncoding, checked
+from pe_lib.errors import may_read, require_greater, require_positive
 
 
+@checked(log_gates="... Lk")
 def forgetting_bias(log_gates: Tensor, n_queries: int) -> Tensor:
     """Return the sum of the logarithms of all gates after the key, up to the query: the formula.
 
@@ -35,21 +28,15 @@ def forgetting_bias(log_gates: Tensor, n_queries: int) -> Tensor:
         (B, H, Lq, Lk), at most 0, and 0 where the key is the query's own token. A key that comes
         later is as far away as the query is from it; the authors use it under a causal mask only.
 
-    Raises:
-        TypeError: if log_gates is no floating-point tensor.
-        ValueError: if there are more queries than keys.
-
     Source: Lin et al. 2025, equation 4: the sum over l = j + 1, ..., i of log f_l.
     """
-    if require_floating("log_gates", log_gates).ndim == 0:
-        raise ValueError("log_gates must have shape (..., Lk), got ()")
-    if not isinstance(n_queries, Integral | torch.SymInt):
-        raise TypeError(f"n_queries must be an int, got {type(n_queries).__name__}")
-    if not 1 <= n_queries <= log_gates.shape[-1]:
+    if log_gates.ndim == 0 or not 1 <= n_queries <= log_gates.shape[-1]:
         raise ValueError(
-            "n_queries must be at least 1 and at most the number of keys, "
-            f"{log_gates.shape[-1]}, got {n_queries}"
+            "log_gates must have shape (..., Lk), and n_queries be from 1 to Lk, "
+            f"got {tuple(log_gates.shape)} and {n_queries}"
         )
+    if may_read(log_gates) and (log_gates > 0).any():
+        raise ValueError(f"log_gates must be at most 0, got {float(log_gates.max()):g}")
     sums = log_gates.cumsum(dim=-1)  # (B, H, Lk)
     first = log_gates.shape[-1] - n_queries
     return -(sums[..., first:, None] - sums[..., None, :]).abs()  # (B, H, Lq, Lk)
@@ -63,17 +50,15 @@ class Forgetting(PositionEncoding):
         n_heads: number of heads H.
         bias: initial bias of the gates; at 0 they start near one half, at 5 near one.
 
-    Raises:
-        TypeError: if a size is not an int.
-        ValueError: if a size is not positive.
-
     Source: Lin et al. 2025, section 3.1. The authors use it without any other position encoding.
     """
+
+    past_only = True
 
     def __init__(self, d_model: int, n_heads: int, bias: float = 5.0) -> None:
         """Create the gates; with weights of zero they are the same for all tokens."""
         super().__init__()
-        require_positive("d_model", d_model)
+        self.d_model = require_positive("d_model", d_model)
         require_greater("bias", bias, -math.inf)
         self.n_heads = require_positive("n_heads", n_heads)
         self.gate = nn.Linear(d_model, n_heads)
@@ -81,40 +66,31 @@ class Forgetting(PositionEncoding):
         nn.init.constant_(self.gate.bias, bias)
 
     def read(self, x: Tensor) -> Tensor:
-        """Return the logarithms of the gates, (B, L, D) -> (B, H, L, 1), at least in float32.
-
-        Raises:
-            TypeError: if x has another dtype than the gates.
-            ValueError: if x has another width.
-        """
-        require_hidden("x", x, self.gate.weight)
+        """Return the logarithms of the gates, (B, L, D) -> (B, H, L, 1), at least in float32."""
+        if x.dtype != self.gate.weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise TypeError(f"x must have the dtype {self.gate.weight.dtype}, got {x.dtype}")
         gates: Tensor = self.gate(x)
         gates = gates.to(torch.promote_types(gates.dtype, torch.float32))
         return F.logsigmoid(gates).mT[..., None]  # (B, H, L, 1)
 
-    def read_bias(
-        self, q_read: Tensor, k_read: Tensor, q_pos: Positions, k_pos: Positions
-    ) -> Tensor:
-        """Return the bias, (B, H, Lq, Lk).
-
-        Raises:
-            ValueError: if the queries are not the last of the keys' tokens.
-        """
-        require_last(q_pos, k_pos)
-        return forgetting_bias(k_read[..., 0], q_read.shape[2])
+    def read_bias(self, q_read: Tensor, k_read: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        """Return the bias, (B, H, Lq, Lk); the queries must be the last of the keys' tokens."""
+        n_queries, n_keys = q_pos.shape[-1], k_pos.shape[-1]
+        require_last(q_pos, k_pos[..., max(0, n_keys - n_queries) :], k_pos)
+        return forgetting_bias(k_read[..., 0], n_queries)
 
 
-def require_last(q_pos: Positions, k_pos: Positions) -> None:
-    """Raise a ValueError unless the queries' positions are those of the last keys."""
-    if isinstance(q_pos, Run) and isinstance(k_pos, Run):
-        fits = q_pos.stop == k_pos.stop and q_pos.length <= k_pos.length
-    else:
-        queries, keys = as_tensor(q_pos), as_tensor(k_pos)
-        last = keys[..., keys.shape[-1] - queries.shape[-1] :]
-        readable = may_read(queries) and queries.is_cpu and keys.is_cpu
-        fits = queries.shape[-1] <= keys.shape[-1] and not (readable and (last != queries).any())
-    if not fits:
+def require_last(q_pos: Tensor, last: Tensor, k_pos: Tensor) -> None:
+    """Raise unless queries are the last keys, and keys stand in order, text after text."""
+    if not may_read(q_pos) or not may_read(k_pos):
+        return
+    if last.shape[-1] != q_pos.shape[-1] or (last != q_pos).any():
         raise ValueError(
-            "q_pos must be the last positions of the keys: forgetting adds up over every token "
+            "Forgetting: q_pos must be the last positions of the keys: it adds up over every token "
             f"from the key to the query, got {q_pos} for {k_pos}"
+        )
+    falls = k_pos.diff() < 0
+    if (falls & (k_pos[..., 1:] > k_pos.amin(-1, keepdim=True))).any():
+        raise ValueError(
+            f"Forgetting: k_pos must ascend, or begin again with the next text, got {k_pos}"
         )

@@ -8,22 +8,15 @@ import torch
 from torch import Tensor
 
 from pe_lib.compose import Compose
-from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import (
-    may_read,
-    require_floating,
-    require_greater,
-    require_integers,
-    require_positive,
-    require_real,
-)
+from pe_lib.encoding import Integers, PositionEncoding, Reals, checked
+from pe_lib.errors import may_read, require_greater, require_positive, require_real
 from pe_lib.learned import Learned
-from pe_lib.positions import Positions, Run, as_positions, as_tensor, sent
 from pe_lib.relative import WindowBias
 from pe_lib.sinusoidal import Sinusoidal
 
 
-def split_rows(table: Tensor, positions: Tensor, alpha: float = 0.4) -> Tensor:
+@checked(table="n D")
+def split_rows(table: Tensor, positions: Integers, alpha: float = 0.4) -> Tensor:
     """Read a table of n rows at positions up to n ** 2 - 1, written with two digits in base n.
 
     Args:
@@ -37,30 +30,19 @@ def split_rows(table: Tensor, positions: Tensor, alpha: float = 0.4) -> Tensor:
         u[i] = (table[i] - alpha * table[0]) / (1 - alpha), so that the first n positions keep
         their rows.
 
-    Raises:
-        TypeError: if table is not floating-point or positions not integers.
-        ValueError: if a position or alpha is out of range.
-
     Source: Su 2020, "Hierarchical decomposition of position encoding".
     """
-    if require_floating("table", table).ndim != 2:
-        raise ValueError(f"table must have shape (n, D), got {tuple(table.shape)}")
     require_share(alpha)
-    positions, n = require_integers("positions", positions), len(table)
-    if may_read(positions) and positions.numel() > 0:
-        require_two_digits(n, int(positions.min()), int(positions.max()))
+    n = len(table)
+    outside = (positions < 0) | (positions >= n**2)
+    if may_read(positions) and outside.any():
+        raise ValueError(
+            f"positions must lie in [0, {n**2}) for a table of {n} rows split in two digits, "
+            f"got {positions[outside][0]}"
+        )
     base = (table - alpha * table[0]) / (1 - alpha)  # (n, D)
     high, low = positions // n, positions % n
     return alpha * base[high] + (1 - alpha) * base[low]
-
-
-def require_two_digits(n: int, first: int, last: int) -> None:
-    """Raise a ValueError unless positions first to last have two digits in base n."""
-    if first < 0 or last >= n**2:
-        raise ValueError(
-            f"positions must lie in [0, {n**2}) for a table of {n} rows split in two digits, "
-            f"got {first if first < 0 else last}"
-        )
 
 
 def require_share(alpha: float) -> float:
@@ -71,7 +53,8 @@ def require_share(alpha: float) -> float:
     return alpha
 
 
-def paragraph_of(positions: Positions, starts: Tensor) -> Tensor:
+@checked(positions="L | B L", starts="P | B P")
+def paragraph_of(positions: Reals, starts: Reals) -> Tensor:
     """Return which paragraph each position is in.
 
     Args:
@@ -81,18 +64,13 @@ def paragraph_of(positions: Positions, starts: Tensor) -> Tensor:
 
     Returns:
         int64, (L,) or (B, L): how many paragraphs have started before this one.
-
-    Raises:
-        ValueError: if starts have another shape, or those on the processor do not ascend.
     """
-    if require_real("starts", starts).ndim not in (1, 2) or starts.shape[-1] == 0:
-        raise ValueError(f"starts must have shape (P >= 1,) or (B, P), got {tuple(starts.shape)}")
-    if starts.is_cpu and may_read(starts) and (starts.diff() < 0).any():
+    if may_read(starts) and (starts.diff() < 0).any():
         raise ValueError(f"starts must ascend, got {starts.tolist()}")
-    places = require_real("positions", as_tensor(positions, starts.device))
+    places = positions.to(starts.device)
     batch = torch.broadcast_shapes(places.shape[:-1], starts.shape[:-1])
-    places = places.expand(*batch, -1).contiguous()
-    return torch.searchsorted(starts.expand(*batch, -1).contiguous(), places, right=True) - 1
+    places, starts = (each.expand(*batch, -1).contiguous() for each in (places, starts))
+    return torch.searchsorted(starts, places, right=True) - 1
 
 
 class HierarchicalLearned(Learned):
@@ -114,9 +92,9 @@ class HierarchicalLearned(Learned):
         super().__init__(max_len, d_model, std=std)
         self.alpha = require_share(alpha)
 
-    def rows(self, positions: Positions) -> Tensor:
-        """Return the codes of a run, or of integers of any shape: (...) -> (..., D)."""
-        return split_rows(self.table, as_tensor(positions, self.table.device), self.alpha)
+    def rows(self, positions: Tensor) -> Tensor:
+        """Return the codes of positions: (...) -> (..., D)."""
+        return split_rows(self.table, positions, self.alpha)
 
 
 class ParagraphVectors(PositionEncoding):
@@ -140,20 +118,11 @@ class ParagraphVectors(PositionEncoding):
         require_positive("max_paragraphs", max_paragraphs)
         self.vectors = Learned(max_paragraphs, d_model, std=std)
         self.starts = require_real("starts", starts)  # no buffer: `to_empty` would lose it
-        paragraph_of(Run(0, 1), self.starts)  # raises unless they are starts
+        paragraph_of(torch.zeros(1), self.starts)  # raises unless they are starts
 
-    def embed(self, x: Tensor, positions: Positions) -> Tensor:
-        """Add the vectors of the positions' paragraphs to x (B, L, D).
-
-        Raises:
-            ValueError: if a position lies before the first paragraph or there are too many.
-        """
-        positions = as_positions("positions", positions, x.shape[1], x.shape[0], x.device)
-        if self.starts.ndim == 2 and len(self.starts) not in (1, x.shape[0]):
-            raise ValueError(
-                f"starts must have a row per text, {x.shape[0]}, got {len(self.starts)}"
-            )
-        return self.vectors.embed(x, paragraph_of(positions, sent(self.starts, x.device)))
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Add the vectors of the positions' paragraphs to x (B, L, D)."""
+        return self.vectors.embed(x, paragraph_of(positions, self.starts.to(x.device)))
 
 
 class Hierarchical(Compose):
@@ -167,7 +136,7 @@ class Hierarchical(Compose):
         starts: first position of every paragraph, see `paragraph_of`.
         max_paragraphs: number of paragraph vectors.
         window: as in `WindowBias`.
-        options: base, layout, max_len and gain of `Sinusoidal`.
+        options: base, layout and gain of `Sinusoidal`.
     """
 
     def __init__(

@@ -1,45 +1,47 @@
-"""KERPLE: biases from kernels, with a trained shape per head (chapter 9)."""
+"""KERPLE: biases from kernels, with a trained shape per head (chapter 9).
+
+score_ij = q_i . k_j / sqrt(d) - r1 log(1 + r2 |j - i|),     or - r1 |j - i| ** r2
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from pe_lib.errors import require_choice, require_floating, require_positive, require_real
+from pe_lib.encoding import Reals, checked
+from pe_lib.errors import may_read, require_choice, require_positive
 from pe_lib.initial import rounded, uniform
 from pe_lib.relative import RelativeBias, for_each_head
 
 
-def kerple_log(relative: object, r1: Tensor, r2: Tensor) -> Tensor:
+@checked(r1="H", r2="H")
+def kerple_log(relative: Reals, r1: Tensor, r2: Tensor) -> Tensor:
     """Return -r1 log(1 + r2 |relative|): (...) -> (H, ...), with r1, r2 > 0 of shape (H,).
 
     Source: Chi et al. 2022, the logarithmic variant.
     """
-    distance = require_real("relative", relative).abs()
-    r1, r2 = shapes_of_heads(r1, r2, distance)
-    return -r1 * torch.log1p(r2 * distance)
+    r1, r2 = shapes_of_heads(r1, r2, relative)
+    return -r1 * torch.log1p(r2 * relative.abs())
 
 
-def kerple_power(relative: object, r1: Tensor, r2: Tensor) -> Tensor:
+@checked(r1="H", r2="H")
+def kerple_power(relative: Reals, r1: Tensor, r2: Tensor) -> Tensor:
     """Return -r1 |relative| ** r2: (...) -> (H, ...), with r1 > 0, 0 < r2 <= 2, each (H,).
 
     Source: Chi et al. 2022, the power variant. With r2 = 1 it is ALiBi with trained slopes.
     """
-    distance = require_real("relative", relative).abs()
-    r1, r2 = shapes_of_heads(r1, r2, distance)
+    distance, (r1, r2) = relative.abs(), shapes_of_heads(r1, r2, relative)
     # 0 ** r2 is 0 for every r2, but its second derivative would come out as 0 * log(0).
     power = torch.where(distance == 0, 1, distance) ** r2
     return -r1 * torch.where(distance == 0, 0, power)
 
 
-def shapes_of_heads(r1: Tensor, r2: Tensor, distance: Tensor) -> tuple[Tensor, Tensor]:
-    """Return r1 and r2 with an axis for each axis of `distance`, if both have shape (H,)."""
+def shapes_of_heads(r1: Tensor, r2: Tensor, relative: Tensor) -> tuple[Tensor, Tensor]:
+    """Return r1 and r2, above 0 and (H,), with an axis for each axis of `relative`."""
     for name, r in (("r1", r1), ("r2", r2)):
-        if require_floating(name, r).ndim != 1 or len(r) != len(r1):
-            raise ValueError(
-                f"{name} must have shape (H,), and r2 that of r1, got {tuple(r.shape)}"
-            )
-    return for_each_head(r1, distance), for_each_head(r2, distance)
+        if may_read(r) and not (r > 0).all():
+            raise ValueError(f"{name} must be above 0, got {r.tolist()}")
+    return for_each_head(r1, relative), for_each_head(r2, relative)
 
 
 class Kerple(RelativeBias):
@@ -48,10 +50,6 @@ class Kerple(RelativeBias):
     Args:
         n_heads: number of heads H.
         variant: "log" or "power".
-
-    Raises:
-        TypeError: if n_heads is not an int.
-        ValueError: if n_heads is below 1 or the variant unknown.
 
     The authors' code clamps r1 and r2 at each call; here they are functions of free parameters
     and never leave their range. They start from uniform draws, as there: for "log" r1 (bias_p
@@ -64,7 +62,7 @@ class Kerple(RelativeBias):
     def __init__(self, n_heads: int, *, variant: str = "log") -> None:
         """Draw r1 and r2."""
         super().__init__()
-        require_positive("n_heads", n_heads)
+        self.n_heads = require_positive("n_heads", n_heads)
         self.variant = require_choice("variant", variant, ("log", "power"))
         log = variant == "log"
         r1 = uniform(n_heads, low=0.01, high=2 if log else 1).double()

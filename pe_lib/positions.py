@@ -9,14 +9,14 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from pe_lib.errors import require_integers, require_real
+from pe_lib.errors import require_real
 
 
 @dataclass(frozen=True)
 class Run:
     """The positions start, start + 1, ..., start + length - 1.
 
-    Its ends are plain numbers. What is fast for consecutive positions can therefore be chosen
+    Its ends are plain numbers, so that what is fast for consecutive positions can be chosen
     without looking at any: no device has to be waited for, and no graph breaks.
     """
 
@@ -46,7 +46,7 @@ class Run:
 Positions: TypeAlias = Run | Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Axes:
     """Positions of several numbers per token, such as a frame, a row and a column.
 
@@ -66,9 +66,8 @@ class Axes:
             raise ValueError(
                 f"numbers must have shape (L, A) or (B, L, A), A >= 1, got {tuple(numbers.shape)}"
             )
-        order = as_positions("order", self.order, numbers.shape[-2])
         object.__setattr__(self, "numbers", numbers)
-        object.__setattr__(self, "order", order)
+        object.__setattr__(self, "order", as_positions("order", self.order, numbers.shape[-2]))
 
     def after(self, length: int) -> Axes:
         """Return the positions of `length` tokens of text that follow: one more on every axis.
@@ -84,6 +83,43 @@ class Axes:
     def count(self) -> int:
         """The number of axes A."""
         return self.numbers.shape[-1]
+
+
+def as_positions(
+    name: str,
+    positions: object,
+    length: int,
+    batch: int | None = None,
+    device: torch.device | None = None,
+) -> Positions:
+    """Return positions in one of their two forms: a `Run`, or a tensor (L,) or (B, L).
+
+    Args:
+        name: the argument, for messages.
+        positions: a `Run`, a `range`, or real numbers. A tensor stays one, whatever it holds.
+        length: how many there must be.
+        batch: how many sequences there are; None allows any number.
+        device: where a tensor is wanted; where it is if None.
+
+    Returns:
+        `Run` for a range with step 1. A tensor of integers is int64, whatever it was.
+    """
+    if isinstance(positions, range) and positions.step == 1:
+        positions = Run(positions.start, len(positions))
+    if isinstance(positions, Run):
+        if positions.length != length:
+            raise ValueError(f"{name} must be {length} positions, got {positions}")
+        return positions
+    if isinstance(positions, range):
+        positions = torch.tensor(list(positions), device="cpu")
+    tensor = require_real(name, positions)
+    wrong_batch = tensor.ndim == 2 and batch is not None and tensor.shape[0] not in (1, batch)
+    if tensor.ndim not in (1, 2) or tensor.shape[-1] != length or wrong_batch:
+        raise ValueError(
+            f"{name} must have shape ({length},) or ({'batch' if batch is None else batch}, "
+            f"{length}), got {tuple(tensor.shape)}"
+        )
+    return tensor if device is None else tensor.to(device)
 
 
 def as_places(
@@ -105,6 +141,13 @@ def order_of(positions: Positions | Axes) -> Positions:
     return positions.order if isinstance(positions, Axes) else positions
 
 
+def as_tensor(positions: Positions | range, device: torch.device | None = None) -> Tensor:
+    """Return positions as a tensor, (L,) or (B, L)."""
+    if isinstance(positions, range):
+        return torch.tensor(list(positions), device=device)
+    return positions.tensor(device) if isinstance(positions, Run) else positions
+
+
 def following(positions: Positions, length: int) -> Positions:
     """Return the `length` positions that come after."""
     if isinstance(positions, Run):
@@ -116,11 +159,7 @@ def following(positions: Positions, length: int) -> Positions:
 def joined(
     first: Positions | Axes, second: Positions | Axes, device: torch.device
 ) -> Positions | Axes:
-    """Return one after the other: a run if they are two that meet, else tensors.
-
-    Raises:
-        ValueError: if only one of the two has axes, or they have another number of them.
-    """
+    """Return one after the other: a run if they are two that meet, else tensors."""
     if isinstance(first, Axes) and isinstance(second, Axes) and first.count == second.count:
         order = order_of(joined(first.order, second.order, device))
         return Axes(order, end_to_end(first.numbers, second.numbers, dim=-2))
@@ -135,96 +174,11 @@ def joined(
 def end_to_end(first: Tensor, second: Tensor, dim: int) -> Tensor:
     """Concatenate along `dim`, counted from the end, after expanding what stands before it."""
     batch = torch.broadcast_shapes(first.shape[:dim], second.shape[:dim])
-    each = [part.expand(*batch, *part.shape[dim:]) for part in (first, second)]
-    return torch.cat(each, dim=dim)
-
-
-def as_positions(
-    name: str,
-    positions: object,
-    length: int,
-    batch: int | None = None,
-    device: torch.device | None = None,
-    *,
-    integers: bool = False,
-) -> Positions:
-    """Return positions in one of their two forms: a `Run`, or a tensor (L,) or (B, L).
-
-    Args:
-        name: the argument, for messages.
-        positions: a `Run`, a `range`, or real numbers. A tensor stays one, whatever it holds.
-        length: how many there must be.
-        batch: how many sequences there are; None allows any number.
-        device: where a tensor is wanted; where it is if None.
-        integers: refuse fractions.
-
-    Returns:
-        `Run` for a range with step 1. A tensor of integers is int64, whatever it was.
-
-    Raises:
-        TypeError: if positions are not real numbers, or fractions where integers are wanted.
-        ValueError: if there are more or fewer, or one is not finite.
-    """
-    if isinstance(positions, range):
-        if positions.step == 1:
-            positions = Run(positions.start, len(positions))
-        else:
-            positions = torch.tensor(list(positions), device="cpu")
-    if isinstance(positions, Run):
-        if positions.length != length:
-            raise ValueError(f"{name} must be {length} positions, got {positions}")
-        return positions
-    tensor = (require_integers if integers else require_real)(name, positions)
-    wrong_batch = tensor.ndim == 2 and batch is not None and tensor.shape[0] not in (1, batch)
-    if tensor.ndim not in (1, 2) or tensor.shape[-1] != length or wrong_batch:
-        raise ValueError(
-            f"{name} must have shape ({length},) or ({'batch' if batch is None else batch}, "
-            f"{length}), got {tuple(tensor.shape)}"
-        )
-    return tensor if device is None else tensor.to(device)
-
-
-def count(positions: object) -> int:
-    """Return how many positions there are, in any form that `as_positions` takes."""
-    if isinstance(positions, Run):
-        return positions.length
-    if isinstance(positions, range):
-        return len(positions)
-    shape = require_real("positions", positions).shape
-    return shape[-1] if shape else 1
-
-
-def as_tensor(positions: Positions, device: torch.device | None = None) -> Tensor:
-    """Return positions as a tensor, (L,) or (B, L)."""
-    return positions.tensor(device) if isinstance(positions, Run) else positions
-
-
-def has_float64(device: torch.device) -> bool:
-    """Return whether a device computes in float64; Apple's GPUs do not."""
-    return device.type != "mps"
-
-
-def in_float64(values: Tensor) -> Tensor:
-    """Return `values` in float64, on the processor where their device has none."""
-    return (values if has_float64(values.device) else values.cpu()).double()
-
-
-def placed(values: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Return `values` on `device` in `dtype`; float64 stays on the processor where needed."""
-    values = values.to(dtype)
-    return values if dtype == torch.float64 and not has_float64(device) else sent(values, device)
-
-
-def sent(constant: Tensor, device: torch.device) -> Tensor:
-    """Return a constant of the processor on `device`, without waiting for what runs there.
-
-    Memory that is not pinned is copied before the call returns. Apple's GPUs do not promise so.
-    """
-    return constant.to(device, non_blocking=device.type != "mps")
+    return torch.cat([part.expand(*batch, *part.shape[dim:]) for part in (first, second)], dim=dim)
 
 
 def relative_position(
-    q_pos: Positions, k_pos: Positions, device: torch.device | None = None
+    q_pos: Positions | range, k_pos: Positions | range, device: torch.device | None = None
 ) -> Tensor:
     """Return key position minus query position for every pair.
 
@@ -268,14 +222,21 @@ def allowed_pairs(
 
     Returns:
         bool, broadcastable to (B, H, Lq, Lk).
-
-    Raises:
-        TypeError: if mask is not a bool tensor.
     """
-    if not isinstance(mask, Tensor | None) or (mask is not None and mask.dtype != torch.bool):
-        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise TypeError(f"mask must have dtype torch.bool (True: may look), got {got}")
     if not causal or all_past(q_pos, k_pos):
         return mask
     past = per_head(relative_position(q_pos, k_pos, device) <= 0)
     return past if mask is None else past & mask
+
+
+def exact(values: Tensor) -> Tensor:
+    """Return `values` in float64, on the processor where their device has none (Apple's GPUs)."""
+    return (values.cpu() if values.device.type == "mps" else values).double()
+
+
+def sent(constant: Tensor, device: torch.device) -> Tensor:
+    """Return a constant of the processor on `device`, without waiting for what runs there.
+
+    Memory that is not pinned is copied before the call returns. Apple's GPUs do not promise so.
+    """
+    return constant.to(device, non_blocking=device.type != "mps")

@@ -1,8 +1,4 @@
-"""What scalar biases share: one number per head for each relative position.
-
-A bias that depends on key minus query alone has only Lq + Lk - 1 different values per head
-between two runs of positions. The (Lq, Lk) matrix is then a Toeplitz matrix.
-"""
+"""What relative methods share: products with a table of distances, and biases of distance alone."""
 
 from __future__ import annotations
 
@@ -11,39 +7,38 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_heads, require_integers, require_positive
-from pe_lib.positions import Positions, Run, as_positions, relative_position
+from pe_lib.errors import require_positive
+from pe_lib.positions import per_head, relative_position
 
 
-def distances(q_pos: Run, k_pos: Run, device: torch.device | None = None) -> Tensor:
-    """Return every relative position between two runs, rising.
-
-    Returns:
-        (Lq + Lk - 1,): from first key minus last query up to last key minus first query. The
-        pair (i, j) finds its own at Lq - 1 - i + j.
-    """
-    return torch.arange(k_pos.start - q_pos.stop + 1, k_pos.stop - q_pos.start, device=device)
-
-
-def toeplitz(vector: Tensor, n_keys: int) -> Tensor:
-    """Return the matrix that has one value per distance.
+def dots(queries: Tensor, table: Tensor, row: Tensor) -> Tensor:
+    """Return q_i . table[row_ij]: every query meets every row once, and each pair picks its own.
 
     Args:
-        vector: (..., Lq + Lk - 1), in the order of `distances`.
-        n_keys: Lk.
+        queries: (B, H, Lq, d).
+        table: (N, d), or (H, N, d).
+        row: row numbers, (Lq, Lk) or (B, Lq, Lk).
 
     Returns:
-        (..., Lq, Lk): entry (i, j) is vector[Lq - 1 - i + j].
+        (B, H, Lq, Lk), gathered from (B, H, Lq, N).
     """
-    return windows(vector, n_keys).flip(-2)  # window i belongs to query Lq - 1 - i
+    scores = queries @ table.mT  # (B, H, Lq, N)
+    return scores.gather(-1, per_head(row).expand(*scores.shape[:-1], row.shape[-1]))
 
 
-def windows(vector: Tensor, length: int) -> Tensor:
-    """Return all runs of `length` values: (..., N) -> (..., N - length + 1, length), a view."""
-    if torch.compiler.is_compiling():  # which would fix the length of a view
-        starts = torch.arange(vector.shape[-1] - length + 1, device=vector.device)
-        return vector[..., starts.unsqueeze(-1) + torch.arange(length, device=vector.device)]
-    return vector.unfold(-1, length, 1)
+def sums(weights: Tensor, table: Tensor, row: Tensor) -> Tensor:
+    """Return the sum over j of weights_ij * table[row_ij]: the weights of each row, then the rows.
+
+    Args:
+        weights: (B, H, Lq, Lk).
+        table: (N, d).
+        row: row numbers, (Lq, Lk) or (B, Lq, Lk).
+
+    Returns:
+        (B, H, Lq, d).
+    """
+    by_row = weights.new_zeros(*weights.shape[:-1], len(table))  # (B, H, Lq, N)
+    return by_row.scatter_add(-1, per_head(row).expand_as(weights), weights) @ table
 
 
 def for_each_head(values: Tensor, relative: Tensor) -> Tensor:
@@ -59,26 +54,23 @@ class RelativeBias(PositionEncoding):
     """
 
     rotates_once = True
+    hooks = (*PositionEncoding.hooks, "of_distance")
 
     def of_distance(self, relative: Tensor) -> Tensor:
         """Return the bias for relative positions (key - query): (...) -> (H, ...)."""
         raise NotImplementedError
 
-    def bias(
-        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
-    ) -> Tensor:
+    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         """Return (H, Lq, Lk), or (B, H, Lq, Lk) for positions with a batch axis."""
-        q_pos = as_positions("q_pos", q_pos, q.shape[-2], q.shape[0], q.device)
-        k_pos = as_positions("k_pos", k_pos, k.shape[-2], q.shape[0], q.device)
-        if isinstance(q_pos, Run) and isinstance(k_pos, Run):
-            vector = self.for_heads(q, distances(q_pos, k_pos, q.device))  # (H, Lq + Lk - 1)
-            return toeplitz(vector, k_pos.length)
-        return self.for_heads(q, relative_position(q_pos, k_pos, q.device)).movedim(0, -3)
+        return self.for_heads(q, relative_position(q_pos, k_pos)).movedim(0, -3)
 
     def for_heads(self, q: Tensor, relative: Tensor) -> Tensor:
         """Return `of_distance` in the dtype of q (B, H, Lq, d), which must have as many heads."""
         values = self.of_distance(relative)
-        require_heads(q, len(values))
+        if len(values) != q.shape[1]:
+            raise ValueError(
+                f"{type(self).__name__}: q must have {len(values)} heads, got {q.shape[1]}"
+            )
         return values.to(q.dtype)
 
 
@@ -88,21 +80,18 @@ class WindowBias(RelativeBias):
     Args:
         n_heads: number of heads H.
         window: largest distance w that is told apart; farther keys get 0.
-
-    Raises:
-        TypeError: if an argument is not an int, or positions are not integers.
-        ValueError: if an argument is below 1.
     """
+
+    integers = True
 
     def __init__(self, n_heads: int, window: int) -> None:
         """Start at 0: no preference."""
         super().__init__()
-        require_positive("n_heads", n_heads)
+        self.n_heads = require_positive("n_heads", n_heads)
         self.window = require_positive("window", window)
         self.weight = nn.Parameter(torch.zeros(n_heads, 2 * self.window + 1))  # (H, 2w + 1)
 
     def of_distance(self, relative: Tensor) -> Tensor:
         """Return the biases of relative positions: (...) -> (H, ...)."""
-        relative = require_integers("relative", relative)
         padded = F.pad(self.weight, (1, 1))  # 0 at both ends: outside the window
         return padded[:, relative.clamp(-self.window - 1, self.window + 1) + self.window + 1]

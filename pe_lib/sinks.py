@@ -9,9 +9,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_at_least, require_heads, require_positive
+from pe_lib.errors import require_at_least, require_positive
 from pe_lib.initial import normal
-from pe_lib.positions import Positions
 
 
 class Sink(PositionEncoding):
@@ -22,10 +21,6 @@ class Sink(PositionEncoding):
     Args:
         n_heads: number of heads H.
         std: standard deviation of the initial logits.
-
-    Raises:
-        TypeError: if n_heads is not an int.
-        ValueError: if it is not positive, or std is negative.
 
     Source: OpenAI 2025 (gpt-oss model card, section 2.2); Miller 2023 has the constant 0.
     """
@@ -39,7 +34,6 @@ class Sink(PositionEncoding):
         require_at_least("std", std, 0)
         self.logits = nn.Parameter(normal(n_heads, std=std))
 
-    def sink(self, q: Tensor, q_pos: Positions) -> Tensor:
+    def sink(self, q: Tensor, q_pos: Tensor) -> Tensor:
         """Return the logits, (H, 1, 1)."""
-        require_heads(q, self.n_heads)
         return self.logits[:, None, None]

@@ -1,4 +1,7 @@
-"""T5's relative position bias: distances share buckets, each with a trained number (chapter 7)."""
+"""T5's relative position bias: distances share buckets, each with a trained number (chapter 7).
+
+score_ij = q_i . k_j + table[bucket(j - i)],     without 1 / sqrt(d)
+"""
 
 from __future__ import annotations
 
@@ -7,36 +10,15 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pe_lib.errors import (
-    require_bool,
-    require_greater,
-    require_integers,
-    require_multiple,
-    require_positive,
-)
+from pe_lib.encoding import Integers, checked
+from pe_lib.errors import require_bool, require_greater, require_multiple, require_positive
 from pe_lib.initial import normal
 from pe_lib.relative import RelativeBias
 
 
-def check_buckets(n_buckets: int, max_distance: int, bidirectional: bool) -> tuple[int, int]:
-    """Return both numbers as ints; raise if the buckets cannot be laid out: see `t5_bucket`."""
-    if require_bool("bidirectional", bidirectional):
-        require_multiple("n_buckets", n_buckets, 2, "half of them for keys on each side")
-    n_buckets = require_positive("n_buckets", n_buckets)
-    per_side = n_buckets // 2 if bidirectional else n_buckets
-    if per_side < 2:
-        raise ValueError(f"n_buckets must leave at least 2 for each side, got {n_buckets}")
-    max_distance = require_positive("max_distance", max_distance)
-    if max_distance <= per_side // 2:
-        raise ValueError(
-            f"max_distance must be above {per_side // 2}, the number of distances that "
-            f"n_buckets={n_buckets} keep apart, got {max_distance}"
-        )
-    return n_buckets, max_distance
-
-
+@checked()
 def t5_bucket(
-    relative: object,
+    relative: Integers,
     n_buckets: int = 32,
     max_distance: int = 128,
     *,
@@ -61,22 +43,31 @@ def t5_bucket(
     Returns:
         int64, the shape of `relative`, from 0 to n_buckets - 1.
 
-    Raises:
-        TypeError: if relative is not integers, or a number is not an int.
-        ValueError: if n_buckets is odd (bidirectional) or leaves fewer than two for a side, or
-            max_distance is not above half the buckets of a side.
-
     Source: Raffel et al. 2020, section 2.1, and the authors' code.
     """
-    n_buckets, max_distance = check_buckets(n_buckets, max_distance, bidirectional)
-    offsets = require_integers("relative", relative).clamp(-max_distance, max_distance)
-    per_side = n_buckets // 2 if bidirectional else n_buckets
+    per_side = buckets_per_side(n_buckets, max_distance, bidirectional)
+    offsets = relative.clamp(-max_distance, max_distance)
     exact = per_side // 2
     distance = offsets.abs() if bidirectional else (-offsets).clamp(min=0)
     log_share = (distance.clamp(min=exact).float() / exact).log() / math.log(max_distance / exact)
     far = exact + (log_share * (per_side - exact)).long()
-    bucket = torch.where(distance < exact, distance.long(), far.clamp(max=per_side - 1))
+    bucket = torch.where(distance < exact, distance, far.clamp(max=per_side - 1))
     return bucket + per_side * (offsets > 0) if bidirectional else bucket
+
+
+def buckets_per_side(n_buckets: int, max_distance: int, bidirectional: bool) -> int:
+    """Return how many buckets a side has; raise if they cannot be laid out."""
+    if require_bool("bidirectional", bidirectional):
+        require_multiple("n_buckets", n_buckets, 2, "half of them for keys on each side")
+    per_side = require_positive("n_buckets", n_buckets) // (2 if bidirectional else 1)
+    if per_side < 2:
+        raise ValueError(f"n_buckets must leave at least 2 for each side, got {n_buckets}")
+    if require_positive("max_distance", max_distance) <= per_side // 2:
+        raise ValueError(
+            f"max_distance must be above {per_side // 2}, the number of distances that "
+            f"n_buckets={n_buckets} keep apart, got {max_distance}"
+        )
+    return per_side
 
 
 class T5Bias(RelativeBias):
@@ -93,14 +84,11 @@ class T5Bias(RelativeBias):
         bidirectional: as in `t5_bucket`; False for a decoder.
         std: standard deviation of the initial table, (n_buckets, H) as in published weights.
 
-    Raises:
-        TypeError: if a number is not an int, or positions are not integers.
-        ValueError: if n_heads or std is not positive, or the buckets cannot be laid out.
-
     Source: Raffel et al. 2020, section 2.1.
     """
 
     scale = 1.0
+    integers = True
 
     def __init__(
         self,
@@ -113,10 +101,12 @@ class T5Bias(RelativeBias):
     ) -> None:
         """Draw the table from a normal distribution."""
         super().__init__()
-        require_positive("n_heads", n_heads)
-        self.n_buckets, self.max_distance = check_buckets(n_buckets, max_distance, bidirectional)
-        require_greater("std", std, 0)
+        self.n_heads = require_positive("n_heads", n_heads)
+        buckets_per_side(n_buckets, max_distance, bidirectional)  # raises if there are none
+        self.n_buckets, self.max_distance = n_buckets, max_distance
         self.bidirectional = bidirectional
+        self.past_only = not bidirectional
+        require_greater("std", std, 0)
         self.table = nn.Parameter(normal(n_buckets, n_heads, std=std))
 
     def of_distance(self, relative: Tensor) -> Tensor:

@@ -10,32 +10,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import (
-    require_at_least,
-    require_choice,
-    require_greater,
-    require_heads,
-    require_positive,
-    require_real,
-)
-from pe_lib.positions import Positions, as_positions, as_tensor, in_float64, per_head, placed
+from pe_lib.encoding import PositionEncoding, Reals, checked
+from pe_lib.errors import require_at_least, require_choice, require_greater, require_positive
+from pe_lib.positions import exact, per_head
 
 GROWTHS = ("steps", "power")
-
-
-def places_of(q: Tensor, q_pos: Positions) -> Tensor:
-    """Return the positions of queries (B, H, Lq, d) as a tensor, (Lq,) or (B, Lq)."""
-    return as_tensor(as_positions("q_pos", q_pos, q.shape[2], q.shape[0], q.device), q.device)
 
 
 def scaled(q: Tensor, factor: Tensor) -> Tensor:
     """Return q (B, H, Lq, d) times a factor that broadcasts to it, taken in float32 or more."""
     precise = torch.promote_types(q.dtype, torch.float32)
-    return (q.to(precise) * placed(factor, q.device, precise)).to(q.dtype)
+    return (q.to(precise) * factor.to(q.device, precise)).to(q.dtype)
 
 
-def log_count(positions: object) -> Tensor:
+@checked()
+def log_count(positions: Reals) -> Tensor:
     """Return log(n) for a query that sees itself and all before it, n = position + 1.
 
     Args:
@@ -44,7 +33,7 @@ def log_count(positions: object) -> Tensor:
     Returns:
         float64 of the same shape, at least 0.
     """
-    return torch.log1p(in_float64(require_real("positions", positions)).clamp(min=0))
+    return torch.log1p(exact(positions).clamp(min=0))
 
 
 def starting_strength(length: int) -> float:
@@ -74,23 +63,21 @@ class ScalableSoftmax(PositionEncoding):
     def __init__(self, n_heads: int, length: int) -> None:
         """Start all heads with the same strength."""
         super().__init__()
-        require_positive("n_heads", n_heads)
+        self.n_heads = require_positive("n_heads", n_heads)
         self.strength = nn.Parameter(torch.full((n_heads,), starting_strength(length)))
 
-    def rotate(
-        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
-    ) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Scale q (B, H, Lq, d); k stays as it is."""
-        require_heads(q, len(self.strength))
-        logs = per_head(log_count(places_of(q, q_pos)).unsqueeze(-1))  # (..., 1, Lq, 1)
+        logs = per_head(log_count(q_pos).unsqueeze(-1))  # (..., 1, Lq, 1)
         precise = torch.promote_types(q.dtype, torch.float32)
-        logs = placed(logs, q.device, precise)
+        logs = logs.to(q.device, precise)
         factor = self.strength.to(precise).view(-1, 1, 1) * logs  # (..., H, Lq, 1)
         return scaled(q, factor), k
 
 
+@checked()
 def query_factor(
-    positions: object, strength: float, length: float, ahead: float = 0.0, growth: str = "steps"
+    positions: Reals, strength: float, length: float, ahead: float = 0.0, growth: str = "steps"
 ) -> Tensor:
     """Return what a query is multiplied by, for its position p.
 
@@ -111,7 +98,7 @@ def query_factor(
     require_greater("length", length, 0)
     require_at_least("strength", strength, 0)
     require_at_least("ahead", ahead, 0)
-    share = (in_float64(require_real("positions", positions)) + ahead).clamp(min=0) / length
+    share = (exact(positions) + ahead).clamp(min=0) / length
     if growth == "power":
         return torch.exp(strength * torch.log1p(share))
     return 1 + strength * torch.log1p(share.floor())
@@ -139,10 +126,7 @@ class QueryTemperature(PositionEncoding):
         self.ahead = require_at_least("ahead", ahead, 0)
         self.growth = require_choice("growth", growth, GROWTHS)
 
-    def rotate(
-        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
-    ) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Scale q (B, H, Lq, d)."""
-        places = places_of(q, q_pos)
-        factor = query_factor(places, self.strength, self.length, self.ahead, self.growth)
+        factor = query_factor(q_pos, self.strength, self.length, self.ahead, self.growth)
         return scaled(q, per_head(factor.unsqueeze(-1))), k  # by (..., 1, Lq, 1)

@@ -10,7 +10,6 @@ from torch import Tensor, cat
 
 from pe_lib.encoding import PositionEncoding
 from pe_lib.errors import require_positive
-from pe_lib.positions import Positions
 
 
 class Trailing(PositionEncoding):
@@ -21,22 +20,16 @@ class Trailing(PositionEncoding):
             scale of its own: that of the whole head counts.
         width: how many components it sees.
 
-    Raises:
-        TypeError: if encoding is no `PositionEncoding`.
-        ValueError: if it acts through another hook too, or has a scale.
-
     Source: DeepSeek-AI 2024 (DeepSeek-V2), section 2.1.3.
     """
-
-    HOOKS = ("rotate", "rotate_values", "rotate_back")
 
     def __init__(self, encoding: PositionEncoding, width: int) -> None:
         """Keep the encoding."""
         super().__init__()
         if not isinstance(encoding, PositionEncoding):
             raise TypeError(f"encoding must be a PositionEncoding, got {encoding!r}")
-        others = ("embed", "bias", "values", "rotate_axes", "read", "read_bias", "sink")
-        wrong = [hook for hook in others if encoding.uses(hook)]
+        ours = ("rotate", "rotate_values", "rotate_back")
+        wrong = [hook for hook in self.hooks if encoding.uses(hook) and hook not in ours]
         if wrong:
             raise ValueError(f"encoding must only rotate, got one that uses {', '.join(wrong)}")
         self.encoding, self.width = encoding, require_positive("width", width)
@@ -48,20 +41,18 @@ class Trailing(PositionEncoding):
         """Return whether the encoding inside acts through the hook of that name."""
         return self.encoding.uses(hook)
 
-    def rotate(
-        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
-    ) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Rotate the last components of q (B, H, Lq, d) and k (B, H, Lk, d)."""
         if self.width > q.shape[-1]:
             raise ValueError(f"q must have heads of width >= {self.width}, got {q.shape[-1]}")
         last = self.encoding.rotate(q[..., -self.width :], k[..., -self.width :], q_pos, k_pos)
         return self.behind(q, last[0]), self.behind(k, last[1])
 
-    def rotate_values(self, v: Tensor, k_pos: Positions) -> Tensor:
+    def rotate_values(self, v: Tensor, k_pos: Tensor) -> Tensor:
         """Rotate the last components of v (B, H, Lk, d)."""
         return self.behind(v, self.encoding.rotate_values(v[..., -self.width :], k_pos))
 
-    def rotate_back(self, output: Tensor, q_pos: Positions) -> Tensor:
+    def rotate_back(self, output: Tensor, q_pos: Tensor) -> Tensor:
         """Rotate the last components of the output (B, H, Lq, d) back."""
         return self.behind(output, self.encoding.rotate_back(output[..., -self.width :], q_pos))
 

@@ -1,14 +1,14 @@
-"""A sliding window: no key farther away than its width is seen (chapter 15)."""
+"""A sliding window: no key farther away than its width is seen."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
 
-from pe_lib.errors import require_positive, require_real
+from pe_lib.errors import require_positive
 from pe_lib.relative import RelativeBias
-
-HIDDEN = -30000.0  # its exponential is 0 in every dtype, and it is a number in every dtype
 
 
 class SlidingWindow(RelativeBias):
@@ -16,7 +16,7 @@ class SlidingWindow(RelativeBias):
 
     Together with another encoding, `Compose(RoPE(d), SlidingWindow(h, w))`, it keeps the distances
     that this one meets below w, however long the text is. A query with no key inside its window
-    sees all keys, as if it had none.
+    gets the mean of all values, as where a mask hides every key.
 
     Args:
         n_heads: number of heads H.
@@ -33,7 +33,7 @@ class SlidingWindow(RelativeBias):
         self.window = require_positive("window", window)
 
     def of_distance(self, relative: Tensor) -> Tensor:
-        """Return 0 inside the window and `HIDDEN` outside: (...) -> (H, ...)."""
-        outside = require_real("relative", relative).abs() >= self.window
-        bias = torch.zeros((), device=outside.device).masked_fill(outside, HIDDEN)
-        return bias.expand(self.n_heads, *outside.shape)
+        """Return 0 inside the window and minus infinity outside: (...) -> (H, ...)."""
+        outside = relative.abs() >= self.window
+        bias = torch.zeros((), device=relative.device).masked_fill(outside, -math.inf)
+        return bias.expand(self.n_heads, *relative.shape)

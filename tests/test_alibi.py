@@ -166,23 +166,3 @@ def test_there_is_nothing_to_train_or_to_store() -> None:
     attention = MultiHeadAttention(12, 3, ALiBi(3))
     assert not [name for name in attention.state_dict() if name.startswith("encoding")]
     assert not list(attention.encoding.parameters())
-
-
-# --- errors --------------------------------------------------------------------------------------
-
-ERRORS = [
-    (lambda: alibi_slopes(0), ValueError, "n_heads must be at least 1, got 0"),
-    (lambda: alibi_slopes(2.0), TypeError, "n_heads must be an int, got float"),
-    (lambda: ALiBi(-1), ValueError, "n_heads must be at least 1, got -1"),
-    (lambda: ALiBi(True), TypeError, "n_heads must be an int, got bool"),
-    (lambda: alibi("far", alibi_slopes(2)), TypeError, "relative must be numbers"),
-    (lambda: alibi([True], alibi_slopes(2)), TypeError, "relative must be real numbers"),
-    (lambda: MultiHeadAttention(8, 4, ALiBi(2))(torch.randn(1, 3, 8)), ValueError, "2 heads"),
-]
-
-
-@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
-def test_a_wrong_argument_is_named(call: object, error: type[Exception], message: str) -> None:
-    assert callable(call)
-    with pytest.raises(error, match=message):
-        call()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -329,52 +328,3 @@ def test_directions_are_trained():
 
 THREE = section_directions(frequencies(8), [2, 1, 1])
 X = torch.zeros(1, 2, 6, 8)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: grid_positions(), "sizes must hold at least one axis"),
-        (lambda: grid_positions(2, 0), "sizes must be at least 1, got 0"),
-        (lambda: text_image_positions([]), "parts must hold at least one"),
-        (lambda: axis_of_pair([]), "sections must hold at least one"),
-        (lambda: axis_of_pair([2, 0]), "sections must be at least 1, got 0"),
-        (lambda: axis_of_pair([1], "dealt"), "arrangement must be one of chunked, interleaved"),
-        (
-            lambda: section_directions(frequencies(8), [2, 3, 2]),
-            r"sections must add up to the number of rates, \(4,\), got \[2, 3, 2\], together 7",
-        ),
-        (lambda: width_directions([]), "widths must hold at least one"),
-        (lambda: width_directions([16, 55]), "widths must be a multiple of 2"),
-        (lambda: axes_angles([[1, 2]], THREE), "numbers must have shape .* with A = 3"),
-        (lambda: axes_angles([[1]], torch.ones(4)), r"directions must have shape \(n, A\)"),
-        (lambda: AxesRoPE(6, THREE), "directions must be at most head_dim / 2 = 3 pairs, got 4"),
-        (lambda: AxesRoPE(8, THREE * math.nan), "directions must be finite"),
-        (lambda: AxesRoPE(8, THREE, layout="chunked"), "layout must be one of"),
-        (
-            lambda: rotated(AxesRoPE(8, THREE), X, grid_positions(2, 3)),
-            r"q_axes must have shape \(6, 3\) or \(B, 6, 3\), got \(6, 2\)",
-        ),
-        (
-            lambda: rotated(AxesRoPE(10, THREE), X, grid_positions(1, 2, 3)),
-            r"q must have shape \(B, H, L >= 1, head_dim=10\), got \(1, 2, 6, 8\)",
-        ),
-        (
-            lambda: rotated(AxesRoPE(8, torch.ones(3, 4, 3)), X, grid_positions(1, 2, 3)),
-            "q must have 3 heads, as directions, got 2",
-        ),
-    ],
-)
-def test_what_does_not_fit_is_refused_by_name(call: Callable[[], object], message: str):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-def test_what_is_no_number_is_refused_by_type():
-    with pytest.raises(TypeError, match="sections must be an int, got float"):
-        axis_of_pair([1.5, 2])  # type: ignore[list-item]
-    for part in (True, (2, 3)):
-        with pytest.raises(TypeError, match="parts must be numbers of tokens, or"):
-            text_image_positions([part])  # type: ignore[list-item]
-    with pytest.raises(TypeError, match=r"directions must be a torch\.Tensor"):
-        AxesRoPE(8, [[1.0]])  # type: ignore[arg-type]

@@ -28,10 +28,7 @@ from exercises.sets import (
     source_text,
 )
 from lab import sets
-from pe_lib.encoding import PositionEncoding
-from pe_lib.forgetting import Forgetting
-from pe_lib.rope import RoPE
-from pe_lib.sinks import Sink
+from pe_lib import Forgetting, PositionEncoding, RoPE, Sink
 from tools import ROOT, order
 
 CHAPTERS = set_names()
@@ -485,5 +482,8 @@ def test_a_method_may_act_through_any_hook(make: Any, hooks: str, capsys: Any) -
 
 
 def test_a_method_that_reads_the_length_is_told_so(capsys: Any) -> None:
+    """And which promises it therefore does not keep."""
     practice.check(ByLength)
-    assert "It reads the length of the text" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "It reads the length of the text" in said
+    assert "It does not promise `a_cache_gives_the_whole`: Token by token as all at once." in said

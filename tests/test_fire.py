@@ -92,27 +92,3 @@ def test_the_share_is_computed_in_float32_or_better(dtype: torch.dtype) -> None:
     assert got.dtype == dtype
     tolerance = 4 * max(torch.finfo(dtype).eps, 1e-6)
     torch.testing.assert_close(got.float(), exact, rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize(("made", "heads"), [(1, 4), (3, 1), (3, 2)])
-def test_another_number_of_heads_is_refused(made: int, heads: int) -> None:
-    """One bias would spread over all heads without a word."""
-    q, positions = torch.ones(1, heads, 5, 4), torch.arange(5)
-    with pytest.raises(ValueError, match=f"q must have {made} heads for this encoding, got"):
-        Fire(made).bias(q, q, positions, positions, 0.5)
-
-
-ERRORS = [
-    (lambda: Fire(0), ValueError, "n_heads must be at least 1, got 0"),
-    (lambda: Fire(2, width=0), ValueError, "width must be at least 1, got 0"),
-    (lambda: Fire(2, c=0), ValueError, "c must be a finite number greater than 0, got 0"),
-    (lambda: Fire(2, threshold=-1.0), ValueError, "threshold must be a finite number"),
-    (lambda: Fire(2, threshold="512"), TypeError, "threshold must be a number, got str"),
-]
-
-
-@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
-def test_a_wrong_argument_is_named(call: object, error: type[Exception], message: str) -> None:
-    assert callable(call)
-    with pytest.raises(error, match=message):
-        call()

@@ -64,7 +64,7 @@ def test_queries_that_are_not_the_last_keys_are_refused():
 
 
 def test_more_queries_than_keys_are_refused():
-    with pytest.raises(ValueError, match="at most the number of keys, 3, got 4"):
+    with pytest.raises(ValueError, match="from 1 to Lk, got \\(1, 1, 3\\) and 4"):
         forgetting_bias(torch.zeros(1, 1, 3), 4)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,7 +11,6 @@ from torch import Tensor
 from pe_lib.hierarchical import (
     Hierarchical,
     HierarchicalLearned,
-    ParagraphVectors,
     paragraph_of,
     split_rows,
 )
@@ -166,34 +163,3 @@ def test_starts_follow_the_text_and_are_not_saved() -> None:
 
 
 TABLE = torch.arange(6.0).view(3, 2)
-ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
-    (lambda: split_rows(TABLE, torch.tensor([9])), ValueError, r"\[0, 9\).*got 9"),
-    (lambda: split_rows(TABLE, torch.tensor([-1])), ValueError, "positions must lie in.*got -1"),
-    (lambda: split_rows(TABLE, torch.tensor([0.5])), TypeError, "positions must be integers"),
-    (lambda: split_rows(TABLE.long(), torch.tensor([0])), TypeError, "table must have a floating"),
-    (lambda: split_rows(TABLE, torch.tensor([0]), 0.5), ValueError, "alpha must.*not be 0.5"),
-    (lambda: HierarchicalLearned(3, 2, alpha=1.0), ValueError, "alpha must lie"),
-    (lambda: HierarchicalLearned(3, 2, alpha=0), ValueError, "alpha must be"),
-    (lambda: HierarchicalLearned(0, 2), ValueError, "max_len must be at least 1"),
-    (lambda: WindowBias(0, 2), ValueError, "n_heads must be at least 1"),
-    (lambda: WindowBias(2, 0), ValueError, "window must be at least 1"),
-    (lambda: Hierarchical(5, 2, STARTS), ValueError, "d_model must be a multiple of 2"),
-    (
-        lambda: ParagraphVectors(2, 4, STARTS).embed(torch.ones(1, 1, 4), torch.tensor([9])),
-        ValueError,
-        "positions must be below max_len=2, got 2",
-    ),
-    (
-        lambda: ParagraphVectors(2, 4, STARTS).embed(torch.ones(1, 1, 4), torch.tensor([-9])),
-        ValueError,
-        "positions must be at least 0",
-    ),
-]
-
-
-@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
-def test_errors_name_the_argument_and_what_is_allowed(
-    call: Callable[[], object], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        call()

@@ -83,17 +83,3 @@ def test_draws_start_in_the_published_range(variant: str) -> None:
         assert values.min() > 0.009
         assert values.max() < top * 1.0001
         assert abs(values.mean().item() - top / 2) < 0.03 * top
-
-
-ERRORS = [
-    (lambda: Kerple(0), ValueError, "n_heads must be at least 1, got 0"),
-    (lambda: Kerple(2.0), TypeError, "n_heads must be an int, got float"),
-    (lambda: Kerple(2, variant="exp"), ValueError, "variant must be one of log, power; got 'exp'"),
-]
-
-
-@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
-def test_a_wrong_argument_is_named(call: object, error: type[Exception], message: str) -> None:
-    assert callable(call)
-    with pytest.raises(error, match=message):
-        call()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -16,8 +15,9 @@ from torch import Tensor, nn
 from lab.model import Transformer
 from lab.training import generator
 from pe_lib.attention import KVCache
-from pe_lib.learned import BEYOND, Learned, interpolate_grid, interpolate_table, sample_table
+from pe_lib.learned import BEYOND, Learned
 from pe_lib.positions import Run
+from pe_lib.resizing import interpolate_grid, interpolate_table, sample_table
 
 sizes = st.integers(1, 6)
 
@@ -429,72 +429,3 @@ def test_the_token_after_the_last_row_is_an_error() -> None:
 
 TABLE = torch.zeros(6, 4)
 X = torch.zeros(2, 3, 4)
-ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
-    (lambda: Learned(0, 4), ValueError, "max_len must be at least 1, got 0"),
-    (lambda: Learned(6, 0), ValueError, "d_model must be at least 1, got 0"),
-    (lambda: Learned(6.0, 4), TypeError, "max_len must be an int, got float"),  # type: ignore[arg-type]
-    (lambda: Learned(6, True), TypeError, "d_model must be an int, got bool"),
-    (lambda: Learned(6, 4, beyond="repeat"), ValueError, "beyond must be one of error.*'repeat'"),
-    (lambda: Learned(6, 4, std=0.0), ValueError, "std must be a finite number greater than 0"),
-    (lambda: Learned(6, 4, std=-1.0), ValueError, "std must be a finite number greater than 0"),
-    (lambda: Learned(6, 4).rows(torch.tensor([6])), ValueError, "below max_len=6, got 6"),
-    (lambda: Learned(6, 4).rows(torch.tensor([-1])), ValueError, "at least 0 .* got -1"),
-    (
-        lambda: Learned(6, 4).rows(torch.tensor([1.0])),
-        TypeError,
-        "must be integers, got torch.fl",
-    ),
-    (lambda: Learned(6, 4).rows(torch.tensor([True])), TypeError, "real numbers, got torch.bool"),
-    (
-        lambda: Learned(6, 4, beyond="wrap").rows(torch.tensor([-1])),
-        ValueError,
-        "at least 0 .* got -1",
-    ),
-    (
-        lambda: Learned(6, 4).embed(X, torch.tensor([2])),
-        ValueError,
-        r"positions must have shape \(3,\) or \(2, 3\), got \(1,\)",
-    ),
-    (lambda: Learned(6, 4).embed(X, torch.arange(4)), ValueError, "positions must have shape"),
-    (
-        lambda: Learned(6, 5).embed(X, torch.arange(3)),
-        ValueError,
-        r"x must have shape \(batch, length, 5\), got \(2, 3, 4\)",
-    ),
-    (
-        lambda: Learned(6, 4).embed(X.long(), torch.arange(3)),
-        TypeError,
-        "x must have a floating-point dtype, got torch.int64",
-    ),
-    (lambda: interpolate_table(TABLE, 0), ValueError, "length must be at least 1, got 0"),
-    (lambda: interpolate_table(TABLE, 2.5), TypeError, "length must be an int"),  # type: ignore[arg-type]
-    (lambda: interpolate_table(TABLE.long(), 3), TypeError, "table must have a floating-point"),
-    (lambda: interpolate_table([1.0], 3), TypeError, "table must be a torch.Tensor, got list"),  # type: ignore[arg-type]
-    (lambda: interpolate_table(TABLE[0], 3), ValueError, r"\(max_len >= 1, D\), got \(4,\)"),
-    (lambda: interpolate_table(TABLE[:0], 3), ValueError, r"\(max_len >= 1, D\), got \(0, 4\)"),
-    (
-        lambda: interpolate_grid(TABLE, (2, 2), (3, 3)),
-        ValueError,
-        r"shape \(2 \* 2, D\) for grid \(2, 2\), got \(6, 4\)",
-    ),
-    (lambda: interpolate_grid(TABLE, (2, 3), (0, 3)), ValueError, "new_grid must be at least 1"),
-    (lambda: interpolate_grid(TABLE, (6, 0), (2, 3)), ValueError, "grid must be at least 1"),
-    (
-        lambda: interpolate_grid(TABLE, (2, 3), (4, 6), "nearest"),
-        ValueError,
-        "mode must be one of bicubic, bilinear; got 'nearest'",
-    ),
-    (
-        lambda: interpolate_grid(TABLE.int(), (2, 3), (4, 6)),
-        TypeError,
-        "table must have a floating-point",
-    ),
-]
-
-
-@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
-def test_errors_name_the_argument_and_what_is_allowed(
-    call: Callable[[], object], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        call()

@@ -144,7 +144,7 @@ def test_a_decoder_does_not_see_what_comes_later(name: str) -> None:
 
 @through_every_door
 def test_positions_reach_every_encoding(name: str) -> None:
-    network, inputs = model(name, causal=False), tokens(2, 6)
+    network, inputs = model(name, causal="alibi" in name), tokens(2, 6)
     stretched = network(inputs, positions=torch.arange(6) * 3)
     assert difference(stretched, network(inputs)) > 1e-4
 
@@ -298,7 +298,7 @@ ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (
         lambda: Transformer(4, causal=True)(IDS, caches=[KVCache()]),
         ValueError,
-        r"caches must be one per layer \(2\), got 1",
+        r"caches must be one per layer \(2\), each another, got 1",
     ),
     (
         lambda: Transformer(4)(IDS, positions=torch.arange(4)),

@@ -49,10 +49,3 @@ def test_another_encoding_changes_the_logits_and_the_own_one_restores_them(model
         after = model(ids)
     assert (before - without).abs().max() > 1
     assert torch.equal(before, after)
-
-
-def test_shared_heads_are_repeated_for_neighbouring_query_heads():
-    weight = torch.arange(3 * 64.0).reshape(3, 64)
-    heads = pretrained.for_every_head(weight).reshape(4, 32, 3)
-    assert torch.equal(heads[0], heads[1]) and torch.equal(heads[2], heads[3])
-    assert torch.equal(heads[0].T, weight[:, :32]) and torch.equal(heads[2].T, weight[:, 32:])

@@ -49,9 +49,3 @@ def test_a_sink_far_below_all_logits_changes_nothing():
 def test_two_sinks_do_not_fit_one_softmax():
     with pytest.raises(ValueError, match=r"one at most with `sink`, got \['Sink', 'Sink'\]"):
         Compose(Sink(2), ALiBi(2), Sink(2))
-
-
-def test_a_sink_for_other_heads_is_refused():
-    q = drawn(1, 3, 4, 4)
-    with pytest.raises(ValueError, match="q must have 2 heads"):
-        attend(q, q, q, Sink(2).double(), range(4), range(4))

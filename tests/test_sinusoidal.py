@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -16,14 +15,13 @@ from torch import Tensor
 from lab import measure
 from lab.model import Transformer
 from lab.training import generator
-from pe_lib.positions import Run
+from pe_lib.axes import sinusoidal_2d
 from pe_lib.sinusoidal import (
     LAYOUTS,
     Sinusoidal,
     arrange,
     frequencies,
     sinusoidal,
-    sinusoidal_2d,
     timestep_embedding,
     wavelengths,
 )
@@ -248,15 +246,6 @@ def test_a_float32_code_is_right_to_its_last_digit_however_far(offset: int) -> N
         assert (codes[i].double() - expected).abs().max() < 6e-8
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("run", [Run(0, 300), Run(-7, 20), Run(1_000_000, 50), Run(5, 1)])
-def test_a_run_has_the_codes_of_its_positions(run: Run, layout: str) -> None:
-    for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 2e-7), (torch.float16, 1e-3)):
-        codes = sinusoidal(run, 34, layout=layout, dtype=dtype)
-        assert codes.dtype == dtype and codes.shape == (run.length, 34)
-        assert_close(codes, sinusoidal(run.tensor(), 34, layout=layout, dtype=dtype), tolerance)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_other_types_are_the_exact_code_rounded_once(dtype: torch.dtype) -> None:
     exact = sinusoidal(torch.arange(4000, 4010), 32, dtype=torch.float64)
@@ -336,7 +325,7 @@ def hidden(batch: int = 2, length: int = 5, width: int = 6) -> Tensor:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("offset", [0, 7, 16, 5000])
 def test_embed_adds_the_code_inside_and_outside_the_table(layout: str, offset: int) -> None:
-    encoding = Sinusoidal(6, 300.0, layout=layout, max_len=20, gain=0.5)
+    encoding = Sinusoidal(6, 300.0, layout=layout, gain=0.5)
     x, positions = hidden(), torch.arange(offset, offset + 5)
     expected = x + 0.5 * sinusoidal(positions, 6, 300.0, layout=layout)
     assert_close(encoding.embed(x, positions), expected)
@@ -353,25 +342,9 @@ def test_embed_takes_positions_per_sequence_fractions_and_negative_ones() -> Non
     assert encoding.embed(x[:, :0], torch.arange(0)).shape == (2, 0, 6)
 
 
-def test_codes_keep_the_shape_of_the_positions() -> None:
-    positions = torch.tensor([[[3, 1], [0, 2], [5, 4]]])
-    codes = Sinusoidal(4).codes(positions, torch.zeros(()))
-    torch.testing.assert_close(codes, sinusoidal(positions, 4), atol=1e-7, rtol=0)
-
-
-def test_the_table_is_no_part_of_the_state_and_nothing_is_trained() -> None:
-    encoding = Sinusoidal(6, max_len=9)
-    assert encoding.cache.shape == (9, 6)
-    assert dict(encoding.state_dict()) == {}
-    assert measure.parameter_count(encoding) == 0
-    longer = Sinusoidal(6, max_len=40)
-    longer.load_state_dict(encoding.state_dict())  # another length is no obstacle
-    assert longer.cache.shape == (40, 6)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_a_model_moved_to_another_type_keeps_its_codes(dtype: torch.dtype) -> None:
-    encoding = copy.deepcopy(Sinusoidal(6, max_len=8)).to(dtype)
+    encoding = copy.deepcopy(Sinusoidal(6)).to(dtype)
     x = hidden().to(dtype)
     for positions in (torch.arange(5), torch.arange(40, 45)):
         out = encoding.embed(x, positions)
@@ -389,68 +362,6 @@ def test_tokens_are_told_apart_by_their_place_and_not_by_their_batch() -> None:
     assert_close(model(tokens)[2:3], model(tokens[2:3]), 1e-5)
 
 
-def test_codes_made_on_meta_are_right_once_they_get_memory() -> None:
-    with torch.device("meta"):
-        made = Sinusoidal(6, max_len=9)
-    x, positions = torch.randn(2, 5, 6), torch.arange(5)
-    alive = made.to_empty(device="cpu")
-    assert torch.equal(alive.embed(x, positions), Sinusoidal(6, max_len=9).embed(x, positions))
-
-
 # Errors -------------------------------------------------------------------------------------------
 
 X = torch.zeros(2, 5, 6)
-ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
-    (lambda: sinusoidal(3, 7), ValueError, "dim must be a multiple of 2 .*got 7"),
-    (lambda: sinusoidal(3, 0), ValueError, "dim must be at least 1, got 0"),
-    (lambda: sinusoidal(3, 4.0), TypeError, "dim must be an int, got float"),
-    (lambda: sinusoidal(3, True), TypeError, "dim must be an int, got bool"),
-    (lambda: sinusoidal(3, 4, 1.0), ValueError, "base .*greater than 1, got 1.0"),
-    (lambda: sinusoidal(3, 4, math.nan), ValueError, "base .*got nan"),
-    (lambda: sinusoidal(3, 4, "10000"), TypeError, "base must be a number, got str"),
-    (lambda: sinusoidal("three", 4), TypeError, "positions must be numbers.*'three'"),
-    (lambda: sinusoidal(torch.zeros(2, dtype=torch.bool), 4), TypeError, "positions must be real"),
-    (lambda: sinusoidal(torch.zeros(2) * 1j, 4), TypeError, "positions must be real numbers"),
-    (
-        lambda: sinusoidal(3, 4, layout="halves"),
-        ValueError,
-        "layout must be one of inter.*'halves'",
-    ),
-    (lambda: frequencies(5), ValueError, "dim must be a multiple of 2 .*got 5"),
-    (lambda: wavelengths(4, 0), ValueError, "base .*greater than 1, got 0"),
-    (lambda: sinusoidal_2d(1, 2, 6), ValueError, "dim must be a multiple of 4 .*got 6"),
-    (lambda: sinusoidal_2d("a", 2, 8), TypeError, "rows must be numbers"),
-    (lambda: sinusoidal_2d(1, None, 8), TypeError, "columns must be numbers"),
-    (
-        lambda: sinusoidal_2d(torch.arange(3), torch.arange(5), 8),
-        ValueError,
-        r"rows and columns must have shapes that broadcast, got \(3,\) and \(5,\)",
-    ),
-    (lambda: timestep_embedding(3, 1), ValueError, "dim must be at least 2, got 1"),
-    (lambda: timestep_embedding(3, 4, cosines_first=1), TypeError, "cosines_first must be True"),
-    (lambda: Sinusoidal(7), ValueError, "d_model must be a multiple of 2"),
-    (lambda: Sinusoidal(6, max_len=0), ValueError, "max_len must be at least 1, got 0"),
-    (lambda: Sinusoidal(6, gain=0.0), ValueError, "gain .*greater than 0, got 0.0"),
-    (lambda: Sinusoidal(6, layout="rows"), ValueError, "layout must be one of"),
-    (lambda: Sinusoidal(8).embed(X, torch.arange(5)), ValueError, r"length, 8\), got \(2, 5, 6\)"),
-    (lambda: Sinusoidal(6).embed(X[0], torch.arange(5)), ValueError, r"x must have shape \(batch"),
-    (lambda: Sinusoidal(6).embed(X.long(), torch.arange(5)), TypeError, "x must have a floating"),
-    (
-        lambda: Sinusoidal(6).embed(X, torch.arange(1)),
-        ValueError,
-        r"positions .*\(5,\).*got \(1,\)",
-    ),
-    (
-        lambda: Sinusoidal(6).embed(X, torch.zeros(3, 5)),
-        ValueError,
-        r"positions must have shape \(5,\) or \(2, 5\), got \(3, 5\)",
-    ),
-]
-
-
-@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
-def test_errors_name_the_argument_and_what_is_allowed(
-    call: Callable[[], object], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        call()

@@ -44,19 +44,3 @@ def test_the_largest_weight_does_not_fade_with_the_length() -> None:
     torch.nn.init.constant_(scaled.strength, 0.43)
     assert weight(NoPosition(), 16) > 0.9 and weight(NoPosition(), 4096) < 0.05
     assert weight(scaled, 16) > 0.9 and weight(scaled, 4096) > 0.99
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: ScalableSoftmax(0, 16), "n_heads must be"),
-        (lambda: ScalableSoftmax(2, 1), "length must be at least 2"),
-        (
-            lambda: ScalableSoftmax(2, 16).rotate(*torch.ones(2, 1, 3, 5, 4), *[range(5)] * 2),
-            "q must have 2 heads",
-        ),
-    ],
-)
-def test_bad_input_is_refused(call, words) -> None:
-    with pytest.raises(ValueError, match=words):
-        call()

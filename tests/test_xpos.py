@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -134,7 +133,7 @@ def test_positions_that_are_not_refused_have_finite_scores_of_the_past(
     length: int, dtype: torch.dtype
 ) -> None:
     """Of the first and the last query, whose factors are the largest and the smallest."""
-    xpos, positions = XPos(8, max_len=1), torch.arange(length)
+    xpos, positions = XPos(8), torch.arange(length)
     x = torch.ones(1, 1, length, 8, dtype=dtype)
     q, k = xpos.rotate(x, x, positions, positions)
     assert q.isfinite().all()
@@ -178,7 +177,7 @@ def test_one_far_key_has_finite_scores(far: int, dtype: torch.dtype) -> None:
 
 
 def test_one_key_too_far_is_refused() -> None:
-    with pytest.raises(ValueError, match="positions from 0 to 7000 are too far apart"):
+    with pytest.raises(ValueError, match="positions from 0 to 7000 must not be too far apart"):
         one_far_key(7_000, torch.float16)
 
 
@@ -228,19 +227,3 @@ def test_gradients_are_those_of_finite_differences() -> None:
     xpos, positions = XPos(4, scale_base=3).double(), torch.arange(3)
     q = torch.randn(1, 1, 3, 4, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: xpos.rotate(x, x, positions, positions), (q,))
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: XPos(7), "rotary_dim must be a multiple of 2"),
-        (lambda: XPos(8, scale_base=0), "scale_base must be"),
-        (lambda: XPos(8, gamma=-0.4), "gamma must be"),
-        (lambda: XPos(6).rotate(*[torch.ones(1, 1, 2, 8)] * 2, *[torch.arange(2)] * 2), "head_dim"),
-    ],
-)
-def test_errors_name_the_argument_and_what_is_allowed(
-    call: Callable[[], object], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()

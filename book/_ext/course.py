@@ -35,6 +35,7 @@ from tools import address, equality, fonts, formulas, moving, plans, status, ven
 MATHJAX = f"https://cdn.jsdelivr.net/npm/mathjax@{vendor.SITE[0].version}/es5/tex-chtml.js"
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = re.compile(r"<!-- modules: ([\w., ]+) -->")
+LEFT_OUT = re.compile(r"<!-- left out: ([\w., ]+) -->")  # modules that no page lists
 HANDED_OUT = re.compile(r"exercises/(?:release/\w+|projects)/\w+")
 CAPTION = re.compile(r"Figure ([0-9A-Z]+\.\d+)\.")
 VERDICT = re.compile(r"Claim, ([a-z ]+):")
@@ -418,7 +419,8 @@ def list_modules(app: Sphinx, page: str, source: list[str]) -> None:
     named = {
         name
         for path in sorted((ROOT / "book").glob("api*.md"))
-        for line in MODULES.findall(path.read_text(encoding="utf-8"))
+        for pattern in (MODULES, LEFT_OUT)
+        for line in pattern.findall(path.read_text(encoding="utf-8"))
         for name in line.replace(" ", "").split(",")
     }
 

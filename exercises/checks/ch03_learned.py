@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from exercises.checks.spec import Case, Draw, Exercise, Mistake
-from pe_lib.learned import interpolate_grid, interpolate_table, sample_table
+from pe_lib.resizing import interpolate_grid, interpolate_table, sample_table
 
 Grid = tuple[int, int]
 

@@ -11,13 +11,15 @@ from torch import Tensor
 from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
 from pe_lib.axes import (
     axes_angles,
+    axial_angles,
     axis_of_pair,
     grid_positions,
     section_directions,
+    sinusoidal_2d,
     text_image_positions,
 )
-from pe_lib.rope import apply_rope, axial_angles, rope_angles
-from pe_lib.sinusoidal import frequencies, sinusoidal, sinusoidal_2d
+from pe_lib.rope import apply_rope, rope_angles
+from pe_lib.sinusoidal import frequencies, sinusoidal
 
 Parts: TypeAlias = Sequence[int | tuple[int, int, int]]
 

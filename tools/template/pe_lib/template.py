@@ -5,11 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pe_lib.errors import require_positive, require_real
+from pe_lib.encoding import Reals, checked
+from pe_lib.errors import require_positive
 from pe_lib.relative import RelativeBias, for_each_head
 
 
-def template_bias(relative: object, rates: Tensor) -> Tensor:
+@checked(rates="H")
+def template_bias(relative: Reals, rates: Tensor) -> Tensor:
     """Return -rate * log(1 + |relative position|).
 
     Args:
@@ -19,12 +21,9 @@ def template_bias(relative: object, rates: Tensor) -> Tensor:
     Returns:
         (H, *relative.shape).
 
-    Raises:
-        TypeError: if relative is not real numbers.
-
     Source: Chi et al. 2022, the logarithmic variant, with their second number fixed at 1.
     """
-    distance = require_real("relative", relative).abs()
+    distance = relative.abs()
     rates = for_each_head(rates, distance)  # (H, 1, ...), in float32 or better
     return -rates * torch.log1p(distance.to(rates.dtype))
 
@@ -38,17 +37,13 @@ class Template(RelativeBias):
     Args:
         n_heads: number of heads H.
 
-    Raises:
-        TypeError: if n_heads is not an int.
-        ValueError: if n_heads is below 1.
-
     Source: as `template_bias`.
     """
 
     def __init__(self, n_heads: int) -> None:
         """Spread the rates of the heads over a factor of twenty."""
         super().__init__()
-        require_positive("n_heads", n_heads)
+        self.n_heads = require_positive("n_heads", n_heads)
         self.log_rates = nn.Parameter(torch.linspace(-1.5, 1.5, n_heads))
 
     @property

@@ -1,0 +1,83 @@
+"""A learned table at another length, or on another grid of patches (chapters 3 and 12)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pe_lib.encoding import Reals, checked
+from pe_lib.errors import require_bool, require_choice, require_positive
+
+
+@checked(table="N D")
+def interpolate_table(table: Tensor, length: int) -> Tensor:
+    """Stretch or shrink a table of positions to another length.
+
+    Args:
+        table: (max_len, D); row i stands for position i.
+        length: number of rows wanted, at least 1.
+
+    Returns:
+        (length, D). First and last row stay what they were; rows between are linear mixtures
+        of their two neighbours.
+    """
+    require_positive("rows of the table", len(table))
+    steps = require_positive("length", length)
+    return sample_table(table, torch.linspace(0, len(table) - 1, steps, dtype=torch.float64))
+
+
+@checked(table="N D")
+def sample_table(table: Tensor, places: Reals) -> Tensor:
+    """Read a table (max_len, D) at real row numbers in [0, max_len - 1]: (...) -> (..., D)."""
+    lower = places.floor().long().clamp(0, len(table) - 1)
+    share = (places - lower).unsqueeze(-1).to(table.device, table.dtype)
+    lower = lower.to(table.device)
+    upper = (lower + 1).clamp(max=len(table) - 1)
+    return (1 - share) * table[lower] + share * table[upper]  # (..., D)
+
+
+@checked(table="N D")
+def interpolate_grid(
+    table: Tensor,
+    grid: tuple[int, int],
+    new_grid: tuple[int, int],
+    mode: str = "bicubic",
+    *,
+    antialias: bool = False,
+) -> Tensor:
+    """Resize a table learned on a grid of patches to another grid.
+
+    Args:
+        table: (rows * columns, D), row by row.
+        grid: (rows, columns) it was learned on.
+        new_grid: (rows, columns) wanted.
+        mode: "bicubic" or "bilinear".
+        antialias: to a smaller grid, mix all rows that fall into a new one instead of the nearest
+            few (timm, DINOv2 with registers); to a larger one it changes nothing much.
+
+    Returns:
+        (new rows * new columns, D).
+
+    Source: Dosovitskiy et al. 2021, section 3.2.
+    """
+    (rows, columns), wanted = require_grid("grid", grid), require_grid("new_grid", new_grid)
+    require_choice("mode", mode, ("bicubic", "bilinear"))
+    if len(table) != rows * columns:
+        raise ValueError(
+            f"table must have shape ({rows} * {columns}, D) for grid {grid}, "
+            f"got {tuple(table.shape)}"
+        )
+    # Not every mode has a form for half precision.
+    precise = torch.promote_types(table.dtype, torch.float32)
+    image = table.T.reshape(1, -1, rows, columns).to(precise)  # (1, D, rows, columns)
+    mixing = {"mode": mode, "antialias": require_bool("antialias", antialias)}
+    resized = F.interpolate(image, wanted, align_corners=False, **mixing)
+    return resized.flatten(2)[0].T.to(table.dtype)  # (new_rows * new_columns, D)
+
+
+def require_grid(name: str, grid: object) -> tuple[int, int]:
+    """Return (rows, columns) if `grid` is two positive ints."""
+    if not isinstance(grid, tuple | list) or len(grid) != 2:
+        raise TypeError(f"{name} must be two ints, (rows, columns), got {grid!r}")
+    return require_positive(name, grid[0]), require_positive(name, grid[1])
