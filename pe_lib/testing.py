@@ -10,7 +10,6 @@ import copy
 import itertools
 import pickle
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -18,7 +17,9 @@ from torch import Tensor, nn
 
 from pe_lib import fast
 from pe_lib.attention import KVCache, MultiHeadAttention, PositionEncoding
+from pe_lib.encoding import parameters_of
 from pe_lib.positions import Run
+from pe_lib.relative import RelativeBias
 
 Promise = Callable[[PositionEncoding], None]
 BATCH, LENGTH = 2, 7
@@ -330,27 +331,14 @@ def an_empty_batch_is_legal(encoding: PositionEncoding) -> None:
             assert layer(x, positions, stepwise=stepwise).shape == x.shape
 
 
-def wrong_arguments_are_named(encoding: PositionEncoding) -> None:
-    """Another number of positions is refused by name - give arguments the interface's names."""
-    layer = layer_of(encoding)
-    d_model, n_heads = sizes_of(encoding)
-    q = torch.ones(1, n_heads, LENGTH, d_model // n_heads, dtype=torch.float64)
-    here, wrong = torch.arange(LENGTH), torch.arange(LENGTH + 1)
-    calls: dict[str, tuple[Any, ...]] = {
-        "embed": (torch.ones(1, LENGTH, d_model, dtype=torch.float64), wrong),
-        "rotate": (q, q, wrong, here),
-        "bias": (q, q, wrong, here, 1.0),
-        "values": (torch.ones(1, n_heads, LENGTH, LENGTH, dtype=torch.float64), wrong, here),
-    }
-    for hook, arguments in calls.items():
-        if encoding.uses(hook):
-            words = ""
-            with suppress(IndexError, RuntimeError):
-                try:
-                    getattr(layer.attention.encoding, hook)(*arguments)
-                except (TypeError, ValueError) as error:
-                    words = str(error)
-            assert "pos" in words, f"`{hook}` with {LENGTH + 1} positions says {words!r}"
+def hooks_have_the_interface_s_arguments(encoding: PositionEncoding) -> None:
+    """Checks and casts go by the names of arguments - call them as `PositionEncoding` does."""
+    for hook in encoding.hooks:
+        wanted = parameters_of(
+            getattr(PositionEncoding if hasattr(PositionEncoding, hook) else RelativeBias, hook)
+        )
+        found = parameters_of(getattr(type(encoding), hook))
+        assert found == wanted, f"`{hook}` has the arguments {found}, not {wanted}"
 
 
 PROMISES: dict[str, Promise] = {
@@ -363,7 +351,7 @@ PROMISES: dict[str, Promise] = {
         *(a_query_without_a_key_is_no_error, gradients_equal_numerical_ones),
         *(it_compiles_into_one_graph, it_exports_for_any_length, an_evaluation_stops_no_training),
         *(other_dtypes_are_near, it_is_saved_and_copied, an_empty_batch_is_legal),
-        wrong_arguments_are_named,
+        hooks_have_the_interface_s_arguments,
     )
 }
 
