@@ -314,13 +314,14 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             x: (B, Lq, D).
-            inputs: any of the following, by name.
-                context: (B, Lk, D), with its `k_pos`: a longer past, or another sequence.
-                q_pos: positions of x: a `Run`, a `range`, (Lq,) or (B, Lq), or `Axes`. If None they
-                    go on after those in the cache, or start at 0.
-                k_pos: positions of the keys, likewise; those of x if None.
-                mask: bool, broadcastable to (B, H, Lq, Lk); False hides a key.
-                cache: earlier keys and values; this call's are added to it.
+            inputs: by name, any of
+
+                - context (B, Lk, D), with its k_pos: a longer past, or another sequence;
+                - q_pos: positions of x: a `Run`, a `range`, (Lq,) or (B, Lq), or `Axes`. If None
+                  they go on after those in the cache, or start at 0;
+                - k_pos: positions of the keys, likewise; those of x if None;
+                - mask: bool, broadcastable to (B, H, Lq, Lk); False hides a key;
+                - cache: earlier keys and values; this call's are added to it.
         """
         output, weights = self.attended(x, fused=False, **inputs)
         assert weights is not None
