@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 from lab.registry import Sizes
 from pe_lib.attention import PositionEncoding, attention_logits
 from pe_lib.errors import require_positive
-from pe_lib.fast import bias_vector, relative_biases
+from pe_lib.fast import bias, bias_vector, relative_biases, rotate
 from pe_lib.positions import Run
 
 
@@ -186,10 +186,10 @@ def extra_tensor(encoding: PositionEncoding, sizes: Sizes) -> int:
 
     def hooks() -> None:
         encoding.embed(x, places)
-        encoding.rotate(q, k, places, places)
+        rotate(encoding, q, k, places, places)
         relative = relative_biases(encoding)
         if relative is None:
-            encoding.bias(q, k, places, places, scale=1.0)
+            bias(encoding, q, k, places, places, 1.0)
         else:  # one number per distance, which attention sees as a matrix
             bias_vector(relative, q, places, places)
         encoding.values(weights, places, places)

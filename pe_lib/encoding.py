@@ -16,6 +16,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, cast
 
+import torch
 from torch import Tensor, nn
 
 from pe_lib.errors import (
@@ -54,10 +55,12 @@ SHAPES = {
 NUMBERS = ("positions", "q_pos", "k_pos", "q_axes", "k_axes", "relative")
 
 
-def numbers(name: str, values: object, *, integers: bool = False) -> Tensor:
+def numbers(
+    name: str, values: object, device: torch.device | None = None, *, integers: bool = False
+) -> Tensor:
     """Return real numbers in any form, a `Run` too, as a tensor."""
-    given = as_tensor(values) if isinstance(values, Run | range) else values
-    return require_integers(name, given) if integers else require_real(name, given)
+    given = as_tensor(values, device) if isinstance(values, Run | range) else values
+    return (require_integers if integers else require_real)(name, given).to(device)
 
 
 def parameters_of(function: Callable[..., Any]) -> list[str] | None:
@@ -153,12 +156,11 @@ class PositionEncoding(nn.Module):
     def admit(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return a hook's arguments, positions as tensors; raise unless all fit."""
         who = f"{type(self).__name__}: "
-        device = None
-        for name, value in given.items():
-            if name in NUMBERS:
-                given[name] = numbers(who + name, value, integers=self.integers).to(device)
-            elif name in SHAPES:
-                device = require_floating(who + name, value).device
+        tensors = [name for name in SHAPES if name in given and name not in NUMBERS]
+        devices = [require_floating(who + name, given[name]).device for name in tensors]
+        for name in NUMBERS:
+            if given.get(name) is not None:
+                given[name] = numbers(who + name, given[name], *devices[:1], integers=self.integers)
         lengths = {name: getattr(self, name) for name in STATED if hasattr(self, name)}
         if "n_heads" in lengths:
             lengths["k_heads"] = lengths["n_heads"]

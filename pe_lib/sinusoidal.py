@@ -67,9 +67,11 @@ def sinusoidal(
 
     Source: Vaswani et al. 2017, section 3.5.
     """
+    require_type(dtype)
     places = exact(positions)
     angles = places.unsqueeze(-1) * sent(frequencies(dim, base), places.device)  # (..., dim / 2)
-    return arrange(angles.sin(), angles.cos(), layout).to(positions.device, require_type(dtype))
+    sine, cosine = (x.to(positions.device, dtype) for x in (angles.sin(), angles.cos()))
+    return arrange(sine, cosine, layout)
 
 
 def arrange(first: Tensor, second: Tensor, layout: str) -> Tensor:
