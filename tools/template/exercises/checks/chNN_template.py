@@ -16,13 +16,14 @@ def bias(q_pos: Tensor, k_pos: Tensor, rates: Tensor) -> Tensor:
 
 
 def bias_cases(draw: Draw) -> list[Case]:
-    """A step of decoding, and keys on both sides."""
+    """A step of decoding, keys on both sides, queries below 0 and far away."""
     heads, lk, lq = draw.sizes(3, 4, 9)
     start = draw.integer(11, 40)
     run, rates = torch.arange(start, start + lk), 0.2 + draw.normal(heads).abs()
     return [
         Case("a query that comes after a cache of keys", (run[-1:] + 1, run, rates)),
         Case("keys on both sides", (draw.places(lq, high=start + 9), run, rates)),
+        Case("far queries below 0", (-40_000 - 7 * draw.places(lk), run, rates)),
     ]
 
 
@@ -32,13 +33,15 @@ def weights(logits: Tensor, q_pos: Tensor, k_pos: Tensor, rate: float) -> Tensor
 
 
 def weights_cases(draw: Draw) -> list[Case]:
-    """Two rates, with queries that come after the keys."""
+    """Two rates, with queries that come after the keys, or far below 0."""
     lq, lk = draw.sizes(2, 4, 9)
     k_pos = torch.arange(lk) + draw.integer(11, 40)
+    far = -40_000 - 7 * draw.places(lk)
     return [
-        Case(f"rate {rate}", (draw.normal(lq, lk), draw.places(lq), k_pos, rate))
-        for rate in (0.5, 2.0)
-    ]
+        *(Case(f"rate {rate}", (draw.normal(lq, lk), draw.places(lq), k_pos, rate))
+          for rate in (0.5, 2.0)),
+        Case("far queries below 0", (draw.normal(lk, lk), far, k_pos, 0.5)),
+    ]  # fmt: skip
 
 
 def reach(rates: Tensor, length: int, share: float) -> Tensor:
