@@ -41,9 +41,11 @@ def check(make: Make) -> None:
     made = make()
     if not isinstance(made, PositionEncoding):
         raise CheckFailed(f"it must be a PositionEncoding, got {made!r}")
-    hooks = [name for name in made.hooks if made.uses(name)]
+    hooks = [name for name in PositionEncoding.hooks if made.uses(name)]
     if not hooks:
-        raise CheckFailed(f"it overrides none of {', '.join(made.hooks)}: nothing happens")
+        raise CheckFailed(
+            f"it overrides none of {', '.join(PositionEncoding.hooks)}: nothing happens"
+        )
     own, without = model(make).double(), model(NoPosition).double()  # rounding is no effect
     without.load_state_dict(own.state_dict(), strict=False)
     tokens = torch.randint(VOCAB, (2, 8 * 32), generator=generator(0))
