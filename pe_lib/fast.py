@@ -125,10 +125,10 @@ def rotated(x: Tensor, codes: Tensor, layout: str) -> Tensor:
     if layout == "interleaved":
         return torch.view_as_real(as_complex(work) * codes).flatten(-2).to(x.dtype)
     first, second = work.chunk(2, dim=-1)
-    turned = work * torch.cat([codes.real, codes.real], dim=-1)  # in one new tensor
-    turned[..., : width // 2].addcmul_(second, codes.imag, value=-1)
-    turned[..., width // 2 :].addcmul_(first, codes.imag)
-    return turned.to(x.dtype)
+    result = work * torch.cat([codes.real, codes.real], dim=-1)  # in one new tensor
+    result[..., : width // 2].addcmul_(second, codes.imag, value=-1)
+    result[..., width // 2 :].addcmul_(first, codes.imag)
+    return result.to(x.dtype)
 
 
 def as_complex(x: Tensor) -> Tensor:

@@ -185,7 +185,7 @@ def test_phimoe_has_a_gain_for_short_and_one_for_long_sequences() -> None:
     }  # fmt: skip
     encoding = from_config(config(model_type="phimoe", rope_scaling=scaling))[0].encoding
     assert isinstance(encoding, LongRoPE) and encoding.gain == 1.1
-    assert encoding.gain_at(torch.tensor(2000)) == pytest.approx(1.2 / 1.1)
+    assert encoding.gain_at(torch.tensor(2000)) == 1.2
 
 
 def test_hunyuan_calls_a_larger_base_dynamic() -> None:

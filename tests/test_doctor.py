@@ -367,10 +367,10 @@ def test_a_model_with_any_method_keeps_what_a_model_must_keep(name):
 
 
 def test_a_cache_without_its_offset_is_found(monkeypatch):
+    """A run that begins again is refused by the library; a tensor of positions is taken."""
     from pe_lib.attention import KVCache
-    from pe_lib.positions import Run
 
-    monkeypatch.setattr(KVCache, "next_positions", lambda self, length: Run(0, length))
+    monkeypatch.setattr(KVCache, "next_positions", lambda self, length: torch.arange(length))
     report = examine_model(model_of("rope"))
     assert {"cache", "chunked-prefill"} <= set(report.names(FAULT))
 
