@@ -188,6 +188,7 @@ class KVCache:
         self.read: Tensor | None = None  # (B, H, L, n), of an encoding that reads hidden states
         self.positions: Positions | Axes = Run(0, 0)  # or (L,), or (B, L)
         self.rooms: tuple[Room | None, ...] = (None, None, None)  # behind keys, values and read
+        self.rotated = False  # keys and values are kept so
 
     def __len__(self) -> int:
         """Return how many keys are held."""
@@ -349,11 +350,14 @@ class MultiHeadAttention(nn.Module):
         k_read = q_read if source is x else encoding.read(source)  # (B, H, Lk, n)
         rotated, grown = False, None
         if cache is not None:
-            rotated = fast.keeps_rotated(encoding, self.n_heads, self.n_kv_heads)
+            rotated = cache.rotated
+            if len(cache) == 0:
+                rotated = fast.keeps_rotated(encoding, self.n_heads, self.n_kv_heads)
             if rotated:
                 q, k = fast.rotate(encoding, q, k, q_pos, k_pos)
                 v = encoding.rotate_values(v, order_of(k_pos))
             grown = cache.with_more(k, v, k_pos, k_read)
+            grown.rotated = rotated
             k, v, k_pos, k_read = grown.held()
         self.require_past(order_of(q_pos), order_of(k_pos), mask)
         reads = None if q_read is None or k_read is None else (q_read, k_read)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -378,6 +379,20 @@ def test_a_step_of_decoding_copies_nothing_that_is_cached(encoding: PositionEnco
         with Watch():
             layer(torch.randn(1, 1, 32), cache=cache)
     assert max(made) < cached.nbytes() / 4
+
+
+def test_a_cache_goes_on_where_fast_forms_are_switched_on_or_off() -> None:
+    """It remembers whether its keys were kept rotated."""
+    layer, x = (
+        MultiHeadAttention(32, 4, RotaryValues(RoPE(8)), causal=True).double(),
+        draw(1, 8, 32),
+    )
+    for first in (True, False):
+        cache, parts = KVCache(), []
+        for i, part in enumerate(x.split(2, dim=1)):
+            with nullcontext() if first == (i < 2) else forms.off():
+                parts.append(layer(part, cache=cache))
+        assert_close(torch.cat(parts, dim=1), layer(x), 1e-12)
 
 
 def test_a_llama_layer_with_shared_keys_equals_transformers() -> None:
