@@ -49,6 +49,8 @@ $(BOOK_READY): requirements.txt constraints.txt pyproject.toml
 	      exit 1; }; }
 	$(PIP) $(PIP_ARGS) -r requirements.txt -c constraints.txt
 	$(PIP) $(PIP_ARGS) --no-deps --editable .
+	@find $(VENV)/lib -path '*/python*/site-packages/__editable__*.pth' \
+	  -exec sh -c 'echo ../../../.. > "$$1"' _ {} \;  # a name beyond ASCII stops Python in locale C
 	@$(PY) -c '$(PLACE)' > $@.part && mv $@.part $@
 
 $(TEST_READY): requirements-test.txt requirements-alone.txt $(BOOK_READY)

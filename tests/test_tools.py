@@ -343,6 +343,13 @@ def test_an_environment_that_was_moved_or_lost_its_python_is_made_anew(clone):
     assert (moved / ".venv/bin/python").exists()
 
 
+def test_python_finds_the_course_whatever_letters_its_folder_and_the_locale_have():
+    """An absolute path beyond ASCII would stop each Python of the environment where LC_ALL=C."""
+    (found,) = (ROOT / ".venv").glob("[Ll]ib/**/site-packages/__editable__*.pth")
+    assert not Path(found.read_text().strip()).is_absolute()
+    assert (found.parent / found.read_text().strip()).resolve() == ROOT
+
+
 def test_every_page_of_the_contents_exists():
     files = toc_pages()
     for name in files:
