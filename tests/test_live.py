@@ -723,6 +723,7 @@ def shown(
     page.set_viewport_size({"width": width, "height": 900})
     page.set_content(workshop.page(name, state or live.starts()[name]["state"], scheme))
     page.wait_for_selector(".live-words:not(:empty)")
+    page.evaluate("document.fonts.ready")
     return page
 
 

@@ -80,7 +80,11 @@ def weight(path: Path, asked: list[str], address: str) -> int:
         asked: the addresses that it asked for; its pictures below are counted too.
         address: of the site.
     """
-    parts = {SITE / urlsplit(url.removeprefix(address)).path for url in asked}
+    parts = {
+        SITE / urlsplit(url.removeprefix(address)).path
+        for url in asked
+        if not url.startswith("data:")  # part of the file that says it; some browsers list it
+    }
     pictures = {path.parent / image["src"] for image in article(path).select("img[src]")}
     return sum(map(on_its_way, {part.resolve() for part in {path} | parts | pictures}))
 

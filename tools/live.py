@@ -12,9 +12,12 @@ import argparse
 import hashlib
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
+from base64 import b64encode
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from lab import figures
 from lab.live import SCRIPT, STARTS, STILLS, STYLE, WEB, data
 from tools import ROOT, chromium
 
+FONTS = ROOT / "book" / "assets" / "fonts"
 WORKSHOP = ROOT / "_build" / "web"  # where npm puts what it brings
 LICENCE = (
     "d3-axis, d3-drag, d3-scale, d3-selection, d3-shape and what they need: ISC, LICENSE-d3.txt"
@@ -126,6 +130,20 @@ DARK = """:root { --pst-color-text-base: #ced6dd; --pst-color-text-muted: #9ca4a
 body, figure { background: #14181f !important; }"""  # as the site's style has them
 
 
+@cache
+def faces() -> str:
+    """Return the site's own type faces as a style: a figure is as high on every machine."""
+    style = (FONTS / "fonts.css").read_text(encoding="utf-8")
+    kinds = re.findall(r"@font-face \{[^}]*woff2[^}]*\}", style)
+
+    def whole(found: re.Match[str]) -> str:
+        data = b64encode((FONTS / found[1]).read_bytes()).decode()
+        return f'"data:font/woff2;base64,{data}"'
+
+    text = re.sub(r'"([\w-]+\.woff2)"', whole, "\n".join(kinds))
+    return text.replace("font-display: swap", "font-display: block")
+
+
 def page(name: str = "", state: dict[str, Any] | None = None, scheme: str = "light") -> str:
     """Return a page that holds nothing but the script, and one figure if it is named."""
     held, read = (json.dumps(each).replace("'", "&#39;") for each in (state, data(name) or None))
@@ -135,7 +153,8 @@ def page(name: str = "", state: dict[str, Any] | None = None, scheme: str = "lig
     return (
         f"<!doctype html><html data-theme={scheme} lang=en><meta charset=utf-8>"
         "<title>figure</title>"
-        "<style>body, figure { margin: 0; background: #fff; font-family: sans-serif }"
+        f"<style>{faces()} :root {{ --course-sans: Course Sans, sans-serif }}"
+        "body, figure { margin: 0; background: #fff; font-family: var(--course-sans) }"
         f"{DARK if scheme == 'dark' else ''}\n{STYLE.read_text()}</style>"
         f"<main>{place}</main><script>{SCRIPT.read_text()}</script>"
     )
@@ -161,6 +180,7 @@ def photograph() -> None:
                 tab.set_viewport_size({"width": width, "height": 900})
                 tab.set_content(page(name, state))
                 tab.wait_for_selector(".live-words:not(:empty)")
+                tab.evaluate("document.fonts.ready")
                 box = tab.locator(".live-figure").bounding_box()
                 heights[key] = round(box["height"])
             drawn = Image.open(io.BytesIO(tab.locator(".live-figure").screenshot())).convert("RGB")
