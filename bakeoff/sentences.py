@@ -110,7 +110,7 @@ def windows_keep() -> str:
 def text_flat() -> str:
     """Losses on text that stay, climb or break."""
     require(max(max(rise(v, 16)) for v in FLAT) < 0.15)
-    require(all(0.3 < min(rise(v, 16)) and max(rise(v, 16)) < 1 for v in CLIMBED))
+    require(all(min(rise(v, 16)) > 0.3 and max(rise(v, 16)) < 1 for v in CLIMBED))
     require(min(min(rise(v, 16)) for v in BROKEN) > 1.2)
     most, least = max(max(rise(v, 16)) for v in FLAT), min(min(rise(v, 16)) for v in BROKEN)
     return (
