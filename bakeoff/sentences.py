@@ -4,17 +4,23 @@ Every sentence is computed from shipped rows and raises where they no longer say
 seeds at one rate and one number of steps show stands as such: a budget is not an ability.
 
     from bakeoff.sentences import quote
-    say(quote("windows-keep"))
+    say(quote("windows-keep"), quote("n-back/kerple"))
+
+Keys with a task are sentences of the long comparison (`bakeoff.protocol`): of a method whether it
+learned the task and how far it keeps it; of an ordering whether it holds. There are none for rows
+that are not complete.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
+from bakeoff import protocol
 from bakeoff.cells import Row
-from bakeoff.grid import SIZES
+from bakeoff.grid import SIZES, grid
 from bakeoff.plots import Curve, curves, median, name
+from bakeoff.recipes import NAMES
 from bakeoff.run import SHIPPED, read_rows
 from pe_lib.errors import require_choice
 
@@ -22,14 +28,15 @@ METRICS = {"text": "nats", "marker": "accuracy", "n-back": "accuracy"}
 SAID: dict[str, Callable[[], str]] = {}
 
 
-def quote(key: str) -> str:
-    """Return the sentence of this key.
+def quote(*keys: str) -> str:
+    """Return the sentences of these keys, one after the other.
 
     Raises:
-        ValueError: if there is no such key.
+        ValueError: if there is no such key, or rows for it are missing.
         AssertionError: if the rows no longer say it.
     """
-    return SAID[require_choice("key", key, tuple(SAID))]()
+    known = SAID | long_sentences()
+    return " ".join(known[require_choice("key", key, tuple(known))]() for key in keys)
 
 
 def said(key: str) -> Callable[[Callable[[], str]], Callable[[], str]]:
@@ -184,3 +191,66 @@ def stretched() -> str:
         "With nothing trained, YaRN and Llama 3.1's rule kept RoPE's 3-back at four times the"
         f" length in every seed, and part of it at 16 times ({listed}); recall they lost."
     )
+
+
+# Five seeds, a rate for each, the same steps ------------------------------------------------------
+
+TASKS = {"n-back": "3-back", "marker": "recall"}
+
+
+@cache
+def long_sentences() -> dict[str, Callable[[], str]]:
+    """Return the sentences of the long comparison that have all their rows."""
+    path = SHIPPED / "long.csv"
+    return long_sentences_of(read_rows(path)) if path.exists() else {}
+
+
+def long_sentences_of(rows: list[Row]) -> dict[str, Callable[[], str]]:
+    """Return the sentences that these rows are complete for."""
+    found: dict[str, Callable[[], str]] = {}
+    for task, orderings in protocol.ORDERINGS.items():
+        for method in protocol.measured(rows, task) if task in TASKS else ():
+            if method in NAMES:  # not RoPE stretched
+                found[f"{task}/{method}"] = partial(of_method, rows, task, method)
+        for key, asked in orderings.items():
+            if protocol.verdict(rows, task, asked):
+                found[f"{task}/{key}"] = partial(of_ordering, rows, task, asked)
+    return found
+
+
+def span(values: list[float]) -> str:
+    """Return the range of five seeds, which holds the median with a probability of 15/16."""
+    low, high = f"{min(values):.2f}", f"{max(values):.2f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def of_method(rows: list[Row], task: str, method: str) -> str:
+    """Return whether a method learned a task within the steps, and how far it keeps it."""
+    (cell,) = grid("long", [task], [method], [0])
+    end = protocol.measured(rows, task)[method][cell.train_length]
+    steps, title, what = f"{cell.steps:,} steps", name(method), TASKS[task]
+    kind = protocol.class_of(rows, task, method)
+    if kind == "learned":
+        kept = protocol.kept_to(rows, task, method)
+        where = f"keeps it to {kept:g} times the length" if kept != 1 else "keeps it no further"
+        return f"{title} learned {what} within {steps} in each of five seeds and {where}."
+    if kind == "learned by some seeds":
+        count = sum(value >= protocol.LEARNED for value in end)
+        return f"{title} learned {what} within {steps} in {count} of five seeds ({span(end)})."
+    still = "and was still rising" if kind == "still rising" else "and had stopped rising"
+    return f"{title} had not learned {what} within {steps} ({span(end)}) {still}."
+
+
+def of_ordering(rows: list[Row], task: str, asked: protocol.Ordering) -> str:
+    """Return whether an ordering that was named beforehand holds."""
+    values = protocol.values_of(rows, task, asked)
+    assert values is not None
+    where = f"at {asked.multiple:g} times the training length" if asked.multiple > 1 else ""
+    where = f"after {asked.after:,} steps" if asked.after else where or "at the training length"
+    both = f"{name(asked.better)} {span(values[0])}, {name(asked.worse)} {span(values[1])}"
+    said = {
+        "holds": f"{name(asked.better)} is ahead of {name(asked.worse)}",
+        "the other way round": f"{name(asked.worse)} is ahead of {name(asked.better)}",
+        "open": f"the seeds of {name(asked.better)} and {name(asked.worse)} overlap",
+    }[protocol.verdict(rows, task, asked) or "open"]
+    return f"On {TASKS.get(task, task)} {where} {said} ({both})."

@@ -511,6 +511,33 @@ def test_a_sentence_is_computed_from_the_rows_and_refuses_others(key, monkeypatc
         sentences.SAID[key].__wrapped__()
 
 
+def test_a_sentence_of_the_long_comparison_says_what_its_rows_say_and_no_more():
+    rows = long_rows(
+        {
+            "t5": ([0.5] * 5, [1.0] * 5),
+            "kerple": ([0.9] * 5, [0.97, 0.98, 0.97, 0.98, 0.97]),
+            "alibi": ([0.9] * 5, [0.901, 0.9, 0.89, 0.9, 0.9]),
+            "fire": ([0.5] * 5, [0.99, 0.9, 0.9, 0.9, 0.9]),
+            "none": ([0.5] * 5, [0.3] * 4),
+        }
+    )
+    found = {key: said() for key, said in sentences.long_sentences_of(rows).items()}
+    assert found == {
+        "n-back/t5": "T5 bias learned 3-back within 2,000 steps in each of five seeds and keeps it"
+        " no further.",
+        "n-back/kerple": "KERPLE had not learned 3-back within 2,000 steps (0.97 to 0.98) and was"
+        " still rising.",
+        "n-back/alibi": "ALiBi had not learned 3-back within 2,000 steps (0.89 to 0.90) and had"
+        " stopped rising.",
+        "n-back/fire": "FIRE learned 3-back within 2,000 steps in 1 of five seeds (0.90 to 0.99).",
+    }
+    rows = long_rows({"alibi": ([0] * 5, [0.9] * 5), "none": ([0] * 5, [0.4] * 5)})
+    assert sentences.long_sentences_of(rows)["n-back/mask-alone"]() == (
+        "On 3-back at the training length ALiBi is ahead of no positions (ALiBi 0.90, no positions"
+        " 0.40)."
+    )
+
+
 def test_the_larger_run_has_three_seeds_of_every_method_and_says_where_it_was_made():
     rows = run.read_rows(run.SHIPPED / "large.csv")
     seeds = {method: set() for method in COMPARED}
