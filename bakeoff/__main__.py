@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bakeoff.grid import SCALES, TASKS, Cell, grid
-from bakeoff.plots import save_plots
 from bakeoff.protocol import GROUPS, rate_cells, seed_cells
 from bakeoff.recipes import NAMES
 from bakeoff.run import SHIPPED, CellsFailed, read_rows, run
@@ -26,7 +25,6 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--workers", type=int, default=2, help="processes on this machine")
     options.add_argument("--scheduler", help="address of a Dask scheduler, tcp://host:port")
     options.add_argument("--out", type=Path, help="the CSV; finished cells in it are not run again")
-    options.add_argument("--plots", type=Path, help="folder for the figures; none if left out")
     return options
 
 
@@ -42,7 +40,7 @@ def stages(chosen: argparse.Namespace, path: Path) -> Iterator[list[Cell]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is missing of the grid, then draw the figures; return 1 if a cell failed."""
+    """Run what is missing of the grid; return 1 if a cell failed."""
     chosen = parser().parse_args(arguments)
     path = chosen.out or SHIPPED / f"{chosen.scale}.csv"
     count, failed = 0, list[CellsFailed]()
@@ -52,11 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run(cells, path, workers=chosen.workers, scheduler=chosen.scheduler)
         except CellsFailed as error:
             failed.append(error)
-    rows = read_rows(path)
-    print(f"{count} cells, {len(rows)} rows in {path}")
-    if chosen.plots:
-        for picture in save_plots(rows, chosen.plots):
-            print(picture)
+    print(f"{count} cells, {len(read_rows(path))} rows in {path}")
     for each in failed:
         print(each, file=sys.stderr)
     return int(bool(failed))

@@ -180,19 +180,6 @@ def recall_kept() -> str:
     )
 
 
-@said("stretched")
-def stretched() -> str:
-    """Rules that stretch RoPE without training."""
-    rules = ("rope+yarn", "rope+llama3")
-    require(min(min(at("n-back", v, 4)) for v in rules) > 0.99)
-    require(max(max(at("marker", v, 16)) for v in rules) < 0.5)
-    listed = "; ".join(f"{name(v)} {seeds(at('n-back', v, 16))}" for v in rules)
-    return (
-        "With nothing trained, YaRN and Llama 3.1's rule kept RoPE's 3-back at four times the"
-        f" length in every seed, and part of it at 16 times ({listed}); recall they lost."
-    )
-
-
 # Five seeds, a rate for each, the same steps ------------------------------------------------------
 
 TASKS = {"n-back": "3-back", "marker": "recall"}

@@ -435,17 +435,11 @@ def test_an_unknown_name_is_refused(arguments, message):
         grid(*arguments)
 
 
-def test_the_command_writes_the_csv_and_the_plots(tmp_path, counted, capsys):
+def test_the_command_writes_the_csv(tmp_path, counted, capsys):
     out = tmp_path / "out.csv"
     chosen = ["--tasks", "first", "--methods", "none", "--seeds", "0", "--workers", "1"]
-    main([*chosen, "--out", str(out), "--plots", str(tmp_path / "plots")])
+    main([*chosen, "--out", str(out)])
     assert "1 cells, 1 rows" in capsys.readouterr().out and out.exists()
-
-
-def test_plots_are_drawn_for_what_has_several_lengths(tmp_path):
-    rows = run_cell(short_table())
-    (path,) = plots.save_plots(rows, tmp_path)
-    assert path.name == "bakeoff_small-2_n-back_accuracy.png" and path.stat().st_size > 5000
 
 
 def test_curves_leave_out_refused_lengths():
