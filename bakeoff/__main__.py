@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bakeoff.grid import SCALES, TASKS, grid
-from bakeoff.plots import save_plots
+from bakeoff.grid import SCALES, TASKS, Cell, grid
+from bakeoff.protocol import GROUPS, rate_cells, seed_cells
 from bakeoff.recipes import NAMES
 from bakeoff.run import SHIPPED, CellsFailed, read_rows, run
 
@@ -21,31 +21,39 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--methods", nargs="+", choices=tuple(NAMES), help="default: those of the tables"
     )
-    options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="but for long")
     options.add_argument("--workers", type=int, default=2, help="processes on this machine")
     options.add_argument("--scheduler", help="address of a Dask scheduler, tcp://host:port")
     options.add_argument("--out", type=Path, help="the CSV; finished cells in it are not run again")
-    options.add_argument("--plots", type=Path, help="folder for the figures; none if left out")
     return options
 
 
+def stages(chosen: argparse.Namespace, path: Path) -> Iterator[list[Cell]]:
+    """Yield what is to be run at one time; of the long scale, rates before seeds."""
+    if chosen.scale != "long":
+        yield grid(chosen.scale, chosen.tasks, chosen.methods, chosen.seeds)
+        return
+    for task in chosen.tasks or ("n-back", "marker", "text"):
+        for methods in [chosen.methods] if chosen.methods else GROUPS:
+            yield rate_cells(task, methods)
+            yield seed_cells(read_rows(path), task, methods)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is missing of the grid, then draw the figures; return 1 if a cell failed."""
+    """Run what is missing of the grid; return 1 if a cell failed."""
     chosen = parser().parse_args(arguments)
-    cells = grid(chosen.scale, chosen.tasks, chosen.methods, chosen.seeds)
     path = chosen.out or SHIPPED / f"{chosen.scale}.csv"
-    failed = None
-    try:
-        rows = run(cells, path, workers=chosen.workers, scheduler=chosen.scheduler)
-    except CellsFailed as error:
-        rows, failed = read_rows(path), error
-    print(f"{len(cells)} cells, {len(rows)} rows in {path}")
-    if chosen.plots:
-        for picture in save_plots(rows, chosen.plots):
-            print(picture)
-    if failed:
-        print(failed, file=sys.stderr)
-    return int(failed is not None)
+    count, failed = 0, list[CellsFailed]()
+    for cells in stages(chosen, path):
+        count += len(cells)
+        try:
+            run(cells, path, workers=chosen.workers, scheduler=chosen.scheduler)
+        except CellsFailed as error:
+            failed.append(error)
+    print(f"{count} cells, {len(read_rows(path))} rows in {path}")
+    for each in failed:
+        print(each, file=sys.stderr)
+    return int(bool(failed))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from functools import cache, partial
 
 import torch
@@ -123,6 +124,15 @@ def token_accuracy(model: Trained, cell: Cell, length: int) -> float:
     return accuracy(model, inputs.to(device()), targets.to(device()))
 
 
+def score(model: Model, cell: Cell, length: int) -> tuple[str, Callable[[], float]]:
+    """Return the name of the measure of the cell's task, and what measures one length."""
+    if cell.task == "text":
+        batch = windows(split_text()[1], WINDOWS, length)
+        return "nats", partial(text_loss, model, batch, TARGETS)
+    assert not isinstance(model, GlassLM)
+    return "accuracy", partial(token_accuracy, model, cell, length)
+
+
 def measure(model: Model, cell: Cell) -> Iterator[Row]:
     """Yield one row per variant, length and measure."""
     if isinstance(model, GlassLM):
@@ -140,8 +150,8 @@ def measure(model: Model, cell: Cell) -> Iterator[Row]:
     for variant in variants(cell):
         for length in cell.lengths:
             dress(model, cell, variant, length)
-            yield row(variant, length, "accuracy", partial(token_accuracy, model, cell, length))
-    if cell.method == "rope" and isinstance(model, Transformer):
+            yield row(variant, length, *score(model, cell, length))
+    if cell.method == "rope" and not cell.checks and isinstance(model, Transformer):
         yield from measure_dropping(model, cell)
 
 
@@ -160,8 +170,7 @@ def measure_text(model: Trained, cell: Cell) -> Iterator[Row]:
     for variant in variants(cell):
         for length in cell.lengths:
             dress(model, cell, variant, length)
-            batch = windows(ids, WINDOWS, length)
-            yield row(variant, length, "nats", partial(text_loss, model, batch, TARGETS))
+            yield row(variant, length, *score(model, cell, length))
     for context in CONTEXTS:
         dress(model, cell, cell.method, context)
         batch = windows(ids, WINDOWS, context)
@@ -198,7 +207,7 @@ def measure_tuning(model: Transformer, cell: Cell) -> Iterator[Row]:
 def measure_dropping(model: Transformer, cell: Cell) -> Iterator[Row]:
     """Yield scores at every length without RoPE, after some steps at the trained length (DroPE)."""
     start = {name: weight.clone() for name, weight in model.state_dict().items()}
-    variant, test = "rope+drop", split_text()[1]
+    variant = "rope+drop"
     for steps in TUNE_STEPS:
         model.load_state_dict(start)
         dress(model, cell, variant, cell.train_length)
@@ -208,12 +217,8 @@ def measure_dropping(model: Transformer, cell: Cell) -> Iterator[Row]:
                 model, batch_maker(cell), steps=steps, lr=1e-3, warmup=5, seed=unseen, constant=True
             )
         for length in cell.lengths:
-            if cell.task == "text":
-                score = partial(text_loss, model, windows(test, WINDOWS, length), TARGETS)
-            else:
-                score = partial(token_accuracy, model, cell, length)
-            measure_name = "nats" if cell.task == "text" else "accuracy"
-            yield row(variant, length, f"{measure_name}-recalibrated-{steps}", score)
+            kind, value = score(model, cell, length)
+            yield row(variant, length, f"{kind}-recalibrated-{steps}", value)
     model.load_state_dict(start)
     dress(model, cell, cell.method, cell.train_length)
 
@@ -256,11 +261,22 @@ def row(variant: str, length: int, metric: str, value: Callable[[], float]) -> R
         return {**head, "value": "", "error": str(error)}
 
 
-def trained_model(cell: Cell) -> tuple[Model, float | str]:
-    """Return a cell's model, and its mean loss over the last 50 steps if it had to be trained."""
+def trained_model(cell: Cell) -> tuple[Model, float | str, list[Row]]:
+    """Return a cell's model, its mean loss over the last 50 steps, and its rows on the way.
+
+    A published model has neither.
+    """
     if cell.task == PRETRAINED:
-        return load_glass().to(device()), ""
-    model = build(cell)
+        return load_glass().to(device()), "", []
+    model, reached = build(cell), list[Row]()
+
+    def check(steps: int) -> None:
+        if steps in cell.checks:
+            now = deepcopy(model)  # whose draws of positions are not the training's
+            dress(now, cell, cell.method, cell.train_length)
+            kind, value = score(now.eval(), cell, cell.train_length)
+            reached.append(row(cell.method, cell.train_length, f"{kind}-after-{steps}", value))
+
     losses = train(
         model,
         batch_maker(cell),
@@ -269,8 +285,9 @@ def trained_model(cell: Cell) -> tuple[Model, float | str]:
         warmup=cell.warmup,
         seed=cell.seed,
         label=cell.key,
+        after=check,
     )
-    return model, round(sum(losses[-50:]) / len(losses[-50:]), 4)
+    return model, round(sum(losses[-50:]) / len(losses[-50:]), 4), reached
 
 
 def run_cell(cell: Cell) -> list[Row]:
@@ -282,9 +299,9 @@ def run_cell(cell: Cell) -> list[Row]:
     """
     with one_thread():
         started = time.process_time()
-        model, final_loss = trained_model(cell)
+        model, final_loss, reached = trained_model(cell)
         trained = time.process_time()
-        rows = list(measure(model, cell))
+        rows = [*reached, *measure(model, cell)]
     common: Row = {
         "final_loss": final_loss,
         "seconds_training": round(trained - started, 1),

@@ -31,6 +31,7 @@ class Cell:
     lr: float = 3e-3
     warmup: int = 50
     multiples: tuple[float, ...] = (1, 1.5, 2, 4, 8, 16)
+    checks: tuple[int, ...] = ()  # steps after which the training length is measured on the way
 
     @property
     def key(self) -> str:
@@ -55,8 +56,9 @@ class Cell:
         return Sizes(self.d_model, self.n_heads, length, self.causal)
 
     def settings(self) -> dict[str, object]:
-        """Return the fields for the CSV, without the lengths (they have rows of their own)."""
-        return {name: value for name, value in asdict(self).items() if name != "multiples"}
+        """Return the fields for the CSV, without what has rows of its own: lengths, checks."""
+        own_rows = ("multiples", "checks")
+        return {name: value for name, value in asdict(self).items() if name not in own_rows}
 
 
 # The methods of the shipped tables; any other of the registry can be named.
@@ -72,7 +74,7 @@ ADDITION_TASKS = ("addition", "coupled")  # the second with positions that digit
 CAUSAL_TASKS = ("text", "marker", "n-back", PRETRAINED, *ADDITION_TASKS)
 ORDER_TASKS = ("first", "shift", "reverse")
 TASKS = (*CAUSAL_TASKS, *ORDER_TASKS)
-SCALES = ("small", "short", "deep", "large")
+SCALES = ("small", "short", "long", "deep", "large")
 
 # The sizes of every task; method and seed are filled in by `grid`.
 SIZES = [
@@ -88,6 +90,11 @@ SIZES = [
     Cell("small", PRETRAINED, "", 0, 128, d_model=128, n_layers=4, steps=0),
     # So short that a page can train them all again.
     Cell("short", "n-back", "", 0, 32, steps=30, multiples=(1, 2)),
+    # As long for all, by the rules of `bakeoff.protocol`.
+    Cell("long", "n-back", "", 0, 32, steps=2000, checks=(200, 400, 1000, 1500)),
+    Cell("long", "marker", "", 0, 32, steps=2000, checks=(200, 400, 1000, 1500)),
+    Cell("long", "text", "", 0, 64, d_model=64, batch=16, steps=3000, warmup=100,
+         checks=(300, 1000, 2250)),
     # Layers enough for three with windows and one without positions.
     Cell("deep", "marker", "", 0, 32, n_layers=4),
     Cell("deep", "n-back", "", 0, 32, n_layers=4, steps=400),

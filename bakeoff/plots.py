@@ -1,11 +1,10 @@
-"""Figures and summaries made from the CSV, for the command and for the page."""
+"""Curves read from the CSV, and how a page draws them."""
 
 from __future__ import annotations
 
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 
 from matplotlib.axes import Axes
 
@@ -54,40 +53,6 @@ def name(variant: str) -> str:
     return f"{NAMES[method]} + {written.get(extension, extension)}"
 
 
-DASHES = {"": "-", "pi": ":", "ntk": "--", "dynamic-ntk": (0, (5, 1, 1, 1)), "yarn": "-.",
-          "llama3": (0, (1, 1)), "base": "-", "drop": "-", "clamp": "--", "wrap": ":",
-          "interpolate": "-."}  # fmt: skip
-
-
-def draw_curves(axes: Axes, found: dict[str, Curve], variants: Sequence[str]) -> None:
-    """Draw the mean over seeds as a line and the range over seeds as a band.
-
-    Args:
-        axes: where to draw.
-        found: as returned by `curves`.
-        variants: which of them, in the order of the legend.
-    """
-    for variant in variants:
-        shade, curve = colour(variant), found[variant]
-        lengths = list(curve)
-        means = [sum(values) / len(values) for values in curve.values()]
-        dash = DASHES[variant.partition("+")[2]]
-        axes.plot(lengths, means, "o", ls=dash, ms=3.5, color=shade, label=name(variant))
-        axes.fill_between(
-            lengths,
-            [min(values) for values in curve.values()],
-            [max(values) for values in curve.values()],
-            color=shade,
-            alpha=0.15,
-            lw=0,
-        )
-    axes.set_xscale("log", base=2)
-    ticks = sorted({length for variant in variants for length in found[variant]})
-    axes.set_xticks(ticks, [str(length) for length in ticks])
-    axes.minorticks_off()
-    axes.set_xlabel("length of the sequence")
-
-
 def median(values: Sequence[float]) -> float:
     """Return the middle value, which one seed that went another way does not move."""
     return statistics.median(values)
@@ -123,22 +88,3 @@ def times_trained(axes: Axes, trained: int, multiples: Sequence[int] = (1, 2, 4,
     axes.set_xscale("log", base=2)
     axes.set_xticks([trained * multiple for multiple in multiples], [f"{m}" for m in multiples])
     axes.minorticks_off()
-
-
-def save_plots(rows: Sequence[Row], folder: Path) -> list[Path]:
-    """Write one PNG per scale, task and measure with several lengths; return their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    kinds = sorted({(str(r["scale"]), str(r["task"]), str(r["metric"])) for r in rows})
-    paths = []
-    for scale, task, metric in kinds:
-        found = curves(rows, task, metric, scale)
-        if max(len(curve) for curve in found.values()) < 2:
-            continue
-        figure, axes = figures.new(8.4, 4.2)
-        draw_curves(axes, found, sorted(found))
-        axes.set(title=f"{task}, {scale} model: {metric}", ylabel=metric)
-        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-        path = folder / f"bakeoff_{scale}_{task}_{metric}.png"
-        path.write_bytes(figures.png(figure)[0])
-        paths.append(path)
-    return paths

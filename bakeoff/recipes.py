@@ -18,7 +18,9 @@ from lab.tasks import coupled_positions
 from lab.training import generator
 from pe_lib.attention import NoPosition, PositionEncoding
 from pe_lib.compose import Compose
+from pe_lib.context_extension import proportional
 from pe_lib.rope import RoPE
+from pe_lib.sinusoidal import frequencies
 from pe_lib.window import SlidingWindow
 
 REACH = 16  # random positions come from a range this many times as long as the training length
@@ -55,7 +57,14 @@ def rope_everywhere(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
     return [RoPE(sizes.head_dim)] * n_layers
 
 
+def most_pairs(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
+    """Return p-RoPE with the paper's share of pairs for all layers."""
+    rates = proportional(frequencies(sizes.head_dim), 0.75)
+    return [RoPE(sizes.head_dim, rates=rates)] * n_layers
+
+
 RECIPES = {
+    "p_rope_75": Recipe("p-RoPE, 0.75", "#4db6ac", most_pairs),
     "hybrid": Recipe("RoPE in windows, then none", "#2e7d32", hybrid),
     "randomised": Recipe("RoPE, random positions", "#9e9d24", rope_everywhere, drawn=True),
 }

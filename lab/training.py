@@ -66,6 +66,7 @@ def train(
     seed: int = 0,
     constant: bool = False,
     label: str = "training",
+    after: Callable[[int], object] | None = None,
 ) -> list[float]:
     """Train a model in place, in float64.
 
@@ -83,6 +84,7 @@ def train(
         seed: of the batches. The initial weights are the caller's.
         constant: keep the learning rate after the warm-up instead of a cosine (fine-tuning).
         label: shown beside the progress bar.
+        after: called with the number of steps taken, after each of them; must leave the model be.
 
     Returns:
         The loss at each step, in nats.
@@ -116,6 +118,8 @@ def train(
                     f"the loss is {losses[-1]} at step {step}: lr={lr} is too large, "
                     "or no target of the batch counts"
                 )
+            if after:
+                after(step + 1)
     model.eval()
     return losses
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from bakeoff import cells, plots, recipes, run
+from bakeoff import cells, plots, protocol, recipes, run, sentences
 from bakeoff.__main__ import main
 from bakeoff.cells import build, run_cell, split_text, windows
 from bakeoff.grid import COMPARED, NEWER, Cell, encodings, grid, shorter
@@ -280,6 +280,93 @@ def test_positions_start_as_large_as_tokens():
         assert 0.27 < rms < 0.33, name
 
 
+def test_on_the_way_a_model_is_measured_and_trains_as_if_it_were_not(monkeypatch):
+    (cell, *_) = protocol.rate_cells("n-back", ["randomised"])  # whose model draws positions
+    cell = replace(cell, steps=4, checks=(2,))
+    rows = run_cell(cell)
+    assert [(row["metric"], row["length"]) for row in rows] == [
+        ("accuracy-after-2", 32), ("accuracy", 32),
+    ]  # fmt: skip
+    unwatched = run_cell(replace(cell, checks=()))
+    assert [rows[-1][name] for name in ("value", "final_loss")] == [
+        unwatched[-1][name] for name in ("value", "final_loss")
+    ]
+
+
+def long_rows(values, rates=(0.5, 0.7, 0.6)):
+    """Rows of the long comparison: by method the values of the seeds, and scores by rate."""
+    rows = [
+        {"scale": f"long-{rate:g}", "task": "n-back", "method": method, "variant": method,
+         "length": "32", "metric": "accuracy", "value": score, "lr": rate, "final_loss": 1}
+        for method in values for rate, score in zip(protocol.RATES, rates, strict=False)
+    ]  # fmt: skip
+    for method, (before, end) in values.items():
+        for metric, found in (("accuracy-after-1500", before), ("accuracy", end)):
+            rows += [
+                {"scale": "long", "task": "n-back", "method": method, "variant": method,
+                 "length": "32", "metric": metric, "value": value, "seed": seed}
+                for seed, value in enumerate(found)
+            ]  # fmt: skip
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("before", "end", "said"),
+    [
+        ([0.5] * 5, [0.99] * 5, "learned"),
+        ([0.5] * 5, [0.99, *[0.98] * 4], "learned by some seeds"),
+        ([0.97] * 5, [0.976] * 5, "still rising"),
+        ([0.976] * 5, [0.977] * 5, "flat"),
+    ],
+)
+def test_a_capped_training_is_given_the_class_of_the_protocol(before, end, said):
+    assert protocol.class_of(long_rows({"t5": (before, end)}), "n-back", "t5") == said
+
+
+def test_no_sentence_is_said_of_a_method_without_all_five_seeds():
+    rows = long_rows({"t5": ([0.5] * 4, [1.0] * 4), "fire": ([0.5] * 5, [0.6] * 5)})
+    assert set(protocol.measured(rows, "n-back")) == {"fire"}
+    assert protocol.verdict(rows, "n-back", protocol.Ordering("t5", "fire", 1)) is None
+
+
+def test_an_ordering_holds_if_all_five_seeds_are_above_all_five():
+    def judged(better, worse):
+        rows = long_rows({"t5": ([0] * 5, better), "fire": ([0] * 5, worse)})
+        return protocol.verdict(rows, "n-back", protocol.Ordering("t5", "fire", 1))
+
+    high, low = [0.8, 0.7, 0.75, 0.9, 0.8], [0.6, 0.5, 0.69, 0.4, 0.3]
+    assert judged(high, low) == "holds"
+    assert judged(low, high) == "the other way round"
+    assert judged(high, [*low[:4], 0.7]) == "open"
+
+
+def test_a_rate_is_chosen_once_all_rates_are_measured_and_the_seeds_take_it():
+    whole = long_rows({"t5": ([], [])})
+    assert protocol.chosen_rate(whole, "n-back", "t5") == 3e-3
+    assert protocol.chosen_rate(whole[:-1], "n-back", "t5") is None
+    assert protocol.seed_cells(whole[:-1], "n-back", ["t5"]) == []
+    cells_of = protocol.seed_cells(whole, "n-back", ["t5", "fire"])
+    assert [(cell.method, cell.seed, cell.lr) for cell in cells_of] == [
+        ("t5", seed, 3e-3) for seed in protocol.SEEDS
+    ]
+    assert protocol.RATE_SEED not in protocol.SEEDS
+
+
+def test_the_command_chooses_rates_before_it_runs_the_seeds(tmp_path, monkeypatch):
+    ran = []
+
+    def fake(cell):
+        ran.append((cell.seed, cell.lr))
+        line = {"variant": cell.method, "length": 32, "metric": "accuracy", "value": cell.lr}
+        return [{**cell.settings(), **line, "error": "", "final_loss": 1}]
+
+    monkeypatch.setattr(run, "run_cell", fake)
+    chosen = ["--scale", "long", "--tasks", "n-back", "--methods", "t5", "--workers", "1"]
+    for _ in range(2):  # the second time nothing is left
+        assert main([*chosen, "--out", str(tmp_path / "a.csv")]) == 0
+    assert ran == [(11, rate) for rate in protocol.RATES] + [(seed, 1e-2) for seed in range(5)]
+
+
 def test_the_pretrained_model_is_one_cell_and_needs_no_training():
     cells = grid("small", ["pretrained"], seeds=range(5))
     assert [(cell.method, cell.steps) for cell in cells] == [("rope", 0)]
@@ -338,7 +425,7 @@ def test_text_windows_of_all_lengths_share_their_targets():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("huge",), "scale must be one of small, short, deep, large"),
+        (("huge",), "scale must be one of small, short, long, deep, large"),
         (("small", ["chess"]), "task must be one of"),
         (("small", ["text"], ["magic"]), "method must be one of"),
     ],
@@ -348,17 +435,11 @@ def test_an_unknown_name_is_refused(arguments, message):
         grid(*arguments)
 
 
-def test_the_command_writes_the_csv_and_the_plots(tmp_path, counted, capsys):
+def test_the_command_writes_the_csv(tmp_path, counted, capsys):
     out = tmp_path / "out.csv"
     chosen = ["--tasks", "first", "--methods", "none", "--seeds", "0", "--workers", "1"]
-    main([*chosen, "--out", str(out), "--plots", str(tmp_path / "plots")])
+    main([*chosen, "--out", str(out)])
     assert "1 cells, 1 rows" in capsys.readouterr().out and out.exists()
-
-
-def test_plots_are_drawn_for_what_has_several_lengths(tmp_path):
-    rows = run_cell(short_table())
-    (path,) = plots.save_plots(rows, tmp_path)
-    assert path.name == "bakeoff_small-2_n-back_accuracy.png" and path.stat().st_size > 5000
 
 
 def test_curves_leave_out_refused_lengths():
@@ -410,6 +491,45 @@ def test_the_shipped_file_holds_every_method_with_three_seeds():
     shown = {row["variant"] for row in rows if row["task"] == "text"}
     for cell in grid("small", ["text"], seeds=[0]):
         assert shown >= set(variants(cell))
+
+
+@pytest.mark.parametrize("key", sorted(sentences.SAID))
+def test_a_sentence_is_computed_from_the_rows_and_refuses_others(key, monkeypatch):
+    assert any(letter.isdigit() for letter in sentences.quote(key))
+    shuffled = {task: sentences.found(task) for task in sentences.METRICS}
+    for task, curves in shuffled.items():
+        turned = [*curves][::-1]
+        shuffled[task] = {v: curves[w] for v, w in zip(curves, turned, strict=True)}
+    monkeypatch.setattr(sentences, "found", shuffled.__getitem__)
+    with pytest.raises((AssertionError, KeyError)):
+        sentences.SAID[key].__wrapped__()
+
+
+def test_a_sentence_of_the_long_comparison_says_what_its_rows_say_and_no_more():
+    rows = long_rows(
+        {
+            "t5": ([0.5] * 5, [1.0] * 5),
+            "kerple": ([0.9] * 5, [0.97, 0.98, 0.97, 0.98, 0.97]),
+            "alibi": ([0.9] * 5, [0.901, 0.9, 0.89, 0.9, 0.9]),
+            "fire": ([0.5] * 5, [0.99, 0.9, 0.9, 0.9, 0.9]),
+            "none": ([0.5] * 5, [0.3] * 4),
+        }
+    )
+    found = {key: said() for key, said in sentences.long_sentences_of(rows).items()}
+    assert found == {
+        "n-back/t5": "T5 bias learned 3-back within 2,000 steps in each of five seeds and keeps it"
+        " no further.",
+        "n-back/kerple": "KERPLE had not learned 3-back within 2,000 steps (0.97 to 0.98) and was"
+        " still rising.",
+        "n-back/alibi": "ALiBi had not learned 3-back within 2,000 steps (0.89 to 0.90) and had"
+        " stopped rising.",
+        "n-back/fire": "FIRE learned 3-back within 2,000 steps in 1 of five seeds (0.90 to 0.99).",
+    }
+    rows = long_rows({"alibi": ([0] * 5, [0.9] * 5), "none": ([0] * 5, [0.4] * 5)})
+    assert sentences.long_sentences_of(rows)["n-back/mask-alone"]() == (
+        "On 3-back at the training length ALiBi is ahead of no positions (ALiBi 0.90, no positions"
+        " 0.40)."
+    )
 
 
 def test_the_larger_run_has_three_seeds_of_every_method_and_says_where_it_was_made():

@@ -338,6 +338,7 @@ def any_needs(count: int) -> list[State]:
             "parameters": draw.choice([0, 100, 10**3, 10**4, 10**6, 10**7, 10**8, 10**9]),
             "d": draw.choice([16, 32, 64, 128, 256]),
             "small": draw.random() < 0.2,
+            "tuned": draw.random() < 0.4,
         }
         for _ in range(count)
     ]
@@ -617,16 +618,17 @@ def test_a_wrong_digit_is_found(slip, tab):
 
 
 CHOICES = [  # slips of the hand in the decision
-    ("each >= used / trained", "each > used / trained"),
+    ("each >= wanted", "each > wanted"),
     ("768 / d", "d"),
     ("trained / share", "used / share"),
-    ("Math.max(...far.map(", "Math.min(...far.map("),
-    ("loss && known.behind", "false && known.behind"),
-    ("used > multiple * trained", "used >= multiple * trained"),
+    ("sign * worst < sign * bars", "worst < bars"),
+    ("wanted > 1 ? key", "wanted >= 1 ? key"),
+    ("tuned && wanted > 1", "wanted > 1"),
+    ("wanted > multiple", "wanted >= multiple"),
     ('["plain", "scores", "any"]', '["scores", "plain", "any"]'),
     ('cache !== "none"', 'cache === "all"'),
     ("against.length ? 2", "against.length > 1 ? 2"),
-    ("loss ? worst : -worst", "worst"),
+    ("9 : sign * worst", "9 : worst"),
 ]
 
 
@@ -841,8 +843,6 @@ def test_a_spoiled_link_brings_a_state_that_can_be_drawn(name, tab):
         assert np.isfinite(flat(numbers)).all(), (value, state)
 
 
-OFFSET = sorted(choosing.REASONS).index("offset")
-YARN = [*choosing.TAUGHT, *choosing.EXTENSIONS].index("rope+yarn")  # as in choosing.facts()
 # The answer that a figure calls right, and whether its numbers before and after bear it out.
 ANSWERS = {
     "rope_score": ("stays", lambda old, new: np.isclose(old["score"], new["score"])),
@@ -871,10 +871,10 @@ ANSWERS = {
         lambda old, new: new["place"] == 23 and new["scores"][24] > new["scores"][35] + 0.1,
     ),
     "chooser": (
-        "none of these",
+        "RoPE in windows, then none",
         lambda old, new: (
-            all(each[1] == choosing.OUT or each[2] < 0 for each in new["verdicts"])
-            and next(each[0] for each in new["verdicts"] if each[3::3] == [OFFSET]) == YARN
+            [each[0] for each in new["verdicts"] if each[1] == choosing.FITS]
+            == [choosing.ROWS.index("hybrid")]
         ),
     ),
     "four_terms": (
