@@ -4,7 +4,7 @@ Every sentence is computed from shipped rows and raises where they no longer say
 seeds at one rate and one number of steps show stands as such: a budget is not an ability.
 
     from bakeoff.sentences import quote
-    say(quote("windows-keep"), quote("n-back/kerple"))
+    say(quote("windows-keep", "offset-400"))
 
 Keys with a task are sentences of the long comparison (`bakeoff.protocol`): of a method whether it
 learned the task and how far it keeps it; of an ordering whether it holds. There are none for rows
@@ -25,7 +25,6 @@ from bakeoff.run import SHIPPED, read_rows
 from pe_lib.errors import require_choice
 
 METRICS = {"text": "nats", "marker": "accuracy", "n-back": "accuracy"}
-SAID: dict[str, Callable[[], str]] = {}
 
 
 def quote(*keys: str) -> str:
@@ -39,29 +38,13 @@ def quote(*keys: str) -> str:
     return " ".join(known[require_choice("key", key, tuple(known))]() for key in keys)
 
 
-def said(key: str) -> Callable[[Callable[[], str]], Callable[[], str]]:
-    """Keep a function as the sentence of a key; it is computed once."""
-
-    def keep(sentence: Callable[[], str]) -> Callable[[], str]:
-        SAID[key] = cache(sentence)
-        return SAID[key]
-
-    return keep
-
-
 # Reading the rows ---------------------------------------------------------------------------------
-
-
-@cache
-def rows(scale: str = "small") -> list[Row]:
-    """Return the shipped rows of a scale."""
-    return read_rows(SHIPPED / f"{scale}.csv")
 
 
 @cache
 def found(task: str) -> dict[str, Curve]:
     """Return the values of every seed by variant and length, of the small models."""
-    return curves(rows(), task, METRICS[task])
+    return curves(read_rows(SHIPPED / "small.csv"), task, METRICS[task])
 
 
 def at(task: str, variant: str, multiple: float) -> list[float]:
@@ -101,7 +84,6 @@ CLIMBED = ("t5", "fire", "none")
 UNDONE = ("alibi", "kerple", "fire", "forgetting")  # of 3-back, after the steps of the small scale
 
 
-@said("windows-keep")
 def windows_keep() -> str:
     """RoPE in windows beside a layer without positions."""
     recall, offset = at("marker", "hybrid", 16), at("n-back", "hybrid", 16)
@@ -113,7 +95,6 @@ def windows_keep() -> str:
     )
 
 
-@said("text-flat")
 def text_flat() -> str:
     """Losses on text that stay, climb or break."""
     require(max(max(rise(v, 16)) for v in FLAT) < 0.15)
@@ -127,7 +108,6 @@ def text_flat() -> str:
     )
 
 
-@said("relative-split")
 def relative_split() -> str:
     """Relative encodings do not behave alike on longer texts."""
     require(max(max(rise(v, 16)) for v in FLAT[:5]) < 0.15)
@@ -139,7 +119,6 @@ def relative_split() -> str:
     )
 
 
-@said("offset-400")
 def offset_400() -> str:
     """A budget, not an ability: 3-back after 400 steps at one rate."""
     require(max(max(at("n-back", v, 1)) for v in UNDONE) < 0.7)
@@ -151,7 +130,6 @@ def offset_400() -> str:
     )
 
 
-@said("offset-kept")
 def offset_kept() -> str:
     """Who still has the exact offset at sixteen times the length."""
     kept = ("deberta", "transformer_xl", "hybrid")
@@ -165,7 +143,6 @@ def offset_kept() -> str:
     )
 
 
-@said("recall-kept")
 def recall_kept() -> str:
     """Who still recalls at sixteen times the length."""
     kept = ("alibi", "deberta", "hybrid")
@@ -178,6 +155,16 @@ def recall_kept() -> str:
         f" in part ({seeds(at('marker', 'transformer_xl', 16))};"
         f" {seeds(at('marker', 'forgetting', 16))}); RoPE had lost it at four times."
     )
+
+
+SAID: dict[str, Callable[[], str]] = {
+    "windows-keep": windows_keep,
+    "text-flat": text_flat,
+    "relative-split": relative_split,
+    "offset-400": offset_400,
+    "offset-kept": offset_kept,
+    "recall-kept": recall_kept,
+}
 
 
 # Five seeds, a rate for each, the same steps ------------------------------------------------------

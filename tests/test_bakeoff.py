@@ -502,7 +502,7 @@ def test_a_sentence_is_computed_from_the_rows_and_refuses_others(key, monkeypatc
         shuffled[task] = {v: curves[w] for v, w in zip(curves, turned, strict=True)}
     monkeypatch.setattr(sentences, "found", shuffled.__getitem__)
     with pytest.raises((AssertionError, KeyError)):
-        sentences.SAID[key].__wrapped__()
+        sentences.quote(key)
 
 
 def test_a_sentence_of_the_long_comparison_says_what_its_rows_say_and_no_more():
