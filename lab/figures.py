@@ -225,7 +225,9 @@ def heatmap(
     """
     matrix = values.detach().numpy() if hasattr(values, "detach") else values
     top = float(abs(matrix).max()) if limit is None else limit
-    bounds: dict[str, Any] = {"vmin": -top, "vmax": top} if diverging else {"vmin": min(0, matrix.min())}
+    bounds: dict[str, Any] = (
+        {"vmin": -top, "vmax": top} if diverging else {"vmin": min(0, matrix.min())}
+    )
     image = axes.imshow(
         matrix, cmap=DIVERGING if diverging else SEQUENTIAL, aspect="auto", **bounds
     )

@@ -32,7 +32,20 @@ LICENCE = (
 # Properties that no state, page or attribute knows: the bundler may shorten them.
 INSIDE = (
     *("drawing", "narrow", "handle", "handles", "upright", "level", "move", "settle", "glides"),
-    *("enabled", "question", "answer", "knob", "play", "hint", "kin", "also", "sheet", "inside", "shape", "words"),
+    *(
+        "enabled",
+        "question",
+        "answer",
+        "knob",
+        "play",
+        "hint",
+        "kin",
+        "also",
+        "sheet",
+        "inside",
+        "shape",
+        "words",
+    ),
     *("xLabel", "yLabel", "xFormat", "yFormat", "xValues", "yValues", "logX", "logY"),
 )
 WIDE, NARROW = 720, 340  # pixels: the column on a desk, and on a phone

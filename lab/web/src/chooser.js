@@ -37,7 +37,7 @@ export const chooser = {
     },
   ],
   height: () => 0,
-  sheet: [520, 760],
+  sheet: [470, 560],
   words(state) {
     const { keep, trained, used, what } = state;
     const found = choose(chooser.data, state);

@@ -32,10 +32,10 @@ export const penalties = {
   lines: [2, 4],
   glides: (state) => numbers(state).penalties,
   controls: [
+    { kind: "range", key: "heads", label: "heads", min: 1, max: 16, enabled: (s) => s.method === "alibi" },
     { kind: "range", key: "head", kin: "key", label: "head shown", min: 1, max: (s) => s.heads, enabled: (s) => s.method === "alibi" && s.heads > 1, knob: true },
     { kind: "range", key: "r1", label: "strength r₁", ...strength, max: 1.5, enabled: (s) => s.method !== "alibi", knob: true },
     { kind: "select", key: "method", label: "method", options: METHODS },
-    { kind: "range", key: "heads", label: "heads", min: 1, max: 16, enabled: (s) => s.method === "alibi" },
     { kind: "range", key: "r2", label: "shape r₂", ...strength, max: 0.3, enabled: (s) => s.method.startsWith("kerple") },
     { kind: "range", key: "c", label: "bend c", ...strength, enabled: (s) => s.method === "fire" },
   ],

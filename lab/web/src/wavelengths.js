@@ -53,7 +53,7 @@ export const wavelengths = {
   title: "Wavelengths of the pairs against the context",
   start: { model: "small", rule: "none", factor: 1, pair: 6 },
   numbers,
-  lines: [4, 6],
+  lines: [3, 6],
   glides: (state) => numbers(state).changed.map((rate) => Math.log(rate || 1e-9)),
   controls: [
     {
@@ -76,7 +76,7 @@ export const wavelengths = {
   settle(state) {
     state.pair = clamp(state.pair, 0, MODELS[state.model][1] / 2 - 1);
   },
-  height: (narrow) => (narrow ? 656 : 440),
+  height: (narrow) => (narrow ? 640 : 440),
   words(state) {
     const { pair, factor, model } = state;
     const { rates, changed, unseen, moved } = numbers(state);
@@ -97,11 +97,11 @@ export const wavelengths = {
     const power = (v) => (v < 1e4 ? grouped(v) : `10${"⁰¹²³⁴⁵⁶⁷⁸⁹"[Math.round(Math.log10(v))]}`);
     const whole = narrow ? width - 58 : (width - 128) * 0.6;
     const panel = chart(drawing, {
-      x: 46, y: 26, width: whole, height: narrow ? 230 : 258, xs: [-0.8, last + 0.8], ys: [4, longest], logY: true,
+      x: 46, y: 26, width: whole, height: narrow ? 214 : 258, xs: [-0.8, last + 0.8], ys: [4, longest], logY: true,
       xLabel: "pair", yLabel: "", title: "wavelength, in positions", yFormat: power, yValues: range(9, 1).map((e) => 10 ** e).filter((v) => v < longest),
     });
     const right = chart(drawing, {
-      x: narrow ? 46 : whole + 108, y: narrow ? 330 : 26, width: narrow ? width - 58 : width - whole - 122, height: narrow ? 184 : 258,
+      x: narrow ? 46 : whole + 108, y: narrow ? 314 : 26, width: narrow ? width - 58 : width - whole - 122, height: narrow ? 184 : 258,
       xs: [-0.8, last + 0.8], ys: [0, Math.max(2, factor) * 1.1], xLabel: "pair", title: "slowed by the factor", ticks: [4, 5],
     });
     for (const [length, words, kind] of [[trained, "trained context", "query"], [trained * factor, "new context", "key"]]) {
@@ -119,7 +119,7 @@ export const wavelengths = {
       else circle(drawing, "fill above", x, y, 3.5);
       right.point(r, rate / Math.exp(at[r]), kind, 3);
     });
-    const [radius, low] = narrow ? [16, 608] : [26, 388];
+    const [radius, low] = narrow ? [16, 592] : [26, 388];
     const title = heading(drawing, narrow ? 14 : 46, low - radius - 12, "angles reached:  ");
     legend(title, [["query", "● in training  "], ["key", "● new"]]);
     range(8).forEach((i) => {
