@@ -225,7 +225,7 @@ def broken_links(site: Path) -> list[str]:
             if parts.scheme or parts.netloc:
                 continue
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            fragment = unquote(parts.fragment)
+            fragment = unquote(parts.fragment).partition("?")[0]  # behind it, a figure's state
             lost = fragment and target in pages and fragment not in pages[target].ids
             if lost or not target.exists():
                 broken.append(f"{path.relative_to(site.resolve())} -> {link}")
