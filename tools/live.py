@@ -33,6 +33,25 @@ WORKSHOP = ROOT / "_build" / "web"  # where npm puts what it brings
 LICENCE = (
     "d3-axis, d3-drag, d3-scale, d3-selection, d3-shape and what they need: ISC, LICENSE-d3.txt"
 )
+# Properties that no state, page or attribute knows: the bundler may shorten them.
+INSIDE = (
+    *("drawing", "narrow", "handle", "handles", "upright", "level", "move", "settle", "glides"),
+    *(
+        "enabled",
+        "question",
+        "answer",
+        "knob",
+        "play",
+        "hint",
+        "kin",
+        "also",
+        "sheet",
+        "inside",
+        "shape",
+        "words",
+    ),
+    *("xLabel", "yLabel", "xFormat", "yFormat", "xValues", "yValues", "logX", "logY"),
+)
 WIDE, NARROW = 720, 340  # pixels: the column on a desk, and on a phone
 # What each picture shows, for those who do not see it; the figure's first words follow.
 SAID = {
@@ -115,7 +134,7 @@ def script() -> str:
     shutil.copytree(WEB / "src", WORKSHOP / "src")
     options = ["--bundle", "--minify", "--format=iife", "--global-name=Live", "--target=es2022"]
     options += ["--charset=utf8", "--outfile=live.js", "--legal-comments=none"]
-    options.append("--metafile=live.json")
+    options += ["--metafile=live.json", f"--mangle-props=^({'|'.join(INSIDE)})$"]
     run(WORKSHOP / "node_modules" / ".bin" / "esbuild", "src/main.js", *options)
     made = (WORKSHOP / "live.js").read_text(encoding="utf-8")
     shares = json.loads((WORKSHOP / "live.json").read_text())["outputs"]["live.js"]["inputs"]
@@ -195,8 +214,26 @@ def photograph() -> None:
     STARTS.write_text(text + "\n", encoding="utf-8")
 
 
+def colours() -> str:
+    """Return the style of what a colour stands for, as lab/figures.py has it."""
+    looks = (
+        ".live",
+        'html[data-theme="dark"] .live, [data-jp-theme-light="false"] .live, .theme-dark .live',
+    )
+    lines = [f".live .{role} {{ --c: var(--live-{role}); }}" for role in figures.ROLES]
+    for selector, pair in zip(looks, zip(*figures.ROLES.values(), strict=True), strict=True):
+        held = " ".join(f"--live-{r}: {c};" for r, c in zip(figures.ROLES, pair, strict=True))
+        lines.append(f"{selector} {{ {held} }}")
+    light = lines[len(figures.ROLES)]
+    return "\n".join([*lines, f"@media print {{ html[data-theme] {light} }}"])
+
+
 def write_data() -> None:
-    """Write what the figures read beside their state."""
+    """Write what the figures read beside their state, and their colours."""
+    style = STYLE.read_text(encoding="utf-8")
+    before, _, rest = style.partition("/* colours */\n")
+    _, end, after = rest.partition("/* end of colours */")
+    STYLE.write_text(f"{before}/* colours */\n{colours()}\n{end}{after}", encoding="utf-8")
     text = json.dumps(choosing.data(), ensure_ascii=False, separators=(",", ":"))
     (WEB / "chooser.json").write_text(text + "\n", encoding="utf-8")
 
@@ -206,8 +243,8 @@ def main() -> int:
     parser.add_argument("--script", action="store_true", help="leave the pictures as they are")
     options = parser.parse_args()
     SCRIPT.write_text(script(), encoding="utf-8")
+    write_data()
     if not options.script:
-        write_data()
         photograph()
     print(f"{SCRIPT.relative_to(ROOT)}: {SCRIPT.stat().st_size} bytes")
     return 0

@@ -19,7 +19,7 @@ HOOKS: dict[str, list[Any]] = {
     "doctree-read": [
         (figures.move_without_widgets, 300),  # before images and files are collected
         (links.offer_downloads, 300),
-        links.link_exercises,
+        links.link_anchors,
         figures.describe_images,
         typography.colour_claims,
         typography.align_numbers,

@@ -24,13 +24,18 @@ def offer_downloads(app: Sphinx, doctree: nodes.document) -> None:
             link.replace_self(offered)
 
 
-def link_exercises(app: Sphinx, doctree: nodes.document) -> None:
-    """Let a link to an exercise of another page lead to it: Sphinx knows only titles there."""
+def link_anchors(app: Sphinx, doctree: nodes.document) -> None:
+    """Let a link lead to an exercise of another page, or set the state of a figure.
+
+    Sphinx knows only titles. A figure's state stands behind its anchor: `#figure-2-1?p=628`.
+    """
     for link in list(doctree.findall(pending_xref)):
-        anchor = link.get("reftargetid") or ""
-        if anchor.startswith("ex-"):
-            page = link["reftarget"].rpartition("/")[2]
-            found = nodes.reference("", "", refuri=f"{page}.html#{anchor}", internal=True)
+        page, anchor = link["reftarget"].rpartition("/")[2], link.get("reftargetid") or ""
+        if page.startswith("figure-"):
+            page, anchor = "", page
+        if anchor.startswith(("ex-", "figure-")):
+            at = f"{page}.html" if page else ""
+            found = nodes.reference("", "", refuri=f"{at}#{anchor}", internal=True)
             found += nodes.inline("", link.astext())
             link.replace_self(found)
 

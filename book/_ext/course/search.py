@@ -1,21 +1,26 @@
-"""What the search weighs: how often each page says each word."""
+"""What the search weighs: what each page is worth for each word."""
 
 from __future__ import annotations
 
 import functools
 import json
+import math
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import yaml
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from .links import GLOSSED
+from .captions import CHAPTER
 
-USES: dict[str, Counter[str]] = {}  # how often each page says each word, by the word's stem
-MOST = 4  # pages that are remembered for a word
+WORDS: dict[str, tuple[Counter[str], set[str], set[str]]] = {}  # prose, headings, names: stems
+TELLING = {"named": 2.5, "heading": 0.8}  # what a name or a heading is worth, in uses without end
+APART = re.compile(r"/(api\w*|status|\w+_proofs|bibliography)$")
+CALLED = Path(__file__).parents[1] / "also_called.yml"
 
 
 @functools.cache
@@ -28,41 +33,65 @@ def stemmer(language: Any) -> Callable[[str], str]:
 def count_words(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Count the words of a page with prose: search knows only whether a page has a word."""
-    if doctree is not None and GLOSSED.search(page) and app.builder.name == "html":
-        language = app.builder.indexer.lang  # type: ignore[attr-defined]
-        words: Counter[str] = Counter()
-        for block in doctree.findall(nodes.TextElement):
-            # Code and tables name much that a page is not about.
-            if not isinstance(block, nodes.FixedTextElement | nodes.Inline) and not isinstance(
-                block.parent, nodes.entry
-            ):
-                words.update(language.split(block.astext().lower()))
-        stem, stems = stemmer(language), Counter[str]()
-        for word, uses in words.items():
-            stems[stem(word)] += uses
-        USES[page] = stems
+    """Count the words of a page: search knows only whether a page has a word."""
+    if doctree is None or not page.startswith("book/") or app.builder.name != "html":
+        return
+    language = app.builder.indexer.lang  # type: ignore[attr-defined]
+    stem = stemmer(language)
+
+    def stems(*texts: str) -> Counter[str]:
+        return Counter(stem(word) for text in texts for word in language.split(text.lower()))
+
+    # Code and tables name much that a page is not about.
+    table_counts = page in ("book/notation", "book/glossary")
+    prose = [
+        block.astext()
+        for block in doctree.findall(nodes.TextElement)
+        if not isinstance(block, nodes.FixedTextElement | nodes.Inline | nodes.title)
+        and (table_counts or not isinstance(block.parent, nodes.entry))
+    ]
+    own, *headings = [each.astext() for each in doctree.findall(nodes.title)] or [""]
+    called = yaml.safe_load(CALLED.read_text(encoding="utf-8")).get(page.partition("/")[2], "")
+    WORDS[page] = stems(*prose), set(stems(*headings)), {*stems(own)} | {*stems(called)}
 
 
-def weigh_words(uses: dict[str, Counter[str]]) -> dict[str, dict[str, int]]:
-    """Return, for each word, the pages that say it most, and how often in percent of the most."""
-    found: dict[str, dict[str, int]] = {}
-    for word in sorted(set().union(*uses.values())):
-        said = sorted(((uses[page][word], page) for page in uses), reverse=True)
-        first = said[0][0]
-        if first > 2 and len(word) > 1:
-            found[word] = {page: 100 * n // first for n, page in said[:MOST] if n > 1}
+def weigh_words(
+    words: dict[str, tuple[Counter[str], set[str], set[str]]],
+) -> dict[str, dict[str, float]]:
+    """Return, for each word, what a page is worth to who looks for it (BM25, and its names)."""
+    pages: dict[str, list[str]] = {}
+    for page, each in words.items():
+        for word in set().union(*each):
+            pages.setdefault(word, []).append(page)
+    lengths = {page: prose.total() for page, (prose, *_) in words.items()}
+    mean = sum(lengths.values()) / len(words)
+    found: dict[str, dict[str, float]] = {}
+    for word, said in sorted(pages.items()):
+        rare = math.log(1 + (len(words) - len(said) + 0.5) / (len(said) + 0.5))
+        found[word] = {}
+        for page in said:
+            prose, headings, names = words[page]
+            uses = 2.2 * prose[word] / (prose[word] + 0.48 + 0.72 * lengths[page] / mean)
+            uses += TELLING["heading"] * (word in headings) + TELLING["named"] * (word in names)
+            kind = 1.25 if CHAPTER.search(page) else 0.5 if APART.search(page) else 1
+            found[word][page] = rare * uses * kind * (0.6 if page == "book/glossary" else 1)
     return found
 
 
 def write_weights(app: Sphinx, error: Exception | None) -> None:
-    """Write for the search where the course speaks most of each word."""
-    if error is None and app.builder.name == "html" and USES:
-        pages = sorted(USES)
+    """Write for the search what each page is worth for each word."""
+    if error is None and app.builder.name == "html" and WORDS:
+        pages = sorted(WORDS)
         table = {
-            word: [number for page, share in said.items() for number in (pages.index(page), share)]
-            for word, said in weigh_words(USES).items()
+            word: [
+                part
+                for page, share in said.items()
+                for part in (pages.index(page), round(share, 1))
+            ]
+            for word, said in weigh_words(WORDS).items()
         }
-        text = json.dumps({"pages": pages, "words": table}, separators=(",", ":"))
+        text = json.dumps(
+            {"pages": pages, "words": table}, separators=(",", ":"), ensure_ascii=False
+        )
         script = Path(app.outdir) / "_static" / "uses.js"
         script.write_text(f"var USES = {text};\n", encoding="utf-8")

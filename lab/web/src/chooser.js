@@ -20,7 +20,7 @@ export const chooser = {
     { kind: "select", key: "what", label: "the model reads", options: { text: "text, forwards (decoder)", both: "text, both ways (encoder)", image: "images" } },
     { kind: "select", key: "keep", label: "at its length it must keep", options: { language: "the loss on text", content: "a content at any distance", offset: "an exact offset (3 back)" } },
     { ...log, kind: "range", key: "trained", label: "trained length", min: 5, max: 17 },
-    { ...log, kind: "range", key: "used", label: "length at use", min: 5, max: 21 },
+    { ...log, kind: "range", key: "used", label: "length at use", min: 5, max: 21, knob: true },
     { kind: "select", key: "cache", label: "keys in a cache", options: { none: "none", all: "all are kept", sliding: "the oldest go, counting anew" } },
     { kind: "select", key: "kernel", label: "attention runs in", options: { any: "any code", scores: "a kernel that adds to scores (FlexAttention)", plain: "a fixed kernel: q, k, v, a window" } },
     {
@@ -38,7 +38,7 @@ export const chooser = {
     },
   ],
   height: () => 0,
-  sheet: [520, 760],
+  sheet: [470, 560],
   words(state) {
     const { keep, trained, used } = state;
     const found = choose(chooser.data, state);
@@ -60,7 +60,7 @@ export const chooser = {
     const found = choose(chooser.data, state);
     GROUPS.forEach((name, status) => {
       const all = found.filter((each) => each.status === status);
-      element("strong", { class: `c${[2, 5, 1][status]}` }, sheet, `${"✓?✕"[status]} ${name}: ${all.length}`);
+      element("strong", { class: ["above", "position", "key"][status] }, sheet, `${"✓?✕"[status]} ${name}: ${all.length}`);
       const list = element("ul", {}, sheet);
       for (const { key, worst, reasons: why } of all) {
         const item = element("li", {}, list);

@@ -96,10 +96,6 @@ export const axesScores = (tokens, directions, chosen, wish) =>
 // The row of Shaw's table: distances are cut off at the clip.
 export const clippedRow = (relative, clip) => Math.min(clip, Math.max(-clip, relative)) + clip;
 
-// From a column for each distance to a column for each key: row i begins further left by i.
-export const skew = (scores, keys) =>
-  scores.map((row, i) => row.slice(scores.length - 1 - i, scores.length - 1 - i + keys));
-
 // T5's bucket. The logarithm is taken in 32 bits, on which trained tables rely at the edges.
 export function t5Bucket(relative, buckets, most, bidirectional) {
   const perSide = bidirectional ? buckets / 2 : buckets;
