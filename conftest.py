@@ -14,7 +14,7 @@ from tools import environment
 
 environment.apply()  # before torch and numpy are imported
 
-from tools import outline, refresh  # noqa: E402
+from tools import refresh  # noqa: E402
 
 pytest_plugins = ["tools.red", "tools.nbval_whole"]
 
@@ -61,11 +61,9 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_terminal_summary(terminalreporter, exitstatus, config):
-    """After `make test`, print counts of the chapters; leave the outcome for the status page."""
+    """After `make test`, leave the outcome for the status page."""
     if not os.environ.get("PE_COMPLETE"):
         return
-    terminalreporter.section("chapters: code in sight, figures, boxes, minutes")
-    terminalreporter.write_line(outline.text())
     names = ("passed", "failed", "error", "skipped", "xfailed")
     outcomes = {name: len(terminalreporter.stats.get(name, [])) for name in names}
     RECORD.parent.mkdir(exist_ok=True)

@@ -617,19 +617,3 @@ def test_integers_of_every_type_are_positions(dtype: torch.dtype) -> None:
             by_hand = getattr(attention.encoding, hook)(*small, *extra)
             wanted = getattr(attention.encoding, hook)(*arguments, *extra)
             assert by_hand is wanted is None or all(map(torch.equal, by_hand, wanted))
-
-
-# --- errors --------------------------------------------------------------------------------------
-
-
-def call(**changes: object) -> Tensor:
-    """Call a module of width 12 on (2, 5, 12), with some arguments changed."""
-    arguments: dict[str, object] = {"x": torch.randn(2, 5, 12)} | changes
-    return MultiHeadAttention(12, 3, causal=True)(arguments.pop("x"), **arguments)
-
-
-def call_twice(first: int, second: int) -> Tensor:
-    """Call a module with one cache and two sizes of the batch."""
-    attention, cache = MultiHeadAttention(12, 3), KVCache()
-    attention(torch.randn(first, 5, 12), cache=cache)
-    return attention(torch.randn(second, 1, 12), cache=cache)

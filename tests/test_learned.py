@@ -423,9 +423,3 @@ def test_the_token_after_the_last_row_is_an_error() -> None:
     assert model(torch.zeros(1, 6, dtype=torch.long)).shape == (1, 6, 11)
     with pytest.raises(ValueError, match="max_len=6, got 6"):
         model(torch.zeros(1, 7, dtype=torch.long))
-
-
-# Errors -------------------------------------------------------------------------------------------
-
-TABLE = torch.zeros(6, 4)
-X = torch.zeros(2, 3, 4)

@@ -106,13 +106,13 @@ def test_the_words_that_a_run_writes_are_read(tmp_path):
     assert counted(tmp_path, [cell]).words == 5
 
 
-def test_boxes_figures_and_schematics_are_found_by_their_calls(tmp_path):
+def test_boxes_and_figures_are_found_by_their_calls(tmp_path):
     text = (
-        "figure, axes = schematics.canvas(3, 2)\nfigures.show(figure, number='18.1', alt='a')\n"
+        "figures.show(figure, number='18.1', alt='a')\n"
         "claims.show('x', holds=True, measured='m')\nexplore.slider('k', [1], f, alt=g)"
     )
     found = counted(tmp_path, cells(text))
-    assert (found.numbers, found.schematics, found.boxes) == (("18.1", ""), 1, ("x",))
+    assert (found.numbers, found.boxes) == (("18.1", ""), ("x",))
 
 
 def test_the_table_of_counts_has_a_row_for_each_chapter_and_one_for_all():

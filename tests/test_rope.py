@@ -406,9 +406,3 @@ def test_double_models_get_double_angles() -> None:
     rotated, _ = RoPE(12).double().rotate(q, k, positions[:5], positions)
     exact = apply_rope(q, rope_angles(positions[:5], frequencies(12)))
     torch.testing.assert_close(rotated, exact, rtol=1e-14, atol=1e-14)
-
-
-# Errors -------------------------------------------------------------------------------------------
-
-
-X, ANGLES = torch.ones(2, 3, 5, 8), torch.ones(5, 4)

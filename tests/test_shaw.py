@@ -220,6 +220,3 @@ def test_integers_of_any_width_serve_as_positions() -> None:
     q, table = torch.randn(1, 1, 4, 3), torch.randn(5, 3)
     small, large = torch.arange(4, dtype=torch.uint8), torch.arange(4)
     assert difference(shaw_logits(q, table, small, small), shaw_logits(q, table, large, large)) == 0
-
-
-Q, TABLE, PLACES = torch.ones(1, 1, 3, 4), torch.ones(5, 4), torch.arange(3)

@@ -360,8 +360,3 @@ def test_tokens_are_told_apart_by_their_place_and_not_by_their_batch() -> None:
     order = torch.randperm(9, generator=generator(8))
     assert measure.equivariance_error(model, tokens, order) > 0.01
     assert_close(model(tokens)[2:3], model(tokens[2:3]), 1e-5)
-
-
-# Errors -------------------------------------------------------------------------------------------
-
-X = torch.zeros(2, 5, 6)

@@ -50,7 +50,6 @@ class Outline:
     figures: int
     moving: int
     numbers: tuple[str, ...]  # of the figures, in order; empty where one has none
-    schematics: int
     boxes: tuple[str, ...]
     exercise_minutes: int
     stated: tuple[int, int] | None
@@ -168,7 +167,7 @@ def outline(path: Path) -> Outline:
         SyntaxError: if a cell of code cannot be read.
     """
     notebook = nbformat.read(path, as_version=4)
-    words = method = reporting = still = moving = drawn = minutes = 0
+    words = method = reporting = still = moving = minutes = 0
     numbers: list[str] = []
     boxes: list[str] = []
     stated = None
@@ -187,7 +186,6 @@ def outline(path: Path) -> Outline:
             continue
         numbers += calls(cell.source, *SHOWS, keyword="number")
         boxes += calls(cell.source, "claims.show")
-        drawn += len(calls(cell.source, "schematics.canvas"))
         if not reads or folded or {"hide-cell", "remove-cell"} & set(cell.metadata.get("tags", [])):
             continue
         shown, moves = figures_in(cell)
@@ -204,7 +202,6 @@ def outline(path: Path) -> Outline:
         still,
         moving,
         tuple(numbers),
-        drawn,
         tuple(boxes),
         minutes,
         stated,
@@ -223,7 +220,6 @@ COLUMNS = {
     "figures": lambda each: each.figures,
     "moving": lambda each: each.moving,
     "captions": lambda each: len(list(filter(None, each.numbers))),
-    "schematics": lambda each: each.schematics,
     "boxes": lambda each: len(each.boxes),
     "minutes": lambda each: each.minutes[0],
     "with exercises": lambda each: each.minutes[1],
@@ -236,7 +232,7 @@ def rows(names: list[str] | None = None) -> list[tuple[str, ...]]:
     table = [("chapter", *COLUMNS)]
     table += [(each.name, *(str(of(each)) for of in COLUMNS.values())) for each in found]
     hours = [f"{sum(each.minutes[i] for each in found) / 60:.0f} h" for i in (0, 1)]
-    sums = [str(sum(int(row[i]) for row in table[1:])) if i != 3 else "" for i in range(1, 9)]
+    sums = [str(sum(int(row[i]) for row in table[1:])) if i != 3 else "" for i in range(1, 8)]
     return [*table, ("all", *sums, *hours)]
 
 
