@@ -656,7 +656,6 @@ def test_the_grader_names_no_share() -> None:
         ("causal_attention", 'float("-inf")', "-10000"),
         ("reach", "exact.ceil()", "exact.floor() + 1"),
         ("incomplete_pairs", "<", "<="),
-        ("t5_bucket", ".float()", ".double()"),
         ("incomplete_pairs", "dtype=torch.float64", "dtype=torch.float32"),
     ],
 )
