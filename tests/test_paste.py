@@ -113,18 +113,16 @@ def pastes(name: str, exercise: Exercise) -> list[tuple[str, tuple[int, ...]]]:
     cases = list(exercise.cases(Draw(0)))
     wanted = [exercise.reference(*clone(case.args)) for case in cases]
     places = range(max(len(case.args) for case in cases))
-    return [
-        (words, order)
-        for words, function, count in ways(name)
-        for order in itertools.permutations(places, count)
-        if earned(exercise, reordered(function, order), cases, wanted)
-    ]
-
-
-@pytest.fixture(autouse=True)
-def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """End at once whatever a page's function trains."""
-    monkeypatch.setattr(torch.Tensor, "backward", None)
+    known = ways(name)
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, costly in ((torch.Tensor, "backward"), (torch, "randn")):
+            patch.setattr(owner, costly, None)  # no answer trains, or has random numbers
+        return [
+            (words, order)
+            for words, function, count in known
+            for order in itertools.permutations(places, count)
+            if earned(exercise, reordered(function, order), cases, wanted)
+        ]
 
 
 @pytest.mark.parametrize(("name", "title"), EVERY)
