@@ -202,7 +202,7 @@ def test_a_part_that_is_right_keeps_its_points(tmp_path: Path) -> None:
     hand_in(tmp_path, "ann", "01_attention", text.replace(scale, "1", 1))
     assert main([str(tmp_path)]) == 0
     with (tmp_path / "answers.csv").open(encoding="utf-8") as file:
-        rows = {row["question"]: row for row in csv.DictReader(file)}
+        rows = {row["exercise"]: row for row in csv.DictReader(file)}
     bucket, later = rows["bucket_by_edges"], rows["gaps"]
     assert (bucket["verdict"], float(bucket["points"])) == ("wrong answer", 2.5)
     assert (later["verdict"], float(later["points"])) == ("wrong answer", 0.0)

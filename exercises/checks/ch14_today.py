@@ -16,18 +16,19 @@ from pe_lib.sinusoidal import frequencies
 # --- p-RoPE ---------------------------------------------------------------------------------------
 
 
-def partial_kind(rates: Tensor, base: float) -> tuple[float, float]:
+def partial_kind(rates: Tensor, base: float) -> tuple[Tensor, Tensor]:
     """Return which design leaves a part of a head without rotation, and the share that moves."""
     n, moving = len(rates), int((rates > 0).sum())
     steps = math.log(base) / math.log(float(rates[0] / rates[1]))
     narrower = abs(steps - moving) < abs(steps - n)
-    return (0.0 if moving == n else 1.0 if narrower else 2.0), moving / n
+    kind, share = torch.tensor([0 if moving == n else 1 if narrower else 2, moving / n])
+    return kind, share
 
 
-def by_number(rates: Tensor, base: float, *numbers: float) -> tuple[float, float]:
+def by_number(rates: Tensor, base: float, *numbers: float) -> tuple[Tensor, Tensor]:
     """Return another number for each design, and the right share."""
     kind, share = partial_kind(rates, base)
-    return numbers[int(kind)], share
+    return torch.tensor(numbers[int(kind)]), share
 
 
 def rate_cases(draw: Draw) -> list[Case]:
