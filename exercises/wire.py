@@ -99,8 +99,9 @@ def pack(value: Any, arrays: list[bytes]) -> Any:
             value = value.to(torch.complex64 if value.is_complex() else torch.float64)
         if value.layout != torch.strided:
             value = value.to_dense()
-        dense = value.detach().cpu().contiguous().resolve_conj().resolve_neg()
-        arrays.append(dense.flatten().view(torch.uint8).numpy().tobytes())
+        dense = value.detach().cpu().resolve_conj().resolve_neg().flatten()
+        dense = torch.empty(len(dense), dtype=dense.dtype).copy_(dense)  # one number has any stride
+        arrays.append(dense.view(torch.uint8).numpy().tobytes())
         return {"tensor": str(value.dtype).removeprefix("torch."), "shape": list(value.shape)}
     made = as_list_or_tensor(value)
     return {"other": words_for(value)} if made is None else pack(made, arrays)

@@ -462,6 +462,13 @@ def test_the_self_check_and_the_grader_accept_the_same_containers(value: Any) ->
     assert close(as_tensor(through_the_pipe(value)), torch.tensor(ROWS), 0.0)
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 5])
+def test_every_other_number_of_a_row_comes_through_the_pipe(count: int) -> None:
+    """Of one number, too, whose stride says nothing."""
+    row = torch.arange(10.0)[: 2 * count : 2]
+    assert torch.equal(through_the_pipe(row), row)
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -526,14 +533,18 @@ def test_a_verdict_names_the_earlier_answer_that_is_not_right_yet(
 ) -> None:
     """Only until that one passes; a right answer is right, whatever it calls."""
     monkeypatch.setattr(checks.kept, "HERE", {})
-    similarity, earlier = checks.EXERCISES["similarity"], checks.EXERCISES["sinusoidal"]
-    with pytest.raises(checks.CheckFailed, match=r"\(`sinusoidal`, which .* has not passed yet"):
-        similarity(lambda dim, base, n: similarity.reference(dim, base, n) * n)
-    similarity(similarity.reference)
+    later, earlier = checks.EXERCISES["gaps"], checks.EXERCISES["attention"]
+
+    def wrong(*args: Any) -> Any:
+        return tuple(3.7 + gap for gap in later.reference(*args))
+
+    with pytest.raises(checks.CheckFailed, match=r"\(`attention`, which .* has not passed yet"):
+        later(wrong)
+    later(later.reference)
     earlier(earlier.reference)
     with pytest.raises(checks.CheckFailed) as failed:
-        similarity(lambda dim, base, n: similarity.reference(dim, base, n) * n)
-    assert "sinusoidal" not in str(failed.value)
+        later(wrong)
+    assert "attention" not in str(failed.value)
 
 
 def asked(name: str) -> dict[str, str]:
@@ -645,7 +656,6 @@ def test_the_grader_names_no_share() -> None:
         ("causal_attention", 'float("-inf")', "-10000"),
         ("reach", "exact.ceil()", "exact.floor() + 1"),
         ("incomplete_pairs", "<", "<="),
-        ("t5_bucket", ".float()", ".double()"),
         ("incomplete_pairs", "dtype=torch.float64", "dtype=torch.float32"),
     ],
 )

@@ -57,7 +57,7 @@ def test_checks_and_exercises_match_one_to_one() -> None:
 def test_each_exercise_states_difficulty_minutes_points_and_hints(name: str) -> None:
     text = "\n".join(source_text(cell) for cell in cells(source_path(name)))
     stated = re.findall(
-        r"\*\*Difficulty\*\* \S+ (\w+) · \*\*(\d+) minutes\*\* · \*\*(\d+) points", text
+        r"\*\*Difficulty\*\* \S+ (\w+) · \*\*(\d+) minutes\*\* · \*\*(\d+) points?\b", text
     )
     assert [float(points) for _, _, points in stated] == [q.points for q in load(name).questions]
     for part in text.split("**Difficulty**")[1:]:

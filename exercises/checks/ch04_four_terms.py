@@ -7,13 +7,51 @@ from torch import Tensor
 
 from exercises.checks.spec import Case, Draw, Exercise, Mistake
 
-Four = tuple[Tensor, Tensor, Tensor, Tensor]
+Three = tuple[Tensor, ...]
 
 
-def four_terms(x: Tensor, p: Tensor, w_q: Tensor, w_k: Tensor) -> Four:
-    """Return content-content, content-position, position-content, position-position."""
-    xq, pq, xk, pk = x @ w_q.T, p @ w_q.T, x @ w_k.T, p @ w_k.T
-    return xq @ xk.T, xq @ pk.T, pq @ xk.T, pq @ pk.T
+def solved(scores: Tensor, powers: Tensor, columns: tuple[int, ...] = (0, 1, 2)) -> Three:
+    """Solve for what each column of `powers` (n, m) multiplies in the scores (n, L, L)."""
+    found = torch.linalg.pinv(powers.double()) @ scores.double().flatten(1)  # (m, L L)
+    return tuple(found[i].view(scores.shape[1:]) for i in columns)
+
+
+def terms_of(scores: Tensor, scales: Tensor) -> Three:
+    """Return content-content, the sum of the mixed terms, and position-position."""
+    a, b = scales.double().unbind(1)
+    return solved(scores, torch.stack([a * a, a * b, b * b], 1))
+
+
+def without_mixed(scores: Tensor, scales: Tensor) -> Three:
+    """Solve for two terms, and return nothing for the mixed ones."""
+    content, position = solved(scores, scales.double().square(), (0, 1))
+    return content, 0 * content, position
+
+
+def changed(terms: Three, factor: float) -> Three:
+    """Return the terms with another size of the mixed ones."""
+    return terms[0], factor * terms[1], terms[2]
+
+
+def measured_cases(draw: Draw) -> list[Case]:
+    """Three runs and many, switches and odd scales, runs that repeat; long texts and one token."""
+    length, other, a, b = draw.sizes(4, 4, 9)
+    odd = draw.normal(5, 2).double()
+    scales = (
+        torch.tensor([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]),
+        torch.tensor([[1.0, 1.0], [2.0, 2.0], [1.0, 1.0], [2.0, 1.0], [1.0, 3.0]]),
+        torch.tensor([[1.0, 1.0], [1.0, -1.0], [3.0, 0.0], [-2.0, 0.5]]), odd,
+    )  # fmt: skip
+
+    def case(size: int, wide: int, narrow: int, given: Tensor) -> Case:
+        x, p = draw.normal(2, size, wide).double()
+        w_q, w_k = draw.normal(2, narrow, wide).double()
+        inputs = [one * x + two * p for one, two in given.double()]
+        scores = torch.stack([(each @ w_q.T) @ (each @ w_k.T).T for each in inputs])
+        return Case(f"{len(given)} runs, {size} tokens", (scores, given.double()))
+
+    sizes = ((length, a, b), (other, b, a), (1, a, b), (24, 5, 5))
+    return [case(*size, given) for size, given in zip(sizes, scales, strict=True)]
 
 
 def terms_cases(draw: Draw, projections: int = 2) -> list[Case]:
@@ -33,34 +71,6 @@ def terms_cases(draw: Draw, projections: int = 2) -> list[Case]:
         )
         for rows, wide, narrow in sizes
     ]
-
-
-def order_of(terms: Four, *order: int) -> Four:
-    """Return the four terms in another order."""
-    a, b, c, d = (terms[i] for i in order)
-    return a, b, c, d
-
-
-def scaled(terms: Four, factor: float) -> Four:
-    """Return all terms times a factor."""
-    a, b, c, d = (term * factor for term in terms)
-    return a, b, c, d
-
-
-def transposed(terms: Four) -> Four:
-    """Return all terms with queries and keys exchanged."""
-    a, b, c, d = (term.T for term in terms)
-    return a, b, c, d
-
-
-def transposed_third(terms: Four) -> Four:
-    """Return the transpose of the second term in the place of the third."""
-    return terms[0], terms[1], terms[1].T, terms[3]
-
-
-def sums(x: Tensor, p: Tensor, w_q: Tensor, w_k: Tensor) -> Four:
-    """Put the sum x + p where content belongs."""
-    return four_terms(x + p, p, w_q, w_k)
 
 
 def untied(
@@ -145,41 +155,31 @@ def diagonals(scores: Tensor, first: int, last: int) -> list[Tensor]:
 
 EXERCISES = (
     Exercise(
-        name="four_terms",
-        cases=terms_cases,
-        reference=four_terms,
+        name="terms_of",
+        cases=measured_cases,
+        reference=terms_of,
+        tolerance=1e-6,
         axes=("query", "key"),
         mistakes=(
-            Mistake("the second and the third term are exchanged: the query comes first in the "
-                    "name", lambda *a: order_of(four_terms(*a), 0, 2, 1, 3)),
-            Mistake("the terms are right and their order is not: position-position is last",
-                    lambda *a: order_of(four_terms(*a), 3, 1, 2, 0)),
-            Mistake("queries and keys are exchanged: rows belong to queries",
-                    lambda *a: transposed(four_terms(*a))),
-            Mistake("w_q and w_k are exchanged",
-                    lambda x, p, q, k: four_terms(x, p, k, q)),
-            Mistake("w_q is used for queries and for keys",
-                    lambda x, p, q, k: four_terms(x, p, q, q)),
-            Mistake("w_k is used for queries and for keys",
-                    lambda x, p, q, k: four_terms(x, p, k, k)),
-            Mistake("content is x alone; you use x + p", sums),
-            Mistake("the terms are divided by sqrt(d); this exercise leaves them unscaled",
-                    lambda x, p, q, k: scaled(four_terms(x, p, q, k), len(q) ** -0.5)),
-            Mistake("x and p are exchanged, or the order of the terms is reversed",
-                    lambda x, p, q, k: four_terms(p, x, q, k)),
-            Mistake("the third term is the transpose of the second, but w_q and w_k differ: "
-                    "positions go through w_q there, contents through w_k",
-                    lambda *a: transposed_third(four_terms(*a))),
-            Mistake("the terms are divided by sqrt(D); this exercise leaves them unscaled",
-                    lambda x, p, q, k: scaled(four_terms(x, p, q, k), x.shape[1] ** -0.5)),
-            Mistake("the projections are missing",
-                    lambda x, p, q, k: four_terms(x, p, torch.eye(x.shape[1]),
-                                                  torch.eye(x.shape[1]))),
-            Mistake("each term holds a fourth of the sum; they must differ",
-                    lambda x, p, q, k: (sum(four_terms(x, p, q, k)) / 4,) * 4),
-            Mistake("the mixed terms are transposed: rows belong to queries",
-                    lambda *a: (four_terms(*a)[0], four_terms(*a)[1].T, four_terms(*a)[2].T,
-                                four_terms(*a)[3])),
+            Mistake("content and position are exchanged: the first scale is that of content",
+                    lambda s, c: terms_of(s, c.flip(1))),
+            Mistake("this is half of the mixed terms, as though they were equal; return their sum",
+                    lambda s, c: changed(terms_of(s, c), 0.5)),
+            Mistake("this is twice the mixed terms; their sum has the factor alpha beta once",
+                    lambda s, c: changed(terms_of(s, c), 2.0)),
+            Mistake("the terms grow with the products of two scales, not with the scales",
+                    lambda s, c: solved(s, torch.cat([c, c[:, :1] + c[:, 1:]], 1).pow(1.0),
+                                        columns=(0, 2, 1))),
+            Mistake("the mixed terms are left out of the equations, and spoil the others",
+                    lambda s, c: without_mixed(s, c)),
+            Mistake("rows belong to queries: the terms are transposed",
+                    lambda s, c: tuple(term.mT for term in terms_of(s, c))),
+            Mistake("only the first three runs are read; they need not be enough",
+                    lambda s, c: terms_of(s[:3], c[:3])),
+            Mistake("the order is content, mixed, position",
+                    lambda s, c: tuple(terms_of(s, c)[i] for i in (0, 2, 1))),
+            Mistake("the sum of all three is returned for each", lambda s, c: (
+                sum(terms_of(s, c)),) * 3),
         ),
     ),
     Exercise(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -18,65 +17,38 @@ def bucket(relative: Tensor, n: int, far: int, both: bool) -> Tensor:
     return t5_bucket(relative, n, far, bidirectional=both)
 
 
-def bucket_cases(draw: Draw) -> list[Case]:
-    """All near distances and many far ones; odd numbers of buckets; any shape."""
-    near, middle, far = torch.arange(-40, 41), torch.arange(50, 125, 5), draw.places(30, high=1000)
-    some = torch.cat([near, middle, -middle, far, -far])
-    shapes = "relative positions of shape"
-    return [
-        Case("32 buckets up to 128, bidirectional", (some, 32, 128, True)),
-        Case("32 buckets up to 128, causal", (some, 32, 128, False)),
-        Case(f"20 buckets up to 60, bidirectional, {shapes} (9, 9)",
-             (near.view(9, 9), 20, 60, True)),
-        Case(f"22 buckets up to 60, bidirectional, {shapes} (3, {len(some) // 3}, 1)",
-             (some.view(3, -1, 1), 22, 60, True)),
-        Case("21 buckets up to 200, causal", (some, 21, 200, False)),
-        *(Case(f"{n} buckets up to {most}, {'bidirectional' if both else 'causal'}, distances "
-               "where the buckets change", (near_edges(n, most, both), n, most, both))
-          for n, most, both in ((32, 5003, True), (32, 811, False), (44, 20011, True))),
-        Case("32 buckets up to 128, causal, a tensor of one number, -35, without axes",
-             (near[5], 32, 128, False)),
-    ]  # fmt: skip
-
-
-def near_edges(n: int, far: int, both: bool) -> Tensor:
-    """Return relative positions on both sides of the logarithm's edges, and far ones.
-
-    Half precision, or a table of so many distances, is wrong there. Those so near to an edge that
-    float32 could err are left out.
-    """
-    side = n // 2 if both else n
-    first = side // 2
-    edges = first * (far / first) ** (torch.arange(side - first + 1).double() / (side - first))
-    found = (edges[:, None] + torch.arange(-2, 3)).floor().flatten()
-    found = torch.cat([found, torch.tensor([1001, 8193, 33_001, 65_600])]).clamp(min=first)
-    place = (found / first).log() / math.log(far / first) * (side - first)
-    found = found[(place - place.round()).abs() > 1e-4].long().unique()
-    return torch.cat([-found, found])
-
-
-def other(
-    relative: Tensor, n: int, far: int, both: bool, *,
-    upper: Callable[[Tensor], Tensor] = lambda relative: relative > 0,
-    exact: Callable[[int], int] = lambda side: side // 2,
-    rounded: Callable[[Tensor], Tensor] = torch.floor,
-    distance: Callable[[Tensor], Tensor] = lambda relative: (-relative).clamp(min=0),
-    halve: bool = True, last: Callable[[int, int], int] = lambda side, n: side - 1,
-) -> Tensor:  # fmt: skip
-    """Buckets with one thing done in another way; `distance` is the causal one."""
-    side = n // 2 if both and halve else n
-    first, steps = exact(side), relative.abs() if both else distance(relative)
-    place = (steps.clamp(min=first).float() / first).log() / math.log(far / first)
-    grown = (first + rounded(place * (side - first)).long()).clamp(max=last(side, n))
-    found = torch.where(steps < first, steps, grown)
-    return found + (n // 2) * upper(relative) if both else found
-
-
-def linear(relative: Tensor, n: int, far: int, both: bool) -> Tensor:
-    """One bucket for each distance, and one for the rest."""
-    side = n // 2 if both else n
+def by_edges(relative: Tensor, edges: Tensor, both: bool) -> Tensor:
+    """Return the last bucket whose edge a distance has reached, on its side."""
     distance = relative.abs() if both else (-relative).clamp(min=0)
-    return distance.clamp(max=side - 1) + (side * (relative > 0) if both else 0)
+    found = torch.searchsorted(edges, distance.contiguous(), right=True) - 1
+    return found + len(edges) * (relative > 0) if both else found
+
+
+def edged_cases(draw: Draw) -> list[Case]:
+    """Narrow buckets and wide ones, T5's own, one alone; any shape, and far positions."""
+    m, more, rows = draw.sizes(3, 3, 8)
+    zero = torch.zeros(1, dtype=torch.long)
+    steps = torch.randint(1, 9, (more,), generator=draw.generator)
+    drawn = torch.cat([zero, steps.cumsum(0)])
+    wide = torch.cat([zero, torch.tensor([3, 700, 701, 9000, 70_001])])
+    own = first_distances(16, 128)
+
+    def near(edges: Tensor, *, far: int = 80_000) -> Tensor:
+        found = (edges[:, None] + torch.arange(-1, 2)).flatten().unique()
+        found = torch.cat([found, -found, torch.tensor([far, -far])])
+        return found[draw.order(len(found))]
+
+    calls = (
+        ("drawn edges", near(drawn), drawn), ("wide buckets", near(wide), wide),
+        ("T5's own", near(own), own), ("one bucket", torch.arange(-4, 4), zero),
+        (f"one bucket for each distance, relative positions of shape {(rows, 2 * m)}",
+         draw.places(rows, 2 * m) - 30, torch.arange(m + 20)),
+        ("no axes", torch.tensor(-m), drawn),
+    )  # fmt: skip
+    return [
+        Case(f"{'bidirectional' if both else 'causal'}, {words}", (relative, edges, both))
+        for words, relative, edges in calls for both in (True, False)
+    ]  # fmt: skip
 
 
 def logits(q: Tensor, k: Tensor, table: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
@@ -168,56 +140,40 @@ def edge_cases(draw: Draw) -> list[Case]:
 
 EXERCISES = (
     Exercise(
-        name="t5_bucket",
+        name="bucket_by_edges",
         parts=("bidirectional", "causal"),
-        cases=bucket_cases,
-        reference=bucket,
+        cases=edged_cases,
+        reference=by_edges,
         integers=True,
         mistakes=(
-            Mistake("left and right are exchanged: keys to the right have the upper half",
-                    lambda r, n, f, b: bucket(-r, n, f, b)),
-            Mistake("keys to the left have the upper half of the buckets; it belongs to those on "
-                    "the right", lambda r, n, f, b: other(r, n, f, b, upper=lambda r: r < 0)),
-            Mistake("the buckets are not halved between the two sides",
-                    lambda r, n, f, b: other(r, n, f, b, halve=False)),
-            Mistake("all buckets are linear: half of each side must grow logarithmically", linear),
-            Mistake("a quarter of the buckets of a side is exact; it must be half",
-                    lambda r, n, f, b: other(r, n, f, b, exact=lambda side: side // 4)),
-            Mistake("half of an odd number of buckets is rounded down; yours is rounded up",
-                    lambda r, n, f, b: other(r, n, f, b, exact=lambda side: (side + 1) // 2)),
-            Mistake("distance 0 belongs to the first half; only keys to the right have the second",
-                    lambda r, n, f, b: other(r, n, f, b, upper=lambda r: r >= 0)),
-            Mistake("max_distance is ignored (it is 128 always)",
-                    lambda r, n, f, b: bucket(r, n, 128, b)),
-            Mistake("the last bucket is one too high: clamp to the buckets of a side minus one",
-                    lambda r, n, f, b: other(r, n, f, b, last=lambda side, n: side)),
-            Mistake("it is not clamped: far distances run past the last bucket",
-                    lambda r, n, f, b: other(r, n, f, b, last=lambda side, n: 10**6)),
-            Mistake("with `bidirectional`, far distances run past the last bucket of their side",
-                    lambda r, n, f, b: other(r, n, f, b, last=lambda side, n: n - 1)),
-            Mistake("the logarithm is rounded to the nearest bucket; it must be rounded down",
-                    lambda r, n, f, b: other(r, n, f, b, rounded=torch.round)),
-            Mistake("the logarithm is rounded up; it must be rounded down",
-                    lambda r, n, f, b: other(r, n, f, b, rounded=torch.ceil)),
-            Mistake("without `bidirectional` the past is to the left: you take keys to the right",
-                    lambda r, n, f, b: other(r, n, f, b, distance=lambda r: r.clamp(min=0))),
-            Mistake("max_distance is ignored without `bidirectional` (it is 128 always)",
-                    lambda r, n, f, b: bucket(r, n, f if b else 128, b)),
-            Mistake("`bidirectional` is ignored: you always split the buckets",
-                    lambda r, n, f, b: other(r, n, f, True)),
-            Mistake("`bidirectional` is ignored: you never split the buckets",
-                    lambda r, n, f, b: bucket(r, n, f, False)),
-            Mistake("without `bidirectional` a key to the right counts as distance 0; you use its "
-                    "distance", lambda r, n, f, b: bucket(r if b else -r.abs(), n, f, b)),
-            Mistake("without `bidirectional` a key to the right counts as distance 0; yours is "
-                    "negative", lambda r, n, f, b: other(r, n, f, b, distance=lambda r: -r)),
+            Mistake("left and right are exchanged: keys to the right come after the others",
+                    lambda r, e, b: by_edges(-r, e, b)),
+            Mistake("keys to the left come after the others; those on the right must",
+                    lambda r, e, b: by_edges(-r if b else r, e, b)),
             Mistake("the sides are not told apart",
-                    lambda r, n, f, b: bucket(-r.abs() if b else r, n, f, b)),
+                    lambda r, e, b: by_edges(-r.abs() if b else r, e, b)),
+            Mistake("distance 0 belongs to the first side; only keys to the right have the second",
+                    lambda r, e, b: by_edges(r, e, b) + len(e) * (b & (r == 0))),
+            Mistake("an edge is the shortest distance of its bucket; with you it is the longest of "
+                    "the one before", lambda r, e, b: by_edges(r, e + 1, b).clamp(min=0)),
+            Mistake("buckets are counted from 0: distance 0 has number 0",
+                    lambda r, e, b: by_edges(r, e, b) + 1),
+            Mistake("the second side begins one bucket too early: each has as many as there are "
+                    "edges", lambda r, e, b: by_edges(r, e, b) - 1 * (b & (r > 0))),
+            Mistake("`bidirectional` is ignored: you always split the buckets",
+                    lambda r, e, b: by_edges(r, e, True)),
+            Mistake("`bidirectional` is ignored: you never split the buckets",
+                    lambda r, e, b: by_edges(r, e, False)),
+            Mistake("without `bidirectional` a key to the right counts as distance 0; you use its "
+                    "distance", lambda r, e, b: by_edges(r if b else -r.abs(), e, b)),
+            Mistake("without `bidirectional` the past is to the left: you take keys to the right",
+                    lambda r, e, b: by_edges(r if b else -r, e, b)),
+            Mistake("this is the edge of the bucket; its number is asked for",
+                    lambda r, e, b: e[by_edges(r, e, b) % len(e)]),
         ),
     ),
     Exercise(
         name="t5_logits",
-        rests_on=("t5_bucket",),
         cases=logits_cases,
         reference=logits,
         axes=("batch", "head", "query", "key"),
@@ -258,7 +214,6 @@ EXERCISES = (
     ),
     Exercise(
         name="first_distances",
-        rests_on=("t5_bucket",),
         cases=edge_cases,
         reference=first_distances,
         integers=True,

@@ -13,30 +13,52 @@ from pe_lib.attention import relative_position
 
 
 def slope_cases(draw: Draw) -> list[Case]:
-    """Small counts, powers of two, and other counts above each of several powers."""
-    drawn = [draw.integer(power + 1, 2 * power - 1) for power in (32, 64, 128, 256, 512)]
-    counts = (
-        8, 16, 12, 1, 6, 2, 3, 4, 5, 7, 24, 20, 40, 48, 96, 112, 32, 64, 128, 256, 512, 1024, *drawn
-    )  # fmt: skip
-    kinds = ("a count that is no power of two", "a power of two")
-    return [Case(f"{kinds[n == floor_power(n)]}, {n} head{'s' if n > 1 else ''}", (n,))
-            for n in counts]  # fmt: skip
+    """A whole text and a step of decoding, gaps and any order, one head and many."""
+    h, length, more = draw.sizes(3, 4, 9)
+    run, gaps = torch.arange(length), draw.integer(3, 90) + 2 * torch.randperm(30)[:more]
+    gaps = gaps[draw.order(more)] * torch.tensor([7] + [3] * (more - 1))
+    last, first = gaps.max()[None], gaps.min()[None]
+
+    def case(words: str, heads: int, q_pos: Tensor, k_pos: Tensor, scale: float) -> Case:
+        slopes = drawn_slopes(draw, heads)
+        slopes[draw.integer(0, heads - 1)] *= float(heads == 1)
+        found = alibi(relative_position(q_pos, k_pos), slopes, symmetric=True)
+        found = found + scale * draw.normal(1, len(q_pos), 1)
+        hidden = k_pos > q_pos[:, None]
+        return Case(f"{words}, {heads} heads", (found.masked_fill(hidden, -torch.inf), k_pos))
+
+    return [
+        case("a whole text", h, run, run, 0.0),
+        case("a whole text, and a constant in each row", h + 1, run, run + 0, 9.0),
+        case("keys with gaps", 8, torch.cat([first, last + 2, last]), gaps, 3.0),
+        case("one query after all keys", 1, run[-1:] + 900, run.flip(0) * 11, 1.0),
+        case("rows in any order", h, run[draw.order(length)], run, 1.0),
+    ]
 
 
-def powers(n: int, steps: list[float]) -> Tensor:
-    """Return 2 ** (-8 s / n) for each step s."""
-    return torch.tensor([2 ** (-8 * s / n) for s in steps])
+def visible(bias: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what the row with the most visible keys shows: positions, and values (H, n)."""
+    seen = bias[0].isfinite()
+    row = int(seen.sum(1).argmax())
+    return k_pos[seen[row]].double(), bias[:, row, seen[row]].double()
 
 
-def floor_power(n: int) -> int:
-    """Return the largest power of two that is at most n."""
-    return int(2 ** (n.bit_length() - 1))
+def slopes_of(bias: Tensor, k_pos: Tensor) -> Tensor:
+    """Return the slope of each head."""
+    places, values = visible(bias, k_pos)
+    early, late = places.argmin(), places.argmax()
+    return (values[:, late] - values[:, early]) / (places[late] - places[early])
 
 
-def with_extra(n: int, extra: list[float]) -> Tensor:
-    """Return the slopes of the lower power of two, and some more."""
-    low = floor_power(n)
-    return powers(low, [*range(1, low + 1), *extra[: n - low]])
+def span(bias: Tensor, k_pos: Tensor) -> Tensor:
+    """Return how far apart the visible keys are."""
+    places, _ = visible(bias, k_pos)
+    return places.max() - places.min()
+
+
+def between(bias: Tensor, places: Tensor) -> Tensor:
+    """Return the slopes that other positions of the keys would mean."""
+    return slopes_of(bias, places)
 
 
 def bias(q_pos: Tensor, k_pos: Tensor, slopes: Tensor) -> Tensor:
@@ -137,51 +159,31 @@ NARROW = ("one key too many or too few where the exact result is close to a whol
 
 EXERCISES = (
     Exercise(
-        name="alibi_slopes",
+        name="slopes_of",
         cases=slope_cases,
-        reference=alibi_slopes,
+        reference=slopes_of,
         axes=("head",),
-        tolerance=1e-6,
         mistakes=(
-            Mistake("a count that is no power of two takes the slopes of the next lower power "
-                    "first; you use its own formula", lambda n: powers(n, [*range(1, n + 1)])),
-            Mistake("the slopes are negative; the sign belongs in the bias",
-                    lambda n: -alibi_slopes(n)),
-            Mistake("the first slope is 2 ** (-8 / n), not 1: heads are counted from 1",
-                    lambda n: with_extra(n, [h - 0.5 for h in range(1, n + 1)]) * 2 ** (
-                        8 / floor_power(n))),
-            Mistake("the first slope is 2 ** (-8 / n), not 1: heads are counted from 1 (the extra "
-                    "ones are right)",
-                    lambda n: torch.cat([powers(low := floor_power(n), [*range(low)]),
-                                         alibi_slopes(n)[low:]])),
-            Mistake("the exponent is -8 h / n; the 8 is missing",
-                    lambda n: alibi_slopes(n) ** (1 / 8)),
-            Mistake("the exponent is -8 h / n; n is missing",
-                    lambda n: alibi_slopes(n) ** floor_power(n)),
-            Mistake("the order is reversed: the first head has the largest slope",
-                    lambda n: alibi_slopes(n).flip(0)),
-            Mistake("all slopes are sorted; the extra ones stand at the end",
-                    lambda n: alibi_slopes(n).sort(descending=True).values),
-            Mistake("the extra heads begin half a step too late",
-                    lambda n: with_extra(n, [h + 0.5 for h in range(1, n + 1)])),
-            Mistake("the extra heads begin a step too early: they, too, are counted from 1",
-                    lambda n: with_extra(n, [h - 0.5 for h in range(n)])),
-            Mistake("the extra heads repeat the slopes that are there; they lie half way between",
-                    lambda n: with_extra(n, [*range(1, n + 1)])),
-            Mistake("the extra heads go on where the slopes stop; they lie half way between",
-                    lambda n: with_extra(n, [floor_power(n) + h for h in range(1, n + 1)])),
-            Mistake("the extra heads are counted on; for them, h begins again at 1",
-                    lambda n: with_extra(n, [floor_power(n) + h - 0.5 for h in range(1, n + 1)])),
-            Mistake("the extra heads take all slopes of twice as many heads, from the first; "
-                    "every other one is there already",
-                    lambda n: with_extra(n, [h / 2 for h in range(1, n + 1)])),
-            Mistake("the slopes are those of the next higher power of two, cut off",
-                    lambda n: powers(m := n if n == floor_power(n) else 2 * floor_power(n),
-                                     [*range(1, m + 1)])[:n]),
-            Mistake("the slopes fall along a line; they must fall by a constant factor",
-                    lambda n: torch.linspace(1, 1 / n, n)),
-            Mistake("these are natural powers (e); the base is 2",
-                    lambda n: torch.exp(torch.log2(alibi_slopes(n)))),
+            Mistake("the slopes are negative; the bias rises towards later keys",
+                    lambda b, p: -slopes_of(b, p)),
+            Mistake("keys are taken for neighbours; their positions are given, and have gaps",
+                    lambda b, p: between(b, torch.arange(len(p)))),
+            Mistake("the keys are put in order of their positions, and then taken for neighbours",
+                    lambda b, p: between(b, p.argsort().argsort())),
+            Mistake("this is the largest entry of a head: each row has a constant of its own",
+                    lambda b, p: b.flatten(1).max(1).values),
+            Mistake("the difference of two entries is not divided by their distance",
+                    lambda b, p: slopes_of(b, p) * span(b, p)),
+            Mistake("these are the slopes of the formula for so many heads; read them",
+                    lambda b, p: alibi_slopes(len(b))),
+            Mistake("the slopes are put in falling order; each belongs to its head",
+                    lambda b, p: slopes_of(b, p).sort(descending=True).values),
+            Mistake("a slope of 0 is taken for another: such a head looks at all distances alike",
+                    lambda b, p: torch.where(slopes_of(b, p).abs() < 1e-3, 1.0, slopes_of(b, p))),
+            Mistake("the slopes are rounded to two places",
+                    lambda b, p: slopes_of(b, p).mul(100).round() / 100),
+            Mistake("this is the mean of all heads; each has its own",
+                    lambda b, p: slopes_of(b, p).mean().expand(len(b))),
         ),
     ),
     Exercise(

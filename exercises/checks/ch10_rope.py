@@ -6,47 +6,19 @@ import torch
 from torch import Tensor
 
 from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
-from pe_lib.rope import apply_rope, layout_permutation, rope_angles
 from pe_lib.sinusoidal import frequencies
-
-FAR = 1e-2  # whoever writes a cosine as a shifted sine rounds the angle there
 
 
 def rope(
-    x: Tensor, positions: Tensor, base: float, layout: str = "interleaved", power: float = 1.0
+    x: Tensor, positions: Tensor, rates: Tensor, pairs: Tensor, *, sines: float = 1.0
 ) -> Tensor:
-    """Rotate x (B, H, L, d); `power` changes the exponent of the frequencies."""
-    rates = frequencies(x.shape[-1], base) ** power
-    return apply_rope(x, rope_angles(positions, rates), layout)
-
-
-def rope_cases(draw: Draw) -> list[Case]:
-    """Positions shared by the batch, and not; fractions, some below 0; far ones; a wide head.
-
-    With width 2 the only frequency is 1, so single precision has far angles right.
-    """
-    b, h, length, half = draw.sizes(4, 3, 8)
-    start, far = draw.integer(11, 40), 2 * draw.integer(35_000, 49_000) + 1
-    near = torch.arange(start, start + 3)
-    shared = torch.arange(start, start + length)
-    jumps = torch.tensor([0, 1, far, 300, 8193, 2500, 17_001])
-    x, y, z = (draw.normal(b, h, length, 2 * half) for _ in range(3))
-    return [
-        Case(f"positions from {start}, dim {2 * half} and base 10000", (x, shared, 10000.0)),
-        Case(f"positions of shape {(b, length)}, dim {2 * half} and base 500",
-             (y, draw.places(b, length), 500.0)),
-        Case(f"positions {jumps.tolist()}, dim 2", (draw.normal(2, 3, 7, 2), jumps, 10000.0),
-             FAR),
-        Case(f"fractions of shape {(b, length)}, some below 0, dim {2 * half} and base 1000",
-             (z, signed(draw.places(b, length) / 4), 1000.0)),
-        Case(f"positions from {start}, one wide head, dim 256 and base 500000",
-             (draw.normal(2, 1, 3, 256), near, 500000.0)),
-        Case("positions of shape (1, 6), 16 heads, dim 8 and base 10000",
-             (draw.normal(1, 16, 6, 8), draw.places(1, 6), 10000.0)),
-        Case("positions of shape (4, 4), 4 heads, dim 4 and base 10000",
-             (draw.normal(4, 4, 4, 4), draw.places(4, 4), 10000.0)),
-        Case("one position, dim 6 and base 10000", (draw.normal(3, 2, 1, 6), near[:1], 10000.0)),
-    ]  # fmt: skip
+    """Rotate the pairs of components (n, 2) of x (B, H, L, d); the others stay."""
+    first, second = pairs.unbind(1)
+    angles = positions.double()[:, None] * rates.double()  # (L, n)
+    a, b, cos, sin = x[..., first], x[..., second], angles.cos(), sines * angles.sin()
+    out = x.double()
+    out[..., first], out[..., second] = a * cos - b * sin, a * sin + b * cos
+    return out.to(x.dtype)
 
 
 def signed(positions: Tensor) -> Tensor:
@@ -54,154 +26,169 @@ def signed(positions: Tensor) -> Tensor:
     return positions * (-1) ** torch.arange(positions.shape[-1])
 
 
-def counted(axis: int, start: int = 0) -> Answer:
-    """Return a wrong answer that counts positions along an axis of x."""
-
-    def answer(x: Tensor, positions: Tensor, base: float) -> Tensor:
-        places = torch.arange(start, start + x.shape[axis]).view(-1, *[1] * (2 - axis))
-        angles = places.expand(x.shape[:-1])[..., None] * frequencies(x.shape[-1], base)
-        return rotated(x, angles.cos(), angles.sin())
-
-    return answer
+def neighbours(n: int) -> Tensor:
+    """Return the pairs (0, 1), (2, 3), ..."""
+    return torch.arange(2 * n).view(n, 2)
 
 
-def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate neighbouring pairs with one cosine and one sine for each pair."""
-    a, b = x[..., 0::2], x[..., 1::2]
-    return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2).to(x.dtype)
+def halves(n: int) -> Tensor:
+    """Return the pairs (0, n), (1, n + 1), ..."""
+    return torch.arange(2 * n).view(2, n).T
 
 
-def angles_for(x: Tensor, positions: Tensor, base: float) -> Tensor:
-    """Return angles that broadcast with pairs of x: (L, d / 2) or (B, 1, L, d / 2)."""
-    angles = rope_angles(positions, frequencies(x.shape[-1], base))
-    return angles if angles.ndim == 2 else angles[:, None]
+def rope_cases(draw: Draw) -> list[Case]:
+    """Both layouts, a part of the width at either end, and pairs and rates that nobody uses."""
+    b, h, length, n = draw.sizes(4, 3, 8)
+    start, any_pairs = draw.integer(11, 40), torch.randperm(4 * n, generator=draw.generator)
+    strange = draw.order(n + 3).float() / 7 + 0.05
 
+    def case(words: str, shape: tuple[int, ...], p: Tensor, rates: Tensor, pairs: Tensor) -> Case:
+        # At 900 single precision rounds angles in the fourth decimal.
+        room = 1e-3 if p.max() > 60 else None
+        return Case(f"{words}, x {shape}", (draw.normal(*shape), p, rates.float(), pairs), room)
 
-def mixed(x: Tensor, positions: Tensor, base: float, pairs_are_halves: bool) -> Tensor:
-    """Pair components in one layout, and lay the table out in the other."""
-    angles = angles_for(x, positions, base)
-    if pairs_are_halves:
-        table = angles.repeat_interleave(2, -1)
-        half = x.shape[-1] // 2
-        partner = torch.cat([-x[..., half:], x[..., :half]], -1)
-    else:
-        table = torch.cat([angles, angles], -1)
-        partner = torch.stack([-x[..., 1::2], x[..., 0::2]], -1).flatten(-2)
-    return (x * table.cos() + partner * table.sin()).to(x.dtype)
-
-
-def no_rotation(x: Tensor, positions: Tensor, base: float) -> Tensor:
-    """Both sines with a plus sign."""
-    angles = angles_for(x, positions, base)
-    a, b, cos, sin = x[..., 0::2], x[..., 1::2], angles.cos(), angles.sin()
-    return torch.stack([a * cos + b * sin, a * sin + b * cos], -1).flatten(-2)
-
-
-def only_cosine(x: Tensor, positions: Tensor, base: float) -> Tensor:
-    """The sines forgotten."""
-    angles = angles_for(x, positions, base)
-    return rotated(x, angles.cos(), angles.cos() * 0)
-
-
-def exchanged(x: Tensor, positions: Tensor, base: float) -> Tensor:
-    """Sine in the place of cosine, and the other way round."""
-    angles = angles_for(x, positions, base)
-    return rotated(x, angles.sin(), angles.cos())
-
-
-def put_back_as_halves(x: Tensor, positions: Tensor, base: float) -> Tensor:
-    """All first components, then all second ones."""
-    y = rope(x, positions, base)
-    return torch.cat([y[..., 0::2], y[..., 1::2]], -1)
-
-
-def growing(x: Tensor, positions: Tensor, base: float) -> Tensor:
-    """Frequencies that grow; in float32, as written: the angles are too large to be exact."""
-    angles = positions[..., None] * base ** (torch.arange(0, x.shape[-1], 2) / x.shape[-1])
-    angles = angles if angles.ndim == 2 else angles[:, None]
-    return rotated(x, angles.cos(), angles.sin())
-
-
-def overwritten(x: Tensor, positions: Tensor, base: float) -> Tensor:
-    """The second component computed from the first one's new value."""
-    angles = angles_for(x, positions, base)
-    a, b, cos, sin = x[..., 0::2], x[..., 1::2], angles.cos(), angles.sin()
-    first = a * cos - b * sin
-    return torch.stack([first, first * sin + b * cos], -1).flatten(-2)
-
-
-def logits(q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, base: float = 10000.0) -> Tensor:
-    """Return the scaled scores of rotated queries and keys."""
-    result: Tensor = rope(q, q_pos, base) @ rope(k, k_pos, base).mT * q.shape[-1] ** -0.5
-    return result
-
-
-def logits_cases(draw: Draw) -> list[Case]:
-    """A step of decoding after a cache, a whole sequence, gaps, and positions below 0."""
-    b, h, lq, lk, half = draw.sizes(5, 3, 8)
-    start = draw.integer(11, 40)
-    whole, cached = torch.arange(lk), torch.arange(start, start + lk)
-    wide, far = signed(draw.places(lq) * 7), draw.places(lk) * 9
-
-    def vectors(length: int, b: int = b, h: int = h, d: int = 2 * half) -> Tensor:
-        return draw.normal(b, h, length, d)
-
+    usual = frequencies(2 * n, 10000.0)
     return [
-        Case("far apart, width 2", (draw.normal(1, 2, 4, 2), draw.normal(1, 2, 5, 2),
-                                    torch.tensor([0, 9001, 70_001, 5]),
-                                    torch.tensor([3, 35_001, 70_000, 8192, 1025])), FAR),
-        Case("all positions from 0", (vectors(lk), vectors(lk), whole, whole)),
-        Case(f"queries from position {start + lk}, keys from {start}",
-             (vectors(lq), vectors(lk), torch.arange(start + lk, start + lk + lq), cached)),
-        Case(f"queries at {wide.tolist()}, keys at {far.tolist()}",
-             (vectors(lq), vectors(lk), wide, far)),
-        Case("one head, 1 query and 20 keys",
-             (vectors(1, 1, 1, 64), vectors(20, 1, 1, 64), cached[-1:], torch.arange(20))),
-        Case("16 heads, 6 queries and 4 keys",
-             (vectors(6, 1, 16, 4), vectors(4, 1, 16, 4), draw.places(6), draw.places(4))),
+        case("neighbours", (b, h, length, 2 * n), start + torch.arange(length), usual,
+             neighbours(n)),
+        case("halves, positions in any order", (b, h, length, 2 * n), draw.places(length) / 4,
+             usual, halves(n)),
+        case("the first part of the width", (b, h, length, 4 * n), signed(draw.places(length)),
+             usual, halves(n)),
+        case("the last part of the width", (h, b, length, 4 * n), draw.places(length), usual,
+             neighbours(n) + 2 * n),
+        case("any pairs and rates", (b, h, length, 4 * n + 7), draw.places(length) * 15 + 1,
+             strange[:n], any_pairs[: 2 * n].view(n, 2)),
+        case("all sizes equal", (4, 4, 4, 4), draw.places(4), strange[:2], neighbours(2).flip(0)),
     ]  # fmt: skip
 
 
-def from_zero(positions: Tensor) -> Tensor:
-    """Return 0, 1, 2, ..., as many as there are positions."""
-    return torch.arange(len(positions))
+Rotation = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-def counted_on(positions: Tensor) -> Tensor:
-    """Return the first position, and each next one by one more."""
-    return positions[:1] + from_zero(positions)
+def overwritten(x: Tensor, p: Tensor, rates: Tensor, pairs: Tensor) -> Tensor:
+    """The second component computed from the first one's new value."""
+    first, second = pairs.unbind(1)
+    angles = p[:, None] * rates
+    out = x.clone()
+    out[..., first] = out[..., first] * angles.cos() - out[..., second] * angles.sin()
+    out[..., second] = out[..., first] * angles.sin() + out[..., second] * angles.cos()
+    return out
 
 
-def half_split_weights(weight: Tensor, n_heads: int) -> Tensor:
-    """Reorder the rows of each head: even ones first, then odd ones."""
-    per_head = weight.unflatten(0, (n_heads, -1))
-    result: Tensor = per_head[:, layout_permutation(per_head.shape[1])].flatten(0, 1)
+def only_pairs(x: Tensor, p: Tensor, rates: Tensor, pairs: Tensor) -> Tensor:
+    """Zeros where a component is in no pair."""
+    alone = torch.ones(x.shape[-1])
+    alone[pairs.flatten()] = 0
+    return rope(x, p, rates, pairs) * (1 - alone)
+
+
+def exchanged(x: Tensor, p: Tensor, rates: Tensor, pairs: Tensor) -> Tensor:
+    """Sine in the place of cosine, and the other way round."""
+    first, second = pairs.unbind(1)
+    cos, sin = (p[:, None] * rates).sin(), (p[:, None] * rates).cos()
+    out = x.clone()
+    out[..., first] = x[..., first] * cos - x[..., second] * sin
+    out[..., second] = x[..., first] * sin + x[..., second] * cos
+    return out
+
+
+def other_places(change: Answer) -> Answer:
+    """Return an answer that rotates by other positions."""
+    return lambda x, p, rates, pairs: rope(x, change(p), rates, pairs)
+
+
+def converted(w_q: Tensor, w_k: Tensor, head_dim: int, rotary_dim: int) -> tuple[Tensor, Tensor]:
+    """Reorder the first `rotary_dim` rows of each head: even ones first, then odd ones."""
+    return reordered(w_q, head_dim, rotary_dim), reordered(w_k, head_dim, rotary_dim)
+
+
+def halves_order(dim: int) -> Tensor:
+    """Return 0, 2, 4, ..., 1, 3, 5, ..."""
+    return torch.cat([torch.arange(0, dim, 2), torch.arange(1, dim, 2)])
+
+
+def reordered(weight: Tensor, head_dim: int, rotary_dim: int, *, back: bool = False) -> Tensor:
+    """Reorder the rows of each head that rotate, or put them back."""
+    order = halves_order(rotary_dim).argsort() if back else halves_order(rotary_dim)
+    heads = weight.unflatten(0, (-1, head_dim))  # (H, d, D)
+    result: Tensor = torch.cat([heads[:, order], heads[:, rotary_dim:]], 1).flatten(0, 1)
     return result
 
 
-def weights_cases(draw: Draw) -> list[Case]:
-    """As many inputs as outputs, more, fewer, one; heads of width 2 and 6; a single head."""
-    heads, half, width = draw.sizes(3, 3, 8)
+def odd_first(weight: Tensor, head_dim: int, rotary_dim: int) -> Tensor:
+    """Put the odd rows before the even ones."""
+    order = halves_order(rotary_dim).roll(rotary_dim // 2)
+    heads = weight.unflatten(0, (-1, head_dim))
+    result: Tensor = torch.cat([heads[:, order], heads[:, rotary_dim:]], 1).flatten(0, 1)
+    return result
+
+
+def with_heads_of_q(w_q: Tensor, w_k: Tensor, head_dim: int, rotary_dim: int) -> Tensor:
+    """Cut the keys' rows into as many heads as there are of queries."""
+    width = head_dim * len(w_k) // len(w_q)
+    return reordered(w_k, width, min(rotary_dim, width))
+
+
+def conversion_cases(draw: Draw) -> list[Case]:
+    """As many heads of keys, fewer and one; whole heads and parts of them; narrow and wide."""
+    n, inputs, more = draw.sizes(3, 3, 7)
+    # heads of queries, of keys, width, rotated, inputs
     sizes = (
-        (heads, half, 2 * width + 21), (heads + 1, half + 1, 5), (heads, 4, 8 * heads),
-        (heads, 1, width), (2, 3, 2 * width + 21), (1, half, 1),
+        (4, 2, 4 * n, 4 * n, inputs), (2 * more, more, 4 * n, 2 * n, inputs + 30),
+        (n, n, 4 * n, 4, 4 * n * n), (4, 1, 16 * more, 16 * more, inputs), (8, 4, 8, 4, 8),
     )  # fmt: skip
     return [
-        Case(f"{n} heads of width {2 * pairs}, {inputs} inputs",
-             (draw.normal(n * 2 * pairs, inputs), n))
-        for n, pairs, inputs in sizes
+        Case(f"{heads} heads of queries and {keys} of keys, {rotary} of {dim} rows rotated, "
+             f"{wide} inputs", (draw.normal(heads * dim, wide), draw.normal(keys * dim, wide),
+                                dim, rotary))
+        for heads, keys, dim, rotary, wide in sizes
     ]  # fmt: skip
 
 
-def by_head(weight: Tensor, n_heads: int, order: Tensor) -> Tensor:
-    """Reorder the rows of each head in another order."""
-    result: Tensor = weight.unflatten(0, (n_heads, -1))[:, order].flatten(0, 1)
-    return result
+def xpos_scores(
+    q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, *, scale: float = 512.0,
+    gamma: float = 0.4, on: str = "pairs", fades: float = 1.0,
+) -> Tensor:  # fmt: skip
+    """Return xPos's scaled scores, from the distance of each query to each key."""
+    d = q.shape[-1]
+    back = (q_pos[:, None] - k_pos).double()[..., None]  # (Lq, Lk, 1)
+    zeta = (torch.arange(0, d, 2).double() / d + gamma) / (1 + gamma)  # (d / 2,)
+    if on == "halves":
+        zeta = zeta.repeat(2).view(-1, 2).prod(1).sqrt()
+    z = zeta ** (fades * back / scale) * torch.polar(torch.ones(()).double(),
+                                                     back * frequencies(d, 10000.0))  # fmt: skip
+    cq, ck = (torch.view_as_complex(x.double().unflatten(-1, (-1, 2)).contiguous()) for x in (q, k))
+    # Re(conj(q e^{i m w}) k e^{i n w}) = Re(conj(q) k e^{-i (m - n) w})
+    result: Tensor = torch.einsum("bhir,bhjr,ijr->bhij", cq.conj(), ck, z.conj()).real / d**0.5
+    return result.float()
 
 
-def per_width(weight: Tensor, n_heads: int) -> int:
-    """Return the width of a head."""
-    return len(weight) // n_heads
+def xpos_cases(draw: Draw) -> list[Case]:
+    """Near and far behind, at positions where powers overflow, and below 0."""
+    b, h, lq, lk, half = draw.sizes(5, 3, 8)
+    far = draw.integer(3_000_000, 8_000_000)
+    run = torch.arange(lk)
+
+    def case(words: str, q_pos: Tensor, k_pos: Tensor, d: int = 2 * half) -> Case:
+        q, k = (draw.normal(b, h, len(p), d) for p in (q_pos, k_pos))
+        return Case(f"{words}, width {d}", (q, k, q_pos, k_pos))
+
+    return [
+        case("a cache from 0", lk + torch.arange(lq), run),
+        case("a text that goes on far out", far + lk + torch.arange(lq), far + run),
+        case(
+            "queries and keys in any order, some below 0",
+            draw.places(lq) - 60,
+            draw.places(lk) - 130,
+        ),
+        case(
+            "keys everywhere before the queries",
+            far + 700 * draw.places(lk),
+            far - torch.tensor([0, 9, 300, 40_000, far])[draw.order(5)],
+        ),
+        case("as many queries as keys", 5000 + draw.places(lq), 4900 + draw.places(lq), 64),
+    ]
 
 
 EXERCISES = (
@@ -212,119 +199,101 @@ EXERCISES = (
         axes=("batch", "head", "position", "component"),
         mistakes=(
             Mistake("the pairs rotate the other way: (a, b) becomes (a cos - b sin, a sin + b cos)",
-                    lambda x, p, b: rope(x, -p, b)),
-            Mistake("the rotation is right, but the pairs are put back as halves, the first "
-                    "components and then the second; those of a pair must be neighbours again",
-                    put_back_as_halves),
-            Mistake("this is the half-split layout: legal, but this exercise asks for interleaved "
-                    "pairs (0, 1), (2, 3), ...", lambda x, p, b: rope(x, p, b, "half")),
-            Mistake("this is the half-split layout, and it rotates the other way",
-                    lambda x, p, b: rope(x, -p, b, "half")),
-            Mistake("the layouts are mixed: the pairs are neighbours, but the angles stand in "
-                    "the half-split order", lambda x, p, b: mixed(x, p, b, False)),
-            Mistake("the layouts are mixed: the angles stand in the interleaved order, but "
-                    "component j is paired with j + d/2", lambda x, p, b: mixed(x, p, b, True)),
-            Mistake("you count the positions from 0 yourself: the offset is ignored",
-                    counted(2)),
-            Mistake("your positions start at 1, and you count them yourself; use those given",
-                    counted(2, 1)),
-            Mistake("your positions come from the batch axis", counted(0)),
-            Mistake("your positions come from the axis of the heads",
-                    counted(1)),
-            Mistake("your positions are one too high", lambda x, p, b: rope(x, p + 1, b)),
-            Mistake("negative positions are taken as 0",
-                    lambda x, p, b: rope(x, p.clamp(min=0), b)),
-            Mistake("negative positions lose their sign", lambda x, p, b: rope(x, p.abs(), b)),
-            Mistake("positions are cut to whole numbers; they may be fractions",
-                    lambda x, p, b: rope(x, p.long(), b)),
-            Mistake("the exponent is j/d; it must be 2j/d for pair j",
-                    lambda x, p, b: rope(x, p, b, power=0.5)),
-            Mistake("the exponent is 4j/d: 2j is already the index of the component",
-                    lambda x, p, b: rope(x, p, b, power=2.0)),
-            Mistake("the frequencies grow with j: the sign of the exponent is missing", growing),
-            Mistake("the base is an argument; you use 10000 always",
-                    lambda x, p, b: rope(x, p, 10000.0)),
-            Mistake("both sines have a plus sign, so this is no rotation", no_rotation),
-            Mistake("the sines are missing", only_cosine),
-            Mistake("cosine and sine are exchanged: at position 0 nothing must rotate", exchanged),
+                    other_places(lambda p: -p)),
+            Mistake("neighbours are rotated, whatever `pairs` says",
+                    lambda x, p, r, c: rope(x, p, r, neighbours(len(c)))),
+            Mistake("component j is rotated with j + n, whatever `pairs` says",
+                    lambda x, p, r, c: rope(x, p, r, halves(len(c)))),
+            Mistake("a pair is taken for (smaller, larger); its order tells the direction",
+                    lambda x, p, r, c: rope(x, p, r, c.sort(1).values)),
+            Mistake("components that are in no pair are lost; they stay as they are", only_pairs),
             Mistake("the second component of a pair is computed from the new first one",
                     overwritten),
-            Mistake("all pairs rotate equally fast; each has its own frequency",
-                    lambda x, p, b: rope(x, p, 1 + 1e-12)),
+            Mistake("cosine and sine are exchanged: at position 0 nothing must rotate", exchanged),
+            Mistake("the sines are missing",
+                    lambda x, p, r, c: rope(x, p, r, c, sines=0.0)),
+            Mistake("you count the positions from 0 yourself: those given are ignored",
+                    other_places(lambda p: torch.arange(len(p)))),
+            Mistake("you take the first position and count on; there may be gaps",
+                    other_places(lambda p: p[0] + torch.arange(len(p)))),
+            Mistake("your positions are one too high", other_places(lambda p: p + 1)),
+            Mistake("negative positions are taken as 0", other_places(lambda p: p.clamp(min=0))),
+            Mistake("negative positions lose their sign", other_places(lambda p: p.abs())),
+            Mistake("positions are cut to whole numbers; they may be fractions",
+                    other_places(lambda p: p.long())),
+            Mistake("the rates are computed from the width; take those that are given",
+                    lambda x, p, r, c: rope(x, p, frequencies(2 * len(r), 10000.0), c)),
+            Mistake("all pairs rotate equally fast; each has its own rate",
+                    lambda x, p, r, c: rope(x, p, r[:1].expand(len(r)), c)),
+            Mistake("the rates are put in falling order; each belongs to the pair of its row",
+                    lambda x, p, r, c: rope(x, p, r.sort(descending=True).values, c)),
         ),
     ),
     Exercise(
-        name="rope_logits",
-        rests_on=("apply_rope",),
-        cases=logits_cases,
-        reference=logits,
-        axes=("batch", "head", "query", "key"),
-        mistakes=(
-            Mistake("the keys rotate the other way, so the score depends on the sum of the "
-                    "positions", lambda q, k, qp, kp: logits(q, k, qp, -kp)),
-            Mistake("the queries rotate the other way, so the score depends on the sum of the "
-                    "positions", lambda q, k, qp, kp: logits(q, k, -qp, kp)),
-            Mistake("queries and keys both rotate backwards: the scores depend on the difference, "
-                    "but on its negative", lambda q, k, qp, kp: logits(q, k, -qp, -kp)),
-            Mistake("this is what the listing returns: nothing is mended yet",
-                    lambda q, k, qp, kp: logits(q, k, from_zero(qp), -kp)),
-            Mistake("the offset of the cache is ignored: queries are counted from 0",
-                    lambda q, k, qp, kp: logits(q, k, from_zero(qp), kp)),
-            Mistake("the offset of the cache is ignored: keys are counted from 0",
-                    lambda q, k, qp, kp: logits(q, k, qp, from_zero(kp))),
-            Mistake("queries and keys are both counted from 0; use q_pos and k_pos",
-                    lambda q, k, qp, kp: logits(q, k, from_zero(qp), from_zero(kp))),
-            Mistake("queries and keys are each counted from their own first position; what "
-                    "matters is the difference between the two",
-                    lambda q, k, qp, kp: logits(q, k, qp - qp[0], kp - kp[0])),
-            Mistake("you take the first position and count on by one; there may be gaps",
-                    lambda q, k, qp, kp: logits(q, k, counted_on(qp), counted_on(kp))),
-            Mistake("you take the first query's position and count on by one; there may be gaps",
-                    lambda q, k, qp, kp: logits(q, k, counted_on(qp), kp)),
-            Mistake("you take the first key's position and count on by one; there may be gaps",
-                    lambda q, k, qp, kp: logits(q, k, qp, counted_on(kp))),
-            Mistake("only the queries are rotated",
-                    lambda q, k, qp, kp: logits(q, k, qp, 0 * kp)),
-            Mistake("only the keys are rotated",
-                    lambda q, k, qp, kp: logits(q, k, 0 * qp, kp)),
-            Mistake("neither queries nor keys are rotated",
-                    lambda q, k, qp, kp: logits(q, k, 0 * qp, 0 * kp)),
-            Mistake("negative positions are taken as 0",
-                    lambda q, k, qp, kp: logits(q, k, qp.clamp(min=0), kp.clamp(min=0))),
-            Mistake("the factor 1/sqrt(d) is missing",
-                    lambda q, k, qp, kp: logits(q, k, qp, kp) * q.shape[-1] ** 0.5),
-            Mistake("the factor 1/sqrt(d) is applied to queries and keys, so twice",
-                    lambda q, k, qp, kp: logits(q, k, qp, kp) * q.shape[-1] ** -0.5),
-            Mistake("the keys are rotated twice: the cache holds them as projected",
-                    lambda q, k, qp, kp: logits(q, k, qp, 2 * kp)),
-        ),
-    ),
-    Exercise(
-        name="half_split_weights",
-        cases=weights_cases,
-        reference=half_split_weights,
+        name="converted",
+        cases=conversion_cases,
+        reference=converted,
         axes=("row", "column"),
         mistakes=(
+            Mistake("the keys are cut into as many heads as the queries have; they have fewer",
+                    lambda q, k, d, r: (reordered(q, d, r), with_heads_of_q(q, k, d, r))),
+            Mistake("all rows of a head are reordered; those from `rotary_dim` on do not rotate "
+                    "and stay", lambda q, k, d, r: converted(q, k, d, d)),
+            Mistake("only the queries' weight is converted",
+                    lambda q, k, d, r: (reordered(q, d, r), k)),
+            Mistake("only the keys' weight is converted",
+                    lambda q, k, d, r: (q, reordered(k, d, r))),
             Mistake("this is the way back, from half-split to interleaved",
-                    lambda w, n: by_head(w, n, layout_permutation(per_width(w, n)).argsort())),
+                    lambda q, k, d, r: (reordered(q, d, r, back=True),
+                                        reordered(k, d, r, back=True))),
             Mistake("the rows of all heads are mixed; reorder within each head",
-                    lambda w, n: half_split_weights(w, 1)),
-            Mistake("the way back, and the rows of all heads are mixed",
-                    lambda w, n: by_head(w, 1, layout_permutation(len(w)).argsort())),
+                    lambda q, k, d, r: (q[halves_order(len(q))], k[halves_order(len(k))])),
             Mistake("the odd rows come first; the even ones are the first halves of the pairs",
-                    lambda w, n: by_head(w, n, layout_permutation(per_width(w, n)).roll(
-                        per_width(w, n) // 2))),
-            Mistake("nothing is moved", lambda w, n: w),
-            Mistake("each head is split in the middle and its halves are swapped",
-                    lambda w, n: by_head(w, n, torch.arange(per_width(w, n)).roll(
-                        per_width(w, n) // 2))),
-            Mistake("the rows of each head are reversed",
-                    lambda w, n: by_head(w, n, torch.arange(per_width(w, n)).flip(0))),
-            Mistake("the columns are reordered; the rows are the outputs",
-                    lambda w, n: w[:, torch.cat([torch.arange(0, w.shape[1], 2),
-                                                 torch.arange(1, w.shape[1], 2)])]),
-            Mistake("neighbouring rows are exchanged; wanted is even rows first, then odd ones",
-                    lambda w, n: w.unflatten(0, (-1, 2)).flip(1).flatten(0, 1)),
+                    lambda q, k, d, r: (odd_first(q, d, r), odd_first(k, d, r))),
+            Mistake("nothing is moved", lambda q, k, d, r: (q, k)),
+            Mistake("the rows that do not rotate come first; they belong behind the others",
+                    lambda q, k, d, r: tuple(
+                        reordered(w, d, r).unflatten(0, (-1, d)).roll(d - r, 1).flatten(0, 1)
+                        for w in (q, k))),
+            Mistake("the two weights are exchanged: first the queries', then the keys'",
+                    lambda q, k, d, r: converted(k, q, d, r)),
+        ),
+    ),
+    Exercise(
+        name="xpos_scores",
+        cases=xpos_cases,
+        reference=xpos_scores,
+        axes=("batch", "head", "query", "key"),
+        mistakes=(
+            Mistake("the scores grow with the distance; those of keys further back fade",
+                    lambda q, k, m, n: xpos_scores(q, k, m, n, fades=-1.0)),
+            Mistake("nothing fades: these are RoPE's scores",
+                    lambda q, k, m, n: xpos_scores(q, k, m, n, fades=0.0)),
+            Mistake("the scores fade at each token; the exponent is the distance over 512",
+                    lambda q, k, m, n: xpos_scores(q, k, m, n, scale=1.0)),
+            Mistake("the factor is applied twice, to the query and to the key with the whole "
+                    "distance", lambda q, k, m, n: xpos_scores(q, k, m, n, fades=2.0)),
+            Mistake("gamma is missing: the fastest pair is lost at any distance but 0",
+                    lambda q, k, m, n: xpos_scores(q, k, m, n, gamma=0.0)),
+            Mistake("the factors stand in the half-split order, and the pairs are neighbours",
+                    lambda q, k, m, n: xpos_scores(q, k, m, n, on="halves")),
+            Mistake("the pairs rotate the other way: both rotate by plus their position",
+                    lambda q, k, m, n: xpos_scores(conjugate(q), conjugate(k), m, n)),
+            Mistake("the factor 1/sqrt(d) is missing",
+                    lambda q, k, m, n: xpos_scores(q, k, m, n) * q.shape[-1] ** 0.5),
+            Mistake("queries and keys are both counted from 0; use q_pos and k_pos",
+                    lambda q, k, m, n: xpos_scores(q, k, torch.arange(len(m)),
+                                                   torch.arange(len(n)))),
+            Mistake("each is counted from its own first position; what matters is the difference "
+                    "between the two", lambda q, k, m, n: xpos_scores(q, k, m - m[0], n - n[0])),
+            Mistake("far positions are cut off; only the distance needs to be bounded, and it is",
+                    lambda q, k, m, n: xpos_scores(q, k, m.clamp(max=100_000),
+                                                   n.clamp(max=100_000))),
         ),
     ),
 )  # fmt: skip
+
+
+def conjugate(x: Tensor) -> Tensor:
+    """Flip the sign of every second component of each pair."""
+    return x * torch.tensor([1.0, -1.0]).repeat(x.shape[-1] // 2)

@@ -3,113 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from exercises.checks.spec import Case, Draw, Exercise, Mistake
-from pe_lib.context_extension import by_parts, ntk_aware, position_interpolation
-from pe_lib.rope import rope_angles
 from pe_lib.sinusoidal import frequencies
 
 # How near to a full turn rounding could decide, on whichever way it is computed.
 ROUNDED = 1e-5
-
-
-def interpolated_angles(positions: Tensor, dim: int, base: float, factor: float) -> Tensor:
-    """Return the angles of position interpolation."""
-    return rope_angles(positions, position_interpolation(frequencies(dim, base), factor))
-
-
-def angle_cases(draw: Draw) -> list[Case]:
-    """Positions near the start, past the trained ones, and far past them."""
-    n, half, factor = draw.sizes(3, 3, 8)
-    near = torch.cat([torch.arange(3), draw.places(n, high=90)])
-    calls = ((near, 2 * half, 10000.0, factor), (draw.places(n + 1), 2 * half + 2, 500.0, 2.5),
-             (draw.places(n) * 1000 + 70_007, 2 * half + 4, 20000.0, 16),
-             (draw.places(n), 256, 10000.0, 1), (-draw.places(n) / 4, 4, 500.0, 1.5))  # fmt: skip
-    words = ("near", "other", "far", "untouched", "negative")
-    return [
-        Case(f"{word} positions {p.tolist()}, dim {d}, base {b:g}, factor {f}", (p, d, b, f))
-        for word, (p, d, b, f) in zip(words, calls, strict=True)
-    ]
-
-
-def ntk_rates(dim: int, base: float, factor: float) -> Tensor:
-    """Return the frequencies of NTK-aware scaling."""
-    return ntk_aware(frequencies(dim, base), factor)
-
-
-def with_base(dim: int, base: float) -> Tensor:
-    """Return the frequencies of another base."""
-    return frequencies(dim, base)
-
-
-def rate_cases(draw: Draw) -> list[Case]:
-    """Widths from the least to that of wide heads, small bases and large ones, and factors."""
-    half, factor, other = draw.sizes(3, 4, 9)
-    calls = (
-        ("a narrow head", 2 * half, 100.0, factor), ("another", 2 * other, 10.0, 2.5),
-        ("the least width", 4, 50.0, 3), ("a wide head", 256, 500000.0, 32.0 + factor),
-    )  # fmt: skip
-    return [Case(f"{words}, dim {d}, base {b:g}, factor {f}", (d, b, f))
-            for words, d, b, f in calls]  # fmt: skip
-
-
-def mixed_rates(rates: Tensor, factor: float, length: int, low: float, high: float) -> Tensor:
-    """Return the frequencies by parts."""
-    return by_parts(rates, factor, length, low, high)
-
-
-def parts_cases(draw: Draw) -> list[Case]:
-    """Rates of which some make many turns, some few, some a number in between; in two orders.
-
-    The bounds are whole numbers, or not; the lower one may be less than a turn.
-    """
-    half, low = draw.integer(20, 30), draw.integer(4, 9) / 10
-    factor, length = draw.integer(2, 9) + 0.5, draw.integer(200, 400)
-    high = draw.integer(5, 20) + 0.6
-    rising = frequencies(2 * half, 300.0).flip(0)
-    words = f"length {length}, factor {factor}, low {low:g} and high {high:g}"
-    return [
-        Case("the rates of dim 64 and base 100, whole bounds, length 512, factor 8, low 1, high 4",
-             (frequencies(64, 100.0), 8.0, 512, 1.0, 4.0)),
-        Case(f"the rates of dim {2 * half} and base 300, slowest first, bounds that are no whole "
-             f"numbers, {words}",
-             (rising, factor, length, low, high)),
-    ]  # fmt: skip
-
-
-def shares(turns: Tensor, low: float, high: float, rule: str) -> Tensor:
-    """Return the share of the old frequency, not clamped, by a right or a wrong rule."""
-    if rule == "step":
-        return (turns > low).double()
-    if rule == "log":
-        return (turns / low).log() / math.log(high / low)
-    if rule == "period":
-        return (1 / low - 1 / turns) / (1 / low - 1 / high)
-    return (turns - low) / (high if rule == "high" else high - low)
-
-
-def ramp(
-    rates: Tensor, factor: float, length: float, low: float, high: float, *,
-    circle: float = 2 * math.pi, clamp: tuple[float, float] = (0, 1), inverse: bool = False,
-    share: str = "linear",
-) -> Tensor:  # fmt: skip
-    """Mix with one thing done in another way."""
-    rotations = rates * length / circle
-    kept = shares(rotations, low, high, share).clamp(*clamp)
-    if inverse:
-        kept = 1 - kept
-    return rates / factor * (1 - kept) + rates * kept
-
-
-def mixed_otherwise(
-    rates: Tensor, factor: float, length: int, low: float, high: float, *, geometric: bool
-) -> Tensor:
-    """Mix the logarithms of the frequencies, or their wavelengths."""
-    kept = ((rates * length / (2 * math.pi) - low) / (high - low)).clamp(0, 1)
-    return rates * factor ** (kept - 1) if geometric else rates / (kept + (1 - kept) * factor)
 
 
 def incomplete_pairs(dim: int, base: float, length: int) -> Tensor:
@@ -150,124 +53,157 @@ def count(dim: int, base: float, threshold: float) -> Tensor:
     return (frequencies(dim, base) < threshold).sum()
 
 
+def number(value: float | Tensor) -> Tensor:
+    """Return a number in double precision."""
+    return torch.as_tensor(value, dtype=torch.float64)
+
+
+def stretched(slowed: Tensor, base: float) -> tuple[Tensor, Tensor]:
+    """Return frequencies, and the same slowed down pair by pair."""
+    before = frequencies(2 * len(slowed), base)
+    return before, before / slowed
+
+
+def schedule_cases(draw: Draw) -> list[Case]:
+    """Each method, with small and large factors; a step, a ramp, a search, and two at once."""
+    n, more, last = draw.sizes(3, 5, 20)
+    s = 1.5 + draw.integer(1, 60) / 8
+    line, ones = torch.linspace(0, 1, more, dtype=torch.float64), torch.ones(n).double()
+    many = torch.arange(64, dtype=torch.float64)
+    ramp = ((many - 20) / 25).clamp(0, 1)
+    found = torch.rand(last, generator=draw.generator).double().cumsum(0) + 1
+    ways = {
+        "function A": (ones, 10000.0), "function B": (s * ones, 500000.0),
+        "function C": (s**line, 10000.0), "function D": (1 / (1 - ramp + ramp / s), 10000.0),
+        "function E": (torch.where(many < 30, 1.0, s), 1e6), "function F": (found, 10000.0),
+        "function G": (1.25 * s**line, 500.0), "function H": (1.02 * ones, 10000.0),
+        "function I": (1.02 ** (many / 63), 10000.0),
+        "function J": (torch.tensor([1.0, 1.0, 1.0, 4.0]).double(), 10000.0),
+        "function K": ((1 + s * line), 10000.0),
+    }  # fmt: skip
+    return [
+        Case(f"{len(slowed)} pairs, {words.replace('function', 'model')}", stretched(slowed, base))
+        for words, (slowed, base) in ways.items()
+    ]
+
+
+def schedule_of(before: Tensor, after: Tensor, room: float = 1e-7) -> tuple[Tensor, Tensor]:
+    """Return what was done, and by how much the slowest pair was slowed down."""
+    slowed = (before / after).log()
+    line = torch.linspace(0, 1, len(slowed), dtype=torch.float64) * slowed[-1]
+    shapes = (torch.zeros_like(line), slowed[-1].expand(len(line)), line)
+    kinds = [i for i, shape in enumerate(shapes) if float((slowed - shape).abs().max()) < room]
+    return number(min(kinds, default=3)), slowed[-1].exp()
+
+
+Schedule = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def by_kind(*kinds: int) -> Schedule:
+    """Return an answer that says something else of each kind."""
+
+    def answer(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
+        kind, factor = schedule_of(before, after)
+        return number(kinds[int(kind)]), factor
+
+    return answer
+
+
+def by_ends(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
+    """Look at the fastest and the slowest pair alone."""
+    first, last = (before / after)[[0, -1]]
+    same = bool((first - last).abs() < 1e-7)
+    moved = bool((first - 1).abs() > 1e-7)
+    return number((1 if moved else 0) if same else (3 if moved else 2)), last
+
+
+def with_factor(change: Callable[[Tensor], Tensor]) -> Schedule:
+    """Return an answer whose factor is something else of the quotients."""
+    return lambda before, after: (schedule_of(before, after)[0], change(before / after))
+
+
+def ntk_factor(rates: Tensor, trained: int, length: int, turn: float = 2 * math.pi) -> Tensor:
+    """Return the smallest factor with which no incomplete pair meets new angles."""
+    return needed(rates, trained, length, lambda first: (len(rates) - 1) / first, turn)
+
+
+def needed(
+    rates: Tensor, trained: int, length: int, power: Callable[[int], float],
+    turn: float = 2 * math.pi, least: float = 1.0,
+) -> Tensor:  # fmt: skip
+    """Return length / trained to a power that depends on the first pair not around."""
+    first = int((rates * trained >= turn).sum())
+    stretch = max(least, length / trained)
+    return number(stretch ** power(max(1, first)) if first < len(rates) else 1.0)
+
+
+def factor_cases(draw: Draw) -> list[Case]:
+    """Published sizes and drawn ones; the trained length, a shorter one, and pairs all around."""
+    pairs, base, trained = draw.integer(20, 50), 10.0 ** draw.integer(4, 6), draw.integer(200, 900)
+    n = draw.integer(3, 9)
+    calls = (
+        ("a published model", 64, 1e4, 4096, 4 * 4096), ("a published model", 64, 5e5, 8192, 20480),
+        ("drawn sizes", pairs, base, trained, 3 * trained + n), ("the trained length", 64, 1e4,
+         4096, 4096), ("a shorter text", pairs, base, 9 * trained, trained),
+        ("all pairs around", 8, 30.0, 4096, 16384), ("few pairs", n, 1e4, 500, 1100),
+    )  # fmt: skip
+    return [
+        Case(f"{words}: {count} pairs, base {b:g}, trained {old}, length {new}",
+             (frequencies(2 * count, b), old, new))
+        for words, count, b, old, new in calls
+    ]  # fmt: skip
+
+
+def yarn_tables(
+    rates: Tensor, gain: float, factor: float, ends: tuple[int, int], places: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the tables of YaRN, (L, n) each, and the frequencies before."""
+    first, last = ends
+    u = ((torch.arange(len(rates)) - first).double() / (last - first)).clamp(0, 1)
+    angles = places[:, None] * rates * (1 - u + u / factor)
+    return gain * angles.cos(), gain * angles.sin(), rates
+
+
+def yarn_cases(draw: Draw) -> list[Case]:
+    """Gains of three kinds; short ramps and long ones, from the first pair on and to the last."""
+    n, start = draw.integer(20, 40), draw.integer(50, 900)
+    first, length = draw.integer(2, 6), draw.integer(4, 9)
+    s, strange = float(draw.integer(3, 40)), 1.3 + draw.integer(1, 90) / 17
+    ways = {
+        "the paper's gain": (64, 1e4, 1 + 0.1 * math.log(s), s, (20, 46), 0),
+        "a gain of 1": (n, 5e5, 1.0, s, (first, first + length), start),
+        "a strange gain": (n, 1e4, 0.6 + strange / 9, strange, (first, n - 2), 1),
+        "a short ramp": (n, 1e6, 1.2, 2.0, (first, first + 3), -start),
+        "a ramp from the first pair to the last": (12, 150.0, 1.1, 1.5, (0, 11), 3),
+    }
+    return [
+        Case(f"{words}, {count} pairs",
+             yarn_tables(frequencies(2 * count, b), gain, factor, ends,
+                         torch.arange(begin, begin + 3 + count // 3)))
+        for words, (count, b, gain, factor, ends, begin) in ways.items()
+    ]  # fmt: skip
+
+
+Four = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def yarn_of(cos: Tensor, sin: Tensor, rates: Tensor) -> Four:
+    """Return the gain on the tables, the factor, and the ends of the ramp."""
+    z = torch.complex(cos, sin)
+    share = (z[1] * z[0].conj()).angle() / rates
+    u = (1 - share) / (1 - share[-1])
+    one, *_, other = ((u > 1e-6) & (u < 1 - 1e-6)).nonzero().flatten()
+    slope = (u[other] - u[one]) / (other - one)
+    first = one - u[one] / slope
+    return z.abs().mean(), 1 / share[-1], first.round(), (first + 1 / slope).round()
+
+
+def then(change: Callable[[Tensor, Tensor, Tensor, Tensor], Four]) -> Callable[..., Four]:
+    """Return an answer that makes something else of the right one."""
+    return lambda cos, sin, rates: change(*yarn_of(cos, sin, rates))
+
+
 EXERCISES = (
-    Exercise(
-        name="interpolated_angles",
-        cases=angle_cases,
-        reference=interpolated_angles,
-        axes=("position", "pair"),
-        tolerance=1e-6,
-        mistakes=(
-            Mistake("the positions are multiplied by the factor; they must be squeezed",
-                    lambda p, d, b, f: interpolated_angles(p, d, b, 1 / f)),
-            Mistake("nothing is interpolated", lambda p, d, b, f: interpolated_angles(p, d, b, 1)),
-            Mistake("the positions are rounded down by //; fractions are what is wanted",
-                    lambda p, d, b, f: interpolated_angles(p // f, d, b, 1)),
-            Mistake("the squeezed positions are rounded; fractions are what is wanted",
-                    lambda p, d, b, f: interpolated_angles((p / f).round(), d, b, 1)),
-            Mistake("the base is divided; position interpolation leaves it and divides the "
-                    "positions", lambda p, d, b, f: interpolated_angles(p, d, b / f, 1)),
-            Mistake("the base is multiplied: that is (nearly) NTK-aware scaling",
-                    lambda p, d, b, f: interpolated_angles(p, d, b * f, 1)),
-            Mistake("this is NTK-aware scaling; the exercise asks for position interpolation",
-                    lambda p, d, b, f: rope_angles(p, ntk_rates(d, b, f))),
-            Mistake("the exponent is j/d; it must be 2j/d for pair j",
-                    lambda p, d, b, f: interpolated_angles(p, d, b**0.5, f)),
-            Mistake("you count positions yourself; use those given",
-                    lambda p, d, b, f: interpolated_angles(torch.arange(len(p)), d, b, f)),
-            Mistake("the positions wrap around; they must be squeezed",
-                    lambda p, d, b, f: interpolated_angles(p % f, d, b, 1)),
-            Mistake("the base is an argument; you use 10000 always",
-                    lambda p, d, b, f: interpolated_angles(p, d, 10000.0, f)),
-            Mistake("only positions past the trained length are squeezed; all of them must be, or "
-                    "neighbours come to lie on top of each other",
-                    lambda p, d, b, f: torch.where(
-                        (p > p.max() / f)[:, None], interpolated_angles(p, d, b, f),
-                        interpolated_angles(p, d, b, 1))),
-            Mistake("the positions are divided twice",
-                    lambda p, d, b, f: interpolated_angles(p, d, b, f * f)),
-            Mistake("the positions are moved back; they must be divided",
-                    lambda p, d, b, f: interpolated_angles(p - f, d, b, 1)),
-        ),
-    ),
-    Exercise(
-        name="ntk_rates",
-        cases=rate_cases,
-        reference=ntk_rates,
-        tolerance=1e-6,
-        axes=("pair",),
-        mistakes=(
-            Mistake("the exponent of the factor is d/(d - 2); yours is 1, so the last pair is not "
-                    "slowed down by the whole factor", lambda d, b, f: with_base(d, b * f)),
-            Mistake("this is position interpolation: every pair is slowed down alike",
-                    lambda d, b, f: with_base(d, b) / f),
-            Mistake("nothing is scaled", lambda d, b, f: with_base(d, b)),
-            Mistake("the base is divided; it must grow",
-                    lambda d, b, f: with_base(d, b) * f ** (
-                        torch.arange(d // 2) / (d // 2 - 1))),
-            Mistake("the exponent of the factor is d/(d - 2), not (d - 2)/d",
-                    lambda d, b, f: with_base(d, b * f ** ((d - 2) / d))),
-            Mistake("the exponent of the factor is d/(d - 2), not d/(d - 1)",
-                    lambda d, b, f: with_base(d, b * f ** (d / (d - 1)))),
-            Mistake("the exponent of the factor is d/(d - 2), not d/2",
-                    lambda d, b, f: with_base(d, b * f ** (d / 2))),
-            Mistake("only the factor is raised to the power d/(d - 2), not the product of base and "
-                    "factor",
-                    lambda d, b, f: with_base(d, (b * f) ** (d / (d - 2)))),
-            Mistake("the exponent of the frequencies is j/d; it must be 2j/d for pair j",
-                    lambda d, b, f: ntk_rates(d, b, f) ** 0.5),
-            Mistake("these are wavelengths; wanted are frequencies",
-                    lambda d, b, f: 2 * math.pi / ntk_rates(d, b, f)),
-            Mistake("these are periods; wanted are frequencies",
-                    lambda d, b, f: 1 / ntk_rates(d, b, f)),
-            Mistake("the pairs are scaled along a line; it must be geometric",
-                    lambda d, b, f: with_base(d, b) / torch.linspace(1, f, d // 2)),
-            Mistake("the base is an argument; you use 10000 always",
-                    lambda d, b, f: ntk_rates(d, 10000.0, f)),
-        ),
-    ),
-    Exercise(
-        name="mixed_rates",
-        cases=parts_cases,
-        reference=mixed_rates,
-        tolerance=1e-6,
-        axes=("pair",),
-        mistakes=(
-            Mistake("this is what the listing returns: nothing is mended yet",
-                    lambda *a: ramp(*a, circle=1.0, inverse=True)),
-            Mistake("2 pi is missing: `low` and `high` count full turns, not radians",
-                    lambda *a: ramp(*a, circle=1.0)),
-            Mistake("the fast pairs are interpolated and the slow ones stay: it must be the other "
-                    "way round", lambda *a: ramp(*a, inverse=True)),
-            Mistake("the mixture is not clamped to the range from 0 to 1",
-                    lambda *a: ramp(*a, clamp=(-math.inf, math.inf))),
-            Mistake("the mixture is not clamped at 0: pairs with fewer turns than `low` become "
-                    "slower than the factor makes them", lambda *a: ramp(*a, clamp=(-math.inf, 1))),
-            Mistake("the mixture is not clamped at 1: pairs with more turns than `high` become "
-                    "faster than they were", lambda *a: ramp(*a, clamp=(0, math.inf))),
-            Mistake("there is no mixture between `low` and `high`: pairs jump",
-                    lambda *a: ramp(*a, share="step")),
-            Mistake("everything is interpolated", lambda r, f, n, lo, hi: r / f),
-            Mistake("nothing is interpolated", lambda r, f, n, lo, hi: r),
-            Mistake("the slow pairs are multiplied by the factor",
-                    lambda r, f, n, lo, hi: ramp(r, 1 / f, n, lo, hi)),
-            Mistake("the ramp runs along the logarithm; it must run along the number of turns",
-                    lambda *a: ramp(*a, share="log")),
-            Mistake("the ramp runs along the wavelength; it must run along the number of turns",
-                    lambda *a: ramp(*a, share="period")),
-            Mistake("the share of the old frequency does not reach 1 at `high`",
-                    lambda *a: ramp(*a, share="high")),
-            Mistake("`low` is taken for 0", lambda r, f, n, lo, hi: ramp(r, f, n, 0.0, hi)),
-            Mistake("the number of turns is counted over the new length, not the trained one",
-                    lambda r, f, n, lo, hi: ramp(r, f, n * f, lo, hi)),
-            Mistake("pi in place of 2 pi: a full turn is 2 pi",
-                    lambda *a: ramp(*a, circle=math.pi)),
-            Mistake("the wavelengths are mixed; mix the frequencies",
-                    lambda *a: mixed_otherwise(*a, geometric=False)),
-            Mistake("the mixture is geometric; mix the frequencies themselves, linearly",
-                    lambda *a: mixed_otherwise(*a, geometric=True)),
-        ),
-    ),
     Exercise(
         name="incomplete_pairs",
         cases=incomplete_pairs_cases,
@@ -294,4 +230,96 @@ EXERCISES = (
                     lambda d, b, n: count(d, b, 1 / (2 * math.pi * n))),
         ),
     ),
+    Exercise(
+        name="schedule_of",
+        cases=schedule_cases,
+        reference=schedule_of,
+        tolerance=1e-6,
+        mistakes=(
+            Mistake("1 and 2 are exchanged: interpolation slows all pairs alike",
+                    by_kind(0, 2, 1, 3)),
+            Mistake("a model that was not changed is 0", by_kind(1, 1, 2, 3)),
+            Mistake("not everything that slows pairs unevenly is a larger base: look at all pairs",
+                    by_kind(0, 1, 2, 2)),
+            Mistake("a larger base is 2, and not 3", by_kind(0, 1, 3, 3)),
+            Mistake("the fastest and the slowest pair alone cannot tell; look at all", by_ends),
+            Mistake("small changes are taken for none",
+                    lambda b, a: schedule_of(b, a, 0.03)),
+            Mistake("the factor is upside down: a slowed pair has a factor above 1",
+                    with_factor(lambda q: 1 / q[-1])),
+            Mistake("this is the factor of the fastest pair; the slowest one's is asked for",
+                    with_factor(lambda q: q[0])),
+            Mistake("this is the mean factor; the slowest pair's is asked for",
+                    with_factor(lambda q: q.mean())),
+            Mistake("the factor is rounded to a whole number",
+                    with_factor(lambda q: q[-1].round())),
+            Mistake("this is the logarithm of the factor", with_factor(lambda q: q[-1].log())),
+        ),
+    ),
+    Exercise(
+        name="ntk_factor",
+        cases=factor_cases,
+        reference=ntk_factor,
+        tolerance=1e-6,
+        mistakes=(
+            Mistake("this is how much longer the text is; the first pairs that have not been "
+                    "around are slowed by less than the last",
+                    lambda r, t, n: needed(r, t, n, lambda first: 1.0)),
+            Mistake("there are n pairs, and the exponent of the last one is 1: r / (n - 1)",
+                    lambda r, t, n: needed(r, t, n, lambda first: len(r) / first)),
+            Mistake("the exponent is upside down", lambda r, t, n: needed(
+                r, t, n, lambda first: first / (len(r) - 1))),
+            Mistake("this is one pair too early: the last one that has been around is free",
+                    lambda r, t, n: needed(
+                        r, t, n, lambda first: (len(r) - 1) / max(1, first - 1))),
+            Mistake("this is one pair too late: the first one that has not been around needs most",
+                    lambda r, t, n: needed(r, t, n, lambda first: (len(r) - 1) / (first + 1))),
+            Mistake("a full turn is 2 pi radians, not one", lambda r, t, n: ntk_factor(r, t, n, 1)),
+            Mistake("a full turn is 2 pi, not pi",
+                    lambda r, t, n: ntk_factor(r, t, n, math.pi)),
+            Mistake("a shorter text needs no factor below 1", lambda r, t, n: needed(
+                r, t, n, lambda first: (len(r) - 1) / first, least=0.0)),
+            Mistake("where all pairs have been around, none meets a new angle, and 1 will do",
+                    lambda r, t, n: number(max(1, n / t) ** ((len(r) - 1) / min(
+                        len(r) - 1, int((r * t >= 2 * math.pi).sum()))))),
+            Mistake("the pairs are counted within the new length; training saw the old one",
+                    lambda r, t, n: number(max(1, n / t) ** ((len(r) - 1) / around(r, max(n, t)))
+                                           if around(r, max(n, t)) < len(r) else 1)),
+        ),
+    ),
+    Exercise(
+        name="yarn_of",
+        cases=yarn_cases,
+        reference=yarn_of,
+        tolerance=1e-6,
+        mistakes=(
+            Mistake("this is the gain on scores, the square of the one on the tables",
+                    then(lambda g, s, a, b: (g * g, s, a, b))),
+            Mistake("the gain is taken from the formula 1 + 0.1 ln s; read it from the tables",
+                    then(lambda g, s, a, b: (1 + 0.1 * s.log(), s, a, b))),
+            Mistake("the gain is taken for 1; read it from the tables",
+                    then(lambda g, s, a, b: (number(1), s, a, b))),
+            Mistake("the factor is upside down: slowed frequencies are smaller by s > 1",
+                    then(lambda g, s, a, b: (g, 1 / s, a, b))),
+            Mistake("the factor is multiplied by the gain; cosine and sine both have it",
+                    then(lambda g, s, a, b: (g, g * s, a, b))),
+            Mistake("the ends are those of the pairs that are mixed; the ramp begins one pair "
+                    "before and ends one pair after",
+                    then(lambda g, s, a, b: (g, s, a + 1, b - 1))),
+            Mistake("`first` is the last pair that stays, not the first that is mixed",
+                    then(lambda g, s, a, b: (g, s, a + 1, b))),
+            Mistake("`last` is the first pair slowed by all of s, not the last that is mixed",
+                    then(lambda g, s, a, b: (g, s, a, b - 1))),
+            Mistake("the ends are counted from 1; the fastest pair is number 0",
+                    then(lambda g, s, a, b: (g, s, a + 1, b + 1))),
+            Mistake("the two ends are exchanged", then(lambda g, s, a, b: (g, s, b, a))),
+            Mistake("the order is gain, factor, first, last: the first two are exchanged",
+                    then(lambda g, s, a, b: (s, g, a, b))),
+        ),
+    ),
 )  # fmt: skip
+
+
+def around(rates: Tensor, length: int) -> int:
+    """Return how many pairs make a full turn within a length."""
+    return int((rates * length >= 2 * math.pi).sum())

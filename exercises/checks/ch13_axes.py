@@ -13,7 +13,6 @@ from pe_lib.axes import (
     axes_angles,
     axial_angles,
     axis_of_pair,
-    grid_positions,
     section_directions,
     sinusoidal_2d,
     text_image_positions,
@@ -155,58 +154,52 @@ def mixed_positions(parts: Parts) -> Tensor:
     return text_image_positions(parts).numbers
 
 
-def numbered(
-    parts: Parts, *, first: int = 0, ends: Callable[[tuple[int, int, int]], int] = max,
-    text: Callable[[Tensor], Tensor] = lambda x: x,
-    image: Callable[[Tensor, int], Tensor] = lambda x, start: x + start,
-) -> Tensor:  # fmt: skip
-    """Number with one thing done in another way.
-
-    Args:
-        parts: as in `mixed_positions`.
-        first: the number at which all begins.
-        ends: how far an image takes the numbers.
-        text: what becomes of text's numbers (n, 3).
-        image: what becomes of an image's numbers from 0 and of its start.
-    """
-    found, start = [], first
-    for part in parts:
-        if isinstance(part, int):
-            found.append(text((torch.arange(part) + start)[:, None].expand(-1, 3)))
-            start += part
-        else:
-            found.append(image(grid_positions(*part), start))
-            start += ends(part)
-    return torch.cat(found)
-
-
 def parts_cases(draw: Draw) -> list[Case]:
-    """Images between texts, first and last, side by side; videos of many frames and of few."""
+    """Images between words, first and last, side by side; videos of many frames and of few."""
     a, b, c, d = draw.sizes(4, 2, 6)
     lists: tuple[Parts, ...] = (
-        [a, (1, b, c), d], [(1, b, a), c], [2, (1, 2, 2 + d), (1, b + 2, 3), 1],
-        [c, (b + d + 4, 2, 3), a], [1, (2, a, a + b), 3, (c + 9, 1, 2), 1], [a + b],
-        [b, (2, c + 7, 3), d],
+        [a, (1, b, c), d], [1, (1, b, a), (2, c, c), 2], [2, (1, 2, 2 + d), (1, b + 2, 3), 1],
+        [c, (b + d + 4, 2, 3), a], [1, (2, a, a + b), 3, (c + 9, 1, 2), 1], [2],
+        [b, (2, c + 7, 3), d], [(1, a, a), (1, a, a), b],
     )  # fmt: skip
-    return [Case(f"parts {list(parts)}", (list(parts),)) for parts in lists]
+    return [
+        Case(f"{'words alone' if one == [2] else 'words and images'}, "
+             f"numbers from {i % 3}", (mixed_positions(one) + i % 3,))
+        for i, one in enumerate(lists)
+    ]  # fmt: skip
 
 
-def restarted(parts: Parts) -> Tensor:
-    """Begin each part at 0."""
-    return torch.cat([mixed_positions([part]) for part in parts])
+def larger(row: list[int], largest: int) -> bool:
+    """Return whether a token begins a part: all of its numbers are new."""
+    return min(row) > largest
 
 
-def only_axis(axis: int) -> Answer:
-    """Return a wrong answer that moves one axis of an image on, and leaves the others at 0."""
-    shift = torch.zeros(3, dtype=torch.int64)
-    shift[axis] = 1
-    return lambda parts: numbered(parts, image=lambda x, start: x + start * shift)
+def parts_of(
+    numbers: Tensor, new: Callable[[list[int], int], bool] = larger, from_zero: bool = False
+) -> Tensor:
+    """Return frames, rows and columns of each part, (P, 3)."""
+    starts, largest = [], int(numbers.min()) - 1
+    for place, row in enumerate(numbers.tolist()):
+        if new(row, largest):
+            starts.append(place)
+        largest = max(largest, *row)
+    ends = [*starts[1:], len(numbers)]
+    return torch.stack([
+        numbers[a:b].amax(0) - (0 if from_zero else numbers[a]) + 1
+        for a, b in zip(starts, ends, strict=True)
+    ])  # fmt: skip
 
 
-def by_columns_first(x: Tensor, start: int) -> Tensor:
-    """Number the patches of each frame column by column."""
-    t, h, w = (int(n) + 1 for n in x[-1])
-    return x.view(t, h, w, 3).transpose(1, 2).flatten(0, 2) + start
+def merged_images(parts: Tensor) -> Tensor:
+    """Return the parts without those images that follow an image."""
+    image = parts.prod(1) > 1
+    return parts[~(image & torch.cat([torch.tensor([False]), image[:-1]]))]
+
+
+def merged_words(parts: Tensor) -> Tensor:
+    """Return the parts without those words that follow a word."""
+    word = parts.prod(1) == 1
+    return parts[~(word & torch.cat([torch.tensor([False]), word[:-1]]))]
 
 
 def section_angles(
@@ -403,61 +396,31 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        name="mixed_positions",
+        name="parts_of",
         cases=parts_cases,
-        reference=mixed_positions,
-        axes=("token", "number"),
+        reference=parts_of,
+        integers=True,
+        axes=("part", "axis"),
         mistakes=(
-            Mistake("after an image you go on with the number of tokens so far; go on after the "
-                    "largest number", lambda p: numbered(p, ends=lambda s: s[0] * s[1] * s[2])),
-            Mistake("after an image you go on as though it were one token; go on after its "
-                    "largest number", lambda p: numbered(p, ends=lambda s: 1)),
-            Mistake("after an image you go on with its own largest number; go on with the next",
-                    lambda p: numbered(p, ends=lambda s: max(s) - 1)),
-            Mistake("you go on after the rows of an image; columns and frames count too",
-                    lambda p: numbered(p, ends=lambda s: s[1])),
-            Mistake("you go on after the columns of an image; rows and frames count too",
-                    lambda p: numbered(p, ends=lambda s: s[2])),
-            Mistake("you go on after the frames; rows and columns count too",
-                    lambda p: numbered(p, ends=lambda s: s[0])),
-            Mistake("you go on after the larger of rows and columns, as one library does; where a "
-                    "video has more frames than both, they count",
-                    lambda p: numbered(p, ends=lambda s: max(s[1:]))),
-            Mistake("you go on after the larger of frames and rows; columns count, too",
-                    lambda p: numbered(p, ends=lambda s: max(s[:2]))),
-            Mistake("you go on after the larger of frames and columns; rows count, too",
-                    lambda p: numbered(p, ends=lambda s: max(s[0], s[2]))),
-            *(Mistake("after a video, too, you go on after the largest number on any axis: one of "
-                      "them is forgotten",
-                      lambda p, axis=axis: numbered(p, ends=lambda s: max(s) if s[0] == 1 else max(
-                          s[:axis] + s[axis + 1 :]))) for axis in (1, 2)),
-            Mistake("you go on after frames, rows and columns together; the largest counts",
-                    lambda p: numbered(p, ends=sum)),
-            Mistake("every part begins at 0 again", restarted),
-            Mistake("the numbers of images begin at 0; they begin where the text has come to",
-                    lambda p: numbered(p, image=lambda x, start: x)),
-            Mistake("only the frames of an image begin where the text has come to; rows and "
-                    "columns must too", only_axis(0)),
-            Mistake("all patches of an image have the number at which it begins: frames, rows and "
-                    "columns are missing",
-                    lambda p: numbered(p, image=lambda x, start: 0 * x + start)),
-            Mistake("all frames of a video have the same number",
-                    lambda p: numbered(p, image=lambda x, start: x * torch.tensor([0, 1, 1])
-                                       + start)),
-            Mistake("a word has the same number three times; yours has it once, and zeros",
-                    lambda p: numbered(p, text=lambda x: x * torch.tensor([1, 0, 0]))),
-            Mistake("the order of the numbers is frame, row, column; yours is column, row, frame",
-                    lambda p: mixed_positions(p).flip(-1)),
-            Mistake("the order of the numbers is frame, row, column; yours is frame, column, row",
-                    lambda p: mixed_positions(p)[:, [0, 2, 1]]),
-            Mistake("the patches of an image come row by row; you number them column by column",
-                    lambda p: numbered(p, image=by_columns_first)),
-            Mistake("your numbers start at 1", lambda p: numbered(p, first=1)),
-            Mistake("all tokens are counted like words; the patches of an image have a frame, a "
-                    "row and a column",
-                    lambda p: torch.arange(len(mixed_positions(p)))[:, None].expand(-1, 3)),
-            Mistake("there is one column for each token; wanted is one row",
-                    lambda p: mixed_positions(p).T),
+            Mistake("the sizes are one too small: numbers from 0 to 2 are three rows",
+                    lambda x: parts_of(x) - 1),
+            Mistake("the order is frames, rows, columns; yours is columns, rows, frames",
+                    lambda x: parts_of(x).flip(-1)),
+            Mistake("rows and columns are exchanged", lambda x: parts_of(x)[:, [0, 2, 1]]),
+            Mistake("the largest number is taken for a size; count from the part's own beginning",
+                    lambda x: parts_of(x, from_zero=True)),
+            Mistake("a part does not begin wherever three numbers are equal: a patch on the "
+                    "diagonal of an image has such numbers, too",
+                    lambda x: parts_of(x, new=lambda row, largest: min(row) == max(row))),
+            Mistake("images that follow one another are taken for one",
+                    lambda x: merged_images(parts_of(x))),
+            Mistake("words are left out; each counts as (1, 1, 1)",
+                    lambda x: parts_of(x)[parts_of(x).prod(1) > 1]),
+            Mistake("words that follow one another are taken for one",
+                    lambda x: merged_words(parts_of(x))),
+            Mistake("each token is taken for a part", lambda x: torch.ones_like(x)),
+            Mistake("frames are left out: return three sizes for each part",
+                    lambda x: parts_of(x)[:, 1:]),
         ),
     ),
     Exercise(

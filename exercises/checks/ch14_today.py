@@ -16,68 +16,37 @@ from pe_lib.sinusoidal import frequencies
 # --- p-RoPE ---------------------------------------------------------------------------------------
 
 
-def p_rope_rates(head_dim: int, base: float, share: float) -> Tensor:
-    """Return the frequencies of a head of which a share moves and the slow rest stands still."""
-    return stopped(frequencies(head_dim, base), int(share * head_dim / 2))
+def partial_kind(rates: Tensor, base: float) -> tuple[Tensor, Tensor]:
+    """Return which design leaves a part of a head without rotation, and the share that moves."""
+    n, moving = len(rates), int((rates > 0).sum())
+    steps = math.log(base) / math.log(float(rates[0] / rates[1]))
+    narrower = abs(steps - moving) < abs(steps - n)
+    kind, share = torch.tensor([0 if moving == n else 1 if narrower else 2, moving / n])
+    return kind, share
 
 
-def stopped(rates: Tensor, moving: int, rest: float = 0.0) -> Tensor:
-    """Return the rates, with `rest` in the place of all but the first ones."""
-    return torch.where(torch.arange(len(rates)) < moving, rates, rest)
+def by_number(rates: Tensor, base: float, *numbers: float) -> tuple[Tensor, Tensor]:
+    """Return another number for each design, and the right share."""
+    kind, share = partial_kind(rates, base)
+    return torch.tensor(numbers[int(kind)]), share
 
 
 def rate_cases(draw: Draw) -> list[Case]:
-    """All, none, a quarter, and shares of which some of a pair is left over, little and much.
-
-    An even number of pairs moves, or an odd one; one of a single pair moves, or none.
-    """
-    half, other, more = draw.sizes(3, 9, 16)
-    odd, even = 2 * draw.integer(1, 3) + 1, 2 * draw.integer(1, 3)
+    """Both designs and neither, wide heads and narrow; few pairs that move, and all but one."""
+    n, more, odd = draw.sizes(3, 9, 30)
     calls = (
-        ("a quarter of a wide head", 256, 1e6, 0.25), ("most of a head", 128, 10000.0, 0.75),
-        ("a little of a pair left over", 2 * half, 500.0, (odd + 0.2) / half),
-        ("most of a pair left over", 2 * other, 10000.0, (even + 0.8) / other),
-        ("all pairs", 2 * more, 20000.0, 1.0), ("no pair", 2 * more, 20000.0, 0.0),
-        ("a single pair", 2, 10000.0, 1.0), ("less than a pair", 2, 10000.0, 0.75),
+        ("head A", 64, 32, 10000.0, True), ("head B", 128, 32, 1e6, False),
+        ("head C", n, n, 500.0, False), ("head D", more, 2, 500_000.0, True),
+        ("head E", more, 2, 10000.0, False), ("head F", odd, odd - 1, 10000.0, False),
+        ("head G", odd, odd - 1, 5e5, True), ("head H", 128, 96, 1e6, True),
+        ("head I", 128, 96, 1e6, False),
     )  # fmt: skip
-    return [Case(f"{words}: head_dim {d}, base {b:g}, share {s:g}", (d, b, s))
-            for words, d, b, s in calls]  # fmt: skip
-
-
-def moved_by(rule: Callable[[float], float]) -> Answer:
-    """Return a wrong answer that counts the moving pairs by another rule."""
-
-    def answer(d: int, b: float, s: float) -> Tensor:
-        return stopped(frequencies(d, b), int(rule(s * d / 2)))
-
-    return answer
-
-
-def older_part(d: int, b: float, s: float) -> Tensor:
-    """Give the part the whole range of frequencies, as older models do."""
-    moving = int(s * d / 2)
-    rates = torch.zeros(d // 2, dtype=torch.float64)
-    if moving:
-        rates[:moving] = frequencies(2 * moving, b)
-    return rates
-
-
-def fastest_stopped(d: int, b: float, s: float) -> Tensor:
-    """Keep the slowest pairs."""
-    rates, moving = frequencies(d, b), int(s * d / 2)
-    return torch.where(torch.arange(d // 2) >= d // 2 - moving, rates, 0.0)
-
-
-def spread_out(d: int, b: float, s: float) -> Tensor:
-    """Let pairs move that are spread over the whole list."""
-    index = torch.arange(d // 2)
-    return torch.where((index * s).floor() < ((index + 1) * s).floor(), frequencies(d, b), 0.0)
-
-
-def slowest_for_the_rest(d: int, b: float, s: float) -> Tensor:
-    """Give the rest the rate of the slowest pair that moves."""
-    rates, moving = frequencies(d, b), int(s * d / 2)
-    return stopped(rates, moving, float(rates[max(moving, 1) - 1]))
+    return [
+        Case(f"{words}, {pairs} pairs, base {base:g}",
+             (torch.cat([frequencies(2 * (moving if narrow else pairs), base)[:moving],
+                         torch.zeros(pairs - moving).double()]), base))
+        for words, pairs, moving, base, narrow in calls
+    ]  # fmt: skip
 
 
 # --- latent attention -----------------------------------------------------------------------------
@@ -329,47 +298,28 @@ def mean_of_gates(gates: Tensor, n_queries: int) -> Tensor:
 
 EXERCISES = (
     Exercise(
-        name="p_rope_rates",
+        name="partial_kind",
         cases=rate_cases,
-        reference=p_rope_rates,
+        reference=partial_kind,
         tolerance=1e-6,
-        axes=("pair",),
         mistakes=(
-            Mistake("this is the older kind of part: its frequencies run through their whole "
-                    "range within the part; here they are those of the whole head", older_part),
-            Mistake("the fastest pairs stand still; the slowest must", fastest_stopped),
-            Mistake("pairs all over the list stand still; the slowest must", spread_out),
-            Mistake("the number of moving pairs is rounded up; round it down",
-                    moved_by(math.ceil)),
-            Mistake("the number of moving pairs is rounded to the nearest; round it down",
-                    moved_by(round)),
-            Mistake("twice as many pairs move as should: the share is one of the pairs, of which "
-                    "there are head_dim / 2", moved_by(lambda n: 2 * n)),
-            Mistake("half as many pairs move as should: the share of head_dim is a number of "
-                    "components already, and a pair has two", moved_by(lambda n: n / 2)),
-            Mistake("the number of moving pairs is always even; it may be odd",
-                    moved_by(lambda n: int(n) // 2 * 2)),
-            Mistake("one pair too many moves", moved_by(lambda n: n + 1)),
-            Mistake("one pair too few moves", moved_by(lambda n: n - 1)),
-            Mistake("the shares are exchanged: so much stands still, and the rest moves",
-                    lambda d, b, s: p_rope_rates(d, b, 1 - s)),
-            Mistake("no pair stands still", lambda d, b, s: frequencies(d, b)),
-            Mistake("only the rates of the moving pairs are returned; those that stand still have "
-                    "the rate 0", lambda d, b, s: frequencies(d, b)[: int(s * d / 2)]),
-            Mistake("the others have the rate of the slowest moving pair, so they move too",
-                    slowest_for_the_rest),
-            Mistake("the others have the rate 1, so they move fastest of all; 0 stands still",
-                    lambda d, b, s: stopped(frequencies(d, b), int(s * d / 2), 1.0)),
-            Mistake("the exponent is r/d; it must be 2r/d for pair r",
-                    lambda d, b, s: p_rope_rates(d, b**0.5, s)),
-            Mistake("the exponent is 4r/d: 2r is already the index of the component",
-                    lambda d, b, s: p_rope_rates(d, b**2, s)),
-            Mistake("the frequencies grow with r: the sign of the exponent is missing",
-                    lambda d, b, s: stopped(1 / frequencies(d, b), int(s * d / 2))),
+            Mistake("1 and 2 are exchanged: in p-RoPE the rates are those of the whole head",
+                    lambda r, b: by_number(r, b, 0, 2, 1)),
+            Mistake("a head all of whose pairs move is 0", lambda r, b: by_number(r, b, 2, 1, 2)),
+            Mistake("a head that stands still in part is taken for p-RoPE, whatever its rates are",
+                    lambda r, b: by_number(r, b, 0, 2, 2)),
+            Mistake("a head that stands still in part is taken for a narrower one, whatever its "
+                    "rates are", lambda r, b: by_number(r, b, 0, 1, 1)),
+            Mistake("this is the share of pairs that stand still",
+                    lambda r, b: (partial_kind(r, b)[0], 1 - partial_kind(r, b)[1])),
+            Mistake("this is a number of pairs; a share is asked for",
+                    lambda r, b: (partial_kind(r, b)[0], partial_kind(r, b)[1] * len(r))),
+            Mistake("the share is of components, of which each pair has two: n is the number of "
+                    "pairs", lambda r, b: (partial_kind(r, b)[0], partial_kind(r, b)[1] / 2)),
             Mistake("the base is an argument; you use 10000 always",
-                    lambda d, b, s: p_rope_rates(d, 10000.0, s)),
-            Mistake("there is one rate for each component; wanted is one for each pair",
-                    lambda d, b, s: p_rope_rates(d, b, s).repeat(2)),
+                    lambda r, b: partial_kind(r, 10000.0)),
+            Mistake("slow pairs are taken for standing ones; those have the rate 0 exactly",
+                    lambda r, b: partial_kind(torch.where(r < 1e-3, 0.0, r), b)),
         ),
     ),
     Exercise(

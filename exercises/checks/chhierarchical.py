@@ -63,53 +63,51 @@ def level_cases(draw: Draw) -> list[Case]:
 
 
 def two_digits(table: Tensor, positions: Tensor, alpha: float) -> Tensor:
-    """Return codes of positions with two digits."""
-    return mixed_rows(corrected(table, alpha), corrected(table, alpha), positions, alpha)
-
-
-def corrected(table: Tensor, alpha: float) -> Tensor:
-    """Return u, in double precision."""
-    table = table.double()
-    return (table - alpha * table[0]) / (1 - alpha)
-
-
-def mixed_rows(high: Tensor, low: Tensor, positions: Tensor, alpha: float) -> Tensor:
-    """Mix rows of two tables by the two digits."""
-    n = len(high)
-    return alpha * high[positions // n] + (1 - alpha) * low[positions % n]
-
-
-def one_table(rows: Tensor, positions: Tensor, alpha: float) -> Tensor:
-    """Mix rows of one table by the two digits."""
-    return mixed_rows(rows, rows, positions, alpha)
+    """Return codes of positions with two digits, in double precision."""
+    u = (table.double() - alpha * table[0]) / (1 - alpha)
+    n = len(table)
+    return alpha * u[positions // n] + (1 - alpha) * u[positions % n]
 
 
 def digit_cases(draw: Draw) -> list[Case]:
-    """More rows than width, as many, fewer; positions of any shape; a table of many rows."""
-    narrow, more, batch, length = draw.sizes(4, 2, 7)
+    """More rows than width, as many, fewer; one position that tells; all positions in order."""
+    narrow, more = draw.sizes(2, 2, 7)
     rows = narrow + more
-    inside = torch.cat([torch.arange(rows), torch.arange(rows**2)])[draw.order(rows + rows**2)]
-    return [
-        Case(f"a table of {rows} rows and width {narrow}, all positions",
-             (draw.normal(rows, narrow), inside, 0.4)),
-        Case(f"a table of {rows} rows, positions of shape {(batch, length)}",
-             (draw.normal(rows, rows), draw.places(batch, length, high=rows**2 - 1) % rows**2,
-              0.3)),
-        Case(f"a table of {narrow} rows and width {rows}, positions below {narrow}",
-             (draw.normal(narrow, rows), torch.arange(narrow).flip(0), 0.7)),
-        Case("a table of one row", (draw.normal(1, 1), torch.zeros(3, dtype=torch.long), 0.25)),
-        Case("one position, no axis", (draw.normal(rows, 1), torch.tensor(rows + 1), 0.6)),
-        Case("a table of 300 rows, far positions",
-             (draw.normal(300, 2), 300 * draw.places(6, high=299) + draw.places(6), 0.4)),
-    ]  # fmt: skip
+    below, some = torch.arange(rows), rows + torch.arange(3) * (rows - 1)
+    calls = (
+        ("all positions", rows, narrow, torch.arange(rows**2), 0.4),
+        ("one position that tells, behind others", rows, rows, torch.cat([below, some[2:]]), None),
+        ("three positions", rows, rows + 9, some, None), ("width 1", rows, 1, some, None),
+        ("a first digit worth little", rows, narrow + 4, torch.arange(rows**2).flip(0), 0.03),
+        ("a first digit worth much", 40, 8, 40 * draw.places(6, high=39) + draw.places(6), 0.93),
+    )  # fmt: skip
+
+    def case(words: str, n: int, width: int, positions: Tensor, alpha: float | None) -> Case:
+        table = draw.normal(n, width)
+        share = alpha or 0.15 + 0.7 * float(torch.rand((), generator=draw.generator))
+        codes = two_digits(table, positions % n**2, share)
+        given = (table.double(), positions % n**2, codes)
+        return Case(f"{words}: a table of {n} rows and width {width}", given)
+
+    return [case(*call) for call in calls]
 
 
-def only_new_mixed(table: Tensor, positions: Tensor, alpha: float) -> Tensor:
-    """Keep the first rows as they are, and mix rows of the table for all others."""
-    wide = table.double()
-    mixed = mixed_rows(wide, wide, positions, alpha)
-    n = len(table)
-    return torch.where((positions < n)[..., None], wide[positions.clamp(max=n - 1)], mixed)
+def solved(table: Tensor, first: Tensor, second: Tensor, codes: Tensor) -> Tensor:
+    """Solve for alpha by least squares."""
+    left = codes - table[second]
+    right = codes + table[first] - table[second] - table[0]
+    return (left * right).sum() / (right * right).sum()
+
+
+def alpha_of(table: Tensor, positions: Tensor, codes: Tensor) -> Tensor:
+    """Return the share of the first digit."""
+    return solved(table, positions // len(table), positions % len(table), codes)
+
+
+def as_it_stands(table: Tensor, positions: Tensor, codes: Tensor) -> Tensor:
+    """Solve for alpha as though the rows of the table itself were mixed."""
+    first, second = table[positions // len(table)], table[positions % len(table)]
+    return ((codes - second) * (first - second)).sum() / (first - second).square().sum()
 
 
 def contextual_bias(q: Tensor, k: Tensor, table: Tensor) -> Tensor:
@@ -225,39 +223,28 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        name="two_digits",
+        name="alpha_of",
         cases=digit_cases,
-        reference=two_digits,
+        reference=alpha_of,
         mistakes=(
-            Mistake("the first n positions lose their rows: u is not the table itself",
-                    lambda t, p, a: mixed_rows(t.double(), t.double(), p, a)),
-            Mistake("the two digits are exchanged: alpha belongs to the first",
-                    lambda t, p, a: mixed_rows(corrected(t, a), corrected(t, a),
-                                               p % len(t) * len(t) + p // len(t), a)),
-            Mistake("alpha is the share of the first digit; with you, of the second",
-                    lambda t, p, a: two_digits(t, p, 1 - a)),
-            Mistake("u lacks the division by 1 − alpha",
-                    lambda t, p, a: mixed_rows(corrected(t, a) * (1 - a),
-                                               corrected(t, a) * (1 - a), p, a)),
-            Mistake("both digits read u; with you the first reads the table",
-                    lambda t, p, a: mixed_rows(t.double(), corrected(t, a), p, a)),
-            Mistake("both digits read u; with you the second reads the table",
-                    lambda t, p, a: mixed_rows(corrected(t, a), t.double(), p, a)),
-            Mistake("only the first n are kept as they are; the others must be mixed from u, too",
-                    only_new_mixed),
-            Mistake("the positions begin again at 0 after n: that is one digit",
-                    lambda t, p, a: t[p % len(t)]),
-            Mistake("positions past the table read its last row: that is one digit",
-                    lambda t, p, a: t[p.clamp(max=len(t) - 1)]),
-            Mistake("what is subtracted in u is alpha times row 0, not times the mean row",
-                    lambda t, p, a: one_table((t.double() - a * t.double().mean(0)) / (1 - a),
-                                              p, a)),
-            Mistake("row 0 is subtracted whole; u takes off alpha times row 0",
-                    lambda t, p, a: one_table((t.double() - t.double()[0]) / (1 - a), p, a)),
-            Mistake("alpha is given; you always take 0.4",
-                    lambda t, p, a: two_digits(t, p, 0.4)),
-            Mistake("the two rows are added with the same share",
-                    lambda t, p, a: mixed_rows(corrected(t, a), corrected(t, a), p, 0.5)),
+            Mistake("this is the share of the second digit; alpha is that of the first",
+                    lambda t, p, c: 1 - alpha_of(t, p, c)),
+            Mistake("the two digits are exchanged: the first is p // n",
+                    lambda t, p, c: solved(t, p % len(t), p // len(t), c)),
+            Mistake("the table is mixed as it stands; its rows must be made into u first",
+                    lambda t, p, c: as_it_stands(t, p, c)),
+            Mistake("one position is read, and it may be below n, where nothing tells alpha",
+                    lambda t, p, c: torch.nan_to_num(alpha_of(t, p[:1], c[:1]))),
+            Mistake("alpha is rounded to one place",
+                    lambda t, p, c: (10 * alpha_of(t, p, c)).round() / 10),
+            Mistake("0.4 is what the chapter uses; read it from the codes",
+                    lambda t, p, c: torch.tensor(0.4)),
+            Mistake("this is alpha over 1 - alpha",
+                    lambda t, p, c: alpha_of(t, p, c) / (1 - alpha_of(t, p, c))),
+            Mistake("this is 1 / alpha", lambda t, p, c: 1 / alpha_of(t, p, c)),
+            Mistake("the row of position 0 is left out of the equation",
+                    lambda t, p, c: solved(torch.cat([0 * t[:1], t[1:]]), p // len(t),
+                                           p % len(t), c)),
         ),
     ),
     Exercise(

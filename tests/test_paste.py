@@ -1,0 +1,146 @@
+"""No exercise is answered by what its chapter prints.
+
+Each function and each class that a chapter's cells define is handed in for each exercise of its
+set, under the exercise's name and with its arguments in every order, and must earn nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import inspect
+import itertools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from exercises import checks
+from exercises.checks.compare import clone, close, shape_problem
+from exercises.checks.spec import Case, Draw, Exercise
+from exercises.sets import load, set_names, source_text
+from pe_lib.sinusoidal import frequencies, sinusoidal
+from tools import ROOT
+
+Call = Callable[..., Any]
+EVERY = [(name, question.name) for name in set_names() for question in load(name).questions]
+# Assignments that make constants; others train models or draw figures.
+CHEAP = {"torch.tensor", "torch.arange", "range", "math.sqrt", "math.log", "len"}
+
+
+def printed(name: str) -> dict[str, Call]:
+    """Return what the cells of a page define, folded ones included; nothing is trained."""
+    space: dict[str, Any] = {"__name__": "page"}
+    found: dict[str, Call] = {}
+    for cell in json.loads((ROOT / f"book/{name}.ipynb").read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] != "code" or "remove-cell" in cell["metadata"].get("tags", []):
+            continue
+        with contextlib.suppress(SyntaxError):  # a line of IPython's own
+            for node in ast.parse(source_text(cell)).body:
+                if not is_definition(node):
+                    continue
+                with contextlib.suppress(Exception):  # a constant that only a run would give
+                    exec(compile(ast.Module([node], []), name, "exec"), space)
+                if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in space:
+                    found[node.name] = space[node.name]
+    return found
+
+
+def is_definition(node: ast.stmt) -> bool:
+    """Return whether a statement defines a name without a long computation."""
+    if isinstance(node, ast.Assign):
+        calls = (one for one in ast.walk(node) if isinstance(one, ast.Call))
+        return {ast.unparse(one.func) for one in calls} <= CHEAP
+    return isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)
+
+
+def counts(function: Call, bound: int = 0) -> range:
+    """Return how many arguments may be given by place, `bound` of them apart."""
+    places = [
+        one for one in inspect.signature(function).parameters.values()
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ][bound:]  # fmt: skip
+    return range(sum(one.default is one.empty for one in places), len(places) + 1)
+
+
+@functools.cache
+def ways(name: str) -> list[tuple[str, Call, int]]:
+    """Return what a page defines as functions of so many arguments; of a class, each method."""
+    found = []
+    for title, thing in printed(name).items():
+        if not inspect.isclass(thing):
+            found += [(title, thing, count) for count in counts(thing)]
+            continue
+        for method, function in inspect.getmembers(thing, inspect.isfunction):
+            if not (method in vars(thing) and method[0] != "_"):
+                continue
+            for made, given in itertools.product(counts(thing), counts(function, 1)):
+                found.append((f"{title}.{method}", called(thing, method, made), made + given))
+    return found
+
+
+def called(thing: Call, method: str, made: int) -> Call:
+    """Return a function of the arguments of a class and of its method."""
+    return lambda *args: getattr(thing(*args[:made]), method)(*args[made:])
+
+
+def earned(exercise: Exercise, answer: Call, cases: list[Case], wanted: list[Any]) -> float:
+    """Return the share of the points that an answer gets."""
+    got = []
+    for case, want in zip(cases, wanted, strict=True):
+        try:
+            got.append(clone(answer(*clone(case.args))))
+        except Exception:
+            return 0.0
+        if shape_problem(got[-1], want, exercise.integers):
+            return 0.0
+        right = close(got[-1], want, exercise.room(case))
+        if not (right or exercise.parts):
+            return 0.0
+    return 1.0 if right and not exercise.parts else exercise.share(cases, got, wanted)
+
+
+def reordered(function: Call, order: tuple[int, ...]) -> Call:
+    """Return a function that takes its arguments in another order, as many as there are."""
+    return lambda *args: function(*[args[place] for place in order if place < len(args)])
+
+
+def pastes(name: str, exercise: Exercise) -> list[tuple[str, tuple[int, ...]]]:
+    """Return what of a page earns points for an exercise, and the order of the arguments."""
+    cases = list(exercise.cases(Draw(0)))
+    wanted = [exercise.reference(*clone(case.args)) for case in cases]
+    places = range(max(len(case.args) for case in cases))
+    known = ways(name)
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, costly in ((torch.Tensor, "backward"), (torch, "randn")):
+            patch.setattr(owner, costly, None)  # no answer trains, or has random numbers
+        return [
+            (words, order)
+            for words, function, count in known
+            for order in itertools.permutations(places, count)
+            if earned(exercise, reordered(function, order), cases, wanted)
+        ]
+
+
+@pytest.mark.parametrize(("name", "title"), EVERY)
+def test_pasting_from_the_page_earns_no_point(name: str, title: str) -> None:
+    assert pastes(name, checks.EXERCISES[title]) == []
+
+
+def test_a_function_and_a_class_of_the_page_would_be_noticed() -> None:
+    """With their arguments in another order; the test above is not blind."""
+    n = torch.tensor([0, 3, -40])
+    asked = Exercise(
+        "similarity",
+        lambda draw: [Case("a case", (8, 50.0, n))],
+        lambda dim, base, distances: (distances[:, None] * frequencies(dim, base)).cos().mean(1),
+    )
+    assert pastes("02_sinusoidal", asked) == [("kernel", (2, 0, 1))]
+    added = Exercise(
+        "add", lambda draw: [Case("a case", (torch.zeros(1, 3, 8), n.abs(), 8))],
+        lambda x, positions, dim: x + sinusoidal(positions, dim),
+    )  # fmt: skip
+    assert ("Sinusoidal.embed", (2, 0, 1)) in pastes("02_sinusoidal", added)
