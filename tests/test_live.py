@@ -150,15 +150,17 @@ def wavelengths(state: State, found: State) -> State:
         "gpt_oss": (64, 1.5e5, 4096),
     }[state["model"]]
     rates, factor = frequencies(width, base), state["factor"]
+    first, cut = int((rates * trained >= 2 * torch.pi).sum()), state["model"] != "gpt_oss"
     changed = {
         "none": lambda: rates,
         "interpolation": lambda: extend.position_interpolation(rates, factor),
         "ntk": lambda: extend.ntk_aware(rates, factor),
-        "dynamic": lambda: extend.dynamic_ntk(rates, 1, trained, int(factor * trained)),
-        "parts": lambda: extend.by_parts(rates, factor, trained, 1, 32),
+        "dynamic": lambda: extend.dynamic_ntk(rates, 2, trained, int(factor * trained)),
         "llama3": lambda: extend.llama3(rates, factor, trained),
-        "yarn": lambda: extend.yarn(rates, factor, trained, truncate=state["model"] != "gpt_oss"),
-        "proportional": lambda: extend.proportional(rates, 0.25),
+        "yarn": lambda: extend.yarn(
+            rates, factor, trained, fast=min(32, trained / (2 * torch.pi)), truncate=cut
+        ),
+        "base": lambda: frequencies(width, base * factor ** (width / 2 / first)),
     }[state["rule"]]()
     reached = [
         (each * length).clamp(max=2 * torch.pi)
@@ -361,7 +363,7 @@ STATES: dict[str, list[State]] = {
     ]
     + [
         {"model": "llama31", "rule": rule, "factor": 8}
-        for rule in ("llama3", "dynamic", "parts", "yarn", "proportional")
+        for rule in ("llama3", "dynamic", "yarn", "base")
     ],
     "penalties": [
         {"head": 8},
@@ -544,7 +546,6 @@ def calls() -> dict[str, list[tuple[list[Any], Any]]]:
             ([wide.tolist(), 8, 8192, 1, 32, cut], extend.yarn(wide, 8, 8192, truncate=cut))
             for cut in (True, False)
         ],
-        "proportional": [([wide.tolist(), 0.3], extend.proportional(wide, 0.3))],
     }
 
 
@@ -600,7 +601,6 @@ SLIPS = {  # one slip of the hand, and the functions that it makes wrong
     ("trained - (factor - 1)", "trained - factor"): ["dynamicNtk"],
     ("byParts(rates, factor, trained, 1, 4)", "byParts(rates, factor, trained, 1, 5)"): ["llama3"],
     ("Math.ceil(pair(slow))", "Math.floor(pair(slow))"): ["yarn"],
-    ("Math.floor(share *", "Math.ceil(share *"): ["proportional"],
 }
 
 

@@ -20,10 +20,10 @@ const exact = (value) => digits(value, Number.isInteger(value) ? 0 : 1);
 
 export const clockHands = {
   title: "Clock hands: the code of a position, and of a second one",
-  start: { p: 2, other: 5, d: 8, base: 10000 },
+  start: { p: 0, other: 5, d: 8, base: 10000 },
   controls: [
-    { kind: "range", key: "p", kin: "query", label: "position 1", min: 0, max: LAST, step: 0.1, text: exact, knob: true, play: ({ p }) => ({ p: Math.min(LAST, p + 1) }) },
-    { kind: "range", key: "other", kin: "key", label: "position 2", min: 0, max: LAST, step: 0.1, text: exact },
+    { kind: "range", key: "p", kin: "query", label: "blue position", min: 0, max: LAST, step: 0.1, text: exact, knob: true, play: ({ p }) => ({ p: Math.min(LAST, p + 1) }) },
+    { kind: "range", key: "other", kin: "key", label: "orange position", min: 0, max: LAST, step: 0.1, text: exact },
     { kind: "range", key: "d", label: "width d", min: 1, max: 7, to: (v) => 2 ** v, from: Math.log2 },
     {
       kind: "range", key: "base", label: "base b", min: 0.3, max: 6, step: 0.1, text: grouped,
@@ -49,8 +49,8 @@ export const clockHands = {
     const gap = Math.round(10 * Math.abs(state.other - state.p)) / 10;
     const parts = codes[0].slice(0, 4).map((value) => digits(value)).join(", ");
     return (
-      `Position ${exact(state.p)} has the code (${parts}${state.d > 4 ? ", …" : ""}). ` +
-      `Position ${exact(state.other)} is ${exact(gap)} ${gap === 1 ? "step" : "steps"} away: ` +
+      `The blue position, ${exact(state.p)}, has the code (${parts}${state.d > 4 ? ", …" : ""}). ` +
+      `The orange one, ${exact(state.other)}, is ${exact(gap)} ${gap === 1 ? "step" : "steps"} away: ` +
       `the product of the two codes is ${digits(likeness)} of at most ${state.d / 2}.`
     );
   },
@@ -80,7 +80,7 @@ export const clockHands = {
         handle(`${name}${r}`, {
           kind,
           x, y, now: place, least: 0, most: LAST,
-          label: `hand ${r} of ${name === "p" ? "position 1" : "position 2"}`,
+          label: `hand ${r} of the ${name === "p" ? "blue" : "orange"} position`,
           text: `${digits(angle / (2 * Math.PI))} rounds, position ${exact(place)}`,
           move: (px, py) => turned(Math.atan2(px - cx, cy - py)),
           step: (right, down) => set({ [name]: clamp(Math.round((place + (0.1 * (right - down)) / rates[r]) * 10) / 10, 0, LAST) }),
@@ -97,7 +97,7 @@ export const clockHands = {
     const panel = chart(drawing, {
       x: 46, y: top, width: width - 60, height: height - top - 42, xs: [-REACH, REACH],
       ys: [lowest * 1.05, most * 1.05], ticks: [narrow ? 5 : 9, 4],
-      xLabel: "position 2 − position 1", yLabel: "product", xFormat: whole, yFormat: (v) => digits(v, most < 4 ? 1 : 0),
+      xLabel: "orange − blue position", yLabel: "product", xFormat: whole, yFormat: (v) => digits(v, most < 4 ? 1 : 0),
       title: `product of the two codes: ${digits(likeness)}`,
     });
     panel.level(0, "grey");

@@ -148,7 +148,6 @@ export function yarn(rates, factor, trained, slow = 1, fast = 32, truncate = tru
     return rate + slowed * (rate / factor - rate);
   });
 }
-export const proportional = (rates, share) => rates.map((rate, r) => (r < Math.floor(share * rates.length) ? rate : 0));
 
 // Whole rows of scores -----------------------------------------------------------------------
 

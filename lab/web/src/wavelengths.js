@@ -1,7 +1,7 @@
 // The wavelength of every pair against the context, and what each rule does to it.
 
 import { box, chart, circle, clamp, digits, grouped, heading, legend, shape, text } from "./kit.js";
-import { byParts, dynamicNtk, frequencies, llama3, ntkAware, positionInterpolation, proportional, range, yarn } from "./positions.js";
+import { dynamicNtk, frequencies, llama3, ntkAware, positionInterpolation, range, yarn } from "./positions.js";
 
 // Width of what rotates, base, length of training, and the factor and rule of the long version.
 export const MODELS = {
@@ -14,7 +14,7 @@ export const MODELS = {
 };
 const RULES = {
   none: "as trained", interpolation: "position interpolation", ntk: "NTK-aware", dynamic: "dynamic NTK",
-  parts: "NTK by parts", llama3: "Llama 3.1", yarn: "YaRN", proportional: "a quarter rotates (p-RoPE)",
+  llama3: "Llama 3.1", yarn: "YaRN", base: "a larger base",
 };
 const WHOLE = 2 * Math.PI;
 
@@ -25,11 +25,11 @@ function numbers({ model, rule, factor }) {
     none: () => rates,
     interpolation: () => positionInterpolation(rates, factor),
     ntk: () => ntkAware(rates, factor),
-    dynamic: () => dynamicNtk(rates, 1, trained, factor * trained),
-    parts: () => byParts(rates, factor, trained, 1, 32),
+    dynamic: () => dynamicNtk(rates, 2, trained, factor * trained),
     llama3: () => llama3(rates, factor, trained),
-    yarn: () => yarn(rates, factor, trained, 1, 32, model !== "gpt_oss"),
-    proportional: () => proportional(rates, 0.25),
+    yarn: () => yarn(rates, factor, trained, 1, Math.min(32, trained / WHOLE), model !== "gpt_oss"),
+    // No angle is new: the first pair that did not go around in training is slowed by the factor.
+    base: () => frequencies(d, base * factor ** (d / 2 / rates.findIndex((rate) => rate * trained < WHOLE))),
   }[rule]();
   // In training a pair reached this angle; a pair that went around has seen them all.
   const unseen = changed.map((rate, r) => Number(rates[r] * trained < WHOLE && rate * factor > rates[r] * (1 + 1e-6)));
@@ -46,7 +46,6 @@ function sector(drawing, x, y, radius, share, kind) {
   return shape(drawing, `fill ${kind}`, `M${x},${y}V${y - radius}A${radius},${radius} 0 ${share > 0.5 ? 1 : 0} 1 ${u},${v}Z`);
 }
 
-const places = (value) => (Number.isFinite(value) ? grouped(value) : "no end");
 const total = (flags) => flags.reduce((sum, flag) => sum + flag, 0);
 
 export const wavelengths = {
@@ -81,7 +80,7 @@ export const wavelengths = {
     const { pair, factor, model } = state;
     const { rates, changed, unseen, moved } = numbers(state);
     const [, d, base, trained] = MODELS[model];
-    const slowed = changed[pair] ? ` slowed by ${digits(rates[pair] / changed[pair])}` : " stopped";
+    const slowed = ` slowed by ${digits(rates[pair] / changed[pair])}`;
     return (
       `${d / 2} pairs, base ${grouped(base)}, trained on ${grouped(trained)}, read to ${grouped(trained * factor)}. ` +
       `${total(unseen)} pairs meet angles that training never had; ${total(moved)} that went around in training run at another speed. ` +
