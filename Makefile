@@ -5,7 +5,6 @@ PIP_ARGS ?=
 PORT ?= 8000
 NB ?=
 ISA ?=
-ALL ?=
 ISA_ARGS = $(if $(ISA),--isa $(ISA))
 NAME :=
 
@@ -61,8 +60,8 @@ $(TEST_READY): requirements-test.txt requirements-alone.txt $(BOOK_READY)
 book: $(BOOK_READY) ## Build the site from the stored outputs and say where it is
 	@$(PY) -m tools.build
 
-test: $(TEST_READY) ## Run every check (ALL=1 what is unchanged too, ISA=native|avx512|avx2|oldest)
-	@$(PY) -m tools.test $(ISA_ARGS) $(if $(ALL),--all)
+test: $(TEST_READY) ## Run every check (ISA=native|avx512|avx2|oldest)
+	@$(PY) -m tools.test $(ISA_ARGS)
 
 refresh: $(BOOK_READY) ## Re-execute the notebooks in place (NB=attention for one)
 	@$(PY) -m tools.refresh $(ISA_ARGS) $(NB)

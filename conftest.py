@@ -14,7 +14,7 @@ from tools import environment
 
 environment.apply()  # before torch and numpy are imported
 
-from tools import outline, refresh, unchanged  # noqa: E402
+from tools import outline, refresh  # noqa: E402
 
 pytest_plugins = ["tools.red", "tools.nbval_whole"]
 
@@ -60,21 +60,8 @@ def pytest_collection_modifyitems(items):
     items.sort(key=place)
 
 
-def pytest_addoption(parser):
-    words = "do not visit the site, since nothing changed after it passed"
-    parser.addoption("--unchanged-site", action="store_true", help=words)
-
-
-def pytest_ignore_collect(collection_path, config):
-    """Leave out the tests of a site that is unchanged since it passed."""
-    left_out = config.option.unchanged_site and collection_path.name == unchanged.SITE_TESTS
-    return True if left_out else None
-
-
 def pytest_terminal_summary(terminalreporter, exitstatus, config):
     """After `make test`, print counts of the chapters; leave the outcome for the status page."""
-    if config.option.unchanged_site:
-        terminalreporter.write_line("the site unchanged since it passed, not built and visited")
     if not os.environ.get("PE_COMPLETE"):
         return
     terminalreporter.section("chapters: code in sight, figures, boxes, minutes")
@@ -84,8 +71,6 @@ def pytest_terminal_summary(terminalreporter, exitstatus, config):
     RECORD.parent.mkdir(exist_ok=True)
     record = {
         "outcomes": {name: number for name, number in outcomes.items() if number},
-        "unchanged": len(config.option.unchanged),
-        "site unchanged": config.option.unchanged_site,
         "isa": environment.settings()[environment.CHOICE],
         "seconds": round(time.time() - STARTED),
     }

@@ -1,63 +1,105 @@
 """Which method for which model (chapter 17): what is known of each, and what needs leave over.
 
-Known is what the shipped comparison measured (`small.csv`) and what the library's own code does
-when it is asked: whether it tells sides apart, whether scores survive a shift, what it adds to
-the scores and how many parameters it takes. `choose` decides from that alone. The figure that
-computes in the browser has the same facts (`python -m tools.live` writes them) and decides the
-same way.
+Known is what the shipped comparison measured (`small.csv`, every way in which its models were
+measured) and what the library's own code does when it is asked: whether it tells sides apart,
+whether scores survive a shift, what it adds to the scores and how many parameters it takes.
+`choose` decides from that alone. The figure that computes in the browser has the same facts
+(`python -m tools.live` writes them) and decides the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from bakeoff import grid, plots
+from bakeoff import grid, plots, recipes
 from bakeoff.run import SHIPPED, read_rows
-from bakeoff.variants import EXTENSIONS
-from lab import measure
+from bakeoff.variants import BEYOND, EXTENSIONS, TUNED
+from lab import census, measure
 from lab.registry import METHODS, TAUGHT, Sizes
 from lab.training import generator
 from pe_lib.attention import PositionEncoding, attention_logits
 from pe_lib.deberta import DeBERTa
 from pe_lib.errors import require_at_least, require_choice
+from pe_lib.window import SlidingWindow
 
-# What the tasks of the comparison stand for, and the bar that every seed must clear: the loss may
-# rise by so many nats, or so large a share of the answers must be right.
+# What the tasks of the comparison stand for, and the bar that every seed must clear at the length
+# of use: a loss no more than MARGIN nats above that of RoPE at the trained length, or a share of
+# the answers. For text also what further training was measured: on windows four times as long
+# (RoPE dropped: on the old ones), and the number of its steps.
 KEEP = {"language": "text", "content": "marker", "offset": "n-back"}
-BARS = {"language": 0.1, "content": 0.9, "offset": 0.9, "memory": 0.5}
+MARGIN, SHARE, MEMORY, STEPS = 0.1, 0.9, 0.5, 200
 MULTIPLES = grid.Cell.multiples
 WHAT = ("text", "both", "image")  # a decoder, an encoder, an encoder of two axes
 CACHES = ("none", "all", "sliding")
 KERNELS = ("any", "scores", "plain")
 D_MODEL, LAYERS, LENGTH, HEAD_DIM = 768, 12, 512, 64  # a well-known base model
+LEARNED = tuple(f"learned+{way}" for way in BEYOND)
+ROWS = (*TAUGHT, *LEARNED, *grid.NEWER, *EXTENSIONS, *TUNED)  # all that can be chosen
+PAGES = {
+    **dict.fromkeys(EXTENSIONS, "12_context_extension"),
+    **dict.fromkeys(LEARNED, "03_learned"),
+    "rope+base": "12_context_extension",
+    "rope+drop": "15_bakeoff",
+    "pope": "15_bakeoff",
+    "randomised": "15_bakeoff",
+    "p_rope": "14_today#today-prope",
+    "hybrid": "14_today#today-hybrid",
+    "temperature": "14_today#today-temperature",
+    "forgetting": "14_today#today-forgetting",
+    "cope": "hierarchical#counted-gates",
+}
+# Where a method was used or compared at scale; {0} models of the census have it.
+AT_SCALE = {
+    "none": ("", "models of 1.3 billion on code, Kazemnejad 2023"),
+    "sinusoidal": ("sinusoidal", "{0} models"),
+    "learned": ("learned", "{0} models, GPT-2 among them"),
+    "transformer_xl": ("relative:Transformer-XL", "{0} models, XLNet among them"),
+    "shaw": ("relative:Shaw", "{0} models"),
+    "t5": ("t5", "{0} models"),
+    "deberta": ("relative:DeBERTa", "{0} models"),
+    "alibi": ("alibi", "{0} models: BLOOM, Falcon, MPT"),
+    "rope": ("layout", "{0} models, Llama among them"),
+    "p_rope": ("rope_types:proportional", "{0} models: Gemma 4 and relatives, LFM3"),
+    "hybrid": ("no_position_layers", "{0} models, Command A among them; 8 billion, Yang 2025"),
+    "temperature": ("temperature", "{0} models, on the queries of RoPE or of no positions"),
+    "forgetting": ("", "models of 760 million, Lin 2025"),
+    "pope": ("", "models of up to 774 million, Gopalakrishnan 2025"),
+    "learned+interpolate": ("", "image models, at another size of the image"),
+    "rope+pi": ("", "Llama from 7 to 65 billion, Chen 2023"),
+    "rope+ntk": ("rope_types:ntk_alpha", "{0} models of the Hunyuan family"),
+    "rope+yarn": ("rope_types:yarn", "{0} models; as an option Qwen 2.5 and DeepSeek-V3"),
+    "rope+llama3": ("rope_types:llama3", "Llama 3.1, and {0} other models"),
+    "rope+base": ("base", "{0} models have a base of 500,000 or more"),
+    "rope+drop": ("", "models of up to 7 billion, Gelberg 2025"),
+}
 
 # Why a method falls out, and what stays open; on the right the page that shows it. {0} and {1}
 # are the numbers of a reason.
 REASONS = {
-    "refused": ("has no row for {1} × its length", "03_learned"),
-    "language": (f"loss up by {{0}} nats at {{1}} ×; allowed: {BARS['language']}", "15_bakeoff"),
-    "content": (f"recalls {{0}} at {{1}} ×; wanted: {BARS['content']}", "15_bakeoff"),
-    "offset": (f"3-back {{0}} at {{1}} × (400 steps); wanted: {BARS['offset']}", "15_bakeoff"),
-    "behind": ("last at home, in every seed", "15_bakeoff"),
+    "language": ("loss {0} nats at {1} ×, not below BAR", "15_bakeoff"),
+    "content": (f"recalls {{0}} at {{1}} ×, not above {SHARE}", "15_bakeoff"),
+    "offset": (f"3-back {{0}} at {{1}} × (400 steps), not above {SHARE}", "15_bakeoff"),
     "axes": ("blind to the second axis", "13_axes"),
     "sides": ("a query cannot tell left from right", "09_alibi"),
+    "causal": ("counts what came before: for decoders", "14_today"),
     "moved": ("changes when all positions move", "06_transformer_xl"),
     "stale": ("must rotate old keys anew", "12_context_extension"),
     "parameters": ("{0} parameters", "17_choosing#what-positions-cost"),
     "scores": ("adds to the scores", "09_alibi"),
     "products": ("needs products of its own", "05_shaw"),
     "memory": ("makes a tensor {0} × the scores", "17_choosing#what-positions-cost"),
-    "unmeasured": ("not in the comparison", "10_rope"),
+    "training": ("needs further training", "15_bakeoff"),
+    "unmeasured": ("not measured", "15_bakeoff"),
+    "untrained": ("{0} at {1} × as it is; training on was not measured", "15_bakeoff"),
     "beyond": ("measured to {1} × only", "15_bakeoff"),
     "decoder": ("measured in decoders of text", "15_bakeoff"),
 }
-OPEN = ("unmeasured", "beyond", "decoder")
+OPEN = ("unmeasured", "untrained", "beyond", "decoder")
 FITS, UNSURE, OUT = range(3)
 
 
@@ -75,8 +117,9 @@ class Needs:
         parameters: the most that positions may have, in a model of 12 layers of width 768.
         head_dim: width d of a head; divides 768.
         kernel: "any" code, "scores" (a kernel that adds a number to each score, such as
-            FlexAttention) or "plain" (one that knows queries, keys and values alone).
+            FlexAttention) or "plain" (one that knows queries, keys, values and a window alone).
         small: whether every tensor beside attention must stay below half of the scores.
+        tuned: whether the model may be trained on for some steps at the length of use.
     """
 
     what: str = "text"
@@ -88,6 +131,7 @@ class Needs:
     head_dim: int = HEAD_DIM
     kernel: str = "any"
     small: bool = False
+    tuned: bool = False
 
     def __post_init__(self) -> None:
         """Check the words and the lengths."""
@@ -107,25 +151,29 @@ class Facts:
 
     Attributes:
         name: as it is written.
-        page: the chapter that derives it.
+        page: where it is derived.
+        scale: where it was used or compared at scale.
         measured: for each key of `KEEP`, by multiple of the trained length, a value per seed.
-        behind: whether each seed lost on text, at the trained length, to each seed of the others.
+        trained: the same after further training; None if none was measured.
         axes: whether it has a form for two axes.
         sides: whether an encoder tells left from right.
+        causal: whether it counts what came before, so that only a decoder can have it.
         relative: whether scores stay when all positions move.
         stale: whether cached keys are wrong once the text has grown.
-        kernel: 0 if queries and keys are all that it changes, 1 if it adds numbers that know
-            positions alone, 2 if it needs more.
+        kernel: 0 if queries, keys and a window are all that it changes, 1 if it adds numbers that
+            the products of queries and keys do not enter, 2 if it needs more.
         memory: its largest tensor as a share of the scores, at 512 tokens.
         parameters: coefficients of `basis`.
     """
 
     name: str
     page: str
+    scale: str
     measured: dict[str, dict[str, list[float]]]
-    behind: bool
+    trained: dict[str, dict[str, list[float]]] | None
     axes: bool
     sides: bool
+    causal: bool
     relative: bool
     stale: bool
     kernel: int
@@ -157,28 +205,31 @@ def sizes(head_dim: int = HEAD_DIM, length: int = LENGTH, *, causal: bool = True
 
 
 @cache
-def parameters(method: str, head_dim: int, length: int) -> int:
+def parameters(method: str, head_dim: int = HEAD_DIM, length: int = LENGTH) -> int:
     """Return how many parameters of the base model belong to positions.
 
     DeBERTa's layers share one table.
     """
     with torch.device("meta"):
-        layer = METHODS[method].make(sizes(head_dim, length))
+        layer, *_ = recipes.encodings(method, sizes(head_dim, length), 2)
     count = measure.parameter_count(layer)
     shared = layer.table.numel() if isinstance(layer, DeBERTa) else 0
-    return (count - shared) * (LAYERS if METHODS[method].per_layer else 1) + shared
+    per_layer = method in METHODS and METHODS[method].per_layer
+    return (count - shared) * (LAYERS if per_layer else 1) + shared
 
 
 def basis(head_dim: int, length: int) -> list[int]:
     """Return what the parameters of every method are a sum of.
 
-    One, heads, rows of a table that spans the length, half of it, a quarter of it in vectors of a
-    head's width, and that width.
+    One, heads, rows of a table that spans the length, half of it, a quarter and half of it in
+    vectors of a head's width, and that width.
     """
-    half, quarter = max(16, length // 2), max(16, length // 4) * head_dim
-    return [1, D_MODEL // head_dim, length, half, quarter, head_dim]
+    half, quarter = max(16, length // 2), max(16, length // 4)
+    heads = D_MODEL // head_dim
+    return [1, heads, length, half, quarter * head_dim, half * head_dim, head_dim]
 
 
+@cache
 def coefficients(method: str) -> list[int]:
     """Return the coefficients of `basis` that give a method's parameters."""
     settings = [(d, length) for d in (16, 32, 64, 256) for length in (32, 41, 101, 512)]
@@ -187,11 +238,15 @@ def coefficients(method: str) -> list[int]:
     return [round(each) for each in np.linalg.lstsq(rows, counts)[0]]
 
 
+def drawn(*shape: int) -> torch.Tensor:
+    """Return normal numbers in float64, the same at every call."""
+    return torch.randn(*shape, generator=generator(0), dtype=torch.float64)
+
+
 @torch.no_grad()
 def tells_sides(encoding: PositionEncoding) -> bool:
     """Return whether a key to the left is told from one as far to the right, without a mask."""
-    drawn = torch.randn(2, 1, D_MODEL, generator=generator(0), dtype=torch.float64)
-    x, y = (encoding.double().embed(one.expand(1, 64, -1), torch.arange(64)) for one in drawn)
+    x, y = (encoding.embed(one.expand(1, 64, -1), torch.arange(64)) for one in drawn(2, 1, D_MODEL))
     q, k = (each.unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2) for each in (x, y))  # (1, H, L, d)
     found = attention_logits(q, k, encoding, torch.arange(64), torch.arange(64))
     return bool((found[..., 30, 27] - found[..., 30, 33]).abs().max() > 1e-6 * found.abs().max())
@@ -199,12 +254,12 @@ def tells_sides(encoding: PositionEncoding) -> bool:
 
 @torch.no_grad()
 def level_of_kernel(encoding: PositionEncoding) -> int:
-    """Return 0, 1 or 2 as in `Facts.kernel`."""
+    """Return 0, 1 or 2 as in `Facts.kernel`, of one part of an encoding."""
     if encoding.uses("values"):
         return 2
-    if not encoding.uses("bias"):
-        return 0
-    q, k = torch.randn(2, 2, D_MODEL // HEAD_DIM, 9, HEAD_DIM, generator=generator(0)).double()
+    if not encoding.uses("bias") or isinstance(encoding, SlidingWindow):
+        return int(encoding.uses("read_bias"))
+    q, k = drawn(2, 2, D_MODEL // HEAD_DIM, 9, HEAD_DIM)
     places = torch.arange(9)
     one, two = (encoding.bias(x[:1], k[:1], places, places, 1.0) for x in (q, 2 * q))
     assert one is not None and two is not None
@@ -214,7 +269,7 @@ def level_of_kernel(encoding: PositionEncoding) -> int:
 @torch.no_grad()
 def goes_stale(encoding: PositionEncoding) -> bool:
     """Return whether a key is rotated in another way once the text is sixteen times as long."""
-    k = torch.randn(1, 2, 16 * 64, HEAD_DIM, generator=generator(0), dtype=torch.float64)
+    k = drawn(1, D_MODEL // HEAD_DIM, 16 * 64, HEAD_DIM)
     early, late = (
         encoding.rotate(x, x, *2 * [torch.arange(x.shape[2])])[1] for x in (k[:, :, :64], k)
     )
@@ -224,24 +279,21 @@ def goes_stale(encoding: PositionEncoding) -> bool:
 @torch.no_grad()
 def is_relative(encoding: PositionEncoding) -> bool:
     """Return whether the scores stay when all positions move."""
-    if encoding.uses("embed"):
-        return False
-    shape = (1, D_MODEL // HEAD_DIM, 40, HEAD_DIM)  # past the threshold of FIRE once moved
-    q, k = (torch.randn(shape, generator=generator(n), dtype=torch.float64) for n in range(2))
+    if encoding.uses("embed") or encoding.uses("read_bias"):
+        return encoding.uses("read_bias")  # its numbers come from the tokens
+    q, k = drawn(2, 1, D_MODEL // HEAD_DIM, 40, HEAD_DIM)  # past the threshold of FIRE once moved
     return measure.translation_error(encoding, q, k, 100) < 1e-9
 
 
 @cache
-def comparison() -> dict[str, dict[str, plots.Curve]]:
-    """Return what the shipped comparison measured, for each key of `KEEP`."""
+def comparison(metric: str) -> dict[str, dict[str, plots.Curve]]:
+    """Return what was measured, for each key of `KEEP`: as it is, or after further training."""
     rows = read_rows(SHIPPED / "small.csv")
-    return {
-        keep: plots.curves(rows, task, "nats" if keep == "language" else "accuracy")
-        for keep, task in KEEP.items()
-    }
+    kinds = {keep: "nats" if keep == "language" else "accuracy" for keep in KEEP}
+    return {keep: plots.curves(rows, task, f"{kinds[keep]}{metric}") for keep, task in KEEP.items()}
 
 
-def measured(key: str) -> dict[str, dict[str, list[float]]]:
+def measured(key: str, metric: str = "") -> dict[str, dict[str, list[float]]]:
     """Return a method's values by task and multiple of the trained length."""
     length = {each.task: each.train_length for each in grid.SIZES if each.scale == "small"}
     return {
@@ -250,66 +302,81 @@ def measured(key: str) -> dict[str, dict[str, list[float]]]:
             for multiple in MULTIPLES
             if (values := curves.get(key, {}).get(round(length[KEEP[keep]] * multiple)))
         }
-        for keep, curves in comparison().items()
+        for keep, curves in comparison(metric).items()
     }
 
 
-def is_behind(key: str) -> bool:
-    """Return whether all others of the comparison were robustly better at the trained length."""
-    found = {name: measured(name)["language"].get("1", []) for name in grid.COMPARED}
-    others = [values for name, values in found.items() if name != key]
-    return key in found and max(map(max, others)) < min(found[key])
+def at_scale(key: str) -> str:
+    """Return where a method was used or compared at scale."""
+    column, words = AT_SCALE.get(key, ("", "none known to us"))
+    column, _, value = column.partition(":")
+
+    def counted(row: dict[str, str]) -> bool:
+        if column == "base":
+            return bool(row["layout"]) and max(census.numbers(row, column), default=0) >= 5e5
+        return value in row[column] and bool(row[column])
+
+    return words.format(sum(map(counted, census.read())) if column else "")
+
+
+def probed(method: str, *, causal: bool) -> PositionEncoding:
+    """Return the first layer's encoding with weights that no start holds at zero."""
+    first, *_ = recipes.encodings(method, sizes(causal=causal), 2)
+    for weight in first.double().parameters():
+        weight.data += 0.1 * torch.randn(weight.shape, generator=generator(1)).double()
+    return first
 
 
 def facts_of(key: str) -> Facts:
-    """Return what is known of a method of the registry."""
+    """Return what is known of a way in which models of the comparison were measured."""
+    method = "none" if key == "rope+drop" else key.partition("+")[0]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        decoder = METHODS[key].make(sizes())
-        encoder = METHODS[key].make(sizes(causal=False))
-        memory = measure.extra_tensor(decoder, sizes())
-        decoder.double()
+        plain = recipes.encodings(method, sizes(), 2)[0]
+        memory = measure.extra_tensor(plain, sizes()) / (4 * sizes().n_heads * LENGTH**2)
+        decoder, encoder = (probed(method, causal=causal) for causal in (True, False))
+    cell = grid.Cell("", "text", "rope", 0, 64, d_model=D_MODEL, n_heads=D_MODEL // HEAD_DIM)
+    causal = method in ("temperature", "forgetting", "cope")
+    after = f"-recalibrated-{STEPS}" if key == "rope+drop" else f"-tuned-{STEPS}"
     return Facts(
-        name=METHODS[key].name,
-        page=METHODS[key].chapter,
+        name=plots.name(key),
+        page=PAGES.get(key) or METHODS[key].chapter,
+        scale=at_scale(key),
         measured=measured(key),
-        behind=is_behind(key),
-        axes=any(map(decoder.uses, ("embed", "rotate", "bias"))),
-        sides=tells_sides(encoder),
+        trained=measured(key, after) if key.startswith("rope") else None,
+        axes=causal or any(map(decoder.uses, ("embed", "rotate", "bias"))),
+        sides=causal or tells_sides(encoder),
+        causal=causal,
         relative=is_relative(decoder),
-        stale=False,
-        kernel=level_of_kernel(decoder),
-        memory=round(memory / (4 * sizes().n_heads * LENGTH**2), 4),
-        parameters=coefficients(key),
+        stale=key in EXTENSIONS and goes_stale(EXTENSIONS[key](cell, 16 * 64)),
+        kernel=max(map(level_of_kernel, decoder.parts())),
+        memory=round(memory, 4),
+        parameters=coefficients(method),
     )
 
 
 @cache
 def facts() -> dict[str, Facts]:
-    """Return what is known of the methods with a chapter, and of RoPE's extensions."""
-    found = {key: facts_of(key) for key in TAUGHT}
-    cell = grid.Cell("", "text", "rope", 0, 64, d_model=D_MODEL, n_heads=D_MODEL // HEAD_DIM)
-    for key, make in EXTENSIONS.items():
-        stale = key == "rope+dynamic-ntk"
-        assert stale == goes_stale(make(cell, 16 * 64))
-        found[key] = replace(
-            found["rope"],
-            name=plots.name(key),
-            page="12_context_extension",
-            measured=measured(key),
-            stale=stale,
-        )
-    return found
+    """Return what is known of every row."""
+    return {key: facts_of(key) for key in ROWS}
+
+
+@cache
+def bars() -> dict[str, float]:
+    """Return the bars that every seed must clear."""
+    loss = round(max(measured("rope")["language"]["1"]) + MARGIN, 2)
+    return {"language": loss, "content": SHARE, "offset": SHARE, "memory": MEMORY}
 
 
 def data() -> dict[str, Any]:
     """Return all that the figure in the browser decides from."""
     known = {key: asdict(each) for key, each in facts().items()}
+    bar = str(bars()["language"])
     return {
         "multiples": list(MULTIPLES),
-        "bars": BARS,
+        "bars": bars(),
         "tasks": KEEP,
-        "reasons": REASONS,
+        "reasons": {key: (said.replace("BAR", bar), page) for key, (said, page) in REASONS.items()},
         "open": list(OPEN),
         "order": list(known),  # a notebook sorts the keys of what it stores
         "facts": known,
@@ -319,68 +386,59 @@ def data() -> dict[str, Any]:
 # The decision -------------------------------------------------------------------------------------
 
 
-def multiple_of(needs: Needs) -> float:
-    """Return the measured multiple of the trained length that stands for the length of use."""
-    wanted = needs.used / needs.trained
-    return next((each for each in MULTIPLES if each >= wanted), MULTIPLES[-1])
+def candidates(needs: Needs) -> list[str]:
+    """Return the rows that differ at the length of use.
 
-
-def at_length(known: Facts, needs: Needs) -> list[tuple[str, float, float]]:
-    """Return what the measurements hold against a method, or leave open."""
-    multiple, found = multiple_of(needs), known.measured[needs.keep]
-    near, far = found.get("1"), found.get(f"{multiple:g}")
-    if not near:
-        return [("unmeasured", 0, 0)]
-    if not far:
-        return [("refused", 0, multiple)]
-    reasons = []
-    if needs.keep == "language":
-        if known.behind:
-            reasons.append(("behind", 0.0, 0.0))
-        rise = max(b - a for a, b in zip(near, far, strict=True))
-        if not rise < BARS["language"]:
-            reasons.append(("language", rise, multiple))
-    elif not min(far) > BARS[needs.keep]:
-        reasons.append((needs.keep, min(far), multiple))
-    if needs.used > multiple * needs.trained:
-        reasons.append(("beyond", 0, multiple))
-    if needs.what != "text":
-        reasons.append(("decoder", 0, 0))
-    return reasons
+    A text no longer than in training leaves nothing to stretch; in a longer one a learned table
+    needs one of the ways beyond its last row.
+    """
+    longer = needs.used > needs.trained
+    return [key for key in ROWS if (key != "learned" if longer else "+" not in key)]
 
 
 def verdict(known: Facts, needs: Needs) -> Verdict:
     """Return what becomes of one method."""
+    keep, wanted = needs.keep, needs.used / needs.trained
+    after = known.trained if needs.tuned and wanted > 1 else None
+    values = (after and after[keep]) or known.measured[keep]
+    found = [each for each in MULTIPLES if f"{each:g}" in values]
+    multiple = next((each for each in found if each >= wanted), found[-1] if found else 0)
+    sign = 1 if keep == "language" else -1
+    worst = sign * max(sign * each for each in values[f"{multiple:g}"]) if found else 0.0
+    fails = bool(found) and not sign * worst < sign * bars()[keep]
     count = float(np.dot(known.parameters, basis(needs.head_dim, needs.trained)))
     level = KERNELS[::-1].index(needs.kernel)
-    against = {
-        "axes": needs.what == "image" and not known.axes,
-        "sides": needs.what == "both" and not known.sides,
-        "moved": needs.cache == "sliding" and not known.relative,
-        "stale": needs.cache != "none" and known.stale,
-        "parameters": count > needs.parameters,
-        "scores": known.kernel == 1 and level < 1,
-        "products": known.kernel == 2 and level < 2,
-        "memory": needs.small and not known.memory < BARS["memory"],
+    causal = needs.what != "text" and known.causal
+    untrained = fails and after is not None and not after[keep]
+    reasons = {
+        keep: (fails and not untrained, worst, multiple),
+        "axes": (needs.what == "image" and not known.axes, 0, 0),
+        "sides": (needs.what == "both" and not known.sides, 0, 0),
+        "causal": (causal, 0, 0),
+        "moved": (needs.cache == "sliding" and not known.relative, 0, 0),
+        "stale": (needs.cache != "none" and known.stale, 0, 0),
+        "parameters": (count > needs.parameters, count, 0),
+        "scores": (known.kernel == 1 and level < 1, 0, 0),
+        "products": (known.kernel == 2 and level < 2, 0, 0),
+        "memory": (needs.small and not known.memory < MEMORY, known.memory, 0),
+        "training": (not found and bool(known.trained) and after is None, 0, 0),
+        "unmeasured": (not found, 0, 0),
+        "untrained": (untrained, worst, multiple),
+        "beyond": (bool(found) and wanted > multiple and not untrained, 0, multiple),
+        "decoder": (bool(found) and needs.what != "text", 0, 0),
     }
-    numbers = {"parameters": count, "memory": known.memory}
-    reasons = at_length(known, needs)
-    reasons += [(key, numbers.get(key, 0), 0) for key, holds in against.items() if holds]
-    reasons.sort(key=lambda each: each[0] in OPEN)
-    status = FITS if not reasons else UNSURE if reasons[0][0] in OPEN else OUT
-    values = known.measured[needs.keep].get(f"{multiple_of(needs):g}")
-    worst = (max if needs.keep == "language" else min)(values) if values else None
-    return Verdict(
-        status, worst, [each for each in reasons if status != OUT or each[0] not in OPEN]
-    )
+    held = [(kind, a, b) for kind, (holds, a, b) in reasons.items() if holds]
+    against = [each for each in held if each[0] not in OPEN]
+    status = OUT if against else UNSURE if held else FITS
+    return Verdict(status, worst if found else None, against or held)
 
 
 def choose(needs: Needs) -> dict[str, Verdict]:
-    """Return what becomes of every method: those that fit first, the best of them on top.
+    """Return what becomes of every candidate: those that fit first, the best of them on top.
 
     Methods are sorted by their worst seed at the length of use; one without a value comes last.
     """
-    found = {key: verdict(known, needs) for key, known in facts().items()}
+    found = {key: verdict(facts()[key], needs) for key in candidates(needs)}
     sign = 1 if needs.keep == "language" else -1
 
     def rank(key: str) -> tuple[int, float]:
@@ -390,7 +448,6 @@ def choose(needs: Needs) -> dict[str, Verdict]:
     return {key: found[key] for key in sorted(found, key=rank)}
 
 
-def fitting(needs: Needs, among: Sequence[str] = grid.COMPARED) -> list[str]:
-    """Return those of the methods that fit, in the order in which they are given."""
-    found = choose(needs)
-    return [key for key in among if found[key].status == FITS]
+def fitting(needs: Needs) -> list[str]:
+    """Return the methods that fit, the best on top."""
+    return [key for key, each in choose(needs).items() if each.status == FITS]

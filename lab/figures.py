@@ -11,6 +11,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from PIL import Image
@@ -19,10 +20,23 @@ from lab.registry import METHODS
 
 METHOD_COLOURS = {key: method.colour for key, method in METHODS.items()}
 METHOD_NAMES = {key: method.name for key, method in METHODS.items()}
+# What a colour stands for, in every figure, drawn here or by lab/web: on white, and in the dark.
+ROLES = {
+    "query": ("#0072b2", "#56b4e9"),
+    "key": ("#d55e00", "#ff9248"),
+    "above": ("#00735a", "#35c79a"),  # scores, weights, whatever is more than zero
+    "value": ("#b5518d", "#e79fca"),
+    "below": ("#6a3d9a", "#b99be8"),  # less than zero
+    "position": ("#9a6700", "#e6b450"),
+}
 # For lines that stand for something else than a method.
 CYCLE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#332288", "#7f7f7f")
 INK, PAPER, GRID = "#22272e", "#ffffff", "#d9dde3"
-SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
+# Nothing is white; the stronger the colour, the further from zero.
+SEQUENTIAL = LinearSegmentedColormap.from_list("amount", [PAPER, ROLES["above"][0]])
+DIVERGING = LinearSegmentedColormap.from_list(
+    "signed", [ROLES["below"][0], PAPER, ROLES["above"][0]]
+)
 DPI = 144
 NUMBER = re.compile(r"[0-9A-Z]+\.[1-9][0-9]*")
 PACK = np.array([1 << 16, 1 << 8, 1])  # red, green and blue in one number
@@ -196,7 +210,7 @@ def heatmap(
     bar: bool = True,
     limit: float | None = None,
 ) -> AxesImage:
-    """Draw a matrix as an image, rows downwards, with a colour bar.
+    """Draw a matrix as an image, rows downwards, with a colour bar: white is zero.
 
     Args:
         axes: where to draw.
@@ -204,13 +218,16 @@ def heatmap(
         title: above the image.
         x: label of the columns.
         y: label of the rows.
-        diverging: colours for signed values, symmetric about 0.
+        diverging: colours for signed values, symmetric about 0; without, those of amounts, which
+            begin at 0 if no value is below it.
         bar: add a colour bar.
         limit: largest absolute value of the colours, with `diverging`; that of the data if None.
     """
     matrix = values.detach().numpy() if hasattr(values, "detach") else values
     top = float(abs(matrix).max()) if limit is None else limit
-    bounds: dict[str, Any] = {"vmin": -top, "vmax": top} if diverging else {}
+    bounds: dict[str, Any] = (
+        {"vmin": -top, "vmax": top} if diverging else {"vmin": min(0, matrix.min())}
+    )
     image = axes.imshow(
         matrix, cmap=DIVERGING if diverging else SEQUENTIAL, aspect="auto", **bounds
     )

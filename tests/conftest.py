@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from browsing import IN_CI, Seen, left_out, serve
-from tools import ROOT, chromium, unchanged
+from browsing import Seen, left_out, serve
+from tools import ROOT, chromium
 from tools.build import SITE
 from tools.red import NotThere
 
@@ -32,49 +32,6 @@ CHROME_ARGS = [
 # `pytest --hypothesis-profile=default tests`.
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.load_profile("same")
-
-
-# The tests of the site that have not passed yet, and the digest of what they depend on.
-TO_PASS = pytest.StashKey[set[str]]()
-DIGEST = pytest.StashKey[str | None]()
-
-
-def is_of_the_site(item: pytest.Item) -> bool:
-    return item.path.name == unchanged.SITE_TESTS
-
-
-def pytest_deselected(items: list[pytest.Item]) -> None:
-    """What is not asked has not passed."""
-    for item in filter(is_of_the_site, items):
-        item.config.stash.setdefault(TO_PASS, set()).add(item.nodeid)
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note what the site's tests are."""
-    to_pass = session.config.stash.setdefault(TO_PASS, set())
-    to_pass.update(item.nodeid for item in filter(is_of_the_site, session.items))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """In a whole run, before the first of them, note what they depend on."""
-    stash = item.config.stash
-    if is_of_the_site(item) and os.environ.get("PE_COMPLETE") and not IN_CI and DIGEST not in stash:
-        stash[DIGEST] = unchanged.site_digest()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item):
-    """Remember the site when all of its tests have passed."""
-    report = yield
-    to_pass = item.config.stash.get(TO_PASS, set())
-    if not report.passed:
-        to_pass.add("what failed, or was left out")
-    elif item.nodeid in to_pass and report.when == "teardown":
-        to_pass.remove(item.nodeid)
-        if not to_pass and DIGEST in item.config.stash:
-            unchanged.remember_site(item.config.stash[DIGEST])
-    return report
 
 
 @pytest.fixture(autouse=True)

@@ -93,6 +93,12 @@ def test_locale_time_zone_and_style_of_a_person_are_left_outside(monkeypatch):
     assert os.path.exists(os.path.join(child["MATPLOTLIBRC"], "matplotlibrc"))
 
 
+def test_the_library_is_traced_for_coverage_in_ci_alone(monkeypatch):
+    for ci in ("", "true"):
+        monkeypatch.setenv("CI", ci)
+        assert any("--cov-fail-under" in part for part in suite.command([])) == bool(ci)
+
+
 @pytest.fixture(scope="module")
 def trained() -> dict[str, dict[str, Any]]:
     """What tests/trainer.py gives in fresh processes, by instruction set."""

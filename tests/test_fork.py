@@ -16,7 +16,7 @@ import yaml
 from bs4 import BeautifulSoup
 from test_new_chapter import copy_with_environment
 
-from tools import ROOT, address, fork, refresh, unchanged
+from tools import ROOT, address, fork, order, refresh
 
 OWN = address.stored()
 REPOSITORY, TITLE = "Ada-L/notes.on_order", r'Wörter & "Orte": a \1 course'
@@ -96,7 +96,7 @@ def require_links(folder: Path, repository: str, site: str) -> None:
 
 
 def test_only_the_copies_name_the_address_and_they_name_what_the_source_says() -> None:
-    found = naming(OWN, ROOT, unchanged.checkout())
+    found = naming(OWN, ROOT, order.checkout())
     assert {"_config.yml", "README.md", "CITATION.cff"} <= found <= set(fork.COPIES)
     for name in fork.COPIES:
         text = (ROOT / name).read_text(encoding="utf-8")
@@ -105,7 +105,7 @@ def test_only_the_copies_name_the_address_and_they_name_what_the_source_says() -
 
 def test_one_command_gives_a_fork_its_own_address_and_title(forked: Path) -> None:
     """No file and no page has the old one; the title may hold what files give a meaning."""
-    paths = [forked / path.relative_to(ROOT) for path in unchanged.checkout()]
+    paths = [forked / path.relative_to(ROOT) for path in order.checkout()]
     assert naming(OWN, forked, paths) == set()
     at = address.stored(forked / "_config.yml")
     assert (at.name, at.site, at.title) == (REPOSITORY, SITE, TITLE)
@@ -137,12 +137,12 @@ def test_in_github_actions_a_fork_of_a_fork_publishes_itself(forked: Path) -> No
 
 def test_on_paper_a_title_is_words_and_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "book/_ext"))
-    import course
+    from course import addresses
 
-    course.texescape.init()  # as Sphinx does
+    addresses.texescape.init()  # as Sphinx does
     documents = [("book/00_intro", "course.tex", "A & B_1", "an author", "manual")]
     config = SimpleNamespace(latex_documents=documents, latex_engine="xelatex")
-    course.write_title(SimpleNamespace(config=config), None)
+    addresses.write_title(SimpleNamespace(config=config), None)
     assert config.latex_documents == [(*documents[0][:2], r"A \& B\_1", *documents[0][3:])]
 
 

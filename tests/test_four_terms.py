@@ -8,7 +8,7 @@ from torch import nn
 
 from lab import four_terms
 from lab.registry import METHODS, TAUGHT
-from pe_lib import Learned, MultiHeadAttention, NoPosition, PositionEncoding, Sinusoidal
+from pe_lib import Learned, MultiHeadAttention, PositionEncoding, Sinusoidal
 from pe_lib.alibi import ALiBi
 from pe_lib.attention import attention_logits, relative_position
 from pe_lib.compose import Compose
@@ -223,13 +223,6 @@ def test_what_is_never_on_is_off_at_every_call_and_in_the_values_too():
     assert whole(tokens, four_terms.NAMES).shape == (3, 7, 5)
 
 
-def test_an_unknown_switch_is_named_with_the_known_ones():
-    with pytest.raises(ValueError, match=r"never must be one of content–content, .*; got 'query'"):
-        four_terms.Switched(5, 7, never=["query"])
-    with pytest.raises(ValueError, match=r"off must be one of .*values; got 'query'"):
-        four_terms.Switched(5, 7)(torch.zeros(1, 2, dtype=torch.long), ["query"])
-
-
 def test_rows_neither_need_nor_move_the_global_random_state():
     torch.manual_seed(5)
     before = torch.get_rng_state()
@@ -237,11 +230,3 @@ def test_rows_neither_need_nor_move_the_global_random_state():
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(6)
     assert four_terms.row("shaw") == first
-
-
-def test_an_unknown_method_is_named_with_the_known_ones():
-    with pytest.raises(
-        ValueError, match=r"method must be one of none, .*fire, xpos, .*; got 'ropes'"
-    ):
-        four_terms.row("ropes")
-    assert four_terms.row("mine", NoPosition())[0] == "mine"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from itertools import combinations
 
 import pytest
@@ -198,26 +197,6 @@ def test_a_code_of_rows_only_shows_rows_only() -> None:
     rows = torch.arange(16) // 4
     near, row, column, neither = measure.grid_similarity(torch.eye(4)[rows], (4, 4))
     assert (near, row, column, neither) == (0.5, 1.0, 0.0, 0.0)
-
-
-# Errors -------------------------------------------------------------------------------------------
-
-ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
-    (lambda: measure.share_moving_less(torch.zeros(0, 3), 1.0), ValueError, "length of codes"),
-    (
-        lambda: measure.grid_similarity(torch.zeros(5, 2), (2, 3)),
-        ValueError,
-        r"6 rows for grid \(2, 3\), got 5",
-    ),
-]
-
-
-@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
-def test_errors_name_the_argument_and_what_is_allowed(
-    call: Callable[[], object], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        call()
 
 
 def test_the_largest_tensor_is_found_though_it_is_not_the_result() -> None:

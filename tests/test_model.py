@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -266,51 +265,3 @@ def test_gradients_reach_every_weight() -> None:
     network(tokens(2, 64)).square().sum().backward()
     for name, parameter in network.named_parameters():
         assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
-
-
-# Errors -------------------------------------------------------------------------------------------
-
-IDS = torch.zeros(2, 3, dtype=torch.long)
-ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
-    (lambda: Transformer(0), ValueError, "n_in must be at least 1, got 0"),
-    (lambda: Transformer(4, 0), ValueError, "n_out must be at least 1, got 0"),
-    (lambda: Transformer(4, n_layers=0), ValueError, "n_layers must be at least 1, got 0"),
-    (lambda: Transformer(4, d_model=0), ValueError, "d_model must be at least 1, got 0"),
-    (lambda: Transformer(4, d_model=30), ValueError, "d_model must be a multiple of 4.* got 30"),
-    (lambda: Transformer(4, pool="max"), ValueError, "pool must be one of mean, first; got 'max'"),
-    (
-        lambda: Transformer(4, encoding=[NoPosition()]),
-        ValueError,
-        r"one per layer \(2\), got 1",
-    ),
-    (
-        lambda: Transformer(4, encoding=[NoPosition(), Sinusoidal(32)]),
-        ValueError,
-        r"must have in the first layer what adds.* another Sinusoidal in encoding\[1\]",
-    ),
-    (lambda: Transformer(4)(IDS[0]), ValueError, r"\(batch, length >= 1\), got \(3,\)"),
-    (lambda: Transformer(4)(IDS[:, :0]), ValueError, r"length >= 1\), got \(2, 0\)"),
-    (
-        lambda: Transformer(4, features=True)(IDS.float()),
-        ValueError,
-        r"\(batch, length >= 1, 4\), got \(2, 3\)",
-    ),
-    (
-        lambda: Transformer(4, causal=True)(IDS, caches=[KVCache()]),
-        ValueError,
-        r"caches must be one per layer \(2\), each another, got 1",
-    ),
-    (
-        lambda: Transformer(4)(IDS, positions=torch.arange(4)),
-        ValueError,
-        r"positions must have shape \(3,\)",
-    ),
-]
-
-
-@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
-def test_errors_name_the_argument_and_what_is_allowed(
-    call: Callable[[], object], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        call()

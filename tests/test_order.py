@@ -18,7 +18,7 @@ from exercises.grade_course import grade_course
 from exercises.jobs import Job
 from exercises.records import Course
 from exercises.sets import load, release_path, set_names, source_path
-from tools import ROOT, order, outline, publish, unchanged
+from tools import ROOT, order, outline, publish
 
 LINK = re.compile(
     r"\]\((\d\d_\w+|hierarchical)\.ipynb(?:#(figure-[\w-]+))?|\{doc\}`(?:[^`<]*<)?(\w+)"
@@ -28,7 +28,7 @@ SAID = re.compile(r"\[[Cc]hapter\s+(\d+)\]\((\d\d)_")  # both must say the same
 
 def copy_of_the_checkout(folder: Path) -> Path:
     """Copy what git keeps, or would keep."""
-    for path in unchanged.checkout():
+    for path in order.checkout():
         copy = folder / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, copy)
@@ -51,7 +51,7 @@ def move(folder: Path, name: str, place: int) -> None:
 def contents(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
-        for path in unchanged.checkout(folder)
+        for path in order.checkout(folder)
         if path.name != Path(order.FORMER).name  # it remembers both ways
     }
 

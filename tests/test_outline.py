@@ -30,10 +30,6 @@ def test_the_title_has_the_number_of_the_file(name):
     assert int(TITLE.match(source(name))[1]) == int(name[:2])
 
 
-def test_schematics_show_what_a_plot_cannot():
-    assert sum(outline.outline(path).schematics for path in PATHS.values()) >= 8
-
-
 @every_chapter
 def test_minutes_are_those_of_the_page(name):
     counted = outline.outline(PATHS[name])
@@ -69,18 +65,6 @@ def test_every_question_at_the_end_has_its_answer(name):
     parts = re.split(r"^`{3,}\{dropdown\} Answer.*?^`{3,}$", section[1], flags=re.M | re.S)
     assert len(parts) > 3  # three questions or more
     assert all(part.strip() for part in parts[:-1]) and not parts[-1].strip()
-
-
-@every_chapter
-def test_there_is_one_cell_to_change(name):
-    assert len(re.findall(r"^## Change this cell$", source(name), re.M)) == 1
-
-
-@every_chapter
-def test_nobody_is_quoted_without_a_name(name):
-    assert (
-        re.findall(r"\b[Oo]ne (?:also |often )?reads\b|\b[Ii]t is often said\b", source(name)) == []
-    )
 
 
 def cells(*sources: str, tags: tuple[str, ...] = ()) -> list[object]:

@@ -187,16 +187,16 @@ MATHJAX = """exports.init = async () => ({
 
 def test_pages_load_mathjax_only_where_formulas_cannot_be_set(monkeypatch, tmp_path):
     sys.path.insert(0, str(ROOT / "book" / "_ext"))
-    import course
+    from course import pages
 
     def scripts(body):
         context = {"body": body, "script_files": [config.mathjax_path, "_static/course.js"]}
-        course.finish_page(app, "book/page", "page.html", context, None)
+        pages.finish_page(app, "book/page", "page.html", context, None)
         return context["script_files"]
 
     config = SimpleNamespace(html_static_path=[], root_doc="")
     app = SimpleNamespace(config=config)
-    course.choose_assets(None, config)
+    pages.choose_assets(None, config)
     assert config.nb_ipywidgets_js == {}
     formula = '<span class="math notranslate nohighlight">\\(x\\)</span>'
     monkeypatch.setattr(vendor, "SITE_ASSETS", tmp_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -207,40 +206,6 @@ def test_a_test_is_quiet_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not quiet()
     monkeypatch.setenv("PE_QUIET", "1")
     assert quiet()
-
-
-# Errors -------------------------------------------------------------------------------------------
-
-
-def nothing_counts(random: torch.Generator) -> Batch:
-    return torch.zeros(2, 4), torch.full((2,), IGNORE)
-
-
-def run(batches: Callable[[torch.Generator], Batch] = small_batches, **options: object) -> object:
-    return train(small_model(), batches, **{"steps": 3, **options})  # type: ignore[arg-type]
-
-
-ERRORS: list[tuple[Callable[[], object], type[Exception], str]] = [
-    (lambda: run(steps=0), ValueError, "steps must be at least 1, got 0"),
-    (lambda: run(steps=2.5), TypeError, "steps must be an int, got float"),
-    (lambda: run(warmup=0), ValueError, "warmup must be at least 1, got 0"),
-    (lambda: run(lr=0.0), ValueError, "lr must be a finite number greater than 0"),
-    (lambda: run(lr=math.inf), ValueError, "lr must be a finite number"),
-    (lambda: run(nothing_counts), ValueError, "the loss is nan at step 0.*no target"),
-    (
-        lambda: accuracy(small_model(), *nothing_counts(generator(0))),
-        ValueError,
-        "targets must hold one that counts, all 2 are ignored",
-    ),
-]
-
-
-@pytest.mark.parametrize(("call", "error", "message"), ERRORS)
-def test_errors_name_the_argument_and_what_is_allowed(
-    call: Callable[[], object], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        call()
 
 
 def test_a_model_is_trained_in_float64_whatever_it_came_in() -> None:

@@ -12,9 +12,12 @@ import argparse
 import hashlib
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
+from base64 import b64encode
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +28,29 @@ from lab import figures
 from lab.live import SCRIPT, STARTS, STILLS, STYLE, WEB, data
 from tools import ROOT, chromium
 
+FONTS = ROOT / "book" / "assets" / "fonts"
 WORKSHOP = ROOT / "_build" / "web"  # where npm puts what it brings
 LICENCE = (
     "d3-axis, d3-drag, d3-scale, d3-selection, d3-shape and what they need: ISC, LICENSE-d3.txt"
+)
+# Properties that no state, page or attribute knows: the bundler may shorten them.
+INSIDE = (
+    *("drawing", "narrow", "handle", "handles", "upright", "level", "move", "settle", "glides"),
+    *(
+        "enabled",
+        "question",
+        "answer",
+        "knob",
+        "play",
+        "hint",
+        "kin",
+        "also",
+        "sheet",
+        "inside",
+        "shape",
+        "words",
+    ),
+    *("xLabel", "yLabel", "xFormat", "yFormat", "xValues", "yValues", "logX", "logY"),
 )
 WIDE, NARROW = 720, 340  # pixels: the column on a desk, and on a phone
 # What each picture shows, for those who do not see it; the figure's first words follow.
@@ -111,7 +134,7 @@ def script() -> str:
     shutil.copytree(WEB / "src", WORKSHOP / "src")
     options = ["--bundle", "--minify", "--format=iife", "--global-name=Live", "--target=es2022"]
     options += ["--charset=utf8", "--outfile=live.js", "--legal-comments=none"]
-    options.append("--metafile=live.json")
+    options += ["--metafile=live.json", f"--mangle-props=^({'|'.join(INSIDE)})$"]
     run(WORKSHOP / "node_modules" / ".bin" / "esbuild", "src/main.js", *options)
     made = (WORKSHOP / "live.js").read_text(encoding="utf-8")
     shares = json.loads((WORKSHOP / "live.json").read_text())["outputs"]["live.js"]["inputs"]
@@ -126,6 +149,20 @@ DARK = """:root { --pst-color-text-base: #ced6dd; --pst-color-text-muted: #9ca4a
 body, figure { background: #14181f !important; }"""  # as the site's style has them
 
 
+@cache
+def faces() -> str:
+    """Return the site's own type faces as a style: a figure is as high on every machine."""
+    style = (FONTS / "fonts.css").read_text(encoding="utf-8")
+    kinds = re.findall(r"@font-face \{[^}]*woff2[^}]*\}", style)
+
+    def whole(found: re.Match[str]) -> str:
+        data = b64encode((FONTS / found[1]).read_bytes()).decode()
+        return f'"data:font/woff2;base64,{data}"'
+
+    text = re.sub(r'"([\w-]+\.woff2)"', whole, "\n".join(kinds))
+    return text.replace("font-display: swap", "font-display: block")
+
+
 def page(name: str = "", state: dict[str, Any] | None = None, scheme: str = "light") -> str:
     """Return a page that holds nothing but the script, and one figure if it is named."""
     held, read = (json.dumps(each).replace("'", "&#39;") for each in (state, data(name) or None))
@@ -135,7 +172,8 @@ def page(name: str = "", state: dict[str, Any] | None = None, scheme: str = "lig
     return (
         f"<!doctype html><html data-theme={scheme} lang=en><meta charset=utf-8>"
         "<title>figure</title>"
-        "<style>body, figure { margin: 0; background: #fff; font-family: sans-serif }"
+        f"<style>{faces()} :root {{ --course-sans: Course Sans, sans-serif }}"
+        "body, figure { margin: 0; background: #fff; font-family: var(--course-sans) }"
         f"{DARK if scheme == 'dark' else ''}\n{STYLE.read_text()}</style>"
         f"<main>{place}</main><script>{SCRIPT.read_text()}</script>"
     )
@@ -161,6 +199,7 @@ def photograph() -> None:
                 tab.set_viewport_size({"width": width, "height": 900})
                 tab.set_content(page(name, state))
                 tab.wait_for_selector(".live-words:not(:empty)")
+                tab.evaluate("document.fonts.ready")
                 box = tab.locator(".live-figure").bounding_box()
                 heights[key] = round(box["height"])
             drawn = Image.open(io.BytesIO(tab.locator(".live-figure").screenshot())).convert("RGB")
@@ -175,8 +214,26 @@ def photograph() -> None:
     STARTS.write_text(text + "\n", encoding="utf-8")
 
 
+def colours() -> str:
+    """Return the style of what a colour stands for, as lab/figures.py has it."""
+    looks = (
+        ".live",
+        'html[data-theme="dark"] .live, [data-jp-theme-light="false"] .live, .theme-dark .live',
+    )
+    lines = [f".live .{role} {{ --c: var(--live-{role}); }}" for role in figures.ROLES]
+    for selector, pair in zip(looks, zip(*figures.ROLES.values(), strict=True), strict=True):
+        held = " ".join(f"--live-{r}: {c};" for r, c in zip(figures.ROLES, pair, strict=True))
+        lines.append(f"{selector} {{ {held} }}")
+    light = lines[len(figures.ROLES)]
+    return "\n".join([*lines, f"@media print {{ html[data-theme] {light} }}"])
+
+
 def write_data() -> None:
-    """Write what the figures read beside their state."""
+    """Write what the figures read beside their state, and their colours."""
+    style = STYLE.read_text(encoding="utf-8")
+    before, _, rest = style.partition("/* colours */\n")
+    _, end, after = rest.partition("/* end of colours */")
+    STYLE.write_text(f"{before}/* colours */\n{colours()}\n{end}{after}", encoding="utf-8")
     text = json.dumps(choosing.data(), ensure_ascii=False, separators=(",", ":"))
     (WEB / "chooser.json").write_text(text + "\n", encoding="utf-8")
 
@@ -186,8 +243,8 @@ def main() -> int:
     parser.add_argument("--script", action="store_true", help="leave the pictures as they are")
     options = parser.parse_args()
     SCRIPT.write_text(script(), encoding="utf-8")
+    write_data()
     if not options.script:
-        write_data()
         photograph()
     print(f"{SCRIPT.relative_to(ROOT)}: {SCRIPT.stat().st_size} bytes")
     return 0

@@ -1,16 +1,13 @@
 """A pytest plugin: what nbval leaves out, compared in the run that nbval makes anyway.
 
-nbval compares the text that each cell prints, here within the tolerance for numbers that the cell
-may state (tools/tolerance.py). After the last cell of a notebook two more tests look at the same
-run: one compares the pictures, the frames of widgets and all else that is stored, one holds the
-processor seconds of the kernel against the budget (option `notebook_seconds`). A notebook that
-passed all of them is remembered (tools/unchanged.py).
+nbval compares the text that each cell prints. After the last cell of a notebook two more tests look
+at the same run: one compares the pictures, the frames of widgets and all else that is stored, one
+holds the processor seconds of the kernel against the budget (option `notebook_seconds`).
 """
 
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -21,28 +18,21 @@ import pytest
 from nbclient import NotebookClient
 from nbval.plugin import IPyNbCell, IPyNbFile
 
-from tools import forked_kernel, refresh, tolerance, unchanged
+from tools import forked_kernel, refresh
 from tools.red import NotThere
 
 RUN = pytest.StashKey["Run"]()
-FAILED = pytest.StashKey[bool]()
 NO_KERNEL: list[str] = []  # why none starts here
 # Seconds until a message on its way is given up. nbval allows five, less than a kernel may wait
 # for a processor beside other programs.
 OUTPUT_TIMEOUT = 60
-strict_comparison = IPyNbCell.compare_outputs
 start_new_kernel = nbval.kernel.start_new_kernel
-
-
-def is_of_the_book(path: Path) -> bool:
-    return path.parent == refresh.BOOK
 
 
 class Run:
     """What a kernel gives while nbval runs a notebook, cell by cell."""
 
     def __init__(self, file: IPyNbFile) -> None:
-        self.digest = unchanged.digest(file.path) if is_of_the_book(file.path) else None
         self.stored = nbformat.read(file.path, as_version=4)
         self.fresh = copy.deepcopy(self.stored)
         self.client = NotebookClient(self.fresh, store_widget_state=True)
@@ -115,46 +105,14 @@ def start_kernel(*arguments: Any, **options: Any) -> Any:
     raise NotThere(f"no notebook can run: no kernel starts\n{NO_KERNEL[0]}")
 
 
-def compare_within_tolerance(cell: IPyNbCell, fresh: list[Any], stored: list[Any]) -> bool:
-    """Compare as nbval does, after numbers within the cell's tolerance became the stored ones."""
-    near = tolerance.as_stored(stored, fresh, tolerance.of_cell(cell.cell))
-    return strict_comparison(cell, near, stored)
-
-
 def pytest_configure() -> None:
-    """Put our comparison into nbval, and keep coverage out of the kernels.
-
-    A tracer slows them, and the tests must cover alone.
-    """
+    """Fork nbval's kernels, and keep coverage out of them: a tracer slows them."""
     nbval.plugin.setup_coverage = nbval.plugin.teardown_coverage = lambda *arguments: None
-    IPyNbCell.compare_outputs = compare_within_tolerance
     nbval.kernel.start_new_kernel = start_kernel
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("notebook_seconds", "processor seconds that a notebook may take", default="60")
-    parser.addoption(
-        "--unchanged",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a notebook that is not executed, since nothing changed after it passed",
-    )
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the notebooks that are unchanged since they passed."""
-    named = collection_path.stem in config.option.unchanged
-    return True if named and is_of_the_book(collection_path) else None
-
-
-def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
-    """Say how many notebooks were left out."""
-    if names := config.option.unchanged:
-        many = "1 notebook" if len(names) == 1 else f"{len(names)} notebooks"
-        terminalreporter.write_line(
-            f"{many} unchanged since they passed, not executed: {', '.join(names)}"
-        )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -180,17 +138,3 @@ def pytest_runtest_call(item: pytest.Item):
         return (yield)
     finally:
         item.parent.stash[RUN].add(item)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item):
-    """Remember a notebook after its last test, if all of them passed."""
-    report = yield
-    if isinstance(item.parent, IPyNbFile):
-        file = item.parent
-        file.stash[FAILED] = file.stash.get(FAILED, False) or not report.passed
-        ended = isinstance(item, WithinBudget) and report.when == "teardown"
-        run = file.stash.get(RUN, None)
-        if ended and run and run.digest and not run.missing and not file.stash[FAILED]:
-            unchanged.remember(file.path, run.digest)
-    return report

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from tools import ROOT
-from tools.unchanged import checkout
 
 TOC = "_toc.yml"
 FORMER = "book/data/former.json"  # the names under which chapters had their pages before
@@ -44,6 +43,14 @@ ORDER_WORDS = re.compile(
 
 class OrderError(ValueError):
     """The lines of the table of contents give no order; the message says why."""
+
+
+def checkout(root: Path = ROOT) -> list[Path]:
+    """Return the files that git keeps, or would keep; raise an error where there is no git."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(listed, cwd=root, capture_output=True, text=True, check=True)
+    paths = (root / name for name in sorted(filter(None, done.stdout.split("\0"))))
+    return [path for path in paths if path.is_file()]
 
 
 def chapters(root: Path = ROOT) -> list[str]:

@@ -27,7 +27,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal
 from PIL import Image
 
-from tools import ROOT, environment, tolerance
+from tools import ROOT, environment
 
 BOOK = ROOT / "book"
 RUNTIMES = BOOK / "data" / "runtimes.json"
@@ -249,9 +249,7 @@ def differences(stored: Notebook, fresh: Notebook) -> Iterator[str]:
         yield "its cells are not those that a refresh stores; run make refresh"
         return
     for index, (old, new) in enumerate(zip(stored["cells"], fresh["cells"], strict=True)):
-        before = old.get("outputs", [])
-        now = tolerance.as_stored(before, new.get("outputs", []), tolerance.of_cell(old))
-        for difference in output_differences(before, now):
+        for difference in output_differences(old.get("outputs", []), new.get("outputs", [])):
             yield f"cell {index} ({old['id']}): {difference}"
     yield from widget_differences(stored, fresh)
 

@@ -58,12 +58,9 @@ def tests() -> str:
         return "`make test` has not run to its end on the computer that built this page."
     last = json.loads(TESTS.read_text())
     counts = ", ".join(f"{number} {outcome}" for outcome, number in last["outcomes"].items())
-    unchanged = last["unchanged"]
-    kept = f", {unchanged} notebooks unchanged since they passed" if unchanged else ""
-    kept += ", the site unchanged" if last.get("site unchanged") else ""
     return (
         f"Last complete run on the computer that built this page, instructions {last['isa']}: "
-        f"{counts}{kept}; {last['seconds']} s."
+        f"{counts}; {last['seconds']} s."
     )
 
 

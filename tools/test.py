@@ -1,9 +1,6 @@
 """Run every check, in one pytest whose last line says how it went.
 
-Usage: python -m tools.test [--isa ISA] [--all] [PYTEST OPTION ...]
-
-What passed on this computer with the same source, library, versions and instructions is not
-tested again (tools/unchanged.py: notebooks, and the site), except with --all and where CI=true.
+Usage: python -m tools.test [--isa ISA] [PYTEST OPTION ...]
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ import os
 import subprocess
 import sys
 
-from tools import ROOT, environment, refresh, unchanged
+from tools import ROOT, environment
 
 # Seconds by the clock, which other programs stretch: they end what hangs. What a notebook may cost
 # is held by its budget of processor seconds.
@@ -24,20 +21,14 @@ COVERAGE = 98  # percent of the lines and branches of pe_lib and configs
 WORKERS = min(4, (os.cpu_count() or 1) + 1)
 
 
-def in_ci() -> bool:
-    return os.environ.get("CI") == "true"
-
-
-def command(options: list[str], skipped: list[str], site: bool) -> list[str]:
-    """Return the command that runs the tests, but for what is skipped: notebooks, the site."""
+def command(options: list[str]) -> list[str]:
+    """Return the command that runs the tests."""
     line = [sys.executable, "-m", "pytest", "tests", "book", *options]
     # A notebook's cells share a kernel. The order of the files is that of conftest.py.
     line += ["-n", str(WORKERS), "--dist=loadfile", "--no-loadscope-reorder"]
     line += ["--nbval", "--nbval-current-env", f"--nbval-cell-timeout={CELL_TIMEOUT}"]
     line += [f"--nbval-kernel-startup-timeout={KERNEL_TIMEOUT}"]
-    line += [f"--unchanged={name}" for name in skipped]
-    line += ["--unchanged-site"] * site
-    if in_ci():  # the tracer makes what it watches a third slower
+    if os.environ.get("CI") == "true":  # the tracer makes what it watches a third slower
         line += [
             "--cov=pe_lib",
             "--cov=configs",
@@ -50,14 +41,10 @@ def command(options: list[str], skipped: list[str], site: bool) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--isa", help=f"{', '.join(environment.INSTRUCTION_SETS)}")
-    parser.add_argument("--all", action="store_true", help="test what is unchanged too")
     chosen, options = parser.parse_known_args(arguments)
     environment.apply(chosen.isa)
-    everything = chosen.all or in_ci()
-    skipped = [] if everything else unchanged.passed(refresh.notebooks())
-    site = not everything and unchanged.site_passed()
     complete = os.environ | {"PE_COMPLETE": "1"}
-    return subprocess.run(command(options, skipped, site), cwd=ROOT, env=complete).returncode
+    return subprocess.run(command(options), cwd=ROOT, env=complete).returncode
 
 
 if __name__ == "__main__":

@@ -55,8 +55,6 @@ function hushSigns(button) {
   button.querySelectorAll("i[title]").forEach((sign) => sign.removeAttribute("title"));
   button.querySelectorAll("svg:not([aria-hidden=true]), svg:has(title)").forEach((sign) => {
     sign.querySelector("title")?.remove();
-    sign.removeAttribute("aria-labelledby");
-    sign.setAttribute("role", "presentation");
     sign.setAttribute("aria-hidden", "true");
   });
 }
@@ -77,30 +75,19 @@ document.querySelectorAll(".bd-sidebar-primary summary").forEach((sign) => {
   if (page) sign.setAttribute("aria-label", `Pages of ${page}`);
 });
 
-// The sidebar begins where the open page is.
+// The sidebar begins where the open page is: the theme's script takes the place from here.
 const sidebar = document.querySelector(".bd-sidebar-primary");
 const open = sidebar?.querySelector(".current.active");
 if (open) {
-  const below = open.getBoundingClientRect().bottom - sidebar.getBoundingClientRect().bottom;
-  if (below > 0) sidebar.scrollTop += below + sidebar.clientHeight / 2;
+  const above = open.getBoundingClientRect().top - sidebar.getBoundingClientRect().top;
+  sidebar.scrollTop += above - sidebar.clientHeight / 3;
+  sessionStorage.setItem("sidebar-scroll-top", sidebar.scrollTop);
 }
 
-addEventListener("pagehide", () => sessionStorage.removeItem("sidebar-scroll-top"));
-
-// So does the page's own list of contents, whichever part is being read.
-const contents = document.querySelector(".bd-sidebar-secondary .sidebar-secondary__inner, .bd-sidebar-secondary");
-if (contents) {
-  const follow = () => {
-    const read = [...contents.querySelectorAll(".nav-link.active")].pop();
-    const holder = contents.closest(".bd-sidebar-secondary");
-    if (!read || holder.scrollHeight <= holder.clientHeight) return;
-    const [inside, around] = [read.getBoundingClientRect(), holder.getBoundingClientRect()];
-    if (inside.bottom > around.bottom || inside.top < around.top) {
-      holder.scrollTop += inside.top - around.top - holder.clientHeight / 2;
-    }
-  };
-  new MutationObserver(follow).observe(contents, { subtree: true, attributeFilter: ["class"] });
-}
+// The page's own list of contents follows the reader.
+const contents = document.querySelector(".bd-sidebar-secondary");
+const follow = () => [...contents.querySelectorAll(".nav-link.active")].pop()?.scrollIntoView({ block: "nearest" });
+if (contents) new MutationObserver(follow).observe(contents, { subtree: true, attributeFilter: ["class"] });
 
 // The title of a solution opens it and leads nowhere else.
 document.querySelectorAll(".solution > .admonition-title a").forEach((link) => {
@@ -108,16 +95,13 @@ document.querySelectorAll(".solution > .admonition-title a").forEach((link) => {
 });
 
 // A picture that the screen makes smaller shows itself in full size; one more tap, or Escape, closes.
-function enlarge(picture) {
+function enlarge({ src, alt, attributes: { width } }) {
   const dialog = document.createElement("dialog");
   dialog.className = "enlarged";
-  dialog.setAttribute("aria-label", "Enlarged figure");
-  const copy = new Image(picture.getAttribute("width"));
-  copy.src = picture.src;
-  copy.alt = picture.alt;
-  dialog.append(copy);
-  dialog.addEventListener("click", () => dialog.close());
-  dialog.addEventListener("close", () => dialog.remove());
+  dialog.ariaLabel = "Enlarged figure";
+  dialog.append(Object.assign(new Image(width.value), { src, alt }));
+  dialog.onclick = () => dialog.close();
+  dialog.onclose = () => dialog.remove();
   document.body.append(dialog);
   dialog.showModal();
 }

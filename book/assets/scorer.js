@@ -1,36 +1,50 @@
-// Where a search looks first: chapters, those first that say the words most; then the other pages;
-// then what is made from code. The build writes how often pages say a word (USES).
-function fit(page, title) {
-  const number = typeof USES === "undefined" ? -1 : USES.pages.indexOf(page);
-  if (number < 0) return 0;
-  const stemmer = new Stemmer();
-  const stems = (text) =>
-    text.toLowerCase().split(/[^\p{L}\p{N}_]+/u)
-      .filter((word) => word && !stopwords.includes(word))
-      .map((word) => stemmer.stemWord(word));
-  const words = stems(Scorer.query ?? new URLSearchParams(window.location.search).get("q") ?? "");
-  const [own] = title.split(" > ");
-  const named = stems(own);
-  const fits = words.map((word) => {
-    const said = USES.words[word] ?? [];
-    const at = said.findIndex((each, i) => i % 2 === 0 && each === number);
-    return (at < 0 ? 0 : said[at + 1] / 100) + (named.includes(word) ? 0.5 : 0);
+// A page is found by what it says, how often and where; the build weighs that (USES). A page need
+// not have all the words that are looked for. Headings and documented names come after the pages.
+function pagesWith(stems) {
+  const { pages, words } = USES;
+  const worth = pages.map(() => [0, 0]);
+  for (const stem of stems) {
+    const said = words[stem] ?? [];
+    for (let i = 0; i < said.length; i += 2) {
+      worth[said[i]][0] += said[i + 1];
+      worth[said[i]][1] += 1;
+    }
+  }
+  const { docnames, titles, filenames } = Search._index;
+  return pages.flatMap((page, i) => {
+    const at = docnames.indexOf(page);
+    const [weight, matched] = worth[i];
+    return matched && at >= 0 ? [[page, titles[at], "", null, 100 + weight * Math.sqrt(matched / stems.size), filenames[at]]] : [];
   });
-  return fits.reduce((sum, each) => sum + each, 0) / (fits.length || 1);
 }
 
+// The first sentence of prose that has most of the words.
+function sentence(html, stems, anchor) {
+  const page = new DOMParser().parseFromString(html, "text/html");
+  const part = (anchor && page.querySelector(`article ${anchor}`)) || page.querySelector("article");
+  part?.querySelectorAll("mjx-container").forEach((e) => e.replaceWith(e.querySelector("math")?.textContent ?? ""));
+  const prose = [...(part?.querySelectorAll("p, dd, figcaption") ?? [])].filter((e) => !e.closest("details, table, .cell_input, .admonition-title, .live"));
+  const said = prose.flatMap((e) => e.textContent.replace(/\s+/g, " ").trim().split(/(?<=[.?!]) (?=\p{Lu})/u)).filter((each) => /[.?!:]$/.test(each));
+  const count = (text) => stems.filter((stem) => text.toLowerCase().includes(stem)).length;
+  return said.reduce((best, each) => (count(each) > count(best) ? each : best), said[0] ?? "");
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  Search.performTermsSearch = pagesWith;
+  Search.makeSearchSummary = (html, stems, anchor) => {
+    const node = document.createElement("p");
+    node.className = "context";
+    node.textContent = sentence(html, [...stems], anchor);
+    return node;
+  };
+});
+
 var Scorer = {
-  score: ([page, title, anchor, , score]) => {
-    if (/^book\/\d\d_/.test(page)) return score + (anchor ? 14 : 30) + 40 * fit(page, title);
-    if (/^(_modules|genindex|py-modindex)|^book\/api/.test(page)) return score - 20;
-    return score + 10 * fit(page, title);
-  },
+  score: ([page, , anchor, , score]) => (anchor && /^_modules|^book\/(api|glossary)/.test(page) ? score - 20 : score),
   objNameMatch: 1,
   objPartialMatch: 0,
   objPrio: { 0: 0, 1: 0, 2: -5 },
   objPrioDefault: 0,
   title: 15,
   partialTitle: 7,
-  term: 5,
-  partialTerm: 2,
 };

@@ -1,6 +1,6 @@
 // The numbers of text, image and video, and the scores of one chosen token.
 
-import { box, chart, clamp, digits, grouped, heading, legend, pressed, text, whole } from "./kit.js";
+import { box, chart, clamp, scale, digits, grouped, heading, legend, pressed, text, whole } from "./kit.js";
 import { axesScores, frequencies, goldenDirections, range, sectionDirections, textImagePositions, widthDirections } from "./positions.js";
 
 const WORDS = 4; // of text before and after an image
@@ -39,16 +39,17 @@ function layout(state) {
 }
 
 export const axes = {
-  title: "The scores of one token with the others, for positions of one number or several",
+  title: "The scores of one token with the others",
   start: { what: "image", how: "line", rows: 12, columns: 12, base: 100, place: 66, down: 0, right: 0 },
   numbers,
-  lines: [3, 5],
+  lines: [2, 5],
+  glides: (state) => numbers(state).scores,
   controls: [
-    { kind: "select", key: "what", label: "sequence", options: { image: "an image", text: "text, an image, text", video: "text, a video, text" } },
     {
-      kind: "select", key: "how", label: "positions",
+      kind: "select", key: "how", label: "positions", knob: true,
       options: { line: "one line: 0, 1, 2, …", axial: "each axis its own frequencies", sections: "axes share a list (M-RoPE)", golden: "golden directions" },
     },
+    { kind: "select", key: "what", label: "sequence", options: { image: "an image", text: "text, an image, text", video: "text, a video, text" } },
     { kind: "range", key: "rows", label: "rows", min: 2, max: 12 },
     { kind: "range", key: "columns", label: "columns", min: 2, max: 12 },
     { kind: "range", key: "down", label: "wanted: rows down", min: -4, max: 4, text: whole },
@@ -76,18 +77,20 @@ export const axes = {
       `with the ${shown(tokens[best])}, scores highest: ${digits(scores[best])}, if a perfect match is 1.`
     );
   },
-  draw({ drawing, handle, svg, state, set, width, narrow }) {
+  draw({ drawing, handle, svg, state, set, width, narrow, at: scores }) {
     const { place, what, rows, columns } = state;
-    const { tokens, scores } = numbers(state);
+    const { tokens } = numbers(state);
     const places = layout(state);
     const [left, top, room] = [4, 26, narrow ? width - 8 : Math.min(386, width - 308)];
     const across = Math.max(...places.map((at) => at[0])) + 1;
     const cell = Math.min(30, room / across, 296 / (Math.max(...places.map((at) => at[1])) + 1));
-    heading(drawing, 0, 13, "score with the chosen token");
-    const fits = cell >= (tokens[0].length === 3 ? 29 : 24);
+    heading(drawing, 0, 13, "scores with it");
+    scale(drawing, left + Math.min(room, across * cell) - 84, 5, digits(-1, 0), 1);
     places.forEach(([x, y], i) => {
-      box(drawing, `fill ${scores[i] < 0 ? "c1" : "c0"}`, left + cell * x, top + cell * y, cell - 1, cell - 1).attr("fill-opacity", Math.max(0.03, Math.abs(scores[i])).toFixed(3));
-      if (fits) text(drawing, left + cell * (x + 0.5), top + cell * (y + 0.5) + 3, tokens[i].join(","), { kind: "tiny" });
+      box(drawing, `fill ${scores[i] < 0 ? "below" : "above"}`, left + cell * x, top + cell * y, cell - 1, cell - 1).attr("fill-opacity", Math.max(0.03, Math.abs(scores[i])).toFixed(3));
+      // The numbers of the chosen token's row and column, where they fit.
+      const [numbers, near] = [tokens[i].join(","), x === places[place][0] || y === places[place][1]];
+      if (near && numbers.length * 6 < cell) text(drawing, left + cell * (x + 0.5), top + cell * (y + 0.5) + 4, numbers, { kind: "small on" });
     });
     const nearest = (px, py) => {
       const far = places.map(([x, y]) => Math.hypot(px - cell * (x + 0.5), py - cell * (y + 0.5)));
@@ -109,12 +112,12 @@ export const axes = {
     });
     const [px, py] = narrow ? [42, 374] : [room + 62, 13];
     const title = heading(drawing, px, py, "along its ");
-    legend(title, [["c4", "— row "], ["c2", "— column"]]);
+    legend(title, [["value", "— row "], ["position", "— column"]]);
     panel.level(0, "grey");
     if (inside < 0 || frame >= (what === "video" ? FRAMES : 1)) return;
     const [y, x] = [Math.floor(inside / columns) % rows, inside % columns];
-    const at = (row, column) => scores[first + (frame * rows + row) * columns + column];
-    panel.curve(range(columns).map((each) => [each - x, at(y, each)]), "c4");
-    panel.curve(range(rows).map((each) => [each - y, at(each, x)]), "c2");
+    const score = (row, column) => scores[first + (frame * rows + row) * columns + column];
+    panel.curve(range(columns).map((each) => [each - x, score(y, each)]), "value");
+    panel.curve(range(rows).map((each) => [each - y, score(each, x)]), "position");
   },
 };

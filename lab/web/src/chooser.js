@@ -8,7 +8,7 @@ const GROUPS = ["Fit", "Not sure", "Fall out"];
 
 export const chooser = {
   title: "What remains for your needs, and why the rest falls out",
-  start: { what: "text", keep: "content", trained: 2048, used: 8192, cache: "none", kernel: "any", parameters: 1e6, d: 64, small: false },
+  start: { what: "text", keep: "language", trained: 4096, used: 16384, cache: "all", kernel: "plain", parameters: 1e3, d: 64, small: false, tuned: false },
   numbers(state) {
     const { order, reasons } = chooser.data;
     const kinds = Object.keys(reasons).sort();
@@ -20,34 +20,34 @@ export const chooser = {
     { kind: "select", key: "what", label: "the model reads", options: { text: "text, forwards (decoder)", both: "text, both ways (encoder)", image: "images" } },
     { kind: "select", key: "keep", label: "at its length it must keep", options: { language: "the loss on text", content: "a content at any distance", offset: "an exact offset (3 back)" } },
     { ...log, kind: "range", key: "trained", label: "trained length", min: 5, max: 17 },
-    { ...log, kind: "range", key: "used", label: "length at use", min: 5, max: 21 },
+    { ...log, kind: "range", key: "used", label: "length at use", min: 5, max: 21, knob: true },
     { kind: "select", key: "cache", label: "keys in a cache", options: { none: "none", all: "all are kept", sliding: "the oldest go, counting anew" } },
-    { kind: "select", key: "kernel", label: "attention runs in", options: { any: "any code", scores: "a kernel that adds to scores (FlexAttention)", plain: "a fixed kernel: q, k, v alone" } },
+    { kind: "select", key: "kernel", label: "attention runs in", options: { any: "any code", scores: "a kernel that adds to scores (FlexAttention)", plain: "a fixed kernel: q, k, v, a window" } },
     {
       kind: "range", key: "parameters", label: "parameters for positions", min: 0, max: 8, from: (v) => (v ? Math.log10(v) - 1 : 0),
       to: (v) => (v ? 10 ** (v + 1) : 0), text: (v) => (v > 1e8 ? "any" : `≤ ${grouped(v)}`),
     },
     { ...log, kind: "range", key: "d", label: "width of a head", min: 4, max: 8 },
     { kind: "switch", key: "small", label: "no extra tensor above half of the scores" },
+    { kind: "switch", key: "tuned", label: "may be trained on" },
     {
       kind: "predict", question: "an exact offset at 16 times the length, with nothing to train. What fits?",
-      options: ["RoPE", "ALiBi", "none of these"], right: 2,
-      answer: "None of these, in 400 steps. Two others keep it and train vectors of distances; RoPE with YaRN comes nearest. No law: RoPE in windows, then none (chapter 15), keeps it.",
-      act: () => ({ ...chooser.start, keep: "offset", used: 32768, parameters: 0 }),
+      options: ["RoPE with YaRN", "RoPE in windows, then none", "nothing"], right: 1,
+      answer: "RoPE in windows beside layers without positions: 1.00 in all seeds.",
+      act: () => ({ ...chooser.start, keep: "offset", used: 65536, parameters: 0 }),
     },
   ],
   height: () => 0,
-  sheet: [520, 760],
+  sheet: [470, 560],
   words(state) {
-    const { keep, trained, used, what } = state;
+    const { keep, trained, used } = state;
     const found = choose(chooser.data, state);
     const count = (status) => found.filter((each) => each.status === status).length;
     const best = found[0].status ? "" : `, the best by its worst seed ${chooser.data.facts[found[0].key].name}`;
     const factor = used / trained;
     return (
       `${count(0)} of ${found.length} fit${best}; ${count(1)} not sure; ${count(2)} fall out. ` +
-      `Uncertain: your ${digits(factor, factor < 1.5 ? 2 : 0)} × is that of small models of two layers, trained on ${keep === "language" ? 64 : 32} tokens, three seeds` +
-      `${what === "text" ? "" : ", decoders of text"}; large ones may differ.`
+      `Uncertain: your ${digits(factor, factor < 1.5 ? 2 : 0)} × is that of small decoders of two layers, trained on ${keep === "language" ? 64 : 32} tokens, three seeds.`
     );
   },
   draw({ sheet, state }) {
@@ -60,15 +60,14 @@ export const chooser = {
     const found = choose(chooser.data, state);
     GROUPS.forEach((name, status) => {
       const all = found.filter((each) => each.status === status);
-      element("strong", { class: `c${[2, 5, 1][status]}` }, sheet, `${"✓?✕"[status]} ${name}: ${all.length}`);
+      element("strong", { class: ["above", "position", "key"][status] }, sheet, `${"✓?✕"[status]} ${name}: ${all.length}`);
       const list = element("ul", {}, sheet);
       for (const { key, worst, reasons: why } of all) {
         const item = element("li", {}, list);
         link(facts[key].page, facts[key].name, item);
         const value = element("span", {}, item);
-        const rows = Object.entries(facts[key].measured[state.keep]).map(([at, seeds]) => `${at} ×: ${seeds.join(", ")}`);
-        if (worst !== null) link(reasons[state.keep][1], digits(worst), value, { title: `small.csv, ${tasks[state.keep]}, ${key}; ${rows.join("; ")}` });
-        const words = element("span", {}, item);
+        if (worst !== null) link(reasons[state.keep][1], digits(worst), value, { title: `${tasks[state.keep]}, ${key}: ${JSON.stringify(facts[key].measured[state.keep])}` });
+        const words = element("span", {}, item, status < 2 ? `at scale: ${facts[key].scale}. ` : "");
         why.forEach(([kind, a, b], i) => {
           if (i) words.append("; ");
           const [said, page] = reasons[kind];

@@ -22,8 +22,8 @@ export const clockHands = {
   title: "Clock hands: the code of a position, and of a second one",
   start: { p: 2, other: 5, d: 8, base: 10000 },
   controls: [
-    { kind: "range", key: "p", kin: "c0", label: "position 1", min: 0, max: LAST, step: 0.1, text: exact },
-    { kind: "range", key: "other", kin: "c1", label: "position 2", min: 0, max: LAST, step: 0.1, text: exact },
+    { kind: "range", key: "p", kin: "query", label: "position 1", min: 0, max: LAST, step: 0.1, text: exact, knob: true, play: ({ p }) => ({ p: Math.min(LAST, p + 1) }) },
+    { kind: "range", key: "other", kin: "key", label: "position 2", min: 0, max: LAST, step: 0.1, text: exact },
     { kind: "range", key: "d", label: "width d", min: 1, max: 7, to: (v) => 2 ** v, from: Math.log2 },
     {
       kind: "range", key: "base", label: "base b", min: 0.3, max: 6, step: 0.1, text: grouped,
@@ -41,7 +41,8 @@ export const clockHands = {
     },
   ],
   numbers,
-  lines: [3, 4],
+  lines: [2, 4],
+  glides: ({ p, other }) => [p, other],
   height: (narrow) => (narrow ? 470 : 352),
   words(state) {
     const { codes, likeness } = numbers(state);
@@ -53,7 +54,7 @@ export const clockHands = {
       `the product of the two codes is ${digits(likeness)} of at most ${state.d / 2}.`
     );
   },
-  draw({ drawing, handle, state, set, width, height, narrow }) {
+  draw({ drawing, handle, state, set, width, height, narrow, at }) {
     const { p, other, d, base } = state;
     const { rates, codes, curve, likeness } = numbers(state);
     const step = Math.max(1, rates.length / SHOWN);
@@ -68,9 +69,9 @@ export const clockHands = {
       const cy = 28 + radius + rowHeight * Math.floor(i / columns);
       text(drawing, cx, cy - radius - 14, `hand ${r}`, { kind: "title" });
       circle(drawing, "dial", cx, cy, radius);
-      for (const [place, kind, name] of [[other, "c1", "other"], [p, "c0", "p"]]) {
+      for (const [place, kind, name, shown] of [[other, "key", "other", at[1]], [p, "query", "p", at[0]]]) {
         const angle = place * rates[r];
-        const [x, y] = [cx + radius * Math.sin(angle), cy - radius * Math.cos(angle)];
+        const [x, y] = [cx + radius * Math.sin(shown * rates[r]), cy - radius * Math.cos(shown * rates[r])];
         segment(drawing, `${kind} hand`, cx, cy, x, y);
         const turned = (target) => {
           const by = Math.atan2(Math.sin(target - angle), Math.cos(target - angle)) / rates[r];
@@ -78,7 +79,7 @@ export const clockHands = {
         };
         handle(`${name}${r}`, {
           kind,
-          x, y, size: 7, now: place, least: 0, most: LAST,
+          x, y, now: place, least: 0, most: LAST,
           label: `hand ${r} of ${name === "p" ? "position 1" : "position 2"}`,
           text: `${digits(angle / (2 * Math.PI))} rounds, position ${exact(place)}`,
           move: (px, py) => turned(Math.atan2(px - cx, cy - py)),
@@ -100,11 +101,11 @@ export const clockHands = {
       title: `product of the two codes: ${digits(likeness)}`,
     });
     panel.level(0, "grey");
-    panel.curve(GAPS.map((gap, i) => [gap, curve[i]]), "c2");
+    panel.curve(GAPS.map((gap, i) => [gap, curve[i]]), "above");
     const gap = other - p;
     if (Math.abs(gap) <= REACH) {
       panel.upright(gap, "grey dashed");
-      panel.point(gap, likeness, "c2", 6);
+      panel.point(gap, likeness, "above", 6);
     } else {
       const side = Math.sign(gap);
       text(drawing, panel.X(side * REACH) - side * 6, top + 16, `${exact(gap)} is further ${side > 0 ? "right →" : "left"}`, { at: side > 0 ? "end" : "start", kind: "small" });

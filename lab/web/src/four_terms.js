@@ -1,9 +1,9 @@
 // A score is four terms, each of which can be switched off.
 
-import { box, cells, clamp, digits, pressed, text } from "./kit.js";
+import { box, cells, clamp, digits, inRows, pressed, scale, text, named } from "./kit.js";
 import { fourTerms, range, sinusoidal, softmax, sum } from "./positions.js";
 import { noise } from "./rope_score.js";
-import { table, vectorOf, wordsOf } from "./sentence_scores.js";
+import { leftOut, shortened, table, vectorOf, wordsOf } from "./sentence_scores.js";
 
 const MOST = 9; // words
 const D = 16;
@@ -14,9 +14,8 @@ const STORED = [70, 620].map((seed) => table(D, D, seed, 0.16).map((row, i) => r
 
 // Four numbers a, b, c, d stand for [[a, b], [c, d]] in every pair of components; none are the stored weights.
 function weightsOf(words, stored) {
-  if (!words.trim()) return stored;
-  const given = words.replaceAll("−", "-").match(/-?[\d.]+/g) ?? [];
-  const read = range(4).map((i) => clamp(Number(given[i]) || 0, -10, 10));
+  const read = (words.replaceAll("−", "-").match(/-?[\d.]+/g) ?? []).map((each) => clamp(Number(each), -10, 10));
+  if (read.length !== 4 || read.some(Number.isNaN)) return stored;
   return range(D).map((i) => range(D).map((j) => (i >> 1 === j >> 1 ? read[2 * (i & 1) + (j & 1)] : 0)));
 }
 
@@ -33,11 +32,11 @@ function numbers(state) {
   return { vectors, made: [Q, K], terms, scores, weights: scores.map(softmax), words: order.map((i) => words[i]) };
 }
 
-const own = { kind: "text", most: 40, kin: "half" };
+const own = { kind: "text", most: 40, kin: "half", pattern: "([\\s,;]*[−\\-]?(10|\\d)(\\.\\d*)?){4}[\\s,;]*" };
 const size = { kind: "range", min: 0, max: 2, step: 0.1, text: (v) => digits(v, 1) };
 
 export const fourTermsFigure = {
-  title: "The four terms of the scores of your sentence, each with a switch",
+  title: "The four terms of the scores of your sentence",
   start: {
     sentence: "the cat saw the dog chase the black cat", order: "written", first: 0, content: 1, position: 1,
     cc: true, cp: true, pc: true, pp: true, query: 1, key: 8, wq: "", wk: "",
@@ -46,10 +45,14 @@ export const fourTermsFigure = {
     const { words, ...rest } = numbers(state);
     return rest;
   },
-  lines: [3, 4],
+  lines: [2, 4],
+  glides: (state) => {
+    const { terms, scores, weights } = numbers(state);
+    return [...terms, scores, weights].flat(2);
+  },
   controls: [
     { kind: "text", key: "sentence", label: `your sentence, up to ${MOST} words`, most: 90 },
-    { kind: "choice", key: "order", label: "the words are", options: { written: "as written", shuffled: "shuffled" } },
+    { kind: "choice", key: "order", label: "the words are", options: { written: "as written", shuffled: "shuffled" }, knob: true },
     { ...own, key: "wq", label: "your own W_Q, per pair", hint: "the course’s; or 0, 1, −1, 0" },
     { ...own, key: "wk", label: "your own W_K, per pair", hint: "the course’s; or 1, 0, 0, 1" },
     ...NAMES.map((label, t) => ({ kind: "switch", key: KEYS[t], label })),
@@ -68,37 +71,42 @@ export const fourTermsFigure = {
     state.query = clamp(Math.round(state.query), 0, last);
     state.key = clamp(Math.round(state.key), 0, last);
   },
-  height: (narrow) => (narrow ? 504 : 496),
+  height: (narrow) => (narrow ? 530 : 432),
   words(state) {
     const { query, key } = state;
     const { terms, scores, weights, words } = numbers(state);
     const parts = terms.map((term, t) => (state[KEYS[t]] ? digits(term[query][key]) : "off")).join(" + ").replaceAll("+ −", "− ");
-    return `Query “${words[query]}” at ${query + state.first}, key “${words[key]}” at ${key + state.first}: ${parts} = ${digits(scores[query][key])}, weight ${digits(100 * weights[query][key], 0)} %.`;
+    return `Query “${words[query]}” at ${query + state.first}, key “${words[key]}” at ${key + state.first}: ${parts} = ${digits(scores[query][key])}, weight ${digits(100 * weights[query][key], 0)} %.${leftOut(state.sentence, MOST)}`;
   },
-  draw({ drawing, handle, svg, state, set, width, narrow }) {
+  draw({ drawing, handle, svg, state, set, width, narrow, at }) {
     const { query, key } = state;
-    const { terms, scores, weights, words } = numbers(state);
-    const panels = [...terms.map((term, t) => [NAMES[t], term, state[KEYS[t]]]), ["sum: the scores", scores, true], ["attention weights", weights, true]];
-    const spots = narrow ? [[0, 0], [1, 0], [0, 1], [1, 1], [0, 2], [1, 2]] : [[0, 0], [1, 0], [0, 1], [1, 1], [2, 0], [2, 1]];
-    const label = 62;
-    const side = narrow ? (width - label - 14) / 2 : (width - label - 36) / 3;
+    const { words, scores } = numbers(state);
+    const shown = inRows(at, words.length ** 2).map((each) => inRows(each, words.length));
+    const panels = [...NAMES.map((name, t) => [name, state[KEYS[t]], "+"]), ["the scores", true, "="], ["attention weights", true, "→"]];
+    panels[0][2] = "";
+    const spots = narrow ? [[0, 0], [1, 0], [0, 1], [1, 1], [0, 2], [1, 2]] : [[0, 0], [1, 0], [2, 0], [3, 0], [0, 1], [1, 1]];
+    const [label, gap, columns] = narrow ? [62, 18, 2] : [72, 20, 4];
+    const side = (width - label - gap * columns) / columns;
     const cell = side / words.length;
-    const most = Math.max(...terms.flat(2).map(Math.abs));
-    const total = Math.max(...scores.flat().map(Math.abs));
-    const corner = ([column, row]) => [label + column * (side + (narrow ? 12 : 16)), 24 + row * (side + 28)];
-    const lowest = narrow ? 2 : 1;
-    panels.forEach(([name, rows, on], n) => {
+    const most = Math.max(0.5, ...shown.slice(0, 5).flat(2).map(Math.abs));
+    const corner = ([column, row]) => [label + gap / 2 + column * (side + gap), 24 + row * (side + (narrow ? 28 : 58))];
+    panels.forEach(([name, on, sign], n) => {
       const [x, y] = corner(spots[n]);
       text(drawing, x, y - 7, on ? name : `${name}: off`, { at: "start", kind: narrow ? "small" : "title" });
       const panel = drawing.append("g").attr("opacity", on ? 1 : 0.25);
-      cells(panel, x, y, [cell, cell], rows, n < 4 ? most : n === 4 ? total : 1);
+      cells(panel, x, y, [cell, cell], shown[n], n < 5 ? most : 1);
+      text(drawing, n === 4 || (narrow && n === 2) ? 8 : x - gap / 2, y + side / 2 + 6, sign, { kind: "name ink" });
       box(panel, "frame", x + cell * key, y + cell * query, cell, cell);
       words.forEach((word, i) => {
-        if (spots[n][0] === 0) text(drawing, x - 5, y + cell * (i + 0.5) + 4, word.slice(0, 9), { at: "end", kind: i === query ? "name c0 word" : "small" });
+        if (spots[n][0] === 0) text(drawing, x - 5, y + cell * (i + 0.5) + 4, shortened(word, 9), { at: "end", kind: named(i === query, "query") });
         const [u, v] = [x + cell * (i + 0.5) + 4, y + side + 6];
-        if (spots[n][1] === lowest) text(drawing, u, v, word.slice(0, 9), { at: "end", turn: -60, kind: i === key ? "name c1 word" : "small" });
+        if (n > 3 || (!narrow && n > 1)) text(drawing, u, v, shortened(word, 9), { at: "end", turn: -60, kind: named(i === key, "key") });
       });
     });
+    const [, under] = corner(spots[4]);
+    const [right, down] = narrow ? [width - 100, 510] : [label + 2 * side + 3 * gap + 60, under + side / 2];
+    text(drawing, right - 4, down - 12, "terms and scores", { at: "start", kind: "small" });
+    scale(drawing, right, down, digits(-most, 1), digits(most, 1));
     const [x, y] = corner(spots[4]);
     const to = (q, k) => set({ query: clamp(q, 0, words.length - 1), key: clamp(k, 0, words.length - 1) });
     const pick = (px, py) => to(Math.floor(py / cell), Math.floor(px / cell));

@@ -3,7 +3,7 @@
 import { axisBottom, axisLeft } from "d3-axis";
 import { drag } from "d3-drag";
 import { scaleLinear, scaleLog } from "d3-scale";
-import { select } from "d3-selection";
+import { pointer, select } from "d3-selection";
 import { line } from "d3-shape";
 
 export const NARROW = 560; // pixels; below, panels stand under each other
@@ -18,6 +18,11 @@ export function element(name, attributes = {}, parent = null, text = "") {
 }
 
 const div = (kind, parent) => element("div", { class: kind }, parent);
+function push(words, parent, act) {
+  const button = element("button", { type: "button" }, parent, words);
+  button.addEventListener("click", act);
+  return button;
+}
 
 // A number as it is written: a true minus, no minus before nothing.
 export function digits(value, places = 2) {
@@ -34,17 +39,25 @@ export const grouped = (value) => Math.round(value).toLocaleString("en-US");
 const limit = (bound, state) => (typeof bound === "function" ? bound(state) : bound);
 
 function rangeControl(control, parent, state, set) {
-  const { key, label, step = 1, to = (v) => v, from = (v) => v, text = (v) => String(v) } = control;
+  const { key, label, step = 1, to = (v) => v, from = (v) => v, text = String, play } = control;
   const id = `live-${++made}`;
   const box = div(`live-control ${control.kin ?? ""}`, parent);
   element("label", { for: id }, box, label);
   const shown = element("output", { for: id }, box);
   const input = element("input", { type: "range", id, step }, box);
   input.addEventListener("input", () => set({ [key]: to(Number(input.value)) }));
+  if (play) {
+    const button = push("▶ Play", box, () => turn(!beat));
+    let beat;
+    const turn = (on) => {
+      clearInterval(beat);
+      beat = on && setInterval(() => (state[key] < control.max && box.isConnected ? set(play(state)) : turn()), 300);
+      button.textContent = on ? "■ Stop" : "▶ Play";
+    };
+  }
   return () => {
     input.min = limit(control.min, state);
     input.max = limit(control.max, state);
-    input.disabled = control.enabled ? !control.enabled(state) : false;
     input.value = from(state[key]);
     shown.textContent = text(state[key], state);
     input.setAttribute("aria-valuetext", shown.textContent);
@@ -76,11 +89,11 @@ function selectControl({ key, label, options, also }, parent, state, set) {
   return () => (input.value = state[key]);
 }
 
-function textControl({ key, label, most = 120, kin = "", hint = "" }, parent, state, set) {
+function textControl({ key, label, most = 120, kin = "", hint = "", pattern = ".*" }, parent, state, set) {
   const id = `live-${++made}`;
   const box = div(`live-control live-text ${kin}`, parent);
   element("label", { for: id }, box, label);
-  const kind = { type: "text", id, maxlength: most, placeholder: hint, spellcheck: "false", autocomplete: "off" };
+  const kind = { type: "text", id, maxlength: most, placeholder: hint, pattern, spellcheck: "false", autocomplete: "off" };
   const input = element("input", kind, box);
   input.addEventListener("input", () => set({ [key]: input.value }));
   return () => {
@@ -106,8 +119,7 @@ function predictControl({ question, options, right, answer, act }, parent, state
   const told = element("div", { role: "status" }, box);
   const row = element("span", {}, ask);
   options.forEach((words, index) => {
-    const button = element("button", { type: "button" }, row, words);
-    button.addEventListener("click", () => {
+    push(words, row, () => {
       set(act(state));
       told.textContent = `${index === right ? "Yes. " : "Not so. "}${answer}`;
       ask.classList.add("live-away");
@@ -153,11 +165,11 @@ export function fromLink(text, figure) {
     }
   }
   for (const { kind, key, min, max, step = 1, options, to = (v) => v, from = (v) => v } of figure.controls) {
-    if (options && key && !Object.hasOwn(options, state[key])) state[key] = figure.start[key];
+    if (options && key && !Array.isArray(state[key]) && !Object.hasOwn(options, state[key])) state[key] = figure.start[key];
     if (kind !== "range") continue;
     const at = Number.isFinite(from(state[key])) ? from(state[key]) : from(figure.start[key]);
-    const whole = Number((Math.round(at / step) * step).toPrecision(12));
-    state[key] = to(clamp(whole, limit(min, state), limit(max, state)));
+    const near = Number((Math.round(at / step) * step).toPrecision(12));
+    state[key] = to(clamp(near, limit(min, state), limit(max, state)));
   }
   return state;
 }
@@ -168,20 +180,24 @@ export function fromLink(text, figure) {
 export function mount(place, figure, given, { link = null, changed = () => {} } = {}) {
   const state = { ...figure.start, ...given };
   const root = element("div", { class: "live-figure", role: "group", "aria-label": figure.title });
-  const panel = div("live-controls", root);
-  const stage = div("live-stage", root);
-  const foot = div("live-foot", root);
-  const [lines, more] = figure.lines; // of the words at most, on a desk and on a phone
-  const words = element("p", { class: "live-words", style: `--lines:${lines};--more:${more}` }, foot);
-  const tools = div("live-tools", foot);
   const tasks = div("live-tasks", root);
+  const knob = div("live-controls", root);
+  const [lines, more] = figure.lines; // of the words at most, on a desk and on a phone
+  const words = element("p", { class: "live-words", style: `--lines:${lines};--more:${more}` }, root);
+  const stage = div("live-stage", root);
+  const rest = element("details", { class: "live-more" }, root);
+  element("summary", {}, rest, "More");
+  const panel = div("live-controls", rest);
+  const tools = div("live-tools", root);
   const spoken = element("p", { class: "live-spoken", role: "status" }, root);
   const svg = attributes(select(stage).append("svg"), { role: "group", "aria-label": figure.title });
   const drawing = svg.append("g").attr("aria-hidden", "true");
   const handles = svg.append("g");
   const sheet = figure.sheet && div("live-sheet", stage); // words instead of a drawing
+  const slow = matchMedia("(prefers-reduced-motion: reduce)");
   let waiting = 0;
   let speech = 0;
+  let at = []; // what glides: on its way from where it was to where the state has it
 
   function set(patch) {
     Object.assign(state, patch);
@@ -193,14 +209,19 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
   }
 
   const controls = figure.controls.map((control) => {
-    const home = control.kind === "predict" ? tasks : panel;
-    return CONTROLS[control.kind](control, home, state, set);
+    const home = control.kind === "predict" ? tasks : control.knob ? knob : panel;
+    const write = CONTROLS[control.kind](control, home, state, set);
+    const box = home.lastElementChild;
+    return (fresh) => {
+      box.hidden = control.enabled && !control.enabled(state);
+      write(fresh);
+    };
   });
   const drawn = new Map();
 
   // A point that is dragged with pointer or finger, or moved with the arrow keys. It is made once
   // and only moved afterwards, or it would lose the focus.
-  function handle(name, { x, y, label, text, now, least, most, move, step, shape = "circle", size = 11, kind = "ink" }) {
+  function handle(name, { x, y, label, text, now, least, most, move, step, shape = "circle", size = 12, kind = "ink" }) {
     let known = drawn.get(name);
     if (!known) {
       const node = put(handles, shape, "", { tabindex: 0, role: "slider" });
@@ -215,7 +236,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
           .on("drag", (event) => known.now.move(event.x, event.y)),
       );
       node.on("keydown", (event) => {
-        const [right, down] = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key] ?? [];
+        const [right, down] = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1], Home: [-999, 0], End: [999, 0], PageUp: [0, -5], PageDown: [0, 5] }[event.key] ?? [];
         if (right === undefined) return;
         event.preventDefault();
         known.now.step(right, down, event.shiftKey);
@@ -234,46 +255,36 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
 
   function update(fresh = false) {
     waiting = 0;
-    const width = Math.round(stage.clientWidth) || 700;
+    const goal = figure.glides?.(state) ?? [];
+    at = goal.map((value, i) => (slow.matches || !(Math.abs(value - at[i]) > 0.004) ? value : at[i] + (value - at[i]) / 6));
+    if (at.some((value, i) => value !== goal[i])) waiting = requestAnimationFrame(() => update());
+    const width = Math.min(760, Math.round(stage.clientWidth) || 700);
     const narrow = width < NARROW;
     controls.forEach((write) => write(fresh));
     drawing.selectAll("*").remove();
     drawn.forEach((each) => (each.used = false));
     const height = figure.height(narrow, width);
-    attributes(svg, { width, height });
+    attributes(svg, { width, height, viewBox: `0 0 ${width} ${height}` });
     if (sheet) {
       sheet.replaceChildren();
       sheet.style.height = `${figure.sheet[Number(narrow)]}px`;
     }
-    figure.draw({ drawing, handle, svg, state, set, width, height, narrow, sheet });
+    figure.draw({ drawing, handle, svg, state, set, width, height, narrow, sheet, at });
     drawn.forEach((each, name) => {
       if (each.used) return;
       each.node.remove();
       drawn.delete(name);
     });
     words.textContent = figure.words(state);
+    if (link) address.href = link(toLink(state, figure.start));
   }
 
-  const again = element("button", { type: "button" }, tools, "Start again");
-  again.addEventListener("click", () => {
+  push("Start again", tools, () => {
     set({ ...figure.start });
     update(true);
   });
-  if (link) {
-    const copy = element("button", { type: "button" }, tools, "Link to this state");
-    copy.addEventListener("click", async () => {
-      const address = link(toLink(state, figure.start));
-      history.replaceState(history.state, "", address);
-      copy.textContent = "The link is in the address bar";
-      try {
-        await navigator.clipboard.writeText(address);
-        copy.textContent = "The link is copied";
-      } catch {
-        // No clipboard without https or permission; the address bar has it.
-      }
-      setTimeout(() => (copy.textContent = "Link to this state"), 2500);
-    });
-  }
+  push("Whole window", tools, () => (document.fullscreenElement ? document.exitFullscreen() : root.requestFullscreen()));
+  const address = link && element("a", {}, tools, "Link to this state");
 
   place.append(root);
   figure.settle?.(state);
@@ -294,6 +305,9 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
   };
 }
 
+// Numbers in rows of a length.
+export const inRows = (values, length) => Array.from({ length: values.length / length }, (_, i) => values.slice(i * length, (i + 1) * length));
+
 // Drawing -----------------------------------------------------------------------------------
 
 export function text(group, x, y, words, { at = "middle", kind = "", turn = 0 } = {}) {
@@ -302,6 +316,8 @@ export function text(group, x, y, words, { at = "middle", kind = "", turn = 0 } 
   return node;
 }
 
+// The looks of a label: that of a chosen query or key, or of the others.
+export const named = (chosen, kind) => (chosen ? `name ${kind} word` : "small");
 export const heading = (group, x, y, words) => text(group, x, y, words, { at: "start", kind: "title" });
 
 // A panel with axes. Returns its scales and what draws in it.
@@ -345,31 +361,34 @@ export function legend(node, entries) {
   for (const [kind, words] of entries) put(node, "tspan", kind, { style: "fill: var(--c)" }).text(words);
 }
 
-// A cell for each number in a frame: blue above zero, orange below, the stronger the larger.
-export function cells(group, x, y, [width, height], rows, most) {
+// A cell for each number in a frame, white at zero, the stronger the further from it; where rows
+// and columns stand, if they are not in their order.
+export function cells(group, x, y, [width, height], rows, most, down = null, across = null) {
   rows.forEach((row, i) => row.forEach((value, j) => {
     const strength = Math.min(1, Math.abs(value) / Math.max(1e-9, most)).toFixed(3);
-    box(group, `fill ${value < 0 ? "c1" : "c0"}`, x + width * j, y + height * i, width + 0.3, height + 0.3).attr("fill-opacity", strength);
+    box(group, `fill ${value < 0 ? "below" : "above"}`, x + width * (across?.[j] ?? j), y + height * (down?.[i] ?? i), width + 0.3, height + 0.3).attr("fill-opacity", strength);
   }));
   box(group, "frame", x, y, width * rows[0].length, height * rows.length);
 }
 
+// What the colours of cells mean: from `low` to `high`, in colours of `least` to 1.
+export function scale(group, x, y, low, high, least = -1) {
+  cells(group, x, y, [4, 8], [Array.from({ length: 15 }, (_, i) => least + ((1 - least) * i) / 14)], 1);
+  text(group, x - 4, y + 8, low, { at: "end", kind: "small" });
+  text(group, x + 64, y + 8, high, { at: "start", kind: "small" });
+}
+
 // Where a square of the drawing was pressed, in pixels from its corner.
-export function pressed(svg, x, y, width, height, pick) {
-  svg.on("click", (event) => {
-    const area = svg.node().getBoundingClientRect();
-    const [px, py] = [event.clientX - area.left - x, event.clientY - area.top - y];
+export function pressed(svg, x, y, width, height, pick, when = "click") {
+  svg.on(when, (event) => {
+    if (event.type !== "click" && event.pointerType === "touch") return;
+    const [px, py] = pointer(event, svg.node()).map((each, i) => each - [x, y][i]);
     if (px >= 0 && px < width && py >= 0 && py < height) pick(px, py);
   });
 }
 
 export function arrow(group, [x0, y0], [x1, y1], kind) {
-  const length = Math.hypot(x1 - x0, y1 - y0);
-  if (length < 1) return;
-  const [u, v] = [(x1 - x0) / length, (y1 - y0) / length];
-  const back = Math.min(10, length);
-  const [bx, by] = [x1 - back * u, y1 - back * v];
-  segment(group, kind, x0, y0, bx, by);
-  const corners = [[x1, y1], [bx - 4.5 * v, by + 4.5 * u], [bx + 4.5 * v, by - 4.5 * u]];
-  put(group, "polygon", `fill ${kind}`, { points: corners.join(" ") });
+  const ahead = Math.atan2(y1 - y0, x1 - x0);
+  const barb = (by) => [x1 - 10 * Math.cos(ahead + by), y1 - 10 * Math.sin(ahead + by)];
+  shape(group, `line ${kind}`, `M${x0},${y0}L${x1},${y1}M${barb(0.5)}L${x1},${y1}L${barb(-0.5)}`);
 }

@@ -36,18 +36,23 @@ export function render({ model, el }) {
 
 // On the site. A link to a state is the figure's own anchor, and after a ? what differs.
 function start() {
-  const [anchor, wanted] = decodeURI(location.hash.slice(1)).split("?");
+  const follow = {};
   for (const place of document.querySelectorAll(".live[data-figure]")) {
     const figure = FIGURES[place.dataset.figure];
     figure.data = JSON.parse(place.dataset.data ?? null);
     const holder = place.closest("figure[id]");
-    const named = wanted !== undefined && holder?.id === anchor;
-    const given = named ? fromLink(wanted, figure) : JSON.parse(place.dataset.state);
-    const link = holder && ((state) => `${location.href.split("#")[0]}#${holder.id}${state && "?"}${state}`);
-    mount(place, figure, given, { link });
+    const link = holder && ((state) => `#${holder.id}${state && "?"}${state}`);
+    const show = mount(place, figure, JSON.parse(place.dataset.state), { link });
+    if (holder) follow[holder.id] = (state) => (show(fromLink(state, figure)), holder.scrollIntoView());
     place.querySelectorAll(":scope > :is(img, a)").forEach((still) => still.remove());
-    if (named) holder.scrollIntoView();
   }
+  const go = () => {
+    const [anchor, state] = location.hash.slice(1).split("?");
+    if (state !== undefined) follow[anchor]?.(state);
+  };
+  go();
+  addEventListener("hashchange", go);
+  addEventListener("click", ({ target }) => target.closest?.("a[href*='?']")?.hash === location.hash && go());
 }
 
 if (typeof document !== "undefined" && document.querySelector) {

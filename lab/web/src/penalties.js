@@ -26,15 +26,16 @@ function numbers({ method, heads, head, r1, r2, c }) {
 const strength = { min: -2, max: 1, step: 0.1, to: (v) => Number((10 ** v).toPrecision(2)), from: Math.log10, text: (v) => digits(v, v < 0.1 ? 3 : 2) };
 
 export const penalties = {
-  title: "What ALiBi, KERPLE and FIRE take off a score, by distance, and the attention that is left",
+  title: "What ALiBi, KERPLE and FIRE take off a score, by distance",
   start: { method: "alibi", heads: 8, head: 3, r1: 1, r2: 1, c: 0.1 },
   numbers,
-  lines: [3, 4],
+  lines: [2, 4],
+  glides: (state) => numbers(state).penalties,
   controls: [
-    { kind: "select", key: "method", label: "method", options: METHODS },
     { kind: "range", key: "heads", label: "heads", min: 1, max: 16, enabled: (s) => s.method === "alibi" },
-    { kind: "range", key: "head", kin: "c1", label: "head shown", min: 1, max: (s) => s.heads, enabled: (s) => s.method === "alibi" && s.heads > 1 },
-    { kind: "range", key: "r1", label: "strength r₁", ...strength, max: 1.5, enabled: (s) => s.method !== "alibi" },
+    { kind: "range", key: "head", kin: "key", label: "head shown", min: 1, max: (s) => s.heads, enabled: (s) => s.method === "alibi" && s.heads > 1, knob: true },
+    { kind: "range", key: "r1", label: "strength r₁", ...strength, max: 1.5, enabled: (s) => s.method !== "alibi", knob: true },
+    { kind: "select", key: "method", label: "method", options: METHODS },
     { kind: "range", key: "r2", label: "shape r₂", ...strength, max: 0.3, enabled: (s) => s.method.startsWith("kerple") },
     { kind: "range", key: "c", label: "bend c", ...strength, enabled: (s) => s.method === "fire" },
   ],
@@ -54,8 +55,9 @@ export const penalties = {
     }[state.method];
     return `${rule} At distance 10 the penalty is ${digits(taken[10])}; the nearest ${window} of ${LENGTH} positions hold ${100 * HELD} % of the weight.`;
   },
-  draw({ drawing, handle, state, set, width, narrow }) {
-    const { slopes, penalties: taken, weights, window } = numbers(state);
+  draw({ drawing, handle, state, set, width, narrow, at: taken }) {
+    const { slopes, window } = numbers(state);
+    const weights = softmax(taken);
     const half = narrow ? width - 58 : (width - 128) / 2;
     const lowest = state.method === "alibi" ? -66 : Math.min(-1, taken[LENGTH - 1]) * 1.1;
     const both = { width: half, height: narrow ? 196 : 228, xs: [-(LENGTH - 1), 0], xLabel: "key − query", xFormat: whole, ticks: [5, 5] };
@@ -63,15 +65,15 @@ export const penalties = {
     const right = chart(drawing, { ...both, x: narrow ? 46 : half + 114, y: narrow ? 300 : 26, ys: [0, Math.max(...weights) * 1.08], title: "attention weight" });
     const inside = (points) => points.filter((point) => point[1] >= lowest);
     if (state.method === "alibi") slopes.forEach((slope) => left.curve(inside(range(LENGTH).map((d) => [-d, alibi(-d, slope)])), "grey pale"));
-    left.curve(inside(taken.map((value, d) => [-d, value])), "c1 strong");
+    left.curve(inside(taken.map((value, d) => [-d, value])), "key strong");
     const bar = Math.max(1, half / LENGTH);
     weights.forEach((weight, d) => 
-      box(drawing, `fill ${d < window ? "c1" : "grey"}`, right.X(-d) - (d ? bar / 2 : bar), right.Y(weight), bar, right.Y(0) - right.Y(weight)));
+      box(drawing, `fill ${d < window ? "key" : "grey"}`, right.X(-d) - (d ? bar / 2 : bar), right.Y(weight), bar, right.Y(0) - right.Y(weight)));
     if (state.method !== "alibi") return;
     const at = Math.min(LENGTH - 1, 60 / slopes[state.head - 1]);
     const to = (head) => set({ head: clamp(head, 1, state.heads) });
     handle("line", {
-      kind: "c1",
+      kind: "key",
       x: left.X(-at), y: left.Y(alibi(-at, slopes[state.head - 1])), now: state.head, least: 1, most: state.heads,
       label: "line of the head", text: `head ${state.head} of ${state.heads}`,
       move: (px, py) => {

@@ -1,11 +1,12 @@
 // One's own words in any order, in an attention layer that has no positions.
 
-import { box, cells, clamp, digits, heading, pressed, text } from "./kit.js";
+import { box, cells, clamp, digits, heading, pressed, scale, text, whole, named } from "./kit.js";
 import { attention, plus, range, sinusoidal } from "./positions.js";
-import { table, vectorOf, wordsOf } from "./sentence_scores.js";
+import { leftOut, shortened, table, vectorOf, wordsOf } from "./sentence_scores.js";
 
 const MOST = 7; // words
 const D = 16;
+const SHUFFLED = [2, 5, 1, 4, 0, 3, 6];
 const MADE = { q: table(D, D, 40, 0.34), k: table(D, D, 411, 0.34), v: table(D, D, 873, 0.3) };
 
 const read = ({ sentence }) => wordsOf(sentence, MOST);
@@ -28,11 +29,13 @@ function numbers(state) {
 }
 
 export const permutations = {
-  title: "Your words in any order, and what an attention layer makes of them",
+  title: "Your words in any order, in an attention layer",
   start: { sentence: "the dog bites a man", order: range(MOST), word: 1, knows: "nothing" },
   numbers,
-  lines: [3, 5],
+  lines: [2, 5],
+  glides: (state) => read(state).map((_, word) => orderOf(state, read(state)).indexOf(word)),
   controls: [
+    { kind: "choice", key: "order", label: "the words are", options: { [range(MOST)]: "as written", [SHUFFLED]: "shuffled" }, knob: true },
     { kind: "text", key: "sentence", label: `your words, up to ${MOST}`, most: 80 },
     { kind: "choice", key: "knows", label: "the layer knows", options: { nothing: "no positions", codes: "codes added", mask: "causal mask" } },
     { kind: "range", key: "word", label: "word framed", min: 0, max: (s) => read(s).length - 1, text: (v, s) => (s ? read(s)[v] : v) },
@@ -40,10 +43,11 @@ export const permutations = {
       kind: "predict", question: "the words are shuffled. The numbers in the framed row …",
       options: ["change", "move with the word", "stay in place"], right: 1,
       answer: "Rows and columns move with their words, and no number changes. With codes or a mask it is different: try them.",
-      act: ({ order }) => ({ knows: "nothing", order: order.map((_, i) => order[(3 * i + 2) % MOST]) }),
+      act: () => ({ knows: "nothing", order: SHUFFLED }),
     },
   ],
   settle(state) {
+    state.order = String(state.order).split(",").map(Number);
     const sorted = [...state.order].sort((a, b) => a - b);
     if (sorted.some((word, i) => word !== i)) state.order = range(MOST);
     state.word = clamp(state.word, 0, read(state).length - 1);
@@ -58,32 +62,35 @@ export const permutations = {
     const verdict = change < 1e-9 ? "each output is the same" : `outputs differ by up to ${digits(change)}`;
     return (
       `“${words[state.word]}” is at position ${place} and takes most from “${from}”: ${digits(100 * weights[place][best], 1)} %. ` +
-      `Compared with the order that you wrote, ${verdict}.`
+      `Compared with the order that you wrote, ${verdict}.${leftOut(state.sentence, MOST)}`
     );
   },
-  draw({ drawing, handle, svg, state, set, width, narrow }) {
-    const words = read(state);
+  draw({ drawing, handle, svg, state, set, width, narrow, at }) {
+    const words = read(state).map((word) => shortened(word));
     const order = orderOf(state, words);
     const { weights, outputs } = numbers(state);
     const [left, top, side] = narrow ? [94, 86, width - 98] : [112, 86, Math.min(252, width - 340)];
     const cell = side / words.length;
-    const place = order.indexOf(state.word);
+    const down = order.map((word) => at[word]);
     heading(drawing, 0, 13, "attention weights");
-    cells(drawing, left, top, [cell, cell], weights, 1);
-    order.forEach((word, p) => {
-      const kind = word === state.word ? "name c1 word" : "small";
+    scale(drawing, left + side - 100, 5, 0, "100 %", 0);
+    cells(drawing, left, top, [cell, cell], weights, 1, down, down);
+    order.forEach((word, place) => {
+      const p = at[word];
+      const kind = word === state.word ? "name key word" : "small";
       text(drawing, left - 6, top + cell * (p + 0.5) + 4, words[word], { at: "end", kind });
       text(drawing, left + cell * (p + 0.5) + 3, top - 6, words[word], { at: "start", turn: -55, kind });
-      text(drawing, left + cell * (p + 0.5), top + cell * (place + 0.5) + 4, digits(100 * weights[place][p], 0), { kind: "small" });
+      text(drawing, left + cell * (p + 0.5), top + cell * (at[state.word] + 0.5) + 4, whole(100 * weights[order.indexOf(state.word)][place]), { kind: "small on" });
     });
-    box(drawing, "line c1", left, top + cell * place, side, cell).attr("fill", "none");
+    box(drawing, "line key", left, top + cell * at[state.word], side, cell).attr("fill", "none");
 
     const [x, y, row] = narrow ? [left, top + side + 34, 128 / words.length] : [left + side + 62, top, cell];
     const column = ((narrow ? width - 4 : width - 8) - x) / D;
-    heading(drawing, narrow ? 0 : x, y - 10, width > 640 || narrow ? "outputs, a row for each word" : "outputs");
-    cells(drawing, x, y, [column, row], outputs, 1.6);
-    order.forEach((word, p) => text(drawing, x - 6, y + row * (p + 0.5) + 4, words[word], { at: "end", kind: word === state.word ? "name c1 word" : "small" }));
-    box(drawing, "line c1", x, y + row * place, column * D, row).attr("fill", "none");
+    heading(drawing, narrow ? 0 : x, y - 10, "outputs");
+    cells(drawing, x, y, [column, row], outputs, 1.6, down);
+    scale(drawing, x + column * D - 90, y - 18, digits(-1.6, 1), 1.6);
+    order.forEach((word) => text(drawing, x - 6, y + row * (at[word] + 0.5) + 4, words[word], { at: "end", kind: named(word === state.word, "key") }));
+    box(drawing, "line key", x, y + row * at[state.word], column * D, row).attr("fill", "none");
 
     const move = (word, to) => {
       const others = order.filter((each) => each !== word);
@@ -91,12 +98,12 @@ export const permutations = {
       set({ word, order: [...others, ...state.order.filter((each) => each >= words.length)] });
     };
     words.forEach((name, word) => {
-      const at = order.indexOf(word);
+      const now = order.indexOf(word);
       handle(`word${word}`, {
-        kind: word === state.word ? "c1" : "grey",
-        x: 10, y: top + cell * (at + 0.5), size: 8, now: at, least: 0, most: words.length - 1,
-        label: `place of ${name}`, text: `position ${at}`,
-        move: (px, py) => move(word, Math.floor((py - top) / cell)), step: (right, down) => move(word, at + right + down),
+        kind: word === state.word ? "key" : "grey",
+        x: 14, y: top + cell * (at[word] + 0.5), now, least: 0, most: words.length - 1,
+        label: `place of ${name}`, text: `position ${now}`,
+        move: (px, py) => move(word, Math.floor((py - top) / cell)), step: (right, down) => move(word, now + right + down),
       });
     });
     pressed(svg, left, top, side, side, (px, py) => set({ word: order[Math.floor(py / cell)] }));

@@ -96,10 +96,6 @@ export const axesScores = (tokens, directions, chosen, wish) =>
 // The row of Shaw's table: distances are cut off at the clip.
 export const clippedRow = (relative, clip) => Math.min(clip, Math.max(-clip, relative)) + clip;
 
-// From a column for each distance to a column for each key: row i begins further left by i.
-export const skew = (scores, keys) =>
-  scores.map((row, i) => row.slice(scores.length - 1 - i, scores.length - 1 - i + keys));
-
 // T5's bucket. The logarithm is taken in 32 bits, on which trained tables rely at the edges.
 export function t5Bucket(relative, buckets, most, bidirectional) {
   const perSide = bidirectional ? buckets / 2 : buckets;
@@ -193,39 +189,44 @@ export function scoresOf(method, vectors, learned) {
 }
 
 // Which methods a model's needs leave over: `choose` of bakeoff/choosing.py, from the same facts.
-export function choose({ multiples, bars, open, order, facts }, { what, keep, trained, used, cache, parameters, d, kernel, small }) {
-  const multiple = multiples.find((each) => each >= used / trained) ?? multiples.at(-1);
+export function choose({ multiples, bars, open, order, facts }, { what, keep, trained, used, cache, parameters, d, kernel, small, tuned }) {
+  const wanted = used / trained;
   const part = (share) => Math.max(16, Math.floor(trained / share));
-  const basis = [1, 768 / d, trained, part(2), part(4) * d, d];
+  const basis = [1, 768 / d, trained, part(2), part(4) * d, part(2) * d, d];
   const level = ["plain", "scores", "any"].indexOf(kernel);
-  const loss = keep === "language";
-  const found = order.map((key) => {
+  const sign = keep === "language" ? 1 : -1;
+  const rows = order.filter((key) => (wanted > 1 ? key !== "learned" : !key.includes("+")));
+  const found = rows.map((key) => {
     const known = facts[key];
-    const { 1: near, [multiple]: far } = known.measured[keep];
-    const worst = far ? (loss ? Math.max(...far) : Math.min(...far)) : null;
-    const rise = far && Math.max(...far.map((value, seed) => value - near[seed]));
+    const after = tuned && wanted > 1 && known.trained;
+    const fresh = after && Object.keys(after[keep]).length > 0;
+    const values = (fresh ? after : known.measured)[keep];
+    const at = multiples.filter((each) => values[each]);
+    const multiple = at.find((each) => each >= wanted) ?? at.at(-1);
+    const worst = multiple ? sign * Math.max(...values[multiple].map((each) => sign * each)) : null;
+    const fails = multiple && !(sign * worst < sign * bars[keep]);
+    const untrained = fails && after && !fresh;
     const count = dot(known.parameters, basis);
-    const measured = far ? [
-      [loss && known.behind, "behind"],
-      [loss && !(rise < bars.language), "language", rise, multiple],
-      [!loss && !(worst > bars[keep]), keep, worst, multiple],
-      [used > multiple * trained, "beyond", 0, multiple],
-      [what !== "text", "decoder"],
-    ] : [near ? [true, "refused", 0, multiple] : [true, "unmeasured"]];
     const reasons = [
-      ...measured,
+      [fails && !untrained, keep, worst, multiple],
       [what === "image" && !known.axes, "axes"],
       [what === "both" && !known.sides, "sides"],
+      [what !== "text" && known.causal, "causal"],
       [cache === "sliding" && !known.relative, "moved"],
       [cache !== "none" && known.stale, "stale"],
       [count > parameters, "parameters", count],
       [known.kernel === 1 && level < 1, "scores"],
       [known.kernel === 2 && level < 2, "products"],
       [small && !(known.memory < bars.memory), "memory", known.memory],
+      [!multiple && known.trained && !after, "training"],
+      [!multiple, "unmeasured"],
+      [untrained, "untrained", worst, multiple],
+      [wanted > multiple && !untrained, "beyond", 0, multiple],
+      [multiple && what !== "text", "decoder"],
     ].filter(([holds]) => holds).map(([, kind, a = 0, b = 0]) => [kind, a, b]);
     const against = reasons.filter(([kind]) => !open.includes(kind));
     return { key, status: against.length ? 2 : reasons.length ? 1 : 0, worst, reasons: against.length ? against : reasons };
   });
-  const rank = ({ worst }) => (worst === null ? 9 : loss ? worst : -worst);
+  const rank = ({ worst }) => (worst === null ? 9 : sign * worst);
   return found.sort((a, b) => a.status - b.status || rank(a) - rank(b));
 }

@@ -17,6 +17,12 @@ export function pairsOf({ content, d, pair }, dragged, seed) {
 // Numbers between -1.5 and 1.5 that look random, the same ones everywhere.
 export const noise = (n) => 3 * ((((n + 1) * 0.6180339887498949 + ((n + 1) * (n + 1)) * 0.3247179572447458) % 1) - 0.5);
 
+// From a query's direction to a key's, in radians, when one is rotated further than the other.
+const between = (q, k, further) => {
+  const angle = Math.atan2(k[1], k[0]) - Math.atan2(q[1], q[0]) + further;
+  return Math.atan2(Math.sin(angle), Math.cos(angle));
+};
+
 const GAPS = range(8 * REACH + 1).map((i) => i / 4 - REACH);
 
 function numbers(state) {
@@ -33,9 +39,9 @@ export const ropeScoreFigure = {
   title: "A query and a key, rotated by their positions, and their score",
   start: { m: 1, n: 3, shift: 0, d: 2, base: 10000, pair: 0, content: "same", q: [1.6, 0.3], k: [0.9, 1.1] },
   controls: [
-    { kind: "range", key: "m", kin: "c0", label: "query at m", min: 0, max: REACH },
-    { kind: "range", key: "n", kin: "c1", label: "key at n", min: 0, max: REACH },
-    { kind: "range", key: "shift", label: "both moved by", min: 0, max: 1000 },
+    { kind: "range", key: "shift", label: "both moved by", min: 0, max: 1000, knob: true, play: (s) => ({ shift: s.shift + 1 }) },
+    { kind: "range", key: "m", kin: "query", label: "query at m", min: 0, max: REACH },
+    { kind: "range", key: "n", kin: "key", label: "key at n", min: 0, max: REACH },
     { kind: "range", key: "d", label: "width d", min: 1, max: 7, to: (v) => 2 ** v, from: Math.log2 },
     {
       kind: "range", key: "base", label: "base", min: 1, max: 7, step: 0.1, text: grouped,
@@ -48,7 +54,7 @@ export const ropeScoreFigure = {
     },
     {
       kind: "choice", key: "content", label: "the other pairs",
-      options: { same: "the same", one: "zero", random: "at random" },
+      options: { same: "the same", one: "zero", random: "at random" }, enabled: (s) => s.d > 2,
     },
     {
       kind: "predict", question: "both move on by 500 positions. The score …",
@@ -59,18 +65,20 @@ export const ropeScoreFigure = {
   ],
   numbers,
   lines: [2, 3],
+  glides: ({ m, n, shift }) => [m + shift, n + shift],
   settle(state) {
     state.pair = clamp(state.pair, 0, state.d / 2 - 1);
   },
   height: (narrow) => (narrow ? 500 : 306),
   words(state) {
-    const { m, n, shift, d, pair } = state;
+    const { m, n, shift, d, pair, q, k } = state;
     const { score, rates } = numbers(state);
+    const made = d > 2 ? "" : `${digits(Math.hypot(...q))} × ${digits(Math.hypot(...k))} × cos ${digits(between(q, k, n - m))} = `;
     const shown = d > 2 ? ` Pair ${pair} rotates by ${rates[pair].toPrecision(3)} radians per position.` : "";
-    return `Query at ${m + shift}, key at ${n + shift}: n − m = ${digits(n - m, 0)}, score ${digits(score)}.${shown}`;
+    return `Query at ${m + shift}, key at ${n + shift}: n − m = ${whole(n - m)}, score ${made}${digits(score)}.${shown}`;
   },
-  draw({ drawing, handle, state, set, width, narrow }) {
-    const { q, k, m, n, shift, pair } = state;
+  draw({ drawing, handle, state, set, width, narrow, at: [atQ, atK] }) {
+    const { q, k, m, n, pair } = state;
     const { rates, curve, own, score } = numbers(state);
     const size = narrow ? 230 : 250;
     const [left, top] = [narrow ? (width - size) / 2 : 14, 26];
@@ -82,40 +90,45 @@ export const ropeScoreFigure = {
       circle(drawing, "grid", x0, y0, unit * radius);
     }
     shape(drawing, "grid", `M${left},${y0}h${size}M${x0},${top}v${size}`);
-    for (const [name, plain, place, kind] of [["q", q, m + shift, "c0"], ["k", k, n + shift, "c1"]]) {
+    for (const [name, plain, place, kind] of [["q", q, atQ, "query"], ["k", k, atK, "key"]]) {
       const rotated = rope([plain], place, [rates[pair]])[0];
       arrow(drawing, [x0, y0], screen(plain), `${kind} pale`);
       arrow(drawing, [x0, y0], screen(rotated), `${kind} strong`);
       const far = 1 + 0.26 / Math.max(0.3, Math.hypot(...rotated));
       const [lx, ly] = screen(rotated.map((part) => part * far));
       text(drawing, lx, ly + 4, name, { kind: `name ${kind}` });
-      const [x, y] = screen(plain);
-      const put = (pairOf) => set({ [name]: pairOf.map((part) => Number(clamp(part, -2, 2).toFixed(2))) });
+      const [x, y] = screen(rotated);
+      const put = (pairOf) => set({ [name]: rope([pairOf], -place, [rates[pair]])[0].map((part) => Number(clamp(part, -2, 2).toFixed(2))) });
       handle(name, {
         kind,
-        x, y, size: 12, now: Number(Math.atan2(plain[1], plain[0]).toFixed(3)), least: -3.15, most: 3.15,
-        label: name === "q" ? "tip of the query before it is rotated" : "tip of the key before it is rotated",
+        x, y, now: Number(Math.atan2(plain[1], plain[0]).toFixed(3)), least: -3.15, most: 3.15,
+        label: `tip of the ${kind}, rotated`,
         text: `${digits(plain[0])} right, ${digits(plain[1])} up`,
         move: (px, py) => put([(px - x0) / unit, (y0 - py) / unit]),
-        step: (right, down, fast) => put([plain[0] + right * (fast ? 0.5 : 0.1), plain[1] - down * (fast ? 0.5 : 0.1)]),
+        step: (right, down, fast) => put([rotated[0] + right * (fast ? 0.5 : 0.1), rotated[1] - down * (fast ? 0.5 : 0.1)]),
       });
     }
+    // The angle between the two, whose cosine is in the score.
+    const [from, by] = [Math.atan2(q[1], q[0]) + atQ * rates[pair], between(q, k, (atK - atQ) * rates[pair])];
+    const arc = range(25).map((i) => screen([0.5 * Math.cos(from + (i * by) / 24), 0.5 * Math.sin(from + (i * by) / 24)]));
+    shape(drawing, "line ink", `M${arc.join("L")}`);
+    text(drawing, ...screen([0.85 * Math.cos(from + by / 2), 0.85 * Math.sin(from + by / 2)]), digits(by), { kind: "on" });
     const most = Math.max(0.5, ...curve.map(Math.abs)) * 1.12;
     const panel = chart(drawing, {
       x: narrow ? 46 : size + 84, y: narrow ? size + 66 : top, height: narrow ? 160 : 236,
       width: narrow ? width - 58 : width - size - 98, xs: [-REACH, REACH], ys: [-most, most],
-      xLabel: "n − m, key minus query", yLabel: "score", title: `score ${digits(score)} at n − m = ${digits(n - m, 0)}`,
+      xLabel: "n − m, key minus query", yLabel: "score", title: `score ${digits(score)} at n − m = ${whole(n - m)}`,
       xFormat: whole, yFormat: (v) => digits(v, most < 3 ? 1 : 0),
     });
     if (state.d > 2) panel.curve(GAPS.map((gap, i) => [gap, own[i]]), "grey");
-    panel.curve(GAPS.map((gap, i) => [gap, curve[i]]), "c4");
+    panel.curve(GAPS.map((gap, i) => [gap, curve[i]]), "above");
     panel.upright(n - m, "grey dashed");
-    panel.point(n - m, score, "c4", 7);
+    panel.point(n - m, score, "above", 7);
     const at = panel.X(n - m);
     handle("gap", {
-      kind: "c4",
-      x: at, y: panel.Y(score), size: 12, now: n - m, least: -REACH, most: REACH,
-      label: "n minus m on the curve", text: `n − m = ${digits(n - m, 0)}, score ${digits(score)}`,
+      kind: "above",
+      x: at, y: panel.Y(score), now: n - m, least: -REACH, most: REACH,
+      label: "n minus m on the curve", text: `n − m = ${whole(n - m)}, score ${digits(score)}`,
       move: (px) => toGap(Math.round(panel.X.invert(px))),
       step: (right, down) => toGap(n - m + right - down),
     });

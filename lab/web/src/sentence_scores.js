@@ -1,6 +1,6 @@
 // Landing page: one's own sentence under every method; a pair of words has a distance.
 
-import { box, circle, clamp, digits, heading, text } from "./kit.js";
+import { box, cells, circle, clamp, digits, heading, inRows, pressed, scale, text, named } from "./kit.js";
 import { range, scoresOf, softmax } from "./positions.js";
 import { noise } from "./rope_score.js";
 
@@ -20,12 +20,16 @@ const LEARNED = {
   keys: table(D, D, 1300, 0.3), slope: 0.25,
 };
 
-export const wordsOf = (sentence, most = MOST) => {
-  const found = sentence.toLowerCase().split(/\s+/).filter(Boolean).slice(0, most).map((word) => word.slice(0, 12));
-  return found.length ? found : ["…"];
+// Words in any language, also where no spaces stand between them; a sign by itself is none.
+const found = (sentence) => [...new Intl.Segmenter([], { granularity: "word" }).segment(sentence)].filter((each) => each.isWordLike).map((each) => each.segment);
+export const wordsOf = (sentence, most = MOST) => (found(sentence).length ? found(sentence).slice(0, most) : ["…"]);
+export const leftOut = (sentence, most = MOST) => {
+  const more = found(sentence).length - most;
+  return more > 0 ? ` Words left out at the end: ${more}.` : "";
 };
+export const shortened = (word, most = 12) => ([...word].length > most ? `${[...word].slice(0, most - 1).join("")}…` : word);
 // Equal words have equal vectors.
-const seedOf = (word) => [...word].reduce((sum, letter) => (sum * 31 + letter.codePointAt(0)) % 9973, 7);
+const seedOf = (word) => [...word.toLowerCase()].reduce((sum, letter) => (sum * 31 + letter.codePointAt(0)) % 9973, 7);
 export const vectorOf = (word) => range(D).map((i) => noise(17 * i + seedOf(word)));
 
 function numbers({ sentence, method, contents }) {
@@ -35,13 +39,14 @@ function numbers({ sentence, method, contents }) {
 }
 
 export const sentenceScores = {
-  title: "The scores and the attention weights of a sentence, for a method of your choice",
+  title: "The scores and the attention weights of a sentence",
   start: { sentence: "the dog bites the man and then the man bites the dog", method: "rope", contents: "alike", query: 4, key: 2 },
   numbers,
-  lines: [3, 4],
+  lines: [2, 4],
+  glides: (state) => numbers(state).scores.flat(),
   controls: [
+    { kind: "select", key: "method", label: "position encoding", options: METHODS, knob: true },
     { kind: "text", key: "sentence", label: `your sentence, up to ${MOST} words`, most: 120 },
-    { kind: "select", key: "method", label: "position encoding", options: METHODS },
     { kind: "choice", key: "contents", label: "contents", options: { alike: "all alike", own: "each word its own" } },
   ],
   settle(state) {
@@ -57,35 +62,32 @@ export const sentenceScores = {
     const side = key === query ? "the query itself" : `${Math.abs(key - query)} to the ${key < query ? "left" : "right"}`;
     return (
       `Query “${words[query]}” (position ${query}), key “${words[key]}” (position ${key}), ${side}: ` +
-      `key − query = ${digits(key - query, 0)}. Score ${digits(scores[query][key])}, weight ${digits(100 * weights[query][key], 1)} %.`
+      `key − query = ${digits(key - query, 0)}. Score ${digits(scores[query][key])}, weight ${digits(100 * weights[query][key], 1)} %.${leftOut(state.sentence)}`
     );
   },
-  draw({ drawing, handle, svg, state, set, width, narrow }) {
+  draw({ drawing, handle, svg, state, set, width, narrow, at }) {
     const { query, key } = state;
-    const words = wordsOf(state.sentence);
-    const { scores, weights } = numbers(state);
+    const words = wordsOf(state.sentence).map((word) => shortened(word));
+    const weights = softmax(inRows(at, words.length)[query]);
     const label = 84;
     const side = narrow ? Math.min(width - label - 4, 300) : 300;
     const cell = side / words.length;
     const [left, top] = [label, 92];
-    const all = scores.flat();
-    const middle = (Math.max(...all) + Math.min(...all)) / 2;
-    const spread = Math.max(1e-9, (Math.max(...all) - Math.min(...all)) / 2);
+    // What the softmax reads are differences: the middle of the scores is white.
+    const middle = (Math.max(...at) + Math.min(...at)) / 2;
+    const spread = Math.max(0.5, Math.max(...at) - middle);
     heading(drawing, 0, 13, "scores");
+    scale(drawing, left + side - 96, 5, digits(middle - spread, 1), digits(middle + spread, 1));
     words.forEach((word, i) => {
       const [x, y] = [left + cell * (i + 0.5), top + cell * (i + 0.5)];
-      text(drawing, left - 6, y + 4, word, { at: "end", kind: i === query ? "name c0 word" : "small" });
-      text(drawing, x + 3, top - 6, word, { at: "start", turn: -55, kind: i === key ? "name c1 word" : "small" });
+      text(drawing, left - 6, y + 4, word, { at: "end", kind: named(i === query, "query") });
+      text(drawing, x + 3, top - 6, word, { at: "start", turn: -55, kind: named(i === key, "key") });
     });
-    const flat = Math.max(...all) - Math.min(...all) < 1e-9;
-    scores.forEach((row, i) => row.forEach((score, j) => {
-      const share = flat ? 0 : (score - middle) / spread;
-      box(drawing, `fill ${share < 0 ? "c1" : "c0"}`, left + cell * j, top + cell * i, cell + 0.3, cell + 0.3).attr("fill-opacity", Math.abs(share).toFixed(3));
-      if (j - i === key - query) {
-        circle(drawing, "fill ink", left + cell * (j + 0.5), top + cell * (i + 0.5), 1.8);
-      }
-    }));
-    box(drawing, "frame", left, top, side, side);
+    cells(drawing, left, top, [cell, cell], inRows(at.map((each) => each - middle), words.length), spread);
+    words.forEach((_, i) => {
+      const j = i + key - query;
+      if (j >= 0 && j < words.length) circle(drawing, "fill ink", left + cell * (j + 0.5), top + cell * (i + 0.5), 1.8);
+    });
     const pick = (px, py) => {
       const last = words.length - 1;
       set({ key: clamp(Math.floor((px - left) / cell), 0, last), query: clamp(Math.floor((py - top) / cell), 0, last) });
@@ -95,23 +97,18 @@ export const sentenceScores = {
       label: "pair of words", text: `query ${words[query]}, key ${words[key]}, key minus query ${digits(key - query, 0)}`,
       move: pick, step: (right, down) => set({ key: clamp(key + right, 0, words.length - 1), query: clamp(query + down, 0, words.length - 1) }),
     });
-    svg.on("pointermove click", (event) => {
-      const box = svg.node().getBoundingClientRect();
-      const [px, py] = [event.clientX - box.left, event.clientY - box.top];
-      if (px < left || px >= left + side || py < top || py >= top + side || event.pointerType === "touch" && event.type !== "click") return;
-      pick(px, py);
-    });
+    pressed(svg, left, top, side, side, (px, py) => pick(px + left, py + top), "pointermove click");
 
     const [bx, by] = narrow ? [label, top + side + 50] : [left + side + 128, top];
     const room = (narrow ? width : width - 8) - bx - 46;
     const row = narrow ? Math.min(17, 238 / words.length) : cell;
-    const most = Math.max(...weights[query]);
+    const most = Math.max(...weights);
     heading(drawing, narrow ? 0 : bx - 84, narrow ? by - 14 : 13, `weights of “${words[query]}”`);
     words.forEach((word, j) => {
       const y = by + row * j;
-      text(drawing, bx - 6, y + row / 2 + 4, word, { at: "end", kind: j === query ? "name c0 word" : j === key ? "name c1 word" : "small" });
-      box(drawing, `fill ${j === key ? "c1" : "c2"}`, bx, y + row * 0.15, Math.max(1, (room * weights[query][j]) / most), row * 0.7);
-      text(drawing, bx + (room * weights[query][j]) / most + 5, y + row / 2 + 4, `${digits(100 * weights[query][j], 0)} %`, { at: "start", kind: "small" });
+      text(drawing, bx - 6, y + row / 2 + 4, word, { at: "end", kind: j === query ? "name query word" : j === key ? "name key word" : "small" });
+      box(drawing, `fill ${j === key ? "key" : "above"}`, bx, y + row * 0.15, Math.max(1, (room * weights[j]) / most), row * 0.7);
+      text(drawing, bx + (room * weights[j]) / most + 5, y + row / 2 + 4, `${digits(100 * weights[j], 0)} %`, { at: "start", kind: "small" });
     });
   },
 };

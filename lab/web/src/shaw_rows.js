@@ -1,7 +1,7 @@
 // Which row of the table a pair of positions reads, and what the row adds to its score.
 
-import { box, cells, chart, clamp, digits, heading, pressed, text, whole } from "./kit.js";
-import { clippedRow, dot, range, skew } from "./positions.js";
+import { box, cells, chart, clamp, digits, heading, pressed, scale, text, whole, named } from "./kit.js";
+import { clippedRow, dot, range } from "./positions.js";
 import { table } from "./sentence_scores.js";
 
 const LENGTH = 10;
@@ -15,26 +15,25 @@ const MOST = 1.15 * Math.max(...VECTORS.map((vector) => Math.abs(product(vector)
 
 function numbers({ clip, query }) {
   const shown = VECTORS.slice(LAST - clip, LAST + clip + 1);
-  const every = range(LENGTH).map(() => range(2 * LAST + 1, -LAST).map((relative) => clippedRow(relative, clip)));
-  const rows = skew(every, LENGTH);
+  const rows = range(LENGTH).map((i) => range(LENGTH).map((j) => clippedRow(j - i, clip)));
   const products = shown.map(product);
-  return { vectors: shown, vector: QUERY, every, rows, products, added: rows[query].map((row) => products[row]) };
+  return { vectors: shown, vector: QUERY, rows, products, added: rows[query].map((row) => products[row]) };
 }
 
 export const shawRows = {
   title: "The row of Shaw's table that a pair of positions reads",
-  start: { clip: 2, query: 4, key: 7, columns: "keys" },
+  start: { clip: 2, query: 4, key: 7 },
   numbers,
-  lines: [3, 4],
+  lines: [2, 4],
+  glides: (state) => numbers(state).added,
   controls: [
-    { kind: "range", key: "query", kin: "c0", label: "query", min: 0, max: LAST },
-    { kind: "range", key: "key", kin: "c1", label: "key", min: 0, max: LAST },
+    { kind: "range", key: "query", kin: "query", label: "query", min: 0, max: LAST, knob: true },
+    { kind: "range", key: "key", kin: "key", label: "key", min: 0, max: LAST },
     { kind: "range", key: "clip", label: "clip", min: 1, max: LAST },
-    { kind: "choice", key: "columns", label: "columns", options: { keys: "keys", distances: "distances (before the skew)" } },
     {
       kind: "predict", question: "query and key both move on by one. The row that they read …",
       options: ["is one higher", "is the same", "is one lower"], right: 1,
-      answer: "Key minus query has not changed, and nothing else is asked. The curve has moved along with the query.",
+      answer: "Key minus query has not changed, and nothing else is asked. The curve moved with the query.",
       act: ({ query, key }) => {
         const by = Math.max(query, key) < LAST ? 1 : -1;
         return Math.min(query, key) + by < 0 ? { query, key } : { query: query + by, key: key + by };
@@ -52,42 +51,28 @@ export const shawRows = {
       `and its score gains ${digits(products[row])}. ${sharing} of the ${LENGTH * LENGTH} pairs read that row.`
     );
   },
-  draw({ drawing, handle, svg, state, set, width, narrow }) {
-    const { query, key, clip, columns } = state;
-    const { rows, every, vectors, products, added } = numbers(state);
-    const apart = columns === "distances";
+  draw({ drawing, handle, svg, state, set, width, narrow, at }) {
+    const { query, key, clip } = state;
+    const { rows, vectors } = numbers(state);
     const [left, top, side] = [26, 44, narrow ? width - 34 : Math.min(262, width - 352)];
-    const shown = apart ? every : rows;
-    const cell = side / shown[0].length;
+    const cell = side / LENGTH;
     const row = rows[query][key];
-    const from = (i) => (apart ? LAST - i : 0); // the column of key 0
-    heading(drawing, 0, 13, apart ? "every distance, for each query" : "distance of each pair, clipped");
+    heading(drawing, 0, 13, "distance, clipped");
     const hit = row - clip;
-    cells(drawing, left, top, [cell, cell], shown.map((line) => line.map((each) => each - clip)), 12);
-    shown.forEach((line, i) => {
-      text(drawing, left - 6, top + cell * (i + 0.5) + 4, i, { at: "end", kind: i === query ? "name c0 word" : "small" });
+    cells(drawing, left, top, [cell, cell], rows.map((line) => line.map((each) => each - clip)), LAST);
+    rows.forEach((line, i) => {
+      text(drawing, left - 6, top + cell * (i + 0.5) + 4, i, { at: "end", kind: named(i === query, "query") });
       line.forEach((each, j) => {
         const [x, y] = [left + cell * j, top + cell * i];
-        if (j < from(i) || j >= from(i) + LENGTH) box(drawing, "paper", x, y, cell, cell);
-        else if (each - clip === hit) box(drawing, "frame", x + 1.5, y + 1.5, cell - 3, cell - 3);
-        if (!apart) text(drawing, x + cell / 2, y + cell / 2 + 4, digits(each - clip, 0), { kind: "small" });
+        if (each - clip === hit) box(drawing, "frame", x + 1.5, y + 1.5, cell - 3, cell - 3);
+        text(drawing, x + cell / 2, y + cell / 2 + 4, digits(each - clip, 0), { kind: "small on" });
       });
     });
-    range(shown[0].length).forEach((j) => {
-      if (apart && j % 3) return;
-      text(drawing, left + cell * (j + 0.5), top - 6, digits(apart ? j - LAST : j, 0), { kind: !apart && j === key ? "name c1 word" : "small" });
-    });
-    if (apart) {
-      ["Row i is needed from distance −i on: that is key 0.", "Push each row to the left until key 0 is", "in column 0, and the columns are keys."].forEach((line, i) =>
-        text(drawing, left, top + cell * LENGTH + 24 + 17 * i, line, { at: "start", kind: "small" }));
-    }
+    range(LENGTH).forEach((j) => text(drawing, left + cell * (j + 0.5), top - 6, j, { kind: named(j === key, "key") }));
     const to = (q, k) => set({ query: clamp(q, 0, LAST), key: clamp(k, 0, LAST) });
-    const pick = (px, py) => {
-      const i = clamp(Math.floor((py - top) / cell), 0, LAST);
-      to(i, Math.floor((px - left) / cell) - from(i));
-    };
+    const pick = (px, py) => to(Math.floor((py - top) / cell), Math.floor((px - left) / cell));
     handle("pair", {
-      shape: "rect", x: left + cell * (key + from(query)), y: top + cell * query, size: cell, now: key - query, least: -LAST, most: LAST,
+      shape: "rect", x: left + cell * key, y: top + cell * query, size: cell, now: key - query, least: -LAST, most: LAST,
       label: "pair of positions", text: `query ${query}, key ${key}, row ${row}`,
       move: pick, step: (right, down) => to(query + down, key + right),
     });
@@ -103,6 +88,7 @@ export const shawRows = {
     });
     box(drawing, "line ink", x - 1, y + line * row, 9 * D + 2, line).attr("fill", "none");
 
+    scale(drawing, left + side - 80, 5, whole(-LAST), LAST);
     const room = narrow ? { x: x + 126, y: y, width: width - x - 138, height: 220 } : { x: x + 132, y: top, width: width - x - 146, height: 252 };
     const panel = chart(drawing, {
       ...room, xs: [-0.6, LAST + 0.6], ys: [-MOST, MOST], xLabel: "key", ticks: [5, 5], xFormat: whole, yFormat: (v) => digits(v, 1),
@@ -112,7 +98,7 @@ export const shawRows = {
     const [low, high] = [Math.max(-0.6, query - clip - 0.5), Math.min(LAST + 0.6, query + clip + 0.5)];
     box(drawing, "fill grey", panel.X(low), room.y, panel.X(high) - panel.X(low), room.height).attr("fill-opacity", 0.14);
     panel.level(0, "grey");
-    panel.curve(added.map((value, j) => [j, value]), "c2");
-    added.forEach((value, j) => panel.point(j, value, j === key ? "c1" : j === query ? "c0" : "c2", j === key || j === query ? 6 : 3.5));
+    panel.curve(at.map((value, j) => [j, value]), "above");
+    at.forEach((value, j) => panel.point(j, value, j === key ? "key" : j === query ? "query" : "above", j === key || j === query ? 6 : 3.5));
   },
 };

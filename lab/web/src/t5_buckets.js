@@ -38,12 +38,13 @@ export const t5Buckets = {
   title: "The bucket of T5 that a pair of positions falls into",
   start: { buckets: 32, most: 128, sides: "both", query: 44, key: 16 },
   numbers,
-  lines: [3, 4],
+  lines: [2, 4],
+  glides: (state) => numbers(state).staircase,
   controls: [
+    { kind: "range", key: "most", label: "max distance", min: 6, max: 9, step: 0.5, to: (v) => Math.round(2 ** v), from: Math.log2, knob: true },
     { kind: "range", key: "buckets", label: "buckets", min: 3, max: 6, to: (v) => 2 ** v, from: Math.log2 },
-    { kind: "range", key: "most", label: "max distance", min: 6, max: 9, step: 0.5, to: (v) => Math.round(2 ** v), from: Math.log2 },
-    { kind: "range", key: "query", kin: "c0", label: "query", min: 0, max: LENGTH - 1 },
-    { kind: "range", key: "key", kin: "c1", label: "key", min: 0, max: (s) => (s.sides === "both" ? LENGTH - 1 : s.query) },
+    { kind: "range", key: "query", kin: "query", label: "query", min: 0, max: LENGTH - 1 },
+    { kind: "range", key: "key", kin: "key", label: "key", min: 0, max: (s) => (s.sides === "both" ? LENGTH - 1 : s.query) },
     { kind: "choice", key: "sides", label: "keys on", options: { both: "both sides (encoder)", past: "the left (decoder)" } },
     {
       kind: "predict", question: "the max distance doubles. The steps near 0 …",
@@ -67,7 +68,7 @@ export const t5Buckets = {
       `${range}${side}. In a text of ${LENGTH} tokens ${grouped(pairs)} pairs share its number.`
     );
   },
-  draw({ drawing, handle, svg, state, set, width, narrow }) {
+  draw({ drawing, handle, svg, state, set, width, narrow, at }) {
     const { buckets, most, sides, query, key } = state;
     const { staircase, bucket } = numbers(state);
     const relative = key - query;
@@ -79,12 +80,12 @@ export const t5Buckets = {
       title: "bucket", xFormat: whole, ticks: [narrow ? 5 : 7, 5],
     });
     for (const edge of [-most, most]) if (edge >= -FAR && edge <= reach) panel.upright(edge, "grey dashed");
-    const steps = (from, to) => range(to - from + 1, from).flatMap((each) => [each - 0.5, each + 0.5].map((at) => [at, staircase[each + FAR]]));
-    panel.curve(steps(-FAR, 0), "c0");
-    if (reach) panel.curve(steps(1, FAR), "c1");
+    const steps = (from, to) => range(to - from + 1, from).flatMap((each) => [each - 0.5, each + 0.5].map((x) => [x, at[each + FAR]]));
+    panel.curve(steps(-FAR, 0), "below");
+    if (reach) panel.curve(steps(1, FAR), "above");
     const keyTo = (value) => set({ key: clamp(value, 0, sides === "both" ? LENGTH - 1 : query) });
     handle("step", {
-      x: panel.X(relative), y: panel.Y(bucket), size: 9, now: relative, least: 1 - LENGTH, most: LENGTH - 1,
+      x: panel.X(relative), y: panel.Y(bucket), now: relative, least: 1 - LENGTH, most: LENGTH - 1,
       label: "key minus query", text: `${digits(relative, 0)}, bucket ${bucket}`,
       move: (px) => keyTo(query + Math.round(panel.X.invert(px))), step: (right, down, fast) => keyTo(key + (right - down) * (fast ? 8 : 1)),
     });
@@ -99,8 +100,8 @@ export const t5Buckets = {
       if (each < (reach ? LENGTH - 1 : 0) && staircase[each + 1 + FAR] === staircase[each + FAR]) return;
       const points = strip(from, each, side).map(([u, v]) => `${x + u},${y + v}`).join(" ");
       const share = (staircase[each + FAR] % perSide) / (perSide - 1);
-      const node = drawing.append("polygon").attr("points", points).attr("class", `fill ${each > 0 ? "c1" : "c0"}`).attr("fill-opacity", 0.95 - 0.85 * share);
-      if (from <= relative && relative <= each) node.attr("class", `fill bucket ${each > 0 ? "c1" : "c0"}`);
+      const here = from <= relative && relative <= each ? "bucket" : "";
+      drawing.append("polygon").attr("points", points).attr("class", `fill ${here} ${each > 0 ? "above" : "below"}`).attr("fill-opacity", 0.95 - 0.85 * share);
       from = each + 1;
     });
     box(drawing, "frame", x, y, side, side);
@@ -108,7 +109,7 @@ export const t5Buckets = {
     const to = (q, k) => set({ query: clamp(q, 0, LENGTH - 1), key: clamp(k, 0, LENGTH - 1) });
     const pick = (px, py) => to(Math.floor((py - y) / unit), Math.floor((px - x) / unit));
     handle("pair", {
-      x: x + unit * (key + 0.5), y: y + unit * (query + 0.5), size: 7, now: relative, least: 1 - LENGTH, most: LENGTH - 1,
+      x: x + unit * (key + 0.5), y: y + unit * (query + 0.5), now: relative, least: 1 - LENGTH, most: LENGTH - 1,
       label: "pair of positions", text: `query ${query}, key ${key}, bucket ${bucket}`,
       move: pick, step: (right, down, fast) => to(query + down * (fast ? 8 : 1), key + right * (fast ? 8 : 1)),
     });

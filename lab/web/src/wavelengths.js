@@ -50,10 +50,11 @@ const places = (value) => (Number.isFinite(value) ? grouped(value) : "no end");
 const total = (flags) => flags.reduce((sum, flag) => sum + flag, 0);
 
 export const wavelengths = {
-  title: "Wavelengths of the pairs against the context, under a rule that stretches it",
+  title: "Wavelengths of the pairs against the context",
   start: { model: "small", rule: "none", factor: 1, pair: 6 },
   numbers,
-  lines: [4, 6],
+  lines: [3, 6],
+  glides: (state) => numbers(state).changed.map((rate) => Math.log(rate || 1e-9)),
   controls: [
     {
       kind: "select", key: "model", label: "model", options: Object.fromEntries(Object.entries(MODELS).map(([key, [name]]) => [key, name])),
@@ -61,7 +62,7 @@ export const wavelengths = {
     },
     { kind: "select", key: "rule", label: "rule", options: RULES, also: (_, { factor }) => ({ factor: factor > 1 ? factor : 4 }) },
     {
-      kind: "range", key: "factor", label: "stretched by", min: 0, max: 7, step: 0.25, from: Math.log2,
+      kind: "range", key: "factor", label: "stretched by", knob: true, min: 0, max: 7, step: 0.25, from: Math.log2,
       to: (v) => Number((2 ** v).toPrecision(3)), text: (v) => digits(v, Number.isInteger(v) ? 0 : 2),
     },
     { kind: "range", key: "pair", label: "pair", min: 0, max: (s) => MODELS[s.model][1] / 2 - 1 },
@@ -75,7 +76,7 @@ export const wavelengths = {
   settle(state) {
     state.pair = clamp(state.pair, 0, MODELS[state.model][1] / 2 - 1);
   },
-  height: (narrow) => (narrow ? 656 : 440),
+  height: (narrow) => (narrow ? 640 : 440),
   words(state) {
     const { pair, factor, model } = state;
     const { rates, changed, unseen, moved } = numbers(state);
@@ -87,56 +88,56 @@ export const wavelengths = {
       `Pair ${pair}: wavelength ${places(WHOLE / changed[pair])},${slowed}.`
     );
   },
-  draw({ drawing, handle, state, set, width, narrow }) {
+  draw({ drawing, handle, state, set, width, narrow, at }) {
     const { model, factor, pair } = state;
     const { rates, changed, unseen, moved, seen, now } = numbers(state);
     const trained = MODELS[model][3];
     const last = rates.length - 1;
     const longest = (WHOLE / rates[last]) * Math.max(factor, 4) * 2;
-    const power = (v) => { const e = Math.round(Math.log10(v)); return Math.abs(Math.log10(v) - e) < 1e-9 ? (e < 4 ? grouped(10 ** e) : `10${[...String(e)].map((c) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[c]).join("")}`) : ""; };
+    const power = (v) => (v < 1e4 ? grouped(v) : `10${"⁰¹²³⁴⁵⁶⁷⁸⁹"[Math.round(Math.log10(v))]}`);
     const whole = narrow ? width - 58 : (width - 128) * 0.6;
     const panel = chart(drawing, {
-      x: 46, y: 26, width: whole, height: narrow ? 230 : 258, xs: [-0.8, last + 0.8], ys: [4, longest], logY: true,
+      x: 46, y: 26, width: whole, height: narrow ? 214 : 258, xs: [-0.8, last + 0.8], ys: [4, longest], logY: true,
       xLabel: "pair", yLabel: "", title: "wavelength, in positions", yFormat: power, yValues: range(9, 1).map((e) => 10 ** e).filter((v) => v < longest),
     });
     const right = chart(drawing, {
-      x: narrow ? 46 : whole + 108, y: narrow ? 330 : 26, width: narrow ? width - 58 : width - whole - 122, height: narrow ? 184 : 258,
+      x: narrow ? 46 : whole + 108, y: narrow ? 314 : 26, width: narrow ? width - 58 : width - whole - 122, height: narrow ? 184 : 258,
       xs: [-0.8, last + 0.8], ys: [0, Math.max(2, factor) * 1.1], xLabel: "pair", title: "slowed by the factor", ticks: [4, 5],
     });
-    for (const [length, words, kind] of [[trained, "trained context", "c0"], [trained * factor, "new context", "c1"]]) {
-      panel.level(length, `${kind} dashed`);
-      if (factor > 1.4 || kind === "c0") text(drawing, panel.X(last + 0.5), panel.Y(length) - 5, words, { at: "end", kind: `tinted ${kind}` });
+    for (const [length, words, kind] of [[trained, "trained context", "query"], [trained * factor, "new context", "key"]]) {
+      if (factor > 1 || kind === "query") panel.level(length, `${kind} dashed`);
+      if (factor > 1.4 || kind === "query") text(drawing, panel.X(last + 0.5), panel.Y(length) - 5, words, { at: "end", kind: `tinted ${kind}` });
     }
-    right.level(1, "c0 dashed");
-    if (factor > 1.2) right.level(factor, "c1 dashed");
+    right.level(1, "query dashed");
+    if (factor > 1.2) right.level(factor, "key dashed");
     rates.forEach((rate, r) => {
       panel.point(r, WHOLE / rate, "grey", 2);
       if (!changed[r]) return;
-      const [x, y] = [panel.X(r), panel.Y(WHOLE / changed[r])];
-      if (unseen[r]) shape(drawing, "line c1 strong", `M${x - 3.5},${y - 3.5}l7,7m0,-7l-7,7`);
-      else if (moved[r]) box(drawing, "fill c5", x - 3.2, y - 3.2, 6.4, 6.4);
-      else panel.point(r, WHOLE / changed[r], "c2", 3.5);
-      right.point(r, rate / changed[r], unseen[r] ? "c1" : moved[r] ? "c5" : "c2", 3);
+      const [x, y, kind] = [panel.X(r), panel.Y(WHOLE / Math.exp(at[r])), unseen[r] ? "key" : moved[r] ? "position" : "above"];
+      if (unseen[r]) shape(drawing, "line key strong", `M${x - 3.5},${y - 3.5}l7,7m0,-7l-7,7`);
+      else if (moved[r]) box(drawing, "fill position", x - 3.2, y - 3.2, 6.4, 6.4);
+      else circle(drawing, "fill above", x, y, 3.5);
+      right.point(r, rate / Math.exp(at[r]), kind, 3);
     });
-    const [radius, low] = narrow ? [16, 608] : [26, 388];
+    const [radius, low] = narrow ? [16, 592] : [26, 388];
     const title = heading(drawing, narrow ? 14 : 46, low - radius - 12, "angles reached:  ");
-    legend(title, [["c0", "● in training  "], ["c1", "● new"]]);
+    legend(title, [["query", "● in training  "], ["key", "● new"]]);
     range(8).forEach((i) => {
       const r = (i * rates.length) / 8;
       const x = 46 + radius + (i * (width - 60 - 2 * radius)) / 7;
       circle(drawing, "grid", x, low, radius);
-      sector(drawing, x, low, radius, now[r], "c1");
-      sector(drawing, x, low, radius, seen[r], "c0");
+      sector(drawing, x, low, radius, now[r], "key");
+      sector(drawing, x, low, radius, seen[r], "query");
       text(drawing, x, low + radius + 16, narrow ? r : `pair ${r}`, { kind: "small" });
     });
     const y = changed[pair] ? panel.Y(WHOLE / changed[pair]) : 30;
     right.upright(pair, "grey dashed");
     const to = (value) => set({ pair: clamp(Math.round(value), 0, last) });
     handle("pair", {
-      x: panel.X(pair), y, size: 9, now: pair, least: 0, most: last, label: "pair", text: `pair ${pair}, wavelength ${places(WHOLE / changed[pair])}`,
+      x: panel.X(pair), y, now: pair, least: 0, most: last, label: "pair", text: `pair ${pair}, wavelength ${places(WHOLE / changed[pair])}`,
       move: (px) => to(panel.X.invert(px)), step: (across, down) => to(pair + across - down),
     });
-    const marks = [["c2", "as it was trained"], ["c1", "meets new angles"], ["c5", "fast, and slowed"]];
+    const marks = [["above", "sound"], ["key", "new angles"], ["position", "another speed than in training"]];
     marks.forEach(([kind, words], i) => text(drawing, 56, 42 + 16 * i, `${["●", "✕", "■"][i]} ${words}`, { at: "start", kind: `tinted ${kind}` }));
   },
 };

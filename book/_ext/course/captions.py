@@ -1,0 +1,96 @@
+"""Figures with their captions and code, and the numbers of figures, formulas, exercises."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from docutils import nodes
+from myst_nb.sphinx_ import HideCodeCellNode
+from sphinx.application import Sphinx
+from sphinx.environment.collectors.toctree import TocTreeCollector
+
+from .figures import live_figure
+
+CAPTION = re.compile(r"Figure ([0-9A-Z]+\.\d+)\.")
+CHAPTER = re.compile(r"/(\d\d)_\w+$")
+LETTERED = {"book/hierarchical": "H"}  # pages beside the chapters
+
+
+class figure_with_caption(nodes.General, nodes.Element):
+    """A figure that a cell shows, still or moving, with the caption that the cell wrote."""
+
+
+class caption_below(nodes.General, nodes.TextElement):
+    """The caption; its first words are the figure's number."""
+
+
+def figure_anchor(number: str) -> str:
+    """Return the id of the figure of a number: "10.3" gives figure-10-3."""
+    return f"figure-{number.lower().replace('.', '-')}"
+
+
+def caption_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Join each figure to the caption that its cell wrote below it: `**Figure 10.3.** ...`."""
+    for paragraph in list(doctree.findall(nodes.paragraph)):
+        first = paragraph.next_node(nodes.strong)
+        found = CAPTION.fullmatch(first.astext()) if first else None
+        holder = paragraph.parent
+        place = holder.index(paragraph)
+        if not found or not place or "cell_output" not in holder.get("classes", []):
+            continue
+        shown = holder[place - 1]
+        words = caption_below("", "", *paragraph.children)
+        name = figure_anchor(found[1])
+        holder.children[place - 1 : place + 1] = []
+        holder.insert(place - 1, figure_with_caption("", shown, words, ids=[name]))
+
+
+def fold_below_pictures(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Put the folded code of a cell that shows a figure below it: the figure is what is read."""
+    for fold in list(doctree.findall(HideCodeCellNode)):
+        cell = fold.parent
+        if cell is None:  # a fold of a whole cell, figure and all
+            continue
+        after = cell.children[cell.index(fold) + 1 :]
+        if any(each.next_node(nodes.image) or each.next_node(live_figure) for each in after):
+            cell.remove(fold)
+            cell.append(fold)
+
+
+def link_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Link "Figure 10.3" in the prose of a page to that figure, where the page has it."""
+    have = {name for each in doctree.findall(figure_with_caption) for name in each["ids"]}
+    for text in list(doctree.findall(nodes.Text)):
+        if not isinstance(text.parent, nodes.paragraph):
+            continue
+        words = re.split(r"(Figure [0-9A-Z]+\.\d+)", text)
+        parts: list[nodes.Node] = [nodes.Text(part) for part in words]
+        for number in range(1, len(parts), 2):  # between them stands what names no figure
+            name = figure_anchor(words[number].removeprefix("Figure "))
+            if name in have:
+                parts[number] = nodes.reference("", "", parts[number], refid=name, internal=True)
+        if len(parts) > 1:
+            text.parent.replace(text, parts)
+
+
+def number_once(app: Sphinx, env: Any) -> list[str]:
+    """Keep Sphinx from reading all pages again for numbers that `number_by_chapter` makes anew."""
+    env.config.numfig = False
+    return []
+
+
+def number_by_chapter(app: Sphinx, env: Any) -> list[str]:
+    """Number formulas and exercises by the chapter that the file's name begins with: 10.3.
+
+    Sphinx would count sections of the table of contents, of which parts and pages in between are
+    some too, and would number every heading.
+    """
+    pages = {page: found for page in env.found_docs if (found := CHAPTER.search(page))}
+    numbers: dict[str, Any] = {page: int(found[1]) for page, found in pages.items()}
+    numbers |= LETTERED
+    env.config.numfig = True
+    env.toc_secnumbers = {page: {"": (number,)} for page, number in numbers.items()}
+    changed = TocTreeCollector().assign_figure_numbers(env)
+    env.toc_secnumbers = {}
+    return list(changed)

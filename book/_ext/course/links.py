@@ -1,0 +1,77 @@
+"""Links to downloads, to exercises and to the glossary."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from docutils import nodes
+from sphinx.addnodes import download_reference, pending_xref
+from sphinx.application import Sphinx
+from sphinx.util.nodes import make_refnode
+
+HANDED_OUT = re.compile(r"exercises/(?:release/\w+|projects)/\w+")
+GLOSSED = re.compile(r"/(\d\d_\w+|hierarchical|interview|exercises|notation)$")  # with prose
+
+
+def offer_downloads(app: Sphinx, doctree: nodes.document) -> None:
+    """Let a link to a notebook that is handed out, which is no page of the book, download it."""
+    for link in list(doctree.findall(pending_xref)):
+        if found := HANDED_OUT.search(link["reftarget"]):
+            target = f"../{found[0]}.ipynb"
+            offered = download_reference("", "", reftarget=target, classes=["download"])
+            offered += nodes.inline("", link.astext())
+            link.replace_self(offered)
+
+
+def link_anchors(app: Sphinx, doctree: nodes.document) -> None:
+    """Let a link lead to an exercise of another page, or set the state of a figure.
+
+    Sphinx knows only titles. A figure's state stands behind its anchor: `#figure-2-1?p=628`.
+    """
+    for link in list(doctree.findall(pending_xref)):
+        page, anchor = link["reftarget"].rpartition("/")[2], link.get("reftargetid") or ""
+        if page.startswith("figure-"):
+            page, anchor = "", page
+        if anchor.startswith(("ex-", "figure-")):
+            at = f"{page}.html" if page else ""
+            found = nodes.reference("", "", refuri=f"{at}#{anchor}", internal=True)
+            found += nodes.inline("", link.astext())
+            link.replace_self(found)
+
+
+@functools.cache
+def glossary(app: Sphinx) -> dict[str, tuple[str, str, str]]:
+    """Return the page, the anchor and the entry of each term of the glossary, in small letters."""
+    pages = {
+        page for (kind, _), (page, _) in app.env.domains["std"].objects.items() if kind == "term"
+    }
+    found = {}
+    for page in sorted(pages):
+        for item in app.env.get_doctree(page).findall(nodes.definition_list_item):
+            entry = re.sub(r"\s*See [^.]*\.$", "", " ".join(item.children[-1].astext().split()))
+            for term in item.findall(nodes.term):
+                found[term.astext().lower()] = (page, term["ids"][0], entry)
+    return found
+
+
+def link_terms(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Link the first use of each term in a page's prose to the glossary, with its entry."""
+    if app.builder.format != "html" or not GLOSSED.search(page):
+        return
+    left = dict(glossary(app))
+    words = "|".join(map(re.escape, sorted(left, key=len, reverse=True)))
+    term = re.compile(rf"(?<![\w-])({words})(?=s?(?![\w-]))", re.IGNORECASE)
+    for text in list(doctree.findall(nodes.Text)):
+        holder = text.parent
+        if not isinstance(holder, nodes.paragraph) or isinstance(holder.parent, nodes.entry):
+            continue
+        parts: list[nodes.Node] = [nodes.Text(part) for part in term.split(text)]
+        for number in range(1, len(parts), 2):  # between them stands what is no term
+            target = left.pop(parts[number].lower(), None)
+            if target is not None:
+                home, anchor, entry = target
+                link = make_refnode(app.builder, page, home, anchor, parts[number], entry)
+                link["classes"].append("term")
+                parts[number] = link
+        holder.replace(text, parts)

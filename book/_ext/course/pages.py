@@ -1,0 +1,146 @@
+"""A page as it is written: its scripts, contents and formulas; its type faces and icons."""
+
+from __future__ import annotations
+
+import functools
+import re
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.addnodes import toctree
+from sphinx.application import Sphinx
+from sphinx.config import Config
+
+from lab import live
+from tools import address, fonts, formulas, moving, vendor
+
+MATHJAX = f"https://cdn.jsdelivr.net/npm/mathjax@{vendor.SITE[0].version}/es5/tex-chtml.js"
+
+
+def choose_assets(_: Sphinx, config: Config) -> None:
+    """Bring the figures' script; where formulas cannot be set here, pages load what sets them."""
+    config.html_static_path += [str(live.SCRIPT), str(live.STYLE)]
+    config.mathjax_path = MATHJAX
+    config.nb_ipywidgets_js = {}  # a moving figure is the browser's own sliders and pictures
+
+
+@functools.cache
+def titles(env: Any) -> dict[str, nodes.Element]:
+    """Return of each page's contents its title and the pages below it."""
+    found = {}
+    for page, contents in env.tocs.items():
+        found[page] = contents.deepcopy()
+        for entry in found[page].children:
+            if len(entry) > 1:
+                entry[1][:] = list(entry.findall(toctree))
+                if not entry[1].children:
+                    entry.pop(1)
+    return found
+
+
+def list_titles(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Make the list of all pages of their titles, where it shows no more.
+
+    Sphinx would copy every heading and every documented name, for every page, and drop them.
+    """
+    whole = context["toctree"]
+
+    def short(**options: Any) -> Any:
+        kept = app.env.tocs
+        if options.get("titles_only"):
+            app.env.tocs = titles(app.env)
+        try:
+            return whole(**options)
+        finally:
+            app.env.tocs = kept
+
+    context["toctree"] = short
+
+
+MENDED = {  # in what Sphinx writes
+    # As attributes, both numbers keep the place of a picture on its way, and its shape on a phone.
+    r'style="width: (\d+)px; height: (\d+)px;"': r'width="\1" height="\2"',
+    r' role="doc-biblioentry"|(?<=<div) role="list"(?= class="citation)': "",  # out of use
+    r'<th class="[^"]*"><p></p></th>': "<td></td>",  # what heads nothing is no head
+}
+
+
+def finish_page(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Follow the reader's light or dark; let pictures keep their shape; leave out idle scripts."""
+    context["default_mode"] = "light"  # without scripts; with them, the reader's (layout.html)
+    context["metatags"] = re.sub('<meta name="viewport"[^>]*>', "", context.get("metatags", ""))
+    idle = ["sphinx-thebe", "THEBE_JS_URL", moving.STATE]
+    if formulas.possible() or 'class="math notranslate' not in context.get("body", ""):
+        idle += ["mathjax", "window.MathJax"]
+    if page == app.config.root_doc:
+        context["docstitle"] = ""  # the page's own title says the same
+        first = '<img fetchpriority="high" '  # it stands on the first screen
+        context["body"] = context["body"].replace("<img ", first, 1)
+    if "<table" in context.get("body", ""):  # half a table has other columns than the whole
+        context["metatags"] += '<link rel="expect" href="#read-in" blocking="render">'
+        context["body"] += '<div id="read-in"></div>'
+    for found, instead in MENDED.items():
+        context["body"] = re.sub(found, instead, context.get("body", ""))
+    for group in context.get("header_buttons", []):
+        buttons = group.get("buttons", [])
+        if str(context.get("page_source_suffix")) == ".ipynb":  # to edit it there is to edit JSON
+            buttons = [each for each in buttons if each.get("label") != "source-edit-button"]
+            group["buttons"] = buttons
+        for button in buttons:
+            if button.get("text") == "Colab":  # from the branch with the addresses put in
+                button["url"] = address.current().opens("Colab", f"{page}.ipynb")
+            if button.get("text") == ".pdf":
+                button["text"] = "Print"  # which is what it does
+    context["script_files"] = [
+        script
+        for script in context.get("script_files", [])
+        if not any(
+            name in f"{script} {attributes.get('type')} {attributes.get('body')}"
+            for attributes in [getattr(script, "attributes", {})]
+            for name in idle
+        )
+    ]
+
+
+def set_formulas(app: Sphinx, error: Exception | None) -> None:
+    """Set the formulas of all pages, where it is possible."""
+    if error is None and app.builder.name == "html" and formulas.possible():
+        formulas.set_site(Path(app.outdir))
+
+
+ICON = re.compile(r'(?:\.fa-[\w-]+:before,?)+\{content:"[^"]*"\}')
+
+
+def drop_icons(app: Sphinx, error: Exception | None) -> None:
+    """Take the icons that no page shows out of the theme's style, which waits before each page."""
+    style = Path(app.outdir) / "_static" / "styles" / "pydata-sphinx-theme.css"
+    if error is None and app.builder.name == "html":
+        served = {f".fa-{icon}:before" for icons in fonts.ICONS.values() for icon in icons}
+        text = style.read_text(encoding="utf-8")
+        kept = ICON.sub(
+            lambda rule: rule[0] if served & set(re.split("[,{]", rule[0])) else "", text
+        )
+        style.write_text(kept, encoding="utf-8")
+
+
+FIRST_FACES = ("sans", "sans-bold")
+
+
+def bring_first_faces(app: Sphinx, error: Exception | None) -> None:
+    """Put the type faces of every first screen into their style sheet: words then never move."""
+    folder = Path(app.outdir) / "_static" / "fonts"
+    if error is None and app.builder.name == "html":
+        style = (folder / "fonts.css").read_text(encoding="utf-8")
+        for face in FIRST_FACES:
+            data = b64encode((folder / f"{face}.woff2").read_bytes()).decode()
+            here = f'"data:font/woff2;base64,{data}"'
+            # What has come already need not be stood in for, not even for a moment.
+            shown = rf"{here}\1font-display: block"
+            style = re.sub(rf'(?s)"{face}\.woff2"(.*?)font-display: swap', shown, style, count=1)
+        (folder / "fonts.css").write_text(style, encoding="utf-8")

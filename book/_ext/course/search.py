@@ -1,0 +1,97 @@
+"""What the search weighs: what each page is worth for each word."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from docutils import nodes
+from sphinx.application import Sphinx
+
+from .captions import CHAPTER
+
+WORDS: dict[str, tuple[Counter[str], set[str], set[str]]] = {}  # prose, headings, names: stems
+TELLING = {"named": 2.5, "heading": 0.8}  # what a name or a heading is worth, in uses without end
+APART = re.compile(r"/(api\w*|status|\w+_proofs|bibliography)$")
+CALLED = Path(__file__).parents[1] / "also_called.yml"
+
+
+@functools.cache
+def stemmer(language: Any) -> Callable[[str], str]:
+    """Return what finds a word's stem, from now on once for each word, whoever asks."""
+    language.stem = functools.cache(language.stem)
+    return language.stem  # type: ignore[no-any-return]
+
+
+def count_words(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Count the words of a page: search knows only whether a page has a word."""
+    if doctree is None or not page.startswith("book/") or app.builder.name != "html":
+        return
+    language = app.builder.indexer.lang  # type: ignore[attr-defined]
+    stem = stemmer(language)
+
+    def stems(*texts: str) -> Counter[str]:
+        return Counter(stem(word) for text in texts for word in language.split(text.lower()))
+
+    # Code and tables name much that a page is not about.
+    table_counts = page in ("book/notation", "book/glossary")
+    prose = [
+        block.astext()
+        for block in doctree.findall(nodes.TextElement)
+        if not isinstance(block, nodes.FixedTextElement | nodes.Inline | nodes.title)
+        and (table_counts or not isinstance(block.parent, nodes.entry))
+    ]
+    own, *headings = [each.astext() for each in doctree.findall(nodes.title)] or [""]
+    called = yaml.safe_load(CALLED.read_text(encoding="utf-8")).get(page.partition("/")[2], "")
+    WORDS[page] = stems(*prose), set(stems(*headings)), {*stems(own)} | {*stems(called)}
+
+
+def weigh_words(
+    words: dict[str, tuple[Counter[str], set[str], set[str]]],
+) -> dict[str, dict[str, float]]:
+    """Return, for each word, what a page is worth to who looks for it (BM25, and its names)."""
+    pages: dict[str, list[str]] = {}
+    for page, each in words.items():
+        for word in set().union(*each):
+            pages.setdefault(word, []).append(page)
+    lengths = {page: prose.total() for page, (prose, *_) in words.items()}
+    mean = sum(lengths.values()) / len(words)
+    found: dict[str, dict[str, float]] = {}
+    for word, said in sorted(pages.items()):
+        rare = math.log(1 + (len(words) - len(said) + 0.5) / (len(said) + 0.5))
+        found[word] = {}
+        for page in said:
+            prose, headings, names = words[page]
+            uses = 2.2 * prose[word] / (prose[word] + 0.48 + 0.72 * lengths[page] / mean)
+            uses += TELLING["heading"] * (word in headings) + TELLING["named"] * (word in names)
+            kind = 1.25 if CHAPTER.search(page) else 0.5 if APART.search(page) else 1
+            found[word][page] = rare * uses * kind * (0.6 if page == "book/glossary" else 1)
+    return found
+
+
+def write_weights(app: Sphinx, error: Exception | None) -> None:
+    """Write for the search what each page is worth for each word."""
+    if error is None and app.builder.name == "html" and WORDS:
+        pages = sorted(WORDS)
+        table = {
+            word: [
+                part
+                for page, share in said.items()
+                for part in (pages.index(page), round(share, 1))
+            ]
+            for word, said in weigh_words(WORDS).items()
+        }
+        text = json.dumps(
+            {"pages": pages, "words": table}, separators=(",", ":"), ensure_ascii=False
+        )
+        script = Path(app.outdir) / "_static" / "uses.js"
+        script.write_text(f"var USES = {text};\n", encoding="utf-8")

@@ -1,0 +1,69 @@
+"""How words and numbers are set, and the boxes of claims coloured."""
+
+from __future__ import annotations
+
+import re
+
+from docutils import nodes
+from sphinx.addnodes import desc_signature
+from sphinx.application import Sphinx
+
+NUMBER = re.compile(r"[-−+<>≤≥~≈]?\s?\d[\d,. ]*(?:\s?(?:%|s|ms|MB|kB|±\s?[\d.]+))?|[–—]?")
+
+
+def align_numbers(app: Sphinx, doctree: nodes.document) -> None:
+    """Set the columns of tables that hold nothing but numbers to the right."""
+    for table in doctree.findall(nodes.table):
+        body = table.next_node(nodes.tbody)
+        columns = list(zip(*(row.children for row in body or []), strict=False))
+        heads = [row.children for row in table.next_node(nodes.thead) or []]
+        for place, column in enumerate(columns):
+            words = [entry.astext().strip() for entry in column]
+            if not any(words) or not all(map(NUMBER.fullmatch, words)):
+                continue
+            for entry in [*column, *(head[place] for head in heads)]:
+                entry["classes"] = [*entry["classes"], "text-right"]
+
+
+HYPHEN = re.compile(r"(?<![\w)\]−–/.-])-(?=\.?\d)")
+VERBATIM = (nodes.literal, nodes.FixedTextElement, nodes.math, nodes.raw, desc_signature)
+
+
+def write_minus(app: Sphinx, doctree: nodes.document) -> None:
+    """Give negative numbers a true minus, in what is read and in what is read aloud."""
+    for text in list(doctree.findall(nodes.Text)):
+        if HYPHEN.search(text):
+            around: nodes.Node | None = text
+            while around is not None and not isinstance(around, VERBATIM):
+                around = around.parent
+            if around is None:
+                text.parent.replace(text, nodes.Text(HYPHEN.sub("−", text)))
+    for image in doctree.findall(nodes.image):
+        image["alt"] = HYPHEN.sub("−", image.get("alt", ""))
+
+
+SHORT = 12  # letters of code that fit a line of a phone with room to spare
+
+
+def keep_together(app: Sphinx, doctree: nodes.document) -> None:
+    """Let no line begin with the full stop or comma of the formula, or short code, before it."""
+    short = [each for each in doctree.findall(nodes.literal) if len(each.astext()) <= SHORT]
+    for formula in [*doctree.findall(nodes.math), *short]:
+        after = formula.next_node(descend=False, siblings=True)
+        mark = re.match(r"[^\s\w(\[]+", after) if isinstance(after, nodes.Text) else None
+        if mark:
+            whole = nodes.inline(classes=["together"])
+            formula.replace_self(whole)
+            whole += [formula, nodes.Text(mark.group())]
+            after.parent.replace(after, nodes.Text(after[mark.end() :]))
+
+
+VERDICT = re.compile(r"Claim, ([a-z ]+):")
+
+
+def colour_claims(app: Sphinx, doctree: nodes.document) -> None:
+    """Give each box of a claim the class of its verdict."""
+    for quotation in doctree.findall(nodes.block_quote):
+        words = [strong.astext() for strong in quotation.findall(nodes.strong)]
+        for found in filter(None, map(VERDICT.fullmatch, words)):
+            quotation["classes"] += ["claim", f"claim-{found[1].split()[0]}"]

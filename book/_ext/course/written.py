@@ -1,0 +1,126 @@
+"""What programs write into pages: lists, proofs, plans, the API."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from clinic import proofs as doctor_proofs
+from exercises import proofs, warm_up
+from lab import sets
+from tools import ROOT, address, equality, plans, status
+
+MODULES = re.compile(r"<!-- modules: ([\w., ]+) -->")
+LEFT_OUT = re.compile(r"<!-- left out: ([\w., ]+) -->")  # modules that no page lists
+
+
+def write_page(_: Sphinx, page: str, source: list[str]) -> None:
+    """Give the pages of which the book has only the title their text."""
+    pages = {
+        "book/check_proofs": proofs.page,
+        "book/configs": equality.page,
+        "book/doctor_proofs": doctor_proofs.page,
+    }
+    if page in pages:
+        source[0] = pages[page]()
+
+
+def section(module: str) -> str:
+    """Return the Markdown that documents a module: what it defines, not what it passes on."""
+    options = "   :members:\n   :ignore-module-all:\n"
+    return f"## {module}\n\n```{{eval-rst}}\n.. automodule:: {module}\n{options}```\n"
+
+
+def list_modules(app: Sphinx, page: str, source: list[str]) -> None:
+    """Put a section for each module where a page says so: `<!-- modules: lab, bakeoff.run -->`.
+
+    A room's name stands for all its modules that no other line of the API pages names.
+    """
+    if not MODULES.search(source[0]):
+        return
+    named = {
+        name
+        for path in sorted((ROOT / "book").glob("api*.md"))
+        for pattern in (MODULES, LEFT_OUT)
+        for line in pattern.findall(path.read_text(encoding="utf-8"))
+        for name in line.replace(" ", "").split(",")
+    }
+
+    def sections(match: re.Match[str]) -> str:
+        found: list[str] = []
+        for name in match[1].replace(" ", "").split(","):
+            files = sorted(ROOT.joinpath(name).glob("*.py")) if "." not in name else []
+            modules = [f"{name}.{file.stem}" for file in files if not file.stem.startswith("__")]
+            found += [module for module in modules if module not in named] or [name]
+        return "\n".join(section(module) for module in found)
+
+    source[0] = MODULES.sub(sections, source[0])
+
+
+def plain_docstring(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
+    """Read docstrings as plain text: |x| and a*b are maths, not markup, and `x` is code."""
+    for number, line in enumerate(lines):
+        words = re.split(r"(`+[^`]+`+)", line)
+        words[::2] = [re.sub(r"([|*])", r"\\\1", word) for word in words[::2]]
+        words[1::2] = [f"``{word.strip('`')}``" for word in words[1::2]]
+        lines[number] = "".join(words)
+
+
+def skip_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool:
+    """Leave out the fields of a named tuple, of which Python only knows their number."""
+    return skip or type(obj).__name__ == "_tuplegetter"
+
+
+def written(directive: SphinxDirective, text: str, source: str) -> list[nodes.Node]:
+    """Return what Markdown, written by a program when the page is built, stands for."""
+    holder = nodes.container()
+    directive.state.nested_parse(
+        StringList(text.splitlines(), source=source), directive.content_offset, holder
+    )
+    directive.env.note_reread()
+    return list(holder.children)
+
+
+class BuildStatus(SphinxDirective):
+    """Write versions, seconds, tests and claims into the page, as they are when it is built."""
+
+    def run(self) -> list[nodes.Node]:
+        return written(self, status.markdown(), "tools/status.py")
+
+
+class GradedSets(SphinxDirective):
+    """Write the list of all graded sets, or of all projects, with what opens each."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        text = {"sets": sets.overview, "projects": sets.projects}[self.arguments[0]]()
+        return written(self, address.current().filled(text), "lab/sets.py")
+
+
+class LessonPlans(SphinxDirective):
+    """Write ninety minutes for each chapter, as the chapters are when the page is built."""
+
+    def run(self) -> list[nodes.Node]:
+        return written(self, plans.plans(), "tools/plans.py")
+
+
+class CheckedAnswer(SphinxDirective):
+    """Show an answer to the warm-up exercise, and below it what the check says when it runs."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        code = "\n".join(self.content)
+        said = warm_up.feedback(code)
+        return [
+            nodes.literal_block(code, code, language="python"),
+            nodes.literal_block(said, said, language="text", classes=["said"]),
+        ]

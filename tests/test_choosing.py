@@ -1,0 +1,129 @@
+"""The chooser of chapter 17 says what the shipped rows say, in every setting."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from itertools import pairwise, product
+
+import pytest
+
+from bakeoff import choosing
+from bakeoff.choosing import FITS, OUT, UNSURE, Needs
+from bakeoff.run import SHIPPED
+
+TRAINED = 512
+WANTED = (0.5, 1, 1.25, 1.5, 2, 4, 6, 16, 20)
+TASKS = {"text": ("language", 64), "marker": ("content", 32), "n-back": ("offset", 32)}
+# What a reason against a row may rest on beside the measurements.
+MAY = {
+    "axes": lambda needs: needs.what == "image",
+    "sides": lambda needs: needs.what == "both",
+    "causal": lambda needs: needs.what != "text",
+    "moved": lambda needs: needs.cache == "sliding",
+    "stale": lambda needs: needs.cache != "none",
+    "parameters": lambda needs: needs.parameters < float("inf"),
+    "scores": lambda needs: needs.kernel == "plain",
+    "products": lambda needs: needs.kernel != "any",
+    "memory": lambda needs: needs.small,
+}
+
+
+def measured():
+    """Return the seeds of every row: (keep, after training on) -> variant -> multiple -> values."""
+    found = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    for row in csv.DictReader((SHIPPED / "small.csv").open()):
+        if row["task"] not in TASKS or row["value"] == "":
+            continue
+        keep, length = TASKS[row["task"]]
+        kind, _, after = row["metric"].partition("-")
+        if kind in ("nats", "accuracy") and after in ("", "tuned-200", "recalibrated-200"):
+            at = int(row["length"]) / length
+            found[keep, bool(after)][row["variant"]][at].append(float(row["value"]))
+    return found
+
+
+def worst_of(seeds, wanted, keep):
+    """Return the worst seed at the first length that is long enough, or None."""
+    at = [multiple for multiple in sorted(seeds) if multiple >= wanted]
+    return None if not at else (max if keep == "language" else min)(seeds[at[0]])
+
+
+def better(a, b, keep):
+    return a < b if keep == "language" else a > b
+
+
+@pytest.mark.parametrize("what", choosing.WHAT)
+@pytest.mark.parametrize("keep", choosing.KEEP)
+def test_no_setting_hides_a_row_that_clears_the_bar_or_shows_one_that_does_not(keep, what):
+    rows = measured()
+    home = max(rows["language", False]["rope"][1])
+    bar = round(home + 0.1, 2) if keep == "language" else 0.9
+    settings = product(
+        WANTED, choosing.CACHES, choosing.KERNELS, (0, 1000, float("inf")), (False, True), (0, 1)
+    )
+    for wanted, cache, kernel, most, small, tuned in settings:
+        needs = Needs(
+            what, keep, TRAINED, int(TRAINED * wanted), cache, most,
+            kernel=kernel, small=small, tuned=bool(tuned),
+        )  # fmt: skip
+        found = choosing.choose(needs)
+        clears = {}
+        for after in range(1 + (tuned and wanted > 1)):
+            for key, seeds in rows[keep, bool(after)].items():
+                worst = worst_of(seeds, wanted, keep)
+                if worst is not None and better(worst, bar, keep):
+                    clears[key] = worst  # what was measured after training on counts, if there
+        for key, worst in clears.items():
+            if wanted <= 1 and "+" in key:
+                continue  # the same model as without the rule
+            status, shown, reasons = found[key]
+            assert shown == worst, (key, needs)
+            if status == OUT:
+                assert reasons and all(MAY[kind](needs) for kind, *_ in reasons), (key, needs)
+                counts = [count for kind, count, _ in reasons if kind == "parameters"]
+                assert all(count > most for count in counts)
+            else:
+                assert status == (FITS if what == "text" else UNSURE), (key, needs)
+        fit = [key for key, each in found.items() if each.status == FITS]
+        assert set(fit) <= set(clears), needs
+        assert all(not better(found[b][1], found[a][1], keep) for a, b in pairwise(fit))
+
+
+def test_every_way_in_which_a_model_was_measured_can_be_chosen():
+    named = {key for found in measured().values() for key in found}
+    assert named <= set(choosing.ROWS)
+
+
+def test_training_on_lets_rope_fit_and_is_not_counted_where_it_was_not_measured():
+    plain = Needs(keep="language", trained=4096, used=16384)
+    tuned = Needs(keep="language", trained=4096, used=16384, tuned=True)
+    assert "rope" not in choosing.fitting(plain) and "rope" in choosing.fitting(tuned)
+    offset = choosing.choose(Needs(keep="offset", trained=4096, used=16384, tuned=True))["rope"]
+    assert offset.status == UNSURE and offset.reasons[0][0] == "untrained"
+
+
+def test_what_the_code_says_of_each_method_is_so():
+    known = choosing.facts()
+    assert {k for k in known if not known[k].sides} == {
+        "none", "alibi", "kerple", "fire", "rope+drop",
+    }  # fmt: skip
+    absolute = {"sinusoidal", "learned", *choosing.LEARNED, "fire", "temperature"}
+    assert {key for key in known if not known[key].relative} == absolute
+    levels = {key: each.kernel for key, each in known.items() if each.kernel}
+    assert levels == {
+        "t5": 1, "alibi": 1, "kerple": 1, "fire": 1, "forgetting": 1,
+        "shaw": 2, "transformer_xl": 2, "deberta": 2, "cope": 2,
+    }  # fmt: skip
+    assert [key for key in known if known[key].stale] == ["rope+dynamic-ntk"]
+    for key, d, length in product(("fire", "cope", "deberta", "pope"), (16, 128), (64, 777)):
+        counted = choosing.parameters(key, d, length)
+        assert counted == sum(
+            a * b for a, b in zip(known[key].parameters, choosing.basis(d, length), strict=True)
+        )
+
+
+def test_needs_that_make_no_sense_are_refused():
+    for wrong in ({"what": "poem"}, {"keep": "all"}, {"used": 0}, {"head_dim": 100}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Needs(**wrong)
