@@ -8,7 +8,7 @@ what it has learned, past the training length, is asked only of methods that hav
 Rules:
 
 - A method's rate is chosen on seed 11, which counts for nothing else, at the training length
-  alone: the best final accuracy (or loss), then the lowest training loss.
+  alone: the best final accuracy (or loss), then the lowest training loss, then the lowest rate.
 - Five further seeds. Published is a method that has all of them.
 - A seed has *learned* with an accuracy of at least 0.99 after the last step. A method whose seeds
   have not all learned is *still rising* if the median seed gained at least 0.005 in the last
@@ -126,7 +126,7 @@ def chosen_rate(rows: Sequence[Row], task: str, method: str) -> float | None:
         for line in rows
         if (line["scale"], line["task"], line["method"], line["variant"], line["metric"]) in wanted
     }
-    return min(found, key=lambda rate: found[rate]) if len(found) == len(RATES) else None
+    return min(found, key=lambda rate: (found[rate], rate)) if len(found) == len(RATES) else None
 
 
 def seed_cells(rows: Sequence[Row], task: str, methods: Sequence[str]) -> list[Cell]:
