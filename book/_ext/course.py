@@ -30,7 +30,7 @@ from sphinx.util.nodes import make_refnode
 from clinic import proofs as doctor_proofs
 from exercises import proofs, warm_up
 from lab import live, sets
-from tools import address, equality, fonts, formulas, moving, plans, status, vendor
+from tools import address, census_page, equality, fonts, formulas, moving, plans, status, vendor
 
 MATHJAX = f"https://cdn.jsdelivr.net/npm/mathjax@{vendor.SITE[0].version}/es5/tex-chtml.js"
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,6 +78,7 @@ def put_addresses(_: Sphinx, page: str, source: list[str]) -> None:
 def write_page(_: Sphinx, page: str, source: list[str]) -> None:
     """Give the pages of which the book has only the title their text."""
     pages = {
+        "book/census": census_page.page,
         "book/check_proofs": proofs.page,
         "book/configs": equality.page,
         "book/doctor_proofs": doctor_proofs.page,
