@@ -19,7 +19,8 @@ DESIGNS = {
     "content_bias": "content-read distances",
     "recurrence": "recurrence or convolution",
 }
-HEAD = ("Model", "Year", "Library", "Positions", "Layout", "Base", "Context", "Designs", "Seen")
+HEAD = ("Model", "Year", "Positions", "Designs", "Base", "Context", "Layout", "Library", "Seen")
+SHOWN = ("method", "base", "context", "layout", "library")
 SCRIPT = """
 (() => {
   const place = document.getElementById("census");
@@ -30,7 +31,7 @@ SCRIPT = """
     for (const row of rows) {
       const text = row.textContent.toLowerCase();
       row.hidden = !words.every((word) => text.includes(word))
-        || !row.cells[7].textContent.includes(design.value);
+        || !row.cells[3].textContent.includes(design.value);
     }
     place.querySelector("output").value = `${rows.filter((row) => !row.hidden).length} models`;
   }
@@ -58,8 +59,8 @@ def cells(row: dict[str, str]) -> list[str]:
         if row[column] not in ("", "given") and (column != "axes" or "-" in row["axes"])
     ]
     seen = [part.split(" ")[1] for part in row["evidence"].split("; ")[1:2]]
-    plain = [row[key].replace(" | ", ", ") for key in ("method", "layout", "base", "context")]
-    return [row["model"], row["year"], row["library"], *plain, ", ".join(designs), *(seen or [""])]
+    method, *more = (row[key].replace(" | ", ", ") for key in SHOWN)
+    return [row["model"], row["year"], method, ", ".join(designs), *more, *(seen or [""])]
 
 
 def page() -> str:
@@ -79,6 +80,7 @@ line. The whole file has a line for every value: {{download}}`the CSV <../lab/da
 
 ```{{raw}} html
 <style>
+#census td:nth-child(4) {{ min-width: 10rem }}
 #census > div {{ max-height: 70vh; overflow: auto; font-size: 0.8rem }}
 #census thead th {{ position: sticky; top: 0; background: var(--pst-color-background) }}
 #census th button {{ all: unset; cursor: pointer; font-weight: 600; white-space: nowrap }}
