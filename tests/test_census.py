@@ -12,7 +12,7 @@ import alone
 import pytest
 
 from lab import census as page
-from tools import census
+from tools import census, census_page
 
 pytest.importorskip("transformers")
 pytest.importorskip("diffusers")
@@ -278,3 +278,30 @@ def test_a_cell_is_read_as_values_numbers_and_places() -> None:
     assert page.evidence(row, "base") == ["b.py:2", "c.py:3"]
     assert page.values({"base": ""}, "base") == page.numbers({"base": ""}, "base") == []
     assert set(page.having("alibi")) == {"bloom", "falcon", "mpt"}
+
+
+def test_a_reader_sorts_sifts_and_searches_the_census(browser):
+    tab = browser.new_page()
+    html = census_page.page().partition("{raw} html")[2].rpartition("```")[0]
+    tab.set_content(html)
+    shown = (
+        "[...document.querySelectorAll('tbody tr:not([hidden])')].map(r => r.cells[0].innerText)"
+    )
+    models = sorted(row["model"] for row in page.read())
+    assert sorted(tab.evaluate(shown)) == models
+    tab.fill("input", "rotary deepseek")
+    assert {name[:8] for name in tab.evaluate(shown)} == {"deepseek"}
+    tab.fill("input", "")
+    tab.select_option("select", "sink")
+    assert sorted(tab.evaluate(shown)) == sorted(page.having("sink", None))
+    tab.select_option("select", "")
+    for order in ("ascending", "descending"):
+        tab.click("th:nth-child(5) button")  # the base
+        bases = tab.evaluate(
+            "[...document.querySelectorAll('tbody tr')].map(r => r.cells[5].innerText)"
+        )
+        plain = [float(base) for base in bases if re.fullmatch(r"[\d.]+", base)]
+        assert plain and plain == sorted(plain, reverse=order == "descending")
+        assert tab.locator("th:nth-child(5)").get_attribute("aria-sort") == order
+        assert not bases[-1]  # a model without one comes last
+    tab.close()

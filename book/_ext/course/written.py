@@ -13,7 +13,7 @@ from sphinx.util.docutils import SphinxDirective
 from clinic import proofs as doctor_proofs
 from exercises import proofs, warm_up
 from lab import sets
-from tools import ROOT, address, equality, plans, status
+from tools import ROOT, address, census_page, equality, plans, status
 
 MODULES = re.compile(r"<!-- modules: ([\w., ]+) -->")
 LEFT_OUT = re.compile(r"<!-- left out: ([\w., ]+) -->")  # modules that no page lists
@@ -22,6 +22,7 @@ LEFT_OUT = re.compile(r"<!-- left out: ([\w., ]+) -->")  # modules that no page 
 def write_page(_: Sphinx, page: str, source: list[str]) -> None:
     """Give the pages of which the book has only the title their text."""
     pages = {
+        "book/census": census_page.page,
         "book/check_proofs": proofs.page,
         "book/configs": equality.page,
         "book/doctor_proofs": doctor_proofs.page,
