@@ -34,6 +34,7 @@ from tools.vendor import Package, fetch
 
 FONTS = ROOT / "book" / "assets" / "fonts"
 STYLE = FONTS / "fonts.css"
+PICTURES, DRAWN = ROOT / "lab" / "fonts", ("sans", "sans-bold")  # what lab/figures.py draws with
 THEME = Path(pydata_sphinx_theme.__file__).parent / "theme" / "pydata_sphinx_theme" / "static"
 WEBFONTS = Path("vendor") / "fontawesome" / "webfonts"
 SANS = Package(
@@ -129,8 +130,11 @@ def width(font: TTFont, text: Counter[str]) -> float:
     return whole / em / text.total()
 
 
-def part(data: bytes, family: str, style: str) -> TTFont:
-    """Return the letters of a face that the site serves, under the family's name."""
+def part(data: bytes, family: str, style: str, flavor: str | None = "woff2") -> TTFont:
+    """Return the letters of a face that the site serves, under the family's name.
+
+    Pictures are drawn with the same letters, packed in no way.
+    """
     font = TTFont(io.BytesIO(data), recalcTimestamp=False)
     options = subset.Options()
     options.layout_features = ["kern", "mark", "mkmk", "locl", "ccmp", "tnum", "zero"]
@@ -145,7 +149,9 @@ def part(data: bytes, family: str, style: str) -> TTFont:
         for record in font["name"].names:
             if record.nameID == number:
                 record.string = text
-    font.flavor = "woff2"
+    font.flavor = flavor
+    if flavor is None and font["OS/2"].usWeightClass > 400:
+        font["OS/2"].usWeightClass = 700  # the bold one, for Matplotlib
     return font
 
 
@@ -207,6 +213,8 @@ def main() -> int:
     for file, family, weight, style, package, name in FACES:
         data = held[package.name][f"fonts/complete/woff2/{name}.woff2"]
         part(data, family, name.partition("-")[2]).save(FONTS / f"{file}.woff2")
+        if file in DRAWN:
+            part(data, family, name.partition("-")[2], None).save(PICTURES / f"{file}.ttf")
         whole += (FONTS / f"{file}.woff2").stat().st_size
         source, swap = f'url("{file}.woff2") format("woff2")', "  font-display: swap;\n"
         rules.append(face(family, weight, style, source, swap))
@@ -231,7 +239,8 @@ def main() -> int:
     head = f"/* Made by tools/fonts.py, with these files:\n{made} */\n\n"
     STYLE.write_text(head + "\n".join(rules), encoding="utf-8")
     licence = held[SANS.name]["LICENSE.txt"]
-    (FONTS / "LICENSE.txt").write_bytes(licence)
+    for folder in (FONTS, PICTURES):
+        (folder / "LICENSE.txt").write_bytes(licence)
     print(f"{whole} bytes in {len(FACES)} faces")
     return 0
 
