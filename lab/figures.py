@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from base64 import b64encode
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -13,6 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.font_manager import fontManager
 from matplotlib.image import AxesImage
 from PIL import Image
 
@@ -38,6 +40,8 @@ DIVERGING = LinearSegmentedColormap.from_list(
     "signed", [ROLES["below"][0], PAPER, ROLES["above"][0]]
 )
 DPI = 144
+LINE, BROAD = 7.28, 5.5  # inches: with its frame as wide as the text; what is broader is made so
+FONTS = Path(__file__).parent / "fonts"  # the type face of the pages
 NUMBER = re.compile(r"[0-9A-Z]+\.[1-9][0-9]*")
 PACK = np.array([1 << 16, 1 << 8, 1])  # red, green and blue in one number
 
@@ -66,13 +70,15 @@ RC: Any = {
     "lines.linewidth": 1.8,
     "legend.frameon": False,
     "legend.fontsize": 9,
-    "font.family": "DejaVu Sans",
+    "font.family": ["Course Sans", "DejaVu Sans"],  # the second for signs that the first lacks
     "font.size": 10,
     "figure.constrained_layout.use": True,
 }
 
 # On import, and for all figures: titles and labels take their style when they are set, which
 # is in the page's cells.
+for face in sorted(FONTS.glob("*.ttf")):
+    fontManager.addfont(str(face))
 matplotlib.rcParams.update(RC)
 
 
@@ -107,9 +113,14 @@ def few_colours(drawn: Image.Image, *, areas: int = 24, others: int = 128) -> Im
 def png(figure: Figure) -> tuple[bytes, int, int]:
     """Draw a figure as a small PNG of few colours, and close it.
 
+    Pictures for the whole column all get its width, so that they end where the text ends.
+
     Returns:
         the file's bytes, and the width and height in pixels of the page: two thirds of the file's.
     """
+    width, height = figure.get_size_inches()
+    if width > BROAD:
+        figure.set_size_inches(LINE, height * LINE / width)
     raw = io.BytesIO()
     figure.savefig(raw, format="png", dpi=DPI, metadata={"Software": None})
     plt.close(figure)

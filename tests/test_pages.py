@@ -53,6 +53,14 @@ def test_a_figure_without_words_is_refused(alt):
         figures.show(line(), alt=alt)
 
 
+@pytest.mark.parametrize(("drawn", "shown"), [(6.4, 699), (8.2, 699), (4.1, 393)])
+def test_broad_pictures_are_as_wide_as_the_text_and_keep_their_shape(drawn, shown):
+    figure, _ = figures.new(drawn, 3)
+    _, width, height = figures.png(figure)
+    assert width == shown
+    assert height == pytest.approx(shown * 3 / drawn, abs=1)
+
+
 def test_drawing_twice_gives_the_same_bytes():
     assert figures.png(line())[0] == figures.png(line())[0]
 
@@ -161,12 +169,12 @@ def test_below_refuses_a_difference_that_is_not_rounding():
         page.below(2e-14, 1e-14)
 
 
-def test_a_heat_map_of_signed_values_has_its_white_at_zero():
+def test_a_heat_map_has_its_white_at_zero():
     figure, axes = figures.new(4, 2)
     image = figures.heatmap(axes, torch.tensor([[-3.0, 1.0], [0.0, 2.0]]), diverging=True)
     assert image.get_clim() == (-3, 3)
     assert len(figure.axes) == 2  # the colour bar
-    assert figures.heatmap(axes, torch.tensor([[1.0, 2.0]]), bar=False).get_clim() == (1, 2)
+    assert figures.heatmap(axes, torch.tensor([[1.0, 2.0]]), bar=False).get_clim() == (0, 2)
     wide = figures.heatmap(axes, torch.ones(1, 1), diverging=True, limit=5)
     assert wide.get_clim() == (-5, 5)
 

@@ -376,7 +376,8 @@ def test_the_search_shows_sentences_of_prose(browser, address):
 
 def test_the_sidebar_shows_the_open_page(browser, address):
     lost = []
-    page = browser.new_page(viewport=DESK)
+    page = browser.new_page()
+    page.set_viewport_size(DESK)
     for name in PAGES[-8:]:  # those at its end
         page.goto(f"{address}{name}.html", wait_until="load")
         mark = page.locator(".bd-sidebar-primary .current.active").last.bounding_box()

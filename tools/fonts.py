@@ -28,6 +28,7 @@ from tools import ROOT
 from tools.vendor import Package, fetch
 
 FONTS = ROOT / "book" / "assets" / "fonts"
+PICTURES, DRAWN = ROOT / "lab" / "fonts", ("sans", "sans-bold")  # what lab/figures.py draws with
 THEME = Path(pydata_sphinx_theme.__file__).parent / "theme" / "pydata_sphinx_theme" / "static"
 WEBFONTS = Path("vendor") / "fontawesome" / "webfonts"
 SANS = Package(
@@ -127,10 +128,17 @@ def main() -> int:
     held = {package.name: archive(package) for package in (SANS, MONO)}
     for file, family, package, name in FACES:
         data = held[package.name][f"fonts/complete/woff2/{name}.woff2"]
-        face(data, family, name.partition("-")[2]).save(FONTS / f"{file}.woff2")
+        font = face(data, family, name.partition("-")[2])
+        font.save(FONTS / f"{file}.woff2")
+        if file in DRAWN:
+            font.flavor = None  # packed in no way
+            if font["OS/2"].usWeightClass > 400:
+                font["OS/2"].usWeightClass = 700  # the bold one, for Matplotlib
+            font.save(PICTURES / f"{file}.ttf")
     for name in ICONS:
         icons(name).save(FONTS.parent / WEBFONTS / f"{name}.woff2")
-    (FONTS / "LICENSE.txt").write_bytes(held[SANS.name]["LICENSE.txt"])
+    for folder in (FONTS, PICTURES):
+        (folder / "LICENSE.txt").write_bytes(held[SANS.name]["LICENSE.txt"])
     for path in sorted(FONTS.parent.rglob("*.woff2")):
         print(f"{path.relative_to(FONTS.parent)}: {path.stat().st_size} bytes")
     return 0

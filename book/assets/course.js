@@ -86,7 +86,10 @@ if (open) {
 
 // The page's own list of contents follows the reader.
 const contents = document.querySelector(".bd-sidebar-secondary");
-const follow = () => [...contents.querySelectorAll(".nav-link.active")].pop()?.scrollIntoView({ block: "nearest" });
+const follow = () => {
+  const read = [...contents.querySelectorAll(".nav-link.active")].pop();
+  if (read) contents.scrollTop = read.offsetTop - contents.clientHeight / 2;
+};
 if (contents) new MutationObserver(follow).observe(contents, { subtree: true, attributeFilter: ["class"] });
 
 // The title of a solution opens it and leads nowhere else.

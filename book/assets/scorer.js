@@ -29,15 +29,13 @@ function sentence(html, stems, anchor) {
   return said.reduce((best, each) => (count(each) > count(best) ? each : best), said[0] ?? "");
 }
 
-document.addEventListener("DOMContentLoaded", () => {
-  Search.performTermsSearch = pagesWith;
-  Search.makeSearchSummary = (html, stems, anchor) => {
-    const node = document.createElement("p");
-    node.className = "context";
-    node.textContent = sentence(html, [...stems], anchor);
-    return node;
-  };
-});
+Search.performTermsSearch = pagesWith;
+Search.makeSearchSummary = (html, stems, anchor) => {
+  const node = document.createElement("p");
+  node.className = "context";
+  node.textContent = sentence(html, [...stems], anchor);
+  return node;
+};
 
 var Scorer = {
   score: ([page, , anchor, , score]) => (anchor && /^_modules|^book\/(api|glossary)/.test(page) ? score - 20 : score),

@@ -19,6 +19,7 @@ from .captions import CHAPTER
 
 WORDS: dict[str, tuple[Counter[str], set[str], set[str]]] = {}  # prose, headings, names: stems
 TELLING = {"named": 2.5, "heading": 0.8}  # what a name or a heading is worth, in uses without end
+BELOW = re.compile(r"/(glossary|claims_\w+)$")  # after the page that they belong to
 APART = re.compile(r"/(api\w*|status|\w+_proofs|bibliography)$")
 CALLED = Path(__file__).parents[1] / "also_called.yml"
 
@@ -73,8 +74,9 @@ def weigh_words(
             prose, headings, names = words[page]
             uses = 2.2 * prose[word] / (prose[word] + 0.48 + 0.72 * lengths[page] / mean)
             uses += TELLING["heading"] * (word in headings) + TELLING["named"] * (word in names)
-            kind = 1.25 if CHAPTER.search(page) else 0.5 if APART.search(page) else 1
-            found[word][page] = rare * uses * kind * (0.6 if page == "book/glossary" else 1)
+            shares = {CHAPTER: 1.25, BELOW: 0.6, APART: 0.5}
+            kind = next((share for kind, share in shares.items() if kind.search(page)), 1)
+            found[word][page] = rare * uses * kind
     return found
 
 
