@@ -131,12 +131,12 @@ def by_parts(rates: Tensor, factor: float, trained_length: int, low: float, high
 def rotation_bounds(
     rates: Tensor, trained_length: int, low: float = 1.0, high: float = 32.0
 ) -> tuple[float, float]:
-    """Return bounds for `by_parts` and `yarn` that keep the fastest pair at any trained length.
+    """Return bounds for `by_parts` and `yarn` that keep the fastest pair wherever that is possible.
 
     YaRN's published bounds presuppose thousands of positions. Over fewer than 202 even the
     fastest pair (1 radian per position) makes fewer than 32 turns; it would be slowed as well, and
     no pair would tell neighbours apart as in training. The upper bound then comes down to the
-    turns of that pair.
+    turns of that pair. Where these are no more than `low`, no bounds do.
 
     Args:
         rates: (n,) frequencies, the fastest first.
@@ -326,7 +326,8 @@ class LengthRoPE(RoPE):
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) for the longest position of both."""
-        length = 1 + torch.maximum(q_pos.max(), k_pos.max())
+        start = q_pos.new_zeros(1)  # a batch may be empty
+        length = 1 + torch.cat([p.flatten() for p in (start, q_pos, k_pos)]).max()
         rates, gain = self.rates_at(length), self.gain_at(length)
 
         def rotated(x: Tensor, positions: Tensor) -> Tensor:

@@ -12,12 +12,16 @@ from torch import Tensor, nn
 
 from pe_lib import (
     ALiBi,
+    AxesRoPE,
     Compose,
     KVCache,
     MultiHeadAttention,
     RoPE,
     Run,
+    ScalableSoftmax,
+    Trailing,
     TransformerXL,
+    XPos,
 )
 
 B, H, L, D, WIDTH = 2, HEADS, 12, D_MODEL, D_MODEL // HEADS
@@ -152,3 +156,36 @@ def test_a_changed_weight_is_seen_while_decoding(name: str) -> None:
                 layer, x = layer.float(), x.float()
         expected = layer(x)[:, -1:]
         torch.testing.assert_close(last(KVCache()), expected)
+
+
+# --- classes of classes --------------------------------------------------------------------------
+
+
+class Turning(ALiBi):
+    """A bias of distance that also rotates, by the number of keys."""
+
+    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
+        return q, k * k_pos.shape[-1]
+
+
+def test_a_hook_of_a_subclass_is_not_taken_for_one_that_rotates_once() -> None:
+    assert ALiBi(2).rotates_once and not Turning(2).rotates_once
+    layer, x = MultiHeadAttention(D, H, Turning(H), causal=True), torch.randn(B, 6, D)
+    cache = KVCache()
+    layer(x[:, :-1], cache=cache)
+    expected = layer(x)[:, -1:]
+    torch.testing.assert_close(layer(x[:, -1:], cache=cache), expected)
+
+
+def test_what_is_wrapped_says_what_it_needs() -> None:
+    assert Trailing(XPos(4), 4).past_only and not Trailing(XPos(4), 4).rotates_once
+    assert Trailing(ScalableSoftmax(4, 16), 4).n_heads == 4
+    with pytest.raises(ValueError, match="Trailing is for keys of the past"):
+        MultiHeadAttention(D, H, Trailing(XPos(4), 4))(torch.randn(B, 5, D))
+
+
+def test_composed_rotations_of_axes_are_those_of_their_members() -> None:
+    q, numbers = torch.randn(B, H, 5, WIDTH), torch.randn(5, 2)
+    axes = AxesRoPE(WIDTH, torch.randn(4, 2))
+    found = Compose(axes, ALiBi(H)).rotate_axes(q, q, numbers, numbers)
+    assert torch.equal(found[0], axes.rotate_axes(q, q, numbers, numbers)[0])
