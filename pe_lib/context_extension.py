@@ -285,15 +285,14 @@ def longrope_gain(factor: float, trained_length: int) -> float:
 
 def require_rates(rates: Tensor) -> Tensor:
     """Return rates if they are frequencies, (n >= 1,), as far as they may be read."""
-    if rates.ndim != 1 or len(rates) == 0:
+    if len(rates) == 0:
         raise ValueError(f"rates must have shape (n >= 1,), got {tuple(rates.shape)}")
     return require_finite("rates", rates)
 
 
 def require_descending(rates: Tensor) -> Tensor:
     """Return rates if they are at least two positive numbers, the second below the first."""
-    wrong = rates.ndim != 1 or len(rates) < 2
-    if wrong or (may_read(rates) and not (rates[0] > rates[1] and rates[-1] > 0)):
+    if len(rates) < 2 or (may_read(rates) and not (rates[0] > rates[1] and rates[-1] > 0)):
         raise ValueError(
             f"rates must be at least two descending positive frequencies, got {rates!r}"
         )
@@ -395,10 +394,7 @@ class LongRoPE(LengthRoPE):
         if isinstance(options.get("rates"), nn.Parameter):
             raise TypeError("rates must be a tensor, got a Parameter: two sets are made of them")
         super().__init__(head_dim, gain=both[0], **options)
-        self.trained_length, self.long_gain = (
-            trained_length,
-            require_greater("gain", both[1], 0),
-        )
+        self.trained_length, self.long_gain = trained_length, require_greater("gain", both[1], 0)
         self.long_rates = longrope(self.rates, long_factors, "long_factors")
         self.rates = longrope(self.rates, short_factors, "short_factors")
 

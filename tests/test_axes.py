@@ -322,9 +322,3 @@ def test_directions_are_trained():
         return queries @ keys.mT
 
     assert torch.autograd.gradcheck(scores, (encoding.directions,))
-
-
-# --- bad input ------------------------------------------------------------------------------------
-
-THREE = section_directions(frequencies(8), [2, 1, 1])
-X = torch.zeros(1, 2, 6, 8)

@@ -178,6 +178,3 @@ def test_a_composition_is_itself_an_encoding() -> None:
     torch.testing.assert_close(torch.cat(steps, dim=1), attention(x))
     attention(x).sum().backward()
     assert nested.encodings[0].encodings[1].slope.grad is not None  # type: ignore[union-attr]
-
-
-SLOPE = Slope(1.0)

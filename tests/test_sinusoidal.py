@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 
 import pytest
@@ -342,17 +341,6 @@ def test_embed_takes_positions_per_sequence_fractions_and_negative_ones() -> Non
     assert encoding.embed(x[:, :0], torch.arange(0)).shape == (2, 0, 6)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_a_model_moved_to_another_type_keeps_its_codes(dtype: torch.dtype) -> None:
-    encoding = copy.deepcopy(Sinusoidal(6)).to(dtype)
-    x = hidden().to(dtype)
-    for positions in (torch.arange(5), torch.arange(40, 45)):
-        out = encoding.embed(x, positions)
-        assert out.dtype == dtype
-        exact = x.double() + sinusoidal(positions, 6, dtype=torch.float64)
-        assert_close(out.double(), exact, 4 * torch.finfo(dtype).eps + 1e-7)
-
-
 def test_tokens_are_told_apart_by_their_place_and_not_by_their_batch() -> None:
     torch.manual_seed(0)
     model = Transformer(11, encoding=Sinusoidal(32)).eval()
@@ -360,8 +348,3 @@ def test_tokens_are_told_apart_by_their_place_and_not_by_their_batch() -> None:
     order = torch.randperm(9, generator=generator(8))
     assert measure.equivariance_error(model, tokens, order) > 0.01
     assert_close(model(tokens)[2:3], model(tokens[2:3]), 1e-5)
-
-
-# Errors -------------------------------------------------------------------------------------------
-
-X = torch.zeros(2, 5, 6)
