@@ -206,17 +206,6 @@ def test_the_fused_form_equals_the_stepwise_form(
     assert_close(attend_fused(q, k, v, encoding, q_pos, k_pos, **arguments), expected)
 
 
-@pytest.mark.parametrize("name", ENCODINGS)
-@pytest.mark.parametrize("length", [1, 6])
-def test_the_forms_agree_on_a_sequence_that_attends_to_itself(name: str, length: int) -> None:
-    q, k, v = make_qkv(length, length)
-    encoding, positions = ENCODINGS[name](), torch.arange(3, 3 + length)
-    expected, _ = attend(q, k, v, encoding, positions, positions.clone(), causal=True)
-    for places in (positions, Run(3, length), range(3, 3 + length)):
-        got = attend_fused(q, k, v, encoding, places, places, causal=True)
-        assert_close(got, expected)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_a_query_without_a_key_gets_the_mean_of_the_values(name: str, dtype: torch.dtype) -> None:

@@ -128,36 +128,6 @@ def test_rotated_keys_and_a_bias_of_positions_share_a_cache() -> None:
     torch.testing.assert_close(torch.cat(parts, dim=1), layer(x))
 
 
-# --- what depends on weights alone ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["transformer_xl", "deberta", "deberta buckets"])
-def test_a_changed_weight_is_seen_while_decoding(name: str) -> None:
-    layer, x = layer_of(name).double().requires_grad_(False), torch.randn(B, L, D).double()
-
-    def last(cache: KVCache) -> Tensor:
-        layer(x[:, :-1], cache=cache)
-        output: Tensor = layer(x[:, -1:], cache=cache)
-        return output
-
-    for change in ("nothing", "in place", "another tensor", "loaded", "cast"):
-        last(KVCache())  # it knows the old weights now
-        with torch.no_grad():
-            if change == "in place":
-                for parameter in layer.encoding.parameters():
-                    parameter.mul_(1.5)
-            elif change == "another tensor":
-                for parameter in layer.encoding.parameters():
-                    parameter.data = torch.randn_like(parameter)
-            elif change == "loaded":
-                state = layer.encoding.state_dict()
-                layer.encoding.load_state_dict({key: value / 2 for key, value in state.items()})
-            elif change == "cast":
-                layer, x = layer.float(), x.float()
-        expected = layer(x)[:, -1:]
-        torch.testing.assert_close(last(KVCache()), expected)
-
-
 # --- classes of classes --------------------------------------------------------------------------
 
 
