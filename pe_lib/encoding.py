@@ -63,15 +63,20 @@ def numbers(
 
 
 # What `checked` makes tensors of, from numbers in any form; a tensor of booleans must be one.
-Reals: TypeAlias = Annotated[Tensor, numbers]
-Integers: TypeAlias = Annotated[Tensor, functools.partial(numbers, integers=True)]
-Booleans: TypeAlias = Annotated[Tensor, require_booleans]
+Reals: TypeAlias = Annotated[Tensor, "real numbers"]
+Integers: TypeAlias = Annotated[Tensor, "integers"]
+Booleans: TypeAlias = Annotated[Tensor, "booleans"]
+RULES: dict[str, Callable[[str, object], Tensor]] = {
+    "real numbers": numbers,
+    "integers": functools.partial(numbers, integers=True),
+    "booleans": require_booleans,
+}
 
 
 def rule_of(annotation: object) -> Callable[[str, object], Tensor] | None:
     """Return what an annotated argument has to pass, or None."""
-    rules = getattr(annotation, "__metadata__", [None])
-    return require_floating if annotation is Tensor else rules[0]
+    said = [each for each in getattr(annotation, "__metadata__", []) if isinstance(each, str)]
+    return require_floating if annotation is Tensor else RULES.get(said[0]) if said else None
 
 
 def parameters_of(function: Callable[..., Any]) -> list[str] | None:
