@@ -25,7 +25,7 @@ from pe_lib.attention import (
     attend_fused,
     relative_position,
 )
-from pe_lib.fast import bias, bias_vector, reversed_bias, rotate
+from pe_lib.fast import bias, bias_vector, embed, reversed_bias, rotate
 from pe_lib.relative import RelativeBias
 from pe_lib.rope import RoPE
 from pe_lib.shaw import Shaw
@@ -278,10 +278,10 @@ def cached_table(length: int) -> Works:
     x = torch.randn(1, length, MODEL)
     ours, keeper = Sinusoidal(MODEL), PositionalEncoding1D(MODEL)
     m2m = M2M100SinusoidalPositionalEmbedding(length + 2, MODEL, padding_idx=1)
-    agree(ours.embed(x, Run(0, length)), x + keeper(x), 1e-2)
+    agree(embed(ours, x, Run(0, length)), x + keeper(x), 1e-2)
     return {
         "adding two tensors": lambda: x + x,
-        "pe_lib": lambda: ours.embed(x, Run(0, length)),
+        "pe_lib": lambda: embed(ours, x, Run(0, length)),
         "positional-encodings (positions 0 to L only)": lambda: x + keeper(x),
         "transformers, M2M-100": lambda: x + m2m(inputs_embeds=x),
     }
@@ -362,7 +362,7 @@ def decode(length: int) -> Works:
         layer(encoding.embed(past, Run(0, length)), cache=cache)
 
         def step() -> Tensor:
-            output: Tensor = layer(encoding.embed(x, Run(len(cache), 1)), cache=cache)
+            output: Tensor = layer(embed(encoding, x, Run(len(cache), 1)), cache=cache)
             return output
 
         return step

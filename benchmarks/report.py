@@ -190,10 +190,6 @@ def write_page(results: dict[str, Any]) -> None:
         f" {versions}; batch 1, 8 heads of width 64, float32. All of it on the"
         " CPU: attention through `flex_attention` needs a GPU and is not timed here.",
         "",
-        "These are the times of `pe_lib` 1.0.0. What is not released yet computes Transformer-XL's,"
-        " DeBERTa's and xPos' terms anew for each token of a decoder, and keeps no table of sines:"
-        " it is slower there. `make bench` measures it.",
-        "",
         "(bench-bars)=",
         "## What was asked for",
         "",

@@ -18,6 +18,7 @@ from pe_lib.errors import (
     require_integers,
     require_positive,
 )
+from pe_lib.fast import embed
 from pe_lib.initial import normal
 from pe_lib.positions import Axes, Positions, as_places, order_of
 
@@ -265,7 +266,7 @@ class Transformer(nn.Module):
             positions = cache.next_positions(inputs.shape[1])
         positions = as_places("positions", positions, inputs.shape[1], len(inputs), inputs.device)
         x = self.inputs(like_weights(inputs, self))  # (B, L, D)
-        x = self.encoding.embed(x, order_of(positions))
+        x = embed(self.encoding, x, order_of(positions))
         for i, block in enumerate(self.blocks):
             x = block(x, positions, mask, None if caches is None else caches[i])
         x = self.norm(x)

@@ -1,6 +1,6 @@
 """Position encodings on one interface.
 
-Each method is a file; each file begins with pure functions and ends with a thin module.
+Each method is a file: its equation, the functions that compute it, and a class that calls them.
 """
 
 from pe_lib.alibi import ALiBi

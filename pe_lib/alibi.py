@@ -18,8 +18,8 @@ def alibi_slopes(n_heads: int) -> Tensor:
     """Return the slope of each head, per position of distance.
 
     For a power of two the slopes are 2 ** (-8 h / n), h = 1, ..., n. Any other count takes
-    those of the next lower power of two n, followed by the values half way between them (in
-    the exponent): 2 ** (-8 (h - 1/2) / n).
+    those of the next lower power of two n, followed by those half a step before each of them, the
+    steepest first: 2 ** (-8 (h - 1/2) / n).
 
     Args:
         n_heads: number of heads, at least 1.

@@ -80,9 +80,7 @@ def attention_logits(
 
     Source: Vaswani et al. 2017, equation 1, with a place for position.
     """
-    check_attention(encoding, q, k, rotated=rotated)
-    q_pos = as_places("q_pos", q_pos, q.shape[-2], q.shape[0], q.device)
-    k_pos = as_places("k_pos", k_pos, k.shape[-2], q.shape[0], q.device)
+    q_pos, k_pos = check_attention(encoding, q, k, q_pos, k_pos, rotated=rotated)
     k = fast.for_queries(k, q)
     scale = default_scale(encoding, q.shape[-1])
     # Both are the encoding's own hooks, or the same numbers for less.
@@ -125,10 +123,9 @@ def attend(
         output (B, H, Lq, d) and weights (B, H, Lq, Lk), whose rows sum to one (to less where the
         encoding has a sink).
     """
-    check_attention(encoding, q, k, v, mask, causal=causal)
+    q_pos, k_pos = check_attention(encoding, q, k, q_pos, k_pos, v, mask, causal=causal)
     logits = attention_logits(q, k, encoding, q_pos, k_pos, rotated=rotated, reads=reads)
-    q_pos = order_of(as_places("q_pos", q_pos, q.shape[-2], q.shape[0], q.device))
-    k_pos = order_of(as_places("k_pos", k_pos, k.shape[-2], q.shape[0], q.device))
+    q_pos, k_pos = order_of(q_pos), order_of(k_pos)
     allowed = allowed_pairs(q_pos, k_pos, causal, mask, q.device)
     if allowed is not None:
         logits = logits.masked_fill(~allowed, -math.inf)
@@ -162,16 +159,17 @@ def attend_fused(
     **settings: Any,
 ) -> Tensor:
     """Return the output of `attend` by the fast forms, without the weights; arguments as there."""
-    switches = {name: settings[name] for name in ("causal", "rotated") if name in settings}
-    check_attention(encoding, q, k, v, mask, **switches)
     if encoding.uses("values"):
         raise ValueError(
             f"encoding must not act on the values, for which {type(encoding).__name__} needs the "
             "weights: use `attend`"
         )
-    q_pos = as_places("q_pos", q_pos, q.shape[-2], q.shape[0], q.device)
-    k_pos = as_places("k_pos", k_pos, k.shape[-2], q.shape[0], q.device)
-    return fast.attend(q, k, v, encoding, q_pos, k_pos, mask=mask, **settings)
+    memory = settings.pop("memory", None)
+    if not fast.ON:
+        return attend(q, k, v, encoding, q_pos, k_pos, mask=mask, **settings)[0]
+    switches = {name: settings[name] for name in ("causal", "rotated") if name in settings}
+    q_pos, k_pos = check_attention(encoding, q, k, q_pos, k_pos, v, mask, **switches)
+    return fast.attend(q, k, v, encoding, q_pos, k_pos, mask=mask, memory=memory, **settings)
 
 
 class KVCache:
@@ -189,6 +187,7 @@ class KVCache:
         self.positions: Positions | Axes = Run(0, 0)  # or (L,), or (B, L)
         self.rooms: tuple[Room | None, ...] = (None, None, None)  # behind keys, values and read
         self.rotated = False  # keys and values are kept so
+        self.memory: fast.Memory = {}  # rows that fast forms have projected for this generation
 
     def __len__(self) -> int:
         """Return how many keys are held."""
@@ -208,6 +207,7 @@ class KVCache:
         require_shapes(given, {"k": "B H L d", "v": "B H L dv"}, {})
         new = as_places("positions", positions, k.shape[2], k.shape[0], k.device)
         grown = KVCache()
+        grown.memory = self.memory
         if self.keys is None or self.values is None:
             grown.keys, grown.values, grown.read, grown.positions = k, v, read, own(new)
             return grown
@@ -303,27 +303,33 @@ class MultiHeadAttention(nn.Module):
         self.v_proj = nn.Linear(d_model, self.n_kv_heads * self.head_dim, bias=False)
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
 
-    def forward(self, x: Tensor, **inputs: Any) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        context: Tensor | None = None,
+        q_pos: Positions | Axes | None = None,
+        k_pos: Positions | Axes | None = None,
+        mask: Tensor | None = None,
+        cache: KVCache | None = None,
+    ) -> Tensor:
         """Attend from `x` (B, Lq, D) to `context`, to itself if None: (B, Lq, D).
-
-        Other arguments as in `with_weights`.
-        """
-        return self.attended(x, fused=fast.ON and not self.encoding.uses("values"), **inputs)[0]
-
-    def with_weights(self, x: Tensor, **inputs: Any) -> tuple[Tensor, Tensor]:
-        """Do what `forward` does, and return the weights (B, H, Lq, Lk) too.
 
         Args:
             x: (B, Lq, D).
-            inputs: by name, any of
-
-                - context (B, Lk, D), with its k_pos: a longer past, or another sequence;
-                - q_pos: positions of x: a `Run`, a `range`, (Lq,) or (B, Lq), or `Axes`. If None
-                  they go on after those in the cache, or start at 0;
-                - k_pos: positions of the keys, likewise; those of x if None;
-                - mask: bool, broadcastable to (B, H, Lq, Lk); False hides a key;
-                - cache: earlier keys and values; this call's are added to it.
+            context: (B, Lk, D), with its k_pos: a longer past, or another sequence.
+            q_pos: positions of x: a `Run`, a `range`, (Lq,) or (B, Lq), or `Axes`. If None they go
+                on after those in the cache, or start at 0.
+            k_pos: positions of the keys, likewise; those of x if None.
+            mask: bool, broadcastable to (B, H, Lq, Lk); False hides a key.
+            cache: earlier keys and values; this call's are added to it.
         """
+        fused = fast.ON and not self.encoding.uses("values")
+        places = {"q_pos": q_pos, "k_pos": k_pos}
+        return self.attended(x, fused=fused, context=context, mask=mask, cache=cache, **places)[0]
+
+    def with_weights(self, x: Tensor, **inputs: Any) -> tuple[Tensor, Tensor]:
+        """Do what `forward` does, arguments as there; return the weights (B, H, Lq, Lk) too."""
         output, weights = self.attended(x, fused=False, **inputs)
         assert weights is not None
         return output, weights
@@ -363,9 +369,11 @@ class MultiHeadAttention(nn.Module):
         reads = None if q_read is None or k_read is None else (q_read, k_read)
         settings: dict[str, Any] = {"causal": self.causal, "mask": mask}
         settings |= {"rotated": rotated, "reads": reads}
-        form = attend_fused if fused else attend
-        found = form(q, k, v, encoding, q_pos, k_pos, **settings)
-        output, weights = found if isinstance(found, tuple) else (found, None)
+        if fused:
+            settings["memory"] = None if grown is None else grown.memory
+            output, weights = attend_fused(q, k, v, encoding, q_pos, k_pos, **settings), None
+        else:
+            output, weights = attend(q, k, v, encoding, q_pos, k_pos, **settings)
         output = self.out_proj(output.transpose(1, 2).flatten(2))  # (B, H, Lq, d) -> (B, Lq, D)
         if cache is not None and grown is not None:  # a call that fails has added nothing
             cache.become(grown)
@@ -447,11 +455,13 @@ def check_attention(
     encoding: object,
     q: Tensor,
     k: Tensor,
+    q_pos: object,
+    k_pos: object,
     v: Tensor | None = None,
     mask: object = None,
     **switches: object,
-) -> None:
-    """Raise unless q (B, H, Lq, d), k and v (B, H, Lk >= 1, d) and a mask fit each other."""
+) -> tuple[Positions | Axes, Positions | Axes]:
+    """Return both positions if q (B, H, Lq, d), k, v (B, H, Lk >= 1, d) and a mask fit them."""
     for name, value in switches.items():
         require_bool(name, value)
     require_encoding(encoding)
@@ -470,6 +480,9 @@ def check_attention(
         )
     if mask is not None:
         require_mask(mask, (*q.shape[:3], k.shape[2]))
+    given_pos = ("q_pos", q_pos, q.shape[2]), ("k_pos", k_pos, k.shape[2])
+    found = [as_places(*each, q.shape[0], q.device) for each in given_pos]
+    return found[0], found[1]
 
 
 def require_mask(mask: object, wanted: Sequence[int]) -> None:

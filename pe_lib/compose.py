@@ -74,6 +74,17 @@ class Compose(PositionEncoding):
             q, k = encoding.rotate(q, k, q_pos, k_pos)
         return q, k
 
+    def rotate_axes(
+        self, q: Tensor, k: Tensor, q_axes: Tensor, k_axes: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Rotate q and k by every encoding that reads the axes, in order.
+
+        One that rotates by a single number needs the order too: attention calls all in turn.
+        """
+        for encoding in self.members():
+            q, k = encoding.rotate_axes(q, k, q_axes, k_axes)
+        return q, k
+
     def bias(
         self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float
     ) -> Tensor | None:

@@ -131,12 +131,12 @@ def by_parts(rates: Tensor, factor: float, trained_length: int, low: float, high
 def rotation_bounds(
     rates: Tensor, trained_length: int, low: float = 1.0, high: float = 32.0
 ) -> tuple[float, float]:
-    """Return bounds for `by_parts` and `yarn` that keep the fastest pair at any trained length.
+    """Return bounds for `by_parts` and `yarn` that keep the fastest pair wherever that is possible.
 
     YaRN's published bounds presuppose thousands of positions. Over fewer than 202 even the
     fastest pair (1 radian per position) makes fewer than 32 turns; it would be slowed as well, and
     no pair would tell neighbours apart as in training. The upper bound then comes down to the
-    turns of that pair.
+    turns of that pair. Where these are no more than `low`, no bounds do.
 
     Args:
         rates: (n,) frequencies, the fastest first.
@@ -285,15 +285,14 @@ def longrope_gain(factor: float, trained_length: int) -> float:
 
 def require_rates(rates: Tensor) -> Tensor:
     """Return rates if they are frequencies, (n >= 1,), as far as they may be read."""
-    if rates.ndim != 1 or len(rates) == 0:
+    if len(rates) == 0:
         raise ValueError(f"rates must have shape (n >= 1,), got {tuple(rates.shape)}")
     return require_finite("rates", rates)
 
 
 def require_descending(rates: Tensor) -> Tensor:
     """Return rates if they are at least two positive numbers, the second below the first."""
-    wrong = rates.ndim != 1 or len(rates) < 2
-    if wrong or (may_read(rates) and not (rates[0] > rates[1] and rates[-1] > 0)):
+    if len(rates) < 2 or (may_read(rates) and not (rates[0] > rates[1] and rates[-1] > 0)):
         raise ValueError(
             f"rates must be at least two descending positive frequencies, got {rates!r}"
         )
@@ -326,7 +325,8 @@ class LengthRoPE(RoPE):
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) for the longest position of both."""
-        length = 1 + torch.maximum(q_pos.max(), k_pos.max())
+        start = q_pos.new_zeros(1)  # a batch may be empty
+        length = 1 + torch.cat([p.flatten() for p in (start, q_pos, k_pos)]).max()
         rates, gain = self.rates_at(length), self.gain_at(length)
 
         def rotated(x: Tensor, positions: Tensor) -> Tensor:
@@ -394,10 +394,7 @@ class LongRoPE(LengthRoPE):
         if isinstance(options.get("rates"), nn.Parameter):
             raise TypeError("rates must be a tensor, got a Parameter: two sets are made of them")
         super().__init__(head_dim, gain=both[0], **options)
-        self.trained_length, self.long_gain = (
-            trained_length,
-            require_greater("gain", both[1], 0),
-        )
+        self.trained_length, self.long_gain = trained_length, require_greater("gain", both[1], 0)
         self.long_rates = longrope(self.rates, long_factors, "long_factors")
         self.rates = longrope(self.rates, short_factors, "short_factors")
 

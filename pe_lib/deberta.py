@@ -62,7 +62,7 @@ def log_bucket(distance: Integers, n_buckets: int, max_distance: int) -> Tensor:
         max_distance: greater than n_buckets / 2 + 1; max_distance - 1 gets n_buckets - 1.
 
     Returns:
-        int64 of the same shape. A distance past max_distance may exceed n_buckets - 1.
+        int64 of the same shape. From max_distance on it exceeds n_buckets - 1.
 
     Source: He et al. 2021 (version 2 of the code, `make_log_bucket_position`).
     """
@@ -85,7 +85,8 @@ class DeBERTa(PositionEncoding):
     Args:
         d_model: width D of the table.
         n_heads: number of heads H; must divide d_model.
-        max_distance: distances from here on look the same (k in the paper).
+        max_distance: distances from here on look the same (k in the paper); to the left, where
+            the last row is one short, from one before.
         n_buckets: None gives every distance a row (version 1); a number gives logarithmic
             buckets (version 2), and the table 2 * n_buckets rows.
         c2p: let a query's content ask for the key's distance.
@@ -139,17 +140,17 @@ class DeBERTa(PositionEncoding):
             relative = log_bucket(relative, self.n_buckets, self.max_distance)
         return disentangled_row(relative, self.span)
 
-    def project(self, projection: nn.Module | None) -> Tensor | None:
-        """Return the table as a projection maps it, (H, 2 span, d), or None without one."""
-        if projection is None:
-            return None
+    def project(self, projection: nn.Module) -> Tensor:
+        """Return the table as a projection maps it, (H, 2 span, d)."""
         rows: Tensor = projection(self.table)  # (2 span, D)
         return rows.view(len(rows), self.n_heads, -1).transpose(0, 1)
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         """Return scale * `disentangled_logits`, (B, H, Lq, Lk)."""
         row = self.row_of(relative_position(q_pos, k_pos))
-        queries, keys = self.project(self.query_proj), self.project(self.key_proj)
-        queries = None if queries is None else queries.to(q.dtype) * scale
-        keys = None if keys is None else keys.to(q.dtype)
-        return disentangled_logits(q * scale, k, queries, keys, row)
+        rows = [
+            None if projection is None else self.project(projection).to(q.dtype)
+            for projection in (self.query_proj, self.key_proj)
+        ]
+        queries = None if rows[0] is None else rows[0] * scale
+        return disentangled_logits(q * scale, k, queries, rows[1], row)

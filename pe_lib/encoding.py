@@ -4,9 +4,9 @@ Attention by itself cannot see order (chapter 1). A position encoding repairs th
 the input, on queries and keys, on the logits, or on the values; there is one hook for each. What
 models of 2025 and 2026 do besides has hooks of its own, below, which do nothing by default.
 
-Arguments are checked here and nowhere else: a hook that a subclass writes is wrapped when the class
-is made, a function of a formula by `checked`. Behind that door q has the heads and the width that
-it should have, and positions are tensors.
+A hook's arguments are checked here, and not in a method: what a subclass writes is wrapped when
+the class is made, a function of a formula by `checked`. Behind that door q has the heads and the
+width that it should have, and positions are tensors. A constructor checks its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, TypeAlias, TypeVar, cast, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -29,14 +29,12 @@ from pe_lib.errors import (
 from pe_lib.positions import Axes, Positions, Run, as_tensor, order_of
 
 Reads: TypeAlias = tuple[Tensor, Tensor]  # of the queries' and of the keys' tokens
-Reals: TypeAlias = Tensor  # `checked` makes it of real numbers in any form
-Integers: TypeAlias = Tensor  # `checked` makes it of integers in any form
-Booleans: TypeAlias = Tensor  # `checked` sees to it that it is one
 Places: TypeAlias = Any  # positions in any form; behind the door they are a tensor
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 STATED = ("d_model", "n_heads", "head_dim")  # lengths that an encoding may have as attributes
-# What a hook is given, by name. Keys may be shared by several heads of queries.
+# What a hook is given, by name. Keys may be shared by several heads of queries until `bias`.
+OWN_KEYS = "B n_heads Lk head_dim"
 SHAPES = {
     "x": "B L d_model",
     "q": "B n_heads Lq head_dim",
@@ -52,6 +50,7 @@ SHAPES = {
     "q_axes": "Lq A | B Lq A | 1 Lq A",
     "k_axes": "Lk A | B Lk A | 1 Lk A",
 }
+ROTATE_OR_SCORE = ("rotate", "rotate_axes", "rotate_values", "bias", "sink")
 NUMBERS = ("positions", "q_pos", "k_pos", "q_axes", "k_axes", "relative")
 
 
@@ -61,6 +60,23 @@ def numbers(
     """Return real numbers in any form, a `Run` too, as a tensor."""
     given = as_tensor(values, device) if isinstance(values, Run | range) else values
     return (require_integers if integers else require_real)(name, given).to(device)
+
+
+# What `checked` makes tensors of, from numbers in any form; a tensor of booleans must be one.
+Reals: TypeAlias = Annotated[Tensor, "real numbers"]
+Integers: TypeAlias = Annotated[Tensor, "integers"]
+Booleans: TypeAlias = Annotated[Tensor, "booleans"]
+RULES: dict[str, Callable[[str, object], Tensor]] = {
+    "real numbers": numbers,
+    "integers": functools.partial(numbers, integers=True),
+    "booleans": require_booleans,
+}
+
+
+def rule_of(annotation: object) -> Callable[[str, object], Tensor] | None:
+    """Return what an annotated argument has to pass, or None."""
+    said = [each for each in getattr(annotation, "__metadata__", []) if isinstance(each, str)]
+    return require_floating if annotation is Tensor else RULES.get(said[0]) if said else None
 
 
 def parameters_of(function: Callable[..., Any]) -> list[str] | None:
@@ -79,16 +95,11 @@ def checked(**shapes: str) -> Callable[[Function], Function]:
     An argument annotated with `Tensor` must be a floating-point tensor. `Reals`, `Integers` and
     `Booleans` may come in any form, and are tensors behind the door.
     """
-    rules: dict[str, Callable[[str, object], Tensor]] = {
-        "Tensor": require_floating,
-        "Reals": numbers,
-        "Integers": functools.partial(numbers, integers=True),
-        "Booleans": require_booleans,
-    }
 
     def wrap(function: Function) -> Function:
         names = parameters_of(function) or []
-        wanted = {name: rules.get(function.__annotations__.get(name, "")) for name in names}
+        hints = get_type_hints(function, include_extras=True)
+        wanted = {name: rule_of(hints.get(name)) for name in names}
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -134,6 +145,7 @@ class PositionEncoding(nn.Module):
             shows it such keys is refused.
         rotates_once: True if a cache may keep keys as `rotate` leaves them: a key's rotation
             depends on its own position alone, and `bias` and `sink` read neither queries nor keys.
+            A class that writes one of these hooks says so itself.
     """
 
     scale: float | None = None
@@ -149,9 +161,11 @@ class PositionEncoding(nn.Module):
     def __init_subclass__(cls, **options: Any) -> None:
         """Wrap the hooks that the class writes, so that each gets what it should."""
         super().__init_subclass__(**options)
-        for name in cls.hooks:
-            if name in vars(cls):
-                setattr(cls, name, checked_hook(vars(cls)[name]))
+        written = [name for name in cls.hooks if name in vars(cls)]
+        for name in written:
+            setattr(cls, name, checked_hook(vars(cls)[name]))
+        if {*written} & {*ROTATE_OR_SCORE} and "rotates_once" not in vars(cls):
+            cls.rotates_once = False  # what a parent says is of the parent's own hooks
 
     def admit(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return a hook's arguments, positions as tensors; raise unless all fit."""
@@ -162,9 +176,8 @@ class PositionEncoding(nn.Module):
             if given.get(name) is not None:
                 given[name] = numbers(who + name, given[name], *devices[:1], integers=self.integers)
         lengths = {name: getattr(self, name) for name in STATED if hasattr(self, name)}
-        if "n_heads" in lengths:
-            lengths["k_heads"] = lengths["n_heads"]
-        require_shapes(given, SHAPES, lengths, who)
+        own = "n_heads" in lengths or "scale" in given  # `bias` has a key for each head of queries
+        require_shapes(given, SHAPES | ({"k": OWN_KEYS} if own else {}), lengths, who)
         return given
 
     def embed(self, x: Tensor, positions: Places) -> Tensor:
@@ -172,7 +185,7 @@ class PositionEncoding(nn.Module):
         return x
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Places, k_pos: Places) -> tuple[Tensor, Tensor]:
-        """Rotate queries and keys by their positions: (B, H, L, d) each -> the same shapes."""
+        """Rotate queries and keys by their positions: (B, H, L, d) each -> (B, H, L, any width)."""
         return q, k
 
     def bias(

@@ -135,6 +135,7 @@ def named(wanted: list[str], known: Mapping[str, int]) -> str:
     words = [
         [f"{axis}={known[axis]}" if axis in known else axis for axis in axes.split()]
         for axes in wanted
+        if "1" not in axes.split()  # it goes without saying that a batch may be of one
     ]
     return " or ".join(f"({', '.join(axes)}{',' * (len(axes) == 1)})" for axes in words)
 

@@ -2,6 +2,7 @@
 
 Nothing here is needed to understand a method. Inside `with off():` attention calls the methods' own
 hooks instead, keeps keys and values as projected, and concatenates; every number stays what it was.
+What is kept, a table of cosines for an encoding and rows for a cache, no module holds.
 """
 
 from __future__ import annotations
@@ -15,18 +16,29 @@ from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from pe_lib.axes import AxialRoPE
 from pe_lib.compose import Compose, total
 from pe_lib.deberta import DeBERTa
-from pe_lib.encoding import PositionEncoding, Reads, default_scale, rotate_by_axes
+from pe_lib.encoding import Places, PositionEncoding, Reads, default_scale, rotate_by_axes
 from pe_lib.errors import may_read
 from pe_lib.forgetting import Forgetting
-from pe_lib.positions import Axes, Positions, Run, allowed_pairs, exact, order_of, per_head
+from pe_lib.positions import (
+    AnyPositions,
+    Axes,
+    Positions,
+    Run,
+    allowed_pairs,
+    exact,
+    order_of,
+    per_head,
+)
 from pe_lib.relative import RelativeBias
 from pe_lib.rope import RoPE
+from pe_lib.sinusoidal import Sinusoidal, sinusoidal
 from pe_lib.transformer_xl import TransformerXL
+from pe_lib.xpos import XPos, xpos_factors
 
 Kind = TypeVar("Kind", bound=PositionEncoding)
 ON = True
@@ -34,7 +46,7 @@ ON = True
 
 @contextmanager
 def off() -> Iterator[None]:
-    """Do without all fast forms for a while."""
+    """Call the methods' own hooks and nothing else, for a while."""
     global ON
     before, ON = ON, False
     try:
@@ -48,18 +60,62 @@ def writes(encoding: PositionEncoding, kind: type[Kind], hook: str) -> TypeGuard
     return isinstance(encoding, kind) and getattr(type(encoding), hook) is getattr(kind, hook)
 
 
-# --- rotations: a pair is a complex number, and its rotation is kept in a table -------------------
+# --- tables: what constant settings give at the positions from 0 on -------------------------------
 
 MOST_ROWS = 2**16
-TABLES: WeakKeyDictionary[RoPE, tuple[Any, Tensor, Tensor]] = WeakKeyDictionary()
+TABLES: WeakKeyDictionary[PositionEncoding, tuple[Any, list[Tensor], Tensor]] = WeakKeyDictionary()
+
+
+def table(
+    encoding: PositionEncoding, least: int, make: Callable[[Tensor], Tensor], *state: Any
+) -> Tensor:
+    """Return `make` of positions 0 to `least` - 1 and more, kept as long as the state is the same.
+
+    Nothing is kept in the module: a cast cannot round it, and no state_dict holds it.
+    """
+    tensors = [each for each in state if isinstance(each, Tensor)]
+    settings = [each for each in state if not isinstance(each, Tensor)]
+    kept = TABLES.get(encoding)
+    current = kept and kept[0] == settings and all(map(torch.equal, kept[1], tensors))
+    if kept is None or not current or len(kept[2]) < least:
+        with torch.inference_mode(False), torch.no_grad():  # a training that follows may save it
+            places = torch.arange(2 ** max(8, (least - 1).bit_length()), device="cpu")
+            kept = settings, [each.clone() for each in tensors], make(places)
+        TABLES[encoding] = kept
+    return kept[2]
+
+
+def embed(encoding: PositionEncoding, x: Tensor, positions: Places) -> Tensor:
+    """Return what the hook `embed` returns; sinusoidal codes of a run come from a table."""
+    if ON and writes(encoding, Compose, "embed"):
+        for member in encoding.members():
+            x = embed(member, x, positions)
+        return x
+    known = isinstance(positions, Run) and in_table(positions)
+    if not ON or not known or not writes(encoding, Sinusoidal, "embed"):
+        return encoding.embed(x, positions)
+    encoding.admit({"x": x, "positions": positions})
+    state = encoding.base, encoding.layout, x.dtype, x.device
+
+    def codes(places: Tensor) -> Tensor:
+        made = sinusoidal(places, encoding.d_model, state[0], layout=state[1], dtype=x.dtype)
+        return made.to(x.device)
+
+    rows = table(encoding, positions.stop, codes, *state)[positions.start : positions.stop]
+    return x + encoding.gain * rows
+
+
+def in_table(positions: Run) -> bool:
+    """Return whether a table may reach so far; a graph looks nothing up."""
+    inside = positions.start >= 0 and positions.stop <= MOST_ROWS
+    return inside and not torch.compiler.is_compiling()
+
+
+# --- rotations: a pair is a complex number, and its rotation is kept in a table -------------------
 
 
 def rotate(
-    encoding: PositionEncoding,
-    q: Tensor,
-    k: Tensor,
-    q_pos: Positions | Axes,
-    k_pos: Positions | Axes,
+    encoding: PositionEncoding, q: Tensor, k: Tensor, q_pos: AnyPositions, k_pos: AnyPositions
 ) -> tuple[Tensor, Tensor]:
     """Return q and k as `rotate` leaves them, or `rotate_axes` where positions are `Axes`."""
     if isinstance(q_pos, Axes) or isinstance(k_pos, Axes):
@@ -68,52 +124,72 @@ def rotate(
         for member in encoding.members():
             q, k = rotate(member, q, k, q_pos, k_pos)
         return q, k
-    if ON and is_known(encoding) and q.device.type != "mps":
-        encoding.admit({"q": q, "k": k})
-        k_codes = rotations(encoding, k_pos, k)
-        q_codes = k_codes if q_pos is k_pos else rotations(encoding, q_pos, q)
-        layout = str(encoding.layout)
-        return rotated(q, q_codes, layout), rotated(k, k_codes, layout)
-    return encoding.rotate(q, k, q_pos, k_pos)
+    found = codes_of(encoding, q, k, q_pos, k_pos)
+    if found is None:
+        return encoding.rotate(q, k, q_pos, k_pos)
+    layout = str(encoding.layout)
+    return rotated(q, found[0], layout), rotated(k, found[1], layout)
 
 
-def is_known(encoding: PositionEncoding) -> TypeGuard[RoPE]:
-    """Return whether rotations are those of `RoPE`; a graph has no complex numbers."""
-    return type(encoding) in (RoPE, AxialRoPE) and not torch.compiler.is_compiling()
+def codes_of(
+    encoding: PositionEncoding, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
+) -> tuple[Tensor, Tensor] | None:
+    """Return complex factors of queries and keys, or None: a graph has no complex numbers."""
+    if not ON or torch.compiler.is_compiling() or q.device.type == "mps":
+        return None
+    if type(encoding) is XPos and isinstance(q_pos, Run) and isinstance(k_pos, Run):
+        return fading(encoding, q, k, q_pos, k_pos) if q_pos.length == 1 else None
+    if not isinstance(encoding, RoPE) or type(encoding) not in (RoPE, AxialRoPE):
+        return None
+    encoding.admit({"q": q, "k": k})
+    k_codes = rotations(encoding, k_pos, k)
+    return (k_codes if q_pos is k_pos else rotations(encoding, q_pos, q)), k_codes
 
 
 def rotations(rope: RoPE, positions: Positions, x: Tensor) -> Tensor:
     """Return gain * exp(i angle) for x (B, H, L, d), complex, (L, n) or (B, 1, L, n)."""
     dtype = torch.promote_types(x.dtype, torch.float32).to_complex()
+
+    def codes(places: Tensor) -> Tensor:
+        angles = exact(rope.angles(exact(places)))
+        return torch.polar(torch.full_like(angles, rope.gain), angles).to(x.device, dtype)
+
     if isinstance(positions, Run):
-        trained = rope.rates.requires_grad
-        if not trained and positions.start >= 0 and positions.stop <= MOST_ROWS:
-            return table(rope, positions.stop, dtype, x.device)[positions.start : positions.stop]
+        if in_table(positions) and not rope.rates.requires_grad:
+            state = rope.gain, rope.rates, getattr(rope, "columns", None), dtype, x.device
+            rows = table(rope, positions.stop, codes, *state)
+            return rows[positions.start : positions.stop]
         positions = positions.tensor(x.device)
-    codes = computed(rope, positions, dtype, x.device)
-    return codes if codes.ndim == 2 else per_head(codes)
+    found = codes(positions)
+    return found if found.ndim == 2 else per_head(found)
 
 
-def computed(rope: RoPE, positions: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return gain * exp(i angle) of positions: (...) -> (..., n)."""
-    angles = exact(rope.angles(exact(positions)))
-    return torch.polar(torch.full_like(angles, rope.gain), angles).to(device, dtype)
+def fading(
+    xpos: XPos, q: Tensor, k: Tensor, q_pos: Run, k_pos: Run
+) -> tuple[Tensor, Tensor] | None:
+    """Return the factors of `XPos` for a query, (1, n), and its keys, (Lk, n), complex.
 
-
-def table(rope: RoPE, stop: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return the rotations of the positions from 0 to `stop` and more, kept while nothing changes.
-
-    Nothing is kept in the module: a cast cannot round it, and no state_dict holds it.
+    They are counted from the keys' middle. A table has those of keys at half steps from there; the
+    query's is the conjugate of a key's on the other side.
     """
-    settings = rope.gain, getattr(rope, "columns", None), dtype, device
-    kept = TABLES.get(rope)
-    current = kept is not None and kept[0] == settings and torch.equal(kept[1], rope.rates)
-    if kept is None or not current or len(kept[2]) < stop:
-        with torch.inference_mode(False), torch.no_grad():  # a training that follows may save it
-            places = torch.arange(2 ** max(8, (stop - 1).bit_length()), device="cpu")
-            kept = settings, rope.rates.clone(), computed(rope, places, dtype, device)
-        TABLES[rope] = kept
-    return kept[2]
+    xpos.admit({"q": q, "k": k})
+    twice = k_pos.start + k_pos.stop - 1  # the middle of the keys
+    reach = max(abs(2 * end - twice) for end in (q_pos.start, k_pos.start, k_pos.stop))
+    if 2 * reach > MOST_ROWS or xpos.rates.requires_grad:
+        return None
+    ends = exact(torch.tensor([k_pos.start, k_pos.stop - 1]))
+    xpos.require_range(exact(q_pos.tensor()), ends, exact(torch.tensor(twice / 2)), q.dtype)
+    dtype = torch.promote_types(q.dtype, torch.float32).to_complex()
+
+    def codes(places: Tensor) -> Tensor:
+        steps = exact(places - len(places) // 2) / 2
+        size = xpos.gain * xpos_factors(-steps, xpos.zeta, xpos.scale_base)
+        return torch.polar(size, exact(xpos.angles(steps))).to(q.device, dtype)
+
+    state = xpos.gain, xpos.rates, xpos.zeta, xpos.scale_base, dtype, q.device
+    rows = table(xpos, 2 * reach + 1, codes, *state)
+    zero = len(rows) // 2 - twice
+    return rows[2 * twice + zero - 2 * q_pos.tensor()].conj(), rows[zero + 2 * k_pos.tensor()]
 
 
 def rotated(x: Tensor, codes: Tensor, layout: str) -> Tensor:
@@ -142,6 +218,10 @@ def as_complex(x: Tensor) -> Tensor:
 
 # --- biases: one number per distance, one row of scores per distance ------------------------------
 
+Runs = tuple[Run, Run]  # of queries and of keys
+# What a cache keeps of projected rows: the module that projects, other settings, and the rows.
+Memory = dict[int, tuple[nn.Module, Any, Tensor]]
+
 
 def bias_of(
     encoding: PositionEncoding,
@@ -151,9 +231,10 @@ def bias_of(
     k_pos: Positions,
     scale: float,
     reads: Reads | None,
+    memory: Memory | None = None,
 ) -> Tensor | None:
     """Return the sum of `bias` and `read_bias`, or None if there is neither."""
-    found = bias(encoding, q, k, q_pos, k_pos, scale)
+    found = bias(encoding, q, k, q_pos, k_pos, scale, memory)
     if not encoding.uses("read_bias"):
         return found
     who = type(encoding).__name__
@@ -175,51 +256,55 @@ def bias(
     q_pos: Positions,
     k_pos: Positions,
     scale: float,
+    memory: Memory | None = None,
 ) -> Tensor | None:
     """Return what the hook `bias` returns; between two runs from fewer numbers."""
     if ON and isinstance(q_pos, Run) and isinstance(k_pos, Run):
         if writes(encoding, Compose, "bias"):
             members = encoding.members()
-            return total(bias(member, q, k, q_pos, k_pos, scale) for member in members)
+            return total(bias(each, q, k, q_pos, k_pos, scale, memory) for each in members)
         if writes(encoding, RelativeBias, "bias"):
             vector = bias_vector([encoding], q, q_pos, k_pos)
             return windows(vector, k_pos.length).flip(-2)  # window i belongs to query Lq - 1 - i
         if writes(encoding, TransformerXL, "bias"):
-            return transformer_xl(encoding, q, k, q_pos, k_pos, scale)
+            return transformer_xl(encoding, q, k, (q_pos, k_pos), scale, memory)
         if writes(encoding, DeBERTa, "bias"):
-            return deberta(encoding, q, k, q_pos, k_pos, scale)
+            return deberta(encoding, q, k, (q_pos, k_pos), scale, memory)
     return encoding.bias(q, k, q_pos, k_pos, scale)
+
+
+def ends(q_pos: Run, k_pos: Run) -> tuple[int, int]:
+    """Return the least and the greatest relative position between two runs."""
+    return k_pos.start - q_pos.stop + 1, k_pos.stop - 1 - q_pos.start
 
 
 def distances(q_pos: Run, k_pos: Run, device: torch.device | None = None) -> Tensor:
     """Return every relative position between two runs, rising.
 
     Returns:
-        (Lq + Lk - 1,): from first key minus last query up to last key minus first query. The
-        pair (i, j) finds its own at Lq - 1 - i + j.
+        (Lq + Lk - 1,): the pair (i, j) finds its own at Lq - 1 - i + j.
     """
     return torch.arange(k_pos.start - q_pos.stop + 1, k_pos.stop - q_pos.start, device=device)
 
 
 def relative_biases(encoding: PositionEncoding) -> list[RelativeBias] | None:
     """Return an encoding's biases if it has some and all are of distance alone, else None."""
-    if isinstance(encoding, RelativeBias):
-        return [encoding] if writes(encoding, RelativeBias, "bias") else None
-    if not writes(encoding, Compose, "bias") or encoding.uses("read_bias"):
+    if encoding.uses("read_bias"):
         return None
-    found: list[RelativeBias] = []
-    for member in encoding.members():
-        if member.uses("bias"):
-            biases = relative_biases(member)
-            if biases is None:
-                return None
-            found += biases
-    return found or None
+    if writes(encoding, RelativeBias, "bias"):
+        return [encoding]
+    if not writes(encoding, Compose, "bias"):
+        return None
+    found = [relative_biases(member) for member in encoding.members() if member.uses("bias")]
+    known = [each for biases in found for each in biases or []]
+    return known if known and None not in found else None
 
 
 def bias_vector(biases: list[RelativeBias], q: Tensor, q_pos: Run, k_pos: Run) -> Tensor:
     """Return the sum of biases of the distances between two runs, (H, Lq + Lk - 1)."""
     relative = distances(q_pos, k_pos, q.device)
+    for each in biases:
+        each.admit({"q": q})
     return torch.stack([each.for_heads(q, relative) for each in biases]).sum(dim=0)
 
 
@@ -239,9 +324,7 @@ def reversed_bias(vector: Tensor, q_pos: Run, k_pos: Run, causal: bool) -> Tenso
     return windows(vector, k_pos.length)
 
 
-def score_mod(
-    encoding: PositionEncoding, q: Tensor, q_pos: Run, k_pos: Run
-) -> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]:
+def score_mod(encoding: PositionEncoding, q: Tensor, q_pos: Run, k_pos: Run) -> Callable[..., Any]:
     """Return what PyTorch's `flex_attention` calls for each score, for biases of distance alone."""
     biases = relative_biases(encoding)
     if biases is None:
@@ -262,30 +345,75 @@ def windows(vector: Tensor, length: int) -> Tensor:
     return vector.unfold(-1, length, 1)
 
 
+def rows_behind(
+    memory: Memory | None,
+    module: nn.Module,
+    settings: Any,
+    make: Callable[[Tensor], Tensor],
+    q: Tensor,
+    between: tuple[int, int],
+) -> Tensor:
+    """Return `make` of the distances from one end to the other, (H, n, d), of the dtype of q.
+
+    If none is above 0, a cache may keep those from 0 back, with the module that projects them: one
+    that is copied starts again. Gradients and graphs want all made anew.
+    """
+    first, last = between
+    if memory is None or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return make(torch.arange(first, last + 1, device=q.device)).to(q.dtype)
+    kept, settings = memory.get(id(module)), (settings, q.dtype, q.device)
+    rows = kept[2] if kept is not None and kept[0] is module and kept[1] == settings else None
+    known = 0 if rows is None else rows.shape[1]
+    if known < 1 - first:
+        more = make(torch.arange(first - SPARE, 1 - known, device=q.device)).to(q.dtype)
+        rows = torch.cat([more] if rows is None else [more, rows], dim=1)
+        memory[id(module)] = module, settings, rows
+    assert rows is not None
+    return rows[:, rows.shape[1] - 1 + first : rows.shape[1] + last]
+
+
 def transformer_xl(
-    encoding: TransformerXL, q: Tensor, k: Tensor, q_pos: Run, k_pos: Run, scale: float
+    encoding: TransformerXL, q: Tensor, k: Tensor, places: Runs, scale: float, memory: Memory | None
 ) -> Tensor:
     """Return `TransformerXL.bias`, (B, H, Lq, Lk), from one row per distance."""
-    encoding.admit({"q": q, "k": k})
-    rows = encoding.rows(distances(q_pos, k_pos, q.device)).to(q.dtype)  # (H, Lq + Lk - 1, d)
-    u, v = encoding.u.to(q.dtype) * scale, encoding.v.to(q.dtype) * scale
-    position = skewed_scores(q * scale + v.unsqueeze(-2), rows, k.shape[2])
-    return position + (k @ u.unsqueeze(-1)).mT
+    encoding.admit({"q": q, "k": k, "scale": scale})
+    u, v = (
+        each.to(q.dtype).unsqueeze(-2) * scale for each in (encoding.u, encoding.v)
+    )  # (H, 1, d)
+    between, state = ends(*places), (encoding.base, encoding.clamp)
+    one = q.shape[2] == 1 and between[1] <= 0
+    known = memory if one else None
+    rows = rows_behind(known, encoding.r_proj, state, encoding.rows, q, between)
+    content = u @ k.mT if one else (k @ u.mT).mT  # (B, H, 1, Lk), the first faster for one query
+    return skewed_scores(q * scale + v, rows, k.shape[2]) + content
 
 
 def deberta(
-    encoding: DeBERTa, q: Tensor, k: Tensor, q_pos: Run, k_pos: Run, scale: float
+    encoding: DeBERTa, q: Tensor, k: Tensor, places: Runs, scale: float, memory: Memory | None
 ) -> Tensor | None:
     """Return `DeBERTa.bias`, (B, H, Lq, Lk), from one row per distance."""
-    encoding.admit({"q": q, "k": k})
-    row = encoding.row_of(distances(q_pos, k_pos, q.device))  # (Lq + Lk - 1,)
-    keys, queries = encoding.project(encoding.key_proj), encoding.project(encoding.query_proj)
+    encoding.admit({"q": q, "k": k, "scale": scale})
+    between = ends(*places)
+    one = q.shape[2] == 1 and between[1] <= 0
+
+    def rows(projection: nn.Module) -> Tensor:
+        """Return the projected row of each distance, (H, n, d)."""
+
+        def make(relative: Tensor) -> Tensor:
+            return encoding.project(projection)[:, encoding.row_of(relative)]
+
+        known = memory if one else None
+        return rows_behind(known, projection, id(encoding.table), make, q, between)
+
     terms: list[Tensor | None] = []
-    if keys is not None:
-        terms.append(skewed_scores(q * scale, keys.to(q.dtype)[:, row], k.shape[2]))
-    if queries is not None:  # seen from the keys, distances rise in the other direction
-        rows = (queries.to(q.dtype) * scale)[:, row.flip(0)]
-        terms.append(skewed_scores(k, rows, q.shape[2]).mT)
+    if encoding.key_proj is not None:
+        terms.append(skewed_scores(q * scale, rows(encoding.key_proj), k.shape[2]))
+    if encoding.query_proj is not None:
+        queries = rows(encoding.query_proj)
+        if one:
+            terms.append(scale * (k * queries).sum(dim=-1).unsqueeze(-2))  # (B, H, 1, Lk)
+        else:  # seen from the keys, distances rise in the other direction
+            terms.append(skewed_scores(k, (queries * scale).flip(1), q.shape[2]).mT)
     return total(terms)
 
 
@@ -304,7 +432,7 @@ def skewed_scores(queries: Tensor, rows: Tensor, n_keys: int) -> Tensor:
         (B, H, Lq, Lk).
     """
     n_queries = queries.shape[-2]
-    if torch.compiler.is_compiling():  # a loop would fix the length
+    if torch.compiler.is_compiling() or n_queries == 1:  # in a graph a loop would fix the length
         return skew(queries @ rows.mT, n_keys)
     blocks = []
     for start in range(0, n_queries, BLOCK):
@@ -351,10 +479,11 @@ def attend(
     mask: Tensor | None = None,
     rotated: bool = False,
     reads: Reads | None = None,
+    memory: Memory | None = None,
 ) -> Tensor:
     """Return the output of `attend` through PyTorch's fused kernel, without the weights.
 
-    Arguments as in `attend`, checked there. Not for an encoding that uses `values`.
+    Arguments as in `attend`, checked there; `memory` is a cache's. Not for one that uses `values`.
     """
     order = order_of(q_pos), order_of(k_pos)
     if not rotated and not rotates_any_head(encoding):
@@ -363,7 +492,7 @@ def attend(
     if not rotated:
         q, k = rotate(encoding, q, k, q_pos, k_pos)
         v = encoding.rotate_values(v, order[1])
-    output = fused_output(q, k, v, encoding, plain, order, causal, mask, reads)
+    output = fused_output(q, k, v, encoding, plain, order, causal, mask, reads, memory)
     return encoding.rotate_back(output, order[0])
 
 
@@ -377,6 +506,7 @@ def fused_output(
     causal: bool,
     mask: Tensor | None,
     reads: Reads | None,
+    memory: Memory | None,
 ) -> Tensor:
     """Return the output for rotated q, k and v; `plain` are queries and keys before that."""
     q_pos, k_pos = order
@@ -398,7 +528,7 @@ def fused_output(
                 view = reversed_bias(vector, q_pos, k_pos, causal)
                 return kernel(q.flip(2), k, v, view, scale).flip(2)
     repeated = plain[0], for_queries(plain[1], plain[0])
-    found = bias_of(encoding, *repeated, q_pos, k_pos, scale, reads)
+    found = bias_of(encoding, *repeated, q_pos, k_pos, scale, reads, memory)
     allowed = allowed_pairs(q_pos, k_pos, causal, mask, q.device)
     return masked(q, k, v, found, allowed, sink, scale)
 
@@ -461,15 +591,13 @@ def for_queries(x: Tensor, q: Tensor) -> Tensor:
 
 def sees_itself(vector: Tensor, q_pos: Run, k_pos: Run) -> bool:
     """Return whether no bias hides the distance 0 from any head, as far as it may be read."""
-    if not may_read(vector):
-        return True
-    return not bool((vector[:, q_pos.stop - 1 - k_pos.start] == -math.inf).any())
+    itself = vector[:, q_pos.stop - 1 - k_pos.start]
+    return not may_read(vector) or not bool((itself == -math.inf).any())
 
 
 def only_forgets(encoding: PositionEncoding) -> bool:
     """Return whether what an encoding reads is used by `Forgetting` alone, or it reads nothing."""
-    readers = [part for part in encoding.parts() if part.uses("read_bias")]
-    return all(type(part) is Forgetting for part in readers)
+    return all(type(part) is Forgetting for part in encoding.parts() if part.uses("read_bias"))
 
 
 def widened(
@@ -506,14 +634,13 @@ def widened(
 
 def keeps_rotated(encoding: PositionEncoding, n_heads: int, n_kv_heads: int) -> bool:
     """Return whether a cache keeps keys and values rotated, each in its own head."""
-    own = n_heads == n_kv_heads or rotates_any_head(encoding)
-    return ON and encoding.rotates_once and own
+    return ON and encoding.rotates_once and (n_heads == n_kv_heads or rotates_any_head(encoding))
 
 
 def rotates_any_head(encoding: PositionEncoding) -> bool:
     """Return whether keys may be rotated before each head of queries has its own."""
-    parts = [part for part in encoding.parts() if part.uses("rotate") or part.uses("rotate_axes")]
-    return not any(hasattr(part, "n_heads") for part in parts)
+    acts = [part for part in encoding.parts() if part.uses("rotate") or part.uses("rotate_axes")]
+    return not any(hasattr(part, "n_heads") for part in acts)
 
 
 SPARE = 256  # rows for which a cache makes room beyond those it is given
@@ -543,16 +670,11 @@ def append_rows(rows: Tensor, new: Tensor, room: Room | None) -> tuple[Tensor, R
     length, more = rows.shape[2], rows.shape[2] + new.shape[2]
     if not ON or torch.is_grad_enabled() or torch.compiler.is_compiling():
         return torch.cat([rows, new], dim=2), None
-    if room is None or room.rows is not rows or not has_room(room.memory, more):
+    writable = room and (torch.is_inference_mode_enabled() or not room.memory.is_inference())
+    if room is None or not writable or room.rows is not rows or more > room.memory.shape[2]:
         memory = rows.new_empty(*rows.shape[:2], more + SPARE, rows.shape[3])
         memory[:, :, :length] = rows
         room = Room(memory, rows)
     room.memory[:, :, length:more] = new
     room.rows = room.memory[:, :, :more]
     return room.rows, room
-
-
-def has_room(memory: Tensor, total: int) -> bool:
-    """Return whether `total` rows fit, and may be written here and now."""
-    writable = torch.is_inference_mode_enabled() or not memory.is_inference()
-    return writable and total <= memory.shape[2]

@@ -70,7 +70,11 @@ def paragraph_of(positions: Reals, starts: Reals) -> Tensor:
     places = positions.to(starts.device)
     batch = torch.broadcast_shapes(places.shape[:-1], starts.shape[:-1])
     places, starts = (each.expand(*batch, -1).contiguous() for each in (places, starts))
-    return torch.searchsorted(starts, places, right=True) - 1
+    paragraph = torch.searchsorted(starts, places, right=True) - 1
+    if may_read(paragraph) and (paragraph < 0).any():
+        early = float(places[paragraph < 0].min())
+        raise ValueError(f"positions must be at or after the first start, got {early:g}")
+    return paragraph
 
 
 class HierarchicalLearned(Learned):

@@ -52,9 +52,9 @@ class Kerple(RelativeBias):
         variant: "log" or "power".
 
     The authors' code clamps r1 and r2 at each call; here they are functions of free parameters
-    and never leave their range. They start from uniform draws, as there: for "log" r1 (bias_p
-    there) in (0, 2) and r2 (bias_a) in (0, 1); for "power" r1 (bias_a) in (0, 1) and r2
-    (bias_p) in (0, 2).
+    and never leave their range. They start from uniform draws, as there, but never below 0.01: for
+    "log" r1 (bias_p there) up to 2 and r2 (bias_a) up to 1; for "power" r1 (bias_a) up to 1 and r2
+    (bias_p) up to 1.99.
 
     Source: Chi et al. 2022.
     """

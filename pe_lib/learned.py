@@ -24,10 +24,11 @@ class Learned(PositionEncoding):
         d_model: width D.
         std: standard deviation of the initial rows. Match it to the token embeddings: a
             table far smaller than they are is hardly seen, and learns late.
-        beyond: what a position past the table does: "error" raises (as GPT-2 and BERT do),
-            "clamp" uses the last row, "wrap" starts again at row 0, "interpolate" squeezes
-            the positions of each sequence so that its last meets the last row. A squeeze depends
-            on the whole sequence, so that one that comes piece by piece (KV cache) is refused.
+        beyond: what a position past the table does: "error" raises (as GPT-2 and BERT do; on a GPU
+            and in a graph PyTorch raises, in its own words), "clamp" uses the last row, "wrap"
+            starts again at row 0, "interpolate" squeezes the positions of each sequence so that its
+            last meets the last row. A squeeze depends on the whole sequence, so that one that comes
+            piece by piece (KV cache) is refused.
 
     Source: Gehring et al. 2017; Devlin et al. 2019; Radford et al. 2019.
     """
@@ -58,7 +59,7 @@ class Learned(PositionEncoding):
         if self.beyond == "wrap":
             positions = positions % self.max_len
         if self.beyond == "interpolate" and positions.numel() > 0:
-            longest = exact(positions.amax(-1, keepdim=True).clamp(min=last))
+            longest = exact(positions.amax(-1, keepdim=True).clamp(min=max(last, 1)))
             return sample_table(self.table, exact(positions) * (last / longest))
         return self.table[positions]
 

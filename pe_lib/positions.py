@@ -51,8 +51,8 @@ class Axes:
     """Positions of several numbers per token, such as a frame, a row and a column.
 
     Attributes:
-        order: one number per token, a `Run`, (L,) or (B, L): what comes before what. A causal mask
-            and every method that wants one number read it.
+        order: one number per token, a `Run`, (L,) or (B, L): what comes before what. Read by a
+            causal mask, by biases, and by a rotation that is composed with one of the axes.
         numbers: (L, A) or (B, L, A), a row per token: what `PositionEncoding.rotate_axes` reads.
     """
 
@@ -83,6 +83,9 @@ class Axes:
     def count(self) -> int:
         """The number of axes A."""
         return self.numbers.shape[-1]
+
+
+AnyPositions: TypeAlias = Positions | Axes
 
 
 def as_positions(

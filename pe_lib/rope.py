@@ -17,6 +17,8 @@ from pe_lib.encoding import PositionEncoding, Reals, checked
 from pe_lib.positions import exact, per_head, sent
 from pe_lib.sinusoidal import LAYOUTS, arrange, frequencies
 
+ANGLES = "L n | 1 L n | B L n | 1 1 L n | B 1 L n | 1 H L n | B H L n"
+
 
 @checked(rates="n")
 def rope_angles(positions: Reals, rates: Tensor) -> Tensor:
@@ -36,7 +38,7 @@ def rope_angles(positions: Reals, rates: Tensor) -> Tensor:
     return positions.to(rates.dtype).unsqueeze(-1) * sent(rates, positions.device)
 
 
-@checked(x="... L d", angles="L n | B L n | B 1 L n | B H L n")
+@checked(x="B H L d | ... L d", angles=ANGLES)
 def apply_rope(
     x: Tensor, angles: Tensor, layout: str = "interleaved", *, gain: float | Tensor = 1.0
 ) -> Tensor:
@@ -58,12 +60,8 @@ def apply_rope(
     """
     angles = per_head(angles) if angles.ndim == 3 and x.ndim == 4 else angles
     width, dtype = 2 * angles.shape[-1], torch.promote_types(x.dtype, torch.float32)
-    batched = angles.ndim == 4 and angles.shape[0] not in (1, x.shape[0])
-    if not 0 < width <= x.shape[-1] or angles.shape[-2] != x.shape[-2] or batched:
-        raise ValueError(
-            "angles must have shape (L, n), or (B, L, n) for x of shape (B, H, L, d), with "
-            f"2n <= d; got {tuple(angles.shape)} for x of shape {tuple(x.shape)}"
-        )
+    if not 0 < width <= x.shape[-1]:
+        raise ValueError(f"angles must be of 1 to {x.shape[-1] // 2} pairs, got {width // 2}")
     cos, sin = ((gain * part).to(x.device, dtype) for part in (angles.cos(), angles.sin()))
     a, b = split_pairs(x[..., :width].to(dtype), layout)
     rotated = arrange(a * cos - b * sin, a * sin + b * cos, layout).to(x.dtype)

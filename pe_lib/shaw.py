@@ -5,7 +5,6 @@ score_ij = q_i . (k_j + a_clip(j - i)),     output_i = sum over j of A_ij (v_j +
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from pe_lib.encoding import Integers, PositionEncoding, checked
@@ -16,51 +15,58 @@ from pe_lib.relative import dots, sums
 
 
 @checked()
-def clipped_row(relative: Integers, clip: int) -> Tensor:
+def clipped_row(relative: Integers, clip: int, after: int | None = None) -> Tensor:
     """Return the table row of each distance (key minus query): clip(j - i, -clip, clip) + clip.
+
+    With `after`, keys to the right have as many rows as that says.
 
     Source: Shaw et al. 2018, equation 5; 0 is the row of the farthest key to the left.
     """
-    return relative.clamp(-require_positive("clip", clip), clip) + clip
+    after = clip if after is None else after
+    return relative.clamp(-require_positive("clip", clip), require_positive("after", after)) + clip
 
 
 @checked(q="B H Lq d", table="N d", q_pos="Lq | B Lq | 1 Lq", k_pos="Lk | B Lk | 1 Lk")
-def shaw_logits(q: Tensor, table: Tensor, q_pos: Integers, k_pos: Integers) -> Tensor:
-    """Return q_i . a_clip(j - i) for every pair, not yet scaled: the formula, a vector per pair.
+def shaw_logits(
+    q: Tensor, table: Tensor, q_pos: Integers, k_pos: Integers, clip: int | None = None
+) -> Tensor:
+    """Return q_i . a_clip(j - i) for every pair, not yet scaled: the formula.
 
     Args:
         q: queries, (B, H, Lq, d).
         table: (2 * clip + 1, d), the vectors of the distances -clip, ..., clip.
         q_pos: integers, (Lq,) or (B, Lq).
         k_pos: integers, (Lk,) or (B, Lk).
+        clip: rows of the table for keys to the left, if they are not half of all.
 
     Returns:
-        (B, H, Lq, Lk), by way of (Lq, Lk, d) numbers; `Shaw` gets it without them.
+        (B, H, Lq, Lk).
 
     Source: Shaw et al. 2018, equation 4, the second term in the numerator. Implementations
     that index by query minus key have the same table upside down.
     """
-    vectors = table[clipped_row(relative_position(q_pos, k_pos), clip_of(table))]
-    return torch.einsum("bhid,bijd->bhij", q, vectors[(None,) * (4 - vectors.ndim)])
+    return dots(q, table, table_row(table, q_pos, k_pos, clip))
 
 
 @checked(weights="B H Lq Lk", table="N d", q_pos="Lq | B Lq | 1 Lq", k_pos="Lk | B Lk | 1 Lk")
-def shaw_values(weights: Tensor, table: Tensor, q_pos: Integers, k_pos: Integers) -> Tensor:
+def shaw_values(
+    weights: Tensor, table: Tensor, q_pos: Integers, k_pos: Integers, clip: int | None = None
+) -> Tensor:
     """Return the sum over j of weights_ij * table[clip(j - i)], (B, H, Lq, d): the formula.
 
     Arguments as in `shaw_logits`, with attention weights, (B, H, Lq, Lk).
 
     Source: Shaw et al. 2018, equation 3, the second summand.
     """
-    vectors = table[clipped_row(relative_position(q_pos, k_pos), clip_of(table))]
-    return torch.einsum("bhij,bijd->bhid", weights, vectors[(None,) * (4 - vectors.ndim)])
+    return sums(weights, table, table_row(table, q_pos, k_pos, clip))
 
 
-def clip_of(table: Tensor) -> int:
-    """Return the clipping distance of a table, (2 * clip + 1, d)."""
-    if len(table) % 2 == 0:
+def table_row(table: Tensor, q_pos: Tensor, k_pos: Tensor, clip: int | None) -> Tensor:
+    """Return the row of a table (N, d) for each pair, (Lq, Lk) or (B, Lq, Lk)."""
+    if clip is None and len(table) % 2 == 0:
         raise ValueError(f"table must have shape (2 * clip + 1, d), got {tuple(table.shape)}")
-    return len(table) // 2
+    clip = len(table) // 2 if clip is None else clip
+    return clipped_row(relative_position(q_pos, k_pos), clip, len(table) - 1 - clip)
 
 
 class Shaw(PositionEncoding):
@@ -108,18 +114,16 @@ class Shaw(PositionEncoding):
         """Return whether this encoding acts through a hook: `values` needs a table."""
         return super().uses(hook) and (hook != "values" or self.value_table is not None)
 
-    def row(self, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        """Return the table row of each pair, (Lq, Lk) or (B, Lq, Lk)."""
-        return relative_position(q_pos, k_pos).clamp(-self.before, self.after) + self.before
-
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         """Return scale * `shaw_logits`, (B, H, Lq, Lk)."""
-        table, row = self.key_table.to(q.dtype), self.row(q_pos, k_pos)
-        logits = dots(q * scale, table, row)
-        return logits + dots(k * scale, table, row.mT).mT if self.with_keys else logits
+        table = self.key_table.to(q.dtype)
+        logits = shaw_logits(q * scale, table, q_pos, k_pos, self.before)
+        if self.with_keys:  # seen from the keys, left is right
+            logits += shaw_logits(k * scale, table.flip(0), k_pos, q_pos, self.after).mT
+        return logits
 
     def values(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
         """Return `shaw_values`, (B, H, Lq, d), or None without a table for them."""
         if self.value_table is None:
             return None
-        return sums(weights, self.value_table.to(weights.dtype), self.row(q_pos, k_pos))
+        return shaw_values(weights, self.value_table.to(weights.dtype), q_pos, k_pos, self.before)

@@ -18,11 +18,7 @@ from pe_lib.relative import RelativeBias
 
 @checked()
 def t5_bucket(
-    relative: Integers,
-    n_buckets: int = 32,
-    max_distance: int = 128,
-    *,
-    bidirectional: bool = True,
+    relative: Integers, n_buckets: int = 32, max_distance: int = 128, *, bidirectional: bool = True
 ) -> Tensor:
     """Return the bucket of each relative position.
 

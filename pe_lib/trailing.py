@@ -35,7 +35,9 @@ class Trailing(PositionEncoding):
         self.encoding, self.width = encoding, require_positive("width", width)
         if encoding.scale is not None:
             raise ValueError(f"encoding must have no scale of its own, got {encoding.scale:g}")
-        self.rotates_once = encoding.rotates_once
+        for name in ("rotates_once", "past_only", "linear", "integers", "n_heads"):
+            if hasattr(encoding, name):
+                setattr(self, name, getattr(encoding, name))
 
     def uses(self, hook: str) -> bool:
         """Return whether the encoding inside acts through the hook of that name."""

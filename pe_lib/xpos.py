@@ -40,9 +40,9 @@ class XPos(RoPE):
 
     Only m - n counts; for keys to the right (m < n) scores would grow without bound. Positions
     are counted from the keys' middle, which no score sees. The factors still grow with the
-    length, and are refused before a dtype runs out, but in a compiled graph, which is for every
-    length: with scale_base 512, half of all positions may lie some 3,400 to one side in
-    float16, and 17,000 in float32.
+    length, and are refused before a dtype runs out where positions may be read (on a processor,
+    and not in a compiled graph): with scale_base 512, half of all positions may lie some 3,400 to
+    one side in float16, and 17,000 in float32.
 
     Args:
         head_dim: width d of a head.

@@ -33,16 +33,6 @@ def forms(q_pos: Tensor, k_pos: Tensor) -> list[tuple[Positions, Positions]]:
     return [(q_pos, k_pos), (runs[0], runs[1])] if as_runs else [(q_pos, k_pos)]
 
 
-def kinds_of_positions(length: int) -> list[tuple[Positions, Positions]]:
-    """Return positions of queries and of `length` keys: runs, one query, and any for each of two.
-
-    All are below 2 * length.
-    """
-    places = torch.stack([torch.randperm(2 * length)[:length] for _ in range(2)])  # (2, length)
-    keys = Run(0, length)
-    return [(keys, keys), (Run(length - 1, 1), keys), (places[:, : length // 2], places)]
-
-
 @contextmanager
 def default_dtype(dtype: torch.dtype) -> Iterator[None]:
     """Let PyTorch make its tensors in another dtype for a while."""

@@ -78,6 +78,9 @@ ACCEPTED: dict[str, Callable[[], object]] = {
     "positions may be a list": lambda: RoPE(8).rotate(q(), q(), [0, 1, 2, 3], [0, 1, 2, 3]),
     "distances may be a list": lambda: log_bucket([1, 2], 4, 8),
     "bytes do not wrap around": lambda: layer()(x(), q_pos=P(4).to(torch.uint8)[None]),
+    "a table of one row has nothing to squeeze": lambda: Learned(1, 16, beyond="interpolate").embed(
+        x(1, 1, 16), P(1)
+    ),
     "a second text may start at 0": lambda: follow(x(), q_pos=P(4)),
 }
 
@@ -85,3 +88,26 @@ ACCEPTED: dict[str, Callable[[], object]] = {
 @pytest.mark.parametrize("reason", ACCEPTED)
 def test_what_only_looks_bad_is_accepted(reason: str) -> None:
     assert ACCEPTED[reason]() is not None
+
+
+OWN = """
+from torch import Tensor
+from pe_lib.encoding import Booleans, Integers, Reals, checked
+
+@checked(scores="L")
+def formula(scores: Tensor, places: Reals, row: Integers, seen: Booleans):
+    return scores, places, row, seen
+"""
+
+
+@pytest.mark.parametrize("first_line", ["", "from __future__ import annotations"])
+def test_a_formula_of_ones_own_is_checked_with_annotations_of_either_kind(first_line: str) -> None:
+    own: dict[str, Callable[..., tuple[Tensor, ...]]] = {}
+    exec(first_line + OWN, own)  # type: ignore[arg-type]
+    good = torch.ones(3), [1.5], range(2), torch.ones(1, dtype=torch.bool)
+    assert [each.dtype for each in own["formula"](*good)] == [
+        *(torch.float32, torch.float64, torch.int64, torch.bool)
+    ]
+    for i, wrong in enumerate(([1.0], torch.ones(1).bool(), [1.5], torch.ones(1))):
+        with pytest.raises(TypeError, match=("scores", "places", "row", "seen")[i]):
+            own["formula"](*good[:i], wrong, *good[i + 1 :])

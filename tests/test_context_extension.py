@@ -348,18 +348,3 @@ def test_the_last_step_with_a_cache_gives_what_the_full_sequence_gives(encoding:
     steps = [attention(part, cache=cache) for part in x.split([3, 4, 2], dim=1)]
     torch.testing.assert_close(steps[-1], attention(x)[:, 7:])
     assert not torch.allclose(steps[0], attention(x)[:, :3])
-
-
-def test_modules_save_load_and_cast() -> None:
-    rope = LongRoPE(8, torch.ones(4), torch.full((4,), 2.0), 16, 4.0).half()
-    assert not rope.state_dict()
-    q = torch.randn(1, 2, 5, 8, dtype=torch.float64)
-    dynamic = DynamicNTK(8, 2.0, 16)
-    exact = apply_rope(q, rope_angles(torch.arange(5), dynamic.rates))
-    torch.testing.assert_close(dynamic.rotate(q, q, Run(0, 5), Run(0, 5))[0], exact)
-
-
-# Errors -------------------------------------------------------------------------------------------
-
-
-RATES = frequencies(8)

@@ -12,12 +12,16 @@ from torch import Tensor, nn
 
 from pe_lib import (
     ALiBi,
+    AxesRoPE,
     Compose,
     KVCache,
     MultiHeadAttention,
     RoPE,
     Run,
+    ScalableSoftmax,
+    Trailing,
     TransformerXL,
+    XPos,
 )
 
 B, H, L, D, WIDTH = 2, HEADS, 12, D_MODEL, D_MODEL // HEADS
@@ -124,31 +128,34 @@ def test_rotated_keys_and_a_bias_of_positions_share_a_cache() -> None:
     torch.testing.assert_close(torch.cat(parts, dim=1), layer(x))
 
 
-# --- what depends on weights alone ---------------------------------------------------------------
+# --- classes of classes --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["transformer_xl", "deberta", "deberta buckets"])
-def test_a_changed_weight_is_seen_while_decoding(name: str) -> None:
-    layer, x = layer_of(name).double().requires_grad_(False), torch.randn(B, L, D).double()
+class Turning(ALiBi):
+    """A bias of distance that also rotates, by the number of keys."""
 
-    def last(cache: KVCache) -> Tensor:
-        layer(x[:, :-1], cache=cache)
-        output: Tensor = layer(x[:, -1:], cache=cache)
-        return output
+    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
+        return q, k * k_pos.shape[-1]
 
-    for change in ("nothing", "in place", "another tensor", "loaded", "cast"):
-        last(KVCache())  # it knows the old weights now
-        with torch.no_grad():
-            if change == "in place":
-                for parameter in layer.encoding.parameters():
-                    parameter.mul_(1.5)
-            elif change == "another tensor":
-                for parameter in layer.encoding.parameters():
-                    parameter.data = torch.randn_like(parameter)
-            elif change == "loaded":
-                state = layer.encoding.state_dict()
-                layer.encoding.load_state_dict({key: value / 2 for key, value in state.items()})
-            elif change == "cast":
-                layer, x = layer.float(), x.float()
-        expected = layer(x)[:, -1:]
-        torch.testing.assert_close(last(KVCache()), expected)
+
+def test_a_hook_of_a_subclass_is_not_taken_for_one_that_rotates_once() -> None:
+    assert ALiBi(2).rotates_once and not Turning(2).rotates_once
+    layer, x = MultiHeadAttention(D, H, Turning(H), causal=True), torch.randn(B, 6, D)
+    cache = KVCache()
+    layer(x[:, :-1], cache=cache)
+    expected = layer(x)[:, -1:]
+    torch.testing.assert_close(layer(x[:, -1:], cache=cache), expected)
+
+
+def test_what_is_wrapped_says_what_it_needs() -> None:
+    assert Trailing(XPos(4), 4).past_only and not Trailing(XPos(4), 4).rotates_once
+    assert Trailing(ScalableSoftmax(4, 16), 4).n_heads == 4
+    with pytest.raises(ValueError, match="Trailing is for keys of the past"):
+        MultiHeadAttention(D, H, Trailing(XPos(4), 4))(torch.randn(B, 5, D))
+
+
+def test_composed_rotations_of_axes_are_those_of_their_members() -> None:
+    q, numbers = torch.randn(B, H, 5, WIDTH), torch.randn(5, 2)
+    axes = AxesRoPE(WIDTH, torch.randn(4, 2))
+    found = Compose(axes, ALiBi(H)).rotate_axes(q, q, numbers, numbers)
+    assert torch.equal(found[0], axes.rotate_axes(q, q, numbers, numbers)[0])

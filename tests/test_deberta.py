@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from closeness import assert_close, default_dtype, difference, forms, kinds_of_positions
+from closeness import assert_close, default_dtype, difference, forms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -16,8 +16,7 @@ from transformers.models.deberta_v2 import modeling_deberta_v2 as version_2
 
 from pe_lib import fast
 from pe_lib.attention import MultiHeadAttention, NoPosition, relative_position
-from pe_lib.deberta import DeBERTa, disentangled_logits, disentangled_row, log_bucket
-from pe_lib.positions import as_tensor
+from pe_lib.deberta import DeBERTa, disentangled_row, log_bucket
 
 
 @pytest.mark.parametrize("default", [torch.float16, torch.bfloat16, torch.float64])
@@ -263,29 +262,3 @@ def test_shared_projections_stay_those_of_the_attention() -> None:
         nn.init.normal_(parameter)
     layer.load_state_dict(state)
     assert_close(layer(x), expected, 1e-12)
-
-
-MAKES = [
-    lambda: DeBERTa(12, 3, 3),
-    lambda: DeBERTa(12, 3, 9, n_buckets=4),
-    lambda: DeBERTa(12, 3, 3, c2p=False),
-    lambda: DeBERTa(12, 3, 3, p2c=False),
-]
-
-
-Q, PLACES = torch.ones(2, 3, 5, 4), torch.arange(5)
-
-
-@pytest.mark.parametrize(("c2p", "p2c"), [(True, True), (True, False), (False, True)])
-@pytest.mark.parametrize("n_buckets", [None, 8])
-def test_the_bias_is_the_formula_scaled(c2p: bool, p2c: bool, n_buckets: int | None) -> None:
-    """For runs, for positions of each row, and for one query, which may join its far row."""
-    encoding = DeBERTa(24, 3, 16, n_buckets=n_buckets, c2p=c2p, p2c=p2c).double()
-    queries = encoding.project(encoding.query_proj) if p2c else None
-    keys = encoding.project(encoding.key_proj) if c2p else None
-    k = torch.randn(2, 3, 40, 8, dtype=torch.float64)
-    for q_pos, k_pos in kinds_of_positions(40):
-        q = torch.randn(2, 3, as_tensor(q_pos).shape[-1], 8, dtype=torch.float64)
-        row = encoding.row_of(relative_position(q_pos, k_pos))
-        expected = 0.25 * disentangled_logits(q, k, queries, keys, row)
-        assert_close(encoding.bias(q, k, q_pos, k_pos, 0.25), expected, 1e-12)

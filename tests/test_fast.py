@@ -33,6 +33,7 @@ from pe_lib import (
     T5Bias,
     TransformerXL,
     WindowBias,
+    XPos,
 )
 from pe_lib import fast as forms
 from pe_lib.attention import attend, attend_fused, default_scale, relative_position
@@ -295,11 +296,40 @@ def test_a_changed_setting_is_seen_by_the_next_call(change: str) -> None:
         assert_close(fresh(x), layer(x), 1e-5)
 
 
-def test_a_changed_base_of_sines_is_seen_by_the_next_call() -> None:
-    sines, x = Sinusoidal(8), torch.zeros(1, 5, 8)
-    sines.embed(x, Run(0, 5))
-    sines.base = 100.0
-    assert torch.equal(sines.embed(x, Run(0, 5)), Sinusoidal(8, 100.0).embed(x, Run(0, 5)))
+def test_codes_of_a_run_come_from_a_table_that_follows_every_setting() -> None:
+    sines, x = Sinusoidal(8), torch.randn(1, 5, 8)
+    model = Compose(sines, ALiBi(2))
+    for name, value in (("gain", 0.5), ("base", 100.0), ("layout", "half")):
+        setattr(sines, name, value)
+        for run in (Run(0, 5), Run(700, 5), Run(-2, 5)):
+            assert torch.equal(forms.embed(model, x, run), sines.embed(x, run))
+    with forms.off():
+        assert torch.equal(forms.embed(model, x, Run(3, 5)), sines.embed(x, Run(3, 5)))
+
+
+def test_switched_off_attention_calls_the_hooks_and_no_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    q, places = torch.randn(1, 2, 5, 8), Run(0, 5)
+    expected = attend_fused(q, q, q, ALiBi(2), places, places, causal=True)
+    monkeypatch.delattr(torch.nn.functional, "scaled_dot_product_attention")
+    with forms.off():
+        assert_close(attend_fused(q, q, q, ALiBi(2), places, places, causal=True), expected, 1e-5)
+
+
+class ReadingBias(ALiBi):
+    """A bias of distance that reads hidden states besides."""
+
+    def read(self, x: Tensor) -> Tensor:
+        return x.unsqueeze(1).expand(-1, self.n_heads, -1, -1)
+
+    def read_bias(self, q_read: Tensor, k_read: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        return q_read @ k_read.mT
+
+
+def test_a_bias_of_distance_keeps_its_bias_of_what_it_reads() -> None:
+    layer, x = MultiHeadAttention(16, 2, ReadingBias(2), causal=True).double(), draw(2, 6, 16)
+    assert_close(layer(x), layer.with_weights(x)[0], 1e-12)
 
 
 # --- decoding -------------------------------------------------------------------------------------
@@ -516,3 +546,43 @@ def test_gradients_reach_every_row_of_a_cache() -> None:
     (longer.square().sum() / 2).backward()
     assert room is None
     assert torch.equal(rows.grad, rows.detach()) and torch.equal(new.grad, new.detach())
+
+
+MEMORIES: dict[str, Callable[[], PositionEncoding]] = {
+    "xl": lambda: TransformerXL(32, 4, std=1.0),
+    "xl, clamped": lambda: TransformerXL(32, 4, clamp=3, std=1.0),
+    "deberta": lambda: DeBERTa(32, 4, 5),
+    "deberta, buckets": lambda: DeBERTa(32, 4, 16, n_buckets=8),
+    "composed": lambda: Compose(TransformerXL(32, 4), DeBERTa(32, 4, 5), RoPE(8)),
+    "xpos": lambda: XPos(8, scale_base=8),
+    "xpos, half": lambda: XPos(8, layout="half", gain=0.7, rotary_dim=4),
+}
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+@pytest.mark.parametrize("steps", [[1] * 12, [5, 1, 1, 3, 1, 1]])
+@pytest.mark.parametrize("start", [0, 40])
+def test_decoding_with_rows_that_a_cache_keeps_gives_the_whole(
+    name: str, steps: list[int], start: int
+) -> None:
+    """Also from a copy of the cache, and without a cache where the fast forms were first."""
+    torch.manual_seed(0)
+    layer, x = MultiHeadAttention(32, 4, MEMORIES[name](), causal=True).double(), draw(2, 12, 32)
+    places, cache, parts = torch.arange(start, start + 12), KVCache(), []
+    with torch.no_grad():
+        for i, part in enumerate(x.split(steps, dim=1)):
+            cache = copy.deepcopy(cache) if i == 3 else cache
+            run = Run(start + sum(steps[:i]), steps[i])
+            parts.append(layer(part, q_pos=run, cache=cache))
+        with forms.off():
+            assert_close(torch.cat(parts, dim=1), layer(x, q_pos=places), 1e-12)
+
+
+def test_a_cache_computes_each_row_of_distances_once() -> None:
+    xl, x, rows = TransformerXL(32, 4), draw(1, 300, 32), []
+    xl.r_proj.register_forward_hook(lambda _, given, __: rows.append(len(given[0])))
+    layer, cache = MultiHeadAttention(32, 4, xl, causal=True).double(), KVCache()
+    with torch.no_grad():
+        for part in x.split(1, dim=1):
+            layer(part, cache=cache)
+    assert len(rows) == 2 and sum(rows) < 300 + 2 * forms.SPARE

@@ -128,29 +128,6 @@ def test_the_window_bias_is_local(heads: int, window: int, lq: int, lk: int, off
                 assert torch.equal(batched[1, h, i, j], expected)
 
 
-def test_the_window_bias_learns_by_the_right_gradient() -> None:
-    encoding = WindowBias(2, 1).double()
-    q = torch.randn(1, 2, 3, 4, dtype=torch.float64)
-    positions = torch.arange(3)
-
-    def biased(weight: Tensor) -> Tensor:
-        return torch.func.functional_call(
-            BiasOnly(encoding), {"encoding.weight": weight}, (q, positions)
-        )
-
-    weight = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(biased, (weight,))
-
-
-class BiasOnly(torch.nn.Module):
-    def __init__(self, encoding: WindowBias) -> None:
-        super().__init__()
-        self.encoding = encoding
-
-    def forward(self, q: Tensor, positions: Tensor) -> Tensor:
-        return self.encoding.bias(q, q, positions, positions, 1.0)
-
-
 def test_starts_follow_the_text_and_are_not_saved() -> None:
     encoding = Hierarchical(6, 2, STARTS)
     assert set(encoding.state_dict()) == {"encodings.1.vectors.table", "encodings.2.weight"}

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from lab.model import Transformer
 from lab.training import generator
-from pe_lib.attention import KVCache
 from pe_lib.learned import BEYOND, Learned
 from pe_lib.positions import Run
 from pe_lib.resizing import interpolate_grid, interpolate_table, sample_table
@@ -326,39 +325,7 @@ def test_a_squeeze_of_a_piece_is_refused(form: str) -> None:
             encoding.rows(positions)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
-def test_integers_of_every_type_are_row_numbers(dtype: torch.dtype) -> None:
-    encoding, positions = learned(5, 3), torch.tensor([3, 0, 1])
-    assert torch.equal(encoding.rows(positions.to(dtype)), encoding.rows(positions))
-
-
 # Trained, saved, cast -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("beyond", BEYOND)
-def test_gradients_equal_finite_differences(beyond: str) -> None:
-    encoding = learned(3, 2, beyond=beyond).double()
-    x = torch.randn(2, 3, 2, dtype=torch.float64, generator=generator(4), requires_grad=True)
-    positions = torch.tensor([0, 2, 1]) if beyond == "error" else torch.tensor([0, 4, 3])
-
-    def embed(x: Tensor, table: Tensor) -> Tensor:
-        out: Tensor = torch.func.functional_call(
-            Embed(encoding), {"encoding.table": table}, (x, positions)
-        )
-        return out
-
-    assert torch.autograd.gradcheck(embed, (x, encoding.table.detach().requires_grad_()))
-
-
-class Embed(nn.Module):
-    """`embed` as a module's forward, which functional_call wants."""
-
-    def __init__(self, encoding: Learned) -> None:
-        super().__init__()
-        self.encoding = encoding
-
-    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
-        return self.encoding.embed(x, positions)
 
 
 def test_gradients_of_stretched_tables_equal_finite_differences() -> None:
@@ -372,15 +339,6 @@ def test_rows_that_no_position_reads_get_no_gradient() -> None:
     encoding.rows(torch.tensor([1, 5, 5])).sum().backward()
     read = encoding.table.grad.abs().sum(1)
     assert read.tolist() == [0, 3, 0, 0, 0, 6, 0, 0]
-
-
-def test_state_loads_and_says_when_the_length_differs() -> None:
-    source, target = learned(6, 4), Learned(6, 4)
-    assert set(source.state_dict()) == {"table"}
-    target.load_state_dict(source.state_dict())
-    assert torch.equal(target.table, source.table)
-    with pytest.raises(RuntimeError, match="size mismatch for table"):
-        Learned(7, 4).load_state_dict(source.state_dict())
 
 
 def test_other_dtypes_give_nearly_the_same() -> None:
@@ -405,17 +363,6 @@ def test_initial_rows_have_the_scale_asked_for() -> None:
 
 
 # In a model ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("beyond", ["error", "clamp", "wrap"])
-def test_cache_equals_all_at_once(beyond: str) -> None:
-    torch.manual_seed(0)
-    rows = 9 if beyond == "error" else 5
-    model = Transformer(11, causal=True, encoding=learned(rows, 32, beyond=beyond)).double()
-    tokens = torch.randint(11, (3, 9), generator=generator(1))
-    caches = [KVCache(), KVCache()]
-    steps = [model(tokens[:, a:b], caches=caches) for a, b in ((0, 4), (4, 5), (5, 9))]
-    assert_close(torch.cat(steps, dim=1), model(tokens), 1e-12)
 
 
 def test_the_token_after_the_last_row_is_an_error() -> None:

@@ -309,43 +309,6 @@ def test_the_gain_multiplies_what_rotates() -> None:
 # Training, precision, memory layout ---------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap of an in-place product
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("rotary_dim", [4, 6])
-def test_gradients_are_those_of_finite_differences(layout: str, rotary_dim: int) -> None:
-    x = torch.randn(2, 2, 3, 6, dtype=torch.float64, requires_grad=True)
-    angles = torch.randn(3, rotary_dim // 2, dtype=torch.float64, requires_grad=True)
-
-    def rotated(x: Tensor, angles: Tensor) -> Tensor:
-        return apply_rope(x, angles, layout)
-
-    for inputs in ((x, angles), (x, angles.detach())):  # trained and fixed frequencies
-        assert torch.autograd.gradcheck(rotated, inputs, fast_mode=True)
-        assert torch.autograd.gradgradcheck(rotated, inputs, fast_mode=True)
-    per_sample = torch.func.vmap(rotated, in_dims=(0, None))(x.detach(), angles.detach())
-    assert torch.equal(per_sample, rotated(x, angles).detach())
-
-
-@pytest.mark.filterwarnings("ignore:There is a performance drop")
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_hessian_can_be_taken_through_either_layout(layout: str) -> None:
-    """Forward over backward derivatives of sum(w y^2) / 2, y = R x: the matrix R^T diag(w) R."""
-    rope, positions = RoPE(4, layout=layout).double(), torch.tensor([5])
-    weights = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
-
-    def rotated(x: Tensor) -> Tensor:
-        return rope.rotate(x[None, None, None], x[None, None, None], positions, positions)[0][0, 0]
-
-    def energy(x: Tensor) -> Tensor:
-        return (weights * rotated(x)[0].square()).sum() / 2
-
-    matrix = torch.stack([rotated(one)[0] for one in torch.eye(4).double()], dim=-1)
-    x = torch.randn(4, dtype=torch.float64)
-    found = torch.func.hessian(energy)(x)
-    torch.testing.assert_close(found, matrix.T @ weights.diag() @ matrix)
-    assert torch.autograd.gradgradcheck(energy, (x.requires_grad_(),))
-
-
 def test_trained_rates_move_in_every_step_and_are_saved() -> None:
     """As `nn.Parameter` the frequencies follow an optimizer to a rotation that is given."""
     x, positions = torch.randn(1, 2, 5, 4), torch.arange(5)

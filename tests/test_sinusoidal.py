@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 
 import pytest
@@ -340,17 +339,6 @@ def test_embed_takes_positions_per_sequence_fractions_and_negative_ones() -> Non
     ):
         assert_close(encoding.embed(x, positions), x + sinusoidal(positions, 6))
     assert encoding.embed(x[:, :0], torch.arange(0)).shape == (2, 0, 6)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_a_model_moved_to_another_type_keeps_its_codes(dtype: torch.dtype) -> None:
-    encoding = copy.deepcopy(Sinusoidal(6)).to(dtype)
-    x = hidden().to(dtype)
-    for positions in (torch.arange(5), torch.arange(40, 45)):
-        out = encoding.embed(x, positions)
-        assert out.dtype == dtype
-        exact = x.double() + sinusoidal(positions, 6, dtype=torch.float64)
-        assert_close(out.double(), exact, 4 * torch.finfo(dtype).eps + 1e-7)
 
 
 def test_tokens_are_told_apart_by_their_place_and_not_by_their_batch() -> None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from closeness import assert_close, difference, forms, kinds_of_positions
+from closeness import assert_close, difference, forms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -18,9 +18,8 @@ from transformers.models.wav2vec2_conformer.modeling_wav2vec2_conformer import (
 
 from pe_lib import fast
 from pe_lib.attention import MultiHeadAttention
-from pe_lib.positions import as_tensor, relative_position
 from pe_lib.segments import SegmentMemory, run_segments
-from pe_lib.transformer_xl import TransformerXL, distance_codes, transformer_xl_bias
+from pe_lib.transformer_xl import TransformerXL, distance_codes
 
 Projections = tuple[Tensor, Tensor, Tensor]  # u (H, d), v (H, d), W_KR (H d, D)
 
@@ -264,19 +263,3 @@ def test_without_a_spread_training_starts_from_no_preference() -> None:
     encoding.bias(q, q, positions, positions, 0.5).square().sum().backward()
     assert encoding.u.grad.abs().min() > 0
     assert encoding.v.grad.abs().min() > 0
-
-
-Q, PLACES = torch.ones(2, 3, 5, 4), torch.arange(5)
-X = torch.ones(2, 5, 12)
-
-
-def test_the_bias_is_the_formula_scaled() -> None:
-    """For runs, for positions of each row, and for one query."""
-    encoding = TransformerXL(24, 3, std=1.0).double()
-    k = torch.randn(2, 3, 9, 8, dtype=torch.float64)
-    rows = encoding.rows(torch.arange(-30, 31))
-    for q_pos, k_pos in kinds_of_positions(9):
-        q = torch.randn(2, 3, as_tensor(q_pos).shape[-1], 8, dtype=torch.float64)
-        relative = relative_position(q_pos, k_pos)
-        expected = transformer_xl_bias(q, k, encoding.u, encoding.v, rows, relative + 30)
-        assert_close(encoding.bias(q, k, q_pos, k_pos, 0.25), 0.25 * expected, 1e-12)

@@ -221,9 +221,3 @@ def test_the_gain_multiplies_queries_and_keys() -> None:
     one, two = (XPos(8, gain=g).rotate(q, q, positions, positions) for g in (1.0, 1.5))
     for plain, gained in zip(one, two, strict=True):
         torch.testing.assert_close(gained, 1.5 * plain)
-
-
-def test_gradients_are_those_of_finite_differences() -> None:
-    xpos, positions = XPos(4, scale_base=3).double(), torch.arange(3)
-    q = torch.randn(1, 1, 3, 4, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: xpos.rotate(x, x, positions, positions), (q,))
