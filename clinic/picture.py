@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lab import figures
 
-if TYPE_CHECKING:
-    from clinic.doctor import Report
-
 LEAST = 1e-9  # below this an error is drawn as this
 
 
-def draw(report: Report) -> Figure:
+def draw(curves: dict[str, Any]) -> Figure:
     """Return a figure of what was measured: one panel for each curve there is."""
-    found = next((part for part in report.parts.values() if part.case.curves), report)
-    curves = found.case.curves
     known: dict[str, Callable[[Axes, Any], None]] = {
         "mixing": mixing,
         "rates": rates,

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from clinic.bugs import Pair, mixed_layouts, rates_bug, right, rotate_pairs, table
+from pe_lib.sinusoidal import frequencies
 
 
 def rows(positions: Tensor) -> Tensor:
@@ -20,55 +24,30 @@ def rows(positions: Tensor) -> Tensor:
     return positions if positions.dim() == 2 else positions[None]
 
 
-def half(x: Tensor) -> Tensor:
-    a, b = x.chunk(2, -1)
-    return torch.cat((-b, a), -1)
-
-
-def turn(x: Tensor, angles: Tensor, layout: str = "half", sign: int = 1) -> Tensor:
-    """Rotate x (B, H, L, d) by angles (rows, L, d/2)."""
-    angles = angles[:, None].to(torch.float32)
-    if layout == "half":
-        cos, sin = (torch.cat((t, t), -1) for t in (angles.cos(), angles.sin()))
-        turned = half(x.float())
-    else:
-        cos, sin = (t.repeat_interleave(2, -1) for t in (angles.cos(), angles.sin()))
-        turned = torch.stack((-x.float()[..., 1::2], x.float()[..., ::2]), -1).flatten(-2)
-    return (x.float() * cos + sign * turned * sin).to(x.dtype)
-
-
-def angles_at(positions: Tensor, width: int, base: float = 1e4) -> Tensor:
-    rates = base ** (-torch.arange(0, width, 2) / width)
-    return rows(positions)[..., None].float() * rates
-
-
-def rope(q: Tensor, k: Tensor, positions: Tensor, base: float = 1e4) -> tuple[Tensor, Tensor]:
+def rope(q: Tensor, k: Tensor, positions: Tensor, **options: Any) -> Pair:
     """The correct function, in the layout of halves."""
-    angles = angles_at(positions, q.shape[-1], base)
-    return turn(q, angles), turn(k, angles)
+    places, layout = rows(positions), options.pop("layout", "half")
+    return right(q, q, places, layout=layout)[0], right(k, k, places, layout=layout, **options)[1]
 
 
-def branch(
-    test: Callable[[Tensor, Tensor], bool], wrong: Callable[[Tensor, Tensor, Tensor], Any]
-) -> Callable[[Tensor, Tensor, Tensor], Any]:
+def branch(test: Callable[[Tensor, Tensor], bool], wrong: Callable[..., Any]) -> Callable[..., Any]:
     """Correct code with one branch that is not."""
     return lambda q, k, p: wrong(q, k, p) if test(q, rows(p)) else rope(q, k, p)
 
 
-def moved(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor, Tensor], Any]:
+def moved(change: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
     return lambda q, k, p: rope(q, k, change(rows(p)))
 
 
-def keys_left(q: Tensor, k: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+def keys_left(q: Tensor, k: Tensor, p: Tensor) -> Pair:
     return rope(q, k, p)[0], k
 
 
-def other_layout(q: Tensor, k: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-    angles = angles_at(p, q.shape[-1])
-    return turn(q, angles, "interleaved"), turn(k, angles, "interleaved")
+def other_layout(q: Tensor, k: Tensor, p: Tensor) -> Pair:
+    return rope(q, k, p, layout="interleaved")
 
 
-def in_storage_order(q: Tensor, k: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+def in_storage_order(q: Tensor, k: Tensor, p: Tensor) -> Pair:
     """A kernel that ignores strides: it reads the memory of a transposed tensor row by row."""
     a, b = (torch.as_strided(x, x.shape, torch.empty(x.shape).stride()) for x in (q, k))
     return rope(a, b, p)
@@ -80,7 +59,7 @@ class Grown:
     def __init__(self) -> None:
         self.length = 0
 
-    def __call__(self, q: Tensor, k: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, q: Tensor, k: Tensor, p: Tensor) -> Pair:
         self.length = self.length or max(16, int(p.max()) + 1)
         return rope(q, k, p.clamp(max=self.length - 1))
 
@@ -91,7 +70,7 @@ class Counter:
     def __init__(self) -> None:
         self.step = 0
 
-    def __call__(self, q: Tensor, k: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, q: Tensor, k: Tensor, p: Tensor) -> Pair:
         if q.shape[2] > 1:
             self.step = q.shape[2]
             return rope(q, k, p)
@@ -107,29 +86,25 @@ def count(p: Tensor) -> Tensor:
     return torch.arange(p.shape[1]).expand(p.shape)
 
 
-def bf16_angles(q: Tensor, k: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-    rates = (1e4 ** (-torch.arange(0, q.shape[-1], 2) / q.shape[-1])).bfloat16()
-    angles = rows(p)[..., None].bfloat16() * rates
-    return turn(q, angles), turn(k, angles)
+def bf16_angles(q: Tensor, k: Tensor, p: Tensor) -> Pair:
+    rates = frequencies(q.shape[-1]).bfloat16()
+    angles = rows(p)[:, None, :, None].bfloat16() * rates
+    return rotate_pairs(q, angles), rotate_pairs(k, angles)
 
 
-def cut_width(q: Tensor, k: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+def cut_width(q: Tensor, k: Tensor, p: Tensor) -> Pair:
     """Blocks of 32 components: what is left of the width is not rotated."""
-    part = q.shape[-1] // 32 * 32
-    angles = angles_at(p, q.shape[-1])
-    whole = rope(q, k, p)
-    if part == q.shape[-1] or not part:
-        return whole
-    angles[..., part // 2 :] = 0
-    return turn(q, angles), turn(k, angles)
+    angles = table(rows(p), q.shape[-1])
+    angles[..., max(q.shape[-1] // 32 * 16, 16) :] = 0
+    return rotate_pairs(q, angles), rotate_pairs(k, angles)
 
 
-def rolled_heads(q: Tensor, k: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+def rolled_heads(q: Tensor, k: Tensor, p: Tensor) -> Pair:
     a, b = rope(q, k, p)
     return a, b.roll(1, dims=1)
 
 
-def grouped_by_head(q: Tensor, k: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+def grouped_by_head(q: Tensor, k: Tensor, p: Tensor) -> Pair:
     a, b = rope(q, k, p)
     return a, (k if k.shape[1] != q.shape[1] else b)
 
@@ -138,91 +113,77 @@ def two_tables(p: Tensor) -> Tensor:
     return torch.where(p >= 4096, p - 4096, p)
 
 
-# name: (expected, function, expect given to the doctor or None)
+def when(low: int, high: int, change: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    """Other positions in calls of these lengths."""
+    return branch(lambda q, p: low <= q.shape[2] <= high, moved(change))
+
+
+def last_twice(p: Tensor) -> Tensor:
+    return torch.cat((p[:, :-1], p[:, -2:-1]), 1)
+
+
+MANY = 1 << 30
+HALF = {"layout": "half"}
+# name: (what must be found, function, what the doctor is told or None)
 ROTARY: dict[str, tuple[str, Any, Any]] = {
-    # code paths by length: mlx-vlm#1983, fla#766, moeut#6, tiny-llm#46, onnxruntime-genai#2354
-    "one token at zero": ("one token", branch(length(1, 1), moved(lambda p: 0 * p)), None),
-    "one token one late": ("one token", branch(length(1, 1), moved(lambda p: p + 1)), None),
-    "one token, keys left": ("one token", branch(length(1, 1), keys_left), None),
-    "one token, layout": ("one token", branch(length(1, 1), other_layout), None),
-    "decoding counts calls": ("one token", Counter, None),
-    "window from zero": ("few tokens", branch(length(2, 10), moved(count)), None),
-    "window at its first": (
-        "few tokens",
-        branch(length(2, 8), moved(lambda p: p[:, :1].expand(p.shape))),
-        None,
-    ),
+    # Paths by length: mlx-vlm#1983, fla#766, moeut#6, tiny-llm#46, onnxruntime-genai#2354.
+    "one token at zero": ("one-token", when(1, 1, lambda p: 0 * p), None),
+    "one token one late": ("one-token", when(1, 1, lambda p: p + 1), None),
+    "one token, keys left": (
+        "one-token", branch(lambda q, p: q.shape[2] == 1, keys_left), None),
+    "one token, layout": (
+        "one-token", branch(lambda q, p: q.shape[2] == 1, other_layout), None),
+    "decoding counts calls": ("one-token", Counter, None),
+    "window from zero": ("few-tokens", when(2, 10, count), None),
+    "window at its first": ("few-tokens", when(2, 8, lambda p: p[:, :1].expand(p.shape)), None),
     "odd length, last token": (
-        "odd length",
-        branch(
-            lambda q, p: q.shape[2] % 2 == 1 and q.shape[2] > 1,
-            moved(lambda p: torch.cat((p[:, :-1], p[:, -2:-1]), 1)),
-        ),
-        None,
-    ),
-    "blocks of 512": ("long input", branch(length(513), moved(lambda p: count(p) % 512)), None),
-    "prompt from 2048 on": ("long input", branch(length(2048), moved(count)), None),
-    # tables: gathers clamp or wrap
-    "table of 8192 clamps": ("far position", moved(lambda p: p.clamp(max=8191)), None),
-    "table of 8192 wraps": ("far position", moved(lambda p: p % 8192), None),
-    "table of 32768 clamps": ("far position", moved(lambda p: p.clamp(max=32767)), None),
-    "second table from zero": ("far position", moved(two_tables), None),
-    "sixteen bits": ("far position", moved(lambda p: p.to(torch.int16)), None),
+        "odd-length",
+        branch(lambda q, p: q.shape[2] % 2 == 1 and q.shape[2] > 1, moved(last_twice)), None),
+    "blocks of 512": ("long-input", when(513, MANY, lambda p: count(p) % 512), None),
+    "prompt from 2048 on": ("long-input", when(2048, MANY, count), None),
+    # Tables whose gather clamps or wraps.
+    "table of 8192 clamps": ("clamped", moved(lambda p: p.clamp(max=8191)), None),
+    "table of 8192 wraps": ("wraps", moved(lambda p: p % 8192), None),
+    "table of 32768 clamps": ("clamped", moved(lambda p: p.clamp(max=32767)), None),
+    "second table from zero": (
+        "two-countings", moved(lambda p: torch.where(p >= 4096, p - 4096, p)), None),
+    "sixteen bits": ("wraps", moved(lambda p: p.to(torch.int16)), None),
     "table of the first call": ("state", Grown, None),
-    # batch
+    # Batch, width, types, memory, heads.
     "row 0 for eight": (
         "batch",
-        branch(lambda q, p: q.shape[0] >= 8, moved(lambda p: p[:1].expand(p.shape))),
-        None,
-    ),
+        branch(lambda q, p: len(q) >= 8, moved(lambda p: p[:1].expand(p.shape))), None),
     "row 0 for two": (
-        "batch",
-        branch(lambda q, p: q.shape[0] == 2, moved(lambda p: p[:1].expand(p.shape))),
-        None,
-    ),
-    "one row counts": ("batch", branch(lambda q, p: q.shape[0] == 1, moved(count)), None),
-    # width, dtype, memory, heads
+        "rows-share-positions",
+        branch(lambda q, p: len(q) == 2, moved(lambda p: p[:1].expand(p.shape))), None),
+    "one row counts": ("batch", branch(lambda q, p: len(q) == 1, moved(count)), None),
     "width 128, layout": ("width", branch(lambda q, p: q.shape[-1] == 128, other_layout), None),
     "width by 32": ("width", cut_width, None),
-    "int32 counts": ("int32", branch(lambda q, p: p.dtype == torch.int32, moved(count)), None),
-    "half, keys left": ("half", branch(lambda q, p: q.dtype == torch.bfloat16, keys_left), None),
-    "float16, layout": ("half", branch(lambda q, p: q.dtype == torch.float16, other_layout), None),
-    "bfloat16 angles": ("half", branch(lambda q, p: q.dtype == torch.bfloat16, bf16_angles), None),
+    "int32 counts": (
+        "int32-positions", branch(lambda q, p: p.dtype == torch.int32, moved(count)), None),
+    "half, keys left": (
+        "short-floats", branch(lambda q, p: q.dtype == torch.bfloat16, keys_left), None),
+    "float16, layout": (
+        "short-floats", branch(lambda q, p: q.dtype == torch.float16, other_layout), None),
+    "bfloat16 angles": (
+        "angles-rounded", branch(lambda q, p: q.dtype == torch.bfloat16, bf16_angles), None),
     "strides ignored": (
-        "memory",
-        branch(lambda q, p: not q.is_contiguous(), in_storage_order),
-        None,
-    ),
-    "fewer key heads left": ("heads", grouped_by_head, None),
-    "key heads exchanged": ("heads", rolled_heads, None),
-    # positions as serving gives them
-    "restarts undone": ("jump", moved(lambda p: p.cummax(1).values), None),
-    "counted from its first": ("jump", moved(lambda p: p[:, :1] + count(p)), None),
-    "continued at zero": ("jump", moved(lambda p: p - p[:, :1]), None),
-    # CS336 assignment1#4, nanochat#489, candle#3948, DeepSpeed#8345, rotary-embedding-torch#47
+        "strides", branch(lambda q, p: not q.is_contiguous(), in_storage_order), None),
+    "fewer key heads left": ("grouped-heads", grouped_by_head, None),
+    "key heads exchanged": ("heads-mixed", rolled_heads, None),
+    # Positions as serving gives them.
+    "restarts undone": ("jumps", moved(lambda p: p.cummax(1).values), None),
+    "counted from its first": ("first-position-only", moved(lambda p: p[:, :1] + count(p)), None),
+    "continued at zero": ("offset-ignored", moved(lambda p: p - p[:, :1]), None),
+    # CS336 assignment1#4, nanochat#489, candle#3948, DeepSpeed#8345, rotary-embedding-torch#47.
     "pairs from one": (
-        "frequencies",
-        lambda q, k, p: rope(q, k, rows(p).float() * 1e4 ** (-2 / q.shape[-1])),
-        {"base": 1e4},
-    ),
-    "sign": (
-        "direction",
-        lambda q, k, p: tuple(turn(x, angles_at(p, x.shape[-1]), sign=-1) for x in (q, k)),
-        {"base": 1e4, "layout": "half"},
-    ),
-    "neighbours, weights of halves": ("layout", other_layout, {"layout": "half"}),
-    "base left at the default": ("base", rope, {"base": 500000, "layout": "half"}),
-    "angles of neighbours, halves turned": (
-        "layout",
-        lambda q, k, p: tuple(
-            x * a.cos() + half(x) * a.sin()
-            for x in (q, k)
-            for a in [angles_at(p, x.shape[-1])[:, None].repeat_interleave(2, -1)]
-        ),
-        None,
-    ),
-    "positions in bfloat16": ("precision", moved(lambda p: p.bfloat16().float()), None),
-}
+        "factor", rates_bug(lambda d: frequencies(d) * 1e4 ** (-2 / d)), {"base": 1e4}),
+    "sign": ("direction", moved(lambda p: -p), {"base": 1e4}),
+    "neighbours, weights of halves": ("layout", other_layout, HALF),
+    "base left at the default": ("base", rope, {"base": 500000}),
+    "one layout's angles, the other's swap": ("mixed-layouts", mixed_layouts, None),
+    "positions in bfloat16": ("positions-rounded", moved(lambda p: p.bfloat16()), None),
+}  # fmt: skip
 
 
 def sines(positions: Tensor, width: int = 64, last: int = 0, joined: bool = True) -> Tensor:
@@ -248,26 +209,21 @@ SMALL = torch.cat((learned(3)[:1], resized(GRID, 64)))
 EXCHANGED = learned(1)[:512].clone()
 EXCHANGED[[300, 301]] = EXCHANGED[[301, 300]]
 
-# name: (expected, wrong, right): the right one is what the port is compared with
+# name: (what must be found, wrong, right): the right one is what the port is compared with
 CODES: dict[str, tuple[str, Any, Any]] = {
-    "offset of two lost": ("offset", lambda p: learned(1)[p], lambda p: learned(1)[p + 2]),
-    "cosines first": ("order", lambda p: sines(p).roll(32, -1), sines),
-    "neighbours, not halves": ("order", lambda p: sines(p, joined=False), sines),
-    "another table": ("values", lambda p: learned(2)[p], lambda p: learned(1)[p]),
-    "two rows exchanged": ("values", lambda p: EXCHANGED[p], lambda p: learned(1)[p]),
-    "scale": ("scale", lambda p: 8 * sines(p), sines),
+    "offset of two lost": ("code-shifted", lambda p: learned(1)[p], lambda p: learned(1)[p + 2]),
+    "cosines first": ("code-order", lambda p: sines(p).roll(32, -1), sines),
+    "neighbours, not halves": ("code-order", lambda p: sines(p, joined=False), sines),
+    "another table": ("code-values", lambda p: learned(2)[p], lambda p: learned(1)[p]),
+    "two rows exchanged": ("code-values", lambda p: EXCHANGED[p], lambda p: learned(1)[p]),
+    "scale": ("code-scale", lambda p: 8 * sines(p), sines),
     "last rate": ("frequencies", lambda p: sines(p, last=1), sines),
     "class row interpolated": (
-        "values",
-        lambda p: resized(learned(3)[:129], 65)[p],
-        lambda p: SMALL[p],
-    ),
+        "code-values", lambda p: resized(learned(3)[:129], 65)[p], lambda p: SMALL[p]),
     "corners aligned": (
-        "values",
-        lambda p: resized(GRID, 64, corners=True)[p],
-        lambda p: resized(GRID, 64)[p],
-    ),
-}
+        "code-values",
+        lambda p: resized(GRID, 64, corners=True)[p], lambda p: resized(GRID, 64)[p]),
+}  # fmt: skip
 
 SLOPES = 2.0 ** -torch.arange(1, 9)[:, None, None].float()
 
@@ -304,47 +260,36 @@ def buckets(farthest: float) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 BIASES: dict[str, tuple[str, Any, Any]] = {
-    "far slopes in bfloat16": ("values", lambda i, j: alibi(i, j).bfloat16().float(), alibi),
-    "clip at 127": ("far", clipped(127), clipped(128)),
-    "window of 129": ("window", window(129), window(128)),
-    "window of 4097": ("window", window(4097), window(4096)),
-    "buckets to 127": ("far", buckets(127), buckets(128)),
-    "heads reversed": ("heads", lambda i, j: alibi(i, j).flip(0), alibi),
+    "far slopes in bfloat16": ("bias-values", lambda i, j: alibi(i, j).bfloat16().float(), alibi),
+    "clip at 127": ("bias-values", clipped(127), clipped(128)),
+    "window of 129": ("bias-values", window(129), window(128)),
+    "window of 4097": ("bias-values", window(4097), window(4096)),
+    "buckets to 127": ("bias-values", buckets(127), buckets(128)),
+    "heads reversed": ("bias-values", lambda i, j: alibi(i, j).flip(0), alibi),
     "decoding at row 0": (
-        "one token",
-        lambda i, j: alibi(i if len(i) > 1 else 0 * i, j),
-        alibi,
-    ),
+        "bias-offset-ignored", lambda i, j: alibi(i if len(i) > 1 else 0 * i, j), alibi),
     "decoding without window": (
-        "one token",
-        lambda i, j: window(128)(i, j) if len(i) > 1 else torch.zeros(8, 1, len(j)),
-        window(128),
-    ),
+        "one-token",
+        lambda i, j: window(128)(i, j) if len(i) > 1 else torch.zeros(8, 1, len(j)), window(128)),
     "few queries from zero": (
-        "few tokens",
-        lambda i, j: alibi(i - i[0] if 1 < len(i) < 9 else i, j),
-        alibi,
-    ),
-}
+        "few-tokens", lambda i, j: alibi(i - i[0] if 1 < len(i) < 9 else i, j), alibi),
+}  # fmt: skip
 
 
-def patched(model: Any, layer: int | None = None, **change: Any) -> Any:
-    """A model of transformers whose layers (or one layer) rotate by changed cosines and sines."""
-    for number, block in enumerate(model.model.layers):
-        attention = block.self_attn
-        original = attention.forward
+def patched(model: Any, layer: int, tables: Callable[[Tensor, Tensor], Pair]) -> Any:
+    """A model of transformers of which one layer rotates by changed cosines and sines."""
+    attention = model.model.layers[layer].self_attn
+    original = attention.forward
 
-        def forward(*args: Any, _original: Any = original, **words: Any) -> Any:
-            cos, sin = words["position_embeddings"]
-            words["position_embeddings"] = change["tables"](cos, sin)
-            return _original(*args, **words)
+    def forward(*args: Any, **words: Any) -> Any:
+        words["position_embeddings"] = tables(*words["position_embeddings"])
+        return original(*args, **words)
 
-        if layer is None or number == layer:
-            attention.forward = forward
+    attention.forward = forward
     return model
 
 
-def halved_base(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+def halved_base(cos: Tensor, sin: Tensor) -> Pair:
     d, n = cos.shape[-1], cos.shape[-2]
     ratio = torch.atan2(sin[0, 1, 0], cos[0, 1, 0])
     table = ratio * torch.arange(n)[:, None] * 5e3 ** (-torch.arange(0, d, 2) / d)
@@ -377,54 +322,57 @@ def restarted(model: Any, single: bool) -> Any:
 
 
 def counts_padding(model: Any) -> Any:
-    """unsloth#3699: generate() hands on positions that count the padding."""
+    """unsloth#3699: decoding counts the padding, the prompt did not."""
     original = model.forward
 
+    @wraps(original)
     def forward(*args: Any, **words: Any) -> Any:
-        words.pop("position_ids", None)
+        ids = words.get("input_ids")
+        mask = words.get("attention_mask")
+        if mask is not None and ids is not None and ids.shape[1] == 1:
+            words["position_ids"] = mask.shape[1] - 1 + 0 * ids
         return original(*args, **words)
 
     model.forward = forward
     return model
 
 
-# name: (expected, patch of a three-layer Llama with rope_theta 500000)
-MODELS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+# name: (what must be found, where, patch of a three-layer Llama with rope_theta 500000)
+MODELS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "layer 2 turns backwards": (
-        "layer 2: direction",
-        lambda m: patched(m, 2, tables=lambda cos, sin: (cos, -sin)),
-    ),
+        "direction", "layer 2", lambda m: patched(m, 2, lambda cos, sin: (cos, -sin))),
     "layer 2 has no positions": (
-        "layer 2: not rotated",
-        lambda m: patched(m, 2, tables=lambda cos, sin: (torch.ones_like(cos), 0 * sin)),
-    ),
-    "layer 1 has another base": ("layer 1: base", lambda m: patched(m, 1, tables=halved_base)),
-    "rotary part renamed": ("base", renamed),
-    "decoding restarts": ("cache", lambda m: restarted(m, single=True)),
-    "chunks restart": ("cache", lambda m: restarted(m, single=False)),
-    "padding is counted": ("left padding", counts_padding),
-}
+        "layer-unrotated", "layer 2",
+        lambda m: patched(m, 2, lambda cos, sin: (torch.ones_like(cos), 0 * sin))),
+    "layer 1 has another base": ("base", "layer 1", lambda m: patched(m, 1, halved_base)),
+    "rotary part renamed": ("base", "layers 0 to 2", renamed),
+    "decoding restarts": ("cache", "", lambda m: restarted(m, single=True)),
+    "chunks restart": ("continued", "", lambda m: restarted(m, single=False)),
+    "padding is counted": ("generate", "", counts_padding),
+}  # fmt: skip
 
 
-def bf16_tables(q: Tensor, k: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+def bf16_tables(q: Tensor, k: Tensor, p: Tensor) -> Pair:
     """nanochat and flash-attention keep cosines and sines in bfloat16."""
-    angles = angles_at(p, q.shape[-1])[:, None]
+    angles = table(rows(p), q.shape[-1])
     cos, sin = (torch.cat((t, t), -1).bfloat16() for t in (angles.cos(), angles.sin()))
-    return q * cos + half(q) * sin, k * cos + half(k) * sin
+    half = (torch.cat((-x.chunk(2, -1)[1], x.chunk(2, -1)[0]), -1) for x in (q, k))
+    first, second = (x * cos + y * sin for x, y in zip((q, k), half, strict=True))
+    return first, second
 
 
-def flat_grid(q: Tensor, k: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+def flat_grid(q: Tensor, k: Tensor, p: Tensor) -> Pair:
     """Rows and columns of a grid 64 wide, called by the flat index."""
-    both = [angles_at(n, q.shape[-1] // 2) for n in (rows(p) // 64, rows(p) % 64)]
+    both = [table(n, q.shape[-1] // 2) for n in (rows(p) // 64, rows(p) % 64)]
     angles = torch.cat(both, -1)
-    return turn(q, angles), turn(k, angles)
+    return rotate_pairs(q, angles), rotate_pairs(k, angles)
 
 
 # correct: name: (kind, thing, what it is compared with or None)
 CORRECT: dict[str, tuple[str, Any, Any]] = {
     "halves": ("rotary", rope, None),
     "neighbours": ("rotary", other_layout, None),
-    "tables in bfloat16": ("rotary", bf16_tables, None),
+    "tables in bfloat16": ("rotary", bf16_tables, {"base": 10000}),
     "flat index of a grid": ("rotary", flat_grid, None),
     "offset of two": ("absolute", lambda p: sines(p + 2, last=1), None),
     "descending": ("absolute", lambda p: sines(1000 - p), None),
@@ -432,23 +380,15 @@ CORRECT: dict[str, tuple[str, Any, Any]] = {
     "learned slopes": (
         "bias",
         lambda i, j: -torch.tensor([0.3, 0.11, 0.7, 0.05])[:, None, None] * apart(i, j).abs(),
-        None,
-    ),
+        None),
     "mask of -1e9": (
-        "bias",
-        lambda i, j: alibi(i, j) + torch.where(apart(i, j) > 0, -1e9, 0.0),
-        None,
-    ),
+        "bias", lambda i, j: alibi(i, j) + torch.where(apart(i, j) > 0, -1e9, 0.0), None),
     "window of 256": ("bias", window(256), None),
     "BLOOM's shape": ("bias", lambda i, j: SLOPES * j[None, None, :].float(), None),
     "a constant for each query": (
-        "bias",
-        lambda i, j: alibi(i, j) + i[None, :, None].float(),
-        alibi,
-    ),
+        "bias", lambda i, j: alibi(i, j) + i[None, :, None].float(), alibi),
     "a constant for each head": (
-        "bias",
-        lambda i, j: buckets(128)(i, j) + torch.arange(8.0)[:, None, None],
-        buckets(128),
-    ),
-}
+        "bias", lambda i, j: buckets(128)(i, j) + torch.arange(8.0)[:, None, None], buckets(128)),
+    "only the future differs": (
+        "bias", lambda i, j: alibi(i, j) + (apart(i, j) > 0) * 3.0, alibi),
+}  # fmt: skip
