@@ -46,7 +46,6 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--blhd", action="store_true", help="q and k are (B, L, H, d)")
     options.add_argument("--thorough", action="store_true", help="minutes instead of a second")
     options.add_argument("--json", action="store_true", help="print the report as JSON")
-    options.add_argument("--draw", type=Path, help="write the report's figure to this file")
     options.add_argument("--bugs", action="store_true", help="examine the planted bugs")
     return options
 
@@ -126,8 +125,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return BAD_INPUT
     print(json.dumps(report.as_dict(), indent=2) if chosen.json else report)
-    if chosen.draw:
-        report.draw().savefig(chosen.draw)
     return HEALTHY if report.healthy else FAULTY
 
 

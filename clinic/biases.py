@@ -68,7 +68,6 @@ def examine_bias(subject: Bias, case: Case) -> Profile:
         case.fault("bias-lost")
     elif relative:
         shape_of(by_distance, case)
-    case.curves["bias"] = by_distance
     return Profile("bias", bias=by_distance, far=far_row(subject, case))
 
 
@@ -95,7 +94,11 @@ def far_row(subject: Bias, case: Case) -> Tensor | None:
     query = max(DISTANCES) + 7
     keys = query + torch.tensor([-distance for distance in reversed(DISTANCES)] + list(AHEAD))
     try:
-        row = table_of(subject, query + torch.arange(12), keys, FAR_HIDDEN)[:, 0]
+        some = torch.arange(12)
+        row = table_of(subject, query + some, keys, FAR_HIDDEN)[:, 0]
+        if near(row, table_of(subject, some, torch.arange(len(keys)), FAR_HIDDEN)[:, 0]):
+            case.unexamined.append(f"distances past {LENGTH}: it reads lengths, not positions")
+            return None
         alone = table_of(subject, torch.tensor([query]), keys, FAR_HIDDEN)[:, 0]
         if not case.has("one-token", "bias-offset-ignored") and not near(
             levelled(alone), levelled(row)

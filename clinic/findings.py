@@ -98,6 +98,8 @@ KNOWN = {
         "Positions are counted from 0 along the tensor; those that are given are ignored. With "
         "a cache, every new token gets position 0.",
         f"{GITHUB}lucidrains/rotary-embedding-torch/issues/11",
+        ("a function of whole sequences, as encoders have it (examine it with runs=True)",),
+        "call it as a cache does, with one token at position 17",
     ),
     "head-as-position": Known(
         "The number of the head is used as the position.",

@@ -163,14 +163,19 @@ def fits(x: Tensor, expected: Profile, either: bool) -> bool:
 
 
 def examine_layers(
-    model: nn.Module, config: Mapping[str, Any], seen: bool, bound: float, case: Case
+    model: nn.Module,
+    config: Mapping[str, Any],
+    named: set[str] | None,
+    bound: float,
+    case: Case,
 ) -> None:
     """Compare each layer's queries and keys with what the configuration asks of it.
 
     Args:
         model: of transformers.
         config: its configuration.
-        seen: the function that rotates was examined; a layer may then write in either layout.
+        named: what the function that rotates was found to do, None if it was not seen. Where it
+            was, a layer may write in either layout.
         bound: rounding of the weights' type.
         case: gets findings, each with the layers that it is about.
     """
@@ -185,7 +190,7 @@ def examine_layers(
     sound = []
     for number, both in found.items():
         trial = Case()
-        judge_layer(both, wanted[number], seen, bound, trial)
+        judge_layer(both, wanted[number], named is not None, bound, trial)
         for finding in trial.findings:
             said.setdefault((finding.name, finding.detail), []).append(number)
         if not trial.findings:
@@ -198,6 +203,8 @@ def examine_layers(
             f"rotation inside layers {runs(silent)}: no product of queries and keys was seen"
         )
     for (name, detail), numbers in said.items():
+        if len(numbers) == len(found) and named and name in named:
+            continue  # said of their function already
         word = "layers" if len(numbers) > 1 else "layer"
         case.fault(name, detail, f"{word} {runs(numbers)}")
 

@@ -292,7 +292,9 @@ def examine_model(model: object) -> Report:
         report.parts = rotary_parts(subject, given if profile else None, case)
         if given is not None and profile is not None:
             bound = TOLERANCE.get(subject.dtype, 1e-2)
-            examine_layers(subject.model, given, bool(report.parts), bound, case)
+            parts = report.parts.values()
+            named = {name for part in parts for name in part.names()} if parts else None
+            examine_layers(subject.model, given, named, bound, case)
     return report
 
 

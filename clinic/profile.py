@@ -51,7 +51,7 @@ class Case:
         facts: in words, by topic.
         findings: in the order in which they were found.
         unexamined: what was not looked at, and why.
-        curves: what `Report.draw` draws.
+        curves: error of the angle by position ("precision"), and the rule that it gave away.
     """
 
     facts: dict[str, str] = field(default_factory=dict)

@@ -1,15 +1,12 @@
-"""The report: words, plain values, a picture."""
+"""The report: words and plain values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clinic.findings import FAULT, Finding
 from clinic.profile import Case, Profile
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 UNTOLD = "sound as far as tried; whether it is your model's, say with expect"
 
@@ -78,13 +75,6 @@ class Report:
         if self.parts:
             found["parts"] = {name: part.as_dict() for name, part in self.parts.items()}
         return found
-
-    def draw(self) -> Figure:
-        """Return a figure: how components mix, frequencies, precision, relativity."""
-        from clinic.picture import draw
-
-        found = next((part for part in self.parts.values() if part.case.curves), self)
-        return draw(found.case.curves)
 
 
 def told_once(findings: list[Finding]) -> list[Finding]:

@@ -650,12 +650,10 @@ def test_polar_coordinates_of_a_wrong_position_are_found(name):
     assert name in diagnose(POLAR[name], dtypes=()).names(FAULT)
 
 
-def test_a_report_has_words_values_and_a_picture():
+def test_a_report_has_words_and_values():
     report = diagnose(mixed_layouts)
     assert "FAULT: mixed-layouts" in str(report) and "A known case: https://" in str(report)
     assert json.loads(json.dumps(report.as_dict()))["healthy"] is False
-    assert len(report.draw().axes) >= 1
-    assert len(diagnose(right).draw().axes) == 4
     assert isinstance(report, Report)
 
 
@@ -734,13 +732,30 @@ def test_the_command_answers_with_words_and_an_exit_status(tmp_path, capsys, mon
     assert command.main(compared) == 1
     path = tmp_path / "config.json"
     path.write_text(json.dumps(YARN))
-    assert command.main([str(path), "--draw", str(tmp_path / "report.png")]) == 0
+    assert command.main([str(path)]) == 0
     assert command.main(["nowhere:thing"]) == 2
     assert command.main(["right"]) == 2
     assert "module:name" in capsys.readouterr().err
     with pytest.raises(SystemExit) as stopped:
         command.main([])
     assert stopped.value.code == 2
+
+
+def test_a_crash_is_no_verdict(monkeypatch, capsys):
+    def broken(chosen):
+        raise StopIteration("no parameters")
+
+    monkeypatch.setattr(command, "examine", broken)
+    assert command.main(["clinic.bugs:right"]) == 2
+    assert "broke off, StopIteration: no parameters" in capsys.readouterr().err
+
+
+def test_a_function_of_whole_sequences_is_not_accused_of_counting_along_them():
+    def whole(q, k, p):
+        return right(q, k, torch.arange(q.shape[2])[None])
+
+    assert "offset-ignored" in diagnose(whole, dtypes=()).names(FAULT)
+    assert "offset-ignored" in diagnose(whole, dtypes=(), runs=True).names(UNSURE)
 
 
 def test_the_three_lines_at_the_top_of_the_chapter_reach_a_diagnosis(tmp_path, monkeypatch, capsys):

@@ -1,7 +1,6 @@
 """Bugs written before the doctor was made to look for them, and correct code that resembles them.
 
-Each row says what people's threads say of such code; `expected` is what a reader of the code would
-call the mistake. Rotary functions are (q, k, positions) -> (q, k) with q of (B, H, L, d); biases
+Those that `clinic.bugs` has too are planted there. Rotary functions are (q, k, positions) -> (q, k) with q of (B, H, L, d); biases
 (query positions, key positions) -> (H, Lq, Lk); codes positions -> (L, d).
 """
 
@@ -15,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clinic.bugs import Pair, mixed_layouts, rates_bug, right, rotate_pairs, table
+from clinic.bugs import Pair, rates_bug, right, rotate_pairs, table
 from pe_lib.sinusoidal import frequencies
 
 
@@ -123,7 +122,6 @@ def last_twice(p: Tensor) -> Tensor:
 
 
 MANY = 1 << 30
-HALF = {"layout": "half"}
 # name: (what must be found, function, what the doctor is told or None)
 ROTARY: dict[str, tuple[str, Any, Any]] = {
     # Paths by length: mlx-vlm#1983, fla#766, moeut#6, tiny-llm#46, onnxruntime-genai#2354.
@@ -173,16 +171,9 @@ ROTARY: dict[str, tuple[str, Any, Any]] = {
     "key heads exchanged": ("heads-mixed", rolled_heads, None),
     # Positions as serving gives them.
     "restarts undone": ("jumps", moved(lambda p: p.cummax(1).values), None),
-    "counted from its first": ("first-position-only", moved(lambda p: p[:, :1] + count(p)), None),
-    "continued at zero": ("offset-ignored", moved(lambda p: p - p[:, :1]), None),
-    # CS336 assignment1#4, nanochat#489, candle#3948, DeepSpeed#8345, rotary-embedding-torch#47.
+    # CS336 assignment1#4.
     "pairs from one": (
         "factor", rates_bug(lambda d: frequencies(d) * 1e4 ** (-2 / d)), {"base": 1e4}),
-    "sign": ("direction", moved(lambda p: -p), {"base": 1e4}),
-    "neighbours, weights of halves": ("layout", other_layout, HALF),
-    "base left at the default": ("base", rope, {"base": 500000}),
-    "one layout's angles, the other's swap": ("mixed-layouts", mixed_layouts, None),
-    "positions in bfloat16": ("positions-rounded", moved(lambda p: p.bfloat16()), None),
 }  # fmt: skip
 
 
