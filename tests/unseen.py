@@ -1,7 +1,8 @@
 """Bugs written before the doctor was made to look for them, and correct code that resembles them.
 
-Those that `clinic.bugs` has too are planted there. Rotary functions are (q, k, positions) -> (q, k) with q of (B, H, L, d); biases
-(query positions, key positions) -> (H, Lq, Lk); codes positions -> (L, d).
+Those that `clinic.bugs` has too are planted there. Rotary functions are (q, k, positions) -> (q, k)
+with q of (B, H, L, d); biases (query positions, key positions) -> (H, Lq, Lk); codes positions ->
+(L, d).
 """
 
 from __future__ import annotations
