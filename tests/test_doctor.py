@@ -150,6 +150,18 @@ def test_a_bug_in_a_model_is_named_with_its_layer(name):
     assert (verdict, where) in {(each.name, each.where) for each in report.faults}
 
 
+def test_a_models_own_short_window_is_no_fault():
+    transformers = pytest.importorskip("transformers")
+    config = transformers.MistralConfig(
+        vocab_size=64, hidden_size=64, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, sliding_window=8,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    report = diagnose(transformers.MistralForCausalLM(config))
+    assert report.healthy, str(report)
+    assert any("window of 8" in words for words in report.case.unexamined)
+
+
 ROTATES_INSIDE = {
     "GPTJForCausalLM": {"n_embd": 64, "n_layer": 2, "n_head": 4, "rotary_dim": 8, "n_inner": 64},
     "CodeGenForCausalLM": {"n_embd": 64, "n_layer": 2, "n_head": 4, "rotary_dim": 8},
