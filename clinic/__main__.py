@@ -1,9 +1,16 @@
 """Ask the doctor from a shell.
 
     python -m clinic module:function            examine a function (q, k, positions) -> (q, k)
+    python -m clinic module:function --expect config.json    ... and hold it to a model's file
+    python -m clinic module:function --blhd     its queries and keys are (B, L, H, d)
+    python -m clinic module:model               a causal model of transformers, layer by layer
     python -m clinic config.json                examine a configuration
+    python -m clinic bias.npy --kind bias --expect module:bias    a matrix (heads, Lq, Lk)
     python -m clinic --compare port original    examine a port, and say how it differs
     python -m clinic --bugs                     put every planted bug before the doctor
+
+A function (q, k, cos, sin) with its module, one of NumPy's arrays, queries dumped before and
+after, a line for pytest: three lines of Python each, in `clinic/ways.py`.
 
 Exit status: 0 if no fault was found, 1 if one was, 2 if the input cannot be examined.
 """
@@ -31,24 +38,25 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_argument("thing", nargs="?", help="module:name, or the path of a config.json")
     options.add_argument("--compare", nargs=2, metavar=("PORT", "ORIGINAL"))
-    options.add_argument("--expect", help="a config.json, or values: base=500000,layout=half")
+    options.add_argument("--expect", help="a config.json, module:name, or base=500000,layout=half")
     options.add_argument("--kind", choices=tuple(KINDS), help="of a function; default: rotary")
     options.add_argument("--head-dim", type=int, help="width of a head, default 64")
     options.add_argument("--heads", type=int, help="number of heads, default 3")
     options.add_argument("--axes", type=int, help="numbers in a position, default 1")
+    options.add_argument("--blhd", action="store_true", help="q and k are (B, L, H, d)")
+    options.add_argument("--thorough", action="store_true", help="minutes instead of a second")
     options.add_argument("--json", action="store_true", help="print the report as JSON")
-    options.add_argument("--draw", type=Path, help="write the report's figure to this file")
     options.add_argument("--bugs", action="store_true", help="examine the planted bugs")
     return options
 
 
 def found(name: str) -> object:
     """Return what `module:name` names, or the path of a JSON file as it is."""
-    if name.endswith(".json"):
+    if name.endswith((".json", ".npy")):
         return Path(name)
     module, separator, attribute = name.partition(":")
     if not separator:
-        raise InputError(f"thing must be module:name or a file NAME.json, got {name!r}")
+        raise InputError(f"thing must be module:name or a file NAME.json or NAME.npy, got {name!r}")
     sys.path.insert(0, str(Path.cwd()))
     try:
         thing: object = importlib.import_module(module)
@@ -63,8 +71,8 @@ def found(name: str) -> object:
 
 def expected(text: str) -> object:
     """Return what `--expect` says: a JSON file's path, or a mapping of values."""
-    if text.endswith(".json"):
-        return Path(text)
+    if text.endswith((".json", ".npy")) or ":" in text:
+        return found(text)
     values: dict[str, object] = {}
     for part in text.split(","):
         key, separator, value = part.partition("=")
@@ -78,6 +86,7 @@ def examine(chosen: argparse.Namespace) -> Report:
     """Return the report that the options ask for."""
     given = {"head_dim": chosen.head_dim, "heads": chosen.heads, "axes": chosen.axes}
     options = {name: value for name, value in given.items() if value is not None}
+    options |= {name: True for name in ("blhd", "thorough") if getattr(chosen, name)}
     if chosen.compare:
         port, original = (found(name) for name in chosen.compare)
         return diagnose(port, kind=chosen.kind, expect=original, **options)
@@ -110,9 +119,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (InputError, TypeError) as error:
         print(f"clinic: {error}", file=sys.stderr)
         return BAD_INPUT
+    except Exception as error:  # a crash is no verdict
+        print(
+            f"clinic: the examination broke off, {type(error).__name__}: {error}", file=sys.stderr
+        )
+        return BAD_INPUT
     print(json.dumps(report.as_dict(), indent=2) if chosen.json else report)
-    if chosen.draw:
-        report.draw().savefig(chosen.draw)
     return HEALTHY if report.healthy else FAULTY
 
 

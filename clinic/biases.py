@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from clinic.probes import fit_of
+from clinic.probes import fit_of, reachable
 from clinic.profile import Case, Profile
 from clinic.rules import identify
 from clinic.subjects import Absolute, Bias, InputError
 from pe_lib.alibi import alibi_slopes
 
 LENGTH = 96
+HIDDEN, FAR_HIDDEN = -9e3, -1e6  # below this a bias is a mask: near, and at far distances
+FEW = (1, 2, 3, 4, 6, 8)
+DISTANCES = sorted({*range(11), *(2**k + step for k in range(3, 14) for step in (-1, 0, 1))})
+AHEAD = (1, 2, 16, 128, 1024)
 
 
 @torch.no_grad()
-def table_of(subject: Bias, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-    """Return the bias, (H, Lq, Lk) float64."""
+def table_of(subject: Bias, q_pos: Tensor, k_pos: Tensor, hidden: float = HIDDEN) -> Tensor:
+    """Return the bias, (H, Lq, Lk) float64; what a mask hides is minus infinity."""
     found = subject.function(q_pos, k_pos)
     if not isinstance(found, Tensor):
         raise InputError(f"a bias function must return a tensor, got {type(found).__name__}")
@@ -24,99 +30,145 @@ def table_of(subject: Bias, q_pos: Tensor, k_pos: Tensor) -> Tensor:
     found = found[None] if found.ndim == 2 else found
     if found.ndim != 3 or found.shape[1] not in (1, len(q_pos)) or found.shape[2] != len(k_pos):
         raise InputError(
-            f"a bias function must return (heads, {len(q_pos)}, {len(k_pos)}), "
-            f"got {tuple(found.shape)}"
+            f"a bias function must return (heads, {len(q_pos)}, {len(k_pos)}) or (heads, 1, "
+            f"{len(k_pos)}), got {tuple(found.shape)}"
         )
-    return found.double()
+    found = found.double().expand(-1, len(q_pos), -1)
+    return found.masked_fill(found < hidden, -torch.inf)
 
 
 def near(a: Tensor, b: Tensor) -> bool:
-    """Return whether two biases are equal up to rounding."""
-    return bool((a - b).abs().max() <= 1e-4 * max(1.0, float(b.abs().max())))
+    """Return whether two biases hide the same and are equal up to rounding elsewhere."""
+    if not torch.equal(a.isinf(), b.isinf()):
+        return False
+    a, b = a[a.isfinite()], b[b.isfinite()]
+    return not len(a) or bool((a - b).abs().max() <= 1e-4 * max(1.0, float(b.abs().max())))
 
 
 def examine_bias(subject: Bias, case: Case) -> Profile:
     """Examine a bias: does it see distances, with the right sign, and which?"""
-    places = torch.arange(LENGTH)
-    try:
-        bias = table_of(subject, places, places)
-    except InputError:
-        raise
-    except Exception as error:
-        raise InputError(
-            f"the bias function raised {type(error).__name__}: {error}; it must take int64 "
-            f"positions q_pos ({LENGTH},) and k_pos ({LENGTH},)"
-        ) from error
+    bias, length = first_table(subject)
+    places = torch.arange(length)
     bias = at_the_diagonal(bias, case)
     by_distance = torch.stack(
-        [bias.diagonal(step, 1, 2).mean(1) for step in range(1 - LENGTH, LENGTH)], 1
+        [bias.diagonal(step, 1, 2).mean(1) for step in range(1 - length, length)], 1
     )
-    rows = places[None] - places[:, None] + LENGTH - 1
+    rows = places[None] - places[:, None] + length - 1
     relative = near(by_distance[:, rows], bias)
-    shifted = table_of(subject, places + 37, places + 37)
-    if not relative or not near(levelled(shifted), levelled(bias)):
+    try:
+        moved = near(levelled(table_of(subject, places + 37, places + 37)), levelled(bias))
+    except Exception as error:  # whatever the function under examination raises
+        case.unexamined.append(f"positions past {length}: {type(error).__name__}: {error}")
+        moved = True
+    if not relative or not moved:
         case.unsure("bias-not-relative")
-    one_query(subject, bias, case)
+    few_queries(subject, bias, case)
     case.facts["heads"] = str(len(bias))
-    if float(bias.abs().max()) < 1e-7:
+    if not bool(bias.any()):
         case.fault("bias-lost")
     elif relative:
         shape_of(by_distance, case)
-    case.curves["bias"] = by_distance
-    return Profile("bias", bias=by_distance)
+    return Profile("bias", bias=by_distance, far=far_row(subject, case))
+
+
+def first_table(subject: Bias) -> tuple[Tensor, int]:
+    """Return the bias of the first positions, and how many: fewer where a table has no more."""
+    lengths = (LENGTH, 64, 32, 16)
+    for length in lengths:
+        places = torch.arange(length)
+        try:
+            return table_of(subject, places, places), length
+        except InputError:
+            raise
+        except Exception as error:
+            if length == lengths[-1] or not isinstance(error, IndexError | RuntimeError):
+                raise InputError(
+                    f"the bias function raised {type(error).__name__}: {error}; it must take int64 "
+                    f"positions q_pos ({length},) and k_pos ({length},)"
+                ) from error
+    raise AssertionError("the last length returns or raises")
+
+
+def far_row(subject: Bias, case: Case) -> Tensor | None:
+    """Return what a query sees at far distances and ahead, (H, n); None if that is refused."""
+    query = max(DISTANCES) + 7
+    keys = query + torch.tensor([-distance for distance in reversed(DISTANCES)] + list(AHEAD))
+    try:
+        some = torch.arange(12)
+        row = table_of(subject, query + some, keys, FAR_HIDDEN)[:, 0]
+        if near(row, table_of(subject, some, torch.arange(len(keys)), FAR_HIDDEN)[:, 0]):
+            case.unexamined.append(f"distances past {LENGTH}: it reads lengths, not positions")
+            return None
+        alone = table_of(subject, torch.tensor([query]), keys, FAR_HIDDEN)[:, 0]
+        if not case.has("one-token", "bias-offset-ignored") and not near(
+            levelled(alone), levelled(row)
+        ):
+            case.fault("one-token", f"a query at position {query} alone gets another row")
+        return row
+    except Exception as error:
+        case.unexamined.append(f"distances past {LENGTH}: {type(error).__name__}: {error}")
+        return None
 
 
 def levelled(bias: Tensor) -> Tensor:
-    """Take from each query's row its first number, which the softmax ignores."""
-    return bias - bias[:, :, :1]
+    """Take from each query's row its largest number, which the softmax ignores."""
+    top = bias.amax(-1, keepdim=True)
+    return bias - top.masked_fill(top.isinf(), 0)
 
 
 def at_the_diagonal(bias: Tensor, case: Case) -> Tensor:
     """Take away a number per query, if that makes the bias one of the distance."""
     steps = bias.diagonal(dim1=1, dim2=2)  # (H, L)
-    toeplitz = near(bias[:, 1:, 1:], bias[:, :-1, :-1])
+    if bool(steps.isinf().any()) or near(bias[:, 1:, 1:], bias[:, :-1, :-1]):
+        return bias
     without = bias - steps[:, :, None]
-    if not toeplitz and near(without[:, 1:, 1:], without[:, :-1, :-1]):
+    if near(without[:, 1:, 1:], without[:, :-1, :-1]):
         case.note("bias-row-constant")
         return without
     return bias
 
 
-def one_query(subject: Bias, bias: Tensor, case: Case) -> None:
-    """Ask as a cache does: one query, at the end."""
-    places = torch.arange(LENGTH)
-    try:
-        one = table_of(subject, places[-1:], places)
-    except Exception as error:
-        case.unexamined.append(f"one query at the end: {type(error).__name__}: {error}")
-        return
-    if one.shape[1] != 1:
-        case.unexamined.append(f"one query at the end: {one.shape[1]} rows came back")
-        return
-    if not near(levelled(one), levelled(bias[:, -1:])):
-        ignored = near(levelled(one), levelled(bias[:, :1]))
-        if ignored:
-            case.fault("bias-offset-ignored")
-        else:
-            case.unsure("bias-not-relative", "one query alone gets another row")
+def few_queries(subject: Bias, bias: Tensor, case: Case) -> None:
+    """Ask as a cache does: one query, or a few, among all keys."""
+    length = bias.shape[-1]
+    for count in FEW:
+        name, start = "one-token" if count == 1 else "few-tokens", length - count
+        queries = torch.arange(start, start + count)
+        try:
+            some = table_of(subject, queries, torch.arange(length))
+        except Exception as error:
+            case.unexamined.append(f"{count} queries: {type(error).__name__}: {error}")
+            return
+        if not near(levelled(some), levelled(bias[:, queries])):
+            if count == 1 and near(levelled(some), levelled(bias[:, :1])):
+                case.fault("bias-offset-ignored")
+                return
+            case.fault(name, f"{count} queries from position {start} get other rows than at once")
+            return
 
 
 def shape_of(bias: Tensor, case: Case) -> None:
-    """Name the bias by distance, (H, 2L - 1): linear, in steps, or free."""
-    middle = LENGTH - 1
+    """Name the bias by distance, (H, 2L - 1): linear, in steps, or free; and what it hides."""
+    middle = bias.shape[1] // 2
     past, future = bias[:, : middle + 1].flip(1), bias[:, middle:]  # distance 0, 1, ...
+    seen = [int(side.isfinite().all(0).sum()) for side in (past, future)]
+    hidden = [int(side[0].isinf().sum()) for side in (past, future)]
+    ahead = "hidden" if hidden[1] == middle else ""
+    if hidden[0]:
+        case.facts["window"] = f"{seen[0]} keys, the query's own included"
+    past, future = past[:, : seen[0]], future[:, : seen[1]]
     flat = [bool((side - side[:, :1]).abs().max() < 1e-6) for side in (past, future)]
     if flat[0] and not flat[1]:
         case.fault("bias-mirrored")
+    case.facts["future"] = ahead or ("one value" if flat[1] else "resolved")
     steps = past.diff(dim=1)
-    if near(steps, steps[:, :1].expand_as(steps)) and not flat[0]:
+    if len(steps[0]) and near(steps, steps[:, :1].expand_as(steps)) and not flat[0]:
         linear(-steps[:, 0], case)
         return
     values = [len(head.round(decimals=5).unique()) for head in past]
-    case.facts["past"] = f"{max(values)} different values over {LENGTH} distances"
-    case.facts["future"] = "one value" if flat[1] else "resolved"
+    case.facts["past"] = f"{max(values)} different values over {seen[0]} distances"
     heads = bias.round(decimals=6)
-    if len(bias) > 1 and bool((heads == heads[:1]).all()):
+    if len(bias) > 1 and not all(flat) and bool((heads == heads[:1]).all()):
         case.unsure("heads-share-slope")
 
 
@@ -129,21 +181,29 @@ def linear(slopes: Tensor, case: Case) -> None:
     if len(slopes) > 1 and near(slopes, slopes[:1].expand_as(slopes)):
         case.fault("heads-share-slope")
         return
-    wanted = alibi_slopes(len(slopes)).double()
+    heads = len(slopes)
+    wanted = alibi_slopes(heads).double()
     if bool((slopes / wanted - 1).abs().max() < 1e-2):
         case.facts["rule"] = "ALiBi"
         return
-    if near(slopes.sort().values, wanted.sort().values):
+    wider = alibi_slopes(2 ** math.ceil(math.log2(heads))).double()[:heads]
+    detail = f"the first is {float(slopes[0]):.4g}, ALiBi's {float(wanted[0]):.4g}"
+    if bool((slopes / wider - 1).abs().max() < 1e-2):
+        case.fault("slopes", f"{detail}: those of the next power of two")
+    elif near(slopes.sort().values, wanted.sort().values):
         case.unsure("slopes", "ALiBi's, in another order of heads")
-        return
-    case.fault("slopes", f"the first is {float(slopes[0]):.4g}, ALiBi's {float(wanted[0]):.4g}")
+    else:
+        case.unsure("slopes", detail)
 
 
 @torch.no_grad()
 def examine_absolute(subject: Absolute, case: Case) -> Profile:
     """Examine a code that is added to the input."""
-    places = torch.arange(min(48, subject.reach - 20))
+    reach = reachable(lambda reach: subject.function(torch.arange(reach)), subject.reach, 32)
+    reach = reach or 32
+    places = torch.arange(min(48, reach - 20))
     try:
+        table = subject.function(torch.arange(reach)).double()
         codes = subject.function(places).double()
     except Exception as error:
         raise InputError(
@@ -154,7 +214,7 @@ def examine_absolute(subject: Absolute, case: Case) -> Profile:
         raise InputError(
             f"a code function must return ({len(places)}, width), got {tuple(codes.shape)}"
         )
-    profile = Profile("absolute", codes.shape[1])
+    profile = Profile("absolute", codes.shape[1], table=table)
     if near(codes, codes[:1].expand_as(codes)):
         case.fault("code-lost")
         return profile
@@ -163,7 +223,7 @@ def examine_absolute(subject: Absolute, case: Case) -> Profile:
     order = places.flip(0)
     if not case.has("offset-ignored") and not near(subject.function(order).double(), codes[order]):
         first = near(subject.function(order).double(), subject.function(places + order[0]).double()
-                     if int(order[0] + places[-1]) < subject.reach else codes)  # fmt: skip
+                     if int(order[0] + places[-1]) < reach else codes)  # fmt: skip
         case.fault("first-position-only" if first else "positions-misread")
     rows_of(subject, codes, places, case)
     sinusoid(codes, places, profile, case)
@@ -210,7 +270,7 @@ def sinusoid(codes: Tensor, places: Tensor, profile: Profile, case: Case) -> Non
             start = float(wrap_quarter(fit.phases[0]))
         if abs(start) > 0.02:
             shift = start / float(fit.rates[0])
-            case.fault("code-shifted", f"position 0 gets the code of {shift:.3g}")
+            case.unsure("code-shifted", f"position 0 gets the code of {shift:.3g}")
         return
     case.facts["form"] = "a table without sinusoids of one angle (learned, or another code)"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import combinations
 from typing import Any
 
 import torch
@@ -361,50 +360,6 @@ COMBINED: dict[str, tuple[object, dict[str, Any] | None, set[str]]] = {
     ),
 }
 
-# Every pair of these: a change of positions (B, L), options of `right`, what must be named.
-Change = Callable[[Tensor], Tensor]
-SINGLE: dict[str, tuple[Change | None, dict[str, Any], str]] = {
-    "layout": (None, {"layout": "interleaved"}, "layout"),
-    "base": (None, {"base": 500000.0}, "base"),
-    "gain": (None, {"gain": 1.1}, "gain"),
-    "rows share": (lambda p: p[:1].expand_as(p), {}, "rows-share-positions"),
-    "counted from the first": (
-        lambda p: p[:, :1] + torch.arange(p.shape[1]), {}, "first-position-only"),
-    "positions in bfloat16": (lambda p: p.bfloat16(), {}, "positions-rounded"),
-    "wraps": (lambda p: p % 1024, {}, "wraps"),
-    "clamped": (lambda p: p.clamp(max=2047), {}, "clamped"),
-    "backwards": (lambda p: -p, {}, "direction"),
-}  # fmt: skip
-MEANT = {"layout": "half", "base": 10000, "gain": 1.0}
-# Pairs of which one leaves nothing of the other to be seen: what is named, and why.
-HIDDEN = {
-    ("positions in bfloat16", "wraps"): (
-        "precision-lost", "2,049 is rounded to 2,048 and then wraps to 0: no single cause fits"),
-    ("positions in bfloat16", "clamped"): (
-        "positions-rounded", "rounding leaves 2,049 where clamping would have put it"),
-    ("wraps", "clamped"): ("wraps", "no position is left that could be clamped"),
-}  # fmt: skip
-
-
-def pair_of(one: str, other: str) -> Callable[[Tensor, Tensor, Tensor], Pair]:
-    """Return a rotation with two of the single bugs; of two changes, the first is made first."""
-    changes = [SINGLE[name][0] for name in (one, other)]
-    options = SINGLE[one][1] | SINGLE[other][1]
-
-    def rotate(q: Tensor, k: Tensor, positions: Tensor) -> Pair:
-        for change in changes:
-            positions = positions if change is None else change(positions)
-        return right(q, k, positions, **options)
-
-    return rotate
-
-
-def pairs() -> dict[tuple[str, str], set[str]]:
-    """Return every pair of single bugs, and what must be named."""
-    return {(one, other): {SINGLE[one][2], SINGLE[other][2]}
-            for one, other in combinations(SINGLE, 2) if (one, other) not in HIDDEN}  # fmt: skip
-
-
 # What cannot be told from the tensors alone: no fault, but a word of doubt with an experiment.
 DOUBTFUL: dict[str, tuple[object, str]] = {
     "exponent i / d, or base 100": (
@@ -430,14 +385,6 @@ DOUBTFUL: dict[str, tuple[object, str]] = {
         "bias-not-relative",
     ),
 }
-
-
-@cache
-def found_together(one: str, other: str) -> frozenset[str]:
-    """Return the names of all that the doctor finds in a pair of single bugs, and keep them."""
-    from clinic.doctor import diagnose
-
-    return frozenset(diagnose(pair_of(one, other), expect=MEANT, dtypes=()).names())
 
 
 @cache

@@ -85,6 +85,22 @@ def by_kind(config: Mapping[str, Any], case: Case) -> dict[str, Profile]:
     return found
 
 
+def by_layer(config: Mapping[str, Any]) -> list[Profile | None]:
+    """Return what is asked of each layer: a profile, or None of one that does not rotate.
+
+    Raises:
+        InputError: if the configuration cannot be read.
+    """
+    layers, known = layers_of(legible(config, Case()), Case())
+    found: list[Profile | None] = []
+    for layer in layers:
+        profile = None if rope_of(layer) is None else profile_of(layer, None, "", Case())
+        if profile is not None and known:
+            profile.dim, profile.layout = width_of(layer), where(layer, width_of(layer))
+        found.append(profile)
+    return found
+
+
 def legible(config: Mapping[str, Any], case: Case) -> dict[str, Any]:
     """Return the fields with what a fragment may leave out, less what no rule reads.
 

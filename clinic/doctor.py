@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from clinic.biases import examine_absolute, examine_bias
 from clinic.configuration import by_kind, examine_configuration, is_configuration
 from clinic.models import examine_model, is_model
 from clinic.other import examine_polar, examine_scaling, kind_of
+from clinic.paths import uncalled
 from clinic.probes import Layout
 from clinic.profile import Case, Profile, compare_profiles
 from clinic.report import Report
@@ -31,6 +33,7 @@ from clinic.subjects import (
     Tables,
     subjects_of,
 )
+from clinic.ways import of_blhd, of_tensor
 from pe_lib.encoding import PositionEncoding
 from pe_lib.errors import require_greater
 from pe_lib.sinusoidal import LAYOUTS
@@ -48,21 +51,24 @@ def diagnose(
     kind: str | None = None,
     expect: object = None,
     dtypes: tuple[torch.dtype, ...] = SHORT,
+    thorough: bool = False,
     **options: Any,
 ) -> Report:
     """Examine one thing.
 
     Args:
-        thing: a function (q, k, positions) -> (q, k); a pair (cos, sin) of tables; with
-            kind="bias" a function (q_pos, k_pos) -> (heads, Lq, Lk); with kind="absolute" a
-            function positions -> codes; an encoding of this library; a configuration (a mapping,
-            or the path of a JSON file); a language model of transformers; or one of the classes
-            of `clinic.subjects`.
+        thing: a function (q, k, positions) -> (q, k); a pair (cos, sin) of tables, or a complex
+            table; with kind="bias" a function (q_pos, k_pos) -> (heads, Lq, Lk) or its tensor;
+            with kind="absolute" a function positions -> codes; an encoding of this library; a
+            configuration (a mapping, or the path of a JSON file); a language model of
+            transformers; or one of the classes of `clinic.subjects`.
         kind: of a function: "rotary" if None, "bias" or "absolute".
         expect: what it should be: {"base": 500000, "layout": "half"}, a configuration, or
             another thing of the same kind. Without it a wrong base is only another base.
         dtypes: short types in which a rotary function is called too.
-        options: of `Rotary`: head_dim, heads, axes, runs, reach.
+        thorough: call it with many more lengths and batches (minutes instead of a second).
+        options: of `Rotary`: head_dim, heads, axes, runs, reach; blhd=True where q and k are
+            (B, L, H, d). Other forms: `clinic.ways`.
 
     Returns:
         the report. No finding is not a proof: see what it lists as not examined.
@@ -71,6 +77,7 @@ def diagnose(
         InputError: if the thing cannot be examined.
     """
     thing = loaded(thing)
+    blhd = options.pop("blhd", False)
     if isinstance(thing, PositionEncoding) and kind is None:
         report = of_encoding(thing, dtypes, options)
     elif kind is None and is_model(thing):
@@ -79,7 +86,10 @@ def diagnose(
         case = Case()
         report = Report("configuration", case, examine_configuration(thing, case))
     else:
-        report = of_subject(as_subject(thing, kind, options), dtypes)
+        if blhd and callable(thing):
+            thing = of_blhd(thing)
+        report = of_subject(as_subject(thing, kind, options), dtypes, thorough)
+        report.told = expect is not None
     if expect is not None:
         judge(report, expect, kind, options)
     return report
@@ -95,9 +105,14 @@ def compare(one: object, other: object, **options: Any) -> Report:
 
 
 def loaded(thing: object) -> object:
-    """Return what a path of a JSON file holds, and anything else as it is."""
+    """Return what a path of a JSON or NumPy file holds, and anything else as it is."""
     if not isinstance(thing, str | Path):
         return thing
+    if str(thing).endswith(".npy"):
+        try:
+            return torch.from_numpy(np.load(thing))
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(f"{thing} is no NumPy file that can be read: {error}") from error
     try:
         found = json.loads(Path(thing).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -111,8 +126,10 @@ def as_subject(thing: object, kind: str | None, options: dict[str, Any]) -> Subj
     """Return the thing as what can be examined."""
     if isinstance(thing, Rotary | Tables | Bias | Absolute):
         return thing
+    if isinstance(thing, Tensor):
+        return of_tensor(thing, kind)
     if isinstance(thing, tuple | list) and len(thing) == 2:
-        return Tables(*thing)
+        return Tables(*(x[0] if isinstance(x, Tensor) and x.ndim == 3 else x for x in thing))
     if kind is not None and kind not in KINDS:
         raise InputError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
     if not callable(thing):
@@ -127,13 +144,14 @@ def as_subject(thing: object, kind: str | None, options: dict[str, Any]) -> Subj
     return found
 
 
-def of_subject(subject: Subject, dtypes: tuple[torch.dtype, ...]) -> Report:
+def of_subject(subject: Subject, dtypes: tuple[torch.dtype, ...], thorough: bool = False) -> Report:
     """Examine one subject."""
     case = Case()
     if isinstance(subject, Tables):
         rotary = rotary_of(subject, case)
         return Report("tables of cosines and sines", case, examine_rotary(rotary, case))
     name = getattr(subject.function, "__name__", type(subject.function).__name__)
+    fresh = uncalled(subject.function)
     if isinstance(subject, Bias):
         return Report(f"bias {name}", case, examine_bias(subject, case))
     if isinstance(subject, Absolute):
@@ -143,7 +161,8 @@ def of_subject(subject: Subject, dtypes: tuple[torch.dtype, ...]) -> Report:
         examine = {"scaled": examine_scaling, "polar": examine_polar}[kind]
         case.unexamined.append("short types of queries and keys")
         return Report(f"function {name} of queries and keys", case, examine(subject, case))
-    return Report(f"rotary function {name}", case, examine_rotary(subject, case, dtypes))
+    found = examine_rotary(subject, case, dtypes, fresh=fresh, thorough=thorough)
+    return Report(f"rotary function {name}", case, found)
 
 
 UNEXAMINED = {

@@ -98,8 +98,14 @@ KNOWN = {
         "Positions are counted from 0 along the tensor; those that are given are ignored. With "
         "a cache, every new token gets position 0.",
         f"{GITHUB}lucidrains/rotary-embedding-torch/issues/11",
+        ("a function of whole sequences, as encoders have it (examine it with runs=True)",),
+        "call it as a cache does, with one token at position 17",
     ),
-    "head-as-position": Known("The number of the head is used as the position."),
+    "head-as-position": Known(
+        "The number of the head is used as the position.",
+        instead=("a function of queries and keys (B, L, H, d)",),
+        experiment="examine it with blhd=True",
+    ),
     "batch-as-position": Known("The number of the sequence in the batch is used as the position."),
     "heads-differ": Known("Heads are rotated differently."),
     "rows-share-positions": Known(
@@ -128,6 +134,34 @@ KNOWN = {
         "From some position on, positions are counted otherwise: two numberings meet in one text, "
         "such as one of a prompt with its padding and one of real tokens.",
         f"{GITHUB}ML-GSAI/LLaDA/issues/120",
+    ),
+    # Paths: the same token, called in another way.
+    "one-token": Known(
+        "One token alone, as in decoding, is not treated as the same token among others.",
+        f"{GITHUB}Blaizzy/mlx-vlm/issues/1983",
+    ),
+    "few-tokens": Known(
+        "A few tokens, as in a speculative window, are not treated as the same tokens among more."
+    ),
+    "odd-length": Known("A call of an odd length treats tokens otherwise than one of 32."),
+    "long-input": Known("A long call treats tokens otherwise than short ones."),
+    "batch": Known("Several rows are treated otherwise than the same rows alone."),
+    "short-floats": Known("Queries and keys in a short float take another way."),
+    "int32-positions": Known("Positions in int32 are treated otherwise than those in int64."),
+    "strides": Known("Vectors that are not contiguous in memory come back otherwise."),
+    "grouped-heads": Known(
+        "Keys are treated otherwise where they have fewer heads than queries (grouped heads)."
+    ),
+    "heads-mixed": Known(
+        "A head's result depends on the vectors of other heads: heads have changed places or mix."
+    ),
+    "jumps": Known("Positions that jump or restart give a token another rotation than a run."),
+    "state": Known(
+        "A token is treated otherwise after other calls: the function keeps a table or a count."
+    ),
+    "width": Known(
+        "Another width of the head changes the layout, or the share that rotates: a branch of its "
+        "own, or blocks into which the width does not fit."
     ),
     "length-dependent": Known(
         "The rotation of a token depends on the longest position in the call. Keys that were "
@@ -188,6 +222,11 @@ KNOWN = {
         instead=("rows and columns of a grid read from one number",),
         experiment="give positions with one number per axis (`axes`)",
     ),
+    "grid": Known(
+        "Rows and columns of a grid are read from one number.",
+        instead=("positions that wrap",),
+        experiment="give positions with one number per axis (`axes`)",
+    ),
     # Gain.
     "gain-on-one-side": Known("Queries are scaled, keys are not, or the other way round."),
     "gain-differs": Known("Pairs are scaled differently."),
@@ -228,6 +267,7 @@ KNOWN = {
         ("float16, which beyond 65,504 gives no number at all",),
         "call with a position above 65,504",
     ),
+    "tables-rounded": Known("Cosines and sines are kept in a short float; the angles are right."),
     "precision-lost": Known("Angles are wrong at far positions, for a cause that we cannot name."),
     "not-finite": Known("Far positions give numbers that are not finite."),
     # Compared with what was expected.
@@ -278,14 +318,28 @@ KNOWN = {
         "The bias holds a number per query beside the distance, which the softmax ignores."
     ),
     "heads-share-slope": Known("All heads have the same slope."),
-    "slopes": Known("The slopes are not those of ALiBi for this number of heads."),
-    "bias-values": Known("The two biases differ."),
+    "slopes": Known(
+        "The slopes are not those of ALiBi for this number of heads.",
+        instead=("slopes that are learned (KERPLE)", "MPT's alibi_bias_max other than 8"),
+        experiment="give the bias that is meant as `expect`",
+    ),
+    "bias-values": Known("The two biases differ, by more than a softmax ignores."),
+    "bias-future": Known(
+        "The two biases differ ahead of the query only, where a causal model does not look.",
+        instead=("no difference at all, in a decoder",),
+        experiment="compare them with the model's mask added to both",
+    ),
     # A code that is added.
     "code-lost": Known("The code does not depend on the position."),
     "code-shifted": Known(
         "The code of position p is that of another position.",
         f"{GITHUB}huggingface/sentence-transformers/pull/3879",
+        ("fairseq's numbers, which begin behind the padding's", "distances that fall"),
+        "give the code that is meant as `expect`",
     ),
+    "code-order": Known("The code's components stand in another order, such as cosines first."),
+    "code-scale": Known("The code is the expected one times a number."),
+    "code-values": Known("The codes are not the expected ones."),
     # A whole model.
     "cache": Known(
         "Decoding with a cache gives other logits than the whole sequence at once.",
@@ -306,6 +360,20 @@ KNOWN = {
         ("the mask lets it look across the border",),
         "restart the positions at the border and compare again",
     ),
+    "layer-rotates": Known("A layer turns queries or keys that the configuration leaves alone."),
+    "layer-unrotated": Known("A layer does not rotate, and the configuration says that it does."),
+    "layer-otherwise": Known("A layer moves queries or keys otherwise than the configuration says, "
+                             "by no rotation that we can name."),
+    "mask-alone": Known(
+        "A 2-D mask alone does not move positions: behind padding, tokens get later ones. "
+        "`generate` passes positions; a plain call must be given them.",
+        f"{GITHUB}huggingface/transformers/issues/22161",
+    ),
+    "generate": Known(
+        "`generate` with padding on the left and a 2-D mask gives other logits than without.",
+        f"{GITHUB}unslothai/unsloth/issues/3699",
+    ),
+    "continued": Known("A cache that is continued by a longer piece gives other logits."),
     "shift": Known(
         "Logits change when all positions are shifted: legal for absolute codes, a fault for "
         "rotary ones and biases of distance."

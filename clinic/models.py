@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from clinic.configuration import by_kind, examine_configuration
 from clinic.extract import uses_of
+from clinic.layers import examine_layers
 from clinic.profile import Case, Profile, compare_profiles
 from clinic.report import Report
 from clinic.rotary import examine_rotary
@@ -23,7 +24,7 @@ from clinic.subjects import InputError
 from lab.model import Transformer
 from pe_lib.attention import KVCache
 
-LENGTH, SHIFT = 24, 37
+LENGTH, SHIFT, PADS, STEPS = 24, 37, 5, 6
 # Share of the largest logit by which two ways of computing the same may differ.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 5e-2, torch.float16: 1e-2}
 
@@ -74,16 +75,24 @@ class PublishedModel:
 
     def __init__(self, model: nn.Module) -> None:
         """Keep the model, which must have a configuration with a vocabulary."""
+        if "RotaryEmbedding" in type(model).__name__:
+            raise InputError(
+                f"{type(model).__name__} gives tables alone: see clinic.ways.of_module"
+            )
         config: Any = model.config
         text = config.get_text_config() if hasattr(config, "get_text_config") else config
         if getattr(text, "vocab_size", None) is None:
             raise InputError(f"{type(model).__name__} has no vocabulary in its configuration")
         self.model, self.vocabulary = model.eval(), int(text.vocab_size)
-        self.dtype = next(model.parameters()).dtype
+        self.dtype = next((each.dtype for each in model.parameters()), torch.float32)
+        spans = [getattr(text, name, None) for name in ("sliding_window", "attention_chunk_size")]
+        self.window = min((int(span) for span in spans if span), default=1 << 30)
 
     def logits(self, ids: Tensor, positions: Tensor | None, mask: Tensor | None) -> Tensor:
         """Return logits (B, L, V)."""
         given: dict[str, Any] = {} if positions is None else {"position_ids": positions}
+        if mask is not None and mask.shape[-1] > self.window:
+            raise InputError(f"a mask of its own would drop the window of {self.window}")
         if mask is not None:
             lowest = torch.finfo(self.dtype).min
             given["attention_mask"] = torch.zeros(mask.shape, dtype=self.dtype).masked_fill(
@@ -100,6 +109,28 @@ class PublishedModel:
             cache = out.past_key_values
             found.append(out.logits)
         return torch.cat(found, dim=1)
+
+    def behind(self, ids: Tensor, pads: int) -> tuple[Tensor, Tensor]:
+        """Return ids behind padding on the left, and the 2-D mask that hides it."""
+        padding = torch.zeros_like(ids[:, :1]).expand(-1, pads)
+        longer = torch.cat([padding, ids], dim=1)
+        return longer, (torch.arange(longer.shape[1]) >= pads).long().expand(longer.shape)
+
+    def masked(self, ids: Tensor) -> Tensor:
+        """Return the logits of ids behind padding, with nothing but the mask."""
+        longer, mask = self.behind(ids, PADS)
+        found: Tensor = self.model(longer, attention_mask=mask, use_cache=False).logits
+        return found[:, PADS:]
+
+    def generated(self, ids: Tensor, pads: int) -> tuple[Tensor, Tensor]:
+        """Return the tokens and logits of a greedy continuation behind padding."""
+        longer, mask = self.behind(ids, pads)
+        options = {"do_sample": False, "max_new_tokens": STEPS, "min_new_tokens": STEPS,
+                   "num_beams": 1, "pad_token_id": 0}  # fmt: skip
+        model: Any = self.model
+        out = model.generate(longer, attention_mask=mask, output_logits=True,
+                             return_dict_in_generate=True, **options)  # fmt: skip
+        return out.sequences[:, longer.shape[1] :], torch.stack(list(out.logits), dim=1)
 
 
 def as_model(model: object) -> CausalModel:
@@ -145,7 +176,7 @@ def chunked(model: CausalModel, ids: Tensor) -> Tensor:
 
 def padded(model: CausalModel, ids: Tensor) -> Tensor:
     """Five tokens of padding on the left, hidden by the mask; real tokens count from 0."""
-    pads, length = 5, ids.shape[1]
+    pads, length = PADS, ids.shape[1]
     with_pads = torch.cat([torch.zeros_like(ids[:, :pads]), ids], dim=1)
     positions = (torch.arange(length + pads) - pads).clamp(min=0)[None]
     return model.logits(with_pads, positions, causal(length + pads, pads))[:, pads:]
@@ -162,6 +193,11 @@ def packed(model: CausalModel, ids: Tensor) -> Tensor:
     return model.logits(both, positions, mask)[:, border:]
 
 
+def continued(model: CausalModel, ids: Tensor) -> Tensor:
+    """A prompt, some tokens one by one, a longer piece into the same cache, and on."""
+    return model.in_chunks(list(ids.split([9, 1, 1, 6, 1, ids.shape[1] - 18], dim=1)))
+
+
 def shifted(model: CausalModel, ids: Tensor) -> Tensor:
     """All positions moved."""
     positions = torch.arange(ids.shape[1])[None] + SHIFT
@@ -171,6 +207,7 @@ def shifted(model: CausalModel, ids: Tensor) -> Tensor:
 WAYS: dict[str, Callable[[CausalModel, Tensor], Tensor]] = {
     "cache": cached,
     "chunked-prefill": chunked,
+    "continued": continued,
     "left-padding": padded,
     "packing": packed,
     "shift": shifted,
@@ -195,7 +232,37 @@ def compare_ways(model: CausalModel, case: Case) -> dict[str, float]:
         if not found[name] <= bound:
             add = case.note if name == "shift" else case.fault
             add(name, f"{found[name]:.2g} of the largest logit; {bound:.0e} is rounding")
+    if isinstance(model, PublishedModel):
+        as_people_pad(model, ids, plain, bound, case)
     return found
+
+
+def as_people_pad(
+    model: PublishedModel, ids: Tensor, plain: Tensor, bound: float, case: Case
+) -> None:
+    """Pad on the left with a 2-D mask and no positions: in a plain call, and in `generate`."""
+    try:
+        size = float((model.masked(ids).double() - plain).abs().max() / plain.abs().max())
+        case.facts["mask-alone"] = f"differs by {size:.1e} of the largest logit"
+        if not size <= bound:
+            add = case.note if case.has("shift") else case.fault
+            add(
+                "mask-alone" if case.has("shift") else "left-padding",
+                f"{size:.2g}, with a 2-D mask",
+            )
+        tokens, wanted = model.generated(ids, 0)
+        same, got = model.generated(ids, PADS)
+    except Exception as error:
+        case.unexamined.append(f"generate with padding: {type(error).__name__}: {error}")
+        return
+    agree = (tokens == same).cumprod(1).bool()  # after another token, logits may differ
+    agree = torch.cat([torch.ones_like(agree[:, :1]), agree[:, :-1]], dim=1)
+    off = (got - wanted).double().abs().amax(-1)[agree].max() / wanted.abs().max()
+    case.facts["generate"] = f"behind padding, logits differ by {float(off):.1e} of the largest"
+    if not float(off) <= bound:
+        equal = int((tokens == same).sum())
+        case.fault("generate", f"{float(off):.2g} of the largest logit; {equal} of "
+                               f"{tokens.numel()} greedy tokens are the same")  # fmt: skip
 
 
 def is_model(thing: object) -> bool:
@@ -223,6 +290,11 @@ def examine_model(model: object) -> Report:
     report = Report(type(model).__name__, case, profile)
     if isinstance(subject, PublishedModel):
         report.parts = rotary_parts(subject, given if profile else None, case)
+        if given is not None and profile is not None:
+            bound = TOLERANCE.get(subject.dtype, 1e-2)
+            parts = report.parts.values()
+            named = {name for part in parts for name in part.names()} if parts else None
+            examine_layers(subject.model, given, named, bound, case)
     return report
 
 

@@ -15,8 +15,9 @@ from clinic.probes import Fit, Pairs, Probe, track
 from clinic.profile import Case
 from clinic.rules import CLOSE, USUAL, Rule, identify, relative_error, series
 
+ROUNDING = 4e-7  # of an angle per position, where float32 has the product
 LOST = 0.1  # radians off: near enough to see, far above the rounding of cosines in bfloat16
-FAR = (2**14 + 1, 2**17 + 1, 2**20 + 1)
+FAR = tuple(2**k + step for k in (13, 14, 15, 16, 17, 20) for step in (0, 1))
 PAST = ("precision-lost", "wraps", "clamped", "two-countings", "not-finite")
 ROUNDED = ("positions-rounded", "angles-rounded", "frequencies-rounded", "tf32")
 Rounding = Callable[[Tensor], Tensor]
@@ -75,7 +76,7 @@ def examine_precision(
             if exact is not None and base is not None and name.startswith(ROUNDED):
                 case.curves["rule"] = Rule("default", base)
                 fits = tuple(one._replace(rates=exact) for one in fits)
-    elif not counted:
+    elif not counted and "gain" not in case.facts and not case.has("few-tokens"):
         examine_far(probe, both, fit, case)
     for dtype in dtypes:
         examine_short(probe, both, fits[0], places, counted, case, dtype)
@@ -149,16 +150,19 @@ def finite_far(probe: Probe, both: tuple[Pairs, Pairs], counted: bool) -> bool |
     return bool(z.isfinite().all())
 
 
-def jumped(z: Tensor, places: Tensor, fit: Fit) -> bool:
-    """Return whether angles follow the lines again, some whole number of positions further on."""
+def jumped(z: Tensor, places: Tensor, fit: Fit, powers: bool = False) -> bool:
+    """Return whether angles follow the lines again, some whole number of positions further on.
+
+    Slow pairs tell the number; past their full turn, powers of two are tried.
+    """
     off = wrapped(z.angle() - places[:, None] * fit.rates - fit.phases)  # (L, n)
     slow = fit.rates.abs() < 1e-2
     w = fit.rates[slow]
     if len(w) == 0:
         return False
-    shift = float((off[:, slow] * w).sum() / (w * w).sum() / len(z))
-    rest = wrapped(off - round(shift) * fit.rates).abs().max()
-    return round(shift) != 0 and float(rest) < LOST
+    shift = round(float((off[:, slow] * w).sum() / (w * w).sum() / len(z)))
+    shifts = [sign * 2**k for k in range(6, 18) for sign in (-1, 1)] if powers else [shift]
+    return any(s and float(wrapped(off - s * fit.rates).abs().max()) < LOST for s in shifts)
 
 
 def past_the_end(z: Tensor, places: Tensor, fit: Fit) -> str | None:
@@ -171,11 +175,11 @@ def past_the_end(z: Tensor, places: Tensor, fit: Fit) -> str | None:
     if jumped(z[-2:], places[-2:].double(), fit):
         return "two-countings"
     rates = fit.rates
-    for size in (2**k for k in range(6, 13)):
-        angles = torch.remainder(places, size).double()[:, None] * rates
+    for size, low in ((2**k, low) for k in range(6, 18) for low in (0, 2 ** (k - 1))):
+        angles = (torch.remainder(places + low, size) - low).double()[:, None] * rates
         if float(wrapped(z.angle() - angles).abs().max()) < LOST:
             return "wraps"
-    return None
+    return "two-countings" if jumped(z[-2:], places[-2:].double(), fit, powers=True) else None
 
 
 def report(name: str, places: Tensor, error: Tensor, dtype: str, case: Case) -> None:
@@ -201,9 +205,14 @@ def examine_far(probe: Probe, both: tuple[Pairs, Pairs], fit: Fit, case: Case) -
                 f"positions from {place} on: the function raised {type(raised).__name__}"
             )
             break
-        reached[place] = float(off_line(z, fit, torch.tensor([place, place - 1.0])).max())
+        exact = torch.tensor([place, place - 1]).double()
+        reached[place] = float(off_line(z, fit, exact).max())
+        if reached[place] > LOST + ROUNDING * place:
+            found = past_the_end(z.flip(0), exact.flip(0), fit) or "precision-lost"
+            case.fault(found, f"angles are off by {reached[place]:.2g} radians at position {place}")
+            break
     if reached:
-        words = ", ".join(f"{error:.1g} at {place}" for place, error in reached.items())
+        words = ", ".join(f"{error:.1g} at {p}" for p, error in reached.items() if p % 2)
         case.facts["precision"] = f"error of the angle in radians, called in float32: {words}"
         curve: dict[str, Any] = case.curves["precision"]
         places, error = curve["float32"]
@@ -229,7 +238,7 @@ def examine_short(
         return
     error = off_line(z, fit, places.double())
     case.curves["precision"][name] = (places, error)
-    if float(error.max()) > LOST and not case.has(*ROUNDED, *PAST):
+    if float(error.max()) > LOST and not case.has(*ROUNDED, *PAST, "short-floats"):
         found = cause(z, places, fit.rates, partial(finite_far, probe, both, counted))
         if found is None and not bool(z.isfinite().all()):
             found = "not-finite"

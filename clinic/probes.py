@@ -107,7 +107,8 @@ class Probe:
                     f"the function raised for q and k of shape (2, {subject.heads}, 13, "
                     f"{self.dim}) with positions of shape (2, 13), {type(first).__name__}: "
                     f"{first}; and with positions (13,), {type(other).__name__}: {other}. "
-                    "Set head_dim, heads, axes or kind to what it takes"
+                    "Set head_dim, heads, axes or kind to what it takes; for (q, k, cos, sin), "
+                    "arrays or (B, L, H, d) see clinic.ways"
                 ) from other
 
     def in_dtype(self, dtype: torch.dtype) -> Probe:
@@ -241,6 +242,7 @@ class Fit(NamedTuple):
         error: largest distance of an angle from its line.
         gain: (n,) factor at position 0.
         growth: (n,) change of the gain's logarithm per position.
+        unsteady: largest distance of that logarithm from its line.
     """
 
     rates: Tensor
@@ -248,6 +250,7 @@ class Fit(NamedTuple):
     error: float
     gain: Tensor
     growth: Tensor
+    unsteady: float = 0.0
 
 
 def line(values: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
@@ -263,9 +266,11 @@ def fit_of(z: Tensor, places: Tensor) -> Fit:
     angles = unwrapped(z.angle())
     rates, phases = line(angles, places)
     error = (angles - places[:, None] * rates - phases).abs().max() if len(rates) else 0
-    growth, level = line(z.abs().clamp(min=1e-30).log(), places)
+    sizes = z.abs().clamp(min=1e-30).log()
+    growth, level = line(sizes, places)
+    rest = (sizes - level - places[:, None] * growth).abs().max() if len(rates) else 0
     phases = torch.remainder(phases + torch.pi, 2 * torch.pi) - torch.pi
-    return Fit(rates, phases, float(error), level.exp(), growth)
+    return Fit(rates, phases, float(error), level.exp(), growth, float(rest))
 
 
 def refined(fit: Fit, z: Tensor, places: Tensor, noise: float = 2e-5) -> Fit:
@@ -293,6 +298,21 @@ def track(probe: Probe, both: tuple[Pairs, Pairs], places: Tensor, counted: bool
         ones = [probe.pairs(place.reshape(1, 1), both) for place in places]
         return [torch.stack([one[side].z[0, 0, 0] for one in ones]) for side in (0, 1)]
     return [each.z[0, 0] for each in probe.pairs(places[None], both)]
+
+
+def grid_width(z: Tensor) -> int:
+    """Return the width of the grid whose rows and columns one number p gives; 0 if none does.
+
+    Args:
+        z: (L, n) at positions 0, ..., L - 1. Some pairs see p % width, the others p // width.
+    """
+    for width in range(2, len(z) // 2 + 1):
+        column = (z[width:] - z[:-width]).abs().amax(0) < 1e-3
+        start = z[: len(z) // width * width].unflatten(0, (-1, width))
+        row = (start - start[:, :1]).abs().amax((0, 1)) < 1e-3
+        if bool((row | column).all()) and bool((row & ~column).any() & (column & ~row).any()):
+            return width
+    return 0
 
 
 def doublings(reach: int) -> Tensor:

@@ -26,6 +26,8 @@ class Profile:
         gain: factor on queries, and on keys.
         rule: that the rates follow.
         bias: (heads, 2L - 1) values by relative position, of a bias.
+        far: (heads, n) values of one query at far distances, then ahead of it.
+        table: (positions, D) codes.
         backwards: whether queries and keys both rotate against the usual direction.
     """
 
@@ -36,6 +38,8 @@ class Profile:
     gain: float | None = None
     rule: Rule | None = None
     bias: Tensor | None = None
+    far: Tensor | None = None
+    table: Tensor | None = None
     backwards: bool = False
 
 
@@ -47,7 +51,7 @@ class Case:
         facts: in words, by topic.
         findings: in the order in which they were found.
         unexamined: what was not looked at, and why.
-        curves: what `Report.draw` draws.
+        curves: error of the angle by position ("precision"), and the rule that it gave away.
     """
 
     facts: dict[str, str] = field(default_factory=dict)
@@ -73,6 +77,10 @@ class Case:
         """Add what is legal, but matters in a port."""
         self.find(name, NOTE, detail, where)
 
+    def drop(self, name: str) -> None:
+        """Take back a finding that another one explains."""
+        self.findings = [each for each in self.findings if each.name != name]
+
     def has(self, *names: str) -> bool:
         """Return whether one of these was found."""
         return any(finding.name in names for finding in self.findings)
@@ -83,25 +91,85 @@ def compare_profiles(mine: Profile, other: Profile, case: Case) -> None:
     if mine.kind != other.kind:
         case.fault("kind", f"{mine.kind}, expected {other.kind}")
         return
-    if mine.bias is not None and other.bias is not None:
-        compare_biases(mine.bias, other.bias, case)
+    if mine.table is not None and other.table is not None:
+        compare_codes(mine, other, case)
+        return
+    for part in ("bias", "far"):
+        ours, theirs = getattr(mine, part), getattr(other, part)
+        if ours is not None and theirs is not None:
+            compare_biases(ours, theirs, part, case)
     if mine.layout is not None and other.layout is not None:
         compare_layouts(mine, other, case)
     if mine.rates is not None and other.rates is not None:
         compare_rates(mine, other, case)
     if mine.backwards != other.backwards:
-        case.findings = [each for each in case.findings if each.name != "direction"]
+        case.drop("direction")
         case.fault("direction")
     if mine.gain is not None and other.gain is not None and abs(mine.gain / other.gain - 1) > 1e-3:
         times = (mine.gain / other.gain) ** 2
         case.fault("gain", f"{mine.gain:.4f}, expected {other.gain:.4f}: scores times {times:.3f}")
 
 
-def compare_biases(mine: Tensor, other: Tensor, case: Case) -> None:
-    """Compare biases by distance."""
-    if mine.shape != other.shape or float((mine - other).abs().max()) > 1e-4:
-        size = float((mine - other).abs().max()) if mine.shape == other.shape else float("nan")
-        case.fault("bias-values", f"largest difference {size:.3g}")
+def compare_biases(mine: Tensor, other: Tensor, part: str, case: Case) -> None:
+    """Compare biases (heads, n) by distance, up to a number that the softmax cannot see."""
+    if len(mine) != len(other):
+        case.fault("bias-values", f"{len(mine)} heads, expected {len(other)}")
+        return
+    if part == "bias" and mine.shape != other.shape:  # tables of different lengths
+        width = min(mine.shape[1], other.shape[1])
+        mine, other = (x[:, (x.shape[1] - width) // 2 :][:, :width] for x in (mine, other))
+    hidden = mine.isinf() | other.isinf()
+    a, b = (x.masked_fill(hidden, 0) for x in (mine, other))
+    ahead = mine.shape[1] // 2 + 1 if part == "bias" else mine.shape[1] - 5  # keys ahead
+    count = (~hidden)[:, :ahead].sum(1, keepdim=True).clamp(min=1)
+    off = a - b - ((a - b)[:, :ahead].sum(1, keepdim=True) / count)
+    wrong = (off.abs() > 2e-4 + 2e-4 * b.abs()) & ~hidden
+    wrong |= mine.isinf() != other.isinf()
+    if not bool(wrong.any()):
+        return
+    if not bool(wrong[:, :ahead].any()):
+        case.unsure("bias-future")
+        return
+    where = "at far distances" if part == "far" else f"up to {mine.shape[1] // 2} positions away"
+    words = f"{int(wrong.any(0).sum())} of {mine.shape[1]} distances, {where}"
+    if bool((mine.isinf() != other.isinf()).any()):
+        words += ": they hide different keys"
+    case.fault("bias-values", f"{words}; largest difference {float(off.abs().max()):.3g}")
+
+
+def compare_codes(mine: Profile, other: Profile, case: Case) -> None:
+    """Compare codes by value, and say in which way they differ."""
+    assert mine.table is not None and other.table is not None
+    count = min(len(mine.table), len(other.table))
+    a, b = mine.table[:count], other.table[:count]
+    if a.shape[1] != b.shape[1]:
+        case.fault("code-values", f"{a.shape[1]} components, expected {b.shape[1]}")
+        return
+    close = 2e-3 * float(b.abs().max())
+    wrong = (a - b).abs().amax(1) > close
+    if not bool(wrong.any()):
+        return
+    for shift in (step for size in range(1, 5) for step in (size, -size)):
+        ours = a[max(0, -shift) : count - max(0, shift)]
+        if float((ours - b[max(0, shift) :][: len(ours)]).abs().max()) < close:
+            case.drop("code-shifted")
+            case.fault("code-shifted", f"position p gets the expected code of p{shift:+d}")
+            return
+    weights = torch.randn(count, generator=torch.Generator().manual_seed(0)).double()
+    keys = [(weights @ x).sort() for x in (a, b)]
+    if float((a[:, keys[0].indices] - b[:, keys[1].indices]).abs().max()) < close:
+        case.fault("code-order", "the same components, in another order")
+        return
+    times = float((a * b).sum() / (b * b).sum())
+    if float((a - times * b).abs().max()) < close * max(1.0, abs(times)):
+        case.fault("code-scale", f"{times:.4g} times the expected")
+        return
+    before = len(case.findings)
+    if mine.rates is not None and other.rates is not None:
+        compare_rates(mine, other, case)
+    if len(case.findings) == before:
+        first = f"{int(wrong.sum())} of {count} positions, the first is {int(wrong.nonzero()[0])}"
+        case.fault("code-values", f"{first}; largest difference {float((a - b).abs().max()):.3g}")
 
 
 def compare_layouts(mine: Profile, other: Profile, case: Case) -> None:

@@ -5,17 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from clinic.bugs import (
-    BUGS,
-    COMBINED,
-    DOUBTFUL,
-    HIDDEN,
-    SINGLE,
-    Bug,
-    found_together,
-    pairs,
-    verdicts,
-)
+from clinic.bugs import BUGS, COMBINED, DOUBTFUL, Bug, verdicts
 from clinic.findings import KNOWN
 
 VJEPA = "https://github.com/facebookresearch/vjepa2/pull/15"
@@ -87,43 +77,6 @@ def false_alarms() -> list[str]:
     ]
 
 
-def together(pair: tuple[str, str], wanted: set[str]) -> str:
-    """Return whether all that is wanted is named."""
-    found = found_together(*pair)
-    return "both" if wanted <= found else f"**{', '.join(sorted(wanted & found)) or 'neither'}**"
-
-
-def two_at_once() -> list[str]:
-    """Return the table of pairs of bugs: a row and a column for each."""
-    whole = pairs()
-    cells = {pair: together(pair, wanted) for pair, wanted in whole.items()}
-    cells |= {pair: named for pair, (named, _) in HIDDEN.items()}
-    names = list(SINGLE)
-    rows = [
-        f"| **{one}** | "
-        + " | ".join(cells.get((one, other), cells.get((other, one), "")) for other in names[1:])
-        + " |"
-        for one in names[:-1]
-    ]
-    notes = [f"- *{one}* and *{other}*: {why}." for (one, other), (_, why) in HIDDEN.items()]
-    return [
-        "## Two at once",
-        "",
-        f"{len(SINGLE)} bugs, each with each other: in {len(whole)} of "
-        f"{len(whole) + len(HIDDEN)} pairs both are named at once. In the others one leaves "
-        "nothing of the other to be seen, and what is named stands in the table. Mend, ask again.",
-        "",
-        f"| | {' | '.join(names[1:])} |",
-        "|---" * len(names) + "|",
-        *rows,
-        "",
-        *notes,
-        "",
-        "Pairs of other kinds:",
-        "",
-    ]
-
-
 def page() -> str:
     """Return the page of the book."""
     combined = [
@@ -144,7 +97,8 @@ def page() -> str:
             *map(row, BUGS),
             "",
             *false_alarms(),
-            *two_at_once(),
+            "## Two at once",
+            "",
             "| planted together | what was named |",
             "|---|---|",
             *combined,

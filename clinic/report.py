@@ -1,15 +1,14 @@
-"""The report: words, plain values, a picture."""
+"""The report: words and plain values."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from clinic.findings import FAULT, Finding
 from clinic.profile import Case, Profile
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+UNTOLD = "sound as far as tried; whether it is your model's, say with expect"
 
 
 @dataclass
@@ -21,12 +20,14 @@ class Report:
         case: facts, findings, what was not examined, curves.
         profile: what was measured, for comparisons; None where the examination broke off.
         parts: reports on the parts of something that has several.
+        told: whether the doctor was told what it should be, or nobody could tell more.
     """
 
     subject: str
     case: Case
     profile: Profile | None = None
     parts: dict[str, Report] = field(default_factory=dict)
+    told: bool = True
 
     @property
     def findings(self) -> list[Finding]:
@@ -50,10 +51,12 @@ class Report:
 
     def __str__(self) -> str:
         """Return the report in words."""
-        verdict = "no fault found" if self.healthy else f"{len(self.faults)} fault(s)"
+        verdict = "no fault found" if self.told else UNTOLD
+        verdict = verdict if self.healthy else f"{len(self.faults)} fault(s)"
         lines = [f"{self.subject}: {verdict}"]
         lines += [f"  {topic}: {words}" for topic, words in self.case.facts.items()]
-        lines += [f"  {line}" for each in self.case.findings for line in str(each).split("\n")]
+        lines += [f"  {line}" for each in told_once(self.case.findings)
+                  for line in str(each).split("\n")]  # fmt: skip
         lines += ["  Not examined:"] * bool(self.case.unexamined)
         lines += [f"  - {what}" for what in self.case.unexamined]
         for part in self.parts.values():
@@ -73,8 +76,12 @@ class Report:
             found["parts"] = {name: part.as_dict() for name, part in self.parts.items()}
         return found
 
-    def draw(self) -> Figure:
-        """Return a figure: how components mix, frequencies, precision, relativity."""
-        from clinic.picture import draw
 
-        return draw(self)
+def told_once(findings: list[Finding]) -> list[Finding]:
+    """Join findings that queries and keys share, word by word."""
+    joined: dict[tuple[str, str, str], Finding] = {}
+    for each in findings:
+        key = each.name, each.level, each.detail
+        where = f"{joined[key].where} and {each.where}" if key in joined else each.where
+        joined[key] = replace(each, where=where)
+    return list(joined.values())

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from clinic.precision import examine_precision
+from clinic.paths import examine_paths
+from clinic.precision import examine_precision, fits_a_rule
 from clinic.probes import (
     SIDES,
     Fit,
@@ -20,6 +22,7 @@ from clinic.probes import (
     call,
     doublings,
     fit_of,
+    grid_width,
     layout_of,
     line,
     pairs_of,
@@ -43,6 +46,7 @@ from clinic.rules import (
 )
 from clinic.subjects import Rotary
 
+COARSE = 0.02  # error in radians of cosines and sines that are kept in a short float
 NEAR = 64  # consecutive positions to which lines are fitted
 ORDER = (4, 0, 9, 1, 7, 2, 10, 3, 8, 5, 6)
 
@@ -53,7 +57,12 @@ def alike(a: Tensor, b: Tensor, close: float = 1e-4) -> bool:
 
 
 def examine_rotary(
-    subject: Rotary, case: Case, dtypes: tuple[torch.dtype, ...] = ()
+    subject: Rotary,
+    case: Case,
+    dtypes: tuple[torch.dtype, ...] = (),
+    *,
+    fresh: object = None,
+    thorough: bool = False,
 ) -> Profile | None:
     """Examine a rotary function; return what it does, as far as that can be said.
 
@@ -61,6 +70,8 @@ def examine_rotary(
         subject: the function and how to call it.
         case: gets what is found.
         dtypes: short types in which it is called too.
+        fresh: a copy of the function that has not been called, if it can have a memory.
+        thorough: many more lengths and batches.
     """
     probe = Probe(subject)
     if probe.flat:
@@ -68,7 +79,12 @@ def examine_rotary(
     if not is_linear_map(probe, case):
         return None
     found, counted = use_of_positions(probe, case)
+    options: dict[str, Any] = {"flat": probe.flat, "dtypes": dtypes, "thorough": thorough}
     if found is None:
+        if case.has("positions-misread"):
+            examine_paths(subject, case, reach=1024, **options)
+            if case.has("odd-length", "few-tokens", "jumps"):
+                case.drop("positions-misread")
         return None
     probe = found
     reach = reach_of(probe, counted)
@@ -93,14 +109,29 @@ def examine_rotary(
     profile.backwards = case.has("direction")
     clean = not case.has("mixed-layouts", "not-a-rotation", "overwritten", "sine-sign-lost")
     far = doublings(reach)
-    if clean and not case.has("heads-differ") and subject.axes == 1:
-        if depends_on_length(probe, both, reach, counted):
-            case.note("length-dependent")
-            case.unexamined.append("precision at far positions: frequencies change with them")
-        else:
-            z = track(probe, both, far, counted)
-            fits = tuple(refined(fit, one, far.double()) for fit, one in zip(fits, z, strict=True))
-            fits = examine_precision(probe, both, fits, far, counted, case, dtypes)
+    dependent = clean and depends_on_length(probe, both, reach, counted)
+    if dependent:
+        case.note("length-dependent")
+        case.unexamined.append("far positions, other lengths: frequencies change with them")
+    elif "gain" in case.facts:
+        case.unexamined.append("other lengths and batches: the gain may be centred in each call")
+    else:
+        whole = dataclasses.replace(probe.subject, runs=subject.runs or probe.by_first)
+        examine_paths(whole, case, reach=reach, counted=counted, fresh=fresh, **options)
+    odd = not fits_a_rule(fits[0].rates) or fits[0].error > 0.05
+    if clean and odd and subject.axes == 1 and not counted:
+        some = track(probe, both, torch.arange(min(reach, 1024)), counted)[0]
+        if width := grid_width(some):
+            case.unsure("grid", f"a grid {width} wide")
+            case.unexamined.append("frequencies: one number stands for two")
+            return profile
+    if clean and not case.has("heads-differ") and subject.axes == 1 and not dependent:
+        z = track(probe, both, far, counted)
+        fits = tuple(
+            refined(fit, one, far.double(), max(2e-5, 2 * fit.error * (fit.error < COARSE)))
+            for fit, one in zip(fits, z, strict=True)
+        )
+        fits = examine_precision(probe, both, fits, far, counted, case, dtypes)
     frequencies_and_gain(subject, probe, both, fits, profile, case, reach, clean)
     if clean:
         relativity(probe, reach, counted, case, dtypes)
@@ -164,13 +195,19 @@ def use_of_positions(probe: Probe, case: Case) -> tuple[Probe | None, bool]:
         if not move and not use:
             case.fault("one-side-only", f"{name} do not depend on any position", name)
         elif not use:
-            case.fault("offset-ignored", "positions 0..10 and 17..27 give the same", name)
+            two = None if probe.flat else probe.same(v, (places + 17).expand(2, 11))
+            side = SIDES.index(name)
+            if two is not None and not alike(two[side, 0], here[side]):
+                case.fault("batch", "one row is counted from 0, of two each has its positions")
+            else:
+                add = case.unsure if probe.subject.runs else case.fault
+                add("offset-ignored", "positions 0..10 and 17..27 give the same", name)
     if any(heads):
         case.unsure("heads-differ", "what follows is about the first head")
     if batch:
         case.fault("rows-interfere", "equal rows with equal positions give different results")
     counted = not any(use for use, move in zip(used, moves, strict=True) if move)
-    if counted or case.has("offset-ignored"):
+    if counted or case.has("offset-ignored", "batch"):
         return probe, True
     if probe.subject.runs:
         case.unexamined.append("gaps, packing, padding: the function takes consecutive runs only")
@@ -223,7 +260,6 @@ def structure(probe: Probe, case: Case, reach: int, counted: bool) -> tuple[Pair
     if counted or probe.subject.runs:
         some = list(range(1, 64 if counted else 33))
     matrices = probe.matrix(torch.tensor(some)[None])[:, 0, 0]  # (2, L, d, d)
-    case.curves["mixing"] = matrices[0].abs().amax(0)
     q, k = (pairs_of(one) for one in matrices)
     for name, one, matrix in zip(SIDES, (q, k), matrices, strict=True):
         if one.larger:
@@ -339,7 +375,7 @@ def sides(fits: tuple[Fit, ...], case: Case) -> None:
         case.fault("sides-differ")
     elif not any(back) and not alike(q.phases, k.phases, 5e-3):
         case.fault("query-key-shift")
-    if float(q.growth.abs().max()) > 1e-5:
+    if float(q.growth.abs().max()) > max(1e-5, 4 * q.unsteady / NEAR):
         if alike(q.growth, -k.growth, 1e-6):
             case.facts["gain"] = "grows with the position on one side, falls on the other (xPos)"
         else:
@@ -388,13 +424,17 @@ def frequencies_and_gain(
         return
     full = whole_head(profile.rates.sum(1), profile.layout, subject.head_dim)
     slowest = float(full[full > 0].min()) if bool((full > 0).any()) else 1.0
-    noise = 3e-7 / (reach * slowest) if clean else 1e-5 / slowest
+    coarse = 1e-3 < fit.error < COARSE
+    noise = (2 * fit.error if coarse else 3e-7) / (reach * slowest) if clean else 1e-5 / slowest
     close = min(max(CLOSE, noise), 0.02)
     rule = case.curves.pop("rule", None) or identify(full, close)
     if rule.name == "unknown" and subject.axes > 1:
         rule = by_axis(profile.rates, close, case)
     profile.rule = rule
-    case.curves["rates"], case.facts["frequencies"] = profile.rates, str(rule)
+    if coarse and rule.name == "default":
+        profile.rates = series(len(full), rule.base)[:, None]
+        case.note("tables-rounded", f"angles are off by up to {fit.error:.2g} radians")
+    case.facts["frequencies"] = str(rule)
     judge_rule(rule, full, fit, subject.axes, case)
     if case.has("both-grow") or "gain" in case.facts:
         return
@@ -522,7 +562,6 @@ def relativity(
         scores = torch.einsum("snd,sd->sn", rotated[0], rotated[1, :, 0])  # the key at the start
         scale = float(u.double().norm() * v.double().norm())
         found[str(dtype).removeprefix("torch.")] = (scores - scores[:1]).abs() / scale
-    case.curves["relativity"] = (starts, distances, found)
     worst = {name: float(error.max()) for name, error in found.items()}
     case.facts["relativity"] = "scores move by " + ", ".join(
         f"{error:.1e} of |q||k| in {name}" for name, error in worst.items()

@@ -84,7 +84,7 @@ class Absolute:
     """A function that gives what is added to the input: positions (L,) or (B, L) -> (..., D)."""
 
     function: CodeFunction
-    reach: int = 512
+    reach: int = 2048
 
     def __post_init__(self) -> None:
         """Raise unless the function is one."""
