@@ -84,7 +84,7 @@ export const wavelengths = {
     return (
       `${d / 2} pairs, base ${grouped(base)}, trained on ${grouped(trained)}, read to ${grouped(trained * factor)}. ` +
       `${total(unseen)} pairs meet angles that training never had; ${total(moved)} that went around in training run at another speed. ` +
-      `Pair ${pair}: wavelength ${places(WHOLE / changed[pair])},${slowed}.`
+      `Pair ${pair}: wavelength ${grouped(WHOLE / changed[pair])},${slowed}.`
     );
   },
   draw({ drawing, handle, state, set, width, narrow, at }) {
@@ -133,7 +133,7 @@ export const wavelengths = {
     right.upright(pair, "grey dashed");
     const to = (value) => set({ pair: clamp(Math.round(value), 0, last) });
     handle("pair", {
-      x: panel.X(pair), y, now: pair, least: 0, most: last, label: "pair", text: `pair ${pair}, wavelength ${places(WHOLE / changed[pair])}`,
+      x: panel.X(pair), y, now: pair, least: 0, most: last, label: "pair", text: `pair ${pair}, wavelength ${grouped(WHOLE / changed[pair])}`,
       move: (px) => to(panel.X.invert(px)), step: (across, down) => to(pair + across - down),
     });
     const marks = [["above", "sound"], ["key", "new angles"], ["position", "another speed than in training"]];
