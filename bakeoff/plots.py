@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from bakeoff.cells import Row
 from bakeoff.recipes import COLOURS, NAMES
-from lab import figures
+from pages import figures
 
 Curve = dict[int, list[float]]  # length -> one value per seed
 

@@ -62,11 +62,13 @@ def test_the_archive_is_small_and_has_what_a_notebook_may_use_and_no_solution(
 ) -> None:
     assert len(archive) < 500_000 and archive == publish.checks()
     names = zipfile.ZipFile(io.BytesIO(archive)).namelist()
-    for room in ("pe_lib", "lab", "bakeoff", "exercises/checks"):
+    for room in ("pe_lib", "lab", "pages", "bakeoff", "exercises/checks"):
         modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / room).glob("*.py")}
         assert modules <= {*names}
     beside = {
-        name for name in names if not re.match(r"(pe_lib|lab|bakeoff|exercises/checks)/", name)
+        name
+        for name in names
+        if not re.match(r"(pe_lib|lab|pages|bakeoff|exercises/checks)/", name)
     }
     assert beside == {"LICENSE", "bring.py", "exercises/__init__.py", "exercises/practice.py",
                       "exercises/wire.py"}  # fmt: skip
@@ -84,7 +86,7 @@ path, modules = [*sys.path], {*sys.modules}
 for folder, home, cells in json.load(open("stages.json", encoding="utf-8")):
     sys.path[:], book = [folder, *path], {}
     for name in {*sys.modules} - modules:
-        if name.split(".")[0] in ("exercises", "lab", "pe_lib", "bakeoff"):
+        if name.split(".")[0] in ("exercises", "lab", "pages", "pe_lib", "bakeoff"):
             del sys.modules[name]
     os.chdir(folder)
     os.environ["HOME"] = home

@@ -10,7 +10,7 @@ from test_live import LEAST, NAMES, ORACLES, flat, states_of, wrong
 from test_site import faults
 
 from browsing import left_out, toc_pages, visit_page
-from lab import live
+from pages import live
 
 CONTROLS = ".live-controls :is(input, select), .live-stage [role=slider]"
 PICTURE = """control => {

@@ -9,8 +9,8 @@ import pytest
 from ipywidgets.embed import dependency_state
 
 from browsing import left_out
-from lab import explore
-from lab.figures import Picture
+from pages import explore
+from pages.figures import Picture
 from tools import formulas, moving, vendor
 
 PAGE = r"""<html><head><title>x</title></head><body>

@@ -222,8 +222,8 @@ MOVING = """
 import base64, io
 import ipywidgets as widgets
 from PIL import Image
-from lab import explore
-from lab.figures import Picture
+from pages import explore
+from pages.figures import Picture
 def drawn(grey):
     data = io.BytesIO()
     Image.new("L", (40, 30), grey).save(data, "PNG")
@@ -331,7 +331,7 @@ def test_a_link_that_leads_nowhere_is_found(small_book):
 def test_a_claim_without_a_cell_is_found(tmp_path, monkeypatch):
     import test_claims
 
-    from lab import claims
+    from pages import claims
 
     extra = copy.deepcopy(next(iter(claims.load().values())))
     ledger = [{**vars(claim), "source": list(claim.source)} for claim in claims.load().values()] + [

@@ -16,7 +16,7 @@ import pytest
 
 from tools import ROOT
 
-ROOMS = ("pe_lib", "lab", "clinic", "configs", "exercises")
+ROOMS = ("pe_lib", "lab", "pages", "clinic", "configs", "exercises")
 USE = """
 import importlib, pkgutil, sys
 
@@ -26,7 +26,8 @@ names = [module.name for module in pkgutil.walk_packages(pe_lib.__path__, "pe_li
 for name in names:
     importlib.import_module(name)
 loaded = {name.partition(".")[0] for name in sys.modules}
-print(pe_lib.__file__, len(names), *{"IPython", "clinic", "configs", "lab", "matplotlib"} & loaded)
+print(pe_lib.__file__, len(names), *{"IPython", "clinic", "configs", "lab",
+    "matplotlib", "pages"} & loaded)
 """
 
 
@@ -96,7 +97,7 @@ def test_the_changelog_says_what_this_version_brought(metadata):
 
 def test_an_environment_of_the_course_has_the_rest_too(tmp_path):
     """As `make` installs it: notebooks import it wherever they lie."""
-    rest = "import bakeoff, clinic, configs, exercises, lab, pe_lib; print(lab.__path__[0])"
+    rest = "import bakeoff, clinic, configs, exercises, lab, pages, pe_lib; print(lab.__path__[0])"
     done = subprocess.run(
         [sys.executable, "-c", rest], cwd=tmp_path, env=os.environ | {"PYTHONPATH": ""},
         capture_output=True, text=True,

@@ -18,8 +18,8 @@ import torch
 
 from bakeoff import choosing
 from browsing import AXE, ONLY_COLOURS, left_out, serious
-from lab import live
 from lab.four_terms import expand
+from pages import live
 from pe_lib import context_extension as extend
 from pe_lib.alibi import ALiBi, alibi, alibi_slopes
 from pe_lib.attention import MultiHeadAttention, NoPosition, attend, attention_logits

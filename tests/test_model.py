@@ -15,10 +15,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from lab import measure
-from lab.doors import DOORS
 from lab.model import Transformer
 from lab.registry import METHODS, Sizes
 from lab.training import generator
+from pages.doors import DOORS
 from pe_lib import KVCache, Learned, NoPosition, Sinusoidal
 
 SIZES = Sizes(d_model=12, n_heads=3, length=64)

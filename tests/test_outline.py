@@ -7,7 +7,7 @@ import re
 import nbformat
 import pytest
 
-from lab import claims
+from pages import claims
 from tools import outline
 
 PATHS = {path.stem: path for path in outline.chapters()}

@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from lab import explore, figures, page
+from pages import explore, figures, page
 
 ALT = "A line that rises from the lower left to the upper right."
 

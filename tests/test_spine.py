@@ -8,8 +8,8 @@ from urllib.parse import parse_qsl
 import nbformat
 import pytest
 
-from lab import live, spine
 from lab.registry import METHODS
+from pages import live, spine
 from tools import ROOT
 from tools.refresh import FOLDED
 

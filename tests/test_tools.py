@@ -17,7 +17,7 @@ import yaml
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from browsing import serve, toc_pages
-from lab import claims
+from pages import claims
 from tools import ROOT, address, build, refresh, status, vendor
 
 CELLS = (

@@ -28,7 +28,10 @@ from tools import ROOT
 from tools.vendor import Package, fetch
 
 FONTS = ROOT / "book" / "assets" / "fonts"
-PICTURES, DRAWN = ROOT / "lab" / "fonts", ("sans", "sans-bold")  # what lab/figures.py draws with
+PICTURES, DRAWN = (
+    ROOT / "pages" / "fonts",
+    ("sans", "sans-bold"),
+)  # what pages/figures.py draws with
 THEME = Path(pydata_sphinx_theme.__file__).parent / "theme" / "pydata_sphinx_theme" / "static"
 WEBFONTS = Path("vendor") / "fontawesome" / "webfonts"
 SANS = Package(

@@ -1,8 +1,8 @@
-"""Make what lab/live.py shows: one script of all figures, and their pictures in the first state.
+"""Make what pages/live.py shows: one script of all figures, and their pictures in the first state.
 
 Usage: python -m tools.live [--script]
 
-Needs npm, for the bundler and the parts of d3 that lab/web/package-lock.json pins with their
+Needs npm, for the bundler and the parts of d3 that pages/web/package-lock.json pins with their
 digests, and for the pictures Playwright with a Chromium. With --script no pictures are taken.
 """
 
@@ -24,8 +24,8 @@ from typing import Any
 from PIL import Image
 
 from bakeoff import choosing
-from lab import figures
-from lab.live import SCRIPT, STARTS, STILLS, STYLE, WEB, data
+from pages import figures
+from pages.live import SCRIPT, STARTS, STILLS, STYLE, WEB, data
 from tools import ROOT, chromium
 
 FONTS = ROOT / "book" / "assets" / "fonts"
@@ -215,7 +215,7 @@ def photograph() -> None:
 
 
 def colours() -> str:
-    """Return the style of what a colour stands for, as lab/figures.py has it."""
+    """Return the style of what a colour stands for, as pages/figures.py has it."""
     looks = (
         ".live",
         'html[data-theme="dark"] .live, [data-jp-theme-light="false"] .live, .theme-dark .live',

@@ -1,6 +1,6 @@
 """Read a moving figure from a notebook: its sliders and their pictures, without the widgets.
 
-In a notebook `lab.explore` shows sliders over a stack of drawn pictures. A page needs for them no
+In a notebook `pages.explore` shows sliders over a stack of drawn pictures. A page needs for them no
 more than the browser's own sliders: the pictures become files, and one comes when it is asked for.
 """
 
@@ -10,7 +10,7 @@ import re
 from html import unescape
 from typing import Any, NamedTuple
 
-from lab.figures import Picture
+from pages.figures import Picture
 
 STATE = "application/vnd.jupyter.widget-state+json"
 FRAME = re.compile(
@@ -70,7 +70,7 @@ def moving(model: str, notebook: dict[str, Any]) -> Moving:
         notebook: the notebook's metadata, in which the widgets' state is stored.
 
     Raises:
-        ValueError: if the widget is not what `lab.explore` makes.
+        ValueError: if the widget is not what `pages.explore` makes.
     """
     models = notebook["widgets"][STATE]["state"]
     *controls, stack = map(key, models[model]["state"].get("children", [model]))

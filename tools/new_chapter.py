@@ -39,7 +39,7 @@ LINES = (
         "| {cite:t}`chi2022kerple` |\n",
     ),
     (
-        "lab/claims.yml",
+        "pages/claims.yml",
         r"^  (source|question|url): .*\n",
         "\n- id: template-power\n  chapter: NN_template\n"
         "  claim: With equal contents, TITLE's attention weights fall as a power of the distance.\n"

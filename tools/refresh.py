@@ -115,7 +115,7 @@ def execute(path: Path) -> Notebook:
 
 
 def is_live(output: Any) -> bool:
-    """Return whether an output is a figure of lab/live.py."""
+    """Return whether an output is a figure of pages/live.py."""
     return "figure" in output.get("metadata", {}).get("image/png", {})
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from lab.spine import CHAPTERS, following
+from pages.spine import CHAPTERS, following
 
 STAR = '<span class="on-spine" title="on the spine"> ★</span>'
 

@@ -15,7 +15,7 @@ import nbformat
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from lab import live
+from pages import live
 from tools import moving
 
 from .typography import HYPHEN

@@ -1,6 +1,6 @@
 """Figures that compute in the reader's browser: own input, any value, a state that a link holds.
 
-Their scripts are in lab/web/src, one small module for each figure beside one for all the
+Their scripts are in pages/web/src, one small module for each figure beside one for all the
 arithmetic, which the tests hold against pe_lib. `python -m tools.live` bundles them into one file
 and takes the picture that each figure shows before its script runs.
 
@@ -21,7 +21,7 @@ from typing import Any
 import traitlets
 from IPython.display import display
 
-from lab.figures import Picture, caption_of, require_alt, show_caption
+from pages.figures import Picture, caption_of, require_alt, show_caption
 from pe_lib.errors import require_choice
 
 # Without it, as in an old image of Colab, the figure is its picture and its words.
@@ -97,11 +97,11 @@ def show(name: str, *, number: str | None = None, caption: str | None = None) ->
 
     Args:
         name: one of `starts`, such as "rope_score".
-        number: the figure's number, as `lab.figures.show` takes it.
+        number: the figure's number, as `pages.figures.show` takes it.
         caption: what stands below the figure.
 
     Raises:
-        ValueError: if there is no figure of that name, or as `lab.figures.show`.
+        ValueError: if there is no figure of that name, or as `pages.figures.show`.
     """
     below = caption_of(number, caption)
     forms, metadata = bundle(name), still(name).size

@@ -14,7 +14,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
-from lab.figures import GRID, INK, PAPER, new
+from pages.figures import GRID, INK, PAPER, new
 
 PALE = "#eef1f5"  # the ground of what a diagram says nothing about
 

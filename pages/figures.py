@@ -22,7 +22,7 @@ from lab.registry import METHODS
 
 METHOD_COLOURS = {key: method.colour for key, method in METHODS.items()}
 METHOD_NAMES = {key: method.name for key, method in METHODS.items()}
-# What a colour stands for, in every figure, drawn here or by lab/web: on white, and in the dark.
+# What a colour stands for, in every figure, drawn here or by pages/web: on white, and in the dark.
 ROLES = {
     "query": ("#0072b2", "#56b4e9"),
     "key": ("#d55e00", "#ff9248"),

@@ -72,7 +72,7 @@ def show(claim_id: str, *, holds: bool | None, measured: str) -> None:
     """Print a claim, its verdict and what was measured, once the cell agrees with the verdict.
 
     Args:
-        claim_id: an id of lab/claims.yml.
+        claim_id: an id of pages/claims.yml.
         holds: what this cell found: True or False, or None for what no measurement decides.
         measured: the finding, in words and numbers from the run.
 
@@ -102,7 +102,7 @@ def heading(claim: Claim) -> str:
 
 def table(chapter: str) -> None:
     """Show the claims of a chapter with their verdicts, each linked to the cell that tests it."""
-    from lab.page import table as show_table
+    from pages.page import table as show_table
 
     rows = [
         [f"[{claim.claim}](#claim-{claim.id})", f"**{claim.verdict}**", claim.correct]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 
-from lab import schematics
 from lab.registry import METHODS
+from pages import schematics
 
 # Door: a method that uses it, whose colour it has; how far up it stands; where its arrows end.
 DOORS = {

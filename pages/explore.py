@@ -16,7 +16,7 @@ import ipywidgets as widgets
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from lab.figures import Picture, caption_of, picture, show_caption
+from pages.figures import Picture, caption_of, picture, show_caption
 
 MAX_FRAMES = 80  # more would make the page heavy
 
@@ -68,7 +68,7 @@ def slider(
         alt: the words for a value's figure, for those who do not see it.
         label: how a value is written beside the slider.
         start: index of the value shown first.
-        number: the figure's number, as `lab.figures.show` takes it.
+        number: the figure's number, as `pages.figures.show` takes it.
         caption: what stands below the figure.
 
     Raises:
@@ -107,7 +107,7 @@ def sliders(
         alt: the words for that figure.
         label: how a value is written beside its slider.
         start: indices of the values shown first.
-        number: the figure's number, as `lab.figures.show` takes it.
+        number: the figure's number, as `pages.figures.show` takes it.
         caption: what stands below the figure.
 
     Raises:

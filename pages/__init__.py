@@ -1,0 +1,1 @@
+"""What pages are furnished with: sentences, tables, figures, claims."""
