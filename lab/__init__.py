@@ -1,5 +1,4 @@
-"""The laboratory of the course: what pages and experiments share.
+"""The laboratory of the course: models, tasks and trainings, and what measures them.
 
-Models, tasks and trainings; measurements; figures, claims and sentences for the pages. The methods
-themselves are in `pe_lib`.
+The methods themselves are in `pe_lib`, what pages are furnished with in `pages`.
 """
