@@ -14,8 +14,10 @@ from tools import ROOT
 from tools.refresh import FOLDED
 
 BOOK = ROOT / "book"
-MODULES = {path.stem for path in (ROOT / "lab").glob("*.py")} | {"library", "extend"}
-IMPORT = re.compile(r"^from (?:pe_lib|lab(?!\.page)\b)[\w.]* import (\([^)]*\)|.*)$", re.M)
+ROOMS = ("lab", "pages")
+MODULES = {path.stem for room in ROOMS for path in (ROOT / room).glob("*.py")}
+MODULES |= {"library", "extend"}
+IMPORT = re.compile(r"^from (?:pe_lib|lab|pages(?!\.page)\b)[\w.]* import (\([^)]*\)|.*)$", re.M)
 STATE = re.compile(r"\((\d\d_\w+)\.ipynb#figure-(\w+)-(\d+)\?([^)\s]+)\)")
 
 
@@ -47,7 +49,7 @@ def used(name: str) -> set[str]:
     return found | set(re.findall(rf"\b(?:{modules})\.(\w+)", sight))
 
 
-@pytest.mark.parametrize("name", spine.CHAPTERS[:5])  # the last two are read for their tables
+@pytest.mark.parametrize("name", spine.CHAPTERS)
 def test_the_spine_introduces_the_functions_that_it_uses(name):
     before = [PAGES[each] for each in spine.CHAPTERS[: spine.CHAPTERS.index(name) + 1]]
     said = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", "\n".join(prose for prose, _, _ in before))

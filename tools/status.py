@@ -15,7 +15,7 @@ from tools import ROOT, outline
 
 RUNTIMES = ROOT / "book" / "data" / "runtimes.json"
 TESTS = ROOT / "_build" / "tests.json"  # written by the last `make test`
-CLAIMS = ROOT / "lab" / "claims.yml"
+CLAIMS = ROOT / "pages" / "claims.yml"
 PACKAGES = ("torch", "numpy", "matplotlib", "ipywidgets", "jupyter-book", "sphinx", "myst-nb")
 
 

@@ -41,7 +41,7 @@ ERRORS = [
     (lambda: Template(2.0), TypeError, "n_heads must be an int, got float"),
     (lambda: template_bias("far", torch.ones(2)), TypeError, "relative must be numbers"),
     (lambda: template_bias([True], torch.ones(2)), TypeError, "relative must be real numbers"),
-    (lambda: MultiHeadAttention(8, 4, Template(2))(torch.randn(1, 3, 8)), ValueError, "2 heads"),
+    (lambda: MultiHeadAttention(8, 4, Template(2))(torch.randn(1, 3, 8)), ValueError, "n_heads=2"),
 ]
 
 
