@@ -591,9 +591,8 @@ def for_queries(x: Tensor, q: Tensor) -> Tensor:
 
 def sees_itself(vector: Tensor, q_pos: Run, k_pos: Run) -> bool:
     """Return whether no bias hides the distance 0 from any head, as far as it may be read."""
-    if not may_read(vector):  # nor index it: a graph would fix its length
-        return True
-    return not bool((vector[:, q_pos.stop - 1 - k_pos.start] == -math.inf).any())
+    here = q_pos.stop - 1 - k_pos.start  # indexed only where it may be read: a graph would fix it
+    return not may_read(vector) or not bool((vector[:, here] == -math.inf).any())
 
 
 def only_forgets(encoding: PositionEncoding) -> bool:
