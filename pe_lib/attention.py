@@ -156,6 +156,7 @@ def attend_fused(
     k_pos: Positions | Axes,
     *,
     mask: Tensor | None = None,
+    memory: fast.Memory | None = None,
     **settings: Any,
 ) -> Tensor:
     """Return the output of `attend` by the fast forms, without the weights; arguments as there."""
@@ -164,7 +165,6 @@ def attend_fused(
             f"encoding must not act on the values, for which {type(encoding).__name__} needs the "
             "weights: use `attend`"
         )
-    memory = settings.pop("memory", None)
     if not fast.ON:
         return attend(q, k, v, encoding, q_pos, k_pos, mask=mask, **settings)[0]
     switches = {name: settings[name] for name in ("causal", "rotated") if name in settings}

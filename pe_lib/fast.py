@@ -219,8 +219,8 @@ def as_complex(x: Tensor) -> Tensor:
 # --- biases: one number per distance, one row of scores per distance ------------------------------
 
 Runs = tuple[Run, Run]  # of queries and of keys
-# What a cache keeps of projected rows: the module that projects, other settings, and the rows.
-Memory = dict[int, tuple[nn.Module, Any, Tensor]]
+# What a cache keeps of projected rows, for each module that projects: other settings, and the rows.
+Memory = dict[nn.Module, tuple[Any, Tensor]]
 
 
 def bias_of(
@@ -284,7 +284,8 @@ def distances(q_pos: Run, k_pos: Run, device: torch.device | None = None) -> Ten
     Returns:
         (Lq + Lk - 1,): the pair (i, j) finds its own at Lq - 1 - i + j.
     """
-    return torch.arange(k_pos.start - q_pos.stop + 1, k_pos.stop - q_pos.start, device=device)
+    first, last = ends(q_pos, k_pos)
+    return torch.arange(first, last + 1, device=device)
 
 
 def relative_biases(encoding: PositionEncoding) -> list[RelativeBias] | None:
@@ -361,13 +362,13 @@ def rows_behind(
     first, last = between
     if memory is None or torch.is_grad_enabled() or torch.compiler.is_compiling():
         return make(torch.arange(first, last + 1, device=q.device)).to(q.dtype)
-    kept, settings = memory.get(id(module)), (settings, q.dtype, q.device)
-    rows = kept[2] if kept is not None and kept[0] is module and kept[1] == settings else None
+    kept, settings = memory.get(module), (settings, q.dtype, q.device)
+    rows = kept[1] if kept is not None and kept[0] == settings else None
     known = 0 if rows is None else rows.shape[1]
     if known < 1 - first:
         more = make(torch.arange(first - SPARE, 1 - known, device=q.device)).to(q.dtype)
         rows = torch.cat([more] if rows is None else [more, rows], dim=1)
-        memory[id(module)] = module, settings, rows
+        memory[module] = settings, rows
     assert rows is not None
     return rows[:, rows.shape[1] - 1 + first : rows.shape[1] + last]
 
@@ -377,9 +378,7 @@ def transformer_xl(
 ) -> Tensor:
     """Return `TransformerXL.bias`, (B, H, Lq, Lk), from one row per distance."""
     encoding.admit({"q": q, "k": k, "scale": scale})
-    u, v = (
-        each.to(q.dtype).unsqueeze(-2) * scale for each in (encoding.u, encoding.v)
-    )  # (H, 1, d)
+    u, v = (each.to(q.dtype)[:, None] * scale for each in (encoding.u, encoding.v))  # (H, 1, d)
     between, state = ends(*places), (encoding.base, encoding.clamp)
     one = q.shape[2] == 1 and between[1] <= 0
     known = memory if one else None

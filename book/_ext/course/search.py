@@ -31,6 +31,13 @@ def stemmer(language: Any) -> Callable[[str], str]:
     return language.stem  # type: ignore[no-any-return]
 
 
+@functools.cache
+def called() -> dict[str, str]:
+    """Return what readers call each page."""
+    names: dict[str, str] = yaml.safe_load(CALLED.read_text(encoding="utf-8"))
+    return names
+
+
 def count_words(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
 ) -> None:
@@ -52,8 +59,8 @@ def count_words(
         and (table_counts or not isinstance(block.parent, nodes.entry))
     ]
     own, *headings = [each.astext() for each in doctree.findall(nodes.title)] or [""]
-    called = yaml.safe_load(CALLED.read_text(encoding="utf-8")).get(page.partition("/")[2], "")
-    WORDS[page] = stems(*prose), set(stems(*headings)), {*stems(own)} | {*stems(called)}
+    names = stems(own, called().get(page.partition("/")[2], ""))
+    WORDS[page] = stems(*prose), set(stems(*headings)), set(names)
 
 
 def weigh_words(
