@@ -159,22 +159,3 @@ def test_a_nested_composition_equals_the_flat_one() -> None:
         by_hand = q @ k.mT + t5.bias(q, k, q_pos, k_pos, 1.0) + alibi.bias(q, k, q_pos, k_pos, 1.0)
         by_hand = by_hand + shaw.bias(q, k, q_pos, k_pos, 1.0)
         torch.testing.assert_close(flat, by_hand, rtol=0, atol=1e-5)
-
-
-def test_a_composition_is_itself_an_encoding() -> None:
-    """It nests, trains, saves and loads, and works with a cache."""
-    torch.manual_seed(0)
-    nested = Compose(Compose(Sinusoidal(24), Slope(0.3)), Compose(RoPE(8)))
-    flat = Compose(Sinusoidal(24), Slope(0.1), RoPE(8))
-    assert len(list(flat.parameters())) == 1
-    flat.encodings[1].load_state_dict(nested.encodings[0].encodings[1].state_dict())  # type: ignore[union-attr]
-    attention = MultiHeadAttention(24, 3, nested, causal=True, embedded=True)
-    twin = MultiHeadAttention(24, 3, flat, causal=True, embedded=True)
-    twin.load_state_dict(attention.state_dict(), strict=False)
-    x = torch.randn(2, 6, 24)
-    torch.testing.assert_close(attention(x), twin(x))
-    cache = KVCache()
-    steps = [attention(part, cache=cache) for part in x.split([2, 3, 1], dim=1)]
-    torch.testing.assert_close(torch.cat(steps, dim=1), attention(x))
-    attention(x).sum().backward()
-    assert nested.encodings[0].encodings[1].slope.grad is not None  # type: ignore[union-attr]

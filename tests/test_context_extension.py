@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ from pe_lib.context_extension import (
     yarn_gain,
 )
 from pe_lib.positions import Run
-from pe_lib.rope import RoPE, apply_rope, rope_angles
+from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import frequencies
 
 HEAD_DIM, TRAINED = 24, 64
@@ -176,57 +175,6 @@ def test_longrope_and_gains_equal_transformers() -> None:
     assert longrope_gain(0.5, TRAINED) == yarn_gain(0.5) == 1.0
 
 
-@pytest.mark.parametrize("length", [10, TRAINED, TRAINED + 1, 200])
-@pytest.mark.parametrize("seed", range(2))
-def test_modules_equal_llama_with_the_same_scaling(length: int, seed: int) -> None:
-    """Rotated queries and keys, gain included, for two sequences of which one is left-padded."""
-    from transformers.models.llama import modeling_llama as llama
-
-    torch.manual_seed(seed)
-    q, k = torch.randn(2, 3, length, HEAD_DIM), torch.randn(2, 2, length, HEAD_DIM)
-    positions = torch.stack([torch.arange(length), (torch.arange(length) - 4).clamp(min=0)])
-    rates, long = frequencies(HEAD_DIM), FACTORS**1.5
-    stretched = {"factor": 4.0, "original_max_position_embeddings": TRAINED}
-    cases: list[tuple[RoPE, Any]] = [
-        (DynamicNTK(HEAD_DIM, 4.0, TRAINED, layout="half"), llama_config("dynamic", factor=4.0)),
-        (
-            RoPE(HEAD_DIM, rates=yarn(rates, 4.0, TRAINED), gain=yarn_gain(4.0), layout="half"),
-            llama_config("yarn", **stretched),
-        ),
-        (
-            LongRoPE(HEAD_DIM, FACTORS, long, TRAINED, 4.0, layout="half"),
-            llama_config(
-                "longrope",
-                short_factor=FACTORS.tolist(),
-                long_factor=long.tolist(),
-                **stretched,
-            ),
-        ),
-    ]
-    for rope, config in cases:
-        cos, sin = llama.LlamaRotaryEmbedding(config)(q, positions)
-        theirs = llama.apply_rotary_pos_emb(q, k, cos, sin)
-        for mine, other in zip(rope.rotate(q, k, positions, positions), theirs, strict=True):
-            # Their angles are float32 products: off by position * 2 ** -23 radians at most.
-            tolerance = max(1e-6, length * 2**-23)
-            assert (mine - other).abs().max() <= tolerance * other.abs().max()
-
-
-def test_ntk_and_interpolation_equal_rotary_embedding_torch() -> None:
-    """Its theta_rescale_factor is the NTK-aware factor; interpolate_factor divides positions."""
-    from rotary_embedding_torch import RotaryEmbedding
-
-    peer = RotaryEmbedding(dim=HEAD_DIM, theta_rescale_factor=4.0)
-    ours = ntk_aware(frequencies(HEAD_DIM), 4.0)
-    assert relative_difference(ours, peer.freqs.detach()) <= 1e-6
-    peer = RotaryEmbedding(dim=HEAD_DIM, interpolate_factor=4.0)
-    x = torch.randn(2, 3, 9, HEAD_DIM)
-    theirs = peer.rotate_queries_or_keys(x)
-    slow = position_interpolation(frequencies(HEAD_DIM), 4.0)
-    ours = apply_rope(x, rope_angles(torch.arange(9), slow))
-    assert (ours - theirs).abs().max() <= 1e-6 * theirs.abs().max()
-
-
 # The formulas, pair by pair -----------------------------------------------------------------------
 
 
@@ -274,28 +222,6 @@ def test_every_rate_follows_its_papers_formula(
 # Properties ---------------------------------------------------------------------------------------
 
 
-def test_interpolated_positions_get_the_angles_of_the_trained_range() -> None:
-    rates = frequencies(HEAD_DIM)
-    slow = position_interpolation(rates, 4.0)
-    torch.testing.assert_close(rope_angles([40.0], slow), rope_angles([10.0], rates))
-
-
-def test_ntk_keeps_the_first_pair_and_interpolates_the_last() -> None:
-    rates = frequencies(HEAD_DIM)
-    stretched = ntk_aware(rates, 4.0)
-    assert stretched[0] == rates[0]
-    assert stretched[-1].item() == pytest.approx(rates[-1].item() / 4, rel=1e-12)
-
-
-@pytest.mark.parametrize("ramp", ["index", "rotations"])
-def test_yarn_keeps_fast_pairs_and_interpolates_slow_ones(ramp: str) -> None:
-    rates = frequencies(64)
-    mixed = yarn(rates, 8.0, 2048, ramp=ramp) / rates
-    assert mixed[0] == 1
-    assert mixed[-1].item() == pytest.approx(1 / 8)
-    assert (mixed.diff() <= 1e-12).all()
-
-
 @pytest.mark.parametrize("ramp", ["index", "rotations"])
 @pytest.mark.parametrize("trained", [7, 32, 64, 201, 202, 4096])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -310,14 +236,6 @@ def test_bounds_by_the_rule_keep_the_fastest_pair_and_slow_the_last_in_full(
     assert mixed[-1].item() == pytest.approx(rates[-1].item() / 8, rel=1e-6)
     if trained < 202:  # the published bound would not
         assert yarn(rates, 8.0, trained, ramp="rotations")[0] < rates[0]
-
-
-@pytest.mark.parametrize("method", [ntk_aware, position_interpolation])
-def test_factor_one_changes_nothing(method: Callable[[Tensor, float], Tensor]) -> None:
-    rates = frequencies(HEAD_DIM)
-    assert torch.equal(method(rates, 1.0), rates)
-    torch.testing.assert_close(yarn(rates, 1.0, TRAINED), rates)
-    torch.testing.assert_close(llama3(rates, 1.0, TRAINED), rates)
 
 
 def test_up_to_the_trained_length_dynamic_ntk_is_plain_rope() -> None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from closeness import assert_close, default_dtype, difference, forms
+from closeness import assert_close, default_dtype, forms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from transformers.models.deberta_v2 import modeling_deberta_v2 as version_2
 
 from pe_lib import fast
 from pe_lib.attention import MultiHeadAttention, NoPosition, relative_position
-from pe_lib.deberta import DeBERTa, disentangled_row, log_bucket
+from pe_lib.deberta import DeBERTa, log_bucket
 
 
 @pytest.mark.parametrize("default", [torch.float16, torch.bfloat16, torch.float64])
@@ -139,38 +139,6 @@ def test_scores_equal_version_1(
         assert_close(bias, expected)
 
 
-@pytest.mark.parametrize("terms", TERMS)
-def test_attention_equals_version_1(terms: list[str]) -> None:
-    # in_proj holds query, key and value rows head by head.
-    torch.manual_seed(0)
-    config = DebertaConfig(
-        hidden_size=15,
-        num_attention_heads=3,
-        relative_attention=True,
-        max_relative_positions=6,
-        pos_att_type=terms,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    peer = version_1.DisentangledSelfAttention(config)
-    encoding = DeBERTa(15, 3, 6, c2p="c2p" in terms, p2c="p2c" in terms)
-    encoding.key_proj = peer.pos_proj if "c2p" in terms else None
-    encoding.query_proj = peer.pos_q_proj if "p2c" in terms else None
-    layer = MultiHeadAttention(15, 3, encoding)
-    by_head = peer.in_proj.weight.data.view(3, 3, 5, 15)  # head, (q, k, v), d, D
-    for place, linear in enumerate((layer.q_proj, layer.k_proj, layer.v_proj)):
-        linear.weight.data = by_head[:, place].reshape(15, 15)
-    layer.out_proj = nn.Identity()
-    x = torch.randn(4, 11, 15)
-    back = version_1.build_relative_position(x, x)
-    with torch.no_grad():
-        mask = torch.ones(4, 1, 11, 11)
-        expected, weights = peer(x, mask, True, relative_pos=back, rel_embeddings=encoding.table)
-        output, own = layer.with_weights(x, q_pos=torch.arange(11) + 5)
-    assert_close(own, weights)
-    assert_close(output, expected)
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("terms", TERMS)
 @pytest.mark.parametrize("shared", [True, False])
@@ -225,27 +193,6 @@ def test_buckets_equal_version_2(buckets: int, reach: int) -> None:
     distances = torch.arange(-3 * reach, 3 * reach + 1)
     expected = version_2.make_log_bucket_position(distances, buckets, reach).long()
     assert torch.equal(log_bucket(distances, buckets, reach), expected)
-
-
-def test_buckets_are_exact_then_logarithmic() -> None:
-    distances = torch.tensor([0, 1, 127, 128, 129, 200, 511, 512, -128, -511])
-    expected = [0, 1, 127, 128, 129, 169, 255, 256, -128, -255]
-    assert log_bucket(distances, 256, 512).tolist() == expected
-
-
-def test_rows_run_from_far_right_to_far_left() -> None:
-    relative = torch.tensor([9, 3, 2, 1, 0, -1, -2, -3, -9])
-    assert disentangled_row(relative, 3).tolist() == [0, 0, 1, 2, 3, 4, 5, 5, 5]
-
-
-def test_the_third_term_read_literally_is_another_one() -> None:
-    # Equation 4 prints delta(j, i) in it; the published code uses delta(i, j).
-    torch.manual_seed(0)
-    encoding = DeBERTa(12, 3, 4, c2p=False)
-    q, k, positions = torch.randn(1, 3, 7, 4), torch.randn(1, 3, 7, 4), torch.arange(7)
-    ours = encoding.bias(q, k, positions, positions, encoding.scale)
-    literal = encoding.bias(q, k, -positions, -positions, encoding.scale)
-    assert difference(literal, ours) > 0.1
 
 
 def test_shared_projections_stay_those_of_the_attention() -> None:

@@ -36,20 +36,16 @@ from pe_lib import (
     XPos,
 )
 from pe_lib import fast as forms
-from pe_lib.attention import attend, attend_fused, default_scale, relative_position
+from pe_lib.attention import attend, attend_fused, default_scale
 from pe_lib.fast import (
     SPARE,
     Room,
     append_rows,
     as_complex,
-    bias_vector,
-    reversed_bias,
     rotated,
     score_mod,
-    skew,
     skewed_scores,
 )
-from pe_lib.relative import RelativeBias
 from pe_lib.rope import apply_rope, rope_angles
 from pe_lib.sinusoidal import frequencies
 
@@ -63,72 +59,6 @@ def draw(*shape: int) -> Tensor:
 
 
 # --- attention -----------------------------------------------------------------------------------
-
-BIASES: dict[str, Callable[[], RelativeBias]] = {
-    "t5": lambda: T5Bias(H, 8, 9, std=1.0),
-    "alibi": lambda: ALiBi(H),
-    "window": lambda: drawn(WindowBias(H, 4)),
-}
-
-
-def drawn(encoding: WindowBias) -> WindowBias:
-    """Return the encoding with weights that are not 0."""
-    nn.init.normal_(encoding.weight)
-    return encoding
-
-
-ENCODINGS: dict[str, Callable[[], PositionEncoding]] = {
-    "no bias": lambda: RoPE(WIDTH),
-    "relative bias": BIASES["t5"],
-    "relative bias in a composition": lambda: Compose(RoPE(WIDTH), BIASES["t5"]()),
-    "two biases": lambda: Compose(BIASES["t5"](), BIASES["alibi"]()),
-    "bias of contents": lambda: TransformerXL(H * WIDTH, H),
-    "disentangled": lambda: DeBERTa(H * WIDTH, H, 3),
-    "disentangled, buckets": lambda: DeBERTa(H * WIDTH, H, 6, n_buckets=4),
-    "disentangled, no c2p": lambda: DeBERTa(H * WIDTH, H, 3, c2p=False),
-    "disentangled, no p2c": lambda: DeBERTa(H * WIDTH, H, 3, p2c=False),
-}
-
-
-@pytest.mark.parametrize("name", ENCODINGS)
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize(
-    ("q_pos", "k_pos"),
-    [
-        (Run(0, 7), Run(0, 7)),
-        (Run(3, 4), Run(0, 7)),
-        (Run(6, 1), Run(0, 7)),
-        (Run(3, 1), Run(1, 7)),  # one query, and keys on both sides
-        (Run(9, 1), Run(0, 4)),  # all keys far away
-        (Run(-2, 4), Run(1, 7)),  # no key is in the past of the first two queries
-        (torch.tensor([5, 0, 3]), torch.tensor([1, 2, 8, 4])),
-    ],
-)
-def test_attend_fused_gives_the_output_of_attend(
-    name: str, causal: bool, masked: bool, q_pos: Run | Tensor, k_pos: Run | Tensor
-) -> None:
-    n_queries, n_keys = (p.length if isinstance(p, Run) else len(p) for p in (q_pos, k_pos))
-    encoding = ENCODINGS[name]().double()
-    q, k, v = (draw(B, H, n, WIDTH) for n in (n_queries, n_keys, n_keys))
-    mask = torch.rand(B, 1, n_queries, n_keys) < 0.7 if masked else None
-    expected, _ = attend(q, k, v, encoding, q_pos, k_pos, causal=causal, mask=mask)
-    fused = attend_fused(q, k, v, encoding, q_pos, k_pos, causal=causal, mask=mask)
-    assert_close(fused, expected, 1e-12)
-
-
-@pytest.mark.parametrize("name", BIASES)
-@pytest.mark.parametrize("causal", [False, True])
-def test_reversed_bias_is_the_bias_with_the_queries_reversed(name: str, causal: bool) -> None:
-    encoding = BIASES[name]()
-    q, k = torch.randn(B, H, 5, 4), torch.randn(B, H, 7, 4)
-    q_pos, k_pos = Run(3, 5), Run(1, 7)
-    view = reversed_bias(bias_vector([encoding], q, q_pos, k_pos), q_pos, k_pos, causal)
-    expected = encoding.bias(q, k, q_pos, k_pos, 1.0)
-    if causal:
-        hidden = relative_position(q_pos, k_pos) > 0
-        expected = expected.masked_fill(hidden, float("-inf"))
-    assert torch.equal(view.flip(-2), expected)
 
 
 def largest(encoding: PositionEncoding, length: int = 512) -> int:
@@ -197,17 +127,6 @@ def test_flex_attention_takes_every_bias_of_distance(encoding: PositionEncoding)
 
 
 # --- scores against a row of distances ----------------------------------------------------------
-
-
-@pytest.mark.parametrize(("b", "n_keys"), [(1, 5), (2, 1), (4, 7), (7, 3)])
-def test_skew_moves_distances_to_keys_in_place(b: int, n_keys: int) -> None:
-    scores = torch.arange(2.0 * b * (n_keys + b - 1)).view(2, b, -1)
-    moved = skew(scores, n_keys)
-    assert moved.shape == (2, b, n_keys)
-    assert moved.untyped_storage().data_ptr() == scores.untyped_storage().data_ptr()
-    for i in range(b):
-        for j in range(n_keys):
-            assert torch.equal(moved[:, i, j], scores[:, i, b - 1 - i + j])
 
 
 @pytest.mark.parametrize("recorded", [False, True])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pe_lib.attention import MultiHeadAttention
-from pe_lib.fire import Fire, fire_ratio
+from pe_lib.fire import Fire
 
 B, H, D, LENGTH = 2, 3, 12, 11
 
@@ -56,24 +56,6 @@ def test_the_bias_follows_the_formula(
         for j in range(n_keys):
             expected = formula(encoding, offset + i, j)
             assert bias[:, i, j].tolist() == pytest.approx(expected, rel=1e-5, abs=1e-6)
-
-
-def test_positions_with_a_batch_axis_give_each_sequence_its_own_bias() -> None:
-    encoding = make()
-    q, k = torch.randn(B, H, 5, 4), torch.randn(B, H, 7, 4)
-    q_pos, k_pos = torch.randint(0, 20, (B, 5)), torch.randint(0, 20, (B, 7))
-    both = encoding.bias(q, k, q_pos, k_pos, 1.0)
-    assert both.shape == (B, H, 5, 7)
-    for b in range(B):
-        torch.testing.assert_close(both[b], encoding.bias(q, k, q_pos[b], k_pos[b], 1.0))
-
-
-def test_the_share_of_past_keys_lies_between_zero_and_one_at_any_length() -> None:
-    positions = torch.arange(3000)
-    share = fire_ratio(positions[-2:], positions, torch.tensor(0.1), torch.tensor(512.0))
-    assert share.min() == 0
-    assert 0.999 < share.max() <= 1
-    assert (share[1].diff() <= 0).all()
 
 
 def test_a_shift_changes_nothing_below_the_threshold_and_something_above() -> None:

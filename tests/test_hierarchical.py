@@ -10,7 +10,6 @@ from torch import Tensor
 
 from pe_lib.hierarchical import (
     Hierarchical,
-    HierarchicalLearned,
     paragraph_of,
     split_rows,
 )
@@ -41,12 +40,6 @@ def test_every_row_follows_the_formula(n: int, dim: int, alpha: float, mirrored:
                 assert float(rows[i * n + j, c]) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.parametrize("alpha", [0.4, 0.1, 0.7])
-def test_the_first_n_positions_keep_their_rows(alpha: float) -> None:
-    table = torch.randn(7, 5)
-    torch.testing.assert_close(split_rows(table, torch.arange(7), alpha), table)
-
-
 def test_a_512_row_table_reaches_512_squared_positions_all_different() -> None:
     table = torch.randn(512, 1, dtype=torch.float64)
     rows = split_rows(table, torch.arange(512**2))
@@ -54,22 +47,6 @@ def test_a_512_row_table_reaches_512_squared_positions_all_different() -> None:
     # With equal shares a digit could change places with the other.
     swapped = split_rows(table, torch.tensor([3 * 512 + 5, 5 * 512 + 3]), 0.5001)
     assert (swapped[0] - swapped[1]).abs().max() < 0.01
-
-
-def test_a_trained_table_is_carried_past_its_end() -> None:
-    encoding = HierarchicalLearned(5, 6, std=1.0)
-    x, positions = torch.randn(2, 9, 6), torch.arange(9) + 12
-    ours = encoding.embed(x, positions)
-    torch.testing.assert_close(ours, x + split_rows(encoding.table, positions))
-    assert encoding.embed(x, positions.expand(2, 9)).equal(ours)
-    other = HierarchicalLearned(5, 6)
-    other.load_state_dict(encoding.state_dict())
-    assert torch.equal(other.embed(x, positions), ours)
-
-
-def test_gradients_of_the_table_are_those_of_finite_differences() -> None:
-    table = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda t: split_rows(t, torch.arange(9)), (table,))
 
 
 # Three levels -------------------------------------------------------------------------------------
@@ -137,6 +114,3 @@ def test_starts_follow_the_text_and_are_not_saved() -> None:
     after = encoding.embed(x, positions)
     changed = (before != after).any(-1)[0]
     assert changed.tolist() == [False, False, True, True, False, False]
-
-
-TABLE = torch.arange(6.0).view(3, 2)

@@ -9,8 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pe_lib.alibi import alibi, alibi_slopes
-from pe_lib.kerple import Kerple, kerple_log, kerple_power
+from pe_lib.kerple import Kerple
 
 both_variants = pytest.mark.parametrize("variant", ["log", "power"])
 
@@ -43,20 +42,6 @@ def test_the_bias_follows_the_formula(
             for j in range(n_keys):
                 expected = formula(variant, r1[h], r2[h], offset + i - j)
                 assert bias[h, i, j].item() == pytest.approx(expected, rel=2e-6, abs=1e-7)
-
-
-def test_the_power_with_exponent_one_is_symmetric_alibi() -> None:
-    relative, slopes = torch.arange(-9, 10), alibi_slopes(6)
-    ours = kerple_power(relative, slopes, torch.ones(6))
-    assert torch.equal(ours, alibi(relative, slopes, symmetric=True))
-
-
-def test_the_log_bends_and_the_power_above_one_does_not() -> None:
-    far = torch.tensor([1, 10, 100, 1000])
-    log = kerple_log(far, torch.ones(1), torch.ones(1))[0].diff()
-    assert log.abs().max() < 2.31  # each factor of ten costs at most r1 log(10)
-    power = kerple_power(far, torch.ones(1), torch.tensor([1.5]))[0].diff()
-    assert (power.diff() < 0).all()
 
 
 @both_variants

@@ -147,31 +147,6 @@ def test_grid_interpolation_equals_the_loop(
 # Published models ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("offset", [0, 3, 11])
-def test_equal_to_the_embeddings_of_bert(offset: int) -> None:
-    """BERT adds word, type and position rows, in this order, and then normalises."""
-    from transformers import BertConfig
-    from transformers.models.bert.modeling_bert import BertEmbeddings
-
-    config = BertConfig(
-        vocab_size=13,
-        hidden_size=8,
-        num_attention_heads=2,
-        max_position_embeddings=20,
-        hidden_dropout_prob=0.0,
-    )
-    torch.manual_seed(offset)
-    theirs = BertEmbeddings(config).eval()
-    ours = Learned(20, 8)
-    ours.load_state_dict({"table": theirs.position_embeddings.weight.detach()})
-    tokens = torch.randint(13, (3, 7), generator=generator(offset))
-    positions = torch.arange(offset, offset + 7)
-    with torch.no_grad():
-        words = theirs.word_embeddings(tokens) + theirs.token_type_embeddings.weight[0]
-        expected = theirs(input_ids=tokens, position_ids=positions[None])
-        assert_close(theirs.LayerNorm(ours.embed(words, positions)), expected)
-
-
 @pytest.mark.parametrize("offset", [0, 5])
 def test_equal_to_the_embeddings_of_gpt2(offset: int) -> None:
     """A GPT-2 of zero layers is its two tables and a LayerNorm."""
@@ -217,18 +192,6 @@ def test_equal_to_the_interpolation_of_vit(size: tuple[int, int]) -> None:
         assert_close(tokens + table, expected)
 
 
-def test_equal_to_an_embedding_layer_with_its_gradients() -> None:
-    layer = nn.Embedding(9, 4)
-    ours = learned(9, 4)
-    ours.table.data.copy_(layer.weight.data)
-    x = torch.randn(2, 3, 4, generator=generator(0))
-    positions = torch.tensor([[0, 4, 8], [4, 4, 1]])
-    assert torch.equal(ours.embed(x, positions), x + layer(positions))
-    ours.embed(x, positions).square().sum().backward()
-    (x + layer(positions)).square().sum().backward()
-    assert_close(ours.table.grad, layer.weight.grad)
-
-
 # Stretching ---------------------------------------------------------------------------------------
 
 
@@ -244,38 +207,6 @@ def test_a_squeeze_reads_each_sequence_by_itself() -> None:
         table.embed(x, torch.stack([torch.arange(16), torch.arange(5, 21)]))
 
 
-@settings(max_examples=30, deadline=None)
-@given(sizes, sizes, st.integers(2, 40))
-def test_a_stretched_table_keeps_its_ends(rows: int, width: int, length: int) -> None:
-    table = draw_table(rows, width)
-    stretched = interpolate_table(table, length)
-    assert torch.equal(stretched[0], table[0])
-    assert torch.equal(stretched[-1], table[-1])
-
-
-def test_a_table_of_its_own_length_stays_what_it_is() -> None:
-    table = draw_table(7, 3)
-    assert torch.equal(interpolate_table(table, 7), table)
-    assert_close(interpolate_grid(draw_table(12, 3), (3, 4), (3, 4)), draw_table(12, 3), 1e-12)
-
-
-def test_one_row_in_is_one_row_out() -> None:
-    table = draw_table(1, 4)
-    assert torch.equal(interpolate_table(table, 5), table.expand(5, 4))
-    assert torch.equal(interpolate_table(draw_table(6, 4), 1), draw_table(6, 4)[:1])
-
-
-def test_stretching_by_a_whole_factor_meets_every_row() -> None:
-    table = draw_table(5, 3)
-    assert_close(interpolate_table(table, 13)[::3], table, 1e-12)
-
-
-def test_a_straight_line_of_rows_stays_one() -> None:
-    line = torch.arange(6.0, dtype=torch.float64)[:, None] * torch.tensor([[1.0, -2.0]])
-    expected = torch.linspace(0, 5, 11, dtype=torch.float64)[:, None] * torch.tensor([[1.0, -2.0]])
-    assert_close(interpolate_table(line, 11), expected, 1e-12)
-
-
 def test_places_between_rows_have_any_shape() -> None:
     table = draw_table(4, 3)
     places = torch.tensor([[0.0, 0.5], [2.75, 3.0]], dtype=torch.float64)
@@ -285,31 +216,6 @@ def test_places_between_rows_have_any_shape() -> None:
 
 
 # Past the end -------------------------------------------------------------------------------------
-
-
-def test_every_way_agrees_inside_the_table() -> None:
-    positions = torch.tensor([4, 0, 2])
-    expected = learned(5, 3).table[positions]
-    for beyond in BEYOND:
-        assert torch.equal(learned(5, 3, beyond=beyond).rows(positions), expected)
-
-
-def test_the_ways_past_the_end_are_what_their_names_say() -> None:
-    table = learned(3, 2).table
-    positions = torch.arange(5)
-    clamp = learned(3, 2, beyond="clamp").rows(positions)
-    wrap = learned(3, 2, beyond="wrap").rows(positions)
-    stretch = learned(3, 2, beyond="interpolate").rows(positions)
-    assert torch.equal(clamp, table[[0, 1, 2, 2, 2]])
-    assert torch.equal(wrap, table[[0, 1, 2, 0, 1]])
-    assert_close(stretch[[0, 2, 4]], table)
-    assert_close(stretch[[1, 3]], (table[:-1] + table[1:]) / 2)
-
-
-def test_a_squeeze_moves_rows_that_were_in_the_table() -> None:
-    """So a sequence must come in one call: a cache would mix two different squeezes."""
-    encoding = learned(4, 3, beyond="interpolate")
-    assert difference(encoding.rows(torch.arange(8))[:4], encoding.rows(torch.arange(4))) > 0.1
 
 
 @pytest.mark.parametrize("form", ["run", "tensor"])
@@ -332,13 +238,6 @@ def test_gradients_of_stretched_tables_equal_finite_differences() -> None:
     table = draw_table(6, 2).requires_grad_()
     assert torch.autograd.gradcheck(lambda t: interpolate_table(t, 9), (table,))
     assert torch.autograd.gradcheck(lambda t: interpolate_grid(t, (2, 3), (3, 5)), (table,))
-
-
-def test_rows_that_no_position_reads_get_no_gradient() -> None:
-    encoding = learned(8, 3)
-    encoding.rows(torch.tensor([1, 5, 5])).sum().backward()
-    read = encoding.table.grad.abs().sum(1)
-    assert read.tolist() == [0, 3, 0, 0, 0, 6, 0, 0]
 
 
 def test_other_dtypes_give_nearly_the_same() -> None:

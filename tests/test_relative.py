@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from closeness import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_promises import HEADS as H
 from test_promises import METHODS
 from torch import Tensor
 
-from pe_lib.fast import distances, windows
 from pe_lib.positions import Run
-from pe_lib.relative import RelativeBias, for_each_head
+from pe_lib.relative import RelativeBias
 
 B = 2
 
@@ -42,30 +40,6 @@ def loop_bias(encoding: RelativeBias, q_pos: Tensor, k_pos: Tensor) -> Tensor:
     return torch.stack([torch.stack(row) for row in rows]).permute(2, 0, 1)  # (H, Lq, Lk)
 
 
-# --- the vector and its views ------------------------------------------------------------------
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(1, 7), st.integers(1, 7), st.integers(-9, 9), st.integers(-9, 9))
-def test_distances_are_the_relative_positions_of_all_pairs(
-    n_queries: int, n_keys: int, q_start: int, k_start: int
-) -> None:
-    q_pos, k_pos = Run(q_start, n_queries), Run(k_start, n_keys)
-    expected = sorted({k - q for q in q_pos.tensor().tolist() for k in k_pos.tensor().tolist()})
-    assert distances(q_pos, k_pos).tolist() == expected
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(1, 6), st.integers(1, 7))
-def test_the_matrix_has_each_value_at_its_pairs(n_queries: int, n_keys: int) -> None:
-    vector = torch.randn(2, n_queries + n_keys - 1)
-    matrix = windows(vector, n_keys).flip(-2)
-    assert matrix.shape == (2, n_queries, n_keys)
-    for i in range(n_queries):
-        for j in range(n_keys):
-            assert torch.equal(matrix[:, i, j], vector[:, j - i + n_queries - 1])
-
-
 # --- values --------------------------------------------------------------------------------------
 
 
@@ -92,26 +66,6 @@ def test_the_bias_equals_a_loop_over_pairs(
 
 
 @every_method
-def test_positions_with_a_batch_axis_give_each_sequence_its_own_bias(name: str) -> None:
-    encoding = made(name)
-    q, k = torch.randn(B, H, 5, 4), torch.randn(B, H, 7, 4)
-    q_pos, k_pos = torch.randint(0, 20, (B, 5)), torch.randint(0, 20, (B, 7))
-    both = encoding.bias(q, k, q_pos, k_pos, 1.0)
-    assert both.shape == (B, H, 5, 7)
-    for b in range(B):
-        assert_close(both[b], loop_bias(encoding, q_pos[b], k_pos[b]))
-    shared_keys = encoding.bias(q, k, q_pos, k_pos[0], 1.0)
-    assert shared_keys.shape == (B, H, 5, 7)
-    assert_close(shared_keys[1], loop_bias(encoding, q_pos[1], k_pos[0]))
-
-
-@every_method
-def test_heads_differ(name: str) -> None:
-    values = made(name).of_distance(torch.tensor([-3]))
-    assert len({round(value, 5) for value in values[:, 0].tolist()}) == H
-
-
-@every_method
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_the_bias_has_the_dtype_of_the_queries_and_its_precision(
     name: str, dtype: torch.dtype
@@ -125,19 +79,3 @@ def test_the_bias_has_the_dtype_of_the_queries_and_its_precision(
     # 8 roundings at most: parameters, products and the result.
     tolerance = 8 * max(torch.finfo(dtype).eps, torch.finfo(torch.float32).eps)
     torch.testing.assert_close(got.float(), exact, rtol=tolerance, atol=tolerance)
-
-
-# --- errors --------------------------------------------------------------------------------------
-
-
-def test_the_base_class_has_no_values_of_its_own() -> None:
-    with pytest.raises(NotImplementedError):
-        RelativeBias().of_distance(torch.arange(3))
-
-
-def test_values_per_head_are_at_least_float32() -> None:
-    relative = torch.zeros(4, 5)
-    for dtype, expected in ((torch.float16, torch.float32), (torch.float64, torch.float64)):
-        spread = for_each_head(torch.ones(3, dtype=dtype), relative)
-        assert spread.shape == (3, 1, 1)
-        assert spread.dtype == expected

@@ -10,12 +10,11 @@ import torch
 from closeness import difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 
-from pe_lib.attention import MultiHeadAttention, attention_logits
 from pe_lib.axes import AxialRoPE, axial_angles
 from pe_lib.rope import RoPE, apply_rope, layout_permutation, rope_angles
-from pe_lib.sinusoidal import frequencies, sinusoidal
+from pe_lib.sinusoidal import frequencies
 
 OFFSETS = (0, 3, 5000, 100_000)
 LAYOUTS = ("interleaved", "half")
@@ -40,71 +39,6 @@ def batched_positions(seed: int, length: int, offset: int) -> Tensor:
 
 
 @pytest.mark.parametrize("offset", OFFSETS)
-@pytest.mark.parametrize("seed", range(3))
-def test_half_layout_equals_llama(offset: int, seed: int) -> None:
-    """Llama rotates component j with j + d/2, and keeps float32 frequencies and angles."""
-    from transformers import LlamaConfig
-    from transformers.models.llama import modeling_llama as llama
-
-    config = LlamaConfig(
-        hidden_size=36,
-        num_attention_heads=3,
-        rope_parameters={"rope_type": "default", "rope_theta": 5e5},
-    )
-    peer = llama.LlamaRotaryEmbedding(config)
-    assert difference(frequencies(12, 5e5).float(), peer.inv_freq) <= 1e-6
-    q, k = random_qk(seed, lk=5)
-    positions = batched_positions(seed, 5, offset)
-    theirs = llama.apply_rotary_pos_emb(q, k, *peer(q, positions))
-    # Their frequencies are float32: given those, the angles are rounded as theirs are.
-    ours = RoPE(12, layout="half", rates=peer.inv_freq).rotate(q, k, positions, positions)
-    for mine, other in zip(ours, theirs, strict=True):
-        assert difference(mine, other) <= 1e-6
-
-
-@pytest.mark.parametrize("offset", OFFSETS)
-@pytest.mark.parametrize("seed", range(3))
-def test_partial_half_layout_equals_gpt_neox(offset: int, seed: int) -> None:
-    """GPT-NeoX rotates the first quarter of a head; the pairs are halves of that quarter."""
-    from transformers import GPTNeoXConfig
-    from transformers.models.gpt_neox import modeling_gpt_neox as neox
-
-    config = GPTNeoXConfig(
-        hidden_size=48,
-        num_attention_heads=3,
-        rope_parameters={
-            "rope_type": "default",
-            "rope_theta": 10000.0,
-            "partial_rotary_factor": 0.25,
-        },
-    )
-    peer = neox.GPTNeoXRotaryEmbedding(config)
-    q, k = random_qk(seed, d=16, lk=5)
-    positions = batched_positions(seed, 5, offset)
-    theirs = neox.apply_rotary_pos_emb(q, k, *peer(q, positions))
-    rope = RoPE(16, layout="half", rotary_dim=4, rates=peer.inv_freq)
-    for mine, other in zip(rope.rotate(q, k, positions, positions), theirs, strict=True):
-        assert difference(mine, other) <= 1e-6
-        assert torch.equal(mine[..., 4:], (q if mine is theirs[0] else other)[..., 4:])
-
-
-@pytest.mark.parametrize("offset", [0, 3, 1500])
-@pytest.mark.parametrize("seed", range(3))
-def test_partial_interleaved_layout_equals_gpt_j(offset: int, seed: int) -> None:
-    """GPT-J rotates neighbours; its tensors are (B, L, H, d), its table is sines, then cosines."""
-    from transformers.models.gptj import modeling_gptj as gptj
-
-    q, k = random_qk(seed, lk=5)
-    positions = batched_positions(seed, 5, offset)
-    sin, cos = gptj.create_sinusoidal_positions(2048, 8)[positions].chunk(2, dim=-1)
-    rates = 1.0 / (10000 ** (torch.arange(0, 8, 2) / 8))  # as float32 as theirs
-    ours = RoPE(12, rotary_dim=8, rates=rates).rotate(q, k, positions, positions)
-    for x, mine in zip((q, k), ours, strict=True):
-        rotated = gptj.apply_rotary_pos_emb(x[..., :8].transpose(1, 2), sin, cos).transpose(1, 2)
-        assert difference(mine, torch.cat([rotated, x[..., 8:]], dim=-1)) <= 1e-6
-
-
-@pytest.mark.parametrize("offset", OFFSETS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_float64_angles_equal_diffusers(offset: int, layout: str) -> None:
     """diffusers can compute angles in float64, as Flux does: nothing is left to differ."""
@@ -125,19 +59,6 @@ def test_float64_angles_equal_diffusers(offset: int, layout: str) -> None:
     rope = RoPE(12, 500.0, layout=layout)
     ours = rope.rotate(q, k, positions[:5], positions)[1]
     assert difference(ours, theirs) <= 1e-6
-
-
-@pytest.mark.parametrize("offset", [0, 3, 50])
-def test_interleaved_layout_equals_rotary_embedding_torch(offset: int) -> None:
-    from rotary_embedding_torch import RotaryEmbedding
-
-    peer = RotaryEmbedding(dim=8)
-    q, k = random_qk(1)
-    ours = RoPE(12, rotary_dim=8, rates=peer.freqs.detach()).rotate(
-        q, k, torch.arange(5) + offset, torch.arange(7) + offset
-    )
-    for mine, x in zip(ours, (q, k), strict=True):
-        assert difference(mine, peer.rotate_queries_or_keys(x, offset=offset)) <= 1e-6
 
 
 @pytest.mark.parametrize("offset", OFFSETS)
@@ -165,18 +86,6 @@ def test_axial_angles_equal_rotary_embedding_torch() -> None:
     ours, _ = rope.rotate(x, x, patches, patches)
     assert difference(ours, theirs) <= 1e-6
     assert difference(frequencies(6, 100.0).float(), peer.freqs.detach()) <= 1e-6
-
-
-def test_axial_angles_equal_diffusers_with_rows_and_columns_swapped() -> None:
-    """diffusers (Hunyuan-DiT) gives the first components to the column, not to the row."""
-    from diffusers.models import embeddings
-
-    x = torch.randn(2, 3, 20, 12)
-    table = embeddings.get_2d_rotary_pos_embed(12, ((0, 0), (4, 5)), (4, 5))
-    theirs = embeddings.apply_rotary_emb(x, table)
-    rows, columns = torch.arange(4).repeat_interleave(5), torch.arange(5).repeat(4)
-    ours = apply_rope(x, axial_angles(columns, rows, frequencies(6)))
-    assert difference(ours, theirs) <= 1e-6
 
 
 # The formula, element by element ------------------------------------------------------------------
@@ -242,33 +151,7 @@ def test_the_permutation_leads_from_one_layout_to_the_other_exactly(dim: int) ->
     assert order.tolist() == [*range(0, dim, 2), *range(1, dim, 2)]
 
 
-def test_reordered_projections_convert_a_model() -> None:
-    """A model in the half layout, its query and key weights reordered, has the same outputs."""
-    torch.manual_seed(0)
-    half = MultiHeadAttention(24, 3, RoPE(8, layout="half"), causal=True)
-    fast = MultiHeadAttention(24, 3, RoPE(8), causal=True)
-    fast.load_state_dict(half.state_dict())
-    back = layout_permutation(8).argsort()
-    with torch.no_grad():
-        for projection in (fast.q_proj, fast.k_proj):
-            projection.weight.copy_(projection.weight.unflatten(0, (3, 8))[:, back].flatten(0, 1))
-    x = torch.randn(2, 6, 24)
-    torch.testing.assert_close(fast(x), half(x))
-
-
 # Properties ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("shift", [1, 1000, -4, 0.5])
-def test_a_shift_of_all_positions_leaves_scores_unchanged(layout: str, shift: float) -> None:
-    q, k = (x.double() for x in random_qk(3))
-    rope = RoPE(12, layout=layout, rotary_dim=8).double()
-    q_pos, k_pos = torch.arange(5) + 2, torch.arange(7)
-    here = attention_logits(q, k, rope, q_pos, k_pos)
-    there = attention_logits(q, k, rope, q_pos + shift, k_pos + shift)
-    torch.testing.assert_close(here, there)
-    assert not torch.allclose(here, attention_logits(q, k, rope, q_pos, k_pos + 1))
 
 
 def test_the_score_is_that_of_the_key_rotated_by_key_minus_query() -> None:
@@ -282,21 +165,6 @@ def test_the_score_is_that_of_the_key_rotated_by_key_minus_query() -> None:
     assert not torch.allclose(score, other)
 
 
-def test_rotation_keeps_norms_and_position_zero_rotates_nothing() -> None:
-    q, k = random_qk(5)
-    rotated, first = RoPE(12).rotate(q, k[:, :, :1], torch.arange(5) + 7, torch.tensor([0]))
-    torch.testing.assert_close(rotated.norm(dim=-1), q.norm(dim=-1))
-    assert torch.equal(first, k[:, :, :1])
-
-
-def test_all_ones_scores_are_twice_the_sinusoidal_dot_products() -> None:
-    """The same frequencies: sinusoids add what RoPE multiplies."""
-    ones = torch.ones(1, 1, 30, 16, dtype=torch.float64)
-    rotated = apply_rope(ones, rope_angles(torch.arange(30), frequencies(16)))[0, 0]
-    codes = sinusoidal(torch.arange(30), 16, dtype=torch.float64)
-    torch.testing.assert_close(rotated @ rotated.T, 2 * codes @ codes.T)
-
-
 def test_the_gain_multiplies_what_rotates() -> None:
     q, k = random_qk(6)
     plain, gained = (RoPE(12, rotary_dim=8, gain=g) for g in (1.0, 1.5))
@@ -307,25 +175,6 @@ def test_the_gain_multiplies_what_rotates() -> None:
 
 
 # Training, precision, memory layout ---------------------------------------------------------------
-
-
-def test_trained_rates_move_in_every_step_and_are_saved() -> None:
-    """As `nn.Parameter` the frequencies follow an optimizer to a rotation that is given."""
-    x, positions = torch.randn(1, 2, 5, 4), torch.arange(5)
-    target = RoPE(4, rates=torch.tensor([0.5, 0.2])).rotate(x, x, positions, positions)[0]
-    rope = RoPE(4, rates=nn.Parameter(torch.tensor([0.4, 0.25])))
-    optimizer = torch.optim.Adam(rope.parameters(), lr=0.02)
-    for _ in range(60):
-        optimizer.zero_grad()
-        (rope.rotate(x, x, positions, positions)[0] - target).square().mean().backward()
-        optimizer.step()
-    torch.testing.assert_close(rope.rates.detach(), torch.tensor([0.5, 0.2]), rtol=0, atol=0.02)
-    loaded = RoPE(4, rates=nn.Parameter(torch.zeros(2)))
-    loaded.load_state_dict(rope.state_dict())
-    for one, other in zip(
-        *(each.rotate(x, x, positions, positions) for each in (loaded, rope)), strict=True
-    ):
-        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import conformer
 import pytest
 import torch
-from closeness import assert_close, difference, forms
+from closeness import assert_close, forms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -94,24 +93,6 @@ def test_library_equals_the_loops(case: tuple[Tensor, Tensor, Tensor, Tensor, Te
         assert_close(values, twin_values(weights, table, q_pos, k_pos), 1e-12)
 
 
-@pytest.mark.parametrize(
-    ("n_queries", "n_keys", "lag"), [(150, 130, 0), (65, 201, 136), (64, 64, 0)]
-)
-def test_long_sequences_equal_the_explicit_tensor(n_queries: int, n_keys: int, lag: int) -> None:
-    torch.manual_seed(0)
-    q, table = torch.randn(2, 3, n_queries, 5).double(), torch.randn(2 * 70 + 1, 5).double()
-    q_pos, k_pos = torch.arange(n_queries) + lag, torch.arange(n_keys)
-    pairs = table[(k_pos - q_pos[:, None]).clamp(-70, 70) + 70]  # (Lq, Lk, d)
-    expected = torch.einsum("bhid,ijd->bhij", q, pairs)
-    layer = Shaw(5, 70).double()
-    layer.key_table.data = layer.value_table.data = table
-    runs = Run(lag, n_queries), Run(0, n_keys)
-    assert_close(layer.bias(q, q[:, :, :1].expand(-1, -1, n_keys, -1), *runs, 1.0), expected, 1e-12)
-    weights = expected.softmax(-1)
-    sums = torch.einsum("bhij,ijd->bhid", weights, pairs)
-    assert_close(layer.values(weights, *runs), sums, 1e-12)
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(
     ("clip", "n_queries", "n_keys"), [((3, 3), 7, 11), ((20, 20), 11, 9), ((6, 2), 12, 12)]
@@ -152,20 +133,6 @@ def test_keys_may_ask_too_as_in_bert(clip: tuple[int, int]) -> None:
     answered = torch.einsum("bhjd,ijd->bhij", k, vectors)
     for places in ((q_pos, k_pos), (Run(2, 7), Run(0, 9))):
         assert_close(encoding.bias(q, k, *places, 0.5), 0.5 * (asked + answered))
-
-
-@pytest.mark.parametrize(("clip", "length"), [(4, 13), (30, 9)])
-def test_attention_equals_the_conformer_package(clip: int, length: int) -> None:
-    # Its index is query minus key: the same table upside down. Keys only.
-    torch.manual_seed(clip)
-    peer = conformer.conformer.Attention(20, heads=4, dim_head=5, max_pos_emb=clip)
-    layer = MultiHeadAttention(20, 4, Shaw(5, clip, with_values=False))
-    layer.encoding.key_table.data = peer.rel_pos_emb.weight.data.flip(0)
-    layer.q_proj.weight = peer.to_q.weight
-    layer.k_proj.weight.data, layer.v_proj.weight.data = peer.to_kv.weight.data.chunk(2)
-    layer.out_proj = peer.to_out
-    x = torch.randn(3, length, 20)
-    assert_close(layer(x, q_pos=torch.arange(length) + 11), peer(x))
 
 
 @pytest.mark.parametrize("length", [5, 6, 17])
@@ -214,9 +181,3 @@ def test_initial_rows_are_as_wide_as_a_query() -> None:
     assert Shaw(64, 200, std=0.02).key_table.std().item() == pytest.approx(0.02, rel=0.05)
     assert list(Shaw(64, 2, with_values=False).state_dict()) == ["key_table"]
     assert Shaw(64, 2, with_values=False).values(torch.ones(1, 1, 1, 1), [0], [0]) is None
-
-
-def test_integers_of_any_width_serve_as_positions() -> None:
-    q, table = torch.randn(1, 1, 4, 3), torch.randn(5, 3)
-    small, large = torch.arange(4, dtype=torch.uint8), torch.arange(4)
-    assert difference(shaw_logits(q, table, small, small), shaw_logits(q, table, large, large)) == 0

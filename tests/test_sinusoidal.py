@@ -11,14 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lab import measure
-from lab.model import Transformer
 from lab.training import generator
 from pe_lib.axes import sinusoidal_2d
 from pe_lib.sinusoidal import (
     LAYOUTS,
     Sinusoidal,
-    arrange,
     frequencies,
     sinusoidal,
     timestep_embedding,
@@ -86,21 +83,7 @@ def test_frequencies_are_geometric_and_stop_one_step_before_the_base(n: int, bas
     )
 
 
-def test_position_two_at_width_four_is_the_worked_example() -> None:
-    expected = torch.tensor([0.9093, -0.4161, 0.0200, 0.9998])
-    assert torch.allclose(sinusoidal(2, 4), expected, rtol=0, atol=5e-5)
-
-
 # Published code -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("length", "dim"), [(7, 6), (61, 30), (300, 128)])
-def test_equal_to_the_table_of_marian(length: int, dim: int) -> None:
-    """Marian: halves."""
-    from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
-
-    theirs = MarianSinusoidalPositionalEmbedding(length, dim).create_weight()
-    assert_close(sinusoidal(torch.arange(length), dim, layout="half"), theirs)
 
 
 @pytest.mark.parametrize(("length", "dim"), [(7, 6), (61, 30), (300, 128)])
@@ -134,15 +117,6 @@ def test_equal_to_positional_encodings_1d(batch: int, length: int, dim: int) -> 
     theirs = PositionalEncoding1D(dim)(torch.zeros(batch, length, dim))
     ours = sinusoidal(torch.arange(length), dim).expand(batch, -1, -1)
     assert_close(ours, theirs, 2e-7 * max(length, 5))
-
-
-@pytest.mark.parametrize(("rows", "columns", "dim"), [(3, 5, 8), (16, 32, 20)])
-def test_equal_to_positional_encodings_2d(rows: int, columns: int, dim: int) -> None:
-    """Rows first, interleaved, as here."""
-    from positional_encodings.torch_encodings import PositionalEncoding2D
-
-    theirs = PositionalEncoding2D(dim)(torch.zeros(1, rows, columns, dim))[0]
-    assert_close(sinusoidal_2d(torch.arange(rows)[:, None], torch.arange(columns), dim), theirs)
 
 
 @pytest.mark.parametrize(("size", "dim"), [(5, 12), (14, 40)])
@@ -192,12 +166,6 @@ def test_the_layouts_are_the_same_numbers_in_another_order(
     assert torch.equal(timestep_embedding(positions, 2 * n, base), halves)
 
 
-def test_arrange_puts_the_sine_first_in_each_pair() -> None:
-    sines, cosines = torch.tensor([[1.0, 2.0]]), torch.tensor([[10.0, 20.0]])
-    assert arrange(sines, cosines, "interleaved").tolist() == [[1, 10, 2, 20]]
-    assert arrange(sines, cosines, "half").tolist() == [[1, 2, 10, 20]]
-
-
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3), (2, 1, 4)])
 def test_positions_of_any_shape_keep_it(shape: tuple[int, ...]) -> None:
     positions = torch.rand(shape, generator=generator(0)) * 100
@@ -224,14 +192,6 @@ def test_integers_and_the_same_numbers_as_floats_have_the_same_code() -> None:
     assert torch.equal(sinusoidal(whole.numpy(), 8), sinusoidal(whole, 8))
 
 
-def test_rows_and_columns_broadcast() -> None:
-    grid = sinusoidal_2d(torch.arange(3)[:, None], torch.arange(5), 8)
-    assert grid.shape == (3, 5, 8)
-    assert torch.equal(grid[2, 4], sinusoidal_2d(2, 4, 8))
-    assert torch.equal(grid[2, 4], torch.cat([sinusoidal(2, 4), sinusoidal(4, 4)]))
-    assert not torch.equal(grid[2, 1], grid[1, 2])
-
-
 # Precision ----------------------------------------------------------------------------------------
 
 
@@ -251,67 +211,6 @@ def test_other_types_are_the_exact_code_rounded_once(dtype: torch.dtype) -> None
     assert torch.equal(sinusoidal(torch.arange(4000, 4010), 32, dtype=dtype), exact.to(dtype))
     grid = sinusoidal_2d(3, torch.arange(4000, 4010), 32, dtype=dtype)
     assert grid.dtype == dtype
-
-
-# Properties of the code ---------------------------------------------------------------------------
-
-
-@quick
-@given(places, st.floats(-500, 500), pairs, bases)
-def test_a_shift_rotates_each_pair_by_an_angle_of_its_own(
-    position: float, shift: float, n: int, base: float
-) -> None:
-    here, there = (
-        sinusoidal(torch.tensor(p, dtype=torch.float64), 2 * n, base, dtype=torch.float64)
-        for p in (position, position + shift)
-    )
-    for j in range(n):
-        angle = shift * base ** (-j / n)
-        sine, cosine = here[2 * j : 2 * j + 2].tolist()
-        rotated = (
-            math.cos(angle) * sine + math.sin(angle) * cosine,
-            math.cos(angle) * cosine - math.sin(angle) * sine,
-        )
-        assert there[2 * j : 2 * j + 2].tolist() == pytest.approx(rotated, abs=1e-10)
-
-
-@pytest.mark.parametrize("dim", [2, 16, 64, 128])
-def test_a_shift_is_one_linear_map_and_with_sines_alone_it_is_not(dim: int) -> None:
-    codes = sinusoidal(torch.arange(3000), dim, dtype=torch.float64)
-    assert measure.linear_map_error(codes[:-7], codes[7:]) < 1e-10
-    assert measure.linear_map_error(codes[:-7, 0::2], codes[7:, 0::2]) > 0.3
-
-
-@quick
-@given(places, places, st.floats(-500, 500), pairs, bases)
-def test_a_shift_of_both_positions_leaves_the_dot_product_unchanged(
-    one: float, other: float, shift: float, n: int, base: float
-) -> None:
-    def product(a: float, b: float) -> float:
-        positions = torch.tensor([a, b], dtype=torch.float64)
-        first, second = sinusoidal(positions, 2 * n, base, dtype=torch.float64)
-        return float(first @ second)
-
-    kernel = sum(math.cos((one - other) * base ** (-j / n)) for j in range(n))
-    assert product(one, other) == pytest.approx(kernel, abs=1e-9)
-    assert product(one + shift, other + shift) == pytest.approx(kernel, abs=1e-9)
-    assert product(one, one) == pytest.approx(n)
-
-
-def test_no_two_of_two_thousand_positions_share_a_code() -> None:
-    codes = sinusoidal(torch.arange(2000), 32)
-    distances = torch.cdist(codes, codes).fill_diagonal_(torch.inf)
-    first, second = divmod(int(distances.argmin()), 2000)
-    assert distances.min() > 0.9
-    assert abs(second - first) == 1
-
-
-def test_in_two_dimensions_similarity_is_a_sum_over_the_axes() -> None:
-    codes = sinusoidal_2d(torch.arange(6)[:, None], torch.arange(9), 16, dtype=torch.float64)
-    line = sinusoidal(torch.arange(9), 8, dtype=torch.float64)
-    for y, x in ((0, 0), (3, 8), (5, 2)):
-        expected = (line[:6] @ line[y])[:, None] + line @ line[x]
-        assert_close(codes @ codes[y, x], expected, 1e-12)
 
 
 # The module ---------------------------------------------------------------------------------------
@@ -339,12 +238,3 @@ def test_embed_takes_positions_per_sequence_fractions_and_negative_ones() -> Non
     ):
         assert_close(encoding.embed(x, positions), x + sinusoidal(positions, 6))
     assert encoding.embed(x[:, :0], torch.arange(0)).shape == (2, 0, 6)
-
-
-def test_tokens_are_told_apart_by_their_place_and_not_by_their_batch() -> None:
-    torch.manual_seed(0)
-    model = Transformer(11, encoding=Sinusoidal(32)).eval()
-    tokens = torch.randint(11, (4, 9), generator=generator(7))
-    order = torch.randperm(9, generator=generator(8))
-    assert measure.equivariance_error(model, tokens, order) > 0.01
-    assert_close(model(tokens)[2:3], model(tokens[2:3]), 1e-5)

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from pe_lib.attention import attend_fused, attention_logits
 from pe_lib.positions import Run
-from pe_lib.rope import RoPE, apply_rope, rope_angles
-from pe_lib.sinusoidal import arrange
-from pe_lib.xpos import XPos, xpos_factors
+from pe_lib.rope import RoPE
+from pe_lib.xpos import XPos
 
 
 @pytest.mark.parametrize("offset", [0, 3, 5000])
@@ -40,17 +39,6 @@ def test_scores_equal_x_transformers(offset: int, scale_base: int) -> None:
     assert difference(ours, theirs) <= (1e-6 if offset < 10 else 5e-5)  # theirs: float32 angles
     shifted = attention_logits(q, k, xpos, positions, positions)
     assert difference(shifted, ours) <= 1e-6
-
-
-def test_scores_equal_rotary_embedding_torch() -> None:
-    from rotary_embedding_torch import RotaryEmbedding
-
-    q, k = torch.randn(2, 3, 9, 8), torch.randn(2, 3, 9, 8)
-    peer = RotaryEmbedding(dim=8, use_xpos=True, xpos_scale_base=16)
-    rotated_q, rotated_k = peer.rotate_queries_and_keys(q, k)
-    positions = torch.arange(9)
-    ours = attention_logits(q, k, XPos(8, scale_base=16), positions, positions)
-    assert difference(ours, rotated_q @ rotated_k.mT * 8**-0.5) <= 1e-6
 
 
 @settings(max_examples=20, deadline=None)
@@ -144,22 +132,6 @@ def test_positions_that_are_not_refused_have_finite_scores_of_the_past(
     assert scores[1].isfinite().all()
 
 
-@pytest.mark.parametrize("layout", ["interleaved", "half"])
-def test_rotating_is_the_formula(layout: str) -> None:
-    """A rotated query times its factors, a rotated key divided by its own."""
-    xpos, positions = XPos(8, layout=layout, scale_base=8), torch.arange(9)
-    q, k = torch.randn(2, 1, 2, 9, 8, dtype=torch.float64)
-    angles = rope_angles(positions, xpos.rates)
-    factors = xpos_factors(positions, xpos.zeta, 8.0)
-    factors = arrange(factors, factors, layout)
-    expected = (apply_rope(q, angles, layout) * factors) @ (
-        apply_rope(k, angles, layout) / factors
-    ).mT
-    for places in (positions, Run(0, 9)):
-        found = xpos.rotate(q, k, places, places)
-        torch.testing.assert_close(found[0] @ found[1].mT, expected)
-
-
 def one_far_key(far: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return a query and 100 keys, rotated: all but one key are near the start."""
     k_pos = torch.tensor([*range(99), far])
@@ -214,10 +186,3 @@ def test_in_half_precision_no_far_future_leaks_into_the_past() -> None:
     ]
     assert outputs[0].isfinite().all()
     assert torch.equal(outputs[0], outputs[1])
-
-
-def test_the_gain_multiplies_queries_and_keys() -> None:
-    q, positions = torch.randn(1, 2, 5, 8), torch.arange(5)
-    one, two = (XPos(8, gain=g).rotate(q, q, positions, positions) for g in (1.0, 1.5))
-    for plain, gained in zip(one, two, strict=True):
-        torch.testing.assert_close(gained, 1.5 * plain)
