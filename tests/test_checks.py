@@ -23,7 +23,7 @@ from torch import Tensor
 from exercises import checks
 from exercises.checks.compare import as_tensor, close, difference, shape_problem
 from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
-from exercises.proofs import Alternative, Mutant, mutated, page, read
+from exercises.proofs import Alternative, Mutant, mutated, read
 from exercises.sets import HERE, load, nbgrader_metadata, set_names, source_path, source_text
 from exercises.wire import HEADER, decode, encode
 
@@ -170,19 +170,6 @@ def test_each_exercise_is_proven_by_wrong_and_right_answers_enough(
     assert len(mutants) + len(checks.EXERCISES[exercise].mistakes) >= 8
     assert len(alternatives) >= 2
     assert len(load(name).questions) >= 3
-
-
-def test_the_page_of_the_proofs_counts_what_is_tried() -> None:
-    """As many as the tests above hand in, and what is told in words that a table can hold."""
-    wrong = sum(len(check.mistakes) for check in checks.EXERCISES.values())
-    right = 0
-    for name in set_names():
-        mutants, alternatives = read(name)
-        wrong, right = wrong + len(mutants), right + len(alternatives)
-    text = page()
-    assert f"| **all** | **{len(EVERY)}** | **{wrong}** | **{right}** |" in text
-    rows = re.findall(r"^\|.*\| (\d+) \|$", text.split("\n## ", 1)[1], flags=re.MULTILINE)
-    assert sum(map(int, rows)) == wrong
 
 
 @pytest.mark.parametrize("name", set_names())
@@ -393,11 +380,6 @@ def test_a_failed_check_shows_its_words_and_no_traceback() -> None:
     with pytest.raises(checks.CheckFailed) as failed:
         checks.embed(lambda *_: None)
     assert failed.value._render_traceback_() == [f"Not yet: {failed.value}"]
-
-
-def test_the_checks_are_listed_for_completion() -> None:
-    """As Tab shows them."""
-    assert set(checks.EXERCISES) <= set(dir(checks))
 
 
 def test_no_message_shows_numbers_of_the_answer() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,13 +78,6 @@ def test_an_opinion_is_neither_true_nor_false(tmp_path, monkeypatch):
     claims.show("x", holds=None, measured="m")
     with pytest.raises(AssertionError):
         claims.show("x", holds=True, measured="m")
-
-
-def test_a_box_asks_its_question_and_links_to_who_says_it():
-    plain = claims.Claim("x", "01_attention", "c", "false", "d", ("S-1",))
-    asked = replace(plain, question="Is it so?", url="https://example.org/said")
-    assert claims.heading(plain) == "**Claim, false:** “c”"
-    assert claims.heading(asked).startswith("**Is it so?** **Claim, false:** [“c”](https://example")
 
 
 def test_an_unknown_id_says_where_ids_stand():

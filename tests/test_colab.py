@@ -91,13 +91,3 @@ def test_a_figure_computes_in_colab(colab):
     forms = next(each.data for each in cell.outputs if "image/png" in each.data)
     assert "application/vnd.jupyter.widget-view+json" in forms
     assert [each for each in cell.outputs if each.output_type in {"error", "stream"}] == []
-
-
-def test_the_older_environment_is_made_of_what_the_list_names(colab):
-    code = "import sys; from importlib.metadata import version; "
-    code += "print([version(name) for name in sys.argv[1:]])"
-    pins = [line.split("==") for line in LIST.read_text().splitlines() if "==" in line]
-    names, versions = zip(*pins, strict=True)
-    python = HOME / "bin" / "python"
-    done = subprocess.run([python, "-c", code, *names], capture_output=True, text=True)
-    assert done.stdout.strip() == str(list(versions))

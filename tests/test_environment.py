@@ -76,13 +76,6 @@ def test_a_processor_without_the_instructions_is_told_which(modern):
     environment.instruction_set("avx2")
 
 
-def test_on_other_makes_of_processor_there_is_native_alone(monkeypatch):
-    monkeypatch.setattr(platform, "machine", lambda: "arm64")
-    assert environment.settings("native")["OMP_NUM_THREADS"] == "1"
-    with pytest.raises(SystemExit, match="'oldest' is for x86-64; on arm64"):
-        environment.instruction_set("oldest")
-
-
 def test_locale_time_zone_and_style_of_a_person_are_left_outside(monkeypatch):
     for name, value in {"LC_ALL": "tr_TR.UTF-8", "TZ": "Asia/Tokyo", "LANGUAGE": "tr"}.items():
         monkeypatch.setenv(name, value)
@@ -91,12 +84,6 @@ def test_locale_time_zone_and_style_of_a_person_are_left_outside(monkeypatch):
     assert (child["LC_ALL"], child["TZ"]) == ("C.UTF-8", "UTC")
     assert not {"LANGUAGE", "MPLBACKEND"} & set(child)
     assert os.path.exists(os.path.join(child["MATPLOTLIBRC"], "matplotlibrc"))
-
-
-def test_the_library_is_traced_for_coverage_in_ci_alone(monkeypatch):
-    for ci in ("", "true"):
-        monkeypatch.setenv("CI", ci)
-        assert any("--cov-fail-under" in part for part in suite.command([])) == bool(ci)
 
 
 @pytest.fixture(scope="module")

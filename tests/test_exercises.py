@@ -207,42 +207,6 @@ def test_the_zip_holds_every_release_and_no_source() -> None:
     assert len(names) == len(set_names()) + 1
 
 
-def test_nbgraders_own_command_makes_the_same_release(tmp_path: Any) -> None:
-    """The sources are nbgrader's: its generate_assignment reads them and gives these cells."""
-    from nbgrader.apps import NbGraderAPI
-    from traitlets.config import Config
-
-    name = "02_sinusoidal"
-    config = Config(build.settings())
-    config.CourseDirectory.root = str(tmp_path)
-    (tmp_path / "source" / name).mkdir(parents=True)
-    (tmp_path / "source" / name / f"{name}.ipynb").write_bytes(source_path(name).read_bytes())
-    from exercises.records import find_alembic
-
-    find_alembic()
-    done = NbGraderAPI(config=config).generate_assignment(name, create=True)
-    assert done["success"], done
-    made = cells(tmp_path / "release" / name / f"{name}.ipynb")
-    assert [source_text(c) for c in made] == [source_text(c) for c in cells(release_path(name))]
-
-
-def test_the_page_of_exercises_offers_every_set_by_three_ways() -> None:
-    parts = sets.overview().split("\n\n")
-    assert len(parts) == len(set_names())
-    for name, part in zip(set_names(), parts, strict=True):
-        intro = source_text(cells(source_path(name))[0])
-        found = re.fullmatch(
-            r"\*\*(?:\d+|H)\. \[(.+)\]\((\w+)\.ipynb\)\.\*\* You (.+)\. (\d+) minutes, "
-            r"(\d+) points\. Open in (.*)", part,
-        )  # fmt: skip
-        assert found
-        title, chapter, asks, minutes, points, opens = found.groups()
-        assert (title, chapter) == (load(name).title, name)
-        assert f"**You will** {asks}." in intro
-        assert f"about {minutes} minutes, {points} points" in intro
-        assert opens == where_it_opens(release_path(name)).replace("[download it]", "[download]")
-
-
 def where_it_opens(path: Path) -> str:
     """Return the three links of a notebook; the build puts the hosts' addresses into the first."""
     place = f"../{path.relative_to(ROOT).as_posix()}"
@@ -392,13 +356,6 @@ def test_a_project_runs_as_it_stands(path: Path, capsys: Any) -> None:
     said = capsys.readouterr().out
     assert said.startswith("Mine: right. It acts through ")
     assert re.search(r"^mine( +\d\.\d\d){2,3}$", said, flags=re.MULTILINE)
-
-
-def test_the_page_of_exercises_offers_every_project() -> None:
-    found = sets.projects().split("\n\n")
-    assert len(found) == len(projects())
-    for text, path in zip(found, projects(), strict=True):
-        assert text.endswith(where_it_opens(path).replace("[download it]", "[download]"))
 
 
 class Raises(PositionEncoding):

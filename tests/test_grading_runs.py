@@ -65,19 +65,6 @@ def make_class(root: Path, size: int) -> Course:
     return Course(root)
 
 
-def test_a_dask_cluster_gives_the_same_grades(tmp_path: Path) -> None:
-    """A local scheduler with two workers."""
-    distributed = pytest.importorskip("distributed")
-    course = make_class(tmp_path, 2)
-    base = Job("", "", None, secret=course.secret())
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-    ) as cluster:
-        records, problems = grade_course(course, [NAME], base, 1, cluster.scheduler_address)
-    assert problems == []
-    assert [record["points"] for record in records] == [load(NAME).points, 0.0]
-
-
 def start_and_get_stuck(root: Path, student: str) -> subprocess.Popen[str]:
     """Grade a class in another process, until a student's code has begun that never ends."""
     (root / "stuck").unlink(missing_ok=True)
@@ -735,7 +722,7 @@ def test_moodles_worksheet_tells_who_is_who(
 
 @pytest.mark.usefixtures("one_process")
 def test_nbgraders_own_commands_do_what_the_guide_says(tmp_path: Path) -> None:
-    """Generate_assignment works after grading, autograde refuses."""
+    """Generate_assignment works after grading, and gives our release; autograde refuses."""
     shutil.copy(HERE / "nbgrader_config.py", tmp_path)
     shutil.copytree(source_path(NAME).parent, tmp_path / "source" / NAME)
     find_alembic()
@@ -746,7 +733,9 @@ def test_nbgraders_own_commands_do_what_the_guide_says(tmp_path: Path) -> None:
     assert "it runs submissions without a sandbox; use `make grade`" in refused.stderr
     made = nbgrader(tmp_path, "generate_assignment", NAME)
     assert made.returncode == 0, made.stderr
-    assert (tmp_path / "release" / NAME / f"{NAME}.ipynb").is_file()
+    released = [tmp_path / "release" / NAME / f"{NAME}.ipynb", release_path(NAME)]
+    mine, ours = ([cell.source for cell in parse(path.read_bytes())] for path in released)
+    assert mine == ours
 
 
 @pytest.mark.parametrize("course", ["my course", "it's", 'a "b"', "", "~/c"])

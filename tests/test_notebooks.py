@@ -28,10 +28,6 @@ def code_cells(name: str):
     return [cell for cell in read(name).cells if cell.cell_type == "code" and cell.source.strip()]
 
 
-def test_there_are_notebooks():
-    assert NOTEBOOKS
-
-
 @every_notebook
 def test_every_cell_was_run_in_order(name):
     counts = [cell.execution_count for cell in code_cells(name)]

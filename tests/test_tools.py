@@ -13,12 +13,10 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
-import yaml
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from browsing import serve, toc_pages
-from pages import claims
-from tools import ROOT, address, build, refresh, status, vendor
+from tools import ROOT, address, build, refresh, vendor
 
 CELLS = (
     "import random, ipywidgets as widgets",
@@ -59,17 +57,6 @@ def test_a_second_refresh_changes_no_byte(refreshed):
     assert first == second
 
 
-def test_a_refresh_adds_the_cell_for_colab_once(book):
-    ids = [cell.id for cell in nbformat.read(book / "a.ipynb", as_version=4).cells]
-    assert ids == ["colab", "cell-0", "cell-1", "cell-2"]
-
-
-def test_what_the_site_folds_is_folded_in_jupyterlab_too(book):
-    cells = {cell.id: cell for cell in nbformat.read(book / "a.ipynb", as_version=4).cells}
-    assert cells["colab"].metadata.jupyter == {"source_hidden": True}
-    assert "jupyter" not in cells["cell-0"].metadata
-
-
 def test_a_check_passes_on_what_a_refresh_stored(book):
     assert refresh.main(["--check", "a"]) == 0
 
@@ -88,13 +75,6 @@ def test_a_path_of_this_computer_is_found_whatever_its_letters(monkeypatch):
     said = new_output("stream", name="stdout", text="/home/jörg/course")
     stored = new_notebook(cells=[new_code_cell("print()", id="x", outputs=[said])])
     assert list(refresh.complaints(stored)) == ["cell 0 (x) prints a path of this computer"]
-
-
-def test_the_seconds_of_a_notebook_that_was_renamed_are_forgotten(book):
-    refresh.record_seconds("a", 2.0)
-    (book / "a.ipynb").rename(book / "b.ipynb")
-    refresh.record_seconds("b", 3.0)
-    assert json.loads(refresh.RUNTIMES.read_text()) == {"b": 3.0}
 
 
 def write_book_notebook(book, name, source):
@@ -211,12 +191,6 @@ def test_pages_load_mathjax_only_where_formulas_cannot_be_set(monkeypatch, tmp_p
         assert len(scripts(formula)) == 2
 
 
-def test_the_pdf_says_what_it_needs(monkeypatch, capsys):
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert build.build_pdf() != 0
-    assert "apt-get install latexmk texlive-xetex" in capsys.readouterr().err
-
-
 def test_the_link_report_names_what_does_not_answer(tmp_path, monkeypatch, capfd):
     site = tmp_path / "site"
     site.mkdir()
@@ -235,17 +209,6 @@ def test_the_link_report_names_what_does_not_answer(tmp_path, monkeypatch, capfd
     named = said.split("\n\n")[-2]
     assert "gone.html" in named and "here.html" not in named
     assert not (tmp_path / "_build" / "html").exists()
-
-
-def test_a_link_report_without_a_broken_link_passes(tmp_path, monkeypatch, capfd):
-    def sphinx(*_: str) -> int:
-        (tmp_path / "output.txt").write_text("index.md:3: [ok] http://127.0.0.1/here.html\n")
-        return 0
-
-    monkeypatch.setattr(build, "LINKS", tmp_path / "output.txt")
-    monkeypatch.setattr(build, "sphinx", sphinx)
-    assert build.check_links() == 0
-    assert "0 links do not answer" in capfd.readouterr().out
 
 
 def test_a_build_leaves_no_page_that_was_renamed(tmp_path, monkeypatch):
@@ -275,23 +238,6 @@ def test_a_link_to_the_site_shows_what_its_first_page_says_and_every_page_is_on_
     assert f"<loc>{base}book/10_rope.html</loc>" in site_map
     assert f"Sitemap: {base}sitemap.xml" in (tmp_path / "robots.txt").read_text()
     assert f'href="{base}book/00_intro.html"' in (tmp_path / "404.html").read_text()
-
-
-def test_the_status_counts_every_notebook_and_claim():
-    report = status.markdown()
-    for path in (ROOT / "book").glob("*.ipynb"):
-        assert f"| {path.stem} |" in report
-    assert status.CLAIMS == claims.LEDGER
-    entries = yaml.safe_load(status.CLAIMS.read_text(encoding="utf-8"))
-    assert f"| **all** | **{len(entries)}** |" in report
-
-
-def test_every_target_of_make_is_described():
-    makefile = (ROOT / "Makefile").read_text()
-    phony = re.search(r"\.PHONY: ((?:.*\\\n)*.*)", makefile).group(1).replace("\\\n", " ").split()
-    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True).stdout
-    for target in set(phony) - {"help"}:
-        assert re.search(rf"make {target}\s+\w", shown), target
 
 
 @pytest.fixture

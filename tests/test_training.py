@@ -19,7 +19,6 @@ from lab.training import (
     learning_rate,
     loss_of,
     one_thread,
-    quiet,
     train,
 )
 
@@ -197,15 +196,6 @@ def test_the_progress_bar_shows_its_label_unless_it_must_be_quiet(
         assert captured.err == ""
     else:
         assert "my label" in captured.err
-
-
-def test_a_test_is_quiet_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PE_QUIET", raising=False)
-    assert quiet()
-    monkeypatch.delenv("PYTEST_CURRENT_TEST")
-    assert not quiet()
-    monkeypatch.setenv("PE_QUIET", "1")
-    assert quiet()
 
 
 def test_a_model_is_trained_in_float64_whatever_it_came_in() -> None:
