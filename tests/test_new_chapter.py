@@ -24,10 +24,7 @@ COMMANDS = BLOCK.replace("\\\n", "").splitlines()
 LEFT_OUT = ["make book", "make test"]
 # What `make test` would say of the new chapter beyond that; types are left to it.
 ALSO = "tests/test_tools.py"
-ASKED = (
-    "match_one_to_one or releases_are or zip_holds or download_page or page_of_the_proofs"
-    " or page_of_the_contents"
-)
+ASKED = "match_one_to_one or releases_are or zip_holds or page_of_the_contents"
 MORE = [".venv/bin/ruff check .", ".venv/bin/ruff format --check ."]
 
 

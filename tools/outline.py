@@ -1,4 +1,4 @@
-"""Count what a chapter is made of: minutes, lines of code by kind, figures, boxes.
+"""Count what a chapter is made of: minutes, lines of code, figures, boxes.
 
 Usage: python -m tools.outline [NAME ...]
 
@@ -26,9 +26,6 @@ CHAPTER = re.compile(r"\d\d_\w+")
 WORDS_A_MINUTE = 170
 CODE_LINE = 5  # seconds
 FIGURE = 45  # seconds, and as many again where it moves
-# What writes into the page or draws on it, rather than being the method or its experiment.
-REPORTS = {"say", "table", "print", "display", "below"}
-REPORTING_MODULES = {"claims", "figures", "explore", "live", "schematics", "axes", "figure", "plt"}
 FENCE = re.compile(r"^(`{3,}|:{3,})[^\n]*\n.*?^\1[ \t]*$\n?", re.MULTILINE | re.DOTALL)
 ADMONITION = re.compile(
     r"^:::\{admonition\}[^\n]*\n(?::class:[^\n]*\n)?(.*?)^:::[ \t]*$", re.M | re.S
@@ -45,24 +42,13 @@ class Outline:
 
     name: str
     words: int
-    method_lines: int
-    reporting_lines: int
+    code_lines: int  # in sight
     figures: int
     moving: int
     numbers: tuple[str, ...]  # of the figures, in order; empty where one has none
     boxes: tuple[str, ...]
     exercise_minutes: int
     stated: tuple[int, int] | None
-
-    @property
-    def code_lines(self) -> int:
-        """Lines of code in sight."""
-        return self.method_lines + self.reporting_lines
-
-    @property
-    def share(self) -> float:
-        """The share of the code in sight that is the method or its experiment."""
-        return self.method_lines / self.code_lines if self.code_lines else 1.0
 
     @property
     def minutes(self) -> tuple[int, int]:
@@ -80,40 +66,6 @@ def up_to_five(minutes: float) -> int:
 def parsed(source: str) -> ast.Module:
     """Return the statements of a cell; a line of IPython's own counts as `pass`."""
     return ast.parse(re.sub(r"^(\s*)[%!].*$", r"\1pass", source, flags=re.MULTILINE))
-
-
-def is_reporting(statement: ast.stmt) -> bool:
-    """Return whether a statement reports or draws: an assert, or a call for its effect."""
-    if isinstance(statement, ast.Assert):
-        return True
-    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
-        return False
-    called = statement.value.func
-    root = called
-    while isinstance(root, ast.Attribute | ast.Subscript | ast.Call):
-        root = root.func if isinstance(root, ast.Call) else root.value
-    if not isinstance(root, ast.Name):
-        return False
-    return root.id in REPORTING_MODULES if isinstance(called, ast.Attribute) else root.id in REPORTS
-
-
-def reporting_lines(statements: list[ast.stmt]) -> set[int]:
-    """Return the numbers of the lines that report, also inside loops and functions."""
-    found: set[int] = set()
-    for statement in statements:
-        if is_reporting(statement):
-            found |= set(range(statement.lineno, (statement.end_lineno or 0) + 1))
-            continue
-        for field in ("body", "orelse", "finalbody"):
-            found |= reporting_lines(getattr(statement, field, []))
-    return found
-
-
-def count_lines(source: str) -> tuple[int, int]:
-    """Return the lines of a cell that are the method or its experiment, and those that report."""
-    filled = {n for n, line in enumerate(source.splitlines(), start=1) if line.strip()}
-    reports = reporting_lines(parsed(source).body) & filled
-    return len(filled) - len(reports), len(reports)
 
 
 def prose(source: str) -> str:
@@ -167,7 +119,7 @@ def outline(path: Path) -> Outline:
         SyntaxError: if a cell of code cannot be read.
     """
     notebook = nbformat.read(path, as_version=4)
-    words = method = reporting = still = moving = minutes = 0
+    words = code = still = moving = minutes = 0
     numbers: list[str] = []
     boxes: list[str] = []
     stated = None
@@ -192,13 +144,11 @@ def outline(path: Path) -> Outline:
         still, moving = still + shown, moving + moves
         words += sum(len(prose(text).split()) for text in written(cell))
         if not FOLDED & set(cell.metadata.get("tags", [])):
-            own, reported = count_lines(cell.source)
-            method, reporting = method + own, reporting + reported
+            code += len(list(filter(str.strip, cell.source.splitlines())))
     return Outline(
         path.stem,
         words,
-        method,
-        reporting,
+        code,
         still,
         moving,
         tuple(numbers),
@@ -216,7 +166,6 @@ def chapters() -> list[Path]:
 COLUMNS = {
     "words": lambda each: each.words,
     "code": lambda each: each.code_lines,
-    "method": lambda each: f"{100 * each.share:.0f} %",
     "figures": lambda each: each.figures,
     "moving": lambda each: each.moving,
     "captions": lambda each: len(list(filter(None, each.numbers))),
@@ -232,7 +181,7 @@ def rows(names: list[str] | None = None) -> list[tuple[str, ...]]:
     table = [("chapter", *COLUMNS)]
     table += [(each.name, *(str(of(each)) for of in COLUMNS.values())) for each in found]
     hours = [f"{sum(each.minutes[i] for each in found) / 60:.0f} h" for i in (0, 1)]
-    sums = [str(sum(int(row[i]) for row in table[1:])) if i != 3 else "" for i in range(1, 8)]
+    sums = [str(sum(int(row[i]) for row in table[1:])) for i in range(1, 7)]
     return [*table, ("all", *sums, *hours)]
 
 

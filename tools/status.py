@@ -82,7 +82,6 @@ def markdown() -> str:
             "## Versions",
             table(("package", "version"), versions),
             "## Chapters",
-            "Lines of code in sight, and the share of them that is the method or its experiment.",
             table(header, rows),
             "## Seconds per notebook",
             "Processor seconds of the run whose outputs are stored, one thread; each may take 60.",
