@@ -33,7 +33,6 @@ from pe_lib import (
     T5Bias,
     TransformerXL,
     WindowBias,
-    XPos,
 )
 from pe_lib import fast as forms
 from pe_lib.attention import attend, attend_fused, default_scale
@@ -263,25 +262,6 @@ def decoded(layer: nn.Module, x: Tensor) -> Tensor:
     return output
 
 
-class RotatedXL(TransformerXL):
-    """A subclass with a rotation of its own."""
-
-    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
-        return q * (1 + q_pos[:, None] % 3), k
-
-
-class RotatedDeBERTa(DeBERTa):
-    """A subclass with a rotation of its own."""
-
-    rotate = RotatedXL.rotate
-
-
-@pytest.mark.parametrize("encoding", [RotatedXL(32, 4, std=1.0), RotatedDeBERTa(32, 4, 8)])
-def test_a_subclass_keeps_its_own_rotation_in_decoding(encoding: PositionEncoding) -> None:
-    layer, x = MultiHeadAttention(32, 4, encoding, causal=True).double(), draw(1, 9, 32)
-    assert_close(decoded(layer.double(), x), layer(x)[:, -1:], 1e-12)
-
-
 def test_settings_and_weights_that_change_between_two_decodings_are_seen() -> None:
     """The clamp, a weight through `.data`, an adapter that is switched off, a module's hook."""
     xl, adapter = TransformerXL(32, 4, std=1.0), nn.Sequential(nn.Linear(32, 32), nn.Linear(32, 32))
@@ -465,36 +445,6 @@ def test_gradients_reach_every_row_of_a_cache() -> None:
     (longer.square().sum() / 2).backward()
     assert room is None
     assert torch.equal(rows.grad, rows.detach()) and torch.equal(new.grad, new.detach())
-
-
-MEMORIES: dict[str, Callable[[], PositionEncoding]] = {
-    "xl": lambda: TransformerXL(32, 4, std=1.0),
-    "xl, clamped": lambda: TransformerXL(32, 4, clamp=3, std=1.0),
-    "deberta": lambda: DeBERTa(32, 4, 5),
-    "deberta, buckets": lambda: DeBERTa(32, 4, 16, n_buckets=8),
-    "composed": lambda: Compose(TransformerXL(32, 4), DeBERTa(32, 4, 5), RoPE(8)),
-    "xpos": lambda: XPos(8, scale_base=8),
-    "xpos, half": lambda: XPos(8, layout="half", gain=0.7, rotary_dim=4),
-}
-
-
-@pytest.mark.parametrize("name", MEMORIES)
-@pytest.mark.parametrize("steps", [[1] * 12, [5, 1, 1, 3, 1, 1]])
-@pytest.mark.parametrize("start", [0, 40])
-def test_decoding_with_rows_that_a_cache_keeps_gives_the_whole(
-    name: str, steps: list[int], start: int
-) -> None:
-    """Also from a copy of the cache, and without a cache where the fast forms were first."""
-    torch.manual_seed(0)
-    layer, x = MultiHeadAttention(32, 4, MEMORIES[name](), causal=True).double(), draw(2, 12, 32)
-    places, cache, parts = torch.arange(start, start + 12), KVCache(), []
-    with torch.no_grad():
-        for i, part in enumerate(x.split(steps, dim=1)):
-            cache = copy.deepcopy(cache) if i == 3 else cache
-            run = Run(start + sum(steps[:i]), steps[i])
-            parts.append(layer(part, q_pos=run, cache=cache))
-        with forms.off():
-            assert_close(torch.cat(parts, dim=1), layer(x, q_pos=places), 1e-12)
 
 
 def test_a_cache_computes_each_row_of_distances_once() -> None:
