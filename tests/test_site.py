@@ -33,7 +33,7 @@ from browsing import (
     visit_page,
 )
 from exercises import checks
-from tools import ROOT, fonts
+from tools import ROOT, build
 from tools.build import SITE
 from tools.refresh import WIDGET_VIEW
 
@@ -124,18 +124,18 @@ def test_scripts_come_with_the_site(site):
         assert sources and not [source for source in sources if urlsplit(source).netloc], name
 
 
-ASSETS = fonts.FONTS.parent
+ASSETS = ROOT / "book" / "assets"
 
 
 def test_type_faces_are_those_that_were_cut_and_light(site):
     cut = {path.relative_to(ASSETS): path.read_bytes() for path in ASSETS.rglob("*.woff2")}
     assert {name: (site / "_static" / name).read_bytes() for name in cut} == cut
     assert 0 < sum(map(len, cut.values())) <= 120_000
-    assert "SIL Open Font License" in (fonts.FONTS / "LICENSE.txt").read_text(encoding="utf-8")
+    assert "SIL Open Font License" in (ASSETS / "fonts" / "LICENSE.txt").read_text(encoding="utf-8")
 
 
 def test_every_icon_of_a_page_is_among_those_that_are_served(site):
-    served = {icon for icons in fonts.ICONS.values() for icon in icons} | NO_ICONS
+    served = {*build.ICONS} | NO_ICONS
     for name in [*PAGES, "search", "genindex"]:
         page = (site / f"{name}.html").read_text(encoding="utf-8")
         named = set(re.findall(r"\bfa-([a-z-]+)", page))

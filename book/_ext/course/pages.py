@@ -14,7 +14,7 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 
 from pages import live
-from tools import address, fonts, formulas, moving, vendor
+from tools import address, build, formulas, moving, vendor
 
 MATHJAX = f"https://cdn.jsdelivr.net/npm/mathjax@{vendor.SITE[0].version}/es5/tex-chtml.js"
 
@@ -121,7 +121,7 @@ def drop_icons(app: Sphinx, error: Exception | None) -> None:
     """Take the icons that no page shows out of the theme's style, which waits before each page."""
     style = Path(app.outdir) / "_static" / "styles" / "pydata-sphinx-theme.css"
     if error is None and app.builder.name == "html":
-        served = {f".fa-{icon}:before" for icons in fonts.ICONS.values() for icon in icons}
+        served = {f".fa-{icon}:before" for icon in build.ICONS}
         text = style.read_text(encoding="utf-8")
         kept = ICON.sub(
             lambda rule: rule[0] if served & set(re.split("[,{]", rule[0])) else "", text
