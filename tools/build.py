@@ -20,7 +20,13 @@ LATEX = ROOT / "_build" / "latex"
 LINKS = ROOT / "_build" / "linkcheck" / "output.txt"
 PDF_NAME = "positional-encodings"
 # The icons that pages and the theme's styles name; its fonts are cut to them (CONTRIBUTING.md).
-ICONS = ["angle-down", "angle-left", "angle-right", "arrow-up", "bars", "bell", "chevron-down", "chevron-right", "chevron-up", "circle-half-stroke", "download", "exclamation-circle", "exclamation-triangle", "expand", "external-link-alt", "file", "file-pdf", "github", "info-circle", "lightbulb", "list", "magnifying-glass", "moon", "pencil", "pencil-alt", "rocket", "share", "sun", "times-circle", "xmark"]
+NAMED = """
+angle-down angle-left angle-right arrow-up bars bell chevron-down chevron-right chevron-up
+circle-half-stroke download exclamation-circle exclamation-triangle expand external-link-alt file
+file-pdf github info-circle lightbulb list magnifying-glass moon pencil pencil-alt rocket share sun
+times-circle xmark
+"""
+ICONS = NAMED.split()
 
 
 def bring_assets() -> None:
