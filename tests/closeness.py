@@ -1,4 +1,4 @@
-"""How near two tensors are, the forms in which a test gives positions, and a default dtype."""
+"""How near two tensors are, the positions that a test draws and their forms, a default dtype."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from hypothesis import strategies as st
 from torch import Tensor
 
 from pe_lib.positions import Positions, Run
@@ -24,6 +25,19 @@ def assert_close(actual: Tensor, expected: Tensor, tolerance: float = 1e-6) -> N
     """Assert equal shapes, and values equal to `tolerance` of the largest one."""
     found = difference(actual, expected)
     assert found <= tolerance, f"differs by {found:.2g} of the largest entry"
+
+
+def drawn_places(draw: st.DrawFn, batch: int, n_queries: int, n_keys: int) -> tuple[Tensor, Tensor]:
+    """Draw positions (B, L) of queries and keys of every kind that the hooks allow."""
+    q_start, k_start = torch.randint(-9, 9, (2, batch, 1))
+    kind = draw(st.sampled_from(["runs", "own offsets", "gaps"]))
+    if kind == "runs":
+        q_start = q_start[:1].expand(batch, 1)
+        k_start = q_start + draw(st.integers(-4, 4))
+    q_pos, k_pos = q_start + torch.arange(n_queries), k_start + torch.arange(n_keys)
+    if kind == "gaps":
+        q_pos, k_pos = torch.randint(-5, 5, q_pos.shape), torch.randint(-5, 5, k_pos.shape)
+    return q_pos, k_pos
 
 
 def forms(q_pos: Tensor, k_pos: Tensor) -> list[tuple[Positions, Positions]]:

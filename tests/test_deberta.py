@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from closeness import assert_close, default_dtype, forms
+from closeness import assert_close, default_dtype, drawn_places, forms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -71,14 +71,7 @@ def cases(draw: st.DrawFn) -> tuple[DeBERTa, Tensor, Tensor, Tensor, Tensor]:
     terms = draw(st.sampled_from(TERMS))
     chosen = {"c2p": "c2p" in terms, "p2c": "p2c" in terms}
     encoding = DeBERTa(dim * heads, heads, reach, n_buckets=buckets, **chosen).double()
-    q_start, k_start = torch.randint(-9, 9, (2, batch, 1))
-    kind = draw(st.sampled_from(["runs", "own offsets", "gaps"]))
-    if kind == "runs":
-        q_start = q_start[:1].expand(batch, 1)
-        k_start = q_start + draw(st.integers(-4, 4))
-    q_pos, k_pos = q_start + torch.arange(n_queries), k_start + torch.arange(n_keys)
-    if kind == "gaps":
-        q_pos, k_pos = torch.randint(-5, 5, q_pos.shape), torch.randint(-5, 5, k_pos.shape)
+    q_pos, k_pos = drawn_places(draw, batch, n_queries, n_keys)
     q = torch.randn(batch, heads, n_queries, dim).double()
     k = torch.randn(batch, heads, n_keys, dim).double()
     return encoding, q, k, q_pos, k_pos

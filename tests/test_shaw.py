@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from closeness import assert_close, forms
+from closeness import assert_close, drawn_places, forms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -56,14 +56,7 @@ def cases(draw: st.DrawFn) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     batch, heads, dim, clip = draw(size), draw(size), draw(size), draw(size)
     n_queries, n_keys = draw(st.integers(1, 6)), draw(st.integers(1, 6))
     torch.manual_seed(draw(st.integers(0, 9999)))
-    q_start, k_start = torch.randint(-9, 9, (2, batch, 1))
-    kind = draw(st.sampled_from(["runs", "own offsets", "gaps"]))
-    if kind == "runs":
-        q_start = q_start[:1].expand(batch, 1)
-        k_start = q_start + draw(st.integers(-4, 4))
-    q_pos, k_pos = q_start + torch.arange(n_queries), k_start + torch.arange(n_keys)
-    if kind == "gaps":
-        q_pos, k_pos = torch.randint(-5, 5, q_pos.shape), torch.randint(-5, 5, k_pos.shape)
+    q_pos, k_pos = drawn_places(draw, batch, n_queries, n_keys)
     q = torch.randn(batch, heads, n_queries, dim).double()
     weights = torch.rand(batch, heads, n_queries, n_keys).double()
     return q, weights, torch.randn(2 * clip + 1, dim).double(), q_pos, k_pos

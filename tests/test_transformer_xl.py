@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from closeness import assert_close, difference, forms
+from closeness import assert_close, difference, drawn_places, forms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -55,14 +55,7 @@ def cases(draw: st.DrawFn) -> tuple[TransformerXL, Tensor, Tensor, Tensor, Tenso
     clamp = draw(st.sampled_from([None, 2]))
     torch.manual_seed(draw(st.integers(0, 9999)))
     encoding = TransformerXL(2 * heads * half, heads, clamp=clamp, std=1.0).double()
-    q_start, k_start = torch.randint(-9, 9, (2, batch, 1))
-    kind = draw(st.sampled_from(["runs", "own offsets", "gaps"]))
-    if kind == "runs":
-        q_start = q_start[:1].expand(batch, 1)
-        k_start = q_start + draw(st.integers(-4, 4))
-    q_pos, k_pos = q_start + torch.arange(n_queries), k_start + torch.arange(n_keys)
-    if kind == "gaps":
-        q_pos, k_pos = torch.randint(-5, 5, q_pos.shape), torch.randint(-5, 5, k_pos.shape)
+    q_pos, k_pos = drawn_places(draw, batch, n_queries, n_keys)
     q = torch.randn(batch, heads, n_queries, 2 * half).double()
     k = torch.randn(batch, heads, n_keys, 2 * half).double()
     return encoding, q, k, q_pos, k_pos

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from pe_lib.attention import attend_fused, attention_logits
 from pe_lib.positions import Run
-from pe_lib.rope import RoPE
 from pe_lib.xpos import XPos
 
 
@@ -86,18 +85,6 @@ def test_scores_equal_the_formula(
             assert ours[0, 0, m, n].item() == pytest.approx(score, rel=1e-9, abs=1e-9)
 
 
-def test_scores_fade_with_distance_and_stay_finite_far_out() -> None:
-    """The centre of the positions moves along: half a million positions out, nothing overflows."""
-    ones = torch.ones(1, 1, 300, 8)
-    positions = torch.arange(300) + 500_000
-    scores = attention_logits(ones, ones, XPos(8, scale_base=32), positions, positions)[0, 0, -1]
-    plain = attention_logits(ones, ones, RoPE(8), positions, positions)[0, 0, -1]
-    assert torch.isfinite(scores).all()
-    far, near = scores[:150].abs().max(), scores[150:].abs().max()
-    assert far < 0.2 * near
-    assert plain[:150].abs().max() > 0.3 * plain[150:].abs().max()
-
-
 @pytest.mark.parametrize(
     ("positions", "dtype"),
     [
@@ -132,25 +119,15 @@ def test_positions_that_are_not_refused_have_finite_scores_of_the_past(
     assert scores[1].isfinite().all()
 
 
-def one_far_key(far: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return a query and 100 keys, rotated: all but one key are near the start."""
-    k_pos = torch.tensor([*range(99), far])
-    q, k = torch.ones(1, 1, 1, 8, dtype=dtype), torch.ones(1, 1, 100, 8, dtype=dtype)
-    return XPos(8).rotate(q, k, torch.tensor([far]), k_pos)
-
-
 @pytest.mark.parametrize(
     ("far", "dtype"), [(6_000, torch.float16), (60_000, torch.bfloat16), (60_000, torch.float32)]
 )
 def test_one_far_key_has_finite_scores(far: int, dtype: torch.dtype) -> None:
     """Positions are counted from half way between the ends, not from where most keys are."""
-    q, k = one_far_key(far, dtype)
-    assert (q @ k.mT).isfinite().all()
-
-
-def test_one_key_too_far_is_refused() -> None:
-    with pytest.raises(ValueError, match="positions from 0 to 7000 must not be too far apart"):
-        one_far_key(7_000, torch.float16)
+    k_pos = torch.tensor([*range(99), far])
+    q, k = torch.ones(1, 1, 1, 8, dtype=dtype), torch.ones(1, 1, 100, 8, dtype=dtype)
+    rotated_q, rotated_k = XPos(8).rotate(q, k, torch.tensor([far]), k_pos)
+    assert (rotated_q @ rotated_k.mT).isfinite().all()
 
 
 def test_rows_of_a_batch_are_each_counted_from_their_own_middle() -> None:
