@@ -18,8 +18,8 @@ pytestmark = pytest.mark.usefixtures("sandbox")
 PARTS = ("conftest.py", "pyproject.toml", "book/data/runtimes.json", "exercises", "lab", "pages",
          "pe_lib",
          "tools", "tests/conftest.py", "tests/browsing.py", "tests/test_sandbox.py")  # fmt: skip
-# The scratch folder of the sandbox; a link to what shells stumble over.
-PLACES = {"below /tmp": "/tmp", "a link": "Kurse für Anna & Zoë/数学"}
+# The scratch folder of the sandbox; what a home may look like; a link to what shells stumble over.
+PLACES = {"below /tmp": "/tmp", "a home": "home/ann", "a link": "Kurse für Anna & Zoë/数学"}
 
 
 @pytest.fixture(params=PLACES)
