@@ -13,9 +13,16 @@ import torch
 import unseen
 from torch import nn
 
-from clinic import __main__ as command
-from clinic import proofs, ways
-from clinic.bugs import (
+from lab.model import LabModel, Transformer
+from lab.registry import METHODS, Sizes, encodings
+from pe_lib.attention import attention_logits
+from pe_lib.context_extension import DynamicNTK, llama3, proportional, yarn, yarn_gain
+from pe_lib.rope import RoPE
+from pe_lib.sinusoidal import frequencies
+from pe_lib.temperature import QueryTemperature
+from posdoctor import __main__ as command
+from posdoctor import ways
+from posdoctor.bugs import (
     BUGS,
     COMBINED,
     DOUBTFUL,
@@ -28,8 +35,11 @@ from clinic.bugs import (
     rotate_pairs,
     verdicts,
 )
-from clinic.configuration import by_kind, rope_of
-from clinic.doctor import (
+from posdoctor.configs import from_config
+from posdoctor.configs.checks import Contradiction
+from posdoctor.configs.explain import explain
+from posdoctor.configuration import by_kind, rope_of
+from posdoctor.doctor import (
     Absolute,
     InputError,
     Report,
@@ -38,21 +48,11 @@ from clinic.doctor import (
     compare,
     diagnose,
 )
-from clinic.findings import FAULT, KNOWN, UNSURE
-from clinic.models import LabModel, examine_model
-from clinic.profile import Case
-from clinic.rules import identify, series
-from configs import from_config
-from configs.checks import Contradiction
-from configs.explain import explain
-from lab.model import Transformer
-from lab.registry import METHODS, Sizes, encodings
-from pe_lib.attention import attention_logits
-from pe_lib.context_extension import DynamicNTK, llama3, proportional, yarn, yarn_gain
-from pe_lib.rope import RoPE
-from pe_lib.sinusoidal import frequencies
-from pe_lib.temperature import QueryTemperature
-from tools import ROOT
+from posdoctor.findings import FAULT, KNOWN, UNSURE
+from posdoctor.models import examine_model
+from posdoctor.profile import Case
+from posdoctor.rules import identify, series
+from tools import ROOT, doctor_page
 from tools.equality import published_files
 
 SIZES = Sizes(64, 4, 128)
@@ -482,7 +482,7 @@ def model_of(name: str, **options: object) -> Transformer:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_model_with_any_method_keeps_what_a_model_must_keep(name):
-    report = diagnose(model_of(name))
+    report = diagnose(LabModel(model_of(name)))
     assert report.healthy, str(report)
     assert ("shift" in report.names()) == (name in ("sinusoidal", "learned", "fire", "temperature"))
 
@@ -492,7 +492,7 @@ def test_a_cache_without_its_offset_is_found(monkeypatch):
     from pe_lib.attention import KVCache
 
     monkeypatch.setattr(KVCache, "next_positions", lambda self, length: torch.arange(length))
-    report = examine_model(model_of("rope"))
+    report = examine_model(LabModel(model_of("rope")))
     assert {"cache", "chunked-prefill"} <= set(report.names(FAULT))
 
 
@@ -735,12 +735,12 @@ def test_bad_input_is_refused_with_what_is_allowed(name):
 
 
 def test_the_command_answers_with_words_and_an_exit_status(tmp_path, capsys, monkeypatch):
-    assert command.main(["clinic.bugs:right"]) == 0
+    assert command.main(["posdoctor.bugs:right"]) == 0
     assert "sound as far as tried" in capsys.readouterr().out
-    assert command.main(["clinic.bugs:mixed_layouts", "--json"]) == 1
+    assert command.main(["posdoctor.bugs:mixed_layouts", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["healthy"] is False
-    assert command.main(["clinic.bugs:right", "--expect", "base=500000,layout=half"]) == 1
-    compared = ["--compare", "clinic.bugs:right", "clinic.bugs:mixed_layouts"]
+    assert command.main(["posdoctor.bugs:right", "--expect", "base=500000,layout=half"]) == 1
+    compared = ["--compare", "posdoctor.bugs:right", "posdoctor.bugs:mixed_layouts"]
     assert command.main(compared) == 1
     path = tmp_path / "config.json"
     path.write_text(json.dumps(YARN))
@@ -758,7 +758,7 @@ def test_a_crash_is_no_verdict(monkeypatch, capsys):
         raise StopIteration("no parameters")
 
     monkeypatch.setattr(command, "examine", broken)
-    assert command.main(["clinic.bugs:right"]) == 2
+    assert command.main(["posdoctor.bugs:right"]) == 2
     assert "broke off, StopIteration: no parameters" in capsys.readouterr().err
 
 
@@ -784,7 +784,7 @@ def test_the_three_lines_at_the_top_of_the_chapter_reach_a_diagnosis(tmp_path, m
 
 def test_the_command_runs_from_a_shell():
     done = subprocess.run(
-        [sys.executable, "-m", "clinic", "clinic.bugs:mixed_layouts"],
+        [sys.executable, "-m", "posdoctor", "posdoctor.bugs:mixed_layouts"],
         capture_output=True,
         text=True,
         check=False,
@@ -817,7 +817,7 @@ def test_an_ignored_offset_of_a_linear_bias_is_harmless():
 
 
 def test_the_page_of_the_proofs_has_a_row_for_each_planted_bug():
-    text = proofs.page()
+    text = doctor_page.page()
     assert text.count("| named |") == len(BUGS)
     assert all(f"| {bug.name} |" in text for bug in BUGS)
     assert all(name in text for name in (*COMBINED, *DOUBTFUL))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from clinic.subjects import InputError, Rotary
+from posdoctor.subjects import InputError, Rotary
 
 SIDES = ("queries", "keys")
 TINY = 1e-7  # a component that should not be there
@@ -108,7 +108,7 @@ class Probe:
                     f"{self.dim}) with positions of shape (2, 13), {type(first).__name__}: "
                     f"{first}; and with positions (13,), {type(other).__name__}: {other}. "
                     "Set head_dim, heads, axes or kind to what it takes; for (q, k, cos, sin), "
-                    "arrays or (B, L, H, d) see clinic.ways"
+                    "arrays or (B, L, H, d) see posdoctor.ways"
                 ) from other
 
     def in_dtype(self, dtype: torch.dtype) -> Probe:

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
-from configs.layer_kinds import unread
-from configs.layers import Layer, fields_of, from_config
-from configs.rope_types import TRAINED, Head, base_rates, rope_type
 from pe_lib.context_extension import DynamicNTK, LongRoPE, yarn_gain
 from pe_lib.encoding import PositionEncoding
 from pe_lib.rope import RoPE
 from pe_lib.rotary_values import RotaryValues
 from pe_lib.temperature import QueryTemperature
 from pe_lib.trailing import Trailing
+from posdoctor.configs.layer_kinds import unread
+from posdoctor.configs.layers import Layer, fields_of, from_config
+from posdoctor.configs.rope_types import TRAINED, Head, base_rates, rope_type
 
 SHOWN = 9  # pairs, of each kind of layer
 OLD_BASE, OLD_CONTEXT = 10000.0, 16384

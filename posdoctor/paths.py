@@ -15,9 +15,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from clinic.probes import SIDES, Probe, layout_of, pairs_of
-from clinic.profile import Case
-from clinic.subjects import InputError, Rotary
+from posdoctor.probes import SIDES, Probe, layout_of, pairs_of
+from posdoctor.profile import Case
+from posdoctor.subjects import InputError, Rotary
 
 RUN, BANK = 32, 97
 LIMITS = (512, 2048)

@@ -13,17 +13,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clinic.biases import examine_absolute, examine_bias
-from clinic.configuration import by_kind, examine_configuration, is_configuration
-from clinic.models import examine_model, is_model
-from clinic.other import examine_polar, examine_scaling, kind_of
-from clinic.paths import uncalled
-from clinic.probes import Layout
-from clinic.profile import Case, Profile, compare_profiles
-from clinic.report import Report
-from clinic.rotary import examine_rotary
-from clinic.rules import Rule, series
-from clinic.subjects import (
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import require_greater
+from pe_lib.sinusoidal import LAYOUTS
+from posdoctor.biases import examine_absolute, examine_bias
+from posdoctor.configuration import by_kind, examine_configuration, is_configuration
+from posdoctor.models import examine_model, is_model
+from posdoctor.other import examine_polar, examine_scaling, kind_of
+from posdoctor.paths import uncalled
+from posdoctor.probes import Layout
+from posdoctor.profile import Case, Profile, compare_profiles
+from posdoctor.report import Report
+from posdoctor.rotary import examine_rotary
+from posdoctor.rules import Rule, series
+from posdoctor.subjects import (
     Absolute,
     Bias,
     InputError,
@@ -33,10 +36,7 @@ from clinic.subjects import (
     Tables,
     subjects_of,
 )
-from clinic.ways import of_blhd, of_tensor
-from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_greater
-from pe_lib.sinusoidal import LAYOUTS
+from posdoctor.ways import of_blhd, of_tensor
 
 KINDS = {"rotary": Rotary, "bias": Bias, "absolute": Absolute}
 MINE = ("base", "layout", "gain", "rotary_dim", "head_dim")
@@ -61,14 +61,14 @@ def diagnose(
             table; with kind="bias" a function (q_pos, k_pos) -> (heads, Lq, Lk) or its tensor;
             with kind="absolute" a function positions -> codes; an encoding of this library; a
             configuration (a mapping, or the path of a JSON file); a language model of
-            transformers; or one of the classes of `clinic.subjects`.
+            transformers; or one of the classes of `posdoctor.subjects`.
         kind: of a function: "rotary" if None, "bias" or "absolute".
         expect: what it should be: {"base": 500000, "layout": "half"}, a configuration, or
             another thing of the same kind. Without it a wrong base is only another base.
         dtypes: short types in which a rotary function is called too.
         thorough: call it with many more lengths and batches (minutes instead of a second).
         options: of `Rotary`: head_dim, heads, axes, runs, reach; blhd=True where q and k are
-            (B, L, H, d). Other forms: `clinic.ways`.
+            (B, L, H, d). Other forms: `posdoctor.ways`.
 
     Returns:
         the report. No finding is not a proof: see what it lists as not examined.

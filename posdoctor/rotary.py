@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clinic.paths import examine_paths
-from clinic.precision import examine_precision, fits_a_rule
-from clinic.probes import (
+from posdoctor.paths import examine_paths
+from posdoctor.precision import examine_precision, fits_a_rule
+from posdoctor.probes import (
     SIDES,
     Fit,
     Layout,
@@ -31,8 +31,8 @@ from clinic.probes import (
     spread,
     track,
 )
-from clinic.profile import Case, Profile
-from clinic.rules import (
+from posdoctor.profile import Case, Profile
+from posdoctor.rules import (
     CLOSE,
     USUAL,
     Rule,
@@ -44,7 +44,7 @@ from clinic.rules import (
     snapped,
     usual,
 )
-from clinic.subjects import Rotary
+from posdoctor.subjects import Rotary
 
 COARSE = 0.02  # error in radians of cosines and sines that are kept in a short float
 NEAR = 64  # consecutive positions to which lines are fitted

@@ -1,4 +1,4 @@
-"""What a model's configuration asks for, read as `configs.from_config` reads it; what is odd."""
+"""What a model's configuration asks for, read as `from_config` reads it; what is odd."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 import torch
 
-from clinic.probes import Layout
-from clinic.profile import Case, Profile
-from clinic.rules import Rule
-from clinic.subjects import InputError
-from configs import Layer, from_config
-from configs.checks import Contradiction
-from configs.explain import doubts, inside, rotation, runs
-from configs.layer_kinds import unread
-from configs.layers import TEXT_PARTS, fields_of
-from configs.rope_types import ALPHA_UNREAD, COMMON, FIELDS, OLD_NAMES, TRAINED, rope_type
 from pe_lib.context_extension import DynamicNTK, LongRoPE
 from pe_lib.rope import RoPE
 from pe_lib.trailing import Trailing
+from posdoctor.configs import Layer, from_config
+from posdoctor.configs.checks import Contradiction
+from posdoctor.configs.explain import doubts, inside, rotation, runs
+from posdoctor.configs.layer_kinds import unread
+from posdoctor.configs.layers import TEXT_PARTS, fields_of
+from posdoctor.configs.rope_types import ALPHA_UNREAD, COMMON, FIELDS, OLD_NAMES, TRAINED, rope_type
+from posdoctor.probes import Layout
+from posdoctor.profile import Case, Profile
+from posdoctor.rules import Rule
+from posdoctor.subjects import InputError
 
 NAMES = ("rope_parameters", "rope_scaling")
 
@@ -148,7 +148,7 @@ def layers_of(fields: dict[str, Any], case: Case) -> tuple[list[Layer], bool]:
     """Return the layers, and whether the configuration tells the layout.
 
     Raises:
-        InputError: if it cannot be read, in the words of `configs.from_config`.
+        InputError: if it cannot be read, in the words of `posdoctor.configs.from_config`.
     """
     options: dict[str, Any] = {}
     for _ in range(3):

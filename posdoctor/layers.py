@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from clinic.configuration import by_layer
-from clinic.probes import Layout, fit_of
-from clinic.profile import Case, Profile, compare_profiles
-from clinic.rules import Rule, identify
-from clinic.subjects import InputError
-from configs.explain import runs
 from pe_lib.sinusoidal import LAYOUTS
+from posdoctor.configs.explain import runs
+from posdoctor.configuration import by_layer
+from posdoctor.probes import Layout, fit_of
+from posdoctor.profile import Case, Profile, compare_profiles
+from posdoctor.rules import Rule, identify
+from posdoctor.subjects import InputError
 
 TOKENS = 47  # no width of a head
 CLOSE = 1e-2

@@ -1,6 +1,6 @@
 """Planted bugs: each a few lines, each one that people have really written, each with its name.
 
-`python -m clinic --bugs` and the tests put every one before the doctor.
+`python -m posdoctor --bugs` and the tests put every one before the doctor.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clinic.findings import KNOWN
-from clinic.subjects import Bias
-from lab.registry import METHODS, Sizes
 from pe_lib.alibi import alibi, alibi_slopes
 from pe_lib.context_extension import ntk_aware, yarn
+from pe_lib.fire import Fire
 from pe_lib.rope import split_pairs
 from pe_lib.sinusoidal import arrange, frequencies
 from pe_lib.t5 import t5_bucket
+from posdoctor.findings import KNOWN
+from posdoctor.precision import tf32
+from posdoctor.subjects import Bias
 
 Pair = tuple[Tensor, Tensor]
 
@@ -233,7 +234,7 @@ BUGS: tuple[Bug, ...] = (
     Bug("angles in bfloat16", "worse with the length", angle_bug(
         lambda p, w: p.bfloat16() * w.bfloat16()), "angles-rounded"),
     Bug("product in TF32", "positions collide past 2048", angle_bug(
-        lambda p, w: tf32(p.double()) * tf32(w)), "tf32"),
+        lambda p, w: tf32(p) * tf32(w)), "tf32"),
     Bug("axes exchanged", "pictures are read as if mirrored at the diagonal",
         lambda q, k, p: by_axes(chunked)(q, k, p[..., [0, 2, 1]]), "axes-exchanged",
         by_axes(chunked), TRIPLE),
@@ -302,12 +303,6 @@ BUGS: tuple[Bug, ...] = (
     Bug("positions in the type of q", "right in float32, wrong in the deployed model",
         lambda q, k, p: right(q, k, p.to(q.dtype)), "positions-rounded", held_out=True),
 )  # fmt: skip
-
-
-def tf32(x: Tensor) -> Tensor:
-    """Round to TF32's 11 significant bits."""
-    mantissa, exponent = torch.frexp(x.double())
-    return torch.ldexp((mantissa * 2**11).round() / 2**11, exponent)
 
 
 def codes(positions: Tensor, dim: int) -> Tensor:
@@ -381,7 +376,7 @@ DOUBTFUL: dict[str, tuple[object, str]] = {
         "unknown-frequencies",
     ),
     "FIRE, or a bias that is not relative": (
-        METHODS["fire"].make(Sizes(64, 4, 32)),
+        Fire(4),
         "bias-not-relative",
     ),
 }
@@ -390,7 +385,7 @@ DOUBTFUL: dict[str, tuple[object, str]] = {
 @cache
 def verdicts(bug: Bug) -> tuple[str, ...]:
     """Return the names of all that the doctor finds in a planted bug, each once, and keep them."""
-    from clinic.doctor import diagnose
+    from posdoctor.doctor import diagnose
 
     report = diagnose(bug.thing, expect=bug.expect, **bug.options)
     return tuple(dict.fromkeys(report.names()))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
-from clinic.bugs import BUGS, COMBINED, DOUBTFUL, Bug, verdicts
-from clinic.findings import KNOWN
+from posdoctor.bugs import BUGS, COMBINED, DOUBTFUL, Bug, verdicts
+from posdoctor.findings import KNOWN
+from tools import ROOT
 
 VJEPA = "https://github.com/facebookresearch/vjepa2/pull/15"
-PUBLISHED = Path(__file__).with_name("data") / "doctor_published.csv"
+PUBLISHED = ROOT / "book/data/doctor_published.csv"
 
 
 def row(bug: Bug) -> str:

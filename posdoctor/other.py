@@ -11,11 +11,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from clinic.probes import SIDES, fit_of, refined, spread
-from clinic.profile import Case, Profile
-from clinic.rotary import NEAR, ORDER, alike
-from clinic.rules import identify
-from clinic.subjects import Rotary
+from posdoctor.probes import SIDES, fit_of, refined, spread
+from posdoctor.profile import Case, Profile
+from posdoctor.rotary import NEAR, ORDER, alike
+from posdoctor.rules import identify
+from posdoctor.subjects import Rotary
 
 WIDE, REACH = 1009, 4097  # a step between positions that a slow growth shows; a far position
 Answer = Callable[[Tensor], Tensor]  # positions (B, L) -> queries and keys (2, B, H, L, w)
