@@ -376,7 +376,7 @@ DOUBTFUL: dict[str, tuple[object, str]] = {
         "unknown-frequencies",
     ),
     "FIRE, or a bias that is not relative": (
-        Fire(4),
+        Fire(4, threshold=8),
         "bias-not-relative",
     ),
 }

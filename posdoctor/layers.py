@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from pe_lib.sinusoidal import LAYOUTS
 from posdoctor.configs.explain import runs
-from posdoctor.configuration import by_layer
+from posdoctor.configuration import read
 from posdoctor.probes import Layout, fit_of
 from posdoctor.profile import Case, Profile, compare_profiles
 from posdoctor.rules import Rule, identify
@@ -180,7 +180,7 @@ def examine_layers(
         case: gets findings, each with the layers that it is about.
     """
     try:
-        wanted = by_layer(config)
+        _, _, wanted = read(config, Case())
         layers = layers_in(model, len(wanted))
         found = {} if layers is None else seen_by_layer(model, layers)
     except (InputError, RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:

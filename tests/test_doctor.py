@@ -38,7 +38,7 @@ from posdoctor.bugs import (
 from posdoctor.configs import from_config
 from posdoctor.configs.checks import Contradiction
 from posdoctor.configs.explain import explain
-from posdoctor.configuration import by_kind, rope_of
+from posdoctor.configuration import by_kind
 from posdoctor.doctor import (
     Absolute,
     InputError,
@@ -360,10 +360,6 @@ ODD = {
         {"max_position_embeddings": 8192, "rope_scaling": LONG | {"long_factor": [1.0] * 32}},
         "long-factors-unused",
     ),
-    "a field of another rule": (
-        {"rope_scaling": {"type": "linear", "factor": 2.0, "beta_fast": 32}},
-        "field-unread",
-    ),
     "two rules": (
         {"rope_scaling": {"type": "linear", "rope_type": "dynamic", "factor": 2.0}},
         "contradiction",
@@ -372,8 +368,6 @@ ODD = {
         {"rope_scaling": {"type": "linear", "factor": 1.0}},
         "factor-idle",
     ),
-    "a rule in a list": ({"rope_scaling": {"type": ["spiral"]}}, "unknown-rule"),
-    "a rule of nobody": ({"rope_scaling": {"type": "spiral"}}, "unknown-rule"),
 }
 
 
@@ -416,9 +410,8 @@ def test_the_doctor_reads_a_published_file_as_the_command_does(name):
         return
     profiles, rotating = by_kind(config, Case()), {}
     for layer in layers:
-        rope = None if layer.encoding is None else rope_of(layer)
-        if rope is not None:
-            rotating.setdefault(layer.kind, rope)
+        if layer.rope is not None:
+            rotating.setdefault(layer.kind, layer.rope)
     assert list(profiles) == list(rotating)
     for kind, rope in rotating.items():
         assert profiles[kind].gain == rope.gain and profiles[kind].layout.name == rope.layout

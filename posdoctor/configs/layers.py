@@ -80,6 +80,33 @@ class Layer:
     parameters: Fields | None = None
     width: int | None = None
 
+    @property
+    def parts(self) -> list[PositionEncoding]:
+        """The parts of the encoding, and what they hold."""
+        return [] if self.encoding is None else list(inside(self.encoding))
+
+    @property
+    def rope(self) -> RoPE | None:
+        """The rotation, if there is one."""
+        if self.parameters is None:
+            return None
+        return next((part for part in self.parts if isinstance(part, RoPE)), None)
+
+    @property
+    def last(self) -> bool:
+        """Whether the last components of a head rotate."""
+        return any(isinstance(part, Trailing) for part in self.parts)
+
+
+def inside(encoding: PositionEncoding) -> Iterator[PositionEncoding]:
+    """Yield an encoding's parts, and what they hold."""
+    for part in encoding.parts():
+        yield part
+        if isinstance(part, Trailing):
+            yield from inside(part.encoding)
+        if isinstance(part, RotaryValues):
+            yield part.rope
+
 
 def from_config(
     config: object, *, layout: str | None = None, base: float | None = None
