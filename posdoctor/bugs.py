@@ -170,12 +170,6 @@ def yarn_rates(q: Tensor, k: Tensor, positions: Tensor, gain: float = 1.0) -> Pa
     return rotate_pairs(q, angles, gain=gain), rotate_pairs(k, angles, gain=gain)
 
 
-def polar(x: Tensor, positions: Tensor) -> Tensor:
-    """Return lengths from contents and angles from positions, in twice the width, as PoPE does."""
-    size, angles = torch.nn.functional.softplus(x.double()), table(positions, 2 * x.shape[-1])
-    return torch.cat([size * angles.cos(), size * angles.sin()], -1).to(x.dtype)
-
-
 def linear_bias(slopes: Tensor, q_pos: Tensor, k_pos: Tensor, sign: float = 1.0) -> Tensor:
     """Return slopes times relative positions, (H, Lq, Lk)."""
     return sign * alibi(k_pos[None] - q_pos[:, None], slopes)
@@ -258,8 +252,6 @@ BUGS: tuple[Bug, ...] = (
         lambda p: codes(p + 2, 64), "code-shifted", None, {"kind": "absolute"}),
     Bug("scale of the softmax from the place in the tensor", "new tokens attend flatly",
         lambda q, k, p: (q * (2 + torch.arange(q.shape[2])).log()[:, None], k), "offset-ignored"),
-    Bug("polar keys rotated the other way", "scores depend on the sum of positions",
-        lambda q, k, p: (polar(q, p), polar(k, -p)), "opposite-directions"),
     # Planted after the doctor was written.
     Bug("rotated twice", "distances count double", lambda q, k, p: right(*right(q, k, p), p),
         "factor", {"base": 10000}, held_out=True),

@@ -19,13 +19,13 @@ from pe_lib.sinusoidal import LAYOUTS
 from posdoctor.biases import examine_absolute, examine_bias
 from posdoctor.configuration import by_kind, examine_configuration, is_configuration
 from posdoctor.models import examine_model, is_model
-from posdoctor.other import examine_polar, examine_scaling, kind_of
 from posdoctor.paths import uncalled
 from posdoctor.probes import Layout
 from posdoctor.profile import Case, Profile, compare_profiles
 from posdoctor.report import Report
 from posdoctor.rotary import examine_rotary
 from posdoctor.rules import Rule, series
+from posdoctor.scaling import examine_scaling, is_scaling
 from posdoctor.subjects import (
     Absolute,
     Bias,
@@ -156,13 +156,12 @@ def of_subject(subject: Subject, dtypes: tuple[torch.dtype, ...], thorough: bool
         return Report(f"bias {name}", case, examine_bias(subject, case))
     if isinstance(subject, Absolute):
         return Report(f"code {name}", case, examine_absolute(subject, case))
-    kind = kind_of(subject)
-    if kind:
-        examine = {"scaled": examine_scaling, "polar": examine_polar}[kind]
+    if is_scaling(subject):
         case.unexamined.append("short types of queries and keys")
-        return Report(f"function {name} of queries and keys", case, examine(subject, case))
-    found = examine_rotary(subject, case, dtypes, fresh=fresh, thorough=thorough)
-    return Report(f"rotary function {name}", case, found)
+        found = examine_scaling(subject, case)
+        return Report(f"function {name} of queries and keys", case, found)
+    rotated = examine_rotary(subject, case, dtypes, fresh=fresh, thorough=thorough)
+    return Report(f"rotary function {name}", case, rotated)
 
 
 UNEXAMINED = {
@@ -182,7 +181,12 @@ def of_encoding(
     name, case = type(encoding).__name__, Case()
     if not subjects:
         case.facts["kind"] = "no positions"
-    parts = {hook: of_subject(subject, dtypes) for hook, subject in subjects.items()}
+    parts = {}
+    for hook, subject in subjects.items():
+        try:
+            parts[hook] = of_subject(subject, dtypes)
+        except InputError as error:  # polar coordinates come back twice as wide
+            case.unexamined.append(f"{hook}: {error}")
     if "bias" in parts and parts["bias"].case.has("bias-lost"):
         filled = with_numbers(encoding)
         if filled is not None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from posdoctor.subjects import InputError, Rotary
+from posdoctor.subjects import InputError, Rotary, RotaryFunction
 
 SIDES = ("queries", "keys")
 TINY = 1e-7  # a component that should not be there
@@ -52,18 +52,20 @@ class Pairs:
 
 
 @torch.no_grad()
-def call(subject: Rotary, q: Tensor, k: Tensor, positions: Tensor, *, flat: bool = False) -> Tensor:
-    """Call the function, and return both results as one tensor (2, B, H, L, d).
+def call(
+    function: RotaryFunction, q: Tensor, k: Tensor, positions: Tensor, *, flat: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Call a function, and return both results.
 
     Args:
-        subject: what is examined.
+        function: what is examined.
         q: (B, H, L, d).
-        k: (B, H, L, d).
+        k: (B, H, L, d), or fewer heads.
         positions: (B, L), or (B, L, axes).
         flat: give the function (L,) instead.
     """
     given = positions[0] if flat else positions
-    answer = subject.function(q.clone(), k.clone(), given.clone())
+    answer = function(q.clone(), k.clone(), given.clone())
     if not isinstance(answer, tuple | list) or len(answer) != 2:
         raise InputError(f"function must return (q, k), got {type(answer).__name__}")
     for name, one, back in zip("qk", (q, k), answer, strict=True):
@@ -72,7 +74,7 @@ def call(subject: Rotary, q: Tensor, k: Tensor, positions: Tensor, *, flat: bool
             raise InputError(
                 f"function must return {name} in its shape {tuple(one.shape)}, got {got}"
             )
-    return torch.stack(list(answer))
+    return answer[0], answer[1]
 
 
 def spread(vector: Tensor, batch: int, heads: int, length: int) -> Tensor:
@@ -136,7 +138,11 @@ class Probe:
         if self.flat and len(places) > 1:
             rows = [self.same(vector, row[None], heads) for row in places]
             return torch.cat(rows, dim=1)
-        return call(self.subject, x, x, places, flat=self.flat)
+        return self.call(x, x, places)
+
+    def call(self, q: Tensor, k: Tensor, places: Tensor) -> Tensor:
+        """Return both results for q and k (B, H, L, d), as one tensor (2, B, H, L, d)."""
+        return torch.stack(call(self.subject.function, q, k, self.places(places), flat=self.flat))
 
     def matrix(self, positions: Tensor) -> Tensor:
         """Return the whole matrix of every token: (B, L) -> (2, B, H, L, d, d), output first."""

@@ -19,7 +19,6 @@ from posdoctor.probes import (
     Map,
     Pairs,
     Probe,
-    call,
     doublings,
     fit_of,
     grid_width,
@@ -154,7 +153,7 @@ def is_linear_map(probe: Probe, case: Case) -> bool:
     changed = x.clone()
     changed[:, :, 3] = v
     placed = probe.places(places)
-    other = call(probe.subject, changed, changed, placed, flat=probe.flat)
+    other = probe.call(changed, changed, places)
     kept = [i for i in range(11) if i != 3]
     if not alike(other[..., kept, :], y[..., kept, :]):
         case.fault("mixes-tokens")
@@ -166,17 +165,22 @@ def is_linear_map(probe: Probe, case: Case) -> bool:
     return True
 
 
-def use_of_positions(probe: Probe, case: Case) -> tuple[Probe | None, bool]:
+def use_of_positions(probe: Probe, case: Case, step: int = 1) -> tuple[Probe | None, bool]:
     """Find out which position each token gets.
+
+    Args:
+        probe: the function.
+        case: gets what is found.
+        step: between neighbours, for what changes slowly.
 
     Returns:
         the probe to go on with (None if nothing depends on a position), in which positions
         count along the sequence even where the function counts along another axis; and whether
         it counts by itself, whatever positions it is given.
     """
-    v, places = probe.random(), torch.arange(11)
+    v, places, moved = probe.random(), step * torch.arange(11), 17 * step
     here = probe.same(v, places[None])[:, 0]  # (2, H, L, d)
-    shifted = probe.same(v, places[None] + 17)[:, 0]
+    shifted = probe.same(v, places[None] + moved)[:, 0]
     rows = None if probe.flat else probe.same(v, places.expand(3, 11))  # (2, B, H, L, d)
     moves = [not alike(one, one[:, :1].expand_as(one), 1e-5) for one in here]
     used = [not alike(a, b, 1e-5) for a, b in zip(here, shifted, strict=True)]
@@ -195,7 +199,7 @@ def use_of_positions(probe: Probe, case: Case) -> tuple[Probe | None, bool]:
         if not move and not use:
             case.fault("one-side-only", f"{name} do not depend on any position", name)
         elif not use:
-            two = None if probe.flat else probe.same(v, (places + 17).expand(2, 11))
+            two = None if probe.flat else probe.same(v, (places + moved).expand(2, 11))
             side = SIDES.index(name)
             if two is not None and not alike(two[side, 0], here[side]):
                 case.fault("batch", "one row is counted from 0, of two each has its positions")
@@ -213,15 +217,15 @@ def use_of_positions(probe: Probe, case: Case) -> tuple[Probe | None, bool]:
         case.unexamined.append("gaps, packing, padding: the function takes consecutive runs only")
         return probe, False
     order = torch.tensor(ORDER)
-    mixed = probe.same(v, order[None])[:, 0]
+    mixed = probe.same(v, step * order[None])[:, 0]
     if not alike(mixed, here[:, :, order]):
-        same = alike(mixed, probe.same(v, places[None] + ORDER[0])[:, 0])
+        same = alike(mixed, probe.same(v, places[None] + step * ORDER[0])[:, 0])
         case.fault("first-position-only" if same else "positions-misread")
         if not same:
             return None, False
         probe.by_first = True
     if not probe.flat and not batch:
-        two = torch.stack([places + 3, order + 3])
+        two = step * torch.stack([torch.arange(11) + 3, order + 3])
         both, first, second = (probe.same(v, p) for p in (two, two[:1], two[1:]))
         if not (alike(both[:, :1], first) and alike(both[:, 1:], second)):
             shares = alike(both[:, 1:], first)
@@ -554,7 +558,7 @@ def relativity(
         try:
             q = spread(u.to(dtype), 1, probe.subject.heads, len(places))
             k = spread(v.to(dtype), 1, probe.subject.heads, len(places))
-            both = call(probe.subject, q, k, probe.places(places[None]), flat=probe.flat)
+            both = probe.call(q, k, places[None])
         except Exception as error:
             case.unexamined.append(f"relativity in {dtype}: {type(error).__name__}: {error}")
             continue

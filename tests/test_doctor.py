@@ -30,7 +30,6 @@ from posdoctor.bugs import (
     codes,
     mixed_layouts,
     place_bug,
-    polar,
     right,
     rotate_pairs,
     verdicts,
@@ -613,11 +612,9 @@ def test_a_published_model_that_pairs_the_components_of_two_angles_is_found():
     assert set(diagnose(rotate).names(FAULT)) == {"mixed-layouts"}
 
 
-def test_scaled_queries_and_polar_coordinates_are_examined():
+def test_scaled_queries_are_examined():
     scale = diagnose(METHODS["temperature"].make(SIZES), head_dim=SIZES.head_dim).parts["rotate"]
     assert scale.healthy and "scalable softmax" in scale.case.facts["rule"]
-    polar = diagnose(METHODS["pope"].make(SIZES), head_dim=SIZES.head_dim).parts["rotate"]
-    assert polar.healthy and polar.profile.rule.base == 10000
     late = diagnose(QueryTemperature(0.1, 8192), head_dim=16).parts["rotate"]
     assert late.healthy and "then it grows" in late.case.facts["rule"]
 
@@ -636,23 +633,6 @@ SCALED = {
 @pytest.mark.parametrize("name", SCALED)
 def test_queries_that_are_scaled_by_a_wrong_position_are_found(name):
     assert name in diagnose(SCALED[name], dtypes=()).names()
-
-
-POLAR = {
-    "offset-ignored": lambda q, k, p: polar_pair(q, k, torch.arange(p.shape[1])[None]),
-    "first-position-only": lambda q, k, p: polar_pair(q, k, p[:, :1] + torch.arange(p.shape[1])),
-    "not-a-rotation": lambda q, k, p: tuple(x.clamp(min=0) for x in polar_pair(q, k, p)),
-    "sides-differ": lambda q, k, p: (polar(q, p), polar(k, 3 * p)),
-}
-
-
-def polar_pair(q, k, p):
-    return polar(q, p), polar(k, p)
-
-
-@pytest.mark.parametrize("name", POLAR)
-def test_polar_coordinates_of_a_wrong_position_are_found(name):
-    assert name in diagnose(POLAR[name], dtypes=()).names(FAULT)
 
 
 def test_a_report_has_words_and_values():
