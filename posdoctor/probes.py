@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pe_lib.rope import split_pairs
 from posdoctor.subjects import InputError, Rotary, RotaryFunction
 
 SIDES = ("queries", "keys")
@@ -229,6 +230,30 @@ def layout_of(pairs: Tensor) -> Layout:
     blocks = -(-(int(pairs.max()) + 1 - start) // (2 * distance))
     name = "half" if blocks == 1 else f"half, in {blocks} blocks of {2 * distance}"
     return Layout(name, start, 2 * distance * blocks)
+
+
+def turned(x: Tensor, since: Tensor, layout: Layout) -> tuple[Tensor, float]:
+    """Return by what each pair was multiplied, (L, n), in all heads together.
+
+    Args:
+        x: (H, L, d) after it.
+        since: (H, L, d) before it, or (H, 1, d).
+        layout: of the pairs.
+
+    Returns:
+        the factors; and how far pairs are from being rotated alike in all heads, as a share of
+        their size.
+    """
+    after, before = (pairs_in(each, layout) for each in (x, since))
+    turn = (after * before.conj()).sum(0) / (before.abs() ** 2).sum(0).clamp(min=1e-30)
+    apart = float((after - turn * before).abs().max()) / max(float(after.abs().max()), 1e-30)
+    return turn, apart + float((turn.abs() - 1).abs().max())
+
+
+def pairs_in(x: Tensor, layout: Layout) -> Tensor:
+    """Return the pairs of x (H, L, d) as complex numbers (H, L, n)."""
+    part = x[..., layout.start : layout.start + layout.width].double()
+    return torch.complex(*split_pairs(part, layout.name))
 
 
 def unwrapped(angles: Tensor) -> Tensor:

@@ -78,10 +78,10 @@ def examine_rotary(
     if not is_linear_map(probe, case):
         return None
     found, counted = use_of_positions(probe, case)
-    options: dict[str, Any] = {"flat": probe.flat, "dtypes": dtypes, "thorough": thorough}
+    options: dict[str, Any] = {"dtypes": dtypes, "thorough": thorough}
     if found is None:
         if case.has("positions-misread"):
-            examine_paths(subject, case, reach=1024, **options)
+            examine_paths(probe, case, reach=1024, **options)
             if case.has("odd-length", "few-tokens", "jumps"):
                 case.drop("positions-misread")
         return None
@@ -115,8 +115,8 @@ def examine_rotary(
     elif "gain" in case.facts:
         case.unexamined.append("other lengths and batches: the gain may be centred in each call")
     else:
-        whole = dataclasses.replace(probe.subject, runs=subject.runs or probe.by_first)
-        examine_paths(whole, case, reach=reach, counted=counted, fresh=fresh, **options)
+        options |= {"layout": profile.layout, "counted": counted, "fresh": fresh}
+        examine_paths(probe, case, reach=reach, **options)
     odd = not fits_a_rule(fits[0].rates) or fits[0].error > 0.05
     if clean and odd and subject.axes == 1 and not counted:
         some = track(probe, both, torch.arange(min(reach, 1024)), counted)[0]
