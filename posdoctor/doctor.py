@@ -15,7 +15,8 @@ from torch import Tensor
 
 from pe_lib.encoding import PositionEncoding
 from pe_lib.errors import require_greater
-from pe_lib.sinusoidal import LAYOUTS
+from pe_lib.rope import split_pairs
+from pe_lib.sinusoidal import LAYOUTS, arrange
 from posdoctor.biases import examine_absolute, examine_bias
 from posdoctor.configuration import by_kind, examine_configuration, is_configuration
 from posdoctor.models import examine_model, is_model
@@ -217,31 +218,24 @@ def rotary_of(tables: Tables, case: Case) -> Rotary:
     """Return the function that multiplies with tables in the layout that they have."""
     rows, width = tables.cos.shape
     case.unexamined.append("the code that multiplies with the tables: its layout and its positions")
-    cos, sin = tables.cos, tables.sin
-    halves = all(torch.equal(*table.chunk(2, -1)) for table in (cos, sin)) if width % 2 == 0 else 0
-    twins = all(torch.equal(t[:, ::2], t[:, 1::2]) for t in (cos, sin)) if width % 2 == 0 else 0
-    if twins and not halves:
-        case.facts["table"] = f"{width} columns, each frequency twice side by side (interleaved)"
-    elif halves:
-        case.facts["table"] = f"{width} columns, all frequencies twice in a row (half)"
+    cos, sin, even = tables.cos, tables.sin, width % 2 == 0
+    halves = even and all(torch.equal(*table.chunk(2, -1)) for table in (cos, sin))
+    twins = even and all(torch.equal(table[:, ::2], table[:, 1::2]) for table in (cos, sin))
+    layout = "interleaved" if twins and not halves else "half"
+    if twins or halves:
+        order = "all frequencies twice in a row" if halves else "each frequency twice side by side"
+        case.facts["table"] = f"{width} columns, {order} ({layout})"
+        cos, sin = (split_pairs(table, layout)[0] for table in (cos, sin))
     else:
         case.facts["table"] = f"{width} columns, one for each pair; no layout"
-        cos, sin = torch.cat([cos, cos], -1), torch.cat([sin, sin], -1)
-    half = bool(halves) or not twins
 
     def function(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         c, s = (table[positions].unsqueeze(1).to(q.dtype) for table in (cos, sin))
+        pairs = [split_pairs(x, layout) for x in (q, k)]
+        new_q, new_k = (arrange(a * c - b * s, a * s + b * c, layout) for a, b in pairs)
+        return new_q, new_k
 
-        def rotated(x: Tensor) -> Tensor:
-            if half:
-                a, b = x.chunk(2, -1)
-                return x * c + torch.cat([-b, a], -1) * s
-            partner = torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)
-            return x * c + partner * s
-
-        return rotated(q), rotated(k)
-
-    return Rotary(function, cos.shape[1], reach=max(64, min(rows, 4096)))
+    return Rotary(function, 2 * cos.shape[1], reach=max(64, min(rows, 4096)))
 
 
 def judge(report: Report, expect: object, kind: str | None, options: dict[str, Any]) -> None:

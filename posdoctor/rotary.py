@@ -548,25 +548,20 @@ def relativity(
     if counted or probe.subject.runs or case.has("first-position-only", "length-dependent"):
         case.unexamined.append("relativity: positions cannot be chosen freely here")
         return
-    starts = torch.cat([torch.zeros(1, dtype=torch.long), 2 ** torch.arange(5, 13)])
     distances = torch.tensor([0, 1, 8, min(63, reach // 2 - 1)])
-    starts = starts[starts + distances[-1] < reach]
+    starts = torch.tensor([0, *(2**k for k in range(5, 13) if 2**k + distances[-1] < reach)])
     places = (starts[:, None] + distances).flatten()
-    u, v = probe.random(), probe.random()
-    found = {}
+    both = torch.stack([probe.random(), probe.random()])
+    worst = []
     for dtype in (torch.float32, *dtypes):
+        q, k = (spread(x.to(dtype), 1, probe.subject.heads, len(places)) for x in both)
         try:
-            q = spread(u.to(dtype), 1, probe.subject.heads, len(places))
-            k = spread(v.to(dtype), 1, probe.subject.heads, len(places))
-            both = probe.call(q, k, places[None])
+            rotated = probe.call(q, k, places[None])[:, 0, 0].double()
         except Exception as error:
             case.unexamined.append(f"relativity in {dtype}: {type(error).__name__}: {error}")
             continue
-        rotated = both[:, 0, 0].double().unflatten(1, (len(starts), len(distances)))
-        scores = torch.einsum("snd,sd->sn", rotated[0], rotated[1, :, 0])  # the key at the start
-        scale = float(u.double().norm() * v.double().norm())
-        found[str(dtype).removeprefix("torch.")] = (scores - scores[:1]).abs() / scale
-    worst = {name: float(error.max()) for name, error in found.items()}
-    case.facts["relativity"] = "scores move by " + ", ".join(
-        f"{error:.1e} of |q||k| in {name}" for name, error in worst.items()
-    )
+        new_q, new_k = rotated.unflatten(1, (len(starts), len(distances)))
+        scores = torch.einsum("snd,sd->sn", new_q, new_k[:, 0])  # the key at the start
+        moved = float((scores - scores[:1]).abs().max() / both.double().norm(dim=1).prod())
+        worst.append(f"{moved:.1e} of |q||k| in {str(dtype).removeprefix('torch.')}")
+    case.facts["relativity"] = f"scores move by {', '.join(worst)}"
