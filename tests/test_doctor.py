@@ -13,6 +13,7 @@ import torch
 import unseen
 from torch import nn
 
+from lab import census
 from lab.model import LabModel, Transformer
 from lab.registry import METHODS, Sizes, encodings
 from pe_lib.attention import attention_logits
@@ -794,3 +795,20 @@ def test_the_page_of_the_proofs_has_a_row_for_each_planted_bug():
     assert text.count("| named |") == len(BUGS)
     assert all(f"| {bug.name} |" in text for bug in BUGS)
     assert all(name in text for name in (*COMBINED, *DOUBTFUL))
+
+
+VERDICTS = ("agree", "permuted on loading", "disagree", "not there")
+
+
+def test_a_second_witness_is_heard_on_twenty_types_and_says_where():
+    lines = doctor_page.read(doctor_page.WITNESSES)
+    layouts = {row["model"]: row["layout"].split(" | ") for row in census.read()}
+    heard = {line["model"] for line in lines if line["verdict"] != "not there"}
+    assert len(heard & {each["config"]["model_type"] for each in published_files()}) >= 20
+    for line in lines:
+        assert line["verdict"] in VERDICTS
+        assert bool(re.fullmatch(r"[\w/]+\.py:\d+", line["where"])) == bool(line["layout"])
+        assert (line["verdict"] == "not there") == (line["layout"] == "")
+        assert line["layout"] in layouts[line["model"]] or line["verdict"] != "agree"
+        assert line["note"] or line["verdict"] in ("agree", "not there")
+    assert all(f"| {model} |" in doctor_page.page() for model in heard)
