@@ -7,7 +7,7 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor, cat, nn
 
 from pe_lib.attention import KVCache, MultiHeadAttention, NoPosition, PositionEncoding
 from pe_lib.errors import (
@@ -274,3 +274,24 @@ class Transformer(nn.Module):
             x = x.mean(dim=1) if self.pool == "mean" else x[:, 0]  # (B, D)
         out: Tensor = self.outputs(x)
         return out
+
+
+class LabModel:
+    """A causal model of tokens, as the doctor takes it (`posdoctor.models.CausalModel`)."""
+
+    def __init__(self, model: Transformer) -> None:
+        """Keep the model, which must take token numbers."""
+        if not isinstance(model.inputs, nn.Embedding):
+            raise TypeError("model must take token numbers, got one that takes features")
+        self.model, self.vocabulary = model.eval(), model.inputs.num_embeddings
+        self.dtype = model.inputs.weight.dtype
+
+    def logits(self, ids: Tensor, positions: Tensor | None, mask: Tensor | None) -> Tensor:
+        """Return logits (B, L, V)."""
+        found: Tensor = self.model(ids, positions=positions, mask=mask)
+        return found
+
+    def in_chunks(self, chunks: list[Tensor]) -> Tensor:
+        """Return the logits of chunks that follow one another."""
+        caches = [KVCache() for _ in self.model.blocks]
+        return cat([self.model(chunk, caches=caches) for chunk in chunks], dim=1)

@@ -19,9 +19,9 @@ import torch
 import transformers
 from torch import Tensor
 
-from clinic.doctor import diagnose
-from clinic.proofs import PUBLISHED
-from clinic.subjects import InputError, Rotary
+from posdoctor.doctor import diagnose
+from posdoctor.subjects import InputError, Rotary
+from tools.doctor_page import PUBLISHED
 
 MODELS = Path(transformers.__file__).parent / "models"
 SWAP = re.compile(
@@ -152,7 +152,7 @@ def others() -> dict[str, object]:
         apply_rotary_pos_emb,
     )
 
-    from clinic.subjects import Bias
+    from posdoctor.subjects import Bias
 
     torch.manual_seed(0)
     t5_table = T5Attention(T5Config(num_heads=6), has_relative_attention_bias=True, layer_idx=0)

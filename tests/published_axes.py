@@ -18,7 +18,7 @@ import torch
 from published import MODELS, TABLE, bare, configuration
 from torch import Tensor
 
-from clinic.subjects import Rotary
+from posdoctor.subjects import Rotary
 
 SIDE = 64  # of the grids
 Apply = Callable[[Tensor, Tensor], Tensor]

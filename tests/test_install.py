@@ -1,8 +1,9 @@
-"""The package that others install is `pe_lib` alone, and needs what it says."""
+"""What others install is `pe_lib` and `posdoctor`, and needs what it says."""
 
 from __future__ import annotations
 
 import email
+import json
 import os
 import re
 import shutil
@@ -16,19 +17,28 @@ import pytest
 
 from tools import ROOT
 
-ROOMS = ("pe_lib", "lab", "pages", "clinic", "configs", "exercises")
+ROOMS = ("pe_lib", "posdoctor", "lab", "pages", "exercises")
+SHIPPED = ("pe_lib", "posdoctor")
 USE = """
 import importlib, pkgutil, sys
 
-import pe_lib
+import pe_lib, posdoctor
 
-names = [module.name for module in pkgutil.walk_packages(pe_lib.__path__, "pe_lib.")]
+names = [module.name for room in (pe_lib, posdoctor)
+         for module in pkgutil.walk_packages(room.__path__, room.__name__ + ".")]
 for name in names:
     importlib.import_module(name)
 loaded = {name.partition(".")[0] for name in sys.modules}
-print(pe_lib.__file__, len(names), *{"IPython", "clinic", "configs", "lab",
-    "matplotlib", "pages"} & loaded)
+print(pe_lib.__file__, len(names), *{"IPython", "lab", "matplotlib", "pages", "tools"} & loaded)
 """
+ASK = """
+from pe_lib.rope import RoPE
+from posdoctor import assert_sound
+
+half = RoPE(64, layout="half")
+assert_sound(lambda q, k, p: half.rotate(q, k, p, p), expect="config.json")
+"""
+CONFIG = {"model_type": "llama", "num_hidden_layers": 2, "head_dim": 64, "rope_theta": 1e4}
 
 
 @pytest.fixture(scope="module")
@@ -54,28 +64,62 @@ def metadata(wheel):
         return email.message_from_bytes(files.read(name))
 
 
-def test_the_wheel_holds_the_library_and_nothing_else(wheel):
+def sources() -> set[str]:
+    """Return the files of what is shipped, as they are named in the wheel."""
+    return {
+        str(path.relative_to(ROOT))
+        for room in SHIPPED
+        for path in (ROOT / room).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_the_wheel_holds_the_library_and_the_doctor_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as files:
         names = {name for name in files.namelist() if ".dist-info/" not in name}
-    assert names == {
-        f"pe_lib/{path.name}" for path in (ROOT / "pe_lib").iterdir() if path.is_file()
-    }
-    assert "pe_lib/py.typed" in names
+    assert names == sources()
+    assert {f"{room}/py.typed" for room in SHIPPED} <= names
 
 
-def test_every_module_works_with_nothing_of_the_course_on_the_path(wheel, tmp_path):
-    target = tmp_path / "site"
+@pytest.fixture(scope="module")
+def alone(wheel, tmp_path_factory):
+    """Return how to run Python where nothing of the course is on the path, and the place."""
+    target = tmp_path_factory.mktemp("alone") / "site"
     with zipfile.ZipFile(wheel) as files:
         files.extractall(target)
+    (target.parent / "config.json").write_text(json.dumps(CONFIG))
     places = [target, sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     path = os.pathsep.join(map(str, dict.fromkeys(places)))
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", USE], cwd=tmp_path, env=os.environ | {"PYTHONPATH": path},
-        capture_output=True, text=True,
-    )  # fmt: skip
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        line = [sys.executable, "-S", *arguments]
+        environment = os.environ | {"PYTHONPATH": path}
+        return subprocess.run(
+            line, cwd=target.parent, env=environment, capture_output=True, text=True
+        )
+
+    return run, target
+
+
+def test_every_module_works_with_nothing_of_the_course_on_the_path(alone):
+    run, target = alone
+    done = run("-c", USE)
     assert done.returncode == 0, done.stderr
-    count = len(list((ROOT / "pe_lib").glob("*.py"))) - 1
+    modules = [name for name in sources() if name.endswith(".py")]
+    count = len(modules) - len(SHIPPED)
     assert done.stdout.split() == [str(target / "pe_lib/__init__.py"), str(count)]
+
+
+def test_the_doctor_examines_with_nothing_of_the_course_on_the_path(alone):
+    run, _ = alone
+    sound = run("-c", ASK)
+    assert sound.returncode == 0, sound.stderr
+    faulty = run("-c", ASK.replace('"half"', '"interleaved"'))
+    assert "AssertionError: rotary function <lambda>: layout\n" in faulty.stderr
+    told = run("-m", "posdoctor", "config.json", "--explain")
+    assert "pairs half, base 10000" in told.stdout, told.stderr
+    named = run("-m", "posdoctor", "posdoctor.bugs:mixed_layouts", "--expect", "config.json")
+    assert named.returncode == 1 and "FAULT: mixed-layouts" in named.stdout, named.stderr
 
 
 def test_the_wheel_asks_for_the_versions_that_are_tested(metadata):
@@ -97,7 +141,7 @@ def test_the_changelog_says_what_this_version_brought(metadata):
 
 def test_an_environment_of_the_course_has_the_rest_too(tmp_path):
     """As `make` installs it: notebooks import it wherever they lie."""
-    rest = "import bakeoff, clinic, configs, exercises, lab, pages, pe_lib; print(lab.__path__[0])"
+    rest = "import bakeoff, exercises, lab, pages, posdoctor; print(lab.__path__[0])"
     done = subprocess.run(
         [sys.executable, "-c", rest], cwd=tmp_path, env=os.environ | {"PYTHONPATH": ""},
         capture_output=True, text=True,

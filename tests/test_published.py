@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import torch
 
-from configs import Layer, from_config, model_types
-from configs.checks import Contradiction
-from configs.layers import text_of
+from posdoctor.configs import Layer, from_config, model_types
+from posdoctor.configs.checks import Contradiction
+from posdoctor.configs.layers import text_of
 from tools import defaults, equality, published
 
 FILES = {each["name"]: each["config"] for each in equality.published_files()}

@@ -1,8 +1,8 @@
 """Bugs written before the doctor was made to look for them, and correct code that resembles them.
 
-Those that `clinic.bugs` has too are planted there. Rotary functions are (q, k, positions) -> (q, k)
-with q of (B, H, L, d); biases (query positions, key positions) -> (H, Lq, Lk); codes positions ->
-(L, d).
+Those that `posdoctor.bugs` has too are planted there. Rotary functions are (q, k, positions) ->
+(q, k) with q of (B, H, L, d); biases (query positions, key positions) -> (H, Lq, Lk); codes
+positions -> (L, d).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clinic.bugs import Pair, rates_bug, right, rotate_pairs, table
 from pe_lib.sinusoidal import frequencies
+from posdoctor.bugs import Pair, rates_bug, right, rotate_pairs, table
 
 
 def rows(positions: Tensor) -> Tensor:

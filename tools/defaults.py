@@ -1,8 +1,9 @@
-"""What configuration classes take where a file says nothing, for `configs.from_config`.
+"""What configuration classes take where a file says nothing, for `posdoctor.configs.from_config`.
 
 `python -m tools.defaults` asks every class of the installed transformers that
-`configs.model_types` names, and writes configs/defaults.json; tests/test_published.py asks anew.
-What a class computes is found by asking it with marked values and looking where they went.
+`posdoctor.configs.model_types` names, and writes its table beside it; tests/test_published.py
+asks anew. What a class computes is found by asking it with marked values and looking where they
+went.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from configs import model_types
-from configs.checks import FIELDS
-from configs.layer_kinds import made
-from configs.model_types import SAME
+from posdoctor.configs import model_types
+from posdoctor.configs.checks import FIELDS
+from posdoctor.configs.layer_kinds import made
+from posdoctor.configs.model_types import SAME
 from tools import ROOT
 
-TABLE = ROOT / "configs/defaults.json"
+TABLE = ROOT / "posdoctor/configs/defaults.json"
 SIZES = {"hidden_size", "num_attention_heads", "num_hidden_layers"}
 SIZES |= {"head_dim", "attention_head_dim", "kv_channels", "original_max_position_embeddings"}
 OTHERS = {"alibi", "position_embedding_type", "attn_temperature_tuning", "attn_scale"}
@@ -71,7 +72,7 @@ def kinds(configuration: Any) -> dict[str, Any]:
     """Return how a class makes the kinds of layers where none are listed.
 
     That is a `cycle`, which may come after a `head`, have another `last` layer, or be counted
-    from the end; nothing if fields decide, which `configs.layer_kinds` reads.
+    from the end; nothing if fields decide, which `posdoctor.configs.layer_kinds` reads.
     """
     plain, windowed = (
         [getattr(asked(configuration, num_hidden_layers=count, **windows), "layer_types", None)

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from configs import Layer, from_config
 from pe_lib.compose import Compose
 from pe_lib.encoding import PositionEncoding
 from pe_lib.rope import RoPE, layout_permutation
 from pe_lib.rotary_values import RotaryValues
 from pe_lib.trailing import Trailing
+from posdoctor.configs import Layer, from_config
 from tools import ROOT
 
 TABLE = ROOT / "book/data/configs.csv"
@@ -208,13 +208,13 @@ def page() -> str:
         [
             "# Published configurations, read and held against their models",
             "",
-            "{py:func}`from_config <configs.layers.from_config>` gives the position encoding of "
-            "every layer of a published model. The tests build a small model of every type in "
-            "transformers that takes tokens and whose code speaks of rotations, let it run, and "
-            "compare the queries and keys that reach attention with those of the encoding, in "
-            f"float64, to {TOLERANCE:g} of the largest entry, at positions up to 20,001. Models "
-            "that number their tokens by themselves are told these positions in the part that "
-            "makes angles of them.",
+            "{py:func}`from_config <posdoctor.configs.layers.from_config>` gives the "
+            "position encoding of every layer of a published model. The tests build a small model "
+            "of every type in transformers that takes tokens and whose code speaks of rotations, "
+            "let it run, and compare the queries and keys that reach attention with those of the "
+            f"encoding, in float64, to {TOLERANCE:g} of the largest entry, at positions up to "
+            "20,001. Models that number their tokens by themselves are told these positions in the "
+            "part that makes angles of them.",
             "",
             f"**{len(lines)} model types tried, {len(equal)} equal, {len(excepted)} excepted.** Of "
             f"those that are equal, {len(interleaved)} pair neighbours and {len(half)} components "

@@ -16,7 +16,7 @@ from tools import ROOT, environment
 # is held by its budget of processor seconds.
 CELL_TIMEOUT = 900
 KERNEL_TIMEOUT = 300
-COVERAGE = 98  # percent of the lines and branches of pe_lib and configs
+COVERAGE = 98  # percent of the lines and branches of pe_lib and posdoctor.configs
 # One more than there are cores: a third of the time a test waits for a browser or a sandbox.
 WORKERS = min(4, (os.cpu_count() or 1) + 1)
 
@@ -31,7 +31,7 @@ def command(options: list[str]) -> list[str]:
     if os.environ.get("CI") == "true":  # the tracer makes what it watches a third slower
         line += [
             "--cov=pe_lib",
-            "--cov=configs",
+            "--cov=posdoctor.configs",
             "--cov-report=term",
             f"--cov-fail-under={COVERAGE}",
         ]

@@ -10,10 +10,9 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from clinic import proofs as doctor_proofs
 from exercises import proofs, warm_up
 from lab import sets
-from tools import ROOT, address, census_page, equality, plans, status
+from tools import ROOT, address, census_page, doctor_page, equality, plans, status
 
 MODULES = re.compile(r"<!-- modules: ([\w., ]+) -->")
 LEFT_OUT = re.compile(r"<!-- left out: ([\w., ]+) -->")  # modules that no page lists
@@ -25,7 +24,7 @@ def write_page(_: Sphinx, page: str, source: list[str]) -> None:
         "book/census": census_page.page,
         "book/check_proofs": proofs.page,
         "book/configs": equality.page,
-        "book/doctor_proofs": doctor_proofs.page,
+        "book/doctor_proofs": doctor_page.page,
     }
     if page in pages:
         source[0] = pages[page]()
@@ -55,7 +54,7 @@ def list_modules(app: Sphinx, page: str, source: list[str]) -> None:
     def sections(match: re.Match[str]) -> str:
         found: list[str] = []
         for name in match[1].replace(" ", "").split(","):
-            files = sorted(ROOT.joinpath(name).glob("*.py")) if "." not in name else []
+            files = sorted(ROOT.joinpath(*name.split(".")).glob("*.py"))
             modules = [f"{name}.{file.stem}" for file in files if not file.stem.startswith("__")]
             found += [module for module in modules if module not in named] or [name]
         return "\n".join(section(module) for module in found)

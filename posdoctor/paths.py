@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from clinic.probes import SIDES, Probe, layout_of, pairs_of
-from clinic.profile import Case
-from clinic.subjects import InputError, Rotary
+from pe_lib.sinusoidal import LAYOUTS
+from posdoctor.probes import SIDES, Layout, Probe, call, layout_of, pairs_of, turned
+from posdoctor.profile import Case
+from posdoctor.subjects import InputError, Rotary
 
 RUN, BANK = 32, 97
 LIMITS = (512, 2048)
@@ -42,14 +43,15 @@ class Reference:
     """What each position's own vector becomes in runs of 32 positions, kept run by run.
 
     Args:
-        subject: what is examined.
-        flat: positions are given as (L,).
+        probe: of what is examined.
         counted: the function counts by itself, so that there is only the run from 0.
     """
 
-    def __init__(self, subject: Rotary, flat: bool, counted: bool) -> None:
+    def __init__(self, probe: Probe, counted: bool) -> None:
         """Draw the vectors: (heads, 97, d), of which position p has number p % 97."""
-        self.subject, self.flat, self.counted = subject, flat, counted
+        self.probe, self.subject, self.counted = probe, probe.subject, counted
+        self.only_runs = probe.subject.runs or probe.by_first
+        subject = probe.subject
         generator = torch.Generator().manual_seed(17)
         self.bank = torch.randn(subject.heads, BANK, subject.head_dim, generator=generator)
         self.runs: dict[int, Both] = {}
@@ -59,16 +61,11 @@ class Reference:
         return self.bank[:, places % BANK].transpose(0, 1).contiguous()
 
     @torch.no_grad()
-    def call(self, q: Tensor, k: Tensor, places: Tensor, function: object = None) -> Both:
-        """Call the function with positions (B, L)."""
-        if self.subject.axes > 1:
-            places = places[..., None].expand(*places.shape, self.subject.axes)
-        run = self.subject.function if function is None else function
-        given = places[0] if self.flat else places
-        new_q, new_k = run(q.clone(), k.clone(), given.clone())  # type: ignore[operator]
-        if self.flat and len(new_q) != len(q):
-            raise InputError("the function takes one sequence at a time")
-        return new_q.double(), new_k.double()
+    def call(self, q: Tensor, k: Tensor, places: Tensor, fresh: Any = None) -> Both:
+        """Call the function, or a fresh copy of it, with positions (B, L)."""
+        function = self.subject.function if fresh is None else fresh
+        both = call(function, q, k, self.probe.places(places), flat=self.probe.flat)
+        return both[0].double(), both[1].double()
 
     def at(self, places: Tensor) -> Both:
         """Return queries and keys (B, H, L, w) at positions (B, L)."""
@@ -135,11 +132,11 @@ def paths_of(
 
 @torch.no_grad()
 def examine_paths(
-    subject: Rotary,
+    probe: Probe,
     case: Case,
     *,
     reach: int,
-    flat: bool = False,
+    layout: Layout | None = None,
     counted: bool = False,
     fresh: object = None,
     dtypes: tuple[torch.dtype, ...] = (),
@@ -148,21 +145,21 @@ def examine_paths(
     """Call every path, and name those on which a token comes back otherwise.
 
     Args:
-        subject: the function and how to call it.
+        probe: of the function.
         case: gets what is found.
         reach: positions below it are taken.
-        flat: positions are given as (L,).
+        layout: of its pairs, if that is known.
         counted: the function counts by itself.
         fresh: a copy of the function that has not been called.
         dtypes: short types of queries and keys.
         thorough: many more lengths and batches.
     """
-    known = Reference(subject, flat, counted)
+    subject, known = probe.subject, Reference(probe, counted)
     refused: dict[str, str] = {}
     tried = 0
     heads_apart(known, case)
-    alone = flat or subject.runs or case.has("rows-share-positions", "rows-interfere")
-    for path in paths_of(reach, counted, alone, subject.runs, dtypes, thorough):
+    alone = probe.flat or known.only_runs or case.has("rows-share-positions", "rows-interfere")
+    for path in paths_of(reach, counted, alone, known.only_runs, dtypes, thorough):
         if case.has(path.name) or explained_already(path, case):
             continue
         try:
@@ -173,10 +170,10 @@ def examine_paths(
         tried += 1
         off = differs(got, wanted, path)
         if off:
-            detail = f"{path.label}: {off}{explained(known, path, got)}"
+            detail = f"{path.label}: {off}{explained(known, path, got, layout)}"
             case.fault(path.name, detail)
     after_a_start(known, fresh, reach, case)
-    other_widths(subject, case, flat)
+    other_widths(subject, case)
     case.facts["paths"] = f"{tried} calls by length, batch, type, memory and heads"
     if refused:
         words = ", ".join(f"{label} ({error})" for label, error in refused.items())
@@ -204,10 +201,14 @@ def answer(known: Reference, path: Path) -> Both:
     return known.call(x, k, path.places.to(path.integer))
 
 
+def bound_of(path: Path) -> float:
+    """Return what rounding may do to a result of the size 1."""
+    return 0.06 if path.dtype in SHORT else 2e-3
+
+
 def differs(got: Both, wanted: Both, path: Path) -> str:
     """Return in words on which side a path differs; nothing if it agrees."""
-    bound = 0.06 if path.dtype in SHORT else 2e-3
-    sides = []
+    bound, sides = bound_of(path), []
     for name, one, other in zip(SIDES, got, wanted, strict=True):
         other = other[:, : one.shape[1]]
         if one.shape != other.shape:
@@ -217,9 +218,9 @@ def differs(got: Both, wanted: Both, path: Path) -> str:
     return " and ".join(sides) + (" come back otherwise" if sides else "")
 
 
-def explained(known: Reference, path: Path, got: Both) -> str:
+def explained(known: Reference, path: Path, got: Both, layout: Layout | None) -> str:
     """Return which other positions would explain what came back, if some do."""
-    places = path.places
+    places, counts = path.places, known.counted or known.only_runs
     readings: dict[str, Tensor] = {
         "as position 0": torch.zeros_like(places),
         "as one position later": places + 1,
@@ -228,22 +229,21 @@ def explained(known: Reference, path: Path, got: Both) -> str:
         "all as the first position of the call": places[:, :1].expand(places.shape),
         "with the positions of the first row": places[:1].expand(places.shape),
     }
-    x = known.vectors(places)
-    k = x[:, : path.key_heads] if path.key_heads else x
-    if got[0].shape == x.shape and not differs(got, (x.double(), k.double()), path):
-        return ", not rotated at all"
-    if known.counted or known.subject.runs or places.shape[1] > RUN:
+    if counts or layout is None or layout.name not in LAYOUTS or places.shape[1] > RUN:
         return ""
+
+    def turns(both: Both, at: Tensor) -> Tensor:
+        before = known.vectors(at)
+        return torch.stack([
+            turned(x, x0[: len(x)], layout)[0]
+            for side in both for x, x0 in zip(side, before, strict=True)
+        ])  # fmt: skip
+
+    mine = turns(got, places)
     for words, others in readings.items():
         if int(others.min()) < 0 or torch.equal(others, places):
             continue
-        rows = []
-        for row, vector in zip(others, x, strict=True):
-            more = row[-1] + 1 + torch.arange(RUN - len(row))
-            full = torch.cat([vector, known.vectors(more[None])[0]], dim=1)[None]
-            rows.append(known.call(full, full, torch.cat([row, more])[None]))
-        sides = [torch.cat(side)[:, :, : places.shape[1]] for side in zip(*rows, strict=True)]
-        if not differs(got, (sides[0], sides[1]), path):
+        if float((mine - turns(known.at(others), others)).abs().max()) < bound_of(path):
             return f", {words}"
     return ""
 
@@ -288,7 +288,7 @@ def uncalled(function: Callable[..., object]) -> object:
         return None
 
 
-def other_widths(subject: Rotary, case: Case, flat: bool) -> None:
+def other_widths(subject: Rotary, case: Case) -> None:
     """Compare the layout, and the share that rotates, at other widths of a head."""
     places = torch.tensor([[1, 2, 3, 5, 8, 13, 31, 63]])
     seen: dict[int, tuple[str, int]] = {}

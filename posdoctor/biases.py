@@ -7,11 +7,11 @@ import math
 import torch
 from torch import Tensor
 
-from clinic.probes import fit_of, reachable
-from clinic.profile import Case, Profile
-from clinic.rules import identify
-from clinic.subjects import Absolute, Bias, InputError
 from pe_lib.alibi import alibi_slopes
+from posdoctor.probes import fit_of, reachable
+from posdoctor.profile import Case, Profile
+from posdoctor.rules import identify
+from posdoctor.subjects import Absolute, Bias, InputError
 
 LENGTH = 96
 HIDDEN, FAR_HIDDEN = -9e3, -1e6  # below this a bias is a mask: near, and at far distances

@@ -9,26 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from clinic.configuration import by_kind, examine_configuration
-from clinic.extract import uses_of
-from clinic.layers import examine_layers
-from clinic.profile import Case, Profile, compare_profiles
-from clinic.report import Report
-from clinic.rotary import examine_rotary
-from clinic.subjects import InputError
-from lab.model import Transformer
-from pe_lib.attention import KVCache
+from posdoctor.configuration import by_kind, examine_configuration
+from posdoctor.extract import uses_of
+from posdoctor.layers import examine_layers
+from posdoctor.profile import Case, Profile, compare_profiles
+from posdoctor.report import Report
+from posdoctor.rotary import examine_rotary
+from posdoctor.subjects import InputError
 
 LENGTH, SHIFT, PADS, STEPS = 24, 37, 5, 6
 # Share of the largest logit by which two ways of computing the same may differ.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 5e-2, torch.float16: 1e-2}
 
 
+@runtime_checkable
 class CausalModel(Protocol):
     """What is examined: a causal language model in one form.
 
@@ -49,27 +48,6 @@ class CausalModel(Protocol):
         ...
 
 
-class LabModel:
-    """A `lab.model.Transformer`."""
-
-    def __init__(self, model: Transformer) -> None:
-        """Keep the model, which must take token numbers."""
-        if not isinstance(model.inputs, nn.Embedding):
-            raise InputError("model must take token numbers, got one that takes features")
-        self.model, self.vocabulary = model.eval(), model.inputs.num_embeddings
-        self.dtype = model.inputs.weight.dtype
-
-    def logits(self, ids: Tensor, positions: Tensor | None, mask: Tensor | None) -> Tensor:
-        """Return logits (B, L, V)."""
-        found: Tensor = self.model(ids, positions=positions, mask=mask)
-        return found
-
-    def in_chunks(self, chunks: list[Tensor]) -> Tensor:
-        """Return the logits of chunks that follow one another."""
-        caches = [KVCache() for _ in self.model.blocks]
-        return torch.cat([self.model(chunk, caches=caches) for chunk in chunks], dim=1)
-
-
 class PublishedModel:
     """A causal language model of transformers."""
 
@@ -77,7 +55,7 @@ class PublishedModel:
         """Keep the model, which must have a configuration with a vocabulary."""
         if "RotaryEmbedding" in type(model).__name__:
             raise InputError(
-                f"{type(model).__name__} gives tables alone: see clinic.ways.of_module"
+                f"{type(model).__name__} gives tables alone: see posdoctor.ways.of_module"
             )
         config: Any = model.config
         text = config.get_text_config() if hasattr(config, "get_text_config") else config
@@ -139,15 +117,13 @@ def as_model(model: object) -> CausalModel:
     Raises:
         InputError: if it is none that can be.
     """
-    if isinstance(model, Transformer):
-        return LabModel(model)
+    if isinstance(model, CausalModel):
+        return model
     if isinstance(model, nn.Module) and hasattr(model, "config"):
         return PublishedModel(model)
-    if all(hasattr(model, name) for name in ("logits", "in_chunks", "vocabulary", "dtype")):
-        return model  # type: ignore[return-value]
     raise InputError(
-        "model must be a lab.model.Transformer, a causal model of transformers, or have what "
-        f"clinic.models.CausalModel lists; got {type(model).__name__}"
+        "model must be a causal model of transformers, or have what posdoctor.models.CausalModel "
+        f"lists; got {type(model).__name__}"
     )
 
 
@@ -267,11 +243,8 @@ def as_people_pad(
 
 def is_model(thing: object) -> bool:
     """Return whether a thing is a whole model, in one of the forms of `as_model`."""
-    if isinstance(thing, Transformer):
-        return True
-    if isinstance(thing, nn.Module) and hasattr(thing, "config"):
-        return True
-    return all(hasattr(thing, name) for name in ("logits", "in_chunks", "vocabulary", "dtype"))
+    published = isinstance(thing, nn.Module) and hasattr(thing, "config")
+    return published or isinstance(thing, CausalModel)
 
 
 def examine_model(model: object) -> Report:

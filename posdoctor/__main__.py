@@ -1,16 +1,17 @@
 """Ask the doctor from a shell.
 
-    python -m clinic module:function            examine a function (q, k, positions) -> (q, k)
-    python -m clinic module:function --expect config.json    ... and hold it to a model's file
-    python -m clinic module:function --blhd     its queries and keys are (B, L, H, d)
-    python -m clinic module:model               a causal model of transformers, layer by layer
-    python -m clinic config.json                examine a configuration
-    python -m clinic bias.npy --kind bias --expect module:bias    a matrix (heads, Lq, Lk)
-    python -m clinic --compare port original    examine a port, and say how it differs
-    python -m clinic --bugs                     put every planted bug before the doctor
+    posdoctor module:function            examine a function (q, k, positions) -> (q, k)
+    posdoctor module:function --expect config.json    ... and hold it to a model's file
+    posdoctor module:function --blhd     its queries and keys are (B, L, H, d)
+    posdoctor module:model               a causal model of transformers, layer by layer
+    posdoctor config.json                examine a configuration
+    posdoctor config.json --explain      say what it means for the positions of every layer
+    posdoctor bias.npy --kind bias --expect module:bias    a matrix (heads, Lq, Lk)
+    posdoctor --compare port original    examine a port, and say how it differs
+    posdoctor --bugs                     put every planted bug before the doctor
 
 A function (q, k, cos, sin) with its module, one of NumPy's arrays, queries dumped before and
-after, a line for pytest: three lines of Python each, in `clinic/ways.py`.
+after, a line for pytest: three lines of Python each, in `posdoctor.ways`.
 
 Exit status: 0 if no fault was found, 1 if one was, 2 if the input cannot be examined.
 """
@@ -24,7 +25,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from clinic.doctor import KINDS, InputError, Report, diagnose
+from posdoctor.configs.explain import explain
+from posdoctor.doctor import KINDS, InputError, Report, diagnose, loaded
 
 HEALTHY, FAULTY, BAD_INPUT = 0, 1, 2
 
@@ -32,7 +34,7 @@ HEALTHY, FAULTY, BAD_INPUT = 0, 1, 2
 def parser() -> argparse.ArgumentParser:
     """Return the command's options."""
     options = argparse.ArgumentParser(
-        prog="python -m clinic",
+        prog="posdoctor",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -46,6 +48,9 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--blhd", action="store_true", help="q and k are (B, L, H, d)")
     options.add_argument("--thorough", action="store_true", help="minutes instead of a second")
     options.add_argument("--json", action="store_true", help="print the report as JSON")
+    options.add_argument("--explain", action="store_true", help="say what a configuration means")
+    options.add_argument("--layout", help="with --explain: where the file does not tell")
+    options.add_argument("--base", type=float, help="with --explain: where the file does not tell")
     options.add_argument("--bugs", action="store_true", help="examine the planted bugs")
     return options
 
@@ -96,7 +101,7 @@ def examine(chosen: argparse.Namespace) -> Report:
 
 def all_bugs() -> int:
     """Print a line for each planted bug; return 1 if one is not named."""
-    from clinic.bugs import BUGS, verdicts
+    from posdoctor.bugs import BUGS, verdicts
 
     missed = 0
     for bug in BUGS:
@@ -115,14 +120,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if (chosen.thing is None) == (chosen.compare is None):
         options.error("give one thing, or --compare with two")
     try:
+        if chosen.explain:
+            given = loaded(found(chosen.thing))
+            print(explain(given, layout=chosen.layout, base=chosen.base))
+            return HEALTHY
         report = examine(chosen)
-    except (InputError, TypeError) as error:
-        print(f"clinic: {error}", file=sys.stderr)
+    except (TypeError, ValueError) as error:
+        print(f"posdoctor: {error}", file=sys.stderr)
         return BAD_INPUT
     except Exception as error:  # a crash is no verdict
-        print(
-            f"clinic: the examination broke off, {type(error).__name__}: {error}", file=sys.stderr
-        )
+        words = f"the examination broke off, {type(error).__name__}: {error}"
+        print(f"posdoctor: {words}", file=sys.stderr)
         return BAD_INPUT
     print(json.dumps(report.as_dict(), indent=2) if chosen.json else report)
     return HEALTHY if report.healthy else FAULTY

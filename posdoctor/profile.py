@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clinic.findings import FAULT, NOTE, UNSURE, Finding
-from clinic.probes import Layout
-from clinic.rules import CLOSE, Rule
+from posdoctor.findings import FAULT, NOTE, UNSURE, Finding
+from posdoctor.probes import Layout
+from posdoctor.rules import CLOSE, Rule
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Ways in: forms in which people have their positions, made into what the doctor calls.
 
-from clinic.ways import of_module, of_numpy
+from posdoctor.ways import of_module, of_numpy
 diagnose(of_module(modeling_llama.apply_rotary_pos_emb, rotary_emb))   # (q, k, cos, sin)
 diagnose(of_numpy(my_function))                                        # arrays in, arrays out
 diagnose(my_function, blhd=True)                                       # (B, L, H, d)
@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clinic.layers import measured
-from clinic.probes import Layout
-from clinic.profile import Case, Profile
-from clinic.report import Report
-from clinic.subjects import Bias, InputError, RotaryFunction, Tables
+from posdoctor.layers import measured
+from posdoctor.probes import Layout
+from posdoctor.profile import Case, Profile
+from posdoctor.report import Report
+from posdoctor.subjects import Bias, InputError, RotaryFunction, Tables
 
 
 def of_module(apply: Callable[..., Any], tables: Callable[..., Any]) -> RotaryFunction:
@@ -114,7 +114,7 @@ def assert_sound(thing: object, **options: Any) -> None:
     Raises:
         AssertionError: if there is a fault.
     """
-    from clinic.doctor import diagnose
+    from posdoctor.doctor import diagnose
 
     report = diagnose(thing, **options)
     if report.faults:

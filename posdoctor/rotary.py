@@ -10,16 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clinic.paths import examine_paths
-from clinic.precision import examine_precision, fits_a_rule
-from clinic.probes import (
+from posdoctor.paths import examine_paths
+from posdoctor.precision import examine_precision, fits_a_rule
+from posdoctor.probes import (
     SIDES,
     Fit,
     Layout,
     Map,
     Pairs,
     Probe,
-    call,
     doublings,
     fit_of,
     grid_width,
@@ -31,8 +30,8 @@ from clinic.probes import (
     spread,
     track,
 )
-from clinic.profile import Case, Profile
-from clinic.rules import (
+from posdoctor.profile import Case, Profile
+from posdoctor.rules import (
     CLOSE,
     USUAL,
     Rule,
@@ -44,7 +43,7 @@ from clinic.rules import (
     snapped,
     usual,
 )
-from clinic.subjects import Rotary
+from posdoctor.subjects import Rotary
 
 COARSE = 0.02  # error in radians of cosines and sines that are kept in a short float
 NEAR = 64  # consecutive positions to which lines are fitted
@@ -79,10 +78,10 @@ def examine_rotary(
     if not is_linear_map(probe, case):
         return None
     found, counted = use_of_positions(probe, case)
-    options: dict[str, Any] = {"flat": probe.flat, "dtypes": dtypes, "thorough": thorough}
+    options: dict[str, Any] = {"dtypes": dtypes, "thorough": thorough}
     if found is None:
         if case.has("positions-misread"):
-            examine_paths(subject, case, reach=1024, **options)
+            examine_paths(probe, case, reach=1024, **options)
             if case.has("odd-length", "few-tokens", "jumps"):
                 case.drop("positions-misread")
         return None
@@ -116,8 +115,8 @@ def examine_rotary(
     elif "gain" in case.facts:
         case.unexamined.append("other lengths and batches: the gain may be centred in each call")
     else:
-        whole = dataclasses.replace(probe.subject, runs=subject.runs or probe.by_first)
-        examine_paths(whole, case, reach=reach, counted=counted, fresh=fresh, **options)
+        options |= {"layout": profile.layout, "counted": counted, "fresh": fresh}
+        examine_paths(probe, case, reach=reach, **options)
     odd = not fits_a_rule(fits[0].rates) or fits[0].error > 0.05
     if clean and odd and subject.axes == 1 and not counted:
         some = track(probe, both, torch.arange(min(reach, 1024)), counted)[0]
@@ -154,7 +153,7 @@ def is_linear_map(probe: Probe, case: Case) -> bool:
     changed = x.clone()
     changed[:, :, 3] = v
     placed = probe.places(places)
-    other = call(probe.subject, changed, changed, placed, flat=probe.flat)
+    other = probe.call(changed, changed, places)
     kept = [i for i in range(11) if i != 3]
     if not alike(other[..., kept, :], y[..., kept, :]):
         case.fault("mixes-tokens")
@@ -166,17 +165,22 @@ def is_linear_map(probe: Probe, case: Case) -> bool:
     return True
 
 
-def use_of_positions(probe: Probe, case: Case) -> tuple[Probe | None, bool]:
+def use_of_positions(probe: Probe, case: Case, step: int = 1) -> tuple[Probe | None, bool]:
     """Find out which position each token gets.
+
+    Args:
+        probe: the function.
+        case: gets what is found.
+        step: between neighbours, for what changes slowly.
 
     Returns:
         the probe to go on with (None if nothing depends on a position), in which positions
         count along the sequence even where the function counts along another axis; and whether
         it counts by itself, whatever positions it is given.
     """
-    v, places = probe.random(), torch.arange(11)
+    v, places, moved = probe.random(), step * torch.arange(11), 17 * step
     here = probe.same(v, places[None])[:, 0]  # (2, H, L, d)
-    shifted = probe.same(v, places[None] + 17)[:, 0]
+    shifted = probe.same(v, places[None] + moved)[:, 0]
     rows = None if probe.flat else probe.same(v, places.expand(3, 11))  # (2, B, H, L, d)
     moves = [not alike(one, one[:, :1].expand_as(one), 1e-5) for one in here]
     used = [not alike(a, b, 1e-5) for a, b in zip(here, shifted, strict=True)]
@@ -195,7 +199,7 @@ def use_of_positions(probe: Probe, case: Case) -> tuple[Probe | None, bool]:
         if not move and not use:
             case.fault("one-side-only", f"{name} do not depend on any position", name)
         elif not use:
-            two = None if probe.flat else probe.same(v, (places + 17).expand(2, 11))
+            two = None if probe.flat else probe.same(v, (places + moved).expand(2, 11))
             side = SIDES.index(name)
             if two is not None and not alike(two[side, 0], here[side]):
                 case.fault("batch", "one row is counted from 0, of two each has its positions")
@@ -213,15 +217,15 @@ def use_of_positions(probe: Probe, case: Case) -> tuple[Probe | None, bool]:
         case.unexamined.append("gaps, packing, padding: the function takes consecutive runs only")
         return probe, False
     order = torch.tensor(ORDER)
-    mixed = probe.same(v, order[None])[:, 0]
+    mixed = probe.same(v, step * order[None])[:, 0]
     if not alike(mixed, here[:, :, order]):
-        same = alike(mixed, probe.same(v, places[None] + ORDER[0])[:, 0])
+        same = alike(mixed, probe.same(v, places[None] + step * ORDER[0])[:, 0])
         case.fault("first-position-only" if same else "positions-misread")
         if not same:
             return None, False
         probe.by_first = True
     if not probe.flat and not batch:
-        two = torch.stack([places + 3, order + 3])
+        two = step * torch.stack([torch.arange(11) + 3, order + 3])
         both, first, second = (probe.same(v, p) for p in (two, two[:1], two[1:]))
         if not (alike(both[:, :1], first) and alike(both[:, 1:], second)):
             shares = alike(both[:, 1:], first)
@@ -544,25 +548,20 @@ def relativity(
     if counted or probe.subject.runs or case.has("first-position-only", "length-dependent"):
         case.unexamined.append("relativity: positions cannot be chosen freely here")
         return
-    starts = torch.cat([torch.zeros(1, dtype=torch.long), 2 ** torch.arange(5, 13)])
     distances = torch.tensor([0, 1, 8, min(63, reach // 2 - 1)])
-    starts = starts[starts + distances[-1] < reach]
+    starts = torch.tensor([0, *(2**k for k in range(5, 13) if 2**k + distances[-1] < reach)])
     places = (starts[:, None] + distances).flatten()
-    u, v = probe.random(), probe.random()
-    found = {}
+    both = torch.stack([probe.random(), probe.random()])
+    worst = []
     for dtype in (torch.float32, *dtypes):
+        q, k = (spread(x.to(dtype), 1, probe.subject.heads, len(places)) for x in both)
         try:
-            q = spread(u.to(dtype), 1, probe.subject.heads, len(places))
-            k = spread(v.to(dtype), 1, probe.subject.heads, len(places))
-            both = call(probe.subject, q, k, probe.places(places[None]), flat=probe.flat)
+            rotated = probe.call(q, k, places[None])[:, 0, 0].double()
         except Exception as error:
             case.unexamined.append(f"relativity in {dtype}: {type(error).__name__}: {error}")
             continue
-        rotated = both[:, 0, 0].double().unflatten(1, (len(starts), len(distances)))
-        scores = torch.einsum("snd,sd->sn", rotated[0], rotated[1, :, 0])  # the key at the start
-        scale = float(u.double().norm() * v.double().norm())
-        found[str(dtype).removeprefix("torch.")] = (scores - scores[:1]).abs() / scale
-    worst = {name: float(error.max()) for name, error in found.items()}
-    case.facts["relativity"] = "scores move by " + ", ".join(
-        f"{error:.1e} of |q||k| in {name}" for name, error in worst.items()
-    )
+        new_q, new_k = rotated.unflatten(1, (len(starts), len(distances)))
+        scores = torch.einsum("snd,sd->sn", new_q, new_k[:, 0])  # the key at the start
+        moved = float((scores - scores[:1]).abs().max() / both.double().norm(dim=1).prod())
+        worst.append(f"{moved:.1e} of |q||k| in {str(dtype).removeprefix('torch.')}")
+    case.facts["relativity"] = f"scores move by {', '.join(worst)}"

@@ -7,19 +7,18 @@ stretched and by how much, the gain, and what looks like a mistake.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
-from configs.layer_kinds import unread
-from configs.layers import Layer, fields_of, from_config
-from configs.rope_types import TRAINED, Head, base_rates, rope_type
 from pe_lib.context_extension import DynamicNTK, LongRoPE, yarn_gain
-from pe_lib.encoding import PositionEncoding
 from pe_lib.rope import RoPE
 from pe_lib.rotary_values import RotaryValues
 from pe_lib.temperature import QueryTemperature
-from pe_lib.trailing import Trailing
+from posdoctor.configs.layer_kinds import unread
+from posdoctor.configs.layers import Layer, fields_of, from_config
+from posdoctor.configs.rope_types import TRAINED, Head, base_rates, rope_type
 
 SHOWN = 9  # pairs, of each kind of layer
 OLD_BASE, OLD_CONTEXT = 10000.0, 16384
@@ -52,37 +51,25 @@ def words(layer: Layer, context: int | None) -> list[str]:
     lines = [] if layer.window is None else [f"sees {layer.window} distances, counting 0"]
     if layer.chunk is not None:
         lines.append(f"sees pieces of {layer.chunk} positions, none beyond its own")
-    parts = list(inside(layer.encoding))
-    for part in parts:
+    for part in layer.parts:
         if isinstance(part, QueryTemperature):
             lines.append(f"queries grow with their position, from {part.length:g} on")
         if isinstance(part, RotaryValues):
             lines.append("values are rotated too, and the output back")
-    ropes = [part for part in parts if isinstance(part, RoPE)]
-    if not ropes or layer.parameters is None:
+    rope = layer.rope
+    if rope is None:
         return [*lines, "no positions"]
     reach = min(each for each in (context, layer.window, math.inf) if each is not None)
-    last = any(isinstance(part, Trailing) for part in parts)
-    return lines + rotation(ropes[0], layer, last) + table(ropes[0].rates, reach) + (
-        warnings(layer, context)
-    )  # fmt: skip
+    warned = [f"warning: {doubt}" for doubt in doubts(layer, context).values()]
+    return lines + rotation(layer) + table(rope.rates, reach) + warned
 
 
-def inside(encoding: PositionEncoding) -> Iterable[PositionEncoding]:
-    """Return an encoding's parts, and what they hold."""
-    for part in encoding.parts():
-        yield part
-        if isinstance(part, Trailing):
-            yield from inside(part.encoding)
-        if isinstance(part, RotaryValues):
-            yield part.rope
-
-
-def rotation(rope: RoPE, layer: Layer, last: bool) -> list[str]:
-    """Return what rotates, by which rule, and by how much it was stretched."""
-    parameters = layer.parameters or {}
+def rotation(layer: Layer) -> list[str]:
+    """Return what rotates in a layer, by which rule, and by how much it was stretched."""
+    rope, parameters = layer.rope, layer.parameters
+    assert rope is not None and parameters is not None
     width = 2 * len(rope.rates)
-    where = f"the last {width}" if last else f"{width} of {rope.head_dim}"
+    where = f"the last {width}" if layer.last else f"{width} of {rope.head_dim}"
     lines = [f"rotates {where} components, pairs {rope.layout}, base {parameters['rope_theta']:g}"]
     if layer.sections:
         order = "taking turns" if layer.interleaved_sections else "in blocks"
@@ -147,15 +134,12 @@ def table(rates: Tensor, reach: float) -> list[str]:
     return lines
 
 
-def warnings(layer: Layer, context: int | None) -> list[str]:
-    """Return what looks like a mistake, in lines."""
-    return [f"warning: {words}" for words in doubts(layer, context).values()]
-
-
 def doubts(layer: Layer, context: int | None) -> dict[str, str]:
-    """Return what looks like a mistake: names, and words with the numbers."""
-    parameters = layer.parameters or {}
-    found = {}
+    """Return what looks like a mistake in a layer that rotates: names, and words with the numbers.
+
+    The names are those of the doctor's findings.
+    """
+    parameters, rope, found = layer.parameters or {}, layer.rope, {}
     base, name = parameters["rope_theta"], rope_type(parameters)
     long = context is not None and layer.window is None and context > OLD_CONTEXT
     if name == "default" and long and base <= OLD_BASE:
@@ -164,9 +148,20 @@ def doubts(layer: Layer, context: int | None) -> dict[str, str]:
             "was the field lost?"
         )
     factor, trained = parameters.get("factor"), parameters.get(TRAINED)
-    if name != "yarn":  # Llama 3.1's factor is no ratio of lengths
+    if name in ("yarn", "longrope", "llama3") and trained is None:
+        found["trained-length-missing"] = f"{context} is taken, which is the whole context"
+    if name in ("linear", "dynamic", "yarn") and factor == 1:
+        found["factor-idle"] = f"{name} with factor 1"
+    if isinstance(rope, LongRoPE):
+        if context is not None and context <= rope.trained_length:
+            found["long-factors-unused"] = f"context {context}, trained {rope.trained_length}"
+        elif torch.equal(rope.long_rates, rope.rates):
+            found["long-factors-unused"] = "long factors are the short ones"
+    if name != "yarn" or rope is None or not factor:  # Llama 3.1's factor is no ratio of lengths
         return found
-    if factor and trained and context and abs(factor * trained / context - 1) > 0.01:
+    if rope.gain == 1.0 and not parameters.get("mscale_all_dim"):
+        found["gain-missing"] = f"gain 1, factor {factor:g}"
+    if trained and context and abs(factor * trained / context - 1) > 0.01:
         found["factor-unlike-lengths"] = (
             f"factor {factor:g} times the trained length {trained} is "
             f"{factor * trained:g}, and the context is {context}"

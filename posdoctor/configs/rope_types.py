@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from configs.checks import PARAMETERS, Contradiction, check_count, check_fields, check_order
 from pe_lib.context_extension import (
     DynamicNTK,
     LongRoPE,
@@ -26,6 +25,13 @@ from pe_lib.context_extension import (
 )
 from pe_lib.errors import require_greater
 from pe_lib.rope import RoPE
+from posdoctor.configs.checks import (
+    PARAMETERS,
+    Contradiction,
+    check_count,
+    check_fields,
+    check_order,
+)
 
 Parameters = Mapping[str, Any]
 

@@ -9,9 +9,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from configs import model_types
-from configs.checks import check_count, check_kinds
 from pe_lib.errors import require_choice, require_positive
+from posdoctor.configs import model_types
+from posdoctor.configs.checks import check_count, check_kinds
 
 Fields: TypeAlias = Mapping[str, Any]
 

@@ -1,6 +1,6 @@
 """From a published configuration to the position encoding of every layer.
 
-    from configs import from_config
+    from posdoctor.configs import from_config
     layers = from_config(json.load(open("config.json")))
 
 A configuration object of transformers will do as well; neither needs transformers.
@@ -15,8 +15,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from configs import model_types
-from configs.checks import (
+from pe_lib.compose import Compose
+from pe_lib.context_extension import yarn_gain
+from pe_lib.encoding import NoPosition, PositionEncoding
+from pe_lib.errors import require_choice, require_multiple, require_positive
+from pe_lib.rope import RoPE
+from pe_lib.rotary_values import RotaryValues
+from pe_lib.sinusoidal import LAYOUTS
+from pe_lib.temperature import QueryTemperature
+from pe_lib.trailing import Trailing
+from posdoctor.configs import model_types
+from posdoctor.configs.checks import (
     FIELDS,
     Contradiction,
     check_beside,
@@ -28,7 +37,7 @@ from configs.checks import (
     check_sections,
     mapping,
 )
-from configs.layer_kinds import (
+from posdoctor.configs.layer_kinds import (
     RECURRENT,
     Fields,
     by_place,
@@ -38,16 +47,7 @@ from configs.layer_kinds import (
     unread,
     window_of,
 )
-from configs.rope_types import TRAINED, Head, rope_from, rope_type
-from pe_lib.compose import Compose
-from pe_lib.context_extension import yarn_gain
-from pe_lib.encoding import NoPosition, PositionEncoding
-from pe_lib.errors import require_choice, require_multiple, require_positive
-from pe_lib.rope import RoPE
-from pe_lib.rotary_values import RotaryValues
-from pe_lib.sinusoidal import LAYOUTS
-from pe_lib.temperature import QueryTemperature
-from pe_lib.trailing import Trailing
+from posdoctor.configs.rope_types import TRAINED, Head, rope_from, rope_type
 
 OR_DEFAULT = ("rope_parameters", "rope_scaling", "layer_types")  # null says nothing, as in classes
 BESIDE = ("rope_theta", "rope_scaling", "partial_rotary_factor")  # of old files
@@ -79,6 +79,33 @@ class Layer:
     interleaved_sections: bool = False
     parameters: Fields | None = None
     width: int | None = None
+
+    @property
+    def parts(self) -> list[PositionEncoding]:
+        """The parts of the encoding, and what they hold."""
+        return [] if self.encoding is None else list(inside(self.encoding))
+
+    @property
+    def rope(self) -> RoPE | None:
+        """The rotation, if there is one."""
+        if self.parameters is None:
+            return None
+        return next((part for part in self.parts if isinstance(part, RoPE)), None)
+
+    @property
+    def last(self) -> bool:
+        """Whether the last components of a head rotate."""
+        return any(isinstance(part, Trailing) for part in self.parts)
+
+
+def inside(encoding: PositionEncoding) -> Iterator[PositionEncoding]:
+    """Yield an encoding's parts, and what they hold."""
+    for part in encoding.parts():
+        yield part
+        if isinstance(part, Trailing):
+            yield from inside(part.encoding)
+        if isinstance(part, RotaryValues):
+            yield part.rope
 
 
 def from_config(

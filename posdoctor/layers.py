@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from clinic.configuration import by_layer
-from clinic.probes import Layout, fit_of
-from clinic.profile import Case, Profile, compare_profiles
-from clinic.rules import Rule, identify
-from clinic.subjects import InputError
-from configs.explain import runs
 from pe_lib.sinusoidal import LAYOUTS
+from posdoctor.configs.explain import runs
+from posdoctor.configuration import read
+from posdoctor.probes import Layout, fit_of, turned
+from posdoctor.profile import Case, Profile, compare_profiles
+from posdoctor.rules import Rule, identify
+from posdoctor.subjects import InputError
 
 TOKENS = 47  # no width of a head
 CLOSE = 1e-2
@@ -95,28 +95,6 @@ def seen_by_layer(model: nn.Module, layers: nn.ModuleList) -> dict[int, tuple[Te
     return products.found
 
 
-def pairs_in(x: Tensor, layout: Layout) -> Tensor:
-    """Return the pairs of x (H, L, d) as complex numbers (H, L, n)."""
-    part = x[..., layout.start : layout.start + layout.width]
-    if layout.name == "half":
-        return torch.complex(*part.chunk(2, -1))
-    return torch.complex(part[..., ::2].contiguous(), part[..., 1::2].contiguous())
-
-
-def turned(x: Tensor, layout: Layout, since: Tensor | None = None) -> Tensor:
-    """Return by what each pair is multiplied since token 0, (L, n), from all heads together."""
-    z, start = pairs_in(x, layout), pairs_in(x[:, :1] if since is None else since, layout)
-    return (z * start.conj()).sum(0) / (start.abs() ** 2).sum(0).clamp(min=1e-30)
-
-
-def scatter(x: Tensor, layout: Layout, since: Tensor | None = None) -> float:
-    """Return how far pairs are from being rotated alike in all heads, as a share of their size."""
-    z, turn = pairs_in(x, layout), turned(x, layout, since)
-    start = pairs_in(x[:, :1] if since is None else since, layout)
-    apart = float((z - turn * start).abs().max()) / max(float(z.abs().max()), 1e-30)
-    return apart + float((turn.abs() - 1).abs().max())
-
-
 def measured(x: Tensor, expected: Profile, since: Tensor | None = None) -> Profile | None:
     """Return what is done to queries or keys (H, L, d), as far as that can be said.
 
@@ -129,13 +107,12 @@ def measured(x: Tensor, expected: Profile, since: Tensor | None = None) -> Profi
     """
     known = expected.layout
     assert known is not None
-    wide = Layout(known.name, 0, x.shape[-1])
+    wide, since = Layout(known.name, 0, x.shape[-1]), x[:, :1] if since is None else since
     tried = [each._replace(name=name) for each in (known, wide) for name in (known.name, *LAYOUTS)]
-    layout = min(tried, key=lambda each: round(scatter(x, each, since), 3))
-    if scatter(x, layout, since) > CLOSE:
-        return None
-    fit = fit_of(turned(x, layout, since), torch.arange(x.shape[1]).double())
-    if fit.error > 0.05:
+    layout = min(tried, key=lambda each: round(turned(x, since, each)[1], 3))
+    turn, apart = turned(x, since, layout)
+    fit = fit_of(turn, torch.arange(x.shape[1]).double())
+    if apart > CLOSE or fit.error > 0.05:
         return None
     return Profile(
         "rotary",
@@ -149,17 +126,18 @@ def measured(x: Tensor, expected: Profile, since: Tensor | None = None) -> Profi
 
 def fits(x: Tensor, expected: Profile, either: bool) -> bool:
     """Return whether queries or keys (H, L, d) are rotated as a profile says."""
-    assert expected.layout is not None and expected.rates is not None
-    full = torch.zeros(expected.layout.width // 2, dtype=torch.float64)
+    known = expected.layout
+    assert known is not None and expected.rates is not None
+    if known.start + known.width > x.shape[-1]:
+        return False
+    full = torch.zeros(known.width // 2, dtype=torch.float64)
     full[: len(expected.rates)] = expected.rates.sum(1) * (-1 if expected.backwards else 1)
     wanted = torch.polar(torch.ones(1).double(), torch.arange(TOKENS)[:, None] * full)
-    names = LAYOUTS if either else (expected.layout.name,)
-    layouts = [expected.layout._replace(name=name) for name in names]
-    return any(
-        float((turned(x, each) - wanted).abs().max()) < CLOSE and scatter(x, each) < CLOSE
-        for each in layouts
-        if each.start + each.width <= x.shape[-1]
-    )
+    for name in LAYOUTS if either else (known.name,):
+        turn, apart = turned(x, x[:, :1], known._replace(name=name))
+        if apart < CLOSE and float((turn - wanted).abs().max()) < CLOSE:
+            return True
+    return False
 
 
 def examine_layers(
@@ -180,7 +158,7 @@ def examine_layers(
         case: gets findings, each with the layers that it is about.
     """
     try:
-        wanted = by_layer(config)
+        _, _, wanted = read(config, Case())
         layers = layers_in(model, len(wanted))
         found = {} if layers is None else seen_by_layer(model, layers)
     except (InputError, RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from clinic.findings import FAULT, Finding
-from clinic.profile import Case, Profile
+from posdoctor.findings import FAULT, Finding
+from posdoctor.profile import Case, Profile
 
 UNTOLD = "sound as far as tried; whether it is your model's, say with expect"
 

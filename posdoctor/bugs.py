@@ -1,6 +1,6 @@
 """Planted bugs: each a few lines, each one that people have really written, each with its name.
 
-`python -m clinic --bugs` and the tests put every one before the doctor.
+`python -m posdoctor --bugs` and the tests put every one before the doctor.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clinic.findings import KNOWN
-from clinic.subjects import Bias
-from lab.registry import METHODS, Sizes
 from pe_lib.alibi import alibi, alibi_slopes
 from pe_lib.context_extension import ntk_aware, yarn
+from pe_lib.fire import Fire
 from pe_lib.rope import split_pairs
 from pe_lib.sinusoidal import arrange, frequencies
 from pe_lib.t5 import t5_bucket
+from posdoctor.findings import KNOWN
+from posdoctor.precision import tf32
+from posdoctor.subjects import Bias
 
 Pair = tuple[Tensor, Tensor]
 
@@ -169,12 +170,6 @@ def yarn_rates(q: Tensor, k: Tensor, positions: Tensor, gain: float = 1.0) -> Pa
     return rotate_pairs(q, angles, gain=gain), rotate_pairs(k, angles, gain=gain)
 
 
-def polar(x: Tensor, positions: Tensor) -> Tensor:
-    """Return lengths from contents and angles from positions, in twice the width, as PoPE does."""
-    size, angles = torch.nn.functional.softplus(x.double()), table(positions, 2 * x.shape[-1])
-    return torch.cat([size * angles.cos(), size * angles.sin()], -1).to(x.dtype)
-
-
 def linear_bias(slopes: Tensor, q_pos: Tensor, k_pos: Tensor, sign: float = 1.0) -> Tensor:
     """Return slopes times relative positions, (H, Lq, Lk)."""
     return sign * alibi(k_pos[None] - q_pos[:, None], slopes)
@@ -233,7 +228,7 @@ BUGS: tuple[Bug, ...] = (
     Bug("angles in bfloat16", "worse with the length", angle_bug(
         lambda p, w: p.bfloat16() * w.bfloat16()), "angles-rounded"),
     Bug("product in TF32", "positions collide past 2048", angle_bug(
-        lambda p, w: tf32(p.double()) * tf32(w)), "tf32"),
+        lambda p, w: tf32(p) * tf32(w)), "tf32"),
     Bug("axes exchanged", "pictures are read as if mirrored at the diagonal",
         lambda q, k, p: by_axes(chunked)(q, k, p[..., [0, 2, 1]]), "axes-exchanged",
         by_axes(chunked), TRIPLE),
@@ -257,8 +252,6 @@ BUGS: tuple[Bug, ...] = (
         lambda p: codes(p + 2, 64), "code-shifted", None, {"kind": "absolute"}),
     Bug("scale of the softmax from the place in the tensor", "new tokens attend flatly",
         lambda q, k, p: (q * (2 + torch.arange(q.shape[2])).log()[:, None], k), "offset-ignored"),
-    Bug("polar keys rotated the other way", "scores depend on the sum of positions",
-        lambda q, k, p: (polar(q, p), polar(k, -p)), "opposite-directions"),
     # Planted after the doctor was written.
     Bug("rotated twice", "distances count double", lambda q, k, p: right(*right(q, k, p), p),
         "factor", {"base": 10000}, held_out=True),
@@ -302,12 +295,6 @@ BUGS: tuple[Bug, ...] = (
     Bug("positions in the type of q", "right in float32, wrong in the deployed model",
         lambda q, k, p: right(q, k, p.to(q.dtype)), "positions-rounded", held_out=True),
 )  # fmt: skip
-
-
-def tf32(x: Tensor) -> Tensor:
-    """Round to TF32's 11 significant bits."""
-    mantissa, exponent = torch.frexp(x.double())
-    return torch.ldexp((mantissa * 2**11).round() / 2**11, exponent)
 
 
 def codes(positions: Tensor, dim: int) -> Tensor:
@@ -381,7 +368,7 @@ DOUBTFUL: dict[str, tuple[object, str]] = {
         "unknown-frequencies",
     ),
     "FIRE, or a bias that is not relative": (
-        METHODS["fire"].make(Sizes(64, 4, 32)),
+        Fire(4, threshold=8),
         "bias-not-relative",
     ),
 }
@@ -390,7 +377,7 @@ DOUBTFUL: dict[str, tuple[object, str]] = {
 @cache
 def verdicts(bug: Bug) -> tuple[str, ...]:
     """Return the names of all that the doctor finds in a planted bug, each once, and keep them."""
-    from clinic.doctor import diagnose
+    from posdoctor.doctor import diagnose
 
     report = diagnose(bug.thing, expect=bug.expect, **bug.options)
     return tuple(dict.fromkeys(report.names()))

@@ -18,7 +18,7 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 
-from clinic.subjects import Rotary
+from posdoctor.subjects import Rotary
 
 TABLES = "RotaryEmbedding"
 

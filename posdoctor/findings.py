@@ -410,5 +410,4 @@ KNOWN = {
     "long-factors-unused": Known(
         "The factors for long sequences are never used, or are those for short ones."
     ),
-    "unknown-rule": Known("The configuration names a rope_type that we do not know."),
 }  # fmt: skip

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clinic.probes import Fit, Pairs, Probe, track
-from clinic.profile import Case
-from clinic.rules import CLOSE, USUAL, Rule, identify, relative_error, series
+from posdoctor.probes import Fit, Pairs, Probe, track
+from posdoctor.profile import Case
+from posdoctor.rules import CLOSE, USUAL, Rule, identify, relative_error, series
 
 ROUNDING = 4e-7  # of an angle per position, where float32 has the product
 LOST = 0.1  # radians off: near enough to see, far above the rounding of cosines in bfloat16
@@ -23,16 +23,16 @@ ROUNDED = ("positions-rounded", "angles-rounded", "frequencies-rounded", "tf32")
 Rounding = Callable[[Tensor], Tensor]
 
 
-def kept_bits(values: Tensor, bits: int) -> Tensor:
-    """Round to a number of significant bits, whatever the range: 11 are TF32's."""
-    mantissa, exponent = torch.frexp(values)
-    return torch.ldexp((mantissa * 2**bits).round() / 2**bits, exponent)
+def tf32(values: Tensor) -> Tensor:
+    """Round to TF32's 11 significant bits, whatever the range."""
+    mantissa, exponent = torch.frexp(values.double())
+    return torch.ldexp((mantissa * 2**11).round() / 2**11, exponent)
 
 
 ROUNDINGS: dict[str, Rounding] = {
     "bfloat16": lambda x: x.bfloat16().double(),
     "float16": lambda x: x.half().double(),
-    "TF32": lambda x: kept_bits(x, 11),
+    "TF32": tf32,
 }
 
 

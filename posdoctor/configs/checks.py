@@ -6,6 +6,7 @@ Checked is what `from_config` reads, before it reads it, in layers that have no 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from pe_lib.errors import (
@@ -23,31 +24,16 @@ class Contradiction(ValueError):
     """Two fields of a configuration cannot both be meant."""
 
 
-def from_zero(name: str, value: object) -> int:
-    """Return `value` if it is an integer of at least 0."""
-    return require_positive(name, value, least=0)
+from_zero = partial(require_positive, least=0)
+positive = partial(require_greater, than=0)
+not_negative = partial(require_at_least, least=0)
+at_least_one = partial(require_at_least, least=1)  # a stretch never shortens
 
 
-def positive(name: str, value: object) -> float:
-    """Return `value` if it is a number greater than 0."""
-    return require_greater(name, value, 0)
-
-
-def not_negative(name: str, value: object) -> float:
-    """Return `value` if it is a number of at least 0."""
-    return require_at_least(name, value, 0)
-
-
-def at_least_one(name: str, value: object) -> float:
-    """Return `value` if it is a number of at least 1: a stretch never shortens."""
-    return require_at_least(name, value, 1)
-
-
-def share(name: str, value: object) -> float:
-    """Return `value` if it is a part of a whole: above 0, and 1 at most."""
-    if require_greater(name, value, 0) > 1:
+def share(name: str, value: object) -> None:
+    """Raise unless `value` is a part of a whole: above 0, and 1 at most."""
+    if positive(name, value) > 1:
         raise ValueError(f"{name} must be greater than 0 and at most 1, got {value!r}")
-    return float(value)  # type: ignore[arg-type]  # a number, as the line before makes sure
 
 
 def sequence(name: str, value: object) -> Sequence[Any]:
@@ -69,11 +55,9 @@ def listed(check: Check) -> Check:
 
 def one_or_listed(check: Check) -> Check:
     """Return a check of a value, or of a list with one for each layer."""
-
-    def check_both(name: str, value: object) -> object:
-        return (listed(check) if isinstance(value, list | tuple) else check)(name, value)
-
-    return check_both
+    return lambda name, value: (listed(check) if isinstance(value, list | tuple) else check)(
+        name, value
+    )
 
 
 def flag(name: str, value: object) -> None:

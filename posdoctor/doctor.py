@@ -13,17 +13,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clinic.biases import examine_absolute, examine_bias
-from clinic.configuration import by_kind, examine_configuration, is_configuration
-from clinic.models import examine_model, is_model
-from clinic.other import examine_polar, examine_scaling, kind_of
-from clinic.paths import uncalled
-from clinic.probes import Layout
-from clinic.profile import Case, Profile, compare_profiles
-from clinic.report import Report
-from clinic.rotary import examine_rotary
-from clinic.rules import Rule, series
-from clinic.subjects import (
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import require_greater
+from pe_lib.rope import split_pairs
+from pe_lib.sinusoidal import LAYOUTS, arrange
+from posdoctor.biases import examine_absolute, examine_bias
+from posdoctor.configuration import by_kind, examine_configuration, is_configuration
+from posdoctor.models import examine_model, is_model
+from posdoctor.paths import uncalled
+from posdoctor.probes import Layout
+from posdoctor.profile import Case, Profile, compare_profiles
+from posdoctor.report import Report
+from posdoctor.rotary import examine_rotary
+from posdoctor.rules import Rule, series
+from posdoctor.scaling import examine_scaling, is_scaling
+from posdoctor.subjects import (
     Absolute,
     Bias,
     InputError,
@@ -33,10 +37,7 @@ from clinic.subjects import (
     Tables,
     subjects_of,
 )
-from clinic.ways import of_blhd, of_tensor
-from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_greater
-from pe_lib.sinusoidal import LAYOUTS
+from posdoctor.ways import of_blhd, of_tensor
 
 KINDS = {"rotary": Rotary, "bias": Bias, "absolute": Absolute}
 MINE = ("base", "layout", "gain", "rotary_dim", "head_dim")
@@ -61,14 +62,14 @@ def diagnose(
             table; with kind="bias" a function (q_pos, k_pos) -> (heads, Lq, Lk) or its tensor;
             with kind="absolute" a function positions -> codes; an encoding of this library; a
             configuration (a mapping, or the path of a JSON file); a language model of
-            transformers; or one of the classes of `clinic.subjects`.
+            transformers; or one of the classes of `posdoctor.subjects`.
         kind: of a function: "rotary" if None, "bias" or "absolute".
         expect: what it should be: {"base": 500000, "layout": "half"}, a configuration, or
             another thing of the same kind. Without it a wrong base is only another base.
         dtypes: short types in which a rotary function is called too.
         thorough: call it with many more lengths and batches (minutes instead of a second).
         options: of `Rotary`: head_dim, heads, axes, runs, reach; blhd=True where q and k are
-            (B, L, H, d). Other forms: `clinic.ways`.
+            (B, L, H, d). Other forms: `posdoctor.ways`.
 
     Returns:
         the report. No finding is not a proof: see what it lists as not examined.
@@ -156,13 +157,12 @@ def of_subject(subject: Subject, dtypes: tuple[torch.dtype, ...], thorough: bool
         return Report(f"bias {name}", case, examine_bias(subject, case))
     if isinstance(subject, Absolute):
         return Report(f"code {name}", case, examine_absolute(subject, case))
-    kind = kind_of(subject)
-    if kind:
-        examine = {"scaled": examine_scaling, "polar": examine_polar}[kind]
+    if is_scaling(subject):
         case.unexamined.append("short types of queries and keys")
-        return Report(f"function {name} of queries and keys", case, examine(subject, case))
-    found = examine_rotary(subject, case, dtypes, fresh=fresh, thorough=thorough)
-    return Report(f"rotary function {name}", case, found)
+        found = examine_scaling(subject, case)
+        return Report(f"function {name} of queries and keys", case, found)
+    rotated = examine_rotary(subject, case, dtypes, fresh=fresh, thorough=thorough)
+    return Report(f"rotary function {name}", case, rotated)
 
 
 UNEXAMINED = {
@@ -182,7 +182,12 @@ def of_encoding(
     name, case = type(encoding).__name__, Case()
     if not subjects:
         case.facts["kind"] = "no positions"
-    parts = {hook: of_subject(subject, dtypes) for hook, subject in subjects.items()}
+    parts = {}
+    for hook, subject in subjects.items():
+        try:
+            parts[hook] = of_subject(subject, dtypes)
+        except InputError as error:  # polar coordinates come back twice as wide
+            case.unexamined.append(f"{hook}: {error}")
     if "bias" in parts and parts["bias"].case.has("bias-lost"):
         filled = with_numbers(encoding)
         if filled is not None:
@@ -213,31 +218,24 @@ def rotary_of(tables: Tables, case: Case) -> Rotary:
     """Return the function that multiplies with tables in the layout that they have."""
     rows, width = tables.cos.shape
     case.unexamined.append("the code that multiplies with the tables: its layout and its positions")
-    cos, sin = tables.cos, tables.sin
-    halves = all(torch.equal(*table.chunk(2, -1)) for table in (cos, sin)) if width % 2 == 0 else 0
-    twins = all(torch.equal(t[:, ::2], t[:, 1::2]) for t in (cos, sin)) if width % 2 == 0 else 0
-    if twins and not halves:
-        case.facts["table"] = f"{width} columns, each frequency twice side by side (interleaved)"
-    elif halves:
-        case.facts["table"] = f"{width} columns, all frequencies twice in a row (half)"
+    cos, sin, even = tables.cos, tables.sin, width % 2 == 0
+    halves = even and all(torch.equal(*table.chunk(2, -1)) for table in (cos, sin))
+    twins = even and all(torch.equal(table[:, ::2], table[:, 1::2]) for table in (cos, sin))
+    layout = "interleaved" if twins and not halves else "half"
+    if twins or halves:
+        order = "all frequencies twice in a row" if halves else "each frequency twice side by side"
+        case.facts["table"] = f"{width} columns, {order} ({layout})"
+        cos, sin = (split_pairs(table, layout)[0] for table in (cos, sin))
     else:
         case.facts["table"] = f"{width} columns, one for each pair; no layout"
-        cos, sin = torch.cat([cos, cos], -1), torch.cat([sin, sin], -1)
-    half = bool(halves) or not twins
 
     def function(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         c, s = (table[positions].unsqueeze(1).to(q.dtype) for table in (cos, sin))
+        pairs = [split_pairs(x, layout) for x in (q, k)]
+        new_q, new_k = (arrange(a * c - b * s, a * s + b * c, layout) for a, b in pairs)
+        return new_q, new_k
 
-        def rotated(x: Tensor) -> Tensor:
-            if half:
-                a, b = x.chunk(2, -1)
-                return x * c + torch.cat([-b, a], -1) * s
-            partner = torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)
-            return x * c + partner * s
-
-        return rotated(q), rotated(k)
-
-    return Rotary(function, cos.shape[1], reach=max(64, min(rows, 4096)))
+    return Rotary(function, 2 * cos.shape[1], reach=max(64, min(rows, 4096)))
 
 
 def judge(report: Report, expect: object, kind: str | None, options: dict[str, Any]) -> None:

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from clinic.subjects import InputError, Rotary
+from pe_lib.rope import split_pairs
+from posdoctor.subjects import InputError, Rotary, RotaryFunction
 
 SIDES = ("queries", "keys")
 TINY = 1e-7  # a component that should not be there
@@ -52,18 +53,20 @@ class Pairs:
 
 
 @torch.no_grad()
-def call(subject: Rotary, q: Tensor, k: Tensor, positions: Tensor, *, flat: bool = False) -> Tensor:
-    """Call the function, and return both results as one tensor (2, B, H, L, d).
+def call(
+    function: RotaryFunction, q: Tensor, k: Tensor, positions: Tensor, *, flat: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Call a function, and return both results.
 
     Args:
-        subject: what is examined.
+        function: what is examined.
         q: (B, H, L, d).
-        k: (B, H, L, d).
+        k: (B, H, L, d), or fewer heads.
         positions: (B, L), or (B, L, axes).
         flat: give the function (L,) instead.
     """
     given = positions[0] if flat else positions
-    answer = subject.function(q.clone(), k.clone(), given.clone())
+    answer = function(q.clone(), k.clone(), given.clone())
     if not isinstance(answer, tuple | list) or len(answer) != 2:
         raise InputError(f"function must return (q, k), got {type(answer).__name__}")
     for name, one, back in zip("qk", (q, k), answer, strict=True):
@@ -72,7 +75,7 @@ def call(subject: Rotary, q: Tensor, k: Tensor, positions: Tensor, *, flat: bool
             raise InputError(
                 f"function must return {name} in its shape {tuple(one.shape)}, got {got}"
             )
-    return torch.stack(list(answer))
+    return answer[0], answer[1]
 
 
 def spread(vector: Tensor, batch: int, heads: int, length: int) -> Tensor:
@@ -108,7 +111,7 @@ class Probe:
                     f"{self.dim}) with positions of shape (2, 13), {type(first).__name__}: "
                     f"{first}; and with positions (13,), {type(other).__name__}: {other}. "
                     "Set head_dim, heads, axes or kind to what it takes; for (q, k, cos, sin), "
-                    "arrays or (B, L, H, d) see clinic.ways"
+                    "arrays or (B, L, H, d) see posdoctor.ways"
                 ) from other
 
     def in_dtype(self, dtype: torch.dtype) -> Probe:
@@ -136,7 +139,11 @@ class Probe:
         if self.flat and len(places) > 1:
             rows = [self.same(vector, row[None], heads) for row in places]
             return torch.cat(rows, dim=1)
-        return call(self.subject, x, x, places, flat=self.flat)
+        return self.call(x, x, places)
+
+    def call(self, q: Tensor, k: Tensor, places: Tensor) -> Tensor:
+        """Return both results for q and k (B, H, L, d), as one tensor (2, B, H, L, d)."""
+        return torch.stack(call(self.subject.function, q, k, self.places(places), flat=self.flat))
 
     def matrix(self, positions: Tensor) -> Tensor:
         """Return the whole matrix of every token: (B, L) -> (2, B, H, L, d, d), output first."""
@@ -223,6 +230,30 @@ def layout_of(pairs: Tensor) -> Layout:
     blocks = -(-(int(pairs.max()) + 1 - start) // (2 * distance))
     name = "half" if blocks == 1 else f"half, in {blocks} blocks of {2 * distance}"
     return Layout(name, start, 2 * distance * blocks)
+
+
+def turned(x: Tensor, since: Tensor, layout: Layout) -> tuple[Tensor, float]:
+    """Return by what each pair was multiplied, (L, n), in all heads together.
+
+    Args:
+        x: (H, L, d) after it.
+        since: (H, L, d) before it, or (H, 1, d).
+        layout: of the pairs.
+
+    Returns:
+        the factors; and how far pairs are from being rotated alike in all heads, as a share of
+        their size.
+    """
+    after, before = (pairs_in(each, layout) for each in (x, since))
+    turn = (after * before.conj()).sum(0) / (before.abs() ** 2).sum(0).clamp(min=1e-30)
+    apart = float((after - turn * before).abs().max()) / max(float(after.abs().max()), 1e-30)
+    return turn, apart + float((turn.abs() - 1).abs().max())
+
+
+def pairs_in(x: Tensor, layout: Layout) -> Tensor:
+    """Return the pairs of x (H, L, d) as complex numbers (H, L, n)."""
+    part = x[..., layout.start : layout.start + layout.width].double()
+    return torch.complex(*split_pairs(part, layout.name))
 
 
 def unwrapped(angles: Tensor) -> Tensor:
