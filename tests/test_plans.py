@@ -22,6 +22,7 @@ def test_a_plan_asks_the_chapters_own_questions_and_gives_no_answer(path: Path) 
     assert len(asked) == len(re.findall(r"\{dropdown\} Answer", section))
     assert all(question in plan for question in asked)
     assert "dropdown" not in plan
+    assert plan.count(f"{path.name}#figure-") == 1 + len(re.findall(r"\(#figure-\S+\?", source))
     if path.stem in set_names():
         about = sets.describe(path.stem)
         assert f"graded set {about['number']} ({about['minutes']} minutes" in plan

@@ -31,26 +31,15 @@ from tools import ROOT, chromium
 FONTS = ROOT / "book" / "assets" / "fonts"
 WORKSHOP = ROOT / "_build" / "web"  # where npm puts what it brings
 LICENCE = (
-    "d3-axis, d3-drag, d3-scale, d3-selection, d3-shape and what they need: ISC, LICENSE-d3.txt"
+    "d3-axis, d3-drag, d3-scale, d3-selection and what they need: ISC, LICENSE-d3.txt"
 )
 # Properties that no state, page or attribute knows: the bundler may shorten them.
 INSIDE = (
     *("drawing", "narrow", "handle", "handles", "upright", "level", "move", "settle", "glides"),
-    *(
-        "enabled",
-        "question",
-        "answer",
-        "knob",
-        "play",
-        "hint",
-        "kin",
-        "also",
-        "sheet",
-        "inside",
-        "shape",
-        "words",
-    ),
-    *("xLabel", "yLabel", "xFormat", "yFormat", "xValues", "yValues", "logX", "logY"),
+    *("enabled", "question", "pictures", "marks", "why", "asking", "again", "mine", "knob", "play"),
+    *("hint", "kin", "also", "sheet", "inside", "shape", "words", "kind", "least", "controls"),
+    *("label", "title", "lines", "draw", "xLabel", "yLabel", "xFormat", "yFormat", "xValues"),
+    *("yValues", "logX", "logY"),
 )
 WIDE, NARROW = 720, 340  # pixels: the column on a desk, and on a phone
 # What each picture shows, for those who do not see it; the figure's first words follow.

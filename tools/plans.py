@@ -17,6 +17,7 @@ FIGURE = re.compile(r"\*\*Figure ([0-9A-Z]+\.\d+)\.\*\*")
 ANSWER = re.compile(r"^`{3,}\{dropdown\} Answer.*?^`{3,}[ \t]*$\n?", re.MULTILINE | re.DOTALL)
 NUMBERED = re.compile(r"^(?:\*\*)?(\d+)\.(?:\*\*)?\s+", re.MULTILINE)
 MUSEUM = re.compile(r"\{exercise\} Museum of errors: (.*)")
+STATE = re.compile(r"\[([^\]]+)\]\((#figure-[^)?]+\?([^)]+))\)")
 APART = ("Change this cell", "Exercises", "Summary", "Questions", "References")
 
 
@@ -68,11 +69,19 @@ def plan(path: Path) -> str:
     shown = [number for part in parts for number in part.figures]
     text = "\n".join(part.text for part in parts)
     read = outline.outline(path).minutes[0]
-    first = f"Show Figure {shown[0]} without its caption" if shown else "Read the opening aloud"
+    first = "Read the opening aloud"
+    if shown:
+        link = f"{path.name}#figure-{shown[0].lower().replace('.', '-')}"
+        first = f"Show [Figure {shown[0]}]({link}) without its caption"
+    states = [
+        f"[{words.strip('*.')} ({values.replace('&', ', ')})]({path.name}{target})"
+        for words, target, values in STATE.findall(text)
+    ]
+    then = f" Then, in the whole window: {'; '.join(states)}." if states else ""
     asked = questions(parts)
     lines = [
         f"**Before.** Everybody reads the chapter, about {read} minutes.",
-        f"**0 to 10.** {first}, and ask what it says. Write down two guesses.",
+        f"**0 to 10.** {first}, and ask what it says. Write down two guesses.{then}",
         f"**10 to 40, at the board.** {listed([part.title for part in steps[:half]])}.",
         f"**40 to 60, in the notebook.** {listed([part.title for part in steps[half:]])}."
         if steps[half:]

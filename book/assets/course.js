@@ -49,19 +49,8 @@ window.addEventListener("load", () => {
     .forEach((e) => e.innerText.trim() && e.removeAttribute("aria-label"));
 });
 
-// A button with a name needs no second one from its sign. The icon script turns <i title> into
-// <svg> with a <title> at a moment of its own, so both forms are watched for.
-function hushSigns(button) {
-  button.querySelectorAll("i[title]").forEach((sign) => sign.removeAttribute("title"));
-  button.querySelectorAll("svg:not([aria-hidden=true]), svg:has(title)").forEach((sign) => {
-    sign.querySelector("title")?.remove();
-    sign.setAttribute("aria-hidden", "true");
-  });
-}
-document.querySelectorAll("button[aria-label]").forEach((button) => {
-  hushSigns(button);
-  new MutationObserver(() => hushSigns(button)).observe(button, { childList: true, subtree: true });
-});
+// A button with a name needs no second one from its sign.
+document.querySelectorAll("button i[title]").forEach((sign) => sign.removeAttribute("title"));
 
 // The entry of a term is shown by the style sheet, which needs it outside of the title.
 document.querySelectorAll("a.term[title]").forEach((term) => {

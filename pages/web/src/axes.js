@@ -55,12 +55,6 @@ export const axes = {
     { kind: "range", key: "down", label: "wanted: rows down", min: -4, max: 4, text: whole },
     { kind: "range", key: "right", label: "to the right", min: -4, max: 4, text: whole },
     { kind: "range", key: "base", label: "base", min: 1, max: 4, step: 0.5, text: grouped, to: (v) => Number((10 ** v).toPrecision(2)), from: Math.log10 },
-    {
-      kind: "predict", question: "one line of numbers. The last patch of a row scores higher with …",
-      options: ["the patch below it", "the next row’s first patch"], right: 1,
-      answer: "That patch has the next number, although it lies at the other edge. Now choose axes, and look for the cross.",
-      act: ({ columns }) => ({ what: "image", how: "line", place: 2 * columns - 1, down: 0, right: 0 }),
-    },
   ],
   settle(state) {
     state.place = clamp(Math.round(state.place), 0, layout(state).length - 1);
@@ -90,18 +84,19 @@ export const axes = {
       box(drawing, `fill ${scores[i] < 0 ? "below" : "above"}`, left + cell * x, top + cell * y, cell - 1, cell - 1).attr("fill-opacity", Math.max(0.03, Math.abs(scores[i])).toFixed(3));
       // The numbers of the chosen token's row and column, where they fit.
       const [numbers, near] = [tokens[i].join(","), x === places[place][0] || y === places[place][1]];
-      if (near && numbers.length * 6 < cell) text(drawing, left + cell * (x + 0.5), top + cell * (y + 0.5) + 4, numbers, { kind: "small on" });
+      if (near && numbers.length * 6.6 < cell) text(drawing, left + cell * (x + 0.5), top + cell * (y + 0.5) + 4, numbers, { kind: "small on" });
     });
     const nearest = (px, py) => {
       const far = places.map(([x, y]) => Math.hypot(px - cell * (x + 0.5), py - cell * (y + 0.5)));
       set({ place: far.indexOf(Math.min(...far)) });
     };
+    box(drawing, "line ink", left + cell * places[place][0], top + cell * places[place][1], cell, cell);
     handle("token", {
       shape: "rect", x: left + cell * places[place][0], y: top + cell * places[place][1], size: cell, now: place, least: 0, most: places.length - 1,
       label: "chosen token", text: `token ${place}, ${tokens[place].join(", ")}`,
       move: (px, py) => nearest(px - left, py - top), step: (across, down) => set({ place: clamp(place + across + down * columns, 0, places.length - 1) }),
     });
-    pressed(svg, left, top, room, 300, nearest);
+    pressed(svg, [[left, top]], room, nearest);
 
     const first = what === "image" ? 0 : WORDS;
     const inside = place - first;

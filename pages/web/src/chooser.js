@@ -30,12 +30,6 @@ export const chooser = {
     { ...log, kind: "range", key: "d", label: "width of a head", min: 4, max: 8 },
     { kind: "switch", key: "small", label: "no extra tensor above half of the scores" },
     { kind: "switch", key: "tuned", label: "may be trained on" },
-    {
-      kind: "predict", question: "an exact offset at 16 times the length, with nothing to train. What fits?",
-      options: ["RoPE with YaRN", "RoPE in windows, then none", "nothing"], right: 1,
-      answer: "RoPE in windows beside layers without positions: 1.00 in all seeds.",
-      act: () => ({ ...chooser.start, keep: "offset", used: 65536, parameters: 0 }),
-    },
   ],
   height: () => 0,
   sheet: [470, 560],
@@ -66,7 +60,7 @@ export const chooser = {
         const item = element("li", {}, list);
         link(facts[key].page, facts[key].name, item);
         const value = element("span", {}, item);
-        if (worst !== null) link(reasons[state.keep][1], digits(worst), value, { title: `${tasks[state.keep]}, ${key}: ${JSON.stringify(facts[key].measured[state.keep])}` });
+        if (worst !== null) link(reasons[state.keep][1], digits(worst), value, { "title": `${tasks[state.keep]}, ${key}: ${JSON.stringify(facts[key].measured[state.keep])}` });
         const words = element("span", {}, item, status < 2 ? `at scale: ${facts[key].scale}. ` : "");
         why.forEach(([kind, a, b], i) => {
           if (i) words.append("; ");

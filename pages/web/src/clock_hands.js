@@ -30,15 +30,6 @@ export const clockHands = {
       to: (v) => Number((10 ** v).toPrecision(Math.round(v * 10) % 10 === 0 ? 1 : 2)), from: Math.log10,
       enabled: (s) => s.d > 2,
     },
-    {
-      kind: "predict", question: "both move on by 100. The product of their codes …",
-      options: ["falls", "stays", "rises"], right: 1,
-      answer: "Each clock moves both of its hands by the same angle. What lies between them stays, and so does the product of the codes.",
-      act: ({ p, other }) => {
-        const by = Math.max(p, other) > LAST - 100 ? -100 : 100;
-        return { p: p + by, other: other + by };
-      },
-    },
   ],
   numbers,
   lines: [2, 4],
@@ -61,7 +52,7 @@ export const clockHands = {
     const shown = range(Math.min(SHOWN, rates.length)).map((i) => i * step);
     const columns = narrow ? 4 : SHOWN;
     const cell = Math.min(width / Math.min(columns, Math.max(4, shown.length)), narrow ? 92 : 150);
-    const radius = Math.min(cell / 2 - 8, narrow ? 32 : 46);
+    const radius = Math.min(cell / 2 - 8, narrow ? 30 : 46);
     const rowHeight = narrow ? 122 : 152;
     const perRow = Math.min(columns, shown.length);
     shown.forEach((r, i) => {

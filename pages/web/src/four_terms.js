@@ -1,6 +1,6 @@
 // A score is four terms, each of which can be switched off.
 
-import { box, cells, clamp, digits, inRows, pressed, scale, text, named } from "./kit.js";
+import { box, cells, clamp, digits, inRows, pairs, scale, text, named } from "./kit.js";
 import { fourTerms, range, sinusoidal, softmax, sum } from "./positions.js";
 import { noise } from "./rope_score.js";
 import { leftOut, shortened, table, vectorOf, wordsOf } from "./sentence_scores.js";
@@ -59,12 +59,6 @@ export const fourTermsFigure = {
     { ...size, key: "content", label: "contents times" },
     { ...size, key: "position", label: "positions times" },
     { kind: "range", key: "first", label: "first position", min: 0, max: 64 },
-    {
-      kind: "predict", question: "the words are shuffled. Which term stands still?",
-      options: ["content–content", "position–position", "none"], right: 1,
-      answer: "It reads no word. The other three move with the words; content–content does so in its rows and in its columns.",
-      act: () => ({ order: "shuffled", position: 1, content: 1 }),
-    },
   ],
   settle(state) {
     const last = wordsOf(state.sentence, MOST).length - 1;
@@ -78,7 +72,8 @@ export const fourTermsFigure = {
     const parts = terms.map((term, t) => (state[KEYS[t]] ? digits(term[query][key]) : "off")).join(" + ").replaceAll("+ −", "− ");
     return `Query “${words[query]}” at ${query + state.first}, key “${words[key]}” at ${key + state.first}: ${parts} = ${digits(scores[query][key])}, weight ${digits(100 * weights[query][key], 0)} %.${leftOut(state.sentence, MOST)}`;
   },
-  draw({ drawing, handle, svg, state, set, width, narrow, at }) {
+  draw(all) {
+    const { drawing, state, width, narrow, at } = all;
     const { query, key } = state;
     const { words, scores } = numbers(state);
     const shown = inRows(at, words.length ** 2).map((each) => inRows(each, words.length));
@@ -107,16 +102,7 @@ export const fourTermsFigure = {
     const [right, down] = narrow ? [width - 100, 510] : [label + 2 * side + 3 * gap + 60, under + side / 2];
     text(drawing, right - 4, down - 12, "terms and scores", { at: "start", kind: "small" });
     scale(drawing, right, down, digits(-most, 1), digits(most, 1));
-    const [x, y] = corner(spots[4]);
-    const to = (q, k) => set({ query: clamp(q, 0, words.length - 1), key: clamp(k, 0, words.length - 1) });
-    const pick = (px, py) => to(Math.floor(py / cell), Math.floor(px / cell));
-    handle("pair", {
-      shape: "rect", x: x + cell * key, y: y + cell * query, size: cell, now: key - query, least: -query, most: words.length - 1 - query,
-      label: "pair of words", text: `query ${words[query]}, key ${words[key]}, score ${digits(scores[query][key])}`,
-      move: (px, py) => pick(px - x, py - y), step: (right, down) => to(query + down, key + right),
-    });
-    pressed(svg, 0, 0, width, 2000, (px, py) => {
-      for (const [left, top] of spots.map(corner)) if (px > left && px < left + side && py > top && py < top + side) pick(px - left, py - top);
-    });
+    const corners = [4, 0, 1, 2, 3, 5].map((panel) => corner(spots[panel]));
+    pairs(all, corners, cell, words.length, `query ${words[query]}, key ${words[key]}, score ${digits(scores[query][key])}`);
   },
 };

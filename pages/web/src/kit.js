@@ -4,7 +4,6 @@ import { axisBottom, axisLeft } from "d3-axis";
 import { drag } from "d3-drag";
 import { scaleLinear, scaleLog } from "d3-scale";
 import { pointer, select } from "d3-selection";
-import { line } from "d3-shape";
 
 export const NARROW = 560; // pixels; below, panels stand under each other
 let made = 0;
@@ -109,39 +108,71 @@ function switchControl({ key, label }, parent, state, set) {
   return () => (input.checked = state[key]);
 }
 
-// A question that is answered before it is shown. Question and answer lie in the same place, so
-// that nothing moves.
-function predictControl({ question, options, right, answer, act }, parent, state, set) {
-  const box = div("live-control live-predict", parent);
-  const ask = element("div", { role: "group", "aria-label": question }, box);
-  element("strong", {}, ask, "Predict: ");
-  element("span", {}, ask, `${question} `);
-  const told = element("div", { role: "status" }, box);
-  const row = element("span", {}, ask);
-  options.forEach((words, index) => {
-    push(words, row, () => {
-      set(act(state));
-      told.textContent = `${index === right ? "Yes. " : "Not so. "}${answer}`;
-      ask.classList.add("live-away");
-    });
-  });
-  const ghost = element("div", { class: "live-away", "aria-hidden": "true" }, box, `Not so. ${answer}`);
-  return (fresh) => {
-    if (!fresh) return;
-    ask.classList.remove("live-away");
-    told.textContent = "";
-    ghost.hidden = false;
-  };
-}
-
 const CONTROLS = {
   range: rangeControl,
   choice: choiceControl,
   select: selectControl,
   text: textControl,
   switch: switchControl,
-  predict: predictControl,
 };
+
+// A question before anything moves, which may be skipped. What was predicted then stands beside
+// what is, in the place of the question, so that nothing jumps.
+function prediction(figure, parent, state, set) {
+  const { question, options, right, pictures, marks, of, then, why } = figure.asks;
+  const seen = (patch) => figure.numbers({ ...figure.start, ...patch });
+  const curve = (patch) => marks.map((x) => of(seen(patch), x));
+  const drawn = pictures?.(seen) ?? [];
+  const most = Math.max(...drawn.flat(2).map(Math.abs));
+  const box = div("live-predict", parent);
+  const ask = element("div", { role: "group", "aria-label": question }, box);
+  const told = element("p", { tabindex: -1 }, box);
+  const guess = { marks };
+
+  function show(answer, node) {
+    const rows = drawn[answer];
+    if (rows) cells(attributes(select(node).append("svg"), { width: 50, height: 50, "aria-hidden": true }), 1, 1, Array(2).fill(48 / rows.length), rows, most);
+    node.append(options?.[answer] ?? answer.map((value, i) => `${digits(value, value < 1 ? 2 : 0)} at ${whole(marks[i])}`).join(", "));
+  }
+  function tell(answer) {
+    told.replaceChildren();
+    for (const [name, which] of [[`Your prediction${marks ? ", dashed" : ""}: `, answer], ["What happens: ", right ?? curve(then)]]) {
+      const line = element("span", {}, told);
+      element("strong", {}, line, name);
+      show(which, line);
+    }
+    told.append(why);
+  }
+  const choose = (answer) => {
+    tell(answer);
+    box.classList.add("told");
+    told.focus({ preventScroll: true });
+    const { sentence } = state;
+    set({ ...figure.start, ...(sentence && { sentence }), ...then });
+    guess.asking = false;
+  };
+  element("strong", {}, ask, "Predict: ");
+  ask.append(`${question} `);
+  const row = element("span", {}, ask);
+  (options ?? ["This is my curve"]).forEach((words, i) => {
+    const button = push("", row, () => choose(options ? i : guess.mine));
+    if (options) show(i, button);
+    else button.append(words);
+  });
+  push("Skip", row, () => {
+    box.hidden = true;
+    guess.mine = null;
+    set({});
+    parent.nextSibling.querySelector("input, select").focus();
+  });
+  guess.again = () => {
+    Object.assign(guess, { asking: true, mine: marks && curve() });
+    tell(right ?? guess.mine);
+    box.classList.remove("told");
+    box.hidden = false;
+  };
+  return guess;
+}
 
 // A state in a link -------------------------------------------------------------------------
 
@@ -202,19 +233,21 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
   function set(patch) {
     Object.assign(state, patch);
     figure.settle?.(state);
+    if (!guess.asking) guess.mine = null;
     if (!waiting) waiting = requestAnimationFrame(() => update());
     clearTimeout(speech);
     speech = setTimeout(() => (spoken.textContent = figure.words(state)), 600);
     changed({ ...state });
   }
 
+  const guess = prediction(figure, tasks, state, set);
   const controls = figure.controls.map((control) => {
-    const home = control.kind === "predict" ? tasks : control.knob ? knob : panel;
+    const home = control.knob ? knob : panel;
     const write = CONTROLS[control.kind](control, home, state, set);
     const box = home.lastElementChild;
-    return (fresh) => {
+    return () => {
       box.hidden = control.enabled && !control.enabled(state);
-      write(fresh);
+      write();
     };
   });
   const drawn = new Map();
@@ -247,10 +280,26 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     known.used = true;
     const { node } = known;
     node.attr("class", `live-handle live-handle-${shape} ${kind}`);
-    attributes(node, shape === "circle" ? { cx: x, cy: y, r: size } : { x, y, width: size, height: size });
-    const aria = { label, valuetext: text, valuenow: now, valuemin: least, valuemax: most };
-    for (const [key, value] of Object.entries(aria)) node.attr(`aria-${key}`, value);
+    attributes(node, shape === "circle" ? { cx: x, cy: y, r: size } : { x, y, width: size, height: size, style: `stroke-width: ${Math.max(4, 24 - size)}px` });
+    attributes(node, { "aria-label": label, "aria-valuetext": text, "aria-valuenow": now, "aria-valuemin": least, "aria-valuemax": most });
     return node;
+  }
+
+  // The curve that is predicted, with a handle at each of its marks until it is told.
+  function dragged({ X, Y, curve }) {
+    const { mine, marks, asking } = guess;
+    const [least, most] = Y.domain();
+    curve(marks.map((x, i) => [x, mine[i]]), "value dashed");
+    if (asking) marks.forEach((x, i) => {
+      const to = (value) => {
+        mine[i] = clamp(value, least, most);
+        set({});
+      };
+      handle(`guess${i}`, {
+        kind: "value", x: X(x), y: Y(mine[i]), now: mine[i].toFixed(3), least, most, label: `predicted at ${whole(x)}`, text: digits(mine[i]),
+        move: (_, y) => to(Y.invert(y)), step: (right, down) => to(mine[i] + ((right - down) * (most - least)) / 40),
+      });
+    });
   }
 
   function update(fresh = false) {
@@ -260,7 +309,8 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     if (at.some((value, i) => value !== goal[i])) waiting = requestAnimationFrame(() => update());
     const width = Math.min(760, Math.round(stage.clientWidth) || 700);
     const narrow = width < NARROW;
-    controls.forEach((write) => write(fresh));
+    if (fresh) guess.again();
+    controls.forEach((write) => write());
     drawing.selectAll("*").remove();
     drawn.forEach((each) => (each.used = false));
     const height = figure.height(narrow, width);
@@ -269,7 +319,8 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
       sheet.replaceChildren();
       sheet.style.height = `${figure.sheet[Number(narrow)]}px`;
     }
-    figure.draw({ drawing, handle, svg, state, set, width, height, narrow, sheet, at });
+    const panel = figure.draw({ drawing, handle, svg, state, set, width, height, narrow, sheet, at });
+    if (guess.mine) dragged(panel);
     drawn.forEach((each, name) => {
       if (each.used) return;
       each.node.remove();
@@ -283,20 +334,18 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     set({ ...figure.start });
     update(true);
   });
-  push("Whole window", tools, () => (document.fullscreenElement ? document.exitFullscreen() : root.requestFullscreen()));
+  if (document.fullscreenEnabled) push("Whole window", tools, () => (document.fullscreenElement ? document.exitFullscreen() : root.requestFullscreen()));
   const address = link && element("a", {}, tools, "Link to this state");
 
   place.append(root);
   figure.settle?.(state);
   update(true);
-  if (window.ResizeObserver) {
-    let last = stage.clientWidth;
-    new ResizeObserver(() => {
-      if (stage.clientWidth === last) return;
-      last = stage.clientWidth;
-      update();
-    }).observe(stage);
-  }
+  let last = stage.clientWidth;
+  new ResizeObserver(() => {
+    if (stage.clientWidth === last) return;
+    last = stage.clientWidth;
+    update();
+  }).observe(stage);
   return (next) => {
     if (JSON.stringify(next) === JSON.stringify(state)) return;
     Object.assign(state, next);
@@ -335,11 +384,10 @@ export function chart(group, { x, y, width, height, xs, ys, xLabel = "", yLabel 
   if (xLabel) text(group, x + width / 2, y + height + 34, xLabel);
   if (yLabel) text(group, x - 36, y + height / 2, yLabel, { turn: -90 });
   if (title) heading(group, x, y - 10, title);
-  const path = line().x((point) => X(point[0])).y((point) => Y(point[1]));
   return {
     X,
     Y,
-    curve: (points, kind) => shape(group, `line ${kind}`, path(points)),
+    curve: (points, kind) => shape(group, `line ${kind}`, `M${points.map(([at, value]) => [X(at), Y(value)]).join("L")}`),
     point: (at, value, kind, size = 4) => circle(group, `fill ${kind}`, X(at), Y(value), size),
     upright: (at, kind) => segment(group, kind, X(at), y, X(at), y + height),
     level: (value, kind) => segment(group, kind, x, Y(value), x + width, Y(value)),
@@ -378,13 +426,28 @@ export function scale(group, x, y, low, high, least = -1) {
   text(group, x + 64, y + 8, high, { at: "start", kind: "small" });
 }
 
-// Where a square of the drawing was pressed, in pixels from its corner.
-export function pressed(svg, x, y, width, height, pick, when = "click") {
+// Where one of some squares was pressed, in pixels from its corner.
+export function pressed(svg, corners, side, pick, when = "click") {
   svg.on(when, (event) => {
     if (event.type !== "click" && event.pointerType === "touch") return;
-    const [px, py] = pointer(event, svg.node()).map((each, i) => each - [x, y][i]);
-    if (px >= 0 && px < width && py >= 0 && py < height) pick(px, py);
+    const [px, py] = pointer(event, svg.node());
+    for (const [x, y] of corners) if (px >= x && px < x + side && py >= y && py < y + side) pick(px - x, py - y);
   });
+}
+
+// The pair of a query and a key on squares of cells: pressed in any of them, dragged in the first.
+export function pairs({ drawing, handle, svg, set, state: { query, key } }, corners, cell, count, text, { when, round } = {}) {
+  const [[x, y]] = corners;
+  const [half, by] = round ? [cell / 2, 8] : [0, 1];
+  const to = (q, k) => set({ query: clamp(q, 0, count - 1), key: clamp(k, 0, count - 1) });
+  const pick = (px, py) => to(Math.floor(py / cell), Math.floor(px / cell));
+  if (!round) box(drawing, "line ink", x + cell * key, y + cell * query, cell, cell);
+  handle("pair", {
+    ...(round ? {} : { shape: "rect", size: cell }), x: x + cell * key + half, y: y + cell * query + half,
+    now: key - query, least: 1 - count, most: count - 1, label: "query and key", text,
+    move: (px, py) => pick(px - x, py - y), step: (right, down, fast) => to(query + down * (fast ? by : 1), key + right * (fast ? by : 1)),
+  });
+  pressed(svg, corners, cell * count, pick, when);
 }
 
 export function arrow(group, [x0, y0], [x1, y1], kind) {

@@ -9,6 +9,7 @@ import { element, fromLink, mount, toLink } from "./kit.js";
 import { penalties } from "./penalties.js";
 import { permutations } from "./permutations.js";
 import * as positions from "./positions.js";
+import { PREDICTIONS } from "./predictions.js";
 import { ropeScoreFigure } from "./rope_score.js";
 import { sentenceScores } from "./sentence_scores.js";
 import { shawRows } from "./shaw_rows.js";
@@ -20,6 +21,7 @@ export const FIGURES = {
   rope_score: ropeScoreFigure, clock_hands: clockHands, sentence_scores: sentenceScores, wavelengths, penalties,
   permutations, shaw_rows: shawRows, t5_buckets: t5Buckets, axes, four_terms: fourTermsFigure, chooser,
 };
+for (const name in FIGURES) FIGURES[name].asks = PREDICTIONS[name];
 
 // In JupyterLab, Binder and Colab.
 export function render({ model, el }) {

@@ -39,12 +39,6 @@ export const permutations = {
     { kind: "text", key: "sentence", label: `your words, up to ${MOST}`, most: 80 },
     { kind: "choice", key: "knows", label: "the layer knows", options: { nothing: "no positions", codes: "codes added", mask: "causal mask" } },
     { kind: "range", key: "word", label: "word framed", min: 0, max: (s) => read(s).length - 1, text: (v, s) => (s ? read(s)[v] : v) },
-    {
-      kind: "predict", question: "the words are shuffled. The numbers in the framed row …",
-      options: ["change", "move with the word", "stay in place"], right: 1,
-      answer: "Rows and columns move with their words, and no number changes. With codes or a mask it is different: try them.",
-      act: () => ({ knows: "nothing", order: SHUFFLED }),
-    },
   ],
   settle(state) {
     state.order = String(state.order).split(",").map(Number);
@@ -106,6 +100,6 @@ export const permutations = {
         move: (px, py) => move(word, Math.floor((py - top) / cell)), step: (right, down) => move(word, now + right + down),
       });
     });
-    pressed(svg, left, top, side, side, (px, py) => set({ word: order[Math.floor(py / cell)] }));
+    pressed(svg, [[left, top]], side, (px, py) => set({ word: order[Math.floor(py / cell)] }));
   },
 };

@@ -56,12 +56,6 @@ export const ropeScoreFigure = {
       kind: "choice", key: "content", label: "the other pairs",
       options: { same: "the same", one: "zero", random: "at random" }, enabled: (s) => s.d > 2,
     },
-    {
-      kind: "predict", question: "both move on by 500 positions. The score …",
-      options: ["falls", "stays", "rises"], right: 1,
-      answer: "Both arrows rotate, each by the same angle; what lies between them stays, and so does the score.",
-      act: (s) => ({ shift: s.shift > 500 ? s.shift - 500 : s.shift + 500 }),
-    },
   ],
   numbers,
   lines: [2, 3],

@@ -1,6 +1,6 @@
 // Landing page: one's own sentence under every method; a pair of words has a distance.
 
-import { box, cells, circle, clamp, digits, heading, inRows, pressed, scale, text, named } from "./kit.js";
+import { box, cells, circle, clamp, digits, heading, inRows, pairs, scale, text, named } from "./kit.js";
 import { range, scoresOf, softmax } from "./positions.js";
 import { noise } from "./rope_score.js";
 
@@ -65,7 +65,8 @@ export const sentenceScores = {
       `key − query = ${digits(key - query, 0)}. Score ${digits(scores[query][key])}, weight ${digits(100 * weights[query][key], 1)} %.${leftOut(state.sentence)}`
     );
   },
-  draw({ drawing, handle, svg, state, set, width, narrow, at }) {
+  draw(all) {
+    const { drawing, state, width, narrow, at } = all;
     const { query, key } = state;
     const words = wordsOf(state.sentence).map((word) => shortened(word));
     const weights = softmax(inRows(at, words.length)[query]);
@@ -88,16 +89,7 @@ export const sentenceScores = {
       const j = i + key - query;
       if (j >= 0 && j < words.length) circle(drawing, "fill ink", left + cell * (j + 0.5), top + cell * (i + 0.5), 1.8);
     });
-    const pick = (px, py) => {
-      const last = words.length - 1;
-      set({ key: clamp(Math.floor((px - left) / cell), 0, last), query: clamp(Math.floor((py - top) / cell), 0, last) });
-    };
-    handle("pair", {
-      shape: "rect", x: left + cell * key, y: top + cell * query, size: cell, now: key - query, least: -query, most: words.length - 1 - query,
-      label: "pair of words", text: `query ${words[query]}, key ${words[key]}, key minus query ${digits(key - query, 0)}`,
-      move: pick, step: (right, down) => set({ key: clamp(key + right, 0, words.length - 1), query: clamp(query + down, 0, words.length - 1) }),
-    });
-    pressed(svg, left, top, side, side, (px, py) => pick(px + left, py + top), "pointermove click");
+    pairs(all, [[left, top]], cell, words.length, `query ${words[query]}, key ${words[key]}, key minus query ${digits(key - query, 0)}`, { when: "pointermove click" });
 
     const [bx, by] = narrow ? [label, top + side + 50] : [left + side + 128, top];
     const room = (narrow ? width : width - 8) - bx - 46;

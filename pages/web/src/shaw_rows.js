@@ -1,6 +1,6 @@
 // Which row of the table a pair of positions reads, and what the row adds to its score.
 
-import { box, cells, chart, clamp, digits, heading, pressed, scale, text, whole, named } from "./kit.js";
+import { box, cells, chart, digits, heading, pairs, scale, text, whole, named } from "./kit.js";
 import { clippedRow, dot, range } from "./positions.js";
 import { table } from "./sentence_scores.js";
 
@@ -30,15 +30,6 @@ export const shawRows = {
     { kind: "range", key: "query", kin: "query", label: "query", min: 0, max: LAST, knob: true },
     { kind: "range", key: "key", kin: "key", label: "key", min: 0, max: LAST },
     { kind: "range", key: "clip", label: "clip", min: 1, max: LAST },
-    {
-      kind: "predict", question: "query and key both move on by one. The row that they read …",
-      options: ["is one higher", "is the same", "is one lower"], right: 1,
-      answer: "Key minus query has not changed, and nothing else is asked. The curve moved with the query.",
-      act: ({ query, key }) => {
-        const by = Math.max(query, key) < LAST ? 1 : -1;
-        return Math.min(query, key) + by < 0 ? { query, key } : { query: query + by, key: key + by };
-      },
-    },
   ],
   height: (narrow) => (narrow ? 646 : 340),
   words({ query, key, clip }) {
@@ -51,7 +42,8 @@ export const shawRows = {
       `and its score gains ${digits(products[row])}. ${sharing} of the ${LENGTH * LENGTH} pairs read that row.`
     );
   },
-  draw({ drawing, handle, svg, state, set, width, narrow, at }) {
+  draw(all) {
+    const { drawing, state, width, narrow, at } = all;
     const { query, key, clip } = state;
     const { rows, vectors } = numbers(state);
     const [left, top, side] = [26, 44, narrow ? width - 34 : Math.min(262, width - 352)];
@@ -69,14 +61,7 @@ export const shawRows = {
       });
     });
     range(LENGTH).forEach((j) => text(drawing, left + cell * (j + 0.5), top - 6, j, { kind: named(j === key, "key") }));
-    const to = (q, k) => set({ query: clamp(q, 0, LAST), key: clamp(k, 0, LAST) });
-    const pick = (px, py) => to(Math.floor((py - top) / cell), Math.floor((px - left) / cell));
-    handle("pair", {
-      shape: "rect", x: left + cell * key, y: top + cell * query, size: cell, now: key - query, least: -LAST, most: LAST,
-      label: "pair of positions", text: `query ${query}, key ${key}, row ${row}`,
-      move: pick, step: (right, down) => to(query + down, key + right),
-    });
-    pressed(svg, left, top, side, cell * LENGTH, (px, py) => pick(px + left, py + top));
+    pairs(all, [[left, top]], cell, LENGTH, `query ${query}, key ${key}, row ${row}`);
 
     const [x, y] = narrow ? [62, top + side + 54] : [left + side + 72, top];
     const line = Math.min(20, 250 / vectors.length);

@@ -1,6 +1,6 @@
 // Which of T5's buckets a pair of positions falls into, and who shares it.
 
-import { box, chart, clamp, digits, grouped, heading, pressed, text, whole } from "./kit.js";
+import { box, chart, clamp, digits, grouped, heading, pairs, text, whole } from "./kit.js";
 import { range, sum, t5Bucket } from "./positions.js";
 
 const LENGTH = 64;
@@ -46,12 +46,6 @@ export const t5Buckets = {
     { kind: "range", key: "query", kin: "query", label: "query", min: 0, max: LENGTH - 1 },
     { kind: "range", key: "key", kin: "key", label: "key", min: 0, max: (s) => (s.sides === "both" ? LENGTH - 1 : s.query) },
     { kind: "choice", key: "sides", label: "keys on", options: { both: "both sides (encoder)", past: "the left (decoder)" } },
-    {
-      kind: "predict", question: "the max distance doubles. The steps near 0 …",
-      options: ["get longer", "stay", "get shorter"], right: 1,
-      answer: "Half of a side’s buckets hold one distance each, whatever the max distance is. Only the others stretch.",
-      act: ({ most }) => ({ most: Math.min(512, Math.round(2 ** (Math.round(2 * Math.log2(most)) / 2 + 1))) }),
-    },
   ],
   settle(state) {
     if (state.sides === "past") state.key = Math.min(state.key, state.query);
@@ -68,7 +62,8 @@ export const t5Buckets = {
       `${range}${side}. In a text of ${LENGTH} tokens ${grouped(pairs)} pairs share its number.`
     );
   },
-  draw({ drawing, handle, svg, state, set, width, narrow, at }) {
+  draw(all) {
+    const { drawing, handle, state, set, width, narrow, at } = all;
     const { buckets, most, sides, query, key } = state;
     const { staircase, bucket } = numbers(state);
     const relative = key - query;
@@ -105,14 +100,7 @@ export const t5Buckets = {
       from = each + 1;
     });
     box(drawing, "frame", x, y, side, side);
-    const unit = side / LENGTH;
-    const to = (q, k) => set({ query: clamp(q, 0, LENGTH - 1), key: clamp(k, 0, LENGTH - 1) });
-    const pick = (px, py) => to(Math.floor((py - y) / unit), Math.floor((px - x) / unit));
-    handle("pair", {
-      x: x + unit * (key + 0.5), y: y + unit * (query + 0.5), now: relative, least: 1 - LENGTH, most: LENGTH - 1,
-      label: "pair of positions", text: `query ${query}, key ${key}, bucket ${bucket}`,
-      move: pick, step: (right, down, fast) => to(query + down * (fast ? 8 : 1), key + right * (fast ? 8 : 1)),
-    });
-    pressed(svg, x, y, side, side, (px, py) => pick(px + x, py + y));
+    pairs(all, [[x, y]], side / LENGTH, LENGTH, `query ${query}, key ${key}, bucket ${bucket}`, { round: true });
+    return panel;
   },
 };

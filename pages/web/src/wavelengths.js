@@ -65,12 +65,6 @@ export const wavelengths = {
       to: (v) => Number((2 ** v).toPrecision(3)), text: (v) => digits(v, Number.isInteger(v) ? 0 : 2),
     },
     { kind: "range", key: "pair", label: "pair", min: 0, max: (s) => MODELS[s.model][1] / 2 - 1 },
-    {
-      kind: "predict", question: "a text four times as long. How many of the small model’s 16 pairs meet new angles?",
-      options: ["none", "10", "all"], right: 1,
-      answer: "Ten. The six fast pairs went around in training and have shown every angle; the slower ones go on past what they have shown.",
-      act: () => ({ model: "small", rule: "none", factor: 4 }),
-    },
   ],
   settle(state) {
     state.pair = clamp(state.pair, 0, MODELS[state.model][1] / 2 - 1);
