@@ -20,7 +20,7 @@ from pe_lib.errors import (
 )
 from pe_lib.fast import embed
 from pe_lib.initial import normal
-from pe_lib.positions import Axes, Positions, as_places, order_of
+from pe_lib.positions import Axes, Positions, as_positions, order_of
 
 EMBED_STD = 0.3  # of token embeddings, and of every position vector that is added to something
 
@@ -264,7 +264,7 @@ class Transformer(nn.Module):
         if positions is None:
             cache = KVCache() if caches is None else caches[0]
             positions = cache.next_positions(inputs.shape[1])
-        positions = as_places("positions", positions, inputs.shape[1], len(inputs), inputs.device)
+        positions = as_positions("positions", positions)
         x = self.inputs(like_weights(inputs, self))  # (B, L, D)
         x = embed(self.encoding, x, order_of(positions))
         for i, block in enumerate(self.blocks):

@@ -3,68 +3,38 @@
 Each method is a file: its equation, the functions that compute it, and a class that calls them.
 """
 
-from pe_lib.alibi import ALiBi
-from pe_lib.attention import KVCache, MultiHeadAttention
-from pe_lib.axes import AxesRoPE, AxialRoPE
-from pe_lib.compose import Compose
-from pe_lib.context_extension import DynamicNTK, LongRoPE
-from pe_lib.cope import CoPE
-from pe_lib.deberta import DeBERTa
-from pe_lib.encoding import NoPosition, PositionEncoding
-from pe_lib.fire import Fire
-from pe_lib.forgetting import Forgetting
-from pe_lib.hierarchical import Hierarchical, HierarchicalLearned
-from pe_lib.kerple import Kerple
-from pe_lib.learned import Learned
-from pe_lib.pope import PoPE
-from pe_lib.positions import Axes, Run
-from pe_lib.relative import RelativeBias, WindowBias
-from pe_lib.rope import RoPE
-from pe_lib.rotary_values import RotaryValues
-from pe_lib.shaw import Shaw
-from pe_lib.sinks import Sink
-from pe_lib.sinusoidal import Sinusoidal
-from pe_lib.t5 import T5Bias
-from pe_lib.temperature import QueryTemperature, ScalableSoftmax
-from pe_lib.trailing import Trailing
-from pe_lib.transformer_xl import TransformerXL
-from pe_lib.window import SlidingWindow
-from pe_lib.xpos import XPos
-
-__all__ = [
-    "ALiBi",
-    "Axes",
-    "AxesRoPE",
-    "AxialRoPE",
-    "CoPE",
-    "Compose",
-    "DeBERTa",
-    "DynamicNTK",
-    "Fire",
-    "Forgetting",
-    "Hierarchical",
-    "HierarchicalLearned",
-    "KVCache",
-    "Kerple",
-    "Learned",
-    "LongRoPE",
-    "MultiHeadAttention",
-    "NoPosition",
-    "PoPE",
-    "PositionEncoding",
-    "QueryTemperature",
-    "RelativeBias",
-    "RoPE",
-    "RotaryValues",
-    "Run",
-    "ScalableSoftmax",
-    "Shaw",
-    "Sink",
-    "Sinusoidal",
-    "SlidingWindow",
-    "T5Bias",
-    "Trailing",
-    "TransformerXL",
-    "WindowBias",
-    "XPos",
-]
+from pe_lib.alibi import ALiBi as ALiBi
+from pe_lib.attention import KVCache as KVCache
+from pe_lib.attention import MultiHeadAttention as MultiHeadAttention
+from pe_lib.axes import AxesRoPE as AxesRoPE
+from pe_lib.axes import AxialRoPE as AxialRoPE
+from pe_lib.compose import Compose as Compose
+from pe_lib.context_extension import DynamicNTK as DynamicNTK
+from pe_lib.context_extension import LongRoPE as LongRoPE
+from pe_lib.cope import CoPE as CoPE
+from pe_lib.deberta import DeBERTa as DeBERTa
+from pe_lib.encoding import NoPosition as NoPosition
+from pe_lib.encoding import PositionEncoding as PositionEncoding
+from pe_lib.fire import Fire as Fire
+from pe_lib.forgetting import Forgetting as Forgetting
+from pe_lib.hierarchical import Hierarchical as Hierarchical
+from pe_lib.hierarchical import HierarchicalLearned as HierarchicalLearned
+from pe_lib.kerple import Kerple as Kerple
+from pe_lib.learned import Learned as Learned
+from pe_lib.pope import PoPE as PoPE
+from pe_lib.positions import Axes as Axes
+from pe_lib.positions import Run as Run
+from pe_lib.relative import RelativeBias as RelativeBias
+from pe_lib.relative import WindowBias as WindowBias
+from pe_lib.rope import RoPE as RoPE
+from pe_lib.rotary_values import RotaryValues as RotaryValues
+from pe_lib.shaw import Shaw as Shaw
+from pe_lib.sinks import Sink as Sink
+from pe_lib.sinusoidal import Sinusoidal as Sinusoidal
+from pe_lib.t5 import T5Bias as T5Bias
+from pe_lib.temperature import QueryTemperature as QueryTemperature
+from pe_lib.temperature import ScalableSoftmax as ScalableSoftmax
+from pe_lib.trailing import Trailing as Trailing
+from pe_lib.transformer_xl import TransformerXL as TransformerXL
+from pe_lib.window import SlidingWindow as SlidingWindow
+from pe_lib.xpos import XPos as XPos

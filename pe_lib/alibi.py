@@ -3,18 +3,16 @@
 score_ij = q_i . k_j / sqrt(d) + slope (j - i)
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
-from pe_lib.encoding import Reals, checked
-from pe_lib.errors import require_bool, require_positive
+from pe_lib.arguments import Count, Reals, checked
 from pe_lib.positions import sent
 from pe_lib.relative import RelativeBias, for_each_head
 
 
-def alibi_slopes(n_heads: int) -> Tensor:
+@checked()
+def alibi_slopes(n_heads: Count) -> Tensor:
     """Return the slope of each head, per position of distance.
 
     For a power of two the slopes are 2 ** (-8 h / n), h = 1, ..., n. Any other count takes
@@ -29,7 +27,6 @@ def alibi_slopes(n_heads: int) -> Tensor:
 
     Source: Press et al. 2022, section 3; other counts as in the authors' code.
     """
-    n_heads = require_positive("n_heads", n_heads)
     n = 2 ** (n_heads.bit_length() - 1)
     steps = [*range(1, n + 1), *(h - 0.5 for h in range(1, n_heads - n + 1))]
     slopes = [2 ** (-8 * step / n) for step in steps]
@@ -53,7 +50,7 @@ def alibi(relative: Reals, slopes: Tensor, *, symmetric: bool = False) -> Tensor
     Source: Press et al. 2022, section 3 (written there with distance = query - key).
     """
     slope = for_each_head(slopes, relative)
-    return -slope * relative.abs() if require_bool("symmetric", symmetric) else slope * relative
+    return -slope * relative.abs() if symmetric else slope * relative
 
 
 class ALiBi(RelativeBias):
@@ -69,12 +66,11 @@ class ALiBi(RelativeBias):
     Source: Press et al. 2022, section 3.
     """
 
-    def __init__(self, n_heads: int, *, symmetric: bool = False) -> None:
+    @checked()
+    def __init__(self, n_heads: Count, *, symmetric: bool = False) -> None:
         """Keep the two settings; there is nothing to train or to store."""
         super().__init__()
-        self.n_heads = require_positive("n_heads", n_heads)
-        self.symmetric = require_bool("symmetric", symmetric)
-        self.past_only = not symmetric
+        self.n_heads, self.symmetric, self.past_only = n_heads, symmetric, not symmetric
 
     def of_distance(self, relative: Tensor) -> Tensor:
         """Return the bias of relative positions: (...) -> (H, ...)."""

@@ -5,32 +5,21 @@ with the token's numbers. Axial and mixed rotations, M-RoPE and the axes of diff
 in their directions only.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from numbers import Integral
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from pe_lib.encoding import PositionEncoding, Reals, checked
-from pe_lib.errors import (
-    require_choice,
-    require_finite,
-    require_floating,
-    require_greater,
-    require_multiple,
-    require_positive,
-    require_several,
-    require_shapes,
-)
+from pe_lib.arguments import Count, Layout, Positive, Rates, Reals, checked
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import require_multiple, require_positive
 from pe_lib.positions import Axes, Run, exact, per_head, sent
 from pe_lib.rope import RoPE, apply_rope, rope_angles
-from pe_lib.sinusoidal import LAYOUTS, frequencies, sinusoidal
+from pe_lib.sinusoidal import frequencies, sinusoidal
 
-ARRANGEMENTS = ("chunked", "interleaved")
+Arrangement: TypeAlias = Annotated[str, "chunked or interleaved"]
 
 # --- positions ------------------------------------------------------------------------------------
 
@@ -44,8 +33,6 @@ def grid_positions(*sizes: int) -> Tensor:
     Returns:
         (product of sizes, A) int64.
     """
-    if not sizes:
-        raise ValueError("sizes must hold at least one axis, got none")
     along = [torch.arange(require_positive("sizes", n), device="cpu") for n in sizes]
     return torch.stack(torch.meshgrid(*along, indexing="ij"), dim=-1).flatten(0, -2)
 
@@ -67,16 +54,11 @@ def text_image_positions(parts: Sequence[int | tuple[int, int, int]]) -> Axes:
         rows and columns, which differs where a video has more frames than both.
     """
     numbers, start = [], 0
-    for part in require_several("parts", parts):
-        if isinstance(part, Integral) and not isinstance(part, bool):
-            steps = torch.arange(require_positive("parts", part), device="cpu")
-            local = steps.unsqueeze(-1).expand(-1, 3)  # (n, 3)
-        elif isinstance(part, tuple | list) and len(part) == 3:
+    for part in parts:
+        if isinstance(part, tuple | list):
             local = grid_positions(*part)  # (frames * rows * columns, 3)
         else:
-            raise TypeError(
-                f"parts must be numbers of tokens, or (frames, rows, columns), got {part!r}"
-            )
+            local = grid_positions(part).expand(-1, 3)  # (n, 3)
         numbers.append(start + local)
         start += 1 + int(local.max())
     return Axes(Run(0, sum(map(len, numbers))), torch.cat(numbers))
@@ -85,7 +67,8 @@ def text_image_positions(parts: Sequence[int | tuple[int, int, int]]) -> Axes:
 # --- directions -----------------------------------------------------------------------------------
 
 
-def axis_of_pair(sections: Sequence[int], arrangement: str = "chunked") -> Tensor:
+@checked()
+def axis_of_pair(sections: Sequence[int], arrangement: Arrangement = "chunked") -> Tensor:
     """Return the axis that each pair belongs to.
 
     Args:
@@ -100,11 +83,9 @@ def axis_of_pair(sections: Sequence[int], arrangement: str = "chunked") -> Tenso
         every third pair to the second and the third axis: the same where no axis has more pairs
         than the first, as in published models; elsewhere its axes get other numbers of pairs.
     """
-    counts = [
-        require_positive("sections", section) for section in require_several("sections", sections)
-    ]
+    counts = [require_positive("sections", section) for section in sections]
     pairs = [(turn, axis) for axis, count in enumerate(counts) for turn in range(count)]
-    if require_choice("arrangement", arrangement, ARRANGEMENTS) == "interleaved":
+    if arrangement == "interleaved":
         pairs.sort()
     return torch.tensor([axis for _, axis in pairs], device="cpu")
 
@@ -134,6 +115,7 @@ def section_directions(
     return rates.unsqueeze(-1) * (axis.unsqueeze(-1) == torch.arange(len(sections), device="cpu"))
 
 
+@checked()
 def width_directions(widths: Sequence[int], base: float = 10000.0) -> Tensor:
     """Return the directions of diffusion models: each axis has frequencies of its own.
 
@@ -144,14 +126,13 @@ def width_directions(widths: Sequence[int], base: float = 10000.0) -> Tensor:
     Returns:
         (sum of widths / 2, A).
     """
-    why = "components rotate in pairs"
-    halves = [require_multiple("widths", w, 2, why) // 2 for w in require_several("widths", widths)]
+    halves = [require_multiple("widths", width, 2, "even") // 2 for width in widths]
     rates = torch.cat([frequencies(width, base) for width in widths])
     return section_directions(rates, halves)
 
 
 @checked(rates="n")
-def golden_directions(rates: Tensor) -> Tensor:
+def golden_directions(rates: Rates) -> Tensor:
     """Return directions in the plane that differ from pair to pair, well spread.
 
     Args:
@@ -164,7 +145,6 @@ def golden_directions(rates: Tensor) -> Tensor:
     Source: mixed directions: Heo et al. 2024, section 3.2, who train them from a turned cross;
         spread by the golden section: Xiong 2025.
     """
-    require_finite("rates", rates)
     steps = torch.arange(len(rates), dtype=torch.float64, device="cpu")
     angles = steps * (math.pi * (math.sqrt(5) - 1) / 2)
     return rates.unsqueeze(-1) * torch.stack([angles.sin(), angles.cos()], dim=-1).to(rates.dtype)
@@ -211,19 +191,17 @@ class AxesRoPE(PositionEncoding):
 
     rotates_once = True
 
+    @checked(directions="n A | H n A")
     def __init__(
         self,
-        head_dim: int,
-        directions: Tensor,
+        head_dim: Count,
+        directions: Rates,
         *,
-        layout: str = "interleaved",
-        gain: float = 1.0,
+        layout: Layout = "interleaved",
+        gain: Positive = 1.0,
     ) -> None:
         """Keep the directions."""
         super().__init__()
-        self.head_dim = require_positive("head_dim", head_dim)
-        require_finite("directions", require_floating("directions", directions))
-        require_shapes({"directions": directions}, {"directions": "n A | H n A"}, {})
         if 2 * directions.shape[-2] > head_dim:
             raise ValueError(
                 f"directions must be at most head_dim / 2 = {head_dim // 2} pairs, "
@@ -234,8 +212,7 @@ class AxesRoPE(PositionEncoding):
         self.directions = kept
         if directions.ndim == 3:
             self.n_heads = len(directions)
-        self.layout = require_choice("layout", layout, LAYOUTS)
-        self.gain = require_greater("gain", gain, 0)
+        self.head_dim, self.layout, self.gain = head_dim, layout, gain
 
     @property
     def axes(self) -> int:
@@ -285,20 +262,8 @@ def sinusoidal_2d(
         column's half first).
     """
     require_multiple("dim", dim, 4, "a sine and a cosine for each of two axes")
-    halves = [sinusoidal(axis, dim // 2, base, **options) for axis in on_a_grid(rows, columns)]
-    return torch.cat(halves, dim=-1)  # (..., dim)
-
-
-def on_a_grid(rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows and columns of points on a grid as tensors of one shape."""
-    try:
-        shape = torch.broadcast_shapes(rows.shape, columns.shape)
-    except RuntimeError as error:
-        given = tuple(rows.shape), tuple(columns.shape)
-        raise ValueError(
-            f"rows and columns must have shapes that broadcast, got {given[0]} and {given[1]}"
-        ) from error
-    return rows.expand(shape), columns.expand(shape)
+    axes = torch.broadcast_tensors(rows, columns)
+    return torch.cat([sinusoidal(axis, dim // 2, base, **options) for axis in axes], dim=-1)
 
 
 @checked(rates="n")
@@ -315,7 +280,8 @@ def axial_angles(rows: Reals, columns: Reals, rates: Tensor) -> Tensor:
 
     Source: Heo et al. 2024, section 3.2 (axial frequency).
     """
-    return torch.cat([rope_angles(axis, rates) for axis in on_a_grid(rows, columns)], dim=-1)
+    axes = torch.broadcast_tensors(rows, columns)
+    return torch.cat([rope_angles(axis, rates) for axis in axes], dim=-1)
 
 
 class AxialRoPE(RoPE):
@@ -332,12 +298,13 @@ class AxialRoPE(RoPE):
 
     axes = 2
 
-    def __init__(self, head_dim: int, columns: int, base: float = 100.0, **options: Any) -> None:
+    @checked()
+    def __init__(self, head_dim: int, columns: Count, base: float = 100.0, **options: Any) -> None:
         """Keep the number of columns."""
-        self.columns = require_positive("columns", columns)
+        self.columns = columns
         super().__init__(head_dim, base, **options)
 
     def angles(self, positions: Tensor) -> Tensor:
         """Return the angles of patches: (...) -> (..., n)."""
-        rows = torch.div(positions, self.columns, rounding_mode="floor")
-        return axial_angles(rows, positions - rows * self.columns, self.exact_rates)
+        one_axis, row = super().angles, positions.div(self.columns, rounding_mode="floor")
+        return torch.cat([one_axis(row), one_axis(positions - row * self.columns)], dim=-1)

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from torch import Tensor, nn
 
 from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import require_instance
+
+
+def total(terms: Iterable[Tensor | None]) -> Tensor | None:
+    """Return the sum of the terms that there are, or None."""
+    given = [term for term in terms if term is not None]
+    return sum(given[1:], given[0]) if given else None
+
+
+def added(hook: str) -> Callable[..., Any]:
+    """Return a hook that sums up what the members return that use it."""
+
+    @functools.wraps(getattr(PositionEncoding, hook))
+    def call(self: Compose, **given: Any) -> Tensor | None:
+        return total(getattr(each, hook)(**given) for each in self.members() if each.uses(hook))
+
+    return call
 
 
 class Compose(PositionEncoding):
@@ -25,10 +44,7 @@ class Compose(PositionEncoding):
         """Check that the scales agree."""
         super().__init__()
         for encoding in encodings:
-            if not isinstance(encoding, PositionEncoding):
-                raise TypeError(
-                    f"encodings must be PositionEncoding, got {type(encoding).__name__}"
-                )
+            require_instance("encodings", encoding, of=PositionEncoding)
         parts = [part for encoding in encodings for part in encoding.parts()]
         if not encodings or len(set(parts)) < len(parts):
             raise ValueError(f"encodings must be at least one, each once; got {len(encodings)}")
@@ -62,6 +78,9 @@ class Compose(PositionEncoding):
         """Return whether a member uses the hook of that name."""
         return any(member.uses(hook) for member in self.members())
 
+    bias, values, sink = added("bias"), added("values"), added("sink")
+    read, read_bias = added("read"), added("read_bias")
+
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Add what every encoding adds to x (B, L, D)."""
         for encoding in self.members():
@@ -77,41 +96,10 @@ class Compose(PositionEncoding):
     def rotate_axes(
         self, q: Tensor, k: Tensor, q_axes: Tensor, k_axes: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Rotate q and k by every encoding that reads the axes, in order.
-
-        One that rotates by a single number needs the order too: attention calls all in turn.
-        """
+        """Rotate q and k by every encoding that reads the axes; attention calls all in turn."""
         for encoding in self.members():
             q, k = encoding.rotate_axes(q, k, q_axes, k_axes)
         return q, k
-
-    def bias(
-        self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float
-    ) -> Tensor | None:
-        """Return the sum of the biases, or None if no encoding has one."""
-        return total(encoding.bias(q, k, q_pos, k_pos, scale) for encoding in self.members())
-
-    def values(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
-        """Return the sum of what is added to the outputs, or None."""
-        return total(encoding.values(weights, q_pos, k_pos) for encoding in self.members())
-
-    def read(self, x: Tensor) -> Tensor | None:
-        """Return what the one that reads hidden states reads, or None."""
-        return total(encoding.read(x) for encoding in self.members())
-
-    def read_bias(
-        self, q_read: Tensor, k_read: Tensor, q_pos: Tensor, k_pos: Tensor
-    ) -> Tensor | None:
-        """Return the bias of the one that reads hidden states, or None."""
-        return total(
-            encoding.read_bias(q_read, k_read, q_pos, k_pos)
-            for encoding in self.members()
-            if encoding.uses("read")
-        )
-
-    def sink(self, q: Tensor, q_pos: Tensor) -> Tensor | None:
-        """Return the extra logit of the one that has a sink, or None."""
-        return total(encoding.sink(q, q_pos) for encoding in self.members())
 
     def rotate_values(self, v: Tensor, k_pos: Tensor) -> Tensor:
         """Rotate v by every encoding in order."""
@@ -124,9 +112,3 @@ class Compose(PositionEncoding):
         for encoding in reversed(self.members()):
             output = encoding.rotate_back(output, q_pos)
         return output
-
-
-def total(terms: Iterable[Tensor | None]) -> Tensor | None:
-    """Return the sum of the terms that there are, or None."""
-    given = [term for term in terms if term is not None]
-    return sum(given[1:], given[0]) if given else None

@@ -4,34 +4,21 @@ Every method is a function from frequencies to frequencies, (n,) -> (n,), for
 `RoPE(..., rates=...)`; two of them look at the length of the sequence and are modules.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
-from pe_lib.encoding import checked
-from pe_lib.errors import (
-    may_read,
-    require_at_least,
-    require_bool,
-    require_choice,
-    require_finite,
-    require_greater,
-    require_integers,
-    require_positive,
-    require_shapes,
-)
+from pe_lib.arguments import Count, NotNegative, Positive, Rates, checked
+from pe_lib.errors import may_read, require_at_least, require_greater
 from pe_lib.positions import exact, sent
 from pe_lib.rope import RoPE, apply_rope, rope_angles
 
-RAMPS = ("index", "rotations")
-
 
 @checked(rates="n")
-def position_interpolation(rates: Tensor, factor: float) -> Tensor:
+def position_interpolation(rates: Rates, factor: Positive) -> Tensor:
     """Slow every pair down: position p then gets the angles that p / factor had.
 
     Args:
@@ -43,36 +30,33 @@ def position_interpolation(rates: Tensor, factor: float) -> Tensor:
 
     Source: Chen et al. 2023, equation 4.
     """
-    return require_rates(rates) / require_greater("factor", factor, 0)
+    return rates / factor
 
 
 @checked(rates="n")
-def ntk_aware(rates: Tensor, factor: float) -> Tensor:
+def ntk_aware(rates: Rates, factor: Positive | Tensor) -> Tensor:
     """Slow the last pair down by `factor`, the first not at all, those between geometrically.
 
     The same as a larger base: base * factor ** (d / (d - 2)).
 
     Args:
         rates: (n >= 2,) frequencies, in descending order.
-        factor: new length over trained length.
+        factor: new length over trained length, a number or a tensor ().
 
     Returns:
         (n,): rates[j] * factor ** (-j / (n - 1)).
 
     Source: bloc97 2023; Peng et al. 2024, definition 1.
     """
-    require_greater("factor", factor, 0)
-    return stretched(require_descending(rates), factor)
-
-
-def stretched(rates: Tensor, factor: float | Tensor) -> Tensor:
-    """Return `ntk_aware` of rates and a factor that have been checked."""
+    require_descending(rates)
     share = torch.arange(len(rates), dtype=rates.dtype, device=rates.device) / (len(rates) - 1)
     return rates * factor**-share
 
 
-@checked(rates="n")
-def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int | Tensor) -> Tensor:
+@checked(rates="n", length="")
+def dynamic_ntk(
+    rates: Rates, factor: float, trained_length: Count, length: Count | Tensor
+) -> Tensor:
     """Return `ntk_aware` for the length at hand; the trained rates up to the trained length.
 
     Args:
@@ -89,23 +73,16 @@ def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int |
     Source: emozilla 2023; Peng et al. 2024, section 3.3, whose factor is 1.
     """
     require_at_least("factor", factor, 1)
-    require_positive("trained_length", trained_length)
-    if isinstance(length, Tensor):
-        require_shapes({"length": require_integers("length", length)}, {"length": ""}, {})
-    else:
-        length = torch.tensor(require_positive("length", length), device="cpu")
-    return stretched_for(require_descending(rates), factor, trained_length, length)
-
-
-def stretched_for(rates: Tensor, factor: float, trained_length: int, length: Tensor) -> Tensor:
-    """Return `dynamic_ntk` of arguments that have been checked, without reading the length."""
     # Up to the trained length the stretch is 1, and the rates are what they were.
-    stretch = (factor * exact(length) / trained_length - (factor - 1)).clamp(min=1)
-    return stretched(sent(rates, stretch.device), stretch.to(rates.dtype))
+    length = exact(torch.as_tensor(length))
+    stretch = (factor * length / trained_length - (factor - 1)).clamp(min=1)
+    return ntk_aware(sent(rates, stretch.device), stretch.to(rates.dtype))
 
 
 @checked(rates="n")
-def by_parts(rates: Tensor, factor: float, trained_length: int, low: float, high: float) -> Tensor:
+def by_parts(
+    rates: Rates, factor: Positive, trained_length: Count, low: Positive, high: float
+) -> Tensor:
     """Slow down only the pairs that made too few full turns in training.
 
     Args:
@@ -121,15 +98,15 @@ def by_parts(rates: Tensor, factor: float, trained_length: int, low: float, high
     Source: Peng et al. 2024, definition 2; Llama 3.1 uses the same with (low, high) = (1, 4).
     """
     slow = position_interpolation(rates, factor)
-    require_greater("high", high, require_greater("low", low, 0))
-    rotations = rates * require_positive("trained_length", trained_length) / (2 * math.pi)
+    require_greater("high", high, low)
+    rotations = rates * trained_length / (2 * math.pi)
     kept = ((rotations - low) / (high - low)).clamp(0, 1)
     return slow + kept * (rates - slow)
 
 
 @checked(rates="n")
 def rotation_bounds(
-    rates: Tensor, trained_length: int, low: float = 1.0, high: float = 32.0
+    rates: Rates, trained_length: Count, low: Positive = 1.0, high: float = 32.0
 ) -> tuple[float, float]:
     """Return bounds for `by_parts` and `yarn` that keep the fastest pair wherever that is possible.
 
@@ -149,9 +126,8 @@ def rotation_bounds(
 
     Source: Peng et al. 2024, section 3.2, for 1 and 32; the lowering is this course's.
     """
-    require_greater("high", high, require_greater("low", low, 0))
-    angles = require_rates(rates) * require_positive("trained_length", trained_length)
-    most = float(angles[0] / (2 * math.pi))
+    require_greater("high", high, low)
+    most = float(rates[0] * trained_length / (2 * math.pi))
     if most <= low:
         raise ValueError(
             f"trained_length must let the fastest pair make more turns than low={low!r}, "
@@ -174,13 +150,13 @@ def llama3(
 
 @checked(rates="n")
 def yarn(
-    rates: Tensor,
-    factor: float,
-    trained_length: int,
+    rates: Rates,
+    factor: Positive,
+    trained_length: Count,
     *,
-    slow: float = 1.0,
+    slow: Positive = 1.0,
     fast: float = 32.0,
-    ramp: str = "index",
+    ramp: Annotated[str, "index or rotations"] = "index",
     truncate: bool = True,
 ) -> Tensor:
     """Return YaRN's frequencies; combine with `yarn_gain`.
@@ -201,13 +177,11 @@ def yarn(
 
     Source: Peng et al. 2024, section 3.2.
     """
-    if require_choice("ramp", ramp, RAMPS) == "rotations":
+    if ramp == "rotations":
         return by_parts(rates, factor, trained_length, slow, fast)
     require_geometric(rates)
-    require_bool("truncate", truncate)
-    require_greater("factor", factor, 0)
-    require_at_least("fast", fast, require_greater("slow", slow, 0))
-    reach = float(rates[0]) * require_positive("trained_length", trained_length) / (2 * math.pi)
+    require_at_least("fast", fast, slow)
+    reach = float(rates[0]) * trained_length / (2 * math.pi)
     step = math.log(float(rates[0]) / float(rates[1]))
     first, last = (math.log(reach / turns) / step for turns in (fast, slow))
     if truncate:
@@ -218,19 +192,19 @@ def yarn(
     return rates + interpolated * (rates / factor - rates)
 
 
-def yarn_gain(factor: float, weight: float = 0.1) -> float:
+@checked()
+def yarn_gain(factor: Positive, weight: NotNegative = 0.1) -> float:
     """Return YaRN's factor on queries and keys: 1 + weight * ln(factor), at least 1.
 
     Scores grow by its square: the softmax temperature is 1 / gain ** 2.
 
     Source: Peng et al. 2024, equation 22.
     """
-    weight = require_at_least("weight", weight, 0)
-    return 1 + weight * math.log(max(require_greater("factor", factor, 0), 1))
+    return 1 + weight * math.log(max(factor, 1))
 
 
 @checked(rates="n")
-def proportional(rates: Tensor, share: float) -> Tensor:
+def proportional(rates: Rates, share: NotNegative) -> Tensor:
     """Keep the fastest pairs and stop the others: p-RoPE.
 
     Stopped pairs compare contents alone, at any distance. Unlike RoPE on part of a head, the
@@ -246,7 +220,7 @@ def proportional(rates: Tensor, share: float) -> Tensor:
 
     Source: Barbero et al. 2025, section 6; Gemma 4 and LFM3 configure it as "proportional".
     """
-    kept = int(require_at_least("share", share, 0) * len(require_rates(rates)))
+    kept = int(share * len(rates))
     if not 1 <= kept <= len(rates):
         raise ValueError(
             f"share must be at most 1, and leave one of {len(rates)} pairs at least, got {share!r}"
@@ -255,53 +229,44 @@ def proportional(rates: Tensor, share: float) -> Tensor:
 
 
 @checked(rates="n", factors="n")
-def longrope(rates: Tensor, factors: Tensor, name: str = "factors") -> Tensor:
+def longrope(rates: Rates, factors: Tensor) -> Tensor:
     """Slow each pair down by a factor of its own, found by search.
 
     Args:
         rates: (n,) frequencies.
         factors: (n,) positive.
-        name: what an error calls them.
 
     Returns:
         (n,): rates / factors.
 
     Source: Ding et al. 2024, equation 3.
     """
-    require_rates(rates)
-    require_greater(name, float(factors.min()), 0)
+    require_greater("factors", float(factors.min()), 0)
     return rates / factors.to(rates)
 
 
-def longrope_gain(factor: float, trained_length: int) -> float:
+@checked()
+def longrope_gain(factor: Positive, trained_length: Count) -> float:
     """Return LongRoPE's factor on queries and keys: sqrt(1 + ln(factor) / ln(trained_length)).
 
     Source: Ding et al. 2024; Abdin et al. 2024 (Phi-3), whose released code applies it.
     """
-    require_greater("trained_length", require_positive("trained_length", trained_length), 1)
-    stretch = max(require_greater("factor", factor, 0), 1)
-    return math.sqrt(1 + math.log(stretch) / math.log(trained_length))
+    require_greater("trained_length", trained_length, 1)
+    return math.sqrt(1 + math.log(max(factor, 1)) / math.log(trained_length))
 
 
-def require_rates(rates: Tensor) -> Tensor:
-    """Return rates if they are frequencies, (n >= 1,), as far as they may be read."""
-    if len(rates) == 0:
-        raise ValueError(f"rates must have shape (n >= 1,), got {tuple(rates.shape)}")
-    return require_finite("rates", rates)
-
-
-def require_descending(rates: Tensor) -> Tensor:
-    """Return rates if they are at least two positive numbers, the second below the first."""
+def require_descending(rates: Tensor) -> None:
+    """Raise unless rates are at least two positive numbers, the second below the first."""
     if len(rates) < 2 or (may_read(rates) and not (rates[0] > rates[1] and rates[-1] > 0)):
         raise ValueError(
             f"rates must be at least two descending positive frequencies, got {rates!r}"
         )
-    return rates
 
 
 def require_geometric(rates: Tensor) -> None:
     """Raise unless rates descend in equal proportions, of which the first tells all."""
-    steps = require_descending(rates).log().diff()
+    require_descending(rates)
+    steps = rates.log().diff()
     if may_read(rates) and not (steps - steps[0]).abs().max() < 1e-2 * steps[0].abs():
         raise ValueError(f"rates must be a geometric series, got {rates!r}")
 
@@ -328,12 +293,9 @@ class LengthRoPE(RoPE):
         start = q_pos.new_zeros(1)  # a batch may be empty
         length = 1 + torch.cat([p.flatten() for p in (start, q_pos, k_pos)]).max()
         rates, gain = self.rates_at(length), self.gain_at(length)
-
-        def rotated(x: Tensor, positions: Tensor) -> Tensor:
-            angles = exact(rope_angles(exact(positions), rates))
-            return apply_rope(x, angles, self.layout, gain=gain)
-
-        return rotated(q, q_pos), rotated(k, k_pos)
+        q_angles, k_angles = (exact(rope_angles(exact(each), rates)) for each in (q_pos, k_pos))
+        rotated = partial(apply_rope, layout=self.layout, gain=gain)
+        return rotated(q, q_angles), rotated(k, k_angles)
 
 
 class DynamicNTK(LengthRoPE):
@@ -356,7 +318,7 @@ class DynamicNTK(LengthRoPE):
 
     def rates_at(self, length: Tensor) -> Tensor:
         """Return the frequencies for a sequence of `length`."""
-        return stretched_for(self.rates, self.factor, self.trained_length, length)
+        return dynamic_ntk(self.rates, self.factor, self.trained_length, length)
 
 
 class LongRoPE(LengthRoPE):
@@ -387,16 +349,14 @@ class LongRoPE(LengthRoPE):
         **options: Any,
     ) -> None:
         """Keep both sets of frequencies and both gains."""
-        computed = longrope_gain(factor, trained_length)  # raises if either is wrong
-        both = gain if isinstance(gain, tuple) else (computed if gain is None else gain,) * 2
-        if len(both) != 2:
-            raise ValueError(f"gain must be a number or two, got {gain!r}")
+        gain = longrope_gain(factor, trained_length) if gain is None else gain
+        short_gain, long_gain = gain if isinstance(gain, tuple) else (gain, gain)
         if isinstance(options.get("rates"), nn.Parameter):
             raise TypeError("rates must be a tensor, got a Parameter: two sets are made of them")
-        super().__init__(head_dim, gain=both[0], **options)
-        self.trained_length, self.long_gain = trained_length, require_greater("gain", both[1], 0)
-        self.long_rates = longrope(self.rates, long_factors, "long_factors")
-        self.rates = longrope(self.rates, short_factors, "short_factors")
+        super().__init__(head_dim, gain=short_gain, **options)
+        self.trained_length, self.long_gain = trained_length, require_greater("gain", long_gain, 0)
+        self.long_rates = longrope(self.rates, long_factors)
+        self.rates = longrope(self.rates, short_factors)
 
     def rates_at(self, length: Tensor) -> Tensor:
         """Return the frequencies for a sequence of `length`."""
@@ -405,7 +365,5 @@ class LongRoPE(LengthRoPE):
 
     def gain_at(self, length: Tensor) -> float | Tensor:
         """Return the gain for a sequence of `length`."""
-        if self.gain == self.long_gain:
-            return self.gain
         gains = torch.tensor([self.gain, self.long_gain], dtype=torch.float64, device=length.device)
         return gains[(length > self.trained_length).long()]

@@ -6,13 +6,12 @@ query: sentences, if only full stops open theirs. In general it lies between two
 so does its vector.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
-from pe_lib.encoding import Booleans, PositionEncoding, checked
-from pe_lib.errors import may_read, require_at_least, require_positive
+from pe_lib.arguments import Booleans, Count, NotNegative, checked
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import may_read
 from pe_lib.initial import normal
 from pe_lib.positions import per_head, relative_position
 
@@ -74,12 +73,11 @@ class CoPE(PositionEncoding):
 
     past_only = True
 
-    def __init__(self, head_dim: int, longest: int, *, std: float = 0.0) -> None:
+    @checked()
+    def __init__(self, head_dim: Count, longest: Count, *, std: NotNegative = 0.0) -> None:
         """Create the vectors of the counts 0 to `longest`."""
         super().__init__()
-        self.head_dim = require_positive("head_dim", head_dim)
-        self.longest = require_positive("longest", longest)
-        std = require_at_least("std", std, 0)
+        self.head_dim, self.longest = head_dim, longest
         self.table = nn.Parameter(normal(longest + 1, head_dim, std=std))
 
     def counts(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:

@@ -7,26 +7,25 @@ models add an absolute code (`pe_lib.learned.Learned`) to the hidden states that
 layers (the enhanced mask decoder). The attention itself knows distances alone.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
-from pe_lib.encoding import Integers, PositionEncoding, checked
-from pe_lib.errors import require_bool, require_greater, require_multiple, require_positive
+from pe_lib.arguments import Count, Even, Integers, Positive, checked
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import require_multiple, require_positive
 from pe_lib.initial import linear, normal
 from pe_lib.positions import relative_position
 from pe_lib.relative import dots
 
 
 @checked()
-def disentangled_row(relative: Integers, span: int) -> Tensor:
+def disentangled_row(relative: Integers, span: Count) -> Tensor:
     """Return delta, the table row of each distance (key minus query), in [0, 2 span).
 
     Source: He et al. 2021, equation 3, where the argument is query minus key: row 0 belongs to
     keys at least `span` to the right, row 2 span - 1 to the far left.
     """
-    return (require_positive("span", span) - relative).clamp(0, 2 * span - 1)
+    return (span - relative).clamp(0, 2 * span - 1)
 
 
 @checked(q="B H Lq d", k="B H Lk d", queries="H N d", keys="H N d", row="Lq Lk | B Lq Lk | 1 Lq Lk")
@@ -53,7 +52,7 @@ def disentangled_logits(
 
 
 @checked()
-def log_bucket(distance: Integers, n_buckets: int, max_distance: int) -> Tensor:
+def log_bucket(distance: Integers, n_buckets: Even, max_distance: int) -> Tensor:
     """Return distances with those beyond n_buckets / 2 squeezed logarithmically.
 
     Args:
@@ -66,7 +65,7 @@ def log_bucket(distance: Integers, n_buckets: int, max_distance: int) -> Tensor:
 
     Source: He et al. 2021 (version 2 of the code, `make_log_bucket_position`).
     """
-    middle = require_multiple("n_buckets", n_buckets, 2, "half of them are exact") // 2
+    middle = n_buckets // 2
     require_positive("max_distance", max_distance, least=middle + 2)
     size = distance.abs()
     # float32, as published: an exact logarithm would round some bucket borders the other way.
@@ -102,36 +101,32 @@ class DeBERTa(PositionEncoding):
 
     integers = True
 
+    @checked()
     def __init__(
         self,
-        d_model: int,
-        n_heads: int,
-        max_distance: int,
+        d_model: Count,
+        n_heads: Count,
+        max_distance: Count,
         *,
         n_buckets: int | None = None,
         c2p: bool = True,
         p2c: bool = True,
         projections: tuple[nn.Module, nn.Module] | None = None,
-        std: float = 0.3,
+        std: Positive = 0.3,
     ) -> None:
         """Draw the table from a normal distribution."""
         super().__init__()
-        self.n_heads = require_positive("n_heads", n_heads)
         self.head_dim = require_multiple("d_model", d_model, n_heads, "n_heads") // n_heads
-        self.max_distance = require_positive("max_distance", max_distance)
-        self.n_buckets = n_buckets
+        self.n_heads, self.n_buckets, self.max_distance = n_heads, n_buckets, max_distance
         self.span = max_distance if n_buckets is None else n_buckets
         self.row_of(torch.zeros(1).long())  # raises if the buckets do not fit
-        if not (require_bool("c2p", c2p) | require_bool("p2c", p2c)):
+        if not (c2p or p2c):
             raise ValueError("c2p or p2c must be True, got False for both")
-        require_greater("std", std, 0)
         self.table = nn.Parameter(normal(2 * self.span, d_model, std=std))  # (2 span, D)
         if projections is None:
             projections = linear(d_model, d_model), linear(d_model, d_model, bias=False)
-        if not isinstance(projections, tuple) or len(projections) != 2:
-            raise TypeError(f"projections must be two modules, query and key, got {projections!r}")
-        self.query_proj = projections[0] if p2c else None
-        self.key_proj = projections[1] if c2p else None
+        query_proj, key_proj = projections
+        self.query_proj, self.key_proj = query_proj if p2c else None, key_proj if c2p else None
         self.scale = (self.head_dim * (1 + c2p + p2c)) ** -0.5
 
     def row_of(self, relative: Tensor) -> Tensor:
@@ -140,17 +135,13 @@ class DeBERTa(PositionEncoding):
             relative = log_bucket(relative, self.n_buckets, self.max_distance)
         return disentangled_row(relative, self.span)
 
-    def project(self, projection: nn.Module) -> Tensor:
-        """Return the table as a projection maps it, (H, 2 span, d)."""
-        rows: Tensor = projection(self.table)  # (2 span, D)
-        return rows.view(len(rows), self.n_heads, -1).transpose(0, 1)
+    def project(self, projection: nn.Module | None) -> Tensor | None:
+        """Return the table as a projection maps it, (H, 2 span, d); None without one."""
+        rows = None if projection is None else projection(self.table)  # (2 span, D)
+        return None if rows is None else rows.unflatten(-1, (self.n_heads, -1)).transpose(0, 1)
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         """Return scale * `disentangled_logits`, (B, H, Lq, Lk)."""
         row = self.row_of(relative_position(q_pos, k_pos))
-        rows = [
-            None if projection is None else self.project(projection).to(q.dtype)
-            for projection in (self.query_proj, self.key_proj)
-        ]
-        queries = None if rows[0] is None else rows[0] * scale
-        return disentangled_logits(q * scale, k, queries, rows[1], row)
+        queries, keys = self.project(self.query_proj), self.project(self.key_proj)
+        return disentangled_logits(q * scale, k * scale, queries, keys, row)

@@ -5,36 +5,26 @@ the input, on queries and keys, on the logits, or on the values; there is one ho
 models of 2025 and 2026 do besides has hooks of its own, below, which do nothing by default.
 
 A hook's arguments are checked here, and not in a method: what a subclass writes is wrapped when
-the class is made, a function of a formula by `checked`. Behind that door q has the heads and the
-width that it should have, and positions are tensors. A constructor checks its own.
+the class is made. Behind that door q has the heads and the width that it should have, and positions
+are tensors.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, TypeAlias, TypeVar, cast, get_type_hints
+from typing import Any, TypeAlias
 
-import torch
 from torch import Tensor, nn
 
-from pe_lib.errors import (
-    require_booleans,
-    require_floating,
-    require_integers,
-    require_real,
-    require_shapes,
-)
-from pe_lib.positions import Axes, Positions, Run, as_tensor, order_of
+from pe_lib.arguments import lengths_of, numbers, parameters_of
+from pe_lib.errors import require_floating, require_shapes
+from pe_lib.positions import Axes, Positions, order_of
 
 Reads: TypeAlias = tuple[Tensor, Tensor]  # of the queries' and of the keys' tokens
 Places: TypeAlias = Any  # positions in any form; behind the door they are a tensor
-Function = TypeVar("Function", bound=Callable[..., Any])
 
-STATED = ("d_model", "n_heads", "head_dim")  # lengths that an encoding may have as attributes
 # What a hook is given, by name. Keys may be shared by several heads of queries until `bias`.
-OWN_KEYS = "B n_heads Lk head_dim"
 SHAPES = {
     "x": "B L d_model",
     "q": "B n_heads Lq head_dim",
@@ -50,81 +40,19 @@ SHAPES = {
     "q_axes": "Lq A | B Lq A | 1 Lq A",
     "k_axes": "Lk A | B Lk A | 1 Lk A",
 }
-ROTATE_OR_SCORE = ("rotate", "rotate_axes", "rotate_values", "bias", "sink")
+OWN_KEYS = {"k": "B n_heads Lk head_dim"}
 NUMBERS = ("positions", "q_pos", "k_pos", "q_axes", "k_axes", "relative")
-
-
-def numbers(
-    name: str, values: object, device: torch.device | None = None, *, integers: bool = False
-) -> Tensor:
-    """Return real numbers in any form, a `Run` too, as a tensor."""
-    given = as_tensor(values, device) if isinstance(values, Run | range) else values
-    return (require_integers if integers else require_real)(name, given).to(device)
-
-
-# What `checked` makes tensors of, from numbers in any form; a tensor of booleans must be one.
-Reals: TypeAlias = Annotated[Tensor, "real numbers"]
-Integers: TypeAlias = Annotated[Tensor, "integers"]
-Booleans: TypeAlias = Annotated[Tensor, "booleans"]
-RULES: dict[str, Callable[[str, object], Tensor]] = {
-    "real numbers": numbers,
-    "integers": functools.partial(numbers, integers=True),
-    "booleans": require_booleans,
-}
-
-
-def rule_of(annotation: object) -> Callable[[str, object], Tensor] | None:
-    """Return what an annotated argument has to pass, or None."""
-    said = [each for each in getattr(annotation, "__metadata__", []) if isinstance(each, str)]
-    return require_floating if annotation is Tensor else RULES.get(said[0]) if said else None
-
-
-def parameters_of(function: Callable[..., Any]) -> list[str] | None:
-    """Return the names of a function's parameters; None if it takes any."""
-    parameters = inspect.signature(function).parameters.values()
-    return (
-        None
-        if any(p.kind == p.VAR_POSITIONAL for p in parameters)
-        else [p.name for p in parameters]
-    )
-
-
-def checked(**shapes: str) -> Callable[[Function], Function]:
-    """Check a formula's arguments: by their annotations, and by the shapes that are given here.
-
-    An argument annotated with `Tensor` must be a floating-point tensor. `Reals`, `Integers` and
-    `Booleans` may come in any form, and are tensors behind the door.
-    """
-
-    def wrap(function: Function) -> Function:
-        names = parameters_of(function) or []
-        hints = get_type_hints(function, include_extras=True)
-        wanted = {name: rule_of(hints.get(name)) for name in names}
-
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            given = dict(zip(names, args, strict=False)) | kwargs
-            for name, rule in wanted.items():
-                if rule is not None and name in given:
-                    given[name] = rule(name, given[name])
-            require_shapes(given, shapes, {})
-            return function(*args[len(names) :], **given)
-
-        return cast(Function, call)
-
-    return wrap
+ROTATE_OR_SCORE = ("rotate", "rotate_axes", "rotate_values", "bias", "sink")
 
 
 def checked_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
     """Check a hook's arguments by their names, see `PositionEncoding.admit`."""
-    names = parameters_of(hook)
-    if names is None:
-        return hook
+    names = parameters_of(hook)[1:]
 
     @functools.wraps(hook)
     def call(self: PositionEncoding, *args: Any, **kwargs: Any) -> Any:
-        given = dict(zip(names[1:], args, strict=False)) | kwargs
-        return hook(self, *args[len(names) - 1 :], **self.admit(given))
+        given = self.admit(dict(zip(names, args, strict=False)) | kwargs)
+        return hook(self, *args[len(names) :], **given)
 
     return call
 
@@ -175,9 +103,9 @@ class PositionEncoding(nn.Module):
         for name in NUMBERS:
             if given.get(name) is not None:
                 given[name] = numbers(who + name, given[name], *devices[:1], integers=self.integers)
-        lengths = {name: getattr(self, name) for name in STATED if hasattr(self, name)}
+        lengths = lengths_of(self)
         own = "n_heads" in lengths or "scale" in given  # `bias` has a key for each head of queries
-        require_shapes(given, SHAPES | ({"k": OWN_KEYS} if own else {}), lengths, who)
+        require_shapes(given, SHAPES | (OWN_KEYS if own else {}), lengths, who)
         return given
 
     def embed(self, x: Tensor, positions: Places) -> Tensor:

@@ -1,8 +1,6 @@
 """Checks that name the argument, what was given and what is allowed."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -36,13 +34,10 @@ def require_choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
 
 
 def as_number(name: str, value: object) -> float:
-    """Return `value` as a float if it is a number; what is too large for one is infinite."""
+    """Return `value` as a float if it is a number."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    try:
-        return float(value)
-    except OverflowError:
-        return float("inf")
+    return float(value)
 
 
 def require_greater(name: str, value: object, than: float) -> float:
@@ -61,13 +56,11 @@ def require_at_least(name: str, value: object, least: float) -> float:
     return number
 
 
-def require_several(name: str, values: object) -> list[Any]:
-    """Return `values` as a list if they are several things in order, at least one."""
-    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
-        raise TypeError(f"{name} must be a list or a tuple, got {values!r}")
-    if len(values) == 0:
-        raise ValueError(f"{name} must hold at least one, got none")
-    return list(values)
+def require_instance(name: str, value: object, *, of: type) -> Any:
+    """Return `value` if it is of a class."""
+    if not isinstance(value, of):
+        raise TypeError(f"{name} must be a {of.__name__}, got {value!r}")
+    return value
 
 
 def require_bool(name: str, value: object) -> Any:
@@ -86,6 +79,13 @@ def require_floating(name: str, tensor: object) -> Tensor:
     return tensor
 
 
+def require_floating_type(name: str, dtype: object) -> torch.dtype:
+    """Return `dtype` if its numbers have fractions."""
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise TypeError(f"{name} must be a floating-point type, got {dtype!r}")
+    return dtype
+
+
 def require_booleans(name: str, tensor: object) -> Tensor:
     """Return `tensor` if it is a tensor of True and False."""
     if not isinstance(tensor, Tensor) or tensor.dtype != torch.bool:
@@ -95,19 +95,22 @@ def require_booleans(name: str, tensor: object) -> Tensor:
 
 
 def require_shapes(
-    given: Mapping[str, Any], shapes: Mapping[str, str], lengths: Mapping[str, int], who: str = ""
+    given: Mapping[str, Any],
+    shapes: Mapping[str, str],
+    lengths: Mapping[str, int] | None = None,
+    who: str = "",
 ) -> None:
-    """Raise unless tensors have the axes that are wanted; a word is the same length everywhere.
+    """Raise unless arguments have the axes that are wanted; a word is the same length everywhere.
 
     Args:
-        given: arguments by name; what is no tensor is left out.
+        given: arguments by name, tensors and positions; what has no shape is left out.
         shapes: the axes of some, such as "B H Lq d", "L | B L" or "... n".
         lengths: what some words stand for.
         who: what stands before an argument's name in the message.
     """
-    known = dict(lengths)
+    known = dict(lengths or {})
     for name in shapes:
-        if isinstance(given.get(name), Tensor):
+        if hasattr(given.get(name), "shape"):
             shape, wanted = tuple(given[name].shape), shapes[name].split(" | ")
             fits = (matched(shape, axes.split(), known) for axes in wanted)
             found = next((each for each in fits if each is not None), None)
@@ -147,8 +150,6 @@ def require_real(name: str, values: object) -> Tensor:
     positions wraps around. Half precision becomes float32, in which a difference is exact, and
     Python's floats float64.
     """
-    if isinstance(values, np.ndarray):  # a copy: PyTorch wants this machine's own order of bytes
-        values = np.array(values, dtype=values.dtype.newbyteorder("="), order="C")
     try:
         # A tensor is left where it is, whatever torch.device(...) says.
         tensor = values if isinstance(values, Tensor) else torch.as_tensor(values)
@@ -158,9 +159,9 @@ def require_real(name: str, values: object) -> Tensor:
         raise TypeError(f"{name} must be real numbers, got {tensor.dtype}")
     if not tensor.is_floating_point():
         return tensor.long()
-    if not isinstance(values, Tensor):
-        tensor = torch.as_tensor(values, dtype=torch.float64)
-    return require_finite(name, tensor.to(torch.promote_types(tensor.dtype, torch.float32)))
+    least = torch.float32 if isinstance(values, Tensor) else torch.float64
+    tensor = torch.as_tensor(values, dtype=torch.promote_types(tensor.dtype, least))
+    return require_finite(name, tensor)
 
 
 def require_finite(name: str, tensor: Tensor) -> Tensor:

@@ -399,7 +399,8 @@ def deberta(
         """Return the projected row of each distance, (H, n, d)."""
 
         def make(relative: Tensor) -> Tensor:
-            return encoding.project(projection)[:, encoding.row_of(relative)]
+            projected: Any = encoding.project(projection)
+            return projected[:, encoding.row_of(relative)]  # type: ignore[no-any-return]
 
         known = memory if one else None
         return rows_behind(known, projection, id(encoding.table), make, q, between)

@@ -3,13 +3,12 @@
 score_ij = q_i . k_j / sqrt(d) + f(log(c |j - i| + 1) / log(c max(i, L) + 1))
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
-from pe_lib.encoding import PositionEncoding, Reals, checked
-from pe_lib.errors import may_read, require_greater, require_positive
+from pe_lib.arguments import Count, Positive, Reals, checked
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import may_read
 from pe_lib.initial import linear
 from pe_lib.positions import relative_position
 
@@ -52,15 +51,14 @@ class Fire(PositionEncoding):
 
     rotates_once = True
 
+    @checked()
     def __init__(
-        self, n_heads: int, *, width: int = 32, c: float = 0.1, threshold: float = 512.0
+        self, n_heads: Count, *, width: Count = 32, c: Positive = 0.1, threshold: Positive = 512.0
     ) -> None:
         """Create the network and the two trained numbers."""
         super().__init__()
-        self.n_heads = require_positive("n_heads", n_heads)
-        require_positive("width", width)
-        self.threshold = require_greater("threshold", threshold, 0)
-        self.c = nn.Parameter(torch.tensor(float(require_greater("c", c, 0))))
+        self.n_heads, self.threshold = n_heads, threshold
+        self.c = nn.Parameter(torch.tensor(c))
         self.factor = nn.Parameter(torch.tensor(1.0))
         self.network = nn.Sequential(linear(1, width), nn.ReLU(), linear(width, n_heads))
 

@@ -4,20 +4,17 @@ ALiBi takes the same number off for every step back. Here each token has a gate 
 read from its hidden state, and a key is worth as much as the gates between it and the query leave.
 """
 
-from __future__ import annotations
-
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pe_lib.encoding import PositionEncoding, checked
-from pe_lib.errors import may_read, require_greater, require_positive
+from pe_lib.arguments import Count, Number, checked
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import may_read
 
 
 @checked(log_gates="... Lk")
-def forgetting_bias(log_gates: Tensor, n_queries: int) -> Tensor:
+def forgetting_bias(log_gates: Tensor, n_queries: Count) -> Tensor:
     """Return the sum of the logarithms of all gates after the key, up to the query: the formula.
 
     Args:
@@ -55,20 +52,17 @@ class Forgetting(PositionEncoding):
 
     past_only = True
 
-    def __init__(self, d_model: int, n_heads: int, bias: float = 5.0) -> None:
+    @checked()
+    def __init__(self, d_model: Count, n_heads: Count, bias: Number = 5.0) -> None:
         """Create the gates; with weights of zero they are the same for all tokens."""
         super().__init__()
-        self.d_model = require_positive("d_model", d_model)
-        require_greater("bias", bias, -math.inf)
-        self.n_heads = require_positive("n_heads", n_heads)
+        self.d_model, self.n_heads = d_model, n_heads
         self.gate = nn.Linear(d_model, n_heads)
         nn.init.zeros_(self.gate.weight)
         nn.init.constant_(self.gate.bias, bias)
 
     def read(self, x: Tensor) -> Tensor:
         """Return the logarithms of the gates, (B, L, D) -> (B, H, L, 1), at least in float32."""
-        if x.dtype != self.gate.weight.dtype and not torch.is_autocast_enabled(x.device.type):
-            raise TypeError(f"x must have the dtype {self.gate.weight.dtype}, got {x.dtype}")
         gates: Tensor = self.gate(x)
         gates = gates.to(torch.promote_types(gates.dtype, torch.float32))
         return F.logsigmoid(gates).mT[..., None]  # (B, H, L, 1)

@@ -1,22 +1,21 @@
 """Positions in levels: paragraph and place, or two digits of one number."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from pe_lib.arguments import Count, Integers, Positive, Reals, checked
 from pe_lib.compose import Compose
-from pe_lib.encoding import Integers, PositionEncoding, Reals, checked
-from pe_lib.errors import may_read, require_greater, require_positive, require_real
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import may_read
 from pe_lib.learned import Learned
 from pe_lib.relative import WindowBias
 from pe_lib.sinusoidal import Sinusoidal
 
 
 @checked(table="n D")
-def split_rows(table: Tensor, positions: Integers, alpha: float = 0.4) -> Tensor:
+def split_rows(table: Tensor, positions: Integers, alpha: Positive = 0.4) -> Tensor:
     """Read a table of n rows at positions up to n ** 2 - 1, written with two digits in base n.
 
     Args:
@@ -32,7 +31,8 @@ def split_rows(table: Tensor, positions: Integers, alpha: float = 0.4) -> Tensor
 
     Source: Su 2020, "Hierarchical decomposition of position encoding".
     """
-    require_share(alpha)
+    if alpha >= 1 or alpha == 0.5:
+        raise ValueError(f"alpha must lie in (0, 1) and not be 0.5, got {alpha!r}")
     n = len(table)
     outside = (positions < 0) | (positions >= n**2)
     if may_read(positions) and outside.any():
@@ -43,14 +43,6 @@ def split_rows(table: Tensor, positions: Integers, alpha: float = 0.4) -> Tensor
     base = (table - alpha * table[0]) / (1 - alpha)  # (n, D)
     high, low = positions // n, positions % n
     return alpha * base[high] + (1 - alpha) * base[low]
-
-
-def require_share(alpha: float) -> float:
-    """Return alpha if it lies in (0, 1) and is not 0.5."""
-    require_greater("alpha", alpha, 0)
-    if alpha >= 1 or alpha == 0.5:
-        raise ValueError(f"alpha must lie in (0, 1) and not be 0.5, got {alpha!r}")
-    return alpha
 
 
 @checked(positions="L | B L", starts="P | B P")
@@ -94,7 +86,8 @@ class HierarchicalLearned(Learned):
     ) -> None:
         """Draw the rows from a normal distribution."""
         super().__init__(max_len, d_model, std=std)
-        self.alpha = require_share(alpha)
+        split_rows(torch.zeros(1, 1), torch.zeros(1).long(), alpha)  # raises if alpha is no share
+        self.alpha = alpha
 
     def rows(self, positions: Tensor) -> Tensor:
         """Return the codes of positions: (...) -> (..., D)."""
@@ -114,15 +107,14 @@ class ParagraphVectors(PositionEncoding):
 
     starts: Tensor
 
+    @checked(starts="P | B P")
     def __init__(
-        self, max_paragraphs: int, d_model: int, starts: Tensor, *, std: float = 0.02
+        self, max_paragraphs: Count, d_model: int, starts: Reals, *, std: float = 0.02
     ) -> None:
         """Draw the vectors from a normal distribution."""
         super().__init__()
-        require_positive("max_paragraphs", max_paragraphs)
         self.vectors = Learned(max_paragraphs, d_model, std=std)
-        self.starts = require_real("starts", starts)  # no buffer: `to_empty` would lose it
-        paragraph_of(torch.zeros(1), self.starts)  # raises unless they are starts
+        self.starts = starts  # no buffer: `to_empty` would lose it
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Add the vectors of the positions' paragraphs to x (B, L, D)."""
@@ -160,6 +152,4 @@ class Hierarchical(Compose):
     @property
     def paragraphs(self) -> ParagraphVectors:
         """The middle level, whose `starts` follow the text."""
-        level = self.encodings[1]
-        assert isinstance(level, ParagraphVectors)
-        return level
+        return self.encodings[1]  # type: ignore[return-value]

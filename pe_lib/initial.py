@@ -5,8 +5,6 @@ digit differs, and two trainings that start so drift apart. Here they are drawn 
 the formulas agree, and rounded.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -3,13 +3,13 @@
 score_ij = q_i . k_j / sqrt(d) - r1 log(1 + r2 |j - i|),     or - r1 |j - i| ** r2
 """
 
-from __future__ import annotations
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
-from pe_lib.encoding import Reals, checked
-from pe_lib.errors import may_read, require_choice, require_positive
+from pe_lib.arguments import Count, Reals, checked
+from pe_lib.errors import may_read
 from pe_lib.initial import rounded, uniform
 from pe_lib.relative import RelativeBias, for_each_head
 
@@ -59,11 +59,11 @@ class Kerple(RelativeBias):
     Source: Chi et al. 2022.
     """
 
-    def __init__(self, n_heads: int, *, variant: str = "log") -> None:
+    @checked()
+    def __init__(self, n_heads: Count, *, variant: Annotated[str, "log or power"] = "log") -> None:
         """Draw r1 and r2."""
         super().__init__()
-        self.n_heads = require_positive("n_heads", n_heads)
-        self.variant = require_choice("variant", variant, ("log", "power"))
+        self.n_heads, self.variant = n_heads, variant
         log = variant == "log"
         r1 = uniform(n_heads, low=0.01, high=2 if log else 1).double()
         r2 = uniform(n_heads, low=0.01, high=1 if log else 1.99).double()

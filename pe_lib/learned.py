@@ -3,17 +3,18 @@
 x_i + table[i]
 """
 
-from __future__ import annotations
+from typing import Annotated, TypeAlias
 
 from torch import Tensor, nn
 
-from pe_lib.encoding import Integers, PositionEncoding, checked
-from pe_lib.errors import may_read, require_choice, require_greater, require_positive
+from pe_lib.arguments import Count, Integers, Positive, checked
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import may_read
 from pe_lib.initial import normal
 from pe_lib.positions import exact
 from pe_lib.resizing import sample_table
 
-BEYOND = ("error", "clamp", "wrap", "interpolate")
+Beyond: TypeAlias = Annotated[str, "error, clamp, wrap or interpolate"]
 
 
 class Learned(PositionEncoding):
@@ -35,15 +36,14 @@ class Learned(PositionEncoding):
 
     integers = True
 
+    @checked()
     def __init__(
-        self, max_len: int, d_model: int, *, std: float = 0.02, beyond: str = "error"
+        self, max_len: Count, d_model: Count, *, std: Positive = 0.02, beyond: Beyond = "error"
     ) -> None:
         """Draw the rows from a normal distribution."""
         super().__init__()
-        self.max_len, self.d_model = require_positive("max_len", max_len), d_model
-        self.beyond = require_choice("beyond", beyond, BEYOND)
-        shape = max_len, require_positive("d_model", d_model)
-        self.table = nn.Parameter(normal(*shape, std=require_greater("std", std, 0)))  # (N, D)
+        self.max_len, self.d_model, self.beyond = max_len, d_model, beyond
+        self.table = nn.Parameter(normal(max_len, d_model, std=std))  # (N, D)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Add the rows of `positions` to x (B, L, D)."""

@@ -4,13 +4,11 @@ In RoPE the angle between a query's pair and a key's is made of two things, wher
 and which angle their contents had before. Here contents have no angle.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
-from pe_lib.encoding import PositionEncoding, checked
-from pe_lib.errors import require_positive
+from pe_lib.arguments import Count, checked
+from pe_lib.encoding import PositionEncoding
 from pe_lib.positions import exact, per_head
 from pe_lib.rope import rope_angles
 from pe_lib.sinusoidal import frequencies
@@ -29,14 +27,6 @@ def apply_pope(x: Tensor, angles: Tensor) -> Tensor:
 
     Source: Gopalakrishnan et al. 2025.
     """
-    if (
-        torch.broadcast_shapes(x.shape, angles.shape) != x.shape
-        or angles.shape[-2:] != x.shape[-2:]
-    ):
-        raise ValueError(
-            "angles must have the last two axes of x and broadcast to it, "
-            f"got {tuple(angles.shape)} for x of shape {tuple(x.shape)}"
-        )
     length = torch.logaddexp(x, x.new_zeros(()))  # softplus(x)
     precise = torch.promote_types(x.dtype, torch.float32)
     cos, sin = (part.to(x.device, precise) for part in (angles.cos(), angles.sin()))
@@ -64,11 +54,11 @@ class PoPE(PositionEncoding):
     rotates_once = True
     linear = False
 
-    def __init__(self, n_heads: int, head_dim: int, base: float = 10000.0) -> None:
+    @checked()
+    def __init__(self, n_heads: Count, head_dim: Count, base: float = 10000.0) -> None:
         """Start with phases of zero."""
         super().__init__()
-        self.n_heads = require_positive("n_heads", n_heads)
-        self.head_dim = require_positive("head_dim", head_dim)
+        self.n_heads, self.head_dim = n_heads, head_dim
         self.scale = head_dim**-0.5  # of the width before rotation
         self.rates = frequencies(2 * head_dim, base)  # (d,)
         self.phase = nn.Parameter(torch.zeros(n_heads, head_dim))

@@ -1,15 +1,13 @@
 """Positions: a run of consecutive ones, any numbers in a tensor, or several numbers a token."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from numbers import Integral
-from typing import TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from pe_lib.errors import require_real
+from pe_lib.errors import require_real, require_shapes
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,11 @@ class Run:
         """The position after the last."""
         return self.start + self.length
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(length,)."""
+        return (self.length,)
+
     def tensor(self, device: torch.device | str | None = None) -> Tensor:
         """Return the positions one by one, (length,)."""
         return torch.arange(self.start, self.stop, device=device)
@@ -61,23 +64,15 @@ class Axes:
 
     def __post_init__(self) -> None:
         """Raise unless there is a row of finite numbers for each position."""
-        numbers = require_real("numbers", self.numbers)
-        if numbers.ndim not in (2, 3) or numbers.shape[-1] == 0:
-            raise ValueError(
-                f"numbers must have shape (L, A) or (B, L, A), A >= 1, got {tuple(numbers.shape)}"
-            )
-        object.__setattr__(self, "numbers", numbers)
-        object.__setattr__(self, "order", as_positions("order", self.order, numbers.shape[-2]))
+        object.__setattr__(self, "numbers", require_real("numbers", self.numbers))
+        object.__setattr__(self, "order", order_of(as_positions("order", self.order)))
+        shapes = {"numbers": "L A | B L A | 1 L A", "order": "L | B L | 1 L"}
+        require_shapes({"numbers": self.numbers, "order": self.order}, shapes)
 
-    def after(self, length: int) -> Axes:
-        """Return the positions of `length` tokens of text that follow: one more on every axis.
-
-        Source: Wang et al. 2024 (Qwen2-VL), section 2.1: text goes on after the largest number.
-        """
-        steps = torch.arange(1, length + 1, device=self.numbers.device)
-        largest = self.numbers.amax(dim=(-2, -1))[..., None]  # (1,) or (B, 1)
-        numbers = (largest + steps)[..., None].expand(*largest.shape[:-1], length, self.count)
-        return Axes(following(self.order, length), numbers)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(L,) or (B, L)."""
+        return tuple(torch.broadcast_shapes(self.numbers.shape[:-1], self.order.shape))
 
     @property
     def count(self) -> int:
@@ -85,83 +80,50 @@ class Axes:
         return self.numbers.shape[-1]
 
 
-AnyPositions: TypeAlias = Positions | Axes
+# As an argument they may be a `range` or a list too.
+AnyPositions: TypeAlias = Annotated[Run | Tensor | Axes, "positions"]
 
 
-def as_positions(
-    name: str,
-    positions: object,
-    length: int,
-    batch: int | None = None,
-    device: torch.device | None = None,
-) -> Positions:
-    """Return positions in one of their two forms: a `Run`, or a tensor (L,) or (B, L).
+def as_positions(name: str, positions: object) -> Run | Tensor | Axes:
+    """Return positions in one of their forms: a range with step 1 is a `Run`, a list a tensor.
 
-    Args:
-        name: the argument, for messages.
-        positions: a `Run`, a `range`, or real numbers. A tensor stays one, whatever it holds.
-        length: how many there must be.
-        batch: how many sequences there are; None allows any number.
-        device: where a tensor is wanted; where it is if None.
-
-    Returns:
-        `Run` for a range with step 1. A tensor of integers is int64, whatever it was.
+    A tensor stays one, whatever it holds; one of integers is int64.
     """
     if isinstance(positions, range) and positions.step == 1:
-        positions = Run(positions.start, len(positions))
-    if isinstance(positions, Run):
-        if positions.length != length:
-            raise ValueError(f"{name} must be {length} positions, got {positions}")
+        return Run(positions.start, len(positions))
+    if isinstance(positions, Run | Axes):
         return positions
-    if isinstance(positions, range):
-        positions = torch.tensor(list(positions), device="cpu")
-    tensor = require_real(name, positions)
-    wrong_batch = tensor.ndim == 2 and batch is not None and tensor.shape[0] not in (1, batch)
-    if tensor.ndim not in (1, 2) or tensor.shape[-1] != length or wrong_batch:
-        raise ValueError(
-            f"{name} must have shape ({length},) or ({'batch' if batch is None else batch}, "
-            f"{length}), got {tuple(tensor.shape)}"
-        )
-    return tensor if device is None else tensor.to(device)
+    return require_real(name, as_tensor(positions))
 
 
-def as_places(
-    name: str, positions: object, length: int, batch: int, device: torch.device
-) -> Positions | Axes:
-    """Return positions as `as_positions` does; `Axes` stay what they are, on `device`."""
-    if not isinstance(positions, Axes):
-        return as_positions(name, positions, length, batch, device)
-    order = as_positions(name, positions.order, length, batch, device)
-    if positions.numbers.ndim == 3 and positions.numbers.shape[0] not in (1, batch):
-        raise ValueError(
-            f"{name} must have the batch of the input, {batch}, got {len(positions.numbers)}"
-        )
-    return Axes(order, positions.numbers.to(device))
-
-
-def order_of(positions: Positions | Axes) -> Positions:
+def order_of(positions: AnyPositions) -> Positions:
     """Return one number per token: what comes before what."""
     return positions.order if isinstance(positions, Axes) else positions
 
 
-def as_tensor(positions: Positions | range, device: torch.device | None = None) -> Tensor:
-    """Return positions as a tensor, (L,) or (B, L)."""
+def as_tensor(positions: Any, device: torch.device | None = None) -> Any:
+    """Return a run or a range as a tensor, (L,), and anything else as it is."""
     if isinstance(positions, range):
         return torch.tensor(list(positions), device=device)
     return positions.tensor(device) if isinstance(positions, Run) else positions
 
 
-def following(positions: Positions, length: int) -> Positions:
-    """Return the `length` positions that come after."""
+def following(positions: AnyPositions, length: int) -> AnyPositions:
+    """Return the `length` positions that come after; behind axes, text: one more on every axis.
+
+    Source: Wang et al. 2024 (Qwen2-VL), section 2.1: text goes on after the largest number.
+    """
     if isinstance(positions, Run):
         return Run(positions.stop, length)
+    if isinstance(positions, Axes):
+        largest = positions.numbers.amax(dim=(-2, -1))[..., None]  # (1,) or (B, 1)
+        numbers = torch.stack([as_tensor(following(largest, length))] * positions.count, dim=-1)
+        return Axes(order_of(following(positions.order, length)), numbers)
     steps = torch.arange(1, length + 1, device=positions.device)
     return positions[..., -1:] + steps  # (length,) or (B, length)
 
 
-def joined(
-    first: Positions | Axes, second: Positions | Axes, device: torch.device
-) -> Positions | Axes:
+def joined(first: AnyPositions, second: AnyPositions, device: torch.device) -> AnyPositions:
     """Return one after the other: a run if they are two that meet, else tensors."""
     if isinstance(first, Axes) and isinstance(second, Axes) and first.count == second.count:
         order = order_of(joined(first.order, second.order, device))
@@ -171,7 +133,8 @@ def joined(
         raise ValueError(f"positions must go on with the axes of the cached ones, got {counts}")
     if isinstance(first, Run) and isinstance(second, Run) and first.stop == second.start:
         return Run(first.start, first.length + second.length)
-    return end_to_end(as_tensor(first, device), as_tensor(second, device), dim=-1)
+    one, other = (as_tensor(each, device).to(device) for each in (first, second))
+    return end_to_end(one, other, dim=-1)
 
 
 def end_to_end(first: Tensor, second: Tensor, dim: int) -> Tensor:
@@ -193,7 +156,9 @@ def relative_position(
     Returns:
         (Lq, Lk), or (B, Lq, Lk) if either has a batch axis; negative where the key is left.
     """
-    queries, keys = (require_real("positions", as_tensor(p, device)) for p in (q_pos, k_pos))
+    queries, keys = (
+        require_real("positions", as_tensor(each, device)).to(device) for each in (q_pos, k_pos)
+    )
     return keys.unsqueeze(-2) - queries.unsqueeze(-1)
 
 

@@ -1,13 +1,11 @@
 """What relative methods share: products with a table of distances, and biases of distance alone."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pe_lib.arguments import Count, checked
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_positive
 from pe_lib.positions import per_head, relative_position
 
 
@@ -22,7 +20,7 @@ def dots(queries: Tensor, table: Tensor, row: Tensor) -> Tensor:
     Returns:
         (B, H, Lq, Lk), gathered from (B, H, Lq, N).
     """
-    scores = queries @ table.mT  # (B, H, Lq, N)
+    scores = queries @ table.to(queries.dtype).mT  # (B, H, Lq, N)
     return scores.gather(-1, per_head(row).expand(*scores.shape[:-1], row.shape[-1]))
 
 
@@ -38,7 +36,8 @@ def sums(weights: Tensor, table: Tensor, row: Tensor) -> Tensor:
         (B, H, Lq, d).
     """
     by_row = weights.new_zeros(*weights.shape[:-1], len(table))  # (B, H, Lq, N)
-    return by_row.scatter_add(-1, per_head(row).expand_as(weights), weights) @ table
+    by_row = by_row.scatter_add(-1, per_head(row).expand_as(weights), weights)
+    return by_row @ table.to(weights.dtype)
 
 
 def for_each_head(values: Tensor, relative: Tensor) -> Tensor:
@@ -84,12 +83,12 @@ class WindowBias(RelativeBias):
 
     integers = True
 
-    def __init__(self, n_heads: int, window: int) -> None:
+    @checked()
+    def __init__(self, n_heads: Count, window: Count) -> None:
         """Start at 0: no preference."""
         super().__init__()
-        self.n_heads = require_positive("n_heads", n_heads)
-        self.window = require_positive("window", window)
-        self.weight = nn.Parameter(torch.zeros(n_heads, 2 * self.window + 1))  # (H, 2w + 1)
+        self.n_heads, self.window = n_heads, window
+        self.weight = nn.Parameter(torch.zeros(n_heads, 2 * window + 1))  # (H, 2w + 1)
 
     def of_distance(self, relative: Tensor) -> Tensor:
         """Return the biases of relative positions: (...) -> (H, ...)."""

@@ -1,17 +1,17 @@
 """A learned table at another length, or on another grid of patches (chapters 3 and 12)."""
 
-from __future__ import annotations
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pe_lib.encoding import Reals, checked
-from pe_lib.errors import require_bool, require_choice, require_positive
+from pe_lib.arguments import Count, Reals, checked
+from pe_lib.errors import require_positive
 
 
 @checked(table="N D")
-def interpolate_table(table: Tensor, length: int) -> Tensor:
+def interpolate_table(table: Tensor, length: Count) -> Tensor:
     """Stretch or shrink a table of positions to another length.
 
     Args:
@@ -23,8 +23,7 @@ def interpolate_table(table: Tensor, length: int) -> Tensor:
         of their two neighbours.
     """
     require_positive("rows of the table", len(table))
-    steps = require_positive("length", length)
-    return sample_table(table, torch.linspace(0, len(table) - 1, steps, dtype=torch.float64))
+    return sample_table(table, torch.linspace(0, len(table) - 1, length, dtype=torch.float64))
 
 
 @checked(table="N D")
@@ -42,7 +41,7 @@ def interpolate_grid(
     table: Tensor,
     grid: tuple[int, int],
     new_grid: tuple[int, int],
-    mode: str = "bicubic",
+    mode: Annotated[str, "bicubic or bilinear"] = "bicubic",
     *,
     antialias: bool = False,
 ) -> Tensor:
@@ -62,7 +61,6 @@ def interpolate_grid(
     Source: Dosovitskiy et al. 2021, section 3.2.
     """
     (rows, columns), wanted = require_grid("grid", grid), require_grid("new_grid", new_grid)
-    require_choice("mode", mode, ("bicubic", "bilinear"))
     if len(table) != rows * columns:
         raise ValueError(
             f"table must have shape ({rows} * {columns}, D) for grid {grid}, "
@@ -71,8 +69,7 @@ def interpolate_grid(
     # Not every mode has a form for half precision.
     precise = torch.promote_types(table.dtype, torch.float32)
     image = table.T.reshape(1, -1, rows, columns).to(precise)  # (1, D, rows, columns)
-    mixing = {"mode": mode, "antialias": require_bool("antialias", antialias)}
-    resized = F.interpolate(image, wanted, align_corners=False, **mixing)
+    resized = F.interpolate(image, wanted, mode=mode, align_corners=False, antialias=antialias)
     return resized.flatten(2)[0].T.to(table.dtype)  # (new_rows * new_columns, D)
 
 

@@ -7,15 +7,14 @@ Two rotations leave a product that depends on the difference of their angles, so
 sees the relative position although each vector is rotated by its own.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
-from pe_lib import errors
-from pe_lib.encoding import PositionEncoding, Reals, checked
+from pe_lib.arguments import Count, Even, Layout, Positive, Rates, Reals, checked
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import require_multiple, require_shapes
 from pe_lib.positions import exact, per_head, sent
-from pe_lib.sinusoidal import LAYOUTS, arrange, frequencies
+from pe_lib.sinusoidal import arrange, frequencies
 
 ANGLES = "L n | 1 L n | B L n | 1 1 L n | B 1 L n | 1 H L n | B H L n"
 
@@ -40,7 +39,7 @@ def rope_angles(positions: Reals, rates: Tensor) -> Tensor:
 
 @checked(x="B H L d | ... L d", angles=ANGLES)
 def apply_rope(
-    x: Tensor, angles: Tensor, layout: str = "interleaved", *, gain: float | Tensor = 1.0
+    x: Tensor, angles: Tensor, layout: Layout = "interleaved", *, gain: float | Tensor = 1.0
 ) -> Tensor:
     """Rotate the pairs of components of x by `angles`: the formula.
 
@@ -68,15 +67,13 @@ def apply_rope(
     return torch.cat([rotated, x[..., width:]], dim=-1) if width < x.shape[-1] else rotated
 
 
-def split_pairs(x: Tensor, layout: str) -> tuple[Tensor, Tensor]:
+def split_pairs(x: Tensor, layout: str) -> tuple[Tensor, ...]:
     """Return the first and the second components of the pairs of x (..., 2n), (..., n) each."""
-    if errors.require_choice("layout", layout, LAYOUTS) == "interleaved":
-        return x[..., ::2], x[..., 1::2]
-    first, second = x.chunk(2, dim=-1)
-    return first, second
+    return (x[..., ::2], x[..., 1::2]) if layout == "interleaved" else x.tensor_split(2, dim=-1)
 
 
-def layout_permutation(dim: int) -> Tensor:
+@checked()
+def layout_permutation(dim: Even) -> Tensor:
     """Return the order that brings interleaved components into the "half" layout.
 
     Args:
@@ -87,7 +84,6 @@ def layout_permutation(dim: int) -> Tensor:
         "interleaved"; `order.argsort()` leads back. Reordering the rows of both projections
         converts a model: no score changes.
     """
-    errors.require_multiple("dim", dim, 2, "components rotate in pairs")
     return torch.arange(dim).reshape(-1, 2).T.flatten()
 
 
@@ -111,41 +107,33 @@ class RoPE(PositionEncoding):
     axes: int = 1
     rotates_once = True
 
+    @checked()
     def __init__(
         self,
-        head_dim: int,
+        head_dim: Count,
         base: float = 10000.0,
         *,
-        layout: str = "interleaved",
+        layout: Layout = "interleaved",
         rotary_dim: int | None = None,
-        rates: Tensor | None = None,
-        gain: float = 1.0,
+        rates: Rates | None = None,
+        gain: Positive = 1.0,
     ) -> None:
         """Keep the frequencies."""
         super().__init__()
-        self.head_dim = errors.require_positive("head_dim", head_dim)
         width = head_dim if rotary_dim is None else rotary_dim
-        errors.require_multiple(
-            "rotary_dim", width, 2 * self.axes, "components rotate in pairs, per axis"
-        )
+        require_multiple("rotary_dim", width, 2 * self.axes, "components rotate in pairs, per axis")
         if width > head_dim:
             raise ValueError(f"rotary_dim must be at most head_dim={head_dim}, got {width}")
         rates = frequencies(width // self.axes, base) if rates is None else rates
-        errors.require_finite("rates", errors.require_floating("rates", rates))
-        errors.require_shapes({"rates": rates}, {"rates": "n"}, {"n": width // (2 * self.axes)})
+        require_shapes({"rates": rates}, {"rates": "n"}, {"n": width // (2 * self.axes)})
         # Constants stay on the processor as they are, whatever becomes of the module.
         self.rates = rates if isinstance(rates, nn.Parameter) else rates.detach().cpu()
-        self.layout = errors.require_choice("layout", layout, LAYOUTS)
-        self.gain = errors.require_greater("gain", gain, 0)
+        self.head_dim, self.layout, self.gain = head_dim, layout, gain
 
     def angles(self, positions: Tensor) -> Tensor:
-        """Return the angles of positions: (...) -> (..., n)."""
-        return rope_angles(positions, self.exact_rates)
-
-    @property
-    def exact_rates(self) -> Tensor:
-        """The frequencies, in float64 where they are trained."""
-        return exact(self.rates) if isinstance(self.rates, nn.Parameter) else self.rates
+        """Return the angles of positions: (...) -> (..., n), in float64 where rates are trained."""
+        trained = isinstance(self.rates, nn.Parameter)
+        return rope_angles(positions, exact(self.rates) if trained else self.rates)
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) by their positions."""

@@ -5,8 +5,6 @@ as well, and undo the query's own rotation at the output: then each value arrive
 distance that it came from.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from pe_lib.encoding import PositionEncoding

@@ -1,14 +1,12 @@
 """A long text in segments, each with a memory of the last (Transformer-XL, chapter 6)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from pe_lib.encoding import checked
-from pe_lib.errors import require_floating, require_positive, require_shapes
+from pe_lib.arguments import Count, checked
+from pe_lib.errors import require_positive, require_shapes
 from pe_lib.positions import Run
 
 
@@ -24,6 +22,7 @@ class SegmentMemory:
         self.length, self.position = require_positive("memory_length", length, least=0), 0
         self.states: Tensor | None = None  # (B, up to M, D)
 
+    @checked(x="B L D")
     def extend(self, x: Tensor) -> tuple[Tensor, Run, Run]:
         """Put the memory before a segment, and keep the end of both, cut from the gradient.
 
@@ -33,8 +32,7 @@ class SegmentMemory:
         Returns:
             context (B, up to M + L, D), the positions of x and those of the context.
         """
-        given = {"memory": self.states, "x": require_floating("x", x)}
-        require_shapes(given, {"memory": "B M D", "x": "B L D"}, {})
+        require_shapes({"memory": self.states, "x": x}, {"memory": "B M D", "x": "B L D"})
         context = x
         if self.states is not None:
             context = torch.cat([self.states, x], dim=1)
@@ -46,7 +44,7 @@ class SegmentMemory:
 
 @checked(x="B L D")
 def run_segments(
-    layers: Sequence[nn.Module], x: Tensor, segment_length: int, memory_length: int
+    layers: Sequence[nn.Module], x: Tensor, segment_length: Count, memory_length: int
 ) -> Tensor:
     """Run a stack of layers over a long sequence, segment by segment.
 
@@ -67,7 +65,7 @@ def run_segments(
     """
     memories = [SegmentMemory(memory_length) for _ in layers]
     outputs = []
-    for segment in torch.split(x, require_positive("segment_length", segment_length), dim=1):
+    for segment in torch.split(x, segment_length, dim=1):
         for layer, memory in zip(layers, memories, strict=True):
             context, q_pos, k_pos = memory.extend(segment)
             segment = layer(segment, context=context, q_pos=q_pos, k_pos=k_pos)

@@ -3,27 +3,25 @@
 score_ij = q_i . (k_j + a_clip(j - i)),     output_i = sum over j of A_ij (v_j + b_clip(j - i))
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
-from pe_lib.encoding import Integers, PositionEncoding, checked
-from pe_lib.errors import require_bool, require_greater, require_positive
+from pe_lib.arguments import Count, Integers, Positive, checked
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import require_positive
 from pe_lib.initial import normal
 from pe_lib.positions import relative_position
 from pe_lib.relative import dots, sums
 
 
 @checked()
-def clipped_row(relative: Integers, clip: int, after: int | None = None) -> Tensor:
+def clipped_row(relative: Integers, clip: Count, after: Count | None = None) -> Tensor:
     """Return the table row of each distance (key minus query): clip(j - i, -clip, clip) + clip.
 
     With `after`, keys to the right have as many rows as that says.
 
     Source: Shaw et al. 2018, equation 5; 0 is the row of the farthest key to the left.
     """
-    after = clip if after is None else after
-    return relative.clamp(-require_positive("clip", clip), require_positive("after", after)) + clip
+    return relative.clamp(-clip, clip if after is None else after) + clip
 
 
 @checked(q="B H Lq d", table="N d", q_pos="Lq | B Lq | 1 Lq", k_pos="Lk | B Lk | 1 Lk")
@@ -89,25 +87,23 @@ class Shaw(PositionEncoding):
 
     integers = True
 
+    @checked()
     def __init__(
         self,
-        head_dim: int,
+        head_dim: Count,
         clip: int | tuple[int, int],
         *,
         with_values: bool = True,
         with_keys: bool = False,
-        std: float | None = None,
+        std: Positive | None = None,
     ) -> None:
         """Draw the vectors from a normal distribution."""
         super().__init__()
-        self.head_dim = require_positive("head_dim", head_dim)
-        ends = clip if isinstance(clip, tuple) and len(clip) == 2 else (clip, clip)
+        self.head_dim, self.with_keys = head_dim, with_keys
+        ends = clip if isinstance(clip, tuple) else (clip, clip)
         self.before, self.after = (require_positive("clip", end) for end in ends)
-        shape = (self.before + 1 + self.after, head_dim)
-        std = head_dim**-0.5 if std is None else require_greater("std", std, 0)
-        self.with_keys = require_bool("with_keys", with_keys)
+        shape, std = (self.before + 1 + self.after, head_dim), std or head_dim**-0.5
         self.key_table = nn.Parameter(normal(*shape, std=std))  # (2 clip + 1, d)
-        require_bool("with_values", with_values)
         self.value_table = nn.Parameter(normal(*shape, std=std)) if with_values else None
 
     def uses(self, hook: str) -> bool:
@@ -116,14 +112,14 @@ class Shaw(PositionEncoding):
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         """Return scale * `shaw_logits`, (B, H, Lq, Lk)."""
-        table = self.key_table.to(q.dtype)
-        logits = shaw_logits(q * scale, table, q_pos, k_pos, self.before)
+        logits = shaw_logits(q * scale, self.key_table, q_pos, k_pos, self.before)
         if self.with_keys:  # seen from the keys, left is right
-            logits += shaw_logits(k * scale, table.flip(0), k_pos, q_pos, self.after).mT
+            mirrored = self.key_table.flip(0)
+            logits += shaw_logits(k * scale, mirrored, k_pos, q_pos, self.after).mT
         return logits
 
     def values(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
         """Return `shaw_values`, (B, H, Lq, d), or None without a table for them."""
         if self.value_table is None:
             return None
-        return shaw_values(weights, self.value_table.to(weights.dtype), q_pos, k_pos, self.before)
+        return shaw_values(weights, self.value_table, q_pos, k_pos, self.before)

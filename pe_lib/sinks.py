@@ -4,12 +4,10 @@ A softmax must spend all of its weight. A head with nothing to find spends it on
 the first. A logit of its own takes that weight instead, and has no value.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
+from pe_lib.arguments import Count, NotNegative, checked
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_at_least, require_positive
 from pe_lib.initial import normal
 
 
@@ -27,11 +25,11 @@ class Sink(PositionEncoding):
 
     rotates_once = True
 
-    def __init__(self, n_heads: int, std: float = 0.02) -> None:
+    @checked()
+    def __init__(self, n_heads: Count, std: NotNegative = 0.02) -> None:
         """Draw the logits."""
         super().__init__()
-        self.n_heads = require_positive("n_heads", n_heads)
-        require_at_least("std", std, 0)
+        self.n_heads = n_heads
         self.logits = nn.Parameter(normal(n_heads, std=std))
 
     def sink(self, q: Tensor, q_pos: Tensor) -> Tensor:

@@ -5,21 +5,20 @@
 Each pair of columns rotates like the hand of a clock; the wavelengths form a geometric series.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pe_lib import errors
-from pe_lib.encoding import PositionEncoding, Reals, checked
+from pe_lib.arguments import Base, Count, Even, Layout, Positive, Precision, Reals, checked
+from pe_lib.encoding import PositionEncoding
 from pe_lib.positions import exact, sent
 
 LAYOUTS = ("interleaved", "half")
 
 
-def frequencies(dim: int, base: float = 10000.0, *, dtype: torch.dtype = torch.float64) -> Tensor:
+@checked()
+def frequencies(dim: Even, base: Base = 10000.0, *, dtype: Precision = torch.float64) -> Tensor:
     """Return the angular frequency of each pair of columns, in radians per position.
 
     Args:
@@ -33,9 +32,8 @@ def frequencies(dim: int, base: float = 10000.0, *, dtype: torch.dtype = torch.f
 
     Source: Vaswani et al. 2017, section 3.5.
     """
-    errors.require_multiple("dim", dim, 2, "a sine and a cosine for each frequency")
     exponents = torch.arange(0, dim, 2, dtype=torch.float64, device="cpu") / dim
-    return (errors.require_greater("base", base, 1) ** -exponents).to(require_type(dtype))
+    return (base**-exponents).to(dtype)
 
 
 def wavelengths(dim: int, base: float = 10000.0) -> Tensor:
@@ -50,7 +48,7 @@ def sinusoidal(
     base: float = 10000.0,
     *,
     layout: str = "interleaved",
-    dtype: torch.dtype = torch.float32,
+    dtype: Precision = torch.float32,
 ) -> Tensor:
     """Return the sinusoidal code of each position.
 
@@ -67,33 +65,27 @@ def sinusoidal(
 
     Source: Vaswani et al. 2017, section 3.5.
     """
-    require_type(dtype)
     places = exact(positions)
     angles = places.unsqueeze(-1) * sent(frequencies(dim, base), places.device)  # (..., dim / 2)
     sine, cosine = (x.to(positions.device, dtype) for x in (angles.sin(), angles.cos()))
     return arrange(sine, cosine, layout)
 
 
-def arrange(first: Tensor, second: Tensor, layout: str) -> Tensor:
+@checked()
+def arrange(first: Tensor, second: Tensor, layout: Layout) -> Tensor:
     """Join the first and the second components of pairs, (..., n) each, to (..., 2n).
 
     "interleaved": first, second, first, second, ... (the paper). "half": all first ones, then
     all second ones (diffusion models). The same numbers in another order.
     """
-    if errors.require_choice("layout", layout, LAYOUTS) == "half":
+    if layout == "half":
         return torch.cat([first, second], dim=-1)
     return torch.stack([first, second], dim=-1).flatten(-2)  # (..., n, 2) -> (..., 2n)
 
 
-def require_type(dtype: torch.dtype) -> torch.dtype:
-    """Return `dtype` if its numbers have fractions."""
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise TypeError(f"dtype must be a floating-point type, got {dtype!r}")
-    return dtype
-
-
+@checked()
 def timestep_embedding(
-    timesteps: Reals, dim: int, base: float = 1e4, *, cosines_first: bool = False, **options: Any
+    timesteps: Reals, dim: Count, base: float = 1e4, *, cosines_first: bool = False, **options: Any
 ) -> Tensor:
     """Return the code of diffusion timesteps: `sinusoidal` in the "half" layout.
 
@@ -110,9 +102,9 @@ def timestep_embedding(
 
     Source: Ho et al. 2020, appendix B.
     """
-    odd = errors.require_positive("dim", dim, least=2) % 2
+    odd = dim % 2
     code = sinusoidal(timesteps, dim - odd, base, layout="half", **options)
-    if errors.require_bool("cosines_first", cosines_first):
+    if cosines_first:
         code = code.roll(dim // 2, dims=-1)
     return torch.cat([code, code.new_zeros(*code.shape[:-1], 1)], dim=-1) if odd else code
 
@@ -130,17 +122,18 @@ class Sinusoidal(PositionEncoding):
     Source: Vaswani et al. 2017, section 3.5.
     """
 
+    @checked()
     def __init__(
-        self, d_model: int, base: float = 1e4, *, layout: str = "interleaved", gain: float = 1.0
+        self,
+        d_model: Even,
+        base: Base = 1e4,
+        *,
+        layout: Layout = "interleaved",
+        gain: Positive = 1.0,
     ) -> None:
         """Keep the settings; nothing is trained."""
         super().__init__()
-        self.d_model = errors.require_multiple(
-            "d_model", d_model, 2, "a sine and a cosine per frequency"
-        )
-        self.base = errors.require_greater("base", base, 1)
-        self.layout = errors.require_choice("layout", layout, LAYOUTS)
-        self.gain = errors.require_greater("gain", gain, 0)
+        self.d_model, self.base, self.layout, self.gain = d_model, base, layout, gain
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Add the codes of `positions`, which may be any real numbers, to x (B, L, D)."""

@@ -3,15 +3,13 @@
 score_ij = q_i . k_j + table[bucket(j - i)],     without 1 / sqrt(d)
 """
 
-from __future__ import annotations
-
 import math
 
 import torch
 from torch import Tensor, nn
 
-from pe_lib.encoding import Integers, checked
-from pe_lib.errors import require_bool, require_greater, require_multiple, require_positive
+from pe_lib.arguments import Count, Integers, Positive, checked
+from pe_lib.errors import require_multiple
 from pe_lib.initial import normal
 from pe_lib.relative import RelativeBias
 
@@ -51,14 +49,14 @@ def t5_bucket(
     return bucket + per_side * (offsets > 0) if bidirectional else bucket
 
 
-def buckets_per_side(n_buckets: int, max_distance: int, bidirectional: bool) -> int:
+@checked()
+def buckets_per_side(n_buckets: Count, max_distance: Count, bidirectional: bool) -> int:
     """Return how many buckets a side has; raise if they cannot be laid out."""
-    if require_bool("bidirectional", bidirectional):
-        require_multiple("n_buckets", n_buckets, 2, "half of them for keys on each side")
-    per_side = require_positive("n_buckets", n_buckets) // (2 if bidirectional else 1)
+    sides = 1 + bidirectional
+    per_side = require_multiple("n_buckets", n_buckets, sides, "half of them a side") // sides
     if per_side < 2:
         raise ValueError(f"n_buckets must leave at least 2 for each side, got {n_buckets}")
-    if require_positive("max_distance", max_distance) <= per_side // 2:
+    if max_distance <= per_side // 2:
         raise ValueError(
             f"max_distance must be above {per_side // 2}, the number of distances that "
             f"n_buckets={n_buckets} keep apart, got {max_distance}"
@@ -86,23 +84,21 @@ class T5Bias(RelativeBias):
     scale = 1.0
     integers = True
 
+    @checked()
     def __init__(
         self,
-        n_heads: int,
+        n_heads: Count,
         n_buckets: int = 32,
         max_distance: int = 128,
         *,
         bidirectional: bool = True,
-        std: float = 0.02,
+        std: Positive = 0.02,
     ) -> None:
         """Draw the table from a normal distribution."""
         super().__init__()
-        self.n_heads = require_positive("n_heads", n_heads)
         buckets_per_side(n_buckets, max_distance, bidirectional)  # raises if there are none
-        self.n_buckets, self.max_distance = n_buckets, max_distance
-        self.bidirectional = bidirectional
-        self.past_only = not bidirectional
-        require_greater("std", std, 0)
+        self.n_heads, self.n_buckets, self.max_distance = n_heads, n_buckets, max_distance
+        self.bidirectional, self.past_only = bidirectional, not bidirectional
         self.table = nn.Parameter(normal(n_buckets, n_heads, std=std))
 
     def of_distance(self, relative: Tensor) -> Tensor:

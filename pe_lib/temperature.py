@@ -5,16 +5,17 @@ largest weight falls as n grows; scores that grow with log(n) keep it. How fast 
 trained, or fixed by a rule that begins at some length, as in models of 2025.
 """
 
-from __future__ import annotations
+from typing import Annotated, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from pe_lib.encoding import PositionEncoding, Reals, checked
-from pe_lib.errors import require_at_least, require_choice, require_greater, require_positive
+from pe_lib.arguments import Count, NotNegative, Positive, Reals, checked
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import require_positive
 from pe_lib.positions import exact, per_head
 
-GROWTHS = ("steps", "power")
+Growth: TypeAlias = Annotated[str, "steps or power"]
 
 
 def scaled(q: Tensor, factor: Tensor) -> Tensor:
@@ -60,24 +61,28 @@ class ScalableSoftmax(PositionEncoding):
 
     rotates_once = True
 
-    def __init__(self, n_heads: int, length: int) -> None:
+    @checked()
+    def __init__(self, n_heads: Count, length: int) -> None:
         """Start all heads with the same strength."""
         super().__init__()
-        self.n_heads = require_positive("n_heads", n_heads)
+        self.n_heads = n_heads
         self.strength = nn.Parameter(torch.full((n_heads,), starting_strength(length)))
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Scale q (B, H, Lq, d); k stays as it is."""
         logs = per_head(log_count(q_pos).unsqueeze(-1))  # (..., 1, Lq, 1)
         precise = torch.promote_types(q.dtype, torch.float32)
-        logs = logs.to(q.device, precise)
-        factor = self.strength.to(precise).view(-1, 1, 1) * logs  # (..., H, Lq, 1)
-        return scaled(q, factor), k
+        strength = self.strength.to(precise).view(-1, 1, 1)  # (H, 1, 1)
+        return scaled(q, strength * logs.to(q.device, precise)), k  # by (..., H, Lq, 1)
 
 
 @checked()
 def query_factor(
-    positions: Reals, strength: float, length: float, ahead: float = 0.0, growth: str = "steps"
+    positions: Reals,
+    strength: NotNegative,
+    length: Positive,
+    ahead: NotNegative = 0.0,
+    growth: Growth = "steps",
 ) -> Tensor:
     """Return what a query is multiplied by, for its position p.
 
@@ -94,10 +99,6 @@ def query_factor(
 
     Source: Llama 4 and Ministral 3 (steps), Beam (power): their released code.
     """
-    require_choice("growth", growth, GROWTHS)
-    require_greater("length", length, 0)
-    require_at_least("strength", strength, 0)
-    require_at_least("ahead", ahead, 0)
     share = (exact(positions) + ahead).clamp(min=0) / length
     if growth == "power":
         return torch.exp(strength * torch.log1p(share))
@@ -121,10 +122,8 @@ class QueryTemperature(PositionEncoding):
     ) -> None:
         """Keep the numbers; nothing is trained."""
         super().__init__()
-        self.strength = require_at_least("strength", strength, 0)
-        self.length = require_greater("length", length, 0)
-        self.ahead = require_at_least("ahead", ahead, 0)
-        self.growth = require_choice("growth", growth, GROWTHS)
+        query_factor(torch.zeros(1), strength, length, ahead, growth)  # raises if one is wrong
+        self.strength, self.length, self.ahead, self.growth = strength, length, ahead, growth
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Scale q (B, H, Lq, d)."""

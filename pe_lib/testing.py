@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from pe_lib import fast
+from pe_lib.arguments import parameters_of
 from pe_lib.attention import KVCache, MultiHeadAttention, PositionEncoding
-from pe_lib.encoding import parameters_of
 from pe_lib.positions import Run
 from pe_lib.relative import RelativeBias
 

@@ -4,12 +4,10 @@ Latent attention (DeepSeek-V2) caches one short vector for all heads, from which
 positions are computed; a few more components, shared by the heads, are rotated and stand last.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, cat
 
+from pe_lib.arguments import Count, checked
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_positive
 
 
 class Trailing(PositionEncoding):
@@ -23,16 +21,15 @@ class Trailing(PositionEncoding):
     Source: DeepSeek-AI 2024 (DeepSeek-V2), section 2.1.3.
     """
 
-    def __init__(self, encoding: PositionEncoding, width: int) -> None:
+    @checked()
+    def __init__(self, encoding: PositionEncoding, width: Count) -> None:
         """Keep the encoding."""
         super().__init__()
-        if not isinstance(encoding, PositionEncoding):
-            raise TypeError(f"encoding must be a PositionEncoding, got {encoding!r}")
         ours = ("rotate", "rotate_values", "rotate_back")
         wrong = [hook for hook in self.hooks if encoding.uses(hook) and hook not in ours]
         if wrong:
             raise ValueError(f"encoding must only rotate, got one that uses {', '.join(wrong)}")
-        self.encoding, self.width = encoding, require_positive("width", width)
+        self.encoding, self.width = encoding, width
         if encoding.scale is not None:
             raise ValueError(f"encoding must have no scale of its own, got {encoding.scale:g}")
         for name in ("rotates_once", "past_only", "linear", "integers", "n_heads"):

@@ -6,13 +6,12 @@ XLNet uses the same scores, and adds a fourth term that tells whether two tokens
 same segment; that term holds no position and is not here.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
-from pe_lib.encoding import Integers, PositionEncoding, Reals, checked
-from pe_lib.errors import require_at_least, require_greater, require_multiple, require_positive
+from pe_lib.arguments import Base, Count, Even, Integers, NotNegative, Reals, checked
+from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import require_multiple
 from pe_lib.initial import linear, normal
 from pe_lib.positions import relative_position
 from pe_lib.relative import dots
@@ -21,7 +20,7 @@ from pe_lib.sinusoidal import sinusoidal
 
 @checked()
 def distance_codes(
-    relative: Reals, dim: int, base: float = 10000.0, clamp: int | None = None
+    relative: Reals, dim: int, base: float = 10000.0, clamp: Count | None = None
 ) -> Tensor:
     """Return R for each distance (key minus query).
 
@@ -37,8 +36,7 @@ def distance_codes(
 
     Source: Dai et al. 2019, section 3.3; the order of the columns is their code's.
     """
-    if clamp is not None:
-        relative = relative.clamp(-require_positive("clamp", clamp), clamp)
+    relative = relative if clamp is None else relative.clamp(-clamp, clamp)
     return sinusoidal(-relative, dim, base, layout="half", dtype=torch.float64)
 
 
@@ -81,23 +79,20 @@ class TransformerXL(PositionEncoding):
 
     integers = True
 
+    @checked()
     def __init__(
         self,
-        d_model: int,
-        n_heads: int,
+        d_model: Even,
+        n_heads: Count,
         *,
-        base: float = 10000.0,
-        clamp: int | None = None,
-        std: float = 0.02,
+        base: Base = 10000.0,
+        clamp: Count | None = None,
+        std: NotNegative = 0.02,
     ) -> None:
         """Create u, v and the projection of the codes."""
         super().__init__()
-        self.n_heads = require_positive("n_heads", n_heads)
-        require_multiple("d_model", d_model, 2, "a sine and a cosine for each frequency")
+        self.n_heads, self.base, self.clamp = n_heads, base, clamp
         self.head_dim = require_multiple("d_model", d_model, n_heads, "n_heads") // n_heads
-        self.base = require_greater("base", base, 1)
-        self.clamp = None if clamp is None else require_positive("clamp", clamp)
-        require_at_least("std", std, 0)
         self.u = nn.Parameter(normal(n_heads, self.head_dim, std=std))  # (H, d)
         self.v = nn.Parameter(normal(n_heads, self.head_dim, std=std))  # (H, d)
         self.r_proj = linear(d_model, d_model, bias=False)  # W_KR
@@ -113,7 +108,7 @@ class TransformerXL(PositionEncoding):
         """Return scale * `transformer_xl_bias`, (B, H, Lq, Lk)."""
         distances, index = distinct(relative_position(q_pos, k_pos))
         u, v = self.u.to(q.dtype) * scale, self.v.to(q.dtype) * scale
-        return transformer_xl_bias(q * scale, k, u, v, self.rows(distances).to(q.dtype), index)
+        return transformer_xl_bias(q * scale, k, u, v, self.rows(distances), index)
 
 
 def distinct(relative: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,13 +1,11 @@
 """A sliding window: no key farther away than its width is seen."""
 
-from __future__ import annotations
-
 import math
 
 import torch
 from torch import Tensor
 
-from pe_lib.errors import require_positive
+from pe_lib.arguments import Count, checked
 from pe_lib.relative import RelativeBias
 
 
@@ -26,11 +24,11 @@ class SlidingWindow(RelativeBias):
         layers without positions.
     """
 
-    def __init__(self, n_heads: int, window: int) -> None:
+    @checked()
+    def __init__(self, n_heads: Count, window: Count) -> None:
         """Keep the width; nothing is trained."""
         super().__init__()
-        self.n_heads = require_positive("n_heads", n_heads)
-        self.window = require_positive("window", window)
+        self.n_heads, self.window = n_heads, window
 
     def of_distance(self, relative: Tensor) -> Tensor:
         """Return 0 inside the window and minus infinity outside: (...) -> (H, ...)."""

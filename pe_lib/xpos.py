@@ -3,16 +3,14 @@
 a query at m is multiplied by zeta_j ** (m / scale_base), a key at n by zeta_j ** (-n / scale_base)
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pe_lib.encoding import Reals, checked
-from pe_lib.errors import may_read, require_greater
+from pe_lib.arguments import Positive, Reals, checked
+from pe_lib.errors import may_read
 from pe_lib.positions import exact, per_head, sent
 from pe_lib.rope import RoPE, apply_rope
 
@@ -56,13 +54,13 @@ class XPos(RoPE):
     rotates_once = False  # the middle moves
     past_only = True
 
+    @checked()
     def __init__(
-        self, head_dim: int, *, scale_base: float = 512.0, gamma: float = 0.4, **options: Any
+        self, head_dim: int, *, scale_base: Positive = 512.0, gamma: Positive = 0.4, **options: Any
     ) -> None:
         """Compute zeta."""
         super().__init__(head_dim, **options)
-        self.scale_base = require_greater("scale_base", scale_base, 0)
-        gamma = require_greater("gamma", gamma, 0)
+        self.scale_base = scale_base
         share = torch.arange(len(self.rates), dtype=torch.float64, device="cpu") / len(self.rates)
         self.zeta = (share + gamma) / (1 + gamma)  # (n,)
 

@@ -1,0 +1,128 @@
+"""What an argument may be: its annotation says it, and `checked` asks it at the door.
+
+Behind the door nothing is checked again: numbers are tensors, shapes fit, settings are in range.
+"""
+
+import functools
+import inspect
+import math
+import re
+from collections.abc import Callable
+from types import UnionType
+from typing import Annotated, Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin
+from typing import get_type_hints as hints_of
+
+import torch
+from torch import Tensor
+
+from pe_lib import errors
+from pe_lib.errors import require_shapes
+from pe_lib.positions import as_positions, as_tensor
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Rule: TypeAlias = Callable[[str, Any], Any]  # of a name and a value: the value, or it raises
+
+Count: TypeAlias = Annotated[int, "at least 1"]
+Even: TypeAlias = Annotated[int, "even"]
+Positive: TypeAlias = Annotated[float, "above 0"]
+NotNegative: TypeAlias = Annotated[float, "at least 0"]
+Number: TypeAlias = Annotated[float, "finite number"]
+Base: TypeAlias = Annotated[float, "above 1"]
+Layout: TypeAlias = Annotated[str, "interleaved or half"]
+Precision: TypeAlias = Annotated[torch.dtype, "floating-point"]
+# Numbers may come in any form, and are tensors behind the door.
+Reals: TypeAlias = Annotated[Tensor, "real numbers"]
+Integers: TypeAlias = Annotated[Tensor, "integers"]
+Booleans: TypeAlias = Annotated[Tensor, "booleans"]
+Rates: TypeAlias = Annotated[Tensor, "finite"]
+
+
+def numbers(
+    name: str, values: Any, device: torch.device | None = None, *, integers: bool = False
+) -> Tensor:
+    """Return real numbers in any form, a `Run` too, as a tensor."""
+    require = errors.require_integers if integers else errors.require_real
+    return require(name, as_tensor(values, device)).to(device)
+
+
+def finite(name: str, values: object) -> Tensor:
+    """Return a floating-point tensor without NaN and infinity."""
+    return errors.require_finite(name, errors.require_floating(name, values))
+
+
+def one_of(name: str, value: object, *, rule: Rule, others: tuple[type, ...]) -> Any:
+    """Return `value` if it is of one of the other kinds, or else what the rule says."""
+    return value if isinstance(value, others) else rule(name, value)
+
+
+RULES: dict[str, Rule] = {
+    "at least 1": errors.require_positive,
+    "even": functools.partial(errors.require_multiple, of=2, why="even"),
+    "above 0": functools.partial(errors.require_greater, than=0),
+    "at least 0": functools.partial(errors.require_at_least, least=0),
+    "above 1": functools.partial(errors.require_greater, than=1),
+    "finite number": functools.partial(errors.require_greater, than=-math.inf),
+    "floating-point": errors.require_floating_type,
+    "real numbers": numbers,
+    "integers": functools.partial(numbers, integers=True),
+    "booleans": errors.require_booleans,
+    "finite": finite,
+    "positions": as_positions,
+}
+
+
+def rule_of(annotation: Any) -> Rule | None:
+    """Return what an argument with this annotation has to pass, or None."""
+    kind, parts = get_origin(annotation), get_args(annotation)
+    if kind in (Union, UnionType):
+        rule, others = rule_of(parts[0]), tuple(get_origin(each) or each for each in parts[1:])
+        return rule and functools.partial(one_of, rule=rule, others=others)
+    if kind is Annotated and parts[0] is str:
+        allowed = tuple(re.split(", | or ", parts[1]))
+        return functools.partial(errors.require_choice, allowed=allowed)
+    if kind is Annotated:
+        return RULES[parts[1]]
+    if annotation in (Tensor, bool):
+        return errors.require_floating if annotation is Tensor else errors.require_bool
+    free = not isinstance(annotation, type) or annotation.__module__ in ("builtins", "typing")
+    return None if free else functools.partial(errors.require_instance, of=annotation)
+
+
+def parameters_of(function: Callable[..., Any]) -> list[str]:
+    """Return the names under which arguments may stand in order; none if there may be any."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(each.kind == each.VAR_POSITIONAL for each in parameters):
+        return []
+    return [each.name for each in parameters if each.kind == each.POSITIONAL_OR_KEYWORD]
+
+
+def checked(**shapes: str) -> Callable[[Function], Function]:
+    """Check arguments by their annotations, and by the shapes that are given here.
+
+    A `Tensor` must be floating-point, a `bool` True or False, an object of its class; the words of
+    this module say more. A word in a shape is one length in all of them; `d_model`, `n_heads` and
+    `head_dim` are what `self` has under these names.
+    """
+
+    def wrap(function: Function) -> Function:
+        names, hints = parameters_of(function), hints_of(function, include_extras=True)
+        rules = {name: rule_of(hint) for name, hint in hints.items() if name != "return"}
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = dict(zip(names, args, strict=False)) | kwargs
+            for name, rule in rules.items():
+                if rule is not None and name in given:
+                    given[name] = rule(name, given[name])
+            require_shapes(given, shapes, lengths_of(given.get("self")))
+            return function(*args[len(names) :], **given)
+
+        return cast(Function, call)
+
+    return wrap
+
+
+def lengths_of(module: object) -> dict[str, int]:
+    """Return the lengths that a module states."""
+    stated = ("d_model", "n_heads", "head_dim")
+    return {name: getattr(module, name) for name in stated if hasattr(module, name)}
