@@ -1000,7 +1000,9 @@ def learned_tables(model: Model, configurations: list[Fields]) -> list[Found]:
                         continue
                     if re.search(r"bucket|2 \* |head", text) and not target.endswith("embeddings"):
                         continue
-                    if re.search(r"pos(ition|_emb|_embed)?|wpe", target) and "proj" not in target:
+                    if re.search(r"zeros\(1, \w+\)", text):  # one vector is no table
+                        continue
+                    if re.search(r"pos(?!t)|wpe", target) and "proj" not in target:
                         frozen = f"{target}.requires_grad_(False)" in unit.text
                         frozen = frozen or "requires_grad=False" in text
                         found.append(Found("frozen" if frozen else "yes", unit.where(node)))
@@ -1025,10 +1027,13 @@ def sinusoids(model: Model, rotary: set[str]) -> list[Found]:
     """Find sines and cosines put together into one vector, and not taken apart for a rotation."""
     if any(re.search(r"sin\w*, cos\w* = .*(chunk|split)\(", unit.text) for unit in model.units):
         return []
+    code = "".join(source.text for source in model.modules)
     for unit in model.units:
         low = unit.text.lower()
         if "sin" not in low or "cos" not in low or unit.name in rotary:
             continue
+        if "Position" in unit.owner and code.count(f"{unit.owner}(") == 1:
+            continue  # a class that nobody makes
         if "timestep" in low or ("time" in low and "position" not in low):
             continue
         if re.search(r"return \(?cos\w*.*, ?sin|rotary|\brope|inv_freq", low):
@@ -1118,7 +1123,7 @@ def year(model: Model) -> Found:
     for source in [*model.configurations, *model.modules]:
         head = source.text.splitlines()[:40]
         for number, line in enumerate(head, start=1):
-            match = re.search(r"[Cc]opyright\D*((?:19|20)\d\d)", line)
+            match = re.search(r"[Cc]opyright\D*(20(?:1[7-9]|[2-9]\d))", line)  # none is older
             if match:
                 return Found(match[1], f"{source.name}:{number}")
     if model.library == "timm":  # the first paper that the file names
