@@ -23,7 +23,7 @@ VERDICTS = {
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement about position encodings that readers meet elsewhere."""
+    """One statement about position encodings, in the course's words, put to the test."""
 
     id: str
     chapter: str
@@ -32,7 +32,8 @@ class Claim:
     correct: str
     source: tuple[str, ...]
     question: str = ""  # what a chapter asks where it shows the claim
-    url: str = ""  # where it is said in public
+    after: str = ""  # who says so in public, and where
+    url: str = ""
 
 
 def read(path: Path) -> dict[str, Claim]:
@@ -94,10 +95,10 @@ def show(claim_id: str, *, holds: bool | None, measured: str) -> None:
 
 
 def heading(claim: Claim) -> str:
-    """Return a box's first line: the question where there is one, the claim, the verdict."""
-    said = f"[“{claim.claim}”]({claim.url})" if claim.url else f"“{claim.claim}”"
+    """Return a box's first line: the question and the source where there are any, the claim."""
     asked = f"**{claim.question}** " if claim.question else ""
-    return f"{asked}**Claim, {claim.verdict}:** {said}"
+    after = f" (After [{claim.after}]({claim.url}).)" if claim.url else ""
+    return f"{asked}**Claim, {claim.verdict}:** {claim.claim}{after}"
 
 
 def table(chapter: str) -> None:

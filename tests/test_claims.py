@@ -80,6 +80,14 @@ def test_an_opinion_is_neither_true_nor_false(tmp_path, monkeypatch):
         claims.show("x", holds=True, measured="m")
 
 
+def test_a_box_asks_its_question_and_links_to_who_says_it():
+    plain = claims.Claim("x", "01_attention", "c", "false", "d", ("S-1",))
+    asked = replace(plain, question="Is it so?", after="Ada", url="https://a.org/said")
+    assert claims.heading(plain) == "**Claim, false:** c"
+    assert claims.heading(asked).startswith("**Is it so?** **Claim, false:** c")
+    assert "[Ada](https://a.org/said)" in claims.heading(asked)
+
+
 def test_an_unknown_id_says_where_ids_stand():
     with pytest.raises(KeyError, match=r"claims\.yml"):
         claims.show("no-such-claim", holds=True, measured="m")
