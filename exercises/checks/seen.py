@@ -79,7 +79,7 @@ def see(answer: Answer) -> None:
 
     pictures = (continued, best_edges, converted, positions_used)
     draw = {each.__name__: each for each in pictures}[answer.__name__]
-    figure, axes = plt.subplots(figsize=(7, 3))
+    figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
     try:
         draw(answer, axes)
     except NotImplementedError:
