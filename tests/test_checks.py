@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from matplotlib import pyplot
 from torch import Tensor
 
 from exercises import checks
@@ -663,6 +664,38 @@ def test_what_the_guide_says_is_accepted_is_accepted(exercise: str, old: str, ne
         quick(exercise).judge(answer, seed)
     guide = (HERE.parent / "book/instructors.md").read_text(encoding="utf-8")
     assert f"| `{exercise}` |" in guide
+
+
+SEEN = [
+    found[1] for name in set_names()
+    for found in re.finditer(r'"checks\.see\((\w+)\)', source_path(name).read_text(encoding="utf-8"))
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_what_an_answer_gives_can_be_seen(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where a set has a cell for it; of a stub it is said that there is no answer yet."""
+    shown: list[int] = []
+    monkeypatch.setattr(pyplot, "show", lambda: shown.append(len(pyplot.gca().lines)))
+
+    def answer(*args: Any) -> Any:
+        return checks.EXERCISES[name].reference(*args)
+
+    def stub(*_: object) -> None:
+        raise NotImplementedError
+
+    answer.__name__ = stub.__name__ = name
+    checks.see(answer)
+    checks.see(stub)
+    pyplot.close("all")
+    assert len(shown) == 1 and shown[0] >= 2
+    assert capsys.readouterr().out.startswith(f"{name} is not answered yet")
+
+
+def test_each_part_of_the_book_has_something_to_see() -> None:
+    assert {"continued", "best_edges", "converted", "positions_used"} <= set(SEEN)
 
 
 @pytest.mark.parametrize("name", set_names())

@@ -237,6 +237,7 @@ EXERCISES = (
         rests_on=("bucket_by_edges",),
         cases=pair_cases,
         reference=pairs_per_bucket,
+        tolerance=1e-9,
         integers=True,
         axes=("bucket",),
         mistakes=(

@@ -95,7 +95,7 @@ def packed_cases(draw: Draw) -> list[Case]:
 
     return [
         case("some documents", 3 * length, h, 0.2), case("one document", length, h, 0.0),
-        case("each token a document", more, h, 1.0), case("a long row", 700, 1, 0.004),
+        case("each token a document", more, h, 1.0), case("a long document", 700, 1, 0.0),
         case("many heads", 12, 16, 0.3), case("as many heads as tokens", h + 4, h + 4, 0.3),
     ]  # fmt: skip
 

@@ -199,6 +199,7 @@ EXERCISES = (
         name="trained_for",
         cases=trained_cases,
         reference=trained_for,
+        tolerance=1e-9,
         integers=True,
         mistakes=(
             Mistake("2 pi is missing: a full turn is 2 pi radians",
