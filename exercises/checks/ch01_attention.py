@@ -151,7 +151,7 @@ EXERCISES = (
         tolerance=1e-6,
         axes=("head",),
         mistakes=(
-            Mistake("the softmax takes a term of its own from each row of logits; it is still there",
+            Mistake("the softmax takes a term of its own from each row; it is still there",
                     lambda q, k, w: slope(q @ k.mT, w.log())),
             Mistake("the term that the softmax takes belongs to a query's row; you subtract the "
                     "mean of each key's column",

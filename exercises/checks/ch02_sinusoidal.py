@@ -218,7 +218,7 @@ EXERCISES = (
                     exchanged),
             Mistake("the hand is read in the other direction", lambda c, b: -read_hand(c, b)),
             Mistake("the base is an argument; you use 10000 always",
-                    lambda c, b: with_exponent(c, BASE, 1 - 2 / c.shape[-1])),
+                    lambda c, b: with_exponent(c, 10000.0, 1 - 2 / c.shape[-1])),
             Mistake("the slowest hand has the frequency base ** -((d - 2) / d), not 1 / base",
                     lambda c, b: with_exponent(c, b, 1.0)),
             Mistake("the exponent of the slowest hand is (d - 2)/d: half as much is the middle "
@@ -320,7 +320,7 @@ EXERCISES = (
             Mistake("these are the sizes of the eigenvalues, which are all 1; the frequencies are "
                     "their angles", lambda t: torch.ones(t.shape[1] // 2)),
             Mistake("these are the frequencies that the chapter's formula gives; this table has "
-                    "others", lambda t: frequencies(t.shape[1], BASE)),
+                    "others", lambda t: frequencies(t.shape[1], 10000.0)),
             Mistake("this is read from a Fourier transform, whose frequencies are multiples of "
                     "2 pi / L", by_fourier),
             Mistake("the frequencies are rounded to two places",

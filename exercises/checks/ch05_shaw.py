@@ -122,9 +122,7 @@ def counted(
     return torch.cat([own, own.new_zeros(2 * clip + 1 - len(own), own.shape[1])])
 
 
-def means(
-    q: Tensor, k: Tensor, logits: Tensor, q_pos: Tensor, k_pos: Tensor, clip: int
-) -> Tensor:
+def means(q: Tensor, k: Tensor, logits: Tensor, q_pos: Tensor, k_pos: Tensor, clip: int) -> Tensor:
     """Average what is left of the scores times the query."""
     row = clipped_row(relative_position(q_pos, k_pos), clip)
     left = logits * q.shape[-1] ** 0.5 - q @ k.mT

@@ -170,7 +170,8 @@ EXERCISES = (
             Mistake("a layer is counted twice",
                     lambda n, s, w: least_memory(n + 1, s, w)),
             Mistake("the lowest layer is not counted; it has a memory, too",
-                    lambda n, s, w: least_by(lambda m: n > 1 and reach(n - 1, s, m) >= w or m > w)),
+                    lambda n, s, w: least_by(
+                        lambda m: (n > 1 and reach(n - 1, s, m) >= w) or m > w)),
             Mistake("that is one token too far: `wanted` positions before is enough",
                     lambda n, s, w: least_memory(n, s, w + 1)),
             Mistake("that is one token too short",

@@ -33,7 +33,7 @@ def trained_cases(draw: Draw) -> list[Case]:
     found = []
     for dim, base in sizes:
         half = dim // 2
-        counts = {1, draw.integer(1, half), half}
+        counts = {1, half, *(draw.integer(1, half) for _ in range(4))}
         found += [(dim, base, n) for n in sorted(counts) if off_a_whole(dim, base, half - n)]
     return [Case(f"dim {d}, base {b:g}, {n} pairs", (d, b, n)) for d, b, n in found]
 
