@@ -53,8 +53,9 @@ def invitation(name: str) -> str:
     found = describe(name)
     text = (
         f"**Practise by writing code.** In graded set {found['number']}, *{found['title']}*, you "
-        f"{found['asks']}. {found['exercises']} exercises, about {found['minutes']} minutes, and "
-        "an open one; the cell below each answer says in words what is not right yet. Open it in "
+        f"{found['asks']}. {found['exercises']} exercises and an open one, about "
+        f"{found['minutes']} minutes together; the cell below each answer says in words what is "
+        "not right yet. Open it in "
     )
     notebook = release(name)
     return (

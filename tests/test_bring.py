@@ -194,7 +194,7 @@ def test_words_stand_for_checks_that_do_not_come(
     assert said.startswith(f"{url}checks.zip: ")
     words = said.splitlines()[-1]
     assert words.startswith("The checks did not come, so nothing is checked. Go online")
-    for line in ("checks.clipped_rows(print)", f'checks.progress("{NAME}")'):
+    for line in ("checks.looks(print)", f'checks.progress("{NAME}")'):
         exec(line, book)
         assert capsys.readouterr().out.strip() == words
     assert not (without_project / "home").exists()

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from matplotlib import pyplot
 from torch import Tensor
 
 from exercises import checks
@@ -37,7 +38,8 @@ def namespace(name: str) -> dict[str, Any]:
     found: dict[str, Any] = {"__name__": "__main__"}  # as a notebook's functions have it
     for cell in json.loads(source_path(name).read_text(encoding="utf-8"))["cells"]:
         metadata = nbgrader_metadata(cell)
-        aside = metadata.get("grade") or metadata.get("grade_id") in ("open_work", "progress")
+        name = metadata.get("grade_id", "")
+        aside = metadata.get("grade") or name in ("open_work", "progress") or name[:4] == "see_"
         if cell["cell_type"] == "code" and not aside:
             exec(source_text(cell), found)
     return found
@@ -227,8 +229,8 @@ def test_the_listing_to_repair_is_wrong(name: str, listing: str, exercise: str) 
 
 def test_a_check_prints_that_an_answer_is_right(capsys: pytest.CaptureFixture[str]) -> None:
     """And nothing else."""
-    checks.embed(checks.EXERCISES["embed"].reference)
-    assert capsys.readouterr().out == "embed: right.\n"
+    checks.looks(checks.EXERCISES["looks"].reference)
+    assert capsys.readouterr().out == "looks: right.\n"
 
 
 def test_a_stub_is_not_answered_rather_than_wrong() -> None:
@@ -238,7 +240,7 @@ def test_a_stub_is_not_answered_rather_than_wrong() -> None:
         raise NotImplementedError
 
     with pytest.raises(checks.CheckFailed, match="not answered yet"):
-        checks.embed(stub)
+        checks.looks(stub)
 
 
 def hidden_stub(*_: object) -> None:
@@ -247,14 +249,14 @@ def hidden_stub(*_: object) -> None:
 
 def test_an_unanswered_helper_is_named() -> None:
     """The exercise that calls it is answered."""
-    with pytest.raises(checks.CheckFailed, match="embed calls hidden_stub, which is not answered"):
-        checks.embed(lambda *args: hidden_stub(*args))
+    with pytest.raises(checks.CheckFailed, match="looks calls hidden_stub, which is not answered"):
+        checks.looks(lambda *args: hidden_stub(*args))
 
 
 def test_what_torch_calls_not_implemented_is_an_error_like_others() -> None:
     """A softmax of integers is no stub; the error says with which arguments it was raised."""
     with pytest.raises(NotImplementedError, match="softmax") as raised:
-        checks.embed(lambda *_: torch.arange(3).softmax(0))
+        checks.looks(lambda *_: torch.arange(3).softmax(0))
     assert raised.value.__notes__[0].startswith("with ")
 
 
@@ -515,18 +517,19 @@ def test_a_verdict_names_the_earlier_answer_that_is_not_right_yet(
 ) -> None:
     """Only until that one passes; a right answer is right, whatever it calls."""
     monkeypatch.setattr(checks.kept, "HERE", {})
-    later, earlier = checks.EXERCISES["gaps"], checks.EXERCISES["attention"]
+    later, earlier = (checks.EXERCISES[n] for n in ("pairs_per_bucket", "bucket_by_edges"))
 
     def wrong(*args: Any) -> Any:
-        return tuple(3.7 + gap for gap in later.reference(*args))
+        return 3 * later.reference(*args) + 7
 
-    with pytest.raises(checks.CheckFailed, match=r"\(`attention`, which .* has not passed yet"):
+    words = r"\(`bucket_by_edges`, which .* has not passed yet"
+    with pytest.raises(checks.CheckFailed, match=words):
         later(wrong)
     later(later.reference)
     earlier(earlier.reference)
     with pytest.raises(checks.CheckFailed) as failed:
         later(wrong)
-    assert "attention" not in str(failed.value)
+    assert "bucket_by_edges" not in str(failed.value)
 
 
 def asked(name: str) -> dict[str, str]:
@@ -583,10 +586,9 @@ def test_a_message_names_the_changed_argument() -> None:
     with pytest.raises(checks.CheckFailed, match="argument in place, the first one; return"):
         checks.add_positions(answer)
     with pytest.raises(checks.CheckFailed, match="argument in place, the third one; return"):
-        checks.alibi_bias(lambda q, k, s: (s.neg_()[:, None, None], (k - q[:, None]).abs())[0]
-                          * (k - q[:, None]).abs())  # fmt: skip
+        checks.looks(lambda o, v, t: torch.zeros(*o.shape[:2], len(t.neg_())))
     with pytest.raises(checks.CheckFailed, match="changes its argument in place; return"):
-        checks.skew(lambda s: s.zero_()[:, : len(s)])
+        checks.gates_of(lambda b: b.zero_()[:, :, 0, 1:])
 
 
 def test_a_case_may_have_a_tolerance_of_its_own() -> None:
@@ -625,20 +627,16 @@ def test_the_grader_names_no_share() -> None:
     """How many numbers are wrong can be chosen, too."""
     for hidden, share in ((False, True), (True, False)):
         with pytest.raises(checks.CheckFailed) as failed:
-            checks.EXERCISES["skew"].judge(lambda s: s[:, : len(s)] + 3 * s.flip(0)[:, : len(s)],
-                                           1, hidden=hidden)  # fmt: skip
+            checks.EXERCISES["looks"].judge(lambda o, v, t: torch.rand(*o.shape[:2], len(t)),
+                                            1, hidden=hidden)  # fmt: skip
         assert ("% of them" in str(failed.value)) is share
 
 
 @pytest.mark.parametrize(
     ("exercise", "old", "new"),
     [
-        ("causal_attention", 'float("-inf")', "-200"),
-        ("causal_attention", 'float("-inf")', "-1000"),
-        ("causal_attention", 'float("-inf")', "-10000"),
         ("reach", "exact.ceil()", "exact.floor() + 1"),
-        ("incomplete_pairs", "<", "<="),
-        ("incomplete_pairs", "dtype=torch.float64", "dtype=torch.float32"),
+        ("trained_for", "math.ceil(2 * math.pi / rate) - 1", "math.floor(2 * math.pi / rate)"),
     ],
 )
 def test_what_the_guide_says_is_accepted_is_accepted(exercise: str, old: str, new: str) -> None:
@@ -649,6 +647,36 @@ def test_what_the_guide_says_is_accepted_is_accepted(exercise: str, old: str, ne
         quick(exercise).judge(answer, seed)
     guide = (HERE.parent / "book/instructors.md").read_text(encoding="utf-8")
     assert f"| `{exercise}` |" in guide
+
+
+SOURCES = "".join(source_path(name).read_text(encoding="utf-8") for name in set_names())
+SEEN = re.findall(r'"checks\.see\((\w+)\)', SOURCES)
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_what_an_answer_gives_can_be_seen(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where a set has a cell for it; of a stub it is said that there is no answer yet."""
+    shown: list[int] = []
+    monkeypatch.setattr(pyplot, "show", lambda: shown.append(len(pyplot.gca().lines)))
+
+    def answer(*args: Any) -> Any:
+        return checks.EXERCISES[name].reference(*args)
+
+    def stub(*_: object) -> None:
+        raise NotImplementedError
+
+    answer.__name__ = stub.__name__ = name
+    checks.see(answer)
+    checks.see(stub)
+    pyplot.close("all")
+    assert len(shown) == 1 and shown[0] >= 2
+    assert capsys.readouterr().out.startswith(f"{name} is not answered yet")
+
+
+def test_each_part_of_the_book_has_something_to_see() -> None:
+    assert {"continued", "best_edges", "converted", "positions_used"} <= set(SEEN)
 
 
 @pytest.mark.parametrize("name", set_names())

@@ -2,7 +2,8 @@
 
 Each name is an `Exercise`, one for each exercise of the sets; `SETS` has them by set. A check
 draws inputs, calls the function, and either prints that it is right or says what is wrong.
-`progress("10_rope")` lists which exercises of a set pass.
+`progress("10_rope")` lists which exercises of a set pass; `see(answer)` draws what some answers
+give.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from exercises import name_today
 from exercises.checks import kept
+from exercises.checks.seen import see
 from exercises.checks.spec import CheckFailed, Exercise
 
 SETS: dict[str, tuple[Exercise, ...]] = {
@@ -23,7 +25,7 @@ SETS: dict[str, tuple[Exercise, ...]] = {
 }
 EXERCISES = {exercise.name: exercise for group in SETS.values() for exercise in group}
 
-__all__ = ["EXERCISES", "SETS", "CheckFailed", "Exercise", "progress"]
+__all__ = ["EXERCISES", "SETS", "CheckFailed", "Exercise", "progress", "see"]
 
 
 def progress(name: str) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from exercises.checks.spec import Case, Draw, Exercise, Mistake
+from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
 from pe_lib.sinusoidal import frequencies, sinusoidal
 
-BASE = 10000.0
-# Single precision rounds the angles of far positions: at 999, and at 70,000 with width 2, where
-# the only frequency is 1 (whoever writes a cosine as a shifted sine rounds there).
-ROUNDED, FAR = 3e-4, 1e-2
+ROUNDED = 1e-3  # single precision rounds the angles of far positions
 
 
 def reading_cases(draw: Draw) -> list[Case]:
@@ -84,37 +82,49 @@ def with_exponent(codes: Tensor, base: float, exponent: float) -> Tensor:
     return found.round().long()
 
 
-def far_numbers(draw: Draw) -> Tensor:
-    """Return odd numbers past usual lengths, those of 16 bits included, in no order."""
-    lowest = torch.tensor([500, 1000, 2500, 4096, 8192, 16384, 35000])
-    return 2 * (lowest + draw.places(7, high=400))[draw.order(7)] + 1
+def places(start: Tensor) -> Tensor:
+    """Return the place of each token in its document, which may go on in the next row."""
+    number = torch.arange(start.numel())
+    first = torch.where(start.flatten(), number, 0).cummax(0).values
+    return (number - first).view(start.shape)
 
 
-def add_positions(x: Tensor, start: int, base: float = BASE) -> Tensor:
-    """Add the codes of start, start + 1, ... to x (B, L, D)."""
-    return x + sinusoidal(torch.arange(start, start + x.shape[1]), x.shape[2], base)
+def add_positions(x: Tensor, start: Tensor) -> Tensor:
+    """Add to x (B, L, D) the codes of places in documents."""
+    return x + sinusoidal(places(start), x.shape[2])
 
 
 def add_cases(draw: Draw) -> list[Case]:
-    """Sequences that start at 0, a little later, and far on."""
+    """Documents within rows and across them, one for all, one for each token, and a long one."""
     batch, length = draw.sizes(2, 3, 8)
     dim, other, third = (2 * half for half in draw.sizes(3, 5, 9))
-    calls = (
-        ("a start at zero", (batch, length, dim), 0, None),
-        ("a later start", (length, batch, other), draw.integer(600, 900), ROUNDED),
-        ("an early start", (batch, length, third), draw.integer(2, 40), None),
-        ("a far start", (length, batch, 2), int(far_numbers(draw).max()), FAR),
-        ("as many sequences as tokens", (batch, batch, 2 * third), draw.integer(41, 90), None),
-    )
+
+    def case(words: str, rows: int, tokens: int, width: int, share: float) -> Case:
+        start = torch.rand(rows, tokens, generator=draw.generator) < share
+        start[1:, 0] &= share == 1  # a row goes on with the document of the row before
+        start[0, 0] = True
+        start[0, tokens // 2] |= 0 < share < 1
+        label = f"{words}, x {(rows, tokens, width)}"
+        return Case(label, (draw.normal(rows, tokens, width), start), ROUNDED)
+
     return [
-        Case(f"{words}: x {shape}, start {start}", (draw.normal(*shape), start), tolerance)
-        for words, shape, start, tolerance in calls
+        case("some documents", batch, 4 * length, dim, 0.1),
+        case("one document for all rows", batch, length, other, 0.0),
+        case("each token a document", length, batch, third, 1.0),
+        case("as many rows as tokens", batch, batch, 2 * third, 0.3),
+        case("a document of thousands of tokens", 4, 1501, 4, 0.0),
     ]
 
 
-def by_batch(x: Tensor, start: int) -> Tensor:
-    """Add a code for each sequence, where one for each position is wanted."""
-    return x + sinusoidal(torch.arange(start, start + x.shape[0]), x.shape[2])[:, None]
+def otherwise(rule: Callable[[Tensor], Tensor]) -> Answer:
+    """Return a wrong answer that takes other numbers for the places."""
+    return lambda x, start: x + sinusoidal(rule(start), x.shape[2])
+
+
+def in_each_row(start: Tensor) -> Tensor:
+    """Count anew in each row as well."""
+    column = torch.arange(start.shape[1])
+    return column - torch.where(start, column, 0).cummax(1).values
 
 
 def table_of(draw: Draw, rates: Tensor, length: int) -> Tensor:
@@ -208,7 +218,7 @@ EXERCISES = (
                     exchanged),
             Mistake("the hand is read in the other direction", lambda c, b: -read_hand(c, b)),
             Mistake("the base is an argument; you use 10000 always",
-                    lambda c, b: with_exponent(c, BASE, 1 - 2 / c.shape[-1])),
+                    lambda c, b: with_exponent(c, 10000.0, 1 - 2 / c.shape[-1])),
             Mistake("the slowest hand has the frequency base ** -((d - 2) / d), not 1 / base",
                     lambda c, b: with_exponent(c, b, 1.0)),
             Mistake("the exponent of the slowest hand is (d - 2)/d: half as much is the middle "
@@ -229,34 +239,31 @@ EXERCISES = (
         reference=add_positions,
         axes=("batch", "token", "channel"),
         mistakes=(
-            Mistake("your positions come from the batch axis: x.shape[0] counts sequences, and "
-                    "each token of a sequence gets the same vector", by_batch),
-            Mistake("your positions come from the batch axis, and `start` is ignored",
-                    lambda x, start: by_batch(x, 0)),
-            Mistake("`start` is ignored: the offset of a sequence that goes on is lost",
-                    lambda x, start: add_positions(x, 0)),
-            Mistake("your positions are one too high: they must begin at `start` itself",
-                    lambda x, start: add_positions(x, start + 1)),
+            Mistake("your positions come from the batch axis: x.shape[0] counts rows, and each "
+                    "token of a row gets the same vector",
+                    otherwise(lambda s: torch.arange(len(s))[:, None].expand_as(s))),
+            Mistake("the positions run on from document to document",
+                    otherwise(lambda s: torch.arange(s.numel()).view(s.shape))),
+            Mistake("the positions begin anew in each row, and know nothing of documents",
+                    otherwise(lambda s: torch.arange(s.shape[1]).expand_as(s))),
+            Mistake("a row that does not begin a document goes on where the row before stopped; "
+                    "yours begins at 0", otherwise(in_each_row)),
+            Mistake("these are the numbers of the documents; places in them are wanted",
+                    otherwise(lambda s: s.flatten().cumsum(0).view(s.shape) - 1)),
+            Mistake("the places are one too high: a document begins with 0",
+                    otherwise(lambda s: places(s) + 1)),
+            Mistake("the stream runs along the rows; you go down the columns",
+                    otherwise(lambda s: places(s.mT).mT)),
             Mistake("x is multiplied by sqrt(D); this exercise leaves it as it is",
-                    lambda x, start: add_positions(x * x.shape[2] ** 0.5, start)),
+                    lambda x, s: add_positions(x * x.shape[2] ** 0.5, s)),
             Mistake("the code is multiplied with x; it must be added",
-                    lambda x, start: x * add_positions(x * 0, start)),
-            Mistake("the code is returned without x",
-                    lambda x, start: add_positions(x * 0, start)),
+                    lambda x, s: x * add_positions(x * 0, s)),
+            Mistake("the code is returned without x", lambda x, s: add_positions(x * 0, s)),
             Mistake("the code is subtracted; it must be added",
-                    lambda x, start: 2 * x - add_positions(x, start)),
-            Mistake("the positions count down from `start`; they must count up",
-                    lambda x, start: x + sinusoidal(start - torch.arange(x.shape[1]), x.shape[2])),
-            Mistake("`start` stretches the positions; it must be added to them",
-                    lambda x, start: x + sinusoidal(start * torch.arange(x.shape[1]), x.shape[2])),
-            Mistake("the sequences follow each other; each must begin at `start`",
-                    lambda x, start: x + sinusoidal(
-                        start + torch.arange(x[..., 0].numel()).view(x.shape[:2]), x.shape[2])),
+                    lambda x, s: 2 * x - add_positions(x, s)),
             Mistake("these are all sines, then all cosines; this exercise uses interleaved "
-                    "columns", lambda x, start: x + sinusoidal(
-                        torch.arange(start, start + x.shape[1]), x.shape[2], layout="half")),
-            Mistake("every position has the code of `start`",
-                    lambda x, start: x + sinusoidal(start, x.shape[2])),
+                    "columns",
+                    lambda x, s: x + sinusoidal(places(s), x.shape[2], layout="half")),
         ),
     ),
     Exercise(
@@ -313,7 +320,7 @@ EXERCISES = (
             Mistake("these are the sizes of the eigenvalues, which are all 1; the frequencies are "
                     "their angles", lambda t: torch.ones(t.shape[1] // 2)),
             Mistake("these are the frequencies that the chapter's formula gives; this table has "
-                    "others", lambda t: frequencies(t.shape[1], BASE)),
+                    "others", lambda t: frequencies(t.shape[1], 10000.0)),
             Mistake("this is read from a Fourier transform, whose frequencies are multiples of "
                     "2 pi / L", by_fourier),
             Mistake("the frequencies are rounded to two places",

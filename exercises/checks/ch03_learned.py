@@ -10,35 +10,49 @@ from exercises.checks.spec import Case, Draw, Exercise, Mistake
 from pe_lib.resizing import interpolate_grid, interpolate_table, sample_table
 
 Grid = tuple[int, int]
+Pair = tuple[Tensor, Tensor]
 
 
-def embed(tokens: Tensor, positions: Tensor, words: Tensor, places: Tensor) -> Tensor:
-    """Return the rows of the tokens plus the rows of their positions."""
-    return words[tokens] + places[positions]
+def rows_used(x: Tensor, tokens: Tensor, words: Tensor, places: Tensor, sides: Tensor) -> Pair:
+    """Return which row of the positions and which of the segments each token got."""
+    return nearest(x - words[tokens], places, sides)
 
 
-def embed_cases(draw: Draw) -> list[Case]:
-    """Positions shared by a batch, different ones after left padding, and in no order."""
-    batch, length, dim = draw.sizes(3, 3, 8)
-    rows = draw.integer(1030, 1100)  # both tables are read to their ends, or nearly
-    words, places = draw.normal(rows, dim), draw.normal(rows + 1, dim)
-    shared = draw.places(length)
-    padded = (torch.arange(length) - torch.arange(batch)[:, None]).clamp(min=0)
-    tokens = [draw.places(batch, length, high=rows - 1) for _ in range(3)]
-    any_order = draw.places(batch, length, high=rows - 20)
-    tokens[0][0, 0] = tokens[2][1, 1] = any_order[-1, 0] = rows - 1
-    tokens[2][draw.integer(0, batch - 1), draw.integer(2, length - 1)] = 0
-    shape = (batch, length)
+def nearest(left: Tensor, places: Tensor, sides: Tensor) -> Pair:
+    """Return the two rows whose sum comes nearest to what is left."""
+    sums = (places[:, None] + sides).flatten(0, 1)  # (N S, D)
+    number = torch.cdist(left.double(), sums.double()).argmin(-1)
+    return number // len(sides), number % len(sides)
+
+
+def rows_cases(draw: Draw) -> list[Case]:
+    """Rows as large as those of the tokens and far smaller; one, two and three segments."""
+    batch, length, dim, more = draw.sizes(4, 4, 9)
+    n, v = draw.integer(30, 50), draw.integer(51, 70)
+
+    def case(words: str, shape: tuple[int, int], d: int, s: int, size: float) -> Case:
+        tables = draw.normal(v, d), size * draw.normal(n, d), size * draw.normal(s, d)
+        tokens, places, sides = (
+            torch.randint(most, shape, generator=draw.generator) for most in (v, n, s)
+        )
+        tokens[0, 0], places[0, 0], sides[0, 0] = v - 1, n - 1, s - 1
+        x = tables[0][tokens] + tables[1][places] + tables[2][sides]
+        return Case(f"{words}, tokens {shape}, {s} segments", (x, tokens, *tables))
+
     return [
-        Case(f"tokens {shape}, positions {shared.tolist()}", (tokens[0], shared, words, places)),
-        Case(f"tokens {shape}, positions max(0, column - row)", (tokens[1], padded, words, places)),
-        Case(f"tokens {shape}, one of them 0, positions of the same shape in any order",
-             (tokens[2], any_order, words, places)),
-        *(Case(f"tokens {size}, positions of the same shape",
-               (draw.places(*size, high=rows - 1), draw.places(*size, high=rows - 20),
-                draw.normal(rows, wide), draw.normal(rows + 1, wide)))
-          for size, wide in (((1, 16), 32), ((4, 4), 4), ((3, 1), 5), ((1, 1), 1))),
-    ]  # fmt: skip
+        case("rows of one size", (batch, length), dim + 4, 2, 1.0),
+        case("small rows", (length, batch), 32, 2, 0.02),
+        case("rows of one size", (1, more), 16, 3, 1.0),
+        case("large rows", (batch, batch), 24, 1, 5.0),
+        case("a single token", (1, 1), 12, 2, 0.1),
+    ]
+
+
+def by_product(x: Tensor, tokens: Tensor, words: Tensor, places: Tensor, sides: Tensor) -> Pair:
+    """Take the sum with the largest dot product."""
+    sums = (places[:, None] + sides).flatten(0, 1)
+    number = ((x - words[tokens]) @ sums.T).argmax(-1)
+    return number // len(sides), number % len(sides)
 
 
 def interpolate_cases(draw: Draw) -> list[Case]:
@@ -161,11 +175,6 @@ def bent(table: Tensor, places: Tensor) -> Tensor:
     return sample_table(table, places.floor() + share**2 * (3 - 2 * share))
 
 
-def counted_back(positions: Tensor, length: int) -> Tensor:
-    """Return positions that rise by one to the last, not below 0."""
-    return (positions[..., -1:] - (length - 1) + torch.arange(length)).clamp(min=0)
-
-
 def unless_as_many(table: Tensor, old: Grid, new: Grid) -> Tensor:
     """Resize unless the number of patches stays."""
     return table if old[0] * old[1] == new[0] * new[1] else resize_grid(table, old, new)
@@ -173,41 +182,28 @@ def unless_as_many(table: Tensor, old: Grid, new: Grid) -> Tensor:
 
 EXERCISES = (
     Exercise(
-        name="embed",
-        cases=embed_cases,
-        reference=embed,
-        axes=("batch", "token", "channel"),
+        name="rows_used",
+        cases=rows_cases,
+        reference=rows_used,
+        integers=True,
+        axes=("batch", "token"),
         mistakes=(
-            Mistake("you count positions from 0; use those given: a cache or padding moves them",
-                    lambda t, p, w, e: w[t] + e[: t.shape[1]]),
-            Mistake("your positions come from the batch axis: each sequence gets one vector",
-                    lambda t, p, w, e: w[t] + e[: t.shape[0], None]),
-            Mistake("the token numbers are used to read the table of positions",
-                    lambda t, p, w, e: w[t] + e[t]),
-            Mistake("the positions are used to read the table of tokens",
-                    lambda t, p, w, e: w[p] + e[p] + 0 * w[t]),
-            Mistake("the position is missing", lambda t, p, w, e: w[t]),
-            Mistake("the tokens are missing", lambda t, p, w, e: e[p].expand(*t.shape, -1)),
-            Mistake("the sum is wanted, not the mean", lambda t, p, w, e: (w[t] + e[p]) / 2),
-            Mistake("the sum is wanted, not the product", lambda t, p, w, e: w[t] * e[p]),
-            Mistake("the two tables are exchanged: tokens read token_table",
-                    lambda t, p, w, e: w[p] + e[t]),
-            Mistake("the positions are sorted; use each where it stands",
-                    lambda t, p, w, e: w[t] + e[p.sort(-1).values]),
-            Mistake("the positions are counted back from the last one; use those given",
-                    lambda t, p, w, e: w[t] + e[counted_back(p, t.shape[1])]),
-            Mistake("the positions are counted on from the first one; use those given",
-                    lambda t, p, w, e: w[t] + e[p.reshape(-1)[0] + torch.arange(t.shape[1])]),
-            Mistake("the row of token 0 is left out; it is a token like the others",
-                    lambda t, p, w, e: w[t] * (t != 0)[..., None] + e[p]),
-            Mistake("the row of position 0 is left out; it is a position like the others",
-                    lambda t, p, w, e: w[t] + e[p] * (p != 0)[..., None]),
-            Mistake("the tokens are multiplied by sqrt(D); this exercise leaves them",
-                    lambda t, p, w, e: w[t] * w.shape[1] ** 0.5 + e[p]),
-            Mistake("your positions are one too high", lambda t, p, w, e: w[t] + e[p + 1]),
-            Mistake("your positions are one too low", lambda t, p, w, e: w[t] + e[p - 1]),
-            Mistake("every sequence has the positions of the first one",
-                    lambda t, p, w, e: w[t] + e[p if p.ndim == 1 else p[0]]),
+            Mistake("the two are exchanged: positions first, then segments",
+                    lambda *a: rows_used(*a)[::-1]),
+            Mistake("the tokens' rows are still in what you compare: subtract them first",
+                    lambda x, t, w, p, s: nearest(x, p, s)),
+            Mistake("the segment is forgotten: what is left is the sum of two rows",
+                    lambda x, t, w, p, s: nearest(x - w[t], p, 0 * s)),
+            Mistake("the first segment is taken for all; find each token's own",
+                    lambda x, t, w, p, s: (
+                        nearest(x - w[t], p, s[:1])[0], torch.zeros_like(t))),
+            Mistake("the positions are counted from 0 in each row; find those that were used",
+                    lambda x, t, w, p, s: (
+                        torch.arange(t.shape[1]).expand_as(t), rows_used(x, t, w, p, s)[1])),
+            Mistake("the sum with the largest dot product need not be the nearest", by_product),
+            Mistake("the numbers are counted from 1; the first row of a table is row 0",
+                    lambda *a: tuple(rows + 1 for rows in rows_used(*a))),
+            Mistake("these are the numbers of the tokens", lambda x, t, w, p, s: (t, t)),
         ),
     ),
     Exercise(

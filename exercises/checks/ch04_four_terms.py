@@ -54,42 +54,60 @@ def measured_cases(draw: Draw) -> list[Case]:
     return [case(*size, given) for size, given in zip(sizes, scales, strict=True)]
 
 
-def terms_cases(draw: Draw, projections: int = 2) -> list[Case]:
-    """Content, positions, and projections to another width, smaller and larger, or to the same."""
+def terms_cases(draw: Draw) -> list[Case]:
+    """Projections to another width, smaller and larger, or to the same; one token alone."""
     length, other, a, b = draw.sizes(4, 4, 9)
     sizes = (
         (length, max(a, b), min(a, b)), (other, min(a, b), max(a, b)), (5, 8, 8), (6, 3, 16),
         (24, 5, 5), (1, a, b),
     )  # fmt: skip
     return [
-        Case(
-            f"x and p of shape {(rows, wide)}, projections to {narrow}",
-            (
-                *(draw.normal(rows, wide) for _ in range(2)),
-                *(draw.normal(narrow, wide) for _ in range(projections)),
-            ),
-        )
+        Case(f"x and p of shape {(rows, wide)}, projections to {narrow}",
+             (draw.normal(rows, wide), draw.normal(rows, wide),
+              *(draw.normal(narrow, wide) for _ in range(4)), 3 * draw.normal(2)))
         for rows, wide, narrow in sizes
-    ]
+    ]  # fmt: skip
 
 
 def untied(
-    x: Tensor, p: Tensor, w_q: Tensor, w_k: Tensor, u_q: Tensor, u_k: Tensor, *,
-    power: float = -0.5,    share: int = 2,
+    x: Tensor, p: Tensor, w_q: Tensor, w_k: Tensor, u_q: Tensor, u_k: Tensor, theta: Tensor, *,
+    power: float = -0.5, share: int = 2, mixed: tuple[int, int] = (0, 0), size: float = 1.0,
 ) -> Tensor:  # fmt: skip
-    """Return content plus position, each with its own projections, over sqrt(2 d)."""
+    """Return content plus position, each with its own projections, over sqrt(2 d).
+
+    `mixed` are weights of the mixed terms; `size` is what the numbers of token 0 are multiplied by.
+    """
     factor = (share * len(w_q)) ** power
-    result: Tensor = ((x @ w_q.T) @ (x @ w_k.T).T + (p @ u_q.T) @ (p @ u_k.T).T) * factor
-    return result
-
-
-def mixed(
-    x: Tensor, p: Tensor, w_q: Tensor, w_k: Tensor, u_q: Tensor, u_k: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the mixed terms, content first and position first, over sqrt(2 d)."""
-    factor = (2 * len(w_q)) ** -0.5
     first, second = (x @ w_q.T) @ (p @ u_k.T).T, (p @ u_q.T) @ (x @ w_k.T).T
-    return first * factor, second * factor
+    content = (x @ w_q.T) @ (x @ w_k.T).T + mixed[0] * first + mixed[1] * second
+    return content * factor + replaced((p @ u_q.T) @ (p @ u_k.T).T * factor, size * theta)
+
+
+def replaced(position: Tensor, theta: Tensor) -> Tensor:
+    """Put the numbers of token 0 in the place of what its position says."""
+    found = position.clone()
+    found[:, 0], found[0] = theta[1], theta[0]
+    return found
+
+
+def spot(x: Tensor, size: Tensor) -> Tensor:
+    """Return a number at the pair (0, 0), and zeros."""
+    found = torch.zeros(len(x), len(x))
+    found[0, 0] = size
+    return found
+
+
+def added(*args: Tensor, everything: bool = False) -> Tensor:
+    """Add the numbers of token 0 to what its position says; or do all that the listing does."""
+    *rest, theta = args
+    x, p, w_q, w_k, u_q, u_k = rest
+    found = (x @ w_q.T) @ (x @ w_k.T).T + (p @ u_q.T) @ (p @ u_k.T).T
+    found = found * (2 * len(w_q)) ** -0.5
+    if everything:
+        found = (x @ w_q.T + p @ u_q.T) @ (x @ w_k.T + p @ u_k.T).T * len(w_q) ** -0.5
+    found[0, 1:] += theta[0]
+    found[:, 0] += theta[1]
+    return found
 
 
 def relative_gap(scores: Tensor) -> Tensor:
@@ -184,48 +202,47 @@ EXERCISES = (
     ),
     Exercise(
         name="untied",
-        cases=lambda draw: terms_cases(draw, 4),
+        cases=terms_cases,
         reference=untied,
         axes=("query", "key"),
         mistakes=(
-            Mistake("this is the listing, unchanged",
-                    lambda *a: 2**0.5 * (untied(*a) + sum(mixed(*a)))),
+            Mistake("this is the listing, unchanged", lambda *a: added(*a, everything=True)),
+            Mistake("the position term of token 0 is still there: its numbers stand in its place",
+                    added),
             Mistake("two terms are added, so the factor is 1/sqrt(2 d)",
                     lambda *a: untied(*a, share=1)),
             Mistake("the factor is missing", lambda *a: untied(*a, power=0.0)),
             Mistake("the factor is 1/sqrt(2 d), not 1/(2 d)", lambda *a: untied(*a, power=-1.0)),
-            Mistake("d is the width after the projection",
-                    lambda x, p, *w: untied(x, p, *w) * (len(w[0]) / x.shape[1]) ** 0.5),
-            Mistake("the factor is 1/sqrt(2 d), not 1/(2 sqrt(d))",
-                    lambda *a: untied(*a) / 2**0.5),
+            Mistake("the numbers of token 0 are added as they are, not divided by sqrt(2 d)",
+                    lambda *a: untied(*a, size=(2 * len(a[2])) ** -0.5)),
+            Mistake("the two numbers of token 0 are exchanged: the first is for token 0 as the "
+                    "query", lambda *a: untied(*a[:-1], a[-1].flip(0))),
+            Mistake("where token 0 is query and key, it is the query: the first number",
+                    lambda *a: untied(*a) + spot(a[0], a[-1][1] - a[-1][0])),
+            Mistake("the numbers of token 0 are missing: it has no position term, and they stand "
+                    "in its place", lambda *a: untied(*a, size=0.0)),
             Mistake("the mixed terms are in it: that is what untying takes out",
-                    lambda *a: untied(*a) + sum(mixed(*a))),
+                    lambda *a: untied(*a, mixed=(1, 1))),
             Mistake("one mixed term is left: content of the query with positions of the keys",
-                    lambda *a: untied(*a) + mixed(*a)[0]),
+                    lambda *a: untied(*a, mixed=(1, 0))),
             Mistake("one mixed term is left: positions of the query with content of the keys",
-                    lambda *a: untied(*a) + mixed(*a)[1]),
-            Mistake("the second term is subtracted; both are added",
-                    lambda x, p, *w: 2 * untied(x, 0 * p, *w) - untied(x, p, *w)),
+                    lambda *a: untied(*a, mixed=(0, 1))),
             Mistake("positions go through the projections of the content (w_q, w_k)",
-                    lambda x, p, q, k, uq, uk: untied(x, p, q, k, q, k)),
+                    lambda x, p, q, k, uq, uk, t: untied(x, p, q, k, q, k, t)),
             Mistake("content goes through the projections of the positions (u_q, u_k)",
-                    lambda x, p, q, k, uq, uk: untied(x, p, uq, uk, uq, uk)),
+                    lambda x, p, q, k, uq, uk, t: untied(x, p, uq, uk, uq, uk, t)),
             Mistake("the projections of content and of positions are exchanged",
-                    lambda x, p, q, k, uq, uk: untied(x, p, uq, uk, q, k)),
+                    lambda x, p, q, k, uq, uk, t: untied(x, p, uq, uk, q, k, t)),
             Mistake("queries and keys are exchanged: rows belong to queries",
-                    lambda x, p, q, k, uq, uk: untied(x, p, k, q, uk, uq)),
+                    lambda x, p, q, k, uq, uk, t: untied(x, p, k, q, uk, uq, t)),
             Mistake("the position term is missing",
                     lambda x, p, *w: untied(x, 0 * p, *w)),
             Mistake("the content term is missing",
                     lambda x, p, *w: untied(0 * x, p, *w)),
             Mistake("position-position is transposed",
-                    lambda x, p, q, k, uq, uk: untied(x, p, q, k, uk, uq)),
+                    lambda x, p, q, k, uq, uk, t: untied(x, p, q, k, uk, uq, t)),
             Mistake("content-content is transposed",
-                    lambda x, p, q, k, uq, uk: untied(x, p, k, q, uq, uk)),
-            Mistake("x + p goes through all projections; content is x and positions are p",
-                    lambda x, p, *w: untied(x + p, x + p, *w)),
-            Mistake("x + p goes through the projections; content must be x alone",
-                    lambda x, p, *w: untied(x + p, p, *w)),
+                    lambda x, p, q, k, uq, uk, t: untied(x, p, k, q, uq, uk, t)),
         ),
     ),
     Exercise(

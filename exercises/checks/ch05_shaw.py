@@ -2,236 +2,220 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from exercises.checks.spec import Case, Draw, Exercise, Mistake
 from pe_lib.attention import relative_position
 from pe_lib.shaw import clipped_row
-from pe_lib.shaw import shaw_logits as position_term
 
 # A distance that comes out with the other sign in numbers of 8 bits, and in those of 16.
 FAR = 38_600
 
-RowRule = Callable[[Tensor, int], Tensor]
+Reach = tuple[Tensor, Tensor]
 
 
-def clipped_rows(q_pos: Tensor, k_pos: Tensor, clip: int) -> Tensor:
-    """Return the row of the table for every pair."""
-    return clipped_row(relative_position(q_pos, k_pos), clip)
-
-
-def rows_cases(draw: Draw) -> list[Case]:
-    """Runs of positions, also large ones, and positions in any order."""
-    lq, lk, clip = draw.sizes(3, 4, 9)
-    start, large = draw.integer(11, 40), 2**24 + 1  # float32 would round
-    ends = torch.cat([torch.arange(3), torch.arange(3) + FAR]) + start
-    run, q_pos, k_pos = torch.arange(lk), draw.places(lq, high=30), draw.places(lk, high=30)
+def around(draw: Draw, reach: int) -> list[tuple[str, Tensor, Tensor]]:
+    """Return positions in which all distances up to `reach` occur, on both sides, and more."""
+    run, start = torch.arange(2 * reach + 3), draw.integer(11, 40)
+    middle = torch.tensor([reach + 1 - 12])  # 1 and 3 below zero for short reaches
+    keys = torch.cat([middle + torch.arange(-reach, reach + 1), torch.tensor([FAR, -FAR])])
+    some = run[draw.order(len(run))] - 700
     return [
-        Case(f"{lk} positions from {start}, clip 2", (run + start, run + start, 2)),
-        Case(f"q_pos {q_pos.tolist()}, k_pos {k_pos.tolist()}, clip {clip}", (q_pos, k_pos, clip)),
-        Case(f"{lk} queries from {start - 200}, {lk} keys from {start}, clip {clip}",
-             (run + start - 200, run + start, clip)),
-        Case(f"{lk} positions from {large}, clip 3", (run + large, run + large, 3)),
-        Case(f"q_pos {ends.tolist()}, k_pos in reverse order, clip {clip + 1000}",
-             (ends, ends.flip(0), clip + 1000)),
+        (f"{len(run)} queries and keys, positions from {start}", run + start, run + start),
+        (f"one query at {int(middle)}, keys around it and far away", middle,
+         keys[draw.order(len(keys))]),
+        (f"{len(run)} queries and keys below 0, in any order", some, run.flip(0) - 700),
+        ("three queries after a cache of keys", run[-reach - 3:-reach] + 70_001, run + 70_001),
     ]  # fmt: skip
 
 
-def logits(q: Tensor, k: Tensor, table: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-    """Return the scaled logits with a vector for each relative position."""
-    result: Tensor = (q @ k.mT + position_term(q, table, q_pos, k_pos)) * q.shape[-1] ** -0.5
-    return result
+def clip_of(scores: Tensor, q_pos: Tensor, k_pos: Tensor) -> Reach:
+    """Return how far the table reaches to the left and to the right."""
+    return reach_by(scores, relative_position(q_pos, k_pos))
 
 
-def from_positions(
-    q: Tensor, k: Tensor, table: Tensor, q_pos: Tensor, k_pos: Tensor, *, rule: RowRule
-) -> Tensor:
-    """Return the logits with another rule for the row of a relative position."""
-    vectors = table[rule(relative_position(q_pos, k_pos), len(table) // 2)]
-    position = torch.einsum("bhid,ijd->bhij", q, vectors)
-    result: Tensor = (q @ k.mT + position) * q.shape[-1] ** -0.5
-    return result
+def reach_by(scores: Tensor, distance: Tensor) -> Reach:
+    """Return where the numbers of the two ends begin."""
+    ends = [scores[distance == end][0] for end in (distance.min(), distance.max())]
+    return -distance[scores == ends[0]].max(), distance[scores == ends[1]].min()
 
 
-def logits_cases(draw: Draw) -> list[Case]:
-    """As many queries as keys, queries after a cache of keys, any order, and below 0."""
-    b, h, lq, d, other = draw.sizes(5, 2, 6)
-    lk, start = lq + draw.integer(5, 7), draw.integer(11, 40)
-    k_pos = torch.arange(start, start + lk)
+def clip_cases(draw: Draw) -> list[Case]:
+    """Longer to the left, longer to the right, alike, and one side that is not told apart."""
+    a, b = draw.sizes(2, 2, 6)
+    found = []
+    for left, right in ((max(a, b), min(a, b)), (min(a, b), max(a, b)), (a, a), (0, b)):
+        for words, q_pos, k_pos in around(draw, max(left, right) + 3):
+            numbers = draw.normal(left + right + 1)
+            row = relative_position(q_pos, k_pos).clamp(-left, right) + left
+            found.append(Case(words, (numbers[row], q_pos, k_pos)))
+    return found
 
-    def case(
-        label: str, d: int, clip: int, q_pos: Tensor, k_pos: Tensor, b: int = b, h: int = h
-    ) -> Case:
-        q, k = draw.normal(b, h, len(q_pos), d), draw.normal(b, h, len(k_pos), d)
-        return Case(f"{label}, d {d}, clip {clip}",
-                    (q, k, draw.normal(2 * clip + 1, d), q_pos, k_pos))  # fmt: skip
 
-    some, more = 20 - draw.places(3, high=30), 20 - draw.places(5, high=30)
-    some[0], more[0] = -12, -9  # who takes both for 0 is off
-    more[draw.integer(1, 4)] += FAR
+def looks(output: Tensor, value: Tensor, table: Tensor) -> Tensor:
+    """Return the share of the weight on each row of the table, (H, L, n)."""
+    return (output - value[:, None]) @ torch.linalg.pinv(table)
+
+
+def looks_cases(draw: Draw) -> list[Case]:
+    """Narrow heads and wide ones, as many rows as components, one head, one query."""
+    h, length, more, half = draw.sizes(4, 3, 7)
+
+    def case(heads: int, queries: int, n: int, d: int, sharp: float) -> Case:
+        table, value = draw.normal(n, d).double(), 2 * draw.normal(heads, d).double()
+        shares = (sharp * draw.normal(heads, queries, n).double()).softmax(-1)
+        sizes = f"H, L, n, d = {(heads, queries, n, d)}"
+        return Case(sizes, (value[:, None] + shares @ table, value, table))
+
+    n = 2 * half + 1
     return [
-        case(f"{lk} queries and keys, positions from {start}", d, 2, k_pos, k_pos),
-        case(f"{lk} keys from {start}, queries at the last {lq}", other, 3, k_pos[-lq:], k_pos),
-        case(f"q_pos {some.tolist()}, k_pos {more.tolist()}", d, 4, some, more),
-        case("one head, 1 query and 20 keys", 64, 16, k_pos[-1:], torch.arange(20), 1, 1),
-        case("16 heads, 6 queries and 4 keys", 8, 3, draw.places(6), draw.places(4), 1, 16),
-    ]
+        case(h, length, n, n + more, 1.0), case(length, h, n, 64, 4.0), case(1, 1, 5, 9, 2.0),
+        case(h, h, 5, 6, 1.0), case(2, 20, 3, 16, 8.0),
+    ]  # fmt: skip
 
 
-def skew(scores: Tensor) -> Tensor:
-    """Return entry (i, j) from column L - 1 - i + j."""
-    length = len(scores)
-    steps = torch.arange(length)
-    return scores.gather(1, length - 1 - steps[:, None] + steps)
+def table_of(
+    q: Tensor, k: Tensor, logits: Tensor, q_pos: Tensor, k_pos: Tensor, clip: int
+) -> Tensor:
+    """Return the table, (2 clip + 1, d)."""
+    row = clipped_row(relative_position(q_pos, k_pos), clip)
+    return solved(q, logits * q.shape[-1] ** 0.5 - q @ k.mT, row)
 
 
-def skew_cases(draw: Draw) -> list[Case]:
-    """Scores of each query with each relative position: even, odd, few and many queries."""
-    half = draw.integer(2, 4)
-    sizes = (2 * half, 2 * draw.integer(2, 4) + 1, 1, 2, 3, 16, 2 * draw.integer(20, 40) + 1)
-    return [Case(f"scores of shape {(n, 2 * n - 1)}", (draw.normal(n, 2 * n - 1),)) for n in sizes]
+def solved(asked: Tensor, left: Tensor, row: Tensor) -> Tensor:
+    """Return the vectors whose products with queries (B, Lq, d) come nearest to what is left."""
+    found = []
+    for r in range(int(row.max()) + 1):
+        i, j = (row == r).nonzero().T
+        goal = left[:, i, j].flatten()[:, None]
+        found.append(torch.linalg.pinv(asked[:, i].flatten(0, 1)) @ goal)
+    return torch.cat(found, dim=1).mT
 
 
-def skew_by(scores: Tensor, column: str) -> Tensor:
-    """Skew with another rule for the column, kept inside the table."""
-    n = len(scores)
-    i, j = torch.arange(n)[:, None], torch.arange(n)[None]
-    rules = {
-        "mirrored": n - 1 + i - j, "late": n - i + j, "early": n - 2 - i + j, "none": j + 0 * i,
-        "sum": i + j, "from middle": n - 1 + j + 0 * i,
-    }  # fmt: skip
-    return scores.gather(1, rules[column].clamp(0, 2 * n - 2))
+def table_cases(draw: Draw) -> list[Case]:
+    """Positions from 0, after a cache, below 0, far apart; more texts than components."""
+    found = []
+    for place, clip in enumerate(draw.sizes(4, 1, 5)):
+        words, q_pos, k_pos = around(draw, clip + 1)[place]
+        d = (3, 5, 8, 4)[place]
+        batch = d + draw.integer(2, 5)
+        q, k = (draw.normal(batch, len(p), d).double() for p in (q_pos, k_pos))
+        table = draw.normal(2 * clip + 1, d).double()
+        vectors = table[clipped_row(relative_position(q_pos, k_pos), clip)]
+        logits = (q @ k.mT + torch.einsum("bid,ijd->bij", q, vectors)) * d**-0.5
+        found.append(Case(f"{words}, {batch} texts, d {d}, clip {clip}",
+                          (q, k, logits, q_pos, k_pos, clip)))  # fmt: skip
+    return found
 
 
-def padded(scores: Tensor) -> Tensor:
-    """The pad-and-reshape trick with the zero on the other side."""
-    n = len(scores)
-    wide = torch.cat([scores, torch.zeros(n, 1)], 1).flatten()  # (n * 2n,)
-    return wide[n:].reshape(n, 2 * n - 1)[:, :n]
+def normalized(shares: Tensor) -> Tensor:
+    """Divide by the sum along the last axis."""
+    return shares / shares.sum(-1, keepdim=True)
+
+
+def counted(
+    q: Tensor, k: Tensor, logits: Tensor, q_pos: Tensor, k_pos: Tensor, clip: int
+) -> Tensor:
+    """Count the positions from 0; where a row of the table is not reached, it is 0."""
+    own = table_of(q, k, logits, torch.arange(len(q_pos)), torch.arange(len(k_pos)), clip)
+    return torch.cat([own, own.new_zeros(2 * clip + 1 - len(own), own.shape[1])])
+
+
+def means(q: Tensor, k: Tensor, logits: Tensor, q_pos: Tensor, k_pos: Tensor, clip: int) -> Tensor:
+    """Average what is left of the scores times the query."""
+    row = clipped_row(relative_position(q_pos, k_pos), clip)
+    left = logits * q.shape[-1] ** 0.5 - q @ k.mT
+    pairs = left[..., None] * q[:, :, None]  # (B, Lq, Lk, d)
+    return torch.stack([pairs[:, row == r].mean((0, 1)) for r in range(2 * clip + 1)])
 
 
 EXERCISES = (
     Exercise(
-        name="clipped_rows",
-        cases=rows_cases,
-        reference=clipped_rows,
-        integers=True,
-        axes=("query", "key"),
+        name="clip_of",
+        parts=(0, 1),
+        cases=clip_cases,
+        reference=clip_of,
         mistakes=(
-            Mistake("the sign is flipped: the relative position is key minus query, so a key to "
-                    "the left has a low row", lambda q, k, c: clipped_rows(-q, -k, c)),
-            Mistake("the distances are not clipped", lambda q, k, c: relative_position(q, k) + c),
-            Mistake("the rows do not begin at 0: yours begin at -clip",
-                    lambda q, k, c: clipped_rows(q, k, c) - c),
-            Mistake("you add clip first and limit to -clip ... clip then: rows may be negative",
-                    lambda q, k, c: (relative_position(q, k) + c).clamp(-c, c)),
-            Mistake("you clip one step too early: distances from -clip to clip have a row each",
-                    lambda q, k, c: relative_position(q, k).clamp(-c, c - 1) + c),
-            Mistake("you clip one step too early: distances from -clip to clip have a row each",
-                    lambda q, k, c: relative_position(q, k).clamp(1 - c, c) + c),
-            Mistake("you clip one step too early: distances from -clip to clip have a row each",
-                    lambda q, k, c: relative_position(q, k).clamp(1 - c, c - 1) + c),
-            Mistake("you clip one step too late", lambda q, k, c: relative_position(q, k).clamp(
-                -c - 1, c + 1) + c),
-            Mistake("you count positions yourself; use q_pos and k_pos",
-                    lambda q, k, c: clipped_rows(torch.arange(len(q)), torch.arange(len(k)), c)),
-            Mistake("you count positions yourself; use q_pos and k_pos", lambda q, k, c:
-                    clipped_rows(torch.arange(len(k) - len(q), len(k)), torch.arange(len(k)), c)),
-            Mistake("queries and keys are each counted from their own first position; use q_pos "
-                    "and k_pos as they are", lambda q, k, c: clipped_rows(q - q[0], k - k[0], c)),
-            Mistake("large positions are rounded: in float32 whole numbers end at 2**24; stay "
-                    "with integers", lambda q, k, c: (
-                        relative_position(q.float(), k.float()).clamp(-c, c).long() + c)),
-            Mistake("the sign of the distance is lost: left and right must differ",
-                    lambda q, k, c: relative_position(q, k).abs().clamp(max=c) + c),
-            Mistake("the sign of the distance is lost: left and right must differ",
-                    lambda q, k, c: relative_position(q, k).abs().clamp(max=c)),
-            Mistake("only the right side is clipped",
-                    lambda q, k, c: relative_position(q, k).clamp(max=c) + c),
-            Mistake("only the left side is clipped",
-                    lambda q, k, c: relative_position(q, k).clamp(min=-c) + c),
-            Mistake("rows that are too high or too low wrap around; they must stay at the end",
-                    lambda q, k, c: (relative_position(q, k) + c) % (2 * c + 1)),
-            Mistake("distances to the right are treated as 0",
-                    lambda q, k, c: relative_position(q, k).clamp(-c, 0) + c),
+            Mistake("left and right are exchanged: the left side is the past, keys before the "
+                    "query", lambda s, q, k: clip_of(s, q, k)[::-1]),
+            Mistake("return how far it reaches, a number that is not negative; to the left you "
+                    "return a relative position",
+                    lambda s, q, k: (-clip_of(s, q, k)[0], clip_of(s, q, k)[1])),
+            Mistake("both sides get the larger reach; they need not be alike",
+                    lambda s, q, k: (max(clip_of(s, q, k)),) * 2),
+            Mistake("both sides get the smaller reach; they need not be alike",
+                    lambda s, q, k: (min(clip_of(s, q, k)),) * 2),
+            Mistake("this is how many relative positions a side tells apart, distance 0 included; "
+                    "the reach is one less", lambda s, q, k: tuple(
+                        n + 1 for n in clip_of(s, q, k))),
+            Mistake("this is the last relative position before the end begins; the end itself is "
+                    "asked for", lambda s, q, k: tuple(n - 1 for n in clip_of(s, q, k))),
+            Mistake("these are the farthest keys there are; the table ends before",
+                    lambda s, q, k: (-relative_position(q, k).min(),
+                                     relative_position(q, k).max())),
+            Mistake("this is the number of rows of the table", lambda s, q, k: (
+                sum(clip_of(s, q, k)) + 1,) * 2),
+            Mistake("positions are counted from 0; use q_pos and k_pos",
+                    lambda s, q, k: reach_by(s, relative_position(
+                        torch.arange(len(q)), torch.arange(len(k))))),
         ),
     ),
     Exercise(
-        name="shaw_logits",
-        rests_on=("clipped_rows",),
-        cases=logits_cases,
-        reference=logits,
-        axes=("batch", "head", "query", "key"),
+        name="looks",
+        cases=looks_cases,
+        reference=looks,
+        tolerance=1e-6,
+        axes=("head", "query", "row"),
         mistakes=(
-            Mistake("you divide by d, not by its square root",
-                    lambda *a: logits(*a) * a[0].shape[-1] ** -0.5),
-            Mistake("the table is read upside down: the relative position is key minus query",
-                    lambda q, k, t, qp, kp: logits(q, k, t.flip(0), qp, kp)),
-            Mistake("the position term is not scaled: 1/sqrt(d) is on the sum",
-                    lambda q, k, t, qp, kp: logits(q, k, t * q.shape[-1] ** 0.5, qp, kp)),
-            Mistake("nothing is scaled: the factor 1/sqrt(d) is missing",
-                    lambda q, k, t, qp, kp: logits(q, k, t, qp, kp) * q.shape[-1] ** 0.5),
-            Mistake("the content term is not scaled: 1/sqrt(d) is on the sum",
-                    lambda q, k, t, qp, kp: logits(q, k * q.shape[-1] ** 0.5, t, qp, kp)),
-            Mistake("the factor is 1/sqrt(2 d); Shaw's is 1/sqrt(d)",
-                    lambda q, k, t, qp, kp: logits(q, k, t, qp, kp) * 0.5**0.5),
-            Mistake("the content term is missing",
-                    lambda q, k, t, qp, kp: logits(q, 0 * k, t, qp, kp)),
-            Mistake("the position term is missing",
-                    lambda q, k, t, qp, kp: logits(q, k, 0 * t, qp, kp)),
-            Mistake("you count positions yourself; use q_pos and k_pos",
-                    lambda q, k, t, qp, kp: logits(q, k, t, torch.arange(len(qp)),
-                                                   torch.arange(len(kp)))),
-            Mistake("you count positions yourself; use q_pos and k_pos",
-                    lambda q, k, t, qp, kp: logits(q, k, t, torch.arange(
-                        len(kp) - len(qp), len(kp)), torch.arange(len(kp)))),
-            Mistake("queries and keys are each counted from their own first position; use q_pos "
-                    "and k_pos as they are",
-                    lambda q, k, t, qp, kp: logits(q, k, t, qp - qp[0], kp - kp[0])),
-            Mistake("negative positions are taken as 0", lambda q, k, t, qp, kp: logits(
-                q, k, t, qp.clamp(min=0), kp.clamp(min=0))),
-            Mistake("the vector is added to the key, so it meets the query: the term is q . a, "
-                    "yours is k . a", lambda q, k, t, qp, kp: (q @ k.mT + torch.einsum(
-                        "bhjd,ijd->bhij", k, t[clipped_rows(qp, kp, len(t) // 2)]))
-                    * q.shape[-1] ** -0.5),
-            Mistake("the position term is subtracted",
-                    lambda q, k, t, qp, kp: logits(q, k, -t, qp, kp)),
-            Mistake("the distances are clipped one step too early",
-                    lambda q, k, t, qp, kp: logits(q, k, torch.cat([t[1:2], t[1:-1], t[-2:-1]]),
-                                                   qp, kp)),
-            Mistake("the sign of the distance is lost: left and right must differ",
-                    lambda *a: from_positions(*a, rule=lambda r, c: r.abs().clamp(max=c) + c)),
-            Mistake("the sign of the distance is lost: left and right must differ",
-                    lambda *a: from_positions(*a, rule=lambda r, c: r.abs().clamp(max=c))),
-            Mistake("the rows of the table are not moved: distance 0 reads the first row, it has "
-                    "the one in the middle",
-                    lambda *a: from_positions(*a, rule=lambda r, c: r.clamp(-c, c))),
-            Mistake("rows that are too high or too low wrap around; they must stay at the end",
-                    lambda *a: from_positions(*a, rule=lambda r, c: (r + c) % (2 * c + 1))),
+            Mistake("the word's value is still in what you take apart; subtract it first",
+                    lambda o, v, t: o @ torch.linalg.pinv(t)),
+            Mistake("this is a product with the table; the shares are what the table must be "
+                    "multiplied with", lambda o, v, t: (o - v[:, None]) @ t.mT),
+            Mistake("a product with the table, made to sum to one, is no solution of the system",
+                    lambda o, v, t: normalized((o - v[:, None]) @ t.mT)),
+            Mistake("a softmax of products with the table is no solution of the system",
+                    lambda o, v, t: ((o - v[:, None]) @ t.mT).softmax(-1)),
+            Mistake("the rows are in reverse order",
+                    lambda o, v, t: looks(o, v, t).flip(-1)),
+            Mistake("the value of the first head is taken from all; each has its own",
+                    lambda o, v, t: looks(o, v[:1], t)),
+            Mistake("the mean over the queries is taken for the value",
+                    lambda o, v, t: looks(o, o.mean(1), t)),
+            Mistake("the value is added; it is in the output already",
+                    lambda o, v, t: looks(o, -v, t)),
+            Mistake("all queries get the mean of what they look at",
+                    lambda o, v, t: looks(o, v, t).mean(1, keepdim=True).expand(
+                        -1, o.shape[1], -1)),
         ),
     ),
     Exercise(
-        name="skew",
-        cases=skew_cases,
-        reference=skew,
-        axes=("query", "key"),
+        name="table_of",
+        cases=table_cases,
+        reference=table_of,
+        tolerance=1e-6,
+        axes=("row", "component"),
         mistakes=(
-            Mistake("it shifts the other way: entry (i, j) is column L - 1 + j - i",
-                    lambda s: skew_by(s, "mirrored")),
-            Mistake("it is one column too far to the right", lambda s: skew_by(s, "late")),
-            Mistake("it is one column too far to the left", lambda s: skew_by(s, "early")),
-            Mistake("nothing is shifted: these are the first L columns",
-                    lambda s: skew_by(s, "none")),
-            Mistake("nothing is shifted: these are the last L columns",
-                    lambda s: skew_by(s, "from middle")),
-            Mistake("it shifts the other way: entry (i, j) is column i + j here",
-                    lambda s: skew_by(s, "sum")),
-            Mistake("it is one column too far to the right", padded),
-            Mistake("it is the transpose of what is wanted", lambda s: skew(s).T),
-            Mistake("the queries are in reverse order", lambda s: skew(s).flip(0)),
+            Mistake("the rows are in reverse order: relative positions are key minus query",
+                    lambda q, k, s, qp, kp, c: table_of(q, k, s, qp, kp, c).flip(0)),
+            Mistake("the scores were divided by sqrt(d); undo it first",
+                    lambda q, k, s, qp, kp, c: table_of(
+                        q, k, s * q.shape[-1] ** -0.5 + q @ k.mT * (
+                            q.shape[-1] ** -0.5 - 1 / q.shape[-1]), qp, kp, c)),
+            Mistake("the scores were divided by sqrt(d), and so was q . k in them",
+                    lambda q, k, s, qp, kp, c: solved(
+                        q, s - q @ k.mT, clipped_row(relative_position(qp, kp), c))),
+            Mistake("the contents are still in what you solve for: subtract q . k first",
+                    lambda q, k, s, qp, kp, c: table_of(q, 0 * k, s, qp, kp, c)),
+            Mistake("the vector is multiplied with the query; you solve as though it were with the "
+                    "key", lambda q, k, s, qp, kp, c: solved(
+                        k, (s * q.shape[-1] ** 0.5 - q @ k.mT).mT,
+                        clipped_row(relative_position(qp, kp), c).mT)),
+            Mistake("positions are counted from 0; use q_pos and k_pos", counted),
+            Mistake("these are what the scores have in the mean; solve for the vectors",
+                    lambda q, k, s, qp, kp, c: means(q, k, s, qp, kp, c)),
+            Mistake("the table holds what is added to a key; yours has the key in it",
+                    lambda q, k, s, qp, kp, c: table_of(q, k, s, qp, kp, c) + k.mean((0, 1))),
         ),
     ),
 )  # fmt: skip

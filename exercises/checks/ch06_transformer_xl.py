@@ -2,246 +2,251 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from exercises.checks.spec import Case, Draw, Exercise, Mistake
 
 Pair = tuple[Tensor, Tensor]
+Four = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-def xl_logits(q: Tensor, k: Tensor, u: Tensor, v: Tensor, r: Tensor) -> Tensor:
-    """Return ((q + u) . k + (q + v) . r) / sqrt(d)."""
-    return four(q, k, u, v, r, 1, 1, 1, 1)
+def least_memory(layers: int, segment: int, wanted: int) -> int:
+    """Return the smallest memory with which each token is reached from `wanted` tokens away."""
+    return least_by(lambda memory: reach(layers, segment, memory) >= wanted)
 
 
-def four(q: Tensor, k: Tensor, u: Tensor, v: Tensor, r: Tensor, *weights: float) -> Tensor:
-    """Return the four terms, each times a weight, over sqrt(d)."""
-    a = q @ k.mT
-    b = torch.einsum("bhid,hijd->bhij", q, r)
-    c = torch.einsum("hd,bhjd->bhj", u, k)[:, :, None]
-    d = torch.einsum("hd,hijd->hij", v, r)
-    terms = zip(weights, (a, b, c, d), strict=True)
-    result: Tensor = sum((w * term for w, term in terms), torch.zeros(())) * q.shape[-1] ** -0.5
-    return result
+def least_by(enough: Callable[[int], bool]) -> int:
+    """Return the smallest memory that is enough."""
+    memory = 0
+    while not enough(memory):
+        memory += 1
+    return memory
 
 
-def logits_cases(draw: Draw) -> list[Case]:
-    """All sizes different, also between the cases; equal lengths; one head and one query."""
-    sizes = draw.sizes(6, 3, 9)
-
-    def case(b: int, h: int, lq: int, lk: int, d: int) -> Case:
-        return Case(f"B, H, Lq, Lk, d = {(b, h, lq, lk, d)}",
-                    (draw.normal(b, h, lq, d), draw.normal(b, h, lk, d), draw.normal(h, d),
-                     draw.normal(h, d), draw.normal(h, lq, lk, d)))  # fmt: skip
-
-    n = draw.integer(4, 8)
-    return [case(*sizes[:5]), case(*sizes[:0:-1]), case(2, 3, n, n, n + 1), case(1, 1, 1, n, 16)]
-
-
-def rel_shift(scores: Tensor) -> Tensor:
-    """Return entry (i, j) from column j + Lq - 1 - i, and 0 where there is none."""
-    return shifted(scores, len(scores) - 1, 1)
-
-
-def shifted(scores: Tensor, start: int, step: int, beyond: str = "zero") -> Tensor:
-    """Return entry (i, j) from column j + start - step * i."""
-    lq, lk = scores.shape
-    column = torch.arange(lk) + start - step * torch.arange(lq)[:, None]
-    inside = (column >= 0) & (column < lk)
-    picked = scores.gather(1, column.clamp(0, lk - 1) if beyond != "wrap" else column % lk)
-    return picked if beyond != "zero" else picked * inside
-
-
-def published_shift(scores: Tensor) -> Tensor:
-    """The trick with one column of zeros, the next row's scores included."""
-    lq, lk = scores.shape
-    return torch.cat([torch.zeros(lq, 1), scores], 1).view(lk + 1, lq)[1:].view(lq, lk)
-
-
-def short_by_one(scores: Tensor) -> Tensor:
-    """Shift each row by one step less, and the last by none."""
-    lq, lk = scores.shape
-    steps = (lq - 2 - torch.arange(lq)[:, None]).clamp(min=0)
-    column = torch.arange(lk) + steps
-    return scores.gather(1, column.clamp(max=lk - 1)) * (column < lk)
-
-
-def masked(scores: Tensor, value: float) -> Tensor:
-    """Shift, with another value where there is no score."""
-    lq, lk = scores.shape
-    return rel_shift(scores).masked_fill(torch.ones(lq, lk).triu(lk - lq + 1) > 0, value)
-
-
-def shift_cases(draw: Draw) -> list[Case]:
-    """With memory, without, a single query; even and odd numbers, small and large ones."""
-    lq, more = draw.sizes(2, 4, 9)
-    return [
-        Case(f"{lq} queries and {lq + more} keys", (draw.normal(lq, lq + more),)),
-        Case(f"{more} queries and {more} keys", (draw.normal(more, more),)),
-        Case(f"1 query and {lq} keys", (draw.normal(1, lq),)),
-        *(Case(f"{few} queries and {many} keys", (draw.normal(few, many),))
-          for few, many in ((4, 7), (5, 7), (6, 6), (7, 7), (2, 2), (1, 1), (32, 96))),
-    ]  # fmt: skip
-
-
-def extend_memory(memory: Tensor, x: Tensor, length: int) -> Pair:
-    """Return the context, and the last `length` states of it."""
-    context = torch.cat([memory, x], 1)
-    return context, context[:, max(0, context.shape[1] - length) :]
-
-
-def joined(memory: Tensor, x: Tensor) -> Tensor:
-    """Return the context."""
-    return torch.cat([memory, x], 1)
-
-
-def kept_from(memory: Tensor, x: Tensor, start: int) -> Pair:
-    """Return the context and what stands in it from `start` on, which may be negative."""
-    return joined(memory, x), joined(memory, x)[:, start:]
-
-
-def cut_before(memory: Tensor, x: Tensor, length: int) -> Pair:
-    """Shorten the old memory first, and build the context from that."""
-    return extend_memory(memory[:, max(0, memory.shape[1] - length) :], x, length)
+def reach(layers: int, segment: int, memory: int, token: int = 0) -> int:
+    """Return how far back a token sees; token 0 is the first of its segment."""
+    oldest = token
+    for _ in range(layers):
+        oldest = oldest // segment * segment - memory
+    return token - oldest
 
 
 def memory_cases(draw: Draw) -> list[Case]:
-    """Lengths below, at and above what there is; an empty memory; a length of 0."""
-    b, kept, segment, d = draw.sizes(4, 3, 8)
+    """One layer and many, segments of one token, far shorter than the memory, and far longer."""
+    n, s, more = draw.sizes(3, 3, 9)
+    calls = (
+        ("a whole reach", 2, 4, 16), ("one layer", 1, s, 31), ("segments of one token", n, 1, 40),
+        ("nothing wanted", n, s, 0), ("short segments", n, 4, draw.integer(90, 120)),
+        ("long segments", n, 128, draw.integer(300, 900)), ("one token wanted", 3, 8, 1),
+        ("a published size", 16, 128, 2300), ("drawn numbers", more, s, draw.integer(50, 200)),
+        ("drawn numbers", 2, 16, draw.integer(3, 15)), ("two layers", 2, 10, 3 * more),
+    )  # fmt: skip
+    return [Case(f"{words}: {a} layers, segments of {b}, {c} wanted", (a, b, c))
+            for words, a, b, c in calls]  # fmt: skip
 
-    def case(size: int, length: int) -> Case:
-        kind = "no memory yet" if size == 0 else "a memory"
-        keep = ("nothing to keep" if length == 0 else "all to keep" if length >= size + segment
-                else "a part to keep")  # fmt: skip
-        return Case(f"{kind} and {keep}: {size} states, a segment of {segment}, length {length}",
-                    (draw.normal(b, size, d), draw.normal(b, segment, d), length))  # fmt: skip
+
+def extend_memory(memory: Tensor, valid: Tensor, x: Tensor, fresh: Tensor, length: int) -> Four:
+    """Return context, what of it counts, the newest states of it, and what of them counts."""
+    context = torch.cat([memory, x], dim=1)
+    seen = torch.cat([valid & ~fresh[:, None], x[..., 0] == x[..., 0]], dim=1)
+    return context, seen, *(newest(each, length) for each in (context, seen))
+
+
+def newest(context: Tensor, length: int) -> Tensor:
+    """Return the last states of a context."""
+    return context[:, max(0, context.shape[1] - length) :]
+
+
+def memory_streams(draw: Draw) -> list[Case]:
+    """Memories shorter and longer than the segment, none yet, none kept; some rows fresh."""
+    b, m, length, dim, more = draw.sizes(5, 3, 8)
+    short, long = min(m, length), max(m, length)
+    calls = (
+        ("memory and a longer segment", b, short, long, short + 1, 0.5),
+        ("a long memory", b, 3 * long, short, 2 * long, 0.5),
+        ("no memory yet", b, 0, length, m, 0.5), ("nothing to keep", b, m, length, 0, 0.5),
+        ("room for more than there is", b, m, length, 9 * long, 0.5),
+        ("no fresh row", b, m, length, m + more, 0.0), ("all rows fresh", m, b, b, b + 1, 1.0),
+        ("one row", 1, m, 1, m, 0.0),
+    )  # fmt: skip
+
+    def flags(*shape: int, share: float) -> Tensor:
+        found = torch.rand(shape, generator=draw.generator) < share
+        if found.numel() > 1 and 0 < share < 1:
+            found.view(-1)[:2] = torch.tensor([True, False])
+        return found
 
     return [
-        case(kept + 6, 2),  # a length below B: who cuts the batch gets another shape
-        case(kept, kept),
-        case(segment + 6, segment + 6),
-        case(0, segment + 2),
-        case(2, segment + 9),
-        case(300, 257),
-        case(kept, 0),
-        case(0, 0),
-    ]
+        Case(f"{words}: B, M, L, length = {(rows, kept, new, keep)}", (
+            draw.normal(rows, kept, dim), flags(rows, kept, share=0.7), draw.normal(rows, new, dim),
+            flags(rows, share=share), keep))
+        for words, rows, kept, new, keep, share in calls
+    ]  # fmt: skip
+
+
+def u_and_v(q: Tensor, k: Tensor, r: Tensor, weights: Tensor) -> Pair:
+    """Return the two vectors of each head."""
+    return solved(k, r, left_of(q, k, r, weights))
+
+
+def solved(k: Tensor, r: Tensor, left: Tensor, columns: bool = True, rows: bool = True) -> Pair:
+    """Fit what is left by k . u + r . v and, where the means are taken out, a constant a row."""
+    d = k.shape[-1]
+    system = torch.cat([k[:, :, None].expand(*left.shape, d), r.expand(*left.shape, d)], dim=-1)
+    system = system - system.mean(-2, keepdim=True) * columns
+    left = left - left.mean(-1, keepdim=True) * rows
+    system, goal = (each.transpose(0, 1).flatten(1, 3) for each in (system, left[..., None]))
+    found = torch.linalg.solve(system.mT @ system, system.mT @ goal)[..., 0]
+    return found[:, :d], found[:, d:]
+
+
+def weight_cases(draw: Draw) -> list[Case]:
+    """More keys than queries, as many, one head, one text; vectors of any size."""
+    b, h, lq, more, d = draw.sizes(5, 3, 7)
+
+    def case(batch: int, heads: int, queries: int, keys: int, width: int, size: float) -> Case:
+        q, k = (draw.normal(batch, heads, n, width).double() for n in (queries, keys))
+        r = 0.4 + draw.normal(heads, queries, keys, width).double()
+        u, v = (size * draw.normal(heads, width).double() for _ in range(2))
+        logits = (q + u[:, None]) @ (k + 0.5).mT
+        logits = logits + torch.einsum("bhid,hijd->bhij", q + v[:, None], r)
+        weights = (logits * width**-0.5).softmax(-1)
+        label = f"B, H, Lq, Lk, d = {(batch, heads, queries, keys, width)}"
+        return Case(label, (q, k + 0.5, r, weights))
+
+    return [
+        case(b, h, lq, lq + more, d, 1.0), case(h, b, more + 4, more + 4, lq, 0.3),
+        case(1, 2, 9, 12, 4, 2.0), case(3, 1, 5, 20, 16, 1.0),
+    ]  # fmt: skip
+
+
+def forgets(memory: Tensor, valid: Tensor, x: Tensor, fresh: Tensor, length: int) -> Four:
+    """Keep no account of what counts."""
+    context, seen, kept, counts = extend_memory(memory, valid, x, fresh, length)
+    return context, seen, kept, torch.ones_like(counts)
+
+
+def exchanged(memory: Tensor, valid: Tensor, x: Tensor, fresh: Tensor, length: int) -> Four:
+    """Put the segment before the memory."""
+    context, seen = (each.roll(x.shape[1], 1)
+                     for each in extend_memory(memory, valid, x, fresh, 0)[:2])  # fmt: skip
+    return context, seen, newest(context, length), newest(seen, length)
+
+
+def left_of(q: Tensor, k: Tensor, r: Tensor, weights: Tensor, power: float = 0.5) -> Tensor:
+    """Return the logarithms of the weights, less what is known."""
+    known = q @ k.mT + torch.einsum("bhid,hijd->bhij", q, r)
+    return weights.log() * q.shape[-1] ** power - known
+
+
+def apart(k: Tensor, r: Tensor, left: Tensor) -> Pair:
+    """Fit each vector as though the other were zero."""
+    d = k.shape[-1]
+    found = []
+    for system in (k[:, :, None].expand(*left.shape, d), r.expand(*left.shape, d)):
+        system = (system - system.mean(-2, keepdim=True)).transpose(0, 1).flatten(1, 3)
+        goal = (left - left.mean(-1, keepdim=True)).transpose(0, 1).flatten(1)[..., None]
+        found.append(torch.linalg.solve(system.mT @ system, system.mT @ goal)[..., 0])
+    return found[0], found[1]
 
 
 EXERCISES = (
     Exercise(
-        name="xl_logits",
-        cases=logits_cases,
-        reference=xl_logits,
-        axes=("batch", "head", "query", "key"),
+        name="least_memory",
+        cases=memory_cases,
+        reference=least_memory,
+        integers=True,
         mistakes=(
-            Mistake("you divide by d, not by its square root",
-                    lambda *a: xl_logits(*a) * a[0].shape[-1] ** -0.5),
-            Mistake("u and v are exchanged: u must meet the keys, v the positions",
-                    lambda q, k, u, v, r: xl_logits(q, k, v, u, r)),
-            Mistake("u is used for the positions too; they have v",
-                    lambda q, k, u, v, r: xl_logits(q, k, u, u, r)),
-            Mistake("v is used for the keys too; they have u",
-                    lambda q, k, u, v, r: xl_logits(q, k, v, v, r)),
-            Mistake("the factor 1/sqrt(d) is missing",
-                    lambda *a: xl_logits(*a) * a[0].shape[-1] ** 0.5),
-            Mistake("only the content is scaled: 1/sqrt(d) is on the sum of all four terms",
-                    lambda q, k, u, v, r: four(q, k, u, v, r, 1, s := q.shape[-1] ** 0.5, 1, s)),
-            Mistake("only the position terms are scaled: 1/sqrt(d) is on the sum of all four terms",
-                    lambda q, k, u, v, r: four(q, k, u, v, r, s := q.shape[-1] ** 0.5, 1, s, 1)),
-            Mistake("the position terms, those with r, are missing",
-                    lambda *a: four(*a, 1, 0, 1, 0)),
-            Mistake("the content terms, those with k, are missing",
-                    lambda *a: four(*a, 0, 1, 0, 1)),
-            Mistake("term (b) is missing: the query's content asks for the distance",
-                    lambda *a: four(*a, 1, 0, 1, 1)),
-            Mistake("term (c) is missing: u asks for the key's content",
-                    lambda *a: four(*a, 1, 1, 0, 1)),
-            Mistake("term (d) is missing: v asks for the distance",
-                    lambda *a: four(*a, 1, 1, 1, 0)),
-            Mistake("u and v are missing", lambda *a: four(*a, 1, 1, 0, 0)),
-            Mistake("q . k is counted twice", lambda *a: four(*a, 2, 1, 1, 1)),
-            Mistake("the position terms are subtracted", lambda *a: four(*a, 1, -1, 1, -1)),
-            Mistake("u and v are scaled once more", lambda q, k, u, v, r: xl_logits(
-                q, k, u * q.shape[-1] ** -0.5, v * q.shape[-1] ** -0.5, r)),
-            Mistake("the factor is 1/sqrt(4 d); Transformer-XL's is 1/sqrt(d)",
-                    lambda *a: xl_logits(*a) / 2),
-        ),
-    ),
-    Exercise(
-        name="rel_shift",
-        cases=shift_cases,
-        reference=rel_shift,
-        axes=("query", "key"),
-        mistakes=(
-            Mistake("the triangle at the upper right holds numbers of the next row; there is no "
-                    "score there", published_shift),
-            Mistake("the triangle at the upper right holds the last score of the row; it must be "
-                    "zero", lambda s: shifted(s, len(s) - 1, 1, "last")),
-            Mistake("the rows wrap around: the triangle at the upper right must be zero",
-                    lambda s: shifted(s, len(s) - 1, 1, "wrap")),
-            Mistake("it shifts the other way: the last row must stay where it is",
-                    lambda s: shifted(s, 0, -1)),
-            Mistake("it shifts the other way: the last row must stay where it is",
-                    lambda s: shifted(s, 0, 1)),
-            Mistake("it shifts the other way: rows must move to the left",
-                    lambda s: shifted(s, 1 - len(s), -1)),
-            Mistake("it is one step too far to the left", lambda s: shifted(s, len(s), 1)),
-            Mistake("it is one step too short", lambda s: shifted(s, len(s) - 2, 1)),
-            Mistake("it is one step too short", short_by_one),
-            Mistake("where there is no score you return minus infinity; here it must be zero, a "
-                    "mask comes later", lambda s: masked(s, -torch.inf)),
-            Mistake("where there is no score you return NaN; it must be zero",
-                    lambda s: masked(s, torch.nan)),
-            Mistake("nothing is shifted", lambda s: s),
-            Mistake("the shift counts from the number of keys; it must count from that of the "
-                    "queries", lambda s: shifted(s, s.shape[1] - 1, 1)),
-            Mistake("the future is cut off at the main diagonal: the memory's columns are lost",
-                    lambda s: rel_shift(s).tril()),
-            Mistake("it is cut off one column too early",
-                    lambda s: rel_shift(s).tril(s.shape[1] - len(s) - 1)),
-            Mistake("the scores are cut off before they are shifted",
-                    lambda s: rel_shift(s.tril(s.shape[1] - len(s)))),
+            Mistake("a memory of M reaches n M only if every segment is one token; a state sees "
+                    "back from the *beginning* of its segment",
+                    lambda n, s, w: -(-w // n)),
+            Mistake("the first token of a segment is worst off; you look at the last one",
+                    lambda n, s, w: least_by(lambda m: reach(n, s, m, s - 1) >= w)),
+            Mistake("one layer is counted; each layer below reaches farther back",
+                    lambda n, s, w: w),
+            Mistake("a layer is counted twice",
+                    lambda n, s, w: least_memory(n + 1, s, w)),
+            Mistake("the lowest layer is not counted; it has a memory, too",
+                    lambda n, s, w: least_by(
+                        lambda m: (n > 1 and reach(n - 1, s, m) >= w) or m > w)),
+            Mistake("that is one token too far: `wanted` positions before is enough",
+                    lambda n, s, w: least_memory(n, s, w + 1)),
+            Mistake("that is one token too short",
+                    lambda n, s, w: least_memory(n, s, max(0, w - 1))),
+            Mistake("a memory need not be a multiple of the segment",
+                    lambda n, s, w: -(-least_memory(n, s, w) // s) * s),
+            Mistake("this is how far it reaches; the memory is asked for",
+                    lambda n, s, w: reach(n, s, least_memory(n, s, w))),
         ),
     ),
     Exercise(
         name="extend_memory",
-        cases=memory_cases,
+        cases=memory_streams,
         reference=extend_memory,
+        axes=("batch", "position", "channel"),
         mistakes=(
-            Mistake("you cut the batch: states stand along the second axis",
-                    lambda m, x, n: (joined(m, x), joined(m, x)[-n:])),
-            Mistake("you cut the batch: states stand along the second axis", lambda m, x, n: (
-                joined(m, x), joined(m, x)[max(0, m.shape[1] + x.shape[1] - n) :])),
-            Mistake("with length 0 everything is kept: a slice from -0 is one from 0",
-                    lambda m, x, n: kept_from(m, x, -n)),
-            Mistake("when there are fewer states than `length`, all must stay; your start is "
-                    "negative then, and counts from the end",
-                    lambda m, x, n: kept_from(m, x, m.shape[1] + x.shape[1] - n)),
-            Mistake("with length 0 the memory is missing in the context; only the new memory is "
-                    "empty", lambda m, x, n: extend_memory(m if n else m[:, :0], x, n)),
-            Mistake("the old memory is cut before the context is built: this segment still sees "
-                    "all of it", cut_before),
-            Mistake("the memory keeps as many states as it had; it must keep `length`",
-                    lambda m, x, n: extend_memory(m, x, m.shape[1])),
-            Mistake("the memory keeps states of the segment alone: when it is longer than the "
-                    "segment, older ones must stay",
-                    lambda m, x, n: (joined(m, x), x[:, max(0, x.shape[1] - n) :])),
-            Mistake("the memory keeps the oldest states; it must keep the newest",
-                    lambda m, x, n: (joined(m, x), joined(m, x)[:, :n])),
-            Mistake("the segment stands before the memory; the memory is older",
-                    lambda m, x, n: extend_memory(x, m, n)),
-            Mistake("the memory is one state too long",
-                    lambda m, x, n: extend_memory(m, x, n + 1)),
-            Mistake("the memory is one state too short",
-                    lambda m, x, n: extend_memory(m, x, max(0, n - 1))),
-            Mistake("the memory is never cut", lambda m, x, n: (joined(m, x),) * 2),
-            Mistake("the memory is not renewed", lambda m, x, n: (joined(m, x), m)),
-            Mistake("the context is the segment alone: the memory belongs before it",
-                    lambda m, x, n: (x, extend_memory(m, x, n)[1])),
-            Mistake("the context and the memory are exchanged",
-                    lambda m, x, n: extend_memory(m, x, n)[::-1]),
+            Mistake("a fresh row may not look at what it remembers",
+                    lambda m, o, x, f, n: extend_memory(m, o, x, f & False, n)),
+            Mistake("what was invalid before stays invalid",
+                    lambda m, o, x, f, n: extend_memory(m, o | True, x, f, n)),
+            Mistake("all of the memory counts for you: what was invalid stays so, and a fresh row "
+                    "may not look at what it remembers",
+                    lambda m, o, x, f, n: extend_memory(m, o | True, x, f & False, n)),
+            Mistake("`fresh` is the wrong way round: its rows begin another document",
+                    lambda m, o, x, f, n: extend_memory(m, o, x, ~f, n)),
+            Mistake("the new memory is kept as though all of it counted", forgets),
+            Mistake("the oldest states are kept; the newest must be",
+                    lambda m, o, x, f, n: (*extend_memory(m, o, x, f, n)[:2], *(
+                        each[:, :n] for each in extend_memory(m, o, x, f, n)[:2]))),
+            Mistake("the new memory is cut from the segment alone; what is older may still be kept",
+                    lambda m, o, x, f, n: (*extend_memory(m, o, x, f, n)[:2], *(
+                        newest(each, min(n, x.shape[1]))
+                        for each in extend_memory(m, o, x, f, n)[:2]))),
+            Mistake("the new memory is as long as the old one, whatever `length` says",
+                    lambda m, o, x, f, n: extend_memory(m, o, x, f, m.shape[1])),
+            Mistake("with a length of 0 nothing is kept; x[:, -0:] is all of x",
+                    lambda m, o, x, f, n: extend_memory(m, o, x, f, n or 10**6)),
+            Mistake("memory and segment are exchanged: what is older comes first",
+                    lambda m, o, x, f, n: exchanged(m, o, x, f, n)),
+            Mistake("one state too many is kept",
+                    lambda m, o, x, f, n: extend_memory(m, o, x, f, n + 1)),
+        ),
+    ),
+    Exercise(
+        name="u_and_v",
+        parts=(0, 1),
+        cases=weight_cases,
+        reference=u_and_v,
+        tolerance=1e-6,
+        axes=("head", "component"),
+        mistakes=(
+            Mistake("u and v are exchanged: u meets the keys, v the relative positions",
+                    lambda *a: u_and_v(*a)[::-1]),
+            Mistake("the softmax takes a number of its own from each row; it is still in what you "
+                    "solve for", lambda q, k, r, w: solved(
+                        k, r, left_of(q, k, r, w), columns=False, rows=False)),
+            Mistake("the means of the rows are taken out of the logarithms, and not out of the "
+                    "system", lambda q, k, r, w: solved(
+                        k, r, left_of(q, k, r, w), columns=False)),
+            Mistake("the logits were divided by sqrt(d); undo it first",
+                    lambda q, k, r, w: solved(k, r, left_of(q, k, r, w, power=0.0))),
+            Mistake("the query's product with r is known, too: subtract it",
+                    lambda q, k, r, w: solved(k, r, left_of(q, k, 0 * r, w))),
+            Mistake("the query's product with the key is known: subtract it",
+                    lambda q, k, r, w: solved(k, r, left_of(q, 0 * k, r, w))),
+            Mistake("the two known products are added; they must be subtracted",
+                    lambda q, k, r, w: solved(k, r, left_of(-q, k, r, w))),
+            Mistake("u is fitted as though v were zero, and v as though u were",
+                    lambda q, k, r, w: apart(k, r, left_of(q, k, r, w))),
+            Mistake("all heads get the mean of their vectors; each has its own", lambda *a: tuple(
+                each.mean(0).expand_as(each) for each in u_and_v(*a))),
+            Mistake("the signs are flipped: both vectors are added to the query",
+                    lambda *a: tuple(-each for each in u_and_v(*a))),
+            Mistake("the weights are used as they are; it is their logarithms that are sums",
+                    lambda q, k, r, w: solved(k, r, left_of(q, k, r, w.exp()))),
         ),
     ),
 )  # fmt: skip

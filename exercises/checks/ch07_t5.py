@@ -8,13 +8,9 @@ import torch
 from torch import Tensor
 
 from exercises.checks.spec import Case, Draw, Exercise, Mistake
-from pe_lib.attention import relative_position
 from pe_lib.t5 import t5_bucket
 
-
-def bucket(relative: Tensor, n: int, far: int, both: bool) -> Tensor:
-    """Return T5's buckets."""
-    return t5_bucket(relative, n, far, bidirectional=both)
+Fit = tuple[Tensor, Tensor]
 
 
 def by_edges(relative: Tensor, edges: Tensor, both: bool) -> Tensor:
@@ -51,91 +47,155 @@ def edged_cases(draw: Draw) -> list[Case]:
     ]  # fmt: skip
 
 
-def logits(q: Tensor, k: Tensor, table: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-    """Return q . k plus the bias of each head, nothing scaled."""
-    return q @ k.mT + bias(table, relative_position(q_pos, k_pos), True)
-
-
-def bias(table: Tensor, relative: Tensor, both: bool) -> Tensor:
-    """Return the bias of each head, (H, Lq, Lk)."""
-    return table[bucket(relative, len(table), 128, both)].permute(2, 0, 1)
-
-
-def logits_cases(draw: Draw) -> list[Case]:
-    """Near, far, and with another number of buckets far on both sides."""
-    b, h, lq, d, other_d = draw.sizes(5, 2, 6)
-    lk, start = lq + draw.integer(5, 7), draw.integer(11, 40)
-    below = draw.places(4) - 60
-    run, spread = torch.arange(start, start + lk), 40 * torch.arange(lk)
-    far = draw.places(lq, high=300)
-    middle = torch.cat([torch.tensor([150]), far[1:]])  # keys on both sides of it, far enough
-
-    def case(
-        label: str, n: int, d: int, q_pos: Tensor, k_pos: Tensor, b: int = b, h: int = h
-    ) -> Case:
-        q, k = draw.normal(b, h, len(q_pos), d), draw.normal(b, h, len(k_pos), d)
-        return Case(f"{n} buckets, d {d}, {label}", (q, k, draw.normal(n, h), q_pos, k_pos))
-
-    return [
-        case(f"{lk} positions from {start}", 32, d, run, run),
-        case(f"q_pos {far.tolist()}, {lk} keys from {start}", 32, other_d, far, run),
-        case(f"q_pos {middle.tolist()}, k_pos 0, 40, ... {40 * lk - 40}", 20, d, middle, spread),
-        case("one head, 1 query and 20 keys", 32, 64, run[-1:], torch.arange(20), 1, 1),
-        case(
-            "16 heads, 4 queries and 6 keys, negative positions",
-            32,
-            8,
-            below,
-            -1 - torch.arange(6),
-            1,
-            16,
-        ),
-        case("far apart", 32, d, 70_001 + spread, spread + 31_000),
-    ]
-
-
 def first_distances(n: int, far: int) -> Tensor:
-    """Return the shortest distance of each causal bucket."""
-    found = bucket(-torch.arange(8 * far), n, far, False)
+    """Return the shortest distance of each of T5's causal buckets."""
+    found = t5_bucket(-torch.arange(8 * far), n, far, bidirectional=False)
     return torch.stack([(found == b).nonzero()[0, 0] for b in range(n)])
 
 
-def last_distances(n: int, far: int, end: int = 0) -> Tensor:
-    """Return the longest distance of each causal bucket, looking up to `end`."""
-    return torch.cat([first_distances(n, far)[1:] - 1, torch.tensor([end or far - 1])])
+def pairs_per_bucket(edges: Tensor, length: int) -> Tensor:
+    """Return how many pairs of a causal text each bucket holds."""
+    return counted(edges, length, length - torch.arange(length))
 
 
-def widths(n: int, far: int, end: int = 0) -> Tensor:
-    """Return how many distances each causal bucket holds, looking up to `end`."""
-    return last_distances(n, far, end) - first_distances(n, far) + 1
+def counted(edges: Tensor, length: int, often: Tensor, shift: int = 0) -> Tensor:
+    """Add up how often each distance occurs, by bucket."""
+    found = by_edges(-torch.arange(length) - shift, edges, False)
+    return torch.zeros(len(edges), dtype=torch.long).index_add(0, found, often)
 
 
-# Where a search over all distances ends, as people write it.
-ENDS: tuple[Callable[[int], int], ...] = (
-    lambda far: far - 1,
-    lambda far: far,
-    lambda far: 2 * far - 1,
-    lambda far: 2 * far,
-    lambda far: 4 * far - 1,
-    lambda far: 10 * far - 1,
-    lambda far: 999,
-)
+def pair_cases(draw: Draw) -> list[Case]:
+    """T5's buckets, drawn ones, one alone, and texts that do not reach the last."""
+    steps = torch.randint(1, 9, (draw.integer(4, 8),), generator=draw.generator)
+    drawn = torch.cat([torch.zeros(1, dtype=torch.long), steps.cumsum(0)])
+    calls = (
+        ("T5's own", first_distances(32, 128), 512), ("drawn edges", drawn, draw.integer(60, 90)),
+        ("one bucket", drawn[:1], 20), ("a short text", first_distances(16, 128), 21),
+        ("a single token", drawn, 1), ("a long text", torch.tensor([0, 700, 9000]), 20_000),
+    )  # fmt: skip
+    return [Case(f"{words}, {n} tokens", (edges, n)) for words, edges, n in calls]
 
 
-def by_formula(n: int, far: int, rounding: str) -> Tensor:
-    """Return the edges of the logarithm, rounded in some way."""
-    exact = n // 2
-    steps = torch.arange(n - exact).double() / (n - exact)
-    edges = exact * (far / exact) ** steps
-    whole = {"down": edges.floor(), "near": edges.round(), "up": edges.ceil() + 1}[rounding]
-    return torch.cat([torch.arange(exact), whole.long()])
+def table_and_scale(q: Tensor, k: Tensor, logits: Tensor, buckets: Tensor) -> Fit:
+    """Return the factor on q . k, and the number of each bucket."""
+    return fitted(q @ k.mT, logits, buckets)
 
 
-def edge_cases(draw: Draw) -> list[Case]:
-    """Sizes without an empty bucket, or a bucket that begins exactly at a distance."""
-    n = 22 + 4 * draw.integer(0, 2)
-    sizes = ((32, 128), (n, 8 * n), (33, 1009))
-    return [Case(f"{count} buckets up to {far}", (count, far)) for count, far in sizes]
+def fitted(products: Tensor, logits: Tensor, buckets: Tensor) -> Fit:
+    """Fit logits by a factor on products and a number for each bucket."""
+    x, y = (each - by_bucket(each, buckets)[buckets] for each in (products, logits))
+    scale = (x * y).sum() / x.square().sum()
+    return scale, by_bucket(logits - scale * products, buckets)
+
+
+def without_table(q: Tensor, k: Tensor, logits: Tensor, buckets: Tensor) -> Fit:
+    """Fit the factor alone first, and then the table to what is left."""
+    products = q @ k.mT
+    scale = (products * logits).sum() / products.square().sum()
+    return scale, by_bucket(logits - scale * products, buckets)
+
+
+def by_bucket(values: Tensor, buckets: Tensor) -> Tensor:
+    """Return the mean of (B, Lq, Lk) in each bucket, (m,)."""
+    return torch.stack([values[:, buckets == b].mean() for b in range(int(buckets.max()) + 1)])
+
+
+def fit_cases(draw: Draw) -> list[Case]:
+    """T5's factor, others; T5's buckets and drawn ones; products with a mean of their own."""
+    b, lq, d, m, more = draw.sizes(5, 3, 8)
+
+    def case(words: str, batch: int, queries: int, keys: int, width: int, scale: float,
+             buckets: Tensor) -> Case:  # fmt: skip
+        q, k = (0.5 + draw.normal(batch, each, width).double() for each in (queries, keys))
+        table = 3 * draw.normal(int(buckets.max()) + 1).double() - 1
+        shapes = f"B, Lq, Lk, d = {(batch, queries, keys, width)}"
+        return Case(f"{words}, {shapes}", (q, k, scale * q @ k.mT + table[buckets], buckets))
+
+    def drawn(queries: int, keys: int, count: int) -> Tensor:
+        order = torch.randperm(queries * keys, generator=draw.generator) % count
+        return order.view(queries, keys)
+
+    places = torch.arange(12)
+    own = t5_bucket(places - places[:, None], 8, 20)
+    own = own.unique(return_inverse=True)[1]
+    factor = 0.3 + torch.rand((), generator=draw.generator).item()
+    return [
+        case("T5's factor", b, lq, lq + more, d, 1.0, drawn(lq, lq + more, m)),
+        case("divided by the root", b, 12, 12, 16, 0.25, own),
+        case("another factor", 1, lq + 4, lq + 9, 64, factor, drawn(lq + 4, lq + 9, m)),
+        case("a single query", b, 1, 4 * m, d, factor / 2, drawn(1, 4 * m, m)),
+    ]
+
+
+def squared_error(curve: Tensor, edges: Tensor) -> float:
+    """Return the sum of squared errors of buckets whose numbers are their means."""
+    runs = torch.tensor_split(curve.double(), edges[1:])
+    return float(sum((run - run.mean()).square().sum() for run in runs))
+
+
+def best_edges(curve: Tensor, m: int) -> Tensor:
+    """Return the edges of m buckets whose means come nearest to the curve."""
+    return best_by(curve, m, lambda run: (run - run.mean(-1, keepdim=True)).square().sum(-1))
+
+
+def best_by(curve: Tensor, m: int, cost: Callable[[Tensor], Tensor], *, worst: bool = False
+            ) -> Tensor:  # fmt: skip
+    """Return the edges with the least cost: a sum over buckets, or the largest of them."""
+    n = len(curve)
+    costs = torch.full((n, n + 1), torch.inf, dtype=torch.float64)  # of distances a to b - 1
+    for length in range(1, n + 1):
+        runs = curve.double().unfold(0, length, 1)  # (n - length + 1, length)
+        costs.diagonal(length)[:] = cost(runs)
+    best, chosen = torch.full((n,), torch.inf, dtype=torch.float64), []
+    best[0] = 0.0
+    for _ in range(m):
+        total = torch.maximum(best[:, None], costs) if worst else best[:, None] + costs
+        least = total.min(0)
+        chosen.append(least.indices)
+        best = least.values[:n]
+    edges, end = [], n
+    for starts in reversed(chosen):
+        end = int(starts[end])
+        edges.append(end)
+    return torch.tensor(edges[::-1])
+
+
+def curve_cases(draw: Draw) -> list[Case]:
+    """Smooth curves, drawn numbers, steps that fit exactly; one bucket, and one for each."""
+    n = draw.integer(30, 45)
+    smooth = -torch.arange(1, n + 1).double().log() + 0.05 * draw.normal(n).double()
+    bump = 3 * (-((torch.arange(50) - draw.integer(15, 30)) ** 2) / 9).exp()
+    levels = (5 * draw.normal(5)).repeat_interleave(torch.tensor([3, 9, 1, 7, 12]))
+    drawn = 100 + 5 * draw.normal(40).exp()  # most are small, a few are large
+    return [
+        Case(f"{words}, {len(curve)} distances, {m} buckets", (curve, m))
+        for words, curve, m in (
+            ("a falling curve", smooth, 6), ("a bump", bump + 0.1 * draw.normal(50), 7),
+            ("drawn numbers", drawn, 7), ("drawn numbers", drawn.flip(0)[:11].double(), 10),
+            ("five levels", levels, 5), ("one bucket", drawn, 1), ("one for each", drawn[:9], 9),
+        )
+    ]  # fmt: skip
+
+
+def split_again(curve: Tensor, m: int) -> Tensor:
+    """Split the bucket that gains most, again and again."""
+    edges = torch.zeros(1, dtype=torch.long)
+    while len(edges) < m:
+        free = [e for e in range(len(curve)) if e not in edges]
+        tried = [torch.cat([edges, torch.tensor([e])]).sort().values for e in free]
+        edges = min(tried, key=lambda each: squared_error(curve, each))
+    return edges
+
+
+def at_jumps(curve: Tensor, m: int) -> Tensor:
+    """Begin a bucket after each of the largest jumps."""
+    jumps = curve.diff().abs().topk(m - 1).indices + 1
+    return torch.cat([torch.zeros(1, dtype=torch.long), jumps.sort().values])
+
+
+def even(curve: Tensor, m: int) -> Tensor:
+    """Share the distances out evenly."""
+    return torch.arange(m) * len(curve) // m
 
 
 EXERCISES = (
@@ -173,73 +233,99 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        name="t5_logits",
-        cases=logits_cases,
-        reference=logits,
-        axes=("batch", "head", "query", "key"),
+        name="pairs_per_bucket",
+        rests_on=("bucket_by_edges",),
+        cases=pair_cases,
+        reference=pairs_per_bucket,
+        tolerance=1e-9,
+        integers=True,
+        axes=("bucket",),
         mistakes=(
-            Mistake("this is what the listing returns: neither of its two places has changed",
-                    lambda q, k, t, qp, kp: q @ k.mT * q.shape[-1] ** -0.5 + bias(
-                        t, relative_position(-qp, -kp), True)),
-            Mistake("q . k is divided by d; T5 does not even divide by its square root",
-                    lambda q, k, t, qp, kp: q @ k.mT / q.shape[-1] + bias(
-                        t, relative_position(qp, kp), True)),
-            Mistake("T5 does not divide by sqrt(d): its initial weights make up for it",
-                    lambda q, k, t, qp, kp: q @ k.mT * q.shape[-1] ** -0.5 + bias(
-                        t, relative_position(qp, kp), True)),
-            Mistake("T5 does not divide by sqrt(d), and certainly not the bias",
-                    lambda *a: logits(*a) * a[0].shape[-1] ** -0.5),
-            Mistake("the sign of the relative position is flipped: it is key minus query",
-                    lambda q, k, t, qp, kp: logits(q, k, t, -qp, -kp)),
-            Mistake("the buckets are the causal ones; the encoder's are bidirectional",
-                    lambda q, k, t, qp, kp: q @ k.mT + bias(t, relative_position(qp, kp), False)),
-            Mistake("you count positions yourself; use q_pos and k_pos",
-                    lambda q, k, t, qp, kp: logits(q, k, t, torch.arange(len(qp)),
-                                                   torch.arange(len(kp)))),
-            Mistake("negative positions are taken as 0", lambda q, k, t, qp, kp: logits(
-                q, k, t, qp.clamp(min=0), kp.clamp(min=0))),
-            Mistake("the bias is missing", lambda q, k, t, qp, kp: q @ k.mT),
-            Mistake("q . k is missing", lambda q, k, t, qp, kp: logits(0 * q, k, t, qp, kp)),
-            Mistake("all heads have the bias of the first; each has a column of the table",
-                    lambda q, k, t, qp, kp: logits(q, k, t[:, :1].expand_as(t), qp, kp)),
-            Mistake("the heads share the mean of the table; each has a column of its own",
-                    lambda q, k, t, qp, kp: logits(q, k, t.mean(1, True).expand_as(t), qp, kp)),
-            Mistake("the bias is multiplied with q . k; it must be added",
-                    lambda q, k, t, qp, kp: q @ k.mT * bias(t, relative_position(qp, kp), True)),
-            Mistake("the bias is subtracted", lambda q, k, t, qp, kp: logits(q, k, -t, qp, kp)),
-            Mistake("left and right share their buckets",
-                    lambda q, k, t, qp, kp: q @ k.mT + bias(
-                        t, -relative_position(qp, kp).abs(), True)),
+            Mistake("this counts distances; each occurs in many pairs",
+                    lambda e, n: counted(e, n, torch.ones(n, dtype=torch.long))),
+            Mistake("a query sees itself, too: distance 0 occurs in every row",
+                    lambda e, n: counted(e, n - 1, n - 1 - torch.arange(n - 1), 1)),
+            Mistake("distance n occurs n times less often than distance 0, not n times",
+                    lambda e, n: counted(e, n, torch.arange(n))),
+            Mistake("distance 0 occurs once in each row, so as often as there are tokens",
+                    lambda e, n: counted(e, n, n - 1 - torch.arange(n))),
+            Mistake("these are pairs in both directions; a causal query sees no later key",
+                    lambda e, n: 2 * pairs_per_bucket(e, n) - n * (e == 0)),
+            Mistake("this is the number of pairs from each bucket on; those of the bucket alone "
+                    "are wanted", lambda e, n: pairs_per_bucket(e, n).flip(0).cumsum(0).flip(0)),
+            Mistake("this is the number of pairs up to each bucket; those of the bucket alone are "
+                    "wanted", lambda e, n: pairs_per_bucket(e, n).cumsum(0)),
+            Mistake("an edge is the shortest distance of its bucket; with you it is the longest of "
+                    "the one before",
+                    lambda e, n: counted((e + 1) * (e > 0), n, n - torch.arange(n))),
         ),
     ),
     Exercise(
-        name="first_distances",
-        cases=edge_cases,
-        reference=first_distances,
-        integers=True,
+        name="table_and_scale",
+        parts=(0, 1),
+        cases=fit_cases,
+        reference=table_and_scale,
+        tolerance=1e-6,
+        axes=("bucket",),
         mistakes=(
-            *(Mistake("these are the longest distances of the buckets, not the shortest",
-                      lambda n, f, end=end: last_distances(n, f, end(f))) for end in ENDS),
-            Mistake("a bucket begins at the first whole distance past its edge: round up",
-                    lambda n, f: by_formula(n, f, "down")),
-            Mistake("a bucket begins at the first whole distance past its edge: do not round to "
-                    "the nearest", lambda n, f: by_formula(n, f, "near")),
-            Mistake("the buckets beyond the exact ones begin one too late",
-                    lambda n, f: by_formula(n, f, "up")),
-            Mistake("you count distances from 1; the first bucket is that of distance 0",
-                    lambda n, f: first_distances(n, f) + 1),
-            Mistake("these are the numbers of the buckets, not distances",
-                    lambda n, f: torch.arange(n)),
-            Mistake("these are the distances of evenly spaced buckets",
-                    lambda n, f: torch.arange(n) * f // n),
-            Mistake("the last bucket does not begin at max_distance",
-                    lambda n, f: torch.cat([first_distances(n, f)[:-1], torch.tensor([f])])),
-            Mistake("max_distance is ignored (it is 128 always)",
-                    lambda n, f: first_distances(n, 128)),
-            Mistake("these are negative: wanted are distances",
-                    lambda n, f: -first_distances(n, f)),
-            *(Mistake("these are the widths of the buckets, not where they begin",
-                      lambda n, f, end=end: widths(n, f, end(f))) for end in ENDS),
+            Mistake("the factor is taken for T5's, which is 1; find it",
+                    lambda q, k, y, b: (torch.tensor(1.0), by_bucket(y - q @ k.mT, b))),
+            Mistake("the factor is taken for 1/sqrt(d); find it",
+                    lambda q, k, y, b: (torch.tensor(q.shape[-1] ** -0.5), by_bucket(
+                        y - q @ k.mT * q.shape[-1] ** -0.5, b))),
+            Mistake("the means of the buckets are those of the logits: q . k is still in them",
+                    lambda q, k, y, b: (table_and_scale(q, k, y, b)[0], by_bucket(y, b))),
+            Mistake("the factor is fitted as though there were no table",
+                    lambda q, k, y, b: ((q @ k.mT * y).sum() / (q @ k.mT).square().sum(),
+                                        table_and_scale(q, k, y, b)[1])),
+            Mistake("the factor is fitted as though there were no table, and the table from what "
+                    "it leaves", without_table),
+            Mistake("the factor is fitted as though all pairs had one bucket",
+                    lambda q, k, y, b: (fitted(q @ k.mT, y, 0 * b)[0],
+                                        table_and_scale(q, k, y, b)[1])),
+            Mistake("this is what the product is divided by; return what it is multiplied by",
+                    lambda q, k, y, b: (1 / table_and_scale(q, k, y, b)[0],
+                                        table_and_scale(q, k, y, b)[1])),
+            Mistake("the sign of the table is flipped: its numbers are added to the product",
+                    lambda q, k, y, b: (table_and_scale(q, k, y, b)[0],
+                                        -table_and_scale(q, k, y, b)[1])),
+            Mistake("this is the sum of each bucket, not its number",
+                    lambda q, k, y, b: (table_and_scale(q, k, y, b)[0],
+                                        table_and_scale(q, k, y, b)[1] * len(q)
+                                        * torch.bincount(b.flatten()))),
+        ),
+    ),
+    Exercise(
+        name="best_edges",
+        cases=curve_cases,
+        reference=best_edges,
+        integers=True,
+        axes=("bucket",),
+        mistakes=(
+            Mistake("a bucket is split where it gains most, again and again; an early split may be "
+                    "in the way of a later one", split_again),
+            Mistake("a bucket begins after each of the largest jumps; one distance that sticks out "
+                    "takes two of them", at_jumps),
+            Mistake("the buckets hold equally many distances, whatever the curve is", even),
+            Mistake("the largest error of a bucket is made small; wanted is the sum of all",
+                    lambda c, m: best_by(c, m, lambda run: (
+                        run - run.mean(-1, keepdim=True)).square().sum(-1), worst=True)),
+            Mistake("the errors are added up as they are, not their squares",
+                    lambda c, m: best_by(c, m, lambda run: (
+                        run - run.mean(-1, keepdim=True)).abs().sum(-1))),
+            Mistake("these are the variances of the buckets: a long bucket counts more than a "
+                    "short one", lambda c, m: best_by(c, m, lambda run: run.var(
+                        -1, correction=0))),
+            Mistake("each bucket has the number of its first distance; its mean comes nearer",
+                    lambda c, m: best_by(c, m, lambda run: (
+                        run - run[..., :1]).square().sum(-1))),
+            Mistake("each bucket has the middle of its largest and smallest number; the mean comes "
+                    "nearer", lambda c, m: best_by(c, m, lambda run: (
+                        run - (run.amax(-1, True) + run.amin(-1, True)) / 2).square().sum(-1))),
+            Mistake("these are the last distances of the buckets; return the first ones",
+                    lambda c, m: torch.cat([best_edges(c, m)[1:], torch.tensor([len(c)])]) - 1),
+            Mistake("distances are counted from 0: the first edge is 0",
+                    lambda c, m: best_edges(c, m) + 1),
         ),
     ),
 )  # fmt: skip

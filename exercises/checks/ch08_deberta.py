@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
-from exercises.checks.spec import Case, Draw, Exercise, Mistake
+from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
 from pe_lib.attention import relative_position
 from pe_lib.deberta import disentangled_row
 
 FAR = 38_600
+
+Rule = tuple[Tensor, Tensor, Tensor]
 
 
 def delta(q_pos: Tensor, k_pos: Tensor, span: int) -> Tensor:
@@ -19,74 +19,105 @@ def delta(q_pos: Tensor, k_pos: Tensor, span: int) -> Tensor:
     return disentangled_row(relative_position(q_pos, k_pos), span)
 
 
-def raw(q_pos: Tensor, k_pos: Tensor) -> Tensor:
-    """Return query minus key."""
-    return -relative_position(q_pos, k_pos)
+def convention_of(rows: Tensor, q_pos: Tensor, k_pos: Tensor) -> Rule:
+    """Return the sign of query minus key, the row of distance 0, and how many rows there are."""
+    return convention(rows, -relative_position(q_pos, k_pos))
 
 
-def delta_cases(draw: Draw) -> list[Case]:
-    """Near and far pairs, large positions and negative ones, positions in any order."""
-    lq, lk, span = draw.sizes(3, 4, 9)
-    start, large = draw.integer(11, 40), 2**24 + 1  # float32 would round
-    run = torch.arange(3 * lk)
-    q_pos, k_pos = draw.places(lq, high=20), draw.places(lk, high=20)
-    k_pos[0] = q_pos[0] + 1  # who counts both from their first position is off
-    # a distance that comes out with the other sign in numbers of 8 bits, and in those of 16
-    k_pos[-1] = q_pos[0] + FAR
+def convention(rows: Tensor, back: Tensor) -> Rule:
+    """Read a rule from rows and what is taken for query minus key."""
+    n = rows.max() + 1
+    inside = (rows > 0) & (rows < n - 1)
+    back, row = back[inside], rows[inside]
+    rises = back[row.argmax()] > back[row.argmin()]
+    sign = torch.where(rises, 1, -1)
+    return sign, row[0] - sign * back[0], n
+
+
+def convention_cases(draw: Draw) -> list[Case]:
+    """DeBERTa's rule, others, and off by one; runs, a cache, any order, negative and far ones."""
+    a, b = draw.sizes(2, 4, 8)
+    start = draw.integer(11, 40)
+    run = torch.arange(3 * b)
+    some, more = 3 * b - 2 * run[draw.order(3 * b)], b - run[draw.order(3 * b)]
+    far = torch.cat([run[:-1], torch.tensor([FAR])])
+    places = (
+        ("a run", run + start, run + start), ("in any order, some below 0", some[:-2], more),
+        ("a far key", torch.tensor([b, b + 1]) - 12, far[draw.order(3 * b)] - 12),
+        ("below 0", -run[draw.order(3 * b)], -run),
+    )  # fmt: skip
+    rules = ((1, b, 2 * b), (-1, b - 1, 2 * b - 1), (1, b - 1, 2 * b), (-1, a, 2 * a),
+             (1, a // 2, a), (-1, 2, a))  # fmt: skip
+    found = []
+    for place, (sign, offset, n) in enumerate(rules):
+        words, q_pos, k_pos = places[place % 4]
+        rows = (offset - sign * relative_position(q_pos, k_pos)).clamp(0, n - 1)
+        found.append(Case(words, (rows, q_pos, k_pos)))
+    return found
+
+
+def mail_rows(words: Tensor, ahead: Tensor, span: int, strength: float) -> Tensor:
+    """Return the smallest table whose products with the words are as wished."""
+    return written(words, ahead + span, 2 * span, strength * (3 * words.shape[1]) ** 0.5)
+
+
+def written(words: Tensor, row: Tensor, n: int, size: float, elsewhere: float = 0.0) -> Tensor:
+    """Return the smallest table (n, d) with a product of that size at one row for each word."""
+    wishes = torch.full((len(words), n), elsewhere, dtype=words.dtype)
+    wishes[torch.arange(len(words)), row.clamp(0, n - 1)] = size
+    return (torch.linalg.pinv(words) @ wishes).mT
+
+
+def mail_cases(draw: Draw) -> list[Case]:
+    """Fewer words than components, as many, one; both ends of the span; words that share much."""
+    m, more, span, half = draw.sizes(4, 3, 7)
+
+    def case(count: int, d: int, s: int, strength: float, common: float = 0.0) -> Case:
+        words = draw.normal(count, d).double() + common
+        ahead = torch.randint(-s, s, (count,), generator=draw.generator)
+        ahead[0] = -s
+        ahead[-1] = s - 1
+        label = f"{count} words of width {d}, span {s}, strength {strength:g}"
+        return Case(label, (words, ahead, s, strength))
+
     return [
-        Case(f"{3 * lk} positions from {start}, span {span}", (run + start, run + start, span)),
-        Case(f"q_pos {q_pos.tolist()}, k_pos {k_pos.tolist()}, span 3", (q_pos, k_pos, 3)),
-        Case(f"{3 * lk} positions from {large}, span 2", (run + large, run + large, 2)),
-        Case(f"{lq} queries and {lk} keys, negative positions, span {1000 + span}",
-             (-300 * draw.places(lq), -300 * k_pos[:-1], 1000 + span)),
+        case(m, m + more, span, 10.0), case(m, m, half, 4.0), case(1, 8, 2, 1.5),
+        case(half, 64, span + 8, 20.0, 1.0),
     ]  # fmt: skip
 
 
-def c2p(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:
+def by_row(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:
     """Return q_i . rows[index_ij], (B, H, Lq, Lk)."""
-    scores = q @ rows.mT  # (B, H, Lq, N)
+    return picked(q @ rows.mT, index)
+
+
+def picked(scores: Tensor, index: Tensor) -> Tensor:
+    """Pick a column of (B, H, L, N) for each entry of the index."""
     return scores.gather(-1, index.expand(*scores.shape[:2], *index.shape))
 
 
-def p2c(k: Tensor, rows: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-    """Return k_j . rows[delta(i, j)]."""
-    return c2p(k, rows, delta(q_pos, k_pos, rows.shape[1] // 2).mT).mT
+def logits_from_kept(
+    q: Tensor, k: Tensor, kept: Tensor, k_rows: Tensor, q_pos: Tensor, k_pos: Tensor
+) -> Tensor:
+    """Return the scores from what a cache keeps."""
+    return from_kept(q, k, kept, k_rows, q_pos, k_pos)
 
 
-def terms(
-    q: Tensor, k: Tensor, q_rows: Tensor, k_rows: Tensor, q_pos: Tensor, k_pos: Tensor,
-    *, weights: tuple[float, float, float] = (1, 1, 1), share: int = 3, c2p_sign: int = 1,
+def from_kept(
+    q: Tensor, k: Tensor, kept: Tensor, k_rows: Tensor, q_pos: Tensor, k_pos: Tensor, *,
+    weights: tuple[float, float, float] = (1, 1, 1), share: int = 3, first: int = 1, third: int = 1,
 ) -> Tensor:  # fmt: skip
-    """Return the sum of the three terms, each times a weight, over sqrt(share * d)."""
-    index = delta(c2p_sign * q_pos, c2p_sign * k_pos, k_rows.shape[1] // 2)
-    found = (q @ k.mT, c2p(q, k_rows, index), p2c(k, q_rows, q_pos, k_pos))
-    total = sum((w * t for w, t in zip(weights, found, strict=True)), torch.zeros(()))
+    """Return the three terms, each times a weight, over sqrt(share d); signs turn distances."""
+    span = k_rows.shape[1] // 2
+    c2p = by_row(q, k_rows, delta(first * q_pos, first * k_pos, span))
+    p2c = picked(kept, delta(third * q_pos, third * k_pos, span).mT).mT
+    terms = zip(weights, (q @ k.mT, c2p, p2c), strict=True)
+    total = sum((weight * term for weight, term in terms), torch.zeros(()))
     result: Tensor = total * (share * q.shape[-1]) ** -0.5
     return result
 
 
-def with_other_p2c(
-    q: Tensor, k: Tensor, q_rows: Tensor, k_rows: Tensor, q_pos: Tensor, k_pos: Tensor,
-    *, term: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
-) -> Tensor:  # fmt: skip
-    """Return the logits with another third term."""
-    first = terms(q, k, q_rows, k_rows, q_pos, k_pos, weights=(1, 1, 0))
-    result: Tensor = first + term(k, q_rows, q_pos, k_pos) * (3 * q.shape[-1]) ** -0.5
-    return result
-
-
-def fourth(
-    q: Tensor, k: Tensor, q_rows: Tensor, k_rows: Tensor, q_pos: Tensor, k_pos: Tensor,
-    *, share: int,
-) -> Tensor:  # fmt: skip
-    """Return the logits with position meeting position, too."""
-    both = (q_rows * k_rows).sum(-1)[:, delta(q_pos, k_pos, k_rows.shape[1] // 2)]
-    first = terms(q, k, q_rows, k_rows, q_pos, k_pos, share=share)
-    result: Tensor = first + both * (share * q.shape[-1]) ** -0.5
-    return result
-
-
-def logits_cases(draw: Draw) -> list[Case]:
+def kept_cases(draw: Draw) -> list[Case]:
     """As many queries as keys, queries after a cache, positions in any order."""
     b, h, lq, d, other = draw.sizes(5, 2, 6)
     lk, start = lq + draw.integer(5, 7), draw.integer(11, 40)
@@ -96,8 +127,9 @@ def logits_cases(draw: Draw) -> list[Case]:
         label: str, d: int, span: int, q_pos: Tensor, k_pos: Tensor, b: int = b, h: int = h
     ) -> Case:
         q, k = draw.normal(b, h, len(q_pos), d), draw.normal(b, h, len(k_pos), d)
-        tables = draw.normal(h, 2 * span, d), draw.normal(h, 2 * span, d)
-        return Case(f"{label}, d {d}, span {span}", (q, k, *tables, q_pos, k_pos))
+        q_rows, k_rows = draw.normal(h, 2 * span, d), draw.normal(h, 2 * span, d)
+        args = (q, k, k @ q_rows.mT, k_rows, q_pos, k_pos)
+        return Case(f"{label}, d {d}, span {span}", args)
 
     some, more = draw.places(3, high=30), draw.places(5, high=30)
     more[draw.integer(1, 4)] += FAR
@@ -106,179 +138,119 @@ def logits_cases(draw: Draw) -> list[Case]:
         case(f"{lk} keys from {start}, queries at the last {lq}", other, 3, k_pos[-lq:], k_pos),
         case(f"q_pos {some.tolist()}, k_pos {more.tolist()}", d, 4, some, more),
         case("one head, 1 query and 20 keys", 64, 16, k_pos[-1:], torch.arange(20), 1, 1),
-        case(
-            "16 heads, 4 queries and 6 keys, negative positions",
-            8,
-            5,
-            -draw.places(4),
-            -draw.places(6),
-            1,
-            16,
-        ),
-    ]
+        case("16 heads, 4 queries and 6 keys, negative positions", 8, 5, -draw.places(4),
+             -draw.places(6), 1, 16),
+    ]  # fmt: skip
 
 
-def p2c_cases(draw: Draw) -> list[Case]:
-    """The same calls, with what this term needs."""
-    return [
-        Case(case.label, (case.args[1], case.args[2], case.args[4], case.args[5]))
-        for case in logits_cases(draw)
-    ]
+def by_query(
+    q: Tensor, k: Tensor, kept: Tensor, k_rows: Tensor, q_pos: Tensor, k_pos: Tensor,
+    *, share: int,
+) -> Tensor:  # fmt: skip
+    """Pick from row i of what is kept, as the listing does."""
+    index = delta(q_pos, k_pos, k_rows.shape[1] // 2)
+    total = q @ k.mT + by_row(q, k_rows, index) + picked(kept[:, :, : len(q_pos)], index)
+    result: Tensor = total * (share * q.shape[-1]) ** -0.5
+    return result
 
 
-def clipped_index(k: Tensor, rows: Tensor, index: Tensor) -> Tensor:
-    """Gather by key with an index of (Lk, Lq)."""
-    return c2p(k, rows, index.clamp(0, rows.shape[1] - 1)).mT
-
-
-def by_query(k: Tensor, rows: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-    """Gather by key with an index whose rows are queries: the listing to repair."""
-    return c2p(k, rows, delta(q_pos, k_pos, rows.shape[1] // 2))
-
-
-def exchanged(k: Tensor, rows: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-    """Read row delta(j, i)."""
-    return p2c(k, rows, -q_pos, -k_pos)
+def changed(**how: object) -> Answer:
+    """Return a wrong answer that weighs or scales the terms in another way."""
+    return lambda *args: from_kept(*args, **how)  # type: ignore[arg-type]
 
 
 EXERCISES = (
     Exercise(
-        name="delta",
-        cases=delta_cases,
-        reference=delta,
-        integers=True,
-        axes=("query", "key"),
+        name="convention_of",
+        cases=convention_cases,
+        reference=convention_of,
         mistakes=(
-            Mistake("the sign is flipped: delta takes query minus key",
-                    lambda q, k, s: (-raw(q, k) + s).clamp(0, 2 * s - 1)),
-            Mistake("rows run to 2 span - 1: you clip one too late",
-                    lambda q, k, s: (raw(q, k) + s).clamp(0, 2 * s)),
-            Mistake("rows begin at 0: you clip one too early",
-                    lambda q, k, s: (raw(q, k) + s).clamp(1, 2 * s - 1)),
-            Mistake("nothing is clipped", lambda q, k, s: raw(q, k) + s),
-            Mistake("the rows are not moved: distance 0 has row `span`",
-                    lambda q, k, s: raw(q, k).clamp(-s, s - 1)),
-            Mistake("distance 0 has row `span`; yours has row span - 1",
-                    lambda q, k, s: (raw(q, k) + s - 1).clamp(0, 2 * s - 1)),
-            Mistake("distance 0 has row `span`; yours has row span + 1",
-                    lambda q, k, s: (raw(q, k) + s + 1).clamp(0, 2 * s - 1)),
-            Mistake("you count positions yourself; use q_pos and k_pos",
-                    lambda q, k, s: delta(torch.arange(len(q)), torch.arange(len(k)), s)),
-            Mistake("you count positions yourself; use q_pos and k_pos", lambda q, k, s: delta(
-                torch.arange(len(k) - len(q), len(k)), torch.arange(len(k)), s)),
-            Mistake("queries and keys are each counted from their own first position; use q_pos "
-                    "and k_pos as they are", lambda q, k, s: delta(q - q[0], k - k[0], s)),
-            Mistake("negative positions are taken as 0",
-                    lambda q, k, s: delta(q.clamp(min=0), k.clamp(min=0), s)),
-            Mistake("large positions are rounded: in float32 whole numbers end at 2**24; stay "
-                    "with integers",
-                    lambda q, k, s: (raw(q.float(), k.float()) + s).clamp(0, 2 * s - 1).long()),
-            Mistake("the sign of the distance is lost: left and right must differ",
-                    lambda q, k, s: (raw(q, k).abs() + s).clamp(0, 2 * s - 1)),
-            Mistake("rows that are out of range wrap around; they must stay at the ends",
-                    lambda q, k, s: (raw(q, k) + s) % (2 * s)),
-            Mistake("only the upper end is clipped",
-                    lambda q, k, s: (raw(q, k) + s).clamp(max=2 * s - 1)),
-            Mistake("only the lower end is clipped",
-                    lambda q, k, s: (raw(q, k) + s).clamp(min=0)),
-            Mistake("the table is upside down", lambda q, k, s: 2 * s - 1 - delta(q, k, s)),
+            Mistake("the sign is the other way round: 1 is query minus key",
+                    lambda r, q, k: convention(r, relative_position(q, k))),
+            Mistake("the last row has the number n - 1; you return that",
+                    lambda r, q, k: (*convention_of(r, q, k)[:2], r.max())),
+            Mistake("the offset is half the number of rows in some codes only; read it",
+                    lambda r, q, k: (convention_of(r, q, k)[0], (r.max() + 1) // 2, r.max() + 1)),
+            Mistake("the offset is counted from the other end of the table",
+                    lambda r, q, k: (convention_of(r, q, k)[0],
+                                     r.max() - convention_of(r, q, k)[1], r.max() + 1)),
+            Mistake("DeBERTa's sign is taken for granted; read it",
+                    lambda r, q, k: (torch.tensor(1), *convention_of(r, q, k)[1:])),
+            Mistake("the usual sign, key minus query, is taken for granted; read it",
+                    lambda r, q, k: (torch.tensor(-1), *convention_of(r, q, k)[1:])),
+            Mistake("the offset is one too large",
+                    lambda r, q, k: tuple(x + i * (2 - i) for i, x in enumerate(
+                        convention_of(r, q, k)))),
+            Mistake("the offset is one too small",
+                    lambda r, q, k: tuple(x - i * (2 - i) for i, x in enumerate(
+                        convention_of(r, q, k)))),
+            Mistake("the order is sign, offset, number of rows",
+                    lambda r, q, k: tuple(convention_of(r, q, k)[i] for i in (0, 2, 1))),
         ),
     ),
     Exercise(
-        name="p2c",
-        rests_on=("delta",),
-        cases=p2c_cases,
-        reference=p2c,
-        axes=("batch", "head", "query", "key"),
+        name="mail_rows",
+        cases=mail_cases,
+        reference=mail_rows,
+        tolerance=1e-6,
+        axes=("row", "component"),
         mistakes=(
-            Mistake("entry (i, j) uses key i; it must use key j", by_query),
-            Mistake("the result is not transposed: rows belong to queries",
-                    lambda k, r, qp, kp: p2c(k, r, qp, kp).mT),
-            Mistake("the distance is that of key and query exchanged: delta(j, i) in place of "
-                    "delta(i, j)", lambda k, r, qp, kp: clipped_index(
-                        k, r, delta(kp, qp, r.shape[1] // 2))),
-            Mistake("the index is right for queries in the rows, but you gather with keys in the "
-                    "rows: transpose the index too", lambda k, r, qp, kp: clipped_index(
-                        k, r, delta(qp, kp, r.shape[1] // 2))),
-            Mistake("you count positions yourself; use q_pos and k_pos",
-                    lambda k, r, qp, kp: p2c(k, r, torch.arange(len(qp)), torch.arange(len(kp)))),
-            Mistake("you count positions yourself; use q_pos and k_pos", lambda k, r, qp, kp: p2c(
-                k, r, torch.arange(len(kp) - len(qp), len(kp)), torch.arange(len(kp)))),
-            Mistake("it is scaled; this exercise leaves it unscaled",
-                    lambda k, r, qp, kp: p2c(k, r, qp, kp) * k.shape[-1] ** -0.5),
-            Mistake("it is scaled; this exercise leaves it unscaled",
-                    lambda k, r, qp, kp: p2c(k, r, qp, kp) * (3 * k.shape[-1]) ** -0.5),
-            Mistake("the table is read upside down",
-                    lambda k, r, qp, kp: p2c(k, r.flip(1), qp, kp)),
-            Mistake("the lowest row of the table is never read",
-                    lambda k, r, qp, kp: p2c(k, torch.cat([r[:, 1:2], r[:, 1:]], 1), qp, kp)),
-            Mistake("rows that are out of range wrap around; they must stay at the ends",
-                    lambda k, r, qp, kp: c2p(k, r, (raw(qp, kp) + r.shape[1] // 2).mT
-                                             % r.shape[1]).mT),
-            Mistake("all heads use the first head's table",
-                    lambda k, r, qp, kp: p2c(k, r[:1].expand_as(r), qp, kp)),
-            Mistake("distance 0 has row `span`; yours has row span - 1",
-                    lambda k, r, qp, kp: p2c(k, r, qp, kp + 1)),
-            Mistake("distance 0 has row `span`; yours has row span + 1",
-                    lambda k, r, qp, kp: p2c(k, r, qp, kp - 1)),
-            Mistake("every pair uses the row of distance 0",
-                    lambda k, r, qp, kp: p2c(k, r, 0 * qp, 0 * kp)),
+            Mistake("the rows are mirrored: query minus key is the number of places to the right",
+                    lambda w, a, s, x: written(w, s - a, 2 * s, x * (3 * w.shape[1]) ** 0.5)),
+            Mistake("distance 0 has row s; you begin with it at row 0",
+                    lambda w, a, s, x: written(w, a % (2 * s), 2 * s,
+                                               x * (3 * w.shape[1]) ** 0.5)),
+            Mistake("the score is divided by sqrt(3 d) later; the products must be larger by that",
+                    lambda w, a, s, x: written(w, a + s, 2 * s, x)),
+            Mistake("one term alone is there, and it is still divided by sqrt(3 d)",
+                    lambda w, a, s, x: written(w, a + s, 2 * s, x * w.shape[1] ** 0.5)),
+            Mistake("the score is divided by sqrt(3 d), so multiply the wish with it",
+                    lambda w, a, s, x: written(w, a + s, 2 * s, x * (3 * w.shape[1]) ** -0.5)),
+            Mistake("a row is the sum of the words that want it; words are not at right angles, "
+                    "and other words find it, too",
+                    lambda w, a, s, x: torch.zeros(2 * s, w.shape[1]).double().index_add(
+                        0, a + s, w * x * (3 * w.shape[1]) ** 0.5 / w.square().sum(1)[:, None])),
+            Mistake("all other rows must have the product 0; yours have the opposite",
+                    lambda w, a, s, x: written(w, a + s, 2 * s, x * (3 * w.shape[1]) ** 0.5,
+                                               -x * (3 * w.shape[1]) ** 0.5)),
+            Mistake("the row is one too high", lambda w, a, s, x: written(
+                w, a + s + 1, 2 * s, x * (3 * w.shape[1]) ** 0.5)),
+            Mistake("the row is one too low", lambda w, a, s, x: written(
+                w, a + s - 1, 2 * s, x * (3 * w.shape[1]) ** 0.5)),
         ),
     ),
     Exercise(
-        name="deberta_logits",
-        rests_on=("delta", "p2c"),
-        cases=logits_cases,
-        reference=terms,
+        name="logits_from_kept",
+        cases=kept_cases,
+        reference=logits_from_kept,
         axes=("batch", "head", "query", "key"),
         mistakes=(
-            Mistake("you divide by d, not by a square root",
-                    lambda *a: terms(*a, share=1) * a[0].shape[-1] ** -0.5),
-            Mistake("you divide by 3 d, not by its square root",
-                    lambda *a: terms(*a) * (3 * a[0].shape[-1]) ** -0.5),
-            Mistake("the 3 belongs under the root, too; you divide by 3 sqrt(d)",
-                    lambda *a: terms(*a, share=9)),
+            Mistake("this is what the listing returns: nothing is mended yet",
+                    lambda *a: by_query(*a, share=2)),
+            Mistake("`kept` has a row for each key; you pick from the row of the query",
+                    lambda *a: by_query(*a, share=3)),
+            Mistake("three terms are added, so the factor is 1/sqrt(3 d)", changed(share=2)),
             Mistake("three terms are added, so the factor is 1/sqrt(3 d), not 1/sqrt(d)",
-                    lambda *a: terms(*a, share=1)),
-            Mistake("three terms are added, so the factor is 1/sqrt(3 d), not 1/sqrt(2 d)",
-                    lambda *a: terms(*a, share=2)),
-            Mistake("this is the factor of four terms; DeBERTa has three",
-                    lambda *a: terms(*a, share=4)),
-            Mistake("the factor 1/sqrt(3 d) is missing",
-                    lambda *a: terms(*a) * (3 * a[0].shape[-1]) ** 0.5),
-            Mistake("content-to-position is missing", lambda *a: terms(*a, weights=(1, 0, 1))),
-            Mistake("position-to-content is missing", lambda *a: terms(*a, weights=(1, 1, 0))),
-            Mistake("content-to-content is missing", lambda *a: terms(*a, weights=(0, 1, 1))),
-            Mistake("the two tables are exchanged: the query must meet k_rows, the key q_rows",
-                    lambda q, k, qr, kr, qp, kp: terms(q, k, kr, qr, qp, kp)),
-            Mistake("you read k_rows in both terms; the key must meet q_rows",
-                    lambda q, k, qr, kr, qp, kp: terms(q, k, kr, kr, qp, kp)),
-            Mistake("you read q_rows in both terms; the query must meet k_rows",
-                    lambda q, k, qr, kr, qp, kp: terms(q, k, qr, qr, qp, kp)),
-            Mistake("there is a fourth term, position with position; DeBERTa leaves it out",
-                    lambda *a: fourth(*a, share=3)),
-            Mistake("there is a fourth term, position with position; DeBERTa leaves it out",
-                    lambda *a: fourth(*a, share=4)),
-            Mistake("only the content is scaled: 1/sqrt(3 d) is on the sum",
-                    lambda *a: terms(*a, weights=(
-                        1, s := (3 * a[0].shape[-1]) ** 0.5, s))),
-            Mistake("only the position terms are scaled: 1/sqrt(3 d) is on the sum",
-                    lambda *a: terms(*a, weights=((3 * a[0].shape[-1]) ** 0.5, 1, 1))),
-            Mistake("in position-to-content, query and key are exchanged in delta",
-                    lambda *a: with_other_p2c(*a, term=exchanged)),
-            Mistake("in position-to-content, entry (i, j) uses key i; it must use key j",
-                    lambda *a: with_other_p2c(*a, term=by_query)),
-            Mistake("in content-to-position, query and key are exchanged in delta",
-                    lambda *a: terms(*a, c2p_sign=-1)),
-            Mistake("in both terms, delta takes key minus query",
-                    lambda q, k, qr, kr, qp, kp: terms(q, k, qr, kr, -qp, -kp)),
-            Mistake("you count positions yourself; use q_pos and k_pos",
-                    lambda q, k, qr, kr, qp, kp: terms(
-                        q, k, qr, kr, torch.arange(len(qp)), torch.arange(len(kp)))),
-            Mistake("you count positions yourself; use q_pos and k_pos",
-                    lambda q, k, qr, kr, qp, kp: terms(
-                        q, k, qr, kr, torch.arange(len(kp) - len(qp), len(kp)),
-                        torch.arange(len(kp)))),
+                    changed(share=1)),
+            Mistake("the third term reads row delta(j, i); it must read delta(i, j)",
+                    changed(third=-1)),
+            Mistake("the second term reads row delta(j, i); it must read delta(i, j)",
+                    changed(first=-1)),
+            Mistake("both position terms count key minus query; DeBERTa counts query minus key",
+                    changed(first=-1, third=-1)),
+            Mistake("the content term is missing", changed(weights=(0, 1, 1))),
+            Mistake("content-to-position is missing", changed(weights=(1, 0, 1))),
+            Mistake("position-to-content is missing: what is kept is not used",
+                    changed(weights=(1, 1, 0))),
+            Mistake("positions are counted from 0; use q_pos and k_pos",
+                    lambda q, k, kept, r, qp, kp: from_kept(
+                        q, k, kept, r, torch.arange(len(qp)), torch.arange(len(kp)))),
+            Mistake("queries are counted from 0; use q_pos",
+                    lambda q, k, kept, r, qp, kp: from_kept(
+                        q, k, kept, r, torch.arange(len(qp)), kp)),
+            Mistake("negative positions are taken as 0",
+                    lambda q, k, kept, r, qp, kp: from_kept(
+                        q, k, kept, r, qp.clamp(min=0), kp.clamp(min=0))),
         ),
     ),
 )  # fmt: skip

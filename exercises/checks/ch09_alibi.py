@@ -61,46 +61,48 @@ def between(bias: Tensor, places: Tensor) -> Tensor:
     return slopes_of(bias, places)
 
 
-def bias(q_pos: Tensor, k_pos: Tensor, slopes: Tensor) -> Tensor:
-    """Return the symmetric penalty, (H, Lq, Lk)."""
-    return alibi(relative_position(q_pos, k_pos), slopes, symmetric=True)
+def packed_bias(starts: Tensor, slopes: Tensor) -> Tensor:
+    """Return the bias of packed documents, (H, L, L)."""
+    return packed(starts, slopes, document=starts.cumsum(0))
 
 
-def bias_cases(draw: Draw) -> list[Case]:
-    """A step of decoding, keys on both sides, gaps, below 0, far apart; slopes of no formula."""
-    heads, lk, lq = draw.sizes(3, 4, 9)
-    start = draw.integer(11, 40)
-    k_pos = torch.arange(start, start + lk)
-    near = torch.cat([k_pos[1:2], draw.places(lq - 1, high=start + 9)])
-    wide, far = -draw.places(lq) * 7, 100 - draw.places(lk) * 9
-    farther = torch.cat([torch.arange(4), torch.arange(4) + 70_001, draw.places(5) * 1300])
-    keys = f"keys at {start} to {start + lk - 1}"
+def packed(
+    starts: Tensor, slopes: Tensor, *, document: Tensor, place: Tensor | None = None,
+    latest: int = 0, beyond: float = -math.inf,
+) -> Tensor:  # fmt: skip
+    """Penalize distance among tokens of one document; hide keys later than the query by more."""
+    number = torch.arange(len(starts))
+    hidden = (number > number[:, None] + latest) | (document != document[:, None])
+    place = number if place is None else place
+    return (slopes[:, None, None] * (place - place[:, None])).masked_fill(hidden, beyond)
+
+
+def restarted(starts: Tensor) -> Tensor:
+    """Return positions counted anew in each document."""
+    number = torch.arange(len(starts))
+    return number - torch.where(starts, number, 0).cummax(0).values
+
+
+def packed_cases(draw: Draw) -> list[Case]:
+    """Documents of any length, one, as many as tokens, a long row; one head and many."""
+    h, length, more = draw.sizes(3, 4, 9)
+
+    def case(words: str, tokens: int, heads: int, share: float) -> Case:
+        starts = torch.rand(tokens, generator=draw.generator) < share
+        starts[0] = True
+        starts[[tokens // 3, tokens // 2]] |= 0 < share < 1
+        return Case(f"{words}, {tokens} tokens, {heads} heads", (starts, drawn_slopes(draw, heads)))
+
     return [
-        Case(f"a query at {start + lk}, {keys}",
-             (k_pos[-1:] + 1, k_pos, drawn_slopes(draw, heads))),
-        Case(f"queries at {near.tolist()}, {keys}", (near, k_pos, drawn_slopes(draw, heads))),
-        Case(f"queries at {wide.tolist()}, keys at {far.tolist()}",
-             (wide, far, drawn_slopes(draw, heads))),
-        Case(f"queries and keys at {farther.tolist()}",
-             (farther, farther, drawn_slopes(draw, 1))),
-        Case(f"a query at 3, {keys}, and 32 heads",
-             (torch.tensor([3]), k_pos, drawn_slopes(draw, 32))),
+        case("some documents", 3 * length, h, 0.2), case("one document", length, h, 0.0),
+        case("each token a document", more, h, 1.0), case("a long document", 700, 1, 0.0),
+        case("many heads", 12, 16, 0.3), case("as many heads as tokens", h + 4, h + 4, 0.3),
     ]  # fmt: skip
 
 
 def drawn_slopes(draw: Draw, heads: int) -> Tensor:
     """Return slopes that no formula gives."""
     return 0.05 + torch.rand(heads, generator=draw.generator)
-
-
-def counted_on(positions: Tensor) -> Tensor:
-    """Return the first position, and each next one by one more."""
-    return positions[:1] + torch.arange(len(positions))
-
-
-def listing(q_pos: Tensor, k_pos: Tensor, slopes: Tensor) -> Tensor:
-    """Return what the listing of the exercise returns."""
-    return alibi(relative_position(torch.arange(len(q_pos)), torch.arange(len(k_pos))), slopes)
 
 
 def reach(slopes: Tensor, share: float) -> Tensor:
@@ -187,49 +189,35 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        name="alibi_bias",
-        cases=bias_cases,
-        reference=bias,
+        name="packed_bias",
+        cases=packed_cases,
+        reference=packed_bias,
         axes=("head", "query", "key"),
         mistakes=(
-            Mistake("the bias rewards distance: the sign is flipped", lambda *a: -bias(*a)),
-            Mistake("keys to the right are rewarded: take the absolute distance",
-                    lambda q, k, s: alibi(relative_position(q, k), s)),
-            Mistake("keys to the left are rewarded: take the absolute distance",
-                    lambda q, k, s: alibi(-relative_position(q, k), s)),
-            Mistake("this is what the listing returns: nothing is mended yet", listing),
-            Mistake("you count positions yourself: with a cache, the query is not at position 0",
-                    lambda q, k, s: bias(torch.arange(len(q)), torch.arange(len(k)), s)),
-            Mistake("you count queries from 0: with a cache, the query is not there",
-                    lambda q, k, s: bias(torch.arange(len(q)), k, s)),
-            Mistake("you count keys from 0; use k_pos",
-                    lambda q, k, s: bias(q, torch.arange(len(k)), s)),
-            Mistake("you take the first key's position and count on by one; there may be gaps",
-                    lambda q, k, s: bias(q, counted_on(k), s)),
-            Mistake("you take the first query's position and count on by one; there may be gaps",
-                    lambda q, k, s: bias(counted_on(q), k, s)),
-            Mistake("you take the first positions and count on by one; there may be gaps",
-                    lambda q, k, s: bias(counted_on(q), counted_on(k), s)),
+            Mistake("this is the listing, unchanged",
+                    lambda s, m: packed(s, m, document=0 * s, place=restarted(s))),
+            Mistake("other documents are seen: counting anew does not hide them",
+                    lambda s, m: packed(s, m, document=0 * s)),
+            Mistake("the future is seen", lambda s, m: packed(
+                s, m, document=s.cumsum(0), latest=len(s))),
+            Mistake("a query sees itself, too; yours does not",
+                    lambda s, m: packed(s, m, document=s.cumsum(0), latest=-1)),
+            Mistake("one key too many is seen: that after the query",
+                    lambda s, m: packed(s, m, document=s.cumsum(0), latest=1)),
+            Mistake("what a query does not see gets 0; it must get minus infinity",
+                    lambda s, m: packed(s, m, document=s.cumsum(0), beyond=0.0)),
+            Mistake("a document begins one token too late: its first token belongs to it",
+                    lambda s, m: packed(s, m, document=s.cumsum(0) - s.long())),
+            Mistake("the bias rewards distance: the sign is flipped",
+                    lambda s, m: packed(s, -m, document=s.cumsum(0))),
             Mistake("the slopes are not used: these are those of the formula for as many heads",
-                    lambda q, k, s: bias(q, k, alibi_slopes(len(s)))),
-            Mistake("the bias depends on the key alone: a shortcut that only holds for keys "
-                    "to the left, up to a number for each query",
-                    lambda q, k, s: s[:, None, None] * k.expand(len(q), -1)),
-            Mistake("negative positions are taken as 0",
-                    lambda q, k, s: bias(q.clamp(min=0), k.clamp(min=0), s)),
-            Mistake("keys to the right have no penalty; take the absolute distance",
-                    lambda q, k, s: alibi(relative_position(q, k).clamp(max=0), s)),
-            Mistake("keys to the right are hidden; this exercise has no mask",
-                    lambda q, k, s: bias(q, k, s).masked_fill(
-                        relative_position(q, k) > 0, -torch.inf)),
-            Mistake("the distance is squared", lambda q, k, s: -s[:, None, None]
-                    * relative_position(q, k) ** 2),
-            Mistake("a key at distance 0 has a penalty: you count distances from 1",
-                    lambda q, k, s: bias(q, k, s) - s[:, None, None]),
-            Mistake("the distance is divided by the slope; it must be multiplied",
-                    lambda q, k, s: bias(q, k, 1 / s)),
+                    lambda s, m: packed(s, alibi_slopes(len(m)), document=s.cumsum(0))),
             Mistake("all heads have the slope of the first",
-                    lambda q, k, s: bias(q, k, s[:1].expand_as(s))),
+                    lambda s, m: packed(s, m[:1].expand_as(m), document=s.cumsum(0))),
+            Mistake("a key at distance 0 has a penalty: you count distances from 1",
+                    lambda s, m: packed_bias(s, m) - m[:, None, None]),
+            Mistake("the distance is divided by the slope; it must be multiplied",
+                    lambda s, m: packed(s, 1 / m, document=s.cumsum(0))),
         ),
     ),
     Exercise(

@@ -15,42 +15,33 @@ from pe_lib.sinusoidal import frequencies
 ROUNDED = 1e-5
 
 
-def incomplete_pairs(dim: int, base: float, length: int) -> Tensor:
-    """Return how many pairs make less than one full turn."""
-    return (frequencies(dim, base) * length < 2 * math.pi).sum()
+def trained_for(dim: int, base: float, count: int) -> int:
+    """Return the longest text by whose end `count` pairs have not made a full turn."""
+    return longest(dim, base, dim // 2 - count)
 
 
-def incomplete_pairs_cases(draw: Draw) -> list[Case]:
-    """Sizes of published models, drawn ones, and some where one pair makes just a turn, or almost.
-
-    With a length of 7 the fastest pair has made its turn, with one of 6 it has not; over 6282 a
-    pair of frequency 1/1000 falls short of 2 pi, and reaches 6.28. A pair of frequency 1/10000
-    falls short over 62831, and reaches 6.283; over 62850 it has passed 2 pi, and not 44/7. One of
-    frequency 1/3 has made its turn over 19, and not over half a token less.
-    """
-    drawn: list[tuple[int, float, int]] = []
-    while len(drawn) < 8:
-        sizes = 2 * draw.integer(20, 90), float(10 ** draw.integer(3, 6)), draw.integer(99, 9999)
-        turns = frequencies(*sizes[:2]) * sizes[2] / (2 * math.pi)
-        if bool(((turns - 1).abs() > ROUNDED).all()):
-            drawn.append(sizes)
-    return [
-        *(Case(f"{words}: dim {d}, base {b:g}, length {n}", (d, b, n)) for words, d, b, n in (
-            ("a published model", 128, 1e4, 4096), ("a published model", 128, 5e5, 8192),
-            ("a wide head", 256, 1e6, 8192), ("all pairs making a turn", 64, 100.0, 4096),
-            *(("a very short text", 32, 1e4, n) for n in (5, 6, 7)),
-            ("one pair making almost a turn", 4, 1e6, 6282),
-            ("one pair making almost a turn", 4, 1e8, 62831),
-            ("one pair making just a turn", 4, 1e8, 62850),
-            ("one pair making just a turn", 4, 9.0, 19), ("a single pair", 2, 1e4, 2048),
-            *(("drawn numbers", *sizes) for sizes in drawn),
-        )),
-    ]  # fmt: skip
+def longest(dim: int, base: float, pair: int, turn: float = 2 * math.pi) -> int:
+    """Return the largest whole number of tokens within which a pair makes less than a turn."""
+    rates = base ** (-torch.arange(dim, dtype=torch.float64) * 2 / dim)  # and some beyond
+    return math.ceil(turn / float(rates[pair])) - 1
 
 
-def count(dim: int, base: float, threshold: float) -> Tensor:
-    """Return how many frequencies are below a threshold."""
-    return (frequencies(dim, base) < threshold).sum()
+def trained_cases(draw: Draw) -> list[Case]:
+    """Widths and bases of published models and drawn ones; one pair, some, and all of them."""
+    sizes = [(128, 1e4), (128, 5e5), (256, 1e6), (64, 100.0), (2, 1e4), (96, 2e4)]
+    sizes += [(2 * draw.integer(20, 90), float(10 ** draw.integer(3, 6))) for _ in range(4)]
+    found = []
+    for dim, base in sizes:
+        half = dim // 2
+        counts = {1, half, *(draw.integer(1, half) for _ in range(4))}
+        found += [(dim, base, n) for n in sorted(counts) if off_a_whole(dim, base, half - n)]
+    return [Case(f"dim {d}, base {b:g}, {n} pairs", (d, b, n)) for d, b, n in found]
+
+
+def off_a_whole(dim: int, base: float, pair: int) -> bool:
+    """Return whether rounding on any way cannot decide the answer."""
+    exact = 2 * math.pi * base ** (2 * pair / dim)
+    return abs(exact - round(exact)) > ROUNDED * exact and exact < 2e4
 
 
 def number(value: float | Tensor) -> Tensor:
@@ -205,29 +196,32 @@ def then(change: Callable[[Tensor, Tensor, Tensor, Tensor], Four]) -> Callable[.
 
 EXERCISES = (
     Exercise(
-        name="incomplete_pairs",
-        cases=incomplete_pairs_cases,
-        reference=incomplete_pairs,
+        name="trained_for",
+        cases=trained_cases,
+        reference=trained_for,
+        tolerance=1e-9,
+        integers=True,
         mistakes=(
             Mistake("2 pi is missing: a full turn is 2 pi radians",
-                    lambda d, b, n: count(d, b, 1 / n)),
-            Mistake("these are the pairs that do make a full turn",
-                    lambda d, b, n: d // 2 - incomplete_pairs(d, b, n)),
-            Mistake("you count components; each pair has two",
-                    lambda d, b, n: 2 * incomplete_pairs(d, b, n)),
-            Mistake("a full turn is 2 pi, not pi", lambda d, b, n: count(d, b, math.pi / n)),
-            Mistake("the exponent is j/d; it must be 2j/d for pair j",
-                    lambda d, b, n: incomplete_pairs(d, b**0.5, n)),
+                    lambda d, b, n: longest(d, b, d // 2 - n, 1.0)),
+            Mistake("a full turn is 2 pi, not pi",
+                    lambda d, b, n: longest(d, b, d // 2 - n, math.pi)),
+            Mistake("this is the shortest text by whose end the pair has made its turn; one token "
+                    "less is asked for", lambda d, b, n: trained_for(d, b, n) + 1),
+            Mistake("that is one token too few: the largest number below a full turn is asked for",
+                    lambda d, b, n: trained_for(d, b, n) - 1),
+            Mistake("this is the pair before: it has made its turn",
+                    lambda d, b, n: longest(d, b, max(0, d // 2 - n - 1))),
+            Mistake("this is the slowest pair but one; the fastest of those that have not been "
+                    "around comes first", lambda d, b, n: longest(d, b, d // 2 - n + 1)),
+            Mistake("the slowest pair has the most room; the fastest of those that have not been "
+                    "around decides", lambda d, b, n: longest(d, b, d // 2 - 1)),
+            Mistake("the fast pairs are counted; those that have not been around are the slow ones",
+                    lambda d, b, n: longest(d, b, n - 1)),
+            Mistake("the exponent is r/d; it must be 2r/d for pair r",
+                    lambda d, b, n: trained_for(d, b**0.5, n)),
             Mistake("the base is an argument; you use 10000 always",
-                    lambda d, b, n: incomplete_pairs(d, 10000.0, n)),
-            Mistake("this is a share; wanted is a number of pairs",
-                    lambda d, b, n: incomplete_pairs(d, b, n) / (d // 2)),
-            Mistake("one pair too many", lambda d, b, n: incomplete_pairs(d, b, n) + 1),
-            Mistake("one pair too few", lambda d, b, n: incomplete_pairs(d, b, n) - 1),
-            Mistake("you count to the last position, length - 1; the exercise counts the whole "
-                    "length", lambda d, b, n: count(d, b, 2 * math.pi / (n - 1))),
-            Mistake("2 pi is on the wrong side",
-                    lambda d, b, n: count(d, b, 1 / (2 * math.pi * n))),
+                    lambda d, b, n: trained_for(d, 10000.0, n)),
         ),
     ),
     Exercise(

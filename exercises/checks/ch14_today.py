@@ -227,73 +227,37 @@ def with_a_value(logits: Tensor, v: Tensor, sinks: Tensor) -> Tensor:
 # --- forgetting -----------------------------------------------------------------------------------
 
 
-def forgetting_bias(gates: Tensor, n_queries: int) -> Tensor:
-    """Return what is added to the logits of the last queries: sums of log gates after the key."""
-    return forgetting_by(F.logsigmoid(gates.double()), n_queries)
+def gates_of(bias: Tensor) -> Tensor:
+    """Return the numbers that the gates of tokens 1, 2, ... were computed from."""
+    return opened(-bias[:, :, -1].diff(dim=-1))
 
 
-def forgetting_by(
-    logs: Tensor, n_queries: int, first: int = 1, last: int = 0, *, start: int | None = None,
-    hidden: float = -math.inf, own: bool = True,
-) -> Tensor:  # fmt: skip
-    """Sum logs (B, H, Lk) over l = n + first, ..., m + last.
-
-    `start` is the number of the first query, `hidden` what keys after the query get, and `own`
-    says whether a query sees its own key.
-    """
-    length = logs.shape[-1]
-    n = torch.arange(length)
-    start = length - n_queries if start is None else start
-    m = (start + torch.arange(n_queries))[:, None]  # (Lq, 1)
-    each = (n >= n[:, None] + first) & (n <= m[..., None] + last)  # (Lq, Lk, l)
-    sums = torch.einsum("bhl,qkl->bhqk", logs, each.to(logs.dtype))
-    return sums.masked_fill(n > (m if own else m - 1), hidden)
+def opened(logs: Tensor) -> Tensor:
+    """Return g where log sigmoid(g) is given."""
+    return logs - (-torch.expm1(logs)).log()
 
 
-def gate_cases(draw: Draw) -> list[Case]:
-    """A step behind a cache, a whole sequence, one query, and gates that are all but shut."""
+def bias_cases(draw: Draw) -> list[Case]:
+    """A step behind a cache, a whole text, one query; gates as good as shut; rows moved."""
     b, h, lk = draw.sizes(3, 3, 8)
     few = draw.integer(2, lk - 1)
-    long = draw.normal(b, h, lk + 4)
+
+    def case(words: str, gates: Tensor, queries: int, moved: float) -> Case:
+        sums = F.logsigmoid(gates.double()).cumsum(-1)
+        bias = sums[..., -queries:, None] - sums[..., None, :]
+        bias = bias + moved * draw.normal(*bias.shape[:3], 1)
+        number = torch.arange(gates.shape[-1])
+        bias = bias.masked_fill(number > number[-queries:, None], -torch.inf)
+        return Case(f"{words}, bias of shape {tuple(bias.shape)}", (bias,))
+
+    shut = draw.normal(b, h, lk) - 150 * (draw.normal(b, h, lk) > 0)
     return [
-        Case(f"{few} queries and {lk} keys", (2 * draw.normal(b, h, lk), few)),
-        Case(f"{lk + 4} queries and as many keys", (long, lk + 4)),
-        Case(f"1 query and {lk + 1} keys", (draw.normal(h, b, lk + 1) + 2, 1)),
-        Case("gates as good as shut or open, with logits about 150 or -150",
-             (150 * draw.normal(b, h, lk).sign() + draw.normal(b, h, lk), few)),
-    ]  # fmt: skip
-
-
-def gated(rule: Callable[[Tensor], Tensor]) -> Answer:
-    """Return a wrong answer that takes other numbers for the logs of gates."""
-
-    def answer(gates: Tensor, n_queries: int) -> Tensor:
-        return forgetting_by(rule(gates.double()), n_queries)
-
-    return answer
-
-
-def unmasked(gates: Tensor, n_queries: int) -> Tensor:
-    """Take differences of running sums everywhere."""
-    sums = F.logsigmoid(gates.double()).cumsum(-1)
-    return sums[..., -n_queries:, None] - sums[..., None, :]
-
-
-def per_step(gates: Tensor, n_queries: int, of: str) -> Tensor:
-    """Multiply one log gate with the distance."""
-    logs = F.logsigmoid(gates.double())
-    back = forgetting_by(torch.ones_like(logs), n_queries)  # m - n, and -inf past the query
-    chosen = {
-        "query": logs[..., -n_queries:, None], "key": logs[..., None, :],
-        "mean": logs.mean(-1)[..., None, None],
-    }[of]  # fmt: skip
-    return torch.where(back.isfinite(), back.clamp(min=0) * chosen, back)
-
-
-def mean_of_gates(gates: Tensor, n_queries: int) -> Tensor:
-    """Take the mean of the logs, not their sum."""
-    back = forgetting_by(torch.ones_like(gates, dtype=torch.float64), n_queries)
-    return forgetting_bias(gates, n_queries) / back.abs().clamp(min=1).where(back.isfinite(), 1.0)
+        case("a step behind a cache", 2 * draw.normal(b, h, lk), few, 3.0),
+        case("a whole text, rows not moved", draw.normal(h, b, lk + 4), lk + 4, 0.0),
+        case("a whole text", 1 + draw.normal(b, b, lk), lk, 5.0),
+        case("one query", draw.normal(h, b, lk + 1) + 2, 1, 1.0),
+        case("some gates as good as shut", shut, few, 3.0),
+    ]
 
 
 EXERCISES = (
@@ -429,46 +393,29 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        name="forgetting_bias",
-        cases=gate_cases,
-        reference=forgetting_bias,
-        axes=("batch", "head", "query", "key"),
+        name="gates_of",
+        cases=bias_cases,
+        reference=gates_of,
+        tolerance=1e-6,
+        axes=("batch", "head", "token"),
         mistakes=(
-            Mistake("the key's own gate is counted; the gates after it count, up to the query's",
-                    lambda g, n: forgetting_by(F.logsigmoid(g.double()), n, first=0)),
-            Mistake("the query's own gate is not counted; it is the last of the sum",
-                    lambda g, n: forgetting_by(F.logsigmoid(g.double()), n, last=-1)),
-            Mistake("the gates from the key's to the one before the query's are counted; it is "
-                    "those after the key, the query's included",
-                    lambda g, n: forgetting_by(F.logsigmoid(g.double()), n, 0, -1)),
-            Mistake("the keys after the query are not hidden", unmasked),
-            Mistake("the keys after the query get 0; they must get minus infinity",
-                    lambda g, n: forgetting_by(F.logsigmoid(g.double()), n, hidden=0.0)),
-            Mistake("a query does not see its own key; it must",
-                    lambda g, n: forgetting_by(F.logsigmoid(g.double()), n, own=False)),
-            Mistake("the queries are taken for the first tokens; they are the last",
-                    lambda g, n: forgetting_by(F.logsigmoid(g.double()), n, start=0)),
-            Mistake("there is a row for every key; wanted are those of the queries alone",
-                    lambda g, n: forgetting_bias(g, g.shape[-1])),
-            Mistake("the sign is wrong: a shut gate must make the logit smaller",
-                    gated(lambda g: -F.logsigmoid(g))),
-            Mistake("the gates are summed; it is their logarithms that are",
-                    gated(torch.sigmoid)),
-            Mistake("the logits of the gates are summed as they are: a gate is their sigmoid",
-                    gated(lambda g: g)),
-            Mistake("these are the logarithms of what is forgotten, 1 - f, not of what is kept",
-                    gated(lambda g: F.logsigmoid(-g))),
-            Mistake("these are the products of the gates; added to logits are their logarithms",
-                    lambda g, n: forgetting_bias(g, n).exp()),
-            Mistake("the query's gate alone is used, times the distance; each token between has "
-                    "its own", lambda g, n: per_step(g, n, "query")),
-            Mistake("the key's gate alone is used, times the distance; each token between has "
-                    "its own", lambda g, n: per_step(g, n, "key")),
-            Mistake("all tokens have the mean of the gates: this is ALiBi, with a slope for each "
-                    "text", lambda g, n: per_step(g, n, "mean")),
-            Mistake("the mean of the logarithms is taken, not their sum", mean_of_gates),
-            Mistake("the sum runs over the heads as well",
-                    gated(lambda g: F.logsigmoid(g).cumsum(1))),
+            Mistake("these are the logarithms of the gates; the numbers before the sigmoid are "
+                    "asked for", lambda b: -b[:, :, -1].diff(dim=-1)),
+            Mistake("these are the gates; the numbers before the sigmoid are asked for",
+                    lambda b: (-b[:, :, -1].diff(dim=-1)).exp()),
+            Mistake("the signs are flipped: these are the numbers of what is forgotten, 1 - f",
+                    lambda b: -gates_of(b)),
+            Mistake("the row's constant is taken for 0; only differences within a row do not know "
+                    "it", lambda b: opened(-torch.cat(
+                        [b[:, :, -1, 1:], 0 * b[:, :, -1, :1]], -1).diff(
+                            dim=-1, prepend=b[:, :, -1, :1]))),
+            Mistake("the tokens are in reverse order", lambda b: gates_of(b).flip(-1)),
+            Mistake("these are sums over several tokens; subtract neighbours",
+                    lambda b: opened(-(b[:, :, -1, 1:] - b[:, :, -1, :1]))),
+            Mistake("one token too early: the difference of keys l - 1 and l is the gate of l",
+                    lambda b: gates_of(b).roll(-1, -1)),
+            Mistake("all tokens get the mean: this is ALiBi, with a slope for each text",
+                    lambda b: gates_of(b).mean(-1, keepdim=True).expand_as(gates_of(b))),
         ),
     ),
 )  # fmt: skip

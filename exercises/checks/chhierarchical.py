@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -110,77 +108,43 @@ def as_it_stands(table: Tensor, positions: Tensor, codes: Tensor) -> Tensor:
     return ((codes - second) * (first - second)).sum() / (first - second).square().sum()
 
 
-def contextual_bias(q: Tensor, k: Tensor, table: Tensor) -> Tensor:
-    """Return CoPE's bias."""
-    return read(q, table, count(gates(q, k))) * seen(q, k)
+def gate_openers(positions: Tensor, longest: float) -> Tensor:
+    """Return for each key the mean of its gate, where any query tells it."""
+    return averaged(steps(positions), seen(positions) & (positions < longest))
 
 
-def seen(q: Tensor, k: Tensor) -> Tensor:
+def averaged(gates: Tensor, known: Tensor) -> Tensor:
+    """Return the mean over the queries that tell a gate; NaN where none does."""
+    return (gates * known).sum(-2) / known.sum(-2)
+
+
+def steps(positions: Tensor) -> Tensor:
+    """Return by how much each key's position exceeds that of the next key."""
+    return -positions.diff(dim=-1, append=torch.zeros_like(positions[..., :1]))
+
+
+def seen(positions: Tensor) -> Tensor:
     """Return which keys come no later than the query: (Lq, Lk), the queries are the last."""
-    return torch.ones(q.shape[2], k.shape[2]).tril(k.shape[2] - q.shape[2])
+    n_queries, n_keys = positions.shape[-2:]
+    return torch.ones(n_queries, n_keys).tril(n_keys - n_queries) > 0
 
 
-def gates(q: Tensor, k: Tensor) -> Tensor:
-    """Return the gates of the keys that a query may see, 0 for others, in double precision."""
-    logits: Tensor = q.double() @ k.double().mT / q.shape[-1] ** 0.5
-    return logits.sigmoid() * seen(q, k)
-
-
-def count(opened: Tensor) -> Tensor:
-    """Add the gates from each key on to the last."""
-    return opened.flip(-1).cumsum(-1).flip(-1)
-
-
-def read(
-    q: Tensor, table: Tensor, counts: Tensor, weight: Callable[[Tensor], Tensor] = torch.frac,
-    scale: float | None = None,
-) -> Tensor:  # fmt: skip
-    """Return the product of the queries with the vectors of positions between two rows.
-
-    `weight` is the share of the upper of the two.
-    """
-    counts = counts.clamp(0, len(table) - 1)
-    products = q.double() @ table.double().T * (q.shape[-1] ** -0.5 if scale is None else scale)
-    low = products.gather(-1, counts.floor().long())
-    high = products.gather(-1, counts.ceil().long())
-    return low + weight(counts) * (high - low)
-
-
-def other_count(opened: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
-    """Return an answer that counts other gates, and reads them as it should."""
-    return lambda q, k, t: read(q, t, opened(q, k)) * seen(q, k)
-
-
-def first_queries(q: Tensor, k: Tensor) -> Tensor:
-    """Return which keys come no later if the queries are the first tokens of the text."""
-    return torch.ones(q.shape[2], k.shape[2]).tril()
-
-
-def uncached(q: Tensor, k: Tensor, table: Tensor) -> Tensor:
-    """Take the queries for the first tokens of the text."""
-    near = first_queries(q, k)
-    opened = (q.double() @ k.double().mT / q.shape[-1] ** 0.5).sigmoid() * near
-    return read(q, table, count(opened)) * near
-
-
-def with_gates(gate: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
-    """Return an answer with another function of the products in the place of the gate."""
-    return other_count(lambda q, k: count(gate(q.double() @ k.double().mT) * seen(q, k)))
-
-
-def contextual_cases(draw: Draw) -> list[Case]:
-    """A whole text, the last queries of one, a single query; counts with a limit and without."""
-    b, h, length, width, few = draw.sizes(5, 2, 7)
+def gate_cases(draw: Draw) -> list[Case]:
+    """A whole text, the last queries of one, a single query; limits that clip much and nothing."""
+    b, h, length, few, more = draw.sizes(5, 3, 7)
     sizes = (
-        (b, h, length, length, width, length + 2, 1.0), (h, b, few, few + length, width, 3, 1.0),
-        (1, 1, 1, 90, 16, 70, 1.0), (1, h, 6, 20, 8, 12, 3.0), (1, 2, 3, 9, 3, 1, 1.0),
-        (b, 1, length, length + 1, 2, 2, 1.0), (1, 1, 1, 1, width, 5, 1.0),
+        (b, h, length, length, 50.0), (h, b, few, few + length, 2.0), (1, 1, 1, 40, 7.0),
+        (1, h, 6, 20, 3.0), (b, 1, length, length + more, 1.0), (1, 2, 1, 1, 5.0),
     )  # fmt: skip
-    return [
-        Case(f"{q} queries, {k} keys of width {d}, {n} vectors",
-             (size * draw.normal(x, y, q, d), draw.normal(x, y, k, d), draw.normal(n, d)))
-        for x, y, q, k, d, n, size in sizes
-    ]  # fmt: skip
+    found = []
+    for x, y, queries, keys, longest in sizes:
+        gates = (2 * draw.normal(x, y, queries, keys).double()).sigmoid()
+        gates[..., 0] = 0.9
+        gates = gates * seen(gates)
+        positions = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=longest)
+        words = f"{queries} queries, {keys} keys, longest {longest:g}"
+        found.append(Case(words, (positions, longest)))
+    return found
 
 
 EXERCISES = (
@@ -248,49 +212,36 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        name="contextual_bias",
-        cases=contextual_cases,
-        reference=contextual_bias,
-        axes=("batch", "head", "query", "key"),
+        name="gate_openers",
+        cases=gate_cases,
+        reference=gate_openers,
+        tolerance=1e-6,
+        axes=("batch", "head", "key"),
         mistakes=(
-            Mistake("you count from the first key up to key j; count from key j up to the query",
-                    other_count(lambda q, k: gates(q, k).cumsum(-1))),
-            Mistake("key j's own gate is missing from its count",
-                    other_count(lambda q, k: count(gates(q, k)) - gates(q, k))),
-            Mistake("keys that come after the query are counted, too",
-                    lambda q, k, t: read(q, t, count(
-                        (q.double() @ k.double().mT / q.shape[-1] ** 0.5).sigmoid())) * seen(q, k)),
-            Mistake("the queries are the last tokens of the text, not the first: query i may see "
-                    "the keys up to Lk − Lq + i", uncached),
-            Mistake("the bias of later keys must be 0; yours is that of position 0",
-                    lambda q, k, t: read(q, t, count(gates(q, k)))),
-            Mistake("positions are rounded down; interpolate",
-                    lambda q, k, t: read(q, t, count(gates(q, k)), torch.zeros_like) * seen(q, k)),
-            Mistake("positions are rounded up; interpolate",
-                    lambda q, k, t: read(q, t, count(gates(q, k)), torch.ones_like) * seen(q, k)),
-            Mistake("positions are rounded; interpolate",
-                    lambda q, k, t: read(q, t, count(gates(q, k)),
-                                         lambda c: (c.frac() > 0.5).double()) * seen(q, k)),
-            Mistake("the two vectors are mixed with each other's share: 2.4 is nearer to 2",
-                    lambda q, k, t: read(q, t, count(gates(q, k)), lambda c: c.ceil() - c)
-                    * seen(q, k)),
-            Mistake("the products in the gates are not divided by √d",
-                    with_gates(torch.sigmoid)),
-            Mistake("the products in the gates are divided by d, not by √d",
-                    other_count(lambda q, k: count(
-                        (q.double() @ k.double().mT / q.shape[-1]).sigmoid() * seen(q, k)))),
-            Mistake("the bias itself is not divided by √d",
-                    lambda q, k, t: read(q, t, count(gates(q, k)), scale=1.0) * seen(q, k)),
-            Mistake("every gate counts as open: this is the distance in tokens plus one",
-                    with_gates(torch.ones_like)),
-            Mistake("your gates are open or shut; a gate is as wide as its sigmoid",
-                    with_gates(lambda x: (x > 0).double())),
-            Mistake("the gates of a query add up to 1: a softmax is no gate",
-                    other_count(lambda q, k: count(
-                        (q.double() @ k.double().mT / q.shape[-1] ** 0.5)
-                        .masked_fill(seen(q, k) == 0, -torch.inf).softmax(-1)))),
-            Mistake("this is the count itself; its vector must still meet the query",
-                    lambda q, k, t: count(gates(q, k)).clamp(max=len(t) - 1)),
+            Mistake("where a sum was clipped, the difference of two neighbours is not the gate",
+                    lambda p, n: averaged(steps(p), seen(p))),
+            Mistake("queries that come before a key do not see it: they count for nothing in the "
+                    "mean", lambda p, n: averaged(steps(p), p < n)),
+            Mistake("all queries are counted in the mean; leave out those that do not tell",
+                    lambda p, n: steps(p).mean(-2)),
+            Mistake("this is the sum over the queries, not the mean",
+                    lambda p, n: averaged(steps(p), seen(p) & (p < n))
+                    * (seen(p) & (p < n)).sum(-2)),
+            Mistake("where no query tells a gate, the answer is NaN, not 0",
+                    lambda p, n: gate_openers(p, n).nan_to_num(0.0)),
+            Mistake("the difference of keys j and j + 1 is the gate of j; you give it to j + 1",
+                    lambda p, n: averaged(steps(p), seen(p) & (p < n)).roll(1, -1)),
+            Mistake("the last query alone is read; others may tell more",
+                    lambda p, n: averaged(steps(p)[..., -1:, :],
+                                          (seen(p) & (p < n))[..., -1:, :])),
+            Mistake("these are the means of the positions; a gate is a difference of two",
+                    lambda p, n: averaged(p, seen(p) & (p < n))),
+            Mistake("the sign is flipped: positions fall towards the query",
+                    lambda p, n: -gate_openers(p, n)),
+            Mistake("the queries are the last tokens of the text, not the first: query i sees the "
+                    "keys up to Lk − Lq + i",
+                    lambda p, n: averaged(steps(p), (
+                        torch.ones(p.shape[-2:]).tril() > 0) & (p < n))),
         ),
     ),
 )  # fmt: skip
