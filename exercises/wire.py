@@ -22,6 +22,7 @@ HEADER = struct.Struct("<II")  # bytes of JSON, bytes of arrays
 MAX_JSON = 1 << 20
 MAX_ARRAYS = 64 << 20
 MAX_PARTS = 10_000  # lists, tuples, dicts and arrays of one frame: each costs time to compare
+MAX_DEPTH = 100  # lists within lists; how many Python itself follows depends on its version
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
@@ -82,18 +83,20 @@ def native(values: NDArray[Any]) -> NDArray[Any]:
     return np.array(values, dtype=values.dtype.newbyteorder("="), order="C")
 
 
-def pack(value: Any, arrays: list[bytes]) -> Any:
-    """Return `value` as JSON, its arrays moved to `arrays`."""
+def pack(value: Any, arrays: list[bytes], depth: int = 0) -> Any:
+    """Return `value` as JSON, its arrays moved to `arrays`; raise ValueError if nested too deep."""
+    if depth > MAX_DEPTH:
+        raise ValueError(f"lists are nested more than {MAX_DEPTH} deep")
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int | float):
         return int(value) if isinstance(value, int) else float(value)
     if isinstance(value, list):
-        return [pack(item, arrays) for item in value]
+        return [pack(item, arrays, depth + 1) for item in value]
     if isinstance(value, tuple):
-        return {"tuple": [pack(item, arrays) for item in value]}
+        return {"tuple": [pack(item, arrays, depth + 1) for item in value]}
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {"dict": {key: pack(item, arrays) for key, item in value.items()}}
+        return {"dict": {key: pack(item, arrays, depth + 1) for key, item in value.items()}}
     if isinstance(value, torch.Tensor):
         if str(value.dtype).removeprefix("torch.") not in DTYPES:  # of eight bits, for instance
             value = value.to(torch.complex64 if value.is_complex() else torch.float64)
@@ -104,7 +107,7 @@ def pack(value: Any, arrays: list[bytes]) -> Any:
         arrays.append(dense.view(torch.uint8).numpy().tobytes())
         return {"tensor": str(value.dtype).removeprefix("torch."), "shape": list(value.shape)}
     made = as_list_or_tensor(value)
-    return {"other": words_for(value)} if made is None else pack(made, arrays)
+    return {"other": words_for(value)} if made is None else pack(made, arrays, depth + 1)
 
 
 def as_list_or_tensor(value: Any) -> Any:
@@ -176,21 +179,25 @@ class _Body:
         return torch.frombuffer(chunk, dtype=DTYPES[dtype]).reshape(shape)
 
 
-def unpack(node: Any, body: _Body) -> Any:
+def unpack(node: Any, body: _Body, depth: int = 0) -> Any:
     """Undo `pack`."""
     if isinstance(node, str):  # a lone surrogate could be written into no file
         return node.encode(errors="replace").decode()
     if not isinstance(node, list | dict):
         return node
     body.count_part()
+    if depth > MAX_DEPTH:
+        raise Malformed(f"lists nested more than {MAX_DEPTH} deep")
     if isinstance(node, list):
-        return [unpack(item, body) for item in node]
+        return [unpack(item, body, depth + 1) for item in node]
     if "tensor" in node:
         return body.take(node["tensor"], node.get("shape"))
     if isinstance(node.get("tuple"), list):
-        return tuple(unpack(item, body) for item in node["tuple"])
+        return tuple(unpack(item, body, depth + 1) for item in node["tuple"])
     if isinstance(node.get("dict"), dict):
-        return {unpack(key, body): unpack(item, body) for key, item in node["dict"].items()}
+        return {
+            unpack(key, body): unpack(item, body, depth + 1) for key, item in node["dict"].items()
+        }
     if isinstance(node.get("other"), str):
         return Opaque(unpack(node["other"][:80], body))
     raise Malformed("an unknown kind of value")
