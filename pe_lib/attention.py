@@ -109,7 +109,7 @@ def attend(
         encoding has a sink).
     """
     logits = attention_logits(q, k, encoding, q_pos, k_pos, rotated=rotated, reads=reads)
-    require_mask(mask, logits.shape)
+    require_mask(mask, (*logits.shape,))
     q_pos, k_pos = order_of(q_pos), order_of(k_pos)
     allowed = allowed_pairs(q_pos, k_pos, causal, mask, q.device)
     if allowed is not None:
@@ -211,7 +211,7 @@ class KVCache:
     ) -> Self:
         """Return a cache that holds these keys and values too; this one stays as it is."""
         grown = type(self)()
-        grown.become(self)
+        grown.memory = self.memory
         if self.keys is None:
             grown.keys, grown.values, grown.read, grown.positions = k, v, read, own(positions)
             return grown
@@ -295,6 +295,9 @@ class MultiHeadAttention(nn.Module):
             cache: earlier keys and values; this call's are added to it.
             weights: return the weights (B, H, Lq, Lk) too, as `with_weights` does.
         """
+        dtype = self.q_proj.weight.dtype
+        if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+            raise TypeError(f"x must have the dtype of the weights, {dtype}, got {x.dtype}")
         if context is not None and (q_pos is None or k_pos is None):
             raise ValueError("q_pos and k_pos must be given when context is given")
         if q_pos is None:
