@@ -30,7 +30,7 @@ BATCH, LENGTH = 2, 7
 class Layer(MultiHeadAttention):
     """Attention behind what its encoding adds to the input, as in a model of one layer."""
 
-    def forward(  # type: ignore[override]
+    def forward(
         self, x: Tensor, q_pos: Any = None, *, context: Tensor | None = None, k_pos: Any = None,
         stepwise: bool = False, **others: Any,
     ) -> Tensor:  # fmt: skip
@@ -280,7 +280,7 @@ def an_evaluation_stops_no_training(encoding: PositionEncoding) -> None:
     for each in (layer, fresh):
         each(x).square().sum().backward()
     for one, other in zip(layer.parameters(), fresh.parameters(), strict=True):
-        assert one.grad is other.grad is None or torch.equal(one.grad, other.grad)
+        assert one.grad is other.grad is None or torch.equal(one.grad, other.grad)  # type: ignore[arg-type]
 
 
 def other_dtypes_are_near(encoding: PositionEncoding) -> None:
