@@ -23,13 +23,13 @@ from pe_lib.errors import require_multiple, require_shapes
 from pe_lib.fast import Room, append_rows, for_queries
 from pe_lib.positions import (
     AnyPositions,
-    Axes,
     Positions,
     all_past,
     allowed_pairs,
     following,
     joined,
     order_of,
+    own,
 )
 from pe_lib.positions import Run as Run
 from pe_lib.positions import relative_position as relative_position
@@ -109,7 +109,7 @@ def attend(
         encoding has a sink).
     """
     logits = attention_logits(q, k, encoding, q_pos, k_pos, rotated=rotated, reads=reads)
-    require_mask(mask, logits.shape)
+    require_mask(mask, (*logits.shape,))
     q_pos, k_pos = order_of(q_pos), order_of(k_pos)
     allowed = allowed_pairs(q_pos, k_pos, causal, mask, q.device)
     if allowed is not None:
@@ -141,16 +141,19 @@ def attend_fused(
     q_pos: AnyPositions,
     k_pos: AnyPositions,
     *,
+    causal: bool = False,
     mask: Booleans | None = None,
+    rotated: bool = False,
+    reads: Reads | None = None,
     memory: fast.Memory | None = None,
-    **settings: Any,
 ) -> Tensor:
     """Return the output of `attend` by the fast forms, without the weights; arguments as there."""
+    settings: dict[str, Any] = {"causal": causal, "mask": mask, "rotated": rotated, "reads": reads}
     if not fast.ON or encoding.uses("values"):  # which needs the weights
-        return attend(q, k, v, encoding, q_pos, k_pos, mask=mask, **settings)[0]
+        return attend(q, k, v, encoding, q_pos, k_pos, **settings)[0]
     require_heads(q, k)
     require_mask(mask, (*q.shape[:3], k.shape[2]))
-    return fast.attend(q, k, v, encoding, q_pos, k_pos, mask=mask, memory=memory, **settings)
+    return fast.attend(q, k, v, encoding, q_pos, k_pos, memory=memory, **settings)
 
 
 def require_heads(q: Tensor, k: Tensor) -> None:
@@ -208,13 +211,12 @@ class KVCache:
     ) -> Self:
         """Return a cache that holds these keys and values too; this one stays as it is."""
         grown = type(self)()
-        grown.become(self)
+        grown.memory = self.memory
         if self.keys is None:
             grown.keys, grown.values, grown.read, grown.positions = k, v, read, own(positions)
             return grown
         shapes = {"held": "B H L d", "keys": "B H n d"}
         require_shapes({"held": self.keys, "keys": k}, shapes, who="behind a cache ")
-        require_later(order_of(self.positions), order_of(positions))
         grown.positions = joined(self.positions, positions, k.device)
         grown.keys, keys = append_rows(self.keys, k, self.rooms[0])
         grown.values, values = append_rows(self.values, v, self.rooms[1])
@@ -227,22 +229,6 @@ class KVCache:
     def become(self, other: KVCache) -> None:
         """Hold what another cache holds."""
         vars(self).update(vars(other))
-
-
-def own(positions: AnyPositions) -> AnyPositions:
-    """Return positions that change with no one else's."""
-    if isinstance(positions, Axes):
-        return Axes(order_of(own(positions.order)), positions.numbers.clone())
-    return positions.clone() if isinstance(positions, Tensor) else positions
-
-
-def require_later(held: Positions, new: Positions) -> None:
-    """Raise if a run begins before the cached one ends: a cache in two layers, or a token twice."""
-    if isinstance(held, Run) and isinstance(new, Run) and new.start < held.stop:
-        raise ValueError(
-            f"q_pos must come after the cached positions, which end at {held.stop - 1}, got {new}; "
-            "each layer has a cache of its own, and each token is given once"
-        )
 
 
 class MultiHeadAttention(nn.Module):
@@ -293,7 +279,7 @@ class MultiHeadAttention(nn.Module):
         context: Tensor | None = None,
         q_pos: AnyPositions | None = None,
         k_pos: AnyPositions | None = None,
-        mask: Tensor | None = None,
+        mask: Booleans | None = None,
         cache: KVCache | None = None,
         weights: bool = False,
     ) -> Any:
@@ -309,6 +295,9 @@ class MultiHeadAttention(nn.Module):
             cache: earlier keys and values; this call's are added to it.
             weights: return the weights (B, H, Lq, Lk) too, as `with_weights` does.
         """
+        dtype = self.q_proj.weight.dtype
+        if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+            raise TypeError(f"x must have the dtype of the weights, {dtype}, got {x.dtype}")
         if context is not None and (q_pos is None or k_pos is None):
             raise ValueError("q_pos and k_pos must be given when context is given")
         if q_pos is None:

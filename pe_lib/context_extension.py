@@ -74,8 +74,8 @@ def dynamic_ntk(
     """
     require_at_least("factor", factor, 1)
     # Up to the trained length the stretch is 1, and the rates are what they were.
-    length = exact(torch.as_tensor(length))
-    stretch = (factor * length / trained_length - (factor - 1)).clamp(min=1)
+    length = length if isinstance(length, Tensor) else torch.tensor(length)
+    stretch = (factor * exact(length) / trained_length - (factor - 1)).clamp(min=1)
     return ntk_aware(sent(rates, stretch.device), stretch.to(rates.dtype))
 
 

@@ -126,11 +126,13 @@ def matched(
     if axes[:1] == ["..."]:
         axes = axes[1:]
         shape = shape[max(0, len(shape) - len(axes)) :]
+    if len(shape) != len(axes):
+        return None
     lengths = dict(known)
-    for size, axis in zip(shape, axes, strict=False):
+    for size, axis in zip(shape, axes, strict=True):
         if size != (int(axis) if axis.isdigit() else lengths.setdefault(axis, size)):
             return None
-    return lengths if len(shape) == len(axes) else None
+    return lengths
 
 
 def named(wanted: list[str], known: Mapping[str, int]) -> str:
@@ -159,9 +161,9 @@ def require_real(name: str, values: object) -> Tensor:
         raise TypeError(f"{name} must be real numbers, got {tensor.dtype}")
     if not tensor.is_floating_point():
         return tensor.long()
-    least = torch.float32 if isinstance(values, Tensor) else torch.float64
-    tensor = torch.as_tensor(values, dtype=torch.promote_types(tensor.dtype, least))
-    return require_finite(name, tensor)
+    if not isinstance(values, Tensor):
+        tensor = torch.as_tensor(values, dtype=torch.float64)
+    return require_finite(name, tensor.to(torch.promote_types(tensor.dtype, torch.float32)))
 
 
 def require_finite(name: str, tensor: Tensor) -> Tensor:

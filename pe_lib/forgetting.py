@@ -14,7 +14,7 @@ from pe_lib.errors import may_read
 
 
 @checked(log_gates="... Lk")
-def forgetting_bias(log_gates: Tensor, n_queries: Count) -> Tensor:
+def forgetting_bias(log_gates: Tensor, n_queries: int) -> Tensor:
     """Return the sum of the logarithms of all gates after the key, up to the query: the formula.
 
     Args:

@@ -123,6 +123,13 @@ def following(positions: AnyPositions, length: int) -> AnyPositions:
     return positions[..., -1:] + steps  # (length,) or (B, length)
 
 
+def own(positions: AnyPositions) -> AnyPositions:
+    """Return positions that change with no one else's."""
+    if isinstance(positions, Axes):
+        return Axes(order_of(own(positions.order)), positions.numbers.clone())
+    return positions.clone() if isinstance(positions, Tensor) else positions
+
+
 def joined(first: AnyPositions, second: AnyPositions, device: torch.device) -> AnyPositions:
     """Return one after the other: a run if they are two that meet, else tensors."""
     if isinstance(first, Axes) and isinstance(second, Axes) and first.count == second.count:
@@ -131,8 +138,14 @@ def joined(first: AnyPositions, second: AnyPositions, device: torch.device) -> A
     if isinstance(first, Axes) or isinstance(second, Axes):
         counts = [each.count if isinstance(each, Axes) else 0 for each in (first, second)]
         raise ValueError(f"positions must go on with the axes of the cached ones, got {counts}")
-    if isinstance(first, Run) and isinstance(second, Run) and first.stop == second.start:
-        return Run(first.start, first.length + second.length)
+    if isinstance(first, Run) and isinstance(second, Run):
+        if second.start < first.stop:  # a cache in two layers, or a token twice
+            raise ValueError(
+                f"q_pos must come after the cached positions, which end at {first.stop - 1}, got "
+                f"{second}; each layer has a cache of its own, and each token is given once"
+            )
+        if second.start == first.stop:
+            return Run(first.start, first.length + second.length)
     one, other = (as_tensor(each, device).to(device) for each in (first, second))
     return end_to_end(one, other, dim=-1)
 

@@ -16,10 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from pe_lib import fast
-from pe_lib.arguments import parameters_of
+from pe_lib.arguments import lengths_of, parameters_of
 from pe_lib.attention import KVCache, MultiHeadAttention, PositionEncoding
 from pe_lib.positions import Run
-from pe_lib.relative import RelativeBias
 
 Promise = Callable[[PositionEncoding], None]
 BATCH, LENGTH = 2, 7
@@ -28,16 +27,8 @@ BATCH, LENGTH = 2, 7
 # --- an encoding in a layer -----------------------------------------------------------------------
 
 
-class Layer(nn.Module):
+class Layer(MultiHeadAttention):
     """Attention behind what its encoding adds to the input, as in a model of one layer."""
-
-    def __init__(self, encoding: PositionEncoding, causal: bool) -> None:
-        """Make a layer as wide as the encoding says."""
-        super().__init__()
-        d_model, n_heads = sizes_of(encoding)
-        self.attention = MultiHeadAttention(
-            d_model, n_heads, encoding, causal=causal, embedded=True
-        )
 
     def forward(
         self, x: Tensor, q_pos: Any = None, *, context: Tensor | None = None, k_pos: Any = None,
@@ -46,24 +37,20 @@ class Layer(nn.Module):
         """(B, Lq, D) -> (B, Lq, D); `stepwise`: by way of the weights."""
         cache = others.get("cache") or KVCache()
         q_pos = cache.next_positions(x.shape[1]) if q_pos is None else q_pos
-        embed = self.attention.encoding.embed
+        embed = self.encoding.embed
         if context is not None:
             others |= {"context": embed(context, k_pos), "k_pos": k_pos}
-        x = embed(x, q_pos)
-        if stepwise:
-            return self.attention.with_weights(x, q_pos=q_pos, **others)[0]
-        output: Tensor = self.attention(x, q_pos=q_pos, **others)
+        found = super().forward(embed(x, q_pos), q_pos=q_pos, weights=stepwise, **others)
+        output: Tensor = found[0] if stepwise else found
         return output
 
 
 def sizes_of(encoding: PositionEncoding) -> tuple[int, int]:
     """Return the width and the number of heads of a layer that fits: what its parts state."""
-    modules = [module for module in encoding.modules() if isinstance(module, PositionEncoding)]
-    stated = {
-        name: next((getattr(m, name) for m in modules if hasattr(m, name)), None)
-        for name in ("d_model", "n_heads", "head_dim")
-    }
-    d_model, heads, width = stated.values()
+    stated: dict[str, int] = {}
+    for module in encoding.modules():
+        stated = lengths_of(module) | stated  # the first one counts
+    d_model, heads, width = map(stated.get, ("d_model", "n_heads", "head_dim"))
     heads = heads or (d_model // width if d_model and width else 3)
     return d_model or heads * (width or 8), heads
 
@@ -76,14 +63,20 @@ def layer_of(encoding: PositionEncoding, *, causal: bool = True, seed: int = 3) 
         if seed != 3 or not parameter.any():
             nn.init.normal_(parameter)
     encoding.past_only = False  # tests look at both sides
-    return Layer(encoding, causal).double()
+    return Layer(*sizes_of(encoding), encoding, causal=causal, embedded=True).double()
 
 
 def hidden(layer: Layer, length: int = LENGTH, seed: int = 5) -> Tensor:
     """Return hidden states (BATCH, length, D) in float64."""
     generator = torch.Generator().manual_seed(seed)
-    shape = BATCH, length, layer.attention.d_model
+    shape = BATCH, length, layer.d_model
     return torch.randn(shape, dtype=torch.float64, generator=generator)
+
+
+def layer_and_input(encoding: PositionEncoding) -> tuple[Layer, Tensor]:
+    """Return a causal layer with an encoding, and hidden states for it."""
+    layer = layer_of(encoding)
+    return layer, hidden(layer)
 
 
 def difference(actual: Tensor, expected: Tensor) -> float:
@@ -194,8 +187,7 @@ def a_cache_gives_the_whole(encoding: PositionEncoding) -> None:
 
 def changed_weights_are_seen(encoding: PositionEncoding) -> None:
     """Decoding uses the weights as they are, however they changed - keep nothing made of them."""
-    layer = layer_of(encoding)
-    x = hidden(layer)
+    layer, x = layer_and_input(encoding)
     with torch.no_grad():
         for scale in (1.0, 1.5):
             for parameter in layer.parameters():
@@ -207,8 +199,7 @@ def changed_weights_are_seen(encoding: PositionEncoding) -> None:
 
 def the_future_is_unseen(encoding: PositionEncoding) -> None:
     """Under a causal mask a later token changes no earlier output - take no mean over keys."""
-    layer = layer_of(encoding)
-    x = hidden(layer)
+    layer, x = layer_and_input(encoding)
     changed = torch.cat([x[:, :4], x[:, 4:] + 1], dim=1)
     for positions, stepwise in itertools.product((None, torch.arange(LENGTH)), (False, True)):
         outputs = [layer(y, positions, stepwise=stepwise) for y in (x, changed)]
@@ -219,13 +210,10 @@ def fast_forms_equal_the_definition(encoding: PositionEncoding) -> None:
     """Outputs and gradients are those without `pe_lib.fast` - override `bias`, not its helpers."""
     layer = layer_of(encoding)
     context = hidden(layer, 9, seed=6)
-    cases: list[dict[str, Any]] = [
-        {},
-        {"q_pos": torch.tensor([0, 2, 3, 7])},
-        {"context": context, "q_pos": Run(5, 4), "k_pos": Run(0, 9)},
-    ]
+    cases: list[dict[str, Any]] = [{}, {"q_pos": torch.tensor([0, 2, 3, 7])}]
+    cases += [{"context": context, "q_pos": Run(5, 4), "k_pos": Run(0, 9)}]
     for causal, case in itertools.product((False, True), cases):
-        layer.attention.causal = causal
+        layer.causal = causal
         x = hidden(layer, 4).requires_grad_()
         quick = layer(x, **case)
         with fast.off():
@@ -285,26 +273,23 @@ def it_exports_for_any_length(encoding: PositionEncoding) -> None:
 
 def an_evaluation_stops_no_training(encoding: PositionEncoding) -> None:
     """A call in `inference_mode`, then one with gradients - keep no tensor made in the first."""
-    layer, fresh = layer_of(encoding), layer_of(encoding)
-    x = hidden(layer)
+    layer, x = layer_and_input(encoding)
+    fresh = copy.deepcopy(layer)
     with torch.inference_mode():
         layer(x, cache=KVCache())
     for each in (layer, fresh):
         each(x).square().sum().backward()
     for one, other in zip(layer.parameters(), fresh.parameters(), strict=True):
-        assert (one.grad is None) == (other.grad is None)
-        assert one.grad is None or torch.equal(one.grad, other.grad)  # type: ignore[arg-type]
+        assert one.grad is other.grad is None or torch.equal(one.grad, other.grad)  # type: ignore[arg-type]
 
 
 def other_dtypes_are_near(encoding: PositionEncoding) -> None:
     """Outputs have the dtype of x, and casts leave no trace - angles in float64, no buffers."""
-    layer = layer_of(encoding)
-    x = hidden(layer)
+    layer, x = layer_and_input(encoding)
     for dtype, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 0.1), (torch.float16, 0.02)):
         for stepwise in (False, True):
             output = copy.deepcopy(layer).to(dtype)(x.to(dtype), stepwise=stepwise)
-            assert output.dtype == dtype
-            same(output.double(), layer(x), tolerance)
+            same(output, layer(x).to(dtype), tolerance)
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.copy_(parameter.half())  # weights that no cast rounds
@@ -324,20 +309,17 @@ def it_is_saved_and_copied(encoding: PositionEncoding) -> None:
 
 def an_empty_batch_is_legal(encoding: PositionEncoding) -> None:
     """No sequence in, no sequence out - no maximum over all of a batch."""
-    layer = layer_of(encoding)
-    x = hidden(layer)[:0]
+    layer, x = layer_and_input(encoding)
     for positions in (None, torch.arange(LENGTH), torch.zeros(0, LENGTH, dtype=torch.long)):
         for stepwise in (False, True):
-            assert layer(x, positions, stepwise=stepwise).shape == x.shape
+            assert layer(x[:0], positions, stepwise=stepwise).shape == x[:0].shape
 
 
 def hooks_have_the_interface_s_arguments(encoding: PositionEncoding) -> None:
     """Checks and casts go by the names of arguments - call them as `PositionEncoding` does."""
     for hook in encoding.hooks:
-        wanted = parameters_of(
-            getattr(PositionEncoding if hasattr(PositionEncoding, hook) else RelativeBias, hook)
-        )
-        found = parameters_of(getattr(type(encoding), hook))
+        first = next(kind for kind in reversed(type(encoding).__mro__) if hook in vars(kind))
+        wanted, found = (parameters_of(getattr(kind, hook)) for kind in (first, type(encoding)))
         assert found == wanted, f"`{hook}` has the arguments {found}, not {wanted}"
 
 
@@ -367,8 +349,7 @@ def broken_promises(
         sizes: d_model and n_heads of the layers that it is made for, unless it states them.
     """
     encoding = copy.deepcopy(encoding)
-    for name, size in sizes.items():
-        setattr(encoding, name, size)
+    vars(encoding).update(sizes)
     found = {}
     for name in asked:
         try:
@@ -397,8 +378,6 @@ def check_encoding(
     Raises:
         AssertionError: with each promise that is not kept, what was seen, and the usual mend.
     """
-    if unknown := sorted(set(besides) - set(PROMISES)):
-        raise ValueError(f"besides must be of {', '.join(PROMISES)}; got {unknown}")
     asked = [name for name in PROMISES if name not in besides]
     if broken := broken_promises(encoding, asked, **sizes):
         words = "\n".join(f"- {name}: {what}" for name, what in broken.items())

@@ -55,7 +55,7 @@ def scope() -> dict[str, object]:
     for module in pkgutil.iter_modules(pe_lib.__path__):
         if module.name not in ("fast", "testing"):
             names |= vars(importlib.import_module(f"pe_lib.{module.name}"))
-    names |= {name: getattr(pe_lib, name) for name in pe_lib.__all__}
+    names |= {name: each for name, each in vars(pe_lib).items() if isinstance(each, type)}
     names |= {"torch": torch, "np": np, "nn": nn, "P": P, "Transformer": Transformer}
     names |= {"NAN": float("nan"), "INF": float("inf")}
     return names | {"layer": layer, "x": x, "q": q, "follow": follow}
@@ -92,7 +92,7 @@ def test_what_only_looks_bad_is_accepted(reason: str) -> None:
 
 OWN = """
 from torch import Tensor
-from pe_lib.encoding import Booleans, Integers, Reals, checked
+from pe_lib.arguments import Booleans, Integers, Reals, checked
 
 @checked(scores="L")
 def formula(scores: Tensor, places: Reals, row: Integers, seen: Booleans):

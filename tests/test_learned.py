@@ -14,11 +14,13 @@ from torch import Tensor, nn
 
 from lab.model import Transformer
 from lab.training import generator
-from pe_lib.learned import BEYOND, Learned
+from pe_lib.learned import Learned
 from pe_lib.positions import Run
 from pe_lib.resizing import interpolate_grid, interpolate_table, sample_table
 
 sizes = st.integers(1, 6)
+
+BEYOND = ("error", "clamp", "wrap", "interpolate")
 
 
 def draw_table(rows: int, columns: int, seed: int = 0) -> Tensor:

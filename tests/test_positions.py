@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pe_lib import ALiBi, Axes, Compose, KVCache, MultiHeadAttention, NoPosition, RoPE, Run
 from pe_lib.encoding import PositionEncoding
-from pe_lib.positions import as_places, joined
+from pe_lib.positions import joined
 from pe_lib.rope import apply_rope, rope_angles
 
 
@@ -84,12 +84,13 @@ def test_axes_differ_between_the_sequences_of_a_batch():
 
 
 def test_axes_that_do_not_fit_are_refused_by_name():
+    x = torch.zeros(2, 6, 16).double()
     with pytest.raises(ValueError, match=r"numbers must have shape \(L, A\) or \(B, L, A\)"):
         Axes(Run(0, 3), torch.arange(3))
-    with pytest.raises(ValueError, match="order must be 6 positions"):
+    with pytest.raises(ValueError, match=r"order must have shape \(L=6,\).*, got \(5,\)"):
         Axes(Run(0, 5), grid(2, 3))
-    with pytest.raises(ValueError, match="q_pos must have the batch of the input, 2, got 3"):
-        as_places("q_pos", Axes(Run(0, 6), grid(2, 3).expand(3, -1, -1)), 6, 2, torch.device("cpu"))
+    with pytest.raises(ValueError, match=r"q_pos must have shape .* \(B=2, Lq=6\), got \(3, 6\)"):
+        layer(TwoAxes())(x, q_pos=Axes(Run(0, 6), grid(2, 3).expand(3, -1, -1)))
     with pytest.raises(ValueError, match="positions must go on with the axes of the cached ones"):
         joined(Axes(Run(0, 6), grid(2, 3)), Run(6, 1), torch.device("cpu"))
     with pytest.raises(ValueError, match="q_pos and k_pos must both be Axes, or neither"):

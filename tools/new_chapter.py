@@ -48,8 +48,11 @@ LINES = (
         "1 + d costs the same factor.\n  source: [OWN-NN-1]\n"
         "  question: How does a weight fall with the distance?\n",
     ),
-    ("pe_lib/__init__.py", r"^from pe_lib.*\n", "from pe_lib.template import Template\n"),
-    ("pe_lib/__init__.py", r"^__all__ = \[\n", '    "Template",\n'),
+    (
+        "pe_lib/__init__.py",
+        r"^from pe_lib.*\n",
+        "from pe_lib.template import Template as Template\n",
+    ),
     ("lab/registry.py", r"^from pe_lib.*\n", "from pe_lib.template import Template\n"),
     (
         "lab/registry.py",

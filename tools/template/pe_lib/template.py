@@ -1,12 +1,9 @@
 """TITLE: a penalty that grows with the logarithm of the distance (chapter NN)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
-from pe_lib.encoding import Reals, checked
-from pe_lib.errors import require_positive
+from pe_lib.arguments import Count, Reals, checked
 from pe_lib.relative import RelativeBias, for_each_head
 
 
@@ -40,10 +37,11 @@ class Template(RelativeBias):
     Source: as `template_bias`.
     """
 
-    def __init__(self, n_heads: int) -> None:
+    @checked()
+    def __init__(self, n_heads: Count) -> None:
         """Spread the rates of the heads over a factor of twenty."""
         super().__init__()
-        self.n_heads = require_positive("n_heads", n_heads)
+        self.n_heads = n_heads
         self.log_rates = nn.Parameter(torch.linspace(-1.5, 1.5, n_heads))
 
     @property
