@@ -52,7 +52,7 @@ def extend_memory(memory: Tensor, valid: Tensor, x: Tensor, fresh: Tensor, lengt
     """Return context, what of it counts, the newest states of it, and what of them counts."""
     context = torch.cat([memory, x], dim=1)
     seen = torch.cat([valid & ~fresh[:, None], x[..., 0] == x[..., 0]], dim=1)
-    return context, seen, *(newest(each, length) for each in (context, seen))
+    return context, seen, newest(context, length), newest(seen, length)
 
 
 def newest(context: Tensor, length: int) -> Tensor:
@@ -139,7 +139,8 @@ def exchanged(memory: Tensor, valid: Tensor, x: Tensor, fresh: Tensor, length: i
 def left_of(q: Tensor, k: Tensor, r: Tensor, weights: Tensor, power: float = 0.5) -> Tensor:
     """Return the logarithms of the weights, less what is known."""
     known = q @ k.mT + torch.einsum("bhid,hijd->bhij", q, r)
-    return weights.log() * q.shape[-1] ** power - known
+    result: Tensor = weights.log() * q.shape[-1] ** power - known
+    return result
 
 
 def apart(k: Tensor, r: Tensor, left: Tensor) -> Pair:

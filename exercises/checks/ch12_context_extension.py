@@ -41,7 +41,7 @@ def trained_cases(draw: Draw) -> list[Case]:
 def off_a_whole(dim: int, base: float, pair: int) -> bool:
     """Return whether rounding on any way cannot decide the answer."""
     exact = 2 * math.pi * base ** (2 * pair / dim)
-    return abs(exact - round(exact)) > ROUNDED * exact and exact < 2e4
+    return bool(abs(exact - round(exact)) > ROUNDED * exact and exact < 2e4)
 
 
 def number(value: float | Tensor) -> Tensor:
