@@ -380,7 +380,7 @@ def test_values_are_compared_as_students_return_them() -> None:
 def test_a_failed_check_shows_its_words_and_no_traceback() -> None:
     """In a notebook the lines of the check are no help."""
     with pytest.raises(checks.CheckFailed) as failed:
-        checks.embed(lambda *_: None)
+        checks.looks(lambda *_: None)
     assert failed.value._render_traceback_() == [f"Not yet: {failed.value}"]
 
 

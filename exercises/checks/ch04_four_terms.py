@@ -80,7 +80,9 @@ def untied(
     factor = (share * len(w_q)) ** power
     first, second = (x @ w_q.T) @ (p @ u_k.T).T, (p @ u_q.T) @ (x @ w_k.T).T
     content = (x @ w_q.T) @ (x @ w_k.T).T + mixed[0] * first + mixed[1] * second
-    return content * factor + replaced((p @ u_q.T) @ (p @ u_k.T).T * factor, size * theta)
+    position = replaced((p @ u_q.T) @ (p @ u_k.T).T * factor, size * theta)
+    result: Tensor = content * factor + position
+    return result
 
 
 def replaced(position: Tensor, theta: Tensor) -> Tensor:
@@ -101,7 +103,7 @@ def added(*args: Tensor, everything: bool = False) -> Tensor:
     """Add the numbers of token 0 to what its position says; or do all that the listing does."""
     *rest, theta = args
     x, p, w_q, w_k, u_q, u_k = rest
-    found = (x @ w_q.T) @ (x @ w_k.T).T + (p @ u_q.T) @ (p @ u_k.T).T
+    found: Tensor = (x @ w_q.T) @ (x @ w_k.T).T + (p @ u_q.T) @ (p @ u_k.T).T
     found = found * (2 * len(w_q)) ** -0.5
     if everything:
         found = (x @ w_q.T + p @ u_q.T) @ (x @ w_k.T + p @ u_k.T).T * len(w_q) ** -0.5
@@ -216,7 +218,8 @@ EXERCISES = (
             Mistake("the numbers of token 0 are added as they are, not divided by sqrt(2 d)",
                     lambda *a: untied(*a, size=(2 * len(a[2])) ** -0.5)),
             Mistake("the two numbers of token 0 are exchanged: the first is for token 0 as the "
-                    "query", lambda *a: untied(*a[:-1], a[-1].flip(0))),
+                    "query", lambda x, p, q, k, uq, uk, t: untied(
+                        x, p, q, k, uq, uk, t.flip(0))),
             Mistake("where token 0 is query and key, it is the query: the first number",
                     lambda *a: untied(*a) + spot(a[0], a[-1][1] - a[-1][0])),
             Mistake("the numbers of token 0 are missing: it has no position term, and they stand "

@@ -55,7 +55,8 @@ def clip_cases(draw: Draw) -> list[Case]:
 
 def looks(output: Tensor, value: Tensor, table: Tensor) -> Tensor:
     """Return the share of the weight on each row of the table, (H, L, n)."""
-    return (output - value[:, None]) @ torch.linalg.pinv(table)
+    result: Tensor = (output - value[:, None]) @ torch.linalg.pinv(table)
+    return result
 
 
 def looks_cases(draw: Draw) -> list[Case]:

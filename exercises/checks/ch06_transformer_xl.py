@@ -13,17 +13,17 @@ Pair = tuple[Tensor, Tensor]
 Four = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-def least_memory(layers: int, segment: int, wanted: int) -> int:
+def least_memory(layers: int, segment: int, wanted: int) -> Tensor:
     """Return the smallest memory with which each token is reached from `wanted` tokens away."""
     return least_by(lambda memory: reach(layers, segment, memory) >= wanted)
 
 
-def least_by(enough: Callable[[int], bool]) -> int:
+def least_by(enough: Callable[[int], bool]) -> Tensor:
     """Return the smallest memory that is enough."""
     memory = 0
     while not enough(memory):
         memory += 1
-    return memory
+    return torch.tensor(memory)
 
 
 def reach(layers: int, segment: int, memory: int, token: int = 0) -> int:
@@ -52,7 +52,7 @@ def extend_memory(memory: Tensor, valid: Tensor, x: Tensor, fresh: Tensor, lengt
     """Return context, what of it counts, the newest states of it, and what of them counts."""
     context = torch.cat([memory, x], dim=1)
     seen = torch.cat([valid & ~fresh[:, None], x[..., 0] == x[..., 0]], dim=1)
-    return context, seen, *(newest(each, length) for each in (context, seen))
+    return context, seen, newest(context, length), newest(seen, length)
 
 
 def newest(context: Tensor, length: int) -> Tensor:
@@ -139,7 +139,8 @@ def exchanged(memory: Tensor, valid: Tensor, x: Tensor, fresh: Tensor, length: i
 def left_of(q: Tensor, k: Tensor, r: Tensor, weights: Tensor, power: float = 0.5) -> Tensor:
     """Return the logarithms of the weights, less what is known."""
     known = q @ k.mT + torch.einsum("bhid,hijd->bhij", q, r)
-    return weights.log() * q.shape[-1] ** power - known
+    result: Tensor = weights.log() * q.shape[-1] ** power - known
+    return result
 
 
 def apart(k: Tensor, r: Tensor, left: Tensor) -> Pair:
@@ -162,11 +163,11 @@ EXERCISES = (
         mistakes=(
             Mistake("a memory of M reaches n M only if every segment is one token; a state sees "
                     "back from the *beginning* of its segment",
-                    lambda n, s, w: -(-w // n)),
+                    lambda n, s, w: torch.tensor(-(-w // n))),
             Mistake("the first token of a segment is worst off; you look at the last one",
                     lambda n, s, w: least_by(lambda m: reach(n, s, m, s - 1) >= w)),
             Mistake("one layer is counted; each layer below reaches farther back",
-                    lambda n, s, w: w),
+                    lambda n, s, w: torch.tensor(w)),
             Mistake("a layer is counted twice",
                     lambda n, s, w: least_memory(n + 1, s, w)),
             Mistake("the lowest layer is not counted; it has a memory, too",
@@ -179,7 +180,7 @@ EXERCISES = (
             Mistake("a memory need not be a multiple of the segment",
                     lambda n, s, w: -(-least_memory(n, s, w) // s) * s),
             Mistake("this is how far it reaches; the memory is asked for",
-                    lambda n, s, w: reach(n, s, least_memory(n, s, w))),
+                    lambda n, s, w: reach(n, s, int(least_memory(n, s, w)))),
         ),
     ),
     Exercise(

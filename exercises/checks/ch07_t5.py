@@ -146,14 +146,14 @@ def best_by(curve: Tensor, m: int, cost: Callable[[Tensor], Tensor], *, worst: b
     for length in range(1, n + 1):
         runs = curve.double().unfold(0, length, 1)  # (n - length + 1, length)
         costs.diagonal(length)[:] = cost(runs)
-    best, chosen = torch.full((n,), torch.inf, dtype=torch.float64), []
+    best, chosen = torch.full((n,), torch.inf, dtype=torch.float64), list[Tensor]()
     best[0] = 0.0
     for _ in range(m):
         total = torch.maximum(best[:, None], costs) if worst else best[:, None] + costs
         least = total.min(0)
         chosen.append(least.indices)
         best = least.values[:n]
-    edges, end = [], n
+    edges, end = list[int](), n
     for starts in reversed(chosen):
         end = int(starts[end])
         edges.append(end)

@@ -65,7 +65,8 @@ def written(words: Tensor, row: Tensor, n: int, size: float, elsewhere: float = 
     """Return the smallest table (n, d) with a product of that size at one row for each word."""
     wishes = torch.full((len(words), n), elsewhere, dtype=words.dtype)
     wishes[torch.arange(len(words)), row.clamp(0, n - 1)] = size
-    return (torch.linalg.pinv(words) @ wishes).mT
+    result: Tensor = torch.linalg.pinv(words) @ wishes
+    return result.mT
 
 
 def mail_cases(draw: Draw) -> list[Case]:

@@ -68,13 +68,17 @@ def packed_bias(starts: Tensor, slopes: Tensor) -> Tensor:
 
 def packed(
     starts: Tensor, slopes: Tensor, *, document: Tensor, place: Tensor | None = None,
-    latest: int = 0, beyond: float = -math.inf,
+    latest: int = 0, beyond: float = -math.inf, sink: bool = True,
 ) -> Tensor:  # fmt: skip
-    """Penalize distance among tokens of one document; hide keys later than the query by more."""
+    """Penalize distance among tokens of one document; hide keys later than the query by more.
+
+    `sink` says whether all queries see the first token with no penalty.
+    """
     number = torch.arange(len(starts))
     hidden = (number > number[:, None] + latest) | (document != document[:, None])
     place = number if place is None else place
-    return (slopes[:, None, None] * (place - place[:, None])).masked_fill(hidden, beyond)
+    bias = (slopes[:, None, None] * (place - place[:, None])).masked_fill(hidden, beyond)
+    return bias.index_fill(-1, torch.tensor(0), 0.0) if sink else bias
 
 
 def restarted(starts: Tensor) -> Tensor:
@@ -195,7 +199,14 @@ EXERCISES = (
         axes=("head", "query", "key"),
         mistakes=(
             Mistake("this is the listing, unchanged",
-                    lambda s, m: packed(s, m, document=0 * s, place=restarted(s))),
+                    lambda s, m: packed(
+                        s, m, document=0 * s, place=restarted(s), sink=False)),
+            Mistake("the first token is seen like any other; all queries see it, with the bias 0",
+                    lambda s, m: packed(s, m, document=s.cumsum(0), sink=False)),
+            Mistake("the first token has no penalty, and is still hidden from other documents",
+                    lambda s, m: torch.where(
+                        packed(s, m, document=s.cumsum(0), sink=False).isfinite(),
+                        packed_bias(s, m), -math.inf)),
             Mistake("other documents are seen: counting anew does not hide them",
                     lambda s, m: packed(s, m, document=0 * s)),
             Mistake("the future is seen", lambda s, m: packed(
@@ -215,7 +226,8 @@ EXERCISES = (
             Mistake("all heads have the slope of the first",
                     lambda s, m: packed(s, m[:1].expand_as(m), document=s.cumsum(0))),
             Mistake("a key at distance 0 has a penalty: you count distances from 1",
-                    lambda s, m: packed_bias(s, m) - m[:, None, None]),
+                    lambda s, m: (packed_bias(s, m) - m[:, None, None]).index_fill(
+                        -1, torch.tensor(0), 0.0)),
             Mistake("the distance is divided by the slope; it must be multiplied",
                     lambda s, m: packed(s, 1 / m, document=s.cumsum(0))),
         ),

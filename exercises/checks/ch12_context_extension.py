@@ -15,15 +15,15 @@ from pe_lib.sinusoidal import frequencies
 ROUNDED = 1e-5
 
 
-def trained_for(dim: int, base: float, count: int) -> int:
+def trained_for(dim: int, base: float, count: int) -> Tensor:
     """Return the longest text by whose end `count` pairs have not made a full turn."""
     return longest(dim, base, dim // 2 - count)
 
 
-def longest(dim: int, base: float, pair: int, turn: float = 2 * math.pi) -> int:
+def longest(dim: int, base: float, pair: int, turn: float = 2 * math.pi) -> Tensor:
     """Return the largest whole number of tokens within which a pair makes less than a turn."""
     rates = base ** (-torch.arange(dim, dtype=torch.float64) * 2 / dim)  # and some beyond
-    return math.ceil(turn / float(rates[pair])) - 1
+    return torch.tensor(math.ceil(turn / float(rates[pair])) - 1)
 
 
 def trained_cases(draw: Draw) -> list[Case]:
@@ -41,7 +41,7 @@ def trained_cases(draw: Draw) -> list[Case]:
 def off_a_whole(dim: int, base: float, pair: int) -> bool:
     """Return whether rounding on any way cannot decide the answer."""
     exact = 2 * math.pi * base ** (2 * pair / dim)
-    return abs(exact - round(exact)) > ROUNDED * exact and exact < 2e4
+    return bool(abs(exact - round(exact)) > ROUNDED * exact and exact < 2e4)
 
 
 def number(value: float | Tensor) -> Tensor:
