@@ -121,6 +121,17 @@ DISTORTED = """() => [...document.querySelectorAll('.cell_output img[width][heig
   const drawn = i.getAttribute('width') / i.getAttribute('height');
   return wide > 0 && Math.abs(wide / high / drawn - 1) > 0.03;
 }).map(i => i.alt.slice(0, 60))"""
+# The smallest letters of a picture have eight points: what there is left of them.
+SMALL = """() => [...document.querySelectorAll('.cell_output img[width]')].filter(i => {
+  if (i.closest('.live')) return false;
+  const wide = i.clientWidth - 2 * parseFloat(getComputedStyle(i).paddingLeft);
+  return wide > 0 && (wide / i.getAttribute('width')) * 8 * 4 / 3 < 9;
+}).map(i => i.alt.slice(0, 60))"""
+# Where prose, code and pictures as wide as the text end.
+EDGES = """() => [...new Set([...document.querySelectorAll(
+  '.bd-article section > p, section > .cell > .cell_input, .cell_output a > img[width="699"]'
+)].filter(e => e.checkVisibility() && !e.closest('.admonition'))
+  .map(e => Math.round(e.getBoundingClientRect().right)))]"""
 MATH_ERRORS = """() => [...document.querySelectorAll('mjx-merror, [data-mjx-error]')]
   .map(e => e.textContent.slice(0, 80))"""
 UNSET_MATH = """() => [...document.querySelectorAll('span.math, div.math')]
@@ -194,6 +205,8 @@ class Visit:
     unsized: list[str] = field(default_factory=list)
     too_wide: list[str] = field(default_factory=list)
     distorted: list[str] = field(default_factory=list)
+    small: list[str] = field(default_factory=list)
+    edges: list[int] = field(default_factory=list)
     bad_math: list[str] = field(default_factory=list)
     sliders: int = 0
     dead: list[str] = field(default_factory=list)
@@ -304,10 +317,12 @@ def visit_page(page, url: str, home: str, axe: str | None, seen: Seen) -> Visit:
         visit.parts, visit.shift = page.evaluate(PARTS), page.evaluate("window.shifts || 0")
         visit.bad_math = page.evaluate(MATH_ERRORS) + page.evaluate(UNSET_MATH)
         visit.no_alt, visit.unsized = page.evaluate(NO_ALT), page.evaluate(UNSIZED)
+        visit.edges = page.evaluate(EDGES)
         visit.sliders, visit.dead = dead_sliders(page)
         page.evaluate(UNFOLD)
         page.set_viewport_size(PHONE)
         visit.too_wide, visit.distorted = page.evaluate(TOO_WIDE), page.evaluate(DISTORTED)
+        visit.small = page.evaluate(SMALL)
         page.evaluate(SLIM)
         page.set_viewport_size(DESK)
         if axe:

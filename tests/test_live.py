@@ -297,31 +297,11 @@ def chooser(state: State, found: State) -> State:
     }
 
 
-DRAGGED = {
-    "rope_score",
-    "clock_hands",
-    "sentence_scores",
-    "wavelengths",
-    "penalties",
-    "permutations",
-    "shaw_rows",
-    "t5_buckets",
-    "axes",
-    "four_terms",
-}  # figures with handles
 ORACLES = {
-    "rope_score": rope_score,
-    "clock_hands": clock_hands,
-    "sentence_scores": sentence_scores,
-    "wavelengths": wavelengths,
-    "penalties": penalties,
-    "permutations": permutations,
-    "shaw_rows": shaw_rows,
-    "t5_buckets": t5_buckets,
-    "axes": axes,
-    "four_terms": four_terms,
-    "chooser": chooser,
-}
+    each.__name__: each
+    for each in (rope_score, clock_hands, sentence_scores, wavelengths, penalties, permutations)
+} | {each.__name__: each for each in (shaw_rows, t5_buckets, axes, four_terms, chooser)}
+DRAGGED = [name for name in NAMES if name != "chooser"]  # figures with handles
 
 
 def any_needs(count: int) -> list[State]:
@@ -848,7 +828,7 @@ def test_every_control_and_every_handle_works_with_the_keyboard(name, stage):
     assert page.errors == []
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name in DRAGGED])
+@pytest.mark.parametrize("name", DRAGGED)
 def test_handles_follow_the_pointer(name, stage):
     page = shown(stage, name)
     handle = page.locator(".live-stage [role=slider]").first
@@ -898,8 +878,8 @@ def test_a_spoiled_link_brings_a_state_that_can_be_drawn(name, tab):
         assert np.isfinite(flat(numbers)).all(), (value, state)
 
 
-# The answer that a figure calls right, and whether its numbers before and after bear it out. Where a
-# curve is predicted, the numbers themselves are the answer.
+# The answer that a figure calls right, and whether its numbers before and after bear it out.
+# Where a curve is predicted, the numbers themselves are the answer.
 ANSWERS = {
     "rope_score": ("stays", lambda old, new: np.isclose(old["score"], new["score"])),
     "clock_hands": ("stays", lambda old, new: np.isclose(old["likeness"], new["likeness"])),
@@ -1019,7 +999,7 @@ def test_a_figure_fills_the_window_alone_and_can_be_used_there(name, stage):
     page.wait_for_function("document.fullscreenElement === null")
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name in DRAGGED])
+@pytest.mark.parametrize("name", DRAGGED)
 def test_a_handle_takes_a_finger_and_leads_to_both_ends(name, stage):
     """24 pixels, as WCAG 2.5.8 asks; where two lie over each other, the upper one counts."""
     page = shown(stage, name, PHONE)

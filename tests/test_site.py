@@ -100,6 +100,8 @@ def faults(visit: Visit, offline: bool) -> Iterator[str]:
         "figures without a place before they load": visit.unsized,
         "parts wider than a phone": visit.too_wide,
         "pictures out of shape on a phone": visit.distorted,
+        "letters below nine pixels on a phone": visit.small,
+        "more than one right edge": visit.edges[1:],
         **{f"what keeps somebody out ({each})": v for each, v in visit.violations.items()},
     }
     yield from (f"{promise}: {found}" for promise, found in promises.items() if found)

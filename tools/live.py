@@ -30,9 +30,7 @@ from tools import ROOT, chromium
 
 FONTS = ROOT / "book" / "assets" / "fonts"
 WORKSHOP = ROOT / "_build" / "web"  # where npm puts what it brings
-LICENCE = (
-    "d3-axis, d3-drag, d3-scale, d3-selection and what they need: ISC, LICENSE-d3.txt"
-)
+LICENCE = "d3-axis, d3-drag, d3-scale, d3-selection and what they need: ISC, LICENSE-d3.txt"
 # Properties that no state, page or attribute knows: the bundler may shorten them.
 INSIDE = (
     *("drawing", "narrow", "handle", "handles", "upright", "level", "move", "settle", "glides"),

@@ -86,27 +86,6 @@ document.querySelectorAll(".solution > .admonition-title a").forEach((link) => {
   link.replaceWith(...link.childNodes);
 });
 
-// A picture that the screen makes smaller shows itself in full size; one more tap, or Escape, closes.
-function enlarge({ src, alt, attributes: { width } }) {
-  const dialog = document.createElement("dialog");
-  dialog.className = "enlarged";
-  dialog.ariaLabel = "Enlarged figure";
-  dialog.append(Object.assign(new Image(width.value), { src, alt }));
-  dialog.onclick = () => dialog.close();
-  dialog.onclose = () => dialog.remove();
-  document.body.append(dialog);
-  dialog.showModal();
-}
-const isSmaller = (picture) => picture.clientWidth < 0.85 * Number(picture.getAttribute("width"));
-document.addEventListener("pointerover", ({ target }) => {
-  if (target.matches?.(".bd-article .cell_output img")) {
-    target.classList.toggle("smaller", isSmaller(target));
-  }
-});
-document.addEventListener("click", ({ target }) => {
-  if (target.matches?.(".bd-article .cell_output img") && isSmaller(target)) enlarge(target);
-});
-
 // Paper is light: figures and code too.
 const look = document.documentElement.dataset;
 let onScreen = look.theme;

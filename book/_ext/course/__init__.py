@@ -32,6 +32,7 @@ HOOKS: dict[str, list[Any]] = {
         (figures.stop_on_paper, 200),
         (captions.caption_figures, 300),  # an output's form is chosen
         (captions.fold_below_pictures, 350),
+        (captions.join_folds, 360),
         (captions.link_figures, 400),
         links.link_terms,
     ],

@@ -58,6 +58,20 @@ def fold_below_pictures(app: Sphinx, doctree: nodes.document, page: str) -> None
             cell.append(fold)
 
 
+def join_folds(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Put the folds of cells that follow each other into one row, which the last of them has."""
+    for fold in reversed(list(doctree.findall(HideCodeCellNode))):
+        cell = fold.parent
+        if cell is None or cell[-1] is not fold:
+            continue
+        after = cell.next_node(descend=False, siblings=True)
+        if isinstance(after, nodes.container) and isinstance(after[0], HideCodeCellNode):
+            cell.remove(fold)
+            after.insert(0, fold)
+            if not len(cell):
+                cell.parent.remove(cell)
+
+
 def link_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
     """Link "Figure 10.3" in the prose of a page to that figure, where the page has it."""
     have = {name for each in doctree.findall(figure_with_caption) for name in each["ids"]}

@@ -150,8 +150,8 @@ def write_moving(writer: Any, node: moving_figure) -> None:
     held = escape(json.dumps(shown, ensure_ascii=False, separators=(",", ":")))
     writer.body.append(
         f'<div class="moving" data-frames="{held}"><div class="moving-controls">{"".join(parts)}'
-        f'</div><img src="{source}" alt="{escape(alt)}" width="{width}" height="{height}"'
-        ' loading="lazy"></div>'
+        f'</div><div class="panned"><img src="{source}" alt="{escape(alt)}" width="{width}"'
+        f' height="{height}" loading="lazy"></div></div>'
     )
     raise nodes.SkipNode
 
