@@ -365,5 +365,7 @@ class LongRoPE(LengthRoPE):
 
     def gain_at(self, length: Tensor) -> float | Tensor:
         """Return the gain for a sequence of `length`."""
+        if self.gain == self.long_gain:
+            return self.gain
         gains = torch.tensor([self.gain, self.long_gain], dtype=torch.float64, device=length.device)
         return gains[(length > self.trained_length).long()]
