@@ -156,7 +156,7 @@ def yarn(
     *,
     slow: Positive = 1.0,
     fast: float = 32.0,
-    ramp: Annotated[str, "index or rotations"] = "index",
+    ramp: Annotated[str, "index/rotations"] = "index",
     truncate: bool = True,
 ) -> Tensor:
     """Return YaRN's frequencies; combine with `yarn_gain`.
