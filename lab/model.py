@@ -17,6 +17,7 @@ from pe_lib.errors import (
     require_greater,
     require_integers,
     require_positive,
+    require_shapes,
 )
 from pe_lib.fast import embed
 from pe_lib.initial import normal
@@ -265,6 +266,8 @@ class Transformer(nn.Module):
             cache = KVCache() if caches is None else caches[0]
             positions = cache.next_positions(inputs.shape[1])
         positions = as_positions("positions", positions)
+        sizes = dict(zip("BL", inputs.shape, strict=False))
+        require_shapes({"positions": positions}, {"positions": "L | B L | 1 L"}, sizes)
         x = self.inputs(like_weights(inputs, self))  # (B, L, D)
         x = embed(self.encoding, x, order_of(positions))
         for i, block in enumerate(self.blocks):

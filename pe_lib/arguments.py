@@ -6,7 +6,6 @@ Behind the door nothing is checked again: numbers are tensors, shapes fit, setti
 import functools
 import inspect
 import math
-import re
 from collections.abc import Callable
 from types import UnionType
 from typing import Annotated, Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin
@@ -28,7 +27,7 @@ Positive: TypeAlias = Annotated[float, "above 0"]
 NotNegative: TypeAlias = Annotated[float, "at least 0"]
 Number: TypeAlias = Annotated[float, "finite number"]
 Base: TypeAlias = Annotated[float, "above 1"]
-Layout: TypeAlias = Annotated[str, "interleaved or half"]
+Layout: TypeAlias = Annotated[str, "interleaved/half"]
 Precision: TypeAlias = Annotated[torch.dtype, "floating-point"]
 # Numbers may come in any form, and are tensors behind the door.
 Reals: TypeAlias = Annotated[Tensor, "real numbers"]
@@ -78,8 +77,7 @@ def rule_of(annotation: Any) -> Rule | None:
         rule, others = rule_of(parts[0]), tuple(get_origin(each) or each for each in parts[1:])
         return rule and functools.partial(one_of, rule=rule, others=others)
     if kind is Annotated and parts[0] is str:
-        allowed = tuple(re.split(", | or ", parts[1]))
-        return functools.partial(errors.require_choice, allowed=allowed)
+        return functools.partial(errors.require_choice, allowed=tuple(parts[1].split("/")))
     if kind is Annotated:
         return RULES[parts[1]]
     if annotation in (Tensor, bool):

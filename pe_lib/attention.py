@@ -5,8 +5,6 @@
 `pe_lib.fast` has the same for less, and is used unless it is switched off.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Self
@@ -226,7 +224,7 @@ class KVCache:
         grown.rooms = keys, values, reads
         return grown
 
-    def become(self, other: KVCache) -> None:
+    def become(self, other: Self) -> None:
         """Hold what another cache holds."""
         vars(self).update(vars(other))
 

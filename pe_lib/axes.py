@@ -19,7 +19,7 @@ from pe_lib.positions import Axes, Run, exact, per_head, sent
 from pe_lib.rope import RoPE, apply_rope, rope_angles
 from pe_lib.sinusoidal import frequencies, sinusoidal
 
-Arrangement: TypeAlias = Annotated[str, "chunked or interleaved"]
+Arrangement: TypeAlias = Annotated[str, "chunked/interleaved"]
 
 # --- positions ------------------------------------------------------------------------------------
 

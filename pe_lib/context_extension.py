@@ -156,7 +156,7 @@ def yarn(
     *,
     slow: Positive = 1.0,
     fast: float = 32.0,
-    ramp: Annotated[str, "index or rotations"] = "index",
+    ramp: Annotated[str, "index/rotations"] = "index",
     truncate: bool = True,
 ) -> Tensor:
     """Return YaRN's frequencies; combine with `yarn_gain`.
@@ -365,5 +365,7 @@ class LongRoPE(LengthRoPE):
 
     def gain_at(self, length: Tensor) -> float | Tensor:
         """Return the gain for a sequence of `length`."""
+        if self.gain == self.long_gain:
+            return self.gain
         gains = torch.tensor([self.gain, self.long_gain], dtype=torch.float64, device=length.device)
         return gains[(length > self.trained_length).long()]

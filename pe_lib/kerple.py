@@ -60,7 +60,7 @@ class Kerple(RelativeBias):
     """
 
     @checked()
-    def __init__(self, n_heads: Count, *, variant: Annotated[str, "log or power"] = "log") -> None:
+    def __init__(self, n_heads: Count, *, variant: Annotated[str, "log/power"] = "log") -> None:
         """Draw r1 and r2."""
         super().__init__()
         self.n_heads, self.variant = n_heads, variant

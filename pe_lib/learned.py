@@ -14,7 +14,7 @@ from pe_lib.initial import normal
 from pe_lib.positions import exact
 from pe_lib.resizing import sample_table
 
-Beyond: TypeAlias = Annotated[str, "error, clamp, wrap or interpolate"]
+Beyond: TypeAlias = Annotated[str, "error/clamp/wrap/interpolate"]
 
 
 class Learned(PositionEncoding):

@@ -41,7 +41,7 @@ def interpolate_grid(
     table: Tensor,
     grid: tuple[int, int],
     new_grid: tuple[int, int],
-    mode: Annotated[str, "bicubic or bilinear"] = "bicubic",
+    mode: Annotated[str, "bicubic/bilinear"] = "bicubic",
     *,
     antialias: bool = False,
 ) -> Tensor:

@@ -15,7 +15,7 @@ from pe_lib.encoding import PositionEncoding
 from pe_lib.errors import require_positive
 from pe_lib.positions import exact, per_head
 
-Growth: TypeAlias = Annotated[str, "steps or power"]
+Growth: TypeAlias = Annotated[str, "steps/power"]
 
 
 def scaled(q: Tensor, factor: Tensor) -> Tensor:

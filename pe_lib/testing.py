@@ -41,8 +41,7 @@ class Layer(MultiHeadAttention):
         if context is not None:
             others |= {"context": embed(context, k_pos), "k_pos": k_pos}
         found = super().forward(embed(x, q_pos), q_pos=q_pos, weights=stepwise, **others)
-        output: Tensor = found[0] if stepwise else found
-        return output
+        return found[0] if stepwise else found  # type: ignore[no-any-return]
 
 
 def sizes_of(encoding: PositionEncoding) -> tuple[int, int]:
@@ -69,8 +68,7 @@ def layer_of(encoding: PositionEncoding, *, causal: bool = True, seed: int = 3) 
 def hidden(layer: Layer, length: int = LENGTH, seed: int = 5) -> Tensor:
     """Return hidden states (BATCH, length, D) in float64."""
     generator = torch.Generator().manual_seed(seed)
-    shape = BATCH, length, layer.d_model
-    return torch.randn(shape, dtype=torch.float64, generator=generator)
+    return torch.randn(BATCH, length, layer.d_model, dtype=torch.float64, generator=generator)
 
 
 def layer_and_input(encoding: PositionEncoding) -> tuple[Layer, Tensor]:
@@ -209,9 +207,8 @@ def the_future_is_unseen(encoding: PositionEncoding) -> None:
 def fast_forms_equal_the_definition(encoding: PositionEncoding) -> None:
     """Outputs and gradients are those without `pe_lib.fast` - override `bias`, not its helpers."""
     layer = layer_of(encoding)
-    context = hidden(layer, 9, seed=6)
     cases: list[dict[str, Any]] = [{}, {"q_pos": torch.tensor([0, 2, 3, 7])}]
-    cases += [{"context": context, "q_pos": Run(5, 4), "k_pos": Run(0, 9)}]
+    cases += [{"context": hidden(layer, 9, seed=6), "q_pos": Run(5, 4), "k_pos": Run(0, 9)}]
     for causal, case in itertools.product((False, True), cases):
         layer.causal = causal
         x = hidden(layer, 4).requires_grad_()
@@ -243,8 +240,8 @@ def gradients_equal_numerical_ones(encoding: PositionEncoding) -> None:
     for positions in (Run(1, 4), torch.tensor([1, 2, 4, 7])):
 
         def output(*_: Tensor, positions: Any = positions) -> Tensor:
-            found: Tensor = layer(x, positions, stepwise=True)  # gradcheck changes them in place
-            return found
+            # gradcheck changes them in place
+            return layer(x, positions, stepwise=True)  # type: ignore[no-any-return]
 
         assert torch.autograd.gradcheck(output, leaves, fast_mode=True)
         assert torch.autograd.gradgradcheck(output, leaves, fast_mode=True)
@@ -263,9 +260,8 @@ def it_compiles_into_one_graph(encoding: PositionEncoding) -> None:
 def it_exports_for_any_length(encoding: PositionEncoding) -> None:
     """`torch.export` with a dynamic batch and length - take lengths from shapes, not from len()."""
     layer = layer_of(encoding).requires_grad_(False)
-    batch = torch.export.Dim("batch", min=2, max=9)
-    length = torch.export.Dim("length", min=LENGTH, max=16)
-    shapes = {"x": {0: batch, 1: length}}
+    dim = torch.export.Dim
+    shapes = {"x": {0: dim("batch", min=2, max=9), 1: dim("length", min=LENGTH, max=16)}}
     program = torch.export.export(layer, (hidden(layer),), dynamic_shapes=shapes).module()
     for x in (hidden(layer, 12), hidden(layer, 12).repeat(2, 1, 1)):
         same(program(x), layer(x))
