@@ -31,7 +31,7 @@ export const shawRows = {
     { kind: "range", key: "key", kin: "key", label: "key", min: 0, max: LAST },
     { kind: "range", key: "clip", label: "clip", min: 1, max: LAST },
   ],
-  height: (narrow) => (narrow ? 646 : 340),
+  height: (narrow) => (narrow ? 668 : 340),
   words({ query, key, clip }) {
     const { rows, products } = numbers({ query, clip });
     const row = rows[query][key];

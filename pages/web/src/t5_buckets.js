@@ -50,7 +50,7 @@ export const t5Buckets = {
   settle(state) {
     if (state.sides === "past") state.key = Math.min(state.key, state.query);
   },
-  height: (narrow) => (narrow ? 580 : 316),
+  height: (narrow) => (narrow ? 600 : 316),
   words(state) {
     const { query, key, buckets } = state;
     const { bucket, pairs } = numbers(state);
