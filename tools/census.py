@@ -1032,7 +1032,8 @@ def sinusoids(model: Model, rotary: set[str]) -> list[Found]:
         low = unit.text.lower()
         if "sin" not in low or "cos" not in low or unit.name in rotary:
             continue
-        if "Position" in unit.owner and code.count(f"{unit.owner}(") == 1:
+        made = code.count(f"{unit.owner}(") - code.count(f"class {unit.owner}(")
+        if "Position" in unit.owner and not made:
             continue  # a class that nobody makes
         if "timestep" in low or ("time" in low and "position" not in low):
             continue
