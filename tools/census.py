@@ -1032,7 +1032,8 @@ def sinusoids(model: Model, rotary: set[str]) -> list[Found]:
         low = unit.text.lower()
         if "sin" not in low or "cos" not in low or unit.name in rotary:
             continue
-        if "Position" in unit.owner and code.count(f"{unit.owner}(") == 1:
+        made = code.count(f"{unit.owner}(") - code.count(f"class {unit.owner}(")
+        if "Position" in unit.owner and not made:
             continue  # a class that nobody makes
         if "timestep" in low or ("time" in low and "position" not in low):
             continue
@@ -1046,9 +1047,8 @@ def sinusoids(model: Model, rotary: set[str]) -> list[Found]:
                 return [Found("yes", unit.where(call))]
         for node in walk(unit.node):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-                if calls(node.value, "sin") and "2" in ast.unparse(node.targets[0]):
-                    return [Found("yes", unit.where(node))]
-                if calls(node.value, "sin") and "cos(" in unit.text:
+                paired = "2" in ast.unparse(node.targets[0]) or "cos(" in unit.text
+                if calls(node.value, "sin") and paired:
                     return [Found("yes", unit.where(node))]
     return []
 
@@ -1362,11 +1362,8 @@ def installed() -> Iterator[Model]:
     if (root := folder("timm")) is not None:
         layers = [*(root / "layers").glob("pos_embed*.py"), *(root / "layers").glob("*att*.py")]
         layers += [root / "layers/lambda_layer.py", root / "models/_efficientnet_blocks.py"]
-        ends = (
-            "attention_pool",
-            "attention_pool2d",
-            "create_attn",
-        )  # how a model ends is not what it is
+        # How a model ends is not what it is.
+        ends = ("attention_pool", "attention_pool2d", "create_attn")
         layers = [path for path in layers if path.stem not in ends]
         paths = [p for p in (root / "models").glob("*.py") if not p.stem.startswith("_")]
         yield from filter(projects_queries, with_imports("timm", paths, layers))
