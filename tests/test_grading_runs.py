@@ -513,8 +513,8 @@ def test_a_students_own_code_is_written_for_comparison(tmp_path: Path) -> None:
     assert own_code.main([str(tmp_path), NAME]) == 0
     files = {path.stem: path.read_text() for path in (tmp_path / f"code/{NAME}").glob("*.py")}
     assert sorted(files) == ["half", "student000", "student001"]
-    assert "def embed" in files["student000"] and "return" in files["student000"]
-    for given in ("checks.embed(", "git", "Hint"):  # what was handed out
+    assert "def rows_used" in files["student000"] and "return" in files["student000"]
+    for given in ("checks.rows_used(", "git", "Hint"):  # what was handed out
         assert given not in files["student000"]
     assert files["half"] == files["student001"].strip() == "" and course.root == tmp_path
 

@@ -2,8 +2,8 @@
 
 Each name is an `Exercise`, one for each exercise of the sets; `SETS` has them by set. A check
 draws inputs, calls the function, and either prints that it is right or says what is wrong.
-`progress("10_rope")` lists which exercises of a set pass; `see(answer)` draws what some answers
-give.
+`progress("10_rope")` lists which exercises of a set pass; `see("converted")` draws what that
+answer gives.
 """
 
 from __future__ import annotations
