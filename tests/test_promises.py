@@ -146,6 +146,9 @@ def test_an_exception_is_one(promise: str, method: str) -> None:
 # --- what a method that is wrong is told ----------------------------------------------------------
 
 
+SLOW = "it_compiles_into_one_graph", "it_exports_for_any_length"
+
+
 class Blind(PositionEncoding):
     """Overrides nothing."""
 
@@ -200,7 +203,7 @@ def test_a_broken_promise_is_named_with_what_was_seen_and_its_mend(
     wrong: PositionEncoding, promises: list[str]
 ) -> None:
     with pytest.raises(AssertionError) as error:
-        check_encoding(wrong)
+        check_encoding(wrong, besides=SLOW)
     for promise in promises:
         assert f"- {promise}: " in str(error.value)
     words = str(error.value)
@@ -208,6 +211,5 @@ def test_a_broken_promise_is_named_with_what_was_seen_and_its_mend(
 
 
 def test_a_sound_method_is_told_which_promises_it_keeps() -> None:
-    slow = "it_compiles_into_one_graph", "it_exports_for_any_length"
-    kept = check_encoding(ALiBi(HEADS), besides=slow)
-    assert kept == [name for name in PROMISES if name not in slow]
+    kept = check_encoding(ALiBi(HEADS), besides=SLOW)
+    assert kept == [name for name in PROMISES if name not in SLOW]
