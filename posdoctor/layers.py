@@ -26,7 +26,7 @@ from posdoctor.subjects import InputError
 
 TOKENS = 47  # no width of a head
 CLOSE = {torch.float64: 1e-2, torch.float32: 1e-2, torch.bfloat16: 0.06, torch.float16: 0.06}
-BY_LENGTH = ("dynamic", "longrope")
+BY_LENGTH = {"dynamic", "longrope"}
 PRODUCTS = ("matmul", "bmm", "baddbmm", "__matmul__")
 
 
@@ -166,10 +166,11 @@ def examine_layers(
         case.unexamined.append(f"layers by themselves: {type(error).__name__}: {error}")
         return
     distant, places = {}, torch.arange(0)
-    fixed = all(each is None or each.rule.name not in BY_LENGTH for each in wanted)
-    if layers is not None and fixed:
+    rules = {each.rule.name for each in wanted if each is not None and each.rule is not None}
+    if layers is not None and not rules & BY_LENGTH:
         distant, places = far_queries(model, layers, fields.get("max_position_embeddings") or 0)
-    if not distant:
+    if all(torch.equal(distant[number][0], found[number][0]) for number in distant):
+        distant = {}  # it counts by itself, whatever positions it is given
         case.unexamined.append("far positions of the layers")
     said: dict[tuple[str, str], list[int]] = {}
     sound = []
