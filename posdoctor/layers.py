@@ -7,6 +7,7 @@ rotation, whatever its code is called: a module of tables, complex numbers, line
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,13 +18,15 @@ from torch.overrides import TorchFunctionMode
 from pe_lib.sinusoidal import LAYOUTS
 from posdoctor.configs.explain import runs
 from posdoctor.configuration import read
-from posdoctor.probes import Layout, fit_of, turned
+from posdoctor.precision import LOST, ROUNDING, cause, off_line, past_the_end, report
+from posdoctor.probes import Fit, Layout, fit_of, turned
 from posdoctor.profile import Case, Profile, compare_profiles
 from posdoctor.rules import Rule, identify
 from posdoctor.subjects import InputError
 
 TOKENS = 47  # no width of a head
-CLOSE = 1e-2
+CLOSE = {torch.float64: 1e-2, torch.float32: 1e-2, torch.bfloat16: 0.06, torch.float16: 0.06}
+BY_LENGTH = {"dynamic", "longrope"}
 PRODUCTS = ("matmul", "bmm", "baddbmm", "__matmul__")
 
 
@@ -64,8 +67,11 @@ def layers_in(model: nn.Module, count: int) -> nn.ModuleList | None:
 
 
 @torch.no_grad()
-def seen_by_layer(model: nn.Module, layers: nn.ModuleList) -> dict[int, tuple[Tensor, Tensor]]:
+def seen_by_layer(
+    model: nn.Module, layers: nn.ModuleList, places: Tensor | None = None
+) -> dict[int, tuple[Tensor, Tensor]]:
     """Return queries and keys, (H, L, d) each, of the layers that multiply the two."""
+    given = {} if places is None else {"position_ids": places[None]}
     products, handles = Products(), []
 
     def enter(number: int, args: tuple[Any, ...], words: dict[str, Any]) -> Any:
@@ -88,7 +94,7 @@ def seen_by_layer(model: nn.Module, layers: nn.ModuleList) -> dict[int, tuple[Te
         )
     try:
         with products:
-            model(torch.ones(1, TOKENS, dtype=torch.long), use_cache=False)
+            model(torch.ones(1, TOKENS, dtype=torch.long), use_cache=False, **given)
     finally:
         for handle in handles:
             handle.remove()
@@ -112,63 +118,65 @@ def measured(x: Tensor, expected: Profile, since: Tensor | None = None) -> Profi
     layout = min(tried, key=lambda each: round(turned(x, since, each)[1], 3))
     turn, apart = turned(x, since, layout)
     fit = fit_of(turn, torch.arange(x.shape[1]).double())
-    if apart > CLOSE or fit.error > 0.05:
+    if apart > CLOSE[torch.float32] or fit.error > 0.05:
         return None
     return Profile(
         "rotary",
         expected.dim,
         layout,
         fit.rates.abs()[:, None],
-        rule=identify(fit.rates.abs(), CLOSE) if bool((fit.rates != 0).any()) else Rule("unknown"),
+        rule=identify(fit.rates.abs(), 1e-2) if bool((fit.rates != 0).any()) else Rule("unknown"),
         backwards=bool((fit.rates < 1e-9).all()),
     )
 
 
-def fits(x: Tensor, expected: Profile, either: bool) -> bool:
-    """Return whether queries or keys (H, L, d) are rotated as a profile says."""
-    known = expected.layout
-    assert known is not None and expected.rates is not None
-    if known.start + known.width > x.shape[-1]:
-        return False
-    full = torch.zeros(known.width // 2, dtype=torch.float64)
-    full[: len(expected.rates)] = expected.rates.sum(1) * (-1 if expected.backwards else 1)
-    wanted = torch.polar(torch.ones(1).double(), torch.arange(TOKENS)[:, None] * full)
-    for name in LAYOUTS if either else (known.name,):
-        turn, apart = turned(x, x[:, :1], known._replace(name=name))
-        if apart < CLOSE and float((turn - wanted).abs().max()) < CLOSE:
-            return True
-    return False
+def far_places(reach: int) -> Tensor:
+    """Return TOKENS positions below a reach: the first ones, and pairs of neighbours far out."""
+    far = [place for k in range(6, 21) for place in (2**k, 2**k + 1) if place < reach]
+    return torch.cat([torch.arange(TOKENS - len(far)), torch.tensor(far, dtype=torch.long)])
+
+
+def far_queries(
+    model: nn.Module, layers: nn.ModuleList, context: int
+) -> tuple[dict[int, tuple[Tensor, Tensor]], Tensor]:
+    """Return queries and keys at far positions, and these; none where a model takes none."""
+    for reach in (2**21, context):
+        places = far_places(reach)
+        with contextlib.suppress(Exception):  # whatever a model says of positions past its table
+            return seen_by_layer(model, layers, places), places
+    return {}, torch.arange(0)
 
 
 def examine_layers(
-    model: nn.Module,
-    config: Mapping[str, Any],
-    named: set[str] | None,
-    bound: float,
-    case: Case,
+    model: nn.Module, config: Mapping[str, Any], dtype: torch.dtype, case: Case
 ) -> None:
     """Compare each layer's queries and keys with what the configuration asks of it.
 
     Args:
         model: of transformers.
         config: its configuration.
-        named: what the function that rotates was found to do, None if it was not seen. Where it
-            was, a layer may write in either layout.
-        bound: rounding of the weights' type.
+        dtype: of its weights.
         case: gets findings, each with the layers that it is about.
     """
     try:
-        _, _, wanted = read(config, Case())
+        fields, _, wanted = read(config, Case())
         layers = layers_in(model, len(wanted))
         found = {} if layers is None else seen_by_layer(model, layers)
     except (InputError, RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
         case.unexamined.append(f"layers by themselves: {type(error).__name__}: {error}")
         return
+    distant, places = {}, torch.arange(0)
+    rules = {each.rule.name for each in wanted if each is not None and each.rule is not None}
+    if layers is not None and not rules & BY_LENGTH:
+        distant, places = far_queries(model, layers, fields.get("max_position_embeddings") or 0)
+    if all(torch.equal(distant[number][0], found[number][0]) for number in distant):
+        distant = {}  # it counts by itself, whatever positions it is given
+        case.unexamined.append("far positions of the layers")
     said: dict[tuple[str, str], list[int]] = {}
     sound = []
     for number, both in found.items():
         trial = Case()
-        judge_layer(both, wanted[number], named is not None, bound, trial)
+        judge_layer(both, distant.get(number), places, wanted[number], dtype, trial)
         for finding in trial.findings:
             said.setdefault((finding.name, finding.detail), []).append(number)
         if not trial.findings:
@@ -181,38 +189,85 @@ def examine_layers(
             f"rotation inside layers {runs(silent)}: no product of queries and keys was seen"
         )
     for (name, detail), numbers in said.items():
-        if len(numbers) == len(found) and named and name in named:
-            continue  # said of their function already
-        word = "layers" if len(numbers) > 1 else "layer"
-        case.fault(name, detail, f"{word} {runs(numbers)}")
+        case.fault(name, detail, f"{'layers' if len(numbers) > 1 else 'layer'} {runs(numbers)}")
 
 
 def judge_layer(
-    both: tuple[Tensor, Tensor], expected: Profile | None, seen: bool, bound: float, case: Case
+    both: tuple[Tensor, Tensor],
+    distant: tuple[Tensor, Tensor] | None,
+    places: Tensor,
+    expected: Profile | None,
+    dtype: torch.dtype,
+    case: Case,
 ) -> None:
-    """Compare queries and keys of one layer with what is expected of it."""
-    still = [
-        float((x - x[:, :1]).abs().max()) < max(bound, 1e-3) * float(x.abs().max()) for x in both
-    ]
+    """Compare queries and keys of one layer, near and at far places, with what is expected."""
+    still = [float((x - x[:, :1]).abs().max()) < 1e-3 * float(x.abs().max()) for x in both]
     if expected is None:
         if not all(still):
             case.fault("layer-rotates")
         return
-    if expected.rates is None or expected.layout is None or bound > CLOSE:
-        return  # frequencies that depend on the length, weights in a short float
+    known = expected.layout
+    if expected.rates is None or known is None:
+        return  # frequencies that depend on the length
     if any(still):
         case.fault("layer-unrotated", "" if all(still) else SIDE[still.index(True)])
         return
-    for x in both:
-        if not fits(x, expected, seen):
+    rates = torch.zeros(known.width // 2, dtype=torch.float64)
+    rates[: len(expected.rates)] = expected.rates.sum(1) * (-1 if expected.backwards else 1)
+    line = Fit(rates, torch.zeros_like(rates), 0.0, torch.ones_like(rates), torch.zeros_like(rates))
+    for side, x in enumerate(both):
+        far = None if distant is None else distant[side]
+        layout = fitting(x, expected, dtype)
+        if layout is None or not judge_line(x, far, places, layout, line, dtype, case):
             own = measured(x, expected)
             if own is not None:
-                before = len(case.findings)
                 compare_profiles(own, expected, case)
-                if len(case.findings) > before:
-                    return
-            case.fault("layer-otherwise")
+            if not case.findings:
+                case.fault("layer-otherwise")
+        if case.findings:
             return
+
+
+def fitting(x: Tensor, expected: Profile, dtype: torch.dtype) -> Layout | None:
+    """Return the layout in which pairs of x (H, L, d) are rotated, if it is one to be expected.
+
+    Latent attention may leave the interleaved pairs of its last components in halves.
+    """
+    known = expected.layout
+    assert known is not None
+    names = LAYOUTS if known.start else (known.name,)
+    for layout in (known._replace(name=name) for name in names):
+        if (
+            layout.start + layout.width <= x.shape[-1]
+            and turned(x, x[:, :1], layout)[1] < CLOSE[dtype]
+        ):
+            return layout
+    return None
+
+
+def judge_line(
+    x: Tensor,
+    far: Tensor | None,
+    places: Tensor,
+    layout: Layout,
+    line: Fit,
+    dtype: torch.dtype,
+    case: Case,
+) -> bool:
+    """Return whether angles near position 0 are on the lines; name what happens far out."""
+    near = off_line(turned(x, x[:, :1], layout)[0], line, torch.arange(TOKENS).double())
+    sound, name = bool(near.max() < CLOSE[dtype]), None
+    if far is None:
+        return sound
+    z = turned(far, far[:, :1], layout)[0]
+    error = off_line(z, line, places.double())
+    if bool((error > LOST + ROUNDING * places).any()):
+        name = cause(z, places, line.rates, lambda: None)
+        if name is None and sound:
+            name = past_the_end(z, places, line) or "precision-lost"
+    if name is not None:
+        report(name, places, error, str(dtype).removeprefix("torch."), case)
+    return sound or name is not None
 
 
 SIDE = ("queries only", "keys only")

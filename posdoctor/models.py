@@ -8,18 +8,15 @@ one, with a tolerance from the type of the weights.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from posdoctor.configuration import by_kind, examine_configuration
-from posdoctor.extract import uses_of
+from posdoctor.configuration import examine_configuration
 from posdoctor.layers import examine_layers
-from posdoctor.profile import Case, Profile, compare_profiles
+from posdoctor.profile import Case, Profile
 from posdoctor.report import Report
-from posdoctor.rotary import examine_rotary
 from posdoctor.subjects import InputError
 
 LENGTH, SHIFT, PADS, STEPS = 24, 37, 5, 6
@@ -261,47 +258,6 @@ def examine_model(model: object) -> Report:
         except InputError as error:
             case.unexamined.append(f"the configuration: {error}")
     report = Report(type(model).__name__, case, profile)
-    if isinstance(subject, PublishedModel):
-        report.parts = rotary_parts(subject, given if profile else None, case)
-        if given is not None and profile is not None:
-            bound = TOLERANCE.get(subject.dtype, 1e-2)
-            parts = report.parts.values()
-            named = {name for part in parts for name in part.names()} if parts else None
-            examine_layers(subject.model, given, named, bound, case)
+    if isinstance(subject, PublishedModel) and given is not None and profile is not None:
+        examine_layers(subject.model, given, subject.dtype, case)
     return report
-
-
-def rotary_parts(
-    model: PublishedModel, config: Mapping[str, Any] | None, case: Case
-) -> dict[str, Report]:
-    """Examine the rotary functions that a model calls, beside its configuration."""
-    try:
-        uses = uses_of(model.model, torch.ones(1, 8, dtype=torch.long))
-    except Exception as error:
-        case.unexamined.append(f"the rotary function: {type(error).__name__}: {error}")
-        return {}
-    if not uses:
-        case.unexamined.append("the rotary function: no call of one was seen in a forward pass")
-    wanted = by_kind(config, Case()) if config else {}
-    dtypes = (model.dtype,) if model.dtype in (torch.bfloat16, torch.float16) else ()
-    parts = {}
-    for use in uses:
-        part = Case()
-        found = examine_rotary(use.subject(), part, dtypes)
-        part.facts["calls"] = f"{use.calls} in one pass"
-        only = next(iter(wanted.values())) if len(wanted) == 1 else None
-        expected = wanted.get(use.kind, only)
-        if found is None or expected is None:
-            part.unexamined.append("the comparison with the configuration")
-        else:
-            compare_profiles(on_text(found), expected, part)
-        name = f"rotary function of {use.kind or 'all'} layers"
-        parts[name] = Report(name, part, found)
-    return parts
-
-
-def on_text(profile: Profile) -> Profile:
-    """Return what text sees of a profile: all axes have the same number."""
-    if profile.rates is None:
-        return profile
-    return replace(profile, rates=profile.rates.sum(1, keepdim=True))

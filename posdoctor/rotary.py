@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from itertools import pairwise
 from typing import Any
@@ -174,9 +173,8 @@ def use_of_positions(probe: Probe, case: Case, step: int = 1) -> tuple[Probe | N
         step: between neighbours, for what changes slowly.
 
     Returns:
-        the probe to go on with (None if nothing depends on a position), in which positions
-        count along the sequence even where the function counts along another axis; and whether
-        it counts by itself, whatever positions it is given.
+        the probe to go on with, None if tokens do not get positions; and whether the function
+        counts by itself, whatever positions it is given.
     """
     v, places, moved = probe.random(), step * torch.arange(11), 17 * step
     here = probe.same(v, places[None])[:, 0]  # (2, H, L, d)
@@ -187,13 +185,8 @@ def use_of_positions(probe: Probe, case: Case, step: int = 1) -> tuple[Probe | N
     heads = [not alike(one, one[:1].expand_as(one), 1e-5) for one in here]
     batch = rows is not None and not alike(rows, rows[:, :1].expand_as(rows), 1e-5)
     if not any(moves) and not any(used):
-        if any(heads):
-            case.fault("head-as-position")
-            return Probe(exchanged(probe.subject, 1)), True
-        if batch:
-            case.fault("batch-as-position")
-            return Probe(exchanged(probe.subject, 0)), True
-        case.fault("no-position")
+        other = "batch-as-position" if batch else "no-position"
+        case.fault("head-as-position" if any(heads) else other)
         return None, False
     for name, move, use in zip(SIDES, moves, used, strict=True):
         if not move and not use:
@@ -231,18 +224,6 @@ def use_of_positions(probe: Probe, case: Case, step: int = 1) -> tuple[Probe | N
             shares = alike(both[:, 1:], first)
             case.fault("rows-share-positions" if shares else "rows-interfere")
     return probe, False
-
-
-def exchanged(subject: Rotary, axis: int) -> Rotary:
-    """Return the function with another axis (0: batch, 1: heads) in the place of the sequence."""
-
-    def function(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        q, k = (x.transpose(axis, 2).contiguous() for x in (q, k))
-        dummy = torch.arange(q.shape[2]).expand(q.shape[0], -1)
-        q, k = subject.function(q, k, dummy)
-        return q.transpose(axis, 2), k.transpose(axis, 2)
-
-    return dataclasses.replace(subject, function=function)
 
 
 def reach_of(probe: Probe, counted: bool) -> int:

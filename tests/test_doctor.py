@@ -512,9 +512,8 @@ def test_a_published_model_is_examined():
     assert report.healthy, str(report)
     assert "500000" in report.case.facts["layers 0, 1 (full_attention)"]
     assert "shift" not in report.names()
-    (part,) = report.parts.values()
-    assert part.profile.rule.base == 500000 and part.profile.layout == ("half", 0, 8)
-    assert part.case.facts["calls"] == "2 in one pass"
+    assert report.case.facts["layers that do as configured"] == "0, 1"
+    assert report.profile.rule.base == 500000 and report.profile.layout == ("half", 0, 8)
 
 
 def small_llama() -> nn.Module:
@@ -551,27 +550,28 @@ def test_a_published_model_that_pairs_its_components_otherwise_is_found(monkeypa
     assert diagnose(small_llama()).names(FAULT) == ["layout"]
 
 
-def test_layers_of_two_kinds_have_rotary_functions_of_their_own():
+def test_layers_of_two_kinds_are_held_to_frequencies_of_their_own():
     transformers = pytest.importorskip("transformers")
     config = transformers.Gemma3TextConfig(
         vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=6, head_dim=16,
         num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=128,
     )  # fmt: skip
-    report = diagnose(transformers.Gemma3ForCausalLM(config))
+    torch.manual_seed(0)
+    model = transformers.Gemma3ForCausalLM(config)
+    report = diagnose(model)
     assert report.healthy, str(report)
-    bases = {name: part.profile.rule.base for name, part in report.parts.items()}
-    assert bases == {
-        "rotary function of full_attention layers": 1e6,
-        "rotary function of sliding_attention layers": 1e4,
-    }
+    assert report.case.facts["layers that do as configured"] == "0 to 5"
+    model.model.rotary_emb.sliding_attention_inv_freq = frequencies(16, 1e6).float()
+    (wrong,) = diagnose(model).faults
+    assert (wrong.name, wrong.where) == ("base", "layers 0 to 4")
 
 
 def test_what_a_published_model_does_not_show_is_said():
     transformers = pytest.importorskip("transformers")
     config = transformers.GPT2Config(vocab_size=64, n_embd=32, n_layer=1, n_head=2, n_positions=99)
     report = diagnose(transformers.GPT2LMHeadModel(config))
-    assert report.healthy and not report.parts and "shift" in report.names()
-    assert "no call of one was seen" in report.case.unexamined[-1]
+    assert report.healthy and "shift" in report.names()
+    assert "add" in report.case.unexamined[-1]
 
 
 @pytest.fixture(scope="module")
