@@ -165,7 +165,8 @@ def examine_layers(
     except (InputError, RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
         case.unexamined.append(f"layers by themselves: {type(error).__name__}: {error}")
         return
-    distant, places = {}, torch.arange(0)
+    distant: dict[int, tuple[Tensor, Tensor]] = {}
+    places = torch.arange(0)
     rules = {each.rule.name for each in wanted if each is not None and each.rule is not None}
     if layers is not None and not rules & BY_LENGTH:
         distant, places = far_queries(model, layers, fields.get("max_position_embeddings") or 0)
