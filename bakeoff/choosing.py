@@ -1,4 +1,4 @@
-"""Which method for which model (chapter 17): what is known of each, and what needs leave over.
+"""Which method for which model (chapter 18): what is known of each, and what needs leave over.
 
 Known is what the shipped comparison measured (`small.csv`, every way in which its models were
 measured) and what the library's own code does when it is asked: whether it tells sides apart,
@@ -44,13 +44,13 @@ PAGES = {
     **dict.fromkeys(EXTENSIONS, "12_context_extension"),
     **dict.fromkeys(LEARNED, "03_learned"),
     "rope+base": "12_context_extension",
-    "rope+drop": "15_bakeoff",
-    "pope": "15_bakeoff",
-    "randomised": "15_bakeoff",
-    "p_rope": "14_today#today-prope",
-    "hybrid": "14_today#today-hybrid",
-    "temperature": "14_today#today-temperature",
-    "forgetting": "14_today#today-forgetting",
+    "rope+drop": "16_bakeoff",
+    "pope": "16_bakeoff",
+    "randomised": "16_bakeoff",
+    "p_rope": "15_today#today-prope",
+    "hybrid": "15_today#today-hybrid",
+    "temperature": "15_today#today-temperature",
+    "forgetting": "15_today#today-forgetting",
     "cope": "hierarchical#counted-gates",
 }
 # Where a method was used or compared at scale; {0} models of the census have it.
@@ -81,23 +81,23 @@ AT_SCALE = {
 # Why a method falls out, and what stays open; on the right the page that shows it. {0} and {1}
 # are the numbers of a reason.
 REASONS = {
-    "language": ("loss {0} nats at {1} ×, not below BAR", "15_bakeoff"),
-    "content": (f"recalls {{0}} at {{1}} ×, not above {SHARE}", "15_bakeoff"),
-    "offset": (f"3-back {{0}} at {{1}} × (400 steps), not above {SHARE}", "15_bakeoff"),
+    "language": ("loss {0} nats at {1} ×, not below BAR", "16_bakeoff"),
+    "content": (f"recalls {{0}} at {{1}} ×, not above {SHARE}", "16_bakeoff"),
+    "offset": (f"3-back {{0}} at {{1}} × (400 steps), not above {SHARE}", "16_bakeoff"),
     "axes": ("blind to the second axis", "13_axes"),
     "sides": ("a query cannot tell left from right", "09_alibi"),
-    "causal": ("counts what came before: for decoders", "14_today"),
+    "causal": ("counts what came before: for decoders", "15_today"),
     "moved": ("changes when all positions move", "06_transformer_xl"),
     "stale": ("must rotate old keys anew", "12_context_extension"),
-    "parameters": ("{0} parameters", "17_choosing#what-positions-cost"),
+    "parameters": ("{0} parameters", "18_choosing#what-positions-cost"),
     "scores": ("adds to the scores", "09_alibi"),
     "products": ("needs products of its own", "05_shaw"),
-    "memory": ("makes a tensor {0} × the scores", "17_choosing#what-positions-cost"),
-    "training": ("needs further training", "15_bakeoff"),
-    "unmeasured": ("not measured", "15_bakeoff"),
-    "untrained": ("{0} at {1} × as it is; training on was not measured", "15_bakeoff"),
-    "beyond": ("measured to {1} × only", "15_bakeoff"),
-    "decoder": ("measured in decoders of text", "15_bakeoff"),
+    "memory": ("makes a tensor {0} × the scores", "18_choosing#what-positions-cost"),
+    "training": ("needs further training", "16_bakeoff"),
+    "unmeasured": ("not measured", "16_bakeoff"),
+    "untrained": ("{0} at {1} × as it is; training on was not measured", "16_bakeoff"),
+    "beyond": ("measured to {1} × only", "16_bakeoff"),
+    "decoder": ("measured in decoders of text", "16_bakeoff"),
 }
 OPEN = ("unmeasured", "untrained", "beyond", "decoder")
 FITS, UNSURE, OUT = range(3)

@@ -10,8 +10,8 @@ CHAPTERS = (
     "04_four_terms",
     "10_rope",
     "12_context_extension",
-    "14_today",
-    "17_choosing",
+    "15_today",
+    "18_choosing",
 )
 
 

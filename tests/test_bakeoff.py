@@ -504,7 +504,7 @@ def test_the_larger_run_has_three_seeds_of_every_method_and_says_where_it_was_ma
 
 
 def test_a_shipped_cell_can_be_run_again_and_shows_the_same():
-    """Of the first steps only: chapter 15 trains this method's whole cell again when executed."""
+    """Of the first steps only: chapter 16 trains this method's whole cell again when executed."""
     (cell,) = grid("short", ["n-back"], ["hybrid"], [0])
     shipped = {
         row["length"]: row

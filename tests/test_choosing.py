@@ -1,4 +1,4 @@
-"""The chooser of chapter 17 says what the shipped rows say, in every setting."""
+"""The chooser of chapter 18 says what the shipped rows say, in every setting."""
 
 from __future__ import annotations
 

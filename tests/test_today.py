@@ -1,4 +1,4 @@
-"""The classes that chapter 14 shows are those of the published code, and of pe_lib."""
+"""The classes that chapter 15 shows are those of the published code, and of pe_lib."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pe_lib.sinks import Sink
 from tools import ROOT
 from tools.published import in_float64
 
-PAGE = ROOT / "book/14_today.ipynb"
+PAGE = ROOT / "book/15_today.ipynb"
 SHOWN = (
     "imports",
     "hybrid",
@@ -38,7 +38,7 @@ def page() -> dict[str, Any]:
     cells = {c["id"]: "".join(c["source"]) for c in json.loads(PAGE.read_text("utf-8"))["cells"]}
     names: dict[str, Any] = {"__name__": "page"}
     for name in SHOWN:
-        exec(compile(cells[name], f"14_today.ipynb {name}", "exec"), names)
+        exec(compile(cells[name], f"15_today.ipynb {name}", "exec"), names)
     return names
 
 

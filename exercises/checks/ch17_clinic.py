@@ -1,4 +1,4 @@
-"""Checks of exercise set 16: what a function does with positions, from what it returns alone."""
+"""Checks of exercise set 17: what a function does with positions, from what it returns alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of exercise set 17: what a choice costs, what it implies, and how it is made."""
+"""Checks of exercise set 18: what a choice costs, what it implies, and how it is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of exercise set 14: designs of published models."""
+"""Checks of exercise set 15: designs of published models."""
 
 from __future__ import annotations
 

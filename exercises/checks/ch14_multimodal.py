@@ -1,4 +1,4 @@
-"""Checks of exercise set 18: text, image and video in one sequence."""
+"""Checks of exercise set 14: text, image and video in one sequence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of exercise set 15: reading a comparison over lengths and seeds."""
+"""Checks of exercise set 16: reading a comparison over lengths and seeds."""
 
 from __future__ import annotations
 
