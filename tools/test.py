@@ -31,7 +31,7 @@ def command(options: list[str]) -> list[str]:
     if os.environ.get("CI") == "true":  # the tracer makes what it watches a third slower
         line += [
             "--cov=pe_lib",
-            "--cov=posdoctor.configs",
+            "--cov=posdoctor/configs",
             "--cov-report=term",
             f"--cov-fail-under={COVERAGE}",
         ]
