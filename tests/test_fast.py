@@ -32,7 +32,6 @@ from pe_lib import (
     SlidingWindow,
     T5Bias,
     TransformerXL,
-    WindowBias,
 )
 from pe_lib import fast as forms
 from pe_lib.attention import attend, attend_fused, default_scale
