@@ -91,8 +91,13 @@ def checked(**shapes: str) -> Callable[[Function], Function]:
 
 
 def checked_words(function: Function) -> Function:
-    """Check those arguments only whose annotations are words of this module."""
-    return guarded(function, lambda hint: Annotated in map(get_origin, (hint, *get_args(hint))), {})
+    """Check those arguments only whose annotations are words of this module, or `bool`."""
+    return guarded(function, is_word, {})
+
+
+def is_word(hint: Any) -> bool:
+    """Return whether an annotation is a word of this module or `bool`, or one of them or None."""
+    return any((get_origin(each) or each) in (Annotated, bool) for each in (hint, *get_args(hint)))
 
 
 def guarded(

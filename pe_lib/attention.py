@@ -188,17 +188,17 @@ class KVCache:
         """Return the `length` positions that follow those in the cache."""
         return following(self.positions, length)
 
-    @checked(k="B H L d", v="B H L dv", positions="L | B L | 1 L")
+    @checked(k="B H Lk d", v="B H Lk dv", k_pos=OF_KEYS)
     def with_more(
-        self, k: Tensor, v: Tensor, positions: AnyPositions, read: Tensor | None = None
+        self, k: Tensor, v: Tensor, k_pos: AnyPositions, read: Tensor | None = None
     ) -> Self:
         """Return a cache that holds these keys and values too; this one stays as it is."""
         shapes = {"held": "B H L d", "keys": "B H n d"}
         require_shapes({"held": self.keys, "keys": k}, shapes, who="behind a cache ")
         grown = type(self)()
         grown.rotated, grown.memory = self.rotated, self.memory
-        own = positions.clone() if isinstance(positions, Tensor) else positions
-        grown.positions = joined(self.positions, positions, k.device) if len(self) else own
+        own = k_pos.clone() if isinstance(k_pos, Tensor) else k_pos
+        grown.positions = joined(self.positions, k_pos, k.device) if len(self) else own
         grown.keys, keys = append_rows(self.keys, k, self.rooms[0])
         grown.values, values = append_rows(self.values, v, self.rooms[1])
         grown.read, reads = append_rows(self.read, read, self.rooms[2])
@@ -250,7 +250,7 @@ class MultiHeadAttention(nn.Module):
         self.v_proj = nn.Linear(d_model, n_kv_heads * self.head_dim, bias=False)
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
 
-    @checked(x="B Lq d_model", context="B Lk d_model")
+    @checked(x="B Lq d_model", context="B Lk d_model", q_pos=OF_QUERIES)
     def forward(
         self,
         x: Tensor,

@@ -51,7 +51,7 @@ def require_at_least(name: str, value: object, least: float) -> float:
 
 def require_choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
     """Return `value` if it is one of `allowed`."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
     return value
 

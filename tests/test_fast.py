@@ -12,6 +12,7 @@ from closeness import assert_close
 from torch import Tensor, nn
 
 from lab import measure
+from lab.hierarchical import WindowBias
 from pe_lib import (
     ALiBi,
     Compose,
