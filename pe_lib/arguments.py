@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from pe_lib import errors
-from pe_lib.errors import lengths_of, require_shapes
+from pe_lib.errors import require_shapes
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Rule: TypeAlias = Callable[[str, Any], Any]  # of a name and a value: the value, or it raises
@@ -78,6 +78,12 @@ def parameters_of(function: Callable[..., Any]) -> list[str]:
     if any(each.kind == each.VAR_POSITIONAL for each in parameters):
         return []
     return [each.name for each in parameters if each.kind == each.POSITIONAL_OR_KEYWORD]
+
+
+def lengths_of(module: object) -> dict[str, int]:
+    """Return the lengths that a module states."""
+    stated = ("d_model", "n_heads", "head_dim")
+    return {name: getattr(module, name) for name in stated if hasattr(module, name)}
 
 
 def checked(**shapes: str) -> Callable[[Function], Function]:

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
-from pe_lib.arguments import checked_words, parameters_of
-from pe_lib.errors import lengths_of, numbers, require_floating, require_shapes
+from pe_lib.arguments import checked_words, lengths_of, parameters_of
+from pe_lib.errors import numbers, require_floating, require_shapes
 from pe_lib.positions import Axes, order_of
 
 Reads: TypeAlias = tuple[Tensor, Tensor]  # of the queries' and of the keys' tokens

@@ -179,9 +179,3 @@ def named(wanted: list[str], known: Mapping[str, int]) -> str:
         if "1" not in axes.split()  # it goes without saying that a batch may be of one
     ]
     return " or ".join(f"({', '.join(axes)}{',' * (len(axes) == 1)})" for axes in words)
-
-
-def lengths_of(module: object) -> dict[str, int]:
-    """Return the lengths that a module states."""
-    stated = ("d_model", "n_heads", "head_dim")
-    return {name: getattr(module, name) for name in stated if hasattr(module, name)}

@@ -379,8 +379,7 @@ def transformer_xl(
     u, v = (each.to(q.dtype)[:, None] * scale for each in (encoding.u, encoding.v))  # (H, 1, d)
     between, state = ends(*places), (encoding.base, encoding.clamp)
     one = q.shape[2] == 1 and between[1] <= 0
-    known = memory if one else None
-    rows = rows_behind(known, encoding.r_proj, state, encoding.rows, q, between)
+    rows = rows_behind(memory if one else None, encoding.r_proj, state, encoding.rows, q, between)
     content = u @ k.mT if one else (k @ u.mT).mT  # (B, H, 1, Lk), the first faster for one query
     return skewed_scores(q * scale + v, rows, k.shape[2]) + content
 
@@ -400,8 +399,8 @@ def deberta(
             projected: Any = encoding.project(projection)
             return projected[:, encoding.row_of(relative)]  # type: ignore[no-any-return]
 
-        known = memory if one else None
-        return rows_behind(known, projection, id(encoding.table), make, q, between)
+        kept = memory if one else None
+        return rows_behind(kept, projection, id(encoding.table), make, q, between)
 
     terms: list[Tensor | None] = []
     if encoding.key_proj is not None:

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from pe_lib import fast
-from pe_lib.arguments import parameters_of
+from pe_lib.arguments import lengths_of, parameters_of
 from pe_lib.attention import KVCache, MultiHeadAttention, PositionEncoding
-from pe_lib.errors import lengths_of
 from pe_lib.positions import Run
 
 Promise = Callable[[PositionEncoding], None]
