@@ -18,7 +18,16 @@ from pe_lib.encoding import PositionEncoding as PositionEncoding
 from pe_lib.encoding import Reads, default_scale
 from pe_lib.errors import require_multiple, require_shapes
 from pe_lib.fast import append_rows, for_queries
-from pe_lib.positions import AnyPositions, all_past, allowed_pairs, following, joined, order_of
+from pe_lib.positions import (
+    AnyPositions,
+    all_past,
+    allowed_pairs,
+    as_positions,
+    following,
+    joined,
+    order_of,
+    own,
+)
 from pe_lib.positions import Run as Run
 from pe_lib.positions import relative_position as relative_position
 
@@ -188,17 +197,18 @@ class KVCache:
         """Return the `length` positions that follow those in the cache."""
         return following(self.positions, length)
 
-    @checked(k="B H Lk d", v="B H Lk dv", k_pos=OF_KEYS)
     def with_more(
         self, k: Tensor, v: Tensor, k_pos: AnyPositions, read: Tensor | None = None
     ) -> Self:
         """Return a cache that holds these keys and values too; this one stays as it is."""
-        shapes = {"held": "B H L d", "keys": "B H n d"}
-        require_shapes({"held": self.keys, "keys": k}, shapes, who="behind a cache ")
+        k_pos = as_positions("k_pos", k_pos)
+        given = {"held": self.keys, "keys": k, "values": v, "k_pos": k_pos}
+        shapes = {"held": "B H L d", "keys": "B H Lk d", "values": "B H Lk dv", "k_pos": OF_KEYS}
+        require_shapes(given, shapes, who="" if self.keys is None else "behind a cache ")
         grown = type(self)()
         grown.rotated, grown.memory = self.rotated, self.memory
-        own = k_pos.clone() if isinstance(k_pos, Tensor) else k_pos
-        grown.positions = joined(self.positions, k_pos, k.device) if len(self) else own
+        before = self.positions
+        grown.positions = joined(before, k_pos, k.device) if len(self) else own(k_pos)
         grown.keys, keys = append_rows(self.keys, k, self.rooms[0])
         grown.values, values = append_rows(self.values, v, self.rooms[1])
         grown.read, reads = append_rows(self.read, read, self.rooms[2])

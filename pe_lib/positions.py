@@ -116,13 +116,21 @@ def following(positions: AnyPositions, length: int) -> AnyPositions:
     return positions[..., -1:] + steps  # (length,) or (B, length)
 
 
+def own(positions: AnyPositions) -> AnyPositions:
+    """Return positions that change with no one else's."""
+    if isinstance(positions, Axes):
+        return Axes(order_of(own(positions.order)), positions.numbers.clone())
+    return positions.clone() if isinstance(positions, Tensor) else positions
+
+
 def joined(first: AnyPositions, second: AnyPositions, device: torch.device) -> AnyPositions:
     """Return one after the other: a run if they are two that meet, else tensors."""
+    axes = [each.numbers.shape[-1] if isinstance(each, Axes) else 0 for each in (first, second)]
+    if axes[0] != axes[1]:
+        raise ValueError(f"positions must go on with the axes of the cached ones, got {axes}")
     if isinstance(first, Axes) and isinstance(second, Axes):
         order = order_of(joined(first.order, second.order, device))
         return Axes(order, end_to_end(first.numbers, second.numbers, dim=-2))
-    if isinstance(first, Axes) or isinstance(second, Axes):
-        raise ValueError("positions behind a cache must be Axes where the cached ones are")
     if isinstance(first, Run) and isinstance(second, Run):
         if second.start < first.stop:  # a cache in two layers, or a token twice
             raise ValueError(

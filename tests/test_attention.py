@@ -431,7 +431,7 @@ def test_a_cache_refuses_positions_of_another_number() -> None:
     rows = torch.randn(1, 2, 1, 8)
     cache = KVCache().with_more(rows, rows, Run(0, 1)).with_more(rows, rows, range(1, 2))
     assert cache.positions == Run(0, 2)
-    with pytest.raises(ValueError, match=r"positions must have shape \(L=1,\)"):
+    with pytest.raises(ValueError, match=r"k_pos must have shape \(Lk=1,\)"):
         cache.with_more(rows, rows, Run(2, 3))
 
 
