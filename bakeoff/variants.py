@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor
 
@@ -84,8 +85,8 @@ def dress(model: Model, cell: Cell, variant: str, length: int) -> None:
     """
     if isinstance(model, Transformer) and cell.method == "learned":
         way, table = variant.partition("+")[2], model.encoding
-        table = table.trained if isinstance(table, Beyond) else table
-        model.use_encoding(Beyond(table, way) if way else table)
+        trained: Any = table.trained if isinstance(table, Beyond) else table
+        model.use_encoding(Beyond(trained, way) if way else trained)
     if isinstance(model, AtRandomPositions):
         model.restart(length)
     elif cell.method == "rope" and not isinstance(model, AtCoupledPositions):

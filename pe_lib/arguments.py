@@ -110,7 +110,8 @@ def guarded(
     function: Function, asked: Callable[[Any], bool], shapes: Mapping[str, str]
 ) -> Function:
     """Return a function behind a door that asks arguments with some annotations, and shapes."""
-    names, hints = parameters_of(function), {}
+    names = parameters_of(function)
+    hints: dict[str, Any] = {}
     with contextlib.suppress(NameError):  # of annotations that name what is not there
         hints = hints_of(function, include_extras=True)
     rules = {

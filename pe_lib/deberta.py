@@ -119,7 +119,7 @@ class DeBERTa(PositionEncoding):
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         """Return the terms of position, (B, H, Lq, Lk): He et al. 2021, equations 2 to 4."""
         row = self.row_of(relative_position(q_pos, k_pos))
-        terms = []
+        terms: list[Tensor] = []
         if self.key_proj is not None:  # the query's content asks for the distance
             terms.append(dots(q, self.project(self.key_proj), row))
         if self.query_proj is not None:  # the distance asks for the key's content
