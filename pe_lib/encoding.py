@@ -198,8 +198,8 @@ def rotate_by_axes(
     """Return q and k as `rotate_axes` leaves them; parts that read one number read the order."""
     both = isinstance(q_pos, Axes) and isinstance(k_pos, Axes)
     if not both or not encoding.uses("rotate_axes"):
-        which = "one number per token, got Axes" if both else "both Axes, or neither"
-        raise ValueError(f"{type(encoding).__name__}: q_pos and k_pos must be {which}")
+        which = "be one number per token, got Axes" if both else "both be Axes, or neither"
+        raise ValueError(f"{type(encoding).__name__}: q_pos and k_pos must {which}")
     for part in encoding.parts():
         if part.uses("rotate_axes"):
             q, k = part.rotate_axes(q, k, q_pos.numbers, k_pos.numbers)

@@ -27,8 +27,10 @@ def forgetting_bias(log_gates: Tensor, n_queries: int) -> Tensor:
 
     Source: Lin et al. 2025, equation 4: the sum over l = j + 1, ..., i of log f_l.
     """
-    sums = log_gates.cumsum(dim=-1)  # (B, H, Lk)
     first = log_gates.shape[-1] - n_queries
+    if first < 0 or n_queries < 1:
+        raise ValueError(f"n_queries must be from 1 to Lk={log_gates.shape[-1]}, got {n_queries}")
+    sums = log_gates.cumsum(dim=-1)  # (B, H, Lk)
     return -(sums[..., first:, None] - sums[..., None, :]).abs()  # (B, H, Lq, Lk)
 
 
