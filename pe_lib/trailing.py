@@ -6,7 +6,7 @@ positions are computed; a few more components, shared by the heads, are rotated 
 
 from torch import Tensor, cat
 
-from pe_lib.arguments import Count, checked
+from pe_lib.arguments import Count
 from pe_lib.encoding import PositionEncoding
 
 
@@ -21,7 +21,6 @@ class Trailing(PositionEncoding):
     Source: DeepSeek-AI 2024 (DeepSeek-V2), section 2.1.3.
     """
 
-    @checked()
     def __init__(self, encoding: PositionEncoding, width: Count) -> None:
         """Keep the encoding."""
         super().__init__()
