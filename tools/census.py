@@ -499,7 +499,7 @@ def bases(fields: Fields, mixin: Found) -> list[Found]:
     return first_per_value(own) or [mixin]
 
 
-RATES = ("theta", "rope_theta", "rope_temperature")
+RATES = ("theta", "rope_theta", "rope_temperature", "max_period")
 
 
 def bases_in_code(model: Model) -> list[Found]:
@@ -509,7 +509,7 @@ def bases_in_code(model: Model) -> list[Found]:
     """
     found = []
     for unit in model.units:
-        if not re.search(r"\*\*|pow\(|base|theta|rope_temperature", unit.text):
+        if not re.search(r"\*\*|pow\(|base|theta|rope_temperature|max_period", unit.text):
             continue
         for node in walk(unit.node):
             value = None
@@ -613,6 +613,7 @@ WIDTHS = (
     "attention_window",
     "attention_window_size",
     "local_attention",
+    "local_attention_window_len",
 )
 
 
@@ -640,9 +641,16 @@ def windows(model: Model, configurations: list[Fields]) -> list[Found]:
             unit.node,
             "create_sliding_window_causal_mask",
             "create_bidirectional_sliding_window_mask",
+            "sliding_window_bidirectional_overlay",
             "attention_interface",
         )
         if "sliding_window" in ast.unparse(call)
+    ]
+    used += [  # a mask's maker that is chosen before it is called
+        unit.where(node)
+        for unit in model.units
+        for node in walk(unit.node)
+        if isinstance(node, ast.Name) and node.id == "create_sliding_window_causal_mask"
     ]
     widths = [
         f
@@ -671,7 +679,8 @@ def layer_kinds(configurations: list[Fields]) -> list[Found]:
                     and isinstance(n.value, str)
                     and re.search(r"attention|mamba|conv|recurrent|hybrid", n.value)
                 ]
-                if ast.unparse(target).endswith(("layer_types", "layers_block_type")) and kinds:
+                names = ("layer_types", "layers_block_type", "_layers")
+                if ast.unparse(target).endswith(names) and kinds:
                     where = f"{fields.file}:{node.lineno}"
                     found += [Found(kind, where) for kind in kinds if " " not in kind]
     return first_per_value(found)
@@ -1187,7 +1196,8 @@ def row(model: Model, known: dict[str, tuple[ast.ClassDef, str]], mixin: Found) 
         named = {model.name, f"{model.name}_text"}  # before those of its parts
         text.sort(key=lambda fields: not named & {f.value for f in field(fields, "model_type")})
         found["base"] = (bases(text[0], mixin) if text else []) or bases_in_code(model)
-        found["context"] = field(text[0], "max_position_embeddings") if text else []
+        lengths = ("max_position_embeddings", "n_positions")
+        found["context"] = field(text[0], *lengths)[:1] if text else []
         found["part"] = part_rotated(model, configurations)
         found["rope_types"] = rope_types(model, configurations)
         found["axes"] = axes(model, configurations)
