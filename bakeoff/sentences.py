@@ -230,9 +230,9 @@ def coupled_sums() -> str:
     far, near = curves_of["coupled", "kerple"], curves_of["coupled", "rope"]
     require(min(far[48]) > 0.8 and max(near[12]) < 0.8)
     return (
-        "With coupled positions both models had learned to add 6 digits; of sums of 48 digits"
-        f" KERPLE told {seeds(far[48])} of the digits, RoPE {seeds(near[48])}. With plain positions"
-        " neither had learned to add within the same steps."
+        "With coupled positions both models told over nine in ten digits of sums of 6; of sums of"
+        f" 48 KERPLE told {seeds(far[48])} of the digits, RoPE {seeds(near[48])}. With plain"
+        " positions neither had learned to add within the same steps."
     )
 
 

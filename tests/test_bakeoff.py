@@ -549,6 +549,7 @@ def a_longer_file(folder, rng):
     [
         ("16_bakeoff", "long_rows =", "Who learns how fast", ["KERPLE (0.70)", "On text"]),
         ("09_alibi", "rows = read_rows", "longer = [", ["KERPLE had not learned", "FIRE learned"]),
+        ("18_choosing", "ROWS =", "longer = [", ["KERPLE had not learned", "forgetting learned"]),
     ],
 )
 def test_pages_say_what_a_longer_file_says(page, first, last, said, tmp_path, monkeypatch):
@@ -558,6 +559,7 @@ def test_pages_say_what_a_longer_file_says(page, first, last, said, tmp_path, mo
     sentences.long_sentences.cache_clear()
     shown = []
     monkeypatch.setattr("pages.page.display", lambda item: shown.append(item.data))
+    monkeypatch.setattr("pages.explore.sliders", lambda *_, **__: None)
     monkeypatch.setattr("pages.figures.show", lambda _, caption, alt, **__: shown.append(alt))
     book = json.loads((ROOT / "book" / f"{page}.ipynb").read_text(encoding="utf-8"))
     code = ["".join(c["source"]) for c in book["cells"] if c["cell_type"] == "code"]

@@ -652,8 +652,9 @@ def windows(model: Model, configurations: list[Fields]) -> list[Found]:
         for node in walk(unit.node)
         if isinstance(node, ast.Name) and node.id == "create_sliding_window_causal_mask"
     ]
+    halves = "self.sliding_window = self.local_attention // 2"  # a decoder has the left one
     widths = [
-        f
+        Found(say(int(f.value) // 2), f.where) if halves in ast.unparse(fields.node) else f
         for fields in filter(has_window, configurations)
         for f in field(fields, *WIDTHS) + keyed(fields, "sliding_window_size")
         if f.value != "None"
@@ -1196,8 +1197,7 @@ def row(model: Model, known: dict[str, tuple[ast.ClassDef, str]], mixin: Found) 
         named = {model.name, f"{model.name}_text"}  # before those of its parts
         text.sort(key=lambda fields: not named & {f.value for f in field(fields, "model_type")})
         found["base"] = (bases(text[0], mixin) if text else []) or bases_in_code(model)
-        lengths = ("max_position_embeddings", "n_positions")
-        found["context"] = field(text[0], *lengths)[:1] if text else []
+        found["context"] = field(text[0], "max_position_embeddings") if text else []
         found["part"] = part_rotated(model, configurations)
         found["rope_types"] = rope_types(model, configurations)
         found["axes"] = axes(model, configurations)
