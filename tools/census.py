@@ -499,7 +499,7 @@ def bases(fields: Fields, mixin: Found) -> list[Found]:
     return first_per_value(own) or [mixin]
 
 
-RATES = ("theta", "rope_theta", "rope_temperature", "max_period")
+RATES = ("theta", "rope_theta", "rope_temperature")
 
 
 def bases_in_code(model: Model) -> list[Found]:
@@ -509,7 +509,7 @@ def bases_in_code(model: Model) -> list[Found]:
     """
     found = []
     for unit in model.units:
-        if not re.search(r"\*\*|pow\(|base|theta|rope_temperature|max_period", unit.text):
+        if not re.search(r"\*\*|pow\(|base|theta|rope_temperature", unit.text):
             continue
         for node in walk(unit.node):
             value = None
