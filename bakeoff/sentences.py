@@ -105,6 +105,23 @@ def windows_keep() -> str:
     )
 
 
+def all_three() -> str:
+    """Who keeps all three tasks at 16 times the length."""
+    bar, most = 0.9, 0.15
+    both = [v for v in found("n-back") if v in found("text") and 512 in found("n-back")[v]]
+    kept = [
+        v
+        for v in both
+        if min(*at("n-back", v, 16), *at("marker", v, 16)) > bar and max(rise(v, 16)) < most
+    ]
+    require(len(kept) < len(both) / 2)
+    return (
+        f"Of {len(both)} ways that were measured at 16 times the training length on all three"
+        f" tasks, these had at least {bar} of recall and of 3-back there in each of three seeds,"
+        f" and a loss on text that had risen by less than {most} nats: {names(tuple(kept))}."
+    )
+
+
 def text_flat() -> str:
     """Losses on text that stay, climb or break."""
     require(max(max(rise(v, 16)) for v in FLAT) < 0.15)
@@ -252,6 +269,7 @@ def recall_kept() -> str:
 
 SAID: dict[str, Callable[[], str]] = {
     "windows-keep": windows_keep,
+    "all-three": all_three,
     "text-flat": text_flat,
     "relative-split": relative_split,
     "offset-400": offset_400,
