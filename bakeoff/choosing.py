@@ -302,7 +302,8 @@ def comparison(metric: str) -> dict[str, dict[str, plots.Curve]]:
 
     Of a method that both comparisons have, as it is, the longer training counts.
     """
-    rows, found = read_rows(SHIPPED / "small.csv"), {}
+    rows = read_rows(SHIPPED / "small.csv")
+    found: dict[str, dict[str, plots.Curve]] = {}
     for keep, task in KEEP.items():
         kind = "nats" if keep == "language" else "accuracy"
         found[keep] = plots.curves(rows, task, f"{kind}{metric}")
