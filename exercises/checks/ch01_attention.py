@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from exercises.checks.spec import Case, Draw, Exercise, Mistake
 
@@ -69,6 +70,7 @@ def order_cases(draw: Draw) -> list[Case]:
         case("long and short rows", draw.normal(m, 20) * lengths, 1e-3),
         case("rows with much in common", 6 + draw.normal(n, wide + 9), 0.01),
         case("many rows", draw.normal(150, 32), 1e-3),
+        case("rows of one direction", torch.cat([short := draw.normal(m, 16), 2.5 * short]), 1e-3),
     ]
 
 
@@ -193,6 +195,8 @@ EXERCISES = (
                     lambda o, m: undone(o, m, order_of(o, m)[0].argsort())),
             Mistake("the row with the largest dot product need not be the nearest one",
                     lambda o, m: undone(o, m, (m @ o.T).argmax(1))),
+            Mistake("rows of one direction are told apart by their length: the angle is not enough",
+                    lambda o, m: undone(o, m, (normalize(m) @ normalize(o).T).argmax(1))),
             Mistake("take the absolute difference before the largest entry is looked for",
                     lambda o, m: (order_of(o, m)[0], (m - o[order_of(o, m)[0]]).max())),
             Mistake("wanted is the largest entry of the difference, not the mean",

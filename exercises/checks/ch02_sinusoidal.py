@@ -191,6 +191,16 @@ def frequencies_of(table: Tensor) -> Tensor:
     return angles[angles > 0].sort(descending=True).values
 
 
+def frequency_cases(draw: Draw) -> list[Case]:
+    """The tables of the exercise before, and one so slow that float32 shows on the way."""
+    cases = [
+        Case(f"{words}: a table of shape {tuple(table.shape)}", (table,))
+        for words, table in tables(draw)
+    ]
+    slow = table_of(draw, drawn_rates(draw, 2, 0.004, 0.06), 300)
+    return [*cases, Case("slow frequencies alone: a table of shape (300, 4)", (slow,), 1e-8)]
+
+
 def by_fourier(table: Tensor) -> Tensor:
     """Return the frequencies where the spectrum of the columns is largest."""
     power = torch.fft.rfft(table, dim=0).abs().sum(1)
@@ -296,10 +306,7 @@ EXERCISES = (
     ),
     Exercise(
         name="frequencies_of",
-        cases=lambda draw: [
-            Case(f"{words}: a table of shape {tuple(table.shape)}", (table,))
-            for words, table in tables(draw)
-        ],
+        cases=frequency_cases,
         reference=frequencies_of,
         tolerance=1e-6,
         axes=("pair",),

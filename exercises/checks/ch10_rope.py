@@ -187,6 +187,11 @@ def xpos_cases(draw: Draw) -> list[Case]:
             far + 700 * draw.places(lk),
             far - torch.tensor([0, 9, 300, 40_000, far])[draw.order(5)],
         ),
+        case(
+            "queries far from each other",
+            far + torch.tensor([2_000_000, 3, 900_000, 0]),
+            far - draw.places(lk),
+        ),
         case("as many queries as keys", 5000 + draw.places(lq), 4900 + draw.places(lq), 64),
     ]
 
