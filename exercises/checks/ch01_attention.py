@@ -31,16 +31,19 @@ def scale_of(q: Tensor, k: Tensor, weights: Tensor) -> Tensor:
 def scale_cases(draw: Draw) -> list[Case]:
     """More keys than queries, as many, one query, two keys; scales from far below 1 to above."""
     h, lq, lk, d = draw.sizes(4, 3, 9)
-    sizes = ((h, lq, lk, d), (lq, h, h, 16), (1, lq, 12, 64), (h, 1, lk, d), (2, lq, 2, 3))
+    sizes = {
+        "some heads": (h, lq, lk, d), "as many queries as keys": (lq, h, h, 16),
+        "one head": (1, lq, 12, 64), "one query": (h, 1, lk, d), "two keys": (2, lq, 2, 3),
+    }  # fmt: skip
 
-    def case(n: int, queries: int, keys: int, width: int) -> Case:
+    def case(words: str, n: int, queries: int, keys: int, width: int) -> Case:
         q, k = draw.normal(n, queries, width).double(), 1 + draw.normal(n, keys, width).double()
         drawn = torch.rand(n, 1, 1, generator=draw.generator, dtype=torch.float64)
         scale = (0.2 + 2 * drawn) / width**0.5
         weights = (scale * q @ k.mT).softmax(-1)
-        return Case(f"H, Lq, Lk, d = {(n, queries, keys, width)}", (q, k, weights))
+        return Case(f"{words}: H, Lq, Lk, d = {(n, queries, keys, width)}", (q, k, weights))
 
-    return [case(*each) for each in sizes]
+    return [case(words, *each) for words, each in sizes.items()]
 
 
 def order_of(out: Tensor, moved: Tensor) -> Order:

@@ -26,14 +26,16 @@ def reading_cases(draw: Draw) -> list[Case]:
         return drawn.view(shape)
 
     calls = (
-        ((some,), dims[0], 10000.0), ((rows, length), dims[1], 700.0),
-        ((some,), 128, 500.0), ((length,), 4, 50_000.0), ((1,), dims[2], 10000.0),
+        ("a row", (some,), dims[0], 10000.0), ("some rows", (rows, length), dims[1], 700.0),
+        ("wide", (some,), 128, 500.0), ("of the least width", (length,), 4, 50_000.0),
+        ("a single one", (1,), dims[2], 10000.0),
     )  # fmt: skip
     found = []
-    for shape, dim, base in calls:
+    for words, shape, dim, base in calls:
         codes = sinusoidal(places(*shape, dim=dim, base=base) if shape != (1,)
                            else torch.tensor([5]), dim, base)  # fmt: skip
-        found.append(Case(f"codes of shape {(*shape, dim)}, base {base:g}", (codes, base)))
+        label = f"codes of shape {(*shape, dim)}, {words}, base {base:g}"
+        found.append(Case(label, (codes, base)))
     return found
 
 

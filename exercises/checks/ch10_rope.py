@@ -139,9 +139,11 @@ def conversion_cases(draw: Draw) -> list[Case]:
         (n, n, 4 * n, 4, 4 * n * n), (4, 1, 16 * more, 16 * more, inputs), (8, 4, 8, 4, 8),
     )  # fmt: skip
     return [
-        Case(f"{heads} heads of queries and {keys} of keys, {rotary} of {dim} rows rotated, "
-             f"{wide} inputs", (listed(draw.normal(heads * dim, wide), heads),
-                                listed(draw.normal(keys * dim, wide), heads), dim, rotary))
+        Case(f"{'as many' if keys == heads else 'fewer'} heads of keys, "
+             f"{'whole heads' if rotary == dim else 'a part of each head'} rotated: {heads} heads "
+             f"of queries and {keys} of keys, {rotary} of {dim} rows, {wide} inputs",
+             (listed(draw.normal(heads * dim, wide), heads),
+              listed(draw.normal(keys * dim, wide), heads), dim, rotary))
         for heads, keys, dim, rotary, wide in sizes
     ]  # fmt: skip
 

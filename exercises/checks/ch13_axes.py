@@ -19,10 +19,13 @@ def raster(n_rows: int, n_columns: int) -> tuple[Tensor, Tensor]:
     return index // n_columns, index % n_columns
 
 
-def grid_of(codes: Tensor) -> tuple[int, int, int]:
+Grid = tuple[Tensor, Tensor, Tensor]
+
+
+def grid_of(codes: Tensor) -> Grid:
     """Return how many rows and columns a grid of codes has, and 1 if its columns come first."""
     rows, columns = read_places(codes, -1)
-    return int(rows.max()) + 1, int(columns.max()) + 1, int(columns[1] == 0)
+    return rows.max() + 1, columns.max() + 1, (columns[1] == 0).long()
 
 
 def read_places(codes: Tensor, pair: int, whole: bool = False) -> tuple[Tensor, ...]:
@@ -34,10 +37,10 @@ def read_places(codes: Tensor, pair: int, whole: bool = False) -> tuple[Tensor, 
     return places[:, 0], places[:, 1]
 
 
-def read_otherwise(codes: Tensor, pair: int, whole: bool) -> tuple[int, int, int]:
+def read_otherwise(codes: Tensor, pair: int, whole: bool) -> Grid:
     """Read a grid from another pair, or with the rates of the whole width."""
     rows, columns = read_places(codes, pair, whole)
-    return int(rows.max()) + 1, int(columns.max()) + 1, grid_of(codes)[2]
+    return rows.max() + 1, columns.max() + 1, grid_of(codes)[2]
 
 
 def grid_cases(draw: Draw) -> list[Case]:
@@ -92,7 +95,8 @@ def rope_cases(draw: Draw) -> list[Case]:
         (b, 1, (2 * rows, columns), (2, columns), 32), (h, 1, (6, 12), (3, 2), quarter),
     )  # fmt: skip
     return [
-        Case(f"a grid of {grid} in blocks of {block}, {h} heads of width {4 * n}",
+        Case(f"{'no blocks' if block == (1, 1) else 'blocks'}: "
+             f"a grid of {grid} in blocks of {block}, {h} heads of width {4 * n}",
              (draw.normal(b, h, grid[0] * grid[1], 4 * n), grid, block))
         for b, h, grid, block, n in calls
     ]  # fmt: skip
@@ -158,7 +162,11 @@ def scale_cases(draw: Draw) -> list[Case]:
         ((2, 90), (3, 64), (0.0, tenth, 0.5, 0.875)),
     )
     return [
-        Case(f"a grid of {grid}, trained {old}, a box of {box}", (grid, old, box))
+        Case(
+            f"{'the whole picture' if box == (0.0, 0.0, 1.0, 1.0) else 'a part'}: "
+            f"a grid of {grid}, trained {old}, a box of {box}",
+            (grid, old, box),
+        )
         for grid, old, box in calls
     ]
 
@@ -166,7 +174,6 @@ def scale_cases(draw: Draw) -> list[Case]:
 EXERCISES = (
     Exercise(
         name="grid_of",
-        parts=(0, 1, 2),
         cases=grid_cases,
         reference=grid_of,
         integers=True,

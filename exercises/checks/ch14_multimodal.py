@@ -73,7 +73,7 @@ def merged_words(parts: Tensor) -> Tensor:
     return parts[~(word & torch.cat([torch.tensor([False]), word[:-1]]))]
 
 
-Sections = tuple[Tensor, int, float]
+Sections = tuple[Tensor, Tensor, Tensor]
 
 
 def sections_of(numbers: Tensor, angles: Tensor) -> Sections:
@@ -81,8 +81,8 @@ def sections_of(numbers: Tensor, angles: Tensor) -> Sections:
     axis = by_direction(numbers, angles)
     rate = angles.norm(dim=0) / numbers.double().norm(dim=0)[axis]  # (n,)
     n = len(axis)
-    base = float(rate[-1]) ** (-n / (n - 1))
-    return axis.bincount(minlength=numbers.shape[1]), int((axis.diff() < 0).any()), base
+    interleaved = (axis.diff() < 0).any().long()
+    return axis.bincount(minlength=numbers.shape[1]), interleaved, rate[-1] ** (-n / (n - 1))
 
 
 def by_direction(numbers: Tensor, angles: Tensor) -> Tensor:
@@ -115,8 +115,8 @@ def section_cases(draw: Draw) -> list[Case]:
 
 def changed(
     sections: Callable[[Tensor], Tensor] = lambda s: s,
-    order: Callable[[int], int] = lambda i: i,
-    base: Callable[[float, int], float] = lambda base, n: base,
+    order: Callable[[Tensor], Tensor] = lambda i: i,
+    base: Callable[[Tensor, int], Tensor] = lambda base, n: base,
 ) -> Answer:
     """Return a wrong answer that changes one of the three."""
 
@@ -132,7 +132,7 @@ def by_size(numbers: Tensor, angles: Tensor) -> Sections:
     token = angles.abs().argmax(0)  # (n,)
     axis = numbers[token].abs().argmax(1)
     found = axis.bincount(minlength=numbers.shape[1])
-    return found, int((axis.diff() < 0).any()), sections_of(numbers, angles)[2]
+    return found, (axis.diff() < 0).any().long(), sections_of(numbers, angles)[2]
 
 
 def clip_cases(draw: Draw) -> list[Case]:
@@ -250,7 +250,6 @@ EXERCISES = (
     ),
     Exercise(
         name="sections_of",
-        parts=(0, 1, 2),
         cases=section_cases,
         reference=sections_of,
         tolerance=1e-6,
@@ -259,8 +258,8 @@ EXERCISES = (
                     changed(sections=lambda s: s.flip(0))),
             Mistake("the two arrangements are exchanged: 0 is chunked",
                     changed(order=lambda i: 1 - i)),
-            Mistake("you answer chunked always", changed(order=lambda i: 0)),
-            Mistake("you answer interleaved always", changed(order=lambda i: 1)),
+            Mistake("you answer chunked always", changed(order=torch.zeros_like)),
+            Mistake("you answer interleaved always", changed(order=torch.ones_like)),
             Mistake("the frequency of the last pair is not quite 1 / base: its exponent is "
                     "-(n - 1)/n", changed(base=lambda b, n: b ** ((n - 1) / n))),
             Mistake("this is by how much a pair is slower than the one before it; the base is the "
@@ -269,7 +268,8 @@ EXERCISES = (
                     changed(base=lambda b, n: b**0.5)),
             Mistake("the base is the other way up: frequencies fall from pair to pair",
                     changed(base=lambda b, n: 1 / b)),
-            Mistake("the base is taken to be 10000", changed(base=lambda b, n: 10000.0)),
+            Mistake("the base is taken to be 10000",
+                    changed(base=lambda b, n: torch.full_like(b, 10000.0))),
             Mistake("the sections are taken to be equal",
                     changed(sections=lambda s: torch.full_like(s, int(s.sum()) // len(s)))),
             Mistake("the largest number of a token need not be the one that a pair rotates by",
