@@ -77,15 +77,21 @@ def order_cases(draw: Draw) -> list[Case]:
     ]
 
 
-def causal_output(weights: Tensor, v: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+def causal_output(
+    weights: Tensor, nothing: Tensor, v: Tensor, q_pos: Tensor, k_pos: Tensor
+) -> Tensor:
     """Return what each query reads of the keys that are not later."""
-    return read(weights, v, k_pos <= q_pos[:, None])
+    return read(weights, nothing, v, k_pos <= q_pos[:, None])
 
 
-def read(weights: Tensor, v: Tensor, seen: Tensor, axis: int | None = -1) -> Tensor:
+def read(
+    weights: Tensor, nothing: Tensor, v: Tensor, seen: Tensor, axis: int | None = -1
+) -> Tensor:
     """Return what is read of the keys that are seen; the weights sum to one along an axis."""
     kept = weights * seen
     total = 1.0 if axis is None else kept.sum(axis, keepdim=True)
+    if axis == -1:
+        total = total + nothing[..., None]
     result: Tensor = (kept / total).nan_to_num(0.0) @ v
     return result
 
@@ -119,9 +125,11 @@ def causal_cases(draw: Draw) -> list[Case]:
     def case(queries: Tensor, keys: Tensor, b: int = b, h: int = h, latest: float = 0.0) -> Case:
         n, m = len(queries), len(keys)
         logits = draw.normal(b, h, n, m) + latest * (keys == keys.max())
+        shares = torch.cat([logits, draw.normal(b, h, n, 1)], -1).softmax(-1)
         label = f"weights {(b, h, n, m)}, {span('q_pos', queries)}, {span('k_pos', keys)}"
         label += ", nearly all weight on the latest key" if latest else ""
-        return Case(label, (logits.softmax(-1), draw.normal(b, h, m, d), queries, keys))
+        v = draw.normal(b, h, m, d)
+        return Case(label, (shares[..., :-1], shares[..., -1], v, queries, keys))
 
     return [
         case(torch.arange(lk), torch.arange(lk)),
@@ -145,7 +153,7 @@ def span(name: str, places: Tensor) -> str:
 
 def hidden_by(message: str, seen: Callable[[Tensor, Tensor], Tensor]) -> Mistake:
     """A wrong mask, made from q_pos[:, None] and k_pos."""
-    return Mistake(message, lambda w, v, q, k: read(w, v, seen(q[:, None], k)))
+    return Mistake(message, lambda w, n, v, q, k: read(w, n, v, seen(q[:, None], k)))
 
 
 EXERCISES = (
@@ -220,14 +228,16 @@ EXERCISES = (
         axes=("batch", "head", "query", "channel"),
         mistakes=(
             Mistake("this is the listing, unchanged",
-                    lambda w, v, q, k: read(w, v, triangle(w), None)),
-            Mistake("the weights that are left no longer sum to one",
-                    lambda w, v, q, k: read(w, v, k <= q[:, None], None)),
+                    lambda w, n, v, q, k: read(w, n, v, triangle(w), None)),
+            Mistake("what looks at nothing is forgotten: it keeps its share beside the keys that "
+                    "are left", lambda w, n, v, q, k: read(w, 0 * n, v, k <= q[:, None])),
+            Mistake("the weights that are left no longer sum to one with what looks at nothing",
+                    lambda w, n, v, q, k: read(w, n, v, k <= q[:, None], None)),
             Mistake("the mask counts rows and columns: it must compare q_pos with k_pos",
-                    lambda w, v, q, k: read(w, v, triangle(w))),
+                    lambda w, n, v, q, k: read(w, n, v, triangle(w))),
             Mistake("the mask counts rows and columns, from the last ones: it must compare q_pos "
                     "with k_pos",
-                    lambda w, v, q, k: read(w, v, triangle(w, len(k) - len(q)))),
+                    lambda w, n, v, q, k: read(w, n, v, triangle(w, len(k) - len(q)))),
             hidden_by("the mask is the wrong way round: it hides the keys that may be seen (is a "
                       "`~` missing, or one too many?)", lambda q, k: k > q),
             hidden_by("the mask is the wrong way round: it shows the future and hides the past",
@@ -247,16 +257,17 @@ EXERCISES = (
             hidden_by("one position too many is seen: a key is hidden as soon as it is later",
                       lambda q, k: k <= q + 1),
             Mistake("the future is still seen: nothing is hidden",
-                    lambda w, v, q, k: w @ v),
+                    lambda w, n, v, q, k: w @ v),
             Mistake("the softmax is taken a second time; the weights that are left need only be "
                     "divided by their sum",
-                    lambda w, v, q, k: w.masked_fill(k > q[:, None], -torch.inf).softmax(-1) @ v),
+                    lambda w, n, v, q, k:
+                    w.masked_fill(k > q[:, None], -torch.inf).softmax(-1) @ v),
             Mistake("the weights of each query must sum to one; yours do for each key",
-                    lambda w, v, q, k: read(w, v, k <= q[:, None], -2)),
+                    lambda w, n, v, q, k: read(w, n, v, k <= q[:, None], -2)),
             *(Mistake("a small number is added to the sum: where all that is seen has little "
                       "weight, it counts",
-                      lambda w, v, q, k, small=small: (w * (k <= q[:, None])) @ v
-                      / ((w * (k <= q[:, None])).sum(-1, keepdim=True) + small))
+                      lambda w, n, v, q, k, small=small: (w * (k <= q[:, None])) @ v
+                      / ((w * (k <= q[:, None])).sum(-1, keepdim=True) + n[..., None] + small))
               for small in (1e-5, 1e-6, 1e-8, 1e-9, 1e-10)),
         ),
     ),

@@ -154,7 +154,8 @@ def xpos_scores(
 ) -> Tensor:  # fmt: skip
     """Return xPos's scaled scores, from the distance of each query to each key."""
     d = q.shape[-1]
-    back = (q_pos[:, None] - k_pos).double()[..., None]  # (Lq, Lk, 1)
+    hidden = k_pos > q_pos[:, None]  # (Lq, Lk)
+    back = (q_pos[:, None] - k_pos).masked_fill(hidden, 0).double()[..., None]  # (Lq, Lk, 1)
     zeta = (torch.arange(0, d, 2).double() / d + gamma) / (1 + gamma)  # (d / 2,)
     if on == "halves":
         zeta = zeta.repeat(2).view(-1, 2).prod(1).sqrt()
@@ -163,7 +164,13 @@ def xpos_scores(
     cq, ck = (torch.view_as_complex(x.double().unflatten(-1, (-1, 2)).contiguous()) for x in (q, k))
     # Re(conj(q e^{i m w}) k e^{i n w}) = Re(conj(q) k e^{-i (m - n) w})
     result: Tensor = torch.einsum("bhir,bhjr,ijr->bhij", cq.conj(), ck, z.conj()).real / d**0.5
-    return result.float()
+    return result.float().masked_fill(hidden, -torch.inf)
+
+
+def unmasked(q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    """Let a query see later keys, too, with nothing instead of what grows."""
+    found = xpos_scores(q, k, q_pos, k_pos)
+    return found.masked_fill(found.isinf(), 0.0)
 
 
 def xpos_cases(draw: Draw) -> list[Case]:
@@ -193,6 +200,11 @@ def xpos_cases(draw: Draw) -> list[Case]:
             "queries far from each other",
             far + torch.tensor([2_000_000, 3, 900_000, 0]),
             far - draw.places(lk),
+        ),
+        case(
+            "a text in parts far from each other",
+            torch.cat([torch.arange(lq), far + torch.arange(9)]),
+            torch.cat([torch.arange(lk), far // 2 + torch.arange(3), far + torch.arange(9)]),
         ),
         case("as many queries as keys", 5000 + draw.places(lq), 4900 + draw.places(lq), 64),
     ]
@@ -283,6 +295,7 @@ EXERCISES = (
                     lambda q, k, m, n: xpos_scores(q, k, m, n, on="halves")),
             Mistake("the pairs rotate the other way: both rotate by plus their position",
                     lambda q, k, m, n: xpos_scores(conjugate(q), conjugate(k), m, n)),
+            Mistake("a key that comes after a query is not seen: minus infinity", unmasked),
             Mistake("the factor 1/sqrt(d) is missing",
                     lambda q, k, m, n: xpos_scores(q, k, m, n) * q.shape[-1] ** 0.5),
             Mistake("queries and keys are both counted from 0; use q_pos and k_pos",
