@@ -1,0 +1,2 @@
+import WORKER from "./worker.txt";
+export { WORKER };

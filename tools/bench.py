@@ -1,0 +1,62 @@
+"""Make the script of the bench, the page on which a reader trains a model, and its grey curves.
+
+Usage: python -m tools.bench [--script]
+
+The trainer (pages/web/bench) is bundled first; the page's script holds it as text and starts it
+beside the page, so that the book reads from a folder too. Needs npm for the bundler, and Node for
+the curves: the very trainer, run once for each method and seed. With --script they stay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from pages.live import WEB
+from tools import ROOT, live
+
+SCRIPT, CURVES = WEB / "bench.js", WEB / "bench.json"
+RUNNER = ROOT / "tests" / "bench_run.mjs"
+SEEDS = range(1, 4)
+LICENCE = "d3-axis, d3-drag, d3-scale, d3-selection and what they need: ISC, LICENSE-d3.txt"
+OPTIONS = ("--bundle", "--minify", "--format=iife", "--target=es2022", "--charset=utf8")
+
+
+def digest() -> str:
+    """Return the digest of all that the script is made of."""
+    whole = hashlib.sha256()
+    for path in sorted([*WEB.glob("bench/*.js"), WEB / "src" / "kit.js", WEB / "package.json", CURVES]):
+        whole.update(path.name.encode() + b"\n" + path.read_bytes())
+    return whole.hexdigest()
+
+
+def script() -> str:
+    """Bundle the trainer, then the page's own script with the trainer as its text."""
+    live.bring_bundler()
+    source, esbuild = live.WORKSHOP / "bench", live.WORKSHOP / "node_modules" / ".bin" / "esbuild"
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.copytree(WEB / "src", source / "src")
+    shutil.copytree(WEB / "bench", source / "bench")
+    shutil.copy(CURVES, source / "bench")
+    worker = source / "bench" / "worker.txt"
+    live.run(esbuild, source / "bench/worker.js", *OPTIONS, "--global-name=Trainer", f"--outfile={worker}")
+    made = live.WORKSHOP / "bench.js"
+    live.run(esbuild, source / "bench/page.js", *OPTIONS, "--global-name=Bench", f"--outfile={made}")
+    text = made.read_text(encoding="utf-8")
+    return f"/* Made by tools/bench.py from {digest()}\n   {LICENCE} */\n{text}"
+
+
+def run(job: str, **given: Any) -> Any:
+    """Return what the shipped trainer makes of a job, in Node."""
+    command = ["node", str(RUNNER), str(SCRIPT)]
+    text = json.dumps({"job": job, **given})
+    done = subprocess.run(command, input=text, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"the trainer failed: {done.stderr[-2000:]}")
+    return json.loads(done.stdout)
