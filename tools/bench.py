@@ -21,7 +21,8 @@ from typing import Any
 from pages.live import WEB
 from tools import ROOT, live
 
-SCRIPT, CURVES = WEB / "bench.js", WEB / "bench.json"
+SCRIPT, STYLE, CURVES = (WEB / f"bench.{kind}" for kind in ("js", "css", "json"))
+PAGE = "book/bench"
 RUNNER = ROOT / "tests" / "bench_run.mjs"
 SEEDS = range(1, 4)
 LICENCE = "d3-axis, d3-drag, d3-scale, d3-selection and what they need: ISC, LICENSE-d3.txt"

@@ -4,6 +4,7 @@ import { createModel, generator, SIZES } from "./model.js";
 
 const { V, batch, trained, longest } = SIZES;
 const BACK = 3;
+export const EVERY = 25; // steps between two measurements
 export const MULTIPLES = [1, 2, 4, 8, 16];
 export const RATE = 3e-3;
 export const WARMUP = 50;

@@ -2,11 +2,10 @@
 // how far it is; tests call what it exports.
 
 import { bucket, createModel, drawn, FORMS, MARKS, SIZES } from "./model.js";
-import { createTrainer, MULTIPLES, schedule, texts } from "./trainer.js";
+import { createTrainer, EVERY, MULTIPLES, schedule, texts } from "./trainer.js";
 import { bytes } from "./wasm.js";
 
 export const ENOUGH = 0.99; // of the tokens at the training length: 3-back is learned
-const EVERY = 25; // steps between two measurements
 export const MANY = 32; // long texts for the last measurement, and fewer on the way
 const FEW = 4;
 
@@ -34,16 +33,17 @@ export function* training(setting, { vectors = true } = {}) {
 if (typeof WorkerGlobalScope !== "undefined") {
   const vectors = WebAssembly.validate(bytes());
   let run = null;
+  let id = 0;
   let going = false;
   const work = () => {
     if (!going) return;
     const { value } = run.next();
     going = !value.done;
-    postMessage(value);
+    postMessage({ id, seen: value });
     setTimeout(work);
   };
   onmessage = ({ data }) => {
-    if (data.setting) run = training(data.setting, { vectors });
+    if (data.setting) [run, id] = [training(data.setting, { vectors }), data.id];
     if (data.go && !going) setTimeout(work);
     going = data.go;
   };
