@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import json
+import re
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,12 @@ from pe_lib.rope import RoPE
 from pe_lib.shaw import Shaw
 from pe_lib.sinusoidal import Sinusoidal
 from pe_lib.t5 import T5Bias, t5_bucket
-from tools import bench
+from tools import ROOT, bench
+from tools import live as workshop
 
 Setting = dict[str, Any]
 
+PAGE = (ROOT / "book/bench.md").read_text(encoding="utf-8")
 MARKS = [0, 1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32]
 CURVE = [0.5, 1, -1, 4, 0.25, -2, -2.5, -3, -3, -4, -6, -8]
 UPDATES = 50
@@ -182,3 +184,14 @@ def test_the_page_trains_what_pytorch_trains(key, vectors):
     clear = (best[..., 0] - best[..., 1] > 1e-3).flatten()
     same = logits.argmax(-1).flatten() == torch.tensor(found["guesses"])
     assert clear.double().mean() > 0.9 and same[clear].all()
+
+
+# In the browser ---------------------------------------------------------------------------------
+
+
+def html(scheme: str = "light") -> str:
+    """Return a page that holds nothing but the bench, as the site has it."""
+    head = workshop.page(scheme=scheme).partition("<main>")[0]
+    place = re.search(r'<div id="bench".*', PAGE)[0]
+    style, script = bench.STYLE.read_text("utf-8"), bench.SCRIPT.read_text("utf-8")
+    return f"{head}<style>{style}</style><main>{place}</main><script>{script}</script>"

@@ -258,6 +258,7 @@ export function createModel(setting, { seed = 1, vectors = true } = {}) {
 
   function attendBack(layer, own, rows, L) {
     const q = own.qkv;
+    if (layer.table !== undefined) byClippedDistance(layer.table);
     f.fill(0, da, da + R * d);
     for (let text = 0; text < rows / L; text += 1) {
       const start = q + text * L * 3 * D;
