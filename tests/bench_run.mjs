@@ -9,7 +9,7 @@ const given = JSON.parse(readFileSync(0, "utf8"));
 
 const JOBS = {
   // Some steps: what they started from, what they read, what came back, where they ended.
-  steps({ setting, count, vectors, texts }) {
+  steps({ setting, count, vectors, read }) {
     const made = trainer.createTrainer(setting, { vectors });
     const { weights, gradients, parameters, guesses } = made.model;
     const found = { parameters, start: [...weights], losses: [], batches: [] };
@@ -19,7 +19,7 @@ const JOBS = {
       found.batches.push([[...tokens], [...targets]]);
       if (i === 0) found.gradients = [...gradients];
     }
-    return { ...found, end: [...weights], lengths: made.lengths(texts), guesses: [...guesses(new Int32Array(given.read), 512)] };
+    return { ...found, end: [...weights], guesses: [...guesses(Int32Array.from(read), trainer.SIZES.longest)] };
   },
   whole({ setting }) {
     for (const seen of trainer.training(setting)) if (seen.done) return seen;

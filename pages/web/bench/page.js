@@ -25,13 +25,14 @@ let started = 0;
 let worker = null;
 let redraw = () => {};
 
-const named = (setting) => [METHODS[setting.method], ...SETTINGS.filter(([fits, key]) => fits(setting) && setting[key] !== bench.start[key]).map(([, key, say]) => say(setting[key])), `seed ${setting.seed}`].join(", ");
+const named = (setting) => `${METHODS[setting.method][0].toUpperCase()}${described(setting).slice(1)}`;
+const described = (setting) => [METHODS[setting.method], ...SETTINGS.filter(([fits, key]) => fits(setting) && setting[key] !== bench.start[key]).map(([, key, say]) => say(setting[key])), `seed ${setting.seed}`].join(", ");
 const percent = (share) => `${Math.round(100 * share)} %`;
 const when = ({ learned, taken }) => (learned ? `learned after ${learned} steps` : `not within ${taken} so far`);
 
 function words(state) {
   const [run] = runs;
-  if (!run) return `Press Train: 3-back with ${named(state)}. The model names the token three places back, in texts of 32 tokens; then it is asked in longer ones.`;
+  if (!run) return `Press Train: 3-back with ${described(state)}. The model names the token three places back, in texts of 32 tokens; then it is asked in longer ones.`;
   if (run.failed) return "This browser starts no worker from a page, so nothing can be trained here.";
   const { seen } = run;
   if (!seen) return `${named(run.setting)}: the first steps are on their way.`;
@@ -45,7 +46,7 @@ function words(state) {
 // The runs and the grey curves, for eyes and for who listens.
 function fill(table) {
   const rows = [
-    ...runs.filter(({ seen }) => seen).map(({ setting, seen }, i) => [`${i ? "before" : "this run"}: ${named(setting)}`, seen.accuracies, when(seen)]),
+    ...runs.filter(({ seen }) => seen).map(({ setting, seen }, i) => [`${i ? "before" : "this run"}: ${described(setting)}`, seen.accuracies, when(seen)]),
     ...Object.entries(GREY).map(([method, { accuracies, learned }]) => [METHODS[method], accuracies, learned ? `learned after ${learned} steps` : "not within 400"]),
   ];
   table.replaceChildren(...rows.map(([name, accuracies, said]) => {
@@ -65,7 +66,7 @@ export const bench = {
     method: "own", curve: [0, -0.5, -1, -1.5, -2, -2.5, -3, -4, -5, -6, -7, -8], beyond: "goes", heads: "alike",
     steep: 1, buckets: 16, reach: 16, clip: 16, base: 10000, gain: 1, seed: 1, steps: 400,
   },
-  numbers: ({ method, ...rest }) => ({ added: [...Array(65).keys()].map((distance) => (method === "own" ? drawn(rest, distance) : -rest.steep * distance / 4)) }),
+  numbers: ({ method, ...rest }) => ({ added: [...Array(MARKS[MARKS.length - 1] + 1).keys()].map((distance) => (method === "own" ? drawn(rest, distance) : -rest.steep * distance / 4)) }),
   asks: {
     question: "RoPE learns 3-back in texts of 32 tokens. Of texts of 512 it names …",
     options: ["all tokens", "about half", "about one in sixteen"], right: 2,
@@ -74,7 +75,7 @@ export const bench = {
   },
   lines: [2, 4],
   controls: [
-    { kind: "select", key: "method", label: "What tells the model where a token is", options: METHODS, knob: true },
+    { kind: "select", key: "method", label: "Positions by", options: METHODS, knob: true },
     { kind: "choice", key: "heads", label: "the four heads get", options: { alike: "the curve", halved: "1, ½, ¼, ⅛ of it" }, enabled: is("own") },
     { kind: "choice", key: "beyond", label: "beyond 32 the curve", options: { goes: "goes on", stays: "stays" }, enabled: is("own") },
     { kind: "range", key: "steep", label: "slopes, times ALiBi’s", min: 0, max: 16, step: 0.25, text: (v) => digits(v), enabled: is("alibi") },
@@ -90,19 +91,21 @@ export const bench = {
     state.reach = Math.max(state.reach, state.buckets / 2 + 1);
     shown = state.method;
   },
-  height: (narrow) => (narrow ? 560 : 300) + (hasCurve({ method: shown }) ? 210 : 0),
+  height: (narrow) => (narrow ? 550 : 272) + (hasCurve({ method: shown }) ? 210 : 0),
   words,
   draw({ drawing, handle, state, set, width, narrow }) {
     redraw = () => set({});
     const top = hasCurve(state) ? 210 : 0;
     if (top) {
       const { added } = bench.numbers(state);
-      const panel = chart(drawing, { x: 46, y: 26, width: width - 62, height: 130, xs: [0, 40], ys: [-HIGHEST, HIGHEST], xLabel: "tokens back", title: state.method === "own" ? "added to every score: draw it" : "added to every score by the steepest head" });
-      panel.curve(added.slice(0, 41).map((value, distance) => [distance, clamp(value, -HIGHEST, HIGHEST)]), "value strong");
+      const marks = { xs: [0, MARKS.length - 1], xValues: [...MARKS.keys()], xFormat: (i) => `${MARKS[i]}` };
+      const title = state.method === "own" ? "added to every score: draw it" : "added to every score by the steepest head";
+      const panel = chart(drawing, { x: 46, y: 26, width: width - 66, height: 130, ...marks, ys: [-HIGHEST, HIGHEST], xLabel: "tokens back", title });
+      panel.curve(MARKS.map((mark, i) => [i, clamp(added[mark], -HIGHEST, HIGHEST)]), "value strong");
       if (state.method === "own") MARKS.forEach((mark, i) => {
         const to = (value) => set({ curve: state.curve.map((each, k) => (k === i ? Math.round(4 * clamp(value, -HIGHEST, HIGHEST)) / 4 : each)) });
         handle(`mark${i}`, {
-          kind: "value", size: narrow ? 8 : 10, x: panel.X(mark), y: panel.Y(state.curve[i]), now: state.curve[i], least: -HIGHEST, most: HIGHEST,
+          kind: "value", size: narrow ? 8 : 10, x: panel.X(i), y: panel.Y(state.curve[i]), now: state.curve[i], least: -HIGHEST, most: HIGHEST,
           label: `added ${mark} tokens back`, text: digits(state.curve[i]),
           move: (_, y) => to(panel.Y.invert(y)), step: (right, down, fast) => to(state.curve[i] + (right - down) * (fast ? 2 : 0.5)),
         });

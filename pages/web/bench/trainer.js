@@ -79,11 +79,11 @@ export function createTrainer(setting, { vectors = true } = {}) {
     model,
     step,
     // On 128 texts of the training length that no step sees.
-    learned: () => share(held.tokens, held.targets, trained, [trained])[0],
-    // At each length, on its last 32 places: being causal, one pass over long texts has them all.
+    known: () => share(held.tokens, held.targets, trained, [trained])[0],
+    // At each longer length, on its last 32 places: being causal, one pass over long texts has them all.
     lengths(count) {
       const far = texts(generator(UNSEEN + 1), count, longest);
-      return share(far.tokens, far.targets, longest, MULTIPLES.map((multiple) => multiple * trained));
+      return share(far.tokens, far.targets, longest, MULTIPLES.slice(1).map((multiple) => multiple * trained));
     },
     get taken() {
       return taken;

@@ -22,9 +22,9 @@ export function* training(setting, { vectors = true } = {}) {
     let sum = 0;
     for (let i = 0; i < EVERY; i += 1) sum += trainer.step().loss;
     losses.push(sum / EVERY);
-    if (!learned && trainer.learned() >= ENOUGH) learned = trainer.taken;
     const done = trainer.taken % setting.steps === 0;
-    const accuracies = trainer.lengths(done ? MANY : FEW);
+    const accuracies = [trainer.known(), ...trainer.lengths(done ? MANY : FEW)];
+    if (accuracies[0] >= ENOUGH) learned ||= trainer.taken;
     working += performance.now() - started;
     yield { taken: trainer.taken, losses: [...losses], learned, accuracies, done, seconds: working / 1000, vectors };
   }
