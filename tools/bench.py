@@ -15,7 +15,6 @@ import json
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 from pages.live import WEB
