@@ -46,14 +46,14 @@ function words(state) {
 // The runs and the grey curves, for eyes and for who listens.
 function fill(table) {
   const rows = [
-    ...runs.filter(({ seen }) => seen).map(({ setting, seen }, i) => [`${i ? "before" : "this run"}: ${described(setting)}`, seen.accuracies, when(seen)]),
-    ...Object.entries(GREY).map(([method, { accuracies, learned }]) => [METHODS[method], accuracies, learned ? `learned after ${learned} steps` : "not within 400"]),
+    ...runs.filter(({ seen }) => seen).map(({ setting, seen }, i) => [`${i ? "before" : "this run"}: ${described(setting)}`, seen.accuracies, seen]),
+    ...Object.entries(GREY).map(([method, { accuracies, learned }]) => [METHODS[method], accuracies, { learned, taken: bench.start.steps }]),
   ];
-  table.replaceChildren(...rows.map(([name, accuracies, said]) => {
+  table.replaceChildren(...rows.map(([name, accuracies, { learned, taken }]) => {
     const row = element("tr");
     element("th", { scope: "row" }, row, name);
-    for (const share of accuracies) element("td", {}, row, percent(share));
-    element("td", {}, row, said);
+    for (const share of accuracies) element("td", {}, row, `${Math.round(100 * share)}`);
+    element("td", {}, row, learned ? `after ${learned} steps` : `not within ${taken}`);
     return row;
   }));
 }
@@ -153,9 +153,9 @@ function start() {
   const row = element("div", { class: "bench-buttons" }, place.querySelector(".live-controls"));
   const [train, pause] = ["Train", "Pause"].map((label) => element("button", { type: "button" }, row, label));
   const whole = element("table", { class: "bench-table" }, place.querySelector(".live"));
-  element("caption", {}, whole, "Share of tokens named, by the length of the text. Below the runs: the grey curves.");
+  element("caption", {}, whole, "Of 100 tokens so many are named, by the length of the text. Below the runs: the grey curves.");
   const head = element("tr", {}, element("thead", {}, whole));
-  for (const words of ["", ...MULTIPLES.map((multiple) => `${SIZES.trained * multiple}`), "3-back"]) element(words ? "th" : "td", words ? { scope: "col" } : {}, head, words);
+  for (const words of ["", ...MULTIPLES.map((multiple) => `${SIZES.trained * multiple}`), "learned"]) element(words ? "th" : "td", words ? { scope: "col" } : {}, head, words);
   const table = element("tbody", {}, whole);
   function settled() {
     const [run] = runs;
