@@ -41,8 +41,8 @@ from pe_lib.shaw import Shaw, clipped_row, shaw_logits
 from pe_lib.sinusoidal import Sinusoidal, frequencies, sinusoidal
 from pe_lib.t5 import T5Bias, t5_bucket
 from pe_lib.transformer_xl import TransformerXL
+from tools import bench, refresh
 from tools import live as workshop
-from tools import refresh
 
 NAMES = sorted(live.starts())
 LEAST = 200  # values of each figure
@@ -724,6 +724,7 @@ def test_the_script_is_what_the_bundler_makes(tmp_path, monkeypatch):
     if shutil.which("npm") is None:
         left_out("npm is missing: it brings the bundler")
     assert workshop.script() == live.SCRIPT.read_text(encoding="utf-8")
+    assert bench.script() == bench.SCRIPT.read_text(encoding="utf-8")  # with the same bundler
 
 
 # In the browser ---------------------------------------------------------------------------------

@@ -105,8 +105,8 @@ def run(*command: str | Path) -> None:
         raise SystemExit(f"{command[0]} failed: {done.stderr.decode()[-2000:]}")
 
 
-def script() -> str:
-    """Bundle the figures' modules and what they take from d3 into one text."""
+def bring_bundler() -> None:
+    """Have npm bring the bundler and the parts of d3, where they are not yet."""
     npm = shutil.which("npm")
     if npm is None:
         raise SystemExit("npm is not installed; it brings the bundler")
@@ -117,6 +117,11 @@ def script() -> str:
         shutil.copy(WEB / "package.json", WORKSHOP)
         shutil.copy(lock, WORKSHOP)
         run(npm, "ci", "--silent", f"--cache={WORKSHOP / 'cache'}")
+
+
+def script() -> str:
+    """Bundle the figures' modules and what they take from d3 into one text."""
+    bring_bundler()
     shutil.rmtree(WORKSHOP / "src", ignore_errors=True)
     shutil.copytree(WEB / "src", WORKSHOP / "src")
     options = ["--bundle", "--minify", "--format=iife", "--global-name=Live", "--target=es2022"]
