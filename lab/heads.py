@@ -21,7 +21,7 @@ from lab.registry import METHODS, Sizes, encodings
 from lab.training import IGNORE, Batch, accuracy, generator, train
 from pe_lib.attention import MultiHeadAttention, attention_logits
 from pe_lib.errors import require_choice, require_shapes
-from pe_lib.rope import RoPE
+from pe_lib.rope import RoPE, apply_rope, rope_angles
 from pe_lib.sinusoidal import frequencies
 
 DATA = Path(__file__).resolve().parent / "data"
@@ -135,6 +135,31 @@ def of_average(layer: MultiHeadAttention, seen: Seen) -> Tensor:
     q, k = (x.mean(0, keepdim=True) for x in (seen.q, seen.k))  # (1, H, L, d)
     places = torch.arange(q.shape[2])
     return attention_logits(q, k, layer.encoding, places, places)[0]
+
+
+@torch.no_grad()
+def share_of_places(q: Tensor, k: Tensor, rates: Tensor) -> float:
+    """Return how much of the differences within rows the average word alone accounts for.
+
+    Args:
+        q: queries of one rotary head, not rotated, (B, L, d).
+        k: keys, (B, L, d).
+        rates: (d / 2,).
+
+    Returns:
+        1 minus the share of squares that is left: 1 if the words change nothing. Attention is
+        causal, and each row's mean over the keys that it sees is taken off first.
+    """
+    angles = rope_angles(torch.arange(q.shape[1]), rates.to(q.dtype))
+    seen = torch.ones(q.shape[1], q.shape[1], dtype=q.dtype).tril()
+
+    def differences(q: Tensor, k: Tensor) -> Tensor:
+        scores = apply_rope(q, angles) @ apply_rope(k, angles).mT * seen
+        return (scores - scores.sum(-1, keepdim=True) / seen.sum(-1, keepdim=True)) * seen
+
+    whole = differences(q, k)
+    place = differences(*(x.mean((0, 1)).expand_as(x[0]) for x in (q, k)))
+    return float(1 - (whole - place).square().sum() / whole.square().sum())
 
 
 def along(matrix: Tensor, back: int) -> Tensor:

@@ -47,7 +47,8 @@ def by_pairs_there(q: Tensor, k: Tensor, positions: Tensor, rates: Tensor, windo
     return torch.stack(there, 1).nan_to_num(-torch.inf).argmax(1) - window
 
 
-def looking_heads(draw: Draw, heads: int, width: int, base: float, window: int, words: float
+def looking_heads(
+    draw: Draw, heads: int, width: int, base: float, window: int, words: float
 ) -> tuple[Any, ...]:
     """Return rotated queries and keys (H, L, d) of heads that look somewhere, and the rest."""
     rates = frequencies(width, base)
@@ -99,10 +100,7 @@ def layout_and_base(
 ) -> Tensor:  # fmt: skip
     """Return the number of the layout and that of the base whose scores are nearest, (2,)."""
     tried = [(n, i) for n in layouts for i in range(len(bases))]
-    far = [
-        (scores_of(q, k, n, float(bases[i]), **how) - scores).square().sum()
-        for n, i in tried
-    ]
+    far = [(scores_of(q, k, n, float(bases[i]), **how) - scores).square().sum() for n, i in tried]
     return torch.tensor(tried[int(torch.stack(far).argmin())])
 
 
