@@ -137,6 +137,12 @@ def of_average(layer: MultiHeadAttention, seen: Seen) -> Tensor:
     return attention_logits(q, k, layer.encoding, places, places)[0]
 
 
+def sizes(seen: Seen) -> Tensor:
+    """Return the size of each pair's cosine in the average word's curve, (H, d / 2)."""
+    q, k = (x.mean((0, 2)).unflatten(-1, (-1, 2)).norm(dim=-1) for x in (seen.q, seen.k))
+    return q * k / math.sqrt(seen.q.shape[-1])
+
+
 @torch.no_grad()
 def share_of_places(q: Tensor, k: Tensor, rates: Tensor) -> float:
     """Return how much of the differences within rows the average word alone accounts for.
@@ -233,11 +239,7 @@ def report(model: Transformer) -> dict[str, object]:
     }
     if isinstance(encodings[0], RoPE):
         rates = encodings[0].rates.double()
-        found["amplitude"] = [
-            (mean[0].unflatten(-1, (-1, 2)).norm(dim=-1) * mean[1].unflatten(-1, (-1, 2)).norm(dim=-1)
-             / math.sqrt(WIDTH // HEADS)).tolist()
-            for mean in ([x.mean((0, 2)) for x in (each.q, each.k)] for each in seen)
-        ]  # fmt: skip
+        found["size"] = [sizes(each).tolist() for each in seen]
         found["changed"] = {
             name: [answered_with(model, layer, other, batch) for layer in range(LAYERS)]
             for name, other in changes().items()
