@@ -7,7 +7,6 @@ mean of its keys is what the average word answers. Their score needs no word.
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,17 +16,13 @@ import torch
 from torch import Tensor
 
 from lab.model import Transformer
-from lab.registry import METHODS, Sizes, encodings
-from lab.training import IGNORE, Batch, accuracy, generator, train
-from pe_lib.attention import MultiHeadAttention, attention_logits
-from pe_lib.errors import require_choice, require_shapes
+from lab.training import IGNORE, Batch, accuracy
+from pe_lib.attention import MultiHeadAttention
+from pe_lib.errors import require_shapes
 from pe_lib.rope import RoPE, apply_rope, rope_angles
-from pe_lib.sinusoidal import frequencies
 
 DATA = Path(__file__).resolve().parent / "data"
-TOKENS, HALF, WIDTH, HEADS, LAYERS = 24, 12, 32, 2, 2  # of the models on repeated text
-BATCH, STEPS, RATE, SEEDS = 32, 500, 1e-2, range(5)
-COMPARED = ("rope", "learned", "t5", "alibi", "none")
+TOKENS, HALF = 24, 12  # of repeated text
 
 
 def repeated(count: int, generator: torch.Generator) -> Batch:
@@ -51,35 +46,6 @@ def by_elimination() -> float:
     """Return how often a guess is right that knows which tokens have come twice, and no order."""
     left = torch.arange(HALF - 1, 0, -1).double()  # tokens that have come once
     return float((1 / left).mean())
-
-
-def train_on_repeated(
-    method: str, seed: int, steps: int = STEPS, checks: int = 100
-) -> tuple[Transformer, list[float]]:
-    """Train two layers on repeated text, all methods by the same rule.
-
-    Returns:
-        the model, and its accuracy after each `checks` steps.
-    """
-    sizes = Sizes(WIDTH, HEADS, 2 * HALF)
-    known = METHODS[require_choice("method", method, tuple(METHODS))]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        encoding = encodings(known, sizes, LAYERS)
-        model = Transformer(
-            TOKENS, d_model=WIDTH, n_heads=HEADS, n_layers=LAYERS, encoding=encoding, causal=True
-        )
-    test, right = repeated(300, generator(99)), []
-
-    def after(step: int) -> None:
-        if step % checks == 0:
-            right.append(accuracy(model, *test))
-
-    train(
-        model, lambda random: repeated(BATCH, random), steps=steps, lr=RATE, seed=seed,
-        after=after, label=known.name,
-    )  # fmt: skip
-    return model, right
 
 
 class Seen(NamedTuple):
@@ -130,13 +96,6 @@ def by_frequency(q: Tensor, k: Tensor, rates: Tensor, relative: Tensor) -> Tenso
     return ((a.conj() * b)[..., None] * turned).real / math.sqrt(q.shape[-1])
 
 
-def of_average(layer: MultiHeadAttention, seen: Seen) -> Tensor:
-    """Return the scores that the average word gives the average word, place by place: (H, L, L)."""
-    q, k = (x.mean(0, keepdim=True) for x in (seen.q, seen.k))  # (1, H, L, d)
-    places = torch.arange(q.shape[2])
-    return attention_logits(q, k, layer.encoding, places, places)[0]
-
-
 def sizes(seen: Seen) -> Tensor:
     """Return the size of each pair's cosine in the average word's curve, (H, d / 2)."""
     q, k = (x.mean((0, 2)).unflatten(-1, (-1, 2)).norm(dim=-1) for x in (seen.q, seen.k))
@@ -185,7 +144,7 @@ def with_rates(model: Transformer, layer: int, rates: Tensor) -> RoPE:
     """Give one layer other rates; return the encoding that it had."""
     attention = model.blocks[layer].attention
     before: RoPE = attention.encoding  # type: ignore[assignment, union-attr]
-    attention.encoding = RoPE(WIDTH // HEADS, rates=rates).double()  # type: ignore[union-attr]
+    attention.encoding = RoPE(attention.head_dim, rates=rates).double()  # type: ignore[union-attr]
     return before
 
 
@@ -197,64 +156,14 @@ def answered_with(model: Transformer, layer: int, rates: Tensor, batch: Batch) -
     return right
 
 
-def changes() -> dict[str, Tensor]:
+def changes(rates: Tensor) -> dict[str, Tensor]:
     """Return other rates for a layer: each pair stopped, two exchanged, all slowed by four."""
-    rates = frequencies(WIDTH // HEADS)
     stopped = {f"stop {r}": rates.clone() for r in range(len(rates))}
     for r, each in enumerate(stopped.values()):
         each[r] = 0
     exchanged = rates.clone()
     exchanged[:2] = rates[:2].flip(0)
     return {"as trained": rates} | stopped | {"exchange 0, 1": exchanged, "slow": rates / 4}
-
-
-@torch.no_grad()
-def place_readable(model: Transformer, tokens: Tensor) -> float:
-    """Return how well a line reads the place from what enters layer 2: R squared, other texts."""
-    x = model.encoding.embed(model.inputs(tokens), torch.arange(tokens.shape[1]))
-    h = model.blocks[0](x, torch.arange(tokens.shape[1]), None, None)  # (B, L, D)
-    half = len(h) // 2
-    rows = torch.cat([h, torch.ones_like(h[..., :1])], dim=-1)
-    wanted = torch.arange(h.shape[1]).double().expand(len(h), -1)
-    line = torch.linalg.lstsq(rows[:half].flatten(0, 1), wanted[:half].flatten(), driver="gelsd")
-    left = wanted[half:] - rows[half:] @ line.solution
-    return float(1 - left.square().mean() / wanted[half:].var(correction=0))
-
-
-def report(model: Transformer) -> dict[str, object]:
-    """Return what is recorded of a trained model."""
-    batch = repeated(300, generator(98))
-    seen = look(model, batch[0])
-    encodings = [block.attention.encoding for block in model.blocks]  # type: ignore[union-attr]
-    found: dict[str, object] = {
-        "previous": [along(each.weights, 1).mean(0).tolist() for each in seen],
-        "answer": [answers(batch[0], each.weights).tolist() for each in seen],
-        "curve": [
-            torch.stack(
-                [along(of_average(block.attention, each), b) for b in range(2 * HALF)]  # type: ignore[arg-type, union-attr]
-            ).T.tolist()
-            for block, each in zip(model.blocks, seen, strict=True)
-        ],
-        "place": place_readable(model, batch[0]),
-    }
-    if isinstance(encodings[0], RoPE):
-        rates = encodings[0].rates.double()
-        found["size"] = [sizes(each).tolist() for each in seen]
-        found["changed"] = {
-            name: [answered_with(model, layer, other, batch) for layer in range(LAYERS)]
-            for name, other in changes().items()
-        }
-        before = with_rates(model, 0, rates / 4)
-        slowed = look(model, batch[0])[0].weights
-        found["slowed"] = [[float(along(w, b)) for b in range(9)] for w in slowed.mean(0)]
-        model.blocks[0].attention.encoding = before  # type: ignore[union-attr]
-    return found
-
-
-def runs() -> list[dict[str, Any]]:
-    """Return what tools/heads.py recorded of trainings: a row for each method and seed."""
-    found: list[dict[str, Any]] = json.loads((DATA / "heads.json").read_text(encoding="utf-8"))
-    return found
 
 
 def minilm() -> dict[str, Any]:

