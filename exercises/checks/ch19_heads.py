@@ -121,12 +121,12 @@ def unknown_cases(draw: Draw) -> list[Case]:
 
 def rates_read(
     q: Tensor, k: Tensor, scores: Tensor, *, ahead: int = 1, half: bool = False,
-    of: Callable[[Tensor, Tensor], Tensor] = lambda c, s: torch.atan2(s, c), quarter: float = 1.0,
+    of: Callable[[Tensor, Tensor], Tensor] = lambda c, s: torch.atan2(s, c),
 ) -> Tensor:  # fmt: skip
     """Return the rate of each pair, from the pairs of tokens that are neighbours, (d / 2,)."""
     a, b = (complex_pairs(x, half) for x in (q, k))
     product = a[:-ahead].conj() * b[ahead:] * q.shape[-1] ** -0.5  # (L - 1, d / 2)
-    rows = torch.cat([product.real, -quarter * product.imag], dim=1)
+    rows = torch.cat([product.real, -product.imag], dim=1)
     found = torch.linalg.lstsq(rows, scores.double().diagonal(ahead)[:, None]).solution[:, 0]
     return of(*found.chunk(2))
 
@@ -273,11 +273,6 @@ EXERCISES = (
                     lambda *a: rates_read(*a, ahead=2)),
             Mistake("neighbours are pairs here; you pair component i with i + d / 2",
                     lambda *a: rates_read(*a, half=True)),
-            Mistake("each pair brings a sine too: without it the equations do not hold",
-                    lambda q, k, s: rates_read(q, k, s, quarter=0.0, of=lambda c, _:
-                                               c.clamp(-1, 1).acos())),
-            Mistake("these are wavelengths; wanted are radians per position",
-                    lambda *a: 2 * math.pi / rates_read(*a)),
             Mistake("the rates stand in the order of the pairs; yours are sorted",
                     lambda *a: rates_read(*a).sort(descending=True).values),
         ),
