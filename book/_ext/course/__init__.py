@@ -13,7 +13,12 @@ from . import addresses, captions, figures, links, pages, search, typography, wr
 # What is called at each event, in this order; the smaller number first, and 500 where none is said.
 HOOKS: dict[str, list[Any]] = {
     "config-inited": [(pages.choose_assets, 100), (addresses.name_course, 100)],
-    "source-read": [written.list_modules, written.write_page, addresses.put_addresses],
+    "source-read": [
+        written.list_modules,
+        written.write_page,
+        written.quote_sentences,
+        addresses.put_addresses,
+    ],
     "autodoc-process-docstring": [(written.plain_docstring, 100)],  # before napoleon
     "autodoc-skip-member": [written.skip_fields],
     "doctree-read": [
