@@ -51,7 +51,7 @@ PAGES = {
     "p_rope": "15_today#today-prope",
     "hybrid": "15_today#today-hybrid",
     "temperature": "15_today#today-temperature",
-    "forgetting": "15_today#today-forgetting",
+    "forgetting": "designs#today-forgetting",
     "cope": "hierarchical#counted-gates",
 }
 # Where a method was used or compared at scale; {0} models of the census have it.
