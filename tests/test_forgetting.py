@@ -59,7 +59,7 @@ def test_queries_that_are_not_the_last_keys_are_refused():
     layer = MultiHeadAttention(8, 2, Forgetting(8, 2), causal=True)
     x = torch.randn(1, 3, 8)
     for q_pos, k_pos in ((range(3), range(5)), (torch.arange(3), torch.arange(5))):
-        with pytest.raises(ValueError, match="k_pos must ascend, .* and end with q_pos"):
+        with pytest.raises(ValueError, match=r"k_pos must ascend, .* and end with q_pos"):
             layer(x, context=torch.randn(1, 5, 8), q_pos=q_pos, k_pos=k_pos)
 
 
