@@ -141,6 +141,7 @@ function prediction(figure, parent, state, set) {
       element("strong", {}, line, name);
       show(which, line);
     }
+    element("br", {}, told);
     told.append(why);
   }
   const choose = (answer) => {
@@ -217,17 +218,19 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
   const words = element("p", { class: "live-words", style: `--lines:${lines};--more:${more}` }, root);
   const stage = div("live-stage", root);
   const rest = element("details", { class: "live-more" }, root);
-  element("summary", {}, rest, "More");
+  const others = figure.controls.filter((control) => !control.knob && control.enabled?.(state) !== false);
+  element("summary", {}, rest, `More: ${others.map((control) => control.label).join(" · ")}`);
   const panel = div("live-controls", rest);
   const tools = div("live-tools", root);
   const spoken = element("p", { class: "live-spoken", role: "status" }, root);
-  const svg = attributes(select(stage).append("svg"), { role: "group", "aria-label": figure.title });
+  const svg = select(stage).append("svg");
   const drawing = svg.append("g").attr("aria-hidden", "true");
   const handles = svg.append("g");
   const sheet = figure.sheet && div("live-sheet", stage); // words instead of a drawing
   const slow = matchMedia("(prefers-reduced-motion: reduce)");
   let waiting = 0;
   let speech = 0;
+  const said = () => figure.words(state).replaceAll(" %", "\u00a0%");
   let at = []; // what glides: on its way from where it was to where the state has it
 
   function set(patch) {
@@ -236,7 +239,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     if (!guess.asking) guess.mine = null;
     if (!waiting) waiting = requestAnimationFrame(() => update());
     clearTimeout(speech);
-    speech = setTimeout(() => (spoken.textContent = figure.words(state)), 600);
+    speech = setTimeout(() => (spoken.textContent = said()), 600);
     changed({ ...state });
   }
 
@@ -326,7 +329,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
       each.node.remove();
       drawn.delete(name);
     });
-    words.textContent = figure.words(state);
+    words.textContent = said();
     if (link) address.href = link(toLink(state, figure.start));
   }
 

@@ -2,6 +2,7 @@
 // is a state, whose numbers stand beside what was predicted.
 
 import { inRows } from "./kit.js";
+import { SHUFFLED } from "./permutations.js";
 
 // The scores of a sentence, white at their middle as in the figure.
 function centred({ scores }) {
@@ -12,7 +13,7 @@ function centred({ scores }) {
 
 export const PREDICTIONS = {
   sentence_scores: {
-    question: "all words are alike. RoPE is taken away. What do the scores look like?",
+    question: "each word here has the same vector: only positions differ. RoPE is taken away. The scores?",
     options: ["a band, as with RoPE", "one shade", "each row its own"], right: 1,
     pictures: (seen) => ["rope", "none", "learned"].map((method) => centred(seen({ method }))),
     then: { method: "none", contents: "alike" },
@@ -21,7 +22,7 @@ export const PREDICTIONS = {
   permutations: {
     question: "the words are shuffled. The numbers in the framed row …",
     options: ["change", "move with the word", "stay in place"], right: 1,
-    then: { knows: "nothing", order: [2, 5, 1, 4, 0, 3, 6] },
+    then: { knows: "nothing", order: SHUFFLED },
     why: "Rows and columns move with their words, and no number changes. With codes or a mask it is different: try them.",
   },
   clock_hands: {
@@ -38,19 +39,19 @@ export const PREDICTIONS = {
     why: "It reads no word. The other three move with the words; content–content does so in its rows and in its columns.",
   },
   shaw_rows: {
-    question: "query and key both move on by one. The row that they read …",
+    question: "query and key both move on by one. The row of the table that they read …",
     options: ["is one higher", "is the same", "is one lower"], right: 1,
     then: { query: 5, key: 8 },
     why: "Key minus query has not changed, and nothing else is asked. The curve moved with the query.",
   },
   t5_buckets: {
-    question: "a decoder has no keys to the right, and gives the left all 32 buckets. Drag the curve.",
+    question: "a decoder has no keys to the right, and gives the left all 32 buckets. Drag the pink points to where its staircase will be.",
     marks: [-128, -96, -64, -4], of: ({ staircase }, x) => staircase[x + 140],
     then: { sides: "past" },
     why: "Half of the buckets still hold one distance each, and there are twice as many: near 0 nothing changes.",
   },
   penalties: {
-    question: "every step costs head 8 no more than 1/256. Drag the curve of the weights.",
+    question: "every step costs head 8 no more than 1/256. Drag the pink points to its weights.",
     marks: [-120, -90, -60, -30, 0], of: ({ weights }, x) => weights[-x],
     then: { head: 8 },
     why: "Near and far cost almost the same, so the head reads the whole text. The weights sum to 1: none of them can be high.",
@@ -64,7 +65,7 @@ export const PREDICTIONS = {
   axes: {
     question: "each axis gets frequencies of its own. What scores high?",
     options: ["the row", "row and column", "all around"], right: 1,
-    pictures: (seen) => ["line", "axial", "golden"].map((how) => inRows(seen({ how }).scores.map((score) => score ** 3), 12)),
+    pictures: (seen) => ["line", "axial", "golden"].map((how) => inRows(seen({ how }).scores, 12)),
     then: { how: "axial" },
     why: "A patch in the same row or column differs along one axis only; for the other axis it is a perfect match.",
   },

@@ -76,8 +76,8 @@ export const wavelengths = {
     const [, d, base, trained] = MODELS[model];
     const slowed = ` slowed by ${digits(rates[pair] / changed[pair])}`;
     return (
-      `${d / 2} pairs, base ${grouped(base)}, trained on ${grouped(trained)}, read to ${grouped(trained * factor)}. ` +
-      `${total(unseen)} pairs meet angles that training never had; ${total(moved)} that went around in training run at another speed. ` +
+      `Trained on ${grouped(trained)} positions, read to ${grouped(trained * factor)}. Of ${d / 2} pairs (base ${grouped(base)}) ` +
+      `${total(unseen)} meet angles that training never had; ${total(moved)} that went around in training run at another speed. ` +
       `Pair ${pair}: wavelength ${grouped(WHOLE / changed[pair])},${slowed}.`
     );
   },
