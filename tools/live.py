@@ -190,7 +190,7 @@ def photograph() -> None:
                 box = tab.locator(".live-figure").bounding_box()
                 heights[key] = round(box["height"])
             drawn = Image.open(io.BytesIO(tab.locator(".live-figure").screenshot())).convert("RGB")
-            figures.few_colours(drawn).save(STILLS / f"{name}.png", optimize=True)
+            figures.few_colours(drawn, others=40).save(STILLS / f"{name}.png", optimize=True)
             alt = f"{SAID[name]} {tab.locator('.live-words').text_content()}"
             found[name] = {"state": state, "alt": alt, "width": WIDE, **heights}
         browser.close()
