@@ -373,8 +373,8 @@ export const named = (chosen, kind) => (chosen ? `name ${kind} word` : "small");
 export const heading = (group, x, y, words) => text(group, x, y, words, { at: "start", kind: "title" });
 
 // A panel with axes. Returns its scales and what draws in it.
-export function chart(group, { x, y, width, height, xs, ys, xLabel = "", yLabel = "", title = "", logX = false, logY = false, ticks = [6, 5], xFormat = null, yFormat = null, xValues = null, yValues = null }) {
-  const X = (logX ? scaleLog() : scaleLinear()).domain(xs).range([x, x + width]);
+export function chart(group, { x, y, width, height, xs, ys, xLabel = "", yLabel = "", title = "", logY = false, ticks = [6, 5], xFormat = null, yFormat = null, xValues = null, yValues = null }) {
+  const X = scaleLinear().domain(xs).range([x, x + width]);
   const Y = (logY ? scaleLog() : scaleLinear()).domain(ys).range([y + height, y]);
   const bottom = axisBottom(X).ticks(ticks[0], xFormat).tickSizeInner(-height).tickPadding(6).tickSizeOuter(0);
   const left = axisLeft(Y).ticks(ticks[1], yFormat).tickSizeInner(-width).tickPadding(6).tickSizeOuter(0);

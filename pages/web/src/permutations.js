@@ -57,7 +57,7 @@ export const permutations = {
     const verdict = change < 1e-9 ? "each word’s output is the same" : `outputs differ by up to ${digits(change)}`;
     return (
       `“${words[state.word]}” is at position ${place} and takes most from “${from}”: ${digits(100 * weights[place][best], 1)} %. ` +
-      `${moved ? `Compared with the order that you wrote, ${verdict}` : "This is the order that you wrote"}.${leftOut(state.sentence, MOST)}`
+      `${moved ? `Compared with the order that you wrote, ${verdict}` : "This is your order"}.${leftOut(state.sentence, MOST)}`
     );
   },
   draw({ drawing, handle, svg, state, set, width, narrow, at }) {

@@ -91,7 +91,7 @@ export const wavelengths = {
     const whole = narrow ? width - 58 : (width - 128) * 0.6;
     const panel = chart(drawing, {
       x: 46, y: 26, width: whole, height: narrow ? 214 : 258, xs: [-0.8, last + 0.8], ys: [4, longest], logY: true,
-      xLabel: "pair", yLabel: "", title: "wavelength, in positions", yFormat: power, yValues: range(9, 1).map((e) => 10 ** e).filter((v) => v < longest),
+      xLabel: "pair", title: "wavelength, in positions", yFormat: power, yValues: range(9, 1).map((e) => 10 ** e).filter((v) => v < longest),
     });
     const right = chart(drawing, {
       x: narrow ? 46 : whole + 108, y: narrow ? 314 : 26, width: narrow ? width - 58 : width - whole - 122, height: narrow ? 184 : 258,
