@@ -35,10 +35,11 @@ export const grouped = (value) => Math.round(value).toLocaleString("en-US");
 // Controls ----------------------------------------------------------------------------------
 // Each makes its elements once and returns a function that writes the state into them.
 
+const same = (value) => value;
 const limit = (bound, state) => (typeof bound === "function" ? bound(state) : bound);
 
 function rangeControl(control, parent, state, set) {
-  const { key, label, step = 1, to = (v) => v, from = (v) => v, text = String, play } = control;
+  const { key, label, step = 1, to = same, from = same, text = String, play } = control;
   const id = `live-${++made}`;
   const box = div(`live-control ${control.kin ?? ""}`, parent);
   element("label", { for: id }, box, label);
@@ -196,7 +197,7 @@ export function fromLink(text, figure) {
       state[key] = values.map((each) => clamp(each, -10, 10));
     }
   }
-  for (const { kind, key, min, max, step = 1, options, to = (v) => v, from = (v) => v } of figure.controls) {
+  for (const { kind, key, min, max, step = 1, options, to = same, from = same } of figure.controls) {
     if (options && key && !Array.isArray(state[key]) && !Object.hasOwn(options, state[key])) state[key] = figure.start[key];
     if (kind !== "range") continue;
     const at = Number.isFinite(from(state[key])) ? from(state[key]) : from(figure.start[key]);

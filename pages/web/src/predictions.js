@@ -17,7 +17,7 @@ export const PREDICTIONS = {
     options: ["a band, as with RoPE", "one shade", "each row its own"], right: 1,
     pictures: (seen) => ["rope", "none", "learned"].map((method) => centred(seen({ method }))),
     then: { method: "none", contents: "alike" },
-    why: "Words that are alike make the same vectors, and nothing else is there: all scores are equal, and so are the weights.",
+    why: "Equal vectors, and nothing else tells the words apart: all scores are equal, and so are the weights.",
   },
   permutations: {
     question: "the words are shuffled. The numbers in the framed row …",
@@ -26,10 +26,10 @@ export const PREDICTIONS = {
     why: "Rows and columns move with their words, and no number changes. With codes or a mask it is different: try them.",
   },
   clock_hands: {
-    question: "both move on by 100. The product of their codes …",
+    question: "both positions move on by 100. The product of their codes …",
     options: ["falls", "stays", "rises"], right: 1,
     then: { p: 100, other: 105 },
-    why: "Each clock moves both of its hands by the same angle. What lies between them stays, and so does the product of the codes.",
+    why: "Each clock moves both of its hands by the same angle: what lies between them stays, and so does the product.",
   },
   four_terms: {
     question: "the words are shuffled. Which term stands still?",
@@ -57,13 +57,13 @@ export const PREDICTIONS = {
     why: "Near and far cost almost the same, so the head reads the whole text. The weights sum to 1: none of them can be high.",
   },
   rope_score: {
-    question: "both move on by 500 positions. The score …",
+    question: "query and key both move on by 500. Their score …",
     options: ["falls", "stays", "rises"], right: 1,
     then: { shift: 500 },
     why: "Both arrows rotate, each by the same angle; what lies between them stays, and so does the score.",
   },
   axes: {
-    question: "each axis gets frequencies of its own. What scores high?",
+    question: "rows and columns get frequencies of their own. What scores high?",
     options: ["the row", "row and column", "all around"], right: 1,
     pictures: (seen) => ["line", "axial", "golden"].map((how) => inRows(seen({ how }).scores, 12)),
     then: { how: "axial" },
