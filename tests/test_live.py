@@ -1050,6 +1050,16 @@ def test_a_notebook_stores_the_picture_and_the_state_and_no_script(monkeypatch):
     assert list(refresh.differences(kept, changed)) != []
 
 
+def test_where_nothing_computes_the_caption_says_so(monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(live, "display", lambda *_, **__: None)
+    monkeypatch.setattr(live, "show_caption", said.append)
+    for has, words in ((True, "Two arrows."), (False, "anywidget is installed.)")):
+        monkeypatch.setattr(live, "HAS_WIDGETS", has)
+        live.show("rope_score", number="10.1", caption="Two arrows.")
+        assert said.pop().endswith(words)
+
+
 def test_a_widget_carries_the_script_and_follows_its_state():
     widget = live.Live(figure="clock_hands", state={"p": 1})
     sent = widget.get_state()

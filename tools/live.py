@@ -37,7 +37,7 @@ INSIDE = (
     *("enabled", "question", "pictures", "marks", "why", "asking", "again", "mine", "knob", "play"),
     *("hint", "kin", "also", "sheet", "inside", "shape", "words", "kind", "least", "controls"),
     *("label", "title", "lines", "draw", "xLabel", "yLabel", "xFormat", "yFormat", "xValues"),
-    *("yValues", "logX", "logY"),
+    *("yValues", "logY"),
 )
 WIDE, NARROW = 720, 340  # pixels: the column on a desk, and on a phone
 # What each picture shows, for those who do not see it; the figure's first words follow.
@@ -195,7 +195,7 @@ def photograph() -> None:
                 box = tab.locator(".live-figure").bounding_box()
                 heights[key] = round(box["height"])
             drawn = Image.open(io.BytesIO(tab.locator(".live-figure").screenshot())).convert("RGB")
-            figures.few_colours(drawn).save(STILLS / f"{name}.png", optimize=True)
+            figures.few_colours(drawn, others=40).save(STILLS / f"{name}.png", optimize=True)
             alt = f"{SAID[name]} {tab.locator('.live-words').text_content()}"
             found[name] = {"state": state, "alt": alt, "width": WIDE, **heights}
         browser.close()
