@@ -161,7 +161,8 @@ def test_a_function_and_a_class_of_the_page_would_be_noticed() -> None:
     n = torch.tensor([0, 3, -40])
 
     def turned(dim: int, base: float, distances: torch.Tensor) -> torch.Tensor:
-        return -asked.reference(dim, base, distances)
+        found: torch.Tensor = -asked.reference(dim, base, distances)
+        return found
 
     asked = Exercise(
         "similarity",

@@ -79,12 +79,14 @@ Weights = tuple[Tensor, Tensor]
 
 def listed(weight: Tensor, n_heads: int) -> Tensor:
     """Return what the published listing makes of a weight."""
-    return weight.unflatten(0, (n_heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+    found: Tensor = weight.unflatten(0, (n_heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+    return found
 
 
 def before(weight: Tensor, n_heads: int) -> Tensor:
     """Undo the published listing."""
-    return weight.unflatten(0, (n_heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+    found: Tensor = weight.unflatten(0, (n_heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+    return found
 
 
 def from_lost(rule: Callable[..., Weights], *, own_heads: bool = False) -> Answer:

@@ -88,7 +88,8 @@ def sections_of(numbers: Tensor, angles: Tensor) -> Sections:
 def by_direction(numbers: Tensor, angles: Tensor) -> Tensor:
     """Return the axis whose numbers have the direction of each pair's angles, (n,)."""
     x, y = (each.double() / each.double().norm(dim=0) for each in (numbers, angles))
-    return (x.T @ y).argmax(0)
+    found: Tensor = (x.T @ y).argmax(0)
+    return found
 
 
 def section_cases(draw: Draw) -> list[Case]:

@@ -121,7 +121,7 @@ def at(**changes: Callable[[Tensor], Tensor]) -> Answer:
     """Return a wrong answer that changes arguments before it uses them."""
     names = ("q", "latent", "shared", "up", "q_pos", "k_pos")
 
-    def answer(*given: Tensor) -> Tensor:
+    def answer(*given: Tensor) -> Parts:
         return latent_parts(*(
             changes.get(name, same)(value) for name, value in zip(names, given, strict=True)
         ))  # fmt: skip
