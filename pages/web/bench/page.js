@@ -63,7 +63,7 @@ let shown = "own";
 export const bench = {
   title: "A model that trains in this page",
   start: {
-    method: "own", curve: [0, -0.5, -1, -1.5, -2, -2.5, -3, -4, -5, -6, -7, -8], beyond: "goes", heads: "alike",
+    method: "own", curve: [0, -0.5, -1, -1.5, -2, -2.5, -3, -3.5, -4, -4.5, -5, -6], beyond: "goes", heads: "alike",
     steep: 1, buckets: 16, reach: 16, clip: 16, base: 10000, gain: 1, seed: 1, steps: 400,
   },
   numbers: ({ method, ...rest }) => ({ added: [...Array(MARKS[MARKS.length - 1] + 1).keys()].map((distance) => (method === "own" ? drawn(rest, distance) : -rest.steep * distance / 4)) }),
