@@ -17,7 +17,7 @@ from torch import Tensor
 
 from lab.model import Transformer
 from lab.training import IGNORE, Batch, accuracy
-from pe_lib.attention import MultiHeadAttention
+from pe_lib.attention import MultiHeadAttention, PositionEncoding
 from pe_lib.errors import require_shapes
 from pe_lib.rope import RoPE, apply_rope, rope_angles
 
@@ -67,8 +67,8 @@ def look(model: Transformer, tokens: Tensor) -> list[Seen]:
     """Return what each layer of a model holds for tokens (B, L)."""
     found, places = [], torch.arange(tokens.shape[1])
     x = model.encoding.embed(model.inputs(tokens), places)  # (B, L, D)
-    for block in model.blocks:
-        layer: MultiHeadAttention = block.attention  # type: ignore[assignment]
+    for n, block in enumerate(model.blocks):
+        layer = attention_of(model, n)
         z = block.norm_1(x)  # type: ignore[operator]
         heads = (layer.split_heads(projection(z)) for projection in (layer.q_proj, layer.k_proj))
         found.append(Seen(*heads, layer.with_weights(z)[1]))
@@ -140,11 +140,17 @@ def answers(tokens: Tensor, weights: Tensor) -> Tensor:
     return on.sum((0, 2, 3)) / after.sum()
 
 
-def with_rates(model: Transformer, layer: int, rates: Tensor) -> RoPE:
-    """Give one layer other rates; return the encoding that it had."""
-    attention = model.blocks[layer].attention
-    before: RoPE = attention.encoding  # type: ignore[assignment, union-attr]
-    attention.encoding = RoPE(attention.head_dim, rates=rates).double()  # type: ignore[union-attr]
+def attention_of(model: Transformer, layer: int) -> MultiHeadAttention:
+    """Return the attention of a layer, counted from 0."""
+    found: MultiHeadAttention = model.blocks[layer].attention  # type: ignore[assignment]
+    return found
+
+
+def with_rates(model: Transformer, layer: int, rates: Tensor) -> PositionEncoding:
+    """Give one layer of a rotary model other rates; return the encoding that it had."""
+    attention = attention_of(model, layer)
+    before = attention.encoding
+    attention.encoding = RoPE(attention.head_dim, rates=rates).double()
     return before
 
 
@@ -152,7 +158,7 @@ def answered_with(model: Transformer, layer: int, rates: Tensor, batch: Batch) -
     """Return a model's accuracy while one of its layers has other rates."""
     before = with_rates(model, layer, rates)
     right = accuracy(model, *batch)
-    model.blocks[layer].attention.encoding = before  # type: ignore[union-attr]
+    attention_of(model, layer).encoding = before
     return right
 
 
