@@ -1,0 +1,131 @@
+"""Bring the exercises that open in their page: a Python for the browser, the checks, their draws.
+
+The checks are those of the notebooks, as they are; what they take from pe_lib is its formulas,
+without the questions at the door. Pyodide and the editor come from npm, as the lock file of
+exercises/in_page pins them. Only the draws of the self-check go along: the grader has others.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import functools
+import json
+import re
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from exercises import build, sets
+from exercises.checks import EXERCISES, SETS
+from exercises.checks.spec import Draw
+from tools import ROOT
+
+SOURCE = ROOT / "exercises" / "in_page"
+WORKSHOP = ROOT / "_build" / "practice"  # where npm puts what it brings
+FOLDER = "_static/practice"  # of the site
+PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip",
+           "pyodide-lock.json")  # fmt: skip
+OPEN = (
+    "scale_of", "order_of", "causal_output", "positions_of", "untied", "relative_gap",
+    "apply_rope", "converted", "trained_for", "schedule_of", "ntk_factor", "partial_kind",
+    "attend_with_sink", "gates_of", "cache_bytes", "base_for", "first_stale", "choose",
+)  # fmt: skip
+TAKEN = {  # a module of the checks' own surroundings, and the functions taken from it
+    "exercises/wire.py": ("as_list_or_array",),
+    "pe_lib/positions.py": ("exact", "sent", "per_head"),
+    "pe_lib/sinusoidal.py": ("frequencies", "sinusoidal", "arrange"),
+    "pe_lib/rope.py": ("rope_angles", "apply_rope", "split_pairs"),
+}
+HEAD = """from __future__ import annotations
+import array
+from collections.abc import Sequence
+import numpy as np
+import torch
+"""
+
+
+def taken(path: str, names: tuple[str, ...]) -> str:
+    """Return the source of a module's functions, without their decorators, and its constants."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    parts = [HEAD]
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef) and node.name in names:
+            node.decorator_list = []
+            parts.append(ast.unparse(node))
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pe_lib."):
+            known = [each.name for each in node.names if each.name in names_of(node.module)]
+            if known:
+                parts.insert(1, f"from {node.module} import {', '.join(known)}")
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "UNCONVERTED":
+            parts.append(ast.unparse(node))
+    return "\n".join(parts) + "\n"
+
+
+def names_of(module: str | None) -> tuple[str, ...]:
+    return TAKEN.get(f"{(module or '').replace('.', '/')}.py", ())
+
+
+def stored(value: Any) -> Any:
+    """Return an argument of a check as JSON has it."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    flat = value.contiguous().flatten()
+    data = flat.numpy().tobytes()
+    kind = str(value.dtype).removeprefix("torch.")
+    return {"dtype": kind, "shape": list(value.shape), "data": base64.b64encode(data).decode()}
+
+
+def set_of(name: str) -> str:
+    return next(one for one, group in SETS.items() if any(each.name == name for each in group))
+
+
+@functools.cache
+def asked(name: str) -> dict[str, str]:
+    """Return an exercise's title, its text, the code that is given, and the cell of the answer."""
+    cells = json.loads(sets.release_path(set_of(name)).read_text(encoding="utf-8"))["cells"]
+    ids = [sets.nbgrader_metadata(cell).get("grade_id") for cell in cells]
+    end = ids.index(name)
+    start = ids.index(f"ask_{name}")
+    title, _, text = sets.source_text(cells[start]).partition("\n")
+    parts, given = [text], []
+    for cell in cells[start + 1 : end]:
+        source = sets.source_text(cell)
+        is_code = cell["cell_type"] == "code"
+        given += [source] * is_code
+        parts.append(f"```python\n{source}\n```" if is_code else source)
+    return {
+        "title": title.removeprefix("## "), "text": "\n\n".join(parts),
+        "given": "\n\n".join(given), "start": sets.source_text(cells[end]),
+    }  # fmt: skip
+
+
+def exercise(name: str) -> dict[str, Any]:
+    """Return what the page needs to check an exercise."""
+    cases = EXERCISES[name].cases(Draw(0))
+    return {
+        "module": f"ch{set_of(name)}",
+        "given": asked(name)["given"],
+        "cases": [[case.label, [stored(each) for each in case.args], case.tolerance]
+                  for case in cases],
+    }  # fmt: skip
+
+
+def files() -> dict[str, bytes]:
+    """Return what Python in the page imports."""
+    known = {"torch": [name for name in dir(torch) if not name.startswith("_")],
+             "Tensor": [name for name in dir(torch.Tensor) if not name.startswith("_")]}
+    checks = ["spec", "compare", "kept", *sorted({f"ch{set_of(name)}" for name in OPEN})]
+    texts = {f"exercises/checks/{name}.py": (ROOT / f"exercises/checks/{name}.py").read_text()
+             for name in checks}  # fmt: skip
+    texts |= {path: taken(path, names) for path, names in TAKEN.items()}
+    texts |= {f"{name}.py": (SOURCE / f"{name}.py").read_text()
+              for name in ("torch", "numpy", "runner")}  # fmt: skip
+    texts["exercises/__init__.py"] = (ROOT / "exercises/__init__.py").read_text()
+    texts |= {"exercises/checks/__init__.py": "", "pe_lib/__init__.py": ""}
+    texts["known.json"] = json.dumps(known)
+    return {name: text.encode() for name, text in texts.items()}
