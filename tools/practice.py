@@ -11,10 +11,10 @@ import ast
 import base64
 import functools
 import json
-import re
 import shutil
 import subprocess
 import zipfile
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +24,18 @@ from exercises import build, sets
 from exercises.checks import EXERCISES, SETS
 from exercises.checks.spec import Draw
 from tools import ROOT
+from tools.vendor import VendorError
 
 SOURCE = ROOT / "exercises" / "in_page"
 WORKSHOP = ROOT / "_build" / "practice"  # where npm puts what it brings
+PACKAGES = WORKSHOP / "node_modules"
 FOLDER = "_static/practice"  # of the site
 PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip",
            "pyodide-lock.json")  # fmt: skip
 OPEN = (
     "scale_of", "order_of", "causal_output", "positions_of", "untied", "relative_gap",
     "apply_rope", "converted", "trained_for", "schedule_of", "ntk_factor", "partial_kind",
-    "attend_with_sink", "gates_of", "cache_bytes", "base_for", "first_stale", "choose",
+    "attend_with_sink", "gates_of", "cache_bytes", "base_for", "first_stale",
 )  # fmt: skip
 TAKEN = {  # a module of the checks' own surroundings, and the functions taken from it
     "exercises/wire.py": ("as_list_or_array",),
@@ -129,3 +131,103 @@ def files() -> dict[str, bytes]:
     texts |= {"exercises/checks/__init__.py": "", "pe_lib/__init__.py": ""}
     texts["known.json"] = json.dumps(known)
     return {name: text.encode() for name, text in texts.items()}
+
+
+def run(*command: str | Path) -> None:
+    try:
+        done = subprocess.run([str(part) for part in command], cwd=WORKSHOP, capture_output=True,
+                              text=True, timeout=300)  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise VendorError(f"{Path(command[0]).name} did not answer in time") from None
+    if done.returncode:
+        raise VendorError(f"{Path(command[0]).name} failed: {done.stderr.strip()[-300:]}")
+
+
+@functools.cache
+def bring() -> None:
+    """Have npm bring Pyodide and the editor, and bundle what the page loads.
+
+    Raises:
+        VendorError: if npm is missing, or does not bring them.
+    """
+    npm = shutil.which("npm")
+    if npm is None:
+        raise VendorError("npm is not installed")
+    WORKSHOP.mkdir(parents=True, exist_ok=True)
+    lock, stamp = SOURCE / "package-lock.json", PACKAGES / "lock"
+    if not stamp.exists() or stamp.read_bytes() != lock.read_bytes():
+        for name in ("package.json", lock.name):
+            shutil.copy(SOURCE / name, WORKSHOP)
+        run(npm, "ci", "--silent", "--no-audit", "--no-fund", f"--cache={WORKSHOP / 'cache'}")
+        shutil.copy(lock, stamp)
+    shutil.copy(SOURCE / "page.js", WORKSHOP)
+    options = ["--bundle", "--minify", "--format=esm", "--target=es2022", "--charset=utf8"]
+    run(PACKAGES / ".bin" / "esbuild", "page.js", *options, "--outdir=made", "--legal-comments=eof")
+
+
+def possible() -> str:
+    """Return nothing if exercises can open in their page, else why not."""
+    try:
+        bring()
+    except (VendorError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def write(folder: Path) -> None:
+    """Write what the page loads when an exercise is opened."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name in PYODIDE:
+        shutil.copy(PACKAGES / "pyodide" / name, folder)
+    shutil.copy(WORKSHOP / "made" / "page.js", folder)
+    for name in ("worker.js", "page.css"):
+        shutil.copy(SOURCE / name, folder)
+    (folder / "checks.zip").write_bytes(build.packed(files(), zipfile.ZIP_DEFLATED))
+    for name in OPEN:
+        (folder / f"{name}.json").write_text(json.dumps(exercise(name)))
+
+
+@functools.cache
+def size() -> int:
+    """Return how many bytes Python is, which the bar of its loading counts."""
+    return sum((PACKAGES / "pyodide" / name).stat().st_size for name in PYODIDE[2:])
+
+
+def place(name: str) -> str:
+    """Return Markdown that shows an exercise, folded, with what opens it here."""
+    found = asked(name)
+    held = {"data-exercise": name, "data-start": found["start"], "data-size": size()}
+    attributes = " ".join(f'{key}="{escape(str(value))}"' for key, value in held.items())
+    attributes = attributes.replace("\n", "&#10;")
+    late = "It did not load. Is the network there? A page opened as a file cannot run Python."
+    button = (
+        f'<div class="practice" {attributes}><button type="button" onclick="'
+        f"import('../{FOLDER}/page.js').then(page =&gt; page.open(this))"
+        f".catch(() =&gt; this.after(' {late}'))\">Write it here</button></div>"
+    )
+    title = f"{found['title']} · write it here"
+    raw = f"```{{raw}} html\n{button}\n```"
+    return f"`````{{dropdown}} {title}\n{found['text'].strip()}\n\n{raw}\n`````"
+
+
+ABOUT = (
+    "**Or write here, without an account.** {count} of these exercises open in this page: a click "
+    "loads Python from this site (6.5 MB, once), the check says what the notebook's says, and your "
+    "answer stays in this browser. A small stand-in for PyTorch computes; what it lacks it names."
+)
+WITHOUT = (
+    "This copy of the site was built without npm, so these exercises do not open in the page; the "
+    "links above lead to them."
+)
+
+
+def section(one: str) -> str:
+    """Return what a chapter says below the links to its set; nothing if none of it opens here."""
+    names = [name for name in OPEN if set_of(name) == one]
+    if not names:
+        return ""
+    if possible():
+        return WITHOUT
+    count = {1: "One", 2: "Two", 3: "Three", 4: "Four"}[len(names)]
+    return "\n\n".join([ABOUT.format(count=count), *map(place, names)])
