@@ -119,8 +119,10 @@ def exercise(name: str) -> dict[str, Any]:
 
 def files() -> dict[str, bytes]:
     """Return what Python in the page imports."""
-    known = {"torch": [name for name in dir(torch) if not name.startswith("_")],
-             "Tensor": [name for name in dir(torch.Tensor) if not name.startswith("_")]}
+    known = {
+        "torch": [name for name in dir(torch) if not name.startswith("_")],
+        "Tensor": [name for name in dir(torch.Tensor) if not name.startswith("_")],
+    }
     checks = ["spec", "compare", "kept", *sorted({f"ch{set_of(name)}" for name in OPEN})]
     texts = {f"exercises/checks/{name}.py": (ROOT / f"exercises/checks/{name}.py").read_text()
              for name in checks}  # fmt: skip

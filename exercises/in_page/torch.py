@@ -586,8 +586,10 @@ def expand(x, *shape):
     old = [1] * (len(shape) - x.ndim) + list(x.shape)
     strides = [0] * (len(shape) - x.ndim) + list(x._strides)
     if len(old) != len(shape):
-        raise RuntimeError(f"expand: the number of sizes provided ({len(shape)}) must be greater "
-                           f"or equal to the number of dimensions in the tensor ({x.ndim})")
+        raise RuntimeError(
+            f"expand: the number of sizes provided ({len(shape)}) must be greater "
+            f"or equal to the number of dimensions in the tensor ({x.ndim})"
+        )
     for dim, (have, want) in enumerate(zip(old, shape)):
         if want == -1:
             shape[dim] = have
@@ -773,8 +775,11 @@ def diagonal(x, offset=0, dim1=0, dim2=1):
     size = max(0, min(x.shape[a] + min(0, offset), x.shape[b] - max(0, offset)))
     rest = [dim for dim in range(x.ndim) if dim not in (a, b)]
     start = x._offset + max(0, offset) * x._strides[b] - min(0, offset) * x._strides[a]
-    return x._view([*(x.shape[dim] for dim in rest), size],
-                   [*(x._strides[dim] for dim in rest), x._strides[a] + x._strides[b]], start)
+    return x._view(
+        [*(x.shape[dim] for dim in rest), size],
+        [*(x._strides[dim] for dim in rest), x._strides[a] + x._strides[b]],
+        start,
+    )
 
 
 @both
@@ -1026,8 +1031,16 @@ def unary(name, function, rule):
 for _rule, _table in (("float", FLOATS), ("same", SAME), ("truth", TRUTHS)):
     for _name, _function in _table.items():
         unary(_name, _function, _rule)
-for _name, _dtype in (("double", float64), ("float", float32), ("half", float16), ("long", int64),
-                      ("int", int32), ("bool", bool_), ("bfloat16", bfloat16), ("short", int16)):
+for _name, _dtype in (
+    ("double", float64),
+    ("float", float32),
+    ("half", float16),
+    ("long", int64),
+    ("int", int32),
+    ("bool", bool_),
+    ("bfloat16", bfloat16),
+    ("short", int16),
+):
     setattr(Tensor, _name, lambda self, dtype=_dtype: self.to(dtype))
 atan2 = arctan2 = Tensor.atan2 = lambda a, b: binary(math.atan2, a, b)
 hypot = Tensor.hypot = lambda a, b: binary(math.hypot, a, b)
@@ -1165,8 +1178,9 @@ def place_of(best):
 
 def deviation(row, correction):
     mean_ = math.fsum(row) / len(row)
-    return safely(math.sqrt)(quotient(
-        math.fsum((v - mean_) ** 2 for v in row), float(len(row) - correction)))
+    return safely(math.sqrt)(
+        quotient(math.fsum((v - mean_) ** 2 for v in row), float(len(row) - correction))
+    )
 
 
 def log_sum(row):
@@ -1383,7 +1397,9 @@ def einsum(equation, *operands):
     given, _, wanted = equation.partition("->")
     inputs = given.split(",")
     if "." in equation or any(len(set(labels)) < len(labels) for labels in inputs):
-        raise NotHere("`torch.einsum` with ... or a letter twice is not here; in the notebook it is")
+        raise NotHere(
+            "`torch.einsum` with ... or a letter twice is not here; in the notebook it is"
+        )
     every = "".join(dict.fromkeys(given.replace(",", "")))
     if "->" not in equation:
         wanted = "".join(sorted(one for one in every if given.count(one) == 1))
