@@ -901,7 +901,8 @@ OF_TWO = {  # the operator, the function, the names of the methods
     "mul": (operator.mul, "mul multiply"), "truediv": (quotient, "div divide true_divide"),
     "pow": (power, "pow"), "mod": (rest(operator.mod), "remainder"),
     "floordiv": (rest(operator.floordiv), "floor_divide"),
-    "and": (operator.and_, "bitwise_and logical_and"), "or": (operator.or_, "bitwise_or logical_or"),
+    "and": (operator.and_, "bitwise_and logical_and"),
+    "or": (operator.or_, "bitwise_or logical_or"),
     "xor": (operator.xor, "bitwise_xor logical_xor"), "eq": (operator.eq, "eq"),
     "ne": (operator.ne, "ne"), "lt": (operator.lt, "lt less"), "le": (operator.le, "le less_equal"),
     "gt": (operator.gt, "gt greater"), "ge": (operator.ge, "ge greater_equal"),
@@ -952,23 +953,27 @@ def logarithm(function, end=0):
     return lambda x: function(x) if x > end else -inf if x == end else nan
 
 
-def sigmoid(x):
+def whole(function):
+    return lambda x: float(function(x)) if math.isfinite(x) else x
+
+
+def sigmoid_of(x):
     return 1 / (1 + safely(math.exp)(-x))
 
 
 REAL = {  # functions of a number whose value is a fraction
     **{name: safely(getattr(math, name)) for name in (
-        "sin cos tan asin acos atan sinh cosh tanh exp expm1 sqrt".split())},
+        "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "expm1",
+        "sqrt")},
     **{name: logarithm(getattr(math, name)) for name in ("log", "log2", "log10")},
     "log1p": logarithm(math.log1p, -1), "rsqrt": lambda x: quotient(1.0, safely(math.sqrt)(x)),
-    "reciprocal": lambda x: quotient(1.0, x), "sigmoid": sigmoid,
+    "reciprocal": lambda x: quotient(1.0, x), "sigmoid": sigmoid_of,
     "logit": lambda x: logarithm(math.log)(quotient(x, 1 - x)),
 }  # fmt: skip
 SAME = {  # whose value is of the same type
     "neg": operator.neg, "abs": abs, "square": lambda x: x * x, "relu": lambda x: max(x, x * 0),
     "sign": lambda x: type(x)((x > 0) - (x < 0)),
-    **{name: lambda x, f=getattr(math, name): float(f(x)) if math.isfinite(x) else x
-       for name in ("floor", "ceil", "trunc")},
+    **{name: whole(getattr(math, name)) for name in ("floor", "ceil", "trunc")},
 }  # fmt: skip
 TRUE = {"isnan": math.isnan, "isinf": math.isinf, "isfinite": math.isfinite,
         "logical_not": operator.not_}  # fmt: skip
@@ -1006,7 +1011,7 @@ def place_of(best):
     return found
 
 
-def mean(row):
+def mean_of(row):
     return quotient(math.fsum(row) if all(map(math.isfinite, row)) else sum(row), len(row))
 
 
@@ -1016,7 +1021,7 @@ def log_sum(row):
 
 
 OF_ROWS = {  # a function of a row, and the type of its value: None for the type of the numbers
-    "sum": (sum, None), "prod": (math.prod, None), "mean": (mean, None),
+    "sum": (sum, None), "prod": (math.prod, None), "mean": (mean_of, None),
     "logsumexp": (log_sum, None), "amax": (extreme(max), None), "amin": (extreme(min), None),
     "argmax": (place_of(max), int64), "argmin": (place_of(min), int64),
     "any": (any, truth), "all": (all, truth),
