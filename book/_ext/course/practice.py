@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 from sphinx.application import Sphinx
 
 from tools import practice
-
-INVITED = re.compile(r"exercises/release/(\w+)/")
 
 
 def offer_exercises(app: Sphinx, page: str, source: list[str]) -> None:
@@ -19,14 +16,12 @@ def offer_exercises(app: Sphinx, page: str, source: list[str]) -> None:
     if app.builder.name != "html" or name not in practice.SETS:
         return
     notebook = json.loads(source[0])
-    for at, cell in enumerate(notebook["cells"]):
-        text = "".join(cell["source"])
-        found = INVITED.search(text)
-        if cell["cell_type"] == "markdown" and found and found[1] == name:
-            if words := practice.section(name):
-                cell["source"] = f"{text}\n\n{words}"
-            notebook["cells"][at] = cell
-    source[0] = json.dumps(notebook)
+    cells = notebook["cells"]
+    at = [n for n, cell in enumerate(cells) if f'graded_set("{name}")' in "".join(cell["source"])]
+    if at and (words := practice.section(name)):
+        shown = {"cell_type": "markdown", "id": "practice", "metadata": {}, "source": words}
+        cells.insert(at[0] + 1, shown)
+        source[0] = json.dumps(notebook)
 
 
 def bring_python(app: Sphinx, error: Exception | None) -> None:
