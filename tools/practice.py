@@ -23,6 +23,7 @@ import torch
 from exercises import build, sets
 from exercises.checks import EXERCISES, SETS
 from exercises.checks.spec import Draw
+from lab.sets import describe
 from tools import ROOT
 from tools.vendor import VendorError
 
@@ -145,7 +146,6 @@ def run(*command: str | Path) -> None:
         raise VendorError(f"{Path(command[0]).name} failed: {done.stderr.strip()[-300:]}")
 
 
-@functools.cache
 def bring() -> None:
     """Have npm bring Pyodide and the editor, and bundle what the page loads.
 
@@ -167,6 +167,7 @@ def bring() -> None:
     run(PACKAGES / ".bin" / "esbuild", "page.js", *options, "--outdir=made", "--legal-comments=eof")
 
 
+@functools.cache
 def possible() -> str:
     """Return nothing if exercises can open in their page, else why not."""
     try:
@@ -204,11 +205,13 @@ def place(name: str) -> str:
     attributes = attributes.replace("\n", "&#10;")
     late = "It did not load. Is the network there? A page opened as a file cannot run Python."
     button = (
-        f'<div class="practice" {attributes}><button type="button" onclick="'
+        f'<div class="practice" {attributes}>'
+        '<button type="button" class="sd-btn sd-btn-primary" onclick="'
         f"import('../{FOLDER}/page.js').then(page =&gt; page.open(this))"
         f".catch(() =&gt; this.after(' {late}'))\">Write it here</button></div>"
     )
-    title = f"{found['title']} · write it here"
+    number = describe(set_of(name))["number"]
+    title = f"Set {number}, {found['title'][0].lower()}{found['title'][1:]}"
     raw = f"```{{raw}} html\n{button}\n```"
     return f"`````{{dropdown}} {title}\n{found['text'].strip()}\n\n{raw}\n`````"
 

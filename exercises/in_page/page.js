@@ -166,7 +166,8 @@ export async function open(button) {
     else status.textContent = loaded ? "Checking …" : "Loading Python …";
     return true;
   };
-  const run = element("button", { type: "button", className: "practice-run", onclick: go }, "Check");
+  const run = element("button", { type: "button", className: "practice-run sd-btn sd-btn-primary",
+    onclick: go }, "Check");
   run.title = "Ctrl or ⌘ and Enter";
   const forget = () => {
     if (!confirm("Forget your answer to this exercise, and begin again?")) return;
@@ -188,7 +189,8 @@ export async function open(button) {
     () => (status.textContent = "The browser did not allow it; download it instead."));
   const buttons = element("div", { className: "practice-buttons" }, run,
     ...[["Copy for the notebook", copy], ["Download .py", download], ["Forget my answer", forget]]
-      .map(([words, onclick]) => element("button", { type: "button", onclick }, words)));
+      .map(([words, onclick]) => element("button", { type: "button", onclick,
+        className: "sd-btn sd-btn-outline-primary" }, words)));
   const label = `Your answer: ${name}`;
   const hint = element("p", { className: "practice-hint", id: `practice-hint-${name}` },
     "Tab indents; Escape, then Tab leaves the editor. Ctrl or ⌘ and Enter checks.");
