@@ -11,6 +11,7 @@ import ast
 import base64
 import functools
 import json
+import re
 import shutil
 import subprocess
 import zipfile
@@ -38,6 +39,13 @@ OPEN = (
     "apply_rope", "converted", "trained_for", "schedule_of", "ntk_factor", "partial_kind",
     "attend_with_sink", "gates_of", "cache_bytes", "base_for", "first_stale",
 )  # fmt: skip
+# Parts of Python's own library, a third of it, that nobody asks for in an exercise.
+UNUSED = re.compile(
+    r"(_pyrepl|curses|dbm|ensurepip|idlelib|multiprocessing|pydoc_data|sqlite3|tkinter|unittest"
+    r"|venv|wsgiref|xml|xmlrpc|zoneinfo)/|(doctest|ftplib|imaplib|mailbox|optparse|pdb|pickletools"
+    r"|pydoc|smtplib|tarfile|turtle|webbrowser|_pydatetime|_pydecimal|_pyio|_strptime)\.py$"
+    r"|encodings/(?!__init__|aliases|ascii|cp437|idna|latin_1|utf_8)"
+)
 TAKEN = {  # a module of the checks' own surroundings, and the functions taken from it
     "exercises/wire.py": ("as_list_or_array",),
     "pe_lib/positions.py": ("exact", "sent", "per_head"),
@@ -177,12 +185,21 @@ def possible() -> str:
     return ""
 
 
+@functools.cache
+def library() -> bytes:
+    """Return Python's own library, without what nobody asks for."""
+    with zipfile.ZipFile(PACKAGES / "pyodide" / "python_stdlib.zip") as whole:
+        kept = {name: whole.read(name) for name in whole.namelist() if not UNUSED.match(name)}
+    return build.packed(kept, zipfile.ZIP_DEFLATED)
+
+
 def write(folder: Path) -> None:
     """Write what the page loads when an exercise is opened."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for name in PYODIDE:
         shutil.copy(PACKAGES / "pyodide" / name, folder)
+    (folder / "python_stdlib.zip").write_bytes(library())
     shutil.copy(WORKSHOP / "made" / "page.js", folder)
     for name in ("worker.js", "page.css"):
         shutil.copy(SOURCE / name, folder)
@@ -191,10 +208,10 @@ def write(folder: Path) -> None:
         (folder / f"{name}.json").write_text(json.dumps(exercise(name)))
 
 
-@functools.cache
 def size() -> int:
-    """Return how many bytes Python is, which the bar of its loading counts."""
-    return sum((PACKAGES / "pyodide" / name).stat().st_size for name in PYODIDE[2:])
+    """Return how many bytes come, unpacked, before Python starts: the length of the bar."""
+    rest = ("pyodide.asm.wasm", "pyodide-lock.json")
+    return len(library()) + sum((PACKAGES / "pyodide" / name).stat().st_size for name in rest)
 
 
 def place(name: str) -> str:
@@ -218,7 +235,7 @@ def place(name: str) -> str:
 
 ABOUT = (
     "**Or write here, without an account.** {count} of these exercises open in this page: a click "
-    "loads Python from this site (6.5 MB, once), the check says what the notebook's says, and your "
+    "loads Python from this site (6 MB, once), the check says what the notebook's says, and your "
     "answer stays in this browser. A small stand-in for PyTorch computes; what it lacks it names."
 )
 WITHOUT = (

@@ -733,7 +733,6 @@ class Tensor:
     def norm(self, p=2, dim=None, keepdim=False):
         if p == inf:
             return self.abs().amax(dim, keepdim)
-        p = 2 if p == "fro" else p
         return (self.abs() ** p).sum(dim, keepdim) ** (1 / p)
 
     def softmax(self, dim, dtype=None):
