@@ -102,15 +102,16 @@ def asked(name: str) -> dict[str, str]:
     ids = [sets.nbgrader_metadata(cell).get("grade_id") for cell in cells]
     end = ids.index(name)
     start = ids.index(f"ask_{name}")
-    title, _, text = sets.source_text(cells[start]).partition("\n")
-    parts, given = [text], []
+    title, _, first = sets.source_text(cells[start]).partition("\n")
+    parts, given = [first], []
     for cell in cells[start + 1 : end]:
         source = sets.source_text(cell)
         is_code = cell["cell_type"] == "code"
         given += [source] * is_code
         parts.append(f"```python\n{source}\n```" if is_code else source)
+    text = re.sub(r"\n\nBelow the check, a cell draws .*", "", "\n\n".join(parts))  # it is not here
     return {
-        "title": title.removeprefix("## "), "text": "\n\n".join(parts),
+        "title": title.removeprefix("## "), "text": text,
         "given": "\n\n".join(given), "start": sets.source_text(cells[end]),
     }  # fmt: skip
 
