@@ -113,8 +113,8 @@ class DeBERTa(PositionEncoding):
 
     def project(self, projection: nn.Module) -> Tensor:
         """Return the table as a projection maps it, (H, 2 span, d)."""
-        rows: Tensor = projection(self.table)  # (2 span, D)
-        return rows.unflatten(-1, (self.n_heads, -1)).transpose(0, 1)
+        rows: Tensor = projection(self.table).unflatten(-1, (self.n_heads, -1))  # (2 span, H, d)
+        return rows.transpose(0, 1)
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         """Return the terms of position, (B, H, Lq, Lk): He et al. 2021, equations 2 to 4."""
