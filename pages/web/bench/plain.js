@@ -6,7 +6,7 @@ export function plain(memory) {
   const f = new Float32Array(memory);
 
   function product(c, a, b, m, n, k, am, ak, bk, cm, more) {
-    for (let i = 0; i < m; i += 1) {
+    for (let i = 0; i < (cm ? m : 1); i += 1) { // rows that lie at one place are one row
       const to = (c + i * cm) >> 2;
       if (!more) f.fill(0, to, to + n);
       for (let p = 0; p < k; p += 1) {
