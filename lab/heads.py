@@ -70,8 +70,8 @@ def look(model: Transformer, tokens: Tensor) -> list[Seen]:
     for n, block in enumerate(model.blocks):
         layer = attention_of(model, n)
         z = block.norm_1(x)  # type: ignore[operator]
-        heads = (layer.split_heads(projection(z)) for projection in (layer.q_proj, layer.k_proj))
-        found.append(Seen(*heads, layer.with_weights(z)[1]))
+        q, k = (layer.split_heads(projection(z)) for projection in (layer.q_proj, layer.k_proj))
+        found.append(Seen(q, k, layer.with_weights(z)[1]))
         x = block(x, places, None, None)
     return found
 
@@ -99,7 +99,8 @@ def by_frequency(q: Tensor, k: Tensor, rates: Tensor, relative: Tensor) -> Tenso
 def sizes(seen: Seen) -> Tensor:
     """Return the size of each pair's cosine in the average word's curve, (H, d / 2)."""
     q, k = (x.mean((0, 2)).unflatten(-1, (-1, 2)).norm(dim=-1) for x in (seen.q, seen.k))
-    return q * k / math.sqrt(seen.q.shape[-1])
+    found: Tensor = q * k / math.sqrt(seen.q.shape[-1])
+    return found
 
 
 @torch.no_grad()

@@ -80,7 +80,7 @@ def record_minilm(wheel: Path) -> None:
         split = made.reshape(*made.shape[:2], 12, 32).transpose(0, 2, 1, 3)  # (texts, H, L, d)
         arrays |= {name: split[0], f"{name}_mean": split.mean(0)}
     small = {n: a if a.dtype.kind == "U" else a.astype(np.float16) for n, a in arrays.items()}
-    np.savez_compressed(heads.DATA / "minilm_heads.npz", **small)
+    np.savez_compressed(heads.DATA / "minilm_heads.npz", **small)  # type: ignore[arg-type]
 
 
 def main() -> None:

@@ -90,7 +90,7 @@ def scores_of(
     rates = frequencies(width, base) ** power
     angles = rope_angles(sign * torch.arange(len(q)), rates)
     style = "interleaved" if layout == 0 else "half"
-    rotated = [apply_rope(x.double(), angles, style) for x in (q, k)]  # type: ignore[arg-type]
+    rotated = [apply_rope(x.double(), angles, style) for x in (q, k)]
     return rotated[0] @ rotated[1].mT / math.sqrt(q.shape[-1])
 
 
