@@ -36,7 +36,7 @@ PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.
            "pyodide-lock.json")  # fmt: skip
 OPEN = (
     "scale_of", "order_of", "causal_output", "positions_of", "untied", "relative_gap",
-    "apply_rope", "converted", "trained_for", "schedule_of", "ntk_factor", "partial_kind",
+    "converted", "trained_for", "schedule_of", "ntk_factor", "partial_kind",
     "attend_with_sink", "gates_of", "cache_bytes", "base_for", "first_stale",
 )  # fmt: skip
 # Parts of Python's own library, a third of it, that nobody asks for in an exercise.

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from exercises.checks.spec import Case, Draw, Exercise, Mistake
 
@@ -207,7 +206,7 @@ EXERCISES = (
             Mistake("the row with the largest dot product need not be the nearest one",
                     lambda o, m: undone(o, m, (m @ o.T).argmax(1))),
             Mistake("rows of one direction are told apart by their length: the angle is not enough",
-                    lambda o, m: undone(o, m, (normalize(m) @ normalize(o).T).argmax(1))),
+                    lambda o, m: undone(o, m, ((m @ o.T) / o.norm(dim=1)).argmax(1))),
             Mistake("take the absolute difference before the largest entry is looked for",
                     lambda o, m: (order_of(o, m)[0], (m - o[order_of(o, m)[0]]).max())),
             Mistake("wanted is the largest entry of the difference, not the mean",
