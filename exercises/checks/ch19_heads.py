@@ -110,7 +110,7 @@ def unknown_cases(draw: Draw) -> list[Case]:
     found = []
     for n in (0, 1, 2, 1):
         length, width = draw.integer(6, 20), 4 * draw.integer(2, 5)
-        order = torch.randperm(len(bases), generator=draw.generator)
+        order = (torch.arange(len(bases)) + draw.integer(1, 3)) % len(bases)  # none in its place
         base = draw.integer(0, len(bases) - 1)
         q, k = draw.normal(2, length, width).double()
         scores = scores_of(q, k, n, float(bases[order][base]))
