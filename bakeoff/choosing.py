@@ -1,8 +1,9 @@
 """Which method for which model (chapter 18): what is known of each, and what needs leave over.
 
-Known is what the shipped comparison measured (`small.csv`, every way in which its models were
-measured) and what the library's own code does when it is asked: whether it tells sides apart,
-whether scores survive a shift, what it adds to the scores and how many parameters it takes.
+Known is what the shipped comparisons measured (`small.csv`, every way in which its models were
+measured; for offsets and contents `long.csv`, of methods that have all rows there) and what the
+library's own code does when it is asked: whether it tells sides apart, whether scores survive a
+shift, what it adds to the scores and how many parameters it takes.
 `choose` decides from that alone. The figure that computes in the browser has the same facts
 (`python -m tools.live` writes them) and decides the same way.
 """
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from bakeoff import grid, plots, recipes
+from bakeoff import grid, plots, protocol, recipes
 from bakeoff.run import SHIPPED, read_rows
 from bakeoff.variants import BEYOND, EXTENSIONS, TUNED
 from lab import census, measure
@@ -50,7 +51,7 @@ PAGES = {
     "p_rope": "15_today#today-prope",
     "hybrid": "15_today#today-hybrid",
     "temperature": "15_today#today-temperature",
-    "forgetting": "15_today#today-forgetting",
+    "forgetting": "designs#today-forgetting",
     "cope": "hierarchical#counted-gates",
 }
 # Where a method was used or compared at scale; {0} models of the census have it.
@@ -83,7 +84,7 @@ AT_SCALE = {
 REASONS = {
     "language": ("loss {0} nats at {1} ×, not below BAR", "16_bakeoff"),
     "content": (f"recalls {{0}} at {{1}} ×, not above {SHARE}", "16_bakeoff"),
-    "offset": (f"3-back {{0}} at {{1}} × (400 steps), not above {SHARE}", "16_bakeoff"),
+    "offset": (f"3-back {{0}} at {{1}} ×, not above {SHARE}", "16_bakeoff"),
     "axes": ("blind to the second axis", "13_axes"),
     "sides": ("a query cannot tell left from right", "09_alibi"),
     "causal": ("counts what came before: for decoders", "15_today"),
@@ -286,11 +287,27 @@ def is_relative(encoding: PositionEncoding) -> bool:
 
 
 @cache
+def longer(keep: str) -> dict[str, plots.Curve]:
+    """Return what the long comparison measured of each method that has all of its rows.
+
+    Nothing for the loss on text, whose bar is RoPE's after the shorter training.
+    """
+    rows = read_rows(SHIPPED / "long.csv") if keep != "language" else []
+    return protocol.measured(rows, KEEP[keep])
+
+
+@cache
 def comparison(metric: str) -> dict[str, dict[str, plots.Curve]]:
-    """Return what was measured, for each key of `KEEP`: as it is, or after further training."""
+    """Return what was measured, for each key of `KEEP`: as it is, or after further training.
+
+    Of a method that both comparisons have, as it is, the longer training counts.
+    """
     rows = read_rows(SHIPPED / "small.csv")
-    kinds = {keep: "nats" if keep == "language" else "accuracy" for keep in KEEP}
-    return {keep: plots.curves(rows, task, f"{kinds[keep]}{metric}") for keep, task in KEEP.items()}
+    found: dict[str, dict[str, plots.Curve]] = {}
+    for keep, task in KEEP.items():
+        kind = "nats" if keep == "language" else "accuracy"
+        found[keep] = plots.curves(rows, task, f"{kind}{metric}")
+    return found if metric else {keep: found[keep] | longer(keep) for keep in KEEP}
 
 
 def measured(key: str, metric: str = "") -> dict[str, dict[str, list[float]]]:

@@ -6,13 +6,16 @@ seeds at one rate and one number of steps show stands as such: a budget is not a
     from bakeoff.sentences import quote
     say(quote("windows-keep", "offset-400"))
 
+Prose that no cell prints (claims, Markdown pages) quotes with {said}`windows-keep`.
+
 Keys with a task are sentences of the long comparison (`bakeoff.protocol`): of a method whether it
-learned the task and how far it keeps it; of an ordering whether it holds. There are none for rows
-that are not complete.
+learned the task and how far it keeps it; of an ordering whether it holds; of all its methods
+("n-back/all") which learned it. There are none for rows that are not complete.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache, partial
 
@@ -25,6 +28,7 @@ from bakeoff.run import SHIPPED, read_rows
 from pe_lib.errors import require_choice
 
 METRICS = {"text": "nats", "marker": "accuracy", "n-back": "accuracy"}
+METRICS |= {"addition": "accuracy", "coupled": "accuracy"}
 
 
 def quote(*keys: str) -> str:
@@ -36,6 +40,11 @@ def quote(*keys: str) -> str:
     """
     known = SAID | long_sentences()
     return " ".join(known[require_choice("key", key, tuple(known))]() for key in keys)
+
+
+def filled(text: str) -> str:
+    """Return a text with the sentences that it quotes, such as {said}`windows-keep`."""
+    return re.sub(r"\{said\}`([^`]+)`", lambda found: quote(found[1]), text)
 
 
 # Reading the rows ---------------------------------------------------------------------------------
@@ -96,6 +105,23 @@ def windows_keep() -> str:
     )
 
 
+def all_three() -> str:
+    """Who keeps all three tasks at 16 times the length."""
+    bar, most = 0.9, 0.15
+    both = [v for v in found("n-back") if v in found("text") and 512 in found("n-back")[v]]
+    kept = [
+        v
+        for v in both
+        if min(*at("n-back", v, 16), *at("marker", v, 16)) > bar and max(rise(v, 16)) < most
+    ]
+    require(0 < len(kept) < len(both) / 2)
+    return (
+        f"Of {len(both)} ways that were measured at 16 times the training length on all three"
+        f" tasks, these had at least {bar} of recall and of 3-back there in each of three seeds,"
+        f" and a loss on text that had risen by less than {most} nats: {names(tuple(kept))}."
+    )
+
+
 def text_flat() -> str:
     """Losses on text that stay, climb or break."""
     require(max(max(rise(v, 16)) for v in FLAT) < 0.15)
@@ -138,9 +164,92 @@ def offset_kept() -> str:
     require(min(at("n-back", "shaw", 16)) < 0.5 < 0.9 < median(at("n-back", "shaw", 16)))
     require(max(at("n-back", "rope", 4)) < 0.1 and min(at("n-back", "cope", 8)) > 0.95)
     return (
-        f"Of those that had learned 3-back, {names(kept)} kept it at 16 times the length in every"
-        f" seed, Shaw in two of three ({seeds(at('n-back', 'shaw', 16))}), CoPE to eight times;"
-        " RoPE was at chance at four."
+        f"Of those that had learned 3-back in 400 steps, {names(kept)} kept it at 16 times the"
+        f" length in every seed, Shaw in two of three ({seeds(at('n-back', 'shaw', 16))}), CoPE to"
+        " eight times; RoPE was at chance at four."
+    )
+
+
+def penalties() -> str:
+    """Three penalties by the distance: on text, and a content at 16 times the length."""
+    lower = [(at("text", "kerple", m), at("text", "alibi", m)) for m in (1, 16)]
+    lower += [(at("text", "fire", 1), at("text", "alibi", 1))]
+    lower += [(at("text", "alibi", 16), at("text", "fire", 16))]
+    require(all(max(low) < min(high) for low, high in lower))
+    recalled = at("marker", "kerple", 16)
+    require(min(at("marker", "alibi", 16)) > 0.95 and min(recalled) < 0.8 < 0.99 < median(recalled))
+    return (
+        "In each of three seeds KERPLE had a lower loss on text than ALiBi, at the training length"
+        " and at 16 times it; FIRE had one there as well, and at 16 times the highest of the three."
+        f" At 16 times ALiBi still recalled ({seeds(at('marker', 'alibi', 16))}), KERPLE in two"
+        f" seeds of three ({seeds(recalled)})."
+    )
+
+
+def none_crosses() -> str:
+    """No positions: last at the training length, ahead of some past it."""
+    telling = [v for v in found("text") if "+" not in v and v not in ("none", "temperature")]
+    none, broken = at("text", "none", 1), ("sinusoidal", "rope")
+    require(min(none) > max(max(at("text", v, 1)) for v in telling))
+    for longer in (2, 4, 8, 16):
+        ahead = max(at("text", "none", longer))
+        require(all(ahead < min(at("text", v, longer)) for v in broken))
+    return (
+        "On text a small decoder without positions was last at the training length, behind all"
+        f" {len(telling)} methods that tell positions apart, and from twice that length on it was"
+        f" ahead of {names(broken)}, in each of three seeds."
+    )
+
+
+def rules_far() -> str:
+    """RoPE's rules, nothing trained: who keeps the exact offset and a low loss."""
+    kept, others = ("rope+yarn", "rope+llama3"), ("rope", "rope+pi", "rope+ntk", "rope+dynamic-ntk")
+    require(min(min(at("n-back", v, 4)) for v in kept) > 0.95)
+    require(all(min(at("n-back", v, 16)) > max(at("n-back", w, 16)) for v in kept for w in others))
+    require(all(max(at("text", v, 16)) < min(at("text", w, 16)) for v in kept for w in others))
+    return (
+        f"Of the rules that stretch RoPE, with nothing trained, {names(kept)} kept 3-back in each"
+        " of three seeds at four times the training length; at 16 times they were ahead of the"
+        f" others in every seed, on 3-back ({seeds(at('n-back', kept[0], 16))};"
+        f" {seeds(at('n-back', kept[1], 16))}) and on text."
+    )
+
+
+def interpolated() -> str:
+    """Interpolation takes the exact offset at once."""
+    plain, squeezed = at("n-back", "rope", 1.5), at("n-back", "rope+pi", 1.5)
+    require(min(plain) > 0.6 and max(squeezed) < 0.2)
+    return (
+        "At 1.5 times the training length, with nothing trained, 3-back was at"
+        f" {seeds(squeezed)} in three seeds once positions were interpolated, and at {seeds(plain)}"
+        " with RoPE as it was."
+    )
+
+
+def angles_end() -> str:
+    """PoPE and p-RoPE go on longer than RoPE, and end."""
+    both = ("pope", "p_rope")
+    require(min(min(at("n-back", v, 2)) for v in both) > 0.85 > 0.6 > max(at("n-back", "rope", 2)))
+    require(max(max(at("n-back", v, 8)) for v in both) < 0.3)
+    middle = ", ".join(f"{median(at('n-back', v, 2)):.2f}" for v in (*both, "rope"))
+    return (
+        f"At twice the training length {names(both)} were ahead of RoPE on 3-back in each of three"
+        f" seeds ({middle}, the middle seeds); at eight times they had lost it as well."
+    )
+
+
+def coupled_sums() -> str:
+    """Adding with coupled positions."""
+    curves_of = {(task, v): found(task)[v] for task in ("addition", "coupled") for v in
+                 ("rope", "kerple")}  # fmt: skip
+    require(min(min(curves_of["coupled", v][6]) for v in ("rope", "kerple")) > 0.9)
+    require(max(max(curves_of["addition", v][6]) for v in ("rope", "kerple")) < 0.4)
+    far, near = curves_of["coupled", "kerple"], curves_of["coupled", "rope"]
+    require(min(far[48]) > 0.8 and max(near[12]) < 0.8)
+    return (
+        "With coupled positions both models told over nine in ten digits of sums of 6; of sums of"
+        f" 48 KERPLE told {seeds(far[48])} of the digits, RoPE {seeds(near[48])}. With plain"
+        " positions neither had learned to add within the same steps."
     )
 
 
@@ -151,20 +260,27 @@ def recall_kept() -> str:
     require(min(at("marker", "kerple", 16)) < 0.9 < median(at("marker", "kerple", 16)))
     require(max(at("marker", "rope", 4)) < 0.2 and max(at("marker", "shaw", 16)) < 0.6)
     return (
-        f"Recall at 16 times the length survived with {names(kept)} in every seed, with KERPLE in"
-        f" two of three ({seeds(at('marker', 'kerple', 16))}), with Transformer-XL and forgetting"
-        f" in part ({seeds(at('marker', 'transformer_xl', 16))};"
+        f"After 1,000 steps recall at 16 times the length survived with {names(kept)} in every"
+        f" seed, with KERPLE in two of three ({seeds(at('marker', 'kerple', 16))}), with"
+        f" Transformer-XL and forgetting in part ({seeds(at('marker', 'transformer_xl', 16))};"
         f" {seeds(at('marker', 'forgetting', 16))}); RoPE had lost it at four times."
     )
 
 
 SAID: dict[str, Callable[[], str]] = {
     "windows-keep": windows_keep,
+    "all-three": all_three,
     "text-flat": text_flat,
     "relative-split": relative_split,
     "offset-400": offset_400,
     "offset-kept": offset_kept,
     "recall-kept": recall_kept,
+    "penalties": penalties,
+    "none-crosses": none_crosses,
+    "rules-far": rules_far,
+    "interpolated": interpolated,
+    "angles-end": angles_end,
+    "coupled-sums": coupled_sums,
 }
 
 
@@ -187,6 +303,7 @@ def long_sentences_of(rows: list[Row]) -> dict[str, Callable[[], str]]:
         for method in protocol.measured(rows, task) if task in TASKS else ():
             if method in NAMES:  # not RoPE stretched
                 found[f"{task}/{method}"] = partial(of_method, rows, task, method)
+                found[f"{task}/all"] = partial(of_all, rows, task)
         for key, asked in orderings.items():
             if protocol.verdict(rows, task, asked):
                 found[f"{task}/{key}"] = partial(of_ordering, rows, task, asked)
@@ -214,6 +331,29 @@ def of_method(rows: list[Row], task: str, method: str) -> str:
         return f"{title} learned {what} within {steps} in {count} of five seeds ({span(end)})."
     still = "and was still rising" if kind == "still rising" else "and had stopped rising"
     return f"{title} had not learned {what} within {steps} ({span(end)}) {still}."
+
+
+def of_all(rows: list[Row], task: str) -> str:
+    """Return which methods learned a task within the steps, and how far each keeps it."""
+    (cell,) = grid("long", [task], ["rope"], [0])
+    ends = {
+        method: curve[cell.train_length]
+        for method, curve in protocol.measured(rows, task).items()
+        if method in NAMES
+    }
+    parts: dict[str, list[str]] = {}
+    for method, end in ends.items():
+        kind = protocol.class_of(rows, task, method)
+        kept = protocol.kept_to(rows, task, method)
+        where = "no further" if kept == 1 else f"to {kept:g} ×" if kept else ""
+        detail = f"kept {where}" if where else span(end)
+        parts.setdefault(kind, []).append(f"{name(method)} ({detail})")
+    order = ("learned", "learned by some seeds", "still rising", "flat")
+    listed = [f"**{kind}**: {'; '.join(parts[kind])}" for kind in order if kind in parts]
+    return (
+        f"{TASKS[task].capitalize()} within {cell.steps:,} steps, each method at its best rate,"
+        f" five seeds. {'. '.join(listed)}."
+    )
 
 
 def of_ordering(rows: list[Row], task: str, asked: protocol.Ordering) -> str:

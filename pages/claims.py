@@ -29,7 +29,7 @@ class Claim:
     chapter: str
     claim: str
     verdict: str
-    correct: str
+    correct: str  # may quote sentences of the comparison, as bakeoff.sentences says
     source: tuple[str, ...]
     question: str = ""  # what a chapter asks where it shows the claim
     after: str = ""  # who says so in public, and where
@@ -90,8 +90,15 @@ def show(claim_id: str, *, holds: bool | None, measured: str) -> None:
             f"claim {claim_id!r} has the verdict {claim.verdict!r}, but the cell found "
             f"holds={holds}: {measured}"
         )
-    words = f"> {heading(claim)}\n>\n> **Measured:** {measured}\n>\n> **So:** {claim.correct}"
+    words = f"> {heading(claim)}\n>\n> **Measured:** {measured}\n>\n> **So:** {said(claim)}"
     display(Markdown(words))  # type: ignore[no-untyped-call]
+
+
+def said(claim: Claim) -> str:
+    """Return what holds, with the sentences that it quotes."""
+    from bakeoff.sentences import filled  # which a claim without quotations need not load
+
+    return filled(claim.correct) if "{said}" in claim.correct else claim.correct
 
 
 def heading(claim: Claim) -> str:
@@ -106,7 +113,7 @@ def table(chapter: str) -> None:
     from pages.page import table as show_table
 
     rows = [
-        [f"[{claim.claim}](#claim-{claim.id})", f"**{claim.verdict}**", claim.correct]
+        [f"[{claim.claim}](#claim-{claim.id})", f"**{claim.verdict}**", said(claim)]
         for claim in load().values()
         if claim.chapter == chapter
     ]

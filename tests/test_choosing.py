@@ -40,6 +40,14 @@ def measured():
         if kind in ("nats", "accuracy") and after in ("", "tuned-200", "recalibrated-200"):
             at = int(row["length"]) / length
             found[keep, bool(after)][row["variant"]][at].append(float(row["value"]))
+    longer = defaultdict(lambda: defaultdict(list))
+    for row in csv.DictReader((SHIPPED / "long.csv").open()):
+        if (row["scale"], row["metric"]) == ("long", "accuracy") and row["value"] != "":
+            at = int(row["length"]) / TASKS[row["task"]][1]
+            longer[row["task"], row["variant"]][at].append(float(row["value"]))
+    for (task, variant), seeds in longer.items():
+        if all(len(values) == 5 for values in seeds.values()):
+            found[TASKS[task][0], False][variant] = seeds
     return found
 
 

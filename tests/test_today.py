@@ -1,4 +1,4 @@
-"""The classes that chapter 15 shows are those of the published code, and of pe_lib."""
+"""The classes of chapter 15 and of the further designs are those of published code and pe_lib."""
 
 from __future__ import annotations
 
@@ -17,28 +17,25 @@ from pe_lib.sinks import Sink
 from tools import ROOT
 from tools.published import in_float64
 
-PAGE = ROOT / "book/15_today.ipynb"
-SHOWN = (
-    "imports",
-    "hybrid",
-    "prope-code",
-    "latent-class",
-    "values-class",
-    "sink-class",
-    "temperature-class",
-    "forgetting-class",
-    "inkling-class",
-    "rates-right",
-)
+SHOWN = {
+    "15_today": (
+        "imports", "hybrid", "prope-code", "latent-class", "sink-class", "temperature-class",
+    ),
+    "designs": (
+        "designs-imports", "values-class", "forgetting-class", "inkling-class", "rates-right",
+    ),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def page() -> dict[str, Any]:
-    """Run the cells of the page that define its classes."""
-    cells = {c["id"]: "".join(c["source"]) for c in json.loads(PAGE.read_text("utf-8"))["cells"]}
+    """Run the cells of the two pages that define their classes."""
     names: dict[str, Any] = {"__name__": "page"}
-    for name in SHOWN:
-        exec(compile(cells[name], f"15_today.ipynb {name}", "exec"), names)
+    for page, shown in SHOWN.items():
+        stored = json.loads((ROOT / f"book/{page}.ipynb").read_text("utf-8"))["cells"]
+        cells = {c["id"]: "".join(c["source"]) for c in stored}
+        for name in shown:
+            exec(compile(cells[name], f"{page}.ipynb {name}", "exec"), names)
     return names
 
 

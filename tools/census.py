@@ -613,6 +613,7 @@ WIDTHS = (
     "attention_window",
     "attention_window_size",
     "local_attention",
+    "local_attention_window_len",
 )
 
 
@@ -640,12 +641,20 @@ def windows(model: Model, configurations: list[Fields]) -> list[Found]:
             unit.node,
             "create_sliding_window_causal_mask",
             "create_bidirectional_sliding_window_mask",
+            "sliding_window_bidirectional_overlay",
             "attention_interface",
         )
         if "sliding_window" in ast.unparse(call)
     ]
+    used += [  # a mask's maker that is chosen before it is called
+        unit.where(node)
+        for unit in model.units
+        for node in walk(unit.node)
+        if isinstance(node, ast.Name) and node.id == "create_sliding_window_causal_mask"
+    ]
+    halves = "self.sliding_window = self.local_attention // 2"  # a decoder has the left one
     widths = [
-        f
+        Found(say(int(f.value) // 2), f.where) if halves in ast.unparse(fields.node) else f
         for fields in filter(has_window, configurations)
         for f in field(fields, *WIDTHS) + keyed(fields, "sliding_window_size")
         if f.value != "None"
@@ -671,7 +680,8 @@ def layer_kinds(configurations: list[Fields]) -> list[Found]:
                     and isinstance(n.value, str)
                     and re.search(r"attention|mamba|conv|recurrent|hybrid", n.value)
                 ]
-                if ast.unparse(target).endswith(("layer_types", "layers_block_type")) and kinds:
+                names = ("layer_types", "layers_block_type", "_layers")
+                if ast.unparse(target).endswith(names) and kinds:
                     where = f"{fields.file}:{node.lineno}"
                     found += [Found(kind, where) for kind in kinds if " " not in kind]
     return first_per_value(found)

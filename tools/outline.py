@@ -2,9 +2,9 @@
 
 Usage: python -m tools.outline [NAME ...]
 
-Minutes to read are 170 words of prose, a visible line of code every 5 seconds, 45 seconds for a
-figure and as many again for one that moves; exercises state their own. Both are rounded up to
-five minutes, and tests/test_outline.py holds every chapter to what it says.
+Minutes are those of a first reader: 150 words of prose, ten lines of code in sight, a minute and a
+half for a figure and half a minute more for one that moves; exercises state their own. Both are
+rounded up to five minutes, and tests/test_outline.py holds every chapter to what it says.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import nbformat
 from tools.refresh import FOLDED, WIDGET_VIEW, is_live, notebooks
 
 CHAPTER = re.compile(r"\d\d_\w+")
-WORDS_A_MINUTE = 170
-CODE_LINE = 5  # seconds
-FIGURE = 45  # seconds, and as many again where it moves
+WORDS_A_MINUTE = 150
+CODE_LINE = 6  # seconds
+FIGURE, MOVES = 90, 30  # seconds, and as many more where it moves
 FENCE = re.compile(r"^(`{3,}|:{3,})[^\n]*\n.*?^\1[ \t]*$\n?", re.MULTILINE | re.DOTALL)
 ADMONITION = re.compile(
     r"^:::\{admonition\}[^\n]*\n(?::class:[^\n]*\n)?(.*?)^:::[ \t]*$", re.M | re.S
@@ -53,7 +53,7 @@ class Outline:
     @property
     def minutes(self) -> tuple[int, int]:
         """Minutes to read, and to read and do the exercises, rounded up to five."""
-        seconds = CODE_LINE * self.code_lines + FIGURE * (self.figures + self.moving)
+        seconds = CODE_LINE * self.code_lines + FIGURE * self.figures + MOVES * self.moving
         reading = self.words / WORDS_A_MINUTE + seconds / 60
         return up_to_five(reading), up_to_five(reading + self.exercise_minutes)
 

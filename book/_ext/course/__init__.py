@@ -8,12 +8,18 @@ from typing import Any
 import pybtex.plugin
 from sphinx.application import Sphinx
 
-from . import addresses, captions, figures, links, pages, search, typography, written
+from . import addresses, captions, figures, links, pages, practice, search, typography, written
 
 # What is called at each event, in this order; the smaller number first, and 500 where none is said.
 HOOKS: dict[str, list[Any]] = {
     "config-inited": [(pages.choose_assets, 100), (addresses.name_course, 100)],
-    "source-read": [written.list_modules, written.write_page, addresses.put_addresses],
+    "source-read": [
+        written.list_modules,
+        written.write_page,
+        written.quote_sentences,
+        practice.offer_exercises,
+        addresses.put_addresses,
+    ],
     "autodoc-process-docstring": [(written.plain_docstring, 100)],  # before napoleon
     "autodoc-skip-member": [written.skip_fields],
     "doctree-read": [
@@ -46,6 +52,7 @@ HOOKS: dict[str, list[Any]] = {
         search.write_weights,
         pages.drop_icons,
         pages.bring_first_faces,
+        practice.bring_python,
         (pages.set_formulas, 900),  # when all pages are written
     ],
 }

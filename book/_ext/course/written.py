@@ -30,6 +30,14 @@ def write_page(_: Sphinx, page: str, source: list[str]) -> None:
         source[0] = pages[page]()
 
 
+def quote_sentences(_: Sphinx, page: str, source: list[str]) -> None:
+    """Put the comparison's sentences where a Markdown page quotes them."""
+    if "{said}" in source[0]:
+        from bakeoff.sentences import filled
+
+        source[0] = filled(source[0])
+
+
 def section(module: str) -> str:
     """Return the Markdown that documents a module: what it defines, not what it passes on."""
     options = "   :members:\n   :ignore-module-all:\n"

@@ -41,7 +41,7 @@ export const chooser = {
     const factor = used / trained;
     return (
       `${count(0)} of ${found.length} fit${best}; ${count(1)} not sure; ${count(2)} fall out. ` +
-      `Uncertain: your ${digits(factor, factor < 1.5 ? 2 : 0)} × is that of small decoders of two layers, trained on ${keep === "language" ? 64 : 32} tokens, three seeds.`
+      `Uncertain: your ${digits(factor, factor < 1.5 ? 2 : 0)} × is that of small decoders of two layers, trained on ${keep === "language" ? 64 : 32} tokens.`
     );
   },
   draw({ sheet, state }) {
@@ -52,6 +52,7 @@ export const chooser = {
       element("a", { href: `${file}${ending}${anchor ? `#${anchor}` : ""}`, ...more }, parent, words);
     };
     const found = choose(chooser.data, state);
+    element("em", {}, sheet, `Numbers: ${state.keep === "language" ? "loss in nats" : "share right"}, worst of three seeds.`);
     GROUPS.forEach((name, status) => {
       const all = found.filter((each) => each.status === status);
       element("strong", { class: ["above", "position", "key"][status] }, sheet, `${"✓?✕"[status]} ${name}: ${all.length}`);
