@@ -325,7 +325,7 @@ def runs() -> list[dict[str, Any]]:
 
 
 def chosen_rate(rows: list[dict[str, Any]], method: str) -> float:
-    """Return the rate with the best accuracy on RATE_SEED, then the lowest loss, then the lowest."""
+    """Return the rate that is best on RATE_SEED: most right, then least loss, then lowest."""
     tried = [row for row in rows if row["method"] == method and row["seed"] == RATE_SEED]
     best = min(tried, key=lambda row: (-row["right"][-1], row["loss"], row["rate"]))
     return float(best["rate"])

