@@ -7,7 +7,10 @@ mean of its keys is what the average word answers. Their score needs no word.
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,13 +19,19 @@ import torch
 from torch import Tensor
 
 from lab.model import Transformer
-from lab.training import IGNORE, Batch, accuracy
-from pe_lib.attention import MultiHeadAttention, PositionEncoding
-from pe_lib.errors import require_shapes
+from lab.registry import METHODS, Sizes, encodings
+from lab.training import IGNORE, Batch, accuracy, generator, train
+from pe_lib.attention import MultiHeadAttention, PositionEncoding, attention_logits
+from pe_lib.errors import require_choice, require_shapes
+from pe_lib.learned import Learned
+from pe_lib.relative import RelativeBias
 from pe_lib.rope import RoPE, apply_rope, rope_angles
 
 DATA = Path(__file__).resolve().parent / "data"
 TOKENS, HALF = 24, 12  # of repeated text
+WIDTH, HEADS, LAYERS, BATCH = 32, 2, 2, 32  # of the models that are trained on it
+COMPARED = ("rope", "learned", "t5", "alibi", "none")
+STEPS, RATES, RATE_SEED, SEEDS = 500, (1e-3, 3e-3, 1e-2, 3e-2), 11, range(5)
 
 
 def repeated(count: int, generator: torch.Generator) -> Batch:
@@ -171,6 +180,155 @@ def changes(rates: Tensor) -> dict[str, Tensor]:
     exchanged = rates.clone()
     exchanged[:2] = rates[:2].flip(0)
     return {"as trained": rates} | stopped | {"exchange 0, 1": exchanged, "slow": rates / 4}
+
+
+# Other methods ------------------------------------------------------------------------------------
+
+
+def train_on_repeated(method: str, seed: int, rate: float) -> tuple[Transformer, dict[str, Any]]:
+    """Train two layers on repeated text for STEPS steps, and stop at no other.
+
+    Returns:
+        the model; its accuracy on 300 other texts after each fifth of the steps ("right"), and the
+        mean loss of the last fifth, in nats ("loss").
+    """
+    known = METHODS[require_choice("method", method, tuple(METHODS))]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Transformer(
+            TOKENS, d_model=WIDTH, n_heads=HEADS, n_layers=LAYERS, causal=True,
+            encoding=encodings(known, Sizes(WIDTH, HEADS, 2 * HALF), LAYERS),
+        )  # fmt: skip
+    test, right = repeated(300, generator(98)), []
+
+    def after(step: int) -> None:
+        if step % (STEPS // 5) == 0:
+            right.append(accuracy(model, *test))
+
+    losses = train(
+        model, lambda random: repeated(BATCH, random), steps=STEPS, lr=rate, seed=seed,
+        after=after, label=known.name,
+    )  # fmt: skip
+    return model, {"right": right, "loss": float(np.mean(losses[-STEPS // 5 :]))}
+
+
+class Changed(RelativeBias):
+    """A bias that takes each distance for a fraction of it, or for 0."""
+
+    def __init__(self, bias: RelativeBias, share: float) -> None:
+        """Keep the bias and the share; a bias of whole distances gets them rounded towards 0."""
+        super().__init__()
+        self.whole, self.share, self.scale = bias, share, bias.scale
+        self.past_only, self.integers = bias.past_only, bias.integers
+
+    def of_distance(self, relative: Tensor) -> Tensor:
+        """Return the bias of relative positions: (...) -> (H, ...)."""
+        less = relative * self.share
+        return self.whole.of_distance(less.trunc().long() if self.integers else less)
+
+
+@contextmanager
+def slowed(model: Transformer, layer: int, share: float) -> Iterator[None]:
+    """Let a layer take each distance for a share of it: 1 / 4 is slowed by four, 0 is stopped.
+
+    A table that is added is read between its rows, at place times share (all places get its mean
+    row if it is stopped); that is done before the first layer, whichever is named.
+    """
+    attention = attention_of(model, layer)
+    before = attention.encoding
+    if isinstance(before, Learned):
+        rows = before.table.data
+        at = share * torch.arange(len(rows)).double()[:, None]
+        low = at.long()[:, 0]
+        between = torch.lerp(rows[low], rows[(low + 1).clamp(max=len(rows) - 1)], at - low[:, None])
+        before.table.data = between if share else rows.mean(0).expand_as(rows)
+    elif isinstance(before, RoPE):
+        with_rates(model, layer, before.rates.double() * share)
+    elif isinstance(before, RelativeBias):
+        attention.encoding = Changed(before, share)
+    try:
+        yield
+    finally:
+        attention.encoding = before
+        if isinstance(before, Learned):
+            before.table.data = rows
+
+
+@torch.no_grad()
+def place_shares(layer: MultiHeadAttention, seen: Seen) -> Tensor:
+    """Return how much of each head's differences within rows place-place accounts for, (H,).
+
+    For any method: the scores of the mean query and key at each place, and the bias.
+    """
+    places = torch.arange(seen.q.shape[2])
+    mask = torch.ones(len(places), len(places), dtype=seen.q.dtype).tril()
+
+    def differences(q: Tensor, k: Tensor) -> Tensor:
+        x = attention_logits(q, k, layer.encoding, places, places) * mask
+        return (x - x.sum(-1, keepdim=True) / mask.sum(-1, keepdim=True)) * mask
+
+    whole = differences(seen.q, seen.k)  # (B, H, L, L)
+    place = differences(*(x.mean(0, keepdim=True) for x in (seen.q, seen.k)))
+    return 1 - (whole - place).square().sum((0, 2, 3)) / whole.square().sum((0, 2, 3))
+
+
+@torch.no_grad()
+def place_readable(model: Transformer, tokens: Tensor) -> tuple[float, list[float]]:
+    """Return how well the place can be read behind layer 1, and how long its attention's output is.
+
+    A line is fitted from what enters layer 2 to the place, on half of the texts. Only places of
+    the first half of a text count: whoever sees that a token has come before knows its half.
+
+    Returns:
+        R squared on the other texts; the mean norm at each of the HALF places.
+    """
+    places = torch.arange(HALF)
+    x = model.encoding.embed(model.inputs(tokens[:, :HALF]), places)  # (B, HALF, D)
+    norms = attention_of(model, 0)(model.blocks[0].norm_1(x)).norm(dim=-1).mean(0)  # type: ignore[operator]
+    h = model.blocks[0](x, places, None, None)
+    rows, half = torch.cat([h, torch.ones_like(h[..., :1])], dim=-1), len(h) // 2
+    wanted = places.double().expand(len(h), -1)
+    fit = torch.linalg.lstsq(
+        rows[:half].flatten(0, 1), wanted[:half].flatten()[:, None], driver="gelsd"
+    )
+    left = wanted[half:] - (rows[half:] @ fit.solution)[..., 0]
+    return float(1 - left.square().mean() / wanted.var(correction=0)), norms.tolist()
+
+
+def report(model: Transformer) -> dict[str, Any]:
+    """Return what is recorded of a trained model: its heads, and what changes of positions do."""
+    batch = repeated(300, generator(98))
+    seen = look(model, batch[0])
+    readable, norms = place_readable(model, batch[0])
+    found: dict[str, Any] = {
+        "previous": [along(each.weights, 1).mean(0).tolist() for each in seen],
+        "answer": [answers(batch[0], each.weights).tolist() for each in seen],
+        "share": [place_shares(attention_of(model, n), s).tolist() for n, s in enumerate(seen)],
+        "readable": readable,
+        "norms": norms,
+    }
+    for name, share in (("stopped", 0.0), ("slowed", 0.25)):
+        found[name] = []
+        for layer in range(LAYERS):
+            with slowed(model, layer, share):
+                found[name].append(accuracy(model, *batch))
+    with slowed(model, 0, 0.25):
+        weights = look(model, batch[0])[0].weights.mean(0)  # (H, L, L)
+    found["looks"] = [along(weights, n).tolist() for n in range(9)]
+    return found
+
+
+def runs() -> list[dict[str, Any]]:
+    """Return what tools/heads.py recorded of trainings: a row for each method, rate and seed."""
+    found: list[dict[str, Any]] = json.loads((DATA / "heads.json").read_text(encoding="utf-8"))
+    return found
+
+
+def chosen_rate(rows: list[dict[str, Any]], method: str) -> float:
+    """Return the rate that is best on RATE_SEED: most right, then least loss, then lowest."""
+    tried = [row for row in rows if row["method"] == method and row["seed"] == RATE_SEED]
+    best = min(tried, key=lambda row: (-row["right"][-1], row["loss"], row["rate"]))
+    return float(best["rate"])
 
 
 def minilm() -> dict[str, Any]:

@@ -13,6 +13,7 @@ from lab import heads
 from lab.model import Transformer
 from lab.training import IGNORE, generator
 from pe_lib.attention import attention_logits
+from pe_lib.learned import Learned
 from pe_lib.rope import RoPE, apply_rope, rope_angles
 from pe_lib.sinusoidal import frequencies
 from tools import heads as recorder
@@ -126,3 +127,75 @@ def test_pieces_are_the_longest_known_beginnings():
     known = {"un": 0, "##happ": 1, "##happy": 2, "##y": 3, "!": 4}
     assert recorder.pieces("Unhappy! happy", known) == ["un", "##happy", "!", "[UNK]"]
     assert np.isclose(heads.by_elimination(), sum(1 / n for n in range(1, 12)) / 11)
+
+
+@pytest.fixture
+def few_steps(monkeypatch):
+    monkeypatch.setattr(heads, "STEPS", 5)
+
+
+def test_a_training_repeats_and_leaves_the_random_numbers_alone(few_steps):
+    state = torch.get_rng_state()
+    (first, said), (again, same) = (heads.train_on_repeated("learned", 3, 0.003) for _ in range(2))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert said == same and len(said["right"]) == 5
+    assert all(
+        torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True)
+    )
+
+
+@pytest.mark.parametrize("method", ["rope", "t5", "alibi"])
+def test_a_slowed_layer_takes_four_back_for_one_back_and_a_stopped_one_for_none(method, few_steps):
+    model, _ = heads.train_on_repeated(method, 0, 0.003)
+    q, k = drawn(1, 2, 1, 16), drawn(1, 2, 1, 16, seed=1)
+
+    def score(back: int) -> torch.Tensor:
+        return attention_logits(q, k, heads.attention_of(model, 1).encoding, [back], [0])
+
+    one, none, held = score(1), score(0), heads.attention_of(model, 1).encoding
+    with heads.slowed(model, 1, 0.25):
+        assert torch.allclose(score(4), one) and not torch.allclose(score(1), one)
+    with heads.slowed(model, 1, 0.0):
+        assert torch.allclose(score(4), none)
+        assert heads.attention_of(model, 0).encoding is not heads.attention_of(model, 1).encoding
+    assert heads.attention_of(model, 1).encoding is held and torch.equal(score(1), one)
+
+
+def test_a_slowed_table_is_read_between_its_rows_and_a_stopped_one_is_the_same_everywhere(
+    few_steps,
+):
+    model, _ = heads.train_on_repeated("learned", 0, 0.003)
+    table = model.encoding.table
+    rows = table.detach().clone()
+    with heads.slowed(model, 0, 0.25):
+        assert torch.allclose(table[[0, 4, 20]], rows[[0, 1, 5]])
+        assert torch.allclose(table[2], (rows[0] + rows[1]) / 2)
+    with heads.slowed(model, 1, 0.0):
+        assert torch.allclose(table, rows.mean(0).expand_as(rows))
+    assert torch.equal(table, rows)
+
+
+def test_the_place_has_all_of_a_head_where_all_texts_are_one_and_little_where_words_rule():
+    model, tokens = small_model(), heads.repeated(40, generator(0))[0]
+    layer = heads.attention_of(model, 0)
+    (one, _), (many, _) = (heads.look(model, x) for x in (tokens[:1].expand(5, -1), tokens))
+    assert torch.allclose(heads.place_shares(layer, one), torch.ones(2).double())
+    assert heads.place_shares(layer, many).max() < 0.3
+
+
+def test_a_place_that_is_added_can_be_read_and_one_that_nobody_tells_is_seen_in_the_length():
+    torch.manual_seed(0)
+    tokens = heads.repeated(200, generator(0))[0]
+    told = Transformer(24, d_model=32, encoding=Learned(24, 32, std=2.0), causal=True).double()
+    nobody = Transformer(24, d_model=32, n_heads=2, causal=True).double()
+    assert heads.place_readable(told, tokens)[0] > 0.9
+    found, lengths = heads.place_readable(nobody, tokens)
+    assert found < 0.9 and len(lengths) == 12 and lengths[0] > 2 * lengths[-1]
+
+
+def test_the_recorded_trainings_are_whole_and_have_the_rate_that_the_rule_chooses():
+    rows = heads.runs()
+    known = {(row["method"], row["seed"], row["rate"]) for row in rows}
+    grid = {(m, heads.RATE_SEED, rate) for m in heads.COMPARED for rate in heads.RATES}
+    seeds = {(m, s, heads.chosen_rate(rows, m)) for m in heads.COMPARED for s in heads.SEEDS}
+    assert known == grid | seeds and len(rows) == len(known)

