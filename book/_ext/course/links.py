@@ -11,7 +11,8 @@ from sphinx.application import Sphinx
 from sphinx.util.nodes import make_refnode
 
 HANDED_OUT = re.compile(r"exercises/(?:release/\w+|projects)/\w+")
-GLOSSED = re.compile(r"/(\d\d_\w+|hierarchical|designs|interview|exercises|notation)$")  # with prose
+# Pages of prose.
+GLOSSED = re.compile(r"/(\d\d_\w+|hierarchical|designs|interview|exercises|notation)$")
 
 
 def offer_downloads(app: Sphinx, doctree: nodes.document) -> None:
