@@ -114,7 +114,7 @@ def all_three() -> str:
         for v in both
         if min(*at("n-back", v, 16), *at("marker", v, 16)) > bar and max(rise(v, 16)) < most
     ]
-    require(len(kept) < len(both) / 2)
+    require(0 < len(kept) < len(both) / 2)
     return (
         f"Of {len(both)} ways that were measured at 16 times the training length on all three"
         f" tasks, these had at least {bar} of recall and of 3-back there in each of three seeds,"

@@ -7,17 +7,19 @@ a larger base, and RoPE taken away.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor
 
 from bakeoff.grid import Cell
 from bakeoff.recipes import AtCoupledPositions, AtRandomPositions
+from lab.hierarchical import Beyond
 from lab.model import Transformer
 from lab.pretrained import GlassLM
 from pe_lib import context_extension as extend
 from pe_lib.attention import NoPosition, PositionEncoding
-from pe_lib.learned import Learned
 from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import frequencies
 
@@ -44,8 +46,8 @@ def dynamic(cell: Cell, length: int) -> PositionEncoding:
 
 def yarn_rates(rates: Tensor, factor: float, length: int) -> Tensor:
     """Return YaRN's frequencies, with an upper bound that keeps the fastest pair."""
-    slow, fast = extend.rotation_bounds(rates, length)
-    return extend.yarn(rates, factor, length, slow=slow, fast=fast, ramp="rotations")
+    turns = float(rates[0] * length / (2 * math.pi))  # of the fastest pair
+    return extend.by_parts(rates, factor, length, 1.0, min(32.0, turns))
 
 
 def larger_base(cell: Cell, length: int) -> PositionEncoding:
@@ -81,8 +83,10 @@ def dress(model: Model, cell: Cell, variant: str, length: int) -> None:
 
     Random positions are drawn from the length, so that no measurement depends on another.
     """
-    if isinstance(model, Transformer) and isinstance(model.encoding, Learned):
-        model.encoding.beyond = variant.partition("+")[2] or "error"
+    if isinstance(model, Transformer) and cell.method == "learned":
+        way, table = variant.partition("+")[2], model.encoding
+        trained: Any = table.trained if isinstance(table, Beyond) else table
+        model.use_encoding(Beyond(trained, way) if way else trained)
     if isinstance(model, AtRandomPositions):
         model.restart(length)
     elif cell.method == "rope" and not isinstance(model, AtCoupledPositions):

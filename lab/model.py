@@ -12,10 +12,10 @@ from torch import Tensor, cat, nn
 from pe_lib.attention import KVCache, MultiHeadAttention, NoPosition, PositionEncoding
 from pe_lib.errors import (
     may_read,
+    numbers,
     require_choice,
     require_floating,
     require_greater,
-    require_integers,
     require_positive,
     require_shapes,
 )
@@ -208,7 +208,7 @@ class Transformer(nn.Module):
         else:
             if not isinstance(inputs, Tensor):
                 raise TypeError(f"inputs must be a torch.Tensor, got {type(inputs).__name__}")
-            tokens, wanted = require_integers("inputs", inputs), "(batch, length >= 1)"
+            tokens, wanted = numbers("inputs", inputs, integers=True), "(batch, length >= 1)"
             fits = inputs.ndim == 2
             n_in = int(self.inputs.num_embeddings)  # type: ignore[arg-type]
             readable = tokens.numel() > 0 and may_read(tokens)

@@ -104,6 +104,10 @@ def show(name: str, *, number: str | None = None, caption: str | None = None) ->
         ValueError: if there is no figure of that name, or as `pages.figures.show`.
     """
     below = caption_of(number, caption)
+    if below and not HAS_WIDGETS:
+        below += (
+            " (A picture: the figure computes on the site, and here once anywidget is installed.)"
+        )
     forms, metadata = bundle(name), still(name).size
     metadata["image/png"] |= {"figure": name, "state": starts()[name]["state"]}
     if found := data(name):

@@ -17,15 +17,12 @@ from pe_lib.encoding import NoPosition as NoPosition
 from pe_lib.encoding import PositionEncoding as PositionEncoding
 from pe_lib.fire import Fire as Fire
 from pe_lib.forgetting import Forgetting as Forgetting
-from pe_lib.hierarchical import Hierarchical as Hierarchical
-from pe_lib.hierarchical import HierarchicalLearned as HierarchicalLearned
 from pe_lib.kerple import Kerple as Kerple
 from pe_lib.learned import Learned as Learned
 from pe_lib.pope import PoPE as PoPE
 from pe_lib.positions import Axes as Axes
 from pe_lib.positions import Run as Run
 from pe_lib.relative import RelativeBias as RelativeBias
-from pe_lib.relative import WindowBias as WindowBias
 from pe_lib.rope import RoPE as RoPE
 from pe_lib.rotary_values import RotaryValues as RotaryValues
 from pe_lib.shaw import Shaw as Shaw

@@ -66,7 +66,6 @@ class ALiBi(RelativeBias):
     Source: Press et al. 2022, section 3.
     """
 
-    @checked()
     def __init__(self, n_heads: Count, *, symmetric: bool = False) -> None:
         """Keep the two settings; there is nothing to train or to store."""
         super().__init__()

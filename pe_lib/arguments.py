@@ -3,10 +3,11 @@
 Behind the door nothing is checked again: numbers are tensors, shapes fit, settings are in range.
 """
 
+import contextlib
 import functools
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import UnionType
 from typing import Annotated, Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin
 from typing import get_type_hints as hints_of
@@ -16,7 +17,6 @@ from torch import Tensor
 
 from pe_lib import errors
 from pe_lib.errors import require_shapes
-from pe_lib.positions import as_positions, as_tensor
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Rule: TypeAlias = Callable[[str, Any], Any]  # of a name and a value: the value, or it raises
@@ -35,25 +35,6 @@ Integers: TypeAlias = Annotated[Tensor, "integers"]
 Booleans: TypeAlias = Annotated[Tensor, "booleans"]
 Rates: TypeAlias = Annotated[Tensor, "finite"]
 
-
-def numbers(
-    name: str, values: Any, device: torch.device | None = None, *, integers: bool = False
-) -> Tensor:
-    """Return real numbers in any form, a `Run` too, as a tensor."""
-    require = errors.require_integers if integers else errors.require_real
-    return require(name, as_tensor(values, device)).to(device)
-
-
-def finite(name: str, values: object) -> Tensor:
-    """Return a floating-point tensor without NaN and infinity."""
-    return errors.require_finite(name, errors.require_floating(name, values))
-
-
-def one_of(name: str, value: object, *, rule: Rule, others: tuple[type, ...]) -> Any:
-    """Return `value` if it is of one of the other kinds, or else what the rule says."""
-    return value if isinstance(value, others) else rule(name, value)
-
-
 RULES: dict[str, Rule] = {
     "at least 1": errors.require_positive,
     "even": functools.partial(errors.require_multiple, of=2, why="even"),
@@ -61,13 +42,17 @@ RULES: dict[str, Rule] = {
     "at least 0": functools.partial(errors.require_at_least, least=0),
     "above 1": functools.partial(errors.require_greater, than=1),
     "finite number": functools.partial(errors.require_greater, than=-math.inf),
-    "floating-point": errors.require_floating_type,
-    "real numbers": numbers,
-    "integers": functools.partial(numbers, integers=True),
+    "floating-point": errors.require_precision,
+    "real numbers": errors.numbers,
+    "integers": functools.partial(errors.numbers, integers=True),
     "booleans": errors.require_booleans,
-    "finite": finite,
-    "positions": as_positions,
-}
+    "finite": errors.require_finite,
+}  # and the words of `pe_lib.positions`
+
+
+def one_of(name: str, value: object, *, rule: Rule, others: tuple[type, ...]) -> Any:
+    """Return `value` if it is of one of the other kinds, or else what the rule says."""
+    return value if isinstance(value, others) else rule(name, value)
 
 
 def rule_of(annotation: Any) -> Rule | None:
@@ -83,7 +68,8 @@ def rule_of(annotation: Any) -> Rule | None:
     if annotation in (Tensor, bool):
         return errors.require_floating if annotation is Tensor else errors.require_bool
     free = not isinstance(annotation, type) or annotation.__module__ in ("builtins", "typing")
-    return None if free else functools.partial(errors.require_instance, of=annotation)
+    words = f"a {getattr(annotation, '__name__', annotation)}"
+    return None if free else functools.partial(errors.require_kind, kind=annotation, words=words)
 
 
 def parameters_of(function: Callable[..., Any]) -> list[str]:
@@ -94,6 +80,12 @@ def parameters_of(function: Callable[..., Any]) -> list[str]:
     return [each.name for each in parameters if each.kind == each.POSITIONAL_OR_KEYWORD]
 
 
+def lengths_of(module: object) -> dict[str, int]:
+    """Return the lengths that a module states."""
+    stated = ("d_model", "n_heads", "head_dim")
+    return {name: getattr(module, name) for name in stated if hasattr(module, name)}
+
+
 def checked(**shapes: str) -> Callable[[Function], Function]:
     """Check arguments by their annotations, and by the shapes that are given here.
 
@@ -101,26 +93,38 @@ def checked(**shapes: str) -> Callable[[Function], Function]:
     this module say more. A word in a shape is one length in all of them; `d_model`, `n_heads` and
     `head_dim` are what `self` has under these names.
     """
-
-    def wrap(function: Function) -> Function:
-        names, hints = parameters_of(function), hints_of(function, include_extras=True)
-        rules = {name: rule_of(hint) for name, hint in hints.items() if name != "return"}
-
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            given = dict(zip(names, args, strict=False)) | kwargs
-            for name, rule in rules.items():
-                if rule is not None and name in given:
-                    given[name] = rule(name, given[name])
-            require_shapes(given, shapes, lengths_of(given.get("self")))
-            return function(*args[len(names) :], **given)
-
-        return cast(Function, call)
-
-    return wrap
+    return lambda function: guarded(function, lambda hint: True, shapes)
 
 
-def lengths_of(module: object) -> dict[str, int]:
-    """Return the lengths that a module states."""
-    stated = ("d_model", "n_heads", "head_dim")
-    return {name: getattr(module, name) for name in stated if hasattr(module, name)}
+def checked_words(function: Function) -> Function:
+    """Check those arguments only whose annotations are words of this module, or `bool`."""
+    return guarded(function, is_word, {})
+
+
+def is_word(hint: Any) -> bool:
+    """Return whether an annotation is a word of this module or `bool`, or one of them or None."""
+    return any((get_origin(each) or each) in (Annotated, bool) for each in (hint, *get_args(hint)))
+
+
+def guarded(
+    function: Function, asked: Callable[[Any], bool], shapes: Mapping[str, str]
+) -> Function:
+    """Return a function behind a door that asks arguments with some annotations, and shapes."""
+    names = parameters_of(function)
+    hints: dict[str, Any] = {}
+    with contextlib.suppress(NameError):  # of annotations that name what is not there
+        hints = hints_of(function, include_extras=True)
+    rules = {
+        name: rule_of(hint) for name, hint in hints.items() if name != "return" and asked(hint)
+    }
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = dict(zip(names, args, strict=False)) | kwargs
+        for name, rule in rules.items():
+            if rule is not None and name in given:
+                given[name] = rule(name, given[name])
+        require_shapes(given, shapes, lengths_of(given.get("self")))
+        return function(*args[len(names) :], **given)
+
+    return cast(Function, call)

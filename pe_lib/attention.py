@@ -6,7 +6,6 @@
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
@@ -18,12 +17,12 @@ from pe_lib.encoding import NoPosition as NoPosition
 from pe_lib.encoding import PositionEncoding as PositionEncoding
 from pe_lib.encoding import Reads, default_scale
 from pe_lib.errors import require_multiple, require_shapes
-from pe_lib.fast import Room, append_rows, for_queries
+from pe_lib.fast import append_rows, for_queries
 from pe_lib.positions import (
     AnyPositions,
-    Positions,
     all_past,
     allowed_pairs,
+    as_positions,
     following,
     joined,
     order_of,
@@ -107,7 +106,7 @@ def attend(
         encoding has a sink).
     """
     logits = attention_logits(q, k, encoding, q_pos, k_pos, rotated=rotated, reads=reads)
-    require_mask(mask, (*logits.shape,))
+    require_mask(mask, tuple(logits.shape))
     q_pos, k_pos = order_of(q_pos), order_of(k_pos)
     allowed = allowed_pairs(q_pos, k_pos, causal, mask, q.device)
     if allowed is not None:
@@ -139,19 +138,17 @@ def attend_fused(
     q_pos: AnyPositions,
     k_pos: AnyPositions,
     *,
-    causal: bool = False,
     mask: Booleans | None = None,
-    rotated: bool = False,
-    reads: Reads | None = None,
     memory: fast.Memory | None = None,
+    **settings: Any,
 ) -> Tensor:
     """Return the output of `attend` by the fast forms, without the weights; arguments as there."""
-    settings: dict[str, Any] = {"causal": causal, "mask": mask, "rotated": rotated, "reads": reads}
     if not fast.ON or encoding.uses("values"):  # which needs the weights
-        return attend(q, k, v, encoding, q_pos, k_pos, **settings)[0]
+        return attend(q, k, v, encoding, q_pos, k_pos, mask=mask, **settings)[0]
     require_heads(q, k)
     require_mask(mask, (*q.shape[:3], k.shape[2]))
-    return fast.attend(q, k, v, encoding, q_pos, k_pos, memory=memory, **settings)
+    settings |= {"mask": mask, "memory": memory}
+    return fast.attend(q, k, v, encoding, q_pos, k_pos, **settings)
 
 
 def require_heads(q: Tensor, k: Tensor) -> None:
@@ -163,19 +160,16 @@ def require_heads(q: Tensor, k: Tensor) -> None:
         )
 
 
-def require_mask(mask: Tensor | None, wanted: Sequence[int]) -> None:
+def require_mask(mask: Tensor | None, wanted: tuple[int, ...]) -> None:
     """Raise unless a mask broadcasts to (B, H, Lq, Lk) in one way only."""
-    if mask is None:
-        return
-    axes = zip(reversed(mask.shape), reversed(wanted), strict=False)
-    fits = mask.ndim <= 4 and all(given in (1, full) for given, full in axes)
-    either = mask.ndim == 2 and wanted[0] == wanted[2] == wanted[3] > 1
-    if not fits or either:
-        words = " (write mask[None, None] or mask[:, None, None])" if either else ""
-        raise ValueError(
-            f"mask must broadcast to (B, H, Lq, Lk) = {tuple(wanted)} in one way{words}, "
-            f"got {tuple(mask.shape)}"
-        )
+    if mask is not None:
+        axes = zip(reversed(mask.shape), reversed(wanted), strict=False)
+        fits = mask.ndim <= 4 and all(given in (1, full) for given, full in axes)
+        if not fits or (mask.ndim == 2 and wanted[0] == wanted[2] == wanted[3] > 1):
+            raise ValueError(
+                f"mask must broadcast to (B, H, Lq, Lk) = {wanted} in one way, as mask[None, None] "
+                f"or mask[:, None, None], got {tuple(mask.shape)}"
+            )
 
 
 class KVCache:
@@ -191,8 +185,8 @@ class KVCache:
         self.values: Any = None  # or (B, H, L, d)
         self.read: Any = None  # or (B, H, L, n), of an encoding that reads hidden states
         self.positions: AnyPositions = Run(0, 0)
-        self.rooms: tuple[Room | None, ...] = (None, None, None)  # behind keys, values and read
         self.rotated = False  # keys and values are kept so
+        self.rooms: tuple[fast.Room | None, ...] = (None, None, None)  # behind keys, values, read
         self.memory: fast.Memory = {}  # rows that fast forms have projected for this generation
 
     def __len__(self) -> int:
@@ -203,24 +197,21 @@ class KVCache:
         """Return the `length` positions that follow those in the cache."""
         return following(self.positions, length)
 
-    @checked(k="B H L d", v="B H L dv", positions="L | B L | 1 L")
     def with_more(
-        self, k: Tensor, v: Tensor, positions: AnyPositions, read: Tensor | None = None
+        self, k: Tensor, v: Tensor, k_pos: AnyPositions, read: Tensor | None = None
     ) -> Self:
         """Return a cache that holds these keys and values too; this one stays as it is."""
+        k_pos = as_positions("k_pos", k_pos)
+        given = {"held": self.keys, "keys": k, "values": v, "k_pos": k_pos}
+        shapes = {"held": "B H L d", "keys": "B H Lk d", "values": "B H Lk dv", "k_pos": OF_KEYS}
+        require_shapes(given, shapes, who="" if self.keys is None else "behind a cache ")
         grown = type(self)()
-        grown.memory = self.memory
-        if self.keys is None:
-            grown.keys, grown.values, grown.read, grown.positions = k, v, read, own(positions)
-            return grown
-        shapes = {"held": "B H L d", "keys": "B H n d"}
-        require_shapes({"held": self.keys, "keys": k}, shapes, who="behind a cache ")
-        grown.positions = joined(self.positions, positions, k.device)
+        grown.rotated, grown.memory = self.rotated, self.memory
+        before = self.positions
+        grown.positions = joined(before, k_pos, k.device) if len(self) else own(k_pos)
         grown.keys, keys = append_rows(self.keys, k, self.rooms[0])
         grown.values, values = append_rows(self.values, v, self.rooms[1])
-        reads = None
-        if read is not None:
-            grown.read, reads = append_rows(self.read, read, self.rooms[2])
+        grown.read, reads = append_rows(self.read, read, self.rooms[2])
         grown.rooms = keys, values, reads
         return grown
 
@@ -269,7 +260,7 @@ class MultiHeadAttention(nn.Module):
         self.v_proj = nn.Linear(d_model, n_kv_heads * self.head_dim, bias=False)
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
 
-    @checked(x="B Lq d_model", context="B Lk d_model")
+    @checked(x="B Lq d_model", context="B Lk d_model", q_pos=OF_QUERIES)
     def forward(
         self,
         x: Tensor,
@@ -293,43 +284,33 @@ class MultiHeadAttention(nn.Module):
             cache: earlier keys and values; this call's are added to it.
             weights: return the weights (B, H, Lq, Lk) too, as `with_weights` does.
         """
-        dtype = self.q_proj.weight.dtype
-        if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
-            raise TypeError(f"x must have the dtype of the weights, {dtype}, got {x.dtype}")
         if context is not None and (q_pos is None or k_pos is None):
             raise ValueError("q_pos and k_pos must be given when context is given")
-        if q_pos is None:
-            q_pos = (KVCache() if cache is None else cache).next_positions(x.shape[1])
-        k_pos = q_pos if k_pos is None else k_pos
         encoding, source = self.encoding, x if context is None else context
+        cache = KVCache() if cache is None else cache
+        q_pos = cache.next_positions(x.shape[1]) if q_pos is None else q_pos
+        k_pos = q_pos if k_pos is None else k_pos
         q = self.split_heads(self.q_proj(x))  # (B, H, Lq, d)
         k = self.split_heads(self.k_proj(source))  # (B, n_kv_heads, Lk, d)
         v = self.split_heads(self.v_proj(source))  # (B, n_kv_heads, Lk, d)
         q_read = encoding.read(x)  # (B, H, Lq, n)
         k_read = q_read if source is x else encoding.read(source)  # (B, H, Lk, n)
-        rotated, grown = False, KVCache()
-        if cache is not None:
-            rotated = cache.rotated
-            if len(cache) == 0:
-                rotated = fast.keeps_rotated(encoding, self.n_heads, self.n_kv_heads)
-            if rotated:
-                q, k = fast.rotate(encoding, q, k, q_pos, k_pos)
-                v = encoding.rotate_values(v, order_of(k_pos))
-            grown = cache.with_more(k, v, k_pos, k_read)
-            grown.rotated = rotated
-            k, v, k_pos, k_read = grown.keys, grown.values, grown.positions, grown.read
-        self.require_sense(order_of(q_pos), order_of(k_pos), mask)
-        reads: Any = None if q_read is None else (q_read, k_read)
-        given = (q, k, v, encoding, q_pos, k_pos)
-        settings: dict[str, Any] = {"causal": self.causal, "mask": mask}
-        settings |= {"rotated": rotated, "reads": reads}
+        if len(cache) == 0:
+            cache.rotated = fast.keeps_rotated(encoding, self.n_heads, self.n_kv_heads)
+        if cache.rotated:
+            q, k = fast.rotate(encoding, q, k, q_pos, k_pos)
+            v = encoding.rotate_values(v, order_of(k_pos))
+        seen = cache.with_more(k, v, k_pos, k_read)  # this call's keys behind the earlier ones
+        self.require_sense(q_pos, seen.positions, mask)
+        settings: dict[str, Any] = {"causal": self.causal, "mask": mask, "rotated": cache.rotated}
+        settings["reads"] = None if q_read is None else (q_read, seen.read)
+        given = (q, seen.keys, seen.values, encoding, q_pos, seen.positions)
         if weights:
             output, shares = attend(*given, **settings)
         else:
-            output = attend_fused(*given, **settings, memory=grown.memory)
+            output = attend_fused(*given, **settings, memory=seen.memory)
         output = self.out_proj(output.transpose(1, 2).flatten(2))  # (B, H, Lq, d) -> (B, Lq, D)
-        if cache is not None:  # a call that fails has added nothing
-            cache.become(grown)
+        cache.become(seen)  # a call that fails has added nothing
         return (output, shares) if weights else output
 
     def with_weights(self, x: Tensor, **inputs: Any) -> tuple[Tensor, Tensor]:
@@ -342,17 +323,15 @@ class MultiHeadAttention(nn.Module):
         heads: Tensor = x.unflatten(-1, (-1, self.head_dim))
         return heads.transpose(1, 2)
 
-    def require_sense(self, q_pos: Positions, k_pos: Positions, mask: Tensor | None) -> None:
+    def require_sense(self, q_pos: AnyPositions, k_pos: AnyPositions, mask: Any) -> None:
         """Raise if a code would be left out, or the future shown to what is for the past only."""
-        who = type(self.encoding).__name__
+        who, past = type(self.encoding).__name__, all_past(order_of(q_pos), order_of(k_pos))
         if self.encoding.uses("embed") and not self.embedded:
             raise ValueError(
-                f"{who} adds to the input of a model, which attention would leave out: call "
-                "encoding.embed(x, positions) once, before the first layer, and make the layers "
-                "with embedded=True"
+                f"{who} adds to the input of a model: call encoding.embed(x, positions) once, "
+                "before the first layer, and make the layers with embedded=True"
             )
-        shown = not self.causal and mask is None and not all_past(q_pos, k_pos)
-        if self.encoding.past_only and shown:
+        if self.encoding.past_only and not (self.causal or past) and mask is None:
             raise ValueError(
                 f"{who} is for keys of the past: make the layer with causal=True, give it a mask, "
                 "or use a method for both sides"

@@ -298,7 +298,6 @@ class AxialRoPE(RoPE):
 
     axes = 2
 
-    @checked()
     def __init__(self, head_dim: int, columns: Count, base: float = 100.0, **options: Any) -> None:
         """Keep the number of columns."""
         self.columns = columns

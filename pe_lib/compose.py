@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_instance
+from pe_lib.errors import require_kind
 
 
 def total(terms: Iterable[Tensor | None]) -> Tensor | None:
@@ -44,7 +44,7 @@ class Compose(PositionEncoding):
         """Check that the scales agree."""
         super().__init__()
         for encoding in encodings:
-            require_instance("encodings", encoding, of=PositionEncoding)
+            require_kind("encodings", encoding, PositionEncoding, "a PositionEncoding")
         parts = [part for encoding in encodings for part in encoding.parts()]
         if not encodings or len(set(parts)) < len(parts):
             raise ValueError(f"encodings must be at least one, each once; got {len(encodings)}")

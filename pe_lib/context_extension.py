@@ -6,7 +6,7 @@ Every method is a function from frequencies to frequencies, (n,) -> (n,), for
 
 import math
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -104,38 +104,6 @@ def by_parts(
     return slow + kept * (rates - slow)
 
 
-@checked(rates="n")
-def rotation_bounds(
-    rates: Rates, trained_length: Count, low: Positive = 1.0, high: float = 32.0
-) -> tuple[float, float]:
-    """Return bounds for `by_parts` and `yarn` that keep the fastest pair wherever that is possible.
-
-    YaRN's published bounds presuppose thousands of positions. Over fewer than 202 even the
-    fastest pair (1 radian per position) makes fewer than 32 turns; it would be slowed as well, and
-    no pair would tell neighbours apart as in training. The upper bound then comes down to the
-    turns of that pair. Where these are no more than `low`, no bounds do.
-
-    Args:
-        rates: (n,) frequencies, the fastest first.
-        trained_length: positions seen in training.
-        low: turns up to which a pair is interpolated; stays as it is.
-        high: turns from which a pair is kept; the largest upper bound.
-
-    Returns:
-        (low, high), the second at most the turns of the fastest pair.
-
-    Source: Peng et al. 2024, section 3.2, for 1 and 32; the lowering is this course's.
-    """
-    require_greater("high", high, low)
-    most = float(rates[0] * trained_length / (2 * math.pi))
-    if most <= low:
-        raise ValueError(
-            f"trained_length must let the fastest pair make more turns than low={low!r}, "
-            f"got {trained_length}, which is {most:.2f} turns"
-        )
-    return low, min(high, most)
-
-
 def llama3(
     rates: Tensor, factor: float = 8, trained_length: int = 8192, low: float = 1, high: float = 4
 ) -> Tensor:
@@ -156,10 +124,12 @@ def yarn(
     *,
     slow: Positive = 1.0,
     fast: float = 32.0,
-    ramp: Annotated[str, "index/rotations"] = "index",
     truncate: bool = True,
 ) -> Tensor:
     """Return YaRN's frequencies; combine with `yarn_gain`.
+
+    Between pairs that stay and pairs that are interpolated it mixes linearly in the number of the
+    pair, as the authors' code does; the paper's mixture, in the number of turns, is `by_parts`.
 
     Args:
         rates: (n >= 2,) frequencies, a geometric series.
@@ -167,19 +137,15 @@ def yarn(
         trained_length: positions seen in training.
         slow: turns over the trained length below which a pair is interpolated (alpha, beta_slow).
         fast: turns above which it stays (beta, beta_fast).
-        ramp: "rotations" mixes linearly in the number of turns (the paper, `by_parts`); "index"
-            linearly in the number of the pair (the authors' code), where `fast` may equal `slow`.
-        truncate: with the ramp "index", round its ends outwards to whole pairs, as the authors'
-            code does; some configurations (gpt-oss) switch that off.
+        truncate: round the ends of the ramp outwards to whole pairs, as the authors' code does;
+            some configurations (gpt-oss) switch that off.
 
     Returns:
         (n,): between rates / factor and rates.
 
     Source: Peng et al. 2024, section 3.2.
     """
-    if ramp == "rotations":
-        return by_parts(rates, factor, trained_length, slow, fast)
-    require_geometric(rates)
+    require_descending(rates)
     require_at_least("fast", fast, slow)
     reach = float(rates[0]) * trained_length / (2 * math.pi)
     step = math.log(float(rates[0]) / float(rates[1]))
@@ -261,14 +227,6 @@ def require_descending(rates: Tensor) -> None:
         raise ValueError(
             f"rates must be at least two descending positive frequencies, got {rates!r}"
         )
-
-
-def require_geometric(rates: Tensor) -> None:
-    """Raise unless rates descend in equal proportions, of which the first tells all."""
-    require_descending(rates)
-    steps = rates.log().diff()
-    if may_read(rates) and not (steps - steps[0]).abs().max() < 1e-2 * steps[0].abs():
-        raise ValueError(f"rates must be a geometric series, got {rates!r}")
 
 
 class LengthRoPE(RoPE):

@@ -73,7 +73,6 @@ class CoPE(PositionEncoding):
 
     past_only = True
 
-    @checked()
     def __init__(self, head_dim: Count, longest: Count, *, std: NotNegative = 0.0) -> None:
         """Create the vectors of the counts 0 to `longest`."""
         super().__init__()

@@ -28,29 +28,6 @@ def disentangled_row(relative: Integers, span: Count) -> Tensor:
     return (span - relative).clamp(0, 2 * span - 1)
 
 
-@checked(q="B H Lq d", k="B H Lk d", queries="H N d", keys="H N d", row="Lq Lk | B Lq Lk | 1 Lq Lk")
-def disentangled_logits(
-    q: Tensor, k: Tensor, queries: Tensor | None, keys: Tensor | None, row: Integers
-) -> Tensor:
-    """Return the terms of position, not yet scaled: the formula.
-
-    Args:
-        q: queries, (B, H, Lq, d).
-        k: keys, (B, H, Lk, d).
-        queries: (H, N, d), the table as the query projection maps it; None leaves its term out.
-        keys: (H, N, d), the table as the key projection maps it; None leaves its term out.
-        row: delta(i, j), the table row of each pair, (Lq, Lk) or (B, Lq, Lk).
-
-    Returns:
-        (B, H, Lq, Lk): q_i . keys[delta(i, j)] + queries[delta(i, j)] . k_j.
-
-    Source: He et al. 2021, equations 2 to 4.
-    """
-    content_asks = 0.0 if keys is None else dots(q, keys, row)
-    position_asks = 0.0 if queries is None else dots(k, queries, row.mT).mT
-    return content_asks + position_asks  # type: ignore[return-value]
-
-
 @checked()
 def log_bucket(distance: Integers, n_buckets: Even, max_distance: int) -> Tensor:
     """Return distances with those beyond n_buckets / 2 squeezed logarithmically.
@@ -101,7 +78,6 @@ class DeBERTa(PositionEncoding):
 
     integers = True
 
-    @checked()
     def __init__(
         self,
         d_model: Count,
@@ -135,13 +111,17 @@ class DeBERTa(PositionEncoding):
             relative = log_bucket(relative, self.n_buckets, self.max_distance)
         return disentangled_row(relative, self.span)
 
-    def project(self, projection: nn.Module | None) -> Tensor | None:
-        """Return the table as a projection maps it, (H, 2 span, d); None without one."""
-        rows = None if projection is None else projection(self.table)  # (2 span, D)
-        return None if rows is None else rows.unflatten(-1, (self.n_heads, -1)).transpose(0, 1)
+    def project(self, projection: nn.Module) -> Tensor:
+        """Return the table as a projection maps it, (H, 2 span, d)."""
+        rows: Tensor = projection(self.table).unflatten(-1, (self.n_heads, -1))  # (2 span, H, d)
+        return rows.transpose(0, 1)
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
-        """Return scale * `disentangled_logits`, (B, H, Lq, Lk)."""
+        """Return the terms of position, (B, H, Lq, Lk): He et al. 2021, equations 2 to 4."""
         row = self.row_of(relative_position(q_pos, k_pos))
-        queries, keys = self.project(self.query_proj), self.project(self.key_proj)
-        return disentangled_logits(q * scale, k * scale, queries, keys, row)
+        terms: list[Tensor] = []
+        if self.key_proj is not None:  # the query's content asks for the distance
+            terms.append(dots(q, self.project(self.key_proj), row))
+        if self.query_proj is not None:  # the distance asks for the key's content
+            terms.append(dots(k, self.project(self.query_proj), row.mT).mT)
+        return scale * sum(terms[1:], terms[0])

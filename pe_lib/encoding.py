@@ -4,9 +4,9 @@ Attention by itself cannot see order (chapter 1). A position encoding repairs th
 the input, on queries and keys, on the logits, or on the values; there is one hook for each. What
 models of 2025 and 2026 do besides has hooks of its own, below, which do nothing by default.
 
-A hook's arguments are checked here, and not in a method: what a subclass writes is wrapped when
-the class is made. Behind that door q has the heads and the width that it should have, and positions
-are tensors.
+Arguments are checked here, and not in a method: the constructor and the hooks of a subclass are
+wrapped when the class is made. Behind that door settings are what their annotations say, q has the
+heads and the width that it should have, and positions are tensors.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
-from pe_lib.arguments import lengths_of, numbers, parameters_of
-from pe_lib.errors import require_floating, require_shapes
-from pe_lib.positions import Axes, Positions, order_of
+from pe_lib.arguments import checked_words, lengths_of, parameters_of
+from pe_lib.errors import numbers, require_floating, require_shapes
+from pe_lib.positions import Axes, order_of
 
 Reads: TypeAlias = tuple[Tensor, Tensor]  # of the queries' and of the keys' tokens
 Places: TypeAlias = Any  # positions in any form; behind the door they are a tensor
@@ -87,11 +87,13 @@ class PositionEncoding(nn.Module):
     )
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Wrap the hooks that the class writes, so that each gets what it should."""
+        """Wrap the constructor and the hooks that the class writes, so that each gets its due."""
         super().__init_subclass__(**options)
         written = [name for name in cls.hooks if name in vars(cls)]
         for name in written:
             setattr(cls, name, checked_hook(vars(cls)[name]))
+        if "__init__" in vars(cls):
+            setattr(cls, "__init__", checked_words(vars(cls)["__init__"]))  # noqa: B010
         if {*written} & {*ROTATE_OR_SCORE} and "rotates_once" not in vars(cls):
             cls.rotates_once = False  # what a parent says is of the parent's own hooks
 
@@ -191,16 +193,13 @@ def default_scale(encoding: PositionEncoding, head_dim: int) -> float:
 
 
 def rotate_by_axes(
-    encoding: PositionEncoding, q: Tensor, k: Tensor, q_pos: Positions | Axes, k_pos: Any
+    encoding: PositionEncoding, q: Tensor, k: Tensor, q_pos: Any, k_pos: Any
 ) -> tuple[Tensor, Tensor]:
     """Return q and k as `rotate_axes` leaves them; parts that read one number read the order."""
-    if not (isinstance(q_pos, Axes) and isinstance(k_pos, Axes)):
-        raise ValueError("q_pos and k_pos must both be Axes, or neither")
-    if not encoding.uses("rotate_axes"):
-        raise ValueError(
-            f"{type(encoding).__name__}: q_pos must be one number per token, got Axes with "
-            f"{q_pos.count}"
-        )
+    both = isinstance(q_pos, Axes) and isinstance(k_pos, Axes)
+    if not both or not encoding.uses("rotate_axes"):
+        which = "be one number per token, got Axes" if both else "both be Axes, or neither"
+        raise ValueError(f"{type(encoding).__name__}: q_pos and k_pos must {which}")
     for part in encoding.parts():
         if part.uses("rotate_axes"):
             q, k = part.rotate_axes(q, k, q_pos.numbers, k_pos.numbers)

@@ -1,21 +1,30 @@
 """Checks that name the argument, what was given and what is allowed."""
 
+import math
+import reprlib
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+# --- numbers and settings -------------------------------------------------------------------------
 
-def require_positive(name: str, value: object, *, least: int = 1) -> int:
+
+def require_kind(name: str, value: object, kind: Any, words: str) -> Any:
+    """Return `value` if it is of a class; True is no number."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind in (Integral, Real)):
+        raise TypeError(f"{name} must be {words}, got {reprlib.repr(value)}")
+    return value
+
+
+def require_positive(name: str, value: object, *, least: float = 1) -> int:
     """Return `value` as an int if it is an integer of at least 1, or of another `least`."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be an int, got {type(value).__name__}")
-    if value < least:
+    number = require_kind(name, value, Integral, "an int")
+    if number < least:
         raise ValueError(f"{name} must be at least {least}, got {value}")
-    return int(value)
+    return int(number)
 
 
 def require_multiple(name: str, value: object, of: int, why: str) -> int:
@@ -26,6 +35,20 @@ def require_multiple(name: str, value: object, of: int, why: str) -> int:
     return number
 
 
+def require_greater(name: str, value: object, than: float, *, equal: bool = False) -> float:
+    """Return `value` as a float if it is a finite number greater than `than`, or `equal` to it."""
+    number = float(require_kind(name, value, Real, "a number"))
+    if not than < number < math.inf and not (equal and number == than):
+        which = "of at least" if equal else "greater than"
+        raise ValueError(f"{name} must be a finite number {which} {than:g}, got {value!r}")
+    return number
+
+
+def require_at_least(name: str, value: object, least: float) -> float:
+    """Return `value` as a float if it is a finite number of at least `least`."""
+    return require_greater(name, value, least, equal=True)
+
+
 def require_choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
     """Return `value` if it is one of `allowed`."""
     if not isinstance(value, str) or value not in allowed:
@@ -33,65 +56,78 @@ def require_choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def as_number(name: str, value: object) -> float:
-    """Return `value` as a float if it is a number."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    return float(value)
-
-
-def require_greater(name: str, value: object, than: float) -> float:
-    """Return `value` as a float if it is a finite number greater than `than`."""
-    number = as_number(name, value)
-    if not than < number < float("inf"):
-        raise ValueError(f"{name} must be a finite number greater than {than:g}, got {value!r}")
-    return number
-
-
-def require_at_least(name: str, value: object, least: float) -> float:
-    """Return `value` as a float if it is a finite number of at least `least`."""
-    number = as_number(name, value)
-    if not least <= number < float("inf"):
-        raise ValueError(f"{name} must be a finite number of at least {least:g}, got {value!r}")
-    return number
-
-
-def require_instance(name: str, value: object, *, of: type) -> Any:
-    """Return `value` if it is of a class."""
-    if not isinstance(value, of):
-        raise TypeError(f"{name} must be a {of.__name__}, got {value!r}")
-    return value
-
-
 def require_bool(name: str, value: object) -> Any:
     """Return `value` if it is True or False; in a graph it may be known when that runs."""
-    if not isinstance(value, bool | np.bool_ | torch.SymBool):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
-    return bool(value) if isinstance(value, np.bool_) else value
+    return require_kind(name, value, bool | torch.SymBool, "True or False")
+
+
+# --- tensors --------------------------------------------------------------------------------------
 
 
 def require_floating(name: str, tensor: object) -> Tensor:
     """Return `tensor` if it is a floating-point tensor."""
-    if not isinstance(tensor, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
+    given: Tensor = require_kind(name, tensor, Tensor, "a torch.Tensor")
+    if not given.is_floating_point():
+        raise TypeError(f"{name} must have a floating-point dtype, got {given.dtype}")
+    return given
+
+
+def require_booleans(name: str, tensor: object) -> Tensor:
+    """Return `tensor` if it is a tensor of True and False."""
+    given: Tensor = require_kind(name, tensor, Tensor, "a torch.Tensor")
+    if given.dtype != torch.bool:
+        raise TypeError(f"{name} must have dtype torch.bool, got {given.dtype}")
+    return given
+
+
+def require_finite(name: str, tensor: object) -> Tensor:
+    """Return a floating-point tensor if it has no NaN and no infinity, as far as it may be read."""
+    given = require_floating(name, tensor)
+    if may_read(given) and not given.isfinite().all():
+        raise ValueError(f"{name} must be finite, got {given[~given.isfinite()][0].item()}")
+    return given
+
+
+def numbers(
+    name: str, values: Any, device: torch.device | None = None, *, integers: bool = False
+) -> Tensor:
+    """Return finite real numbers in any form, a `Run` too, as a tensor.
+
+    All integers become int64: in the smaller and the unsigned types a difference of two
+    positions wraps around. Half precision becomes float32, in which a difference is exact, and
+    Python's floats float64.
+    """
+    try:  # a tensor is left where it is, whatever torch.device(...) says
+        values = values.tensor(device) if hasattr(values, "tensor") else values
+        tensor = values if isinstance(values, Tensor) else torch.tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        words = "numbers or a tensor of numbers"
+        raise TypeError(f"{name} must be {words}, got {reprlib.repr(values)}") from error
+    if tensor.is_complex() or tensor.dtype == torch.bool:
+        raise TypeError(f"{name} must be real numbers, got {tensor.dtype}")
     if not tensor.is_floating_point():
-        raise TypeError(f"{name} must have a floating-point dtype, got {tensor.dtype}")
-    return tensor
+        return tensor.to(device=device, dtype=torch.int64)
+    if integers:
+        raise TypeError(f"{name} must be integers, got {tensor.dtype}")
+    if not isinstance(values, Tensor):
+        tensor = torch.tensor(values, dtype=torch.float64)
+    precise = torch.promote_types(tensor.dtype, torch.float32)
+    return require_finite(name, tensor.to(precise)).to(device)
 
 
-def require_floating_type(name: str, dtype: object) -> torch.dtype:
+def require_precision(name: str, dtype: object) -> torch.dtype:
     """Return `dtype` if its numbers have fractions."""
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise TypeError(f"{name} must be a floating-point type, got {dtype!r}")
     return dtype
 
 
-def require_booleans(name: str, tensor: object) -> Tensor:
-    """Return `tensor` if it is a tensor of True and False."""
-    if not isinstance(tensor, Tensor) or tensor.dtype != torch.bool:
-        got = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-        raise TypeError(f"{name} must have dtype torch.bool, got {got}")
-    return tensor
+def may_read(tensor: Tensor) -> bool:
+    """Return whether numbers may decide what is done: not in a graph, nor if a device waits."""
+    return tensor.is_cpu and not torch.compiler.is_compiling()
+
+
+# --- shapes ---------------------------------------------------------------------------------------
 
 
 def require_shapes(
@@ -143,44 +179,3 @@ def named(wanted: list[str], known: Mapping[str, int]) -> str:
         if "1" not in axes.split()  # it goes without saying that a batch may be of one
     ]
     return " or ".join(f"({', '.join(axes)}{',' * (len(axes) == 1)})" for axes in words)
-
-
-def require_real(name: str, values: object) -> Tensor:
-    """Return `values` as a tensor of finite real numbers.
-
-    All integers become int64: in the smaller and the unsigned types a difference of two
-    positions wraps around. Half precision becomes float32, in which a difference is exact, and
-    Python's floats float64.
-    """
-    try:
-        # A tensor is left where it is, whatever torch.device(...) says.
-        tensor = values if isinstance(values, Tensor) else torch.as_tensor(values)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(f"{name} must be numbers or a tensor of numbers, got {values!r}") from error
-    if tensor.is_complex() or tensor.dtype == torch.bool:
-        raise TypeError(f"{name} must be real numbers, got {tensor.dtype}")
-    if not tensor.is_floating_point():
-        return tensor.long()
-    if not isinstance(values, Tensor):
-        tensor = torch.as_tensor(values, dtype=torch.float64)
-    return require_finite(name, tensor.to(torch.promote_types(tensor.dtype, torch.float32)))
-
-
-def require_finite(name: str, tensor: Tensor) -> Tensor:
-    """Return `tensor` if it holds no NaN and no infinity, as far as it may be read."""
-    if may_read(tensor) and not tensor.isfinite().all():
-        raise ValueError(f"{name} must be finite, got {tensor[~tensor.isfinite()][0].item()}")
-    return tensor
-
-
-def require_integers(name: str, values: object) -> Tensor:
-    """Return `values` as an int64 tensor if they are integers."""
-    tensor = require_real(name, values)
-    if tensor.is_floating_point():
-        raise TypeError(f"{name} must be integers, got {tensor.dtype}")
-    return tensor
-
-
-def may_read(tensor: Tensor) -> bool:
-    """Return whether numbers may decide what is done: not in a graph, nor if a device waits."""
-    return tensor.is_cpu and not torch.compiler.is_compiling()

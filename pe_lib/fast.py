@@ -177,8 +177,6 @@ def fading(
     reach = max(abs(2 * end - twice) for end in (q_pos.start, k_pos.start, k_pos.stop))
     if 2 * reach > MOST_ROWS or xpos.rates.requires_grad:
         return None
-    ends = exact(torch.tensor([k_pos.start, k_pos.stop - 1]))
-    xpos.require_range(exact(q_pos.tensor()), ends, exact(torch.tensor(twice / 2)), q.dtype)
     dtype = torch.promote_types(q.dtype, torch.float32).to_complex()
 
     def codes(places: Tensor) -> Tensor:
@@ -381,8 +379,7 @@ def transformer_xl(
     u, v = (each.to(q.dtype)[:, None] * scale for each in (encoding.u, encoding.v))  # (H, 1, d)
     between, state = ends(*places), (encoding.base, encoding.clamp)
     one = q.shape[2] == 1 and between[1] <= 0
-    known = memory if one else None
-    rows = rows_behind(known, encoding.r_proj, state, encoding.rows, q, between)
+    rows = rows_behind(memory if one else None, encoding.r_proj, state, encoding.rows, q, between)
     content = u @ k.mT if one else (k @ u.mT).mT  # (B, H, 1, Lk), the first faster for one query
     return skewed_scores(q * scale + v, rows, k.shape[2]) + content
 
@@ -402,8 +399,8 @@ def deberta(
             projected: Any = encoding.project(projection)
             return projected[:, encoding.row_of(relative)]  # type: ignore[no-any-return]
 
-        known = memory if one else None
-        return rows_behind(known, projection, id(encoding.table), make, q, between)
+        kept = memory if one else None
+        return rows_behind(kept, projection, id(encoding.table), make, q, between)
 
     terms: list[Tensor | None] = []
     if encoding.key_proj is not None:
@@ -654,12 +651,12 @@ class Room:
     rows: Tensor  # (B, H, L, d): its beginning, as it was returned last
 
 
-def append_rows(rows: Tensor, new: Tensor, room: Room | None) -> tuple[Tensor, Room | None]:
+def append_rows(rows: Tensor | None, new: Any, room: Room | None) -> tuple[Any, Room | None]:
     """Return torch.cat([rows, new], dim=2), without copying the rows if there is room behind.
 
     Args:
-        rows: (B, H, L, d).
-        new: (B, H, n, d), of the same dtype.
+        rows: (B, H, L, d), or None before the first ones.
+        new: (B, H, n, d), of the same dtype, or None if there never are any.
         room: what the last call returned. It serves only who brings the rows of that call: those
             of a copy that went another way, or cut or reordered since, get a room of their own.
 
@@ -667,6 +664,8 @@ def append_rows(rows: Tensor, new: Tensor, room: Room | None) -> tuple[Tensor, R
         (B, H, L + n, d), and the room, None where gradients or a graph are recorded: autograd
         would take what is written behind rows for a change of the rows.
     """
+    if rows is None:
+        return new, None
     length, more = rows.shape[2], rows.shape[2] + new.shape[2]
     if not ON or torch.is_grad_enabled() or torch.compiler.is_compiling():
         return torch.cat([rows, new], dim=2), None

@@ -51,7 +51,6 @@ class Fire(PositionEncoding):
 
     rotates_once = True
 
-    @checked()
     def __init__(
         self, n_heads: Count, *, width: Count = 32, c: Positive = 0.1, threshold: Positive = 512.0
     ) -> None:

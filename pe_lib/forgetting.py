@@ -27,15 +27,10 @@ def forgetting_bias(log_gates: Tensor, n_queries: int) -> Tensor:
 
     Source: Lin et al. 2025, equation 4: the sum over l = j + 1, ..., i of log f_l.
     """
-    if log_gates.ndim == 0 or not 1 <= n_queries <= log_gates.shape[-1]:
-        raise ValueError(
-            "log_gates must have shape (..., Lk), and n_queries be from 1 to Lk, "
-            f"got {tuple(log_gates.shape)} and {n_queries}"
-        )
-    if may_read(log_gates) and (log_gates > 0).any():
-        raise ValueError(f"log_gates must be at most 0, got {float(log_gates.max()):g}")
-    sums = log_gates.cumsum(dim=-1)  # (B, H, Lk)
     first = log_gates.shape[-1] - n_queries
+    if first < 0 or n_queries < 1:
+        raise ValueError(f"n_queries must be from 1 to Lk={log_gates.shape[-1]}, got {n_queries}")
+    sums = log_gates.cumsum(dim=-1)  # (B, H, Lk)
     return -(sums[..., first:, None] - sums[..., None, :]).abs()  # (B, H, Lq, Lk)
 
 
@@ -52,7 +47,6 @@ class Forgetting(PositionEncoding):
 
     past_only = True
 
-    @checked()
     def __init__(self, d_model: Count, n_heads: Count, bias: Number = 5.0) -> None:
         """Create the gates; with weights of zero they are the same for all tokens."""
         super().__init__()
@@ -69,22 +63,18 @@ class Forgetting(PositionEncoding):
 
     def read_bias(self, q_read: Tensor, k_read: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
         """Return the bias, (B, H, Lq, Lk); the queries must be the last of the keys' tokens."""
-        n_queries, n_keys = q_pos.shape[-1], k_pos.shape[-1]
-        require_last(q_pos, k_pos[..., max(0, n_keys - n_queries) :], k_pos)
+        n_queries = q_pos.shape[-1]
+        require_last(q_pos, k_pos)
         return forgetting_bias(k_read[..., 0], n_queries)
 
 
-def require_last(q_pos: Tensor, last: Tensor, k_pos: Tensor) -> None:
+def require_last(q_pos: Tensor, k_pos: Tensor) -> None:
     """Raise unless queries are the last keys, and keys stand in order, text after text."""
-    if not may_read(q_pos) or not may_read(k_pos):
-        return
-    if last.shape[-1] != q_pos.shape[-1] or (last != q_pos).any():
-        raise ValueError(
-            "Forgetting: q_pos must be the last positions of the keys: it adds up over every token "
-            f"from the key to the query, got {q_pos} for {k_pos}"
-        )
-    falls = k_pos.diff() < 0
-    if (falls & (k_pos[..., 1:] > k_pos.amin(-1, keepdim=True))).any():
-        raise ValueError(
-            f"Forgetting: k_pos must ascend, or begin again with the next text, got {k_pos}"
-        )
+    if may_read(q_pos) and may_read(k_pos):
+        last, falls = k_pos[..., -q_pos.shape[-1] :], k_pos.diff() < 0
+        begins = k_pos[..., 1:] == k_pos.amin(-1, keepdim=True)  # the next text
+        if last.shape[-1:] != q_pos.shape[-1:] or (last != q_pos).any() or (falls & ~begins).any():
+            raise ValueError(
+                "Forgetting: k_pos must ascend, or begin again with the next text, and end with "
+                f"q_pos: every token from key to query counts, got {q_pos} for {k_pos}"
+            )

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from pe_lib.arguments import Count, Reals, checked
-from pe_lib.errors import may_read
 from pe_lib.initial import rounded, uniform
 from pe_lib.relative import RelativeBias, for_each_head
 
@@ -20,7 +19,7 @@ def kerple_log(relative: Reals, r1: Tensor, r2: Tensor) -> Tensor:
 
     Source: Chi et al. 2022, the logarithmic variant.
     """
-    r1, r2 = shapes_of_heads(r1, r2, relative)
+    r1, r2 = for_each_head(r1, relative), for_each_head(r2, relative)  # (H, 1, ...)
     return -r1 * torch.log1p(r2 * relative.abs())
 
 
@@ -30,18 +29,11 @@ def kerple_power(relative: Reals, r1: Tensor, r2: Tensor) -> Tensor:
 
     Source: Chi et al. 2022, the power variant. With r2 = 1 it is ALiBi with trained slopes.
     """
-    distance, (r1, r2) = relative.abs(), shapes_of_heads(r1, r2, relative)
+    r1, r2 = for_each_head(r1, relative), for_each_head(r2, relative)  # (H, 1, ...)
+    distance = relative.abs()
     # 0 ** r2 is 0 for every r2, but its second derivative would come out as 0 * log(0).
     power = torch.where(distance == 0, 1, distance) ** r2
     return -r1 * torch.where(distance == 0, 0, power)
-
-
-def shapes_of_heads(r1: Tensor, r2: Tensor, relative: Tensor) -> tuple[Tensor, Tensor]:
-    """Return r1 and r2, above 0 and (H,), with an axis for each axis of `relative`."""
-    for name, r in (("r1", r1), ("r2", r2)):
-        if may_read(r) and not (r > 0).all():
-            raise ValueError(f"{name} must be above 0, got {r.tolist()}")
-    return for_each_head(r1, relative), for_each_head(r2, relative)
 
 
 class Kerple(RelativeBias):
@@ -59,7 +51,6 @@ class Kerple(RelativeBias):
     Source: Chi et al. 2022.
     """
 
-    @checked()
     def __init__(self, n_heads: Count, *, variant: Annotated[str, "log/power"] = "log") -> None:
         """Draw r1 and r2."""
         super().__init__()

@@ -54,7 +54,6 @@ class PoPE(PositionEncoding):
     rotates_once = True
     linear = False
 
-    @checked()
     def __init__(self, n_heads: Count, head_dim: Count, base: float = 10000.0) -> None:
         """Start with phases of zero."""
         super().__init__()

@@ -1,13 +1,14 @@
 """Positions: a run of consecutive ones, any numbers in a tensor, or several numbers a token."""
 
+import math
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Annotated, Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from pe_lib.errors import require_real, require_shapes
+from pe_lib.arguments import RULES
+from pe_lib.errors import numbers, require_positive, require_shapes
 
 
 @dataclass(frozen=True)
@@ -23,13 +24,9 @@ class Run:
 
     def __post_init__(self) -> None:
         """Raise unless both are ints, and the length at least 0."""
-        for name, value in (("start", self.start), ("length", self.length)):
-            if isinstance(value, bool) or not isinstance(value, Integral | torch.SymInt):
-                raise TypeError(f"{name} must be an int, got {type(value).__name__}")
-            if not isinstance(value, int | torch.SymInt):  # NumPy's small ones wrap around
-                object.__setattr__(self, name, int(value))
-        if self.length < 0:
-            raise ValueError(f"length must be at least 0, got {self.length}")
+        for name, value, least in (("start", self.start, -math.inf), ("length", self.length, 0)):
+            if not isinstance(value, torch.SymInt):  # a graph's own; NumPy's ints wrap around
+                object.__setattr__(self, name, require_positive(name, value, least=least))
 
     @property
     def stop(self) -> int:
@@ -64,7 +61,7 @@ class Axes:
 
     def __post_init__(self) -> None:
         """Raise unless there is a row of finite numbers for each position."""
-        object.__setattr__(self, "numbers", require_real("numbers", self.numbers))
+        object.__setattr__(self, "numbers", numbers("numbers", self.numbers))
         object.__setattr__(self, "order", order_of(as_positions("order", self.order)))
         shapes = {"numbers": "L A | B L A | 1 L A", "order": "L | B L | 1 L"}
         require_shapes({"numbers": self.numbers, "order": self.order}, shapes)
@@ -74,26 +71,22 @@ class Axes:
         """(L,) or (B, L)."""
         return tuple(torch.broadcast_shapes(self.numbers.shape[:-1], self.order.shape))
 
-    @property
-    def count(self) -> int:
-        """The number of axes A."""
-        return self.numbers.shape[-1]
-
 
 # As an argument they may be a `range` or a list too.
 AnyPositions: TypeAlias = Annotated[Run | Tensor | Axes, "positions"]
 
 
-def as_positions(name: str, positions: object) -> Run | Tensor | Axes:
+def as_positions(name: str, positions: Any) -> Run | Tensor | Axes:
     """Return positions in one of their forms: a range with step 1 is a `Run`, a list a tensor.
 
     A tensor stays one, whatever it holds; one of integers is int64.
     """
     if isinstance(positions, range) and positions.step == 1:
         return Run(positions.start, len(positions))
-    if isinstance(positions, Run | Axes):
-        return positions
-    return require_real(name, as_tensor(positions))
+    return positions if isinstance(positions, Run | Axes) else numbers(name, positions)
+
+
+RULES["positions"] = as_positions
 
 
 def order_of(positions: AnyPositions) -> Positions:
@@ -103,9 +96,8 @@ def order_of(positions: AnyPositions) -> Positions:
 
 def as_tensor(positions: Any, device: torch.device | None = None) -> Any:
     """Return a run or a range as a tensor, (L,), and anything else as it is."""
-    if isinstance(positions, range):
-        return torch.tensor(list(positions), device=device)
-    return positions.tensor(device) if isinstance(positions, Run) else positions
+    known = not isinstance(positions, Run | range)
+    return positions if known else numbers("positions", positions, device)
 
 
 def following(positions: AnyPositions, length: int) -> AnyPositions:
@@ -117,8 +109,9 @@ def following(positions: AnyPositions, length: int) -> AnyPositions:
         return Run(positions.stop, length)
     if isinstance(positions, Axes):
         largest = positions.numbers.amax(dim=(-2, -1))[..., None]  # (1,) or (B, 1)
-        numbers = torch.stack([as_tensor(following(largest, length))] * positions.count, dim=-1)
-        return Axes(order_of(following(positions.order, length)), numbers)
+        next_ones: Any = following(largest, length)  # (..., length)
+        rows = torch.stack([next_ones] * positions.numbers.shape[-1], dim=-1)
+        return Axes(order_of(following(positions.order, length)), rows)
     steps = torch.arange(1, length + 1, device=positions.device)
     return positions[..., -1:] + steps  # (length,) or (B, length)
 
@@ -132,12 +125,12 @@ def own(positions: AnyPositions) -> AnyPositions:
 
 def joined(first: AnyPositions, second: AnyPositions, device: torch.device) -> AnyPositions:
     """Return one after the other: a run if they are two that meet, else tensors."""
-    if isinstance(first, Axes) and isinstance(second, Axes) and first.count == second.count:
+    axes = [each.numbers.shape[-1] if isinstance(each, Axes) else 0 for each in (first, second)]
+    if axes[0] != axes[1]:
+        raise ValueError(f"positions must go on with the axes of the cached ones, got {axes}")
+    if isinstance(first, Axes) and isinstance(second, Axes):
         order = order_of(joined(first.order, second.order, device))
         return Axes(order, end_to_end(first.numbers, second.numbers, dim=-2))
-    if isinstance(first, Axes) or isinstance(second, Axes):
-        counts = [each.count if isinstance(each, Axes) else 0 for each in (first, second)]
-        raise ValueError(f"positions must go on with the axes of the cached ones, got {counts}")
     if isinstance(first, Run) and isinstance(second, Run):
         if second.start < first.stop:  # a cache in two layers, or a token twice
             raise ValueError(
@@ -169,9 +162,7 @@ def relative_position(
     Returns:
         (Lq, Lk), or (B, Lq, Lk) if either has a batch axis; negative where the key is left.
     """
-    queries, keys = (
-        require_real("positions", as_tensor(each, device)).to(device) for each in (q_pos, k_pos)
-    )
+    queries, keys = (numbers("positions", each, device) for each in (q_pos, k_pos))
     return keys.unsqueeze(-2) - queries.unsqueeze(-1)
 
 
@@ -186,11 +177,7 @@ def all_past(q_pos: Positions, k_pos: Positions) -> bool:
 
 
 def allowed_pairs(
-    q_pos: Positions,
-    k_pos: Positions,
-    causal: bool,
-    mask: Tensor | None = None,
-    device: torch.device | None = None,
+    q_pos: Positions, k_pos: Positions, causal: bool, mask: Tensor | None, device: torch.device
 ) -> Tensor | None:
     """Return which query may look at which key, or None if every one may.
 

@@ -1,10 +1,8 @@
 """What relative methods share: products with a table of distances, and biases of distance alone."""
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from pe_lib.arguments import Count, checked
 from pe_lib.encoding import PositionEncoding
 from pe_lib.positions import per_head, relative_position
 
@@ -71,26 +69,3 @@ class RelativeBias(PositionEncoding):
                 f"{type(self).__name__}: q must have {len(values)} heads, got {q.shape[1]}"
             )
         return values.to(q.dtype)
-
-
-class WindowBias(RelativeBias):
-    """Add a trained bias per head and relative position, inside a window only.
-
-    Args:
-        n_heads: number of heads H.
-        window: largest distance w that is told apart; farther keys get 0.
-    """
-
-    integers = True
-
-    @checked()
-    def __init__(self, n_heads: Count, window: Count) -> None:
-        """Start at 0: no preference."""
-        super().__init__()
-        self.n_heads, self.window = n_heads, window
-        self.weight = nn.Parameter(torch.zeros(n_heads, 2 * window + 1))  # (H, 2w + 1)
-
-    def of_distance(self, relative: Tensor) -> Tensor:
-        """Return the biases of relative positions: (...) -> (H, ...)."""
-        padded = F.pad(self.weight, (1, 1))  # 0 at both ends: outside the window
-        return padded[:, relative.clamp(-self.window - 1, self.window + 1) + self.window + 1]

@@ -60,7 +60,7 @@ def interpolate_grid(
 
     Source: Dosovitskiy et al. 2021, section 3.2.
     """
-    (rows, columns), wanted = require_grid("grid", grid), require_grid("new_grid", new_grid)
+    rows, columns = grid
     if len(table) != rows * columns:
         raise ValueError(
             f"table must have shape ({rows} * {columns}, D) for grid {grid}, "
@@ -69,12 +69,5 @@ def interpolate_grid(
     # Not every mode has a form for half precision.
     precise = torch.promote_types(table.dtype, torch.float32)
     image = table.T.reshape(1, -1, rows, columns).to(precise)  # (1, D, rows, columns)
-    resized = F.interpolate(image, wanted, mode=mode, align_corners=False, antialias=antialias)
+    resized = F.interpolate(image, new_grid, mode=mode, align_corners=False, antialias=antialias)
     return resized.flatten(2)[0].T.to(table.dtype)  # (new_rows * new_columns, D)
-
-
-def require_grid(name: str, grid: object) -> tuple[int, int]:
-    """Return (rows, columns) if `grid` is two positive ints."""
-    if not isinstance(grid, tuple | list) or len(grid) != 2:
-        raise TypeError(f"{name} must be two ints, (rows, columns), got {grid!r}")
-    return require_positive(name, grid[0]), require_positive(name, grid[1])

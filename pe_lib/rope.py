@@ -107,7 +107,6 @@ class RoPE(PositionEncoding):
     axes: int = 1
     rotates_once = True
 
-    @checked()
     def __init__(
         self,
         head_dim: Count,

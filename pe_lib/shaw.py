@@ -87,7 +87,6 @@ class Shaw(PositionEncoding):
 
     integers = True
 
-    @checked()
     def __init__(
         self,
         head_dim: Count,

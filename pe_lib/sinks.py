@@ -6,7 +6,7 @@ the first. A logit of its own takes that weight instead, and has no value.
 
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, NotNegative, checked
+from pe_lib.arguments import Count, NotNegative
 from pe_lib.encoding import PositionEncoding
 from pe_lib.initial import normal
 
@@ -25,7 +25,6 @@ class Sink(PositionEncoding):
 
     rotates_once = True
 
-    @checked()
     def __init__(self, n_heads: Count, std: NotNegative = 0.02) -> None:
         """Draw the logits."""
         super().__init__()

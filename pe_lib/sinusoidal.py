@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lib.arguments import Base, Count, Even, Layout, Positive, Precision, Reals, checked
+from pe_lib.arguments import Base, Even, Layout, Positive, Precision, Reals, checked
 from pe_lib.encoding import PositionEncoding
 from pe_lib.positions import exact, sent
 
@@ -85,13 +85,13 @@ def arrange(first: Tensor, second: Tensor, layout: Layout) -> Tensor:
 
 @checked()
 def timestep_embedding(
-    timesteps: Reals, dim: Count, base: float = 1e4, *, cosines_first: bool = False, **options: Any
+    timesteps: Reals, dim: int, base: float = 1e4, *, cosines_first: bool = False, **options: Any
 ) -> Tensor:
     """Return the code of diffusion timesteps: `sinusoidal` in the "half" layout.
 
     Args:
         timesteps: real numbers of any shape; fractions are fine.
-        dim: width of the code. An odd one is the code of the width below, and a zero.
+        dim: width of the code; even.
         base: as in `sinusoidal`; called max_period in diffusion code.
         cosines_first: all cosines, then all sines (Nichol & Dhariwal 2021).
         options: dtype as in `sinusoidal`.
@@ -102,11 +102,8 @@ def timestep_embedding(
 
     Source: Ho et al. 2020, appendix B.
     """
-    odd = dim % 2
-    code = sinusoidal(timesteps, dim - odd, base, layout="half", **options)
-    if cosines_first:
-        code = code.roll(dim // 2, dims=-1)
-    return torch.cat([code, code.new_zeros(*code.shape[:-1], 1)], dim=-1) if odd else code
+    code = sinusoidal(timesteps, dim, base, layout="half", **options)
+    return code.roll(dim // 2, dims=-1) if cosines_first else code
 
 
 class Sinusoidal(PositionEncoding):
@@ -122,7 +119,6 @@ class Sinusoidal(PositionEncoding):
     Source: Vaswani et al. 2017, section 3.5.
     """
 
-    @checked()
     def __init__(
         self,
         d_model: Even,

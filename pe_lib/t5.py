@@ -9,14 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from pe_lib.arguments import Count, Integers, Positive, checked
-from pe_lib.errors import require_multiple
 from pe_lib.initial import normal
 from pe_lib.relative import RelativeBias
 
 
 @checked()
 def t5_bucket(
-    relative: Integers, n_buckets: int = 32, max_distance: int = 128, *, bidirectional: bool = True
+    relative: Integers,
+    n_buckets: Count = 32,
+    max_distance: Count = 128,
+    *,
+    bidirectional: bool = True,
 ) -> Tensor:
     """Return the bucket of each relative position.
 
@@ -39,29 +42,19 @@ def t5_bucket(
 
     Source: Raffel et al. 2020, section 2.1, and the authors' code.
     """
-    per_side = buckets_per_side(n_buckets, max_distance, bidirectional)
-    offsets = relative.clamp(-max_distance, max_distance)
+    per_side = n_buckets // (1 + bidirectional)
     exact = per_side // 2
+    if n_buckets % (1 + bidirectional) or not 1 <= exact < max_distance:
+        raise ValueError(
+            "n_buckets must be even if bidirectional, leave at least 2 for each side, and keep "
+            f"fewer distances apart ({exact}) than max_distance={max_distance}, got {n_buckets}"
+        )
+    offsets = relative.clamp(-max_distance, max_distance)
     distance = offsets.abs() if bidirectional else (-offsets).clamp(min=0)
     log_share = (distance.clamp(min=exact).float() / exact).log() / math.log(max_distance / exact)
     far = exact + (log_share * (per_side - exact)).long()
     bucket = torch.where(distance < exact, distance, far.clamp(max=per_side - 1))
     return bucket + per_side * (offsets > 0) if bidirectional else bucket
-
-
-@checked()
-def buckets_per_side(n_buckets: Count, max_distance: Count, bidirectional: bool) -> int:
-    """Return how many buckets a side has; raise if they cannot be laid out."""
-    sides = 1 + bidirectional
-    per_side = require_multiple("n_buckets", n_buckets, sides, "half of them a side") // sides
-    if per_side < 2:
-        raise ValueError(f"n_buckets must leave at least 2 for each side, got {n_buckets}")
-    if max_distance <= per_side // 2:
-        raise ValueError(
-            f"max_distance must be above {per_side // 2}, the number of distances that "
-            f"n_buckets={n_buckets} keep apart, got {max_distance}"
-        )
-    return per_side
 
 
 class T5Bias(RelativeBias):
@@ -84,22 +77,21 @@ class T5Bias(RelativeBias):
     scale = 1.0
     integers = True
 
-    @checked()
     def __init__(
         self,
         n_heads: Count,
-        n_buckets: int = 32,
-        max_distance: int = 128,
+        n_buckets: Count = 32,
+        max_distance: Count = 128,
         *,
         bidirectional: bool = True,
         std: Positive = 0.02,
     ) -> None:
         """Draw the table from a normal distribution."""
         super().__init__()
-        buckets_per_side(n_buckets, max_distance, bidirectional)  # raises if there are none
         self.n_heads, self.n_buckets, self.max_distance = n_heads, n_buckets, max_distance
         self.bidirectional, self.past_only = bidirectional, not bidirectional
         self.table = nn.Parameter(normal(n_buckets, n_heads, std=std))
+        self.of_distance(torch.zeros(1).long())  # raises if the buckets cannot be laid out
 
     def of_distance(self, relative: Tensor) -> Tensor:
         """Look up the bias of integer relative positions: (...) -> (H, ...)."""

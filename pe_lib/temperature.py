@@ -61,7 +61,6 @@ class ScalableSoftmax(PositionEncoding):
 
     rotates_once = True
 
-    @checked()
     def __init__(self, n_heads: Count, length: int) -> None:
         """Start all heads with the same strength."""
         super().__init__()

@@ -6,8 +6,9 @@ positions are computed; a few more components, shared by the heads, are rotated 
 
 from torch import Tensor, cat
 
-from pe_lib.arguments import Count, checked
+from pe_lib.arguments import Count
 from pe_lib.encoding import PositionEncoding
+from pe_lib.errors import require_kind
 
 
 class Trailing(PositionEncoding):
@@ -21,10 +22,10 @@ class Trailing(PositionEncoding):
     Source: DeepSeek-AI 2024 (DeepSeek-V2), section 2.1.3.
     """
 
-    @checked()
     def __init__(self, encoding: PositionEncoding, width: Count) -> None:
         """Keep the encoding."""
         super().__init__()
+        require_kind("encoding", encoding, PositionEncoding, "a PositionEncoding")
         ours = ("rotate", "rotate_values", "rotate_back")
         wrong = [hook for hook in self.hooks if encoding.uses(hook) and hook not in ours]
         if wrong:

@@ -79,7 +79,6 @@ class TransformerXL(PositionEncoding):
 
     integers = True
 
-    @checked()
     def __init__(
         self,
         d_model: Even,

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from pe_lib.arguments import Count, checked
+from pe_lib.arguments import Count
 from pe_lib.relative import RelativeBias
 
 
@@ -24,7 +24,6 @@ class SlidingWindow(RelativeBias):
         layers without positions.
     """
 
-    @checked()
     def __init__(self, n_heads: Count, window: Count) -> None:
         """Keep the width; nothing is trained."""
         super().__init__()

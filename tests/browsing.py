@@ -301,6 +301,20 @@ def open_page(browser, url: str, home: str, visit: Visit) -> Iterator[Any]:
     page.close()
 
 
+def take_the_look(page, scheme: str) -> None:
+    """Ask for the light or the dark page and wait for it; a busy browser may drop the news once."""
+    from playwright.sync_api import TimeoutError as PlaywrightTimeout
+
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    try:
+        page.wait_for_function(LOOK, arg=scheme, timeout=30_000, polling=100)
+    except PlaywrightTimeout:
+        page.bring_to_front()
+        for each in ("dark" if scheme == "light" else "light", scheme):
+            page.emulate_media(color_scheme=each)
+        page.wait_for_function(LOOK, arg=scheme, polling=100)
+
+
 def visit_page(page, url: str, home: str, axe: str | None, seen: Seen) -> Visit:
     """Open an address, use it as readers do, and return what was found.
 
@@ -330,8 +344,7 @@ def visit_page(page, url: str, home: str, axe: str | None, seen: Seen) -> Visit:
             visit.violations["structure"] = serious(page.evaluate(AXE, WITHOUT_COLOURS))
             kinds = page.evaluate(ONE_OF_EACH_KIND, seen.kinds)
         for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-            page.wait_for_function(LOOK, arg=scheme)
+            take_the_look(page, scheme)
             visit.background[scheme] = page.evaluate(BACKGROUND)
             if axe:
                 visit.violations[scheme] = serious(page.evaluate(AXE, ONLY_COLOURS))

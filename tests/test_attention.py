@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from lab.hierarchical import WindowBias
 from pe_lib.alibi import ALiBi
 from pe_lib.attention import (
     KVCache,
@@ -30,7 +31,6 @@ from pe_lib.deberta import DeBERTa
 from pe_lib.fire import Fire
 from pe_lib.kerple import Kerple
 from pe_lib.positions import Axes, Positions, Run, as_tensor, order_of
-from pe_lib.relative import WindowBias
 from pe_lib.rope import RoPE
 from pe_lib.shaw import Shaw
 from pe_lib.t5 import T5Bias
@@ -431,7 +431,7 @@ def test_a_cache_refuses_positions_of_another_number() -> None:
     rows = torch.randn(1, 2, 1, 8)
     cache = KVCache().with_more(rows, rows, Run(0, 1)).with_more(rows, rows, range(1, 2))
     assert cache.positions == Run(0, 2)
-    with pytest.raises(ValueError, match=r"positions must have shape \(L=1,\)"):
+    with pytest.raises(ValueError, match=r"k_pos must have shape \(Lk=1,\)"):
         cache.with_more(rows, rows, Run(2, 3))
 
 

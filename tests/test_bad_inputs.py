@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import pe_lib
+from lab import hierarchical, segments
 from lab.model import Transformer
 from pe_lib import KVCache, Learned, MultiHeadAttention, PositionEncoding, RoPE
 from pe_lib.deberta import log_bucket
@@ -55,6 +56,7 @@ def scope() -> dict[str, object]:
     for module in pkgutil.iter_modules(pe_lib.__path__):
         if module.name not in ("fast", "testing"):
             names |= vars(importlib.import_module(f"pe_lib.{module.name}"))
+    names |= vars(hierarchical) | vars(segments)
     names |= {name: each for name, each in vars(pe_lib).items() if isinstance(each, type)}
     names |= {"torch": torch, "np": np, "nn": nn, "P": P, "Transformer": Transformer}
     names |= {"NAN": float("nan"), "INF": float("inf")}
@@ -78,9 +80,9 @@ ACCEPTED: dict[str, Callable[[], object]] = {
     "positions may be a list": lambda: RoPE(8).rotate(q(), q(), [0, 1, 2, 3], [0, 1, 2, 3]),
     "distances may be a list": lambda: log_bucket([1, 2], 4, 8),
     "bytes do not wrap around": lambda: layer()(x(), q_pos=P(4).to(torch.uint8)[None]),
-    "a table of one row has nothing to squeeze": lambda: Learned(1, 16, beyond="interpolate").embed(
-        x(1, 1, 16), P(1)
-    ),
+    "a table of one row has nothing to squeeze": lambda: hierarchical.Beyond(
+        Learned(1, 16), "interpolate"
+    ).embed(x(1, 1, 16), P(1)),
     "a second text may start at 0": lambda: follow(x(), q_pos=P(4)),
 }
 

@@ -300,10 +300,10 @@ def test_a_reused_buffer_is_no_mistake() -> None:
 
 def test_an_unknown_check_names_the_nearest() -> None:
     """A typing error is answered."""
-    with pytest.raises(AttributeError, match="did you mean 'apply_rope'"):
-        _ = checks.aply_rope
+    with pytest.raises(AttributeError, match="did you mean 'converted'"):
+        _ = checks.convertd
     with pytest.raises(checks.CheckFailed, match="must be a function"):
-        checks.apply_rope(torch.ones(3))
+        checks.converted(torch.ones(3))
 
 
 ONES, TRUTHS = torch.ones(2, 3), torch.ones(2, dtype=torch.bool)

@@ -521,7 +521,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "more than all": (
         config(partial_rotary_factor=1.5), "partial_rotary_factor must .* at most 1, got 1.5",
     ),
-    "a part in a word": (config(rotary_pct="half"), "rotary_pct must be a number, got str"),
+    "a part in a word": (config(rotary_pct="half"), "rotary_pct must be a number, got 'half'"),
     "an odd head": (config(head_dim=15), "head_dim must be a multiple of 2 .*got 15"),
     "an odd width": (
         config(model_type="gptj", rotary_dim=5), "rotary_dim must be a multiple of 2 .*got 5",

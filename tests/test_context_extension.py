@@ -23,7 +23,6 @@ from pe_lib.context_extension import (
     ntk_aware,
     position_interpolation,
     proportional,
-    rotation_bounds,
     yarn,
     yarn_gain,
 )
@@ -205,7 +204,6 @@ def test_every_rate_follows_its_papers_formula(
             "dynamic": (base * stretch ** (d / (d - 2))) ** (-2 * j / d),
             "parts": mixed,
             "llama3": mixed,
-            "yarn": mixed,
         }
         ours = {
             "pi": position_interpolation(rates, factor),
@@ -213,29 +211,12 @@ def test_every_rate_follows_its_papers_formula(
             "dynamic": dynamic_ntk(rates, factor, trained, length),
             "parts": by_parts(rates, factor, trained, low, high),
             "llama3": llama3(rates, factor, trained, low, high),
-            "yarn": yarn(rates, factor, trained, slow=low, fast=high, ramp="rotations"),
         }
         for name, value in expected.items():
             assert ours[name][j].item() == pytest.approx(value, rel=1e-9), (name, j)
 
 
 # Properties ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("ramp", ["index", "rotations"])
-@pytest.mark.parametrize("trained", [7, 32, 64, 201, 202, 4096])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_bounds_by_the_rule_keep_the_fastest_pair_and_slow_the_last_in_full(
-    ramp: str, trained: int, dtype: torch.dtype
-) -> None:
-    rates = frequencies(HEAD_DIM).to(dtype)
-    slow, fast = rotation_bounds(rates, trained)
-    assert slow == 1 and fast == pytest.approx(min(32, trained / (2 * math.pi)), rel=1e-6)
-    mixed = yarn(rates, 8.0, trained, slow=slow, fast=fast, ramp=ramp)
-    assert mixed[0] == rates[0]
-    assert mixed[-1].item() == pytest.approx(rates[-1].item() / 8, rel=1e-6)
-    if trained < 202:  # the published bound would not
-        assert yarn(rates, 8.0, trained, ramp="rotations")[0] < rates[0]
 
 
 def test_up_to_the_trained_length_dynamic_ntk_is_plain_rope() -> None:

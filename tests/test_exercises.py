@@ -316,7 +316,7 @@ def test_of_two_notebooks_what_was_found_last_counts(
         assert "10_rope: 1 of 3 exercises are right." in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("text", ["", "[1]", '{"apply_rope": "yes"}', "\x00"])
+@pytest.mark.parametrize("text", ["", "[1]", '{"converted": "yes"}', "\x00"])
 def test_a_spoiled_file_of_progress_is_begun_anew(alone: Path, capsys: Any, text: str) -> None:
     (alone / "progress.json").write_text(text)
     passing("10_rope")

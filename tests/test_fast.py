@@ -12,6 +12,7 @@ from closeness import assert_close
 from torch import Tensor, nn
 
 from lab import measure
+from lab.hierarchical import WindowBias
 from pe_lib import (
     ALiBi,
     Compose,
@@ -32,7 +33,6 @@ from pe_lib import (
     SlidingWindow,
     T5Bias,
     TransformerXL,
-    WindowBias,
 )
 from pe_lib import fast as forms
 from pe_lib.attention import attend, attend_fused, default_scale

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pe_lib.hierarchical import (
+from lab.hierarchical import (
     Hierarchical,
+    WindowBias,
     paragraph_of,
     split_rows,
 )
-from pe_lib.relative import WindowBias
 from pe_lib.sinusoidal import sinusoidal
 
 STARTS = torch.tensor([0, 4, 9])

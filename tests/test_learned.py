@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from lab.hierarchical import Beyond
 from lab.model import Transformer
 from lab.training import generator
 from pe_lib.learned import Learned
-from pe_lib.positions import Run
 from pe_lib.resizing import interpolate_grid, interpolate_table, sample_table
 
 sizes = st.integers(1, 6)
@@ -27,9 +27,9 @@ def draw_table(rows: int, columns: int, seed: int = 0) -> Tensor:
     return torch.randn(rows, columns, dtype=torch.float64, generator=generator(seed))
 
 
-def learned(max_len: int, d_model: int, **options: object) -> Learned:
+def learned(max_len: int, d_model: int) -> Learned:
     torch.manual_seed(1)
-    return Learned(max_len, d_model, std=1.0, **options)  # type: ignore[arg-type]
+    return Learned(max_len, d_model, std=1.0)
 
 
 # Loops from the definitions -----------------------------------------------------------------------
@@ -67,12 +67,13 @@ def test_embed_equals_the_loop(
         rows = start + length
     if beyond == "interpolate":  # it squeezes whole sequences
         start = 0
-    encoding = learned(rows, width, beyond=beyond).double()
+    table = learned(rows, width).double()
+    encoding = table if beyond == "error" else Beyond(table, beyond)
     x = torch.randn(batch, length, width, dtype=torch.float64, generator=generator(2))
     positions = start + torch.arange(length)
     if batched:
         positions = torch.stack([positions.roll(b) for b in range(batch)])
-    expected = twin_embed(x, encoding.table.detach(), positions, beyond)
+    expected = twin_embed(x, table.table.detach(), positions, beyond)
     assert_close(encoding.embed(x, positions), expected, 1e-12)
 
 
@@ -199,14 +200,12 @@ def test_equal_to_the_interpolation_of_vit(size: tuple[int, int]) -> None:
 
 def test_a_squeeze_reads_each_sequence_by_itself() -> None:
     """A longer text in the batch does not squeeze a shorter one."""
-    table, x = Learned(8, 16, beyond="interpolate"), torch.zeros(2, 16, 16)
+    table, x = Beyond(Learned(8, 16), "interpolate"), torch.zeros(2, 16, 16)
     places = torch.stack([torch.arange(16).clamp(max=7), torch.arange(16)])
     together = table.embed(x, places)
     for row in (0, 1):
         alone = table.embed(x[row : row + 1], places[row : row + 1])
         assert torch.equal(together[row : row + 1], alone)
-    with pytest.raises(ValueError, match=r"positions must start at 0 .* got 5 to 20"):
-        table.embed(x, torch.stack([torch.arange(16), torch.arange(5, 21)]))
 
 
 def test_places_between_rows_have_any_shape() -> None:
@@ -215,22 +214,6 @@ def test_places_between_rows_have_any_shape() -> None:
     rows = sample_table(table, places)
     assert rows.shape == (2, 2, 3)
     assert_close(rows[1, 0], 0.25 * table[2] + 0.75 * table[3], 1e-12)
-
-
-# Past the end -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("form", ["run", "tensor"])
-def test_a_squeeze_of_a_piece_is_refused(form: str) -> None:
-    """What comes from a cache would have been squeezed otherwise."""
-    encoding = learned(4, 3, beyond="interpolate")
-    for piece, fits in ((Run(0, 9), True), (Run(2, 2), True), (Run(4, 1), False)):
-        positions = piece if form == "run" else piece.tensor()
-        if fits:
-            encoding.rows(positions)
-            continue
-        with pytest.raises(ValueError, match=r"positions must start at 0 .* got 4 to 4"):
-            encoding.rows(positions)
 
 
 # Trained, saved, cast -----------------------------------------------------------------------------
@@ -244,14 +227,15 @@ def test_gradients_of_stretched_tables_equal_finite_differences() -> None:
 
 def test_other_dtypes_give_nearly_the_same() -> None:
     positions = torch.arange(9)
+    x = torch.zeros(1, 9, 4)
     for beyond in BEYOND[1:]:
-        encoding = learned(5, 4, beyond=beyond)
-        expected = encoding.double().rows(positions)
+        encoding = Beyond(learned(5, 4), beyond).double()
+        expected = encoding.embed(x.double(), positions)
         for dtype, tolerance in ((torch.float32, 1e-6), (torch.bfloat16, 2e-2)):
-            rows = copy.deepcopy(encoding).to(dtype).rows(positions)
+            rows = copy.deepcopy(encoding).to(dtype).embed(x.to(dtype), positions)
             assert rows.dtype == dtype
             assert_close(rows.double(), expected, tolerance)
-    x = torch.zeros(1, 9, 4, dtype=torch.float16)
+    x = x.half()
     assert learned(9, 4).embed(x, positions).dtype == torch.float16
 
 

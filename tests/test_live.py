@@ -41,8 +41,8 @@ from pe_lib.shaw import Shaw, clipped_row, shaw_logits
 from pe_lib.sinusoidal import Sinusoidal, frequencies, sinusoidal
 from pe_lib.t5 import T5Bias, t5_bucket
 from pe_lib.transformer_xl import TransformerXL
+from tools import bench, refresh
 from tools import live as workshop
-from tools import refresh
 
 NAMES = sorted(live.starts())
 LEAST = 200  # values of each figure
@@ -724,6 +724,7 @@ def test_the_script_is_what_the_bundler_makes(tmp_path, monkeypatch):
     if shutil.which("npm") is None:
         left_out("npm is missing: it brings the bundler")
     assert workshop.script() == live.SCRIPT.read_text(encoding="utf-8")
+    assert bench.script() == bench.SCRIPT.read_text(encoding="utf-8")  # with the same bundler
 
 
 # In the browser ---------------------------------------------------------------------------------
@@ -1047,6 +1048,16 @@ def test_a_notebook_stores_the_picture_and_the_state_and_no_script(monkeypatch):
     changed = copy.deepcopy(kept)
     changed.cells[0].outputs[0].metadata["image/png"]["state"]["m"] = 9
     assert list(refresh.differences(kept, changed)) != []
+
+
+def test_where_nothing_computes_the_caption_says_so(monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(live, "display", lambda *_, **__: None)
+    monkeypatch.setattr(live, "show_caption", said.append)
+    for has, words in ((True, "Two arrows."), (False, "anywidget is installed.)")):
+        monkeypatch.setattr(live, "HAS_WIDGETS", has)
+        live.show("rope_score", number="10.1", caption="Two arrows.")
+        assert said.pop().endswith(words)
 
 
 def test_a_widget_carries_the_script_and_follows_its_state():

@@ -58,7 +58,7 @@ def test_methods_of_one_number_beside_one_of_axes_read_the_order():
 
 @pytest.mark.parametrize("encoding", [RoPE(8), NoPosition(), ALiBi(2)])
 def test_axes_are_refused_where_nothing_reads_them(encoding: PositionEncoding):
-    with pytest.raises(ValueError, match="q_pos must be one number per token, got Axes with 2"):
+    with pytest.raises(ValueError, match="k_pos must be one number per token, got Axes"):
         layer(encoding)(torch.zeros(1, 6, 16).double(), q_pos=Axes(Run(0, 6), grid(2, 3)))
 
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from lab.hierarchical import Hierarchical, HierarchicalLearned, WindowBias
 from lab.registry import METHODS as REGISTRY
 from lab.registry import Sizes
 from pe_lib import (
@@ -24,8 +25,6 @@ from pe_lib import (
     DeBERTa,
     DynamicNTK,
     Forgetting,
-    Hierarchical,
-    HierarchicalLearned,
     Kerple,
     LongRoPE,
     PositionEncoding,
@@ -37,7 +36,6 @@ from pe_lib import (
     SlidingWindow,
     T5Bias,
     TransformerXL,
-    WindowBias,
     XPos,
 )
 from pe_lib.axes import section_directions

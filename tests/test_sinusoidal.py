@@ -130,7 +130,7 @@ def test_equal_to_the_2d_code_of_diffusers(size: int, dim: int) -> None:
     assert_close(ours.flatten(0, 1), theirs.double())
 
 
-@pytest.mark.parametrize("dim", [8, 9, 34, 320, 321])
+@pytest.mark.parametrize("dim", [8, 34, 320])
 @pytest.mark.parametrize("cosines_first", [False, True])
 @pytest.mark.parametrize("shift", [0, 1])
 def test_equal_to_the_timesteps_of_diffusers(dim: int, cosines_first: bool, shift: int) -> None:
@@ -144,8 +144,7 @@ def test_equal_to_the_timesteps_of_diffusers(dim: int, cosines_first: bool, shif
     theirs = get_timestep_embedding(
         timesteps, dim, flip_sin_to_cos=cosines_first, downscale_freq_shift=shift
     )
-    even = dim - dim % 2
-    base = 10000 ** (even / (even - 2 * shift))
+    base = 10000 ** (dim / (dim - 2 * shift))
     ours = timestep_embedding(timesteps, dim, base, cosines_first=cosines_first)
     assert_close(ours, theirs, 2e-4)
     assert_close(ours[:2], theirs[:2], 1e-6)  # where float32 angles are exact enough

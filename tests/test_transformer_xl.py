@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from transformers import XLNetConfig, XLNetModel
 
+from lab.segments import SegmentMemory, run_segments
 from pe_lib import fast
 from pe_lib.attention import MultiHeadAttention
-from pe_lib.segments import SegmentMemory, run_segments
 from pe_lib.transformer_xl import TransformerXL
 
 Projections = tuple[Tensor, Tensor, Tensor]  # u (H, d), v (H, d), W_KR (H d, D)

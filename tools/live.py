@@ -37,7 +37,7 @@ INSIDE = (
     *("enabled", "question", "pictures", "marks", "why", "asking", "again", "mine", "knob", "play"),
     *("hint", "kin", "also", "sheet", "inside", "shape", "words", "kind", "least", "controls"),
     *("label", "title", "lines", "draw", "xLabel", "yLabel", "xFormat", "yFormat", "xValues"),
-    *("yValues", "logX", "logY"),
+    *("yValues", "logY"),
 )
 WIDE, NARROW = 720, 340  # pixels: the column on a desk, and on a phone
 # What each picture shows, for those who do not see it; the figure's first words follow.
@@ -105,8 +105,8 @@ def run(*command: str | Path) -> None:
         raise SystemExit(f"{command[0]} failed: {done.stderr.decode()[-2000:]}")
 
 
-def script() -> str:
-    """Bundle the figures' modules and what they take from d3 into one text."""
+def bring_bundler() -> None:
+    """Have npm bring the bundler and the parts of d3, where they are not yet."""
     npm = shutil.which("npm")
     if npm is None:
         raise SystemExit("npm is not installed; it brings the bundler")
@@ -117,6 +117,11 @@ def script() -> str:
         shutil.copy(WEB / "package.json", WORKSHOP)
         shutil.copy(lock, WORKSHOP)
         run(npm, "ci", "--silent", f"--cache={WORKSHOP / 'cache'}")
+
+
+def script() -> str:
+    """Bundle the figures' modules and what they take from d3 into one text."""
+    bring_bundler()
     shutil.rmtree(WORKSHOP / "src", ignore_errors=True)
     shutil.copytree(WEB / "src", WORKSHOP / "src")
     options = ["--bundle", "--minify", "--format=iife", "--global-name=Live", "--target=es2022"]
@@ -190,7 +195,7 @@ def photograph() -> None:
                 box = tab.locator(".live-figure").bounding_box()
                 heights[key] = round(box["height"])
             drawn = Image.open(io.BytesIO(tab.locator(".live-figure").screenshot())).convert("RGB")
-            figures.few_colours(drawn).save(STILLS / f"{name}.png", optimize=True)
+            figures.few_colours(drawn, others=40).save(STILLS / f"{name}.png", optimize=True)
             alt = f"{SAID[name]} {tab.locator('.live-words').text_content()}"
             found[name] = {"state": state, "alt": alt, "width": WIDE, **heights}
         browser.close()

@@ -85,14 +85,3 @@ if (contents) new MutationObserver(follow).observe(contents, { subtree: true, at
 document.querySelectorAll(".solution > .admonition-title a").forEach((link) => {
   link.replaceWith(...link.childNodes);
 });
-
-// Paper is light: figures and code too.
-const look = document.documentElement.dataset;
-let onScreen = look.theme;
-window.addEventListener("beforeprint", () => {
-  onScreen = look.theme;
-  look.theme = "light";
-});
-window.addEventListener("afterprint", () => {
-  look.theme = onScreen;
-});

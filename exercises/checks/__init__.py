@@ -1,4 +1,4 @@
-"""Self-checks for the exercises: `from exercises import checks; checks.apply_rope(my_rope)`.
+"""Self-checks for the exercises: `from exercises import checks; checks.key_for(my_key)`.
 
 Each name is an `Exercise`, one for each exercise of the sets; `SETS` has them by set. A check
 draws inputs, calls the function, and either prints that it is right or says what is wrong.

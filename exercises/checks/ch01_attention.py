@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from exercises.checks.spec import Case, Draw, Exercise, Mistake
 
@@ -30,16 +31,19 @@ def scale_of(q: Tensor, k: Tensor, weights: Tensor) -> Tensor:
 def scale_cases(draw: Draw) -> list[Case]:
     """More keys than queries, as many, one query, two keys; scales from far below 1 to above."""
     h, lq, lk, d = draw.sizes(4, 3, 9)
-    sizes = ((h, lq, lk, d), (lq, h, h, 16), (1, lq, 12, 64), (h, 1, lk, d), (2, lq, 2, 3))
+    sizes = {
+        "some heads": (h, lq, lk, d), "as many queries as keys": (lq, h, h, 16),
+        "one head": (1, lq, 12, 64), "one query": (h, 1, lk, d), "two keys": (2, lq, 2, 3),
+    }  # fmt: skip
 
-    def case(n: int, queries: int, keys: int, width: int) -> Case:
+    def case(words: str, n: int, queries: int, keys: int, width: int) -> Case:
         q, k = draw.normal(n, queries, width).double(), 1 + draw.normal(n, keys, width).double()
         drawn = torch.rand(n, 1, 1, generator=draw.generator, dtype=torch.float64)
         scale = (0.2 + 2 * drawn) / width**0.5
         weights = (scale * q @ k.mT).softmax(-1)
-        return Case(f"H, Lq, Lk, d = {(n, queries, keys, width)}", (q, k, weights))
+        return Case(f"{words}: H, Lq, Lk, d = {(n, queries, keys, width)}", (q, k, weights))
 
-    return [case(*each) for each in sizes]
+    return [case(words, *each) for words, each in sizes.items()]
 
 
 def order_of(out: Tensor, moved: Tensor) -> Order:
@@ -69,18 +73,25 @@ def order_cases(draw: Draw) -> list[Case]:
         case("long and short rows", draw.normal(m, 20) * lengths, 1e-3),
         case("rows with much in common", 6 + draw.normal(n, wide + 9), 0.01),
         case("many rows", draw.normal(150, 32), 1e-3),
+        case("rows of one direction", torch.cat([short := draw.normal(m, 16), 2.5 * short]), 1e-3),
     ]
 
 
-def causal_output(weights: Tensor, v: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+def causal_output(
+    weights: Tensor, nothing: Tensor, v: Tensor, q_pos: Tensor, k_pos: Tensor
+) -> Tensor:
     """Return what each query reads of the keys that are not later."""
-    return read(weights, v, k_pos <= q_pos[:, None])
+    return read(weights, nothing, v, k_pos <= q_pos[:, None])
 
 
-def read(weights: Tensor, v: Tensor, seen: Tensor, axis: int | None = -1) -> Tensor:
+def read(
+    weights: Tensor, nothing: Tensor, v: Tensor, seen: Tensor, axis: int | None = -1
+) -> Tensor:
     """Return what is read of the keys that are seen; the weights sum to one along an axis."""
     kept = weights * seen
     total = 1.0 if axis is None else kept.sum(axis, keepdim=True)
+    if axis == -1:
+        total = total + nothing[..., None]
     result: Tensor = (kept / total).nan_to_num(0.0) @ v
     return result
 
@@ -114,9 +125,11 @@ def causal_cases(draw: Draw) -> list[Case]:
     def case(queries: Tensor, keys: Tensor, b: int = b, h: int = h, latest: float = 0.0) -> Case:
         n, m = len(queries), len(keys)
         logits = draw.normal(b, h, n, m) + latest * (keys == keys.max())
+        shares = torch.cat([logits, draw.normal(b, h, n, 1)], -1).softmax(-1)
         label = f"weights {(b, h, n, m)}, {span('q_pos', queries)}, {span('k_pos', keys)}"
         label += ", nearly all weight on the latest key" if latest else ""
-        return Case(label, (logits.softmax(-1), draw.normal(b, h, m, d), queries, keys))
+        v = draw.normal(b, h, m, d)
+        return Case(label, (shares[..., :-1], shares[..., -1], v, queries, keys))
 
     return [
         case(torch.arange(lk), torch.arange(lk)),
@@ -140,7 +153,7 @@ def span(name: str, places: Tensor) -> str:
 
 def hidden_by(message: str, seen: Callable[[Tensor, Tensor], Tensor]) -> Mistake:
     """A wrong mask, made from q_pos[:, None] and k_pos."""
-    return Mistake(message, lambda w, v, q, k: read(w, v, seen(q[:, None], k)))
+    return Mistake(message, lambda w, n, v, q, k: read(w, n, v, seen(q[:, None], k)))
 
 
 EXERCISES = (
@@ -193,6 +206,8 @@ EXERCISES = (
                     lambda o, m: undone(o, m, order_of(o, m)[0].argsort())),
             Mistake("the row with the largest dot product need not be the nearest one",
                     lambda o, m: undone(o, m, (m @ o.T).argmax(1))),
+            Mistake("rows of one direction are told apart by their length: the angle is not enough",
+                    lambda o, m: undone(o, m, (normalize(m) @ normalize(o).T).argmax(1))),
             Mistake("take the absolute difference before the largest entry is looked for",
                     lambda o, m: (order_of(o, m)[0], (m - o[order_of(o, m)[0]]).max())),
             Mistake("wanted is the largest entry of the difference, not the mean",
@@ -213,14 +228,16 @@ EXERCISES = (
         axes=("batch", "head", "query", "channel"),
         mistakes=(
             Mistake("this is the listing, unchanged",
-                    lambda w, v, q, k: read(w, v, triangle(w), None)),
-            Mistake("the weights that are left no longer sum to one",
-                    lambda w, v, q, k: read(w, v, k <= q[:, None], None)),
+                    lambda w, n, v, q, k: read(w, n, v, triangle(w), None)),
+            Mistake("what looks at nothing is forgotten: it keeps its share beside the keys that "
+                    "are left", lambda w, n, v, q, k: read(w, 0 * n, v, k <= q[:, None])),
+            Mistake("the weights that are left no longer sum to one with what looks at nothing",
+                    lambda w, n, v, q, k: read(w, n, v, k <= q[:, None], None)),
             Mistake("the mask counts rows and columns: it must compare q_pos with k_pos",
-                    lambda w, v, q, k: read(w, v, triangle(w))),
+                    lambda w, n, v, q, k: read(w, n, v, triangle(w))),
             Mistake("the mask counts rows and columns, from the last ones: it must compare q_pos "
                     "with k_pos",
-                    lambda w, v, q, k: read(w, v, triangle(w, len(k) - len(q)))),
+                    lambda w, n, v, q, k: read(w, n, v, triangle(w, len(k) - len(q)))),
             hidden_by("the mask is the wrong way round: it hides the keys that may be seen (is a "
                       "`~` missing, or one too many?)", lambda q, k: k > q),
             hidden_by("the mask is the wrong way round: it shows the future and hides the past",
@@ -240,16 +257,17 @@ EXERCISES = (
             hidden_by("one position too many is seen: a key is hidden as soon as it is later",
                       lambda q, k: k <= q + 1),
             Mistake("the future is still seen: nothing is hidden",
-                    lambda w, v, q, k: w @ v),
+                    lambda w, n, v, q, k: w @ v),
             Mistake("the softmax is taken a second time; the weights that are left need only be "
                     "divided by their sum",
-                    lambda w, v, q, k: w.masked_fill(k > q[:, None], -torch.inf).softmax(-1) @ v),
+                    lambda w, n, v, q, k:
+                    w.masked_fill(k > q[:, None], -torch.inf).softmax(-1) @ v),
             Mistake("the weights of each query must sum to one; yours do for each key",
-                    lambda w, v, q, k: read(w, v, k <= q[:, None], -2)),
+                    lambda w, n, v, q, k: read(w, n, v, k <= q[:, None], -2)),
             *(Mistake("a small number is added to the sum: where all that is seen has little "
                       "weight, it counts",
-                      lambda w, v, q, k, small=small: (w * (k <= q[:, None])) @ v
-                      / ((w * (k <= q[:, None])).sum(-1, keepdim=True) + small))
+                      lambda w, n, v, q, k, small=small: (w * (k <= q[:, None])) @ v
+                      / ((w * (k <= q[:, None])).sum(-1, keepdim=True) + n[..., None] + small))
               for small in (1e-5, 1e-6, 1e-8, 1e-9, 1e-10)),
         ),
     ),

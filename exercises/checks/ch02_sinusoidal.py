@@ -26,14 +26,16 @@ def reading_cases(draw: Draw) -> list[Case]:
         return drawn.view(shape)
 
     calls = (
-        ((some,), dims[0], 10000.0), ((rows, length), dims[1], 700.0),
-        ((some,), 128, 500.0), ((length,), 4, 50_000.0), ((1,), dims[2], 10000.0),
+        ("a row", (some,), dims[0], 10000.0), ("some rows", (rows, length), dims[1], 700.0),
+        ("wide", (some,), 128, 500.0), ("of the least width", (length,), 4, 50_000.0),
+        ("a single one", (1,), dims[2], 10000.0),
     )  # fmt: skip
     found = []
-    for shape, dim, base in calls:
+    for words, shape, dim, base in calls:
         codes = sinusoidal(places(*shape, dim=dim, base=base) if shape != (1,)
                            else torch.tensor([5]), dim, base)  # fmt: skip
-        found.append(Case(f"codes of shape {(*shape, dim)}, base {base:g}", (codes, base)))
+        label = f"codes of shape {(*shape, dim)}, {words}, base {base:g}"
+        found.append(Case(label, (codes, base)))
     return found
 
 
@@ -191,6 +193,16 @@ def frequencies_of(table: Tensor) -> Tensor:
     return angles[angles > 0].sort(descending=True).values
 
 
+def frequency_cases(draw: Draw) -> list[Case]:
+    """The tables of the exercise before, and one so slow that float32 shows on the way."""
+    cases = [
+        Case(f"{words}: a table of shape {tuple(table.shape)}", (table,))
+        for words, table in tables(draw)
+    ]
+    slow = table_of(draw, drawn_rates(draw, 2, 0.004, 0.06), 300)
+    return [*cases, Case("slow frequencies alone: a table of shape (300, 4)", (slow,), 1e-8)]
+
+
 def by_fourier(table: Tensor) -> Tensor:
     """Return the frequencies where the spectrum of the columns is largest."""
     power = torch.fft.rfft(table, dim=0).abs().sum(1)
@@ -296,10 +308,7 @@ EXERCISES = (
     ),
     Exercise(
         name="frequencies_of",
-        cases=lambda draw: [
-            Case(f"{words}: a table of shape {tuple(table.shape)}", (table,))
-            for words, table in tables(draw)
-        ],
+        cases=frequency_cases,
         reference=frequencies_of,
         tolerance=1e-6,
         axes=("pair",),

@@ -43,6 +43,7 @@ def memory_cases(draw: Draw) -> list[Case]:
         ("long segments", n, 128, draw.integer(300, 900)), ("one token wanted", 3, 8, 1),
         ("a published size", 16, 128, 2300), ("drawn numbers", more, s, draw.integer(50, 200)),
         ("drawn numbers", 2, 16, draw.integer(3, 15)), ("two layers", 2, 10, 3 * more),
+        ("a long text", 12, 64, draw.integer(5000, 6000)),
     )  # fmt: skip
     return [Case(f"{words}: {a} layers, segments of {b}, {c} wanted", (a, b, c))
             for words, a, b, c in calls]  # fmt: skip

@@ -13,37 +13,56 @@ from pe_lib.t5 import t5_bucket
 Fit = tuple[Tensor, Tensor]
 
 
-def by_edges(relative: Tensor, edges: Tensor, both: bool) -> Tensor:
+def by_edges(relative: Tensor, edges: Tensor, right: Tensor) -> Tensor:
     """Return the last bucket whose edge a distance has reached, on its side."""
-    distance = relative.abs() if both else (-relative).clamp(min=0)
-    found = torch.searchsorted(edges, distance.contiguous(), right=True) - 1
-    return found + len(edges) * (relative > 0) if both else found
+    past = reached(edges, (-relative).clamp(min=0))
+    if not len(right):
+        return past
+    return torch.where(relative > 0, len(edges) + reached(right, relative), past)
+
+
+def reached(edges: Tensor, distance: Tensor) -> Tensor:
+    """Return the last edge that a distance has reached, counted from 0."""
+    return torch.searchsorted(edges, distance.contiguous(), right=True) - 1
+
+
+def right_first(relative: Tensor, edges: Tensor, right: Tensor) -> Tensor:
+    """Number the buckets of the right before those of the left."""
+    past = len(right) + reached(edges, (-relative).clamp(min=0))
+    return torch.where(relative > 0, reached(right, relative), past) if len(right) else past
 
 
 def edged_cases(draw: Draw) -> list[Case]:
     """Narrow buckets and wide ones, T5's own, one alone; any shape, and far positions."""
     m, more, rows = draw.sizes(3, 3, 8)
-    zero = torch.zeros(1, dtype=torch.long)
-    steps = torch.randint(1, 9, (more,), generator=draw.generator)
-    drawn = torch.cat([zero, steps.cumsum(0)])
+    zero, one = torch.zeros(1, dtype=torch.long), torch.ones(1, dtype=torch.long)
+
+    def drawn(first: Tensor, count: int) -> Tensor:
+        steps = torch.randint(1, 9, (count,), generator=draw.generator)
+        return torch.cat([first, first + steps.cumsum(0)])
+
+    left, other = drawn(zero, more), drawn(one, m)
     wide = torch.cat([zero, torch.tensor([3, 700, 701, 9000, 70_001])])
     own = first_distances(16, 128)
 
-    def near(edges: Tensor, *, far: int = 80_000) -> Tensor:
-        found = (edges[:, None] + torch.arange(-1, 2)).flatten().unique()
+    def near(*edges: Tensor, far: int = 80_000) -> Tensor:
+        found = (torch.cat(edges)[:, None] + torch.arange(-1, 2)).flatten().unique()
         found = torch.cat([found, -found, torch.tensor([far, -far])])
         return found[draw.order(len(found))]
 
     calls = (
-        ("drawn edges", near(drawn), drawn), ("wide buckets", near(wide), wide),
-        ("T5's own", near(own), own), ("one bucket", torch.arange(-4, 4), zero),
+        ("drawn edges", near(left, other), left, other),
+        ("wide buckets", near(wide), wide, torch.tensor([1, 2, 600, 20_000])),
+        ("T5's own", near(own), own, own[1:]),
+        ("one bucket", torch.arange(-4, 4), zero, one),
         (f"one bucket for each distance, relative positions of shape {(rows, 2 * m)}",
-         draw.places(rows, 2 * m) - 30, torch.arange(m + 20)),
-        ("no axes", torch.tensor(-m), drawn),
+         draw.places(rows, 2 * m) - 30, torch.arange(m + 20), torch.arange(1, more + 9)),
+        ("no axes", torch.tensor(-m), left, other),
     )  # fmt: skip
     return [
-        Case(f"{'bidirectional' if both else 'causal'}, {words}", (relative, edges, both))
-        for words, relative, edges in calls for both in (True, False)
+        Case(f"{'bidirectional' if both else 'causal'}, {words}",
+             (relative, edges, right if both else right[:0]))
+        for words, relative, edges, right in calls for both in (True, False)
     ]  # fmt: skip
 
 
@@ -60,7 +79,7 @@ def pairs_per_bucket(edges: Tensor, length: int) -> Tensor:
 
 def counted(edges: Tensor, length: int, often: Tensor, shift: int = 0) -> Tensor:
     """Add up how often each distance occurs, by bucket."""
-    found = by_edges(-torch.arange(length) - shift, edges, False)
+    found = by_edges(-torch.arange(length) - shift, edges, edges[:0])
     return torch.zeros(len(edges), dtype=torch.long).index_add(0, found, often)
 
 
@@ -207,29 +226,26 @@ EXERCISES = (
         integers=True,
         mistakes=(
             Mistake("left and right are exchanged: keys to the right come after the others",
-                    lambda r, e, b: by_edges(-r, e, b)),
-            Mistake("keys to the left come after the others; those on the right must",
-                    lambda r, e, b: by_edges(-r if b else r, e, b)),
+                    lambda r, e, t: by_edges(-r, e, t)),
+            Mistake("keys to the left come after the others; those on the right must", right_first),
+            Mistake("the right has edges of its own, and they begin at distance 1; you use those "
+                    "of the left", lambda r, e, t: by_edges(r, e, e if len(t) else t)),
             Mistake("the sides are not told apart",
-                    lambda r, e, b: by_edges(-r.abs() if b else r, e, b)),
-            Mistake("distance 0 belongs to the first side; only keys to the right have the second",
-                    lambda r, e, b: by_edges(r, e, b) + len(e) * (b & (r == 0))),
+                    lambda r, e, t: by_edges(-r.abs() if len(t) else r, e, t)),
             Mistake("an edge is the shortest distance of its bucket; with you it is the longest of "
-                    "the one before", lambda r, e, b: by_edges(r, e + 1, b).clamp(min=0)),
+                    "the one before", lambda r, e, t: by_edges(r, e + 1, t + 1).clamp(min=0)),
             Mistake("buckets are counted from 0: distance 0 has number 0",
-                    lambda r, e, b: by_edges(r, e, b) + 1),
-            Mistake("the second side begins one bucket too early: each has as many as there are "
-                    "edges", lambda r, e, b: by_edges(r, e, b) - 1 * (b & (r > 0))),
-            Mistake("`bidirectional` is ignored: you always split the buckets",
-                    lambda r, e, b: by_edges(r, e, True)),
-            Mistake("`bidirectional` is ignored: you never split the buckets",
-                    lambda r, e, b: by_edges(r, e, False)),
-            Mistake("without `bidirectional` a key to the right counts as distance 0; you use its "
-                    "distance", lambda r, e, b: by_edges(r if b else -r.abs(), e, b)),
-            Mistake("without `bidirectional` the past is to the left: you take keys to the right",
-                    lambda r, e, b: by_edges(r if b else -r, e, b)),
+                    lambda r, e, t: by_edges(r, e, t) + 1),
+            Mistake("the second side begins one bucket too early: the first has as many as there "
+                    "are edges", lambda r, e, t: by_edges(r, e, t) - (r > 0).long() * bool(len(t))),
+            Mistake("`right` is ignored: you never split the buckets",
+                    lambda r, e, t: by_edges(r, e, t[:0])),
+            Mistake("where `right` is empty a key to the right counts as distance 0; you use its "
+                    "distance", lambda r, e, t: by_edges(r if len(t) else -r.abs(), e, t)),
+            Mistake("where `right` is empty the past is to the left: you take keys to the right",
+                    lambda r, e, t: by_edges(r if len(t) else -r, e, t)),
             Mistake("this is the edge of the bucket; its number is asked for",
-                    lambda r, e, b: e[by_edges(r, e, b) % len(e)]),
+                    lambda r, e, t: torch.cat([e, t])[by_edges(r, e, t)]),
         ),
     ),
     Exercise(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -9,93 +11,93 @@ from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
 from pe_lib.sinusoidal import frequencies
 
 
-def rope(
-    x: Tensor, positions: Tensor, rates: Tensor, pairs: Tensor, *, sines: float = 1.0
-) -> Tensor:
-    """Rotate the pairs of components (n, 2) of x (B, H, L, d); the others stay."""
-    first, second = pairs.unbind(1)
-    angles = positions.double()[:, None] * rates.double()  # (L, n)
-    a, b, cos, sin = x[..., first], x[..., second], angles.cos(), sines * angles.sin()
-    out = x.double()
-    out[..., first], out[..., second] = a * cos - b * sin, a * sin + b * cos
-    return out.to(x.dtype)
+def seen_from(q: Tensor, rates: Tensor, distance: Tensor, layout: str = "neighbours") -> Tensor:
+    """Return the query rotated by each distance (N, 2 n): its product with a key is the score."""
+    angles = distance.double()[:, None] * rates.double()  # (N, n)
+    a, b = (
+        q.double()
+        .unflatten(0, (-1, 2) if layout == "neighbours" else (2, -1))
+        .unbind(1 if layout == "neighbours" else 0)
+    )
+    parts = a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()
+    return torch.stack(parts, 2 if layout == "neighbours" else 1).flatten(1)
 
 
-def signed(positions: Tensor) -> Tensor:
-    """Return positions of which every other one is negative."""
-    return positions * (-1) ** torch.arange(positions.shape[-1])
+def key_for(q: Tensor, rates: Tensor, curve: Tensor) -> Tensor:
+    """Return the key whose scores come nearest to a curve over distances 0, 1, 2, ..."""
+    return nearest_key(seen_from(q, rates, torch.arange(len(curve))), curve)
 
 
-def neighbours(n: int) -> Tensor:
-    """Return the pairs (0, 1), (2, 3), ..."""
-    return torch.arange(2 * n).view(n, 2)
+def nearest_key(rows: Tensor, curve: Tensor) -> Tensor:
+    """Return the key with the smallest sum of squared errors."""
+    result: Tensor = torch.linalg.pinv(rows) @ curve.double()
+    return result
 
 
-def halves(n: int) -> Tensor:
-    """Return the pairs (0, n), (1, n + 1), ..."""
-    return torch.arange(2 * n).view(2, n).T
+def key_cases(draw: Draw) -> list[Case]:
+    """Curves with a bump, of noise, and one that a key can have; rates of a head, and others."""
+    n, m, more = draw.sizes(3, 3, 8)
+    strange = torch.linspace(0.1, 2.9, m)[torch.randperm(m, generator=draw.generator)]
 
+    def case(words: str, rates: Tensor, curve: Tensor) -> Case:
+        q = draw.normal(2 * len(rates)).double()
+        words = f"{words}, {len(rates)} pairs, {len(curve)} distances"
+        return Case(words, (q, rates.double(), curve.double()))
 
-def rope_cases(draw: Draw) -> list[Case]:
-    """Both layouts, a part of the width at either end, and pairs and rates that nobody uses."""
-    b, h, length, n = draw.sizes(4, 3, 8)
-    start, any_pairs = draw.integer(11, 40), torch.randperm(4 * n, generator=draw.generator)
-    strange = draw.order(n + 3).float() / 7 + 0.05
+    def bump(length: int, at: int) -> Tensor:
+        return (-((torch.arange(length) - at) ** 2) / 9).exp()
 
-    def case(words: str, shape: tuple[int, ...], p: Tensor, rates: Tensor, pairs: Tensor) -> Case:
-        # At 900 single precision rounds angles in the fourth decimal.
-        room = 1e-3 if p.max() > 60 else None
-        return Case(f"{words}, x {shape}", (draw.normal(*shape), p, rates.float(), pairs), room)
-
-    usual = frequencies(2 * n, 10000.0)
+    can = seen_from(draw.normal(2 * m), strange, torch.arange(60)) @ draw.normal(2 * m).double()
     return [
-        case("neighbours", (b, h, length, 2 * n), start + torch.arange(length), usual,
-             neighbours(n)),
-        case("halves, positions in any order", (b, h, length, 2 * n), draw.places(length) / 4,
-             usual, halves(n)),
-        case("the first part of the width", (b, h, length, 4 * n), signed(draw.places(length)),
-             usual, halves(n)),
-        case("the last part of the width", (h, b, length, 4 * n), draw.places(length), usual,
-             neighbours(n) + 2 * n),
-        case("any pairs and rates", (b, h, length, 4 * n + 7), draw.places(length) * 15 + 1,
-             strange[:n], any_pairs[: 2 * n].view(n, 2)),
-        case("all sizes equal", (4, 4, 4, 4), draw.places(4), strange[:2], neighbours(2).flip(0)),
-    ]  # fmt: skip
+        case("a bump", frequencies(2 * n, 100.0), bump(90 + n, 12)),
+        case("noise", strange, 5 + draw.normal(70 + more)),
+        case("a sum of its own waves", strange, can),
+        case("one pair", torch.tensor([0.3 + n / 10]), bump(50, 4)),
+        case("a wide head", frequencies(32, 100.0), bump(600, 40 + n)),
+        case("a slope", frequencies(2 * more, 30.0), -torch.arange(40 + 3 * more) / 10),
+    ]
 
 
-Rotation = tuple[Tensor, Tensor, Tensor, Tensor]
+def other_rows(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Answer:
+    """Return a wrong answer that takes other rows of q, rates and distances."""
+    return lambda q, rates, curve: nearest_key(change(q, rates, torch.arange(len(curve))), curve)
 
 
-def overwritten(x: Tensor, p: Tensor, rates: Tensor, pairs: Tensor) -> Tensor:
-    """The second component computed from the first one's new value."""
-    first, second = pairs.unbind(1)
-    angles = p[:, None] * rates
-    out = x.clone()
-    out[..., first] = out[..., first] * angles.cos() - out[..., second] * angles.sin()
-    out[..., second] = out[..., first] * angles.sin() + out[..., second] * angles.cos()
-    return out
+def one_by_one(q: Tensor, rates: Tensor, curve: Tensor) -> Tensor:
+    """Fit each component of the key alone."""
+    rows = seen_from(q, rates, torch.arange(len(curve)))
+    return rows.T @ curve.double() / rows.square().sum(0)
 
 
-def only_pairs(x: Tensor, p: Tensor, rates: Tensor, pairs: Tensor) -> Tensor:
-    """Zeros where a component is in no pair."""
-    alone = torch.ones(x.shape[-1])
-    alone[pairs.flatten()] = 0
-    return rope(x, p, rates, pairs) * (1 - alone)
+def without_sines(q: Tensor, rates: Tensor, distance: Tensor) -> Tensor:
+    """Return the query times the cosines alone."""
+    return q * (distance[:, None] * rates).cos().repeat_interleave(2, 1)
 
 
-def exchanged(x: Tensor, p: Tensor, rates: Tensor, pairs: Tensor) -> Tensor:
-    """Sine in the place of cosine, and the other way round."""
-    first, second = pairs.unbind(1)
-    cos, sin = (p[:, None] * rates).sin(), (p[:, None] * rates).cos()
-    out = x.clone()
-    out[..., first] = x[..., first] * cos - x[..., second] * sin
-    out[..., second] = x[..., first] * sin + x[..., second] * cos
-    return out
+Weights = tuple[Tensor, Tensor]
 
 
-def other_places(change: Answer) -> Answer:
-    """Return an answer that rotates by other positions."""
-    return lambda x, p, rates, pairs: rope(x, change(p), rates, pairs)
+def listed(weight: Tensor, n_heads: int) -> Tensor:
+    """Return what the published listing makes of a weight."""
+    found: Tensor = weight.unflatten(0, (n_heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+    return found
+
+
+def before(weight: Tensor, n_heads: int) -> Tensor:
+    """Undo the published listing."""
+    found: Tensor = weight.unflatten(0, (n_heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+    return found
+
+
+def from_lost(rule: Callable[..., Weights], *, own_heads: bool = False) -> Answer:
+    """Return an answer that undoes the listing, and then applies a rule."""
+
+    def answer(w_q: Tensor, w_k: Tensor, head_dim: int, rotary_dim: int) -> Weights:
+        heads = len(w_q) // head_dim
+        of_keys = len(w_k) // head_dim if own_heads else heads
+        return rule(before(w_q, heads), before(w_k, of_keys), head_dim, rotary_dim)
+
+    return answer
 
 
 def converted(w_q: Tensor, w_k: Tensor, head_dim: int, rotary_dim: int) -> tuple[Tensor, Tensor]:
@@ -139,9 +141,11 @@ def conversion_cases(draw: Draw) -> list[Case]:
         (n, n, 4 * n, 4, 4 * n * n), (4, 1, 16 * more, 16 * more, inputs), (8, 4, 8, 4, 8),
     )  # fmt: skip
     return [
-        Case(f"{heads} heads of queries and {keys} of keys, {rotary} of {dim} rows rotated, "
-             f"{wide} inputs", (draw.normal(heads * dim, wide), draw.normal(keys * dim, wide),
-                                dim, rotary))
+        Case(f"{'as many' if keys == heads else 'fewer'} heads of keys, "
+             f"{'whole heads' if rotary == dim else 'a part of each head'} rotated: {heads} heads "
+             f"of queries and {keys} of keys, {rotary} of {dim} rows, {wide} inputs",
+             (listed(draw.normal(heads * dim, wide), heads),
+              listed(draw.normal(keys * dim, wide), heads), dim, rotary))
         for heads, keys, dim, rotary, wide in sizes
     ]  # fmt: skip
 
@@ -152,7 +156,8 @@ def xpos_scores(
 ) -> Tensor:  # fmt: skip
     """Return xPos's scaled scores, from the distance of each query to each key."""
     d = q.shape[-1]
-    back = (q_pos[:, None] - k_pos).double()[..., None]  # (Lq, Lk, 1)
+    hidden = k_pos > q_pos[:, None]  # (Lq, Lk)
+    back = (q_pos[:, None] - k_pos).masked_fill(hidden, 0).double()[..., None]  # (Lq, Lk, 1)
     zeta = (torch.arange(0, d, 2).double() / d + gamma) / (1 + gamma)  # (d / 2,)
     if on == "halves":
         zeta = zeta.repeat(2).view(-1, 2).prod(1).sqrt()
@@ -161,7 +166,13 @@ def xpos_scores(
     cq, ck = (torch.view_as_complex(x.double().unflatten(-1, (-1, 2)).contiguous()) for x in (q, k))
     # Re(conj(q e^{i m w}) k e^{i n w}) = Re(conj(q) k e^{-i (m - n) w})
     result: Tensor = torch.einsum("bhir,bhjr,ijr->bhij", cq.conj(), ck, z.conj()).real / d**0.5
-    return result.float()
+    return result.float().masked_fill(hidden, -torch.inf)
+
+
+def unmasked(q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    """Let a query see later keys, too, with nothing instead of what grows."""
+    found = xpos_scores(q, k, q_pos, k_pos)
+    return found.masked_fill(found.isinf(), 0.0)
 
 
 def xpos_cases(draw: Draw) -> list[Case]:
@@ -187,76 +198,83 @@ def xpos_cases(draw: Draw) -> list[Case]:
             far + 700 * draw.places(lk),
             far - torch.tensor([0, 9, 300, 40_000, far])[draw.order(5)],
         ),
+        case(
+            "queries far from each other",
+            far + torch.tensor([2_000_000, 3, 900_000, 0]),
+            far - draw.places(lk),
+        ),
+        case(
+            "a text in parts far from each other",
+            torch.cat([torch.arange(lq), far + torch.arange(9)]),
+            torch.cat([torch.arange(lk), far // 2 + torch.arange(3), far + torch.arange(9)]),
+        ),
         case("as many queries as keys", 5000 + draw.places(lq), 4900 + draw.places(lq), 64),
     ]
 
 
 EXERCISES = (
     Exercise(
-        name="apply_rope",
-        cases=rope_cases,
-        reference=rope,
-        axes=("batch", "head", "position", "component"),
+        name="key_for",
+        cases=key_cases,
+        reference=key_for,
+        axes=("component",),
         mistakes=(
-            Mistake("the pairs rotate the other way: (a, b) becomes (a cos - b sin, a sin + b cos)",
-                    other_places(lambda p: -p)),
-            Mistake("neighbours are rotated, whatever `pairs` says",
-                    lambda x, p, r, c: rope(x, p, r, neighbours(len(c)))),
-            Mistake("component j is rotated with j + n, whatever `pairs` says",
-                    lambda x, p, r, c: rope(x, p, r, halves(len(c)))),
-            Mistake("a pair is taken for (smaller, larger); its order tells the direction",
-                    lambda x, p, r, c: rope(x, p, r, c.sort(1).values)),
-            Mistake("components that are in no pair are lost; they stay as they are", only_pairs),
-            Mistake("the second component of a pair is computed from the new first one",
-                    overwritten),
-            Mistake("cosine and sine are exchanged: at position 0 nothing must rotate", exchanged),
-            Mistake("the sines are missing",
-                    lambda x, p, r, c: rope(x, p, r, c, sines=0.0)),
-            Mistake("you count the positions from 0 yourself: those given are ignored",
-                    other_places(lambda p: torch.arange(len(p)))),
-            Mistake("you take the first position and count on; there may be gaps",
-                    other_places(lambda p: p[0] + torch.arange(len(p)))),
-            Mistake("your positions are one too high", other_places(lambda p: p + 1)),
-            Mistake("negative positions are taken as 0", other_places(lambda p: p.clamp(min=0))),
-            Mistake("negative positions lose their sign", other_places(lambda p: p.abs())),
-            Mistake("positions are cut to whole numbers; they may be fractions",
-                    other_places(lambda p: p.long())),
-            Mistake("the rates are computed from the width; take those that are given",
-                    lambda x, p, r, c: rope(x, p, frequencies(2 * len(r), 10000.0), c)),
+            Mistake("the key stands behind the query; yours is rotated as if it stood before it",
+                    other_rows(lambda q, w, t: seen_from(q, w, -t))),
             Mistake("all pairs rotate equally fast; each has its own rate",
-                    lambda x, p, r, c: rope(x, p, r[:1].expand(len(r)), c)),
-            Mistake("the rates are put in falling order; each belongs to the pair of its row",
-                    lambda x, p, r, c: rope(x, p, r.sort(descending=True).values, c)),
+                    other_rows(lambda q, w, t: seen_from(q, w[:1].expand(len(w)), t))),
+            Mistake("neighbours are pairs; with you component j is rotated with j + n",
+                    other_rows(lambda q, w, t: seen_from(q, w, t, "halves"))),
+            Mistake("the first number of the curve belongs to distance 0",
+                    other_rows(lambda q, w, t: seen_from(q, w, t + 1))),
+            Mistake("the rates are computed from the width; take those that are given",
+                    other_rows(lambda q, w, t: seen_from(q, frequencies(len(q), 10000.0), t))),
+            Mistake("the query counts, too: a pair that is long in it needs less of the key",
+                    other_rows(lambda q, w, t: seen_from(torch.ones_like(q), w, t))),
+            Mistake("each component is fitted alone; what the pairs add overlaps, so solve for all "
+                    "of them together", one_by_one),
+            Mistake("the sines are missing", other_rows(without_sines)),
+            Mistake("the score is the plain product: it is not divided by sqrt(d)",
+                    lambda q, w, c: key_for(q, w, c) * len(q) ** 0.5),
+            Mistake("the curve is wanted as it stands; you take its mean away first",
+                    lambda q, w, c: key_for(q, w, c - c.mean())),
+            Mistake("these are the scores of the best key; the key is asked for",
+                    lambda q, w, c: seen_from(q, w, torch.arange(len(c))) @ key_for(q, w, c)),
         ),
     ),
     Exercise(
         name="converted",
         cases=conversion_cases,
-        reference=converted,
+        reference=from_lost(converted),
         axes=("row", "column"),
         mistakes=(
+            Mistake("the listing has moved the rows already; put them back before you move them",
+                    converted),
+            Mistake("the listing cut the keys into as many heads as the queries have; to undo it, "
+                    "so must you", from_lost(converted, own_heads=True)),
+            Mistake("the listing is undone; now the rows have to be moved as it should have done",
+                    from_lost(lambda q, k, d, r: (q, k))),
+            Mistake("nothing is moved: this is what the listing left",
+                    lambda q, k, d, r: (q, k)),
             Mistake("the keys are cut into as many heads as the queries have; they have fewer",
-                    lambda q, k, d, r: (reordered(q, d, r), with_heads_of_q(q, k, d, r))),
+                    from_lost(lambda q, k, d, r: (reordered(q, d, r),
+                                                  with_heads_of_q(q, k, d, r)))),
             Mistake("all rows of a head are reordered; those from `rotary_dim` on do not rotate "
-                    "and stay", lambda q, k, d, r: converted(q, k, d, d)),
-            Mistake("only the queries' weight is converted",
-                    lambda q, k, d, r: (reordered(q, d, r), k)),
-            Mistake("only the keys' weight is converted",
-                    lambda q, k, d, r: (q, reordered(k, d, r))),
+                    "and stay", from_lost(lambda q, k, d, r: converted(q, k, d, d))),
+            Mistake("only the queries' weight is mended",
+                    lambda q, k, d, r: (from_lost(converted)(q, k, d, r)[0], k)),
+            Mistake("only the keys' weight is mended",
+                    lambda q, k, d, r: (q, from_lost(converted)(q, k, d, r)[1])),
             Mistake("this is the way back, from half-split to interleaved",
-                    lambda q, k, d, r: (reordered(q, d, r, back=True),
-                                        reordered(k, d, r, back=True))),
+                    from_lost(lambda q, k, d, r: (reordered(q, d, r, back=True),
+                                                  reordered(k, d, r, back=True)))),
             Mistake("the rows of all heads are mixed; reorder within each head",
-                    lambda q, k, d, r: (q[halves_order(len(q))], k[halves_order(len(k))])),
+                    from_lost(lambda q, k, d, r: (q[halves_order(len(q))],
+                                                  k[halves_order(len(k))]))),
             Mistake("the odd rows come first; the even ones are the first halves of the pairs",
-                    lambda q, k, d, r: (odd_first(q, d, r), odd_first(k, d, r))),
-            Mistake("nothing is moved", lambda q, k, d, r: (q, k)),
-            Mistake("the rows that do not rotate come first; they belong behind the others",
-                    lambda q, k, d, r: tuple(
-                        reordered(w, d, r).unflatten(0, (-1, d)).roll(d - r, 1).flatten(0, 1)
-                        for w in (q, k))),
+                    from_lost(lambda q, k, d, r: (odd_first(q, d, r), odd_first(k, d, r)))),
             Mistake("the two weights are exchanged: first the queries', then the keys'",
-                    lambda q, k, d, r: converted(k, q, d, r)),
+                    lambda q, k, d, r: from_lost(converted)(q, k, d, r)[::-1]),
         ),
     ),
     Exercise(
@@ -279,6 +297,7 @@ EXERCISES = (
                     lambda q, k, m, n: xpos_scores(q, k, m, n, on="halves")),
             Mistake("the pairs rotate the other way: both rotate by plus their position",
                     lambda q, k, m, n: xpos_scores(conjugate(q), conjugate(k), m, n)),
+            Mistake("a key that comes after a query is not seen: minus infinity", unmasked),
             Mistake("the factor 1/sqrt(d) is missing",
                     lambda q, k, m, n: xpos_scores(q, k, m, n) * q.shape[-1] ** 0.5),
             Mistake("queries and keys are both counted from 0; use q_pos and k_pos",

@@ -35,7 +35,11 @@ def trained_cases(draw: Draw) -> list[Case]:
         half = dim // 2
         counts = {1, half, *(draw.integer(1, half) for _ in range(4))}
         found += [(dim, base, n) for n in sorted(counts) if off_a_whole(dim, base, half - n)]
-    return [Case(f"dim {d}, base {b:g}, {n} pairs", (d, b, n)) for d, b, n in found]
+    return [
+        Case(f"{'one pair' if n == 1 else 'all pairs' if n == d // 2 else 'some pairs'}: dim {d}, "
+             f"base {b:g}, {n} pairs", (d, b, n))
+        for d, b, n in found
+    ]  # fmt: skip
 
 
 def off_a_whole(dim: int, base: float, pair: int) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-from exercises.checks.spec import Case, Draw, Exercise, Mistake
+from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
 from pe_lib.axes import axial_angles, sinusoidal_2d
 from pe_lib.rope import apply_rope, rope_angles
-from pe_lib.sinusoidal import frequencies, sinusoidal
+from pe_lib.sinusoidal import frequencies
 
 
 def raster(n_rows: int, n_columns: int) -> tuple[Tensor, Tensor]:
@@ -17,41 +19,60 @@ def raster(n_rows: int, n_columns: int) -> tuple[Tensor, Tensor]:
     return index // n_columns, index % n_columns
 
 
-def sincos_cases(draw: Draw) -> list[Case]:
-    """Points that are no whole grid: whole places, fractions, below 0, and far; the least width."""
-    n, quarter, other = draw.sizes(3, 3, 8)
-    width = 4 * (2 * (quarter // 2) + 1)  # its half is no multiple of 4
-    zero = torch.zeros(1)
-    rows = torch.cat([zero, draw.places(other) / 4])
-    columns = torch.cat([draw.places(other) * 3 + 100.5, zero])
-    return [
-        Case(f"{n} points, dim {width}", (draw.places(n), draw.places(n), width)),
-        Case(f"rows {rows.tolist()}, columns {columns.tolist()}, dim {8 * other}",
-             (rows, columns, 8 * other)),
-        Case(f"{n} points, the least width, dim 4",
-             (draw.places(n) - 30.5, 30.5 - draw.places(n), 4)),
-    ]  # fmt: skip
+Grid = tuple[Tensor, Tensor, Tensor]
 
 
-def own_base(rows: Tensor, columns: Tensor, dim: int) -> Tensor:
-    """Give each axis the first half of the frequencies of the whole width."""
-    rates = frequencies(dim)[: dim // 4]
-    parts = [places.double()[:, None] * rates for places in (rows, columns)]
-    return torch.cat([torch.stack([p.sin(), p.cos()], -1).flatten(1) for p in parts], 1)
+def grid_of(codes: Tensor) -> Grid:
+    """Return how many rows and columns a grid of codes has, and 1 if its columns come first."""
+    rows, columns = read_places(codes, -1)
+    return rows.max() + 1, columns.max() + 1, (columns[1] == 0).long()
 
 
-def shared_rates(rows: Tensor, columns: Tensor, dim: int) -> Tensor:
-    """Give rows the fast half of the frequencies and columns the slow half."""
-    rates = frequencies(dim)
-    angles = torch.cat([rows.double()[:, None] * rates[: dim // 4],
-                        columns.double()[:, None] * rates[dim // 4 :]], 1)  # fmt: skip
-    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
+def read_places(codes: Tensor, pair: int, whole: bool = False) -> tuple[Tensor, ...]:
+    """Read the row and the column of each code from one pair of its half."""
+    width = codes.shape[1] if whole else codes.shape[1] // 2
+    rate = frequencies(width)[: codes.shape[1] // 4][pair]
+    hands = codes.double().unflatten(1, (2, -1, 2))[:, :, pair]  # (N, 2, 2)
+    places = (torch.atan2(hands[..., 0], hands[..., 1]) / rate).round().long()
+    return places[:, 0], places[:, 1]
 
 
-def axial_rope(x: Tensor, grid: tuple[int, int], base: float = 10000.0) -> Tensor:
+def read_otherwise(codes: Tensor, pair: int, whole: bool) -> Grid:
+    """Read a grid from another pair, or with the rates of the whole width."""
+    rows, columns = read_places(codes, pair, whole)
+    return rows.max() + 1, columns.max() + 1, grid_of(codes)[2]
+
+
+def grid_cases(draw: Draw) -> list[Case]:
+    """High grids and wide ones, squares, long ones; the least width and wide ones; both orders."""
+    a, b, c = draw.sizes(3, 3, 9)
+    calls = (
+        (a, b + 8, 0, 16), (a + 8, b, 1, 16), (c, c, 1, 4 * (2 * a + 1)), (b, b, 0, 24),
+        (2, 190, 0, 8), (190 - c, 2, 0, 12), (b, 60 + a, 1, 128), (60 + c, 2, 1, 8),
+    )  # fmt: skip
+    found = []
+    for n_rows, n_columns, by_column, dim in calls:
+        places = raster(n_columns, n_rows)[::-1] if by_column else raster(n_rows, n_columns)
+        words = "column by column" if by_column else "row by row"
+        codes = sinusoidal_2d(*places, dim)
+        found.append(Case(f"{words}, codes of shape {tuple(codes.shape)}", (codes,)))
+    return found
+
+
+Pair = tuple[int, int]
+Box = tuple[float, float, float, float]
+
+
+def in_blocks(grid: Pair, block: Pair, places: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Put what belongs to the patches of a grid, row by row, into the order of blocks."""
+    shape = grid[0] // block[0], block[0], grid[1] // block[1], block[1]
+    rows, columns = (each.reshape(shape).transpose(1, 2).flatten() for each in places)
+    return rows, columns
+
+
+def axial_rope(x: Tensor, grid: Pair, block: Pair, base: float = 10000.0) -> Tensor:
     """Rotate the first half of each vector by the row, the second by the column."""
-    rows, columns = raster(*grid)
-    return by_places(x, rows, columns, base=base)
+    return by_places(x, *in_blocks(grid, block, raster(*grid)), base=base)
 
 
 def by_places(x: Tensor, rows: Tensor, columns: Tensor, *, base: float = 10000.0) -> Tensor:
@@ -59,115 +80,120 @@ def by_places(x: Tensor, rows: Tensor, columns: Tensor, *, base: float = 10000.0
     return apply_rope(x, axial_angles(rows, columns, frequencies(x.shape[-1] // 2, base)))
 
 
+def with_places(change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Answer:
+    """Return a wrong answer that changes the places of the patches."""
+    return lambda x, g, b: by_places(x, *change(*in_blocks(g, b, raster(*g))))
+
+
 def rope_cases(draw: Draw) -> list[Case]:
-    """Wide grids and high ones, one row, one column, a square; many heads, a wide one."""
+    """Wide grids and high ones, squares; blocks of one patch, of whole rows, and others."""
     b, h, rows, columns, quarter = draw.sizes(5, 2, 7)
-    shapes = (
-        (b, h, rows, columns, quarter), (b, h, columns, rows, quarter + 1),
-        (h, b, columns + rows, rows, 1), (b, h, rows, rows, quarter), (1, 16, 2, 5, 1),
-        (1, 1, 2, 70, 1), (1, 2, 70, 1, 2), (b, 1, 1, rows, 64),
+    calls = (
+        (b, h, (2 * rows, 3 * columns), (2, 3), quarter), (h, b, (rows, columns), (1, 1), quarter),
+        (b, h, (2 * columns, 2 * rows), (2, 2), 1), (1, h, (2 * rows, 2 * rows), (2, 2), quarter),
+        (1, 16, (4, 6), (2, 2), 1), (1, 1, (2, 70), (1, 2), 1), (1, 2, (70, 2), (7, 1), 2),
+        (b, 1, (2 * rows, columns), (2, columns), 32), (h, 1, (6, 12), (3, 2), quarter),
     )  # fmt: skip
     return [
-        Case(f"a grid of {(high, wide)}, {h} heads of width {4 * n}",
-             (draw.normal(b, h, high * wide, 4 * n), (high, wide)))
-        for b, h, high, wide, n in shapes
+        Case(f"{'no blocks' if block == (1, 1) else 'blocks'}: "
+             f"a grid of {grid} in blocks of {block}, {h} heads of width {4 * n}",
+             (draw.normal(b, h, grid[0] * grid[1], 4 * n), grid, block))
+        for b, h, grid, block, n in calls
     ]  # fmt: skip
 
 
-def alternating(x: Tensor, grid: tuple[int, int]) -> Tensor:
-    """Rotate even pairs by the row, odd pairs by the column."""
-    rows, columns = raster(*grid)
-    angles = axial_angles(rows, columns, frequencies(x.shape[-1] // 2))
-    return apply_rope(x, angles.unflatten(-1, (2, -1)).mT.flatten(-2))
+def other_blocks(x: Tensor, grid: Pair, block: Pair, turned: str) -> Tensor:
+    """Let the blocks, or the patches of each block, come column by column."""
+    shape = grid[0] // block[0], block[0], grid[1] // block[1], block[1]
+    axes = (2, 0, 1, 3) if turned == "blocks" else (0, 2, 3, 1)
+    places = (each.reshape(shape).permute(axes).flatten() for each in raster(*grid))
+    return by_places(x, *places)
 
 
-def split_rates(x: Tensor, grid: tuple[int, int]) -> Tensor:
-    """Give rows the fast half of the frequencies and columns the slow half."""
-    rows, columns = raster(*grid)
+def other_angles(x: Tensor, grid: Pair, block: Pair, rule: str) -> Tensor:
+    """Rotate alternating pairs by row and column, or share the rates out between the axes."""
+    rows, columns = in_blocks(grid, block, raster(*grid))
+    if rule == "alternating":
+        angles = axial_angles(rows, columns, frequencies(x.shape[-1] // 2))
+        return apply_rope(x, angles.unflatten(-1, (2, -1)).mT.flatten(-2))
     fast, slow = frequencies(x.shape[-1]).chunk(2)
     return apply_rope(x, torch.cat([rope_angles(rows, fast), rope_angles(columns, slow)], -1))
 
 
-def scaled_positions(grid: tuple[int, int], trained: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """Return rows and columns of a grid's patches in units of the trained grid."""
-    rows, columns = raster(*grid)
-    return centred(rows, grid[0], trained[0]), centred(columns, grid[1], trained[1])
+def scaled_positions(grid: Pair, trained: Pair, box: Box) -> tuple[Tensor, Tensor]:
+    """Return rows and columns of a part's patches in units of the trained grid."""
+    return scaled_by(grid, trained, box, "right")
 
 
-def centred(index: Tensor, size: int, trained: int) -> Tensor:
-    """Scale so that the edges of both grids meet."""
-    return (index + 0.5) * trained / size - 0.5
-
-
-def scaled_by(grid: tuple[int, int], trained: tuple[int, int], rule: str) -> tuple[Tensor, Tensor]:
-    """Scale both axes by another rule."""
+def scaled_by(grid: Pair, trained: Pair, box: Box, rule: str) -> tuple[Tensor, Tensor]:
+    """Scale both axes by a rule."""
+    sides = (box[0], box[2]), (box[1], box[3])
     parts = []
-    for index, size, old in zip(raster(*grid), grid, trained, strict=True):
-        place = {
-            "corner": index * old / size, "ends": index * (old - 1) / (size - 1),
-            "raw": index.float(), "unshifted": (index + 0.5) * old / size,
-            "inverse": (index + 0.5) * size / old - 0.5, "share": (index + 0.5) / size,
-            "clamped": index.clamp(max=old - 1).float(), "modulo": (index % old).float(),
-            "rounded": centred(index, size, old).round(),
-            "inside": centred(index, size, old).clamp(0, old - 1),
-            "not below": centred(index, size, old).clamp(min=0),
-            "by rows": centred(index, grid[0], trained[0]),
-            "by columns": centred(index, grid[1], trained[1]),
-        }[rule]  # fmt: skip
-        parts.append(place)
+    for index, size, old, (low, high) in zip(raster(*grid), grid, trained, sides, strict=True):
+        share = low + (index + 0.5) / size * (high - low)
+        right = share * old - 0.5
+        parts.append({
+            "right": right, "corner": (low + index / size * (high - low)) * old,
+            "unshifted": right + 0.5, "raw": index.float(), "share": share,
+            "ends": (low + index / (size - 1) * (high - low)) * (old - 1),
+            "whole": (index + 0.5) / size * old - 0.5, "moved": (index + 0.5) / size * old - 0.5
+            + low * old, "at the corner": right - low * old, "rounded": right.round(),
+            "inside": right.clamp(0, old - 1), "not below": right.clamp(min=0),
+        }[rule])  # fmt: skip
     return parts[0], parts[1]
 
 
-def by_columns(grid: tuple[int, int], trained: tuple[int, int]) -> tuple[Tensor, Tensor]:
+def by_columns(grid: Pair, trained: Pair, box: Box) -> tuple[Tensor, Tensor]:
     """Number the patches column by column."""
-    columns, rows = raster(grid[1], grid[0])
-    return centred(rows, grid[0], trained[0]), centred(columns, grid[1], trained[1])
+    rows, columns = scaled_positions(grid, trained, box)
+    return rows.view(grid).T.flatten(), columns.view(grid).T.flatten()
 
 
 def scale_cases(draw: Draw) -> list[Case]:
-    """Larger and smaller grids, squares, fewer rows and more columns, and the trained one."""
+    """Whole pictures and parts, larger and smaller grids, squares, and the trained one."""
     h, w, more = draw.sizes(3, 3, 8)
-    pairs = (
-        ((h + more, w + h + more), (h, w)), ((h, w + h + more), (h + 2, w)), ((h, w), (h, w)),
-        ((32, 32), (14, 14)), ((7, 7), (14, 14)), ((2, 90), (3, 64)),
-    )  # fmt: skip
-    return [Case(f"a grid of {grid}, trained {old}", (grid, old)) for grid, old in pairs]
+    tenth = more / 40
+    calls = (
+        ((h + more, w + h + more), (h, w), (0.0, 0.0, 1.0, 1.0)),
+        ((h, w), (h, w), (0.0, 0.0, 1.0, 1.0)),
+        ((h, w + h + more), (h + 2, w), (tenth, 0.0, 1.0, 0.75)),
+        ((7, 7), (14, 14), (0.0, 0.5, 1.0, 1.0)),
+        ((32, 32), (14, 14), (0.375, 0.125, 0.875 - tenth, 0.75)),
+        ((2, 90), (3, 64), (0.0, tenth, 0.5, 0.875)),
+    )
+    return [
+        Case(
+            f"{'the whole picture' if box == (0.0, 0.0, 1.0, 1.0) else 'a part'}: "
+            f"a grid of {grid}, trained {old}, a box of {box}",
+            (grid, old, box),
+        )
+        for grid, old, box in calls
+    ]
 
 
 EXERCISES = (
     Exercise(
-        name="sincos_2d",
-        cases=sincos_cases,
-        reference=sinusoidal_2d,
-        axes=("point", "component"),
+        name="grid_of",
+        cases=grid_cases,
+        reference=grid_of,
+        integers=True,
         mistakes=(
-            Mistake("the column comes first; the row's code is the first half",
-                    lambda r, c, d: sinusoidal_2d(c, r, d)),
-            Mistake("each axis has its own frequencies, from 1 down to almost 1/base; you give "
-                    "both the fast half of the whole width's", own_base),
-            Mistake("each axis has its own frequencies; yours share one series: rows the fast "
-                    "half, columns the slow half", shared_rates),
-            Mistake("the codes are added; they must stand side by side",
-                    lambda r, c, d: sinusoidal(r, d) + sinusoidal(c, d)),
-            Mistake("the code is that of row + column: many points share it",
-                    lambda r, c, d: sinusoidal(r + c, d)),
-            Mistake("these are all sines, then all cosines, within each half: legal, but this "
-                    "exercise asks for interleaved components",
-                    lambda r, c, d: sinusoidal_2d(r, c, d, layout="half")),
-            Mistake("the row is used twice; the column is missing",
-                    lambda r, c, d: sinusoidal_2d(r, r, d)),
-            Mistake("the column is used twice; the row is missing",
-                    lambda r, c, d: sinusoidal_2d(c, c, d)),
-            Mistake("your positions start at 1: you add one to each",
-                    lambda r, c, d: sinusoidal_2d(r + 1, c + 1, d)),
-            Mistake("you number the points yourself; use rows and columns",
-                    lambda r, c, d: sinusoidal_2d(torch.arange(len(r)), torch.arange(len(r)), d)),
-            Mistake("rows and columns alternate; the first half belongs to the row",
-                    lambda r, c, d: torch.stack([sinusoidal(r, d // 2), sinusoidal(c, d // 2)], -1)
-                    .flatten(-2)),
-            Mistake("sine and cosine are swapped: the even components are sines",
-                    lambda r, c, d: sinusoidal_2d(r, c, d).unflatten(-1, (-1, 2)).flip(-1)
-                    .flatten(-2)),
+            Mistake("rows and columns are exchanged: the row's code is the first half",
+                    lambda c: (grid_of(c)[1], grid_of(c)[0], grid_of(c)[2])),
+            Mistake("the two orders are exchanged: 0 is for row by row",
+                    lambda c: (*grid_of(c)[:2], 1 - grid_of(c)[2])),
+            Mistake("rows and columns are exchanged, in their numbers and in the order",
+                    lambda c: (grid_of(c)[1], grid_of(c)[0], 1 - grid_of(c)[2])),
+            Mistake("these are the largest numbers; patches are numbered from 0",
+                    lambda c: (grid_of(c)[0] - 1, grid_of(c)[1] - 1, grid_of(c)[2])),
+            Mistake("you answer row by row always", lambda c: (*grid_of(c)[:2], 0)),
+            Mistake("you answer column by column always", lambda c: (*grid_of(c)[:2], 1)),
+            Mistake("the fastest pair has been around after six patches: read the slowest",
+                    lambda c: read_otherwise(c, 0, False)),
+            Mistake("each half has frequencies of its own, as of a code of half the width",
+                    lambda c: read_otherwise(c, -1, True)),
+            Mistake("the grid is taken for a square",
+                    lambda c: (round(len(c) ** 0.5), round(len(c) ** 0.5), grid_of(c)[2])),
         ),
     ),
     Exercise(
@@ -177,31 +203,28 @@ EXERCISES = (
         axes=("batch", "head", "patch", "component"),
         mistakes=(
             Mistake("rows and columns are exchanged: the first half belongs to the row",
-                    lambda x, g: by_places(x, *raster(*g)[::-1])),
-            Mistake("the patches are numbered row by row; you number them column by column (or: "
-                    "you divide by the number of rows, and exchange row and column)",
-                    lambda x, g: by_places(x, *raster(g[1], g[0])[::-1])),
-            Mistake("you divide by the number of rows; a row has as many patches as there are "
-                    "columns", lambda x, g: by_places(x, torch.arange(g[0] * g[1]) // g[0],
-                                                      torch.arange(g[0] * g[1]) % g[0])),
+                    with_places(lambda r, c: (c, r))),
+            Mistake("the patches are taken to come row by row; they come block by block",
+                    lambda x, g, b: by_places(x, *raster(*g))),
+            Mistake("the blocks come row by row; yours come column by column",
+                    lambda x, g, b: other_blocks(x, g, b, "blocks")),
+            Mistake("within a block the patches come row by row; yours come column by column",
+                    lambda x, g, b: other_blocks(x, g, b, "patches")),
             Mistake("this is RoPE in one dimension: the patches stand in a line",
-                    lambda x, g: apply_rope(x, rope_angles(torch.arange(g[0] * g[1]),
-                                                           frequencies(x.shape[-1])))),
-            Mistake("it rotates the other way",
-                    lambda x, g: by_places(x, *(-p for p in raster(*g)))),
+                    lambda x, g, b: apply_rope(x, rope_angles(torch.arange(g[0] * g[1]),
+                                                              frequencies(x.shape[-1])))),
+            Mistake("it rotates the other way", with_places(lambda r, c: (-r, -c))),
             Mistake("even pairs rotate by the row, odd ones by the column; here the first half "
-                    "belongs to the row: legal, but not what is asked", alternating),
+                    "belongs to the row: legal, but not what is asked",
+                    lambda x, g, b: other_angles(x, g, b, "alternating")),
             Mistake("rows have the fast frequencies and columns the slow ones; both axes need the "
-                    "whole range", split_rates),
-            Mistake("your rows and columns start at 1",
-                    lambda x, g: by_places(x, *(p + 1 for p in raster(*g)))),
-            Mistake("the columns are not used", lambda x, g: by_places(x, raster(*g)[0],
-                                                                       0 * raster(*g)[1])),
-            Mistake("the rows are not used", lambda x, g: by_places(x, 0 * raster(*g)[0],
-                                                                    raster(*g)[1])),
-            Mistake("the second half is rotated by the row too",
-                    lambda x, g: by_places(x, raster(*g)[0], raster(*g)[0])),
-            Mistake("the base is 10000; this is another", lambda x, g: axial_rope(x, g, 100.0)),
+                    "whole range", lambda x, g, b: other_angles(x, g, b, "shared")),
+            Mistake("your rows and columns start at 1", with_places(lambda r, c: (r + 1, c + 1))),
+            Mistake("the columns are not used", with_places(lambda r, c: (r, 0 * c))),
+            Mistake("the rows are not used", with_places(lambda r, c: (0 * r, c))),
+            Mistake("the second half is rotated by the row too", with_places(lambda r, c: (r, r))),
+            Mistake("the base is 10000; this is another",
+                    lambda x, g, b: axial_rope(x, g, b, 100.0)),
         ),
     ),
     Exercise(
@@ -211,39 +234,35 @@ EXERCISES = (
         axes=("patch",),
         mistakes=(
             Mistake("rows and columns are returned in the wrong order",
-                    lambda g, t: scaled_positions(g, t)[::-1]),
+                    lambda g, t, b: scaled_positions(g, t, b)[::-1]),
             Mistake("the patches are numbered row by row; you number them column by column",
                     by_columns),
-            Mistake("these are the places of the patches' upper left corners; wanted are those of "
-                    "their centres: the half patch is missing",
-                    lambda g, t: scaled_by(g, t, "corner")),
-            Mistake("the half patch is added and not taken away again",
-                    lambda g, t: scaled_by(g, t, "unshifted")),
-            Mistake("the first and last centres meet; here the edges of the grids must meet",
-                    lambda g, t: scaled_by(g, t, "ends")),
-            Mistake("the positions are not scaled", lambda g, t: scaled_by(g, t, "raw")),
-            Mistake("the factor is upside down: the trained size over the new one",
-                    lambda g, t: scaled_by(g, t, "inverse")),
-            Mistake("these are shares between 0 and 1; the unit is a trained patch",
-                    lambda g, t: scaled_by(g, t, "share")),
-            Mistake("positions past the trained grid are cut off; scale them",
-                    lambda g, t: scaled_by(g, t, "clamped")),
-            Mistake("positions past the trained grid begin again at 0; scale them",
-                    lambda g, t: scaled_by(g, t, "modulo")),
-            Mistake("the positions are rounded; fractions are fine",
-                    lambda g, t: scaled_by(g, t, "rounded")),
-            Mistake("the positions are clamped to the trained range; the first may lie a little "
-                    "below 0, the last a little past the end",
-                    lambda g, t: scaled_by(g, t, "inside")),
-            Mistake("the positions are clamped at 0; the first may lie a little below",
-                    lambda g, t: scaled_by(g, t, "not below")),
-            Mistake("both axes are scaled by the sizes of the rows",
-                    lambda g, t: scaled_by(g, t, "by rows")),
-            Mistake("both axes are scaled by the sizes of the columns",
-                    lambda g, t: scaled_by(g, t, "by columns")),
-            Mistake("rows are scaled with the columns' sizes and columns with the rows'",
-                    lambda g, t: (centred(raster(*g)[0], g[1], t[1]),
-                                  centred(raster(*g)[1], g[0], t[0]))),
+            *(Mistake(words, lambda g, t, b, rule=rule: scaled_by(g, t, b, rule))
+              for rule, words in {
+                "corner": "these are the places of the patches' upper left corners, from the "
+                    "picture's own; wanted are those of their centres",
+                "unshifted": "trained patch 0 has its centre half a patch from the edge: the half "
+                    "patch has to be taken away again",
+                "ends": "the first and last centres meet; here the edges must meet",
+                "raw": "the positions are not scaled",
+                "share": "these are shares between 0 and 1; the unit is a trained patch",
+                "whole": "the box is not used",
+                "moved": "the part is moved to its place, but as large as the whole picture",
+                "at the corner": "the part is scaled and stands at the picture's corner, not in "
+                    "its place",
+                "rounded": "the positions are rounded; fractions are fine",
+                "inside": "the positions are clamped to the trained range; the first may lie a "
+                    "little below 0, the last a little past the end",
+                "not below": "the positions are clamped at 0; the first may lie a little below",
+              }.items()),
+            Mistake("the box is top, left, bottom, right; you read left, top, right, bottom",
+                    lambda g, t, b: scaled_positions(g, t, (b[1], b[0], b[3], b[2]))),
+            Mistake("the box is top, left, bottom, right; you read top, bottom, left, right",
+                    lambda g, t, b: scaled_positions(g, t, (b[0], b[2], b[1], b[3]))),
+            Mistake("the last two of the box are its bottom and its right edge, not its size",
+                    lambda g, t, b: scaled_positions(g, t, (b[0], b[1], b[0] + b[2], b[1] + b[3]))),
+            Mistake("rows are scaled with the columns' trained size and columns with the rows'",
+                    lambda g, t, b: scaled_positions(g, (t[1], t[0]), b)),
         ),
     ),
 )  # fmt: skip

@@ -11,7 +11,6 @@ from torch import Tensor
 from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
 from pe_lib.axes import (
     axes_angles,
-    axis_of_pair,
     grid_positions,
     section_directions,
     text_image_positions,
@@ -74,85 +73,67 @@ def merged_words(parts: Tensor) -> Tensor:
     return parts[~(word & torch.cat([torch.tensor([False]), word[:-1]]))]
 
 
-def section_angles(
-    numbers: Tensor, sections: Sequence[int], base: float, interleaved: bool
-) -> Tensor:
-    """Return the angle of each pair, from the number on its axis."""
-    name = "interleaved" if interleaved else "chunked"
-    return axes_angles(numbers, section_directions(shared_list(sections, base), sections, name))
+Sections = tuple[Tensor, Tensor, Tensor]
 
 
-def shared_list(sections: Sequence[int], base: float) -> Tensor:
-    """Return the frequencies of all pairs together."""
-    return frequencies(2 * sum(sections), base)
+def sections_of(numbers: Tensor, angles: Tensor) -> Sections:
+    """Return the pairs of each axis, 1 if they are interleaved, and the base."""
+    axis = by_direction(numbers, angles)
+    rate = angles.norm(dim=0) / numbers.double().norm(dim=0)[axis]  # (n,)
+    n = len(axis)
+    interleaved = (axis.diff() < 0).any().long()
+    return axis.bincount(minlength=numbers.shape[1]), interleaved, rate[-1] ** (-n / (n - 1))
 
 
-def angles_by(numbers: Tensor, rates: Tensor, axis: Tensor) -> Tensor:
-    """Return the product of each pair's rate with the number on its axis."""
-    return numbers.double()[:, axis] * rates
+def by_direction(numbers: Tensor, angles: Tensor) -> Tensor:
+    """Return the axis whose numbers have the direction of each pair's angles, (n,)."""
+    x, y = (each.double() / each.double().norm(dim=0) for each in (numbers, angles))
+    found: Tensor = (x.T @ y).argmax(0)
+    return found
 
 
-def angle_cases(draw: Draw) -> list[Case]:
-    """Sections of published models, equal ones, and others; one axis, and four; fractions."""
+def section_cases(draw: Draw) -> list[Case]:
+    """Sections of published models, equal ones, and others; two axes to four; fractions."""
     a, b, c, n = draw.sizes(4, 2, 7)
     patches = mixed_positions([a, (2, b, c), n])
     points = torch.stack([draw.places(n), draw.places(n) + 60, 3 * draw.places(n)], 1)
+    four = torch.cat([points - 40.5, draw.places(n)[:, None] ** 2], 1)
     calls = (
         (patches, [16, 24, 24], 1e6), (points, [24, 20, 20], 5e6), (points, [a, b + 3, c], 10000.0),
         (points[:, :2] / 4, [c, a + 4], 500.0), (-points, [a, a, a], 10000.0),
-        (patches[:, 1:], [b, b], 1000.0), (patches[:, [0, 2, 1, 1]], [1, c, 2, b], 10000.0),
-        (points[:, 2:], [n], 10000.0),
+        (patches[:, 1:], [b, b], 1000.0), (four, [1, c, 2, b], 10000.0),
+        (patches, [1, b + 2, 1], 300.0),
     )  # fmt: skip
-    return [
-        Case(f"numbers of shape {tuple(x.shape)}, sections {s}, base {base:g}, "
-             f"{'interleaved' if each else 'chunked'}", (x, s, base, each))
-        for x, s, base in calls for each in (False, True)
-    ]  # fmt: skip
+    found = []
+    for x, sections, base in calls:
+        for name in ("chunked", "interleaved"):
+            rates = frequencies(2 * sum(sections), base)
+            angles = axes_angles(x, section_directions(rates, sections, name)).double()
+            words = f"numbers of shape {tuple(x.shape)}, {len(rates)} pairs, {name}"
+            found.append(Case(words, (x, angles)))
+    return found
 
 
-def own_series(numbers: Tensor, sections: Sequence[int], base: float, interleaved: bool) -> Tensor:
-    """Give each axis frequencies of its own, from 1 down."""
-    axis = axis_of_pair(sections, "interleaved" if interleaved else "chunked")
-    ranks = torch.stack([(axis[:r] == axis[r]).sum() for r in range(len(axis))])
-    rates = torch.stack([
-        frequencies(2 * sections[int(a)], base)[int(rank)]
-        for a, rank in zip(axis, ranks, strict=True)
-    ])  # fmt: skip
-    return angles_by(numbers, rates, axis)
+def changed(
+    sections: Callable[[Tensor], Tensor] = lambda s: s,
+    order: Callable[[Tensor], Tensor] = lambda i: i,
+    base: Callable[[Tensor, int], Tensor] = lambda base, n: base,
+) -> Answer:
+    """Return a wrong answer that changes one of the three."""
 
-
-def taken_along(numbers: Tensor, sections: Sequence[int], base: float, interleaved: bool) -> Tensor:
-    """Deal out the pairs of the chunks, with the rates that they had there."""
-    axis = axis_of_pair(sections, "interleaved" if interleaved else "chunked")
-    order = axis.argsort(stable=True).argsort()
-    return section_angles(numbers, sections, base, False)[:, order]
-
-
-def never_used_up(
-    numbers: Tensor, sections: Sequence[int], base: float, interleaved: bool
-) -> Tensor:
-    """Let the axes take turns to the end."""
-    if not interleaved:
-        return section_angles(numbers, sections, base, interleaved)
-    axis = torch.arange(sum(sections)) % len(sections)
-    return angles_by(numbers, shared_list(sections, base), axis)
-
-
-def equal_parts(numbers: Tensor, sections: Sequence[int], base: float, interleaved: bool) -> Tensor:
-    """Give each axis as many pairs as the others, as far as that is possible."""
-    count = len(sections)
-    equal = [(sum(sections) + i) // count for i in range(count)]
-    return section_angles(numbers, equal, base, interleaved)
-
-
-def with_rates(rule: Callable[[Tensor], Tensor]) -> Answer:
-    """Return a wrong answer whose rates another rule makes of the right ones."""
-
-    def answer(x: Tensor, s: Sequence[int], base: float, interleaved: bool) -> Tensor:
-        axis = axis_of_pair(s, "interleaved" if interleaved else "chunked")
-        return angles_by(x, rule(shared_list(s, base)), axis)
+    def answer(numbers: Tensor, angles: Tensor) -> Sections:
+        found = sections_of(numbers, angles)
+        return sections(found[0]), order(found[1]), base(found[2], angles.shape[1])
 
     return answer
+
+
+def by_size(numbers: Tensor, angles: Tensor) -> Sections:
+    """Take the axis with the largest number of a pair's largest angle."""
+    token = angles.abs().argmax(0)  # (n,)
+    axis = numbers[token].abs().argmax(1)
+    found = axis.bincount(minlength=numbers.shape[1])
+    return found, (axis.diff() < 0).any().long(), sections_of(numbers, angles)[2]
 
 
 def clip_cases(draw: Draw) -> list[Case]:
@@ -269,59 +250,31 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        name="section_angles",
-        parts=("chunked", "interleaved"),
-        cases=angle_cases,
-        reference=section_angles,
-        axes=("token", "pair"),
-        tolerance=1e-5,
+        name="sections_of",
+        cases=section_cases,
+        reference=sections_of,
+        tolerance=1e-6,
         mistakes=(
-            Mistake("the sections are chunked always; look at `interleaved`",
-                    lambda x, s, b, i: section_angles(x, s, b, False)),
-            Mistake("the sections are interleaved always; look at `interleaved`",
-                    lambda x, s, b, i: section_angles(x, s, b, True)),
-            Mistake("the two arrangements are exchanged",
-                    lambda x, s, b, i: section_angles(x, s, b, not i)),
-            Mistake("each axis has frequencies of its own, from 1 down; here they share one list",
-                    own_series),
-            Mistake("interleaved, the axes take turns, but each pair has brought the rate of its "
-                    "chunk along; the rates stay where they are", taken_along),
-            Mistake("interleaved, an axis whose pairs are used up drops out; yours takes turns to "
-                    "the end", never_used_up),
-            Mistake("sections that are equal can be interleaved, too; yours are chunked",
-                    lambda x, s, b, i: section_angles(x, s, b, i and len(set(s)) > 1)),
-            Mistake("negative numbers are taken as 0",
-                    lambda x, s, b, i: section_angles(x.clamp(min=0), s, b, i)),
-            Mistake("every axis has as many pairs as the others; look at `sections`",
-                    equal_parts),
-            Mistake("the axes stand in the wrong order: the last has the first pairs",
-                    lambda x, s, b, i: section_angles(x.flip(-1), s, b, i)),
-            Mistake("the sections stand in the wrong order: the first axis has the last section",
-                    lambda x, s, b, i: section_angles(x, s[::-1], b, i)),
-            Mistake("all pairs rotate by the first number of a token",
-                    lambda x, s, b, i: section_angles(x[:, :1].expand_as(x), s, b, i)),
-            Mistake("all pairs rotate by the last number of a token",
-                    lambda x, s, b, i: section_angles(x[:, -1:].expand_as(x), s, b, i)),
-            Mistake("all pairs rotate by the sum of a token's numbers; each has one axis",
-                    lambda x, s, b, i: angles_by(x.sum(1, keepdim=True), shared_list(s, b),
-                                                 torch.zeros(sum(s), dtype=torch.int64))),
-            Mistake("you count the tokens yourself; use their numbers",
-                    lambda x, s, b, i: section_angles(
-                        torch.arange(len(x))[:, None].expand_as(x), s, b, i)),
-            Mistake("your numbers are one too high",
-                    lambda x, s, b, i: section_angles(x + 1, s, b, i)),
-            Mistake("the exponent is 2r/n for pair r of n; it must be r/n",
-                    with_rates(lambda w: w**2)),
-            Mistake("the exponent is r/(2n) for pair r of n; it must be r/n",
-                    with_rates(lambda w: w**0.5)),
-            Mistake("the frequencies grow with r: the sign of the exponent is missing",
-                    with_rates(lambda w: 1 / w)),
-            Mistake("the base is an argument; you use 10000 always",
-                    lambda x, s, b, i: section_angles(x, s, 10000.0, i)),
-            Mistake("these are whole turns, not radians", with_rates(lambda w: w * 2 * torch.pi)),
-            Mistake("the angles rotate the other way", with_rates(lambda w: -w)),
-            Mistake("there is an angle for each component; wanted is one for each pair",
-                    lambda x, s, b, i: section_angles(x, s, b, i).repeat(1, 2)),
+            Mistake("the sections stand in the wrong order: the first belongs to the first axis",
+                    changed(sections=lambda s: s.flip(0))),
+            Mistake("the two arrangements are exchanged: 0 is chunked",
+                    changed(order=lambda i: 1 - i)),
+            Mistake("you answer chunked always", changed(order=torch.zeros_like)),
+            Mistake("you answer interleaved always", changed(order=torch.ones_like)),
+            Mistake("the frequency of the last pair is not quite 1 / base: its exponent is "
+                    "-(n - 1)/n", changed(base=lambda b, n: b ** ((n - 1) / n))),
+            Mistake("this is by how much a pair is slower than the one before it; the base is the "
+                    "n-th power", changed(base=lambda b, n: b ** (1 / n))),
+            Mistake("pair r has the exponent -r/n; you take -2r/n",
+                    changed(base=lambda b, n: b**0.5)),
+            Mistake("the base is the other way up: frequencies fall from pair to pair",
+                    changed(base=lambda b, n: 1 / b)),
+            Mistake("the base is taken to be 10000",
+                    changed(base=lambda b, n: torch.full_like(b, 10000.0))),
+            Mistake("the sections are taken to be equal",
+                    changed(sections=lambda s: torch.full_like(s, int(s.sum()) // len(s)))),
+            Mistake("the largest number of a token need not be the one that a pair rotates by",
+                    by_size),
         ),
     ),
 )  # fmt: skip

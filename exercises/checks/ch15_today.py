@@ -54,27 +54,29 @@ def rate_cases(draw: Draw) -> list[Case]:
 FAR = 1e-2  # as in set 10: a cosine written as a shifted sine is rounded
 
 
-def latent_scores(
+Parts = tuple[Tensor, Tensor]
+
+
+def latent_parts(
     q: Tensor, latent: Tensor, shared: Tensor, up: Tensor, q_pos: Tensor, k_pos: Tensor
-) -> Tensor:
-    """Return scaled scores of contents and of rotated parts."""
+) -> Parts:
+    """Return queries and a cache whose products are the scores; no head has keys of its own."""
     return latent_otherwise(q, latent, shared, up, q_pos, k_pos)
 
 
 def latent_otherwise(
     q: Tensor, latent: Tensor, shared: Tensor, up: Tensor, q_pos: Tensor, k_pos: Tensor, *,
     rotary_first: bool = False, content: float = 1.0, rotary: float = 1.0,
-    size: Callable[[int, int], float] = lambda c, r: c + r,
-) -> Tensor:  # fmt: skip
-    """Return the scores with one thing done in another way."""
+    size: Callable[[int, int], float] = lambda c, r: c + r, on_cache: float = 0.0,
+) -> Parts:  # fmt: skip
+    """Return the parts with one thing done in another way; a share of the scale on the cache."""
     r = shared.shape[-1]
     c = q.shape[-1] - r
     q_rotary, q_content = (q[..., :r], q[..., r:]) if rotary_first else (q[..., c:], q[..., :c])
-    keys = latent[:, None] @ up.mT  # (B, H, Lk, c)
-    rotated = rotate(shared[:, None], k_pos)
-    scores = content * q_content @ keys.mT + rotary * rotate(q_rotary, q_pos) @ rotated.mT
-    result: Tensor = scores * size(c, r) ** -0.5
-    return result
+    queries = torch.cat([content * q_content @ up, rotary * rotate(q_rotary, q_pos)], -1)
+    cache = torch.cat([latent, rotate(shared, k_pos)], -1)
+    scale = size(c, r) ** -0.5
+    return queries * scale ** (1 - on_cache), cache * scale**on_cache
 
 
 def rotate(x: Tensor, positions: Tensor) -> Tensor:
@@ -119,8 +121,8 @@ def at(**changes: Callable[[Tensor], Tensor]) -> Answer:
     """Return a wrong answer that changes arguments before it uses them."""
     names = ("q", "latent", "shared", "up", "q_pos", "k_pos")
 
-    def answer(*given: Tensor) -> Tensor:
-        return latent_scores(*(
+    def answer(*given: Tensor) -> Parts:
+        return latent_parts(*(
             changes.get(name, same)(value) for name, value in zip(names, given, strict=True)
         ))  # fmt: skip
 
@@ -139,8 +141,8 @@ def counted(positions: Tensor) -> Tensor:
 
 def the_listing(
     q: Tensor, latent: Tensor, shared: Tensor, up: Tensor, q_pos: Tensor, k_pos: Tensor
-) -> Tensor:
-    """Return what the listing returns."""
+) -> Parts:
+    """Return the parts of what the listing returns."""
     return latent_otherwise(
         q, latent, shared, up, q_pos, counted(k_pos), rotary_first=True, size=lambda c, r: c
     )
@@ -287,12 +289,19 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        name="latent_scores",
+        name="latent_parts",
         cases=latent_cases,
-        reference=latent_scores,
-        axes=("batch", "head", "query", "key"),
+        reference=latent_parts,
+        axes=("component",),
         mistakes=(
-            Mistake("this is what the listing returns: nothing is mended yet", the_listing),
+            Mistake("these are the parts of what the listing returns: nothing is mended yet",
+                    the_listing),
+            Mistake("the scale belongs to the queries; the cache holds the vectors as they are",
+                    lambda *a: latent_otherwise(*a, on_cache=1.0)),
+            Mistake("the scale belongs to the queries; you share it out between the two",
+                    lambda *a: latent_otherwise(*a, on_cache=0.5)),
+            Mistake("the cache is returned first; the queries come first",
+                    lambda *a: latent_parts(*a)[::-1]),
             Mistake("the first components of a query are taken for the rotary part; they are its "
                     "contents, and the last are rotated",
                     lambda *a: latent_otherwise(*a, rotary_first=True)),

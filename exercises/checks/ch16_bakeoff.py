@@ -141,11 +141,13 @@ def verdicts(ours: Tensor, theirs: Tensor, higher: Tensor) -> Tensor:
 
 def judged(
     ours: Tensor, theirs: Tensor, higher: Tensor, *, least: int = 2, ties: str = "false",
-    missing: str = "left out", disagree: int = 0, room: float = 0.0,
+    missing: str = "left out", disagree: int = 0, room: float = 0.0, subtracted: bool = False,
 ) -> Tensor:  # fmt: skip
     """Judge with one thing done in another way; gains up to `room` are ties."""
     gain = torch.where(higher[:, None], ours - theirs, theirs - ours)
     gain = torch.where(gain.abs() <= room, 0.0, gain)
+    if not subtracted:  # two infinite losses are a tie, and their difference is NaN
+        gain = torch.where(ours == theirs, 0.0, gain)
     run = ~gain.isnan() if missing == "left out" else torch.ones_like(gain, dtype=torch.bool)
     if missing == "for it":
         gain = gain.nan_to_num(1.0)
@@ -215,7 +217,12 @@ def verdict_cases(draw: Draw) -> list[Case]:
         alone = gain.isnan() & (torch.arange(seeds) % 2 == 0)  # here one side was run
         ours = torch.where(alone, theirs + 1, ours)
         theirs = torch.where(alone, torch.nan, theirs)
-        found.append(Case(f"20 claims over {seeds} seeds", (ours, theirs, higher)))
+        wrong = torch.full((2, seeds), torch.inf, dtype=torch.float64)  # both sides' losses: ties
+        better = wrong.clone()
+        better[0, :2] = 1.0
+        given = torch.cat([ours, better]), torch.cat([theirs, wrong])
+        higher = torch.cat([higher, torch.tensor([False, False])])
+        found.append(Case(f"22 claims over {seeds} seeds", (*given, higher)))
     alone = draw.normal(2, 6, 1).double()
     return [*found, Case("6 claims over a single seed", (*alone, torch.arange(6) % 2 == 0))]
 
@@ -356,6 +363,8 @@ EXERCISES = (
             Mistake("an infinite loss is a number like others; only NaN is missing",
                     lambda a, b, h: judged(a.where(a.isfinite(), torch.nan),
                                            b.where(b.isfinite(), torch.nan), h)),
+            Mistake("two infinite losses are a tie, not a seed that was not run: compare them, and "
+                    "do not subtract", lambda *a: judged(*a, subtracted=True)),
             Mistake("where the seeds disagree one cannot say: that is 0",
                     lambda *a: judged(*a, disagree=-1)),
             Mistake("1 is for what holds, -1 for what does not; yours have the other sign",

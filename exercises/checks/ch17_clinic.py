@@ -120,10 +120,10 @@ def table_cases(draw: Draw) -> list[Case]:
     start, far = draw.integer(20, 90), draw.integer(500, 900)
     some = 100 * draw.integer(2, 9) + 37.5
     ways = {
-        f"{n} pairs, from position 0": (10000.0, 1.0, n, 0, 9 + n),
-        f"{more} pairs, from position 3": (500000.0, 1.0, more, 3, 2),
-        f"64 pairs, from position {start}": (10000.0, 4.0, 64, start, 10),
-        f"{last} pairs, from position {far}": (some, 2.374, last, far, 8 + n),
+        f"a usual table: {n} pairs, from position 0": (10000.0, 1.0, n, 0, 9 + n),
+        f"two rows: {more} pairs, from position 3": (500000.0, 1.0, more, 3, 2),
+        f"a stretched one: 64 pairs, from position {start}": (10000.0, 4.0, 64, start, 10),
+        f"a strange one: {last} pairs, from position {far}": (some, 2.374, last, far, 8 + n),
     }
     return [Case(label, tables(*way)) for label, way in ways.items()]
 

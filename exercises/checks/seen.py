@@ -47,18 +47,19 @@ def best_edges(answer: Answer, axes: Axes) -> None:
 
 
 def converted(answer: Answer, axes: Axes) -> None:
-    """Draw by how much scores change, by distance, with weights as they are and converted."""
+    """Draw by how much scores change, by distance, with the listing's weights and mended."""
     draw, d, places = Draw(0), 16, torch.arange(64)
     weights = draw.normal(2, d, d)
     x = draw.normal(64, d)
-    angles = rope_angles(places, frequencies(d).float())
+    angles = rope_angles(places, frequencies(d // 2).float())  # half of the width rotates
+    listed = tuple(w.unflatten(0, (-1, 2)).transpose(0, 1).flatten(0, 1) for w in weights)
 
     def scores(w: tuple[Tensor, ...], layout: str) -> Tensor:
         q, k = (apply_rope(x @ each.T, angles, layout=layout) for each in w)
         return q @ k.T
 
     before = scores(tuple(weights), "interleaved")
-    for name, w in (("left as they are", weights), ("converted", answer(*weights, d, d))):
+    for name, w in (("of the listing", listed), ("mended", answer(*listed, d, d // 2))):
         change = (scores(tuple(w), "half") - before).abs()
         axes.plot([change.diagonal(-n).mean() for n in places], label=f"weights {name}")
     axes.set(xlabel="distance", ylabel="mean change of a score")

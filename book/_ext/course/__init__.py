@@ -8,7 +8,7 @@ from typing import Any
 import pybtex.plugin
 from sphinx.application import Sphinx
 
-from . import addresses, captions, figures, links, pages, search, typography, written
+from . import addresses, captions, figures, links, pages, practice, search, typography, written
 
 # What is called at each event, in this order; the smaller number first, and 500 where none is said.
 HOOKS: dict[str, list[Any]] = {
@@ -17,6 +17,7 @@ HOOKS: dict[str, list[Any]] = {
         written.list_modules,
         written.write_page,
         written.quote_sentences,
+        practice.offer_exercises,
         addresses.put_addresses,
     ],
     "autodoc-process-docstring": [(written.plain_docstring, 100)],  # before napoleon
@@ -51,6 +52,7 @@ HOOKS: dict[str, list[Any]] = {
         search.write_weights,
         pages.drop_icons,
         pages.bring_first_faces,
+        practice.bring_python,
         (pages.set_formulas, 900),  # when all pages are written
     ],
 }

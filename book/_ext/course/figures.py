@@ -16,7 +16,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 from pages import live
-from tools import moving
+from tools import bench, moving
 
 from .typography import HYPHEN
 
@@ -80,10 +80,13 @@ def close_live(writer: Any, node: live_figure) -> None:
 def bring_live(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Load the script of the figures that compute on the pages that have one."""
-    if doctree is not None and doctree.next_node(live_figure) is not None:
-        app.add_js_file(live.SCRIPT.name, loading_method="defer")
+    """Load the script of the figures that compute on the pages that have one, and the bench's."""
+    trains = page == bench.PAGE
+    if trains or (doctree is not None and doctree.next_node(live_figure) is not None):
+        app.add_js_file((bench.SCRIPT if trains else live.SCRIPT).name, loading_method="defer")
         app.add_css_file(live.STYLE.name)
+    if trains:
+        app.add_css_file(bench.STYLE.name)
 
 
 class moving_figure(nodes.General, nodes.Element):

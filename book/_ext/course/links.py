@@ -11,8 +11,9 @@ from sphinx.application import Sphinx
 from sphinx.util.nodes import make_refnode
 
 HANDED_OUT = re.compile(r"exercises/(?:release/\w+|projects)/\w+")
-# Pages of prose.
-GLOSSED = re.compile(r"/(\d\d_\w+|hierarchical|designs|interview|exercises|notation)$")
+GLOSSED = re.compile(
+    r"/(\d\d_\w+|hierarchical|designs|interview|exercises|notation)$"
+)  # with prose
 
 
 def offer_downloads(app: Sphinx, doctree: nodes.document) -> None:

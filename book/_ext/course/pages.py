@@ -14,14 +14,14 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 
 from pages import live
-from tools import address, build, formulas, moving, vendor
+from tools import address, bench, build, formulas, moving, vendor
 
 MATHJAX = f"https://cdn.jsdelivr.net/npm/mathjax@{vendor.SITE[0].version}/es5/tex-chtml.js"
 
 
 def choose_assets(_: Sphinx, config: Config) -> None:
-    """Bring the figures' script; where formulas cannot be set here, pages load what sets them."""
-    config.html_static_path += [str(live.SCRIPT), str(live.STYLE)]
+    """Bring the figures' scripts; where formulas cannot be set here, pages load what sets them."""
+    config.html_static_path += map(str, (live.SCRIPT, live.STYLE, bench.SCRIPT, bench.STYLE))
     config.mathjax_path = MATHJAX
     config.nb_ipywidgets_js = {}  # a moving figure is the browser's own sliders and pictures
 

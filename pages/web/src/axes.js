@@ -84,7 +84,7 @@ export const axes = {
       box(drawing, `fill ${scores[i] < 0 ? "below" : "above"}`, left + cell * x, top + cell * y, cell - 1, cell - 1).attr("fill-opacity", Math.max(0.03, Math.abs(scores[i])).toFixed(3));
       // The numbers of the chosen token's row and column, where they fit.
       const [numbers, near] = [tokens[i].join(","), x === places[place][0] || y === places[place][1]];
-      if (near && numbers.length * 6.6 < cell) text(drawing, left + cell * (x + 0.5), top + cell * (y + 0.5) + 4, numbers, { kind: "small on" });
+      if (near && numbers.length * 5.9 < cell) text(drawing, left + cell * (x + 0.5), top + cell * (y + 0.5) + 4, numbers, { kind: "small on" });
     });
     const nearest = (px, py) => {
       const far = places.map(([x, y]) => Math.hypot(px - cell * (x + 0.5), py - cell * (y + 0.5)));

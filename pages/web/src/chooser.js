@@ -52,6 +52,7 @@ export const chooser = {
       element("a", { href: `${file}${ending}${anchor ? `#${anchor}` : ""}`, ...more }, parent, words);
     };
     const found = choose(chooser.data, state);
+    element("em", {}, sheet, `Numbers: ${state.keep === "language" ? "loss in nats" : "share right"}, worst of three seeds.`);
     GROUPS.forEach((name, status) => {
       const all = found.filter((each) => each.status === status);
       element("strong", { class: ["above", "position", "key"][status] }, sheet, `${"✓?✕"[status]} ${name}: ${all.length}`);

@@ -58,7 +58,7 @@ export const clockHands = {
     shown.forEach((r, i) => {
       const cx = (width - perRow * cell) / 2 + cell * ((i % columns) + 0.5);
       const cy = 28 + radius + rowHeight * Math.floor(i / columns);
-      text(drawing, cx, cy - radius - 14, `hand ${r}`, { kind: "title" });
+      text(drawing, cx, cy - radius - 17, `hand ${r}`, { kind: "title" });
       circle(drawing, "dial", cx, cy, radius);
       for (const [place, kind, name, shown] of [[other, "key", "other", at[1]], [p, "query", "p", at[0]]]) {
         const angle = place * rates[r];

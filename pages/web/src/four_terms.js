@@ -102,6 +102,9 @@ export const fourTermsFigure = {
     const [right, down] = narrow ? [width - 100, 510] : [label + 2 * side + 3 * gap + 60, under + side / 2];
     text(drawing, right - 4, down - 12, "terms and scores", { at: "start", kind: "small" });
     scale(drawing, right, down, digits(-most, 1), digits(most, 1));
+    const [left, low] = narrow ? [right - 150, down] : [right, down + 48];
+    text(drawing, left - 4, low - 12, "weights", { at: "start", kind: "small" });
+    scale(drawing, left, low, 0, "100 %", 0);
     const corners = [4, 0, 1, 2, 3, 5].map((panel) => corner(spots[panel]));
     pairs(all, corners, cell, words.length, `query ${words[query]}, key ${words[key]}, score ${digits(scores[query][key])}`);
   },

@@ -35,10 +35,11 @@ export const grouped = (value) => Math.round(value).toLocaleString("en-US");
 // Controls ----------------------------------------------------------------------------------
 // Each makes its elements once and returns a function that writes the state into them.
 
+const same = (value) => value;
 const limit = (bound, state) => (typeof bound === "function" ? bound(state) : bound);
 
 function rangeControl(control, parent, state, set) {
-  const { key, label, step = 1, to = (v) => v, from = (v) => v, text = String, play } = control;
+  const { key, label, step = 1, to = same, from = same, text = String, play } = control;
   const id = `live-${++made}`;
   const box = div(`live-control ${control.kin ?? ""}`, parent);
   element("label", { for: id }, box, label);
@@ -141,6 +142,7 @@ function prediction(figure, parent, state, set) {
       element("strong", {}, line, name);
       show(which, line);
     }
+    element("br", {}, told);
     told.append(why);
   }
   const choose = (answer) => {
@@ -195,7 +197,7 @@ export function fromLink(text, figure) {
       state[key] = values.map((each) => clamp(each, -10, 10));
     }
   }
-  for (const { kind, key, min, max, step = 1, options, to = (v) => v, from = (v) => v } of figure.controls) {
+  for (const { kind, key, min, max, step = 1, options, to = same, from = same } of figure.controls) {
     if (options && key && !Array.isArray(state[key]) && !Object.hasOwn(options, state[key])) state[key] = figure.start[key];
     if (kind !== "range") continue;
     const at = Number.isFinite(from(state[key])) ? from(state[key]) : from(figure.start[key]);
@@ -217,17 +219,19 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
   const words = element("p", { class: "live-words", style: `--lines:${lines};--more:${more}` }, root);
   const stage = div("live-stage", root);
   const rest = element("details", { class: "live-more" }, root);
-  element("summary", {}, rest, "More");
+  const others = figure.controls.filter((control) => !control.knob && control.enabled?.(state) !== false);
+  element("summary", {}, rest, `More: ${others.map((control) => control.label).join(" · ")}`);
   const panel = div("live-controls", rest);
   const tools = div("live-tools", root);
   const spoken = element("p", { class: "live-spoken", role: "status" }, root);
-  const svg = attributes(select(stage).append("svg"), { role: "group", "aria-label": figure.title });
+  const svg = select(stage).append("svg");
   const drawing = svg.append("g").attr("aria-hidden", "true");
   const handles = svg.append("g");
   const sheet = figure.sheet && div("live-sheet", stage); // words instead of a drawing
   const slow = matchMedia("(prefers-reduced-motion: reduce)");
   let waiting = 0;
   let speech = 0;
+  const said = () => figure.words(state).replaceAll(" %", "\u00a0%");
   let at = []; // what glides: on its way from where it was to where the state has it
 
   function set(patch) {
@@ -236,7 +240,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     if (!guess.asking) guess.mine = null;
     if (!waiting) waiting = requestAnimationFrame(() => update());
     clearTimeout(speech);
-    speech = setTimeout(() => (spoken.textContent = figure.words(state)), 600);
+    speech = setTimeout(() => (spoken.textContent = said()), 600);
     changed({ ...state });
   }
 
@@ -326,7 +330,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
       each.node.remove();
       drawn.delete(name);
     });
-    words.textContent = figure.words(state);
+    words.textContent = said();
     if (link) address.href = link(toLink(state, figure.start));
   }
 
@@ -370,8 +374,8 @@ export const named = (chosen, kind) => (chosen ? `name ${kind} word` : "small");
 export const heading = (group, x, y, words) => text(group, x, y, words, { at: "start", kind: "title" });
 
 // A panel with axes. Returns its scales and what draws in it.
-export function chart(group, { x, y, width, height, xs, ys, xLabel = "", yLabel = "", title = "", logX = false, logY = false, ticks = [6, 5], xFormat = null, yFormat = null, xValues = null, yValues = null }) {
-  const X = (logX ? scaleLog() : scaleLinear()).domain(xs).range([x, x + width]);
+export function chart(group, { x, y, width, height, xs, ys, xLabel = "", yLabel = "", title = "", logY = false, ticks = [6, 5], xFormat = null, yFormat = null, xValues = null, yValues = null }) {
+  const X = scaleLinear().domain(xs).range([x, x + width]);
   const Y = (logY ? scaleLog() : scaleLinear()).domain(ys).range([y + height, y]);
   const bottom = axisBottom(X).ticks(ticks[0], xFormat).tickSizeInner(-height).tickPadding(6).tickSizeOuter(0);
   const left = axisLeft(Y).ticks(ticks[1], yFormat).tickSizeInner(-width).tickPadding(6).tickSizeOuter(0);

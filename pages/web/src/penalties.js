@@ -62,7 +62,7 @@ export const penalties = {
     const lowest = state.method === "alibi" ? -66 : Math.min(-1, taken[LENGTH - 1]) * 1.1;
     const both = { width: half, height: narrow ? 196 : 228, xs: [-(LENGTH - 1), 0], xLabel: "key − query", xFormat: whole, ticks: [5, 5] };
     const left = chart(drawing, { ...both, x: 46, y: 26, ys: [lowest, -lowest * 0.05], title: "added to the score", yFormat: (v) => digits(v, lowest > -5 ? 1 : 0) });
-    const right = chart(drawing, { ...both, x: narrow ? 46 : half + 114, y: narrow ? 300 : 26, ys: [0, Math.max(0.13, ...weights) * 1.08], title: "attention weight" });
+    const right = chart(drawing, { ...both, x: narrow ? 46 : half + 114, y: narrow ? 300 : 26, ys: [0, Math.max(0.13, ...weights) * 1.08], title: "attention weight (orange: 95 %)" });
     const inside = (points) => points.filter((point) => point[1] >= lowest);
     if (state.method === "alibi") slopes.forEach((slope) => left.curve(inside(range(LENGTH).map((d) => [-d, alibi(-d, slope)])), "grey pale"));
     left.curve(inside(taken.map((value, d) => [-d, value])), "key strong");
@@ -70,7 +70,7 @@ export const penalties = {
     weights.forEach((weight, d) => 
       box(drawing, `fill ${d < window ? "key" : "grey"}`, right.X(-d) - (d ? bar / 2 : bar), right.Y(weight), bar, right.Y(0) - right.Y(weight)));
     if (state.method !== "alibi") return right;
-    const at = Math.min(LENGTH - 1, 60 / slopes[state.head - 1]);
+    const at = Math.min(112, 60 / slopes[state.head - 1]);
     const to = (head) => set({ head: clamp(head, 1, state.heads) });
     handle("line", {
       kind: "key",

@@ -6,7 +6,7 @@ import { leftOut, shortened, table, vectorOf, wordsOf } from "./sentence_scores.
 
 const MOST = 7; // words
 const D = 16;
-const SHUFFLED = [2, 5, 1, 4, 0, 3, 6];
+export const SHUFFLED = [4, 2, 5, 0, 3, 1, 6];
 const MADE = { q: table(D, D, 40, 0.34), k: table(D, D, 411, 0.34), v: table(D, D, 873, 0.3) };
 
 const read = ({ sentence }) => wordsOf(sentence, MOST);
@@ -53,10 +53,11 @@ export const permutations = {
     const { weights, change } = numbers(state);
     const best = weights[place].indexOf(Math.max(...weights[place]));
     const from = words[orderOf(state, words)[best]];
-    const verdict = change < 1e-9 ? "each output is the same" : `outputs differ by up to ${digits(change)}`;
+    const moved = orderOf(state, words).some((word, i) => word !== i);
+    const verdict = change < 1e-9 ? "each word’s output is the same" : `outputs differ by up to ${digits(change)}`;
     return (
       `“${words[state.word]}” is at position ${place} and takes most from “${from}”: ${digits(100 * weights[place][best], 1)} %. ` +
-      `Compared with the order that you wrote, ${verdict}.${leftOut(state.sentence, MOST)}`
+      `${moved ? `Compared with the order that you wrote, ${verdict}` : "This is your order"}.${leftOut(state.sentence, MOST)}`
     );
   },
   draw({ drawing, handle, svg, state, set, width, narrow, at }) {
@@ -81,6 +82,7 @@ export const permutations = {
     const [x, y, row] = narrow ? [left, top + side + 34, 128 / words.length] : [left + side + 62, top, cell];
     const column = ((narrow ? width - 4 : width - 8) - x) / D;
     heading(drawing, narrow ? 0 : x, y - 10, "outputs");
+    text(drawing, 14, top - 8, "drag", { kind: "small" });
     cells(drawing, x, y, [column, row], outputs, 1.6, down);
     scale(drawing, x + column * D - 90, y - 18, digits(-1.6, 1), 1.6);
     order.forEach((word) => text(drawing, x - 6, y + row * (at[word] + 0.5) + 4, words[word], { at: "end", kind: named(word === state.word, "key") }));

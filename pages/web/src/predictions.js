@@ -2,6 +2,7 @@
 // is a state, whose numbers stand beside what was predicted.
 
 import { inRows } from "./kit.js";
+import { SHUFFLED } from "./permutations.js";
 
 // The scores of a sentence, white at their middle as in the figure.
 function centred({ scores }) {
@@ -12,23 +13,23 @@ function centred({ scores }) {
 
 export const PREDICTIONS = {
   sentence_scores: {
-    question: "all words are alike. RoPE is taken away. What do the scores look like?",
+    question: "each word here has the same vector: only positions differ. RoPE is taken away. The scores?",
     options: ["a band, as with RoPE", "one shade", "each row its own"], right: 1,
     pictures: (seen) => ["rope", "none", "learned"].map((method) => centred(seen({ method }))),
     then: { method: "none", contents: "alike" },
-    why: "Words that are alike make the same vectors, and nothing else is there: all scores are equal, and so are the weights.",
+    why: "Equal vectors, and nothing else tells the words apart: all scores are equal, and so are the weights.",
   },
   permutations: {
     question: "the words are shuffled. The numbers in the framed row …",
     options: ["change", "move with the word", "stay in place"], right: 1,
-    then: { knows: "nothing", order: [2, 5, 1, 4, 0, 3, 6] },
+    then: { knows: "nothing", order: SHUFFLED },
     why: "Rows and columns move with their words, and no number changes. With codes or a mask it is different: try them.",
   },
   clock_hands: {
-    question: "both move on by 100. The product of their codes …",
+    question: "both positions move on by 100. The product of their codes …",
     options: ["falls", "stays", "rises"], right: 1,
     then: { p: 100, other: 105 },
-    why: "Each clock moves both of its hands by the same angle. What lies between them stays, and so does the product of the codes.",
+    why: "Each clock moves both of its hands by the same angle: what lies between them stays, and so does the product.",
   },
   four_terms: {
     question: "the words are shuffled. Which term stands still?",
@@ -38,33 +39,33 @@ export const PREDICTIONS = {
     why: "It reads no word. The other three move with the words; content–content does so in its rows and in its columns.",
   },
   shaw_rows: {
-    question: "query and key both move on by one. The row that they read …",
+    question: "query and key both move on by one. The row of the table that they read …",
     options: ["is one higher", "is the same", "is one lower"], right: 1,
     then: { query: 5, key: 8 },
     why: "Key minus query has not changed, and nothing else is asked. The curve moved with the query.",
   },
   t5_buckets: {
-    question: "a decoder has no keys to the right, and gives the left all 32 buckets. Drag the curve.",
+    question: "a decoder has no keys to the right, and gives the left all 32 buckets. Drag the pink points to where its staircase will be.",
     marks: [-128, -96, -64, -4], of: ({ staircase }, x) => staircase[x + 140],
     then: { sides: "past" },
     why: "Half of the buckets still hold one distance each, and there are twice as many: near 0 nothing changes.",
   },
   penalties: {
-    question: "every step costs head 8 no more than 1/256. Drag the curve of the weights.",
+    question: "every step costs head 8 no more than 1/256. Drag the pink points to its weights.",
     marks: [-120, -90, -60, -30, 0], of: ({ weights }, x) => weights[-x],
     then: { head: 8 },
     why: "Near and far cost almost the same, so the head reads the whole text. The weights sum to 1: none of them can be high.",
   },
   rope_score: {
-    question: "both move on by 500 positions. The score …",
+    question: "query and key both move on by 500. Their score …",
     options: ["falls", "stays", "rises"], right: 1,
     then: { shift: 500 },
     why: "Both arrows rotate, each by the same angle; what lies between them stays, and so does the score.",
   },
   axes: {
-    question: "each axis gets frequencies of its own. What scores high?",
+    question: "rows and columns get frequencies of their own. What scores high?",
     options: ["the row", "row and column", "all around"], right: 1,
-    pictures: (seen) => ["line", "axial", "golden"].map((how) => inRows(seen({ how }).scores.map((score) => score ** 3), 12)),
+    pictures: (seen) => ["line", "axial", "golden"].map((how) => inRows(seen({ how }).scores, 12)),
     then: { how: "axial" },
     why: "A patch in the same row or column differs along one axis only; for the other axis it is a perfect match.",
   },

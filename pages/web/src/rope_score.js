@@ -67,7 +67,7 @@ export const ropeScoreFigure = {
   words(state) {
     const { m, n, shift, d, pair, q, k } = state;
     const { score, rates } = numbers(state);
-    const made = d > 2 ? "" : `${digits(Math.hypot(...q))} × ${digits(Math.hypot(...k))} × cos ${digits(between(q, k, n - m))} = `;
+    const made = d > 2 ? "" : `${digits(Math.hypot(...q))} × ${digits(Math.hypot(...k))} × cos(${digits(between(q, k, n - m))} rad) = `;
     const shown = d > 2 ? ` Pair ${pair} rotates by ${rates[pair].toPrecision(3)} radians per position.` : "";
     return `Query at ${m + shift}, key at ${n + shift}: n − m = ${whole(n - m)}, score ${made}${digits(score)}.${shown}`;
   },
@@ -79,7 +79,8 @@ export const ropeScoreFigure = {
     const unit = size / 4.4;
     const [x0, y0] = [left + size / 2, top + size / 2];
     const screen = ([a, b]) => [x0 + unit * a, y0 - unit * b];
-    heading(drawing, left, top - 10, state.d > 2 ? `pair ${pair} of the head` : "the head's only pair");
+    heading(drawing, left, top - 10, state.d > 2 ? `pair ${pair} of the head` : "the head’s only pair");
+    text(drawing, left, top + size + 14, "pale: before the rotation", { at: "start", kind: "small" });
     for (const radius of [1, 2]) {
       circle(drawing, "grid", x0, y0, unit * radius);
     }
@@ -88,7 +89,7 @@ export const ropeScoreFigure = {
       const rotated = rope([plain], place, [rates[pair]])[0];
       arrow(drawing, [x0, y0], screen(plain), `${kind} pale`);
       arrow(drawing, [x0, y0], screen(rotated), `${kind} strong`);
-      const far = 1 + 0.26 / Math.max(0.3, Math.hypot(...rotated));
+      const far = 1 + 0.42 / Math.max(0.3, Math.hypot(...rotated));
       const [lx, ly] = screen(rotated.map((part) => part * far));
       text(drawing, lx, ly + 4, name, { kind: `name ${kind}` });
       const [x, y] = screen(rotated);
@@ -106,7 +107,7 @@ export const ropeScoreFigure = {
     const [from, by] = [Math.atan2(q[1], q[0]) + atQ * rates[pair], between(q, k, (atK - atQ) * rates[pair])];
     const arc = range(25).map((i) => screen([0.5 * Math.cos(from + (i * by) / 24), 0.5 * Math.sin(from + (i * by) / 24)]));
     shape(drawing, "line ink", `M${arc.join("L")}`);
-    text(drawing, ...screen([0.85 * Math.cos(from + by / 2), 0.85 * Math.sin(from + by / 2)]), digits(by), { kind: "on" });
+    text(drawing, ...screen([0.85 * Math.cos(from + by / 2), 0.85 * Math.sin(from + by / 2)]), `${digits(by)} rad`, { kind: "on" });
     const most = Math.max(0.5, ...curve.map(Math.abs)) * 1.12;
     const panel = chart(drawing, {
       x: narrow ? 46 : size + 84, y: narrow ? size + 66 : top, height: narrow ? 160 : 236,

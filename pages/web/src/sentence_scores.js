@@ -73,7 +73,7 @@ export const sentenceScores = {
     const label = 84;
     const side = narrow ? Math.min(width - label - 4, 300) : 300;
     const cell = side / words.length;
-    const [left, top] = [label, 92];
+    const [left, top] = [label, Math.max(60, 34 + 4.8 * Math.max(...words.map((word) => word.length)))];
     // What the softmax reads are differences: the middle of the scores is white.
     const middle = (Math.max(...at) + Math.min(...at)) / 2;
     const spread = Math.max(0.5, Math.max(...at) - middle);

@@ -71,6 +71,7 @@ export const shawRows = {
     vectors.forEach((_, each) => {
       text(drawing, x - 6, y + line * (each + 0.5) + 4, digits(each - clip, 0), { at: "end", kind: each === row ? "name ink word" : "small" });
     });
+    scale(drawing, x - 12, y + line * vectors.length + 8, digits(-1.2, 1), 1.2);
     box(drawing, "line ink", x - 1, y + line * row, 9 * D + 2, line).attr("fill", "none");
 
     scale(drawing, left + side - 80, 5, whole(-LAST), LAST);

@@ -75,6 +75,7 @@ export const t5Buckets = {
       title: "bucket", xFormat: whole, ticks: [narrow ? 5 : 7, 5],
     });
     for (const edge of [-most, most]) if (edge >= -FAR && edge <= reach) panel.upright(edge, "grey dashed");
+    if (most <= FAR) text(drawing, panel.X(-most) + 4, panel.Y(0), "max distance", { at: "start", kind: "small" });
     const steps = (from, to) => range(to - from + 1, from).flatMap((each) => [each - 0.5, each + 0.5].map((x) => [x, at[each + FAR]]));
     panel.curve(steps(-FAR, 0), "below");
     if (reach) panel.curve(steps(1, FAR), "above");

@@ -76,8 +76,8 @@ export const wavelengths = {
     const [, d, base, trained] = MODELS[model];
     const slowed = ` slowed by ${digits(rates[pair] / changed[pair])}`;
     return (
-      `${d / 2} pairs, base ${grouped(base)}, trained on ${grouped(trained)}, read to ${grouped(trained * factor)}. ` +
-      `${total(unseen)} pairs meet angles that training never had; ${total(moved)} that went around in training run at another speed. ` +
+      `Trained on ${grouped(trained)} positions, read to ${grouped(trained * factor)}. Of ${d / 2} pairs (base ${grouped(base)}) ` +
+      `${total(unseen)} meet angles that training never had; ${total(moved)} that went around in training run at another speed. ` +
       `Pair ${pair}: wavelength ${grouped(WHOLE / changed[pair])},${slowed}.`
     );
   },
@@ -91,7 +91,7 @@ export const wavelengths = {
     const whole = narrow ? width - 58 : (width - 128) * 0.6;
     const panel = chart(drawing, {
       x: 46, y: 26, width: whole, height: narrow ? 214 : 258, xs: [-0.8, last + 0.8], ys: [4, longest], logY: true,
-      xLabel: "pair", yLabel: "", title: "wavelength, in positions", yFormat: power, yValues: range(9, 1).map((e) => 10 ** e).filter((v) => v < longest),
+      xLabel: "pair", title: "wavelength, in positions", yFormat: power, yValues: range(9, 1).map((e) => 10 ** e).filter((v) => v < longest),
     });
     const right = chart(drawing, {
       x: narrow ? 46 : whole + 108, y: narrow ? 314 : 26, width: narrow ? width - 58 : width - whole - 122, height: narrow ? 184 : 258,

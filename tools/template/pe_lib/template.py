@@ -37,7 +37,6 @@ class Template(RelativeBias):
     Source: as `template_bias`.
     """
 
-    @checked()
     def __init__(self, n_heads: Count) -> None:
         """Spread the rates of the heads over a factor of twenty."""
         super().__init__()

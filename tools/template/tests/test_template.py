@@ -38,7 +38,7 @@ def test_each_doubling_costs_the_same() -> None:
 
 ERRORS = [
     (lambda: Template(0), ValueError, "n_heads must be at least 1, got 0"),
-    (lambda: Template(2.0), TypeError, "n_heads must be an int, got float"),
+    (lambda: Template(2.0), TypeError, "n_heads must be an int, got 2.0"),
     (lambda: template_bias("far", torch.ones(2)), TypeError, "relative must be numbers"),
     (lambda: template_bias([True], torch.ones(2)), TypeError, "relative must be real numbers"),
     (lambda: MultiHeadAttention(8, 4, Template(2))(torch.randn(1, 3, 8)), ValueError, "n_heads=2"),

@@ -1,16 +1,19 @@
-"""Positions in levels: paragraph and place, or two digits of one number."""
+"""Positions in levels, paragraph and place or two digits of a number; and tables past their end."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from pe_lib.arguments import Count, Integers, Positive, Reals, checked
 from pe_lib.compose import Compose
 from pe_lib.encoding import PositionEncoding
 from pe_lib.errors import may_read
 from pe_lib.learned import Learned
-from pe_lib.relative import WindowBias
+from pe_lib.positions import exact
+from pe_lib.relative import RelativeBias
+from pe_lib.resizing import sample_table
 from pe_lib.sinusoidal import Sinusoidal
 
 
@@ -94,6 +97,37 @@ class HierarchicalLearned(Learned):
         return split_rows(self.table, positions, self.alpha)
 
 
+class Beyond(PositionEncoding):
+    """A trained table with an answer past its last row.
+
+    Args:
+        trained: the table.
+        way: "clamp" uses the last row, "wrap" starts again at row 0, "interpolate" squeezes the
+            positions of each sequence so that its last meets the last row.
+    """
+
+    integers = True
+
+    def __init__(self, trained: Learned, way: Annotated[str, "clamp/wrap/interpolate"]) -> None:
+        """Keep the table, which is no copy."""
+        super().__init__()
+        self.trained, self.way, self.d_model = trained, way, trained.d_model
+
+    @property
+    def table(self) -> nn.Parameter:
+        """The trained rows, (N, D)."""
+        return self.trained.table
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Add the rows of `positions` to x (B, L, D)."""
+        last, table = self.trained.max_len - 1, self.trained.table
+        if self.way == "interpolate":
+            longest = exact(positions.amax(-1, keepdim=True).clamp(min=max(last, 1)))
+            return x + sample_table(table, exact(positions) * (last / longest)).to(x.dtype)
+        clamped = positions.clamp(max=last)
+        return self.trained.embed(x, clamped if self.way == "clamp" else positions % (last + 1))
+
+
 class ParagraphVectors(PositionEncoding):
     """Add a trained vector per paragraph to the input.
 
@@ -121,6 +155,28 @@ class ParagraphVectors(PositionEncoding):
         return self.vectors.embed(x, paragraph_of(positions, self.starts.to(x.device)))
 
 
+class WindowBias(RelativeBias):
+    """Add a trained bias per head and relative position, inside a window only.
+
+    Args:
+        n_heads: number of heads H.
+        window: largest distance w that is told apart; farther keys get 0.
+    """
+
+    integers = True
+
+    def __init__(self, n_heads: Count, window: Count) -> None:
+        """Start at 0: no preference."""
+        super().__init__()
+        self.n_heads, self.window = n_heads, window
+        self.weight = nn.Parameter(torch.zeros(n_heads, 2 * window + 1))  # (H, 2w + 1)
+
+    def of_distance(self, relative: Tensor) -> Tensor:
+        """Return the biases of relative positions: (...) -> (H, ...)."""
+        padded = F.pad(self.weight, (1, 1))  # 0 at both ends: outside the window
+        return padded[:, relative.clamp(-self.window - 1, self.window + 1) + self.window + 1]
+
+
 class Hierarchical(Compose):
     """Sinusoids for the place, a vector for the paragraph, a bias for close neighbours.
 
@@ -139,7 +195,7 @@ class Hierarchical(Compose):
         self,
         d_model: int,
         n_heads: int,
-        starts: Tensor,
+        starts: Reals,
         *,
         max_paragraphs: int = 64,
         window: int = 8,

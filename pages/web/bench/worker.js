@@ -1,0 +1,50 @@
+// Trains beside the page, which stays free. It is told what to train, to pause, to go on, and tells
+// how far it is; tests call what it exports.
+
+import { bucket, createModel, drawn, FORMS, MARKS, SIZES } from "./model.js";
+import { createTrainer, EVERY, MULTIPLES, schedule, texts } from "./trainer.js";
+import { bytes } from "./wasm.js";
+
+export const ENOUGH = 0.99; // of the tokens at the training length: 3-back is learned
+export const MANY = 32; // long texts for the last measurement, and fewer on the way
+const FEW = 4;
+
+export { bucket, createModel, createTrainer, drawn, FORMS, MARKS, MULTIPLES, schedule, SIZES, texts };
+
+// Trains to the end of the budget; yields what is to be seen, after every so many steps.
+export function* training(setting, { vectors = true } = {}) {
+  const trainer = createTrainer(setting, { vectors });
+  const losses = [];
+  let learned = 0;
+  let working = 0; // milliseconds
+  for (;;) {
+    const started = performance.now();
+    let sum = 0;
+    for (let i = 0; i < EVERY; i += 1) sum += trainer.step().loss;
+    losses.push(sum / EVERY);
+    const done = trainer.taken % setting.steps === 0;
+    const accuracies = [trainer.known(), ...trainer.lengths(done ? MANY : FEW)];
+    if (accuracies[0] >= ENOUGH) learned ||= trainer.taken;
+    working += performance.now() - started;
+    yield { taken: trainer.taken, losses: [...losses], learned, accuracies, done, seconds: working / 1000, vectors };
+  }
+}
+
+if (typeof WorkerGlobalScope !== "undefined") {
+  const vectors = WebAssembly.validate(bytes());
+  let run = null;
+  let id = 0;
+  let going = false;
+  const work = () => {
+    if (!going) return;
+    const { value } = run.next();
+    going = !value.done;
+    postMessage({ id, seen: value });
+    setTimeout(work);
+  };
+  onmessage = ({ data }) => {
+    if (data.setting) [run, id] = [training(data.setting, { vectors }), data.id];
+    if (data.go && !going) setTimeout(work);
+    going = data.go;
+  };
+}

@@ -1,0 +1,29 @@
+// Runs what the page of the bench ships: reads a job from standard input, writes what came of it.
+
+import { readFileSync } from "node:fs";
+
+const [script] = process.argv.slice(2);
+const page = new Function(`${readFileSync(script, "utf8")}; return Bench;`)();
+const trainer = new Function(`${page.WORKER}; return Trainer;`)();
+const given = JSON.parse(readFileSync(0, "utf8"));
+
+const JOBS = {
+  // Some steps: what they started from, what they read, what came back, where they ended.
+  steps({ setting, count, vectors, read }) {
+    const made = trainer.createTrainer(setting, { vectors });
+    const { weights, gradients, parameters, guesses } = made.model;
+    const found = { parameters, start: [...weights], losses: [], batches: [] };
+    for (let i = 0; i < count; i += 1) {
+      const { loss, tokens, targets } = made.step();
+      found.losses.push(loss);
+      found.batches.push([[...tokens], [...targets]]);
+      if (i === 0) found.gradients = [...gradients];
+    }
+    return { ...found, end: [...weights], guesses: [...guesses(Int32Array.from(read), trainer.SIZES.longest)] };
+  },
+  whole({ setting }) {
+    for (const seen of trainer.training(setting)) if (seen.done) return seen;
+  },
+  call: ({ name, lists }) => lists.map((list) => trainer[name](...list)),
+};
+process.stdout.write(JSON.stringify(JOBS[given.job](given)));

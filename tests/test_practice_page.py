@@ -1,0 +1,207 @@
+"""Exercises that open in their page: a small tensor says what torch says, and a browser runs it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from browsing import Visit, left_out, serve, watched
+from exercises import proofs
+from exercises.checks import EXERCISES, CheckFailed
+from tools import practice
+
+# What a program says of answers, given as sources, and of the mistakes that a check knows.
+ASK = """
+import contextlib, io, json, sys
+sys.path.insert(0, sys.argv[1])
+import runner
+def known(name, number):
+    exercise, _ = runner.find(name)
+    with contextlib.redirect_stdout(said := io.StringIO()):
+        try:
+            exercise(exercise.mistakes[number].function)
+        except Exception as error:
+            show = getattr(error, "_render_traceback_", None)
+            return show()[0] if show else f"{type(error).__name__}: {error}"
+    return said.getvalue().strip()
+for line in sys.stdin:
+    name, answer = json.loads(line)
+    said = known(name, answer) if isinstance(answer, int) else runner.check(name, answer)["said"]
+    print(json.dumps(said), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def page_python(tmp_path_factory) -> Path:
+    """Return a folder with what Python in the page imports."""
+    folder = tmp_path_factory.mktemp("page")
+    files = practice.files() | {
+        f"{name}.json": json.dumps(practice.exercise(name)).encode() for name in practice.OPEN
+    }
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def said_in_the_page(folder: Path, asked: list[tuple[str, str | int]]) -> list[str]:
+    lines = "\n".join(map(json.dumps, asked))
+    done = subprocess.run([sys.executable, "-I", "-c", ASK, folder], input=lines, text=True,
+                          capture_output=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return list(map(json.loads, done.stdout.splitlines()))
+
+
+def said_in_a_notebook(name: str, answer: str | int) -> str:
+    exercise = EXERCISES[name]
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        try:
+            if isinstance(answer, int):
+                exercise(exercise.mistakes[answer].function)
+            else:
+                space: dict[str, object] = {"torch": torch, "math": __import__("math")}
+                exec(practice.asked(name)["given"] + "\n" + answer, space)
+                exercise(space[name])  # type: ignore[arg-type]
+        except CheckFailed as failed:
+            return failed._render_traceback_()[0]
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+    return said.getvalue().strip()
+
+
+@functools.cache
+def answers(name: str) -> tuple[tuple[str, str | int], ...]:
+    """Return the right answer, the changes to it, other right answers, and the known mistakes."""
+    one = practice.set_of(name)
+    mutants, others = proofs.read(one)
+    found: list[tuple[str, str | int]] = [("solution", proofs.solution_cells(one)[name])]
+    found += [(f"~ {each.says}", proofs.mutated(one, each)) for each in mutants
+              if each.exercise == name]  # fmt: skip
+    found += [(f"right ~ {each.title}", each.source) for each in others if each.exercise == name]
+    found += [(each.message, number) for number, each in enumerate(EXERCISES[name].mistakes)]
+    return tuple(found)
+
+
+def plain(what: str, said: str) -> str:
+    """Return what is said without what torch itself words, or rounding decides."""
+    if what == "~ crash":
+        return said.partition(":")[0]
+    return re.sub(r" \(\d+ % of them\)", "", said) if "nearly right" in said else said
+
+
+@pytest.mark.parametrize("name", practice.OPEN)
+def test_the_page_says_what_the_notebook_says(name, page_python):
+    asked = [(name, answer) for _, answer in answers(name)]
+    differ, lacking = [], []
+    for (what, answer), in_page in zip(
+        answers(name), said_in_the_page(page_python, asked), strict=True
+    ):
+        if what.startswith("right ~ ") and "is not here; in the notebook it is" in in_page:
+            lacking.append(what)
+        elif plain(what, in_page) != plain(what, said_in_a_notebook(name, answer)):
+            differ.append(f"{what}: {in_page}")
+    assert not differ
+    assert len(lacking) <= 2
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("torch.fft", "`torch.fft` is not here; in the notebook it is"),
+        ("torch.linalg.svd(1)", "`torch.linalg.svd` is not here; in the notebook it is"),
+        ("torch.ones(2).unique()", "`Tensor.unique` is not here; in the notebook it is"),
+        ("torch.sofmax(1)", "module 'torch' has no attribute 'sofmax'"),
+        ("torch.ones(2) + torch.ones(3)", "must match the size of tensor b (3)"),
+        ("torch.ones(2, 3) @ torch.ones(2, 3)", "shapes cannot be multiplied (2x3 and 2x3)"),
+        ("torch.ones(2, 3).T.view(6)", "view size is not compatible"),
+        ("1 / 0", "ZeroDivisionError: division by zero (line 2)"),
+        ("__import__('sys').exit('left')", "SystemExit: left (line 2)"),
+        ("))", "SyntaxError: unmatched ')' (line 2)"),
+    ],
+)
+def test_an_error_names_what_is_missing_and_the_line(body, says, page_python):
+    answer = f"def base_for(*given):\n    return {body}"
+    assert says in said_in_the_page(page_python, [("base_for", answer)])[0]
+
+
+def test_without_npm_the_page_says_why_nothing_opens(monkeypatch):
+    practice.possible.cache_clear()
+    monkeypatch.setattr(practice.shutil, "which", lambda name: None)
+    words = practice.section("10_rope")
+    practice.possible.cache_clear()
+    assert "built without npm" in words
+    assert "button" not in words
+
+
+def test_each_exercise_stands_in_the_chapter_of_its_set():
+    if practice.possible():
+        left_out(practice.possible())
+    for one in practice.SETS:
+        names = re.findall(r'data-exercise="(\w+)"', practice.section(one))
+        assert names == [name for name in practice.OPEN if practice.set_of(name) == one]
+
+
+RIGHT = """def trained_for(dim, base, count):
+    return math.ceil(2 * math.pi * base ** (2 * (dim // 2 - count) / dim)) - 1
+"""
+ANSWERED = """() => document.querySelector('.practice-verdict')?.textContent &&
+  !document.querySelector('.practice-run').disabled"""
+
+
+@pytest.fixture
+def home(tmp_path):
+    """Serve a page with an exercise; its address."""
+    if why := practice.possible():
+        left_out(why)
+    practice.write(tmp_path / practice.FOLDER)
+    button = re.search(r"```{raw} html\n(.*?)\n```", practice.place("trained_for"), re.DOTALL)
+    page = f'<!DOCTYPE html><title>x</title><link rel="icon" href="data:,">{button[1]}'
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book" / "page.html").write_text(page, encoding="utf-8")
+    server, url = serve(tmp_path)
+    yield url
+    server.shutdown()
+
+
+def test_an_exercise_is_answered_in_the_page(browser, home):
+    page, visit, asked = browser.new_page(), Visit(), []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("dialog", lambda dialog: dialog.accept())
+
+    def said(answer: str) -> str:
+        page.locator(".cm-content").press("Control+a")
+        page.keyboard.insert_text(answer)
+        page.keyboard.press("Control+Enter")
+        page.wait_for_function(ANSWERED)
+        return page.locator(".practice-verdict").inner_text()
+
+    with watched(page, home, visit):
+        page.goto(f"{home}book/page.html")
+        assert [url for url in asked if "practice" in url] == []  # nothing before the click
+        page.get_by_role("button", name="Write it here").click()
+        page.get_by_role("textbox", name="Your answer: trained_for").wait_for()
+        assert said(RIGHT) == "trained_for: right."
+        assert said(RIGHT.replace(" - 1", "")).startswith("Not yet: this is the shortest text")
+        assert said("def trained_for(*given):\n    while True: pass").startswith("Stopped: ")
+        assert said(f"print('seen')\n{RIGHT}") == "trained_for: right."
+        assert page.locator(".practice-printed").inner_text() == "seen\n"
+        page.reload()
+        page.get_by_role("button", name="Write it here").click()
+        assert "seen" in page.locator(".cm-content").inner_text()
+        page.get_by_role("button", name="Forget my answer").click()
+        assert "raise NotImplementedError" in page.locator(".cm-content").inner_text()
+        page.locator(".cm-content").press("Escape")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "Check"
+    page.close()
+    assert visit.console == [] and visit.foreign == [] and visit.failed == []

@@ -1,0 +1,106 @@
+"""Make the script of the bench, the page on which a reader trains a model, and its grey curves.
+
+Usage: python -m tools.bench [--script]
+
+The trainer (pages/web/bench) is bundled first; the page's script holds it as text and starts it
+beside the page, so that the book reads from a folder too. Needs npm for the bundler, and Node for
+the curves: the very trainer, run once for each method. With --script they stay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+from pages.live import WEB
+from tools import ROOT, live
+
+SCRIPT, STYLE, CURVES = (WEB / f"bench.{kind}" for kind in ("js", "css", "json"))
+PAGE = "book/bench"
+RUNNER = ROOT / "tests" / "bench_run.mjs"
+SETTINGS: dict[str, dict[str, Any]] = {  # of the grey curves: what the comparison has
+    "none": {"method": "none"},
+    "alibi": {"method": "alibi", "steep": 1},
+    "t5": {"method": "t5", "buckets": 16, "reach": 16},
+    "shaw": {"method": "shaw", "clip": 16},
+    "rope": {"method": "rope", "base": 1e4},
+    "sinusoidal": {"method": "sinusoidal", "base": 1e4, "gain": 1},
+}
+USUAL = {"seed": 1, "steps": 400}
+LICENCE = "d3-axis, d3-drag, d3-scale, d3-selection and what they need: ISC, LICENSE-d3.txt"
+OPTIONS = ("--bundle", "--minify", "--format=iife", "--target=es2022", "--charset=utf8")
+
+
+def digest() -> str:
+    """Return the digest of all that the script is made of."""
+    whole = hashlib.sha256()
+    for path in sorted(
+        [*WEB.glob("bench/*.js"), WEB / "src" / "kit.js", WEB / "package.json", CURVES]
+    ):
+        whole.update(path.name.encode() + b"\n" + path.read_bytes())
+    return whole.hexdigest()
+
+
+def script() -> str:
+    """Bundle the trainer, then the page's own script with the trainer as its text."""
+    live.bring_bundler()
+    source, esbuild = live.WORKSHOP / "bench", live.WORKSHOP / "node_modules" / ".bin" / "esbuild"
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.copytree(WEB / "src", source / "src")
+    shutil.copytree(WEB / "bench", source / "bench")
+    shutil.copy(CURVES, source / "bench")
+    worker = source / "bench" / "worker.txt"
+    live.run(
+        esbuild,
+        source / "bench/worker.js",
+        *OPTIONS,
+        "--global-name=Trainer",
+        f"--outfile={worker}",
+    )
+    made = live.WORKSHOP / "bench.js"
+    live.run(
+        esbuild, source / "bench/page.js", *OPTIONS, "--global-name=Bench", f"--outfile={made}"
+    )
+    text = made.read_text(encoding="utf-8")
+    return f"/* Made by tools/bench.py from {digest()}\n   {LICENCE} */\n{text}"
+
+
+def run(job: str, **given: Any) -> Any:
+    """Return what the shipped trainer makes of a job, in Node."""
+    command = ["node", str(RUNNER), str(SCRIPT)]
+    text = json.dumps({"job": job, **given})
+    done = subprocess.run(command, input=text, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"the trainer failed: {done.stderr[-2000:]}")
+    return json.loads(done.stdout)
+
+
+def curves() -> str:
+    """Train every method once; return where each came to, as the page reads it."""
+    found = {}
+    for method, setting in SETTINGS.items():
+        seen = run("whole", setting=setting | USUAL)
+        shares = [round(share, 3) for share in seen["accuracies"]]
+        found[method] = {"accuracies": shares, "learned": seen["learned"]}
+    return json.dumps(found, indent=1) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--script", action="store_true", help="leave the curves as they are")
+    options = parser.parse_args()
+    SCRIPT.write_text(script(), encoding="utf-8")
+    if not options.script:
+        CURVES.write_text(curves(), encoding="utf-8")
+        SCRIPT.write_text(script(), encoding="utf-8")  # which holds them
+    print(f"{SCRIPT.relative_to(ROOT)}: {SCRIPT.stat().st_size} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

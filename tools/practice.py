@@ -1,0 +1,256 @@
+"""Bring the exercises that open in their page: a Python for the browser, the checks, their draws.
+
+The checks are those of the notebooks, as they are; what they take from pe_lib is its formulas,
+without the questions at the door. Pyodide and the editor come from npm, as the lock file of
+exercises/in_page pins them. Only the draws of the self-check go along: the grader has others.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import functools
+import json
+import re
+import shutil
+import subprocess
+import zipfile
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from exercises import build, sets
+from exercises.checks import EXERCISES, SETS
+from exercises.checks.spec import Draw
+from lab.sets import describe
+from tools import ROOT
+from tools.vendor import VendorError
+
+SOURCE = ROOT / "exercises" / "in_page"
+WORKSHOP = ROOT / "_build" / "practice"  # where npm puts what it brings
+PACKAGES = WORKSHOP / "node_modules"
+FOLDER = "_static/practice"  # of the site
+PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip",
+           "pyodide-lock.json")  # fmt: skip
+OPEN = (
+    "scale_of", "order_of", "causal_output", "positions_of", "untied", "relative_gap",
+    "apply_rope", "converted", "trained_for", "schedule_of", "ntk_factor", "partial_kind",
+    "attend_with_sink", "gates_of", "cache_bytes", "base_for", "first_stale",
+)  # fmt: skip
+# Parts of Python's own library, a third of it, that nobody asks for in an exercise.
+UNUSED = re.compile(
+    r"(_pyrepl|curses|dbm|ensurepip|idlelib|multiprocessing|pydoc_data|sqlite3|tkinter|unittest"
+    r"|venv|wsgiref|xml|xmlrpc|zoneinfo)/|(doctest|ftplib|imaplib|mailbox|optparse|pdb|pickletools"
+    r"|pydoc|smtplib|tarfile|turtle|webbrowser|_pydatetime|_pydecimal|_pyio|_strptime)\.py$"
+    r"|encodings/(?!__init__|aliases|ascii|cp437|idna|latin_1|utf_8)"
+)
+TAKEN = {  # a module of the checks' own surroundings, and the functions taken from it
+    "exercises/wire.py": ("as_list_or_array",),
+    "pe_lib/positions.py": ("exact", "sent", "per_head"),
+    "pe_lib/sinusoidal.py": ("frequencies", "sinusoidal", "arrange"),
+    "pe_lib/rope.py": ("rope_angles", "apply_rope", "split_pairs"),
+}
+HEAD = """from __future__ import annotations
+import array
+from collections.abc import Sequence
+import numpy as np
+import torch
+"""
+
+
+def taken(path: str, names: tuple[str, ...]) -> str:
+    """Return the source of a module's functions, without their decorators, and its constants."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    parts = [HEAD]
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef) and node.name in names:
+            node.decorator_list = []
+            parts.append(ast.unparse(node))
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pe_lib."):
+            known = [each.name for each in node.names if each.name in names_of(node.module)]
+            if known:
+                parts.insert(1, f"from {node.module} import {', '.join(known)}")
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "UNCONVERTED":
+            parts.append(ast.unparse(node))
+    return "\n".join(parts) + "\n"
+
+
+def names_of(module: str | None) -> tuple[str, ...]:
+    return TAKEN.get(f"{(module or '').replace('.', '/')}.py", ())
+
+
+def stored(value: Any) -> Any:
+    """Return an argument of a check as JSON has it."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    flat = value.contiguous().flatten()
+    data = flat.numpy().tobytes()
+    kind = str(value.dtype).removeprefix("torch.")
+    return {"dtype": kind, "shape": list(value.shape), "data": base64.b64encode(data).decode()}
+
+
+def set_of(name: str) -> str:
+    return next(one for one, group in SETS.items() if any(each.name == name for each in group))
+
+
+@functools.cache
+def asked(name: str) -> dict[str, str]:
+    """Return an exercise's title, its text, the code that is given, and the cell of the answer."""
+    cells = json.loads(sets.release_path(set_of(name)).read_text(encoding="utf-8"))["cells"]
+    ids = [sets.nbgrader_metadata(cell).get("grade_id") for cell in cells]
+    end = ids.index(name)
+    start = ids.index(f"ask_{name}")
+    title, _, first = sets.source_text(cells[start]).partition("\n")
+    parts, given = [first], []
+    for cell in cells[start + 1 : end]:
+        source = sets.source_text(cell)
+        is_code = cell["cell_type"] == "code"
+        given += [source] * is_code
+        parts.append(f"```python\n{source}\n```" if is_code else source)
+    text = re.sub(r"\n\nBelow the check, a cell draws .*", "", "\n\n".join(parts))  # it is not here
+    return {
+        "title": title.removeprefix("## "), "text": text,
+        "given": "\n\n".join(given), "start": sets.source_text(cells[end]),
+    }  # fmt: skip
+
+
+def exercise(name: str) -> dict[str, Any]:
+    """Return what the page needs to check an exercise."""
+    cases = EXERCISES[name].cases(Draw(0))
+    return {
+        "module": f"ch{set_of(name)}",
+        "given": asked(name)["given"],
+        "cases": [[case.label, [stored(each) for each in case.args], case.tolerance]
+                  for case in cases],
+    }  # fmt: skip
+
+
+def files() -> dict[str, bytes]:
+    """Return what Python in the page imports."""
+    known = {
+        "torch": [name for name in dir(torch) if not name.startswith("_")],
+        "Tensor": [name for name in dir(torch.Tensor) if not name.startswith("_")],
+    }
+    checks = ["spec", "compare", "kept", *sorted({f"ch{set_of(name)}" for name in OPEN})]
+    texts = {f"exercises/checks/{name}.py": (ROOT / f"exercises/checks/{name}.py").read_text()
+             for name in checks}  # fmt: skip
+    texts |= {path: taken(path, names) for path, names in TAKEN.items()}
+    texts |= {f"{name}.py": (SOURCE / f"{name}.py").read_text()
+              for name in ("torch", "numpy", "runner")}  # fmt: skip
+    texts["exercises/__init__.py"] = (ROOT / "exercises/__init__.py").read_text()
+    texts |= {"exercises/checks/__init__.py": "", "pe_lib/__init__.py": ""}
+    texts["known.json"] = json.dumps(known)
+    return {name: text.encode() for name, text in texts.items()}
+
+
+def run(*command: str | Path) -> None:
+    try:
+        done = subprocess.run([str(part) for part in command], cwd=WORKSHOP, capture_output=True,
+                              text=True, timeout=300)  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise VendorError(f"{Path(command[0]).name} did not answer in time") from None
+    if done.returncode:
+        raise VendorError(f"{Path(command[0]).name} failed: {done.stderr.strip()[-300:]}")
+
+
+def bring() -> None:
+    """Have npm bring Pyodide and the editor, and bundle what the page loads.
+
+    Raises:
+        VendorError: if npm is missing, or does not bring them.
+    """
+    npm = shutil.which("npm")
+    if npm is None:
+        raise VendorError("npm is not installed")
+    WORKSHOP.mkdir(parents=True, exist_ok=True)
+    lock, stamp = SOURCE / "package-lock.json", PACKAGES / "lock"
+    if not stamp.exists() or stamp.read_bytes() != lock.read_bytes():
+        for name in ("package.json", lock.name):
+            shutil.copy(SOURCE / name, WORKSHOP)
+        run(npm, "ci", "--silent", "--no-audit", "--no-fund", f"--cache={WORKSHOP / 'cache'}")
+        shutil.copy(lock, stamp)
+    shutil.copy(SOURCE / "page.js", WORKSHOP)
+    options = ["--bundle", "--minify", "--format=esm", "--target=es2022", "--charset=utf8"]
+    run(PACKAGES / ".bin" / "esbuild", "page.js", *options, "--outdir=made", "--legal-comments=eof")
+
+
+@functools.cache
+def possible() -> str:
+    """Return nothing if exercises can open in their page, else why not."""
+    try:
+        bring()
+    except (VendorError, OSError) as error:
+        return str(error)
+    return ""
+
+
+@functools.cache
+def library() -> bytes:
+    """Return Python's own library, without what nobody asks for."""
+    with zipfile.ZipFile(PACKAGES / "pyodide" / "python_stdlib.zip") as whole:
+        kept = {name: whole.read(name) for name in whole.namelist() if not UNUSED.match(name)}
+    return build.packed(kept, zipfile.ZIP_DEFLATED)
+
+
+def write(folder: Path) -> None:
+    """Write what the page loads when an exercise is opened."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name in PYODIDE:
+        shutil.copy(PACKAGES / "pyodide" / name, folder)
+    (folder / "python_stdlib.zip").write_bytes(library())
+    shutil.copy(WORKSHOP / "made" / "page.js", folder)
+    for name in ("worker.js", "page.css"):
+        shutil.copy(SOURCE / name, folder)
+    (folder / "checks.zip").write_bytes(build.packed(files(), zipfile.ZIP_DEFLATED))
+    for name in OPEN:
+        (folder / f"{name}.json").write_text(json.dumps(exercise(name)))
+
+
+def size() -> int:
+    """Return how many bytes come, unpacked, before Python starts: the length of the bar."""
+    rest = ("pyodide.asm.wasm", "pyodide-lock.json")
+    return len(library()) + sum((PACKAGES / "pyodide" / name).stat().st_size for name in rest)
+
+
+def place(name: str) -> str:
+    """Return Markdown that shows an exercise, folded, with what opens it here."""
+    found = asked(name)
+    held = {"data-exercise": name, "data-start": found["start"], "data-size": size()}
+    attributes = " ".join(f'{key}="{escape(str(value))}"' for key, value in held.items())
+    attributes = attributes.replace("\n", "&#10;")
+    late = "It did not load. Is the network there? A page opened as a file cannot run Python."
+    button = (
+        f'<div class="practice" {attributes}>'
+        '<button type="button" class="sd-btn sd-btn-primary" onclick="'
+        f"import('../{FOLDER}/page.js').then(page =&gt; page.open(this))"
+        f".catch(() =&gt; this.after(' {late}'))\">Write it here</button></div>"
+    )
+    number = describe(set_of(name))["number"]
+    title = f"Set {number}, {found['title'][0].lower()}{found['title'][1:]}"
+    raw = f"```{{raw}} html\n{button}\n```"
+    return f"`````{{dropdown}} {title}\n{found['text'].strip()}\n\n{raw}\n`````"
+
+
+ABOUT = (
+    "**Or write here, without an account.** {count} of these exercises open in this page: a click "
+    "loads Python from this site (6 MB, once), the check says what the notebook's says, and your "
+    "answer stays in this browser. A small stand-in for PyTorch computes; what it lacks it names."
+)
+WITHOUT = (
+    "This copy of the site was built without npm, so these exercises do not open in the page; the "
+    "links above lead to them."
+)
+
+
+def section(one: str) -> str:
+    """Return what a chapter says below the links to its set; nothing if none of it opens here."""
+    names = [name for name in OPEN if set_of(name) == one]
+    if not names:
+        return ""
+    if possible():
+        return WITHOUT
+    count = {1: "One", 2: "Two", 3: "Three", 4: "Four"}[len(names)]
+    return "\n\n".join([ABOUT.format(count=count), *map(place, names)])
