@@ -11,6 +11,7 @@ import pytest
 from bakeoff import choosing
 from bakeoff.choosing import FITS, OUT, UNSURE, Needs
 from bakeoff.run import SHIPPED
+from tools import ROOT
 
 TRAINED = 512
 WANTED = (0.5, 1, 1.25, 1.5, 2, 4, 6, 16, 20)
@@ -135,3 +136,11 @@ def test_needs_that_make_no_sense_are_refused():
     for wrong in ({"what": "poem"}, {"keep": "all"}, {"used": 0}, {"head_dim": 100}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Needs(**wrong)
+
+
+def test_every_method_that_is_ranked_has_a_sentence_on_the_page():
+    page = (ROOT / "book/18_choosing.ipynb").read_text(encoding="utf-8")
+    told = page.partition("{dropdown} Every name")[2].partition("```")[0]
+    missing = [fact.name for fact in choosing.facts().values()
+               if not all(part in told for part in fact.name.split(" + "))]  # fmt: skip
+    assert missing == []
