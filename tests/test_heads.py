@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 
-import numpy as np
 import pytest
 import torch
 
-from lab import heads
+from lab import heads, tasks
 from lab.model import Transformer
 from lab.training import IGNORE, generator
 from pe_lib.attention import attention_logits
 from pe_lib.rope import RoPE, apply_rope, rope_angles
 from pe_lib.sinusoidal import frequencies
-from tools import heads as recorder
 
 RATES = frequencies(16)
 
@@ -110,19 +107,9 @@ def test_the_recorded_heads_have_their_shapes_and_begin_with_the_shipped_text():
     assert {
         name: tuple(held[name].shape) for name in ("q", "k", "q_mean", "k_mean")
     } == dict.fromkeys(("q", "k", "q_mean", "k_mean"), (12, 64, 32))
-    vocabulary = {piece: n for n, piece in enumerate(held["pieces"])}
-    text = recorder.tasks.load_text()[:400]
-    assert held["pieces"][1:40] == recorder.pieces(text, vocabulary)[:39]
+    said = "".join(piece.removeprefix("##") for piece in held["pieces"][1:40])
+    assert "".join(tasks.load_text().lower().split()).startswith(said)
 
 
-def test_a_wheel_that_is_another_is_refused(tmp_path):
-    other = tmp_path / "other.whl"
-    other.write_bytes(b"not the wheel")
-    with pytest.raises(SystemExit, match=hashlib.sha256(b"not the wheel").hexdigest()):
-        recorder.record_minilm(other)
-
-
-def test_pieces_are_the_longest_known_beginnings():
-    known = {"un": 0, "##happ": 1, "##happy": 2, "##y": 3, "!": 4}
-    assert recorder.pieces("Unhappy! happy", known) == ["un", "##happy", "!", "[UNK]"]
-    assert np.isclose(heads.by_elimination(), sum(1 / n for n in range(1, 12)) / 11)
+def test_eliminating_answers_pays_the_mean_of_one_over_what_is_left():
+    assert heads.by_elimination() == pytest.approx(sum(1 / n for n in range(1, 12)) / 11)
