@@ -21,7 +21,7 @@ TEST_READY := $(VENV)/.test-ready
 
 .DEFAULT_GOAL := help
 .PHONY: help book test refresh check lint links pdf serve newest clean distclean \
-        exercises grade bench bakeoff new-chapter order fork census
+        exercises grade bench bakeoff new-chapter order fork
 
 # An environment works only where it was made, with the Python that made it. Else it is made anew.
 PLACE := import os, sys; print(os.fsencode(os.path.realpath(sys.prefix)), *sys.version_info[:2])
@@ -104,10 +104,6 @@ newest: $(TEST_READY) ## Move the environment to the newest versions within the 
 	@$(NEWEST) requirements-alone.txt > _build/newest-alone.txt
 	$(PIP) $(PIP_ARGS) --upgrade -r _build/newest.txt
 	$(PIP) $(PIP_ARGS) --no-deps --upgrade --target $(VENV)/alone -r _build/newest-alone.txt
-	-@$(PY) -m tools.census --check
-
-census: $(TEST_READY) ## Read the positions of every published model out of the installed libraries
-	@$(PY) -m tools.census
 
 bench: $(TEST_READY) ## Time pe_lib beside the libraries that people use
 	@$(PY) -m benchmarks $(ARGS)

@@ -21,7 +21,7 @@ pytest_plugins = ["tools.red", "tools.nbval_whole"]
 # What takes longest begins first, so that no processor waits for the last of it: these files, then
 # the notebooks by their recorded seconds, then the others.
 FIRST = ["site", "promises", "grading_runs", "grading", "exercises", "live", "style", "guards"]
-FIRST += ["new_chapter", "bakeoff", "doctor", "published", "sandbox", "places", "census", "order"]
+FIRST += ["new_chapter", "bakeoff", "doctor", "published", "sandbox", "places", "order"]
 RECORD = Path(__file__).parent / "_build" / "tests.json"
 STARTED = time.time()
 

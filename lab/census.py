@@ -12,8 +12,8 @@ def read(library: str | None = None) -> list[dict[str, str]]:
     """Return the census: one row a model, in the order of the file.
 
     Every column holds text; several values are separated by " | ", and what was not found is "".
-    `evidence` names file and line of every value. `python -m tools.census` writes the file from
-    the code of the installed libraries.
+    `evidence` names file and line of every value, in the versions of the libraries that
+    `lab/data/README.md` names.
 
     Args:
         library: keep the models of one library, "transformers", "diffusers" or "timm".

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 
-from benchmarks import report
 from benchmarks.cases import QUESTIONS, agree
 from benchmarks.measure import memory, side_by_side
 
@@ -47,35 +43,3 @@ def test_ratios_are_taken_within_a_round() -> None:
     assert measured["once"].ratio == 1
     assert 4 < measured["ten times"].ratio < 25
     assert measured["once"].rounds >= 5
-
-
-def results(slow: float) -> dict[str, Any]:
-    """Return made-up results in which everything of pe_lib takes `slow` and all else 1."""
-    rows = []
-    for name, question in QUESTIONS.items():
-        for length in question.lengths:
-            asked = [bar for bar in report.BARS if bar.question == name]
-            names = dict.fromkeys(who for bar in asked for who in (bar.who, bar.against))
-            for who in ["limit", *names, "a library"]:
-                ratio = slow if who.startswith("pe_lib") else 1.0
-                rows.append(
-                    {"question": name, "title": question.title, "length": length, "who": who}
-                    | {"seconds": ratio, "ratio": ratio, "low": ratio, "high": ratio}
-                    | {"peak_bytes": 2**20, "kept_bytes": 2**10, "rounds": 5}
-                )
-    machine = {"cpu": "a CPU", "cores": 2, "threads": 1, "load before": 0.1, "python": "3"}
-    return {"machine": {**machine, "versions": {"torch": "2"}}, "rows": rows}
-
-
-@pytest.mark.parametrize("slow", [0.001, 2.0])
-def test_the_page_says_what_was_missed(
-    slow: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(report, "PAGE", tmp_path / "page.md")
-    report.write_page(results(slow))
-    page = report.PAGE.read_text()
-    asked = sum(len(bar.lengths) for bar in report.BARS)
-    assert page.count("| yes |") == (asked if slow < 1 else 0)
-    assert page.count("**no**") == len(report.failed(results(slow))) == (0 if slow < 1 else asked)
-    for question in QUESTIONS.values():
-        assert f"## {question.title}" in page

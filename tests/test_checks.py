@@ -676,10 +676,6 @@ def test_what_an_answer_gives_can_be_seen(
     assert capsys.readouterr().out.count(f"{name} is not answered yet") == 2
 
 
-def test_each_part_of_the_book_has_something_to_see() -> None:
-    assert {"continued", "best_edges", "converted", "positions_used"} <= set(SEEN)
-
-
 @pytest.mark.parametrize("name", set_names())
 def test_a_check_is_fast(name: str) -> None:
     """The right answers of a whole set are judged in less than a second."""

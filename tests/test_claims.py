@@ -88,16 +88,6 @@ def test_a_box_asks_its_question_and_links_to_who_says_it():
     assert claims.heading(asked).endswith("false:** c (After [Ada](https://a.org/said).)")
 
 
-def test_an_unknown_id_says_where_ids_stand():
-    with pytest.raises(KeyError, match=r"claims\.yml"):
-        claims.show("no-such-claim", holds=True, measured="m")
-
-
-def test_an_unknown_verdict_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="verdict of 'x' must be one of"):
-        claims.read(write_ledger(tmp_path, verdict="maybe"))
-
-
 def test_an_id_that_stands_twice_is_refused(tmp_path):
     path = write_ledger(tmp_path)
     path.write_text(path.read_text(encoding="utf-8") * 2, encoding="utf-8")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ from torch import nn
 from lab import census
 from lab.model import LabModel, Transformer
 from lab.registry import METHODS, Sizes, encodings
-from pe_lib.attention import attention_logits
 from pe_lib.context_extension import DynamicNTK, llama3, proportional, yarn, yarn_gain
 from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import frequencies
@@ -48,7 +45,7 @@ from posdoctor.doctor import (
     compare,
     diagnose,
 )
-from posdoctor.findings import FAULT, KNOWN, UNSURE
+from posdoctor.findings import FAULT, UNSURE
 from posdoctor.models import examine_model
 from posdoctor.profile import Case
 from posdoctor.rules import identify, series
@@ -62,12 +59,6 @@ PUBLISHED = {each["name"]: each["config"] for each in published_files()}
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_named(bug):
     assert bug.verdict in verdicts(bug)
-
-
-def test_there_are_at_least_thirty_planted_bugs_with_different_names():
-    assert len({bug.name for bug in BUGS}) == len(BUGS) >= 30
-    assert sum(bug.held_out for bug in BUGS) >= 10
-    assert {bug.verdict for bug in BUGS} <= set(KNOWN)
 
 
 @pytest.mark.parametrize("name", COMBINED)
@@ -756,45 +747,12 @@ def test_the_three_lines_at_the_top_of_the_chapter_reach_a_diagnosis(tmp_path, m
     assert "FAULT: base." in capsys.readouterr().out
 
 
-def test_the_command_runs_from_a_shell():
-    done = subprocess.run(
-        [sys.executable, "-m", "posdoctor", "posdoctor.bugs:mixed_layouts"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1 and "mixed-layouts" in done.stdout
-
-
-def test_every_address_is_one_of_a_public_thread():
-    form = re.compile(r"https://github\.com/[\w.-]+/[\w.-]+/(issues|pull)/\d+")
-    assert all(form.fullmatch(known.thread) for known in KNOWN.values() if known.thread)
-
-
 def test_a_code_that_is_added_is_examined():
     assert diagnose(Absolute(lambda p: codes(p, 32))).healthy
     same = diagnose(Absolute(lambda p: codes(torch.arange(p.shape[-1]), 32)))
     assert "offset-ignored" in same.names(FAULT)
     table = nn.Embedding(512, 32)
     assert "a table" in diagnose(Absolute(table)).case.facts["form"]
-
-
-def test_an_ignored_offset_of_a_linear_bias_is_harmless():
-    q = torch.randn(1, 4, 1, 16)
-    k = torch.randn(1, 4, 9, 16)
-    alibi = METHODS["alibi"].make(SIZES)
-    right_one, wrong = (
-        attention_logits(q, k, alibi, torch.tensor([place]), torch.arange(9)).softmax(-1)
-        for place in (8, 0)
-    )
-    torch.testing.assert_close(right_one, wrong)
-
-
-def test_the_page_of_the_proofs_has_a_row_for_each_planted_bug():
-    text = doctor_page.page()
-    assert text.count("| named |") == len(BUGS)
-    assert all(f"| {bug.name} |" in text for bug in BUGS)
-    assert all(name in text for name in (*COMBINED, *DOUBTFUL))
 
 
 VERDICTS = ("agree", "permuted on loading", "disagree", "not there")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import json
 import random
 import re
@@ -47,7 +46,6 @@ from tools import live as workshop
 NAMES = sorted(live.starts())
 LEAST = 200  # values of each figure
 OWN_SCRIPTS = 59_000  # bytes that a reader gets beside the parts of d3
-POSITIONS = live.WEB / "src" / "positions.js"
 GAPS = (
     torch.arange(-128, 129, dtype=torch.float64) / 4
 )  # where the curves over a distance are drawn
@@ -442,7 +440,6 @@ def test_a_figure_shows_the_numbers_of_the_library(name, tab):
     assert compared >= LEAST
 
 
-@functools.cache
 def calls() -> dict[str, list[tuple[list[Any], Any]]]:
     """Return, for each function of the arithmetic, arguments and what pe_lib gives for them."""
     pairs = torch.randn(8, 2, dtype=torch.float64)
@@ -529,113 +526,24 @@ def calls() -> dict[str, list[tuple[list[Any], Any]]]:
     }
 
 
-def wrong_calls(tab, source: str | None = None) -> list[str]:
-    """Return the functions that do not give what pe_lib gives: as shipped, or in a source."""
-    run = """async ([source, calls]) => {
-      const load = text => import('data:text/javascript;charset=utf-8,' + encodeURIComponent(text));
-      const module = source ? await load(source) : Live.positions;
-      return calls.map(([name, args]) => module[name](...args));
-    }"""
-    cases = [(name, args, want) for name, each in calls().items() for args, want in each]
-    found = told(tab, run, [source, [[name, args] for name, args, _ in cases]])
-    return sorted(
-        {
-            name
-            for (name, _, want), got in zip(cases, found, strict=True)
-            if list(wrong({"": got}, {"": want}))
-        }
-    )
-
-
 def test_the_arithmetic_is_that_of_the_library(tab):
-    assert wrong_calls(tab) == []
+    run = "calls => calls.map(([name, args]) => Live.positions[name](...args))"
+    cases = [(name, args, want) for name, each in calls().items() for args, want in each]
+    found = told(tab, run, [[name, args] for name, args, _ in cases])
+    pairs = zip(cases, found, strict=True)
+    assert [name for (name, _, want), got in pairs if list(wrong({"": got}, {"": want}))] == []
 
 
-SLIPS = {  # one slip of the hand, and the functions that it makes wrong
-    ("(-2 * r) / d", "(-2 * r) / (d + 1)"): ["frequencies", "sinusoidal", "widthDirections"],
-    ("[Math.sin(position * rate), Math.cos(", "[Math.cos(position * rate), Math.sin("): [
-        "sinusoidal"
-    ],
-    ("a * Math.sin(angle) + b", "a * Math.sin(angle) - b"): ["rope", "ropeScore"],
-    ("rope(k, n, rates)", "rope(k, n + 1, rates)"): ["ropeScore"],
-    ("Math.max(-clip, relative)) + clip", "Math.max(-clip, relative)) - clip"): ["clippedRow"],
-    ("causal && j > i", "causal && j >= i + 2"): ["attention"],
-    ("dot(query, key) / Math.sqrt(q.length)", "dot(query, key) / q.length"): ["attention"],
-    ("(asks) => [x, p]", "(asks) => [p, x]"): ["fourTerms"],
-    ("start += Math.max(t, h, w)", "start += Math.max(h, w)"): ["textImagePositions"],
-    ("a === axis[r] ? rate : 0", "a === axis[r] ? 0 : rate"): [
-        "sectionDirections",
-        "widthDirections",
-    ],
-    ("(width) => width / 2", "(width) => width / 2 + 1"): ["widthDirections"],
-    ("[Math.sin, Math.cos]", "[Math.cos, Math.sin]"): ["goldenDirections"],
-    ("- wish[a]", "+ wish[a]"): ["axesScores"],
-    ("span - relative", "span + relative"): ["disentangledRow"],
-    ("f(Math.log(most / exact))", "f(Math.log((most + 1) / exact))"): ["t5Bucket"],
-    ("h - 0.5", "h + 0.5"): ["alibiSlopes"],
-    ("-r1 * Math.log1p", "r1 * Math.log1p"): ["kerpleLog"],
-    ("Math.abs(relative) ** r2", "Math.abs(relative) * r2"): ["kerplePower"],
-    ("Math.max(query, threshold)", "threshold"): ["fireRatio"],
-    ("rate / factor);\nexport", "rate * factor);\nexport"): ["positionInterpolation"],
-    ("(-r / (rates.length - 1))", "(-r / rates.length)"): ["dynamicNtk", "ntkAware"],
-    ("trained - (factor - 1)", "trained - factor"): ["dynamicNtk"],
-    ("byParts(rates, factor, trained, 1, 4)", "byParts(rates, factor, trained, 1, 5)"): ["llama3"],
-    ("Math.ceil(pair(slow))", "Math.floor(pair(slow))"): ["yarn"],
-}
-
-
-@pytest.mark.parametrize("slip", SLIPS)
-def test_a_wrong_digit_is_found(slip, tab):
-    source = POSITIONS.read_text(encoding="utf-8")
-    assert source.count(slip[0]) == 1
-    assert wrong_calls(tab, source.replace(*slip)) == SLIPS[slip]
-
-
-CHOICES = [  # slips of the hand in the decision
-    ("each >= wanted", "each > wanted"),
-    ("768 / d", "d"),
-    ("trained / share", "used / share"),
-    ("sign * worst < sign * bars", "worst < bars"),
-    ("wanted > 1 ? key", "wanted >= 1 ? key"),
-    ("tuned && wanted > 1", "wanted > 1"),
-    ("wanted > multiple", "wanted >= multiple"),
-    ('["plain", "scores", "any"]', '["scores", "plain", "any"]'),
-    ('cache !== "none"', 'cache === "all"'),
-    ("against.length ? 2", "against.length > 1 ? 2"),
-    ("9 : sign * worst", "9 : worst"),
-]
-
-
-def decided(tab, source: str) -> list[Any]:
-    """Return what a source of the arithmetic decides in each state of the chooser."""
-    run = """async ([source, data, states]) => {
-      const load = text => import('data:text/javascript;charset=utf-8,' + encodeURIComponent(text));
-      const { choose } = await load(source);
-      return states.map(state => choose(data, state));
-    }"""
-    found: list[Any] = told(tab, run, [source, live.data("chooser"), states_of("chooser")])
-    return found
-
-
-@functools.cache
-def decisions() -> list[Any]:
-    """Return what the library decides in each state of the chooser."""
-    return [
+def test_the_chooser_decides_as_the_library_does(tab):
+    run = "([data, states]) => states.map(state => Live.positions.choose(data, state))"
+    decided = told(tab, run, [live.data("chooser"), states_of("chooser")])
+    assert decided == [
         [
             {"key": key, **verdict._asdict(), "reasons": [list(each) for each in verdict.reasons]}
             for key, verdict in choosing.choose(needs_of(state)).items()
         ]
         for state in states_of("chooser")
     ]
-
-
-@pytest.mark.parametrize("slip", [None, *CHOICES])
-def test_the_chooser_decides_as_the_library_does_and_a_slip_is_found(slip, tab):
-    source = POSITIONS.read_text(encoding="utf-8")
-    if slip:
-        assert source.count(slip[0]) == 1
-        source = source.replace(*slip)
-    assert (decided(tab, source) == decisions()) == (slip is None)
 
 
 def test_the_chooser_reads_what_the_library_knows():

@@ -147,31 +147,6 @@ def test_a_name_that_cannot_be_is_refused_and_nothing_is_written(
     assert contents(small_copy) == before
 
 
-def test_a_second_chapter_of_the_same_name_is_refused(small_copy: Path) -> None:
-    new_chapter.create("spiral")
-    with pytest.raises(new_chapter.ChapterError, match=r"'spiral' is taken: \d\d_spiral is a chap"):
-        new_chapter.create("spiral")
-
-
-@pytest.mark.parametrize("name", ["spiral", "log_of_the_distance_ab"])
-def test_nothing_of_the_template_is_left_in_what_is_made(name: str, small_copy: Path) -> None:
-    before = contents(small_copy)
-    for path in new_chapter.create(name):
-        text = path.read_text(encoding="utf-8")
-        known = set(before[path].decode().splitlines()) if path in before else set()
-        added = [line for line in text.splitlines() if line not in known]
-        assert added
-        assert not re.search(r"NN|[Tt]emplate|TITLE|#colour", "\n".join(added)), path
-
-
-def test_a_file_without_a_place_for_the_chapter_is_named(small_copy: Path) -> None:
-    (small_copy / "_toc.yml").write_text("parts: []\n", encoding="utf-8")
-    before = contents(small_copy)
-    with pytest.raises(new_chapter.ChapterError, match=r"_toc\.yml has no place"):
-        new_chapter.create("spiral")
-    assert contents(small_copy) == before
-
-
 def test_a_failure_half_way_leaves_everything_as_it_was(
     small_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

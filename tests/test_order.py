@@ -252,22 +252,6 @@ def test_lines_that_give_no_order_are_refused_and_nothing_is_written(
     assert before == {path: path.read_bytes() for path in small.rglob("*") if path.is_file()}
 
 
-def test_without_git_nothing_is_written(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (small / order.TOC).write_text("  - file: book/02_two\n  - file: book/01_one\n")
-    monkeypatch.setenv("GIT_DIR", str(small / "none"))
-    with pytest.raises(order.OrderError, match="git must know which files"):
-        order.renumber(small)
-    assert (small / "book/01_one.ipynb").exists()
-
-
-def test_two_chapters_of_one_number_are_refused(small: Path) -> None:
-    shutil.copy(small / "book/01_one.ipynb", small / "book/01_other.ipynb")
-    listed = ("01_one", "01_other", "02_two")
-    (small / order.TOC).write_text("".join(f"  - file: book/{name}\n" for name in listed))
-    with pytest.raises(order.OrderError, match="01_one and 01_other have one number"):
-        order.renumber(small)
-
-
 def test_a_name_that_something_holds_is_not_written_over(small: Path) -> None:
     subprocess.run(["git", "init", "--quiet"], cwd=small, check=True)
     (small / order.TOC).write_text("  - file: book/02_two\n  - file: book/01_one\n")

@@ -61,10 +61,6 @@ def test_broad_pictures_are_as_wide_as_the_text_and_keep_their_shape(drawn, show
     assert height == pytest.approx(shown * 3 / drawn, abs=1)
 
 
-def test_drawing_twice_gives_the_same_bytes():
-    assert figures.png(line())[0] == figures.png(line())[0]
-
-
 def test_a_picture_has_few_colours_and_areas_keep_theirs():
     figure, axes = figures.new(4, 2)
     for place, colour in enumerate(figures.METHOD_COLOURS.values()):
@@ -142,25 +138,10 @@ def test_a_slider_that_cannot_move_or_weighs_too_much_is_refused(values, message
         explore.slider("x", list(values), line, lambda v: ALT)
 
 
-def test_a_table_is_markdown_with_a_header(shown):
-    page.table(["a", "b"], [[1, 2], ["x", "y"]])
-    assert shown[0][0].data == "| a | b |\n| --- | --- |\n| 1 | 2 |\n| x | y |"
-
-
 def test_a_bar_stays_in_its_cell_and_a_short_cell_on_its_line(shown):
     page.table(["a", "b"], [["|i - j|", "more words than a line of a table holds"]])
     row = shown[0][0].data.splitlines()[-1]
     assert row == "| \\|i\u00a0-\u00a0j\\| | more words than a line of a table holds |"
-
-
-def test_a_row_of_another_length_is_refused():
-    with pytest.raises(ValueError, match="must have 2 cells, got 1"):
-        page.table(["a", "b"], [[1]])
-
-
-def test_a_sentence_is_one_line(shown):
-    page.say("one\n   two")
-    assert shown[0][0].data == "one two"
 
 
 def test_below_refuses_a_difference_that_is_not_rounding():

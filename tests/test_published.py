@@ -7,8 +7,8 @@ them, in book/data/published_configs.json.
 
 from __future__ import annotations
 
-import json
 import re
+import warnings
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -19,7 +19,7 @@ import torch
 from posdoctor.configs import Layer, from_config, model_types
 from posdoctor.configs.checks import Contradiction
 from posdoctor.configs.layers import text_of
-from tools import defaults, equality, published
+from tools import equality, published
 
 FILES = {each["name"]: each["config"] for each in equality.published_files()}
 INSTEAD = {
@@ -102,12 +102,12 @@ def test_an_old_flat_file_reaches_the_layers_that_its_class_gives_it(name: str) 
 
     scaling = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 512}
     flat = {OTHER_BASES.get(name, "rope_theta"): 54321.0, "max_position_embeddings": 4096}
-    theirs = defaults.asked(CONFIG_MAPPING[name], **flat, rope_scaling=dict(scaling))
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):  # the old spelling
+        theirs = CONFIG_MAPPING[name](**flat, rope_scaling=dict(scaling))
     try:
         layers = from_config({"model_type": name, **flat, "rope_scaling": scaling})
     except Contradiction:  # nothing of it reaches any layer
-        kinds = defaults.parts(theirs.rope_parameters)
-        assert all(54321.0 not in each.values() for each in kinds.values())
+        assert "54321" not in repr(theirs.rope_parameters)
     except (TypeError, ValueError) as error:
         assert re.match(NEEDS, str(error))  # noqa: PT017
     else:
@@ -159,7 +159,3 @@ def test_a_published_file_that_does_not_rotate_is_refused_with_what_it_does_inst
 ) -> None:
     with pytest.raises(ValueError, match=INSTEAD[name]):
         from_config(FILES[name])
-
-
-def test_what_is_taken_where_a_file_says_nothing_is_what_the_classes_take() -> None:
-    assert json.loads(json.dumps(defaults.table())) == model_types.defaults()

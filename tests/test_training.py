@@ -54,11 +54,6 @@ def test_the_rate_climbs_to_one_and_falls_to_its_floor(
         assert learning_rate(steps, steps, warmup, floor) == pytest.approx(floor)
 
 
-def test_the_rate_is_half_way_down_in_the_middle() -> None:
-    assert learning_rate(60, 100, 20, 0.0) == pytest.approx(0.5)
-    assert learning_rate(60, 100, 20, 0.2) == pytest.approx(0.6)
-
-
 # Loss and accuracy --------------------------------------------------------------------------------
 
 
@@ -179,23 +174,6 @@ def test_one_thread_gives_back_what_it_found() -> None:
 
 
 # The progress bar ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("variable", ["PE_QUIET", "PYTEST_CURRENT_TEST", None])
-def test_the_progress_bar_shows_its_label_unless_it_must_be_quiet(
-    variable: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("PE_QUIET", "PYTEST_CURRENT_TEST"):
-        monkeypatch.delenv(name, raising=False)
-    if variable:
-        monkeypatch.setenv(variable, "1")
-    train(small_model(), small_batches, steps=3, label="my label")
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    if variable:
-        assert captured.err == ""
-    else:
-        assert "my label" in captured.err
 
 
 def test_a_model_is_trained_in_float64_whatever_it_came_in() -> None:

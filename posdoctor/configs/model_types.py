@@ -1,8 +1,8 @@
 """What no field of a configuration says: facts about model types, read from their published code.
 
 tests/test_published.py holds every line against transformers, by running the models; what their
-configuration classes take where a file says nothing is in defaults.json, which
-`python -m tools.defaults` writes.
+configuration classes take where a file says nothing is in defaults.json: of
+transformers 5.23.0, asked once by `git show 6d649177a1c9:tools/defaults.py`.
 """
 
 from __future__ import annotations
