@@ -37,7 +37,7 @@ INSIDE = (
     *("enabled", "question", "pictures", "marks", "why", "asking", "again", "mine", "knob", "play"),
     *("hint", "kin", "also", "sheet", "inside", "shape", "words", "kind", "least", "controls"),
     *("label", "title", "lines", "draw", "xLabel", "yLabel", "xFormat", "yFormat", "xValues"),
-    *("yValues", "logY"),
+    *("yValues", "logY", "ready", "when"),
 )
 WIDE, NARROW = 720, 340  # pixels: the column on a desk, and on a phone
 # What each picture shows, for those who do not see it; the figure's first words follow.
@@ -48,7 +48,7 @@ SAID = {
         "and its column."
     ),
     "chooser": (
-        "Three lists: the methods that fit, those of which one cannot be sure, and those that "
+        "What is asked, and three lists: the methods that fit, those of which one cannot be sure, and those that "
         "fall out, each with its worst seed and its reasons."
     ),
     "clock_hands": (
@@ -84,9 +84,9 @@ SAID = {
         "keys to the right. Right, the buckets of all pairs of a text of 64 tokens."
     ),
     "wavelengths": (
-        "Left, the wavelength of each pair of a head on a logarithmic axis, with lines at the "
-        "trained and the new context. Right, by what factor each pair is slowed. Below, eight "
-        "dials with the part of its circle that a pair went through."
+        "The wavelength of each pair of a head on a logarithmic axis, as trained and as a rule has "
+        "it, with lines at the trained and the new context. Below, eight dials with the part of "
+        "its circle that a pair went through."
     ),
 }
 

@@ -40,7 +40,7 @@ function layout(state) {
 
 export const axes = {
   title: "The scores of one token with the others",
-  start: { what: "image", how: "line", rows: 12, columns: 12, base: 100, place: 66, down: 0, right: 0 },
+  start: { what: "image", how: "line", rows: 12, columns: 12, base: 10, place: 66, down: 0, right: 0 },
   numbers,
   lines: [2, 5],
   glides: (state) => numbers(state).scores,
@@ -52,8 +52,8 @@ export const axes = {
     { kind: "select", key: "what", label: "sequence", options: { image: "an image", text: "text, an image, text", video: "text, a video, text" } },
     { kind: "range", key: "rows", label: "rows", min: 2, max: 12 },
     { kind: "range", key: "columns", label: "columns", min: 2, max: 12 },
-    { kind: "range", key: "down", label: "wanted: rows down", min: -4, max: 4, text: whole },
-    { kind: "range", key: "right", label: "to the right", min: -4, max: 4, text: whole },
+    { kind: "range", key: "down", label: "the query wants: rows down", min: -4, max: 4, text: whole },
+    { kind: "range", key: "right", label: "columns to the right", min: -4, max: 4, text: whole },
     { kind: "range", key: "base", label: "base", min: 1, max: 4, step: 0.5, text: grouped, to: (v) => Number((10 ** v).toPrecision(2)), from: Math.log10 },
   ],
   settle(state) {
@@ -66,9 +66,10 @@ export const axes = {
     const shown = (token) => (token.length === 1 ? `number ${token[0]}` : `numbers (${token.join(", ")})`);
     const others = scores.map((score, i) => (i === place ? -Infinity : score));
     const best = others.indexOf(Math.max(...others));
+    const alike = others.filter((score) => score > others[best] - 1e-9).length;
     return (
-      `Chosen: token ${place} of ${tokens.length}, with the ${shown(tokens[place])}. Of the others, token ${best}, ` +
-      `with the ${shown(tokens[best])}, scores highest: ${digits(scores[best])}, if a perfect match is 1.`
+      `Chosen: token ${place} (the first is 0), with the ${shown(tokens[place])}. Of the others, token ${best}, ` +
+      `with the ${shown(tokens[best])}, scores highest${alike > 1 ? `, with ${alike - 1} more` : ""}: ${digits(scores[best])} (1: a perfect match).`
     );
   },
   draw({ drawing, handle, svg, state, set, width, narrow, at: scores }) {
@@ -77,14 +78,14 @@ export const axes = {
     const places = layout(state);
     const [left, top, room] = [4, 26, narrow ? width - 8 : Math.min(386, width - 308)];
     const across = Math.max(...places.map((at) => at[0])) + 1;
-    const cell = Math.min(30, room / across, 296 / (Math.max(...places.map((at) => at[1])) + 1));
+    const cell = Math.min(room / across, 296 / (Math.max(...places.map((at) => at[1])) + 1));
     heading(drawing, 0, 13, "scores with it");
     scale(drawing, left + Math.min(room, across * cell) - 84, 5, digits(-1, 0), 1);
     places.forEach(([x, y], i) => {
       box(drawing, `fill ${scores[i] < 0 ? "below" : "above"}`, left + cell * x, top + cell * y, cell - 1, cell - 1).attr("fill-opacity", Math.max(0.03, Math.abs(scores[i])).toFixed(3));
-      // The numbers of the chosen token's row and column, where they fit.
-      const [numbers, near] = [tokens[i].join(","), x === places[place][0] || y === places[place][1]];
-      if (near && numbers.length * 5.9 < cell) text(drawing, left + cell * (x + 0.5), top + cell * (y + 0.5) + 4, numbers, { kind: "small on" });
+      // The numbers of the chosen token's row and column, a third of them, where they fit.
+      const [numbers, u, v] = [tokens[i].join(","), Math.round(x - places[place][0]), Math.round(y - places[place][1])];
+      if (!(u * v || (u + v) % 3) && numbers.length * 5.9 < cell) text(drawing, left + cell * (x + 0.5), top + cell * (y + 0.5) + 4, numbers, { kind: "small on" });
     });
     const nearest = (px, py) => {
       const far = places.map(([x, y]) => Math.hypot(px - cell * (x + 0.5), py - cell * (y + 0.5)));
@@ -107,12 +108,12 @@ export const axes = {
     });
     const [px, py] = narrow ? [42, 374] : [room + 62, 13];
     const title = heading(drawing, px, py, "along its ");
-    legend(title, [["value", "— row "], ["position", "— column"]]);
+    legend(title, [["value", "— row "], ["position", "-- column"]]);
     panel.level(0, "grey");
     if (inside < 0 || frame >= (what === "video" ? FRAMES : 1)) return;
     const [y, x] = [Math.floor(inside / columns) % rows, inside % columns];
     const score = (row, column) => scores[first + (frame * rows + row) * columns + column];
     panel.curve(range(columns).map((each) => [each - x, score(y, each)]), "value");
-    panel.curve(range(rows).map((each) => [each - y, score(each, x)]), "position");
+    panel.curve(range(rows).map((each) => [each - y, score(each, x)]), "position dashed");
   },
 };

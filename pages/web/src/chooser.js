@@ -4,11 +4,11 @@ import { digits, element, grouped } from "./kit.js";
 import { choose } from "./positions.js";
 
 const log = { from: Math.log2, to: (v) => 2 ** v, text: grouped };
-const GROUPS = ["Fit", "Not sure", "Fall out"];
+const GROUPS = ["Fit", "Not sure", "Fall out, and why (scroll)"];
 
 export const chooser = {
   title: "What remains for your needs, and why the rest falls out",
-  start: { what: "text", keep: "language", trained: 4096, used: 16384, cache: "all", kernel: "plain", parameters: 1e3, d: 64, small: false, tuned: false },
+  start: { what: "text", keep: "language", trained: 4096, used: 4096, cache: "all", kernel: "plain", parameters: 1e3, d: 64, small: false, tuned: false },
   numbers(state) {
     const { order, reasons } = chooser.data;
     const kinds = Object.keys(reasons).sort();
@@ -37,11 +37,11 @@ export const chooser = {
     const { keep, trained, used } = state;
     const found = choose(chooser.data, state);
     const count = (status) => found.filter((each) => each.status === status).length;
-    const best = found[0].status ? "" : `, the best by its worst seed ${chooser.data.facts[found[0].key].name}`;
+    const best = found[0].status ? "" : `, the best ${chooser.data.facts[found[0].key].name}`;
     const factor = used / trained;
     return (
-      `${count(0)} of ${found.length} fit${best}; ${count(1)} not sure; ${count(2)} fall out. ` +
-      `Uncertain: your ${digits(factor, factor < 1.5 ? 2 : 0)} × is that of small decoders of two layers, trained on ${keep === "language" ? 64 : 32} tokens.`
+      `Of ${found.length} methods ${count(0)} fit${best}; ${count(1)} not sure; ${count(2)} fall out. ` +
+      `Uncertain: at ${digits(factor, factor % 1 ? 2 : 0)} × the trained length we know small decoders only (two layers, trained on ${keep === "language" ? 64 : 32} tokens).`
     );
   },
   draw({ sheet, state }) {
@@ -52,7 +52,9 @@ export const chooser = {
       element("a", { href: `${file}${ending}${anchor ? `#${anchor}` : ""}`, ...more }, parent, words);
     };
     const found = choose(chooser.data, state);
-    element("em", {}, sheet, `Numbers: ${state.keep === "language" ? "loss in nats" : "share right"}, worst of three seeds.`);
+    const asked = chooser.controls.filter(({ key }) => state[key] !== false).map(({ key, label, options, text }) => `${label}: ${options?.[state[key]] ?? text?.(state[key]) ?? "yes"}`);
+    element("p", {}, sheet, `Asked: ${asked.join(" · ")}.`);
+    element("em", {}, sheet, `The numbers: ${state.keep === "language" ? "loss in nats, low is good" : "share of right answers, high is good"}; the worst of three seeds.`);
     GROUPS.forEach((name, status) => {
       const all = found.filter((each) => each.status === status);
       element("strong", { class: ["above", "position", "key"][status] }, sheet, `${"✓?✕"[status]} ${name}: ${all.length}`);

@@ -1,6 +1,6 @@
 // Every frequency is the hand of a clock, and its angle is the position.
 
-import { chart, circle, clamp, digits, grouped, segment, text, whole } from "./kit.js";
+import { chart, circle, clamp, digits, exact, grouped, segment, text, together, whole } from "./kit.js";
 import { dot, frequencies, range, sinusoidal } from "./positions.js";
 
 const LAST = 1000; // the largest position
@@ -16,14 +16,13 @@ function numbers({ p, other, d, base }) {
   return { rates: frequencies(d, base), codes, likeness: dot(...codes), curve };
 }
 
-const exact = (value) => digits(value, Number.isInteger(value) ? 0 : 1);
-
 export const clockHands = {
   title: "Clock hands: the code of a position, and of a second one",
   start: { p: 0, other: 5, d: 8, base: 10000 },
   controls: [
-    { kind: "range", key: "p", kin: "query", label: "blue position", min: 0, max: LAST, step: 0.1, text: exact, knob: true, play: ({ p }) => ({ p: Math.min(LAST, p + 1) }) },
-    { kind: "range", key: "other", kin: "key", label: "orange position", min: 0, max: LAST, step: 0.1, text: exact },
+    { ...together("p", "other", LAST), label: "both positions, blue and orange", step: 0.1, play: true },
+    { kind: "range", key: "p", kin: "query", label: "blue alone", min: 0, max: LAST, step: 0.1, text: exact },
+    { kind: "range", key: "other", kin: "key", label: "orange alone", min: 0, max: LAST, step: 0.1, text: exact },
     { kind: "range", key: "d", label: "width d", min: 1, max: 7, to: (v) => 2 ** v, from: Math.log2 },
     {
       kind: "range", key: "base", label: "base b", min: 0.3, max: 6, step: 0.1, text: grouped,
@@ -41,8 +40,8 @@ export const clockHands = {
     const parts = codes[0].slice(0, 4).map((value) => digits(value)).join(", ");
     return (
       `The blue position, ${exact(state.p)}, has the code (${parts}${state.d > 4 ? ", …" : ""}). ` +
-      `The orange one, ${exact(state.other)}, is ${exact(gap)} ${gap === 1 ? "step" : "steps"} away: ` +
-      `the product of the two codes is ${digits(likeness)} of at most ${state.d / 2}.`
+      `The orange one, ${exact(state.other)}, is ${exact(gap)} away: ` +
+      `the dot product of the two codes is ${digits(likeness)} of at most ${state.d / 2}.`
     );
   },
   draw({ drawing, handle, state, set, width, height, narrow, at }) {
@@ -58,7 +57,7 @@ export const clockHands = {
     shown.forEach((r, i) => {
       const cx = (width - perRow * cell) / 2 + cell * ((i % columns) + 0.5);
       const cy = 28 + radius + rowHeight * Math.floor(i / columns);
-      text(drawing, cx, cy - radius - 17, `hand ${r}`, { kind: "title" });
+      text(drawing, cx, cy - radius - 17, `clock ${r}`, { kind: "title" });
       circle(drawing, "dial", cx, cy, radius);
       for (const [place, kind, name, shown] of [[other, "key", "other", at[1]], [p, "query", "p", at[0]]]) {
         const angle = place * rates[r];
@@ -72,15 +71,15 @@ export const clockHands = {
           kind,
           x, y, now: place, least: 0, most: LAST,
           label: `hand ${r} of the ${name === "p" ? "blue" : "orange"} position`,
-          text: `${digits(angle / (2 * Math.PI))} rounds, position ${exact(place)}`,
+          text: `position ${exact(place)}`,
           move: (px, py) => turned(Math.atan2(px - cx, cy - py)),
           step: (right, down) => set({ [name]: clamp(Math.round((place + (0.1 * (right - down)) / rates[r]) * 10) / 10, 0, LAST) }),
         });
       }
       circle(drawing, "fill ink", cx, cy, 2.5);
       const [sine, cosine] = codes[0].slice(2 * r, 2 * r + 2);
-      text(drawing, cx, cy + radius + 17, `sin ${digits(sine)}`, { kind: "small" });
-      text(drawing, cx, cy + radius + 32, `cos ${digits(cosine)}`, { kind: "small" });
+      text(drawing, cx, cy + radius + 17, `sin ${digits(sine)}`, { kind: "tinted query" });
+      text(drawing, cx, cy + radius + 32, `cos ${digits(cosine)}`, { kind: "tinted query" });
     });
     const top = 28 + 26 + rowHeight * Math.ceil(shown.length / columns);
     const most = d / 2;
@@ -88,8 +87,8 @@ export const clockHands = {
     const panel = chart(drawing, {
       x: 46, y: top, width: width - 60, height: height - top - 42, xs: [-REACH, REACH],
       ys: [lowest * 1.05, most * 1.05], ticks: [narrow ? 5 : 9, 4],
-      xLabel: "orange − blue position", yLabel: "product", xFormat: whole, yFormat: (v) => digits(v, most < 4 ? 1 : 0),
-      title: `product of the two codes: ${digits(likeness)}`,
+      xLabel: "orange − blue position", xFormat: whole, yFormat: (v) => digits(v, most < 4 ? 1 : 0),
+      title: `dot product of the two codes: ${digits(likeness)}`,
     });
     panel.level(0, "grey");
     panel.curve(GAPS.map((gap, i) => [gap, curve[i]]), "above");
@@ -97,9 +96,6 @@ export const clockHands = {
     if (Math.abs(gap) <= REACH) {
       panel.upright(gap, "grey dashed");
       panel.point(gap, likeness, "above", 6);
-    } else {
-      const side = Math.sign(gap);
-      text(drawing, panel.X(side * REACH) - side * 6, top + 16, `${exact(gap)} is further ${side > 0 ? "right →" : "left"}`, { at: side > 0 ? "end" : "start", kind: "small" });
     }
   },
 };

@@ -53,8 +53,8 @@ export const fourTermsFigure = {
   controls: [
     { kind: "text", key: "sentence", label: `your sentence, up to ${MOST} words`, most: 90 },
     { kind: "choice", key: "order", label: "the words are", options: { written: "as written", shuffled: "shuffled" }, knob: true },
-    { ...own, key: "wq", label: "your own W_Q, per pair", hint: "the course’s; or 0, 1, −1, 0" },
-    { ...own, key: "wk", label: "your own W_K, per pair", hint: "the course’s; or 1, 0, 0, 1" },
+    { ...own, key: "wq", label: "your query matrix, 2 × 2", hint: "the course’s; or 0, 1, −1, 0" },
+    { ...own, key: "wk", label: "your key matrix, 2 × 2", hint: "the course’s; or 1, 0, 0, 1" },
     ...NAMES.map((label, t) => ({ kind: "switch", key: KEYS[t], label })),
     { ...size, key: "content", label: "contents times" },
     { ...size, key: "position", label: "positions times" },
@@ -70,7 +70,7 @@ export const fourTermsFigure = {
     const { query, key } = state;
     const { terms, scores, weights, words } = numbers(state);
     const parts = terms.map((term, t) => (state[KEYS[t]] ? digits(term[query][key]) : "off")).join(" + ").replaceAll("+ −", "− ");
-    return `Query “${words[query]}” at ${query + state.first}, key “${words[key]}” at ${key + state.first}: ${parts} = ${digits(scores[query][key])}, weight ${digits(100 * weights[query][key], 0)} %.${leftOut(state.sentence, MOST)}`;
+    return `Query “${words[query]}” at ${query + state.first}, key “${words[key]}” at ${key + state.first}: ${parts} ≈ ${digits(scores[query][key])}, weight ${digits(100 * weights[query][key], 0)} %.${leftOut(state.sentence, MOST)}`;
   },
   draw(all) {
     const { drawing, state, width, narrow, at } = all;
@@ -95,15 +95,15 @@ export const fourTermsFigure = {
       words.forEach((word, i) => {
         if (spots[n][0] === 0) text(drawing, x - 5, y + cell * (i + 0.5) + 4, shortened(word, 9), { at: "end", kind: named(i === query, "query") });
         const [u, v] = [x + cell * (i + 0.5) + 4, y + side + 6];
-        if (n > 3 || (!narrow && n > 1)) text(drawing, u, v, shortened(word, 9), { at: "end", turn: -60, kind: named(i === key, "key") });
+        if (n > 3 || !narrow) text(drawing, u, v, shortened(word, n > 1 ? 9 : 6), { at: "end", turn: -60, kind: named(i === key, "key") });
       });
     });
     const [, under] = corner(spots[4]);
     const [right, down] = narrow ? [width - 100, 510] : [label + 2 * side + 3 * gap + 60, under + side / 2];
-    text(drawing, right - 4, down - 12, "terms and scores", { at: "start", kind: "small" });
+    text(drawing, right - 4, down - 12, "terms and scores", { at: "start" });
     scale(drawing, right, down, digits(-most, 1), digits(most, 1));
     const [left, low] = narrow ? [right - 150, down] : [right, down + 48];
-    text(drawing, left - 4, low - 12, "weights", { at: "start", kind: "small" });
+    text(drawing, left - 4, low - 12, "weights", { at: "start" });
     scale(drawing, left, low, 0, "100 %", 0);
     const corners = [4, 0, 1, 2, 3, 5].map((panel) => corner(spots[panel]));
     pairs(all, corners, cell, words.length, `query ${words[query]}, key ${words[key]}, score ${digits(scores[query][key])}`);

@@ -29,6 +29,7 @@ export function digits(value, places = 2) {
   return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "\u2212");
 }
 export const whole = (value) => digits(value, 0);
+const near = (value) => digits(value, value < 1 ? 3 : 0);
 export const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 export const grouped = (value) => Math.round(value).toLocaleString("en-US");
 
@@ -39,19 +40,20 @@ const same = (value) => value;
 const limit = (bound, state) => (typeof bound === "function" ? bound(state) : bound);
 
 function rangeControl(control, parent, state, set) {
-  const { key, label, step = 1, to = same, from = same, text = String, play } = control;
+  const { key, label, step = 1, to = same, from = same, text = String, play, also } = control;
+  const with_ = (value) => ({ [key]: value, ...also?.(value, state) });
   const id = `live-${++made}`;
   const box = div(`live-control ${control.kin ?? ""}`, parent);
   element("label", { for: id }, box, label);
   const shown = element("output", { for: id }, box);
   const input = element("input", { type: "range", id, step }, box);
-  input.addEventListener("input", () => set({ [key]: to(Number(input.value)) }));
+  input.addEventListener("input", () => set(with_(to(Number(input.value)))));
   if (play) {
     const button = push("▶ Play", box, () => turn(!beat));
     let beat;
     const turn = (on) => {
       clearInterval(beat);
-      beat = on && setInterval(() => (state[key] < control.max && box.isConnected ? set(play(state)) : turn()), 300);
+      beat = on && setInterval(() => (state[key] < limit(control.max, state) && box.isConnected ? set(with_(state[key] + 1)) : turn()), 300);
       button.textContent = on ? "■ Stop" : "▶ Play";
     };
   }
@@ -133,7 +135,7 @@ function prediction(figure, parent, state, set) {
   function show(answer, node) {
     const rows = drawn[answer];
     if (rows) cells(attributes(select(node).append("svg"), { width: 50, height: 50, "aria-hidden": true }), 1, 1, Array(2).fill(48 / rows.length), rows, most);
-    node.append(options?.[answer] ?? answer.map((value, i) => `${digits(value, value < 1 ? 2 : 0)} at ${whole(marks[i])}`).join(", "));
+    node.append(options?.[answer] ?? answer.map((value, i) => `${near(value)} at ${whole(marks[i])}`).join(", "));
   }
   function tell(answer) {
     told.replaceChildren();
@@ -156,10 +158,13 @@ function prediction(figure, parent, state, set) {
   element("strong", {}, ask, "Predict: ");
   ask.append(`${question} `);
   const row = element("span", {}, ask);
-  (options ?? ["This is my curve"]).forEach((words, i) => {
+  (options ?? [""]).forEach((words, i) => {
     const button = push("", row, () => choose(options ? i : guess.mine));
     if (options) show(i, button);
-    else button.append(words);
+    else guess.ready = (on) => {
+      button.disabled = !on;
+      button.textContent = on ? "This is my curve" : "Drag the points first";
+    };
   });
   push("Skip", row, () => {
     box.hidden = true;
@@ -169,12 +174,20 @@ function prediction(figure, parent, state, set) {
   });
   guess.again = () => {
     Object.assign(guess, { asking: true, mine: marks && curve() });
+    guess.ready?.();
     tell(right ?? guess.mine);
     box.classList.remove("told");
     box.hidden = false;
   };
   return guess;
 }
+
+// One slider for two positions that keep their distance.
+export const exact = (value) => digits(value, Number.isInteger(value) ? 0 : 1);
+export const together = (a, b, last) => ({
+  kind: "range", key: a, knob: true, min: (s) => Math.max(0, s[a] - s[b]), max: (s) => last - Math.max(0, s[b] - s[a]),
+  text: (v, s) => `${exact(v)} and ${exact(s[b])}`, also: (v, s) => ({ [b]: Math.round(10 * (s[b] + v - s[a])) / 10 }),
+});
 
 // A state in a link -------------------------------------------------------------------------
 
@@ -297,10 +310,11 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     if (asking) marks.forEach((x, i) => {
       const to = (value) => {
         mine[i] = clamp(value, least, most);
+        guess.ready(true);
         set({});
       };
       handle(`guess${i}`, {
-        kind: "value", x: X(x), y: Y(mine[i]), now: mine[i].toFixed(3), least, most, label: `predicted at ${whole(x)}`, text: digits(mine[i]),
+        kind: "value", x: X(x), y: Y(mine[i]), now: mine[i].toFixed(3), least, most, label: `predicted at ${whole(x)}`, text: near(mine[i]),
         move: (_, y) => to(Y.invert(y)), step: (right, down) => to(mine[i] + ((right - down) * (most - least)) / 40),
       });
     });
@@ -363,7 +377,7 @@ export const inRows = (values, length) => Array.from({ length: values.length / l
 
 // Drawing -----------------------------------------------------------------------------------
 
-export function text(group, x, y, words, { at = "middle", kind = "", turn = 0 } = {}) {
+export function text(group, x, y, words, { at = "middle", kind = "small", turn = 0 } = {}) {
   const node = put(group, "text", kind, { x, y, "text-anchor": at }).text(words);
   if (turn) node.attr("transform", `rotate(${turn},${x},${y})`);
   return node;
@@ -426,8 +440,8 @@ export function cells(group, x, y, [width, height], rows, most, down = null, acr
 // What the colours of cells mean: from `low` to `high`, in colours of `least` to 1.
 export function scale(group, x, y, low, high, least = -1) {
   cells(group, x, y, [4, 8], [Array.from({ length: 15 }, (_, i) => least + ((1 - least) * i) / 14)], 1);
-  text(group, x - 4, y + 8, low, { at: "end", kind: "small" });
-  text(group, x + 64, y + 8, high, { at: "start", kind: "small" });
+  text(group, x - 4, y + 8, low, { at: "end" });
+  text(group, x + 64, y + 8, high, { at: "start" });
 }
 
 // Where one of some squares was pressed, in pixels from its corner.

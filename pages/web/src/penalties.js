@@ -48,7 +48,7 @@ export const penalties = {
     const one = 1 / slopes[state.head - 1];
     const slope = Math.abs(one - Math.round(one)) < 1e-9 ? `1/${Math.round(one)}` : digits(slopes[state.head - 1], 4);
     const rule = {
-      alibi: `Head ${state.head} of ${state.heads}: every step costs ${slope}.`,
+      alibi: `Head ${state.head} of ${state.heads}: each token further away costs ${slope}.`,
       kerple_log: `−${digits(state.r1)} · log(1 + ${digits(state.r2)} · distance).`,
       kerple_power: `−${digits(state.r1)} · distance to the power ${digits(state.r2)}.`,
       fire: `−${digits(state.r1)} times the share of the way to the start, bent by c = ${digits(state.c, 3)}.`,

@@ -56,8 +56,8 @@ export const permutations = {
     const moved = orderOf(state, words).some((word, i) => word !== i);
     const verdict = change < 1e-9 ? "each word’s output is the same" : `outputs differ by up to ${digits(change)}`;
     return (
-      `“${words[state.word]}” is at position ${place} and takes most from “${from}”: ${digits(100 * weights[place][best], 1)} %. ` +
-      `${moved ? `Compared with the order that you wrote, ${verdict}` : "This is your order"}.${leftOut(state.sentence, MOST)}`
+      `“${words[state.word]}” is at position ${place} (the first is 0) and takes most from “${from}”: ${whole(100 * weights[place][best])} %. ` +
+      `${moved ? `Beside your own order, ${verdict}` : "This is your order"}.${leftOut(state.sentence, MOST)}`
     );
   },
   draw({ drawing, handle, svg, state, set, width, narrow, at }) {
@@ -82,7 +82,7 @@ export const permutations = {
     const [x, y, row] = narrow ? [left, top + side + 34, 128 / words.length] : [left + side + 62, top, cell];
     const column = ((narrow ? width - 4 : width - 8) - x) / D;
     heading(drawing, narrow ? 0 : x, y - 10, "outputs");
-    text(drawing, 14, top - 8, "drag", { kind: "small" });
+    text(drawing, 2, top - 16, "drag to reorder", { at: "start" });
     cells(drawing, x, y, [column, row], outputs, 1.6, down);
     scale(drawing, x + column * D - 90, y - 18, digits(-1.6, 1), 1.6);
     order.forEach((word) => text(drawing, x - 6, y + row * (at[word] + 0.5) + 4, words[word], { at: "end", kind: named(word === state.word, "key") }));

@@ -39,7 +39,7 @@ export const ropeScoreFigure = {
   title: "A query and a key, rotated by their positions, and their score",
   start: { m: 1, n: 3, shift: 0, d: 2, base: 10000, pair: 0, content: "same", q: [1.6, 0.3], k: [0.9, 1.1] },
   controls: [
-    { kind: "range", key: "shift", label: "both moved by", min: 0, max: 1000, knob: true, play: (s) => ({ shift: s.shift + 1 }) },
+    { kind: "range", key: "shift", label: "both moved by", min: 0, max: 1000, knob: true, play: true },
     { kind: "range", key: "m", kin: "query", label: "query at m", min: 0, max: REACH },
     { kind: "range", key: "n", kin: "key", label: "key at n", min: 0, max: REACH },
     { kind: "range", key: "d", label: "width d", min: 1, max: 7, to: (v) => 2 ** v, from: Math.log2 },
@@ -69,7 +69,7 @@ export const ropeScoreFigure = {
     const { score, rates } = numbers(state);
     const made = d > 2 ? "" : `${digits(Math.hypot(...q))} × ${digits(Math.hypot(...k))} × cos(${digits(between(q, k, n - m))} rad) = `;
     const shown = d > 2 ? ` Pair ${pair} rotates by ${rates[pair].toPrecision(3)} radians per position.` : "";
-    return `Query at ${m + shift}, key at ${n + shift}: n − m = ${whole(n - m)}, score ${made}${digits(score)}.${shown}`;
+    return `Query at ${m + shift}, key at ${n + shift}: n − m = ${whole(n - m)} (key minus query), score ${made}${digits(score)}.${shown}`;
   },
   draw({ drawing, handle, state, set, width, narrow, at: [atQ, atK] }) {
     const { q, k, m, n, pair } = state;
@@ -79,8 +79,8 @@ export const ropeScoreFigure = {
     const unit = size / 4.4;
     const [x0, y0] = [left + size / 2, top + size / 2];
     const screen = ([a, b]) => [x0 + unit * a, y0 - unit * b];
-    heading(drawing, left, top - 10, state.d > 2 ? `pair ${pair} of the head` : "the head’s only pair");
-    text(drawing, left, top + size + 14, "pale: before the rotation", { at: "start", kind: "small" });
+    heading(drawing, left, top - 10, state.d > 2 ? `pair ${pair} of the head` : "its two components");
+    text(drawing, left, top + size + 14, "pale: before the rotation", { at: "start" });
     for (const radius of [1, 2]) {
       circle(drawing, "grid", x0, y0, unit * radius);
     }

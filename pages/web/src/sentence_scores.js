@@ -32,6 +32,14 @@ export const shortened = (word, most = 12) => ([...word].length > most ? `${[...
 const seedOf = (word) => [...word.toLowerCase()].reduce((sum, letter) => (sum * 31 + letter.codePointAt(0)) % 9973, 7);
 export const vectorOf = (word) => range(D).map((i) => noise(17 * i + seedOf(word)));
 
+// What the softmax reads are differences: where all scores are alike, all have the middle shade.
+export function shades(scores) {
+  const [high, low] = [Math.max(...scores), Math.min(...scores)];
+  const spread = Math.max(1, high - low);
+  const least = (high + low - spread) / 2;
+  return [least, least + spread, scores.map((score) => (score - least) / spread)];
+}
+
 function numbers({ sentence, method, contents }) {
   const vectors = wordsOf(sentence).map((word) => vectorOf(contents === "alike" ? "word" : word));
   const scores = scoresOf(method, vectors, LEARNED);
@@ -62,7 +70,7 @@ export const sentenceScores = {
     const side = key === query ? "the query itself" : `${Math.abs(key - query)} to the ${key < query ? "left" : "right"}`;
     return (
       `Query “${words[query]}” (position ${query}), key “${words[key]}” (position ${key}), ${side}: ` +
-      `key − query = ${digits(key - query, 0)}. Score ${digits(scores[query][key])}, weight ${digits(100 * weights[query][key], 1)} %.${leftOut(state.sentence)}`
+      `key − query = ${digits(key - query, 0)} (dots: all pairs with that). Score ${digits(scores[query][key])}, weight ${digits(100 * weights[query][key], 1)} %.${leftOut(state.sentence)}`
     );
   },
   draw(all) {
@@ -74,17 +82,15 @@ export const sentenceScores = {
     const side = narrow ? Math.min(width - label - 4, 300) : 300;
     const cell = side / words.length;
     const [left, top] = [label, Math.max(60, 34 + 4.8 * Math.max(...words.map((word) => word.length)))];
-    // What the softmax reads are differences: the middle of the scores is white.
-    const middle = (Math.max(...at) + Math.min(...at)) / 2;
-    const spread = Math.max(0.5, Math.max(...at) - middle);
+    const [least, high, shaded] = shades(at);
     heading(drawing, 0, 13, "scores");
-    scale(drawing, left + side - 96, 5, digits(middle - spread, 1), digits(middle + spread, 1));
+    scale(drawing, left + side - 96, 5, digits(least, 1), digits(high, 1), 0);
     words.forEach((word, i) => {
       const [x, y] = [left + cell * (i + 0.5), top + cell * (i + 0.5)];
       text(drawing, left - 6, y + 4, word, { at: "end", kind: named(i === query, "query") });
       text(drawing, x + 3, top - 6, word, { at: "start", turn: -55, kind: named(i === key, "key") });
     });
-    cells(drawing, left, top, [cell, cell], inRows(at.map((each) => each - middle), words.length), spread);
+    cells(drawing, left, top, [cell, cell], inRows(shaded, words.length), 1);
     words.forEach((_, i) => {
       const j = i + key - query;
       if (j >= 0 && j < words.length) circle(drawing, "fill ink", left + cell * (j + 0.5), top + cell * (i + 0.5), 1.8);
@@ -94,13 +100,13 @@ export const sentenceScores = {
     const [bx, by] = narrow ? [label, top + side + 50] : [left + side + 128, top];
     const room = (narrow ? width : width - 8) - bx - 46;
     const row = narrow ? Math.min(17, 238 / words.length) : cell;
-    const most = Math.max(...weights);
+    const most = Math.max(0.2, ...weights);
     heading(drawing, narrow ? 0 : bx - 84, narrow ? by - 14 : 13, `weights of “${words[query]}”`);
     words.forEach((word, j) => {
       const y = by + row * j;
       text(drawing, bx - 6, y + row / 2 + 4, word, { at: "end", kind: j === query ? "name query word" : j === key ? "name key word" : "small" });
       box(drawing, `fill ${j === key ? "key" : "above"}`, bx, y + row * 0.15, Math.max(1, (room * weights[j]) / most), row * 0.7);
-      text(drawing, bx + (room * weights[j]) / most + 5, y + row / 2 + 4, `${digits(100 * weights[j], 0)} %`, { at: "start", kind: "small" });
+      text(drawing, bx + (room * weights[j]) / most + 5, y + row / 2 + 4, `${digits(100 * weights[j], 0)} %`, { at: "start" });
     });
   },
 };

@@ -1,6 +1,6 @@
 // Which row of the table a pair of positions reads, and what the row adds to its score.
 
-import { box, cells, chart, digits, heading, pairs, scale, text, whole, named } from "./kit.js";
+import { box, cells, chart, digits, heading, pairs, scale, text, together, whole, named } from "./kit.js";
 import { clippedRow, dot, range } from "./positions.js";
 import { table } from "./sentence_scores.js";
 
@@ -27,19 +27,21 @@ export const shawRows = {
   lines: [2, 4],
   glides: (state) => numbers(state).added,
   controls: [
-    { kind: "range", key: "query", kin: "query", label: "query", min: 0, max: LAST, knob: true },
-    { kind: "range", key: "key", kin: "key", label: "key", min: 0, max: LAST },
+    { ...together("query", "key", LAST), label: "query and key, both" },
+    { kind: "range", key: "query", kin: "query", label: "query alone", min: 0, max: LAST },
+    { kind: "range", key: "key", kin: "key", label: "key alone", min: 0, max: LAST },
     { kind: "range", key: "clip", label: "clip", min: 1, max: LAST },
   ],
   height: (narrow) => (narrow ? 668 : 340),
   words({ query, key, clip }) {
     const { rows, products } = numbers({ query, clip });
     const row = rows[query][key];
-    const cut = Math.abs(key - query) > clip ? `, clipped to ${digits(row - clip, 0)}` : "";
+    const hit = row - clip;
+    const cut = Math.abs(key - query) > clip ? `, clipped to ${digits(hit, 0)}` : "";
     const sharing = rows.flat().filter((each) => each === row).length;
     return (
-      `Query ${query}, key ${key}: key − query = ${digits(key - query, 0)}${cut}. The pair reads row ${row} of ${2 * clip + 1} ` +
-      `and its score gains ${digits(products[row])}. ${sharing} of the ${LENGTH * LENGTH} pairs read that row.`
+      `Query ${query}, key ${key}: key − query = ${digits(key - query, 0)}${cut}. The pair reads the table’s row “${digits(hit, 0)}” ` +
+      `and its score gains ${digits(products[row])}. ${sharing} of 100 pairs read that row.`
     );
   },
   draw(all) {
@@ -51,7 +53,7 @@ export const shawRows = {
     const row = rows[query][key];
     heading(drawing, 0, 13, "distance, clipped");
     const hit = row - clip;
-    cells(drawing, left, top, [cell, cell], rows.map((line) => line.map((each) => each - clip)), LAST);
+    cells(drawing, left, top, [cell, cell], rows.map((line) => line.map((each) => each - clip)), clip);
     rows.forEach((line, i) => {
       text(drawing, left - 6, top + cell * (i + 0.5) + 4, i, { at: "end", kind: named(i === query, "query") });
       line.forEach((each, j) => {
@@ -66,7 +68,7 @@ export const shawRows = {
     const [x, y] = narrow ? [62, top + side + 54] : [left + side + 72, top];
     const line = Math.min(20, 250 / vectors.length);
     heading(drawing, x - 36, y - 31, "the table");
-    text(drawing, x - 36, y - 12, `${vectors.length} rows`, { at: "start", kind: "small" });
+    text(drawing, x - 36, y - 12, `${vectors.length} rows`, { at: "start" });
     cells(drawing, x, y, [9, line], vectors, 1.2);
     vectors.forEach((_, each) => {
       text(drawing, x - 6, y + line * (each + 0.5) + 4, digits(each - clip, 0), { at: "end", kind: each === row ? "name ink word" : "small" });
@@ -74,13 +76,13 @@ export const shawRows = {
     scale(drawing, x - 12, y + line * vectors.length + 8, digits(-1.2, 1), 1.2);
     box(drawing, "line ink", x - 1, y + line * row, 9 * D + 2, line).attr("fill", "none");
 
-    scale(drawing, left + side - 80, 5, whole(-LAST), LAST);
+    scale(drawing, left + side - 80, 5, whole(-clip), clip);
     const room = narrow ? { x: x + 126, y: y, width: width - x - 138, height: 220 } : { x: x + 132, y: top, width: width - x - 146, height: 252 };
     const panel = chart(drawing, {
       ...room, xs: [-0.6, LAST + 0.6], ys: [-MOST, MOST], xLabel: "key", ticks: [5, 5], xFormat: whole, yFormat: (v) => digits(v, 1),
     });
     heading(drawing, room.x - 30, y - 31, `query ${query} adds`);
-    text(drawing, room.x - 30, y - 12, "to the score", { at: "start", kind: "small" });
+    text(drawing, room.x - 30, y - 12, "to the score (grey: not clipped)", { at: "start" });
     const [low, high] = [Math.max(-0.6, query - clip - 0.5), Math.min(LAST + 0.6, query + clip + 0.5)];
     box(drawing, "fill grey", panel.X(low), room.y, panel.X(high) - panel.X(low), room.height).attr("fill-opacity", 0.14);
     panel.level(0, "grey");

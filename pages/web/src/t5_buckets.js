@@ -41,11 +41,11 @@ export const t5Buckets = {
   lines: [2, 4],
   glides: (state) => numbers(state).staircase,
   controls: [
-    { kind: "range", key: "most", label: "max distance", min: 6, max: 9, step: 0.5, to: (v) => Math.round(2 ** v), from: Math.log2, knob: true },
+    { kind: "range", key: "most", label: "max distance", min: 6, max: 9, step: 0.5, to: (v) => Math.round(2 ** v), from: Math.log2 },
     { kind: "range", key: "buckets", label: "buckets", min: 3, max: 6, to: (v) => 2 ** v, from: Math.log2 },
     { kind: "range", key: "query", kin: "query", label: "query", min: 0, max: LENGTH - 1 },
     { kind: "range", key: "key", kin: "key", label: "key", min: 0, max: (s) => (s.sides === "both" ? LENGTH - 1 : s.query) },
-    { kind: "choice", key: "sides", label: "keys on", options: { both: "both sides (encoder)", past: "the left (decoder)" } },
+    { kind: "choice", key: "sides", label: "keys on", options: { both: "both sides (encoder)", past: "the left (decoder)" }, knob: true },
   ],
   settle(state) {
     if (state.sides === "past") state.key = Math.min(state.key, state.query);
@@ -58,36 +58,35 @@ export const t5Buckets = {
     const range = endless ? `distance ${first} and all beyond` : first === last ? `distance ${first} alone` : `distances ${first} to ${last}`;
     const side = key === query ? "" : ` to the ${key < query ? "left" : "right"}`;
     return (
-      `Query ${query}, key ${key}: key − query = ${digits(key - query, 0)}, bucket ${bucket} of ${buckets}. It holds ` +
+      `Query ${query}, key ${key}: key − query = ${digits(key - query, 0)}, bucket ${bucket} of 0 to ${buckets - 1}. It holds ` +
       `${range}${side}. In a text of ${LENGTH} tokens ${grouped(pairs)} pairs share its number.`
     );
   },
   draw(all) {
-    const { drawing, handle, state, set, width, narrow, at } = all;
+    const { drawing, state, width, narrow, at } = all;
     const { buckets, most, sides, query, key } = state;
     const { staircase, bucket } = numbers(state);
     const relative = key - query;
     const side = narrow ? width - 60 : 232;
     const room = narrow ? width - 58 : width - side - 118;
-    const reach = sides === "both" ? FAR : 0;
+    const reach = sides === "both";
     const panel = chart(drawing, {
-      x: 46, y: 26, width: room, height: narrow ? 190 : 232, xs: [-FAR - 1, reach + 1], ys: [-0.5, buckets], xLabel: "key − query",
+      x: 46, y: 26, width: room, height: narrow ? 190 : 232, xs: [-FAR - 1, FAR + 1], ys: [-0.5, buckets], xLabel: "key − query",
       title: "bucket", xFormat: whole, ticks: [narrow ? 5 : 7, 5],
     });
-    for (const edge of [-most, most]) if (edge >= -FAR && edge <= reach) panel.upright(edge, "grey dashed");
-    if (most <= FAR) text(drawing, panel.X(-most) + 4, panel.Y(0), "max distance", { at: "start", kind: "small" });
-    const steps = (from, to) => range(to - from + 1, from).flatMap((each) => [each - 0.5, each + 0.5].map((x) => [x, at[each + FAR]]));
+    for (const edge of [-most, most]) if (most <= FAR) panel.upright(edge, "grey dashed");
+    if (most <= FAR) text(drawing, panel.X(most) - 4, panel.Y(0) - 4, "max distance", { at: "end" });
+    const steps = (from, to, values = at) => range(to - from + 1, from).flatMap((each) => [each - 0.5, each + 0.5].map((x) => [x, values[each + FAR]]));
+    if (!reach) {
+      panel.curve(steps(-FAR, FAR, numbers({ ...state, sides: "both" }).staircase), "grey dashed");
+      text(drawing, panel.X(most) - 4, panel.Y(0) - 22, "dashed: encoder", { at: "end" });
+    }
     panel.curve(steps(-FAR, 0), "below");
     if (reach) panel.curve(steps(1, FAR), "above");
-    const keyTo = (value) => set({ key: clamp(value, 0, sides === "both" ? LENGTH - 1 : query) });
-    handle("step", {
-      x: panel.X(relative), y: panel.Y(bucket), now: relative, least: 1 - LENGTH, most: LENGTH - 1,
-      label: "key minus query", text: `${digits(relative, 0)}, bucket ${bucket}`,
-      move: (px) => keyTo(query + Math.round(panel.X.invert(px))), step: (right, down, fast) => keyTo(key + (right - down) * (fast ? 8 : 1)),
-    });
+    panel.point(relative, bucket, "ink", 6);
 
     const [x, y] = narrow ? [46, 292] : [width - side - 6, 26];
-    heading(drawing, x, y - 10, "one shade for each bucket");
+    heading(drawing, x, y - 10, "a shade a bucket, far: pale");
     text(drawing, x + side / 2, y + side + 20, "key");
     text(drawing, x - 12, y + side / 2, "query", { turn: -90 });
     const perSide = sides === "both" ? buckets / 2 : buckets;

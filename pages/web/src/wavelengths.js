@@ -61,24 +61,23 @@ export const wavelengths = {
     },
     { kind: "select", key: "rule", label: "rule", options: RULES, also: (_, { factor }) => ({ factor: factor > 1 ? factor : 4 }) },
     {
-      kind: "range", key: "factor", label: "stretched by", knob: true, min: 0, max: 7, step: 0.25, from: Math.log2,
+      kind: "range", key: "factor", label: "text longer than in training, times", knob: true, min: 0, max: 7, step: 0.25, from: Math.log2,
       to: (v) => Number((2 ** v).toPrecision(3)), text: (v) => digits(v, Number.isInteger(v) ? 0 : 2),
     },
-    { kind: "range", key: "pair", label: "pair", min: 0, max: (s) => MODELS[s.model][1] / 2 - 1 },
   ],
   settle(state) {
-    state.pair = clamp(state.pair, 0, MODELS[state.model][1] / 2 - 1);
+    state.pair = clamp(Math.round(state.pair), 0, MODELS[state.model][1] / 2 - 1);
   },
-  height: (narrow) => (narrow ? 640 : 440),
+  height: (narrow) => (narrow ? 396 : 440),
   words(state) {
     const { pair, factor, model } = state;
     const { rates, changed, unseen, moved } = numbers(state);
-    const [, d, base, trained] = MODELS[model];
-    const slowed = ` slowed by ${digits(rates[pair] / changed[pair])}`;
+    const [, d, , trained] = MODELS[model];
+    const slowed = changed[pair] === rates[pair] ? "" : `, slowed by ${digits(rates[pair] / changed[pair])}`;
     return (
-      `Trained on ${grouped(trained)} positions, read to ${grouped(trained * factor)}. Of ${d / 2} pairs (base ${grouped(base)}) ` +
-      `${total(unseen)} meet angles that training never had; ${total(moved)} that went around in training run at another speed. ` +
-      `Pair ${pair}: wavelength ${grouped(WHOLE / changed[pair])},${slowed}.`
+      `Trained on ${grouped(trained)} positions, read to ${grouped(trained * factor)}. Of ${d / 2} pairs ` +
+      `${total(unseen)} meet angles that training never had; ${total(moved)} that had met all are slowed. ` +
+      `Pair ${pair}: wavelength ${grouped(WHOLE / changed[pair])}${slowed}.`
     );
   },
   draw({ drawing, handle, state, set, width, narrow, at }) {
@@ -88,31 +87,23 @@ export const wavelengths = {
     const last = rates.length - 1;
     const longest = (WHOLE / rates[last]) * Math.max(factor, 4) * 2;
     const power = (v) => (v < 1e4 ? grouped(v) : `10${"⁰¹²³⁴⁵⁶⁷⁸⁹"[Math.round(Math.log10(v))]}`);
-    const whole = narrow ? width - 58 : (width - 128) * 0.6;
     const panel = chart(drawing, {
-      x: 46, y: 26, width: whole, height: narrow ? 214 : 258, xs: [-0.8, last + 0.8], ys: [4, longest], logY: true,
-      xLabel: "pair", title: "wavelength, in positions", yFormat: power, yValues: range(9, 1).map((e) => 10 ** e).filter((v) => v < longest),
-    });
-    const right = chart(drawing, {
-      x: narrow ? 46 : whole + 108, y: narrow ? 314 : 26, width: narrow ? width - 58 : width - whole - 122, height: narrow ? 184 : 258,
-      xs: [-0.8, last + 0.8], ys: [0, Math.max(2, factor) * 1.1], xLabel: "pair", title: "slowed by the factor", ticks: [4, 5],
+      x: 46, y: 26, width: width - 58, height: narrow ? 214 : 258, xs: [-0.8, last + 0.8], ys: [4, longest], logY: true,
+      xLabel: "pair of components", title: "wavelength (grey: as trained)", yFormat: power, yValues: range(9, 1).map((e) => 10 ** e).filter((v) => v < longest),
     });
     for (const [length, words, kind] of [[trained, "trained context", "query"], [trained * factor, "new context", "key"]]) {
       if (factor > 1 || kind === "query") panel.level(length, `${kind} dashed`);
       if (factor > 1.4 || kind === "query") text(drawing, panel.X(last + 0.5), panel.Y(length) - 5, words, { at: "end", kind: `tinted ${kind}` });
     }
-    right.level(1, "query dashed");
-    if (factor > 1.2) right.level(factor, "key dashed");
     rates.forEach((rate, r) => {
       panel.point(r, WHOLE / rate, "grey", 2);
       if (!changed[r]) return;
-      const [x, y, kind] = [panel.X(r), panel.Y(WHOLE / Math.exp(at[r])), unseen[r] ? "key" : moved[r] ? "position" : "above"];
+      const [x, y] = [panel.X(r), panel.Y(WHOLE / Math.exp(at[r]))];
       if (unseen[r]) shape(drawing, "line key strong", `M${x - 3.5},${y - 3.5}l7,7m0,-7l-7,7`);
       else if (moved[r]) box(drawing, "fill position", x - 3.2, y - 3.2, 6.4, 6.4);
       else circle(drawing, "fill above", x, y, 3.5);
-      right.point(r, rate / Math.exp(at[r]), kind, 3);
     });
-    const [radius, low] = narrow ? [16, 592] : [26, 388];
+    const [radius, low] = narrow ? [16, 348] : [26, 388];
     const title = heading(drawing, narrow ? 14 : 46, low - radius - 12, "angles reached:  ");
     legend(title, [["query", "● in training  "], ["key", "● new"]]);
     range(8).forEach((i) => {
@@ -121,16 +112,15 @@ export const wavelengths = {
       circle(drawing, "grid", x, low, radius);
       sector(drawing, x, low, radius, now[r], "key");
       sector(drawing, x, low, radius, seen[r], "query");
-      text(drawing, x, low + radius + 16, narrow ? r : `pair ${r}`, { kind: "small" });
+      text(drawing, x, low + radius + 16, narrow ? r : `pair ${r}`);
     });
     const y = changed[pair] ? panel.Y(WHOLE / changed[pair]) : 30;
-    right.upright(pair, "grey dashed");
     const to = (value) => set({ pair: clamp(Math.round(value), 0, last) });
     handle("pair", {
       x: panel.X(pair), y, now: pair, least: 0, most: last, label: "pair", text: `pair ${pair}, wavelength ${grouped(WHOLE / changed[pair])}`,
       move: (px) => to(panel.X.invert(px)), step: (across, down) => to(pair + across - down),
     });
-    const marks = [["above", "sound"], ["key", "new angles"], ["position", "another speed than in training"]];
+    const marks = [["above", "known angles"], ["key", "new angles"], ["position", "slowed by the rule"]];
     marks.forEach(([kind, words], i) => text(drawing, 56, 42 + 16 * i, `${["●", "✕", "■"][i]} ${words}`, { at: "start", kind: `tinted ${kind}` }));
   },
 };
