@@ -219,7 +219,10 @@ def examine_absolute(subject: Absolute, case: Case) -> Profile:
         case.fault("code-lost")
         return profile
     if near(subject.function(places + 17).double(), codes):
-        case.fault("offset-ignored", "positions 0.. and 17.. give the same codes")
+        if near(table[-len(codes) :], codes):  # Transformer-XL's: from the last key back
+            case.unsure("code-shifted", "counted back from the last position")
+        else:
+            case.fault("offset-ignored", "positions 0.. and 17.. give the same codes")
     order = places.flip(0)
     if not case.has("offset-ignored") and not near(subject.function(order).double(), codes[order]):
         first = near(subject.function(order).double(), subject.function(places + order[0]).double()

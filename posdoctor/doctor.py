@@ -21,7 +21,7 @@ from posdoctor.biases import examine_absolute, examine_bias
 from posdoctor.configuration import by_kind, examine_configuration, is_configuration
 from posdoctor.models import examine_model, is_model
 from posdoctor.paths import uncalled
-from posdoctor.probes import Layout
+from posdoctor.probes import Layout, Probe
 from posdoctor.profile import Case, Profile, compare_profiles
 from posdoctor.report import Report
 from posdoctor.rotary import examine_rotary
@@ -93,6 +93,8 @@ def diagnose(
         report.told = expect is not None
     if expect is not None:
         judge(report, expect, kind, options)
+        if callable(expect) and report.case.has("grid", "not-proportional"):
+            compare_scores(thing, expect, options, report.case)
     return report
 
 
@@ -264,6 +266,23 @@ def judge(report: Report, expect: object, kind: str | None, options: dict[str, A
             raise InputError(f"what was expected cannot be examined itself:\n{other}")
         wanted = other.profile
     compare_profiles(mine, wanted, case)
+
+
+def compare_scores(thing: object, other: object, options: dict[str, Any], case: Case) -> None:
+    """Compare the scores that two rotary functions give, where no frequencies tell them apart."""
+    pair = [as_subject(each, None, options) for each in (thing, other)]
+    both = [Probe(each) for each in pair if isinstance(each, Rotary)]
+    if len(both) < 2 or case.has("layout"):
+        return
+    q, k = (both[0].random().expand(1, 1, 64, -1) for _ in range(2))
+    q, k = (x.repeat(1, both[0].subject.heads, 1, 1) for x in (q, k))
+    mine, wanted = (
+        y[0].double() @ y[1].double().mT
+        for y in (probe.call(q, k, torch.arange(64)[None]) for probe in both)
+    )
+    off = float((mine - wanted).abs().max() / wanted.abs().max())
+    if off > 1e-3:
+        case.fault("scores-differ", f"by {off:.2g} of the largest, positions 0 to 63")
 
 
 def strangeness(mine: Profile, wanted: Profile) -> int:

@@ -362,6 +362,7 @@ KNOWN = {
     ),
     "layer-rotates": Known("A layer turns queries or keys that the configuration leaves alone."),
     "layer-unrotated": Known("A layer does not rotate, and the configuration says that it does."),
+    "scores-differ": Known("The same queries and keys get other scores than the original gives."),
     "layer-otherwise": Known("A layer moves queries or keys otherwise than the configuration says, "
                              "by no rotation that we can name."),
     "mask-alone": Known(

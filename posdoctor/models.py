@@ -148,11 +148,17 @@ def chunked(model: CausalModel, ids: Tensor) -> Tensor:
 
 
 def padded(model: CausalModel, ids: Tensor) -> Tensor:
-    """Five tokens of padding on the left, hidden by the mask; real tokens count from 0."""
-    pads, length = PADS, ids.shape[1]
-    with_pads = torch.cat([torch.zeros_like(ids[:, :pads]), ids], dim=1)
-    positions = (torch.arange(length + pads) - pads).clamp(min=0)[None]
-    return model.logits(with_pads, positions, causal(length + pads, pads))[:, pads:]
+    """Padding on the left, less in each row, hidden by the mask; real tokens count from 0."""
+    length, pads = ids.shape[1], [PADS - 2 * row for row in range(len(ids))]
+    blank = torch.zeros_like(ids[0])
+    rows = [  # what fills a row up on the right is seen by nobody before it
+        torch.cat([blank[:count], row, row[: PADS - count]])
+        for count, row in zip(pads, ids, strict=True)
+    ]
+    positions = (torch.arange(length + PADS) - torch.tensor(pads)[:, None]).clamp(min=0)
+    mask = torch.cat([causal(length + PADS, count) for count in pads])  # (B, 1, L, L)
+    found = model.logits(torch.stack(rows), positions, mask)
+    return torch.stack([row[count:][:length] for count, row in zip(pads, found, strict=True)])
 
 
 def packed(model: CausalModel, ids: Tensor) -> Tensor:

@@ -62,10 +62,11 @@ def examine_precision(
     fit = fits[0]
     error = off_line(z, fit, places.double())
     case.curves["precision"] = {"float32": (places, error)}
-    rates, base = fit.rates, None
-    if float(error.max()) > LOST or not fits_a_rule(rates):
-        base = loose_base(rates.abs())
-        exact = None if base is None else series(len(rates), base) * rates.sign()
+    rates = fit.rates
+    base, name = loose_base(rates.abs()), None
+    exact = None if base is None else series(len(rates), base) * rates.sign()
+    odd = float(error.max()) > LOST or not fits_a_rule(rates)
+    if odd or (exact is not None and relative_error(rates, exact) > CLOSE / 2):
         far = partial(finite_far, probe, both, counted)
         name = cause(z, places, rates if exact is None else exact, far)
         if name is None and float(error.max()) > LOST:
@@ -76,7 +77,13 @@ def examine_precision(
             if exact is not None and base is not None and name.startswith(ROUNDED):
                 case.curves["rule"] = Rule("default", base)
                 fits = tuple(one._replace(rates=exact) for one in fits)
-    elif not counted and "gain" not in case.facts and not case.has("few-tokens"):
+    if (
+        not odd
+        and name is None
+        and not counted
+        and "gain" not in case.facts
+        and not case.has("few-tokens")
+    ):
         examine_far(probe, both, fit, case)
     for dtype in dtypes:
         examine_short(probe, both, fits[0], places, counted, case, dtype)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from posdoctor.probes import Probe
+from posdoctor.probes import Probe, call
 from posdoctor.profile import Case, Profile
 from posdoctor.rotary import NEAR, alike, use_of_positions
 from posdoctor.subjects import Rotary
@@ -22,7 +22,7 @@ def is_scaling(subject: Rotary) -> bool:
     random = torch.Generator().manual_seed(0)
     q, k = torch.randn(2, 1, subject.heads, 5, subject.head_dim, generator=random).unbind()
     try:
-        new_q, new_k = subject.function(q.clone(), k.clone(), WIDE * 100 * torch.arange(1, 6)[None])
+        new_q, new_k = call(subject.function, q, k, WIDE * 100 * torch.arange(1, 6)[None])
         factors = new_q / q  # (1, H, L, d)
     except Exception:  # whatever it raises, the examination of rotations says it in words
         return False

@@ -127,6 +127,14 @@ def test_correct_code_that_looks_odd_is_not_accused(name):
     assert not told(name, thing, other, kind)
 
 
+def test_a_port_without_frequencies_is_compared_by_its_scores():
+    def columns_first(q, k, p):
+        return unseen.flat_grid(q, k, p % 64 * 64 + p // 64)
+
+    assert told("grid", columns_first, unseen.flat_grid, "rotary") == ["scores-differ"]
+    assert not told("grid", unseen.flat_grid, unseen.flat_grid, "rotary")
+
+
 @pytest.mark.parametrize("name", unseen.MODELS)
 def test_a_bug_in_a_model_is_named_with_its_layer(name):
     transformers = pytest.importorskip("transformers")
@@ -650,6 +658,10 @@ BAD = {
     "no function": (lambda: diagnose(3), "thing must be a function"),
     "unknown kind": (lambda: diagnose(right, kind="spiral"), "kind must be one of rotary"),
     "wrong answer": (lambda: diagnose(lambda q, k, p: q), "must return"),
+    "arrays": (
+        lambda: diagnose(lambda q, k, p: (q.numpy(), k.numpy())),
+        "arrays .* posdoctor.ways",
+    ),
     "wrong width": (lambda: diagnose(lambda q, k, p: (q[..., :8], k)), "in its shape"),
     "unknown expectation": (lambda: diagnose(right, expect={"theta": 1}), "expect may have base"),
     "a misspelt expectation": (

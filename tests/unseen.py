@@ -329,6 +329,13 @@ def counts_padding(model: Any) -> Any:
     return model
 
 
+def first_row(model: Any) -> Any:
+    """The angles of the first row for the whole batch."""
+    original = model.model.rotary_emb.forward
+    model.model.rotary_emb.forward = lambda x, position_ids: original(x, position_ids[:1])
+    return model
+
+
 # name: (what must be found, where, patch of a three-layer Llama with rope_theta 500000)
 MODELS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "layer 2 turns backwards": (
@@ -340,6 +347,7 @@ MODELS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "rotary part renamed": ("base", "layers 0 to 2", renamed),
     "decoding restarts": ("cache", "", lambda m: restarted(m, single=True)),
     "chunks restart": ("continued", "", lambda m: restarted(m, single=False)),
+    "one row's padding for all": ("left-padding", "", first_row),
     "padding is counted": ("generate", "", counts_padding),
 }  # fmt: skip
 
@@ -368,6 +376,7 @@ CORRECT: dict[str, tuple[str, Any, Any]] = {
     "flat index of a grid": ("rotary", flat_grid, None),
     "offset of two": ("absolute", lambda p: sines(p + 2, last=1), None),
     "descending": ("absolute", lambda p: sines(1000 - p), None),
+    "back from the last key": ("absolute", lambda p: sines(p.max() - p), None),
     "slopes to 4": ("bias", lambda i, j: alibi(i, j) * 16, None),
     "learned slopes": (
         "bias",
