@@ -1,4 +1,4 @@
-"""Which method for which model (chapter 18): what is known of each, and what needs leave over.
+"""Which method for which model (chapter 19): what is known of each, and what needs leave over.
 
 Known is what the shipped comparisons measured (`small.csv`, every way in which its models were
 measured; for offsets and contents `long.csv`, of methods that have all rows there) and what the
@@ -42,15 +42,15 @@ D_MODEL, LAYERS, LENGTH, HEAD_DIM = 768, 12, 512, 64  # a well-known base model
 LEARNED = tuple(f"learned+{way}" for way in BEYOND)
 ROWS = (*TAUGHT, *LEARNED, *grid.NEWER, *EXTENSIONS, *TUNED)  # all that can be chosen
 PAGES = {
-    **dict.fromkeys(EXTENSIONS, "12_context_extension"),
+    **dict.fromkeys(EXTENSIONS, "13_context_extension"),
     **dict.fromkeys(LEARNED, "03_learned"),
-    "rope+base": "12_context_extension",
-    "rope+drop": "16_bakeoff",
-    "pope": "16_bakeoff",
-    "randomised": "16_bakeoff",
-    "p_rope": "15_today#today-prope",
-    "hybrid": "15_today#today-hybrid",
-    "temperature": "15_today#today-temperature",
+    "rope+base": "13_context_extension",
+    "rope+drop": "17_bakeoff",
+    "pope": "17_bakeoff",
+    "randomised": "17_bakeoff",
+    "p_rope": "16_today#today-prope",
+    "hybrid": "16_today#today-hybrid",
+    "temperature": "16_today#today-temperature",
     "forgetting": "designs#today-forgetting",
     "cope": "hierarchical#counted-gates",
 }
@@ -82,23 +82,23 @@ AT_SCALE = {
 # Why a method falls out, and what stays open; on the right the page that shows it. {0} and {1}
 # are the numbers of a reason.
 REASONS = {
-    "language": ("loss {0} nats at {1} ×, not below BAR", "16_bakeoff"),
-    "content": (f"recalls {{0}} at {{1}} ×, not above {SHARE}", "16_bakeoff"),
-    "offset": (f"3-back {{0}} at {{1}} ×, not above {SHARE}", "16_bakeoff"),
-    "axes": ("blind to the second axis", "13_axes"),
+    "language": ("loss {0} nats at {1} ×, not below BAR", "17_bakeoff"),
+    "content": (f"recalls {{0}} at {{1}} ×, not above {SHARE}", "17_bakeoff"),
+    "offset": (f"3-back {{0}} at {{1}} ×, not above {SHARE}", "17_bakeoff"),
+    "axes": ("blind to the second axis", "14_axes"),
     "sides": ("a query cannot tell left from right", "09_alibi"),
-    "causal": ("counts what came before: for decoders", "15_today"),
+    "causal": ("counts what came before: for decoders", "16_today"),
     "moved": ("changes when all positions move", "06_transformer_xl"),
-    "stale": ("must rotate old keys anew", "12_context_extension"),
-    "parameters": ("{0} parameters", "18_choosing#what-positions-cost"),
+    "stale": ("must rotate old keys anew", "13_context_extension"),
+    "parameters": ("{0} parameters", "19_choosing#what-positions-cost"),
     "scores": ("adds to the scores", "09_alibi"),
     "products": ("needs products of its own", "05_shaw"),
-    "memory": ("makes a tensor {0} × the scores", "18_choosing#what-positions-cost"),
-    "training": ("needs further training", "16_bakeoff"),
-    "unmeasured": ("not measured", "16_bakeoff"),
-    "untrained": ("{0} at {1} × as it is; training on was not measured", "16_bakeoff"),
-    "beyond": ("measured to {1} × only", "16_bakeoff"),
-    "decoder": ("measured in decoders of text", "16_bakeoff"),
+    "memory": ("makes a tensor {0} × the scores", "19_choosing#what-positions-cost"),
+    "training": ("needs further training", "17_bakeoff"),
+    "unmeasured": ("not measured", "17_bakeoff"),
+    "untrained": ("{0} at {1} × as it is; training on was not measured", "17_bakeoff"),
+    "beyond": ("measured to {1} × only", "17_bakeoff"),
+    "decoder": ("measured in decoders of text", "17_bakeoff"),
 }
 OPEN = ("unmeasured", "untrained", "beyond", "decoder")
 FITS, UNSURE, OUT = range(3)

@@ -18,7 +18,7 @@ from benchmarks.measure import side_by_side
 from benchmarks.report import failed, print_rows, write_page
 
 RESULTS = Path(__file__).with_name("results.json")
-READERS = ("11_one_table", "18_choosing")
+READERS = ("11_one_table", "19_choosing")
 LIBRARIES = (
     "torch",
     "transformers",

@@ -9,9 +9,9 @@ CHAPTERS = (
     "02_sinusoidal",
     "04_four_terms",
     "10_rope",
-    "12_context_extension",
-    "15_today",
-    "18_choosing",
+    "13_context_extension",
+    "16_today",
+    "19_choosing",
 )
 
 

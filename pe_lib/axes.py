@@ -1,4 +1,4 @@
-"""Rotations by positions of several numbers: rows, columns, frames, text beside them (chapter 13).
+"""Rotations by positions of several numbers: rows, columns, frames, text beside them (chapter 14).
 
 Each pair of components has a direction among the axes, and rotates by the product of its direction
 with the token's numbers. Axial and mixed rotations, M-RoPE and the axes of diffusion models differ

@@ -1,4 +1,4 @@
-"""RoPE beyond the length it was trained on: change the frequencies (chapter 12).
+"""RoPE beyond the length it was trained on: change the frequencies (chapter 13).
 
 Every method is a function from frequencies to frequencies, (n,) -> (n,), for
 `RoPE(..., rates=...)`; two of them look at the length of the sequence and are modules.

@@ -1,4 +1,4 @@
-"""PoPE: the angle of a pair is position alone, and what it says is its length (chapter 16).
+"""PoPE: the angle of a pair is position alone, and what it says is its length (chapter 17).
 
 In RoPE the angle between a query's pair and a key's is made of two things, where the tokens stand
 and which angle their contents had before. Here contents have no angle.

@@ -1,4 +1,4 @@
-"""A learned table at another length, or on another grid of patches (chapters 3 and 12)."""
+"""A learned table at another length, or on another grid of patches (chapters 3 and 13)."""
 
 from typing import Annotated
 

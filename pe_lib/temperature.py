@@ -1,4 +1,4 @@
-"""Temperature by position: sharper scores where there are more keys to tell apart (chapter 16).
+"""Temperature by position: sharper scores where there are more keys to tell apart (chapter 17).
 
 A softmax over n keys divides its weight among n. With scores that stay as large as they were, the
 largest weight falls as n grows; scores that grow with log(n) keep it. How fast they grow may be

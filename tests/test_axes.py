@@ -262,7 +262,7 @@ PUBLISHED = {
 
 
 def test_the_page_lists_what_is_held_equal_here():
-    page = json.loads((ROOT / "book/14_multimodal.ipynb").read_text(encoding="utf-8"))
+    page = json.loads((ROOT / "book/15_multimodal.ipynb").read_text(encoding="utf-8"))
     (lines,) = (c["source"] for c in page["cells"] if c["id"] == "axes-published-code")
     rows = [line.split(" | ")[0].removeprefix("| ") for line in lines if line.startswith("| ")]
     assert rows[2:] == list(PUBLISHED)

@@ -509,7 +509,7 @@ def test_the_larger_run_has_three_seeds_of_every_method_and_says_where_it_was_ma
 
 
 def test_a_shipped_cell_can_be_run_again_and_shows_the_same():
-    """Of the first steps only: chapter 16 trains this method's whole cell again when executed."""
+    """Of the first steps only: chapter 17 trains this method's whole cell again when executed."""
     (cell,) = grid("short", ["n-back"], ["hybrid"], [0])
     shipped = {
         row["length"]: row
@@ -547,9 +547,9 @@ def a_longer_file(folder, rng):
 @pytest.mark.parametrize(
     ("page", "first", "last", "said"),
     [
-        ("16_bakeoff", "long_rows =", "Who learns how fast", ["KERPLE (0.70)", "On text"]),
+        ("17_bakeoff", "long_rows =", "Who learns how fast", ["KERPLE (0.70)", "On text"]),
         ("09_alibi", "rows = read_rows", "longer = [", ["KERPLE had not learned", "FIRE learned"]),
-        ("18_choosing", "ROWS =", "longer = [", ["KERPLE had not learned", "forgetting learned"]),
+        ("19_choosing", "ROWS =", "longer = [", ["KERPLE had not learned", "forgetting learned"]),
     ],
 )
 def test_pages_say_what_a_longer_file_says(page, first, last, said, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""The chooser of chapter 18 says what the shipped rows say, in every setting."""
+"""The chooser of chapter 19 says what the shipped rows say, in every setting."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_needs_that_make_no_sense_are_refused():
 
 
 def test_every_method_that_is_ranked_has_a_sentence_on_the_page():
-    page = (ROOT / "book/18_choosing.ipynb").read_text(encoding="utf-8")
+    page = (ROOT / "book/19_choosing.ipynb").read_text(encoding="utf-8")
     told = page.partition("{dropdown} Every name")[2].partition("```")[0]
     missing = [fact.name for fact in choosing.facts().values()
                if not all(part in told for part in fact.name.split(" + "))]  # fmt: skip

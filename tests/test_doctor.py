@@ -748,7 +748,7 @@ def test_a_function_of_whole_sequences_is_not_accused_of_counting_along_them():
 
 
 def test_the_three_lines_at_the_top_of_the_chapter_reach_a_diagnosis(tmp_path, monkeypatch, capsys):
-    chapter = ROOT / "book/17_clinic.ipynb"
+    chapter = ROOT / "book/18_clinic.ipynb"
     title = "".join(json.loads(chapter.read_text(encoding="utf-8"))["cells"][0]["source"])
     lines = re.search(r"```python\n(.*?)```", title, flags=re.DOTALL)[1]
     assert len(lines.splitlines()) == 3

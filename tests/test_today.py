@@ -1,4 +1,4 @@
-"""The classes of chapter 15 and of the further designs are those of published code and pe_lib."""
+"""The classes of chapter 16 and of the further designs are those of published code and pe_lib."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tools import ROOT
 from tools.published import in_float64
 
 SHOWN = {
-    "15_today": (
+    "16_today": (
         "imports", "hybrid", "prope-code", "latent-class", "sink-class", "temperature-class",
     ),
     "designs": (

@@ -74,7 +74,7 @@ def page() -> str:
     return f"""# The census of published models
 
 What does the code of a model do with positions? One row for each model of three libraries, read
-by a program ([chapter 15](15_today.ipynb) says how, and how often it was wrong). Bases, windows
+by a program ([chapter 16](16_today.ipynb) says how, and how often it was wrong). Bases, windows
 and contexts (the longest text) are a configuration's defaults. *Seen* names the first file and
 line. The whole file has a line for every value: {{download}}`the CSV <../lab/data/census.csv>`.
 

@@ -1,4 +1,4 @@
-"""Record what chapter 19 reads of heads: small trainings, and queries and keys of a known model.
+"""Record what chapter 12 reads of heads: small trainings, and queries and keys of a known model.
 
 Usage: python -m tools.heads          train what is missing in lab/data/heads.json
        python -m tools.heads WHEEL    write lab/data/minilm_heads.npz

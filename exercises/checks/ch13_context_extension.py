@@ -1,0 +1,323 @@
+"""Checks of exercise set 13: sequences longer than those of training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from exercises.checks.spec import Case, Draw, Exercise, Mistake
+from pe_lib.sinusoidal import frequencies
+
+# How near to a full turn rounding could decide, on whichever way it is computed.
+ROUNDED = 1e-5
+
+
+def trained_for(dim: int, base: float, count: int) -> Tensor:
+    """Return the longest text by whose end `count` pairs have not made a full turn."""
+    return longest(dim, base, dim // 2 - count)
+
+
+def longest(dim: int, base: float, pair: int, turn: float = 2 * math.pi) -> Tensor:
+    """Return the largest whole number of tokens within which a pair makes less than a turn."""
+    rates = base ** (-torch.arange(dim, dtype=torch.float64) * 2 / dim)  # and some beyond
+    return torch.tensor(math.ceil(turn / float(rates[pair])) - 1)
+
+
+def trained_cases(draw: Draw) -> list[Case]:
+    """Widths and bases of published models and drawn ones; one pair, some, and all of them."""
+    sizes = [(128, 1e4), (128, 5e5), (256, 1e6), (64, 100.0), (2, 1e4), (96, 2e4)]
+    sizes += [(2 * draw.integer(20, 90), float(10 ** draw.integer(3, 6))) for _ in range(4)]
+    found = []
+    for dim, base in sizes:
+        half = dim // 2
+        counts = {1, half, *(draw.integer(1, half) for _ in range(4))}
+        found += [(dim, base, n) for n in sorted(counts) if off_a_whole(dim, base, half - n)]
+    return [
+        Case(f"{'one pair' if n == 1 else 'all pairs' if n == d // 2 else 'some pairs'}: dim {d}, "
+             f"base {b:g}, {n} pairs", (d, b, n))
+        for d, b, n in found
+    ]  # fmt: skip
+
+
+def off_a_whole(dim: int, base: float, pair: int) -> bool:
+    """Return whether rounding on any way cannot decide the answer."""
+    exact = 2 * math.pi * base ** (2 * pair / dim)
+    return bool(abs(exact - round(exact)) > ROUNDED * exact and exact < 2e4)
+
+
+def number(value: float | Tensor) -> Tensor:
+    """Return a number in double precision."""
+    return torch.as_tensor(value, dtype=torch.float64)
+
+
+def stretched(slowed: Tensor, base: float) -> tuple[Tensor, Tensor]:
+    """Return frequencies, and the same slowed down pair by pair."""
+    before = frequencies(2 * len(slowed), base)
+    return before, before / slowed
+
+
+def schedule_cases(draw: Draw) -> list[Case]:
+    """Each method, with small and large factors; a step, a ramp, a search, and two at once."""
+    n, more, last = draw.sizes(3, 5, 20)
+    s = 1.5 + draw.integer(1, 60) / 8
+    line, ones = torch.linspace(0, 1, more, dtype=torch.float64), torch.ones(n).double()
+    many = torch.arange(64, dtype=torch.float64)
+    ramp = ((many - 20) / 25).clamp(0, 1)
+    found = torch.rand(last, generator=draw.generator).double().cumsum(0) + 1
+    ways = {
+        "function A": (ones, 10000.0), "function B": (s * ones, 500000.0),
+        "function C": (s**line, 10000.0), "function D": (1 / (1 - ramp + ramp / s), 10000.0),
+        "function E": (torch.where(many < 30, 1.0, s), 1e6), "function F": (found, 10000.0),
+        "function G": (1.25 * s**line, 500.0), "function H": (1.02 * ones, 10000.0),
+        "function I": (1.02 ** (many / 63), 10000.0),
+        "function J": (torch.tensor([1.0, 1.0, 1.0, 4.0]).double(), 10000.0),
+        "function K": ((1 + s * line), 10000.0),
+    }  # fmt: skip
+    return [
+        Case(f"{len(slowed)} pairs, {words.replace('function', 'model')}", stretched(slowed, base))
+        for words, (slowed, base) in ways.items()
+    ]
+
+
+def schedule_of(before: Tensor, after: Tensor, room: float = 1e-7) -> tuple[Tensor, Tensor]:
+    """Return what was done, and by how much the slowest pair was slowed down."""
+    slowed = (before / after).log()
+    line = torch.linspace(0, 1, len(slowed), dtype=torch.float64) * slowed[-1]
+    shapes = (torch.zeros_like(line), slowed[-1].expand(len(line)), line)
+    kinds = [i for i, shape in enumerate(shapes) if float((slowed - shape).abs().max()) < room]
+    return number(min(kinds, default=3)), slowed[-1].exp()
+
+
+Schedule = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def by_kind(*kinds: int) -> Schedule:
+    """Return an answer that says something else of each kind."""
+
+    def answer(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
+        kind, factor = schedule_of(before, after)
+        return number(kinds[int(kind)]), factor
+
+    return answer
+
+
+def by_ends(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
+    """Look at the fastest and the slowest pair alone."""
+    first, last = (before / after)[[0, -1]]
+    same = bool((first - last).abs() < 1e-7)
+    moved = bool((first - 1).abs() > 1e-7)
+    return number((1 if moved else 0) if same else (3 if moved else 2)), last
+
+
+def with_factor(change: Callable[[Tensor], Tensor]) -> Schedule:
+    """Return an answer whose factor is something else of the quotients."""
+    return lambda before, after: (schedule_of(before, after)[0], change(before / after))
+
+
+def ntk_factor(rates: Tensor, trained: int, length: int, turn: float = 2 * math.pi) -> Tensor:
+    """Return the smallest factor with which no incomplete pair meets new angles."""
+    return needed(rates, trained, length, lambda first: (len(rates) - 1) / first, turn)
+
+
+def needed(
+    rates: Tensor, trained: int, length: int, power: Callable[[int], float],
+    turn: float = 2 * math.pi, least: float = 1.0,
+) -> Tensor:  # fmt: skip
+    """Return length / trained to a power that depends on the first pair not around."""
+    first = int((rates * trained >= turn).sum())
+    stretch = max(least, length / trained)
+    return number(stretch ** power(max(1, first)) if first < len(rates) else 1.0)
+
+
+def factor_cases(draw: Draw) -> list[Case]:
+    """Published sizes and drawn ones; the trained length, a shorter one, and pairs all around."""
+    pairs, base, trained = draw.integer(20, 50), 10.0 ** draw.integer(4, 6), draw.integer(200, 900)
+    n = draw.integer(3, 9)
+    calls = (
+        ("a published model", 64, 1e4, 4096, 4 * 4096), ("a published model", 64, 5e5, 8192, 20480),
+        ("drawn sizes", pairs, base, trained, 3 * trained + n), ("the trained length", 64, 1e4,
+         4096, 4096), ("a shorter text", pairs, base, 9 * trained, trained),
+        ("all pairs around", 8, 30.0, 4096, 16384), ("few pairs", n, 1e4, 500, 1100),
+    )  # fmt: skip
+    return [
+        Case(f"{words}: {count} pairs, base {b:g}, trained {old}, length {new}",
+             (frequencies(2 * count, b), old, new))
+        for words, count, b, old, new in calls
+    ]  # fmt: skip
+
+
+def yarn_tables(
+    rates: Tensor, gain: float, factor: float, ends: tuple[int, int], places: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the tables of YaRN, (L, n) each, and the frequencies before."""
+    first, last = ends
+    u = ((torch.arange(len(rates)) - first).double() / (last - first)).clamp(0, 1)
+    angles = places[:, None] * rates * (1 - u + u / factor)
+    return gain * angles.cos(), gain * angles.sin(), rates
+
+
+def yarn_cases(draw: Draw) -> list[Case]:
+    """Gains of three kinds; short ramps and long ones, from the first pair on and to the last."""
+    n, start = draw.integer(20, 40), draw.integer(50, 900)
+    first, length = draw.integer(2, 6), draw.integer(4, 9)
+    s, strange = float(draw.integer(3, 40)), 1.3 + draw.integer(1, 90) / 17
+    ways = {
+        "the paper's gain": (64, 1e4, 1 + 0.1 * math.log(s), s, (20, 46), 0),
+        "a gain of 1": (n, 5e5, 1.0, s, (first, first + length), start),
+        "a strange gain": (n, 1e4, 0.6 + strange / 9, strange, (first, n - 2), 1),
+        "a short ramp": (n, 1e6, 1.2, 2.0, (first, first + 3), -start),
+        "a ramp from the first pair to the last": (12, 150.0, 1.1, 1.5, (0, 11), 3),
+    }
+    return [
+        Case(f"{words}, {count} pairs",
+             yarn_tables(frequencies(2 * count, b), gain, factor, ends,
+                         torch.arange(begin, begin + 3 + count // 3)))
+        for words, (count, b, gain, factor, ends, begin) in ways.items()
+    ]  # fmt: skip
+
+
+Four = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def yarn_of(cos: Tensor, sin: Tensor, rates: Tensor) -> Four:
+    """Return the gain on the tables, the factor, and the ends of the ramp."""
+    z = torch.complex(cos, sin)
+    share = (z[1] * z[0].conj()).angle() / rates
+    u = (1 - share) / (1 - share[-1])
+    one, *_, other = ((u > 1e-6) & (u < 1 - 1e-6)).nonzero().flatten()
+    slope = (u[other] - u[one]) / (other - one)
+    first = one - u[one] / slope
+    return z.abs().mean(), 1 / share[-1], first.round(), (first + 1 / slope).round()
+
+
+def then(change: Callable[[Tensor, Tensor, Tensor, Tensor], Four]) -> Callable[..., Four]:
+    """Return an answer that makes something else of the right one."""
+    return lambda cos, sin, rates: change(*yarn_of(cos, sin, rates))
+
+
+EXERCISES = (
+    Exercise(
+        name="trained_for",
+        cases=trained_cases,
+        reference=trained_for,
+        tolerance=1e-9,
+        integers=True,
+        mistakes=(
+            Mistake("2 pi is missing: a full turn is 2 pi radians",
+                    lambda d, b, n: longest(d, b, d // 2 - n, 1.0)),
+            Mistake("a full turn is 2 pi, not pi",
+                    lambda d, b, n: longest(d, b, d // 2 - n, math.pi)),
+            Mistake("this is the shortest text by whose end the pair has made its turn; one token "
+                    "less is asked for", lambda d, b, n: trained_for(d, b, n) + 1),
+            Mistake("that is one token too few: the largest number below a full turn is asked for",
+                    lambda d, b, n: trained_for(d, b, n) - 1),
+            Mistake("this is the pair before: it has made its turn",
+                    lambda d, b, n: longest(d, b, max(0, d // 2 - n - 1))),
+            Mistake("this is the slowest pair but one; the fastest of those that have not been "
+                    "around comes first", lambda d, b, n: longest(d, b, d // 2 - n + 1)),
+            Mistake("the slowest pair has the most room; the fastest of those that have not been "
+                    "around decides", lambda d, b, n: longest(d, b, d // 2 - 1)),
+            Mistake("the fast pairs are counted; those that have not been around are the slow ones",
+                    lambda d, b, n: longest(d, b, n - 1)),
+            Mistake("the exponent is r/d; it must be 2r/d for pair r",
+                    lambda d, b, n: trained_for(d, b**0.5, n)),
+            Mistake("the base is an argument; you use 10000 always",
+                    lambda d, b, n: trained_for(d, 10000.0, n)),
+        ),
+    ),
+    Exercise(
+        name="schedule_of",
+        cases=schedule_cases,
+        reference=schedule_of,
+        tolerance=1e-6,
+        mistakes=(
+            Mistake("1 and 2 are exchanged: interpolation slows all pairs alike",
+                    by_kind(0, 2, 1, 3)),
+            Mistake("a model that was not changed is 0", by_kind(1, 1, 2, 3)),
+            Mistake("not everything that slows pairs unevenly is a larger base: look at all pairs",
+                    by_kind(0, 1, 2, 2)),
+            Mistake("a larger base is 2, and not 3", by_kind(0, 1, 3, 3)),
+            Mistake("the fastest and the slowest pair alone cannot tell; look at all", by_ends),
+            Mistake("small changes are taken for none",
+                    lambda b, a: schedule_of(b, a, 0.03)),
+            Mistake("the factor is upside down: a slowed pair has a factor above 1",
+                    with_factor(lambda q: 1 / q[-1])),
+            Mistake("this is the factor of the fastest pair; the slowest one's is asked for",
+                    with_factor(lambda q: q[0])),
+            Mistake("this is the mean factor; the slowest pair's is asked for",
+                    with_factor(lambda q: q.mean())),
+            Mistake("the factor is rounded to a whole number",
+                    with_factor(lambda q: q[-1].round())),
+            Mistake("this is the logarithm of the factor", with_factor(lambda q: q[-1].log())),
+        ),
+    ),
+    Exercise(
+        name="ntk_factor",
+        cases=factor_cases,
+        reference=ntk_factor,
+        tolerance=1e-6,
+        mistakes=(
+            Mistake("this is how much longer the text is; the first pairs that have not been "
+                    "around are slowed by less than the last",
+                    lambda r, t, n: needed(r, t, n, lambda first: 1.0)),
+            Mistake("there are n pairs, and the exponent of the last one is 1: r / (n - 1)",
+                    lambda r, t, n: needed(r, t, n, lambda first: len(r) / first)),
+            Mistake("the exponent is upside down", lambda r, t, n: needed(
+                r, t, n, lambda first: first / (len(r) - 1))),
+            Mistake("this is one pair too early: the last one that has been around is free",
+                    lambda r, t, n: needed(
+                        r, t, n, lambda first: (len(r) - 1) / max(1, first - 1))),
+            Mistake("this is one pair too late: the first one that has not been around needs most",
+                    lambda r, t, n: needed(r, t, n, lambda first: (len(r) - 1) / (first + 1))),
+            Mistake("a full turn is 2 pi radians, not one", lambda r, t, n: ntk_factor(r, t, n, 1)),
+            Mistake("a full turn is 2 pi, not pi",
+                    lambda r, t, n: ntk_factor(r, t, n, math.pi)),
+            Mistake("a shorter text needs no factor below 1", lambda r, t, n: needed(
+                r, t, n, lambda first: (len(r) - 1) / first, least=0.0)),
+            Mistake("where all pairs have been around, none meets a new angle, and 1 will do",
+                    lambda r, t, n: number(max(1, n / t) ** ((len(r) - 1) / min(
+                        len(r) - 1, int((r * t >= 2 * math.pi).sum()))))),
+            Mistake("the pairs are counted within the new length; training saw the old one",
+                    lambda r, t, n: number(max(1, n / t) ** ((len(r) - 1) / around(r, max(n, t)))
+                                           if around(r, max(n, t)) < len(r) else 1)),
+        ),
+    ),
+    Exercise(
+        name="yarn_of",
+        cases=yarn_cases,
+        reference=yarn_of,
+        tolerance=1e-6,
+        mistakes=(
+            Mistake("this is the gain on scores, the square of the one on the tables",
+                    then(lambda g, s, a, b: (g * g, s, a, b))),
+            Mistake("the gain is taken from the formula 1 + 0.1 ln s; read it from the tables",
+                    then(lambda g, s, a, b: (1 + 0.1 * s.log(), s, a, b))),
+            Mistake("the gain is taken for 1; read it from the tables",
+                    then(lambda g, s, a, b: (number(1), s, a, b))),
+            Mistake("the factor is upside down: slowed frequencies are smaller by s > 1",
+                    then(lambda g, s, a, b: (g, 1 / s, a, b))),
+            Mistake("the factor is multiplied by the gain; cosine and sine both have it",
+                    then(lambda g, s, a, b: (g, g * s, a, b))),
+            Mistake("the ends are those of the pairs that are mixed; the ramp begins one pair "
+                    "before and ends one pair after",
+                    then(lambda g, s, a, b: (g, s, a + 1, b - 1))),
+            Mistake("`first` is the last pair that stays, not the first that is mixed",
+                    then(lambda g, s, a, b: (g, s, a + 1, b))),
+            Mistake("`last` is the first pair slowed by all of s, not the last that is mixed",
+                    then(lambda g, s, a, b: (g, s, a, b - 1))),
+            Mistake("the ends are counted from 1; the fastest pair is number 0",
+                    then(lambda g, s, a, b: (g, s, a + 1, b + 1))),
+            Mistake("the two ends are exchanged", then(lambda g, s, a, b: (g, s, b, a))),
+            Mistake("the order is gain, factor, first, last: the first two are exchanged",
+                    then(lambda g, s, a, b: (s, g, a, b))),
+        ),
+    ),
+)  # fmt: skip
+
+
+def around(rates: Tensor, length: int) -> int:
+    """Return how many pairs make a full turn within a length."""
+    return int((rates * length >= 2 * math.pi).sum())
