@@ -1,6 +1,6 @@
 """What an argument may be: its annotation says it, and `checked` asks it at the door.
 
-Behind the door nothing is checked again: numbers are tensors, shapes fit, settings are in range.
+Behind the door numbers are tensors, shapes fit, settings are in range.
 """
 
 import contextlib
@@ -61,10 +61,10 @@ def rule_of(annotation: Any) -> Rule | None:
     if kind in (Union, UnionType):
         rule, others = rule_of(parts[0]), tuple(get_origin(each) or each for each in parts[1:])
         return rule and functools.partial(one_of, rule=rule, others=others)
-    if kind is Annotated and parts[0] is str:
+    if kind is Annotated and parts[0] is str and "/" in str(parts[1]):
         return functools.partial(errors.require_choice, allowed=tuple(parts[1].split("/")))
     if kind is Annotated:
-        return RULES[parts[1]]
+        return RULES.get(str(parts[1]))  # what others say with annotations is their own
     if annotation in (Tensor, bool):
         return errors.require_floating if annotation is Tensor else errors.require_bool
     free = not isinstance(annotation, type) or annotation.__module__ in ("builtins", "typing")
@@ -78,6 +78,15 @@ def parameters_of(function: Callable[..., Any]) -> list[str]:
     if any(each.kind == each.VAR_POSITIONAL for each in parameters):
         return []
     return [each.name for each in parameters if each.kind == each.POSITIONAL_OR_KEYWORD]
+
+
+def by_name(
+    function: Callable[..., Any], names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """Return arguments by their names; one too many or given twice is Python's own error."""
+    if 0 < len(names) < len(args) or any(name in kwargs for name in names[: len(args)]):
+        function(*args, **kwargs)  # it cannot be called so, and Python says why
+    return dict(zip(names, args, strict=False)) | kwargs
 
 
 def lengths_of(module: object) -> dict[str, int]:
@@ -120,7 +129,7 @@ def guarded(
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = dict(zip(names, args, strict=False)) | kwargs
+        given = by_name(function, names, args, kwargs)
         for name, rule in rules.items():
             if rule is not None and name in given:
                 given[name] = rule(name, given[name])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_lib import fast
-from pe_lib.arguments import Booleans, Count, checked
+from pe_lib.arguments import Booleans, Count, checked, lengths_of
 from pe_lib.encoding import NoPosition as NoPosition
 from pe_lib.encoding import PositionEncoding as PositionEncoding
 from pe_lib.encoding import Reads, default_scale
@@ -161,14 +161,16 @@ def require_heads(q: Tensor, k: Tensor) -> None:
 
 
 def require_mask(mask: Tensor | None, wanted: tuple[int, ...]) -> None:
-    """Raise unless a mask broadcasts to (B, H, Lq, Lk) in one way only."""
+    """Raise unless a mask broadcasts to (B, H, Lq, Lk), its first axis not of two meanings."""
     if mask is not None:
         axes = zip(reversed(mask.shape), reversed(wanted), strict=False)
         fits = mask.ndim <= 4 and all(given in (1, full) for given, full in axes)
-        if not fits or (mask.ndim == 2 and wanted[0] == wanted[2] == wanted[3] > 1):
+        # Of two axes the first may be queries or the batch, of three it may be heads or the batch.
+        double = mask.ndim in (2, 3) and len(mask) == wanted[0] == wanted[4 - mask.ndim] > 1
+        if not fits or double:
             raise ValueError(
-                f"mask must broadcast to (B, H, Lq, Lk) = {wanted} in one way, as mask[None, None] "
-                f"or mask[:, None, None], got {tuple(mask.shape)}"
+                f"mask must broadcast to (B, H, Lq, Lk) = {wanted} in one way, as "
+                f"mask[None, None], mask[:, None, None] or mask[:, None], got {tuple(mask.shape)}"
             )
 
 
@@ -255,6 +257,13 @@ class MultiHeadAttention(nn.Module):
         self.n_heads, self.n_kv_heads, self.head_dim = n_heads, n_kv_heads, d_model // n_heads
         self.causal, self.embedded = causal, embedded
         self.encoding = NoPosition() if encoding is None else encoding
+        for part in self.encoding.parts():
+            for name, length in lengths_of(part).items():
+                if length != getattr(self, name):
+                    raise ValueError(
+                        f"encoding must have {name}={getattr(self, name)}, as the layer has, "
+                        f"got {type(part).__name__} with {name}={length}"
+                    )
         self.q_proj = nn.Linear(d_model, d_model, bias=False)
         self.k_proj = nn.Linear(d_model, n_kv_heads * self.head_dim, bias=False)
         self.v_proj = nn.Linear(d_model, n_kv_heads * self.head_dim, bias=False)

@@ -297,6 +297,7 @@ class AxialRoPE(RoPE):
     """
 
     axes = 2
+    rotates_once = True
 
     def __init__(self, head_dim: int, columns: Count, base: float = 100.0, **options: Any) -> None:
         """Keep the number of columns."""

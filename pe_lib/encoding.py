@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
-from pe_lib.arguments import checked_words, lengths_of, parameters_of
+from pe_lib.arguments import by_name, checked_words, lengths_of, parameters_of
 from pe_lib.errors import numbers, require_floating, require_shapes
 from pe_lib.positions import Axes, order_of
 
@@ -42,17 +42,18 @@ SHAPES = {
 }
 OWN_KEYS = {"k": "B n_heads Lk head_dim"}
 NUMBERS = ("positions", "q_pos", "k_pos", "q_axes", "k_axes", "relative")
-ROTATE_OR_SCORE = ("rotate", "rotate_axes", "rotate_values", "bias", "sink")
+ROTATE_OR_SCORE = ("rotate", "rotate_axes", "rotate_values", "bias", "sink", "angles", "rotated")
 
 
 def checked_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
     """Check a hook's arguments by their names, see `PositionEncoding.admit`."""
-    names = parameters_of(hook)[1:]
+    names = parameters_of(hook)
 
     @functools.wraps(hook)
     def call(self: PositionEncoding, *args: Any, **kwargs: Any) -> Any:
-        given = self.admit(dict(zip(names, args, strict=False)) | kwargs)
-        return hook(self, *args[len(names) :], **given)
+        args = (self, *args)
+        given = self.admit(by_name(hook, names, args, kwargs))
+        return hook(*args[len(names) :], **given)
 
     return call
 
@@ -73,7 +74,7 @@ class PositionEncoding(nn.Module):
             shows it such keys is refused.
         rotates_once: True if a cache may keep keys as `rotate` leaves them: a key's rotation
             depends on its own position alone, and `bias` and `sink` read neither queries nor keys.
-            A class that writes one of these hooks says so itself.
+            A class that writes one of these hooks, `angles` or `rotated` says so itself.
     """
 
     scale: float | None = None
@@ -94,7 +95,7 @@ class PositionEncoding(nn.Module):
             setattr(cls, name, checked_hook(vars(cls)[name]))
         if "__init__" in vars(cls):
             setattr(cls, "__init__", checked_words(vars(cls)["__init__"]))  # noqa: B010
-        if {*written} & {*ROTATE_OR_SCORE} and "rotates_once" not in vars(cls):
+        if {*vars(cls)} & {*ROTATE_OR_SCORE} and "rotates_once" not in vars(cls):
             cls.rotates_once = False  # what a parent says is of the parent's own hooks
 
     def admit(self, given: dict[str, Any]) -> dict[str, Any]:

@@ -323,19 +323,6 @@ def reversed_bias(vector: Tensor, q_pos: Run, k_pos: Run, causal: bool) -> Tenso
     return windows(vector, k_pos.length)
 
 
-def score_mod(encoding: PositionEncoding, q: Tensor, q_pos: Run, k_pos: Run) -> Callable[..., Any]:
-    """Return what PyTorch's `flex_attention` calls for each score, for biases of distance alone."""
-    biases = relative_biases(encoding)
-    if biases is None:
-        raise ValueError(f"encoding must have biases of distance alone, got {encoding}")
-    vector, last = bias_vector(biases, q, q_pos, k_pos), q_pos.length - 1
-
-    def added(score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return score + vector[head, last - query + key]
-
-    return added
-
-
 def windows(vector: Tensor, length: int) -> Tensor:
     """Return all runs of `length` values: (..., N) -> (..., N - length + 1, length), a view."""
     if torch.compiler.is_compiling():  # which would fix the length of a view
@@ -511,8 +498,14 @@ def fused_output(
     sink = encoding.sink(plain[0], q_pos)
     if mask is None and isinstance(q_pos, Run) and isinstance(k_pos, Run):
         itself = causal and q_pos == k_pos
-        if itself and not encoding.uses("bias") and only_forgets(encoding):
-            gates = reads[1][..., 0] if reads and encoding.uses("read_bias") else None
+        forgets = encoding.uses("read_bias")  # without its gates `bias_of` raises, below
+        if (
+            itself
+            and not encoding.uses("bias")
+            and only_forgets(encoding)
+            and not (forgets and reads is None)
+        ):
+            gates = reads[1][..., 0] if reads and forgets else None
             if gates is None and sink is None:
                 return kernel(q, k, v, None, scale, is_causal=True)
             if q_pos.length > 1 and q.dtype in (torch.float32, torch.float64):

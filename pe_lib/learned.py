@@ -20,8 +20,9 @@ class Learned(PositionEncoding):
         std: standard deviation of the initial rows. Match it to the token embeddings: a
             table far smaller than they are is hardly seen, and learns late.
 
-    A position past the table is an error, as in GPT-2 and BERT; on a GPU and in a graph PyTorch
-    raises it, in its own words. `pe_lib.resizing` stretches a table.
+    A position without a row is an error, as in GPT-2 and BERT. On a GPU and in a graph PyTorch
+    raises it past the end, in its own words, and a negative one is counted from the end.
+    `pe_lib.resizing` stretches a table.
 
     Source: Gehring et al. 2017; Devlin et al. 2019; Radford et al. 2019.
     """

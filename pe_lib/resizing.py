@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pe_lib.arguments import Count, Reals, checked
-from pe_lib.errors import require_positive
+from pe_lib.errors import may_read, require_positive
 
 
 @checked(table="N D")
@@ -28,7 +28,12 @@ def interpolate_table(table: Tensor, length: Count) -> Tensor:
 
 @checked(table="N D")
 def sample_table(table: Tensor, places: Reals) -> Tensor:
-    """Read a table (max_len, D) at real row numbers in [0, max_len - 1]: (...) -> (..., D)."""
+    """Read a table (max_len, D) at real row numbers from 0 on: (...) -> (..., D).
+
+    Past the last row it is the last row.
+    """
+    if may_read(places) and (places < 0).any():
+        raise ValueError(f"places must be at least 0, got {places.min().item():g}")
     lower = places.floor().long().clamp(0, len(table) - 1)
     share = (places - lower).unsqueeze(-1).to(table.device, table.dtype)
     lower = lower.to(table.device)

@@ -100,6 +100,8 @@ class Shaw(PositionEncoding):
         super().__init__()
         self.head_dim, self.with_keys = head_dim, with_keys
         ends = clip if isinstance(clip, tuple) else (clip, clip)
+        if len(ends) != 2:
+            raise ValueError(f"clip must be one number, or two of them, got {clip}")
         self.before, self.after = (require_positive("clip", end) for end in ends)
         shape, std = (self.before + 1 + self.after, head_dim), std or head_dim**-0.5
         self.key_table = nn.Parameter(normal(*shape, std=std))  # (2 clip + 1, d)

@@ -477,3 +477,53 @@ def test_integers_of_every_type_are_positions(dtype: torch.dtype) -> None:
             by_hand = getattr(attention.encoding, hook)(*small, *extra)
             wanted = getattr(attention.encoding, hook)(*arguments, *extra)
             assert by_hand is wanted is None or all(map(torch.equal, by_hand, wanted))
+
+
+# --- what could be taken for something else is refused --------------------------------------------
+
+
+def test_a_mask_whose_first_axis_has_two_meanings_is_refused() -> None:
+    """Queries or the batch, heads or the batch; with an axis more each is clear."""
+    layer, x, context = MultiHeadAttention(8, 2), torch.randn(3, 3, 8), torch.randn(3, 5, 8)
+    mask = torch.ones(3, 5, dtype=torch.bool)
+    given = {"context": context, "q_pos": Run(2, 3), "k_pos": Run(0, 5)}
+    with pytest.raises(ValueError, match="in one way"):
+        layer(x, mask=mask, **given)
+    layer(x, mask=mask[:, None, None], **given)
+    both = torch.ones(2, 3, 3, dtype=torch.bool)
+    with pytest.raises(ValueError, match="in one way"):
+        layer(x[:2], mask=both)
+    layer(x[:2], mask=both[:, None])
+
+
+def test_an_argument_given_twice_is_refused_by_constructors_and_hooks() -> None:
+    q, run = torch.randn(1, 2, 3, 8), Run(0, 3)
+    with pytest.raises(TypeError, match="multiple values for argument 'base'"):
+        RoPE(8, 100.0, base=1e4)  # type: ignore[misc]
+    with pytest.raises(TypeError, match="multiple values for argument 'q_pos'"):
+        RoPE(8).rotate(q, q, run, run, q_pos=run)  # type: ignore[misc]
+    with pytest.raises(TypeError, match="takes from 2 to 3 positional arguments"):
+        RoPE(8, 100.0, 3)  # type: ignore[misc]
+
+
+def test_a_layer_refuses_an_encoding_of_other_heads_when_they_are_joined() -> None:
+    for encoding in (Shaw(32, 4), Compose(RoPE(8), ALiBi(4))):
+        with pytest.raises(ValueError, match=", as the layer has, got "):
+            MultiHeadAttention(64, 8, encoding)
+
+
+def test_who_rotates_by_other_angles_says_whether_a_cache_may_keep_them() -> None:
+    class Stretched(RoPE):
+        def angles(self, positions: Tensor) -> Tensor:
+            return super().angles(positions) / positions.numel()
+
+    assert RoPE(8).rotates_once and not Stretched(8).rotates_once
+
+
+def test_annotations_of_others_are_no_rules() -> None:
+    from typing import Annotated
+
+    from pe_lib.arguments import rule_of
+
+    assert rule_of(Annotated[float, "radians"]) is None
+    assert rule_of(Annotated[str, "a label"]) is None

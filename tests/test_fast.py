@@ -35,14 +35,13 @@ from pe_lib import (
     TransformerXL,
 )
 from pe_lib import fast as forms
-from pe_lib.attention import attend, attend_fused, default_scale
+from pe_lib.attention import attend_fused
 from pe_lib.fast import (
     SPARE,
     Room,
     append_rows,
     as_complex,
     rotated,
-    score_mod,
     skewed_scores,
 )
 from pe_lib.rope import apply_rope, rope_angles
@@ -111,18 +110,12 @@ def test_a_sink_and_forgetting_pass_through_the_kernel(
         assert_close(one, other, 1e-11)
 
 
-@pytest.mark.parametrize("encoding", [ALiBi(H), Compose(T5Bias(H, std=1.0), SlidingWindow(H, 3))])
-def test_flex_attention_takes_every_bias_of_distance(encoding: PositionEncoding) -> None:
-    """With queries that begin later, and the encoding's own scale."""
-    from torch.nn.attention.flex_attention import flex_attention
-
-    q, k, v = (torch.randn(B, H, n, 16) for n in (5, 9, 9))
-    places = Run(4, 5), Run(0, 9)
-    modify, scale = score_mod(encoding, q, *places), default_scale(encoding, 16)
-    found = flex_attention(q, k, v, score_mod=modify, scale=scale)
-    assert_close(found, attend(q, k, v, encoding, *places)[0], 1e-5)
-    with pytest.raises(ValueError, match="encoding must have biases of distance alone"):
-        score_mod(RoPE(16), q, *places)
+def test_forgetting_is_not_forgotten_where_what_it_read_is_missing() -> None:
+    """The kernel for plain causal attention is no answer."""
+    q, run = torch.randn(B, H, 5, 16), Run(0, 5)
+    for encoding in (Forgetting(32, H), Compose(Forgetting(32, H), Sink(H))):
+        with pytest.raises(ValueError, match="reads must be given"):
+            attend_fused(q, q, q, encoding, run, run, causal=True)
 
 
 # --- scores against a row of distances ----------------------------------------------------------

@@ -214,6 +214,8 @@ def test_places_between_rows_have_any_shape() -> None:
     rows = sample_table(table, places)
     assert rows.shape == (2, 2, 3)
     assert_close(rows[1, 0], 0.25 * table[2] + 0.75 * table[3], 1e-12)
+    with pytest.raises(ValueError, match="places must be at least 0, got -3"):
+        sample_table(table, -places)
 
 
 # Trained, saved, cast -----------------------------------------------------------------------------
