@@ -48,8 +48,8 @@ SAID = {
         "and its column."
     ),
     "chooser": (
-        "What is asked, and three lists: the methods that fit, those of which one cannot be sure, and those that "
-        "fall out, each with its worst seed and its reasons."
+        "What is asked, and three lists: the methods that fit, those of which one cannot be sure, "
+        "and those that fall out, each with its worst seed and its reasons."
     ),
     "clock_hands": (
         "A row of clocks, each slower than the one before, with a hand for each of two "
