@@ -273,10 +273,10 @@ def axial_angles(rows: Reals, columns: Reals, rates: Tensor) -> Tensor:
     Args:
         rows: real numbers, of a shape that broadcasts with `columns`.
         columns: real numbers.
-        rates: (n / 2,) frequencies, the same for both axes.
+        rates: (n,) frequencies, the same for both axes.
 
     Returns:
-        (*broadcast shape, n).
+        (*broadcast shape, 2n).
 
     Source: Heo et al. 2024, section 3.2 (axial frequency).
     """

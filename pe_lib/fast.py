@@ -1,7 +1,7 @@
 """Fast forms: the same numbers for less. Attention chooses them, and no method knows of them.
 
 Nothing here is needed to understand a method. Inside `with off():` attention calls the methods' own
-hooks instead, keeps keys and values as projected, and concatenates; every number stays what it was.
+hooks instead, keeps keys and values as projected, and concatenates: the same, up to rounding.
 What is kept, a table of cosines for an encoding and rows for a cache, no module holds.
 """
 
