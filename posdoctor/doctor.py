@@ -89,6 +89,8 @@ def diagnose(
     else:
         if blhd and callable(thing):
             thing = of_blhd(thing)
+            if callable(expect) and not isinstance(expect, PositionEncoding):
+                expect = of_blhd(expect)
         report = of_subject(as_subject(thing, kind, options), dtypes, thorough)
         report.told = expect is not None
     if expect is not None:

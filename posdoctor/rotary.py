@@ -116,7 +116,8 @@ def examine_rotary(
     else:
         options |= {"layout": profile.layout, "counted": counted, "fresh": fresh}
         examine_paths(probe, case, reach=reach, **options)
-    odd = not fits_a_rule(fits[0].rates) or fits[0].error > 0.05
+    still = bool((fits[0].rates.abs() < 1e-6).any())  # as the slow axis is in a grid's first line
+    odd = still or not fits_a_rule(fits[0].rates) or fits[0].error > 0.05
     if clean and odd and subject.axes == 1 and not counted:
         some = track(probe, both, torch.arange(min(reach, 1024)), counted)[0]
         if width := grid_width(some):

@@ -209,6 +209,7 @@ def test_every_way_in_reaches_the_same_diagnosis(tmp_path):
     ):
         report = diagnose(thing, expect={"base": 10000}, dtypes=(), **options)
         assert report.healthy and report.profile.rule.base == 10000, str(report)
+    assert diagnose(blhd, blhd=True, expect=blhd).healthy
     angles = torch.arange(256)[:, None] * frequencies(64)
     assert diagnose(torch.polar(torch.ones_like(angles), angles)).profile.rule.base == 10000
     np.save(tmp_path / "bias.npy", unseen.alibi(*[torch.arange(64)] * 2).numpy())

@@ -109,10 +109,6 @@ def grouped_by_head(q: Tensor, k: Tensor, p: Tensor) -> Pair:
     return a, (k if k.shape[1] != q.shape[1] else b)
 
 
-def two_tables(p: Tensor) -> Tensor:
-    return torch.where(p >= 4096, p - 4096, p)
-
-
 def when(low: int, high: int, change: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
     """Other positions in calls of these lengths."""
     return branch(lambda q, p: low <= q.shape[2] <= high, moved(change))
@@ -374,6 +370,8 @@ CORRECT: dict[str, tuple[str, Any, Any]] = {
     "neighbours": ("rotary", other_layout, None),
     "tables in bfloat16": ("rotary", bf16_tables, {"base": 10000}),
     "flat index of a grid": ("rotary", flat_grid, None),
+    "flat index, columns first": (
+        "rotary", lambda q, k, p: flat_grid(q, k, p % 64 * 64 + p // 64), None),
     "offset of two": ("absolute", lambda p: sines(p + 2, last=1), None),
     "descending": ("absolute", lambda p: sines(1000 - p), None),
     "back from the last key": ("absolute", lambda p: sines(p.max() - p), None),
