@@ -40,7 +40,7 @@ CACHES = ("none", "all", "sliding")
 KERNELS = ("any", "scores", "plain")
 D_MODEL, LAYERS, LENGTH, HEAD_DIM = 768, 12, 512, 64  # a well-known base model
 LEARNED = tuple(f"learned+{way}" for way in BEYOND)
-ROWS = (*TAUGHT, *LEARNED, *grid.NEWER, *EXTENSIONS, *TUNED)  # all that can be chosen
+ROWS = (*TAUGHT, *LEARNED, *grid.NEWER, "p_rope_75", *EXTENSIONS, *TUNED)  # all that can be chosen
 PAGES = {
     **dict.fromkeys(EXTENSIONS, "13_context_extension"),
     **dict.fromkeys(LEARNED, "03_learned"),
@@ -48,7 +48,7 @@ PAGES = {
     "rope+drop": "17_bakeoff",
     "pope": "17_bakeoff",
     "randomised": "17_bakeoff",
-    "p_rope": "16_today#today-prope",
+    **dict.fromkeys(("p_rope", "p_rope_75"), "16_today#today-prope"),
     "hybrid": "16_today#today-hybrid",
     "temperature": "16_today#today-temperature",
     "forgetting": "designs#today-forgetting",
