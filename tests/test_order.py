@@ -145,7 +145,9 @@ def test_lists_of_chapters_stand_in_the_new_order(inserted: Path) -> None:
     names = order.chapters(inserted)
     claims = json.loads((inserted / "book/claims.ipynb").read_text(encoding="utf-8"))["cells"]
     titles = [order.HEADING.match("".join(cell["source"])) for cell in claims]
-    assert [int(found[2]) for found in titles if found] == list(range(1, len(names) + 1))
+    without = {"today"}  # whose claims stand with the further designs
+    told = [place for place, name in enumerate(names, 1) if name[3:] not in without]
+    assert [int(found[2]) for found in titles if found] == told
     counts = [cell["execution_count"] for cell in claims if cell.get("execution_count")]
     assert counts == sorted(counts)
     intro = (inserted / "book/00_intro.ipynb").read_text(encoding="utf-8")
