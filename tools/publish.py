@@ -32,7 +32,6 @@ SHARED = (
     "lab/*.py",
     "pages/*.py",
     "pages/claims.yml",
-    "lab/data/*.csv",
     "lab/data/*.json",
     "lab/data/*.txt",
 )
