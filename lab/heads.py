@@ -324,6 +324,20 @@ def runs() -> list[dict[str, Any]]:
     return found
 
 
+def trained() -> Transformer:
+    """Return the rotary model of chapter 12, as tools/heads.py trained and kept it.
+
+    Kept, since 500 steps make another model of what processors round differently.
+    """
+    model = Transformer(
+        TOKENS, d_model=WIDTH, n_heads=HEADS, n_layers=LAYERS, encoding=RoPE(WIDTH // HEADS),
+        causal=True,
+    ).double()  # fmt: skip
+    with np.load(DATA / "heads_rope.npz") as held:
+        model.load_state_dict({name: torch.from_numpy(held[name]) for name in held})
+    return model
+
+
 def chosen_rate(rows: list[dict[str, Any]], method: str) -> float:
     """Return the rate that is best on RATE_SEED: most right, then least loss, then lowest."""
     tried = [row for row in rows if row["method"] == method and row["seed"] == RATE_SEED]

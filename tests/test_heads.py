@@ -11,7 +11,7 @@ import torch
 
 from lab import heads
 from lab.model import Transformer
-from lab.training import IGNORE, generator
+from lab.training import IGNORE, accuracy, generator
 from pe_lib.attention import attention_logits
 from pe_lib.learned import Learned
 from pe_lib.rope import RoPE, apply_rope, rope_angles
@@ -199,3 +199,12 @@ def test_the_recorded_trainings_are_whole_and_have_the_rate_that_the_rule_choose
     grid = {(m, heads.RATE_SEED, rate) for m in heads.COMPARED for rate in heads.RATES}
     seeds = {(m, s, heads.chosen_rate(rows, m)) for m in heads.COMPARED for s in heads.SEEDS}
     assert known == grid | seeds and len(rows) == len(known)
+
+
+def test_the_kept_model_is_one_that_its_recipe_gives():
+    batch = heads.repeated(300, generator(98))
+    for model in (heads.trained(), heads.train_on_repeated("rope", 0, 1e-2)[0]):
+        assert accuracy(model, *batch) > 0.99
+        first, second = heads.look(model, batch[0])
+        assert float(heads.along(first.weights, 1).mean(0).max()) > 0.5
+        assert float(heads.answers(batch[0], second.weights).max()) > 0.8

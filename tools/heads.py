@@ -1,6 +1,7 @@
 """Record what chapter 12 reads of heads: small trainings, and queries and keys of a known model.
 
-Usage: python -m tools.heads          train what is missing in lab/data/heads.json
+Usage: python -m tools.heads          train what is missing in lab/data/heads.json, and keep one
+                                      model of it as lab/data/heads_rope.npz
        python -m tools.heads WHEEL    write lab/data/minilm_heads.npz
 
 The first takes each method's rate from a grid on a seed of its own, then trains all seeds, each
@@ -25,7 +26,7 @@ import numpy as np
 
 from lab import heads, tasks
 
-RUNS = heads.DATA / "heads.json"
+RUNS, MODEL = heads.DATA / "heads.json", heads.DATA / "heads_rope.npz"
 DIGEST = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
 PIECES, TEXTS = 64, 256  # tokens of a text, the marks at its ends included; texts
 EMBED, FIRST = "embeddings.", "encoder.layer.0.attention.self."
@@ -48,6 +49,13 @@ def train_missing() -> None:
         train(method, heads.RATE_SEED, rate)
     for seed, method in product(heads.SEEDS, heads.COMPARED):
         train(method, seed, heads.chosen_rate(rows, method))
+
+
+def keep_model() -> None:
+    """Write the weights, in float32, of the rotary model that chapter 12 looks into."""
+    model, _ = heads.train_on_repeated("rope", 0, 1e-2)
+    weights = {name: tensor.float().numpy() for name, tensor in model.state_dict().items()}
+    np.savez_compressed(MODEL, **weights)  # type: ignore[arg-type]
 
 
 def rounded(found: Any) -> Any:
@@ -123,6 +131,8 @@ def main() -> None:
         record_minilm(wheel)
     else:
         train_missing()
+        if not MODEL.exists():
+            keep_model()
 
 
 if __name__ == "__main__":
