@@ -701,3 +701,18 @@ def test_the_command_is_told_what_a_file_does_not_tell(
     assert "pairs interleaved, base 500" in capsys.readouterr().out
     assert main([path, "--explain"]) == 2
     assert "rope_theta must be given" in capsys.readouterr().err
+
+
+def test_types_whose_file_names_no_base_have_that_of_their_code():
+    esm = {"model_type": "esm", "hidden_size": 1280, "num_attention_heads": 20}
+    rope = from_config({**esm, "position_embedding_type": "rotary"})[0].rope
+    assert (rope.layout, len(rope.rates), rope.rates[1]) == ("half", 32, 1e4 ** (-1 / 32))
+    with pytest.raises(ValueError, match="position_embedding_type is 'absolute'"):
+        from_config(esm)  # as its class takes it
+
+    glm = {"model_type": "chatglm", "kv_channels": 128, "num_layers": 28, "original_rope": True}
+    rope = from_config(glm)[0].rope
+    assert (rope.layout, rope.head_dim, len(rope.rates)) == ("interleaved", 128, 32)
+    assert rope.rates[1] == 1e4 ** (-1 / 32)
+    with pytest.raises(ValueError, match="rotates one half by a place and the other by another"):
+        from_config({**glm, "position_encoding_2d": True})

@@ -21,8 +21,8 @@ def names(text: str) -> frozenset[str]:
 # Pairs of neighbours, (0, 1), (2, 3), ... Most of those with latent attention reorder them first.
 INTERLEAVED = names(
     """
-    axk1 axk2 bailing_hybrid codegen cohere cohere2 cohere2_moe deepseek_v2 deepseek_v3 deepseek_v32
-    deepseek_v4 dots3_note_text ernie4_5 ernie4_5_moe ernie4_5_vl_moe_text glm glm4 glm4_moe_lite
+    axk1 axk2 bailing_hybrid chatglm codegen cohere cohere2 cohere2_moe deepseek_v2 deepseek_v3
+    deepseek_v32 deepseek_v4 dots3_note_text ernie4_5 ernie4_5_moe ernie4_5_vl_moe_text glm glm4 glm4_moe_lite
     glm4v_text glm_moe_dsa glm_ocr_text gptj helium llama4_text longcat_flash mistral4
     mistral_large4_text openai_privacy_filter roformer youtu
     """
@@ -34,7 +34,7 @@ HALF = names(
     afmoe apertus arcee aria_text bamba beam bitnet cohere_compass_text cosmos3_edge_text csm
     csm_depth_decoder_model cwm
     deepseek_ocr2_text diffllama diffusion_gemma_text doge dots1 embedding_gemma2_text
-    emu3_text_model esmc eurobert exaone4 exaone_moe falcon falcon_h1 flex_olmo flint gemma gemma2
+    emu3_text_model esm esmc eurobert exaone4 exaone_moe falcon falcon_h1 flex_olmo flint gemma gemma2
     gemma3_text gemma3n_text gemma4_text gemma4_unified_text glm4_moe glm4v_moe_text glm_image_text
     gpt_neox gpt_neox_japanese gpt_oss granite granite4_vision_text granite_docling_text granite_swa
     granitemoe granitemoe_swa granitemoehybrid granitemoeshared gte higgs_audio_v2 hrm_text
@@ -75,7 +75,7 @@ BACKWARDS = frozenset(["nanochat"])
 SYMMETRIC = names("embedding_gemma2_text modernbert neomme openai_privacy_filter ultrabert")
 
 # The base is a number in the code.
-FIXED_BASE = dict.fromkeys(names("codegen gptj roformer"), 10000.0)
+FIXED_BASE = dict.fromkeys(names("chatglm codegen gptj roformer"), 10000.0)
 
 # The width that rotates stands in `rotary_dim`; elsewhere that name is not read.
 READS_ROTARY_DIM = names("codegen gptj minimax_m2")
@@ -102,7 +102,7 @@ SAME = {
 ROTARY_FIELDS = names(
     """
     compress_rope_theta indexer_rope_interleave layer_rope_theta no_rope_layer_interval
-    no_rope_layers partial_rotary_factor partial_rotary_factors qk_rope_head_dim rope_interleave
+    no_rope_layers original_rope partial_rotary_factor partial_rotary_factors qk_rope_head_dim rope_interleave
     rope_interleaved rope_local_base_freq rope_parameters rope_scaling rope_scaling_layers
     rope_theta rotary_dim rotary_embedding_base swa_rope_theta use_mem_rope
     """
@@ -120,6 +120,7 @@ DISENTANGLED = "scores contents and distances apart: use pe_lib.DeBERTa"
 FOUR_TERMS = "scores contents and distances in four terms: use pe_lib.TransformerXL"
 NEITHER = "has no attention"
 BY_HIDDEN = "reads a bias for each distance from the hidden state: no class of pe_lib"
+TWO_NUMBERS = "rotates one half by a place and the other by another: use pe_lib.AxialRoPE"
 REFUSED = {
     name: reason
     for reason, group in {
