@@ -57,7 +57,6 @@ HOOKS: dict[str, list[Any]] = {
     ],
 }
 DIRECTIVES = {
-    "build-status": written.BuildStatus,
     "graded-sets": written.GradedSets,
     "checked-answer": written.CheckedAnswer,
     "lesson-plans": written.LessonPlans,

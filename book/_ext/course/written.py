@@ -12,7 +12,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from exercises import proofs, warm_up
 from lab import sets
-from tools import ROOT, address, census_page, doctor_page, equality, plans, status
+from tools import ROOT, address, census_page, doctor_page, equality, plans
 
 MODULES = re.compile(r"<!-- modules: ([\w., ]+) -->")
 LEFT_OUT = re.compile(r"<!-- left out: ([\w., ]+) -->")  # modules that no page lists
@@ -94,13 +94,6 @@ def written(directive: SphinxDirective, text: str, source: str) -> list[nodes.No
     )
     directive.env.note_reread()
     return list(holder.children)
-
-
-class BuildStatus(SphinxDirective):
-    """Write versions, seconds, tests and claims into the page, as they are when it is built."""
-
-    def run(self) -> list[nodes.Node]:
-        return written(self, status.markdown(), "tools/status.py")
 
 
 class GradedSets(SphinxDirective):
