@@ -59,7 +59,7 @@ $(TEST_READY): requirements-test.txt requirements-alone.txt $(BOOK_READY)
 book: $(BOOK_READY) ## Build the site from the stored outputs and say where it is
 	@$(PY) -m tools.build
 
-test: $(TEST_READY) ## Run every check (ISA=native|avx512|avx2|oldest)
+test: $(TEST_READY) ## Run every check (ISA=native|oldest)
 	@$(PY) -m tools.test $(ISA_ARGS)
 
 refresh: $(BOOK_READY) ## Re-execute the notebooks in place (NB=attention for one)
