@@ -59,7 +59,6 @@ HOOKS: dict[str, list[Any]] = {
 DIRECTIVES = {
     "graded-sets": written.GradedSets,
     "checked-answer": written.CheckedAnswer,
-    "lesson-plans": written.LessonPlans,
 }
 AS_GIVEN = (lambda self, node: None, lambda self, node: None)  # what is inside, and no more
 
