@@ -123,11 +123,10 @@ def position_has_an_effect(encoding: PositionEncoding) -> None:
 
 def a_shift_changes_nothing(encoding: PositionEncoding) -> None:
     """Scores know distances alone - a method that counts from the start cannot keep this."""
-    layer, positions = layer_of(encoding), torch.arange(LENGTH)
-    x = hidden(layer)
+    layer, x = layer_and_input(encoding)
     for shift in (1, 1000, -13):
-        same(layer(x, positions + shift), layer(x), 1e-10)
-        same(layer(x, Run(shift, LENGTH)), layer(x), 1e-10)
+        for positions in (Run(shift, LENGTH), torch.arange(LENGTH) + shift):
+            same(layer(x, positions), layer(x), 1e-10)
 
 
 def gaps_are_positions(encoding: PositionEncoding) -> None:
