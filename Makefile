@@ -6,7 +6,6 @@ PORT ?= 8000
 NB ?=
 ISA ?=
 ISA_ARGS = $(if $(ISA),--isa $(ISA))
-NAME :=
 
 VENV := .venv
 ifeq ($(OS),Windows_NT)
@@ -21,7 +20,7 @@ TEST_READY := $(VENV)/.test-ready
 
 .DEFAULT_GOAL := help
 .PHONY: help book test refresh check lint links pdf serve newest clean distclean \
-        exercises grade bench bakeoff new-chapter order fork
+        exercises grade bench bakeoff order fork
 
 # An environment works only where it was made, with the Python that made it. Else it is made anew.
 PLACE := import os, sys; print(os.fsencode(os.path.realpath(sys.prefix)), *sys.version_info[:2])
@@ -60,7 +59,7 @@ $(TEST_READY): requirements-test.txt requirements-alone.txt $(BOOK_READY)
 book: $(BOOK_READY) ## Build the site from the stored outputs and say where it is
 	@$(PY) -m tools.build
 
-test: $(TEST_READY) ## Run every check (ISA=native|avx512|avx2|oldest)
+test: $(TEST_READY) ## Run every check (ISA=native|oldest)
 	@$(PY) -m tools.test $(ISA_ARGS)
 
 refresh: $(BOOK_READY) ## Re-execute the notebooks in place (NB=attention for one)
@@ -86,9 +85,6 @@ exercises: $(BOOK_READY) ## Make the student releases from the instructors' sour
 
 grade: $(BOOK_READY) ## Grade a course folder: make grade COURSE=../course SET=02_sinusoidal
 	@$(PY) -m exercises.grade_course "$${COURSE:-course}" $${SET:+--set "$$SET"} $(ARGS)
-
-new-chapter: $(TEST_READY) ## Start a chapter from the template (NAME=spiral)
-	@$(PY) -m tools.new_chapter $(NAME)
 
 order: $(BOOK_READY) ## Number the chapters by their order in _toc.yml, wherever numbers stand
 	@$(PY) -m tools.order

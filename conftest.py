@@ -1,12 +1,9 @@
-"""What every test shares: the environment, the order of the files, a record of a complete run."""
+"""What every test shares: the environment, the order of the files."""
 
 from __future__ import annotations
 
 import gc
 import json
-import os
-import time
-from pathlib import Path
 
 import pytest
 
@@ -21,9 +18,7 @@ pytest_plugins = ["tools.red", "tools.nbval_whole"]
 # What takes longest begins first, so that no processor waits for the last of it: these files, then
 # the notebooks by their recorded seconds, then the others.
 FIRST = ["site", "promises", "grading_runs", "grading", "exercises", "live", "style", "guards"]
-FIRST += ["new_chapter", "bakeoff", "doctor", "published", "sandbox", "places", "order"]
-RECORD = Path(__file__).parent / "_build" / "tests.json"
-STARTED = time.time()
+FIRST += ["bakeoff", "doctor", "published", "sandbox", "places", "order"]
 
 # What is imported and collected stays to the end: to look there again and again for what could be
 # freed takes long, in vain.
@@ -48,18 +43,3 @@ def pytest_collection_modifyitems(items):
         return (1, -seconds.get(name, 60)) if item.path.suffix == ".ipynb" else (2, 0)
 
     items.sort(key=place)
-
-
-def pytest_terminal_summary(terminalreporter, exitstatus, config):
-    """After `make test`, leave the outcome for the status page."""
-    if not os.environ.get("PE_COMPLETE"):
-        return
-    names = ("passed", "failed", "error", "skipped", "xfailed")
-    outcomes = {name: len(terminalreporter.stats.get(name, [])) for name in names}
-    RECORD.parent.mkdir(exist_ok=True)
-    record = {
-        "outcomes": {name: number for name, number in outcomes.items() if number},
-        "isa": environment.settings()[environment.CHOICE],
-        "seconds": round(time.time() - STARTED),
-    }
-    RECORD.write_text(json.dumps(record) + "\n")

@@ -4,7 +4,6 @@
     python -m exercises.grade_course COURSE --set 10_rope    one set
     python -m exercises.grade_course COURSE --again ann      all of ann's, though unchanged
     python -m exercises.grade_course COURSE --compare        keep nothing; whose points would change
-    python -m exercises.grade_course COURSE --scheduler HOST:PORT    on a Dask cluster
 
 COURSE is a folder in nbgrader's layout. Results: COURSE/gradebook.db, submissions.csv,
 answers.csv, moodle.csv, canvas.csv, summary.html, autograded/ and feedback/; changes.csv if
@@ -30,7 +29,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from exercises import late, name_today
 from exercises.bubblewrap import require_bubblewrap, require_hidden
@@ -50,7 +49,6 @@ from exercises.tables import (
 from lab.processes import loaded_once
 
 CHANGES = "changes.csv"
-PATIENCE = 30  # seconds in which a scheduler answers
 LOADED = ("nbformat", "exercises.feedback", "exercises.grade_submission")  # what `work` needs
 
 
@@ -64,7 +62,7 @@ class Outcome(NamedTuple):
 
 
 def work(job: Job) -> Outcome:
-    """Grade one submission and write its feedback. Runs in a worker, which may be elsewhere."""
+    """Grade one submission and write its feedback. Runs in a worker."""
     # To import these takes seconds, which only workers need to spend.
     import nbformat
 
@@ -72,8 +70,6 @@ def work(job: Job) -> Outcome:
     from exercises.grade_submission import grade
 
     try:
-        if not job.trusted:
-            require_hidden(HERE.parent)  # on a cluster, this machine's copy
         graded = grade(job)
         notebook = autograded(graded)
         return Outcome(graded, nbformat.writes(notebook), feedback_page(graded, notebook))
@@ -148,41 +144,6 @@ def in_pool(
         alone = True
 
 
-def lost(error: object) -> Outcome:
-    """Return the outcome of a job of which the cluster gave none."""
-    reason = f"the cluster gave no result ({type(error).__name__}); run the command again"
-    return Outcome(None, "", "", reason)
-
-
-def on_cluster(jobs: list[Job], scheduler: str) -> Iterator[tuple[int, Outcome]]:
-    """Grade on a Dask cluster whose workers run in a copy of this project.
-
-    What a worker that dies was grading, another takes up; a job whose workers die four times is
-    given up. Each result comes once. If the scheduler goes, what it held is named as not graded.
-
-    Raises:
-        ValueError: if no scheduler answers.
-    """
-    from distributed import Client, as_completed
-
-    try:
-        client: Any = Client(scheduler, timeout=PATIENCE)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"no Dask scheduler answers at {scheduler} ({error})") from error
-    with client:
-        waiting = {client.submit(work, job, pure=False): index for index, job in enumerate(jobs)}
-        results: Any = as_completed(list(waiting), with_results=True, raise_errors=False)
-        while waiting:
-            done = results.next_batch(block=False)
-            for future, result in done:
-                yield waiting.pop(future), result if isinstance(result, Outcome) else lost(result)
-            if not done and client.status == "closed":  # then nothing else will ever come
-                for index in waiting.values():
-                    yield index, lost(ConnectionError())
-                return
-            time.sleep(0 if done else 0.05)
-
-
 def processors() -> int:
     """Return how many processors this process may use; a container may have but some of them."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -205,7 +166,7 @@ def key_of(job: Job, version: str) -> str:
 
 
 def grade_course(
-    course: Course, sets: list[str], base: Job, workers: int, scheduler: str = "",
+    course: Course, sets: list[str], base: Job, workers: int,
     again: Collection[str] = (), compare: bool = False,
 ) -> tuple[list[Record], list[str]]:  # fmt: skip
     """Grade a course folder and write all results.
@@ -215,7 +176,6 @@ def grade_course(
         sets: what to grade; what was found earlier on other sets stays in the results.
         base: what all jobs have in common.
         workers: processes on this machine.
-        scheduler: the address of a Dask cluster that does the work instead.
         again: students whose submissions run again even if nothing has changed.
         compare: write nothing but changes.csv: whose points would change.
 
@@ -250,12 +210,11 @@ def grade_course(
                 continue
         if kept is not None:
             records.append(kept)
-    if jobs and not (scheduler or base.trusted):
+    if jobs and not base.trusted:
         require_here()
     records += filter(None, (course.record(*pair) for pair in unseen))
     begin = time.monotonic()
-    results = on_cluster(jobs, scheduler) if scheduler else in_pool(jobs, workers)
-    for count, (index, done) in enumerate(results if jobs else (), 1):
+    for count, (index, done) in enumerate(in_pool(jobs, workers), 1):
         job = jobs[index]
         problem = done.problem
         if done.graded is not None:
@@ -334,7 +293,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--again", action="append", default=[], metavar="STUDENT")
     parser.add_argument("--compare", action="store_true", help="keep nothing; write changes.csv")
     parser.add_argument("--workers", type=int, default=processors())
-    parser.add_argument("--scheduler", default="", help="address of a Dask scheduler")
     parser.add_argument("--seconds", type=float, default=Limits.call, help="for a cell or a call")
     parser.add_argument(
         "--trusted", action="store_true",
@@ -347,15 +305,13 @@ def main(arguments: list[str] | None = None) -> int:
                 raise ValueError(f"--{name} must be a number above 0; got {number}")
         course = Course(options.course.expanduser())
         if not options.trusted:
-            if not options.scheduler:
-                require_bubblewrap()
-            # A worker of a cluster may be on this machine, or see this folder from another.
+            require_bubblewrap()
             require_hidden(course.root, course.root / "submitted", HERE.parent)
         with course.alone():
             base = Job("", "", None, secret=course.secret(), trusted=options.trusted,
                        limits=Limits(call=options.seconds))  # fmt: skip
             _, problems = grade_course(
-                course, options.sets or set_names(), base, options.workers, options.scheduler,
+                course, options.sets or set_names(), base, options.workers,
                 options.again, options.compare,
             )  # fmt: skip
             left_alone = course.submissions()[1]

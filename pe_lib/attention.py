@@ -16,7 +16,7 @@ from pe_lib.arguments import Booleans, Count, checked, lengths_of
 from pe_lib.encoding import NoPosition as NoPosition
 from pe_lib.encoding import PositionEncoding as PositionEncoding
 from pe_lib.encoding import Reads, default_scale
-from pe_lib.errors import require_multiple, require_shapes
+from pe_lib.errors import may_read, require_multiple, require_shapes
 from pe_lib.fast import append_rows, for_queries
 from pe_lib.positions import (
     AnyPositions,
@@ -27,6 +27,7 @@ from pe_lib.positions import (
     joined,
     order_of,
     own,
+    per_head,
 )
 from pe_lib.positions import Run as Run
 from pe_lib.positions import relative_position as relative_position
@@ -167,11 +168,23 @@ def require_mask(mask: Tensor | None, wanted: tuple[int, ...]) -> None:
         fits = mask.ndim <= 4 and all(given in (1, full) for given, full in axes)
         # Of two axes the first may be queries or the batch, of three it may be heads or the batch.
         double = mask.ndim in (2, 3) and len(mask) == wanted[0] == wanted[4 - mask.ndim] > 1
+        ways = {
+            2: "mask[None, None] if its axes are (Lq, Lk), mask[:, None, None] if (B, Lk)",
+            3: "mask[None] if its axes are (H, Lq, Lk), mask[:, None] if (B, Lq, Lk)",
+        }
         if not fits or double:
+            say = f", which fits in two ways: give {ways[mask.ndim]}" if double else ""
             raise ValueError(
-                f"mask must broadcast to (B, H, Lq, Lk) = {wanted} in one way, as "
-                f"mask[None, None], mask[:, None, None] or mask[:, None], got {tuple(mask.shape)}"
+                f"mask must broadcast to (B, H, Lq, Lk) = {wanted}, got {tuple(mask.shape)}{say}"
             )
+
+
+def shows_later(q_pos: AnyPositions, k_pos: AnyPositions, mask: Tensor | None) -> bool:
+    """Return whether a key that comes after its query is seen, as far as a mask may be read."""
+    if mask is None or not may_read(mask):
+        return mask is None
+    later = per_head(relative_position(order_of(q_pos), order_of(k_pos), mask.device) > 0)
+    return bool((later & mask).any())
 
 
 class KVCache:
@@ -310,7 +323,6 @@ class MultiHeadAttention(nn.Module):
             q, k = fast.rotate(encoding, q, k, q_pos, k_pos)
             v = encoding.rotate_values(v, order_of(k_pos))
         seen = cache.with_more(k, v, k_pos, k_read)  # this call's keys behind the earlier ones
-        self.require_sense(q_pos, seen.positions, mask)
         settings: dict[str, Any] = {"causal": self.causal, "mask": mask, "rotated": cache.rotated}
         settings["reads"] = None if q_read is None else (q_read, seen.read)
         given = (q, seen.keys, seen.values, encoding, q_pos, seen.positions)
@@ -318,6 +330,7 @@ class MultiHeadAttention(nn.Module):
             output, shares = attend(*given, **settings)
         else:
             output = attend_fused(*given, **settings, memory=seen.memory)
+        self.require_sense(q_pos, seen.positions, mask)
         output = self.out_proj(output.transpose(1, 2).flatten(2))  # (B, H, Lq, d) -> (B, Lq, D)
         cache.become(seen)  # a call that fails has added nothing
         return (output, shares) if weights else output
@@ -334,14 +347,15 @@ class MultiHeadAttention(nn.Module):
 
     def require_sense(self, q_pos: AnyPositions, k_pos: AnyPositions, mask: Any) -> None:
         """Raise if a code would be left out, or the future shown to what is for the past only."""
-        who, past = type(self.encoding).__name__, all_past(order_of(q_pos), order_of(k_pos))
+        who = type(self.encoding).__name__
+        past = self.causal or all_past(order_of(q_pos), order_of(k_pos))
         if self.encoding.uses("embed") and not self.embedded:
             raise ValueError(
                 f"{who} adds to the input of a model: call encoding.embed(x, positions) once, "
                 "before the first layer, and make the layers with embedded=True"
             )
-        if self.encoding.past_only and not (self.causal or past) and mask is None:
+        if self.encoding.past_only and not past and shows_later(q_pos, k_pos, mask):
             raise ValueError(
-                f"{who} is for keys of the past: make the layer with causal=True, give it a mask, "
-                "or use a method for both sides"
+                f"{who} is for keys of the past: make the layer with causal=True, give it a mask "
+                "that hides what comes later, or use a method for both sides"
             )

@@ -77,8 +77,6 @@ class Shaw(PositionEncoding):
         head_dim: width d of a head.
         clip: greatest distance with a vector of its own; two numbers for keys before and after.
         with_values: also add to the values; the paper found the keys to matter most.
-        with_keys: also compare keys with the vectors, which adds k_j . a_(j - i) to the logits
-            (`relative_key_query` of BERT, Huang et al. 2020, method 4).
         std: standard deviation of the initial vectors; 1 / sqrt(head_dim) if None, at which
             the term is as large as the queries. A far smaller one is learned late.
 
@@ -93,12 +91,11 @@ class Shaw(PositionEncoding):
         clip: int | tuple[int, int],
         *,
         with_values: bool = True,
-        with_keys: bool = False,
         std: Positive | None = None,
     ) -> None:
         """Draw the vectors from a normal distribution."""
         super().__init__()
-        self.head_dim, self.with_keys = head_dim, with_keys
+        self.head_dim = head_dim
         ends = clip if isinstance(clip, tuple) else (clip, clip)
         if len(ends) != 2:
             raise ValueError(f"clip must be one number, or two of them, got {clip}")
@@ -113,11 +110,7 @@ class Shaw(PositionEncoding):
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         """Return scale * `shaw_logits`, (B, H, Lq, Lk)."""
-        logits = shaw_logits(q * scale, self.key_table, q_pos, k_pos, self.before)
-        if self.with_keys:  # seen from the keys, left is right
-            mirrored = self.key_table.flip(0)
-            logits += shaw_logits(k * scale, mirrored, k_pos, q_pos, self.after).mT
-        return logits
+        return shaw_logits(q * scale, self.key_table, q_pos, k_pos, self.before)
 
     def values(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
         """Return `shaw_values`, (B, H, Lq, d), or None without a table for them."""

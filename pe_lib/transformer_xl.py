@@ -40,9 +40,12 @@ def distance_codes(
     return sinusoidal(-relative, dim, base, layout="half", dtype=torch.float64)
 
 
-@checked(q="B H Lq d", k="B H Lk d", u="H d", v="H d", rows="H N d")
+PAIRS = "H Lq Lk d | B H Lq Lk d | 1 H Lq Lk d"
+
+
+@checked(q="B H Lq d", k="B H Lk d", u="H d", v="H d", rows=f"H N d | {PAIRS}")
 def transformer_xl_bias(
-    q: Tensor, k: Tensor, u: Tensor, v: Tensor, rows: Tensor, index: Integers
+    q: Tensor, k: Tensor, u: Tensor, v: Tensor, rows: Tensor, index: Integers | None
 ) -> Tensor:
     """Return the three terms that position adds to <q, k>, not yet scaled: the formula.
 
@@ -52,7 +55,8 @@ def transformer_xl_bias(
         u: (H, d), the query of the content bias.
         v: (H, d), the query of the position bias.
         rows: (H, N, d), the projected codes W_KR R of N distances.
-        index: which of them each pair has, (Lq, Lk) or (B, Lq, Lk).
+        index: which of them each pair has, (Lq, Lk) or (B, Lq, Lk). If None, `rows` has one for
+            each pair, (H, Lq, Lk, d) or (B, H, Lq, Lk, d).
 
     Returns:
         (B, H, Lq, Lk): u . k_j + (q_i + v) . rows[index_ij]. With <q, k> these are the terms (a)
@@ -105,17 +109,17 @@ class TransformerXL(PositionEncoding):
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         """Return scale * `transformer_xl_bias`, (B, H, Lq, Lk)."""
-        distances, index = distinct(relative_position(q_pos, k_pos))
+        rows, index = self.rows_of(relative_position(q_pos, k_pos))
         u, v = self.u.to(q.dtype) * scale, self.v.to(q.dtype) * scale
-        return transformer_xl_bias(q * scale, k, u, v, self.rows(distances), index)
+        return transformer_xl_bias(q * scale, k, u, v, rows, index)
 
+    def rows_of(self, relative: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the rows of the distances that there are, and which of them each pair has.
 
-def distinct(relative: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the distances that there are, (N,), and which of them each pair has.
-
-    In a graph, where how many there are cannot be known, N counts all pairs.
-    """
-    if not torch.compiler.is_compiling():
-        return torch.unique(relative, return_inverse=True)  # type: ignore[no-any-return]
-    index = torch.arange(relative.numel(), device=relative.device)
-    return relative.flatten(), index.view(relative.shape)
+        In a graph, where how many there are cannot be known, a row for each pair.
+        """
+        if torch.compiler.is_compiling():
+            rows = self.rows(relative.flatten()).unflatten(1, relative.shape)
+            return rows.movedim(0, -4), None  # (..., H, Lq, Lk, d)
+        distances, index = torch.unique(relative, return_inverse=True)
+        return self.rows(distances), index

@@ -1,7 +1,6 @@
 """Stand-ins for grading one submission, in a module of its own that starts quickly.
 
 python tests/stub_workers.py COURSE STUDENT    grade a course, and get stuck at STUDENT
-python tests/stub_workers.py COURSE --scheduler HOST:PORT    grade it on a cluster, slowly
 """
 
 from __future__ import annotations
@@ -38,22 +37,10 @@ def get_stuck(job: Job) -> Outcome:
     return Outcome(Graded(job.student, job.set_name, [], [], {}, time.monotonic()), "", "")
 
 
-def note_and_wait(job: Job) -> Outcome:
-    """Take a while on a cluster's worker, and leave a note of the work in the worker's folder."""
-    notes = Path(os.environ["NOTES"], f"{job.student}.{os.getpid()}.{time.monotonic_ns()}")
-    time.sleep(0.1)
-    notes.touch()
-    return Outcome(Graded(job.student, job.set_name, [], [], {}, time.monotonic()), "", "")
-
-
 def main() -> int:
     """Grade a course with the stand-in."""
     # A shell starts what runs in its background deaf to Ctrl-C, and that is inherited.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if "--scheduler" in sys.argv:
-        grade_course.work, grade_course.PATIENCE = note_and_wait, 10
-        grade_course.fill_gradebook = lambda *_: None
-        return grade_course.main([*sys.argv[1:], "--trusted"])
     course, os.environ[STUCK] = sys.argv[1:]
     os.environ["HERE"] = course
     grade_course.in_pool = partial(in_pool, work=get_stuck, modules=())

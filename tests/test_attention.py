@@ -487,13 +487,26 @@ def test_a_mask_whose_first_axis_has_two_meanings_is_refused() -> None:
     layer, x, context = MultiHeadAttention(8, 2), torch.randn(3, 3, 8), torch.randn(3, 5, 8)
     mask = torch.ones(3, 5, dtype=torch.bool)
     given = {"context": context, "q_pos": Run(2, 3), "k_pos": Run(0, 5)}
-    with pytest.raises(ValueError, match="in one way"):
+    with pytest.raises(ValueError, match=r"in two ways: give mask\[None, None\] if .*\(Lq, Lk\)"):
         layer(x, mask=mask, **given)
     layer(x, mask=mask[:, None, None], **given)
+    layer(x, mask=mask[None, None], **given)
     both = torch.ones(2, 3, 3, dtype=torch.bool)
-    with pytest.raises(ValueError, match="in one way"):
+    with pytest.raises(ValueError, match=r"mask\[:, None\] if \(B, Lq, Lk\)"):
         layer(x[:2], mask=both)
     layer(x[:2], mask=both[:, None])
+
+
+def test_a_mask_must_hide_the_future_from_what_is_for_the_past() -> None:
+    """A mask of padding alone does not; ALiBi would reward each step into the future."""
+    layer, x = MultiHeadAttention(8, 2, ALiBi(2)), torch.randn(2, 4, 8)
+    padding = torch.ones(2, 1, 1, 4, dtype=torch.bool)
+    with pytest.raises(ValueError, match="a mask that hides what comes later"):
+        layer(x, mask=padding)
+    causal = MultiHeadAttention(8, 2, ALiBi(2), causal=True)
+    causal.load_state_dict(layer.state_dict())
+    past = torch.ones(4, 4, dtype=torch.bool).tril()
+    assert_close(layer(x, mask=padding & past), causal(x))
 
 
 def test_an_argument_given_twice_is_refused_by_constructors_and_hooks() -> None:

@@ -26,8 +26,6 @@ from pe_lib import (
 
 B, H, L, D, WIDTH = 2, HEADS, 12, D_MODEL, D_MODEL // HEADS
 
-every_method = pytest.mark.parametrize("name", METHODS)
-
 
 def layer_of(name: str, *, causal: bool = True) -> MultiHeadAttention:
     torch.manual_seed(0)
@@ -43,15 +41,6 @@ def outputs_and_gradients(call: Callable[..., Any], layer: nn.Module, x: Tensor)
     leaves = [x, *layer.parameters()]
     gradients = torch.autograd.grad((output * direction).sum(), leaves, allow_unused=True)
     return [output.detach(), *(gradient for gradient in gradients if gradient is not None)]
-
-
-# --- runs ----------------------------------------------------------------------------------------
-
-
-@every_method
-def test_default_positions_are_the_run_from_zero(name: str) -> None:
-    layer, x = layer_of(name), torch.randn(B, L, D)
-    assert torch.equal(layer(x), layer(x, q_pos=Run(0, L)))
 
 
 # --- compiled ------------------------------------------------------------------------------------

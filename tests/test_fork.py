@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from bs4 import BeautifulSoup
-from test_new_chapter import copy_with_environment
+from test_order import copy_with_environment
 
 from tools import ROOT, address, fork, order, refresh
 

@@ -1,4 +1,4 @@
-"""A run over a course folder spreads over processes and clusters, and loses nothing it found."""
+"""A run over a course folder spreads over processes, and loses nothing it found."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import copy
-import io
 import os
 import re
 import shutil
@@ -18,7 +15,6 @@ import nbformat
 import pytest
 import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from PIL import Image, ImageDraw
 
 import browsing
 from browsing import Seen, Visit, serve, visit_page
@@ -97,26 +93,6 @@ def outcomes(tmp_path_factory) -> Outcomes:
     return found
 
 
-def cell_number(name: str) -> str:
-    return f"Cell {list(CELLS).index(name) + 1}"  # the cell for Colab stands before them
-
-
-@pytest.mark.parametrize("name", CELLS)
-def test_a_cell_that_gives_what_is_stored_passes(outcomes, name):
-    assert outcomes["sound", cell_number(name)][0] == "passed"
-
-
-@pytest.mark.parametrize(
-    ("name", "outcome"),
-    [
-        *((name, "failed") for name in ("text", "digit")),
-        *((name, "passed") for name in ("picture", "slider")),
-    ],
-)
-def test_nbval_sees_wrong_text_and_digits_alone(outcomes, name, outcome):
-    assert outcomes["spoilt", cell_number(name)][0] == outcome
-
-
 def test_the_whole_run_sees_pictures_and_sliders_too(outcomes):
     assert outcomes["sound", "the pictures and widgets"][0] == "passed"
     outcome, words = outcomes["spoilt", "the pictures and widgets"]
@@ -131,38 +107,6 @@ def test_a_notebook_over_its_budget_fails(outcomes):
     assert outcomes["sound", "the processor seconds"][0] == "passed"
     outcome, words = outcomes["spoilt", "the processor seconds"]
     assert outcome == "failed" and f"processor seconds, {BUDGET} are allowed" in words
-
-
-def picture(draw_line: bool = False, shade: int = 0) -> str:
-    image = Image.new("RGB", (200, 100), (255 - shade,) * 3)
-    if draw_line:
-        ImageDraw.Draw(image).line((0, 0, 200, 100), fill="black", width=3)
-    data = io.BytesIO()
-    image.save(data, "PNG")
-    return base64.b64encode(data.getvalue()).decode()
-
-
-def with_picture(data: str):
-    notebook = notebook_of("show()")
-    output = nbformat.v4.new_output("display_data", {"image/png": data, "text/plain": "a line"})
-    notebook.cells[0].outputs = [output]
-    return notebook
-
-
-def test_the_picture_check_allows_what_no_eye_sees():
-    assert not list(refresh.differences(with_picture(picture()), with_picture(picture(shade=2))))
-
-
-def test_the_check_looks_into_the_frames_of_widgets():
-    def widgets(data: str):
-        notebook = notebook_of("slider")
-        state = {"value": f'<img src="data:image/png;base64,{data}">'}
-        models = {"1": {"model_name": "HTMLModel", "state": state}}
-        notebook.metadata["widgets"] = {refresh.WIDGETS: {"state": models}}
-        return notebook
-
-    assert not list(refresh.differences(widgets(picture()), widgets(picture())))
-    assert list(refresh.differences(widgets(picture()), widgets(picture(True))))
 
 
 # A small book of its own, with the settings of the real one -------------------------------------
@@ -302,20 +246,3 @@ def test_a_link_that_leads_nowhere_is_found(small_book):
         "book/lost.html -> gone.html",
     }
     page.unlink()
-
-
-def test_a_claim_without_a_cell_is_found(tmp_path, monkeypatch):
-    import test_claims
-
-    from pages import claims
-
-    extra = copy.deepcopy(next(iter(claims.load().values())))
-    ledger = [{**vars(claim), "source": list(claim.source)} for claim in claims.load().values()] + [
-        {**vars(extra), "id": "no-cell-shows-this", "source": list(extra.source)}
-    ]
-    path = tmp_path / "claims.yml"
-    path.write_text(yaml.safe_dump(ledger), encoding="utf-8")
-    monkeypatch.setattr(claims, "load", lambda: claims.read(path))
-    for pattern, kind in ((test_claims.SHOWN, "code"), (test_claims.TARGET, "markdown")):
-        with pytest.raises(AssertionError):
-            test_claims.test_every_claim_has_one_cell_and_one_link_target_on_one_page(pattern, kind)

@@ -21,7 +21,7 @@ from lab.four_terms import expand
 from pages import live
 from pe_lib import context_extension as extend
 from pe_lib.alibi import ALiBi, alibi, alibi_slopes
-from pe_lib.attention import MultiHeadAttention, NoPosition, attend, attention_logits
+from pe_lib.attention import MultiHeadAttention, NoPosition, attention_logits
 from pe_lib.axes import (
     AxesRoPE,
     axes_angles,
@@ -30,7 +30,7 @@ from pe_lib.axes import (
     text_image_positions,
     width_directions,
 )
-from pe_lib.deberta import DeBERTa, disentangled_row
+from pe_lib.deberta import DeBERTa
 from pe_lib.fire import fire_ratio
 from pe_lib.kerple import kerple_log, kerple_power
 from pe_lib.learned import Learned
@@ -347,6 +347,7 @@ STATES: dict[str, list[State]] = {
         {"head": 8},
         {"heads": 12, "head": 11},
         {"heads": 1, "head": 1},
+        {"heads": 5, "head": 5},
         {"method": "kerple_log", "r1": 2.5, "r2": 0.32},
         {"method": "kerple_power", "r1": 0.1, "r2": 0.5},
         {"method": "fire", "r1": 5, "c": 1},
@@ -438,112 +439,6 @@ def test_a_figure_shows_the_numbers_of_the_library(name, tab):
         assert list(wrong(found, expected)) == [], state
         compared += sum(flat(value).size for value in expected.values())
     assert compared >= LEAST
-
-
-def calls() -> dict[str, list[tuple[list[Any], Any]]]:
-    """Return, for each function of the arithmetic, arguments and what pe_lib gives for them."""
-    pairs = torch.randn(8, 2, dtype=torch.float64)
-    rates = frequencies(16, 500.0)
-    wide = frequencies(128, 5e5)
-    r1, r2 = (torch.tensor([value], dtype=torch.float64) for value in (1.5, 0.3))
-    sizes = ((16, 16, True), (32, 128, True), (32, 128, False), (8, 20, True))
-
-    def bucket(relative, buckets, most, both):
-        return t5_bucket(torch.tensor(relative), buckets, most, bidirectional=both)
-
-    def rotated(x, place):
-        return apply_rope(x.reshape(1, -1), rope_angles([place], rates))[0]
-
-    x, q, k, v = torch.randn(4, 5, 5, dtype=torch.float64)
-    made = [(x @ matrix.T)[None, None] for matrix in (q, k, v)]  # (1, 1, 5, 5) each
-    heads = {
-        causal: attend(*made, NoPosition(), range(5), range(5), causal=causal)
-        for causal in (False, True)
-    }
-    codes = torch.randn(5, 5, dtype=torch.float64)
-    parts = [4, (1, 3, 5), 2, (4, 2, 2), 3]
-    tokens, golden = text_image_positions(parts).numbers, golden_directions(rates)
-    wish = torch.tensor([[2, -1]])
-    apart = axes_angles(tokens[:, 1:] - tokens[9, 1:] - wish, golden)
-
-    return {
-        "fourTerms": [([each.tolist() for each in (x, codes, q, k)], list(expand(x, codes, q, k)))],
-        "textImagePositions": [([parts], tokens)],
-        "sectionDirections": [
-            ([wide.tolist(), [16, 24, 24]], section_directions(wide, [16, 24, 24]))
-        ],
-        "widthDirections": [([[16, 56, 56], 1e4], width_directions([16, 56, 56]))],
-        "goldenDirections": [([wide.tolist()], golden_directions(wide))],
-        "axesScores": [
-            ([tokens[:, 1:].tolist(), golden.tolist(), 9, wish[0].tolist()], apart.cos().mean(-1))
-        ],
-        "attention": [
-            (
-                [x.tolist(), q.tolist(), k.tolist(), v.tolist(), causal],
-                [each[0, 0] for each in both],
-            )
-            for causal, both in heads.items()
-        ],
-        "frequencies": [([d, b], frequencies(d, b)) for d in (2, 8, 128) for b in (2, 1e4, 5e5)],
-        "sinusoidal": [
-            ([p, d, 1e4], sinusoidal(torch.tensor(p), d, dtype=torch.float64))
-            for p in (0.0, 2.5, -31.0, 1000.0)
-            for d in (4, 64)
-        ],
-        "rope": [([pairs.tolist(), p, rates.tolist()], rotated(pairs, p)) for p in (0, 3, -900)],
-        "ropeScore": [
-            (
-                [pairs.tolist(), pairs.flip(0).tolist(), m, n, rates.tolist()],
-                rotated(pairs, m) @ rotated(pairs.flip(0), n),
-            )
-            for m, n in ((0, 0), (3, 7), (1003, 1007), (9, 2))
-        ],
-        "clippedRow": [([r, 4], clipped_row(torch.tensor(r), 4)) for r in range(-7, 8)],
-        "disentangledRow": [([r, 4], disentangled_row(torch.tensor(r), 4)) for r in range(-7, 8)],
-        "t5Bucket": [([r, *size], bucket(r, *size)) for size in sizes for r in range(-150, 151)],
-        "alibiSlopes": [([heads], alibi_slopes(heads)) for heads in range(1, 25)],
-        "kerpleLog": [([r, 1.5, 0.3], kerple_log(r, r1, r2)) for r in (0, -1, 40)],
-        "kerplePower": [([r, 1.5, 0.3], kerple_power(r, r1, r2)) for r in (0, -1, 40)],
-        "fireRatio": [
-            (
-                [q, k, 0.3, 64],
-                fire_ratio(torch.tensor([q]), torch.tensor([k]), r2[0], torch.tensor(64.0)),
-            )
-            for q, k in ((10, 2), (100, 99), (100, 0))
-        ],
-        "positionInterpolation": [([wide.tolist(), 4], extend.position_interpolation(wide, 4))],
-        "ntkAware": [([wide.tolist(), 4], extend.ntk_aware(wide, 4))],
-        "dynamicNtk": [
-            ([wide.tolist(), 2, 512, each], extend.dynamic_ntk(wide, 2, 512, each))
-            for each in (100, 512, 2000)
-        ],
-        "byParts": [([wide.tolist(), 8, 8192, 1, 32], extend.by_parts(wide, 8, 8192, 1, 32))],
-        "llama3": [([wide.tolist(), 8, 8192], extend.llama3(wide, 8, 8192))],
-        "yarn": [
-            ([wide.tolist(), 8, 8192, 1, 32, cut], extend.yarn(wide, 8, 8192, truncate=cut))
-            for cut in (True, False)
-        ],
-    }
-
-
-def test_the_arithmetic_is_that_of_the_library(tab):
-    run = "calls => calls.map(([name, args]) => Live.positions[name](...args))"
-    cases = [(name, args, want) for name, each in calls().items() for args, want in each]
-    found = told(tab, run, [[name, args] for name, args, _ in cases])
-    pairs = zip(cases, found, strict=True)
-    assert [name for (name, _, want), got in pairs if list(wrong({"": got}, {"": want}))] == []
-
-
-def test_the_chooser_decides_as_the_library_does(tab):
-    run = "([data, states]) => states.map(state => Live.positions.choose(data, state))"
-    decided = told(tab, run, [live.data("chooser"), states_of("chooser")])
-    assert decided == [
-        [
-            {"key": key, **verdict._asdict(), "reasons": [list(each) for each in verdict.reasons]}
-            for key, verdict in choosing.choose(needs_of(state)).items()
-        ]
-        for state in states_of("chooser")
-    ]
 
 
 def test_the_chooser_reads_what_the_library_knows():

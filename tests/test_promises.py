@@ -8,6 +8,8 @@ exception that no longer holds is a failure too.
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -206,6 +208,12 @@ def test_a_broken_promise_is_named_with_what_was_seen_and_its_mend(
         assert f"- {promise}: " in str(error.value)
     words = str(error.value)
     assert words.count("\n  mend: ") == words.count("\n  seen: ") >= len(promises)
+
+
+def test_a_broken_promise_is_seen_where_python_leaves_asserts_out() -> None:
+    code = "from pe_lib import NoPosition, testing; testing.position_has_an_effect(NoPosition())"
+    done = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True)
+    assert "AssertionError: order moves nothing" in done.stderr
 
 
 def test_a_sound_method_is_told_which_promises_it_keeps() -> None:

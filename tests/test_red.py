@@ -71,7 +71,7 @@ def run(folder: Path, *options: str) -> list[str]:
         fake.chmod(0o755)
     command = [sys.executable, "-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider"]
     command += ["-p", "tools.red", *options, f"--rootdir={folder}", "."]
-    outside = {name: os.environ[name] for name in os.environ if name not in {"PE_COMPLETE", "CI"}}
+    outside = {name: os.environ[name] for name in os.environ if name != "CI"}
     path = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         command, cwd=folder, env=outside | path, capture_output=True, text=True, check=False

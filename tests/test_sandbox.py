@@ -24,7 +24,7 @@ from exercises.bubblewrap import (
     require_bubblewrap,
     require_hidden,
 )
-from exercises.grade_course import main, work
+from exercises.grade_course import main
 from exercises.grade_submission import TOOK_TOO_LONG, compact, grade
 from exercises.jobs import Job, Limits
 from exercises.processors import Processor
@@ -341,13 +341,12 @@ def test_a_course_that_students_could_read_is_refused(
     monkeypatch.setattr("exercises.grade_course.require_bubblewrap", lambda: None)
     assert main([str(course)]) == 2
     assert f"{course} lies in {tmp_path}/shown, which student code" in capsys.readouterr().err
-    # The same on a cluster, and through a link.
-    assert main([str(course), "--scheduler", "tcp://127.0.0.1:1"]) == 2
+    # The same through a link.
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "submitted").symlink_to(course / "submitted")
     assert main([str(elsewhere)]) == 2
-    assert capsys.readouterr().err.count(f"lies in {tmp_path}/shown") == 2
+    assert capsys.readouterr().err.count(f"lies in {tmp_path}/shown") == 1
 
 
 def test_what_root_keeps_to_itself_is_named_with_the_remedy(
@@ -380,12 +379,3 @@ def test_a_sandbox_that_does_not_start_is_said_once(tmp_path: Path) -> None:
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.count("no room") == 1 and "did not start" in done.stderr
     assert done.stderr.count("\n") < 5 and not (tmp_path / "course/gradebook.db").exists()
-
-
-def test_a_worker_whose_project_students_could_read_grades_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """On a cluster each machine has a copy of the project, at a place of its own."""
-    monkeypatch.setattr("exercises.bubblewrap.binds", lambda: ((ROOT, "/shown"),))
-    done = work(Job("ann", SET, b""))
-    assert done.graded is None and "which student code can read" in done.problem

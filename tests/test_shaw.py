@@ -14,7 +14,6 @@ from transformers.models.wav2vec2_bert import modeling_wav2vec2_bert
 
 from pe_lib import fast
 from pe_lib.attention import MultiHeadAttention, attend
-from pe_lib.positions import Run
 from pe_lib.shaw import Shaw, shaw_logits, shaw_values
 
 
@@ -111,21 +110,6 @@ def test_keys_equal_transformers_wav2vec2_bert(
     encoding.key_table.data = peer.distance_embedding.weight.data
     q_pos, k_pos = torch.arange(n_queries) + offset, torch.arange(n_keys) + offset
     assert_close(encoding.bias(q, k, q_pos, k_pos, q.shape[-1] ** -0.5), expected)
-
-
-@pytest.mark.parametrize("clip", [(4, 4), (5, 1)])
-def test_keys_may_ask_too_as_in_bert(clip: tuple[int, int]) -> None:
-    """`relative_key_query`: q_i . a + k_j . a for the vector a of the pair, before the scale."""
-    torch.manual_seed(0)
-    q, k = torch.randn(2, 3, 7, 5), torch.randn(2, 3, 9, 5)
-    encoding = Shaw(5, clip, with_keys=True)
-    q_pos, k_pos = torch.arange(7) + 2, torch.arange(9)
-    away = (k_pos - q_pos[:, None]).clamp(-clip[0], clip[1]) + clip[0]  # (7, 9)
-    vectors = encoding.key_table[away]  # (7, 9, 5)
-    asked = torch.einsum("bhid,ijd->bhij", q, vectors)
-    answered = torch.einsum("bhjd,ijd->bhij", k, vectors)
-    for places in ((q_pos, k_pos), (Run(2, 7), Run(0, 9))):
-        assert_close(encoding.bias(q, k, *places, 0.5), 0.5 * (asked + answered))
 
 
 @pytest.mark.parametrize("length", [5, 6, 17])

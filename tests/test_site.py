@@ -395,13 +395,6 @@ def test_only_the_page_of_the_search_loads_its_index(site):
     assert loading == set() and "searchindex.js" in (site / "search.html").read_text()
 
 
-def test_search_finds_a_word_of_the_book(browser, address):
-    visit = Visit()
-    with open_page(browser, f"{address}search.html?q=rotation", address, visit) as page:
-        page.wait_for_selector("#search-results li")
-        assert visit.foreign == []
-
-
 PALE = """() => [...document.querySelectorAll('.bd-article :is(p, h2, pre, pre span)')].filter(e =>
   e.checkVisibility() && getComputedStyle(e).color.match(/\\d+/g).slice(0, 3)
   .reduce((sum, part) => sum + Number(part), 0) > 400).map(e => e.outerHTML.slice(0, 80))"""

@@ -163,44 +163,19 @@ def chapters() -> list[Path]:
     return [path for path in notebooks() if CHAPTER.fullmatch(path.stem)]
 
 
-COLUMNS = {
-    "words": lambda each: each.words,
-    "code": lambda each: each.code_lines,
-    "figures": lambda each: each.figures,
-    "moving": lambda each: each.moving,
-    "captions": lambda each: len(list(filter(None, each.numbers))),
-    "boxes": lambda each: len(each.boxes),
-    "minutes": lambda each: each.minutes[0],
-    "with exercises": lambda each: each.minutes[1],
-}
-
-
-def rows(names: list[str] | None = None) -> list[tuple[str, ...]]:
-    """Return a header, a row for each chapter, and one for all."""
-    found = [outline(path) for path in (notebooks(names) if names else chapters())]
-    table = [("chapter", *COLUMNS)]
-    table += [(each.name, *(str(of(each)) for of in COLUMNS.values())) for each in found]
-    hours = [f"{sum(each.minutes[i] for each in found) / 60:.0f} h" for i in (0, 1)]
-    sums = [str(sum(int(row[i]) for row in table[1:])) for i in range(1, 7)]
-    return [*table, ("all", *sums, *hours)]
-
-
-def text(names: list[str] | None = None) -> str:
-    """Return the rows as aligned text."""
-    table = rows(names)
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return "\n".join(
-        "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
-        for row in table
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="chapters; all where none is named"
     )
-    print(text(parser.parse_args().names))
+    names = parser.parse_args().names
+    for each in map(outline, notebooks(names) if names else chapters()):
+        read, with_exercises = each.minutes
+        print(
+            f"{each.name}: {each.words} words, {each.code_lines} lines of code, {each.figures} "
+            f"figures ({each.moving} move), {len(each.boxes)} boxes; {read} minutes to read, "
+            f"{with_exercises} with the exercises"
+        )
 
 
 if __name__ == "__main__":

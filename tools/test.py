@@ -43,8 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--isa", help=f"{', '.join(environment.INSTRUCTION_SETS)}")
     chosen, options = parser.parse_known_args(arguments)
     environment.apply(chosen.isa)
-    complete = os.environ | {"PE_COMPLETE": "1"}
-    return subprocess.run(command(options), cwd=ROOT, env=complete).returncode
+    return subprocess.run(command(options), cwd=ROOT).returncode
 
 
 if __name__ == "__main__":

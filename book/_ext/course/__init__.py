@@ -57,10 +57,8 @@ HOOKS: dict[str, list[Any]] = {
     ],
 }
 DIRECTIVES = {
-    "build-status": written.BuildStatus,
     "graded-sets": written.GradedSets,
     "checked-answer": written.CheckedAnswer,
-    "lesson-plans": written.LessonPlans,
 }
 AS_GIVEN = (lambda self, node: None, lambda self, node: None)  # what is inside, and no more
 

@@ -20,7 +20,7 @@ from .captions import CHAPTER
 WORDS: dict[str, tuple[Counter[str], set[str], set[str]]] = {}  # prose, headings, names: stems
 TELLING = {"named": 2.5, "heading": 0.8}  # what a name or a heading is worth, in uses without end
 BELOW = re.compile(r"/(glossary|claims_\w+)$")  # after the page that they belong to
-APART = re.compile(r"/(api\w*|status|\w+_proofs|bibliography)$")
+APART = re.compile(r"/(api\w*|\w+_proofs|bibliography)$")
 CALLED = Path(__file__).parents[1] / "also_called.yml"
 
 

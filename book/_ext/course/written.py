@@ -1,4 +1,4 @@
-"""What programs write into pages: lists, proofs, plans, the API."""
+"""What programs write into pages: lists, proofs, the API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from exercises import proofs, warm_up
 from lab import sets
-from tools import ROOT, address, census_page, doctor_page, equality, plans, status
+from tools import ROOT, address, census_page, doctor_page, equality
 
 MODULES = re.compile(r"<!-- modules: ([\w., ]+) -->")
 LEFT_OUT = re.compile(r"<!-- left out: ([\w., ]+) -->")  # modules that no page lists
@@ -96,13 +96,6 @@ def written(directive: SphinxDirective, text: str, source: str) -> list[nodes.No
     return list(holder.children)
 
 
-class BuildStatus(SphinxDirective):
-    """Write versions, seconds, tests and claims into the page, as they are when it is built."""
-
-    def run(self) -> list[nodes.Node]:
-        return written(self, status.markdown(), "tools/status.py")
-
-
 class GradedSets(SphinxDirective):
     """Write the list of all graded sets, or of all projects, with what opens each."""
 
@@ -111,13 +104,6 @@ class GradedSets(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         text = {"sets": sets.overview, "projects": sets.projects}[self.arguments[0]]()
         return written(self, address.current().filled(text), "lab/sets.py")
-
-
-class LessonPlans(SphinxDirective):
-    """Write ninety minutes for each chapter, as the chapters are when the page is built."""
-
-    def run(self) -> list[nodes.Node]:
-        return written(self, plans.plans(), "tools/plans.py")
 
 
 class CheckedAnswer(SphinxDirective):
