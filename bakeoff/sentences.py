@@ -203,12 +203,14 @@ def none_crosses() -> str:
 
 def table_interpolated() -> str:
     """A learned table stretched over longer text, nothing trained."""
-    stretched = at("text", "learned+interpolate", 4)
+    stretched, clamped = (at("text", f"learned+{way}", 4) for way in ("interpolate", "clamp"))
     require(min(stretched) > max(at("text", "learned", 1)) + 1)
+    require(max(stretched) < min(clamped))
     return (
         "At four times its rows a small model's interpolated table, trained on windows of 64"
-        f" characters, had {seeds(stretched)} nats on text in three seeds, and"
-        f" {seeds(at('text', 'learned', 1))} at its own length."
+        f" characters, had {seeds(stretched)} nats on text in three seeds, where it had"
+        f" {seeds(at('text', 'learned', 1))} at its own length; with the last row repeated it had"
+        f" {seeds(clamped)}."
     )
 
 
