@@ -201,6 +201,19 @@ def none_crosses() -> str:
     )
 
 
+def table_interpolated() -> str:
+    """A learned table stretched over longer text, nothing trained."""
+    stretched, clamped = (at("text", f"learned+{way}", 4) for way in ("interpolate", "clamp"))
+    require(min(stretched) > max(at("text", "learned", 1)) + 1)
+    require(max(stretched) < min(clamped))
+    return (
+        "At four times its rows a small model's interpolated table, trained on windows of 64"
+        f" characters, had {seeds(stretched)} nats on text in three seeds, where it had"
+        f" {seeds(at('text', 'learned', 1))} at its own length; with the last row repeated it had"
+        f" {seeds(clamped)}."
+    )
+
+
 def rules_far() -> str:
     """RoPE's rules, nothing trained: who keeps the exact offset and a low loss."""
     kept, others = ("rope+yarn", "rope+llama3"), ("rope", "rope+pi", "rope+ntk", "rope+dynamic-ntk")
@@ -277,6 +290,7 @@ SAID: dict[str, Callable[[], str]] = {
     "recall-kept": recall_kept,
     "penalties": penalties,
     "none-crosses": none_crosses,
+    "table-interpolated": table_interpolated,
     "rules-far": rules_far,
     "interpolated": interpolated,
     "angles-end": angles_end,
