@@ -81,11 +81,10 @@ def cases(draw: st.DrawFn) -> tuple[DeBERTa, Tensor, Tensor, Tensor, Tensor]:
 @given(cases())
 def test_library_equals_the_loops(case: tuple[DeBERTa, Tensor, Tensor, Tensor, Tensor]) -> None:
     encoding, *inputs = case
-    block, fast.BLOCK = fast.BLOCK, 2
+    places, block, fast.BLOCK = forms(*inputs[2:]), fast.BLOCK, 2  # several, the last not full
     try:
-        found = [
-            encoding.bias(*inputs[:2], *places, encoding.scale) for places in forms(*inputs[2:])
-        ]
+        found = [encoding.bias(*inputs[:2], *each, encoding.scale) for each in places]
+        found += [fast.bias(encoding, *inputs[:2], *each, encoding.scale) for each in places]
     finally:
         fast.BLOCK = block
     with torch.no_grad():

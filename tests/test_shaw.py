@@ -12,7 +12,6 @@ from transformers import VitsConfig, Wav2Vec2BertConfig
 from transformers.models.vits.modeling_vits import VitsAttention
 from transformers.models.wav2vec2_bert import modeling_wav2vec2_bert
 
-from pe_lib import fast
 from pe_lib.attention import MultiHeadAttention, attend
 from pe_lib.shaw import Shaw, shaw_logits, shaw_values
 
@@ -67,22 +66,14 @@ def test_library_equals_the_loops(case: tuple[Tensor, Tensor, Tensor, Tensor, Te
     q, weights, table, q_pos, k_pos = case
     layer = Shaw(table.shape[1], len(table) // 2).double()
     layer.key_table.data = layer.value_table.data = table
-    block, fast.BLOCK = fast.BLOCK, 2  # several blocks, the last one partly filled
-    try:
-        k = q.new_zeros(*q.shape[:2], k_pos.shape[1], q.shape[3])
-        found = [
-            both
-            for places in forms(q_pos, k_pos)
-            for both in (
-                (shaw_logits(q, table, *places), shaw_values(weights, table, *places)),
-                (layer.bias(q, k, *places, 1.0), layer.values(weights, *places)),
-            )
-        ]
-    finally:
-        fast.BLOCK = block
-    for logits, values in found:
-        assert_close(logits, twin_logits(q, table, q_pos, k_pos), 1e-12)
-        assert_close(values, twin_values(weights, table, q_pos, k_pos), 1e-12)
+    k = q.new_zeros(*q.shape[:2], k_pos.shape[1], q.shape[3])
+    for places in forms(q_pos, k_pos):
+        for logits, values in (
+            (shaw_logits(q, table, *places), shaw_values(weights, table, *places)),
+            (layer.bias(q, k, *places, 1.0), layer.values(weights, *places)),
+        ):
+            assert_close(logits, twin_logits(q, table, q_pos, k_pos), 1e-12)
+            assert_close(values, twin_values(weights, table, q_pos, k_pos), 1e-12)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -66,11 +66,11 @@ def cases(draw: st.DrawFn) -> tuple[TransformerXL, Tensor, Tensor, Tensor, Tenso
 def test_library_equals_the_loops(case: tuple[TransformerXL, Tensor, Tensor, Tensor, Tensor]):
     encoding, q, k, q_pos, k_pos = case
     weights = (encoding.u.detach(), encoding.v.detach(), encoding.r_proj.weight.detach())
-    block, fast.BLOCK = fast.BLOCK, 2
+    scale, places = q.shape[-1] ** -0.5, forms(q_pos, k_pos)
+    block, fast.BLOCK = fast.BLOCK, 2  # several, the last not full
     try:
-        found = [
-            encoding.bias(q, k, *places, q.shape[-1] ** -0.5) for places in forms(q_pos, k_pos)
-        ]
+        found = [encoding.bias(q, k, *each, scale) for each in places]
+        found += [fast.bias(encoding, q, k, *each, scale) for each in places]
     finally:
         fast.BLOCK = block
     for bias in found:
