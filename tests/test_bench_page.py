@@ -15,6 +15,7 @@ from torch import Tensor
 
 from browsing import AXE, Visit, serious, watched
 from lab.model import Transformer
+from lab.tasks import load_text
 from lab.training import IGNORE, Batch, learning_rate, loss_of, train
 from pe_lib.alibi import ALiBi
 from pe_lib.attention import NoPosition, PositionEncoding
@@ -43,6 +44,10 @@ SETTINGS: dict[str, Setting] = {
     "rope, fast": {"method": "rope", "base": 100},
     "sinusoidal": {"method": "sinusoidal", "base": 1e4, "gain": 1},
     "sinusoidal, loud": {"method": "sinusoidal", "base": 500, "gain": 2},
+    "formula": {"method": "formula", "formula": "m / 100^(j/4) + sqrt(m) * sin(j)"},
+    "recall": {"task": "recall", "method": "rope", "base": 1e4},
+    "recall, t5": {"task": "recall", "method": "t5", "buckets": 16, "reach": 16},
+    "text": {"task": "text", "method": "alibi", "steep": 1},
     "own": {"method": "own", "curve": CURVE, "beyond": "stays", "heads": "alike"},
     "own, going on": {"method": "own", "curve": CURVE, "beyond": "goes", "heads": "halved"},
 }
@@ -57,6 +62,14 @@ class Given(RelativeBias):
 
     def of_distance(self, relative: Tensor) -> Tensor:
         return self.table[:, (-relative).clamp(min=0).long()]
+
+
+class Written(RoPE):
+    """The angles of a formula, which is written here as Python has it."""
+
+    def angles(self, positions: Tensor) -> Tensor:
+        m, j = positions.double().unsqueeze(-1), torch.arange(4.0, dtype=torch.float64)
+        return m / 100 ** (j / 4) + m.sqrt() * j.sin()
 
 
 def drawn(setting: Setting) -> Tensor:
@@ -82,6 +95,7 @@ def encoding(setting: Setting) -> PositionEncoding | list[PositionEncoding]:
         "t5": lambda: T5Bias(4, setting["buckets"], setting["reach"], bidirectional=False),
         "shaw": lambda: [Shaw(8, setting["clip"], with_values=False) for _ in range(2)],
         "rope": lambda: RoPE(8, setting["base"]),
+        "formula": lambda: Written(8),
         "sinusoidal": lambda: Sinusoidal(32, setting["base"], gain=0.3 * 2**0.5 * setting["gain"]),
         "own": lambda: Given(drawn(setting)),
     }[setting["method"]]()
@@ -121,15 +135,19 @@ def as_on_page(parts: list[Tensor], name: str) -> np.ndarray:
     )
 
 
+def table_of(found: dict[str, Any], when: str, each: dict[str, Any]) -> Tensor:
+    """Return one of the page's tables, without the columns that fill it up to whole vectors."""
+    values = torch.tensor(found[when][each["at"] : each["at"] + each["size"]])
+    table = values.double().reshape(each["rows"], each["columns"])
+    return table[:, : found["size"]] if each["name"].startswith("outputs") else table
+
+
 def built(setting: Setting, found: dict[str, Any], when: str) -> Transformer:
     """Return the course's model in float64 with the page's weights."""
-    model = Transformer(16, encoding=encoding(setting), causal=True).double()
+    model = Transformer(found["size"], encoding=encoding(setting), causal=True).double()
     for each in found["parameters"]:
         parts = tensors(model, each["name"])
-        values = torch.tensor(found[when][each["at"] : each["at"] + each["size"]])
-        columns = (
-            values.double().reshape(each["rows"], each["columns"]).tensor_split(len(parts), dim=1)
-        )
+        columns = table_of(found, when, each).tensor_split(len(parts), dim=1)
         for part, column in zip(parts, columns, strict=True):
             turned = column.T if each["name"].split(".")[-1] in TURNED else column
             part.data.copy_(turned.reshape(part.shape))
@@ -143,11 +161,27 @@ def differences(model: Transformer, found: dict[str, Any], when: str) -> float:
         parts = tensors(model, each["name"])
         parts = [part.grad for part in parts] if when == "gradients" else parts
         want = as_on_page(parts, each["name"])
-        got = np.array(found[when][each["at"] : each["at"] + each["size"]])
+        got = table_of(found, when, each).flatten().numpy()
         worst = max(worst, np.abs(got - want).max() / np.abs(want).max())
     return worst
 
 
+def check_batch(task: str, tokens: Tensor, targets: Tensor) -> None:
+    """The targets are what the course's own task would have at these tokens."""
+    asked = targets >= 0
+    if task == "back":
+        assert torch.equal(targets[:, 3:], tokens[:, :-3]) and not asked[:, :3].any()
+    elif task == "recall":
+        place = (tokens == 16).long()
+        assert (place.sum(1) == 1).all() and not place[:, -2:].any()
+        place = place.argmax(1, keepdim=True)
+        assert torch.equal(asked, torch.arange(32) > place + 1)
+        assert (targets == tokens.gather(1, place + 1))[asked].all()
+    else:
+        assert torch.equal(targets[:, :-1], tokens[:, 1:]) and asked.all()
+
+
+TEXT = load_text()[:20_000]
 UNSEEN = torch.randint(16, (2, 512), generator=torch.Generator().manual_seed(7))
 SLOW = [("none", False), ("shaw", False)]  # in plain JavaScript
 
@@ -158,7 +192,7 @@ def test_the_page_trains_what_pytorch_trains(key, vectors):
     setting, updates = SETTINGS[key], 50 if vectors else 3
     found = bench.run(
         "steps",
-        setting=setting | {"seed": 3, "steps": 50},
+        setting={"task": "back", "seed": 3, "steps": 50, "text": TEXT} | setting,
         count=updates,
         vectors=vectors,
         read=UNSEEN.flatten().tolist(),
@@ -166,7 +200,7 @@ def test_the_page_trains_what_pytorch_trains(key, vectors):
     given: list[Batch] = []
     for pair in found["batches"]:
         tokens, targets = (torch.tensor(each).reshape(32, 32) for each in pair)
-        assert torch.equal(targets[:, 3:], tokens[:, :-3]) and (targets[:, :3] < 0).all()
+        check_batch(setting.get("task", "back"), tokens, targets)
         given.append((tokens, torch.where(targets < 0, IGNORE, targets)))
     model = built(setting, found, "start")
     loss_of(model(given[0][0]), given[0][1]).backward()
