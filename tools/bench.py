@@ -1,10 +1,10 @@
 """Make the script of the bench, the page on which a reader trains a model, and its grey curves.
 
-Usage: python -m tools.bench [--script]
+Usage: python -m tools.bench [--script] [--seeds N]
 
 The trainer (pages/web/bench) is bundled first; the page's script holds it as text and starts it
 beside the page, so that the book reads from a folder too. Needs npm for the bundler, and Node for
-the curves: the very trainer, run with twenty seeds for each task and method. With --script they stay.
+the curves: the very trainer, run with every seed for each task and method. With --script they stay.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ SETTINGS: dict[str, dict[str, Any]] = {  # of the grey curves: what the comparis
     "sinusoidal": {"method": "sinusoidal", "base": 1e4, "gain": 1},
 }
 USUAL = {"task": "back", "seed": 1, "steps": 400}
-SEEDS = range(1, 21)
 TASKS = {"back": "n-back", "recall": "marker"}  # as the page and as the comparison calls them
 LENGTHS = (32, 64, 128, 256, 512)
 LICENCE = "d3-axis, d3-drag, d3-scale, d3-selection and what they need: ISC, LICENSE-d3.txt"
@@ -105,14 +104,16 @@ def ends(values: Iterable[float]) -> list[float]:
     return [round(min(known), 3), round(max(known), 3)]
 
 
-def curves() -> str:
-    """Train every method on every task with every seed; return the ranges, as the page reads them."""
+def curves(seeds: int) -> str:
+    """Train every method on every task with seeds 1 to `seeds`; return what the page reads."""
     theirs, tasks = compared(), {}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for task, named in TASKS.items():
             tasks[task] = {}
             for method, setting in SETTINGS.items():
-                given = [setting | USUAL | {"task": task, "seed": seed} for seed in SEEDS]
+                given = [
+                    setting | USUAL | {"task": task, "seed": seed} for seed in range(1, seeds + 1)
+                ]
                 seen = list(pool.map(lambda each: run("whole", setting=each), given))
                 by_length = list(zip(*(each["accuracies"] for each in seen), strict=True))
                 learned = [each["learned"] for each in seen if each["learned"]]
@@ -126,16 +127,17 @@ def curves() -> str:
                         "last": max(learned, default=0),
                     },
                 }
-    return json.dumps({"seeds": len(SEEDS), "tasks": tasks}) + "\n"
+    return json.dumps({"seeds": seeds, "tasks": tasks}) + "\n"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--script", action="store_true", help="leave the curves as they are")
+    parser.add_argument("--seeds", type=int, default=20, help="of each method and task")
     options = parser.parse_args()
     SCRIPT.write_text(script(), encoding="utf-8")
     if not options.script:
-        CURVES.write_text(curves(), encoding="utf-8")
+        CURVES.write_text(curves(options.seeds), encoding="utf-8")
         SCRIPT.write_text(script(), encoding="utf-8")  # which holds them
     print(f"{SCRIPT.relative_to(ROOT)}: {SCRIPT.stat().st_size} bytes")
     return 0

@@ -17,6 +17,7 @@ const ASKED = {
   recall: "One token of each text is a mark: ever after, the model names the token that followed it",
   text: "The model names the character that comes next",
 };
+const COMPARED = { back: "400", recall: "1,000" }; // steps of the comparison
 const HIGHEST = 8; // of what is drawn
 const is = (...methods) => (state) => methods.includes(state.method);
 const SETTINGS = [ // what is said of a method's settings, where they are not the usual ones
@@ -88,7 +89,7 @@ const ranRows = () => ["this run", "before"].map((place, i) => {
 });
 const greyRows = (state) => Object.entries(GREY.tasks[state.task] ?? {}).flatMap(([method, { here, there, learned }]) => [
   [METHODS[method], ...here.map(range), learned.count ? `${learned.count} of ${GREY.seeds}, after ${learned.first}–${learned.last} steps` : `none of ${GREY.seeds} within ${bench.start.steps}`],
-  ["the comparison’s", ...there.map(range), ""],
+  ["the comparison’s", ...there.map(range), `${COMPARED[state.task]} steps`],
 ]);
 
 const hasCurve = is("own", "alibi", "formula");
@@ -212,7 +213,7 @@ function start() {
   const figure = place.querySelector(".live");
   const ran = table(figure, "Of 100 so many are named, by the length of the text.");
   const more = element("details", { class: "live-more" }, figure);
-  element("summary", {}, more, `The grey curves: ${GREY.seeds} seeds of each method, and the comparison’s three`);
+  element("summary", {}, more, `The grey curves: seeds 1 to ${GREY.seeds} of each method, ${bench.start.steps} steps, and the comparison’s three`);
   const known = table(more, "Of 100 tokens so many are named, from the lowest seed to the highest. The curves are the medians.");
   function settled() {
     const [run] = runs;
