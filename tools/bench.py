@@ -106,7 +106,8 @@ def ends(values: Iterable[float]) -> list[float]:
 
 def curves(seeds: int) -> str:
     """Train every method on every task with seeds 1 to `seeds`; return what the page reads."""
-    theirs, tasks = compared(), {}
+    theirs = compared()
+    tasks: dict[str, Any] = {}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for task, named in TASKS.items():
             tasks[task] = {}
