@@ -88,7 +88,7 @@ const ranRows = () => ["this run", "before"].map((place, i) => {
   return seen ? [`${place}: ${described(setting)}`, ...seen.accuracies.map(whole), when(setting, seen)] : [`${place}: none yet`, ...MULTIPLES.map(() => "–"), "–"];
 });
 const greyRows = (state) => Object.entries(GREY.tasks[state.task] ?? {}).flatMap(([method, { here, there, learned }]) => [
-  [METHODS[method], ...here.map(range), learned.count ? `${learned.count} of ${GREY.seeds}, after ${learned.first}–${learned.last} steps` : `none of ${GREY.seeds} within ${bench.start.steps}`],
+  [METHODS[method], ...here.map(range), learned.count ? `${learned.count} of ${GREY.seeds}, after ${[...new Set([learned.first, learned.last])].join("–")} steps` : `none of ${GREY.seeds} within ${bench.start.steps}`],
   ["the comparison’s", ...there.map(range), `${COMPARED[state.task]} steps`],
 ]);
 
