@@ -11,19 +11,29 @@ const JOBS = {
   // Some steps: what they started from, what they read, what came back, where they ended.
   steps({ setting, count, vectors, read }) {
     const made = trainer.createTrainer(setting, { vectors });
-    const { weights, gradients, parameters, guesses } = made.model;
-    const found = { parameters, start: [...weights], losses: [], batches: [] };
+    const { weights, gradients, parameters, guesses, size } = made.model;
+    const found = { parameters, size, start: [...weights], losses: [], batches: [] };
     for (let i = 0; i < count; i += 1) {
       const { loss, tokens, targets } = made.step();
       found.losses.push(loss);
       found.batches.push([[...tokens], [...targets]]);
       if (i === 0) found.gradients = [...gradients];
     }
-    return { ...found, end: [...weights], guesses: [...guesses(Int32Array.from(read), trainer.SIZES.longest)] };
+    const named = [...guesses(Int32Array.from(read), trainer.SIZES.longest)];
+    return { ...found, end: [...weights], guesses: named, accuracies: made.accuracies(true) };
   },
   whole({ setting }) {
     for (const seen of trainer.training(setting)) if (seen.done) return seen;
   },
   call: ({ name, lists }) => lists.map((list) => trainer[name](...list)),
+  // What is said of formulas; null of those that have angles.
+  refused: ({ texts }) => texts.map((text) => {
+    try {
+      trainer.angles(text, trainer.SIZES.longest, 4);
+    } catch ({ message }) {
+      return message;
+    }
+    return null;
+  }),
 };
 process.stdout.write(JSON.stringify(JOBS[given.job](given)));

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import firefox
@@ -89,3 +90,13 @@ def test_every_figure_works_and_computes_the_same_in_firefox(tab, address, site)
             assert compared >= LEAST
             seen.add(name)
     assert seen == set(NAMES) == set(live.starts())
+
+
+def test_3_back_is_learned_in_firefox(tab, address):
+    tab.goto(f"{address}book/bench.html#bench?method=rope")
+    tab.wait_for_function("() => document.querySelector('.bench-buttons button') !== null")
+    tab.evaluate("document.querySelector('.bench-buttons button').click()")
+    said = "() => document.querySelector('.live-words').textContent"
+    tab.wait_for_function(f"{said}.includes('learned after')")
+    steps = int(re.search(r"learned after (\d+) steps", tab.evaluate(said))[1])
+    assert steps <= 150

@@ -1,20 +1,25 @@
 """Make the script of the bench, the page on which a reader trains a model, and its grey curves.
 
-Usage: python -m tools.bench [--script]
+Usage: python -m tools.bench [--script] [--seeds N]
 
 The trainer (pages/web/bench) is bundled first; the page's script holds it as text and starts it
 beside the page, so that the book reads from a folder too. Needs npm for the bundler, and Node for
-the curves: the very trainer, run once for each method. With --script they stay.
+the curves: the very trainer, run with every seed for each task and method. With --script they stay.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from statistics import median
 from typing import Any
 
 from pages.live import WEB
@@ -31,7 +36,9 @@ SETTINGS: dict[str, dict[str, Any]] = {  # of the grey curves: what the comparis
     "rope": {"method": "rope", "base": 1e4},
     "sinusoidal": {"method": "sinusoidal", "base": 1e4, "gain": 1},
 }
-USUAL = {"seed": 1, "steps": 400}
+USUAL = {"task": "back", "seed": 1, "steps": 400}
+TASKS = {"back": "n-back", "recall": "marker"}  # as the page and as the comparison calls them
+LENGTHS = (32, 64, 128, 256, 512)
 LICENCE = "d3-axis, d3-drag, d3-scale, d3-selection and what they need: ISC, LICENSE-d3.txt"
 OPTIONS = ("--bundle", "--minify", "--format=iife", "--target=es2022", "--charset=utf8")
 
@@ -80,23 +87,58 @@ def run(job: str, **given: Any) -> Any:
     return json.loads(done.stdout)
 
 
-def curves() -> str:
-    """Train every method once; return where each came to, as the page reads it."""
-    found = {}
-    for method, setting in SETTINGS.items():
-        seen = run("whole", setting=setting | USUAL)
-        shares = [round(share, 3) for share in seen["accuracies"]]
-        found[method] = {"accuracies": shares, "learned": seen["learned"]}
-    return json.dumps(found, indent=1) + "\n"
+def compared() -> dict[tuple[str, str, int], list[float]]:
+    """Return the accuracies of the comparison's seeds, by task, method and length."""
+    found: dict[tuple[str, str, int], list[float]] = {}
+    with (ROOT / "bakeoff/data/small.csv").open(encoding="utf-8") as rows:
+        for row in csv.DictReader(rows):
+            if row["metric"] == "accuracy" and not row["error"]:
+                key = row["task"], row["variant"], int(row["length"])
+                found.setdefault(key, []).append(float(row["value"]))
+    return found
+
+
+def ends(values: Iterable[float]) -> list[float]:
+    """Return the lowest and the highest."""
+    known = list(values)
+    return [round(min(known), 3), round(max(known), 3)]
+
+
+def curves(seeds: int) -> str:
+    """Train every method on every task with seeds 1 to `seeds`; return what the page reads."""
+    theirs = compared()
+    tasks: dict[str, Any] = {}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for task, named in TASKS.items():
+            tasks[task] = {}
+            for method, setting in SETTINGS.items():
+                given = [
+                    setting | USUAL | {"task": task, "seed": seed} for seed in range(1, seeds + 1)
+                ]
+                seen = list(pool.map(lambda each: run("whole", setting=each), given))
+                by_length = list(zip(*(each["accuracies"] for each in seen), strict=True))
+                learned = [each["learned"] for each in seen if each["learned"]]
+                tasks[task][method] = {
+                    "middle": [round(median(shares), 3) for shares in by_length],
+                    "here": [ends(shares) for shares in by_length],
+                    "there": [ends(theirs[named, method, length]) for length in LENGTHS],
+                    "learned": {
+                        "count": len(learned),
+                        "first": min(learned, default=0),
+                        "last": max(learned, default=0),
+                    },
+                }
+    return json.dumps({"seeds": seeds, "tasks": tasks}) + "\n"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--script", action="store_true", help="leave the curves as they are")
+    parser.add_argument("--seeds", type=int, default=20, help="of each method and task")
     options = parser.parse_args()
     SCRIPT.write_text(script(), encoding="utf-8")
     if not options.script:
-        CURVES.write_text(curves(), encoding="utf-8")
+        CURVES.write_text(curves(options.seeds), encoding="utf-8")
         SCRIPT.write_text(script(), encoding="utf-8")  # which holds them
     print(f"{SCRIPT.relative_to(ROOT)}: {SCRIPT.stat().st_size} bytes")
     return 0

@@ -1,13 +1,15 @@
 // The comparison's small decoder with one position encoding: outputs, and by hand the gradients.
 //
 // All numbers lie in one block of float32. Letters: B texts of L tokens, N = B L; D the width, H
-// heads of d; F the hidden layer; V tokens. Weights are (in, out), rows are tokens.
+// heads of d; F the hidden layer; C tokens that can be named, filled up to V. Weights are (in, out),
+// rows are tokens.
 
+import { angles as written } from "./formula.js";
 import { bytes } from "./wasm.js";
 import { plain } from "./plain.js";
 
-export const SIZES = { D: 32, H: 4, d: 8, F: 128, V: 16, layers: 2, N: 1024, longest: 512, trained: 32, batch: 32 };
-const { D, H, d, F, V, layers, N, longest } = SIZES;
+export const SIZES = { D: 32, H: 4, d: 8, F: 128, layers: 2, N: 1024, longest: 512, trained: 32, batch: 32 };
+const { D, H, d, F, layers, N, longest } = SIZES;
 const BLOCK = 32; // queries whose scores are taken together
 const EPS = 1e-5;
 
@@ -39,6 +41,8 @@ export function bucket(distance, buckets, reach) {
 
 const rates = (width, base) => Array.from({ length: width / 2 }, (_, j) => base ** ((-2 * j) / width));
 
+const byRates = (list) => Array.from({ length: longest }, (_, p) => list.map((rate) => p * rate));
+
 // What each form brings: numbers to train, and what is fixed.
 const bias = (of) => ({ fixed: (setting) => HEADS.map((h) => Array.from({ length: longest }, (_, distance) => of(setting, distance, h))) });
 export const FORMS = {
@@ -47,7 +51,8 @@ export const FORMS = {
   alibi: bias(({ steep }, distance, h) => -steep * SLOPES[h] * distance),
   t5: { scale: 1, shared: ({ buckets }) => ({ table: [buckets, H, 0.02] }) },
   shaw: { own: ({ clip }) => ({ table: [2 * clip + 1, d, d ** -0.5] }) },
-  rope: {},
+  rope: { turns: ({ base }) => byRates(rates(d, base)) },
+  formula: { turns: ({ formula }) => written(formula, longest, d / 2) },
   sinusoidal: {},
 };
 
@@ -65,8 +70,9 @@ const normal = (random) => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 *
 
 // The model ---------------------------------------------------------------------------------
 
-export function createModel(setting, { seed = 1, vectors = true } = {}) {
+export function createModel(setting, { seed = 1, size: C, vectors = true }) {
   const form = FORMS[setting.method];
+  const V = Math.ceil(C / 8) * 8;
   const scale = form.scale ?? d ** -0.5;
   let taken = 0;
   const take = (count) => {
@@ -83,7 +89,7 @@ export function createModel(setting, { seed = 1, vectors = true } = {}) {
   };
   const tables = (shapes, where) => Object.entries(shapes ?? {}).map(([name, shape]) => weight(`${where}.${name}`, ...shape))[0];
   const std = 0.5 * D ** -0.5;
-  const w = { tokens: weight("inputs", V, D, 0.3), shared: tables(form.shared?.(setting), "encoding"), layers: [] };
+  const w = { tokens: weight("inputs", C, D, 0.3), shared: tables(form.shared?.(setting), "encoding"), layers: [] };
   for (let i = 0; i < layers; i += 1) {
     const own = (name, ...rest) => weight(`${i}.${name}`, ...rest);
     w.layers.push({
@@ -123,21 +129,22 @@ export function createModel(setting, { seed = 1, vectors = true } = {}) {
   for (const { at, size, std: spread, start } of parameters) for (let i = 0; i < size; i += 1) f[at + i] = spread ? spread * normal(random) : start;
   f[one] = 1;
   form.fixed?.(setting).forEach((row, head) => row.forEach((value, distance) => (f[biases + head * longest + longest - 1 - distance] = value)));
-  const pairs = setting.method === "rope" ? rates(d, setting.base) : rates(D, setting.base ?? 1e4);
   const gain = 0.3 * Math.SQRT2 * (setting.gain ?? 1); // brings the code to the size of the tokens
-  const rotates = setting.method === "rope";
+  const rotates = form.turns !== undefined;
   const adds = setting.method === "sinusoidal";
-  for (let p = 0; p < longest; p += 1) pairs.forEach((rate, j) => {
-    const at = angles + p * 2 * pairs.length + 2 * j;
-    [f[at], f[at + 1]] = rotates ? [Math.cos(p * rate), Math.sin(p * rate)] : [gain * Math.sin(p * rate), gain * Math.cos(p * rate)];
+  const turns = rotates ? form.turns(setting) : byRates(adds ? rates(D, setting.base) : []);
+  turns.flat().forEach((turn, i) => {
+    const [first, second] = rotates ? [Math.cos(turn), Math.sin(turn)] : [gain * Math.sin(turn), gain * Math.cos(turn)];
+    f.set([first, second], angles + 2 * i);
   });
 
   function transpose(from, step, rows, columns, to) {
     for (let i = 0; i < rows; i += 1) for (let j = 0; j < columns; j += 1) f[to + j * rows + i] = f[from + i * step + j];
   }
-  function repeatRow(row, width, to, rows) {
-    f.copyWithin(to, row, row + width);
-    for (let done = 1; done < rows; done *= 2) f.copyWithin(to + done * width, to, to + Math.min(done, rows - done) * width);
+  // A column of ones times a row: it stands, or is added, in each of the rows.
+  const addRow = (row, width, to, rows, more) => product(to, width, one, 0, 0, row, width, rows, width, 1, more);
+  function multiply(at, by, count) {
+    for (let i = 0; i < count; i += 1) f[at + i] *= f[by + i];
   }
   // A product with one row of ones, read and written four times at the same place.
   const sumRows = (from, width, rows, to) => product(to, 0, one, 0, 0, from, width, 4, width, rows, 1);
@@ -157,21 +164,25 @@ export function createModel(setting, { seed = 1, vectors = true } = {}) {
       }
     }
   }
-  // Adds to dx what dy means for the input of a normalisation.
+  // Adds to dx what dy means for the input of a normalisation; dy is used up.
   function normaliseBack(rows, normed, spread, g, b) {
+    sumRows(dy, D, rows, grads + b);
     for (let i = 0; i < rows; i += 1) {
       const at = i * D;
       let mean = 0;
       let along = 0;
       for (let j = 0; j < D; j += 1) {
-        const given = f[dy + at + j];
-        f[grads + g + j] += given * f[normed + at + j];
-        f[grads + b + j] += given;
-        mean += given * f[g + j];
-        along += given * f[g + j] * f[normed + at + j];
+        const given = f[dy + at + j] * f[g + j];
+        mean += given;
+        along += given * f[normed + at + j];
       }
-      for (let j = 0; j < D; j += 1) f[dx + at + j] += f[spread + i] * (f[dy + at + j] * f[g + j] - mean / D - (f[normed + at + j] * along) / D);
+      mean /= D;
+      along /= D;
+      const r = f[spread + i];
+      for (let j = 0; j < D; j += 1) f[dx + at + j] += r * (f[dy + at + j] * f[g + j] - mean - f[normed + at + j] * along);
     }
+    multiply(dy, normed, rows * D);
+    sumRows(dy, D, rows, grads + g);
   }
 
   // Rotates queries and keys; `back` the other way round, as gradients go.
@@ -244,15 +255,14 @@ export function createModel(setting, { seed = 1, vectors = true } = {}) {
       attend(layer, own, rows, L, training);
       product(x, D, own.o, D, 1, layer.out, D, rows, D, D, 1);
       normalise(rows, own.normed2, own.y2, own.spread2, layer.gain2, layer.shift2);
-      repeatRow(layer.upBias, F, h, rows);
+      addRow(layer.upBias, F, h, rows, 0);
       product(h, F, own.y2, D, 1, layer.up, F, rows, F, D, 1);
       kernels.gelu(4 * h, 4 * own.hidden, 4 * own.slope, rows * F);
-      repeatRow(layer.downBias, D, dy, rows);
-      for (let j = 0; j < rows * D; j += 1) f[x + j] += f[dy + j];
+      addRow(layer.downBias, D, x, rows, 1);
       product(x, D, own.hidden, F, 1, layer.down, D, rows, D, F, 1);
     });
     normalise(rows, last.normed, last.y, last.spread, w.gain, w.shift);
-    repeatRow(w.outputsBias, V, last.logits, rows);
+    addRow(w.outputsBias, V, last.logits, rows, 0);
     product(last.logits, V, last.y, D, 1, w.outputs, V, rows, V, D, 1);
   }
 
@@ -298,24 +308,31 @@ export function createModel(setting, { seed = 1, vectors = true } = {}) {
     product(to, inner, given, outer, 1, turned, inner, rows, inner, outer);
   }
 
-  // The mean loss of one batch in nats; the gradients lie behind the weights.
-  function learn(tokens, targets, L) {
-    const rows = tokens.length;
-    forward(tokens, L, true);
+  // The mean loss in nats; where the logits were, stands what comes back to them.
+  function crossEntropy(targets, rows) {
     let counted = 0;
-    for (let i = 0; i < rows; i += 1) counted += targets[i] >= 0;
     let loss = 0;
+    for (let i = 0; i < rows; i += 1) counted += targets[i] >= 0;
     for (let i = 0; i < rows; i += 1) {
       const at = last.logits + i * V;
       const wanted = at + targets[i];
       let top = -Infinity;
       let sum = 0;
-      for (let j = at; j < at + V; j += 1) top = Math.max(top, f[j]);
+      for (let j = at; j < at + C; j += 1) top = Math.max(top, f[j]);
       if (wanted >= at) loss += top - f[wanted];
-      for (let j = at; j < at + V; j += 1) sum += f[j] = Math.exp(f[j] - top);
+      for (let j = at; j < at + C; j += 1) sum += f[j] = Math.exp(f[j] - top);
       if (wanted >= at) loss += Math.log(sum);
-      for (let j = at; j < at + V; j += 1) f[j] = wanted < at ? 0 : (f[j] / sum - (j === wanted ? 1 : 0)) / counted;
+      for (let j = at; j < at + C; j += 1) f[j] = wanted < at ? 0 : (f[j] / sum - (j === wanted ? 1 : 0)) / counted;
+      f.fill(0, at + C, at + V);
     }
+    return loss / counted;
+  }
+
+  // The mean loss of one batch in nats; the gradients lie behind the weights.
+  function learn(tokens, targets, L) {
+    const rows = tokens.length;
+    forward(tokens, L, true);
+    const loss = crossEntropy(targets, rows);
     f.fill(0, grads, grads + count);
     f.fill(0, dx, dx + rows * D);
     sumRows(last.logits, V, rows, grads + w.outputsBias);
@@ -325,7 +342,7 @@ export function createModel(setting, { seed = 1, vectors = true } = {}) {
       const [layer, own] = [w.layers[i], kept[i]];
       sumRows(dx, D, rows, grads + layer.downBias);
       linearBack(rows, own.hidden, layer.down, F, D, dx, dh);
-      for (let j = 0; j < rows * F; j += 1) f[dh + j] *= f[own.slope + j];
+      multiply(dh, own.slope, rows * F);
       sumRows(dh, F, rows, grads + layer.upBias);
       linearBack(rows, own.y2, layer.up, D, F, dh, dy);
       normaliseBack(rows, own.normed2, own.spread2, layer.gain2, layer.shift2);
@@ -335,7 +352,7 @@ export function createModel(setting, { seed = 1, vectors = true } = {}) {
       normaliseBack(rows, own.normed1, own.spread1, layer.gain1, layer.shift1);
     }
     for (let i = 0; i < rows; i += 1) for (let j = 0; j < D; j += 1) f[grads + w.tokens + tokens[i] * D + j] += f[dx + i * D + j];
-    return loss / counted;
+    return loss;
   }
 
   // The token with the largest logit at each place.
@@ -344,10 +361,10 @@ export function createModel(setting, { seed = 1, vectors = true } = {}) {
     const best = new Int32Array(tokens.length);
     for (let i = 0; i < tokens.length; i += 1) {
       const at = last.logits + i * V;
-      for (let j = 1; j < V; j += 1) if (f[at + j] > f[at + best[i]]) best[i] = j;
+      for (let j = 1; j < C; j += 1) if (f[at + j] > f[at + best[i]]) best[i] = j;
     }
     return best;
   }
 
-  return { parameters, weights: f.subarray(0, count), gradients: f.subarray(grads, grads + count), learn, guesses };
+  return { parameters, size: C, weights: f.subarray(0, count), gradients: f.subarray(grads, grads + count), learn, guesses };
 }

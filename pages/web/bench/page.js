@@ -1,14 +1,23 @@
 // The page of the bench: one figure whose drawing follows a training, and the same as a table.
 
-import { chart, circle, clamp, digits, element, fromLink, heading, mount, text } from "../src/kit.js";
+import { chart, circle, clamp, digits, element, fromLink, grouped, heading, legend, mount, text } from "../src/kit.js";
+import { angles } from "./formula.js";
 import { drawn, MARKS, SIZES } from "./model.js";
+import { LEAST } from "./tasks.js";
 import { EVERY, MULTIPLES } from "./trainer.js";
-import GREY from "./bench.json";
+import GREY from "./bench.json"; // by task: the methods with the usual settings, of several seeds
 import WORKER from "./worker.txt";
 
 export { WORKER };
 
-const METHODS = { own: "a bias that I draw", none: "nothing", alibi: "ALiBi", t5: "T5’s buckets", shaw: "Shaw, keys only", rope: "RoPE", sinusoidal: "added sinusoids" };
+const METHODS = { own: "a bias that I draw", none: "nothing", alibi: "ALiBi", t5: "T5’s buckets", shaw: "Shaw, keys only", rope: "RoPE", formula: "angles that I write", sinusoidal: "added sinusoids" };
+const TASK_NAMES = { back: "3-back", recall: "recall", text: "my own text" };
+const ASKED = {
+  back: "The model names the token three places back",
+  recall: "One token of each text is a mark: ever after, the model names the token that followed it",
+  text: "The model names the character that comes next",
+};
+const COMPARED = { back: "400", recall: "1,000" }; // steps of the comparison
 const HIGHEST = 8; // of what is drawn
 const is = (...methods) => (state) => methods.includes(state.method);
 const SETTINGS = [ // what is said of a method's settings, where they are not the usual ones
@@ -18,52 +27,78 @@ const SETTINGS = [ // what is said of a method's settings, where they are not th
   [is("shaw"), "clip", (v) => `clipped at ${v}`],
   [is("rope", "sinusoidal"), "base", (v) => `base ${v}`],
   [is("sinusoidal"), "gain", (v) => `× ${digits(v)}`],
+  [(state) => state.task !== "back", "task", (v) => TASK_NAMES[v]],
 ];
+const PAIRS = ["above", "value", "below", "position"]; // colours
 
+const own = { text: "" };
 const runs = []; // the newest first, and behind it the one before
 let started = 0;
 let worker = null;
 let redraw = () => {};
 
 const named = (setting) => `${METHODS[setting.method][0].toUpperCase()}${described(setting).slice(1)}`;
-const described = (setting) => [METHODS[setting.method], ...SETTINGS.filter(([fits, key]) => fits(setting) && setting[key] !== bench.start[key]).map(([, key, say]) => say(setting[key])), `seed ${setting.seed}`].join(", ");
+const described = (setting) => [setting.method === "formula" ? `angles ${setting.formula}` : METHODS[setting.method], ...SETTINGS.filter(([fits, key]) => fits(setting) && setting[key] !== bench.start[key]).map(([, key, say]) => say(setting[key])), `seed ${setting.seed}`].join(", ");
 const percent = (share) => `${Math.round(100 * share)} %`;
-const when = ({ learned, taken }) => (learned ? `learned after ${learned} steps` : `not within ${taken} so far`);
+const when = ({ task }, { learned, taken }) => (task === "text" ? `${taken} steps` : learned ? `learned after ${learned} steps` : `not within ${taken} so far`);
 
-function words(state) {
-  const [run] = runs;
-  if (!run) return `Press Train: 3-back with ${described(state)}. The model names the token three places back, in texts of 32 tokens; then it is asked in longer ones.`;
-  if (run.failed) return "This browser starts no worker from a page, so nothing can be trained here.";
-  const { seen } = run;
-  if (!seen) return `${named(run.setting)}: the first steps are on their way.`;
-  const slow = seen.vectors ? "" : " Without WebAssembly’s vectors this takes several times as long.";
-  if (run.going) return `${named(run.setting)} is training: ${seen.learned ? when(seen) : "not learned so far"}.${slow}`;
-  const share = percent(seen.accuracies[MULTIPLES.length - 1]);
-  const more = seen.done ? (seen.learned ? "" : " Continue trains as long again.") : " It pauses: Continue goes on.";
-  return `${named(run.setting)}: ${when(seen)}. In texts 16 times as long ${share} of its tokens are right; guessing has 6 %.${more}${slow}`;
+// What is wrong with a formula or a text, in words; nothing if all is well.
+function problem({ task, method, formula }) {
+  try {
+    if (method === "formula") angles(formula, SIZES.longest, SIZES.d / 2);
+  } catch ({ message }) {
+    return `Your formula, ${message}.`;
+  }
+  const has = [...own.text].length;
+  return task === "text" && has < LEAST ? `Your text has ${grouped(has)} characters and needs ${grouped(LEAST)}: a fifth is kept unread, and long texts are cut from it.` : "";
 }
 
-// The runs and the grey curves, for eyes and for who listens.
-function fill(table) {
-  const rows = [
-    ...runs.filter(({ seen }) => seen).map(({ setting, seen }, i) => [`${i ? "before" : "this run"}: ${described(setting)}`, seen.accuracies, seen]),
-    ...Object.entries(GREY).map(([method, { accuracies, learned }]) => [METHODS[method], accuracies, { learned, taken: bench.start.steps }]),
-  ];
-  table.replaceChildren(...rows.map(([name, accuracies, { learned, taken }]) => {
+function words(state) {
+  const wrong = problem(state);
+  if (wrong) return wrong;
+  const [run] = runs;
+  if (!run) return `Press Train: ${TASK_NAMES[state.task]} with ${described({ ...state, task: "back" })}. ${ASKED[state.task]}, in texts of 32 ${units(state)}; then it is asked in longer ones.`;
+  if (run.failed) return "This browser starts no worker from a page, so nothing can be trained here.";
+  const { seen, setting } = run;
+  if (!seen) return `${named(setting)}: the first steps are on their way.`;
+  const slow = seen.vectors ? "" : " Without WebAssembly’s vectors this takes several times as long.";
+  if (run.going) return `${named(setting)} is training${setting.task === "text" ? "" : seen.learned ? `: ${when(setting, seen)}` : ": not learned so far"}.${slow}`;
+  const [near, far] = [0, MULTIPLES.length - 1].map((i) => percent(seen.accuracies[i]));
+  const guess = percent(seen.guess);
+  const found = setting.task === "text"
+    ? `Of the fifth it has not read it names ${near}, in texts 16 times as long ${far}; what mostly follows the last character is right for ${guess}.`
+    : `In texts 16 times as long ${far} of its tokens are right; guessing has ${guess}.`;
+  const more = seen.done ? (seen.learned ? "" : " Continue trains as long again.") : " It pauses: Continue goes on.";
+  return `${named(setting)}: ${when(setting, seen)}. ${found}${more}${slow}`;
+}
+
+// Rows of a table: a name, cells, and what became of it.
+function fill(body, rows) {
+  body.replaceChildren(...rows.map(([name, ...cells]) => {
     const row = element("tr");
     element("th", { scope: "row" }, row, name);
-    for (const share of accuracies) element("td", {}, row, `${Math.round(100 * share)}`);
-    element("td", {}, row, learned ? `after ${learned} steps` : `not within ${taken}`);
+    for (const cell of cells) element("td", {}, row, cell);
     return row;
   }));
 }
+const whole = (share) => `${Math.round(100 * share)}`;
+const range = ([low, high]) => (whole(low) === whole(high) ? whole(low) : `${whole(low)}–${whole(high)}`);
+const ranRows = () => ["this run", "before"].map((place, i) => {
+  const { setting, seen } = runs[i] ?? {};
+  return seen ? [`${place}: ${described(setting)}`, ...seen.accuracies.map(whole), when(setting, seen)] : [`${place}: none yet`, ...MULTIPLES.map(() => "–"), "–"];
+});
+const greyRows = (state) => Object.entries(GREY.tasks[state.task] ?? {}).flatMap(([method, { here, there, learned }]) => [
+  [METHODS[method], ...here.map(range), learned.count ? `${learned.count} of ${GREY.seeds}, after ${[...new Set([learned.first, learned.last])].join("–")} steps` : `none of ${GREY.seeds} within ${bench.start.steps}`],
+  ["the comparison’s", ...there.map(range), `${COMPARED[state.task]} steps`],
+]);
 
-const hasCurve = is("own", "alibi");
+const hasCurve = is("own", "alibi", "formula");
+const units = ({ task }) => (task === "text" ? "characters" : "tokens");
 let shown = "own";
 export const bench = {
   title: "A model that trains in this page",
   start: {
-    method: "own", curve: [0, -0.5, -1, -1.5, -2, -2.5, -3, -3.5, -4, -4.5, -5, -6], beyond: "goes", heads: "alike",
+    task: "back", formula: "m / 10000^(j/4)", method: "own", curve: [0, -0.5, -1, -1.5, -2, -2.5, -3, -3.5, -4, -4.5, -5, -6], beyond: "goes", heads: "alike",
     steep: 1, buckets: 16, reach: 16, clip: 16, base: 10000, gain: 1, seed: 1, steps: 400,
   },
   numbers: ({ method, ...rest }) => ({ added: [...Array(MARKS[MARKS.length - 1] + 1).keys()].map((distance) => (method === "own" ? drawn(rest, distance) : -rest.steep * distance / 4)) }),
@@ -75,7 +110,9 @@ export const bench = {
   },
   lines: [2, 4],
   controls: [
+    { kind: "choice", key: "task", label: "Task", options: TASK_NAMES, knob: true },
     { kind: "select", key: "method", label: "Positions by", options: METHODS, knob: true },
+    { kind: "text", key: "formula", label: "angle of pair j (0 to 3) at place m, in radians", knob: true, enabled: is("formula") },
     { kind: "choice", key: "heads", label: "the four heads get", options: { alike: "the curve", halved: "1, ½, ¼, ⅛ of it" }, enabled: is("own") },
     { kind: "choice", key: "beyond", label: "beyond 32 the curve", options: { goes: "goes on", stays: "stays" }, enabled: is("own") },
     { kind: "range", key: "steep", label: "slopes, times ALiBi’s", min: 0, max: 16, step: 0.25, text: (v) => digits(v), enabled: is("alibi") },
@@ -96,7 +133,13 @@ export const bench = {
   draw({ drawing, handle, state, set, width, narrow }) {
     redraw = () => set({});
     const top = hasCurve(state) ? 210 : 0;
-    if (top) {
+    const grey = GREY.tasks[state.task] ?? {};
+    if (state.method === "formula") {
+      const panel = chart(drawing, { x: 46, y: 26, width: width - 66, height: 130, xs: [0, SIZES.trained], ys: [-1, 1], ticks: [8, 4], xLabel: "place m" });
+      legend(heading(drawing, 46, 16, "cosine of the angle of pair "), PAIRS.map((kind, j) => [kind, ` ${j}`]));
+      const turns = problem({ ...state, task: "back" }) ? [] : angles(state.formula, SIZES.trained + 1, PAIRS.length);
+      PAIRS.forEach((kind, j) => turns.length && panel.curve(turns.map((row, m) => [m, Math.cos(row[j])]), kind));
+    } else if (top) {
       const { added } = bench.numbers(state);
       const marks = { xs: [0, MARKS.length - 1], xValues: [...MARKS.keys()], xFormat: (i) => `${MARKS[i]}` };
       const title = state.method === "own" ? "added to every score: draw it" : "added to every score by the steepest head";
@@ -113,20 +156,21 @@ export const bench = {
     }
     const half = narrow ? width - 58 : (width - 128) / 2;
     const ticks = { xValues: MULTIPLES.map((_, i) => i), xFormat: (i) => `${SIZES.trained * MULTIPLES[i]}` };
-    const right = chart(drawing, { x: 46, y: top + 26, width: half, height: 200, xs: [0, 4], ys: [0, 1.02], ...ticks, xLabel: "tokens in the text", title: "share of tokens named", yValues: [0, 0.25, 0.5, 0.75, 1], yFormat: percent });
-    for (const [method, { accuracies }] of Object.entries(GREY)) right.curve(accuracies.map((share, i) => [i, share]), `grey ${method === state.method ? "dashed" : "pale"}`);
+    const right = chart(drawing, { x: 46, y: top + 26, width: half, height: 200, xs: [0, 4], ys: [0, 1.02], ...ticks, xLabel: `${units(state)} in the text`, title: `share of ${units(state)} named`, yValues: [0, 0.25, 0.5, 0.75, 1], yFormat: percent });
+    for (const [method, { middle }] of Object.entries(grey)) right.curve(middle.map((share, i) => [i, share]), `grey ${method === state.method ? "dashed" : "pale"}`);
+    const highest = state.task === "text" ? 4.5 : 3;
     const steps = Math.max(state.steps, ...runs.map(({ seen }) => seen?.taken ?? 0));
-    const loss = chart(drawing, { x: narrow ? 46 : half + 112, y: top + (narrow ? 306 : 26), width: half, height: 200, xs: [0, steps], ys: [0, 3], xLabel: "steps", title: "loss in nats", ticks: [4, 4] });
+    const loss = chart(drawing, { x: narrow ? 46 : half + 112, y: top + (narrow ? 306 : 26), width: half, height: 200, xs: [0, steps], ys: [0, highest], xLabel: "steps", title: "loss in nats", ticks: [4, 4] });
     [...runs.keys()].reverse().forEach((i) => {
       const { seen } = runs[i];
       const kind = i ? "key dashed" : "query strong";
       if (!seen) return;
       right.curve(seen.accuracies.map((share, k) => [k, share]), kind);
       if (!i) seen.accuracies.forEach((share, k) => right.point(k, share, "query"));
-      loss.curve(seen.losses.map((value, k) => [EVERY * (k + 1), Math.min(3, value)]), kind);
+      loss.curve(seen.losses.map((value, k) => [EVERY * (k + 1), Math.min(highest, value)]), kind);
       if (seen.learned) loss.upright(seen.learned, kind);
       const pace = `${seen.taken} steps, ${Math.round(seen.taken / seen.seconds)} a second`;
-      text(drawing, loss.X(steps), loss.Y(2.72) + 16 * i, i ? "before" : pace, { at: "end", kind: `tinted ${i ? "key" : "query"}` }).attr("style", "fill: var(--c)");
+      text(drawing, loss.X(steps), loss.Y(0.91 * highest) + 16 * i, i ? "before" : pace, { at: "end", kind: `tinted ${i ? "key" : "query"}` }).attr("style", "fill: var(--c)");
     });
     return right;
   },
@@ -150,23 +194,46 @@ function start() {
   const state = { ...bench.start };
   const link = (changed) => `#bench${changed && "?"}${changed}`;
   const follow = mount(place.querySelector(".live"), bench, {}, { link, changed: (now) => (Object.assign(state, now), settled()) });
-  const row = element("div", { class: "bench-buttons" }, place.querySelector(".live-controls"));
+  const controls = place.querySelector(".live-controls");
+  const paper = element("div", { class: "live-control live-text" }, controls);
+  element("label", { for: "bench-text" }, paper, `text to read, of at least ${grouped(LEAST)} characters: this page, until you put another here. It stays with you.`);
+  const sheet = element("textarea", { id: "bench-text", rows: 4, maxlength: 200000, spellcheck: "false" }, paper);
+  const prose = [...document.querySelectorAll("article :is(p, li)")].filter((each) => !each.closest(".live"));
+  own.text = sheet.value = prose.map((each) => each.textContent.trim().replace(/\s+/g, " ")).join("\n");
+  const row = element("div", { class: "bench-buttons" }, controls);
   const [train, pause] = ["Train", "Pause"].map((label) => element("button", { type: "button" }, row, label));
-  const whole = element("table", { class: "bench-table" }, place.querySelector(".live"));
-  element("caption", {}, whole, "Of 100 tokens so many are named, by the length of the text. Below the runs: the grey curves.");
-  const head = element("tr", {}, element("thead", {}, whole));
-  for (const words of ["", ...MULTIPLES.map((multiple) => `${SIZES.trained * multiple}`), "learned"]) element(words ? "th" : "td", words ? { scope: "col" } : {}, head, words);
-  const table = element("tbody", {}, whole);
+
+  function table(parent, caption) {
+    const made = element("table", { class: "bench-table" }, parent);
+    element("caption", {}, made, caption);
+    const head = element("tr", {}, element("thead", {}, made));
+    for (const words of ["", ...MULTIPLES.map((multiple) => `${SIZES.trained * multiple}`), "learned"]) element(words ? "th" : "td", words ? { scope: "col" } : {}, head, words);
+    return element("tbody", {}, made);
+  }
+  const figure = place.querySelector(".live");
+  const ran = table(figure, "Of 100 so many are named, by the length of the text.");
+  const more = element("details", { class: "live-more" }, figure);
+  element("summary", {}, more, `The grey curves: seeds 1 to ${GREY.seeds} of each method, ${bench.start.steps} steps, and the comparison’s three`);
+  const known = table(more, "Of 100 tokens so many are named, from the lowest seed to the highest. The curves are the medians.");
   function settled() {
     const [run] = runs;
+    paper.hidden = state.task !== "text";
+    train.disabled = Boolean(problem(state));
     pause.disabled = !run || run.failed;
     pause.textContent = run && !run.going ? "Continue" : "Pause";
-    fill(table);
+    fill(ran, ranRows());
+    fill(known, greyRows(state));
+    more.hidden = !known.childElementCount;
   }
+  sheet.addEventListener("input", () => {
+    own.text = sheet.value;
+    redraw();
+  });
   train.addEventListener("click", () => {
     const [last] = runs;
-    runs.splice(0, 2, { id: (started += 1), setting: { ...state }, seen: null, going: true }, ...(last?.seen ? [last] : []));
-    send({ id: started, setting: runs[0].setting, go: true });
+    const setting = { ...state, ...(state.task === "text" && own) };
+    runs.splice(0, 2, { id: (started += 1), setting, seen: null, going: true }, ...(last?.seen ? [last] : []));
+    send({ id: started, setting, go: true });
     redraw();
   });
   pause.addEventListener("click", () => {
@@ -179,6 +246,7 @@ function start() {
     if (anchor !== "bench" || changed === undefined) return;
     Object.assign(state, fromLink(changed, bench));
     follow(state);
+    settled();
     place.scrollIntoView();
   };
   settled();

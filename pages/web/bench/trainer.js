@@ -1,25 +1,15 @@
-// 3-back, its batches, AdamW with the comparison's warm-up and rate, and how far it is kept.
+// A task's batches, AdamW with the comparison's warm-up and rate, and how far the task is kept.
 
 import { createModel, generator, SIZES } from "./model.js";
+import { TASKS } from "./tasks.js";
 
-const { V, batch, trained, longest } = SIZES;
-const BACK = 3;
+const { N, batch, trained, longest } = SIZES;
 export const EVERY = 25; // steps between two measurements
 export const MULTIPLES = [1, 2, 4, 8, 16];
 export const RATE = 3e-3;
 export const WARMUP = 50;
 const [BETA1, BETA2, DECAY, CLIP, TINY] = [0.9, 0.98, 0.01, 1, 1e-8];
 const UNSEEN = 10_000; // the seed of what is only measured
-
-export function texts(random, count, length) {
-  const tokens = new Int32Array(count * length);
-  const targets = new Int32Array(count * length);
-  for (let i = 0; i < tokens.length; i += 1) {
-    tokens[i] = Math.floor(random() * V);
-    targets[i] = i % length < BACK ? -1 : tokens[i - BACK];
-  }
-  return { tokens, targets };
-}
 
 // The factor on the rate: a linear warm-up, then a cosine down to a tenth; further steps repeat it.
 export function schedule(step, steps) {
@@ -29,12 +19,13 @@ export function schedule(step, steps) {
 }
 
 export function createTrainer(setting, { vectors = true } = {}) {
-  const model = createModel(setting, { seed: setting.seed, vectors });
+  const { size, make, unseen = make, few, many, prefixes, guess } = TASKS[setting.task](setting);
+  const model = createModel(setting, { seed: setting.seed, size, vectors });
   const random = generator(setting.seed + 1_000_003);
   const { weights, gradients } = model;
   const mean = new Float32Array(weights.length);
   const square = new Float32Array(weights.length);
-  const held = texts(generator(UNSEEN), 4 * batch, trained);
+  const held = unseen(generator(UNSEEN), 4 * batch, trained);
   let taken = 0;
 
   function update() {
@@ -54,37 +45,43 @@ export function createTrainer(setting, { vectors = true } = {}) {
 
   // One step; returns the loss in nats, and the batch for whoever checks it.
   function step() {
-    const given = texts(random, batch, trained);
+    const given = make(random, batch, trained);
     const loss = model.learn(given.tokens, given.targets, trained);
     update();
     return { loss, ...given };
   }
 
-  function share(tokens, targets, L, counts) {
-    const rows = SIZES.N;
-    const right = new Map(counts.map((length) => [length, 0]));
-    let texts = 0;
-    for (let at = 0; at < tokens.length; at += rows) {
-      const guesses = model.guesses(tokens.subarray(at, at + rows), L);
-      for (let i = 0; i < guesses.length; i += 1) {
-        const place = i % L;
-        for (const length of counts) if (place < length && place >= length - trained && guesses[i] === targets[at + i]) right.set(length, right.get(length) + 1);
-      }
-      texts += rows / L;
+  // At each of some lengths, the share of what is to be named in its last 32 places that is named.
+  function share({ tokens, targets }, L, lengths) {
+    const [right, asked] = [lengths.map(() => 0), lengths.map(() => 0)];
+    for (let at = 0; at < tokens.length; at += N) {
+      model.guesses(tokens.subarray(at, at + N), L).forEach((guess, i) => {
+        const target = targets[at + i];
+        if (target >= 0) lengths.forEach((length, k) => {
+          if (i % L >= length || i % L < length - trained) return;
+          asked[k] += 1;
+          right[k] += guess === target;
+        });
+      });
     }
-    return counts.map((length) => right.get(length) / (texts * (length === trained ? trained - BACK : trained)));
+    return right.map((count, k) => count / asked[k]);
+  }
+
+  // At each longer length. The model is causal: where a text's beginning is a text of the same task,
+  // one pass over the longest has all lengths.
+  function far(count) {
+    const lengths = MULTIPLES.slice(1).map((multiple) => multiple * trained);
+    const random = generator(UNSEEN + 1);
+    if (prefixes) return share(unseen(random, count, longest), longest, lengths);
+    return lengths.flatMap((L) => share(unseen(random, count, L), L, [L]));
   }
 
   return {
     model,
     step,
-    // On 128 texts of the training length that no step sees.
-    known: () => share(held.tokens, held.targets, trained, [trained])[0],
-    // At each longer length, on its last 32 places: being causal, one pass over long texts has them all.
-    lengths(count) {
-      const far = texts(generator(UNSEEN + 1), count, longest);
-      return share(far.tokens, far.targets, longest, MULTIPLES.slice(1).map((multiple) => multiple * trained));
-    },
+    guess,
+    // On 128 texts of the training length that no step sees, and then on longer ones.
+    accuracies: (done) => [...share(held, trained, [trained]), ...far(done ? many : few)],
     get taken() {
       return taken;
     },

@@ -1,15 +1,14 @@
 // Trains beside the page, which stays free. It is told what to train, to pause, to go on, and tells
 // how far it is; tests call what it exports.
 
-import { bucket, createModel, drawn, FORMS, MARKS, SIZES } from "./model.js";
-import { createTrainer, EVERY, MULTIPLES, schedule, texts } from "./trainer.js";
+import { angles } from "./formula.js";
+import { bucket, SIZES } from "./model.js";
+import { createTrainer, EVERY, schedule } from "./trainer.js";
 import { bytes } from "./wasm.js";
 
-export const ENOUGH = 0.99; // of the tokens at the training length: 3-back is learned
-export const MANY = 32; // long texts for the last measurement, and fewer on the way
-const FEW = 4;
+export const ENOUGH = 0.99; // of the tokens at the training length: the task is learned
 
-export { bucket, createModel, createTrainer, drawn, FORMS, MARKS, MULTIPLES, schedule, SIZES, texts };
+export { angles, bucket, createTrainer, schedule, SIZES };
 
 // Trains to the end of the budget; yields what is to be seen, after every so many steps.
 export function* training(setting, { vectors = true } = {}) {
@@ -23,10 +22,10 @@ export function* training(setting, { vectors = true } = {}) {
     for (let i = 0; i < EVERY; i += 1) sum += trainer.step().loss;
     losses.push(sum / EVERY);
     const done = trainer.taken % setting.steps === 0;
-    const accuracies = [trainer.known(), ...trainer.lengths(done ? MANY : FEW)];
+    const accuracies = trainer.accuracies(done);
     if (accuracies[0] >= ENOUGH) learned ||= trainer.taken;
     working += performance.now() - started;
-    yield { taken: trainer.taken, losses: [...losses], learned, accuracies, done, seconds: working / 1000, vectors };
+    yield { taken: trainer.taken, losses: [...losses], learned, accuracies, guess: trainer.guess, done, seconds: working / 1000, vectors };
   }
 }
 
