@@ -35,9 +35,12 @@ FOLDER = "_static/practice"  # of the site
 PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip",
            "pyodide-lock.json")  # fmt: skip
 OPEN = (
-    "scale_of", "order_of", "causal_output", "positions_of", "untied", "relative_gap",
-    "converted", "trained_for", "schedule_of", "ntk_factor", "partial_kind",
-    "attend_with_sink", "gates_of", "cache_bytes", "base_for", "first_stale",
+    "scale_of", "order_of", "causal_output", "positions_of", "rows_used", "untied", "relative_gap",
+    "clip_of", "least_memory", "extend_memory", "bucket_by_edges", "convention_of", "slopes_of",
+    "reach", "converted", "trained_for", "what_it_reads", "place_share", "schedule_of",
+    "ntk_factor", "partial_kind", "scaled_positions", "parts_of", "attend_with_sink", "gates_of",
+    "cache_bytes", "base_for", "first_stale", "window_starts", "telling_calls", "choose",
+    "alpha_of",
 )  # fmt: skip
 # Parts of Python's own library, a third of it, that nobody asks for in an exercise.
 UNUSED = re.compile(
@@ -48,15 +51,26 @@ UNUSED = re.compile(
 )
 TAKEN = {  # a module of the checks' own surroundings, and the functions taken from it
     "exercises/wire.py": ("as_list_or_array",),
-    "pe_lib/positions.py": ("exact", "sent", "per_head"),
+    "pe_lib/errors.py": ("numbers", "require_positive", "require_kind"),
+    "pe_lib/positions.py": ("exact", "sent", "per_head", "relative_position"),
+    "pe_lib/relative.py": ("for_each_head",),
+    "pe_lib/resizing.py": ("interpolate_table", "sample_table", "interpolate_grid"),
+    "pe_lib/shaw.py": ("clipped_row",),
+    "pe_lib/t5.py": ("t5_bucket",),
+    "pe_lib/deberta.py": ("disentangled_row",),
+    "pe_lib/alibi.py": ("alibi", "alibi_slopes"),
+    "pe_lib/axes.py": ("grid_positions", "text_image_positions", "axis_of_pair",
+                       "section_directions", "axes_angles", "sinusoidal_2d", "axial_angles"),
     "pe_lib/sinusoidal.py": ("frequencies", "sinusoidal", "arrange"),
     "pe_lib/rope.py": ("rope_angles", "apply_rope", "split_pairs"),
 }
 HEAD = """from __future__ import annotations
 import array
+import math
 from collections.abc import Sequence
 import numpy as np
 import torch
+from torch import Tensor
 """
 
 
@@ -83,6 +97,8 @@ def names_of(module: str | None) -> tuple[str, ...]:
 
 def stored(value: Any) -> Any:
     """Return an argument of a check as JSON has it."""
+    if isinstance(value, tuple):
+        return {"tuple": list(map(stored, value))}
     if not isinstance(value, torch.Tensor):
         return value
     flat = value.contiguous().flatten()

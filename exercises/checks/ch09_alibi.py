@@ -9,7 +9,7 @@ from torch import Tensor
 
 from exercises.checks.spec import Case, Draw, Exercise, Mistake
 from pe_lib.alibi import alibi, alibi_slopes
-from pe_lib.attention import relative_position
+from pe_lib.positions import relative_position
 
 
 def slope_cases(draw: Draw) -> list[Case]:

@@ -25,11 +25,20 @@ torch.KNOWN = json.loads((HERE / "known.json").read_text(encoding="utf-8"))
 
 
 def value(stored):
-    """Return an argument: a tensor, or what JSON has."""
+    """Return an argument: a tensor, a tuple, or what JSON has."""
     if not isinstance(stored, dict):
         return stored
+    if "tuple" in stored:
+        return tuple(map(value, stored["tuple"]))
     kind = next(each for each in torch.TYPES if each.name == stored["dtype"])
     return torch.Tensor(array(kind.code, b64decode(stored["data"])), stored["shape"], kind)
+
+
+def mark(given):
+    """Return what tells an argument from another."""
+    if isinstance(given, torch.Tensor):
+        return given.shape, given._flat().tobytes()
+    return tuple(map(mark, given)) if isinstance(given, list | tuple) else given
 
 
 def remembered(function):
@@ -37,10 +46,7 @@ def remembered(function):
     answers = {}
 
     def call(*args):
-        key = tuple(
-            (each.shape, each._flat().tobytes()) if isinstance(each, torch.Tensor) else each
-            for each in args
-        )
+        key = mark(args)
         if key not in answers:
             answers[key] = function(*args)
         return answers[key]

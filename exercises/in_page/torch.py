@@ -15,6 +15,7 @@ import operator
 import struct
 import sys
 from array import array
+from bisect import bisect_left, bisect_right
 from collections import namedtuple
 from contextlib import nullcontext as no_grad  # noqa: F401
 
@@ -102,6 +103,7 @@ def to_bfloat(value):
 
 TYPES = (  # a wider one stands behind
     dtype("bool", 0, "b", 1),
+    dtype("int8", 1, "b", 1, lambda value: (value + 2**7) % 2**8 - 2**7),
     dtype("int16", 1, "h", 2, lambda value: (value + 2**15) % 2**16 - 2**15),
     dtype("int32", 1, "i", 4, lambda value: (value + 2**31) % 2**32 - 2**31),
     dtype("int64", 1, "q", 8),
@@ -110,7 +112,7 @@ TYPES = (  # a wider one stands behind
     dtype("float32", 2, "f", 4),
     dtype("float64", 2, "d", 8),
 )
-truth, int16, int32, int64, float16, bfloat16, float32, float64 = TYPES
+truth, int8, int16, int32, int64, float16, bfloat16, float32, float64 = TYPES
 complex128 = dtype("complex128", 3, "d", 16)  # only to be compared with
 BY_NAME = {
     "bool": truth, "short": int16, "int": int32, "long": int64, "half": float16,
@@ -721,6 +723,26 @@ class Tensor:
             return self.amin()
         return Pair(self.amin(dim, keepdim), self.argmin(dim, keepdim))
 
+    def median(self, dim=None, keepdim=False):
+        x, along = (self.flatten(), 0) if dim is None else (self, dim)
+        at = x.argsort(along, stable=True).narrow(along, (x.shape[along] - 1) // 2, 1)
+        values = x.gather(along, at)
+        if dim is None:
+            return values.squeeze(0)
+        return Pair(*(each if keepdim else each.squeeze(dim) for each in (values, at)))
+
+    def quantile(self, q, dim=None, keepdim=False):
+        if isinstance(q, Tensor) and q.ndim:
+            raise NotHere("Tensor.quantile, of several q")
+
+        def between(row):
+            at = float(q) * (len(row) - 1)
+            low, row = math.floor(at), sorted(row)
+            return row[low] + (at - low) * (row[math.ceil(at)] - row[low])
+
+        found, shape = self._rows(dim, keepdim)
+        return made(map(between, found), shape, self.dtype)
+
     def var(self, dim=None, correction=1, keepdim=False, unbiased=None):
         count = self.numel() // max(1, self.sum(dim).numel())
         less = correction if unbiased is None else int(unbiased)
@@ -1021,6 +1043,7 @@ def log_sum(row):
 
 OF_ROWS = {  # a function of a row, and the type of its value: None for the type of the numbers
     "sum": (sum, None), "prod": (math.prod, None), "mean": (mean_of, None),
+    "nanmean": (lambda row: mean_of([v for v in row if v == v]), None),
     "logsumexp": (log_sum, None), "amax": (extreme(max), None), "amin": (extreme(min), None),
     "argmax": (place_of(max), int64), "argmin": (place_of(min), int64),
     "any": (any, truth), "all": (all, truth),
@@ -1186,6 +1209,18 @@ def cdist(x1, x2, p=2.0):
         return gap.norm(p, dim=-1).to(x1.dtype)
     rows, columns = x1._rows(-1)[0], x2._rows(-1)[0]
     return made([math.dist(a, b) for a in rows for b in columns], (len(x1), len(x2)), x1.dtype)
+
+
+def searchsorted(sorted_sequence, input, *, right=False, **_):
+    edges, find = sorted_sequence.tolist(), bisect_right if right else bisect_left
+    if sorted_sequence.ndim != 1:
+        raise NotHere("torch.searchsorted, in several rows")
+    x = as_tensor(input)
+    return made([find(edges, value) for value in x._flat()], x.shape, int64)
+
+
+def bucketize(input, boundaries, *, right=False, **_):
+    return searchsorted(boundaries, input, right=right)
 
 
 def einsum(equation, *operands):
