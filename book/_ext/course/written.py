@@ -15,6 +15,7 @@ from lab import sets
 from tools import ROOT, address, census_page, doctor_page, equality
 
 MODULES = re.compile(r"<!-- modules: ([\w., ]+) -->")
+INTERNALS = re.compile(r"<!-- internals: ([\w, ]+) -->")  # what no page lists of its modules
 LEFT_OUT = re.compile(r"<!-- left out: ([\w., ]+) -->")  # modules that no page lists
 
 
@@ -38,9 +39,10 @@ def quote_sentences(_: Sphinx, page: str, source: list[str]) -> None:
         source[0] = filled(source[0])
 
 
-def section(module: str) -> str:
+def section(module: str, internals: str) -> str:
     """Return the Markdown that documents a module: what it defines, not what it passes on."""
     options = "   :members:\n   :ignore-module-all:\n"
+    options += f"   :exclude-members: {internals}\n" if internals else ""
     return f"## {module}\n\n```{{eval-rst}}\n.. automodule:: {module}\n{options}```\n"
 
 
@@ -59,13 +61,15 @@ def list_modules(app: Sphinx, page: str, source: list[str]) -> None:
         for name in line.replace(" ", "").split(",")
     }
 
+    inside = INTERNALS.findall(source[0])
+
     def sections(match: re.Match[str]) -> str:
         found: list[str] = []
         for name in match[1].replace(" ", "").split(","):
             files = sorted(ROOT.joinpath(*name.split(".")).glob("*.py"))
             modules = [f"{name}.{file.stem}" for file in files if not file.stem.startswith("__")]
             found += [module for module in modules if module not in named] or [name]
-        return "\n".join(section(module) for module in found)
+        return "\n".join(section(module, ", ".join(inside)) for module in found)
 
     source[0] = MODULES.sub(sections, source[0])
 
