@@ -59,8 +59,15 @@ TAKEN = {  # a module of the checks' own surroundings, and the functions taken f
     "pe_lib/t5.py": ("t5_bucket",),
     "pe_lib/deberta.py": ("disentangled_row",),
     "pe_lib/alibi.py": ("alibi", "alibi_slopes"),
-    "pe_lib/axes.py": ("grid_positions", "text_image_positions", "axis_of_pair",
-                       "section_directions", "axes_angles", "sinusoidal_2d", "axial_angles"),
+    "pe_lib/axes.py": (
+        "grid_positions",
+        "text_image_positions",
+        "axis_of_pair",
+        "section_directions",
+        "axes_angles",
+        "sinusoidal_2d",
+        "axial_angles",
+    ),
     "pe_lib/sinusoidal.py": ("frequencies", "sinusoidal", "arrange"),
     "pe_lib/rope.py": ("rope_angles", "apply_rope", "split_pairs"),
 }
