@@ -62,9 +62,9 @@ export const heads = {
   lines: [3, 6],
   glides: (state) => numbers(state).weights.flat(),
   controls: [
+    { kind: "select", key: "head", label: "head", options: HEADS, also: () => ({ fast: 0, last: 0, slow: 1 }) },
     { kind: "range", key: "fast", label: "pairs stopped, from the fastest", min: 0, max: half, knob: true, enabled: turns },
     { ...whose, knob: true, enabled: (s) => !turns(s) },
-    { kind: "select", key: "head", label: "head", options: HEADS, also: () => ({ fast: 0, last: 0, slow: 1 }) },
     { kind: "range", key: "last", label: "pairs stopped, from the slowest", min: 0, max: half, enabled: turns },
     { kind: "range", key: "slow", label: "distances divided by", min: 1, max: 8, enabled: changes },
     { ...whose, enabled: turns },
