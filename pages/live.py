@@ -1,8 +1,9 @@
 """Figures that compute in the reader's browser: own input, any value, a state that a link holds.
 
 Their scripts are in pages/web/src, one small module for each figure beside one for all the
-arithmetic, which the tests hold against pe_lib. `python -m tools.live` bundles them into one file
-and takes the picture that each figure shows before its script runs.
+arithmetic, which the tests hold against pe_lib. `python -m tools.live` bundles them into one file,
+that of ALONE into files of their own, and takes the picture that each figure shows before its
+script runs.
 
 One cell serves every place. In JupyterLab, Binder and Colab the figure is a widget. What the
 notebook stores is the picture and, beside it, its words and the figure's state (`tools.refresh`
@@ -30,6 +31,8 @@ WEB = Path(__file__).parent / "web"
 SCRIPT, STYLE, STARTS, STILLS = (
     WEB / name for name in ("live.js", "live.css", "starts.json", "stills")
 )
+ALONE = ("heads",)  # figures whose page loads their script in the place of the one of all others
+SCRIPTS = (SCRIPT, *(WEB / f"{name}.js" for name in ALONE))
 
 
 @cache
@@ -37,6 +40,11 @@ def starts() -> dict[str, Any]:
     """Return, for each figure, its first state, the words for it, and the heights it needs."""
     found: dict[str, Any] = json.loads(STARTS.read_text(encoding="utf-8"))
     return found
+
+
+def script_of(name: str) -> Path:
+    """Return the script that draws a figure."""
+    return WEB / f"{name}.js" if name in ALONE else SCRIPT
 
 
 def data(name: str) -> dict[str, Any]:
@@ -57,6 +65,8 @@ def still(name: str) -> Picture:
     return Picture(data, require_alt(known["alt"]), known["width"], known["wide"])
 
 
+AS_WIDGET = "\nexport default { render: Live.render };\n"
+
 if HAS_WIDGETS:
     import anywidget
 
@@ -69,11 +79,16 @@ if HAS_WIDGETS:
             data: what it reads beside them.
         """
 
-        _esm = SCRIPT.read_text(encoding="utf-8") + "\nexport default { render: Live.render };\n"
+        _esm = SCRIPT.read_text(encoding="utf-8") + AS_WIDGET
         _css = STYLE.read_text(encoding="utf-8")
         figure = traitlets.Unicode().tag(sync=True)
         state = traitlets.Dict().tag(sync=True)
         data = traitlets.Dict().tag(sync=True)
+
+    class Alone(Live):
+        """A figure whose script is its own."""
+
+        _esm = script_of(*ALONE).read_text(encoding="utf-8") + AS_WIDGET
 
 
 def bundle(name: str) -> dict[str, Any]:
@@ -85,7 +100,8 @@ def bundle(name: str) -> dict[str, Any]:
     picture = still(name)
     forms: dict[str, Any] = {}
     if HAS_WIDGETS:
-        shown = Live(
+        widget = Alone if name in ALONE else Live
+        shown = widget(
             figure=name, state=starts()[name]["state"], data=data(name)
         )._repr_mimebundle_()
         forms |= shown[0] if shown else {}

@@ -302,17 +302,21 @@ def open_page(browser, url: str, home: str, visit: Visit) -> Iterator[Any]:
 
 
 def take_the_look(page, scheme: str) -> None:
-    """Ask for the light or the dark page and wait for it; a busy browser may drop the news once."""
+    """Ask for the light or the dark page and wait for it; a busy browser may drop the news."""
     from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
-    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-    try:
-        page.wait_for_function(LOOK, arg=scheme, timeout=30_000, polling=100)
-    except PlaywrightTimeout:
-        page.bring_to_front()
-        for each in ("dark" if scheme == "light" else "light", scheme):
-            page.emulate_media(color_scheme=each)
-        page.wait_for_function(LOOK, arg=scheme, polling=100)
+    other = "dark" if scheme == "light" else "light"
+    for tries_left in reversed(range(6)):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        try:
+            page.wait_for_function(LOOK, arg=scheme, timeout=30_000, polling=100)
+        except PlaywrightTimeout:
+            if not tries_left:
+                raise
+            page.bring_to_front()
+            page.emulate_media(color_scheme=other)
+        else:
+            return
 
 
 def visit_page(page, url: str, home: str, axe: str | None, seen: Seen) -> Visit:

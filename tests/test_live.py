@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import random
@@ -295,10 +296,54 @@ def chooser(state: State, found: State) -> State:
     }
 
 
+def whole_numbers(text: str, size: float, width: int) -> torch.Tensor:
+    held = np.frombuffer(base64.b64decode(text), dtype=np.int8).astype(np.float64)
+    return torch.tensor(held * size).unflatten(0, (-1, width))  # (L or 1, d)
+
+
+def heads(state: State, found: State) -> State:
+    held = live.data("heads")[state["head"]]
+    length, width, slow = len(held["tokens"]), held["d"], state["slow"]
+    names, sizes = ("q", "k", "q_mean", "k_mean"), held["sizes"] * 2
+    rows = [whole_numbers(held[name], size, width) for name, size in zip(names, sizes, strict=True)]
+    q, k, q_mean, k_mean = (x.expand(length, width) for x in rows)
+    base = held["base"] and frequencies(width, held["base"])
+    trained = torch.zeros(width // 2).double() if base is None else base
+    rates = trained / slow
+    rates[: state["fast"]] = rates[width // 2 - state["last"] :] = 0
+    places = torch.arange(length)
+    back = places[:, None] - places
+
+    def scores(q, k, rates, slow):
+        logits = attention_logits(
+            q[None, None], k[None, None], RoPE(width, rates=rates).double(), places, places
+        )[0, 0]
+        bias = torch.tensor(held["bias"] or [0.0] * length, dtype=torch.float64)
+        return logits + bias[back.abs() // slow]
+
+    def curve(scores):
+        first = 0 if held["causal"] else 1 - length
+        return [scores.diagonal(-n).mean() for n in range(first, length)]
+
+    average = scores(q_mean, k_mean, rates, slow)
+    shown = scores(q, k, rates, slow) if state["whose"] == "text" else average
+    if held["causal"]:
+        shown = shown.masked_fill(back < 0, -torch.inf)
+    pairs = [x.unflatten(-1, (-1, 2)).norm(dim=-1) for x in (rows[2][0], rows[3][0])]
+    return {
+        "rates": rates,
+        "weights": shown.softmax(-1),
+        "curve": curve(average),
+        "before": curve(scores(q_mean, k_mean, trained, 1)),
+        "sizes": pairs[0] * pairs[1] / width**0.5,
+    }
+
+
 ORACLES = {
     each.__name__: each
     for each in (rope_score, clock_hands, sentence_scores, wavelengths, penalties, permutations)
 } | {each.__name__: each for each in (shaw_rows, t5_buckets, axes, four_terms, chooser)}
+ORACLES["heads"] = heads
 DRAGGED = [name for name in NAMES if name != "chooser"]  # figures with handles
 
 
@@ -382,6 +427,12 @@ STATES: dict[str, list[State]] = {
         {"sides": "past", "key": 3},
     ],
     "chooser": any_needs(240),
+    "heads": [
+        {"head": head, "whose": whose, "query": 9, "key": 4}
+        for head in live.data("heads")
+        for whose in ("text", "average")
+    ]
+    + [{"fast": 1}, {"fast": 2, "last": 3, "slow": 4}, {"last": 7}, {"head": "t5", "slow": 4}],
     "sentence_scores": [
         {"method": method, "contents": contents, "sentence": "to be or not to be, is it?"}
         for method in ("none", "sinusoidal", "learned", "shaw", "transformer_xl", "t5", "deberta")
@@ -391,14 +442,23 @@ STATES: dict[str, list[State]] = {
 }
 
 
+# A second script's figures join the first one's; each reads its links with its own.
+BESIDE = """const first = window.Live, own = Object.values(Live.FIGURES);
+  window.Live = {...first, FIGURES: {...first.FIGURES, ...Live.FIGURES},
+    fromLink: (text, f) => (own.includes(f) ? Live : first).fromLink(text, f)};"""
+
+
 @pytest.fixture(scope="module")
 def tab(browser):
-    """Open a tab with the figures' script and no figure."""
+    """Open a tab with the figures' scripts and no figure."""
     page = browser.new_page()
     page.emulate_media(color_scheme="light", reduced_motion="reduce")
     page.set_content(workshop.page())
-    stored = json.loads(json.dumps(live.data("chooser"), sort_keys=True))  # as in a notebook
-    page.evaluate("data => { Live.FIGURES.chooser.data = data; }", stored)
+    for path in live.SCRIPTS[1:]:
+        page.evaluate(f"() => {{ {path.read_text(encoding='utf-8')}; {BESIDE} }}")
+    for name in filter(live.data, NAMES):
+        stored = json.loads(json.dumps(live.data(name), sort_keys=True))  # as in a notebook
+        page.evaluate("([n, data]) => { Live.FIGURES[n].data = data; }", [name, stored])
     yield page
     page.close()
 
@@ -495,10 +555,11 @@ def test_a_sentence_keeps_its_case_and_its_language_and_says_what_it_leaves_out(
 
 
 def test_scripts_of_our_own_are_light():
-    header = live.SCRIPT.read_text(encoding="utf-8").splitlines()[0]
-    of_figures = int(re.search(r"(\d+) bytes of our own", header)[1])
     beside = (workshop.ROOT / "book" / "assets" / "course.js").stat().st_size
-    assert 10_000 < of_figures <= OWN_SCRIPTS - beside
+    for path in live.SCRIPTS:  # of which a page has one
+        header = path.read_text(encoding="utf-8").splitlines()[0]
+        of_figures = int(re.search(r"(\d+) bytes of our own", header)[1])
+        assert 10_000 < of_figures <= OWN_SCRIPTS - beside
 
 
 def test_the_style_has_the_colours_of_all_figures():
@@ -519,14 +580,16 @@ def test_what_moves_glides_and_what_is_played_goes_on(stage):
     assert re.search("Query at [2-9],", page.locator(".live-words").text_content())
 
 
-def test_the_script_is_made_of_the_sources():
-    assert workshop.digest() in live.SCRIPT.read_text(encoding="utf-8").splitlines()[0]
+@pytest.mark.parametrize("path", live.SCRIPTS, ids=lambda path: path.name)
+def test_a_script_is_made_of_the_sources(path):
+    assert workshop.digest() in path.read_text(encoding="utf-8").splitlines()[0]
 
 
 def test_the_script_is_what_the_bundler_makes(tmp_path, monkeypatch):
     if shutil.which("npm") is None:
         left_out("npm is missing: it brings the bundler")
-    assert workshop.script() == live.SCRIPT.read_text(encoding="utf-8")
+    for path in live.SCRIPTS:
+        assert workshop.script(path) == path.read_text(encoding="utf-8")
     assert bench.script() == bench.SCRIPT.read_text(encoding="utf-8")  # with the same bundler
 
 
@@ -682,9 +745,19 @@ def test_a_spoiled_link_brings_a_state_that_can_be_drawn(name, tab):
         assert np.isfinite(flat(numbers)).all(), (value, state)
 
 
+def back(seen: State, places: int) -> float:
+    return float(np.diagonal(seen["weights"], -places).mean())
+
+
 # The answer that a figure calls right, and whether its numbers before and after bear it out.
 # Where a curve is predicted, the numbers themselves are the answer.
 ANSWERS = {
+    "heads": (
+        "itself and its neighbours",
+        lambda old, new: (
+            back(old, 1) > 0.9 and back(new, 0) > back(new, 1) > back(new, 2) > 0.1 > back(new, 3)
+        ),
+    ),
     "rope_score": ("stays", lambda old, new: np.isclose(old["score"], new["score"])),
     "clock_hands": ("stays", lambda old, new: np.isclose(old["likeness"], new["likeness"])),
     "wavelengths": ("10", lambda old, new: sum(new["unseen"]) == 10),
@@ -778,7 +851,7 @@ def test_a_prediction_can_be_skipped_and_is_neither_kept_nor_sent(stage):
     assert not page.locator(".live-predict").is_visible()
     assert page.locator(".live-stage .dashed.value, .live-handle.value").count() == 0
     assert page.evaluate("document.activeElement.type") == "range"
-    script = live.SCRIPT.read_text(encoding="utf-8")
+    script = "".join(path.read_text(encoding="utf-8") for path in live.SCRIPTS)
     assert not re.search(r"Storage|cookie|fetch\(|XMLHttp|sendBeacon|indexedDB", script)
 
 

@@ -33,6 +33,7 @@ from browsing import (
     visit_page,
 )
 from exercises import checks
+from pages import live
 from tools import ROOT, build
 from tools.build import SITE
 from tools.refresh import WIDGET_VIEW
@@ -337,8 +338,10 @@ def test_a_figure_that_computes_is_a_picture_until_its_script_draws_it(site, bro
         page = article(site / f"{name}.html")
         stills = page.select(".live[data-figure][data-state][style] img[alt][width][height]")
         assert len(stills) == len(page.select(".live")) <= len(page.select("figure[id] .live"))
-        scripts = (site / f"{name}.html").read_text(encoding="utf-8").count("/live.js")
-        assert scripts == (1 if stills else 0), name
+        text = (site / f"{name}.html").read_text(encoding="utf-8")
+        wanted = [live.script_of(each["data-figure"]).name for each in page.select(".live")]
+        brought = [path.name for path in live.SCRIPTS if f"/{path.name}" in text]
+        assert brought == wanted, name
         found += len(stills)
     assert found >= 2
     changed = f"{address}book/10_rope.html#figure-10-1?m=4&n=9"

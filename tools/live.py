@@ -1,4 +1,4 @@
-"""Make what pages/live.py shows: one script of all figures, and their pictures in the first state.
+"""Make what pages/live.py shows: the scripts of all figures, and their pictures in the first state.
 
 Usage: python -m tools.live [--script]
 
@@ -25,7 +25,7 @@ from PIL import Image
 
 from bakeoff import choosing
 from pages import figures
-from pages.live import SCRIPT, STARTS, STILLS, STYLE, WEB, data
+from pages.live import SCRIPT, SCRIPTS, STARTS, STILLS, STYLE, WEB, data, script_of
 from tools import ROOT, chromium
 
 FONTS = ROOT / "book" / "assets" / "fonts"
@@ -58,6 +58,11 @@ SAID = {
     "four_terms": (
         "Four matrices, one for each term, then their sum, the scores, and the attention "
         "weights; rows are queries, columns are keys."
+    ),
+    "heads": (
+        "Left, the attention weights of a head, a row for each token as the query and a column for "
+        "each as the key. Right, the score of the average word by distance, and the size of each "
+        "pair of components."
     ),
     "penalties": (
         "Left, the penalty of one head over the distance from the query. Right, the attention "
@@ -119,20 +124,25 @@ def bring_bundler() -> None:
         run(npm, "ci", "--silent", f"--cache={WORKSHOP / 'cache'}")
 
 
-def script() -> str:
-    """Bundle the figures' modules and what they take from d3 into one text."""
+def script(made: Path = SCRIPT) -> str:
+    """Bundle the modules of some figures and what they take from d3 into one text.
+
+    Args:
+        made: one of `pages.live.SCRIPTS`; it is made from main.js, or from a module of its name.
+    """
     bring_bundler()
     shutil.rmtree(WORKSHOP / "src", ignore_errors=True)
     shutil.copytree(WEB / "src", WORKSHOP / "src")
     options = ["--bundle", "--minify", "--format=iife", "--global-name=Live", "--target=es2022"]
     options += ["--charset=utf8", "--outfile=live.js", "--legal-comments=none"]
     options += ["--metafile=live.json", f"--mangle-props=^({'|'.join(INSIDE)})$"]
-    run(WORKSHOP / "node_modules" / ".bin" / "esbuild", "src/main.js", *options)
-    made = (WORKSHOP / "live.js").read_text(encoding="utf-8")
+    first = "main.js" if made == SCRIPT else made.name
+    run(WORKSHOP / "node_modules" / ".bin" / "esbuild", f"src/{first}", *options)
+    text = (WORKSHOP / "live.js").read_text(encoding="utf-8")
     shares = json.loads((WORKSHOP / "live.json").read_text())["outputs"]["live.js"]["inputs"]
     own = sum(each["bytesInOutput"] for name, each in shares.items() if name.startswith("src/"))
     return (
-        f"/* Made by tools/live.py from {digest()}, {own} bytes of our own\n   {LICENCE} */\n{made}"
+        f"/* Made by tools/live.py from {digest()}, {own} bytes of our own\n   {LICENCE} */\n{text}"
     )
 
 
@@ -167,7 +177,7 @@ def page(name: str = "", state: dict[str, Any] | None = None, scheme: str = "lig
         f"<style>{faces()} :root {{ --course-sans: Course Sans, sans-serif }}"
         "body, figure { margin: 0; background: #fff; font-family: var(--course-sans) }"
         f"{DARK if scheme == 'dark' else ''}\n{STYLE.read_text()}</style>"
-        f"<main>{place}</main><script>{SCRIPT.read_text()}</script>"
+        f"<main>{place}</main><script>{script_of(name).read_text()}</script>"
     )
 
 
@@ -181,10 +191,12 @@ def photograph() -> None:
         path = chromium.installed()
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         tab = browser.new_page(device_scale_factor=2)
-        tab.set_content(page())
-        first = tab.evaluate(
-            "Object.fromEntries(Object.entries(Live.FIGURES).map(([k, f]) => [k, f.start]))"
-        )
+        first = {}
+        for each in SCRIPTS:
+            tab.set_content(f"<script>{each.read_text()}</script>")
+            first |= tab.evaluate(
+                "Object.fromEntries(Object.entries(Live.FIGURES).map(([k, f]) => [k, f.start]))"
+            )
         for name, state in first.items():
             heights = {}
             for key, width in (("narrow", NARROW), ("wide", WIDE)):
@@ -234,11 +246,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--script", action="store_true", help="leave the pictures as they are")
     options = parser.parse_args()
-    SCRIPT.write_text(script(), encoding="utf-8")
+    for each in SCRIPTS:
+        each.write_text(script(each), encoding="utf-8")
     write_data()
     if not options.script:
         photograph()
-    print(f"{SCRIPT.relative_to(ROOT)}: {SCRIPT.stat().st_size} bytes")
+    for each in SCRIPTS:
+        print(f"{each.relative_to(ROOT)}: {each.stat().st_size} bytes")
     return 0
 
 

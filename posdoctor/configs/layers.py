@@ -173,7 +173,11 @@ def denials(fields: Fields, read: Fields) -> Iterator[tuple[str, str]]:
         yield "position_encoding_2d", f"one with position_encoding_2d {model_types.TWO_NUMBERS}"
     name = "position_embedding_type"
     said, written = fields.get(name), fields.get("model_type") in model_types.ABSOLUTE_UNREAD
-    if (name not in read or read[name]) and not written and not re.search("rope|rotary", said or "rope"):
+    if (
+        (name not in read or read[name])
+        and not written
+        and not re.search("rope|rotary", said or "rope")
+    ):
         yield name, f"{name} is {said!r}"
     for name in sorted(model_types.SWITCHES):
         if fields.get(name) is False:

@@ -82,8 +82,10 @@ def bring_live(
 ) -> None:
     """Load the script of the figures that compute on the pages that have one, and the bench's."""
     trains = page == bench.PAGE
-    if trains or (doctree is not None and doctree.next_node(live_figure) is not None):
-        app.add_js_file((bench.SCRIPT if trains else live.SCRIPT).name, loading_method="defer")
+    figure = None if doctree is None else doctree.next_node(live_figure)
+    if trains or figure is not None:
+        script = bench.SCRIPT if trains else live.script_of(figure["name"])
+        app.add_js_file(script.name, loading_method="defer")
         app.add_css_file(live.STYLE.name)
     if trains:
         app.add_css_file(bench.STYLE.name)

@@ -21,7 +21,7 @@ MATHJAX = f"https://cdn.jsdelivr.net/npm/mathjax@{vendor.SITE[0].version}/es5/te
 
 def choose_assets(_: Sphinx, config: Config) -> None:
     """Bring the figures' scripts; where formulas cannot be set here, pages load what sets them."""
-    config.html_static_path += map(str, (live.SCRIPT, live.STYLE, bench.SCRIPT, bench.STYLE))
+    config.html_static_path += map(str, (*live.SCRIPTS, live.STYLE, bench.SCRIPT, bench.STYLE))
     config.mathjax_path = MATHJAX
     config.nb_ipywidgets_js = {}  # a moving figure is the browser's own sliders and pictures
 

@@ -1,0 +1,44 @@
+// A script for pages: a widget's `render` in notebooks, and on the site whatever stands in `.live`
+// with its name and its state.
+
+import { element, fromLink, mount } from "./kit.js";
+
+// In JupyterLab, Binder and Colab; on the site at once. Figures by their names.
+export function begin(figures) {
+  if (typeof document !== "undefined" && document.querySelector) {
+    if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", () => start(figures));
+    else start(figures);
+  }
+  return ({ model, el }) => {
+    const place = element("div", { class: "live" }, el);
+    const changed = (state) => {
+      model.set("state", state);
+      model.save_changes();
+    };
+    const figure = figures[model.get("figure")];
+    figure.data = model.get("data");
+    const follow = mount(place, figure, model.get("state"), { changed });
+    model.on("change:state", () => follow(model.get("state")));
+  };
+}
+
+// A link to a state is the figure's own anchor, and after a ? what differs.
+function start(figures) {
+  const follow = {};
+  for (const place of document.querySelectorAll(".live[data-figure]")) {
+    const figure = figures[place.dataset.figure];
+    figure.data = JSON.parse(place.dataset.data ?? null);
+    const holder = place.closest("figure[id]");
+    const link = holder && ((state) => `#${holder.id}${state && "?"}${state}`);
+    const show = mount(place, figure, JSON.parse(place.dataset.state), { link });
+    if (holder) follow[holder.id] = (state) => (show(fromLink(state, figure)), holder.scrollIntoView());
+    place.querySelectorAll(":scope > :is(img, a)").forEach((still) => still.remove());
+  }
+  const go = () => {
+    const [anchor, state] = location.hash.slice(1).split("?");
+    if (state !== undefined) follow[anchor]?.(state);
+  };
+  go();
+  addEventListener("hashchange", go);
+  addEventListener("click", ({ target }) => target.closest?.("a[href*='?']")?.hash === location.hash && go());
+}
