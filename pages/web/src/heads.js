@@ -5,9 +5,9 @@ import { begin } from "./page.js";
 import { dot, frequencies, range, rope, softmax, sum } from "./positions.js";
 
 const HEADS = {
-  rope_1: "RoPE, layer 1", rope_2: "RoPE, layer 2", table: "added table, layer 1", t5: "T5’s bias, layer 1", alibi: "ALiBi, layer 1",
-  none: "no positions, layer 1", minilm_3: "MiniLM, head 3", minilm_6: "MiniLM, head 6", minilm_10: "MiniLM, head 10",
-  glass_3: "the published decoder, layer 3", glass_1: "the published decoder, layer 1",
+  rope_1: "RoPE, layer 1", rope_2: "RoPE, layer 2", table: "Added table, layer 1", t5: "T5’s bias, layer 1", alibi: "ALiBi, layer 1",
+  none: "No positions, layer 1", minilm_3: "MiniLM, head 3", minilm_6: "MiniLM, head 6", minilm_10: "MiniLM, head 10",
+  glass_3: "Published decoder, layer 3", glass_1: "Published decoder, layer 1",
 };
 const WHOSE = { text: "this text", average: "the average word" };
 
@@ -22,7 +22,7 @@ function headOf({ head }) {
   return known[head];
 }
 const turns = (state) => heads.data[state.head].base > 0;
-const changes = (state) => turns(state) || heads.data[state.head].bias;
+const changes = (state) => turns(state) || heads.data[state.head].bias !== null;
 const half = (state) => heads.data[state.head].d / 2;
 
 // A bias of a distance that is taken for a part of itself, rounded towards 0.
@@ -82,7 +82,7 @@ export const heads = {
     const from = first(headOf(state));
     const level = (values) => Math.max(...values) - Math.min(...values) < 0.5;
     const likes = (values) => (level(values) ? "has hardly a preference" : `scores highest ${away(peak(values, from)).replace("itself", "at itself")}`);
-    const changed = [fast && `pairs 0 to ${fast - 1} stopped`, last && `the ${last} slowest stopped`, slow > 1 && `distances divided by ${slow}`].filter(Boolean);
+    const changed = [fast && `${fast === 1 ? "pair 0" : `pairs 0 to ${fast - 1}`} stopped`, last && `the ${last} slowest stopped`, slow > 1 && `distances divided by ${slow}`].filter(Boolean);
     const was = changed.length && likes(curve) !== likes(before) ? ` (as trained it ${likes(before)})` : "";
     return (
       `${HEADS[head]}, ${changed.join(", ") || "as trained"}. The average word ${likes(curve)}${was}. ` +
@@ -95,7 +95,7 @@ export const heads = {
     const { tokens, d, causal, bias } = headOf(state);
     const { curve, before, sizes } = numbers(state);
     const count = tokens.length;
-    const [left, top, side] = narrow ? [58, 26, width - 62] : [62, 26, Math.min(320, width - 350)];
+    const [left, top, side] = narrow ? [68, 26, width - 72] : [68, 26, Math.min(304, width - 350)];
     const cell = side / count;
     heading(drawing, 0, 13, `attention: ${WHOSE[state.whose]}`);
     scale(drawing, left + side - 98, 5, 0, "100 %", 0);
@@ -112,14 +112,14 @@ export const heads = {
     const [low, high] = [Math.min(...curve, ...before), Math.max(...curve, ...before)];
     const spare = Math.max(1, 0.1 * (high - low));
     const panel = chart(drawing, {
-      x, y: narrow ? top + side + 88 : 26, width: room, height: narrow ? 92 : 144, xs: [from, count - 1], ys: [low - spare, high + spare], ticks: [6, 4],
+      x, y: narrow ? top + side + 96 : 26, width: room, height: narrow ? 92 : 144, xs: [from, count - 1], ys: [low - spare, high + spare], ticks: [6, 4],
       xLabel: causal ? "places back" : "places back (ahead: below 0)", xFormat: whole, yFormat: whole, title: "average word’s score (grey: trained)",
     });
     panel.curve(points(before), "grey dashed");
     panel.curve(points(curve), "above");
     panel.point(peak(curve, from), Math.max(...curve), "above", 4);
 
-    const y = narrow ? top + side + 260 : 256;
+    const y = narrow ? top + side + 256 : 256;
     if (!turns(state)) return void heading(drawing, x, y - 10, bias ? "nothing rotates; the curve is the bias" : "nothing rotates");
     const bars = chart(drawing, {
       x, y, width: room, height: narrow ? 60 : 90, xs: [-0.6, d / 2 - 0.4], ys: [0, 1.1 * Math.max(...sizes)], ticks: [8, 3],
