@@ -159,8 +159,11 @@ def read_by_figure(
 
 def of_trained(method: str, layer: int) -> dict[str, Any]:
     """Return the head of a trained model's layer that does most of what such a layer is for."""
-    rate = heads.chosen_rate(heads.runs(), method)
-    model, _ = heads.train_on_repeated(method, heads.SEEDS[0], rate)
+    if method == "rope":
+        model = heads.trained()
+    else:
+        rate = heads.chosen_rate(heads.runs(), method)
+        model, _ = heads.train_on_repeated(method, heads.SEEDS[0], rate)
     batch = heads.repeated(300, generator(98))[0]
     seen = heads.look(model, batch)[layer]
     does = heads.answers(batch, seen.weights) if layer else heads.along(seen.weights, 1).mean(0)
