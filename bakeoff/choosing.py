@@ -66,7 +66,10 @@ AT_SCALE = {
     "alibi": ("alibi", "{0} models: BLOOM, Falcon, MPT"),
     "rope": ("layout", "{0} models, Llama among them"),
     "p_rope": ("rope_types:proportional", "{0} models: Gemma 4 and relatives, LFM3"),
-    "hybrid": ("no_position_layers", "{0} models, Command A among them; 8 billion, Yang 2025"),
+    "hybrid": (
+        "no_position_layers",
+        "{0} models rotate in some layers alone, as Command A; 8 billion, Yang 2025",
+    ),
     "temperature": ("temperature", "{0} models, on the queries of RoPE or of no positions"),
     "forgetting": ("", "models of 760 million, Lin 2025"),
     "pope": ("", "models of up to 774 million, Gopalakrishnan 2025"),

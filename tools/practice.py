@@ -258,9 +258,10 @@ def place(name: str) -> str:
 
 
 ABOUT = (
-    "**Or write here, without an account.** {count} of these exercises open in this page: a click "
-    "loads Python from this site (6 MB, once), the check says what the notebook's says, and your "
-    "answer stays in this browser. A small stand-in for PyTorch computes; what it lacks it names."
+    "**Or write here, without an account.** {count} of these exercises {opens} in this page: a "
+    "click loads Python from this site (6 MB, once), the check says what the notebook's says, and "
+    "your answer stays in this browser. A small stand-in for PyTorch computes; what it lacks it "
+    "names."
 )
 WITHOUT = (
     "This copy of the site was built without npm, so these exercises do not open in the page; the "
@@ -276,4 +277,5 @@ def section(one: str) -> str:
     if possible():
         return WITHOUT
     count = {1: "One", 2: "Two", 3: "Three", 4: "Four"}[len(names)]
-    return "\n\n".join([ABOUT.format(count=count), *map(place, names)])
+    opens = "opens" if len(names) == 1 else "open"
+    return "\n\n".join([ABOUT.format(count=count, opens=opens), *map(place, names)])
