@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.cases import QUESTIONS
 from benchmarks.measure import side_by_side
-from benchmarks.report import failed, print_rows, write_page
+from benchmarks.report import failed, print_rows, unmeasured, write_page
 
 RESULTS = Path(__file__).with_name("results.json")
 READERS = ("11_one_table", "19_choosing")
@@ -72,23 +72,28 @@ def main() -> None:
             print_rows(table)
             rows += table
         keep(name, rows, machine(arguments.threads))
+    publish()
     print(f"Chapters print some of these numbers: make refresh NB='{' '.join(READERS)}'")
 
 
 def keep(name: str, rows: list[dict[str, Any]], where: dict[str, Any]) -> None:
-    """Put one question's rows in the place of its earlier ones; write the page once all are there.
-
-    A question is measured in one run; the others stay as they are.
-    """
+    """Put one question's rows in the place of its earlier ones; the others stay as they are."""
     earlier = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
     rows = rows + [row for row in earlier if row["question"] != name]
     rows.sort(key=lambda row: list(QUESTIONS).index(row["question"]))  # stable: lengths keep order
     results = {"machine": where, "rows": rows}
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    if {row["question"] for row in rows} == set(QUESTIONS):
-        write_page(results)
-        for line in failed(results):
-            print("missed:", line)
+
+
+def publish() -> None:
+    """Write the page, and say what was missed, once every question has rows of today's names."""
+    results = json.loads(RESULTS.read_text())
+    if again := unmeasured(results):
+        print("The page waits for", ", ".join(again))
+        return
+    write_page(results)
+    for line in failed(results):
+        print("missed:", line)
 
 
 if __name__ == "__main__":
