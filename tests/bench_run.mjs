@@ -9,8 +9,8 @@ const given = JSON.parse(readFileSync(0, "utf8"));
 
 const JOBS = {
   // Some steps: what they started from, what they read, what came back, where they ended.
-  steps({ setting, count, vectors, read }) {
-    const made = trainer.createTrainer(setting, { vectors });
+  steps({ setting, count, read }) {
+    const made = trainer.createTrainer(setting);
     const { weights, gradients, parameters, guesses, size } = made.model;
     const found = { parameters, size, start: [...weights], losses: [], batches: [] };
     for (let i = 0; i < count; i += 1) {

@@ -16,8 +16,7 @@ from tools import ROOT, chromium
 from tools.build import SITE
 from tools.red import NotThere
 
-# Chromium visits the site whatever is set; Firefox too where this is set.
-collect_ignore = [] if os.environ.get("BROWSER") == "firefox" else ["test_firefox.py"]
+ENGINE = os.environ.get("BROWSER", "chromium")  # or firefox, or webkit
 LONG = 300  # seconds until a wait is given up: other programs may hold the processor
 CHROME_ARGS = [
     "--no-sandbox",
@@ -84,18 +83,19 @@ def address(site: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def browser():
-    """Start the system's Chromium, or the one that Playwright installed."""
+    """Start the system's Chromium, or the browser that Playwright installed."""
     try:
         from playwright import sync_api
     except ImportError:
         left_out("browser tests need Playwright: pip install -r requirements-test.txt")
     with sync_api.sync_playwright() as playwright:
-        path = chromium.installed() or playwright.chromium.executable_path
+        engine, own = getattr(playwright, ENGINE), ENGINE == "chromium"
+        path = (own and chromium.installed()) or engine.executable_path
         if not Path(path).exists():
-            left_out("browser tests need Chromium: install it, or `playwright install chromium`")
+            left_out(f"browser tests need {ENGINE}: `playwright install {ENGINE}`")
         try:
-            instance = playwright.chromium.launch(
-                executable_path=path, args=CHROME_ARGS, timeout=1000 * LONG
+            instance = engine.launch(
+                executable_path=path, args=CHROME_ARGS if own else [], timeout=1000 * LONG
             )
         except sync_api.Error as error:
             raise NotThere(f"the browser does not start: {path}\n{error}") from error

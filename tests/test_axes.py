@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +15,6 @@ from torch import Tensor, nn
 from pe_lib import AxesRoPE, AxialRoPE, RoPE, Run
 from pe_lib.attention import attention_logits
 from pe_lib.axes import (
-    axes_angles,
     axis_of_pair,
     golden_directions,
     grid_positions,
@@ -25,9 +23,7 @@ from pe_lib.axes import (
     width_directions,
 )
 from pe_lib.positions import Axes
-from pe_lib.rope import apply_rope
 from pe_lib.sinusoidal import frequencies
-from tools import ROOT
 
 BASE = 100.0
 
@@ -246,47 +242,6 @@ def test_interleaved_sections_of_an_image_equal_timm():
     directions = section_directions(frequencies(72), [12, 12, 12], "interleaved")
     ours = AxesRoPE(72, directions, layout="half")
     assert_close(rotated(ours, q, grid_positions(1, 3, 5)), expected, 1e-6)
-
-
-PUBLISHED = {
-    "Qwen2-VL (transformers)": test_sections_equal_transformers,
-    "Qwen3-VL (transformers)": test_sections_equal_transformers,
-    "FLUX (diffusers)": test_flux_equals_diffusers,
-    "Wan (diffusers)": test_wan_equals_diffusers,
-    "CogVideoX (diffusers)": test_cogvideox_equals_diffusers,
-    "axial rotations, EVA's too (timm)": test_axial_rotations_equal_timm,
-    "mixed rotations (timm)": test_mixed_rotations_equal_timm,
-    "DINOv3 (timm)": test_the_rotations_of_dinov3_equal_timm,
-    "M-RoPE for images (timm)": test_interleaved_sections_of_an_image_equal_timm,
-}
-
-
-def test_the_page_lists_what_is_held_equal_here():
-    page = json.loads((ROOT / "book/15_multimodal.ipynb").read_text(encoding="utf-8"))
-    (lines,) = (c["source"] for c in page["cells"] if c["id"] == "axes-published-code")
-    rows = [line.split(" | ")[0].removeprefix("| ") for line in lines if line.startswith("| ")]
-    assert rows[2:] == list(PUBLISHED)
-
-
-def test_mixed_directions_equal_the_formula_written_as_loops():
-    """Heo et al. 2024, equation 14, with directions of their own for each head."""
-    directions, numbers = heads(2, 4, 2), 3 * heads(6, 2)
-    q, expected = heads(1, 2, 6, 8), torch.empty(1, 2, 6, 8, dtype=torch.float64)
-    for head in range(2):
-        for token, (row, column) in enumerate(numbers.tolist()):
-            for pair in range(4):
-                by_row, by_column = directions[head, pair].tolist()
-                phase = complex(
-                    math.cos(angle := row * by_row + column * by_column), math.sin(angle)
-                )
-                first, second = q[0, head, token, 2 * pair : 2 * pair + 2].tolist()
-                product = complex(first, second) * phase
-                expected[0, head, token, 2 * pair] = product.real
-                expected[0, head, token, 2 * pair + 1] = product.imag
-    assert_close(rotated(AxesRoPE(8, directions), q, numbers), expected, 1e-12)
-    angles = axes_angles(numbers, directions[0])
-    assert_close(apply_rope(q[:, 0], angles), expected[:, 0], 1e-12)
-    assert axes_angles(numbers[None], directions).shape == (1, 2, 6, 4)
 
 
 # --- what rotates, and what is trained ------------------------------------------------------------

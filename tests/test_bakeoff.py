@@ -117,21 +117,6 @@ def test_a_cell_that_fails_is_named_and_the_others_are_kept(tmp_path, capsys, mo
     assert found[0] == found[1] and {method for method, *_ in found[0]} == {"none", "rope"}
 
 
-def test_two_runs_into_one_file_keep_the_rows_of_both(tmp_path, counted, monkeypatch):
-    mine, theirs = tiny_grid(seeds=(0,)), tiny_grid(seeds=(1,))
-    whole, path = run.run_cell, tmp_path / "a.csv"
-
-    def beside_another(cell):
-        if cell.key == mine[0].key:
-            monkeypatch.setattr(run, "run_cell", whole)
-            run.run(theirs, path)  # begun later, and finished before
-        return whole(cell)
-
-    monkeypatch.setattr(run, "run_cell", beside_another)
-    assert len(run.run(mine, path)) == 4
-    assert sorted(counted) == sorted(cell.key for cell in [*mine, *theirs])
-
-
 def test_two_runs_that_write_at_the_same_moment_lose_nothing(tmp_path):
     path = tmp_path / "a.csv"
 
@@ -464,36 +449,6 @@ def test_a_sentence_is_computed_from_the_rows_and_refuses_others(key, monkeypatc
     monkeypatch.setattr(sentences, "found", alike.__getitem__)
     with pytest.raises((AssertionError, KeyError)):
         sentences.quote(key)
-
-
-def test_a_sentence_of_the_long_comparison_says_what_its_rows_say_and_no_more():
-    rows = long_rows(
-        {
-            "t5": ([0.5] * 5, [1.0] * 5),
-            "kerple": ([0.9] * 5, [0.97, 0.98, 0.97, 0.98, 0.97]),
-            "alibi": ([0.9] * 5, [0.901, 0.9, 0.89, 0.9, 0.9]),
-            "fire": ([0.5] * 5, [0.99, 0.9, 0.9, 0.9, 0.9]),
-            "none": ([0.5] * 5, [0.3] * 4),
-        }
-    )
-    found = {key: said() for key, said in sentences.long_sentences_of(rows).items()}
-    assert found == {
-        "n-back/all": "3-back within 2,000 steps, each method at its best rate, five seeds."
-        " **learned**: T5 bias (kept no further). **learned by some seeds**: FIRE (0.90 to 0.99)."
-        " **still rising**: KERPLE (0.97 to 0.98). **flat**: ALiBi (0.89 to 0.90).",
-        "n-back/t5": "T5 bias learned 3-back within 2,000 steps in each of five seeds and keeps it"
-        " no further.",
-        "n-back/kerple": "KERPLE had not learned 3-back within 2,000 steps (0.97 to 0.98) and was"
-        " still rising.",
-        "n-back/alibi": "ALiBi had not learned 3-back within 2,000 steps (0.89 to 0.90) and had"
-        " stopped rising.",
-        "n-back/fire": "FIRE learned 3-back within 2,000 steps in 1 of five seeds (0.90 to 0.99).",
-    }
-    rows = long_rows({"alibi": ([0] * 5, [0.9] * 5), "none": ([0] * 5, [0.4] * 5)})
-    assert sentences.long_sentences_of(rows)["n-back/mask-alone"]() == (
-        "On 3-back at the training length ALiBi is ahead of no positions (ALiBi 0.90, no positions"
-        " 0.40)."
-    )
 
 
 def test_the_larger_run_has_three_seeds_of_every_method_and_says_where_it_was_made():

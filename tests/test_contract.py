@@ -16,11 +16,9 @@ from pe_lib import (
     Compose,
     KVCache,
     MultiHeadAttention,
-    RoPE,
     Run,
     ScalableSoftmax,
     Trailing,
-    TransformerXL,
     XPos,
 )
 
@@ -85,6 +83,7 @@ def test_decoding_compiles_into_a_few_graphs_whatever_the_length(name: str) -> N
         ("rope", True),
         ("rope half", True),
         ("rope axial", True),
+        ("rope and alibi", True),
         ("xpos", False),
         ("dynamic ntk", False),
         ("longrope", False),
@@ -101,20 +100,6 @@ def test_a_cache_keeps_keys_rotated_only_where_their_rotation_is_final(
     rotated = layer.encoding.rotate(k, k, Run(0, 5), Run(0, 5))[1]
     assert torch.allclose(cache.keys, rotated, atol=1e-6) is kept
     assert torch.equal(cache.keys, k) is not kept
-
-
-def test_rotated_keys_and_a_bias_of_positions_share_a_cache() -> None:
-    torch.manual_seed(0)
-    encoding = Compose(RoPE(WIDTH), ALiBi(H))
-    assert encoding.rotates_once
-    assert not Compose(RoPE(WIDTH), TransformerXL(D, H)).rotates_once
-    layer, x, cache = (
-        MultiHeadAttention(D, H, encoding, causal=True),
-        torch.randn(B, L, D),
-        KVCache(),
-    )
-    parts = [layer(part, cache=cache) for part in x.split([5, 1, 6], dim=1)]
-    torch.testing.assert_close(torch.cat(parts, dim=1), layer(x))
 
 
 # --- classes of classes --------------------------------------------------------------------------

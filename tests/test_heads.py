@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 
 import numpy as np
@@ -16,7 +15,6 @@ from pe_lib.attention import attention_logits
 from pe_lib.learned import Learned
 from pe_lib.rope import RoPE, apply_rope, rope_angles
 from pe_lib.sinusoidal import frequencies
-from tools import heads as recorder
 
 RATES = frequencies(16)
 
@@ -106,26 +104,15 @@ def test_changes_touch_what_they_name():
     assert found["exchange 0, 1"].tolist() == [RATES[1], RATES[0], *RATES[2:].tolist()]
 
 
-def test_the_recorded_heads_have_their_shapes_and_begin_with_the_shipped_text():
+def test_the_recorded_heads_have_their_shapes():
     held = heads.minilm()
     assert {
         name: tuple(held[name].shape) for name in ("q", "k", "q_mean", "k_mean")
     } == dict.fromkeys(("q", "k", "q_mean", "k_mean"), (12, 64, 32))
-    vocabulary = {piece: n for n, piece in enumerate(held["pieces"])}
-    text = recorder.tasks.load_text()[:400]
-    assert held["pieces"][1:40] == recorder.pieces(text, vocabulary)[:39]
+    assert held["pieces"][0] == "[CLS]" and len(held["pieces"]) == 64
 
 
-def test_a_wheel_that_is_another_is_refused(tmp_path):
-    other = tmp_path / "other.whl"
-    other.write_bytes(b"not the wheel")
-    with pytest.raises(SystemExit, match=hashlib.sha256(b"not the wheel").hexdigest()):
-        recorder.record_minilm(other)
-
-
-def test_pieces_are_the_longest_known_beginnings():
-    known = {"un": 0, "##happ": 1, "##happy": 2, "##y": 3, "!": 4}
-    assert recorder.pieces("Unhappy! happy", known) == ["un", "##happy", "!", "[UNK]"]
+def test_a_guess_by_elimination_is_right_as_often_as_counting_says():
     assert np.isclose(heads.by_elimination(), sum(1 / n for n in range(1, 12)) / 11)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 
 import pytest
@@ -225,20 +224,6 @@ def test_gradients_of_stretched_tables_equal_finite_differences() -> None:
     table = draw_table(6, 2).requires_grad_()
     assert torch.autograd.gradcheck(lambda t: interpolate_table(t, 9), (table,))
     assert torch.autograd.gradcheck(lambda t: interpolate_grid(t, (2, 3), (3, 5)), (table,))
-
-
-def test_other_dtypes_give_nearly_the_same() -> None:
-    positions = torch.arange(9)
-    x = torch.zeros(1, 9, 4)
-    for beyond in BEYOND[1:]:
-        encoding = Beyond(learned(5, 4), beyond).double()
-        expected = encoding.embed(x.double(), positions)
-        for dtype, tolerance in ((torch.float32, 1e-6), (torch.bfloat16, 2e-2)):
-            rows = copy.deepcopy(encoding).to(dtype).embed(x.to(dtype), positions)
-            assert rows.dtype == dtype
-            assert_close(rows.double(), expected, tolerance)
-    x = x.half()
-    assert learned(9, 4).embed(x, positions).dtype == torch.float16
 
 
 def test_initial_rows_have_the_scale_asked_for() -> None:

@@ -938,13 +938,6 @@ def test_where_nothing_computes_the_caption_says_so(monkeypatch):
         assert said.pop().endswith(words)
 
 
-def test_a_widget_carries_the_script_and_follows_its_state():
-    widget = live.Live(figure="clock_hands", state={"p": 1})
-    sent = widget.get_state()
-    assert sent["_esm"].endswith("export default { render: Live.render };\n")
-    assert (sent["figure"], sent["state"]) == ("clock_hands", {"p": 1})
-
-
 def test_a_widget_draws_and_gives_its_state_back(tab):
     state = live.starts()["rope_score"]["state"]
     script = """async ([esm, start]) => {

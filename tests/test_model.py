@@ -9,8 +9,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from closeness import assert_close, difference
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -37,39 +35,7 @@ def tokens(batch: int, length: int, seed: int = 1) -> Tensor:
     return torch.randint(9, (batch, length), generator=generator(seed))
 
 
-# Shapes -------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=20, deadline=None)
-@given(
-    st.integers(1, 3),
-    st.integers(1, 5),
-    st.integers(1, 4),
-    st.integers(1, 6),
-    st.integers(1, 3),
-    st.sampled_from([None, "mean", "first"]),
-    st.booleans(),
-)
-def test_shapes(
-    batch: int,
-    length: int,
-    n_in: int,
-    n_out: int,
-    layers: int,
-    pool: str | None,
-    features: bool,
-) -> None:
-    network = Transformer(
-        n_in, n_out, d_model=6, n_heads=3, n_layers=layers, pool=pool, features=features
-    )
-    inputs = (
-        torch.randn(batch, length, n_in)
-        if features
-        else torch.randint(n_in, (batch, length), generator=generator(0))
-    )
-    expected = (batch, n_out) if pool else (batch, length, n_out)
-    assert network(inputs).shape == expected
-    assert len(network.blocks) == layers
+# The definition -----------------------------------------------------------------------------------
 
 
 def twin(network: Transformer, ids: Tensor) -> Tensor:
@@ -238,10 +204,3 @@ def test_a_shared_table_is_saved_once_and_loaded_into_all_layers(tmp_path: Path)
     fresh = model("t5")
     fresh.load_state_dict(old)  # saved when a shared table stood there once per layer
     assert torch.equal(fresh(inputs), network(inputs))
-
-
-def test_gradients_reach_every_weight() -> None:
-    network = model("learned")
-    network(tokens(2, 64)).square().sum().backward()
-    for name, parameter in network.named_parameters():
-        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name

@@ -36,24 +36,6 @@ def small_model(seed: int = 0) -> nn.Linear:
     return nn.Linear(4, 4)
 
 
-# The learning rate --------------------------------------------------------------------------------
-
-
-@quick
-@given(st.integers(1, 300), st.integers(1, 100), st.floats(0, 1))
-def test_the_rate_climbs_to_one_and_falls_to_its_floor(
-    steps: int, warmup: int, floor: float
-) -> None:
-    rates = [learning_rate(step, steps, warmup, floor) for step in range(steps)]
-    assert all(0 <= rate <= 1 + 1e-12 for rate in rates)
-    climb, fall = rates[:warmup], rates[warmup:]
-    assert climb == sorted(climb) and fall == sorted(fall, reverse=True)
-    assert rates[0] == pytest.approx(1 / warmup)
-    if steps > warmup:
-        assert fall[0] == pytest.approx(1)
-        assert learning_rate(steps, steps, warmup, floor) == pytest.approx(floor)
-
-
 # Loss and accuracy --------------------------------------------------------------------------------
 
 

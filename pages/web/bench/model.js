@@ -6,7 +6,6 @@
 
 import { angles as written } from "./formula.js";
 import { bytes } from "./wasm.js";
-import { plain } from "./plain.js";
 
 export const SIZES = { D: 32, H: 4, d: 8, F: 128, layers: 2, N: 1024, longest: 512, trained: 32, batch: 32 };
 const { D, H, d, F, layers, N, longest } = SIZES;
@@ -70,7 +69,7 @@ const normal = (random) => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 *
 
 // The model ---------------------------------------------------------------------------------
 
-export function createModel(setting, { seed = 1, size: C, vectors = true }) {
+export function createModel(setting, { seed = 1, size: C }) {
   const form = FORMS[setting.method];
   const V = Math.ceil(C / 8) * 8;
   const scale = form.scale ?? d ** -0.5;
@@ -117,9 +116,9 @@ export function createModel(setting, { seed = 1, size: C, vectors = true }) {
 
   const one = take(1);
   const pages = Math.ceil((4 * taken) / 65536);
-  const room = vectors ? new WebAssembly.Memory({ initial: pages }) : { buffer: new ArrayBuffer(65536 * pages) };
+  const room = new WebAssembly.Memory({ initial: pages });
   const f = new Float32Array(room.buffer);
-  const kernels = vectors ? new WebAssembly.Instance(new WebAssembly.Module(bytes()), { room: { memory: room } }).exports : plain(room.buffer);
+  const kernels = new WebAssembly.Instance(new WebAssembly.Module(bytes()), { room: { memory: room } }).exports;
 
   // C (m, n) = A B, or C + A B. Behind the place of each is the step to its next row; behind that
   // of A the step to its next column too, so that A may lie turned.

@@ -58,18 +58,17 @@ function words(state) {
   if (wrong) return wrong;
   const [run] = runs;
   if (!run) return `Press Train: ${TASK_NAMES[state.task]} with ${described({ ...state, task: "back" })}. ${ASKED[state.task]}, in texts of 32 ${units(state)}; then it is asked in longer ones.`;
-  if (run.failed) return "This browser starts no worker from a page, so nothing can be trained here.";
+  if (run.failed) return "This browser starts no worker from a page, or has no WebAssembly with vectors, so nothing can be trained here.";
   const { seen, setting } = run;
   if (!seen) return `${named(setting)}: the first steps are on their way.`;
-  const slow = seen.vectors ? "" : " Without WebAssembly’s vectors this takes several times as long.";
-  if (run.going) return `${named(setting)} is training${setting.task === "text" ? "" : seen.learned ? `: ${when(setting, seen)}` : ": not learned so far"}.${slow}`;
+  if (run.going) return `${named(setting)} is training${setting.task === "text" ? "" : seen.learned ? `: ${when(setting, seen)}` : ": not learned so far"}.`;
   const [near, far] = [0, MULTIPLES.length - 1].map((i) => percent(seen.accuracies[i]));
   const guess = percent(seen.guess);
   const found = setting.task === "text"
     ? `Of the fifth it has not read it names ${near}, in texts 16 times as long ${far}; what mostly follows the last character is right for ${guess}.`
     : `In texts 16 times as long ${far} of its tokens are right; guessing has ${guess}.`;
   const more = seen.done ? (seen.learned ? "" : " Continue trains as long again.") : " It pauses: Continue goes on.";
-  return `${named(setting)}: ${when(setting, seen)}. ${found}${more}${slow}`;
+  return `${named(setting)}: ${when(setting, seen)}. ${found}${more}`;
 }
 
 // Rows of a table: a name, cells, and what became of it.

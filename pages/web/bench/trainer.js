@@ -18,9 +18,9 @@ export function schedule(step, steps) {
   return 0.1 + (0.9 * (1 + Math.cos((Math.PI * (at - WARMUP)) / Math.max(1, steps - WARMUP)))) / 2;
 }
 
-export function createTrainer(setting, { vectors = true } = {}) {
+export function createTrainer(setting) {
   const { size, make, unseen = make, few, many, prefixes, guess } = TASKS[setting.task](setting);
-  const model = createModel(setting, { seed: setting.seed, size, vectors });
+  const model = createModel(setting, { seed: setting.seed, size });
   const random = generator(setting.seed + 1_000_003);
   const { weights, gradients } = model;
   const mean = new Float32Array(weights.length);

@@ -161,8 +161,8 @@ function softmaxBack() {
 }
 
 // y = x F(x) and its slope, F the normal distribution, by Abramowitz and Stegun 7.1.26.
-export const TAIL = [1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592];
-export const BEND = 0.3275911;
+const TAIL = [1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592];
+const BEND = 0.3275911;
 function gelu() {
   const [from, to, slope, count, x, e, n, t, share] = names("from to slope count x e n t share");
   return [4, [[5, V128]], repeat(

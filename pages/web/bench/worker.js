@@ -4,15 +4,14 @@
 import { angles } from "./formula.js";
 import { bucket, SIZES } from "./model.js";
 import { createTrainer, EVERY, schedule } from "./trainer.js";
-import { bytes } from "./wasm.js";
 
 export const ENOUGH = 0.99; // of the tokens at the training length: the task is learned
 
 export { angles, bucket, createTrainer, schedule, SIZES };
 
 // Trains to the end of the budget; yields what is to be seen, after every so many steps.
-export function* training(setting, { vectors = true } = {}) {
-  const trainer = createTrainer(setting, { vectors });
+export function* training(setting) {
+  const trainer = createTrainer(setting);
   const losses = [];
   let learned = 0;
   let working = 0; // milliseconds
@@ -25,12 +24,11 @@ export function* training(setting, { vectors = true } = {}) {
     const accuracies = trainer.accuracies(done);
     if (accuracies[0] >= ENOUGH) learned ||= trainer.taken;
     working += performance.now() - started;
-    yield { taken: trainer.taken, losses: [...losses], learned, accuracies, guess: trainer.guess, done, seconds: working / 1000, vectors };
+    yield { taken: trainer.taken, losses: [...losses], learned, accuracies, guess: trainer.guess, done, seconds: working / 1000 };
   }
 }
 
 if (typeof WorkerGlobalScope !== "undefined") {
-  const vectors = WebAssembly.validate(bytes());
   let run = null;
   let id = 0;
   let going = false;
@@ -42,7 +40,7 @@ if (typeof WorkerGlobalScope !== "undefined") {
     setTimeout(work);
   };
   onmessage = ({ data }) => {
-    if (data.setting) [run, id] = [training(data.setting, { vectors }), data.id];
+    if (data.setting) [run, id] = [training(data.setting), data.id];
     if (data.go && !going) setTimeout(work);
     going = data.go;
   };
