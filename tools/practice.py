@@ -35,10 +35,10 @@ FOLDER = "_static/practice"  # of the site
 PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip",
            "pyodide-lock.json")  # fmt: skip
 OPEN = (
-    "scale_of", "order_of", "causal_output", "positions_of", "rows_used", "untied", "relative_gap",
+    "scale_of", "causal_output", "positions_of", "rows_used", "untied",
     "clip_of", "least_memory", "extend_memory", "bucket_by_edges", "convention_of", "slopes_of",
     "reach", "converted", "trained_for", "what_it_reads", "place_share", "schedule_of",
-    "ntk_factor", "partial_kind", "scaled_positions", "parts_of", "attend_with_sink", "gates_of",
+    "recached", "partial_kind", "scaled_positions", "parts_of", "attend_with_sink", "gates_of",
     "cache_bytes", "base_for", "first_stale", "window_starts", "telling_calls", "choose",
     "alpha_of",
 )  # fmt: skip

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from exercises.checks.spec import Case, Draw, Exercise, Mistake
 
-Order = tuple[Tensor, Tensor]
-
 
 def centred(rows: Tensor, axis: int | tuple[int, int] = -1) -> Tensor:
     """Subtract the mean along an axis."""
@@ -45,34 +43,51 @@ def scale_cases(draw: Draw) -> list[Case]:
     return [case(words, *each) for words, each in sizes.items()]
 
 
-def order_of(out: Tensor, moved: Tensor) -> Order:
-    """Return the order of the rows, and what is left of the difference."""
-    return undone(out, moved, torch.cdist(moved, out).argmin(1))
+def times_of(q: Tensor, k: Tensor, v: Tensor, out: Tensor) -> Tensor:
+    """Return the place in the text of each token, (L,)."""
+    return told_apart(q, k, v, out)
 
 
-def undone(out: Tensor, moved: Tensor, order: Tensor) -> Order:
-    """Return an order, and what it leaves of the difference."""
-    return order, (moved - out[order]).abs().max()
+def told_apart(
+    q: Tensor, k: Tensor, v: Tensor, out: Tensor, *,
+    power: float = 0.5, known: bool = True, own: bool = True,
+) -> Tensor:  # fmt: skip
+    """Find one token after the other: the one whose output is that of what it would have seen."""
+    logits, itself = q @ k.mT / q.shape[1] ** power, torch.eye(len(q)) > 0
+    times = torch.full((len(q),), -1)
+    for time in range(len(q)):
+        visible = known * (times >= 0) | own * itself
+        read = logits.masked_fill(~visible, -torch.inf).softmax(-1).nan_to_num(0.0) @ v
+        miss = (read - out).norm(dim=1).masked_fill(times >= 0, torch.inf)
+        times[miss.argmin()] = time
+    return times
 
 
-def order_cases(draw: Draw) -> list[Case]:
-    """Rounding, a trace of the positions, rows of any length and with much in common."""
+def ranked(values: Tensor) -> Tensor:
+    """Return the place of each number, the smallest first."""
+    return values.argsort(stable=True).argsort(stable=True)
+
+
+def time_cases(draw: Draw) -> list[Case]:
+    """A few tokens and many, a word that comes again, scores of a thousand, one token alone."""
     n, m, d, wide = draw.sizes(4, 5, 12)
 
-    def case(words: str, rows: Tensor, change: float) -> Case:
-        order = draw.order(len(rows))
-        moved = rows[order] + change * draw.normal(*rows.shape).clamp(-3, 3)
-        moved[0, 0] -= 8 * change  # the largest is negative
-        return Case(f"{words}, {tuple(rows.shape)}", (rows, moved))
+    def case(words: str, x: Tensor, width: int, level: float = 0.0) -> Case:
+        q, k = (x @ each for each in draw.normal(2, x.shape[1], width).double() / width**0.5)
+        q[:, 0] = k[:, 0] = level or 1.0  # the same for all
+        mask = torch.ones(len(x), len(x)).triu(1) > 0
+        out = (q @ k.T / width**0.5).masked_fill(mask, -torch.inf).softmax(-1) @ x
+        order = draw.order(len(x)) if len(x) > 2 else torch.arange(len(x))
+        given = tuple(each[order] for each in (q, k, x, out))
+        return Case(f"{words}, {(len(x), width)}", given)
 
-    lengths = torch.linspace(1, 9, m)[:, None]
+    again = draw.normal(4, 10).double()[torch.tensor([0, 1, 0, 2, 1, 0, 3, 1])]
     return [
-        case("rounding alone", draw.normal(n, d), 1e-6),
-        case("a trace of positions", draw.normal(m, 24), 0.02),
-        case("long and short rows", draw.normal(m, 20) * lengths, 1e-3),
-        case("rows with much in common", 6 + draw.normal(n, wide + 9), 0.01),
-        case("many rows", draw.normal(150, 32), 1e-3),
-        case("rows of one direction", torch.cat([short := draw.normal(m, 16), 2.5 * short]), 1e-3),
+        case("some tokens", draw.normal(n, d).double(), wide),
+        case("many tokens", draw.normal(24, 12).double(), 16),
+        case("words that come again", again, m),
+        case("scores of a thousand", draw.normal(m, 8).double(), 4, 50.0),
+        case("one token", draw.normal(1, 3).double(), 3),
     ]
 
 
@@ -188,39 +203,6 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        name="order_of",
-        parts=(0, 1),
-        cases=order_cases,
-        reference=order_of,
-        tolerance=1e-5,
-        mistakes=(
-            Mistake("this is the inverse order: for each row of `out` where it went",
-                    lambda o, m: (order_of(o, m)[0].argsort(), order_of(o, m)[1])),
-            Mistake("the gap is taken with `out` in its old order: that is invariance",
-                    lambda o, m: (order_of(o, m)[0], (m - o).abs().max())),
-            Mistake("`out` is put into the inverse order before the gap is taken",
-                    lambda o, m: (order_of(o, m)[0],
-                                  undone(o, m, order_of(o, m)[0].argsort())[1])),
-            Mistake("this is the inverse order, and the gap is taken with it",
-                    lambda o, m: undone(o, m, order_of(o, m)[0].argsort())),
-            Mistake("the row with the largest dot product need not be the nearest one",
-                    lambda o, m: undone(o, m, (m @ o.T).argmax(1))),
-            Mistake("rows of one direction are told apart by their length: the angle is not enough",
-                    lambda o, m: undone(o, m, ((m @ o.T) / o.norm(dim=1)).argmax(1))),
-            Mistake("take the absolute difference before the largest entry is looked for",
-                    lambda o, m: (order_of(o, m)[0], (m - o[order_of(o, m)[0]]).max())),
-            Mistake("wanted is the largest entry of the difference, not the mean",
-                    lambda o, m: (order_of(o, m)[0], (m - o[order_of(o, m)[0]]).abs().mean())),
-            Mistake("wanted is the largest entry, not the distance of the two rows",
-                    lambda o, m: (order_of(o, m)[0],
-                                  (m - o[order_of(o, m)[0]]).norm(dim=1).max())),
-            Mistake("this is the row that is farthest away",
-                    lambda o, m: undone(o, m, torch.cdist(m, o).argmax(1))),
-            Mistake("the rows are taken to stand where they stood",
-                    lambda o, m: undone(o, m, torch.arange(len(o)))),
-        ),
-    ),
-    Exercise(
         name="causal_output",
         cases=causal_cases,
         reference=causal_output,
@@ -268,6 +250,37 @@ EXERCISES = (
                       lambda w, n, v, q, k, small=small: (w * (k <= q[:, None])) @ v
                       / ((w * (k <= q[:, None])).sum(-1, keepdim=True) + n[..., None] + small))
               for small in (1e-5, 1e-6, 1e-8, 1e-9, 1e-10)),
+        ),
+    ),
+    Exercise(
+        name="times_of",
+        cases=time_cases,
+        reference=times_of,
+        integers=True,
+        axes=("token",),
+        mistakes=(
+            Mistake("this is the list of tokens in the order of the text; for each token its place "
+                    "is asked", lambda *a: times_of(*a).argsort()),
+            Mistake("the order is reversed: the first token of the text, which saw itself alone, "
+                    "is number 0", lambda *a: len(a[0]) - 1 - times_of(*a)),
+            Mistake("the places are counted from 1; the first token is number 0",
+                    lambda *a: times_of(*a) + 1),
+            Mistake("the tokens are taken to stand in the order of the text",
+                    lambda q, k, v, out: torch.arange(len(q))),
+            Mistake("a token sees itself, too, beside those before it",
+                    lambda *a: told_apart(*a, own=False)),
+            Mistake("the products are divided by the root of d; yours are not",
+                    lambda *a: told_apart(*a, power=0.0)),
+            Mistake("the products are divided by d; the layer divided by its root",
+                    lambda *a: told_apart(*a, power=1.0)),
+            Mistake("a token that is found stays known: the next one sees all before it, not "
+                    "itself alone", lambda *a: told_apart(*a, known=False)),
+            Mistake("long outputs are taken for early ones; that is a tendency, and no proof",
+                    lambda q, k, v, out: ranked(-out.norm(dim=1))),
+            Mistake("you sort by how far an output is from what a token that sees all would read; "
+                    "that tells the last one alone",
+                    lambda q, k, v, out: ranked(-((q @ k.T / q.shape[1] ** 0.5).softmax(-1) @ v
+                                                  - out).norm(dim=1))),
         ),
     ),
 )  # fmt: skip

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from exercises.checks.spec import Case, Draw, Exercise, Mistake
 
 Three = tuple[Tensor, ...]
+Pair = tuple[Tensor, Tensor]
 
 
 def solved(scores: Tensor, powers: Tensor, columns: tuple[int, ...] = (0, 1, 2)) -> Three:
@@ -112,65 +115,74 @@ def added(*args: Tensor, everything: bool = False) -> Tensor:
     return found
 
 
-def relative_gap(scores: Tensor) -> Tensor:
-    """Return the largest difference between two entries at the same distance."""
-    length = len(scores)
-    lines = [scores.diagonal(n) for n in range(1 - length, length)]
-    return torch.stack([line.max() - line.min() for line in lines]).max()
+def bias_of(weights: Tensor) -> Pair:
+    """Return the number that a head adds for each distance, (2L - 1,), and what it leaves."""
+    return fitted(weights.log())
 
 
-def gap_cases(draw: Draw) -> list[Case]:
-    """A matrix that depends on the distance alone, nearly so, and not at all."""
-    n = draw.integer(12, 16)
-    index = torch.arange(n)[None] - torch.arange(n)[:, None] + n - 1
-    toeplitz = draw.normal(2 * n - 1)[index]
-    words = f"a matrix {(n, n)} that depends on j - i alone"
-    # on the shortest diagonals, on the main one, and never at an end of a longer one
-    spikes = ((1, 3, -5), (0, n - 2, 5), (n - 1, 1, 5), (n // 2, n // 2, 5), (n - 2, 1, 5))
+def by_distance(length: int) -> Tensor:
+    """Return which distance each pair has, as ones and zeros: (L, L, 2L - 1)."""
+    place = torch.arange(length)
+    return torch.eye(2 * length - 1).double()[place - place[:, None] + length - 1]
+
+
+def fitted(logits: Tensor, axis: int = -1, zero: bool = True) -> Pair:
+    """Fit a number for each distance, and one for each row (of `axis`) of each text."""
+    length = logits.shape[-1]
+    ones = by_distance(length)
+    ones = ones - ones.mean(axis - 1, keepdim=True)
+    logits = logits - logits.mean(axis, keepdim=True)
+    found = torch.linalg.pinv(ones.flatten(0, 1)) @ logits.mean(0).flatten()
+    left = (logits - ones @ found).abs().max()
+    return (found - found[length - 1] if zero else found), left
+
+
+def diagonal_means(logits: Tensor) -> Tensor:
+    """Return the mean of each distance, less that of distance 0."""
+    length = logits.shape[-1]
+    ones = by_distance(length)
+    found = (logits.mean(0)[..., None] * ones).sum((0, 1)) / ones.sum((0, 1))
+    return found - found[length - 1]
+
+
+def bias_cases(draw: Draw) -> list[Case]:
+    """The distance alone, words besides; one text, many, three tokens; a steep slope."""
+    length, other, texts = draw.sizes(3, 4, 8)
+
+    def case(words: str, n: int, size: int, mixed: float, slope: float = 0.0) -> Case:
+        bias = draw.normal(2 * size - 1).double() + slope * torch.arange(2 * size - 1)
+        place = torch.arange(size)
+        logits = bias[place - place[:, None] + size - 1]
+        logits = logits + mixed * draw.normal(n, size, size).double()
+        return Case(f"{words}: {n} texts of {size} tokens", (logits.softmax(-1),))
+
     return [
-        Case(words, (toeplitz,)),
-        Case(f"{words} but for random numbers at j > i",
-             (toeplitz + draw.normal(n, n).triu(1),)),
-        Case(f"{words} but for random numbers at j < i",
-             (toeplitz + draw.normal(n, n).tril(-1),)),
-        *(Case(f"{words} but for {size:+} at ({i}, {j})", (spiked(toeplitz, i, j, size),))
-          for i, j, size in spikes),
-        Case(f"{words} but for -3 at (1, 1) and +3 at (3, 3)",
-             (spiked(spiked(toeplitz, 1, 1, -3), 3, 3, 3),)),
-        *(Case(f"random numbers {(size, size)}", (draw.normal(size, size),))
-          for size in draw.sizes(6, 3, 9)),
-    ]  # fmt: skip
+        case("the distance alone", texts, length, 0.0),
+        case("the distance and words", texts, other, 0.5),
+        case("the distance and words", 1, length, 1.0),
+        case("a steep slope", 2, 14, 0.2, 1.5),
+        case("three tokens", 2, 3, 0.7),
+    ]
 
 
-def spiked(scores: Tensor, i: int, j: int, size: float) -> Tensor:
-    """Return a matrix with one entry that is out of line."""
-    changed = scores.clone()
-    changed[i, j] += size
-    return changed
+def with_left(change: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor], Pair]:
+    """Return an answer with the right numbers, and another size of what they leave.
+
+    `change` takes what is left of the logits, each row less its mean, and the logits.
+    """
+
+    def answer(weights: Tensor) -> Pair:
+        logits = weights.log()
+        bias, _ = fitted(logits)
+        left = logits - by_distance(logits.shape[-1]) @ bias
+        return bias, change(left - left.mean(-1, keepdim=True), logits)
+
+    return answer
 
 
-def gap_of(scores: Tensor, lines: list[Tensor], how: str = "range") -> Tensor:
-    """Sum up other lines of a matrix, or in another way."""
-    if how == "std":
-        return torch.stack([line.std(correction=0) for line in lines]).max()
-    if how == "mean":
-        return torch.stack([line.max() - line.min() for line in lines]).mean()
-    if how == "total":
-        return torch.stack([line.max() - line.min() for line in lines]).sum()
-    if how == "centre":
-        return torch.stack([(line - line.mean()).abs().max() for line in lines]).max()
-    if how == "ends":
-        return torch.stack([(line[0] - line[-1]).abs() for line in lines]).max()
-    if how == "first":
-        return torch.stack([(line - line[0]).abs().max() for line in lines]).max()
-    if how == "neighbours":
-        return torch.stack([line.diff().abs().max() for line in lines if len(line) > 1]).max()
-    return torch.stack([line.max() - line.min() for line in lines]).max()
-
-
-def diagonals(scores: Tensor, first: int, last: int) -> list[Tensor]:
-    """Return the diagonals first, ..., last."""
-    return [scores.diagonal(n) for n in range(first, last + 1)]
+def with_bias(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Pair]:
+    """Return an answer with other numbers for the distances: of the weights."""
+    return lambda weights: (change(weights), bias_of(weights)[1])
 
 
 EXERCISES = (
@@ -249,42 +261,40 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        name="relative_gap",
-        cases=gap_cases,
-        reference=relative_gap,
+        name="bias_of",
+        parts=(0, 1),
+        cases=bias_cases,
+        reference=bias_of,
+        tolerance=1e-6,
         mistakes=(
-            Mistake("only the diagonals from the main one to the right are looked at",
-                    lambda s: gap_of(s, diagonals(s, 0, len(s) - 1))),
-            Mistake("only the diagonals from the main one to the left are looked at",
-                    lambda s: gap_of(s, diagonals(s, 1 - len(s), 0))),
-            Mistake("the main diagonal is left out; its entries must be equal, too",
-                    lambda s: gap_of(s, [*diagonals(s, 1 - len(s), -1),
-                                         *diagonals(s, 1, len(s) - 1)])),
-            Mistake("you compare the two ends of a diagonal only, not all of its entries",
-                    lambda s: gap_of(s, diagonals(s, 1 - len(s), len(s) - 1), "ends")),
-            Mistake("all entries are compared; only those of one diagonal must be equal",
-                    lambda s: s.max() - s.min()),
-            Mistake("only the main diagonal is looked at", lambda s: gap_of(s, diagonals(s, 0, 0))),
-            Mistake("entries at the same distance stand on a diagonal; you compare along rows",
-                    lambda s: gap_of(s, list(s))),
-            Mistake("entries at the same distance stand on a diagonal; you compare along columns",
-                    lambda s: gap_of(s, list(s.T))),
-            Mistake("these are the anti-diagonals: i + j is constant there, not j - i",
-                    lambda s: gap_of(s, diagonals(s.flip(0), 1 - len(s), len(s) - 1))),
-            Mistake("wanted is the largest difference of all, not the mean over distances",
-                    lambda s: gap_of(s, diagonals(s, 1 - len(s), len(s) - 1), "mean")),
-            Mistake("wanted is the largest difference of all, not the sum over distances",
-                    lambda s: gap_of(s, diagonals(s, 1 - len(s), len(s) - 1), "total")),
-            Mistake("compare the largest with the smallest, not each with the mean",
-                    lambda s: gap_of(s, diagonals(s, 1 - len(s), len(s) - 1), "centre")),
-            Mistake("compare the largest with the smallest, not each with the first",
-                    lambda s: gap_of(s, diagonals(s, 1 - len(s), len(s) - 1), "first")),
-            Mistake("you compare with the next entry of a diagonal only, not with all of them",
-                    lambda s: gap_of(s, diagonals(s, 1 - len(s), len(s) - 1), "neighbours")),
-            Mistake("this is a standard deviation; wanted is largest minus smallest",
-                    lambda s: gap_of(s, diagonals(s, 1 - len(s), len(s) - 1), "std")),
-            Mistake("the matrix is compared with its transpose: that is symmetry",
-                    lambda s: (s - s.T).abs().max()),
+            Mistake("the softmax has taken another number from each row, and the rows do not see "
+                    "the same distances: a mean over a diagonal mixes them",
+                    with_bias(lambda w: diagonal_means(w.log()))),
+            Mistake("a row less its mean is not free of what the softmax took: the mean has the "
+                    "distances of this row in it. Fit both at once",
+                    with_bias(lambda w: diagonal_means(w.log() - w.log().mean(-1, keepdim=True)))),
+            Mistake("weights are averaged before the logarithm",
+                    with_bias(lambda w: bias_of(w.mean(0, keepdim=True))[0])),
+            Mistake("the number of distance 0 must be 0: subtract it from all",
+                    with_bias(lambda w: fitted(w.log(), zero=False)[0])),
+            Mistake("the distance is j - i, key less query; yours is i - j",
+                    with_bias(lambda w: bias_of(w)[0].flip(0))),
+            Mistake("the free number belongs to each query, a row; you give one to each key",
+                    lambda w: fitted(w.log(), -2)),
+            Mistake("the logarithm is to base 2; the softmax takes powers of e",
+                    lambda w: fitted(w.log2())),
+            Mistake("these are the weights themselves; the head adds its numbers before the "
+                    "softmax", lambda w: fitted(w)),
+            Mistake("only the first text is used", lambda w: bias_of(w[:1])),
+            Mistake("the largest error is that of all texts, not of their mean",
+                    with_left(lambda left, _: left.mean(0).abs().max())),
+            Mistake("wanted is the largest error, not the root of the mean square",
+                    with_left(lambda left, _: left.square().mean().sqrt())),
+            Mistake("errors below 0 count by their size", with_left(lambda left, _: left.max())),
+            Mistake("this is the error of the logits with a free number for each row, and none for "
+                    "the distances",
+                    with_left(lambda _, logits: (logits - logits.mean(-1, keepdim=True)).abs()
+                              .max())),
         ),
     ),
 )  # fmt: skip

@@ -199,65 +199,64 @@ def reading_cases(draw: Draw) -> list[Case]:
     return cases
 
 
-def distances(length: int) -> Tensor:
-    """Return j - i + L - 1 for all pairs."""
-    return torch.arange(length) - torch.arange(length)[:, None] + length - 1
+Tables = tuple[Tensor, Tensor, Tensor]
 
 
-def number_per_distance(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean of each distance, and the share of the variance that the means explain."""
-    bias = means(scores)
-    return bias, explained(scores, bias)
+def tables_of(q: Tensor, k: Tensor, scores: Tensor) -> Tables:
+    """Return what words of the query, words of the key and none of both meet at each distance."""
+    return fitted(q, k, scores - q @ k.mT)
 
 
-def means(scores: Tensor) -> Tensor:
-    """Return the mean of each distance, in double precision."""
-    length = scores.shape[-1]
-    lines = [scores.double().diagonal(n, dim1=1, dim2=2) for n in range(-length + 1, length)]
-    return torch.stack([line.mean() for line in lines])
+def fitted(
+    q: Tensor, k: Tensor, left: Tensor, use: tuple[bool, bool, bool] = (True, True, True)
+) -> Tables:
+    """Fit (2L - 1, d), (2L - 1, d) and (2L - 1,) to scores, with some of the three or all."""
+    length, d = q.shape[1:]
+    found = []
+    for n in range(1 - length, length):
+        i = torch.arange(max(0, -n), length - max(0, n))
+        parts = (q[:, i], k[:, i + n], torch.ones_like(q[:, i, :1]))
+        rows = torch.cat([part * on for part, on in zip(parts, use, strict=True)], -1)
+        found.append(torch.linalg.pinv(rows.flatten(0, 1)) @ left[:, i, i + n].flatten())
+    a, c, b = torch.stack(found).split([d, d, 1], 1)
+    return a, c, b[:, 0]
 
 
-def explained(scores: Tensor, bias: Tensor) -> Tensor:
-    """Return the share of the variance that a number per distance explains."""
-    scores = scores.double()
-    left = (scores - bias[distances(scores.shape[-1])]).square().sum()
-    return 1 - left / (scores - scores.mean()).square().sum()
+def table_cases(draw: Draw) -> list[Case]:
+    """Words of any mean, many texts and just enough; single terms that are not there."""
+    length, d, other, wide = draw.sizes(4, 2, 7)
 
+    def case(words: str, n: int, size: int, width: int, on: tuple[float, ...], mean: float) -> Case:
+        q, k = (draw.normal(n, size, width).double() + mean * draw.normal(width) for _ in range(2))
+        line = torch.arange(size) - torch.arange(size)[:, None] + size - 1
+        a, c = (each * draw.normal(2 * size - 1, width).double() for each in on[:2])
+        b = on[2] * draw.normal(2 * size - 1).double()
+        scores = q @ k.mT + (q[:, :, None] * a[line]).sum(-1) + (k[:, None] * c[line]).sum(-1)
+        return Case(f"{words}: {n} texts of {size} tokens, width {width}", (q, k, scores + b[line]))
 
-def counts(length: int) -> Tensor:
-    """Return how many pairs have each distance."""
-    return length - torch.arange(-length + 1, length).abs()
-
-
-def distance_cases(draw: Draw) -> list[Case]:
-    """Terms of words, of the distance alone, of both; one text, two tokens, a large mean."""
-    length, other, texts = draw.sizes(3, 4, 9)
-    line = draw.normal(2 * length - 1)[distances(length)]
-    steep = (3 * draw.normal(2 * other - 1))[distances(other)]
     return [
-        Case(f"{texts} texts of {length} tokens, distance and words",
-             (line + 0.7 * draw.normal(texts, length, length) + 5.0,)),
-        Case(f"1 text of {other} tokens", (draw.normal(1, other, other),)),
-        Case(f"{texts} texts of {other} tokens, the distance alone",
-             (steep.expand(texts, other, other).clone(),)),
-        Case("3 texts of 2 tokens", (draw.normal(3, 2, 2),)),
-        Case("2 texts of 40 tokens", (draw.normal(2, 40, 40) - 2.0,)),
-    ]  # fmt: skip
+        case("all terms", 6 * d, length, d, (1, 1, 1), 0.0),
+        case("all terms, words with a mean", 3 * wide, other, wide, (1, 1, 1), 2.0),
+        case("just enough texts", 2 * d + 1, 3, d, (1, 1, 1), 1.0),
+        case("no number per distance", 30, length, 3, (1, 1, 0), 1.0),
+        case("no words of the key", 24, 4, 4, (1, 0, 2), 0.5),
+    ]
 
 
-def with_bias(change: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor], object]:
-    """Return an answer whose numbers are changed, and whose share is that of the right ones."""
-    return lambda s: (change(means(s), s), number_per_distance(s)[1])
+def in_turn(q: Tensor, k: Tensor, scores: Tensor) -> Tables:
+    """Fit the number per distance first, then the query's words, then the key's."""
+    left = scores - q @ k.mT
+    line = torch.arange(q.shape[1]) - torch.arange(q.shape[1])[:, None] + q.shape[1] - 1
+    b = fitted(q, k, left, (False, False, True))[2]
+    left = left - b[line]
+    a = fitted(q, k, left, (True, False, False))[0]
+    left = left - (q[:, :, None] * a[line]).sum(-1)
+    return a, fitted(q, k, left, (False, True, False))[1], b
 
 
-def with_share(change: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor], object]:
-    """Return an answer with another share: of the numbers and the scores."""
-    return lambda s: (means(s), change(means(s), s.double()))
-
-
-def left_over(bias: Tensor, scores: Tensor) -> Tensor:
-    """Return the scores without the numbers."""
-    return scores - bias[distances(scores.shape[-1])]
+def then(change: Callable[[Tensor, Tensor, Tensor], Tables]) -> Callable[..., Tables]:
+    """Return an answer that makes something else of the right one."""
+    return lambda q, k, scores: change(*tables_of(q, k, scores))
 
 
 EXERCISES = (
@@ -348,44 +347,34 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        name="number_per_distance",
-        parts=(0, 1),
-        cases=distance_cases,
-        reference=number_per_distance,
-        axes=("distance",),
+        name="tables_of",
+        cases=table_cases,
+        reference=tables_of,
+        tolerance=1e-6,
         mistakes=(
-            Mistake("the distances are in the opposite order: the first is -(L - 1), where the "
-                    "key stands first", with_bias(lambda b, s: b.flip(0))),
-            Mistake("you look at the first text only; take the mean over all",
-                    lambda s: number_per_distance(s[:1])),
-            Mistake("these are sums; for each distance take the mean",
-                    with_bias(lambda b, s: b * counts(s.shape[-1]) * len(s))),
-            Mistake("every diagonal is divided by L; most have fewer entries",
-                    with_bias(lambda b, s: b * counts(s.shape[-1]) / s.shape[-1])),
-            Mistake("the mean of all scores is taken off the numbers; leave it in",
-                    with_bias(lambda b, s: b - s.double().mean())),
-            Mistake("past and future are mixed: -n and n are two distances",
-                    lambda s: ((means(s) + means(s).flip(0)) / 2,
-                               explained(s, (means(s) + means(s).flip(0)) / 2))),
-            Mistake("this is the share that the numbers leave, not the one that they explain",
-                    with_share(lambda b, s: 1 - explained(s, b))),
-            Mistake("the share is one of squares, not of standard deviations",
-                    with_share(lambda b, s: 1 - (1 - explained(s, b)).clamp(min=0).sqrt())),
-            Mistake("the variance is measured from the mean of all entries, not from zero",
-                    with_share(lambda b, s: 1 - left_over(b, s).square().sum()
-                               / s.square().sum())),
-            Mistake("the share is that of the mean over texts; what differs from text to text "
-                    "counts, too",
-                    with_share(lambda b, s: explained(s.mean(0, keepdim=True), b))),
-            Mistake("the share is in percent", with_share(lambda b, s: 100 * explained(s, b))),
-            Mistake("the variance of the numbers weighs every distance alike; each counts as "
-                    "often as it has pairs",
-                    with_share(lambda b, s: (b - b.mean()).square().mean()
-                               / (s - s.mean()).square().mean())),
-            Mistake("the median is not what fits best in squares; take the mean",
-                    with_bias(lambda b, s: torch.stack([
-                        s.double().diagonal(n, dim1=1, dim2=2).median()
-                        for n in range(-s.shape[-1] + 1, s.shape[-1])]))),
+            Mistake("the first two are exchanged: the first table meets the query's words",
+                    then(lambda a, c, b: (c, a, b))),
+            Mistake("the distance is j - i, key less query, and the first row is that of -(L - 1); "
+                    "yours runs the other way",
+                    then(lambda a, c, b: (a.flip(0), c.flip(0), b.flip(0)))),
+            Mistake("the product of the two words is still in the scores: subtract it first",
+                    lambda q, k, s: fitted(q, k, s)),
+            Mistake("these scores are not divided by the root of d; you divide the product of the "
+                    "words", lambda q, k, s: fitted(q, k, s - q @ k.mT / q.shape[-1] ** 0.5)),
+            Mistake("you fit the three one after the other: where words have a mean, what belongs "
+                    "to one goes to another. Fit them at once", in_turn),
+            Mistake("the number per distance is forgotten: the words cannot stand in for it",
+                    lambda q, k, s: fitted(q, k, s - q @ k.mT, (True, True, False))),
+            Mistake("the term of the key's words is forgotten",
+                    lambda q, k, s: fitted(q, k, s - q @ k.mT, (True, False, True))),
+            Mistake("the term of the query's words is forgotten",
+                    lambda q, k, s: fitted(q, k, s - q @ k.mT, (False, True, True))),
+            Mistake("the number per distance is the mean of what is left only if the words have "
+                    "the mean 0", lambda q, k, s: (*tables_of(q, k, s)[:2], fitted(
+                        q, k, s - q @ k.mT, (False, False, True))[2])),
+            Mistake("the number per distance has the mean of the query's term in it",
+                    lambda q, k, s: (*tables_of(q, k, s)[:2], tables_of(q, k, s)[2]
+                                     + tables_of(q, k, s)[0] @ q.mean((0, 1)))),
         ),
     ),
 )  # fmt: skip

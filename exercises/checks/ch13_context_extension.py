@@ -117,36 +117,46 @@ def with_factor(change: Callable[[Tensor], Tensor]) -> Schedule:
     return lambda before, after: (schedule_of(before, after)[0], change(before / after))
 
 
-def ntk_factor(rates: Tensor, trained: int, length: int, turn: float = 2 * math.pi) -> Tensor:
-    """Return the smallest factor with which no incomplete pair meets new angles."""
-    return needed(rates, trained, length, lambda first: (len(rates) - 1) / first, turn)
+def recached(keys: Tensor, places: Tensor, written: Tensor, now: Tensor) -> Tensor:
+    """Return the keys of a cache as they would be with the frequencies of now."""
+    return turned(keys, places[:, None] * (now - written))
 
 
-def needed(
-    rates: Tensor, trained: int, length: int, power: Callable[[int], float],
-    turn: float = 2 * math.pi, least: float = 1.0,
-) -> Tensor:  # fmt: skip
-    """Return length / trained to a power that depends on the first pair not around."""
-    first = int((rates * trained >= turn).sum())
-    stretch = max(least, length / trained)
-    return number(stretch ** power(max(1, first)) if first < len(rates) else 1.0)
+def turned(keys: Tensor, angles: Tensor) -> Tensor:
+    """Rotate keys (H, L, 2n), whose pairs are halves of the head, by angles (L, n)."""
+    a, b = keys.chunk(2, -1)
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
 
 
-def factor_cases(draw: Draw) -> list[Case]:
-    """Published sizes and drawn ones; the trained length, a shorter one, and pairs all around."""
-    pairs, base, trained = draw.integer(20, 50), 10.0 ** draw.integer(4, 6), draw.integer(200, 900)
-    n = draw.integer(3, 9)
-    calls = (
-        ("a published model", 64, 1e4, 4096, 4 * 4096), ("a published model", 64, 5e5, 8192, 20480),
-        ("drawn sizes", pairs, base, trained, 3 * trained + n), ("the trained length", 64, 1e4,
-         4096, 4096), ("a shorter text", pairs, base, 9 * trained, trained),
-        ("all pairs around", 8, 30.0, 4096, 16384), ("few pairs", n, 1e4, 500, 1100),
-    )  # fmt: skip
+def neighbours(keys: Tensor, angles: Tensor) -> Tensor:
+    """Rotate as if the pairs were neighbours."""
+    a, b = keys[..., 0::2], keys[..., 1::2]
+    cos, sin = angles.cos(), angles.sin()
+    return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
+
+
+def cache_cases(draw: Draw) -> list[Case]:
+    """Frequencies that fall as the text grows; places in order and not, one pair, one key."""
+    heads, more, n, length = draw.sizes(4, 2, 9)
+
+    def case(words: str, h: int, pairs: int, places: Tensor, trained: int) -> Case:
+        lengths = places.clamp(min=trained).double() / trained
+        s = 2 * lengths - 1  # dynamic NTK, by 2; a place was written when the text ended there
+        written = frequencies(2 * pairs) * s[:, None] ** -torch.linspace(0, 1, pairs).double()
+        now = frequencies(2 * pairs) * 7.0 ** -torch.linspace(0, 1, pairs).double()
+        keys = draw.normal(h, len(places), 2 * pairs).double()
+        return Case(f"{words}: {h} heads, {len(places)} keys, {pairs} pairs",
+                    (keys, places, written, now))  # fmt: skip
+
+    start = draw.integer(20, 90)
     return [
-        Case(f"{words}: {count} pairs, base {b:g}, trained {old}, length {new}",
-             (frequencies(2 * count, b), old, new))
-        for words, count, b, old, new in calls
-    ]  # fmt: skip
+        case("a text from the beginning", heads, n, torch.arange(3 * length), length),
+        case("a text whose beginning was dropped", more, n, start + torch.arange(length), start),
+        case("keys in no order", heads, 4, draw.places(length + 4, high=200), 16),
+        case("one pair", more, 1, torch.tensor([3, 9, 40]), 8),
+        case("one key", 1, n, torch.tensor([start]), 16),
+    ]
 
 
 def yarn_tables(
@@ -255,34 +265,34 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        name="ntk_factor",
-        cases=factor_cases,
-        reference=ntk_factor,
+        name="recached",
+        cases=cache_cases,
+        reference=recached,
         tolerance=1e-6,
+        axes=("head", "key", "component"),
         mistakes=(
-            Mistake("this is how much longer the text is; the first pairs that have not been "
-                    "around are slowed by less than the last",
-                    lambda r, t, n: needed(r, t, n, lambda first: 1.0)),
-            Mistake("there are n pairs, and the exponent of the last one is 1: r / (n - 1)",
-                    lambda r, t, n: needed(r, t, n, lambda first: len(r) / first)),
-            Mistake("the exponent is upside down", lambda r, t, n: needed(
-                r, t, n, lambda first: first / (len(r) - 1))),
-            Mistake("this is one pair too early: the last one that has been around is free",
-                    lambda r, t, n: needed(
-                        r, t, n, lambda first: (len(r) - 1) / max(1, first - 1))),
-            Mistake("this is one pair too late: the first one that has not been around needs most",
-                    lambda r, t, n: needed(r, t, n, lambda first: (len(r) - 1) / (first + 1))),
-            Mistake("a full turn is 2 pi radians, not one", lambda r, t, n: ntk_factor(r, t, n, 1)),
-            Mistake("a full turn is 2 pi, not pi",
-                    lambda r, t, n: ntk_factor(r, t, n, math.pi)),
-            Mistake("a shorter text needs no factor below 1", lambda r, t, n: needed(
-                r, t, n, lambda first: (len(r) - 1) / first, least=0.0)),
-            Mistake("where all pairs have been around, none meets a new angle, and 1 will do",
-                    lambda r, t, n: number(max(1, n / t) ** ((len(r) - 1) / min(
-                        len(r) - 1, int((r * t >= 2 * math.pi).sum()))))),
-            Mistake("the pairs are counted within the new length; training saw the old one",
-                    lambda r, t, n: number(max(1, n / t) ** ((len(r) - 1) / around(r, max(n, t)))
-                                           if around(r, max(n, t)) < len(r) else 1)),
+            Mistake("the keys are rotated the wrong way: by what was written less what is now",
+                    lambda k, p, w, now: turned(k, p[:, None] * (w - now))),
+            Mistake("the rotation of now comes on top of the old one: that must be undone first",
+                    lambda k, p, w, now: turned(k, p[:, None] * now)),
+            Mistake("the old rotation is undone and no new one made: such keys stand nowhere",
+                    lambda k, p, w, now: turned(k, -p[:, None] * w)),
+            Mistake("nothing is mended: each key still has the angles of when it was written",
+                    lambda k, p, w, now: k.clone()),
+            Mistake("pair r is the components r and r + n; you take neighbours",
+                    lambda k, p, w, now: neighbours(k, p[:, None] * (now - w))),
+            Mistake("keys are rotated by their place in the text, not in the cache",
+                    lambda k, p, w, now: turned(k, torch.arange(len(p))[:, None] * (now - w))),
+            Mistake("each key has the frequencies of when it was written, a row for each; you take "
+                    "the first row for all",
+                    lambda k, p, w, now: turned(k, p[:, None] * (now - w[:1]))),
+            Mistake("each key has the frequencies of when it was written, a row for each; you take "
+                    "the last row for all",
+                    lambda k, p, w, now: turned(k, p[:, None] * (now - w[-1:]))),
+            Mistake("an angle is place times frequency: what differs is the frequency, and the "
+                    "place is forgotten", lambda k, p, w, now: turned(k, now - w)),
+            Mistake("places are counted from the last key; the rotation is by the place itself",
+                    lambda k, p, w, now: turned(k, (p - p.max())[:, None] * (now - w))),
         ),
     ),
     Exercise(
@@ -316,8 +326,3 @@ EXERCISES = (
         ),
     ),
 )  # fmt: skip
-
-
-def around(rates: Tensor, length: int) -> int:
-    """Return how many pairs make a full turn within a length."""
-    return int((rates * length >= 2 * math.pi).sum())

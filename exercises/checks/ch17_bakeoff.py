@@ -131,100 +131,64 @@ def with_error(error: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, T
     return lambda a, b: ((a - b).mean(1), error(a, b))
 
 
-# --- verdicts -------------------------------------------------------------------------------------
+# --- what chance can do ---------------------------------------------------------------------------
 
 
-def verdicts(ours: Tensor, theirs: Tensor, higher: Tensor) -> Tensor:
-    """Return 1 where ours is better, -1 where it is not, 0 where one cannot say; (C,)."""
-    return judged(ours, theirs, higher)
+def by_chance(ours: Tensor, theirs: Tensor) -> Pair:
+    """Return how often chance does as well, of each comparison alone and of the best; (C,) each."""
+    return flipped(ours - theirs)
 
 
-def judged(
-    ours: Tensor, theirs: Tensor, higher: Tensor, *, least: int = 2, ties: str = "false",
-    missing: str = "left out", disagree: int = 0, room: float = 0.0, subtracted: bool = False,
-) -> Tensor:  # fmt: skip
-    """Judge with one thing done in another way; gains up to `room` are ties."""
-    gain = torch.where(higher[:, None], ours - theirs, theirs - ours)
-    gain = torch.where(gain.abs() <= room, 0.0, gain)
-    if not subtracted:  # two infinite losses are a tie, and their difference is NaN
-        gain = torch.where(ours == theirs, 0.0, gain)
-    run = ~gain.isnan() if missing == "left out" else torch.ones_like(gain, dtype=torch.bool)
-    if missing == "for it":
-        gain = gain.nan_to_num(1.0)
-    true = (gain >= 0 if ties == "true" else gain > 0) & run
-    false = (gain < 0 if ties == "neither" else ~true) & run
-    enough = run.sum(1) >= least
-    holds, fails = true.sum(1) == run.sum(1), false.sum(1) == run.sum(1)
-    found = torch.where(holds, 1, torch.where(fails, -1, disagree))
-    return torch.where(enough, found, 0)
+def sizes(gain: Tensor) -> Tensor:
+    """Return the size of each comparison with each pattern of signs, (2^S, C); as it was, first."""
+    signs = torch.cartesian_prod(*gain.shape[1] * [torch.tensor([1.0, -1.0]).double()])
+    return signs.view(-1, gain.shape[1]) @ gain.T / gain.square().sum(1).sqrt()
 
 
-def by_sign(summary: Callable[[Tensor], Tensor]) -> Answer:
-    """Return an answer that takes the sign of a summary of the seeds' differences."""
-
-    def answer(ours: Tensor, theirs: Tensor, higher: Tensor) -> Tensor:
-        gain = torch.where(higher[:, None], ours - theirs, theirs - ours)
-        return summary(gain).sign().nan_to_num().long()
-
-    return answer
-
-
-def by_ranges(ours: Tensor, theirs: Tensor, higher: Tensor) -> Tensor:
-    """Compare the worst seed of one with the best of the other."""
-    sign = torch.where(higher, 1, -1)[:, None]
-    a, b = ours * sign, theirs * sign
-    low, high = a.nan_to_num(torch.inf).amin(1), b.nan_to_num(-torch.inf).amax(1)
-    below, above = a.nan_to_num(-torch.inf).amax(1), b.nan_to_num(torch.inf).amin(1)
-    found = torch.where(low > high, 1, torch.where(below <= above, -1, 0))
-    return torch.where((~(a - b).isnan()).sum(1) >= 2, found, 0)
+def flipped(
+    gain: Tensor, *, both: bool = True, room: float = -1e-9,
+    best: Callable[[Tensor], Tensor] = lambda size: size.amax(1, keepdim=True),
+) -> Pair:  # fmt: skip
+    """Do it with one thing done in another way."""
+    size = sizes(gain).abs() if both else sizes(gain)
+    least = size[0] + room
+    return (size >= least).double().mean(0), (best(size) >= least).double().mean(0)
 
 
-def gains(draw: Draw, seeds: int) -> Tensor:
-    """Return differences of every kind, NaN where a seed was not run, (C, S).
-
-    The last four are tiny ones, which count like others, and infinite ones, as of a loss that grew
-    without end.
-    """
-    plus = 0.1 + torch.rand(16, seeds, generator=draw.generator).double()
-    gain = torch.cat([plus[:8], -plus[8:]])
-    gain[1, 0], gain[9, 1] = -9.0, 9.0  # one seed against all others, and the mean with it
-    gain[2, 1], gain[10, 2] = -0.05, 0.05  # the mean against it
-    gain[3, 0], gain[11, 0] = 0.0, 0.0
-    gain[4, 1:], gain[12, 1:] = torch.nan, torch.nan
-    gain[5], gain[13] = torch.nan, 0.0
-    gain[6, 2:], gain[14, :-2] = torch.nan, torch.nan
-    gain[7, 2] = gain[15, 0] = torch.nan
-    more = torch.full((4, seeds), torch.nan, dtype=torch.float64)
-    more[:, :2] = torch.tensor([[1, 1e-10], [-1, -1e-10], [1, torch.inf], [-1, -torch.inf]])
-    return torch.cat([gain, more])
+def of_unlike(ours: Tensor, theirs: Tensor) -> Pair:
+    """Compare means of what is measured in different units."""
+    gain = ours - theirs
+    size = (sizes(gain) * gain.square().sum(1).sqrt()).abs()
+    least = size[0] - 1e-9
+    return by_chance(ours, theirs)[0], (size.amax(1, keepdim=True) >= least).double().mean(0)
 
 
-def verdict_cases(draw: Draw) -> list[Case]:
-    """Seeds that agree, disagree and tie, that one side or both did not run; and one alone."""
-    found = []
-    for seeds in draw.sizes(2, 4, 6):
-        gain = gains(draw, seeds)[torch.randperm(20, generator=draw.generator)]
-        higher = torch.arange(20) % 2 == draw.integer(0, 1)
-        theirs = 3 * draw.normal(20, seeds).double()
-        ours = theirs + torch.where(higher[:, None], gain, -gain)
-        worse = torch.where(higher, -torch.inf, torch.inf)[:, None].expand(-1, seeds)
-        theirs, ours = (
-            torch.where(gain == torch.inf, worse, theirs),
-            torch.where(gain == -torch.inf, worse, ours),
-        )
-        ours = torch.where(gain == torch.inf, draw.normal(20, seeds).double(), ours)
-        ours[gain == 0] = theirs[gain == 0]
-        alone = gain.isnan() & (torch.arange(seeds) % 2 == 0)  # here one side was run
-        ours = torch.where(alone, theirs + 1, ours)
-        theirs = torch.where(alone, torch.nan, theirs)
-        wrong = torch.full((2, seeds), torch.inf, dtype=torch.float64)  # both sides' losses: ties
-        better = wrong.clone()
-        better[0, :2] = 1.0
-        given = torch.cat([ours, better]), torch.cat([theirs, wrong])
-        higher = torch.cat([higher, torch.tensor([False, False])])
-        found.append(Case(f"22 claims over {seeds} seeds", (*given, higher)))
-    alone = draw.normal(2, 6, 1).double()
-    return [*found, Case("6 claims over a single seed", (*alone, torch.arange(6) % 2 == 0))]
+def chance_cases(draw: Draw) -> list[Case]:
+    """Two seeds and ten, one comparison and many, units far apart, ties that rounding hides."""
+    few, many, rows = draw.sizes(3, 3, 8)
+
+    def case(words: str, count: int, seeds: int, ahead: float) -> Case:
+        unit = 10.0 ** draw.normal(count, 1).double()  # nats, accuracies, perplexities
+        theirs = draw.normal(count, seeds).double()
+        gain = ahead * (-1.0) ** torch.arange(count)[:, None] + draw.normal(count, seeds)
+        return Case(f"{words}: {count} comparisons over {seeds} seeds",
+                    (unit * (theirs + gain), unit * theirs))  # fmt: skip
+
+    tenths = torch.randint(1, 4, (rows + 16, 6), generator=draw.generator).double() / 10
+    tenths *= (-1.0) ** torch.randint(2, tenths.shape, generator=draw.generator)
+    return [
+        case("ahead with every seed", rows, few, 3.0),
+        case("a little ahead", rows + 8, many, 0.5),
+        case("nothing but chance", 6, 10, 0.0),
+        case("two seeds", 3, 2, 1.0),
+        case("one comparison", 1, 6, 1.0),
+        Case("gains in tenths, over 6 seeds", (1 + tenths, 1 + 0 * tenths)),
+    ]
+
+
+def then(change: Callable[[Tensor, Tensor, Tensor], Pair]) -> Answer:
+    """Return an answer that makes something else of the right one and of the gains."""
+    return lambda ours, theirs: change(*by_chance(ours, theirs), ours - theirs)
 
 
 EXERCISES = (
@@ -330,45 +294,37 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        name="verdicts",
-        cases=verdict_cases,
-        reference=verdicts,
-        integers=True,
-        axes=("claim",),
+        name="by_chance",
+        parts=(0, 1),
+        cases=chance_cases,
+        reference=by_chance,
+        tolerance=1e-6,
         mistakes=(
-            Mistake("for a loss smaller is better: look at `higher`",
-                    lambda a, b, h: judged(a, b, torch.ones_like(h))),
-            Mistake("better and worse are exchanged", lambda a, b, h: judged(a, b, ~h)),
-            Mistake("you compare means; one seed against the others means: cannot say",
-                    by_sign(lambda g: g.nanmean(1))),
-            Mistake("you let the majority of the seeds decide; if one disagrees, one cannot say",
-                    by_sign(lambda g: (g > 0).sum(1) - (g <= 0).sum(1))),
-            Mistake("you compare the worst seed with the best of the others; here each seed has "
-                    "its rival of the same seed", by_ranges),
-            Mistake("one pair is not enough: there must be two at least",
-                    lambda *a: judged(*a, least=1)),
-            Mistake("with no pair at all nothing holds: there must be two at least",
-                    lambda *a: judged(*a, least=0)),
-            Mistake("a seed that was not run is no evidence against: leave it out",
-                    lambda *a: judged(*a, missing="false", least=0)),
-            Mistake("a seed that was not run is no evidence for the claim: leave it out",
-                    lambda *a: judged(*a, missing="for it")),
-            Mistake("a tie is not better: it counts against the claim",
-                    lambda *a: judged(*a, ties="true")),
-            Mistake("a tie is false for the claim, which says *better*; it is not left open",
-                    lambda *a: judged(*a, ties="neither")),
-            *(Mistake("a small gain is a gain: nothing but a tie is a tie",
-                      lambda a, b, h, ties=ties: judged(a, b, h, ties=ties, room=1e-3))
-              for ties in ("false", "neither", "true")),
-            Mistake("an infinite loss is a number like others; only NaN is missing",
-                    lambda a, b, h: judged(a.where(a.isfinite(), torch.nan),
-                                           b.where(b.isfinite(), torch.nan), h)),
-            Mistake("two infinite losses are a tie, not a seed that was not run: compare them, and "
-                    "do not subtract", lambda *a: judged(*a, subtracted=True)),
-            Mistake("where the seeds disagree one cannot say: that is 0",
-                    lambda *a: judged(*a, disagree=-1)),
-            Mistake("1 is for what holds, -1 for what does not; yours have the other sign",
-                    lambda *a: -judged(*a)),
+            Mistake("only gains of the same sign are counted; chance can make the rival win, too",
+                    lambda a, b: flipped(a - b, both=False)),
+            Mistake("a pattern that does exactly as well counts, too: with it the one that was "
+                    "measured", lambda a, b: flipped(a - b, room=1e-9)),
+            Mistake("sizes that differ by rounding alone are the same",
+                    lambda a, b: flipped(a - b, room=0.0)),
+            Mistake("each comparison asks whether the best of all reaches *its own* size, not that "
+                    "of the best one", then(lambda alone, best, gain: (
+                        alone, flipped(gain)[1].min().expand(len(gain))))),
+            Mistake("sums in different units cannot be compared: divide by the root of the sum of "
+                    "squares", of_unlike),
+            Mistake("the second is the first times the number of comparisons; they share their "
+                    "seeds, so count how often the best one does it",
+                    then(lambda alone, best, gain: (alone, (alone * len(gain)).clamp(max=1)))),
+            Mistake("the comparisons share their seeds: they are not so many independent chances",
+                    then(lambda alone, best, gain: (alone, 1 - (1 - alone) ** len(gain)))),
+            Mistake("the second is that of each comparison alone, too",
+                    then(lambda alone, best, gain: (alone, alone))),
+            Mistake("in each pattern the best comparison counts; yours is the mean of all",
+                    lambda a, b: flipped(a - b, best=lambda size: size.mean(1, keepdim=True))),
+            Mistake("these are numbers of patterns; return shares of all of them",
+                    then(lambda alone, best, gain: (alone * 2 ** gain.shape[1],
+                                                    best * 2 ** gain.shape[1]))),
+            Mistake("the two are exchanged: first each comparison alone, then the best of all",
+                    then(lambda alone, best, gain: (best, alone))),
         ),
     ),
 )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from exercises.checks.ch04_four_terms import diagonal_means
 from exercises.checks.ch07_t5 import first_distances, squared_error
 from exercises.checks.spec import Answer, Draw
 from pe_lib.rope import apply_rope, rope_angles
@@ -17,6 +18,81 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PALE = "0.75"  # what should come out, behind what does
+
+
+def times_of(answer: Answer, axes: Axes) -> None:
+    """Draw the words of a sentence, mixed, over the places that an answer gives them."""
+    words = ["the", "mask", "alone", "gives", "away", "the", "order", "of", "the", "words"]
+    draw = Draw(0)
+    kinds = draw.normal(len(words), 12).double()
+    x = torch.stack([kinds[words.index(word)] for word in words])
+    future = torch.ones(len(words), len(words)).triu(1) > 0
+    out = (x @ x.T / 12**0.5).masked_fill(future, -torch.inf).softmax(1) @ x
+    order = draw.order(len(words))
+    x, out = x[order], out[order]
+    times = torch.as_tensor(answer(x, x, x, out))
+    axes.plot(order, color=PALE, linewidth=5, label="its place in the text")
+    axes.plot(times, "o", label="as you read it")
+    axes.set_xticks(range(len(words)), [words[i] for i in order])
+    axes.set(xlabel="token", ylabel="place")
+
+
+def bias_of(answer: Answer, axes: Axes) -> None:
+    """Draw what a head adds for each distance, and what is read of its attention in two ways."""
+    n = torch.arange(-15, 16)
+    bias = -0.25 * n.abs() + 2.0 * (n == -4)  # nearer is better, and four back is best
+    places = torch.arange(16)
+    words = 0.3 * Draw(0).normal(8, 16, 16).double()
+    weights = (bias[places - places[:, None] + 15] + words).softmax(-1)
+    axes.plot(n, bias, color=PALE, linewidth=5, label="what the head adds")
+    axes.plot(n, diagonal_means(weights.log()), label="mean over each diagonal")
+    axes.plot(n, torch.as_tensor(answer(weights)[0]), label="yours")
+    axes.set(xlabel="distance j - i", ylabel="logit")
+
+
+def tables_of(answer: Answer, axes: Axes) -> None:
+    """Draw the numbers per distance of two methods whose mean score at each distance is one."""
+    draw, n, places = Draw(0), torch.arange(-7, 8), torch.arange(8)
+    line = places - places[:, None] + 7
+    bias, m = -0.3 * n.abs().double(), torch.tensor([1.0, 0.5, 0, 0]).double()
+    q, k = draw.normal(2, 60, 8, 4).double()
+    q = q - q.mean((0, 1)) + m
+    meets = (bias[:, None] * m / m.square().sum())[line]  # (L, L, d): it meets the part m
+    axes.plot(n, bias, color=PALE, linewidth=5, label="mean of both, less the words' own")
+    for name, more in (("a number", bias[line]), ("a vector", (q[:, :, None] * meets).sum(-1))):
+        axes.plot(n, torch.as_tensor(answer(q, k, q @ k.mT + more)[2]), label=f"b, of {name}")
+    axes.set(xlabel="distance j - i", ylabel="number per distance")
+
+
+def recached(answer: Answer, axes: Axes) -> None:
+    """Draw by how much the scores of a query are off, with a cache as it was and mended."""
+    draw, places = Draw(0), torch.arange(64)
+    slower = (2 * places.clamp(min=15) / 15.0 - 1).double()[:, None]  # dynamic NTK, trained on 16
+    written = frequencies(16) * slower ** -torch.linspace(0, 1, 8).double()
+    query, plain = draw.normal(16).double(), draw.normal(64, 16).double()
+
+    def rotated(rates: Tensor) -> Tensor:
+        return apply_rope(plain, places[:, None] * rates, layout="half")
+
+    right, cache = rotated(written[-1:]), rotated(written)
+    mended = torch.as_tensor(answer(cache[None], places, written, written[-1]))[0]
+    for name, keys in (("as it was", cache), ("mended", mended)):
+        axes.plot(((keys - right) @ query).abs(), label=f"cache {name}")
+    axes.set(xlabel="position of the key", ylabel="error of its score")
+
+
+def by_chance(answer: Answer, axes: Axes) -> None:
+    """Draw how often chance does as well, alone and as the best of twenty, by the seeds."""
+    gain = Draw(0).normal(40, 20, 10).double()
+    gain[:, 0] += 1  # the first comparison is ahead; the others are chance
+    shares = [[[float(part[0]) for part in answer(each[:, :seeds], 0 * each[:, :seeds])]
+               for each in gain] for seeds in range(2, 11)]  # fmt: skip
+    alone, best = torch.tensor(shares).median(1).values.T
+    seeds = torch.arange(2, 11)
+    axes.plot(seeds, 2.0 ** (1 - seeds), color=PALE, linewidth=5, label="the least there can be")
+    axes.plot(seeds, alone, "o-", label="alone")
+    axes.plot(seeds, best, "o-", label="as one of twenty")
+    axes.set(xlabel="seeds", ylabel="share of the patterns", yscale="log")
 
 
 def continued(answer: Answer, axes: Axes) -> None:
@@ -75,7 +151,11 @@ def positions_used(answer: Answer, axes: Axes) -> None:
     axes.set(xlabel="token", ylabel="position")
 
 
-PICTURES = {each.__name__: each for each in (continued, best_edges, converted, positions_used)}
+PICTURES = {
+    each.__name__: each
+    for each in (times_of, continued, bias_of, best_edges, converted, tables_of, recached,
+                 by_chance, positions_used)
+}  # fmt: skip
 
 
 def see(name: str) -> None:
