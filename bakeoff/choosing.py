@@ -45,9 +45,9 @@ PAGES = {
     **dict.fromkeys(EXTENSIONS, "13_context_extension"),
     **dict.fromkeys(LEARNED, "03_learned"),
     "rope+base": "13_context_extension",
-    "rope+drop": "17_bakeoff",
-    "pope": "17_bakeoff",
-    "randomised": "17_bakeoff",
+    "rope+drop": "17_bakeoff#dropping-rope",
+    "pope": "17_bakeoff#pope",
+    "randomised": "17_bakeoff#every-method",
     **dict.fromkeys(("p_rope", "p_rope_75"), "16_today#today-prope"),
     "hybrid": "16_today#today-hybrid",
     "temperature": "16_today#today-temperature",
@@ -395,7 +395,7 @@ def data() -> dict[str, Any]:
     return {
         "multiples": list(MULTIPLES),
         "bars": bars(),
-        "tasks": KEEP,
+        "tasks": {"language": "text", "content": "recall", "offset": "3-back"},
         "reasons": {key: (said.replace("BAR", bar), page) for key, (said, page) in REASONS.items()},
         "open": list(OPEN),
         "order": list(known),  # a notebook sorts the keys of what it stores

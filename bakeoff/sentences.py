@@ -29,6 +29,10 @@ from pe_lib.errors import require_choice
 
 METRICS = {"text": "nats", "marker": "accuracy", "n-back": "accuracy"}
 METRICS |= {"addition": "accuracy", "coupled": "accuracy"}
+WORDS = (
+    "none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+    "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+)  # fmt: skip
 
 
 def quote(*keys: str) -> str:
@@ -73,10 +77,25 @@ def seeds(values: list[float]) -> str:
     return ", ".join(f"{value:.2f}" for value in sorted(values))
 
 
+def named(variant: str) -> str:
+    """Return a name as it stands in a sentence: one that has a comma in italics."""
+    return f"*{name(variant)}*" if "," in name(variant) else name(variant)
+
+
 def names(variants: tuple[str, ...]) -> str:
-    """Return the names of variants, as in a sentence: a name with a comma goes without it."""
-    *first, last = (name(variant).replace(",", "") for variant in variants)
+    """Return the names of variants, as in a sentence."""
+    *first, last = map(named, variants)
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def counted(number: int) -> str:
+    """Return a number of methods in words, if it is below twenty."""
+    return WORDS[number] if number < len(WORDS) else str(number)
+
+
+def share(some: int, of: int) -> str:
+    """Return "thirteen of eighteen", or "all eighteen"."""
+    return f"{counted(some)} of {counted(of)}" if some < of else f"all {counted(of)}"
 
 
 def require(rows_say_it: bool) -> None:
@@ -99,9 +118,9 @@ def windows_keep() -> str:
     least = 0.99
     require(min(*recall, *offset) > least and max(rise("hybrid", 16)) < 0.1)
     return (
-        "RoPE in windows then none kept recall and 3-back at 16 times the training length in"
-        f" each of three seeds (never below {least}), and its loss on text rose"
-        f" by at most {max(rise('hybrid', 16)):.2f} nats."
+        "*RoPE in windows, then none* kept recall and 3-back at 16 times the training length in"
+        f" each of three seeds ({least} or better), and its loss on text rose by at most"
+        f" {max(rise('hybrid', 16)):.2f} nats."
     )
 
 
@@ -116,9 +135,10 @@ def all_three() -> str:
     ]
     require(0 < len(kept) < len(both) / 2)
     return (
-        f"Of {len(both)} ways that were measured at 16 times the training length on all three"
-        f" tasks, these had at least {bar} of recall and of 3-back there in each of three seeds,"
-        f" and a loss on text that had risen by less than {most} nats: {names(tuple(kept))}."
+        f"{counted(len(kept)).capitalize()} of {len(both)} methods, ways to stretch RoPE included,"
+        f" passed all three tasks at 16 times the training length: {names(tuple(kept))}. (To pass,"
+        f" each of three seeds must keep {bar} of recall and of 3-back, and its loss on text may"
+        f" rise by {most} nats.)"
     )
 
 
@@ -129,9 +149,10 @@ def text_flat() -> str:
     require(min(min(rise(v, 16)) for v in BROKEN) > 1.2)
     most, least = max(max(rise(v, 16)) for v in FLAT), min(min(rise(v, 16)) for v in BROKEN)
     return (
-        "From 64 to 1,024 characters, in three seeds of a small model, the loss of"
-        f" {names(FLAT)} rose by less than {most + 0.005:.2f} nats; that of {names(CLIMBED)}"
-        f" climbed by less than one; and that of {names(BROKEN)} by more than {least - 0.05:.1f}."
+        "On text of 64 to 1,024 characters, in three seeds of a small model, the loss stayed flat"
+        f" with {names(FLAT)} (it rose by less than {most + 0.005:.2f} nats), climbed with"
+        f" {names(CLIMBED)} (by less than one), and broke away with {names(BROKEN)} (by more than"
+        f" {least - 0.05:.1f})."
     )
 
 
@@ -151,9 +172,9 @@ def offset_400() -> str:
     require(max(max(at("n-back", v, 1)) for v in UNDONE) < 0.7)
     listed = "; ".join(f"{name(v)} {seeds(at('n-back', v, 1))}" for v in UNDONE)
     return (
-        "Within 400 steps, all at one learning rate, these had not learned 3-back, not even at the"
-        f" training length (three seeds each): {listed}. That is how far the training got, not"
-        " what the methods can do."
+        "After 400 steps at one learning rate these had not learned 3-back even at the training"
+        f" length (three seeds each): {listed}. That says how far the training got, not what the"
+        " methods can do."
     )
 
 
@@ -164,9 +185,9 @@ def offset_kept() -> str:
     require(min(at("n-back", "shaw", 16)) < 0.5 < 0.9 < median(at("n-back", "shaw", 16)))
     require(max(at("n-back", "rope", 4)) < 0.1 and min(at("n-back", "cope", 8)) > 0.95)
     return (
-        f"Of those that had learned 3-back in 400 steps, {names(kept)} kept it at 16 times the"
-        f" length in every seed, Shaw in two of three ({seeds(at('n-back', 'shaw', 16))}), CoPE to"
-        " eight times; RoPE was at chance at four."
+        f"Of the methods that had learned 3-back in 400 steps, {names(kept)} kept it to 16 times"
+        f" the length in every seed, Shaw in two of three ({seeds(at('n-back', 'shaw', 16))}) and"
+        " CoPE to eight times; RoPE was down to chance at four."
     )
 
 
@@ -180,8 +201,8 @@ def penalties() -> str:
     require(min(at("marker", "alibi", 16)) > 0.95 and min(recalled) < 0.8 < 0.99 < median(recalled))
     return (
         "In each of three seeds KERPLE had a lower loss on text than ALiBi, at the training length"
-        " and at 16 times it; FIRE had one there as well, and at 16 times the highest of the three."
-        f" At 16 times ALiBi still recalled ({seeds(at('marker', 'alibi', 16))}), KERPLE in two"
+        " and at 16 times it. FIRE's loss was below ALiBi's at the training length and above it at"
+        f" 16 times. There ALiBi still recalled ({seeds(at('marker', 'alibi', 16))}), KERPLE in two"
         f" seeds of three ({seeds(recalled)})."
     )
 
@@ -195,9 +216,9 @@ def none_crosses() -> str:
         ahead = max(at("text", "none", longer))
         require(all(ahead < min(at("text", v, longer)) for v in broken))
     return (
-        "On text a small decoder without positions was last at the training length, behind all"
-        f" {len(telling)} methods that tell positions apart, and from twice that length on it was"
-        f" ahead of {names(broken)}, in each of three seeds."
+        "On text a small decoder without positions had a higher loss at the training length than"
+        f" all {len(telling)} methods that tell positions apart, and from twice that length on a"
+        f" lower one than {names(broken)}, in each of three seeds."
     )
 
 
@@ -207,9 +228,9 @@ def table_interpolated() -> str:
     require(min(stretched) > max(at("text", "learned", 1)) + 1)
     require(max(stretched) < min(clamped))
     return (
-        "At four times its rows a small model's interpolated table, trained on windows of 64"
-        f" characters, had {seeds(stretched)} nats on text in three seeds, where it had"
-        f" {seeds(at('text', 'learned', 1))} at its own length; with the last row repeated it had"
+        "A small model's table, trained on windows of 64 characters, had"
+        f" {seeds(at('text', 'learned', 1))} nats on text in three seeds. Interpolated to four"
+        f" times its rows it had {seeds(stretched)}; with the last row repeated instead,"
         f" {seeds(clamped)}."
     )
 
@@ -221,9 +242,9 @@ def rules_far() -> str:
     require(all(min(at("n-back", v, 16)) > max(at("n-back", w, 16)) for v in kept for w in others))
     require(all(max(at("text", v, 16)) < min(at("text", w, 16)) for v in kept for w in others))
     return (
-        f"Of the rules that stretch RoPE, with nothing trained, {names(kept)} kept 3-back in each"
-        " of three seeds at four times the training length; at 16 times they were ahead of the"
-        f" others in every seed, on 3-back ({seeds(at('n-back', kept[0], 16))};"
+        f"With nothing trained, two of RoPE's rules, {names(kept)}, kept 3-back at four times the"
+        " training length in each of three seeds. At 16 times they were ahead of the other rules in"
+        f" every seed, on 3-back ({seeds(at('n-back', kept[0], 16))};"
         f" {seeds(at('n-back', kept[1], 16))}) and on text."
     )
 
@@ -233,9 +254,9 @@ def interpolated() -> str:
     plain, squeezed = at("n-back", "rope", 1.5), at("n-back", "rope+pi", 1.5)
     require(min(plain) > 0.6 and max(squeezed) < 0.2)
     return (
-        "At 1.5 times the training length, with nothing trained, 3-back was at"
-        f" {seeds(squeezed)} in three seeds once positions were interpolated, and at {seeds(plain)}"
-        " with RoPE as it was."
+        "Interpolation takes the exact offset at once: at 1.5 times the training length, with"
+        f" nothing trained, three seeds had {seeds(squeezed)} of 3-back with interpolated positions"
+        f" and {seeds(plain)} with RoPE as it was."
     )
 
 
@@ -247,7 +268,7 @@ def angles_end() -> str:
     middle = ", ".join(f"{median(at('n-back', v, 2)):.2f}" for v in (*both, "rope"))
     return (
         f"At twice the training length {names(both)} were ahead of RoPE on 3-back in each of three"
-        f" seeds ({middle}, the middle seeds); at eight times they had lost it as well."
+        f" seeds (middle seeds {middle}); at eight times they had lost it too."
     )
 
 
@@ -273,10 +294,11 @@ def recall_kept() -> str:
     require(min(at("marker", "kerple", 16)) < 0.9 < median(at("marker", "kerple", 16)))
     require(max(at("marker", "rope", 4)) < 0.2 and max(at("marker", "shaw", 16)) < 0.6)
     return (
-        f"After 1,000 steps recall at 16 times the length survived with {names(kept)} in every"
-        f" seed, with KERPLE in two of three ({seeds(at('marker', 'kerple', 16))}), with"
-        f" Transformer-XL and forgetting in part ({seeds(at('marker', 'transformer_xl', 16))};"
-        f" {seeds(at('marker', 'forgetting', 16))}); RoPE had lost it at four times."
+        f"Trained for 1,000 steps, {names(kept)} still recalled at 16 times the length in every"
+        f" seed, and KERPLE in two of three ({seeds(at('marker', 'kerple', 16))}). Transformer-XL"
+        f" ({seeds(at('marker', 'transformer_xl', 16))}) and forgetting"
+        f" ({seeds(at('marker', 'forgetting', 16))}) fell below 0.9 in some seeds; RoPE had lost"
+        " recall at four times."
     )
 
 
@@ -321,6 +343,8 @@ def long_sentences_of(rows: list[Row]) -> dict[str, Callable[[], str]]:
         for key, asked in orderings.items():
             if protocol.verdict(rows, task, asked):
                 found[f"{task}/{key}"] = partial(of_ordering, rows, task, asked)
+    if all(f"{task}/all" in found for task in TASKS):
+        found["both"] = partial(of_both, rows)
     return found
 
 
@@ -334,7 +358,8 @@ def of_method(rows: list[Row], task: str, method: str) -> str:
     """Return whether a method learned a task within the steps, and how far it keeps it."""
     (cell,) = grid("long", [task], [method], [0])
     end = protocol.measured(rows, task)[method][cell.train_length]
-    steps, title, what = f"{cell.steps:,} steps", name(method), TASKS[task]
+    steps, title, what = f"{cell.steps:,} steps", named(method), TASKS[task]
+    title = title if title.startswith("p-") else title[0].upper() + title[1:]
     kind = protocol.class_of(rows, task, method)
     if kind == "learned":
         kept = protocol.kept_to(rows, task, method)
@@ -342,31 +367,59 @@ def of_method(rows: list[Row], task: str, method: str) -> str:
         return f"{title} learned {what} within {steps} in each of five seeds and {where}."
     if kind == "learned by some seeds":
         count = sum(value >= protocol.LEARNED for value in end)
-        return f"{title} learned {what} within {steps} in {count} of five seeds ({span(end)})."
+        some = f"in {counted(count)} of five seeds ({span(end)})"
+        return f"{title} learned {what} within {steps} {some}."
     still = "and was still rising" if kind == "still rising" else "and had stopped rising"
     return f"{title} had not learned {what} within {steps} ({span(end)}) {still}."
 
 
-def of_all(rows: list[Row], task: str) -> str:
-    """Return which methods learned a task within the steps, and how far each keeps it."""
+def kept_far(rows: list[Row], task: str) -> tuple[str, ...]:
+    """Return the methods that learned a task and keep it to the longest texts."""
     (cell,) = grid("long", [task], ["rope"], [0])
-    ends = {
-        method: curve[cell.train_length]
-        for method, curve in protocol.measured(rows, task).items()
-        if method in NAMES
-    }
-    parts: dict[str, list[str]] = {}
-    for method, end in ends.items():
-        kind = protocol.class_of(rows, task, method)
-        kept = protocol.kept_to(rows, task, method)
-        where = "no further" if kept == 1 else f"to {kept:g} ×" if kept else ""
-        detail = f"kept {where}" if where else span(end)
-        parts.setdefault(kind, []).append(f"{name(method)} ({detail})")
-    order = ("learned", "learned by some seeds", "still rising", "flat")
-    listed = [f"**{kind}**: {'; '.join(parts[kind])}" for kind in order if kind in parts]
+    methods = [method for method in protocol.measured(rows, task) if method in NAMES]
+    return tuple(v for v in methods if protocol.kept_to(rows, task, v) == cell.multiples[-1])
+
+
+def by_class(rows: list[Row], task: str) -> dict[str, list[str]]:
+    """Return the methods by what the protocol says of them."""
+    found: dict[str, list[str]] = {}
+    for method in protocol.measured(rows, task):
+        if method in NAMES:
+            found.setdefault(protocol.class_of(rows, task, method), []).append(method)
+    return found
+
+
+def of_all(rows: list[Row], task: str) -> str:
+    """Return how many methods learned a task within the steps, and which keep it longest."""
+    (cell,) = grid("long", [task], ["rope"], [0])
+    classes, kept = by_class(rows, task), kept_far(rows, task)
+    learned, count = len(classes.get("learned", [])), sum(map(len, classes.values()))
+    said = f"{share(learned, count).capitalize()} methods learned {TASKS[task]}"
+    said += f" within {cell.steps:,} steps"
+    if kept:
+        said += f"; {counted(len(kept))} kept it to {cell.multiples[-1]:g} times the length:"
+        said += f" {names(kept)}"
+    kinds = {"learned by some seeds": "Learned by some seeds", "still rising": "Still rising"}
+    for kind, begins in {**kinds, "flat": "Flat"}.items():
+        if others := classes.get(kind):
+            ends = {v: protocol.measured(rows, task)[v][cell.train_length] for v in others}
+            said += f". {begins}: {', '.join(f'{named(v)} ({span(ends[v])})' for v in others)}"
+    return f"{said}."
+
+
+def of_both(rows: list[Row]) -> str:
+    """Return how many methods learned each task and kept it, and which did both."""
+    said, lists = [], []
+    for task, what in TASKS.items():
+        classes = by_class(rows, task)
+        count = share(len(classes.get("learned", [])), sum(map(len, classes.values())))
+        lists.append(kept_far(rows, task))
+        said.append(f"{count} learned {what}, and {counted(len(lists[-1]))}")
+    both = tuple(method for method in lists[0] if method in lists[1])
+    require(0 < len(both) < min(map(len, lists)))
     return (
-        f"{TASKS[task].capitalize()} within {cell.steps:,} steps, each method at its best rate,"
-        f" five seeds. {'. '.join(listed)}."
+        f"{said[0].capitalize()} kept it on texts 16 times as long; {said[1]} kept it there."
+        f" Only {names(both)} kept both."
     )
 
 

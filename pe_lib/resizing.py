@@ -35,7 +35,7 @@ def sample_table(table: Tensor, places: Reals) -> Tensor:
     if may_read(places) and (places < 0).any():
         raise ValueError(f"places must be at least 0, got {places.min().item():g}")
     lower = places.floor().long().clamp(0, len(table) - 1)
-    share = (places - lower).unsqueeze(-1).to(table.device, table.dtype)
+    share = (places - lower).clamp(max=1).unsqueeze(-1).to(table.device, table.dtype)
     lower = lower.to(table.device)
     upper = (lower + 1).clamp(max=len(table) - 1)
     return (1 - share) * table[lower] + share * table[upper]  # (..., D)

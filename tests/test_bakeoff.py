@@ -502,9 +502,9 @@ def a_longer_file(folder, rng):
 @pytest.mark.parametrize(
     ("page", "first", "last", "said"),
     [
-        ("17_bakeoff", "long_rows =", "Who learns how fast", ["KERPLE (0.70)", "On text"]),
+        ("17_bakeoff", "def form(", "named beforehand: ahead", ["KERPLE (0.70)", "On text"]),
         ("09_alibi", "rows = read_rows", "longer = [", ["KERPLE had not learned", "FIRE learned"]),
-        ("19_choosing", "ROWS =", "longer = [", ["KERPLE had not learned", "forgetting learned"]),
+        ("19_choosing", "ROWS =", "longer = [", ["KERPLE had not learned", "Forgetting learned"]),
     ],
 )
 def test_pages_say_what_a_longer_file_says(page, first, last, said, tmp_path, monkeypatch):

@@ -54,7 +54,7 @@ export const chooser = {
     const found = choose(chooser.data, state);
     const asked = chooser.controls.filter(({ key }) => state[key] !== false).map(({ key, label, options, text }) => `${label}: ${options?.[state[key]] ?? text?.(state[key]) ?? "yes"}`);
     element("p", {}, sheet, `Asked: ${asked.join(" · ")}.`);
-    element("em", {}, sheet, `The numbers: ${state.keep === "language" ? "loss in nats, low is good" : "share of right answers, high is good"}; the worst of three seeds.`);
+    element("em", {}, sheet, `The numbers: ${state.keep === "language" ? "loss in nats, low is good" : "share of right answers, high is good"}; the worst seed.`);
     GROUPS.forEach((name, status) => {
       const all = found.filter((each) => each.status === status);
       element("strong", { class: ["above", "position", "key"][status] }, sheet, `${"✓?✕"[status]} ${name}: ${all.length}`);
