@@ -139,11 +139,14 @@ def attend_fused(
     q_pos: AnyPositions,
     k_pos: AnyPositions,
     *,
+    causal: bool = False,
     mask: Booleans | None = None,
+    rotated: bool = False,
+    reads: Reads | None = None,
     memory: fast.Memory | None = None,
-    **settings: Any,
 ) -> Tensor:
     """Return the output of `attend` by the fast forms, without the weights; arguments as there."""
+    settings: dict[str, Any] = {"causal": causal, "rotated": rotated, "reads": reads}
     if not fast.ON or encoding.uses("values"):  # which needs the weights
         return attend(q, k, v, encoding, q_pos, k_pos, mask=mask, **settings)[0]
     require_heads(q, k)

@@ -213,6 +213,8 @@ def test_places_between_rows_have_any_shape() -> None:
     rows = sample_table(table, places)
     assert rows.shape == (2, 2, 3)
     assert_close(rows[1, 0], 0.25 * table[2] + 0.75 * table[3], 1e-12)
+    coarse = (1.3 * torch.ones(4, 3)).bfloat16()
+    assert torch.equal(sample_table(coarse, places + 200), coarse[:1].expand(2, 2, 3))
     with pytest.raises(ValueError, match="places must be at least 0, got -3"):
         sample_table(table, -places)
 
