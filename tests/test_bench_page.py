@@ -455,8 +455,7 @@ def test_a_curve_is_drawn_with_the_keyboard_and_a_link_brings_it_back(tab):
     page.evaluate("document.querySelector('.live-tools button').click()")
     page.wait_for_function("!document.querySelector('.live-tools a').hash.includes('curve')")
     page.evaluate("link => { location.hash = link; }", link)
-    page.wait_for_function("document.querySelector('.live-tools a').hash.includes('curve')")
-    assert handle.get_attribute("aria-valuetext") == drawn_now
+    page.wait_for_selector(f"[aria-label='added 3 tokens back'][aria-valuetext='{drawn_now}']")
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(720, "light"), (720, "dark"), (340, "light")])

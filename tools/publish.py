@@ -31,7 +31,6 @@ SHARED = (
     "bakeoff/data/*.csv",
     "lab/*.py",
     "pages/*.py",
-    "pages/claims.yml",
     "lab/data/*.json",
     "lab/data/*.txt",
 )
