@@ -478,15 +478,16 @@ def test_a_sentence_of_the_long_comparison_says_what_its_rows_say_and_no_more():
     )
     found = {key: said() for key, said in sentences.long_sentences_of(rows).items()}
     assert found == {
-        "n-back/all": "One of four methods learned 3-back within 2,000 steps. Learned by some seeds:"
-        " FIRE (0.90 to 0.99). Still rising: KERPLE (0.97 to 0.98). Flat: ALiBi (0.89 to 0.90).",
+        "n-back/all": "One of four methods learned 3-back within 2,000 steps. Learned by some"
+        " seeds: FIRE (0.90 to 0.99). Still rising: KERPLE (0.97 to 0.98). Flat: ALiBi (0.89 to 0.90).",
         "n-back/t5": "T5 bias learned 3-back within 2,000 steps in each of five seeds and keeps it"
         " no further.",
         "n-back/kerple": "KERPLE had not learned 3-back within 2,000 steps (0.97 to 0.98) and was"
         " still rising.",
         "n-back/alibi": "ALiBi had not learned 3-back within 2,000 steps (0.89 to 0.90) and had"
         " stopped rising.",
-        "n-back/fire": "FIRE learned 3-back within 2,000 steps in one of five seeds (0.90 to 0.99).",
+        "n-back/fire": "FIRE learned 3-back within 2,000 steps in one of five seeds (0.90 to"
+        " 0.99).",
     }
     rows = long_rows({"alibi": ([0] * 5, [0.9] * 5), "none": ([0] * 5, [0.4] * 5)})
     assert sentences.long_sentences_of(rows)["n-back/mask-alone"]() == (
