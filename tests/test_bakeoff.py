@@ -479,7 +479,8 @@ def test_a_sentence_of_the_long_comparison_says_what_its_rows_say_and_no_more():
     found = {key: said() for key, said in sentences.long_sentences_of(rows).items()}
     assert found == {
         "n-back/all": "One of four methods learned 3-back within 2,000 steps. Learned by some"
-        " seeds: FIRE (0.90 to 0.99). Still rising: KERPLE (0.97 to 0.98). Flat: ALiBi (0.89 to 0.90).",
+        " seeds: FIRE (0.90 to 0.99). Still rising: KERPLE (0.97 to 0.98). Flat: ALiBi (0.89 to"
+        " 0.90).",
         "n-back/t5": "T5 bias learned 3-back within 2,000 steps in each of five seeds and keeps it"
         " no further.",
         "n-back/kerple": "KERPLE had not learned 3-back within 2,000 steps (0.97 to 0.98) and was"
