@@ -46,7 +46,7 @@ PAGES = {
     **dict.fromkeys(LEARNED, "03_learned"),
     "rope+base": "13_context_extension",
     "rope+drop": "17_bakeoff#dropping-rope",
-    "pope": "17_bakeoff#pope-in-lines",
+    "pope": "17_bakeoff#lengths-and-angles",
     "randomised": "17_bakeoff#every-method",
     **dict.fromkeys(("p_rope", "p_rope_75"), "16_today#today-prope"),
     "hybrid": "16_today#today-hybrid",

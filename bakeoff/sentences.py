@@ -414,7 +414,7 @@ def of_both(rows: list[Row]) -> str:
         classes = by_class(rows, task)
         count = share(len(classes.get("learned", [])), sum(map(len, classes.values())))
         lists.append(kept_far(rows, task))
-        said.append(f"{count} learned {what}, and {counted(len(lists[-1]))}")
+        said.append(f"{count} methods learned {what}, and {counted(len(lists[-1]))}")
     both = tuple(method for method in lists[0] if method in lists[1])
     require(0 < len(both) < min(map(len, lists)))
     return (
