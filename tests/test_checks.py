@@ -368,6 +368,20 @@ def test_wrong_numbers_are_described_without_giving_the_right_ones(got: Any, wor
     assert difference((RISING, got), (RISING, RISING), 1e-4).startswith("value 2: ")
 
 
+def test_a_class_that_is_wrong_is_named_and_the_right_one_is_not() -> None:
+    """Six numbers stand for six answers; where the grader judges, none of them is said."""
+    exercise = checks.EXERCISES["what_it_reads"]
+
+    def two_as_three(pieces: Tensor) -> Tensor:
+        found = exercise.reference(pieces)
+        return found + (found == 2).long() - 2 * (found == 5).long()
+
+    with pytest.raises(checks.CheckFailed, match="where you give 3, another is wanted"):
+        exercise.judge(two_as_three, 0)
+    with pytest.raises(checks.CheckFailed, match=r"^with (?!.*where you give)"):
+        exercise.judge(two_as_three, 1, hidden=True)
+
+
 def test_values_are_compared_as_students_return_them() -> None:
     """Arrays, lists and numbers count as tensors; strings and other shapes never do."""
     assert close([1.0, 2.0], torch.tensor([1.0, 2]), 1e-6)

@@ -46,15 +46,18 @@ def measured_cases(draw: Draw) -> list[Case]:
         torch.tensor([[1.0, 1.0], [1.0, -1.0], [3.0, 0.0], [-2.0, 0.5]]), odd,
     )  # fmt: skip
 
-    def case(size: int, wide: int, narrow: int, given: Tensor) -> Case:
+    def case(words: str, size: int, wide: int, narrow: int, given: Tensor) -> Case:
         x, p = draw.normal(2, size, wide).double()
         w_q, w_k = draw.normal(2, narrow, wide).double()
         inputs = [one * x + two * p for one, two in given.double()]
         scores = torch.stack([(each @ w_q.T) @ (each @ w_k.T).T for each in inputs])
-        return Case(f"{len(given)} runs, {size} tokens", (scores, given.double()))
+        return Case(f"{words}: {len(given)} runs, {size} tokens", (scores, given.double()))
 
     sizes = ((length, a, b), (other, b, a), (1, a, b), (24, 5, 5))
-    return [case(*size, given) for size, given in zip(sizes, scales, strict=True)]
+    kinds = ("switches", "runs that repeat", "negative scales, one token", "odd scales")
+    return [
+        case(words, *size, given) for words, size, given in zip(kinds, sizes, scales, strict=True)
+    ]
 
 
 def terms_cases(draw: Draw) -> list[Case]:

@@ -63,16 +63,19 @@ def looks_cases(draw: Draw) -> list[Case]:
     """Narrow heads and wide ones, as many rows as components, one head, one query."""
     h, length, more, half = draw.sizes(4, 3, 7)
 
-    def case(heads: int, queries: int, n: int, d: int, sharp: float) -> Case:
+    def case(words: str, heads: int, queries: int, n: int, d: int, sharp: float) -> Case:
         table, value = draw.normal(n, d).double(), 2 * draw.normal(heads, d).double()
         shares = (sharp * draw.normal(heads, queries, n).double()).softmax(-1)
         sizes = f"H, L, n, d = {(heads, queries, n, d)}"
-        return Case(sizes, (value[:, None] + shares @ table, value, table))
+        return Case(f"{words}, {sizes}", (value[:, None] + shares @ table, value, table))
 
     n = 2 * half + 1
     return [
-        case(h, length, n, n + more, 1.0), case(length, h, n, 64, 4.0), case(1, 1, 5, 9, 2.0),
-        case(h, h, 5, 6, 1.0), case(2, 20, 3, 16, 8.0),
+        case("narrow heads", h, length, n, n + more, 1.0),
+        case("wide heads", length, h, n, 64, 4.0),
+        case("one head and one query", 1, 1, 5, 9, 2.0),
+        case("as many heads as queries", h, h, 5, 6, 1.0),
+        case("few rows and many queries", 2, 20, 3, 16, 8.0),
     ]  # fmt: skip
 
 

@@ -108,19 +108,23 @@ def weight_cases(draw: Draw) -> list[Case]:
     """More keys than queries, as many, one head, one text; vectors of any size."""
     b, h, lq, more, d = draw.sizes(5, 3, 7)
 
-    def case(batch: int, heads: int, queries: int, keys: int, width: int, size: float) -> Case:
+    def case(
+        words: str, batch: int, heads: int, queries: int, keys: int, width: int, size: float
+    ) -> Case:
         q, k = (draw.normal(batch, heads, n, width).double() for n in (queries, keys))
         r = 0.4 + draw.normal(heads, queries, keys, width).double()
         u, v = (size * draw.normal(heads, width).double() for _ in range(2))
         logits = (q + u[:, None]) @ (k + 0.5).mT
         logits = logits + torch.einsum("bhid,hijd->bhij", q + v[:, None], r)
         weights = (logits * width**-0.5).softmax(-1)
-        label = f"B, H, Lq, Lk, d = {(batch, heads, queries, keys, width)}"
+        label = f"{words}, B, H, Lq, Lk, d = {(batch, heads, queries, keys, width)}"
         return Case(label, (q, k + 0.5, r, weights))
 
     return [
-        case(b, h, lq, lq + more, d, 1.0), case(h, b, more + 4, more + 4, lq, 0.3),
-        case(1, 2, 9, 12, 4, 2.0), case(3, 1, 5, 20, 16, 1.0),
+        case("more keys than queries", b, h, lq, lq + more, d, 1.0),
+        case("as many keys as queries", h, b, more + 4, more + 4, lq, 0.3),
+        case("one text", 1, 2, 9, 12, 4, 2.0),
+        case("one head", 3, 1, 5, 20, 16, 1.0),
     ]  # fmt: skip
 
 

@@ -236,6 +236,15 @@ def wrong_part(a: Tensor, b: Tensor, tolerance: float, axes: tuple[str, ...]) ->
     return f"the shape is right, the values are not ({share} % of them)"
 
 
+def wrong_numbers(got: Any, want: Any) -> str:
+    """Say which of a few whole numbers were given where others belong, nothing if they are many."""
+    given, goal = as_tensor(got), as_tensor(want)
+    if given is None or goal is None:  # several values, which have words of their own
+        return ""
+    wrong = [str(int(number)) for number in given[given != goal].unique()]
+    return f"; where you give {' or '.join(wrong)}, another is wanted" if len(wrong) < 4 else ""
+
+
 def room_for(goal: Tensor, tolerance: float) -> float:
     """Return by how much a number may differ: the tolerance, times the largest finite number."""
     finite = goal[torch.isfinite(goal)]

@@ -16,7 +16,14 @@ import torch
 from torch import Tensor
 
 from exercises.checks import kept
-from exercises.checks.compare import clone, close, difference, kind, shape_problem
+from exercises.checks.compare import (
+    clone,
+    close,
+    difference,
+    kind,
+    shape_problem,
+    wrong_numbers,
+)
 
 Answer = Callable[..., Any]
 PLACES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
@@ -228,6 +235,8 @@ class Exercise:
         text = difference(got[wrong], wanted[wrong], self.room(cases[wrong]), self.axes)
         if hidden:  # a share can be made to tell a number
             text = re.sub(r" \(\d+ % of them\)", "", text)
+        elif self.integers:
+            text += wrong_numbers(got[wrong], wanted[wrong])
         text = f"with {cases[wrong].label}: {text}"
         return text + (f" (it is right with {'; '.join(good[:2])}{more})" if good else "")
 
