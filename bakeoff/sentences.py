@@ -267,8 +267,8 @@ def angles_end() -> str:
     require(max(max(at("n-back", v, 8)) for v in both) < 0.3)
     middle = ", ".join(f"{median(at('n-back', v, 2)):.2f}" for v in (*both, "rope"))
     return (
-        f"At twice the training length {names(both)} were ahead of RoPE on 3-back in each of three"
-        f" seeds (middle seeds {middle}); at eight times they had lost it too."
+        f"After 400 steps {names(both)} (a quarter of the pairs) led RoPE on 3-back at twice the"
+        f" length in each of three seeds (middle seeds {middle}); at eight times both had lost it."
     )
 
 
