@@ -31,7 +31,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from exercises import late, name_today
+from exercises import name_today
 from exercises.bubblewrap import require_bubblewrap, require_hidden
 from exercises.jobs import Graded, Job, Limits, NotStarted
 from exercises.records import Course, Record, fill_gradebook, grader_version, write
@@ -190,7 +190,6 @@ def grade_course(
     sets = course.names(sets)
     jobs, keys, before = [], [], []
     changes: list[Change] = []
-    rules = late.read_rules(course.root)
     submissions, _ = course.submissions()
     hidden = sorted(set(course.graded()) - set(submissions))
     unseen = [pair for pair in hidden if not course.withdrawn(*pair)]
@@ -235,7 +234,7 @@ def grade_course(
     if compare:
         return records, problems
     try:
-        write_results(course, records, sets, rules, unseen)
+        write_results(course, records, sets, unseen)
     except Exception as error:  # nbgrader's, its database's or the disk's
         problems.append(
             f"The gradebook and the tables are not all written ({type(error).__name__}: {error}); "
@@ -245,9 +244,8 @@ def grade_course(
 
 
 def write_results(
-    course: Course, records: list[Record], sets: list[str], rules: late.Rules | None,
-    unseen: list[tuple[str, str]],
-) -> None:  # fmt: skip
+    course: Course, records: list[Record], sets: list[str], unseen: list[tuple[str, str]]
+) -> None:
     """Write the gradebook, the tables and the summary; say how each set went."""
     for record in records:
         student, name = record["student"], record["set"]
@@ -257,7 +255,6 @@ def write_results(
     records.sort(key=lambda record: (record["set"], record["student"]))
     for note in fill_gradebook(course, records, sets) or ():
         print(note, file=sys.stderr)
-    late.apply(records, rules)
     write_tables(course, records)
     write(course.root / "summary.html", page(records))
     for name in sorted({record["set"] for record in records}):

@@ -32,7 +32,7 @@ from nbgrader.exchange.default import Exchange
 from stub_workers import get_stuck, kill_for_eve
 from traitlets.config import Config
 
-from exercises import build, collect, late, own_code
+from exercises import build, collect
 from exercises.grade_course import Outcome, grade_course, in_pool, main
 from exercises.jobs import Graded, Job, Verdict
 from exercises.notebook import parse
@@ -442,32 +442,6 @@ def test_what_an_instructor_adds_reaches_the_tables(
     assert note not in capsys.readouterr().err  # said once
 
 
-def late_record(student: str, name: str, hours: float, counts: float = 10.0) -> dict[str, Any]:
-    return {"student": student, "set": name, "points": counts, "late": hours * 3600}
-
-
-def test_late_days_are_used_up_in_order_and_then_cost() -> None:
-    records = [
-        late_record("ann", "03_learned", 25), late_record("ann", "01_attention", 1),
-        late_record("ann", "05_shaw", 24), late_record("bob", "05_shaw", 300),
-        late_record("eve", "05_shaw", 0), late_record("eve", "06_transformer_xl", -5),
-    ]  # fmt: skip
-    late.apply(records, late.Rules(free=2, penalty=0.1))
-    found = [(r["days_late"], r["free_days"], r["taken_off"]) for r in records]
-    assert found == [(2, 1, 1.0), (1, 1, 0.0), (1, 0, 1.0), (13, 2, 10.0), (0, 0, 0.0), (0, 0, 0.0)]
-    late.apply(records, None)
-    assert all(record["taken_off"] == record["free_days"] == 0 for record in records)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "[]", '{"free": -1}', '{"free": 1.5}', '{"penalty": 10}', '{"days": 1}']
-)
-def test_other_rules_for_late_work_are_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "late_days.json").write_text(text)
-    with pytest.raises(ValueError, match=r"late_days.json must read like"):
-        late.read_rules(tmp_path)
-
-
 @pytest.mark.usefixtures("no_gradebook")
 def test_a_mended_check_lists_whose_points_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -498,25 +472,13 @@ def test_a_mended_check_lists_whose_points_change(
     said = capsys.readouterr().out
     assert "Graded again: 1 answers of 1 students get other points.\n" in said
     assert f"  ann, {NAME}: lookup 0 -> 3\n" in said and "Nothing was kept" in said
-    assert "mean" not in said  # it would lack what lateness costs and scores by hand
+    assert "mean" not in said  # it would lack scores by hand
     listed = table(tmp_path / "changes.csv")
     assert listed[1:] == [["ann", NAME, "lookup", "0.0", "3.0", "wrong answer", "ok", ""]]
     assert stamps(tmp_path) == kept and rows(tmp_path)[0]["points"] == "0.0"
     assert main([str(tmp_path)]) == 0
     assert [row["points"] for row in rows(tmp_path)] == ["3.0", "0.0"]
     assert table(tmp_path / "changes.csv") == listed
-
-
-def test_a_students_own_code_is_written_for_comparison(tmp_path: Path) -> None:
-    course = make_class(tmp_path, 2)
-    hand_in(tmp_path, "half", NAME, "[")
-    assert own_code.main([str(tmp_path), NAME]) == 0
-    files = {path.stem: path.read_text() for path in (tmp_path / f"code/{NAME}").glob("*.py")}
-    assert sorted(files) == ["half", "student000", "student001"]
-    assert "def rows_used" in files["student000"] and "return" in files["student000"]
-    for given in ("checks.rows_used(", "git", "Hint"):  # what was handed out
-        assert given not in files["student000"]
-    assert files["half"] == files["student001"].strip() == "" and course.root == tmp_path
 
 
 def open_row(root: Path) -> tuple[str, str, str]:
