@@ -374,6 +374,7 @@ def test_a_cache_joins_positions_of_every_legal_shape(first: str, second: str) -
         "none": lambda run: None,
     }
     cache = KVCache()
+    assert cache  # `if cache` asks whether there is one
     attention(x[:, :4], q_pos=forms[first](Run(0, 4)), cache=cache)
     last = attention(x[:, 4:], q_pos=forms[second](Run(4, 2)), cache=cache)
     assert_close(last, attention(x)[:, 4:], 1e-5)
@@ -517,6 +518,25 @@ def test_an_argument_given_twice_is_refused_by_constructors_and_hooks() -> None:
         RoPE(8).rotate(q, q, run, run, q_pos=run)  # type: ignore[misc]
     with pytest.raises(TypeError, match="takes from 2 to 3 positional arguments"):
         RoPE(8, 100.0, 3)  # type: ignore[misc]
+
+
+def test_hooks_are_checked_whatever_they_call_their_arguments() -> None:
+    class Own(PositionEncoding):
+        def rotate(self, queries, keys, here, there):  # type: ignore[no-untyped-def, override]
+            return queries * here[:, None], keys * there[:, None]
+
+        def bias(self, *given):  # type: ignore[no-untyped-def, override]
+            return given[-2].abs() * given[-1]
+
+    q, run = torch.randn(1, 2, 3, 8), Run(0, 3)
+    output, _ = attend(q, q, q, Compose(Own()), run, run)
+    assert_close(attend_fused(q, q, q, Own(), run, run), output)
+    assert torch.equal(
+        Own().rotate(q, keys=q, here=run, there=run)[0], q * torch.arange(3)[:, None]
+    )
+    for call in (Own().rotate, lambda *given: Own().bias(*given, 1.0)):
+        with pytest.raises(ValueError, match=r"Own: k_pos must have shape \(Lk=3,\)"):
+            call(q, q, run, Run(0, 4))
 
 
 def test_a_layer_refuses_an_encoding_of_other_heads_when_they_are_joined() -> None:
