@@ -161,7 +161,7 @@ def show_progress(done: int, total: int, begin: float) -> None:
 
 def key_of(job: Job, version: str) -> str:
     """Return a digest of all that the grade of a submission depends on."""
-    parts = (version, job.secret, job.set_name, job.unreadable, str(job.limits), str(job.trusted))
+    parts = (version, job.secret, job.set_name, job.unreadable, str(job.limits))
     return hashlib.sha256(json.dumps(parts).encode() + (job.data or b"")).hexdigest()
 
 
@@ -209,7 +209,7 @@ def grade_course(
                 continue
         if kept is not None:
             records.append(kept)
-    if jobs and not base.trusted:
+    if jobs:
         require_here()
     records += filter(None, (course.record(*pair) for pair in unseen))
     begin = time.monotonic()
@@ -291,22 +291,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--compare", action="store_true", help="keep nothing; write changes.csv")
     parser.add_argument("--workers", type=int, default=processors())
     parser.add_argument("--seconds", type=float, default=Limits.call, help="for a cell or a call")
-    parser.add_argument(
-        "--trusted", action="store_true",
-        help="run submissions WITHOUT a sandbox: they can do whatever you can",
-    )  # fmt: skip
     options = parser.parse_args(arguments)
     try:
         for name, number in (("seconds", options.seconds), ("workers", options.workers)):
             if not 0 < number < math.inf:
                 raise ValueError(f"--{name} must be a number above 0; got {number}")
         course = Course(options.course.expanduser())
-        if not options.trusted:
-            require_bubblewrap()
-            require_hidden(course.root, course.root / "submitted", HERE.parent)
+        require_bubblewrap()
+        require_hidden(course.root, course.root / "submitted", HERE.parent)
         with course.alone():
-            base = Job("", "", None, secret=course.secret(), trusted=options.trusted,
-                       limits=Limits(call=options.seconds))  # fmt: skip
+            limits = Limits(call=options.seconds)
+            base = Job("", "", None, secret=course.secret(), limits=limits)
             _, problems = grade_course(
                 course, options.sets or set_names(), base, options.workers,
                 options.again, options.compare,

@@ -635,7 +635,7 @@ def append_rows(rows: Tensor | None, new: Any, room: Room | None) -> tuple[Any, 
 
     Args:
         rows: (B, H, L, d), or None before the first ones.
-        new: (B, H, n, d), of the same dtype, or None if there never are any.
+        new: (B, H, n, d), or None if there never are any.
         room: what the last call returned. It serves only who brings the rows of that call: those
             of a copy that went another way, or cut or reordered since, get a room of their own.
 
@@ -646,7 +646,8 @@ def append_rows(rows: Tensor | None, new: Any, room: Room | None) -> tuple[Any, 
     if rows is None:
         return new, None
     length, more = rows.shape[2], rows.shape[2] + new.shape[2]
-    if not ON or torch.is_grad_enabled() or torch.compiler.is_compiling():
+    plain = not ON or torch.is_grad_enabled() or torch.compiler.is_compiling()
+    if plain or new.dtype != rows.dtype:
         return torch.cat([rows, new], dim=2), None
     writable = room and (torch.is_inference_mode_enabled() or not room.memory.is_inference())
     if room is None or not writable or room.rows is not rows or more > room.memory.shape[2]:

@@ -69,6 +69,13 @@ def test_flex_attention_takes_a_bias_of_distance_with_its_gradients(shown, bias)
             assert torch.allclose(one, other, atol=1e-4)
 
 
+def test_the_examples_of_the_readme_run() -> None:
+    text, names = (ROOT / "README.md").read_text(encoding="utf-8"), dict[str, object]()
+    for example in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        exec(example, names)
+    assert names["layer"](names["x"]).shape == (2, 10, 64)
+
+
 def test_the_page_names_methods_that_there_are(shown) -> None:
     import pe_lib
 

@@ -258,7 +258,7 @@ def test_interleaved_sections_of_an_image_equal_timm():
 def test_scores_know_differences_alone_on_every_axis(directions: Tensor):
     """Also where some components do not rotate; batches have numbers of their own."""
     q, k, numbers = heads(2, 2, 6, 16), heads(2, 2, 6, 16).flip(1), heads(2, 6, 3)
-    encoding = AxesRoPE(16, directions, gain=1.5)
+    encoding = AxesRoPE(16, directions, gain=1.5, rotary_dim=12)
     places = Axes(Run(0, 6), numbers)
     moved = Axes(Run(0, 6), numbers + torch.tensor([3.0, -20.0, 0.5]))
     scores = attention_logits(q, k, encoding, places, places)

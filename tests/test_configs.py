@@ -36,37 +36,7 @@ def model_of(name: str) -> type:
 # Rope types, held against the models -------------------------------------------------------------
 
 TRAINED = 512
-STRETCHED: dict[str, dict[str, Any]] = {
-    "linear": {"rope_type": "linear", "factor": 4.0},
-    "dynamic": {"rope_type": "dynamic", "factor": 2.0},
-    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED},
-    "yarn between": {
-        "rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": TRAINED,
-        "beta_fast": 16, "beta_slow": 2, "truncate": False,
-    },
-    "yarn with a gain": {
-        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED,
-        "attention_factor": 1.3,
-    },
-    "yarn with weights": {
-        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED,
-        "mscale": 1.0, "mscale_all_dim": 0.7,
-    },
-    "longrope": {
-        "rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": TRAINED,
-        "short_factor": [1.0 + j / 64 for j in range(64)],
-        "long_factor": [1.0 + j for j in range(64)],
-    },
-    "longrope with a gain": {
-        "rope_type": "longrope", "original_max_position_embeddings": TRAINED,
-        "short_factor": [1.5] * 64, "long_factor": [3.0] * 64, "attention_factor": 1.2,
-    },
-    "llama3": {
-        "rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": TRAINED,
-        "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-    },
-    "proportional": {"rope_type": "proportional", "partial_rotary_factor": 0.25},
-}  # fmt: skip
+STRETCHED = json.loads(Path(__file__).with_name("stretched.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("positions", [[0, 1, 6, 40, 300, 500], [0, 1, 6, 40, 300, 20001]])

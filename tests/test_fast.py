@@ -463,6 +463,12 @@ def test_rows_grow_from_one_mode_of_gradients_into_another() -> None:
                 rows, room = add(rows, room)
 
 
+@torch.no_grad()
+def test_rows_of_another_dtype_are_not_cast_to_that_of_the_cache() -> None:
+    rows, room = add(draw(B, H, 3, WIDTH).float(), None)
+    assert rows.dtype == torch.float64 and room is None
+
+
 def test_gradients_reach_every_row_of_a_cache() -> None:
     rows, new = (draw(B, H, 3, WIDTH).requires_grad_() for _ in range(2))
     longer, room = append_rows(rows, new, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import errno
 import functools
@@ -39,7 +38,7 @@ from exercises.notebook import parse
 from exercises.records import LARGEST_FILE, Course, find_alembic
 from exercises.sets import HERE, load, release_path, set_names, source_path
 from exercises.tables import FORMULA, cell_text, write_tables
-from exercises.usage import descendants, has_ended
+from exercises.usage import descendants
 from tools import ROOT
 
 pytestmark = pytest.mark.usefixtures("sandbox")
@@ -121,30 +120,6 @@ def test_an_interrupted_and_a_killed_run_are_taken_up_where_they_stopped(
     records, problems = grade_course(course, [NAME], base, workers=1)
     assert kept.items() < stamps(tmp_path).items()
     assert problems == [] and len(records) == 3
-
-
-ENDLESS = """
-from exercises.sandbox import Limits, Session
-
-session = Session(Limits(), trusted=True)
-session.ask({"cell": "import os; open(f'{os.getpid()}.begun', 'x').close()\\nwhile True: pass"}, 60)
-"""
-
-
-def test_code_that_is_trusted_ends_with_its_grader(tmp_path: Path) -> None:
-    """Though no sandbox takes it along."""
-    place = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([sys.executable, "-c", ENDLESS], cwd=tmp_path, env=place) as grader:
-        while not (begun := list(tmp_path.iterdir())) and grader.poll() is None:
-            time.sleep(0.05)
-        grader.kill()
-    student = Path("/proc", begun[0].stem)
-    deadline = time.monotonic() + 20
-    while not (ended := has_ended(student)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(int(student.name), signal.SIGKILL)
-    assert ended
 
 
 def hand_in(root: Path, student: str, name: str, text: str = "") -> Path:
