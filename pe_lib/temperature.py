@@ -1,6 +1,7 @@
 """Temperature by position: sharper scores where there are more keys to tell apart (chapter 17).
 
-score_ij = s log(i + 1) q_i . k_j / sqrt(d),     or (1 + s log(1 + floor(i / length))) q_i . k_j
+score_ij = s log(i + 1) q_i . k_j / sqrt(d),     s trained for each head, or by a fixed rule
+score_ij = (1 + s log(1 + floor(i / length))) q_i . k_j / sqrt(d)
 
 A softmax over n keys divides its weight among n. With scores that stay as large as they were, the
 largest weight falls as n grows; scores that grow with log(n) keep it. How fast they grow may be

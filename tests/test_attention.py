@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from lab.hierarchical import WindowBias
 from pe_lib.alibi import ALiBi
 from pe_lib.attention import (
     KVCache,
@@ -28,8 +27,6 @@ from pe_lib.attention import (
 from pe_lib.axes import AxesRoPE
 from pe_lib.compose import Compose
 from pe_lib.deberta import DeBERTa
-from pe_lib.fire import Fire
-from pe_lib.kerple import Kerple
 from pe_lib.positions import Axes, Positions, Run, as_tensor, order_of
 from pe_lib.rope import RoPE
 from pe_lib.shaw import Shaw
@@ -458,26 +455,6 @@ def test_a_bias_of_its_own_is_not_passed_over_for_a_fast_form() -> None:
             last = q[:, :, -length:]
             fused = attend_fused(last, k, v, encoding, *where, causal=True)
             assert_close(fused, attend(last, k, v, encoding, *where, causal=True)[0], 1e-5)
-
-
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
-def test_integers_of_every_type_are_positions(dtype: torch.dtype) -> None:
-    """Differences of small and of unsigned integers would wrap around, and the mask with them."""
-    positions = torch.tensor([[3, 100, 2, 90, 0], [0, 1, 120, 3, 4]])
-    makers = [NoPosition, lambda: ALiBi(H), lambda: T5Bias(H), lambda: Kerple(H), lambda: Fire(H)]
-    makers += [lambda: RoPE(4), lambda: Shaw(4, 2), lambda: TransformerXL(12, H)]
-    for make in [*makers, lambda: DeBERTa(12, H, 4), lambda: WindowBias(H, 2)]:
-        attention = MultiHeadAttention(12, H, make(), causal=True)
-        x = torch.randn(B, LQ, 12)
-        expected = attention(x, q_pos=positions)
-        assert torch.equal(attention(x, q_pos=positions.to(dtype)), expected)
-        q = attention.split_heads(x)
-        arguments = (q, q, positions, positions)
-        small = (q, q, positions.to(dtype), positions.to(dtype))
-        for hook, extra in (("bias", (1.0,)), ("rotate", ())):
-            by_hand = getattr(attention.encoding, hook)(*small, *extra)
-            wanted = getattr(attention.encoding, hook)(*arguments, *extra)
-            assert by_hand is wanted is None or all(map(torch.equal, by_hand, wanted))
 
 
 # --- what could be taken for something else is refused --------------------------------------------

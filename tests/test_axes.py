@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from pe_lib import AxesRoPE, AxialRoPE, RoPE, Run
 from pe_lib.attention import attention_logits
 from pe_lib.axes import (
-    axis_of_pair,
     golden_directions,
     grid_positions,
     section_directions,
@@ -36,11 +35,6 @@ def heads(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
 # --- positions and directions ---------------------------------------------------------------------
 
 
-def test_a_grid_is_numbered_in_reading_order():
-    expected = [[t, y, x] for t in range(2) for y in range(3) for x in range(4)]
-    assert grid_positions(2, 3, 4).tolist() == expected
-
-
 def test_text_stands_on_the_diagonal_and_goes_on_after_the_largest_number():
     places = text_image_positions([2, (1, 2, 3), 1, (4, 1, 2), 2])
     image = [[2, 2 + y, 2 + x] for y in range(2) for x in range(3)]
@@ -48,18 +42,6 @@ def test_text_stands_on_the_diagonal_and_goes_on_after_the_largest_number():
     text = [[[n] * 3 for n in numbers] for numbers in ([0, 1], [5], [10, 11])]
     assert places.numbers.tolist() == text[0] + image + text[1] + video + text[2]
     assert places.order == Run(0, len(places.numbers))
-
-
-@pytest.mark.parametrize("sections", [[1, 2, 2], [2, 2], [3], [2, 1, 3, 1]])
-def test_each_axis_gets_its_section(sections: list[int]):
-    for arrangement in ("chunked", "interleaved"):
-        axis = axis_of_pair(sections, arrangement)
-        assert axis.bincount().tolist() == sections
-    assert axis_of_pair(sections).tolist() == sorted(axis_of_pair(sections).tolist())
-
-
-def test_interleaved_axes_take_turns():
-    assert axis_of_pair([4, 2, 1], "interleaved").tolist() == [0, 1, 2, 0, 1, 0, 0]
 
 
 def test_golden_directions_keep_the_rates_and_never_line_up():
