@@ -10,6 +10,7 @@ shift, what it adds to the scores and how many parameters it takes.
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -55,32 +56,7 @@ PAGES = {
     "cope": "hierarchical#counted-gates",
 }
 # Where a method was used or compared at scale; {0} models of the census have it.
-AT_SCALE = {
-    "none": ("", "models of 1.3 billion on code, Kazemnejad 2023"),
-    "sinusoidal": ("sinusoidal", "{0} models"),
-    "learned": ("learned", "{0} models, GPT-2 among them"),
-    "transformer_xl": ("relative:Transformer-XL", "{0} models, XLNet among them"),
-    "shaw": ("relative:Shaw", "{0} models"),
-    "t5": ("t5", "{0} models"),
-    "deberta": ("relative:DeBERTa", "{0} models"),
-    "alibi": ("alibi", "{0} models: BLOOM, Falcon, MPT"),
-    "rope": ("layout", "{0} models, Llama among them"),
-    "p_rope": ("rope_types:proportional", "{0} models: Gemma 4 and relatives, LFM3"),
-    "hybrid": (
-        "no_position_layers",
-        "{0} models rotate in some layers alone, as Command A; 8 billion, Yang 2025",
-    ),
-    "temperature": ("temperature", "{0} models, on the queries of RoPE or of no positions"),
-    "forgetting": ("", "models of 760 million, Lin 2025"),
-    "pope": ("", "models of up to 774 million, Gopalakrishnan 2025"),
-    "learned+interpolate": ("", "image models, at another size of the image"),
-    "rope+pi": ("", "Llama from 7 to 65 billion, Chen 2023"),
-    "rope+ntk": ("rope_types:ntk_alpha", "{0} models of the Hunyuan family"),
-    "rope+yarn": ("rope_types:yarn", "{0} models; as an option Qwen 2.5 and DeepSeek-V3"),
-    "rope+llama3": ("rope_types:llama3", "Llama 3.1, and {0} other models"),
-    "rope+base": ("base", "{0} models have a base of 500,000 or more"),
-    "rope+drop": ("", "models of up to 7 billion, Gelberg 2025"),
-}
+AT_SCALE: dict[str, tuple[str, str]] = json.loads((SHIPPED / "at_scale.json").read_text("utf-8"))
 
 # Why a method falls out, and what stays open; on the right the page that shows it. {0} and {1}
 # are the numbers of a reason.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,53 +27,21 @@ class Bar:
     most: float
 
 
-COPY, LLAMA = "copying q and k", "transformers, Llama (half)"
-GATHER = "transformers, Wav2Vec2-BERT (gathers L, L, d)"
-ALL = (512, 2048, 8192)
+def stated() -> list[Bar]:
+    """Return the bars of `bars.csv`."""
+    lines = (ROOT / "benchmarks/bars.csv").read_text(encoding="utf-8").splitlines()
+    return [
+        Bar(
+            *(row["text"], row["question"], tuple(map(int, row["lengths"].split()))),
+            *(row["who"], row["against"], float(row["most"])),
+        )
+        for row in csv.DictReader(lines)
+    ]
+
+
 LIGHT = ("RoPE, half", "RoPE", "ALiBi", "T5 bias", "KERPLE", "FIRE", "Shaw")
 BARS = [
-    Bar("RoPE costs at most 1.8 copies", "rope", (2048,), "pe_lib, interleaved", COPY, 1.8),
-    Bar("RoPE: five times as fast", "rope", (2048,), "pe_lib, interleaved", LLAMA, 1 / 5),
-    Bar("RoPE, half layout: as fast", "rope", ALL, "pe_lib, half", LLAMA, 1.0),
-    Bar("RoPE in training: faster", "rope-training", (2048,), "pe_lib, interleaved", LLAMA, 1.0),
-    Bar("the half layout too", "rope-training", (2048,), "pe_lib, half", LLAMA, 1.0),
-    Bar("T5 bias: 100 times as fast", "t5", (2048,), "pe_lib, view", "transformers, T5", 1 / 100),
-    Bar("ALiBi: 100 times as fast", "alibi", (2048,), "pe_lib, view", "x-transformers", 1 / 100),
-    Bar("Shaw without a vector per pair: faster", "shaw", (512, 1024, 2048), "pe_lib", GATHER, 1.0),
-    Bar(
-        "XLNet by skewing: faster than a gather",
-        "xlnet",
-        (512,),
-        "pe_lib, skew",
-        "gather of (L, L, H, d)",
-        1.0,
-    ),
-    Bar(
-        "and than the published shift",
-        "xlnet",
-        (512, 1024, 2048),
-        "pe_lib, skew",
-        "transformers, XLNet",
-        1.0,
-    ),
-    Bar("Sinusoidal table, computed", "table", ALL, "pe_lib (float64 angles)", FASTEST, 1.0),
-    Bar("Sinusoidal table, looked up", "cached", ALL, "pe_lib", FASTEST, 1.0),
-    Bar(
-        "ALiBi inside attention: no slower than a dense bias",
-        "sdpa",
-        (512, 2048),
-        "pe_lib, ALiBi",
-        "SDPA, dense ALiBi built by pe_lib",
-        1.0,
-    ),
-    Bar(
-        "T5 inside attention: no slower than a dense bias",
-        "sdpa",
-        (512, 2048),
-        "pe_lib, T5",
-        "SDPA, T5 bias built by transformers",
-        1.0,
-    ),
+    *stated(),
     *(
         Bar(
             f"Decoding with {name}",

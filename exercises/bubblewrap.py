@@ -171,7 +171,7 @@ def unprivileged_user() -> int:
 ADVICE = (
     "Student code is not run without it. On Debian or Ubuntu: apt-get install bubblewrap "
     "libseccomp2. On macOS or a host that forbids namespaces, grade on a Linux machine or in "
-    "a virtual one; or, for submissions that you trust as your own code, add --trusted."
+    "a virtual one."
 )
 
 

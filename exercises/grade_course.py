@@ -31,7 +31,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from exercises import late, name_today
+from exercises import name_today
 from exercises.bubblewrap import require_bubblewrap, require_hidden
 from exercises.jobs import Graded, Job, Limits, NotStarted
 from exercises.records import Course, Record, fill_gradebook, grader_version, write
@@ -161,7 +161,7 @@ def show_progress(done: int, total: int, begin: float) -> None:
 
 def key_of(job: Job, version: str) -> str:
     """Return a digest of all that the grade of a submission depends on."""
-    parts = (version, job.secret, job.set_name, job.unreadable, str(job.limits), str(job.trusted))
+    parts = (version, job.secret, job.set_name, job.unreadable, str(job.limits))
     return hashlib.sha256(json.dumps(parts).encode() + (job.data or b"")).hexdigest()
 
 
@@ -190,7 +190,6 @@ def grade_course(
     sets = course.names(sets)
     jobs, keys, before = [], [], []
     changes: list[Change] = []
-    rules = late.read_rules(course.root)
     submissions, _ = course.submissions()
     hidden = sorted(set(course.graded()) - set(submissions))
     unseen = [pair for pair in hidden if not course.withdrawn(*pair)]
@@ -210,7 +209,7 @@ def grade_course(
                 continue
         if kept is not None:
             records.append(kept)
-    if jobs and not base.trusted:
+    if jobs:
         require_here()
     records += filter(None, (course.record(*pair) for pair in unseen))
     begin = time.monotonic()
@@ -235,7 +234,7 @@ def grade_course(
     if compare:
         return records, problems
     try:
-        write_results(course, records, sets, rules, unseen)
+        write_results(course, records, sets, unseen)
     except Exception as error:  # nbgrader's, its database's or the disk's
         problems.append(
             f"The gradebook and the tables are not all written ({type(error).__name__}: {error}); "
@@ -245,9 +244,8 @@ def grade_course(
 
 
 def write_results(
-    course: Course, records: list[Record], sets: list[str], rules: late.Rules | None,
-    unseen: list[tuple[str, str]],
-) -> None:  # fmt: skip
+    course: Course, records: list[Record], sets: list[str], unseen: list[tuple[str, str]]
+) -> None:
     """Write the gradebook, the tables and the summary; say how each set went."""
     for record in records:
         student, name = record["student"], record["set"]
@@ -257,7 +255,6 @@ def write_results(
     records.sort(key=lambda record: (record["set"], record["student"]))
     for note in fill_gradebook(course, records, sets) or ():
         print(note, file=sys.stderr)
-    late.apply(records, rules)
     write_tables(course, records)
     write(course.root / "summary.html", page(records))
     for name in sorted({record["set"] for record in records}):
@@ -294,22 +291,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--compare", action="store_true", help="keep nothing; write changes.csv")
     parser.add_argument("--workers", type=int, default=processors())
     parser.add_argument("--seconds", type=float, default=Limits.call, help="for a cell or a call")
-    parser.add_argument(
-        "--trusted", action="store_true",
-        help="run submissions WITHOUT a sandbox: they can do whatever you can",
-    )  # fmt: skip
     options = parser.parse_args(arguments)
     try:
         for name, number in (("seconds", options.seconds), ("workers", options.workers)):
             if not 0 < number < math.inf:
                 raise ValueError(f"--{name} must be a number above 0; got {number}")
         course = Course(options.course.expanduser())
-        if not options.trusted:
-            require_bubblewrap()
-            require_hidden(course.root, course.root / "submitted", HERE.parent)
+        require_bubblewrap()
+        require_hidden(course.root, course.root / "submitted", HERE.parent)
         with course.alone():
-            base = Job("", "", None, secret=course.secret(), trusted=options.trusted,
-                       limits=Limits(call=options.seconds))  # fmt: skip
+            limits = Limits(call=options.seconds)
+            base = Job("", "", None, secret=course.secret(), limits=limits)
             _, problems = grade_course(
                 course, options.sets or set_names(), base, options.workers,
                 options.again, options.compare,

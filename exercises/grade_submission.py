@@ -141,7 +141,7 @@ class Grader:
     def run(self) -> None:
         """Run and judge everything; after a process has ended, go on in a new one."""
         while not self.all_judged():
-            with Session(self.job.limits, self.job.trusted) as session:
+            with Session(self.job.limits) as session:
                 session.used = self.used
                 self.run_through(session)
                 self.used = session.used

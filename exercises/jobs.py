@@ -58,7 +58,6 @@ class Job:
     unreadable: str = ""
     secret: str = ""
     limits: Limits = field(default_factory=Limits)
-    trusted: bool = False
 
 
 @dataclass

@@ -130,7 +130,7 @@ class CpuWait:
 class Session:
     """One process for a student's code, and what it printed."""
 
-    def __init__(self, limits: Limits, trusted: bool = False) -> None:
+    def __init__(self, limits: Limits) -> None:
         """Start the process and wait until it is ready.
 
         Raises:
@@ -140,24 +140,22 @@ class Session:
         self.first = 0  # the first process in it, as numbered outside
         self.runner: Path | None = None  # the folder in /proc of the process that answers
         self.used = 0.0  # seconds of all requests, without waiting for a processor
-        self.processor = None if trusted else Processor()
+        self.processor = Processor()
         requests, self.requests = os.pipe()
         self.answers, answers = os.pipe()
         self.output, output = os.pipe()
         for end in (self.output, self.answers, self.requests):
             os.set_blocking(end, False)
         user = unprivileged_user()
-        start = self.start_unprotected if trusted else self.make_sandbox
-        self.process = start(user, requests, answers, output)
+        self.process = self.make_sandbox(user, output)
         ends = [requests, answers, output]
         request = {"first": self.first, "user": user, "limits": limits.of_a_process(),
-                   "processor": self.processor and self.processor.number}  # fmt: skip
+                   "processor": self.processor.number}  # fmt: skip
         try:
             try:
-                if not trusted and not self.first:
+                if not self.first:
                     raise NotStarted("bubblewrap made none")
-                if not trusted:
-                    zygote().fork(request, ends)
+                zygote().fork(request, ends)
             finally:
                 for end in ends:
                     os.close(end)
@@ -172,21 +170,7 @@ class Session:
         self.take_printed()
         self.used = 0.0  # starting is not the student's
 
-    def start_unprotected(
-        self, _user: int, requests: int, answers: int, output: int
-    ) -> subprocess.Popen[bytes]:
-        """Start the runner without any sandbox."""
-        words = [sys.executable, str(INSIDE / "runner.py")]
-        words += map(str, (requests, answers, os.getpid()))
-        return subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            pass_fds=[requests, answers], start_new_session=True,
-            env={**os.environ, "PYTHONPATH": str(INSIDE.parent)},
-        )  # fmt: skip
-
-    def make_sandbox(
-        self, user: int, _requests: int, _answers: int, output: int
-    ) -> subprocess.Popen[bytes]:
+    def make_sandbox(self, user: int, output: int) -> subprocess.Popen[bytes]:
         """Let bubblewrap make a sandbox; a process that only waits keeps it open."""
         info, info_end = os.pipe()
         rules = filter_pipe()
@@ -351,8 +335,7 @@ class Session:
                     file.close()
         for end in (self.requests, self.answers, self.output):
             os.close(end)
-        if self.processor is not None:
-            self.processor.release()
+        self.processor.release()
 
     def __enter__(self) -> Session:
         """Return itself."""

@@ -141,9 +141,6 @@ def opened(record: Record) -> str:
 
 
 def by_hand(record: Record) -> str:
-    """Say what the grader has found where other points count, and what lateness costs."""
-    found, lost = float(record["points"]), float(record.get("taken_off", 0.0))
-    counts = float(record.get("counts", found))
-    words = [f"by hand; {found:g} found"] if counts != found else []
-    words += [f"{lost:g} off for lateness"] if lost else []
-    return f" ({'; '.join(words)})" if words else ""
+    """Say what the grader has found where other points count."""
+    found = float(record["points"])
+    return f" (by hand; {found:g} found)" if counted(record) != found else ""

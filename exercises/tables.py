@@ -49,9 +49,8 @@ def write_table(path: Path, rows: Iterable[Iterable[Any]]) -> None:
 
 
 def counted(record: Record) -> float:
-    """Return the points that count: the grader's or those by hand, less what lateness costs."""
-    points = float(record.get("counts", record["points"]))
-    return points - float(record.get("taken_off", 0.0))
+    """Return the points that count: the grader's or those by hand."""
+    return float(record.get("counts", record["points"]))
 
 
 def open_points(record: Record) -> float | str:
@@ -83,14 +82,12 @@ def hours_late(record: Record) -> float | str:
 def submissions_table(records: list[Record]) -> list[list[Any]]:
     """Return a line for each submission."""
     head = ["student", "set", "points", "max_points", "seconds", "handed_in", "hours_late",
-            "found_by_grader", "open_points", "open_max", "open", "days_late", "free_days",
-            "taken_off"]  # fmt: skip
+            "found_by_grader", "open_points", "open_max", "open"]  # fmt: skip
     return [
         head,
         *([r["student"], r["set"], counted(r), r["max_points"], r["seconds"],
            r.get("handed_in") or "", hours_late(r), r["points"],
-           open_points(r), open_top(r["set"]), open_word(r), r.get("days_late", 0),
-           r.get("free_days", 0), r.get("taken_off", 0.0)] for r in records),
+           open_points(r), open_top(r["set"]), open_word(r)] for r in records),
     ]  # fmt: skip
 
 

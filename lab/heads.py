@@ -319,13 +319,13 @@ def report(model: Transformer) -> dict[str, Any]:
 
 
 def runs() -> list[dict[str, Any]]:
-    """Return what tools/heads.py recorded of trainings: a row for each method, rate and seed."""
+    """Return what was recorded of trainings: a row for each method, rate and seed."""
     found: list[dict[str, Any]] = json.loads((DATA / "heads.json").read_text(encoding="utf-8"))
     return found
 
 
 def trained() -> Transformer:
-    """Return the rotary model of chapter 12, as tools/heads.py trained and kept it.
+    """Return the rotary model of chapter 12, as it was trained once and kept.
 
     Kept, since 500 steps make another model of what processors round differently.
     """

@@ -8,7 +8,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from types import UnionType
+from types import SimpleNamespace, UnionType
 from typing import Annotated, Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin
 from typing import get_type_hints as hints_of
 
@@ -115,17 +115,22 @@ def is_word(hint: Any) -> bool:
     return any((get_origin(each) or each) in (Annotated, bool) for each in (hint, *get_args(hint)))
 
 
+def hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of arguments, without those that name what is not there."""
+    function, found = inspect.unwrap(function), dict[str, Any]()
+    for name, annotation in function.__annotations__.items():
+        one = SimpleNamespace(__annotations__={name: annotation} if name != "return" else {})
+        with contextlib.suppress(NameError):
+            found |= hints_of(one, function.__globals__, include_extras=True)
+    return found
+
+
 def guarded(
     function: Function, asked: Callable[[Any], bool], shapes: Mapping[str, str]
 ) -> Function:
     """Return a function behind a door that asks arguments with some annotations, and shapes."""
     names = parameters_of(function)
-    hints: dict[str, Any] = {}
-    with contextlib.suppress(NameError):  # of annotations that name what is not there
-        hints = hints_of(function, include_extras=True)
-    rules = {
-        name: rule_of(hint) for name, hint in hints.items() if name != "return" and asked(hint)
-    }
+    rules = {name: rule_of(hint) for name, hint in hints(function).items() if asked(hint)}
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

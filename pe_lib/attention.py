@@ -1,27 +1,36 @@
-"""Multi-head attention with a place for position: the definition, a module, a cache.
+"""Multi-head attention with a place for position: a module and its cache.
 
-    output_i = sum over j of softmax_j(scale <rotated q_i, rotated k_j> + bias_ij) v_j
+    output = concat_h(attend(x Wq_h, x Wk_h, x Wv_h)) Wo
 
-`pe_lib.fast` has the same for less, and is used unless it is switched off.
+`pe_lib.definition` has `attend`, which gives the weights too. Without them the module takes the
+fast forms of `pe_lib.fast`, unless these are switched off: the same numbers for less.
 """
 
-import math
 from typing import Any, Self
 
-import torch
 from torch import Tensor, nn
 
 from pe_lib import fast
-from pe_lib.arguments import Booleans, Count, checked, lengths_of
+from pe_lib.arguments import Booleans, Count, Number, checked, lengths_of
+from pe_lib.definition import (
+    KEYS,
+    OF_KEYS,
+    OF_QUERIES,
+    QUERIES,
+    VALUES,
+    require_heads,
+    require_mask,
+)
+from pe_lib.definition import attend as attend
+from pe_lib.definition import attention_logits as attention_logits
 from pe_lib.encoding import NoPosition as NoPosition
 from pe_lib.encoding import PositionEncoding as PositionEncoding
-from pe_lib.encoding import Reads, default_scale
+from pe_lib.encoding import Reads
+from pe_lib.encoding import default_scale as default_scale
 from pe_lib.errors import may_read, require_multiple, require_shapes
-from pe_lib.fast import append_rows, for_queries
 from pe_lib.positions import (
     AnyPositions,
     all_past,
-    allowed_pairs,
     as_positions,
     following,
     joined,
@@ -31,103 +40,6 @@ from pe_lib.positions import (
 )
 from pe_lib.positions import Run as Run
 from pe_lib.positions import relative_position as relative_position
-
-QUERIES, KEYS, VALUES = "B H Lq d", "B Hk Lk d", "B Hk Lk dv"
-OF_QUERIES, OF_KEYS = "Lq | B Lq | 1 Lq", "Lk | B Lk | 1 Lk"
-
-
-@checked(q=QUERIES, k=KEYS, q_pos=OF_QUERIES, k_pos=OF_KEYS)
-def attention_logits(
-    q: Tensor,
-    k: Tensor,
-    encoding: PositionEncoding,
-    q_pos: AnyPositions,
-    k_pos: AnyPositions,
-    *,
-    rotated: bool = False,
-    reads: Reads | None = None,
-) -> Tensor:
-    """Return the scores before the mask and the softmax.
-
-    Args:
-        q: queries, (B, H, Lq, d).
-        k: keys, (B, H, Lk, d), or with fewer heads, each for several neighbours of q.
-        encoding: supplies `rotate`, `bias` and the scale.
-        q_pos: positions of the queries: a `Run`, a `range`, (Lq,) or (B, Lq), or `Axes`.
-        k_pos: positions of the keys, likewise.
-        rotated: q and k have been rotated before.
-        reads: what `encoding.read` returned for the hidden states of queries and of keys.
-
-    Returns:
-        (B, H, Lq, Lk): scale * <rotated q, rotated k> + bias.
-
-    Source: Vaswani et al. 2017, equation 1, with a place for position.
-    """
-    require_heads(q, k)
-    k, scale = for_queries(k, q), default_scale(encoding, q.shape[-1])
-    # Both are the encoding's own hooks, or the same numbers for less.
-    bias = fast.bias_of(encoding, q, k, order_of(q_pos), order_of(k_pos), scale, reads)
-    if not rotated:
-        q, k = fast.rotate(encoding, q, k, q_pos, k_pos)
-    logits = q @ k.mT * scale
-    return logits if bias is None else logits + bias  # (B, H, Lq, Lk)
-
-
-@checked(k=KEYS, v=VALUES)
-def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    encoding: PositionEncoding,
-    q_pos: AnyPositions,
-    k_pos: AnyPositions,
-    *,
-    causal: bool = False,
-    mask: Booleans | None = None,
-    rotated: bool = False,
-    reads: Reads | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Attend, and return the weights too: the definition, step by step.
-
-    Args:
-        q: queries, (B, H, Lq, d).
-        k: keys, (B, H, Lk, d), or with fewer heads, each for several neighbours of q.
-        v: values, likewise.
-        encoding: the position encoding whose hooks are called.
-        q_pos: positions of the queries: a `Run`, a `range`, (Lq,) or (B, Lq), or `Axes`.
-        k_pos: positions of the keys, likewise.
-        causal: hide keys whose position is greater than the query's.
-        mask: bool, broadcastable to (B, H, Lq, Lk); False hides a key. A query with no key
-            left gets uniform weights, or none at all where the encoding has a sink.
-        rotated: q, k and v have been rotated before, see `PositionEncoding.rotates_once`.
-        reads: as in `attention_logits`.
-
-    Returns:
-        output (B, H, Lq, d) and weights (B, H, Lq, Lk), whose rows sum to one (to less where the
-        encoding has a sink).
-    """
-    logits = attention_logits(q, k, encoding, q_pos, k_pos, rotated=rotated, reads=reads)
-    require_mask(mask, tuple(logits.shape))
-    q_pos, k_pos = order_of(q_pos), order_of(k_pos)
-    allowed = allowed_pairs(q_pos, k_pos, causal, mask, q.device)
-    if allowed is not None:
-        logits = logits.masked_fill(~allowed, -math.inf)
-    logits = logits.clamp(min=torch.finfo(logits.dtype).min)  # all the same where all are hidden
-    weights = softmax(logits, encoding.sink(q, q_pos))
-    if not rotated:
-        v = encoding.rotate_values(v, k_pos)
-    output = weights @ for_queries(v, q)  # (B, H, Lq, d)
-    extra = encoding.values(weights, q_pos, k_pos)
-    output = encoding.rotate_back(output, q_pos)
-    return output if extra is None else output + extra, weights
-
-
-def softmax(logits: Tensor, sink: Tensor | None) -> Tensor:
-    """Return the weights of the keys, (..., Lk); one more logit may take a share of them."""
-    if sink is None:
-        return logits.softmax(dim=-1)
-    sink = sink.to(logits.dtype).expand(*logits.shape[:-1], 1)
-    return torch.cat([logits, sink], dim=-1).softmax(dim=-1)[..., :-1]
 
 
 @checked(q=QUERIES, k=KEYS, v=VALUES, q_pos=OF_QUERIES, k_pos=OF_KEYS)
@@ -143,43 +55,18 @@ def attend_fused(
     mask: Booleans | None = None,
     rotated: bool = False,
     reads: Reads | None = None,
+    scale: Number | None = None,
     memory: fast.Memory | None = None,
 ) -> Tensor:
     """Return the output of `attend` by the fast forms, without the weights; arguments as there."""
     settings: dict[str, Any] = {"causal": causal, "rotated": rotated, "reads": reads}
+    settings["scale"] = default_scale(encoding, q.shape[-1]) if scale is None else scale
     if not fast.ON or encoding.uses("values"):  # which needs the weights
         return attend(q, k, v, encoding, q_pos, k_pos, mask=mask, **settings)[0]
     require_heads(q, k)
     require_mask(mask, (*q.shape[:3], k.shape[2]))
     settings |= {"mask": mask, "memory": memory}
     return fast.attend(q, k, v, encoding, q_pos, k_pos, **settings)
-
-
-def require_heads(q: Tensor, k: Tensor) -> None:
-    """Raise unless there is a key, and each of its heads serves as many of the queries'."""
-    if k.shape[2] == 0 or k.shape[1] == 0 or q.shape[1] % k.shape[1]:
-        raise ValueError(
-            "k must have one key at least, and heads that divide those of q, "
-            f"got {tuple(k.shape)} for q of shape {tuple(q.shape)}"
-        )
-
-
-def require_mask(mask: Tensor | None, wanted: tuple[int, ...]) -> None:
-    """Raise unless a mask broadcasts to (B, H, Lq, Lk), its first axis not of two meanings."""
-    if mask is not None:
-        axes = zip(reversed(mask.shape), reversed(wanted), strict=False)
-        fits = mask.ndim <= 4 and all(given in (1, full) for given, full in axes)
-        # Of two axes the first may be queries or the batch, of three it may be heads or the batch.
-        double = mask.ndim in (2, 3) and len(mask) == wanted[0] == wanted[4 - mask.ndim] > 1
-        ways = {
-            2: "mask[None, None] if its axes are (Lq, Lk), mask[:, None, None] if (B, Lk)",
-            3: "mask[None] if its axes are (H, Lq, Lk), mask[:, None] if (B, Lq, Lk)",
-        }
-        if not fits or double:
-            say = f", which fits in two ways: give {ways[mask.ndim]}" if double else ""
-            raise ValueError(
-                f"mask must broadcast to (B, H, Lq, Lk) = {wanted}, got {tuple(mask.shape)}{say}"
-            )
 
 
 def shows_later(q_pos: AnyPositions, k_pos: AnyPositions, mask: Tensor | None) -> bool:
@@ -211,6 +98,10 @@ class KVCache:
         """Return how many keys are held."""
         return 0 if self.keys is None else self.keys.shape[2]
 
+    def __bool__(self) -> bool:
+        """Return True: an empty cache is one, for whoever asks `if cache`."""
+        return True
+
     def next_positions(self, length: int) -> AnyPositions:
         """Return the `length` positions that follow those in the cache."""
         return following(self.positions, length)
@@ -227,9 +118,9 @@ class KVCache:
         grown.rotated, grown.memory = self.rotated, self.memory
         before = self.positions
         grown.positions = joined(before, k_pos, k.device) if len(self) else own(k_pos)
-        grown.keys, keys = append_rows(self.keys, k, self.rooms[0])
-        grown.values, values = append_rows(self.values, v, self.rooms[1])
-        grown.read, reads = append_rows(self.read, read, self.rooms[2])
+        grown.keys, keys = fast.append_rows(self.keys, k, self.rooms[0])
+        grown.values, values = fast.append_rows(self.values, v, self.rooms[1])
+        grown.read, reads = fast.append_rows(self.read, read, self.rooms[2])
         grown.rooms = keys, values, reads
         return grown
 
@@ -327,6 +218,7 @@ class MultiHeadAttention(nn.Module):
             v = encoding.rotate_values(v, order_of(k_pos))
         seen = cache.with_more(k, v, k_pos, k_read)  # this call's keys behind the earlier ones
         settings: dict[str, Any] = {"causal": self.causal, "mask": mask, "rotated": cache.rotated}
+        settings["scale"] = default_scale(encoding, self.head_dim)  # of the width before rotation
         settings["reads"] = None if q_read is None else (q_read, seen.read)
         given = (q, seen.keys, seen.values, encoding, q_pos, seen.positions)
         if weights:

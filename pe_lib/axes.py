@@ -1,5 +1,7 @@
 """Rotations by positions of several numbers: rows, columns, frames, text beside them (chapter 14).
 
+pair r of a token with the numbers x rotates by the angle u_r . x, u_r its direction
+
 Each pair of components has a direction among the axes, and rotates by the product of its direction
 with the token's numbers. Axial and mixed rotations, M-RoPE and the axes of diffusion models differ
 in their directions only.
@@ -12,11 +14,11 @@ from typing import Annotated, Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Layout, Positive, Rates, Reals, checked
+from pe_lib.arguments import Count, Even, Layout, Positive, Rates, Reals, checked
 from pe_lib.encoding import PositionEncoding
 from pe_lib.errors import require_multiple, require_positive
 from pe_lib.positions import Axes, Run, exact, per_head, sent
-from pe_lib.rope import RoPE, apply_rope, rope_angles
+from pe_lib.rope import RoPE, apply_rope, kept_or_trained, rope_angles
 from pe_lib.sinusoidal import frequencies, sinusoidal
 
 Arrangement: TypeAlias = Annotated[str, "chunked/interleaved"]
@@ -180,11 +182,12 @@ class AxesRoPE(PositionEncoding):
 
     Args:
         head_dim: width d of a head.
-        directions: (n, A) with 2n <= d, see `section_directions`, `width_directions` and
+        directions: (n, A), see `section_directions`, `width_directions` and
             `golden_directions`; (H, n, A) if heads differ. An `nn.Parameter` is trained.
         layout: which components form a pair, "interleaved" or "half", see `apply_rope`. It has
             nothing to do with the arrangement of sections.
         gain: factor on rotated queries and on rotated keys, as in `RoPE`.
+        rotary_dim: how many components of a head rotate, 2n, from the first on; all if None.
 
     Source: Wang et al. 2024 (Qwen2-VL), section 2.1; Heo et al. 2024, section 3.2.
     """
@@ -199,17 +202,17 @@ class AxesRoPE(PositionEncoding):
         *,
         layout: Layout = "interleaved",
         gain: Positive = 1.0,
+        rotary_dim: Even | None = None,
     ) -> None:
         """Keep the directions."""
         super().__init__()
-        if 2 * directions.shape[-2] > head_dim:
+        width = head_dim if rotary_dim is None else rotary_dim
+        if 2 * directions.shape[-2] != width or width > head_dim:
             raise ValueError(
-                f"directions must be at most head_dim / 2 = {head_dim // 2} pairs, "
-                f"got {directions.shape[-2]}"
+                f"directions must be of {width / 2:g} pairs, as rotary_dim={rotary_dim} of "
+                f"head_dim={head_dim} says, got {directions.shape[-2]}"
             )
-        # Constants stay on the processor as they are, whatever becomes of the module.
-        kept = directions if isinstance(directions, nn.Parameter) else directions.detach().cpu()
-        self.directions = kept
+        self.directions = kept_or_trained("directions", directions)
         if directions.ndim == 3:
             self.n_heads = len(directions)
         self.head_dim, self.layout, self.gain = head_dim, layout, gain

@@ -1,7 +1,9 @@
 """CoPE: a position that counts what the query chooses to count.
 
-A trained vector for each distance counts tokens. Here a query opens a gate at each earlier key, as
-wide as their product says, and the position of a key is the sum of the gates from there to the
+score_ij = q_i . (k_j + table[p_ij]) / sqrt(d),     p_ij = sum over l = j, ..., i of s(q_i . k_l)
+
+A trained vector for each distance counts tokens. Here a query opens a gate s at each earlier key, a
+sigmoid of their scaled product, and the position of a key is the sum of the gates from there to the
 query: sentences, if only full stops open theirs. In general it lies between two whole numbers, and
 so does its vector.
 """

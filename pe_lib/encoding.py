@@ -45,15 +45,21 @@ NUMBERS = ("positions", "q_pos", "k_pos", "q_axes", "k_axes", "relative")
 ROTATE_OR_SCORE = ("rotate", "rotate_axes", "rotate_values", "bias", "sink", "angles", "rotated")
 
 
-def checked_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """Check a hook's arguments by their names, see `PositionEncoding.admit`."""
-    names = parameters_of(hook)
+def checked_hook(first: Callable[..., Any], hook: Callable[..., Any]) -> Callable[..., Any]:
+    """Check a hook's arguments, whatever it calls what `first`, the interface's own, names."""
+    names, own = parameters_of(first), parameters_of(hook)
+    pairs = zip(own, names, strict=False)
+    meant = {one: other for one, other in pairs if one not in names and other not in own}
+    called = {other: one for one, other in meant.items()}
+    order = [meant.get(each, each) for each in own] or names
 
     @functools.wraps(hook)
     def call(self: PositionEncoding, *args: Any, **kwargs: Any) -> Any:
-        args = (self, *args)
-        given = self.admit(by_name(hook, names, args, kwargs))
-        return hook(*args[len(names) :], **given)
+        args, kwargs = (self, *args), {meant.get(each, each): kwargs[each] for each in kwargs}
+        given = self.admit(by_name(hook, order, args, kwargs))
+        if not own:  # it takes what comes, in order
+            return hook(*[given.pop(each) for each in names if each in given], **given)
+        return hook(*args[len(order) :], **{called.get(each, each): given[each] for each in given})
 
     return call
 
@@ -92,7 +98,8 @@ class PositionEncoding(nn.Module):
         super().__init_subclass__(**options)
         written = [name for name in cls.hooks if name in vars(cls)]
         for name in written:
-            setattr(cls, name, checked_hook(vars(cls)[name]))
+            first = next(vars(base)[name] for base in reversed(cls.__mro__) if name in vars(base))
+            setattr(cls, name, checked_hook(first, vars(cls)[name]))
         if "__init__" in vars(cls):
             setattr(cls, "__init__", checked_words(vars(cls)["__init__"]))  # noqa: B010
         if {*vars(cls)} & {*ROTATE_OR_SCORE} and "rotates_once" not in vars(cls):
@@ -193,10 +200,15 @@ def default_scale(encoding: PositionEncoding, head_dim: int) -> float:
     return head_dim**-0.5 if encoding.scale is None else encoding.scale
 
 
-def rotate_by_axes(
+def rotate_by(
     encoding: PositionEncoding, q: Tensor, k: Tensor, q_pos: Any, k_pos: Any
 ) -> tuple[Tensor, Tensor]:
-    """Return q and k as `rotate_axes` leaves them; parts that read one number read the order."""
+    """Return q and k as `rotate` leaves them, or `rotate_axes` where positions are `Axes`.
+
+    Parts that read one number then read the order.
+    """
+    if not isinstance(q_pos, Axes) and not isinstance(k_pos, Axes):
+        return encoding.rotate(q, k, q_pos, k_pos)
     both = isinstance(q_pos, Axes) and isinstance(k_pos, Axes)
     if not both or not encoding.uses("rotate_axes"):
         which = "be one number per token, got Axes" if both else "both be Axes, or neither"
@@ -207,3 +219,21 @@ def rotate_by_axes(
         else:
             q, k = part.rotate(q, k, order_of(q_pos), order_of(k_pos))
     return q, k
+
+
+def bias_read(
+    encoding: PositionEncoding, q: Tensor, reads: Reads | None, q_pos: Any, k_pos: Any
+) -> Tensor | None:
+    """Return what `read_bias` makes of what `read` has returned, dtype of q, or None."""
+    if not encoding.uses("read_bias"):
+        return None
+    who = type(encoding).__name__
+    if reads is None:
+        raise ValueError(
+            f"reads must be given: {who} needs what its `read` returns for the hidden states of "
+            "queries and keys, as MultiHeadAttention passes it on"
+        )
+    if reads[0].shape[1] != q.shape[1]:
+        raise ValueError(f"{who}: q must have {reads[0].shape[1]} heads, got {q.shape[1]}")
+    found = encoding.read_bias(*reads, q_pos, k_pos)
+    return None if found is None else found.to(q.dtype)

@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from pe_lib.axes import AxialRoPE
 from pe_lib.compose import Compose, total
 from pe_lib.deberta import DeBERTa
-from pe_lib.encoding import Places, PositionEncoding, Reads, default_scale, rotate_by_axes
+from pe_lib.definition import for_queries
+from pe_lib.encoding import Places, PositionEncoding, Reads, bias_read, rotate_by
 from pe_lib.errors import may_read
 from pe_lib.forgetting import Forgetting
 from pe_lib.positions import (
@@ -119,7 +120,7 @@ def rotate(
 ) -> tuple[Tensor, Tensor]:
     """Return q and k as `rotate` leaves them, or `rotate_axes` where positions are `Axes`."""
     if isinstance(q_pos, Axes) or isinstance(k_pos, Axes):
-        return rotate_by_axes(encoding, q, k, q_pos, k_pos)
+        return rotate_by(encoding, q, k, q_pos, k_pos)
     if ON and writes(encoding, Compose, "rotate"):
         for member in encoding.members():
             q, k = rotate(member, q, k, q_pos, k_pos)
@@ -233,18 +234,7 @@ def bias_of(
 ) -> Tensor | None:
     """Return the sum of `bias` and `read_bias`, or None if there is neither."""
     found = bias(encoding, q, k, q_pos, k_pos, scale, memory)
-    if not encoding.uses("read_bias"):
-        return found
-    who = type(encoding).__name__
-    if reads is None:
-        raise ValueError(
-            f"reads must be given: {who} needs what its `read` returns for the hidden states of "
-            "queries and keys, as MultiHeadAttention passes it on"
-        )
-    if reads[0].shape[1] != q.shape[1]:
-        raise ValueError(f"{who}: q must have {reads[0].shape[1]} heads, got {q.shape[1]}")
-    more = encoding.read_bias(*reads, q_pos, k_pos)
-    return total([found, None if more is None else more.to(q.dtype)])
+    return total([found, bias_read(encoding, q, reads, q_pos, k_pos)])
 
 
 def bias(
@@ -459,6 +449,7 @@ def attend(
     q_pos: Positions | Axes,
     k_pos: Positions | Axes,
     *,
+    scale: float,
     causal: bool = False,
     mask: Tensor | None = None,
     rotated: bool = False,
@@ -476,7 +467,7 @@ def attend(
     if not rotated:
         q, k = rotate(encoding, q, k, q_pos, k_pos)
         v = encoding.rotate_values(v, order[1])
-    output = fused_output(q, k, v, encoding, plain, order, causal, mask, reads, memory)
+    output = fused_output(q, k, v, encoding, plain, order, scale, causal, mask, reads, memory)
     return encoding.rotate_back(output, order[0])
 
 
@@ -487,6 +478,7 @@ def fused_output(
     encoding: PositionEncoding,
     plain: tuple[Tensor, Tensor],
     order: tuple[Positions, Positions],
+    scale: float,
     causal: bool,
     mask: Tensor | None,
     reads: Reads | None,
@@ -494,7 +486,6 @@ def fused_output(
 ) -> Tensor:
     """Return the output for rotated q, k and v; `plain` are queries and keys before that."""
     q_pos, k_pos = order
-    scale = default_scale(encoding, plain[0].shape[-1])
     sink = encoding.sink(plain[0], q_pos)
     if mask is None and isinstance(q_pos, Run) and isinstance(k_pos, Run):
         itself = causal and q_pos == k_pos
@@ -574,11 +565,6 @@ def kernel(
     return output[..., :width]
 
 
-def for_queries(x: Tensor, q: Tensor) -> Tensor:
-    """Repeat the heads of keys or values until every head of queries has its own."""
-    return x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) if x.shape[1] != q.shape[1] else x
-
-
 def sees_itself(vector: Tensor, q_pos: Run, k_pos: Run) -> bool:
     """Return whether no bias hides the distance 0 from any head, as far as it may be read."""
     here = q_pos.stop - 1 - k_pos.start  # indexed only where it may be read: a graph would fix it
@@ -649,7 +635,7 @@ def append_rows(rows: Tensor | None, new: Any, room: Room | None) -> tuple[Any, 
 
     Args:
         rows: (B, H, L, d), or None before the first ones.
-        new: (B, H, n, d), of the same dtype, or None if there never are any.
+        new: (B, H, n, d), or None if there never are any.
         room: what the last call returned. It serves only who brings the rows of that call: those
             of a copy that went another way, or cut or reordered since, get a room of their own.
 
@@ -660,7 +646,8 @@ def append_rows(rows: Tensor | None, new: Any, room: Room | None) -> tuple[Any, 
     if rows is None:
         return new, None
     length, more = rows.shape[2], rows.shape[2] + new.shape[2]
-    if not ON or torch.is_grad_enabled() or torch.compiler.is_compiling():
+    plain = not ON or torch.is_grad_enabled() or torch.compiler.is_compiling()
+    if plain or new.dtype != rows.dtype:
         return torch.cat([rows, new], dim=2), None
     writable = room and (torch.is_inference_mode_enabled() or not room.memory.is_inference())
     if room is None or not writable or room.rows is not rows or more > room.memory.shape[2]:

@@ -1,5 +1,7 @@
 """Forgetting attention: a penalty on distance that each token sets by what it says.
 
+score_ij = q_i . k_j / sqrt(d) + log f_(j + 1) + ... + log f_i,     f_l = sigmoid(w . x_l + b)
+
 ALiBi takes the same number off for every step back. Here each token has a gate between 0 and 1,
 read from its hidden state, and a key is worth as much as the gates between it and the query leave.
 """

@@ -1,5 +1,7 @@
 """PoPE: the angle of a pair is position alone, and what it says is its length (chapter 17).
 
+score_ij = sum over c of softplus(q_ic) softplus(k_jc) cos((j - i) w_c + b_c) / sqrt(d)
+
 In RoPE the angle between a query's pair and a key's is made of two things, where the tokens stand
 and which angle their contents had before. Here contents have no angle.
 """
@@ -35,8 +37,6 @@ def apply_pope(x: Tensor, angles: Tensor) -> Tensor:
 
 class PoPE(PositionEncoding):
     """Polar coordinates: contents give lengths, positions give angles.
-
-    The score is the sum over components c of softplus(q_c) softplus(k_c) cos((n - m) w_c + b_c).
 
     Args:
         n_heads: number of heads H.

@@ -87,6 +87,13 @@ def layout_permutation(dim: Even) -> Tensor:
     return torch.arange(dim).reshape(-1, 2).T.flatten()
 
 
+def kept_or_trained(name: str, values: Tensor) -> Tensor:
+    """Return a parameter, or constants on the processor, whatever becomes of the module."""
+    if values.requires_grad and not isinstance(values, nn.Parameter):
+        raise ValueError(f"{name} must be an nn.Parameter if trained, got what was made of one")
+    return values if isinstance(values, nn.Parameter) else values.cpu()
+
+
 class RoPE(PositionEncoding):
     """Rotate queries and keys by angles proportional to their positions.
 
@@ -125,8 +132,7 @@ class RoPE(PositionEncoding):
             raise ValueError(f"rotary_dim must be at most head_dim={head_dim}, got {width}")
         rates = frequencies(width // self.axes, base) if rates is None else rates
         require_shapes({"rates": rates}, {"rates": "n"}, {"n": width // (2 * self.axes)})
-        # Constants stay on the processor as they are, whatever becomes of the module.
-        self.rates = rates if isinstance(rates, nn.Parameter) else rates.detach().cpu()
+        self.rates = kept_or_trained("rates", rates)
         self.head_dim, self.layout, self.gain = head_dim, layout, gain
 
     def angles(self, positions: Tensor) -> Tensor:

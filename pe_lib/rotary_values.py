@@ -1,5 +1,7 @@
 """Values that are rotated, and rotated back at the output.
 
+output_i = sum over j of A_ij R(j - i) v_j,     with the rotations R of `pe_lib.rope`
+
 RoPE tells the scores how far a key is, and says nothing to what is carried away. Rotate the values
 as well, and undo the query's own rotation at the output: then each value arrives rotated by the
 distance that it came from.
@@ -13,8 +15,6 @@ from pe_lib.rope import RoPE
 
 class RotaryValues(PositionEncoding):
     """Rotate queries, keys and values, and the output back by the query's position.
-
-    The output is the sum over j of A_ij R(j - i) v_j, with the rotations R of `rope`.
 
     Args:
         rope: a `RoPE` itself, whose angles are proportional to the position: only then is the

@@ -1,5 +1,7 @@
 """Attention sinks: one more logit in the denominator, so that a head may look at nothing.
 
+A_ij = exp(score_ij) / (exp(s) + sum over l of exp(score_il)),     s trained for each head
+
 A softmax must spend all of its weight. A head with nothing to find spends it on some token, often
 the first. A logit of its own takes that weight instead, and has no value.
 """

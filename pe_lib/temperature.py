@@ -1,5 +1,8 @@
 """Temperature by position: sharper scores where there are more keys to tell apart (chapter 17).
 
+score_ij = s log(i + 1) q_i . k_j / sqrt(d),     s trained for each head, or by a fixed rule
+score_ij = (1 + s log(1 + floor(i / length))) q_i . k_j / sqrt(d)
+
 A softmax over n keys divides its weight among n. With scores that stay as large as they were, the
 largest weight falls as n grows; scores that grow with log(n) keep it. How fast they grow may be
 trained, or fixed by a rule that begins at some length, as in models of 2025.
@@ -60,6 +63,7 @@ class ScalableSoftmax(PositionEncoding):
     """
 
     rotates_once = True
+    past_only = True  # the keys that it counts are those before the query
 
     def __init__(self, n_heads: Count, length: int) -> None:
         """Start all heads with the same strength."""

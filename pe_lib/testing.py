@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_lib import fast
-from pe_lib.arguments import lengths_of, parameters_of
+from pe_lib.arguments import lengths_of
 from pe_lib.attention import KVCache, MultiHeadAttention, PositionEncoding
 from pe_lib.positions import Run
 
@@ -313,14 +313,6 @@ def an_empty_batch_is_legal(encoding: PositionEncoding) -> None:
             require(shape == x[:0].shape, f"the output has the shape {tuple(shape)}")
 
 
-def hooks_have_the_interface_s_arguments(encoding: PositionEncoding) -> None:
-    """Checks and casts go by the names of arguments - call them as `PositionEncoding` does."""
-    for hook in encoding.hooks:
-        first = next(kind for kind in reversed(type(encoding).__mro__) if hook in vars(kind))
-        wanted, found = (parameters_of(getattr(kind, hook)) for kind in (first, type(encoding)))
-        require(found == wanted, f"`{hook}` has the arguments {found}, not {wanted}")
-
-
 PROMISES: dict[str, Promise] = {
     promise.__name__: promise
     for promise in (
@@ -331,7 +323,6 @@ PROMISES: dict[str, Promise] = {
         *(a_query_without_a_key_is_no_error, gradients_equal_numerical_ones),
         *(it_compiles_into_one_graph, it_exports_for_any_length, an_evaluation_stops_no_training),
         *(other_dtypes_are_near, it_is_saved_and_copied, an_empty_batch_is_legal),
-        hooks_have_the_interface_s_arguments,
     )
 }
 

@@ -1,5 +1,7 @@
 """Rotation of the last components of a head, as latent attention has it.
 
+score_ij = scale (<q_i, k_j> of the first components + <R_i q_i, R_j k_j> of the last)
+
 Latent attention (DeepSeek-V2) caches one short vector for all heads, from which keys without
 positions are computed; a few more components, shared by the heads, are rotated and stand last.
 """

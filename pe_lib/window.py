@@ -1,4 +1,7 @@
-"""A sliding window: no key farther away than its width is seen."""
+"""A sliding window: no key farther away than its width is seen.
+
+score_ij = q_i . k_j / sqrt(d) where |j - i| < window, and minus infinity elsewhere
+"""
 
 import math
 

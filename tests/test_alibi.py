@@ -119,11 +119,3 @@ def test_positions_may_be_real_numbers() -> None:
     torch.testing.assert_close(
         bias, torch.tensor([[-0.125, -math.pi / 4], [-1, -2 * math.pi]]).double()
     )
-
-
-def test_a_model_in_half_precision_keeps_exact_slopes() -> None:
-    encoding = ALiBi(12)
-    before = encoding.of_distance(torch.tensor([-2000]))
-    after = encoding.half().of_distance(torch.tensor([-2000]))
-    assert torch.equal(before, after)
-    assert after.dtype == torch.float32

@@ -18,14 +18,19 @@ from tools import ROOT
 PAGE = (ROOT / "book" / "api.md").read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def shown() -> dict[str, object]:
-    """Run the examples one after another; the names that they define."""
+def run(text: str) -> dict[str, object]:
+    """Run the examples of a page one after another; the names that they define."""
     torch.manual_seed(0)
-    page = sys.modules["api_page"] = types.ModuleType("api_page")  # where pickle finds classes
-    for example in re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL):
+    page = sys.modules["page"] = types.ModuleType("page")  # where pickle finds classes
+    for example in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
         exec(example, vars(page))
     return vars(page)
+
+
+@pytest.fixture(scope="module")
+def shown() -> dict[str, object]:
+    """What the examples of the API's page define."""
+    return run(PAGE)
 
 
 def test_the_decoder_generates_with_its_cache_what_it_does_without(shown) -> None:
@@ -67,6 +72,11 @@ def test_flex_attention_takes_a_bias_of_distance_with_its_gradients(shown, bias)
         grads = [torch.autograd.grad(y.square().sum(), trained) for y in (found, expected)]
         for one, other in zip(*grads, strict=True):
             assert torch.allclose(one, other, atol=1e-4)
+
+
+def test_the_examples_of_the_readme_run() -> None:
+    names = run((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert names["layer"](names["x"]).shape == (2, 10, 64)
 
 
 def test_the_page_names_methods_that_there_are(shown) -> None:

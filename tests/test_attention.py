@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from lab.hierarchical import WindowBias
 from pe_lib.alibi import ALiBi
 from pe_lib.attention import (
     KVCache,
@@ -28,8 +27,6 @@ from pe_lib.attention import (
 from pe_lib.axes import AxesRoPE
 from pe_lib.compose import Compose
 from pe_lib.deberta import DeBERTa
-from pe_lib.fire import Fire
-from pe_lib.kerple import Kerple
 from pe_lib.positions import Axes, Positions, Run, as_tensor, order_of
 from pe_lib.rope import RoPE
 from pe_lib.shaw import Shaw
@@ -374,6 +371,7 @@ def test_a_cache_joins_positions_of_every_legal_shape(first: str, second: str) -
         "none": lambda run: None,
     }
     cache = KVCache()
+    assert cache  # `if cache` asks whether there is one
     attention(x[:, :4], q_pos=forms[first](Run(0, 4)), cache=cache)
     last = attention(x[:, 4:], q_pos=forms[second](Run(4, 2)), cache=cache)
     assert_close(last, attention(x)[:, 4:], 1e-5)
@@ -459,26 +457,6 @@ def test_a_bias_of_its_own_is_not_passed_over_for_a_fast_form() -> None:
             assert_close(fused, attend(last, k, v, encoding, *where, causal=True)[0], 1e-5)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
-def test_integers_of_every_type_are_positions(dtype: torch.dtype) -> None:
-    """Differences of small and of unsigned integers would wrap around, and the mask with them."""
-    positions = torch.tensor([[3, 100, 2, 90, 0], [0, 1, 120, 3, 4]])
-    makers = [NoPosition, lambda: ALiBi(H), lambda: T5Bias(H), lambda: Kerple(H), lambda: Fire(H)]
-    makers += [lambda: RoPE(4), lambda: Shaw(4, 2), lambda: TransformerXL(12, H)]
-    for make in [*makers, lambda: DeBERTa(12, H, 4), lambda: WindowBias(H, 2)]:
-        attention = MultiHeadAttention(12, H, make(), causal=True)
-        x = torch.randn(B, LQ, 12)
-        expected = attention(x, q_pos=positions)
-        assert torch.equal(attention(x, q_pos=positions.to(dtype)), expected)
-        q = attention.split_heads(x)
-        arguments = (q, q, positions, positions)
-        small = (q, q, positions.to(dtype), positions.to(dtype))
-        for hook, extra in (("bias", (1.0,)), ("rotate", ())):
-            by_hand = getattr(attention.encoding, hook)(*small, *extra)
-            wanted = getattr(attention.encoding, hook)(*arguments, *extra)
-            assert by_hand is wanted is None or all(map(torch.equal, by_hand, wanted))
-
-
 # --- what could be taken for something else is refused --------------------------------------------
 
 
@@ -517,6 +495,25 @@ def test_an_argument_given_twice_is_refused_by_constructors_and_hooks() -> None:
         RoPE(8).rotate(q, q, run, run, q_pos=run)  # type: ignore[misc]
     with pytest.raises(TypeError, match="takes from 2 to 3 positional arguments"):
         RoPE(8, 100.0, 3)  # type: ignore[misc]
+
+
+def test_hooks_are_checked_whatever_they_call_their_arguments() -> None:
+    class Own(PositionEncoding):
+        def rotate(self, queries, keys, here, there):  # type: ignore[no-untyped-def, override]
+            return queries * here[:, None], keys * there[:, None]
+
+        def bias(self, *given):  # type: ignore[no-untyped-def, override]
+            return given[-2].abs() * given[-1]
+
+    q, run = torch.randn(1, 2, 3, 8), Run(0, 3)
+    output, _ = attend(q, q, q, Compose(Own()), run, run)
+    assert_close(attend_fused(q, q, q, Own(), run, run), output)
+    assert torch.equal(
+        Own().rotate(q, keys=q, here=run, there=run)[0], q * torch.arange(3)[:, None]
+    )
+    for call in (Own().rotate, lambda *given: Own().bias(*given, 1.0)):
+        with pytest.raises(ValueError, match=r"Own: k_pos must have shape \(Lk=3,\)"):
+            call(q, q, run, Run(0, 4))
 
 
 def test_a_layer_refuses_an_encoding_of_other_heads_when_they_are_joined() -> None:

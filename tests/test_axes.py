@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from pe_lib import AxesRoPE, AxialRoPE, RoPE, Run
 from pe_lib.attention import attention_logits
 from pe_lib.axes import (
-    axis_of_pair,
     golden_directions,
     grid_positions,
     section_directions,
@@ -36,11 +35,6 @@ def heads(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
 # --- positions and directions ---------------------------------------------------------------------
 
 
-def test_a_grid_is_numbered_in_reading_order():
-    expected = [[t, y, x] for t in range(2) for y in range(3) for x in range(4)]
-    assert grid_positions(2, 3, 4).tolist() == expected
-
-
 def test_text_stands_on_the_diagonal_and_goes_on_after_the_largest_number():
     places = text_image_positions([2, (1, 2, 3), 1, (4, 1, 2), 2])
     image = [[2, 2 + y, 2 + x] for y in range(2) for x in range(3)]
@@ -48,18 +42,6 @@ def test_text_stands_on_the_diagonal_and_goes_on_after_the_largest_number():
     text = [[[n] * 3 for n in numbers] for numbers in ([0, 1], [5], [10, 11])]
     assert places.numbers.tolist() == text[0] + image + text[1] + video + text[2]
     assert places.order == Run(0, len(places.numbers))
-
-
-@pytest.mark.parametrize("sections", [[1, 2, 2], [2, 2], [3], [2, 1, 3, 1]])
-def test_each_axis_gets_its_section(sections: list[int]):
-    for arrangement in ("chunked", "interleaved"):
-        axis = axis_of_pair(sections, arrangement)
-        assert axis.bincount().tolist() == sections
-    assert axis_of_pair(sections).tolist() == sorted(axis_of_pair(sections).tolist())
-
-
-def test_interleaved_axes_take_turns():
-    assert axis_of_pair([4, 2, 1], "interleaved").tolist() == [0, 1, 2, 0, 1, 0, 0]
 
 
 def test_golden_directions_keep_the_rates_and_never_line_up():
@@ -258,7 +240,7 @@ def test_interleaved_sections_of_an_image_equal_timm():
 def test_scores_know_differences_alone_on_every_axis(directions: Tensor):
     """Also where some components do not rotate; batches have numbers of their own."""
     q, k, numbers = heads(2, 2, 6, 16), heads(2, 2, 6, 16).flip(1), heads(2, 6, 3)
-    encoding = AxesRoPE(16, directions, gain=1.5)
+    encoding = AxesRoPE(16, directions, gain=1.5, rotary_dim=12)
     places = Axes(Run(0, 6), numbers)
     moved = Axes(Run(0, 6), numbers + torch.tensor([3.0, -20.0, 0.5]))
     scores = attention_logits(q, k, encoding, places, places)

@@ -43,14 +43,6 @@ def test_every_finding_names_its_file_and_line() -> None:
         assert all(re.fullmatch(r"\w+\.py:[1-9]\d*", place) for place in places)
 
 
-def test_one_library_is_asked_for_by_its_name() -> None:
-    assert {row["library"] for row in census.read("diffusers")} == {"diffusers"}
-    with pytest.raises(
-        ValueError, match="library must be one of diffusers, timm, transformers, got"
-    ):
-        census.read("x")
-
-
 def test_a_cell_is_read_as_values_numbers_and_places() -> None:
     row = {
         "base": "full=1000000 local=10000 | 500",

@@ -36,37 +36,7 @@ def model_of(name: str) -> type:
 # Rope types, held against the models -------------------------------------------------------------
 
 TRAINED = 512
-STRETCHED: dict[str, dict[str, Any]] = {
-    "linear": {"rope_type": "linear", "factor": 4.0},
-    "dynamic": {"rope_type": "dynamic", "factor": 2.0},
-    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED},
-    "yarn between": {
-        "rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": TRAINED,
-        "beta_fast": 16, "beta_slow": 2, "truncate": False,
-    },
-    "yarn with a gain": {
-        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED,
-        "attention_factor": 1.3,
-    },
-    "yarn with weights": {
-        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED,
-        "mscale": 1.0, "mscale_all_dim": 0.7,
-    },
-    "longrope": {
-        "rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": TRAINED,
-        "short_factor": [1.0 + j / 64 for j in range(64)],
-        "long_factor": [1.0 + j for j in range(64)],
-    },
-    "longrope with a gain": {
-        "rope_type": "longrope", "original_max_position_embeddings": TRAINED,
-        "short_factor": [1.5] * 64, "long_factor": [3.0] * 64, "attention_factor": 1.2,
-    },
-    "llama3": {
-        "rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": TRAINED,
-        "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-    },
-    "proportional": {"rope_type": "proportional", "partial_rotary_factor": 0.25},
-}  # fmt: skip
+STRETCHED = json.loads(Path(__file__).with_name("stretched.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("positions", [[0, 1, 6, 40, 300, 500], [0, 1, 6, 40, 300, 20001]])
@@ -196,66 +166,15 @@ def test_hunyuan_calls_a_larger_base_dynamic() -> None:
     assert_close(rates(layer)[-1:], torch.tensor([slowest]).double())
 
 
-GEMMA = {"model_type": "gemma3_text", "head_dim": 16, "sliding_window": 512, "rope_theta": 1e6}
-OLD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
-    "gemma 3": (
-        {**GEMMA, "rope_local_base_freq": 1e4, "sliding_window_pattern": 3,
-         "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
-        "rrGrrG",
-    ),
-    "modernbert": (
-        {"model_type": "modernbert", "rope_theta": None, "global_rope_theta": 1.6e5,
-         "local_rope_theta": 1e4, "local_attention": 128, "global_attn_every_n_layers": 3},
-        "GrrGrr",
-    ),
-    "command a": (
-        {"model_type": "cohere2", "sliding_window": 64, "sliding_window_pattern": 3}, "rr-rr-",
-    ),
-    "exaone 4": (
-        {"model_type": "exaone4", "sliding_window": 64, "sliding_window_pattern": "LLG"}, "rr-rr-",
-    ),
-    "exaone 4, without windows": ({"model_type": "exaone4", "sliding_window": None}, "GGGGGG"),
-    "smollm 3": ({"model_type": "smollm3", "no_rope_layer_interval": 3}, "GG-GG-"),
-    "llama 4": (
-        {"model_type": "llama4_text", "no_rope_layers": [1, 0, 1, 0, 1, 0],
-         "attention_chunk_size": 8}, "G-G-G-",
-    ),
-    "muse": (
-        {"model_type": "muse_spark_text", "layer_rope_theta": [1e4, 0] * 3,
-         "layer_types": ["full_attention"] * 6}, "G-G-G-",
-    ),
-    "gemma 2": ({"model_type": "gemma2", "sliding_window": 64}, "rGrGrG"),
-    "gpt-oss": ({"model_type": "gpt_oss", "sliding_window": 64}, "rGrGrG"),
-    "qwen 3 next": ({"model_type": "qwen3_next", "full_attention_interval": 3}, "..G..G"),
-    "nemotron-h": (
-        {"model_type": "nemotron_h", "hybrid_override_pattern": "M-M*ME",
-         "num_hidden_layers": None}, "...-..",
-    ),
-    "llama 4, without a list": (
-        {"model_type": "llama4_text", "attention_chunk_size": 8, "no_rope_layers": []}, "GGG-GG",
-    ),
-    "qwen 2": (
-        {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 64,
-         "max_window_layers": 4}, "GGGGrr",
-    ),
-    "qwen 2, switched off": (
-        {"model_type": "qwen2", "use_sliding_window": False, "sliding_window": 64}, "GGGGGG",
-    ),
-    "mistral": ({"model_type": "mistral", "sliding_window": 64}, "rrrrrr"),
-    "jamba": ({"model_type": "jamba", "attn_layer_period": 3, "attn_layer_offset": 1}, ".-..-."),
-    "bamba": ({"model_type": "bamba", "attn_layer_indices": [2]}, "..G..."),
-    "recurrent gemma": (
-        {"model_type": "recurrent_gemma", "block_types": ["recurrent", "attention"],
-         "attention_window_size": 64}, ".r.r.r",
-    ),
-    "llama 3.2 with images": (
-        {"model_type": "mllama_text_model", "cross_attention_layers": [2]}, "GG-GGG",
-    ),
-    "granite hybrid": (
-        {"model_type": "granitemoehybrid", "position_embedding_type": "nope",
-         "layer_types": ["mamba", "attention"] * 3}, ".-.-.-",
-    ),
-}  # fmt: skip
+def table(name: str) -> dict[str, tuple[dict[str, Any], str]]:
+    """Read lines of a name, what a file has beside that of `config`, and what comes of it."""
+    lines = Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines()
+    parts = (line.split(" ; ", 2) for line in lines)
+    return {title: (json.loads(changes), wanted) for title, changes, wanted in parts}
+
+
+# Of each layer a letter: `G` sees all, `r` has a window, `-` has no positions, `.` no attention.
+OLD_LAYERS = table("configured_layers.txt")
 
 
 @pytest.mark.parametrize("name", OLD_LAYERS)
@@ -336,244 +255,19 @@ def test_a_caller_may_say_layout_and_base() -> None:
 
 
 LATENT = {"qk_nope_head_dim": 8, "qk_rope_head_dim": 4}
-FULL = "full_attention"
-
-
-def scaled(rule: str, **changes: Any) -> dict[str, Any]:
-    trained = {"original_max_position_embeddings": 1024}
-    return config(rope_scaling={"type": rule, "factor": 4.0, **trained, **changes})
-
-
-def by_kind(parameters: dict[str, Any], kinds: list[str]) -> dict[str, Any]:
-    changes = {"layer_types": kinds, "rope_parameters": parameters, "num_hidden_layers": len(kinds)}
-    return config(**changes, rope_theta=None)
-
-
-WRONG: dict[str, tuple[Any, str]] = {
-    "no configuration": ([], "config must be a dictionary"),
-    "unknown field": (
-        config(rope_scaling={"type": "linear", "factor": 2.0, "factr": 3, "x": 1}), "factr, x",
-    ),
-    "field of another rule": (config(rope_scaling={"type": "linear", "beta_fast": 2}), "beta_fast"),
-    "unknown field beside the rope parameters": (config(rope_ratio=2.0), "reads, got rope_ratio"),
-    "unknown fields, all named": (
-        config(rotary_share=0.5, rope_flip=True), "reads, got rope_flip, rotary_share",
-    ),
-    "unknown field of one kind of layer": (
-        by_kind({FULL: {"rope_theta": 1e4, "wobble": 1}}, [FULL]), "got wobble",
-    ),
-    "rotated values": (config(model_type="roformer", rotary_value=True), "got rotary_value"),
-    "unknown rule": (config(rope_scaling={"type": "spiral"}), "rope_type must be one of.*spiral"),
-    "no factor": (config(rope_scaling={"type": "linear"}), "factor must be a number"),
-    "no factors": (config(rope_scaling={"type": "longrope"}), "short_factor, long_factor"),
-    "no base": (config(rope_theta=None), "rope_theta must be given"),
-    "no layout": (config(model_type="new"), "layout must be given.*'new'"),
-    "no layers": (config(num_hidden_layers=None), "num_hidden_layers must be an int"),
-    "no width": (config(hidden_size=None), "head_dim must be given, or hidden_size and"),
-    "no window": (
-        config(model_type="recurrent_gemma", block_types=["attention"],
-               attention_window_size=None), "attention_window_size",
-    ),
-    "a kind without parameters": (
-        by_kind({"sliding_attention": {}}, [FULL, "sliding_attention"]),
-        "rope_parameters must have 'full_attention'",
-    ),
-    "no rotary part": (config(**LATENT | {"qk_rope_head_dim": None}), "head_dim|qk_rope_head_dim"),
-    "content-read distances": (config(model_type="inkling2_text"), "hidden state"),
-    "ALiBi": (config(model_type="falcon", alibi=True), "use pe_lib.ALiBi"),
-    "unknown kind of layer": (
-        config(layer_types=[FULL] * 5 + ["full_atention"]),
-        r"layer_types\[5\] must be one of full_attention, .*; got 'full_atention'",
-    ),
-    "unknown kind of an older list": (
-        config(model_type="bamba", layers_block_type=["mambo"] * 6),
-        r"layers_block_type\[0\].*mambo",
-    ),
-    "unknown kind in a pattern": (
-        config(model_type="recurrent_gemma", block_types=["recurring"]),
-        r"block_types\[0\].*recurring",
-    ),
-    "unknown letter": (
-        config(model_type="nemotron_h", hybrid_override_pattern="M-X*M-"),
-        "hybrid_override_pattern must be one of M, E, .*; got 'X'",
-    ),
-    "unknown letter of a window": (
-        config(model_type="exaone4", sliding_window=64, sliding_window_pattern="LLX"),
-        "sliding_window_pattern must be a number or of the letters L and G, got 'LLX'",
-    ),
-    "kinds in a word": (config(layer_types=FULL), "layer_types must be a list, got 'full"),
-    "too few kinds": (
-        config(layer_types=[FULL] * 5), "layer_types must have 6 entries, as num_hidden_l.*; got 5",
-    ),
-    "too many letters": (
-        config(model_type="nemotron_h", hybrid_override_pattern="M*" * 4),
-        "hybrid_override_pattern must have 6 entries.*got 8",
-    ),
-    "two bases under two names": (
-        config(rotary_emb_base=5e5), "rotary_emb_base must be rope_theta, which is 10000.0; got 5",
-    ),
-    "two bases": (
-        config(rope_parameters={"rope_theta": 5e5}),
-        "rope_theta must be that of the rope parameters, which is 500000.0; got 10000.0",
-    ),
-    "trained on more than it sees": (
-        config(rope_scaling={"type": "yarn", "factor": 2.0,
-                             "original_max_position_embeddings": 8192}),
-        "original_max_position_embeddings must be at most .* 4096; got 8192",
-    ),
-    "heads that do not divide the width": (
-        config(num_attention_heads=3), "hidden_size must be a multiple of 3, the heads; got 64",
-    ),
-    "more heads of keys than of queries": (
-        config(num_key_value_heads=8), "multiple of num_key_value_heads, which is 8; got 4",
-    ),
-    "a stretch that shortens": (scaled("yarn", factor=0.5), "factor must be .* 1, got 0.5"),
-    "ALiBi of a type that rotates": (config(alibi=True), "alibi=true .* use pe_lib.ALiBi"),
-    "a table in a type that rotates": (
-        config(model_type="granite", position_embedding_type="absolute"),
-        "must rotate, as all .* 'granite' do; position_embedding_type is 'absolute'",
-    ),
-    "a rotation that is switched off": (
-        config(use_rope=False), "config must rotate, as all models of type 'llama' do; use_rope",
-    ),
-    "a stretch that no class reads": (
-        config(model_type="gemma4_text", rope_theta=None,
-               rope_scaling={"type": "linear", "factor": 8.0}),
-        "rope_scaling must not be given: .*'gemma4_text' reads rope_parameters by kind",
-    ),
-    "a base that no class reads": (
-        config(model_type="mimo_v2_flash", rope_theta=2e4),
-        r"rope_theta must be one of \[5000000.0, 10000.0\], .*got 20000.0",
-    ),
-    "a number that is no kind": (
-        config(model_type="mimo_v2_flash", rope_theta=5e6, hybrid_layer_pattern=[0, 1, 2] * 2),
-        "hybrid_layer_pattern must be one of 0, 1; got '2'",
-    ),
-    "too few bases": (
-        config(model_type="muse_spark_text", layer_types=[FULL] * 6, layer_rope_theta=[1e4]),
-        "layer_rope_theta must have 6 entries.*got 1",
-    ),
-    "too few flags": (
-        config(model_type="smollm3", no_rope_layers=[1, 0]), "no_rope_layers must have 6 .*got 2",
-    ),
-    "no flag": (
-        config(model_type="smollm3", no_rope_layers=[1, 0, 2, 1, 1, 1]),
-        r"no_rope_layers\[2\] must be 0 or 1, got 2",
-    ),
-    "a layer that there is not": (
-        config(model_type="bamba", attn_layer_indices=[2, 6]),
-        r"attn_layer_indices must be of layers 0 to 5, got \[6\]",
-    ),
-    "fields of a layer that there is not": (
-        config(per_layer_config={"06": {"head_dim": 8}}), "per_layer_config .* 0 to 5, got '06'",
-    ),
-    "unknown field of a single layer": (
-        config(per_layer_config={"2": {"rope_wobble": 1}}), "reads, got rope_wobble",
-    ),
-    "an interval of none": (
-        config(model_type="smollm3", no_rope_layer_interval=0), "no_rope_layer_interval .* got 0",
-    ),
-    "an offset beyond its period": (
-        config(model_type="jamba", attn_layer_period=3, attn_layer_offset=3),
-        "attn_layer_offset must be less than attn_layer_period, which is 3; got 3",
-    ),
-    "parameters for a kind that no layer is": (
-        by_kind({FULL: {"rope_theta": 1e4}, "sliding_attention": {"rope_theta": 1e4}}, [FULL]),
-        "kinds of layers that there are, full_attention; got 'sliding_attention'",
-    ),
-    "parameters by kind and beside": (
-        by_kind({FULL: {"rope_theta": 1e4}, "rope_type": "yarn"}, [FULL]), "got 'rope_type'",
-    ),
-    "parameters of a kind in a word": (
-        by_kind({"sliding_attention": {"rope_theta": 1e4}, FULL: "yarn"},
-                ["sliding_attention", FULL]),
-        r"rope_parameters\['full_attention'\] must be a dictionary, got 'yarn'",
-    ),
-    "parameters in a word": (config(rope_parameters="yarn"), "rope_parameters must be a dict"),
-    "old parameters in a word": (config(rope_scaling="yarn"), "rope_scaling must be a dictionary"),
-    "parameters twice": (
-        config(rope_parameters={"rope_theta": 1e4},
-               rope_scaling={"type": "dynamic", "factor": 2.0}),
-        "rope_parameters and rope_scaling must not both be given",
-    ),
-    "two rules": (scaled("linear", rope_type="yarn"), "rope_type and type must name the same rule"),
-    "a rule in a list": (scaled("linear", rope_type=["yarn"]), r"rope_type must .*\['yarn'\]"),
-    "sections of too few pairs": (
-        config(rope_scaling={"type": "mrope", "mrope_section": [2, 3, 2]}),
-        r"mrope_section must add up to 8, the pairs of the 16 .*; got \[2, 3, 2\], which is 7",
-    ),
-    "sections of the whole head where half of it rotates": (
-        config(partial_rotary_factor=0.5,
-               rope_scaling={"type": "mrope", "mrope_section": [2, 3, 3]}),
-        "mrope_section must add up to 4, .*which is 8",
-    ),
-    "sections below 0": (
-        config(rope_scaling={"type": "mrope", "mrope_section": [9, -1]}), r"mrope_section\[1\].*-1",
-    ),
-    "sections in a number": (
-        config(rope_scaling={"type": "mrope", "mrope_section": 8}), "mrope_section must be a list",
-    ),
-    "sections in words": (
-        config(rope_scaling={"type": "mrope", "mrope_section": [2, 3, 3],
-                             "mrope_interleaved": "yes"}), "mrope_interleaved must be True or F",
-    ),
-    "no part": (config(partial_rotary_factor=0), "partial_rotary_factor must .* 0, got 0"),
-    "more than all": (
-        config(partial_rotary_factor=1.5), "partial_rotary_factor must .* at most 1, got 1.5",
-    ),
-    "a part in a word": (config(rotary_pct="half"), "rotary_pct must be a number, got 'half'"),
-    "an odd head": (config(head_dim=15), "head_dim must be a multiple of 2 .*got 15"),
-    "an odd width": (
-        config(model_type="gptj", rotary_dim=5), "rotary_dim must be a multiple of 2 .*got 5",
-    ),
-    "an odd width of latent attention": (
-        config(model_type="deepseek_v3", qk_nope_head_dim=8, qk_rope_head_dim=5),
-        "qk_rope_head_dim must be a multiple of 2 .*got 5",
-    ),
-    "a base below 0": (config(rope_theta=-1e4), "rope_theta must be .* than 0, got -10000.0"),
-    "a base of a layer below 0": (
-        config(model_type="muse_spark_text", layer_types=[FULL] * 6, layer_rope_theta=[-1.0] * 6),
-        r"layer_rope_theta\[0\] must be .* at least 0, got -1.0",
-    ),
-    "half a window": (
-        config(model_type="mistral", sliding_window=64.5), "sliding_window must be an int",
-    ),
-    "a window below 0": (
-        config(model_type="mistral", sliding_window=-64), "sliding_window .* 0, got -64",
-    ),
-    "windows of no width": (
-        config(layer_types=["sliding_attention"] * 6), "sliding_window must be given: .*'sliding_",
-    ),
-    "pieces of no length": (
-        config(layer_types=["chunked_attention"] * 6), "attention_chunk_size must be an int",
-    ),
-    "a context in a word": (config(max_position_embeddings="4k"), "max_position_embeddings must"),
-    "half a trained length": (
-        scaled("yarn", original_max_position_embeddings=10.5), "original_max_pos.* must be an int",
-    ),
-    "bounds of YaRN the wrong way round": (
-        scaled("yarn", beta_fast=1, beta_slow=32), "beta_fast must be at least beta_s.*32; got 1",
-    ),
-    "bounds of Llama 3 the wrong way round": (
-        scaled("llama3", low_freq_factor=4.0, high_freq_factor=2.0),
-        "high_freq_factor must be at least low_freq_factor, which is 4.0; got 2.0",
-    ),
-    "factors of too few pairs": (
-        scaled("longrope", short_factor=[1.0] * 8, long_factor=[1.0] * 7),
-        "long_factor must have 8 entries, .* pairs that rotate says; got 7",
-    ),
-    "a temperature that knows no length": (
-        config(rope_scaling={"rope_type": "default", "llama_4_scaling_beta": 0.1}),
-        "original_max_position_embeddings must be given beside llama_4_scaling_beta",
-    ),
-}  # fmt: skip
+WRONG = table("wrong_configurations.txt")
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_configuration_is_refused_in_words(name: str) -> None:
-    given, words = WRONG[name]
+    changes, words = WRONG[name]
     with pytest.raises((TypeError, ValueError), match=words):
-        from_config(given)
+        from_config(config(**changes))
+
+
+def test_what_is_no_configuration_is_refused_in_words() -> None:
+    with pytest.raises(TypeError, match="config must be a dictionary"):
+        from_config([])  # type: ignore[arg-type]
 
 
 # What comes back keeps the promises ---------------------------------------------------------------

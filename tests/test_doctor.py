@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import unseen
+from test_configs import table
 from torch import nn
 
 from lab import census
@@ -338,37 +339,7 @@ def test_two_bases_in_a_configuration_are_a_fault():
     assert diagnose(config).names(FAULT) == ["contradiction"]
 
 
-LONG = {"rope_type": "longrope", "short_factor": [1.0] * 32, "long_factor": [2.0] * 32,
-        "original_max_position_embeddings": 4096}  # fmt: skip
-YARNS = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}
-ODD = {
-    "the old base in a long context": ({"max_position_embeddings": 131072}, "base-small"),
-    "a factor of half the lengths": (
-        {"max_position_embeddings": 32768, "rope_scaling": YARNS},
-        "factor-unlike-lengths",
-    ),
-    "a gain of one": ({"rope_scaling": YARNS | {"attention_factor": 1.0}}, "gain-missing"),
-    "no trained length": (
-        {"max_position_embeddings": 4096, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
-        "trained-length-missing",
-    ),
-    "a context that needs no long factors": (
-        {"max_position_embeddings": 4096, "rope_scaling": LONG | {"factor": 1.0}},
-        "long-factors-unused",
-    ),
-    "long factors that are the short ones": (
-        {"max_position_embeddings": 8192, "rope_scaling": LONG | {"long_factor": [1.0] * 32}},
-        "long-factors-unused",
-    ),
-    "two rules": (
-        {"rope_scaling": {"type": "linear", "rope_type": "dynamic", "factor": 2.0}},
-        "contradiction",
-    ),
-    "a factor that changes nothing": (
-        {"rope_scaling": {"type": "linear", "factor": 1.0}},
-        "factor-idle",
-    ),
-}
+ODD = table("odd_configurations.txt")
 
 
 @pytest.mark.parametrize("name", ODD)

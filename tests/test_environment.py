@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from browsing import left_out
-from tools import ROOT, environment, refresh
-from tools import test as suite
+from tools import ROOT, environment
 
 X86 = platform.machine().lower() in {"x86_64", "amd64"}
 x86_alone = pytest.mark.skipif(not X86, reason="other processors have no setting")
@@ -52,13 +51,6 @@ def test_a_process_runs_with_the_instructions_of_the_one_that_started_it(monkeyp
     monkeypatch.setenv(environment.CHOICE, "oldest")
     assert environment.settings()["ATEN_CPU_CAPABILITY"] == "default"
     assert environment.settings("native")["ATEN_CPU_CAPABILITY"] is None
-
-
-def test_an_unknown_instruction_set_is_named_with_those_that_there_are():
-    words = "no such instruction set: 'avx3'. There are: native, oldest"
-    for command in (refresh.main, suite.main):
-        with pytest.raises(SystemExit, match=words):
-            command(["--isa", "avx3"])
 
 
 def test_locale_time_zone_and_style_of_a_person_are_left_outside(monkeypatch):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 import torch
@@ -228,6 +230,35 @@ def test_switched_off_attention_calls_the_hooks_and_no_kernel(
         assert_close(attend_fused(q, q, q, ALiBi(2), places, places, causal=True), expected, 1e-5)
 
 
+def test_the_definition_and_the_methods_stand_without_the_fast_forms() -> None:
+    """Only attention chooses them; `check_encoding` asks for both."""
+    line = re.compile(r"^(from pe_lib import fast|from pe_lib\.fast import)", flags=re.MULTILINE)
+    files = Path(forms.__file__).parent.glob("*.py")
+    assert {path.stem for path in files if line.search(path.read_text())} == {
+        *("attention", "testing")
+    }
+
+
+class Doubled(PositionEncoding):
+    """Queries and keys that rotation makes twice as wide, and no scale of its own."""
+
+    rotates_once = True
+
+    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.cat([q, q], dim=-1), torch.cat([k, k * k_pos[:, None]], dim=-1)
+
+
+def test_the_scale_is_that_of_the_width_before_rotation_in_every_form() -> None:
+    layer, x = MultiHeadAttention(16, 2, Doubled()).double(), draw(1, 5, 16)
+    output, weights = layer.with_weights(x)
+    with forms.off():
+        assert_close(layer(x), output, 1e-12)
+    assert_close(layer(x), output, 1e-12)
+    q, k = (layer.split_heads(each(x)) for each in (layer.q_proj, layer.k_proj))
+    q, k = layer.encoding.rotate(q, k, Run(0, 5), Run(0, 5))
+    assert_close(weights, (q @ k.mT / 8**0.5).softmax(-1), 1e-12)
+
+
 class ReadingBias(ALiBi):
     """A bias of distance that reads hidden states besides."""
 
@@ -430,6 +461,12 @@ def test_rows_grow_from_one_mode_of_gradients_into_another() -> None:
         with mode():
             for _ in range(2):
                 rows, room = add(rows, room)
+
+
+@torch.no_grad()
+def test_rows_of_another_dtype_are_not_cast_to_that_of_the_cache() -> None:
+    rows, room = add(draw(B, H, 3, WIDTH).float(), None)
+    assert rows.dtype == torch.float64 and room is None
 
 
 def test_gradients_reach_every_row_of_a_cache() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import errno
 import functools
@@ -32,14 +31,14 @@ from nbgrader.exchange.default import Exchange
 from stub_workers import get_stuck, kill_for_eve
 from traitlets.config import Config
 
-from exercises import build, collect, late, own_code
+from exercises import build, collect
 from exercises.grade_course import Outcome, grade_course, in_pool, main
 from exercises.jobs import Graded, Job, Verdict
 from exercises.notebook import parse
 from exercises.records import LARGEST_FILE, Course, find_alembic
 from exercises.sets import HERE, load, release_path, set_names, source_path
 from exercises.tables import FORMULA, cell_text, write_tables
-from exercises.usage import descendants, has_ended
+from exercises.usage import descendants
 from tools import ROOT
 
 pytestmark = pytest.mark.usefixtures("sandbox")
@@ -121,30 +120,6 @@ def test_an_interrupted_and_a_killed_run_are_taken_up_where_they_stopped(
     records, problems = grade_course(course, [NAME], base, workers=1)
     assert kept.items() < stamps(tmp_path).items()
     assert problems == [] and len(records) == 3
-
-
-ENDLESS = """
-from exercises.sandbox import Limits, Session
-
-session = Session(Limits(), trusted=True)
-session.ask({"cell": "import os; open(f'{os.getpid()}.begun', 'x').close()\\nwhile True: pass"}, 60)
-"""
-
-
-def test_code_that_is_trusted_ends_with_its_grader(tmp_path: Path) -> None:
-    """Though no sandbox takes it along."""
-    place = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([sys.executable, "-c", ENDLESS], cwd=tmp_path, env=place) as grader:
-        while not (begun := list(tmp_path.iterdir())) and grader.poll() is None:
-            time.sleep(0.05)
-        grader.kill()
-    student = Path("/proc", begun[0].stem)
-    deadline = time.monotonic() + 20
-    while not (ended := has_ended(student)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(int(student.name), signal.SIGKILL)
-    assert ended
 
 
 def hand_in(root: Path, student: str, name: str, text: str = "") -> Path:
@@ -442,32 +417,6 @@ def test_what_an_instructor_adds_reaches_the_tables(
     assert note not in capsys.readouterr().err  # said once
 
 
-def late_record(student: str, name: str, hours: float, counts: float = 10.0) -> dict[str, Any]:
-    return {"student": student, "set": name, "points": counts, "late": hours * 3600}
-
-
-def test_late_days_are_used_up_in_order_and_then_cost() -> None:
-    records = [
-        late_record("ann", "03_learned", 25), late_record("ann", "01_attention", 1),
-        late_record("ann", "05_shaw", 24), late_record("bob", "05_shaw", 300),
-        late_record("eve", "05_shaw", 0), late_record("eve", "06_transformer_xl", -5),
-    ]  # fmt: skip
-    late.apply(records, late.Rules(free=2, penalty=0.1))
-    found = [(r["days_late"], r["free_days"], r["taken_off"]) for r in records]
-    assert found == [(2, 1, 1.0), (1, 1, 0.0), (1, 0, 1.0), (13, 2, 10.0), (0, 0, 0.0), (0, 0, 0.0)]
-    late.apply(records, None)
-    assert all(record["taken_off"] == record["free_days"] == 0 for record in records)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "[]", '{"free": -1}', '{"free": 1.5}', '{"penalty": 10}', '{"days": 1}']
-)
-def test_other_rules_for_late_work_are_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "late_days.json").write_text(text)
-    with pytest.raises(ValueError, match=r"late_days.json must read like"):
-        late.read_rules(tmp_path)
-
-
 @pytest.mark.usefixtures("no_gradebook")
 def test_a_mended_check_lists_whose_points_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -498,25 +447,13 @@ def test_a_mended_check_lists_whose_points_change(
     said = capsys.readouterr().out
     assert "Graded again: 1 answers of 1 students get other points.\n" in said
     assert f"  ann, {NAME}: lookup 0 -> 3\n" in said and "Nothing was kept" in said
-    assert "mean" not in said  # it would lack what lateness costs and scores by hand
+    assert "mean" not in said  # it would lack scores by hand
     listed = table(tmp_path / "changes.csv")
     assert listed[1:] == [["ann", NAME, "lookup", "0.0", "3.0", "wrong answer", "ok", ""]]
     assert stamps(tmp_path) == kept and rows(tmp_path)[0]["points"] == "0.0"
     assert main([str(tmp_path)]) == 0
     assert [row["points"] for row in rows(tmp_path)] == ["3.0", "0.0"]
     assert table(tmp_path / "changes.csv") == listed
-
-
-def test_a_students_own_code_is_written_for_comparison(tmp_path: Path) -> None:
-    course = make_class(tmp_path, 2)
-    hand_in(tmp_path, "half", NAME, "[")
-    assert own_code.main([str(tmp_path), NAME]) == 0
-    files = {path.stem: path.read_text() for path in (tmp_path / f"code/{NAME}").glob("*.py")}
-    assert sorted(files) == ["half", "student000", "student001"]
-    assert "def rows_used" in files["student000"] and "return" in files["student000"]
-    for given in ("checks.rows_used(", "git", "Hint"):  # what was handed out
-        assert given not in files["student000"]
-    assert files["half"] == files["student001"].strip() == "" and course.root == tmp_path
 
 
 def open_row(root: Path) -> tuple[str, str, str]:

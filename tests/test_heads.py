@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
@@ -93,27 +92,6 @@ def test_a_change_of_one_layer_is_undone_and_leaves_the_other_alone():
     heads.with_rates(model, 1, RATES / 4)
     assert model.blocks[0].attention.encoding is held[0]
     assert not torch.equal(model(batch[0]), logits)
-
-
-def test_changes_touch_what_they_name():
-    found = heads.changes(RATES)
-    assert torch.equal(found["as trained"], RATES) and torch.equal(found["slow"], RATES / 4)
-    assert [(found[f"stop {r}"] != RATES).nonzero().tolist() for r in range(8)] == [
-        [[r]] for r in range(8)
-    ]
-    assert found["exchange 0, 1"].tolist() == [RATES[1], RATES[0], *RATES[2:].tolist()]
-
-
-def test_the_recorded_heads_have_their_shapes():
-    held = heads.minilm()
-    assert {
-        name: tuple(held[name].shape) for name in ("q", "k", "q_mean", "k_mean")
-    } == dict.fromkeys(("q", "k", "q_mean", "k_mean"), (12, 64, 32))
-    assert held["pieces"][0] == "[CLS]" and len(held["pieces"]) == 64
-
-
-def test_a_guess_by_elimination_is_right_as_often_as_counting_says():
-    assert np.isclose(heads.by_elimination(), sum(1 / n for n in range(1, 12)) / 11)
 
 
 @pytest.fixture

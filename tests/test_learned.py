@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from lab.hierarchical import Beyond
-from lab.model import Transformer
 from lab.training import generator
 from pe_lib.learned import Learned
 from pe_lib.resizing import interpolate_grid, interpolate_table, sample_table
@@ -234,13 +233,3 @@ def test_initial_rows_have_the_scale_asked_for() -> None:
         table = Learned(200, 100, std=std).table.detach()
         assert abs(float(table.std()) / std - 1) < 0.02
         assert abs(float(table.mean())) < 0.05 * std
-
-
-# In a model ---------------------------------------------------------------------------------------
-
-
-def test_the_token_after_the_last_row_is_an_error() -> None:
-    model = Transformer(11, encoding=Learned(6, 32))
-    assert model(torch.zeros(1, 6, dtype=torch.long)).shape == (1, 6, 11)
-    with pytest.raises(ValueError, match="max_len=6, got 6"):
-        model(torch.zeros(1, 7, dtype=torch.long))

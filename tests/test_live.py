@@ -961,8 +961,3 @@ def test_a_widget_draws_and_gives_its_state_back(tab):
     }"""
     shift, words, later = tab.evaluate(script, [live.Live._esm, state])
     assert shift == 7 and words.startswith("Query at 8,") and later.startswith("Query at 11,")
-
-
-def test_a_figure_that_does_not_exist_is_refused_by_name():
-    with pytest.raises(ValueError, match=r"name must be .*rope_score"):
-        live.show("rope")

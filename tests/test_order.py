@@ -283,6 +283,7 @@ SET = next(name for name in set_names() if name[3:] == "learned")
 KNOWN = f"77{SET[2:]}"  # as a class knows it
 
 
+@pytest.mark.usefixtures("sandbox")
 def test_a_set_with_an_earlier_number_is_graded_under_the_name_that_the_class_knows(
     tmp_path: Path,
 ) -> None:
@@ -298,9 +299,7 @@ def test_a_set_with_an_earlier_number_is_graded_under_the_name_that_the_class_kn
         f"'submitted/ann/{KNOWN}': it is the same set as {SET}, with another number"
     ]
     shutil.rmtree(tmp_path / "submitted/ann" / SET)
-    records, problems = grade_course(
-        course, [SET], Job("", "", None, secret=course.secret(), trusted=True), 1
-    )
+    records, problems = grade_course(course, [SET], Job("", "", None, secret=course.secret()), 1)
     assert problems == []
     assert [(each["student"], each["set"]) for each in records] == [("ann", KNOWN), ("bob", KNOWN)]
     assert [each["points"] for each in records] == [load(SET).points, 0.0]

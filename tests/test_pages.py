@@ -79,11 +79,6 @@ def test_a_picture_has_few_colours_and_areas_keep_theirs():
     assert len(set(bands)) >= 12 and error[lower][[bands.count(b) > 20 for b in bands]].max() == 0
 
 
-def test_each_method_has_its_own_colour_and_a_name():
-    assert set(figures.METHOD_COLOURS) == set(figures.METHOD_NAMES)
-    assert len(set(figures.METHOD_COLOURS.values())) == len(figures.METHOD_COLOURS)
-
-
 def luminance(colour: str) -> float:
     channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]

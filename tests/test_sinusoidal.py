@@ -219,15 +219,6 @@ def hidden(batch: int = 2, length: int = 5, width: int = 6) -> Tensor:
     return torch.randn(batch, length, width, generator=generator(3))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("offset", [0, 7, 16, 5000])
-def test_embed_adds_the_code_inside_and_outside_the_table(layout: str, offset: int) -> None:
-    encoding = Sinusoidal(6, 300.0, layout=layout, gain=0.5)
-    x, positions = hidden(), torch.arange(offset, offset + 5)
-    expected = x + 0.5 * sinusoidal(positions, 6, 300.0, layout=layout)
-    assert_close(encoding.embed(x, positions), expected)
-
-
 def test_embed_takes_positions_per_sequence_fractions_and_negative_ones() -> None:
     encoding, x = Sinusoidal(6), hidden()
     for positions in (

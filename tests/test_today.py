@@ -74,11 +74,6 @@ def test_a_layer_of_smollm3_with_and_without_rotation_is_a_line_of_the_list(page
         torch.testing.assert_close(ours(x), theirs(x, angles, mask)[0], atol=1e-6, rtol=0)
 
 
-def test_the_hybrid_has_three_layers_in_windows_and_one_without_positions(page):
-    kinds = [type(each).__name__ for each in page["hybrid"](16, 2, 8)]
-    assert kinds == ["Compose", "Compose", "Compose", "NoPosition"]
-
-
 def test_proportional_rates_are_those_of_the_published_table(page):
     rope_utils = pytest.importorskip("transformers.modeling_rope_utils")
     given = {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25}

@@ -277,14 +277,6 @@ def patched(model: Any, layer: int, tables: Callable[[Tensor, Tensor], Pair]) ->
     return model
 
 
-def halved_base(cos: Tensor, sin: Tensor) -> Pair:
-    d, n = cos.shape[-1], cos.shape[-2]
-    ratio = torch.atan2(sin[0, 1, 0], cos[0, 1, 0])
-    table = ratio * torch.arange(n)[:, None] * 5e3 ** (-torch.arange(0, d, 2) / d)
-    table = torch.cat((table, table), -1)[None].expand(cos.shape)
-    return table.cos(), table.sin()
-
-
 def renamed(model: Any) -> Any:
     """The rotary module under another class name, with the base of another model."""
     module = model.model.rotary_emb
@@ -339,7 +331,6 @@ MODELS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "layer 2 has no positions": (
         "layer-unrotated", "layer 2",
         lambda m: patched(m, 2, lambda cos, sin: (torch.ones_like(cos), 0 * sin))),
-    "layer 1 has another base": ("base", "layer 1", lambda m: patched(m, 1, halved_base)),
     "rotary part renamed": ("base", "layers 0 to 2", renamed),
     "decoding restarts": ("cache", "", lambda m: restarted(m, single=True)),
     "chunks restart": ("continued", "", lambda m: restarted(m, single=False)),

@@ -41,59 +41,7 @@ INSIDE = (
 )
 WIDE, NARROW = 720, 340  # pixels: the column on a desk, and on a phone
 # What each picture shows, for those who do not see it; the figure's first words follow.
-SAID = {
-    "axes": (
-        "Left, the patches of an image, with text or video frames where they are chosen, "
-        "coloured by the score of the chosen token with each. Right, the scores along its row "
-        "and its column."
-    ),
-    "chooser": (
-        "What is asked, and three lists: the methods that fit, those of which one cannot be sure, "
-        "and those that fall out, each with its worst seed and its reasons."
-    ),
-    "clock_hands": (
-        "A row of clocks, each slower than the one before, with a hand for each of two "
-        "positions; below, the product of the codes of two positions over their distance."
-    ),
-    "four_terms": (
-        "Four matrices, one for each term, then their sum, the scores, and the attention "
-        "weights; rows are queries, columns are keys."
-    ),
-    "heads": (
-        "Left, the attention weights of a head, a row for each token as the query and a column for "
-        "each as the key. Right, the score of the average word by distance, and the size of each "
-        "pair of components."
-    ),
-    "penalties": (
-        "Left, the penalty of one head over the distance from the query. Right, the attention "
-        "weights that the softmax makes of it."
-    ),
-    "permutations": (
-        "Left, the attention weights, a row for each word as the query and a column for each "
-        "word as the key. Right, the outputs, a row for each word."
-    ),
-    "rope_score": (
-        "Left, a query and a key in the plane of one pair, before and after their rotation. "
-        "Right, their score over n minus m."
-    ),
-    "sentence_scores": (
-        "Left, a square of scores, a row for each word as the query and a column for each "
-        "word as the key. Right, the attention weights of one query."
-    ),
-    "shaw_rows": (
-        "Left, the distances of all pairs of ten positions, clipped. In the middle the table, "
-        "a vector for each distance. Right, what the query adds to the score of each key."
-    ),
-    "t5_buckets": (
-        "Left, the bucket over key minus query: a staircase for keys to the left and one for "
-        "keys to the right. Right, the buckets of all pairs of a text of 64 tokens."
-    ),
-    "wavelengths": (
-        "The wavelength of each pair of a head on a logarithmic axis, as trained and as a rule has "
-        "it, with lines at the trained and the new context. Below, eight dials with the part of "
-        "its circle that a pair went through."
-    ),
-}
+SAID = json.loads((WEB / "said.json").read_text(encoding="utf-8"))
 
 
 def digest() -> str:

@@ -49,28 +49,8 @@ UNUSED = re.compile(
     r"|pydoc|smtplib|tarfile|turtle|webbrowser|_pydatetime|_pydecimal|_pyio|_strptime)\.py$"
     r"|encodings/(?!__init__|aliases|ascii|cp437|idna|latin_1|utf_8)"
 )
-TAKEN = {  # a module of the checks' own surroundings, and the functions taken from it
-    "exercises/wire.py": ("as_list_or_array",),
-    "pe_lib/errors.py": ("numbers", "require_positive", "require_kind"),
-    "pe_lib/positions.py": ("exact", "sent", "per_head", "relative_position"),
-    "pe_lib/relative.py": ("for_each_head",),
-    "pe_lib/resizing.py": ("interpolate_table", "sample_table", "interpolate_grid"),
-    "pe_lib/shaw.py": ("clipped_row",),
-    "pe_lib/t5.py": ("t5_bucket",),
-    "pe_lib/deberta.py": ("disentangled_row",),
-    "pe_lib/alibi.py": ("alibi", "alibi_slopes"),
-    "pe_lib/axes.py": (
-        "grid_positions",
-        "text_image_positions",
-        "axis_of_pair",
-        "section_directions",
-        "axes_angles",
-        "sinusoidal_2d",
-        "axial_angles",
-    ),
-    "pe_lib/sinusoidal.py": ("frequencies", "sinusoidal", "arrange"),
-    "pe_lib/rope.py": ("rope_angles", "apply_rope", "split_pairs"),
-}
+# The modules of the checks' own surroundings, and the functions taken from each.
+TAKEN = json.loads((SOURCE / "taken.json").read_text(encoding="utf-8"))
 HEAD = """from __future__ import annotations
 import array
 import math

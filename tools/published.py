@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -44,70 +45,9 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 # What single models ask for beyond that.
-MIXED = ["sliding_attention", "full_attention"] * 2
-BASES = {
-    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
-    "full_attention": {"rope_type": "default", "rope_theta": 1e6},
-}
-SECTIONS = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5,
-            "mrope_section": [8, 12, 12]}  # fmt: skip
-SIX = [
-    "beam",
-    "diffusion_gemma_text",
-    "embedding_gemma2_text",
-    "gemma3_text",
-    "gemma4_text",
-    "gemma4_unified_text",
-    "kolibri1",
-    "mimo_v2_flash",
-    "neomme",
-]  # a full pattern
-ASKED: dict[str, dict[str, Any]] = {
-    "bamba": {"attn_layer_indices": [1], "num_hidden_layers": 2},
-    **{name: {"num_hidden_layers": 6} for name in SIX},
-    "bailing_hybrid": {"layer_types": ["linear_attention", "full_attention"],
-                       "num_hidden_layers": 2},
-    "codegen": {"n_positions": 32768, "n_head": 4},
-    "dots3_note_text": {"num_hidden_layers": 3},
-    "falcon_h1": {"num_hidden_layers": 1},
-    "glm5_next_text": {"layer_types": ["linear_attention", "indexed_attention"],
-                       "num_hidden_layers": 2},
-    "gptj": {"n_positions": 32768},
-    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "num_hidden_layers": 2},
-    "kimi_linear": {"layer_types": ["linear_attention", "full_attention"], "num_hidden_layers": 2},
-    "llama4_text": {"attn_temperature_tuning": False},  # it counts tokens: a test of its own
-    "recurrent_gemma": {"block_types": ["attention"]},
-    "cohere_compass_text": {"layer_types": MIXED, "rope_parameters": BASES},
-    "deepseek_ocr2_text": {"num_experts_per_tok": 2, "n_routed_experts": 4,
-                           "mlp_layer_types": ["dense"] * 4},
-    "deepseek_v2": {"num_experts_per_tok": 2},
-    "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 16},
-    "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1},
-    "ernie4_5_vl_moe_text": {"moe_intermediate_size": [16, 16]},
-    "gemma3n_text": {"num_kv_shared_layers": 0, "layer_types": MIXED},
-    "glm4v_moe_text": {"head_dim": 128, "rope_parameters": SECTIONS},
-    "glm4v_text": {"rope_parameters": SECTIONS},
-    "glm_image_text": {"rope_parameters": SECTIONS},
-    "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"],
-                         "position_embedding_type": "rope", "num_hidden_layers": 2},
-    "hunyuan_v1_dense": {"head_dim": 128},
-    "hunyuan_v1_moe": {"head_dim": 128},
-    "hunyuan_vl_text": {"head_dim": 128, "rope_parameters": {
-        "rope_type": "default", "rope_theta": 1e4, "mrope_section": [16, 16, 16, 16]}},
-    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2, "num_dense_layers": 1},
-    "ministral": {"head_dim": 128},
-    "nemotron": {"num_key_value_heads": 2},
-    "qwen2_5_omni_talker": {"embedding_size": 256},
-    "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 16},
-    "qwen3_omni_moe_text": {"hidden_size": 512, "head_dim": 128},
-    "qwen4_exp_text": {"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 256,
-                       "indexer_budget": 64, "indexer_compress_ratio": 8},
-    "roformer": {"max_position_embeddings": 20002},
-    "step3p5": {"layer_types": MIXED, "sliding_window": 512},
-    "zamba2": {"layers_block_type": ["linear_attention", "hybrid"], "num_hidden_layers": 2,
-               "use_mem_rope": True},
-    "zaya": {"num_experts_per_tok": 1},
-}  # fmt: skip
+ASKED: dict[str, dict[str, Any]] = json.loads(
+    Path(__file__).with_name("asked.json").read_text(encoding="utf-8")
+)
 
 # What a published file says itself.
 OF_A_FILE = {

@@ -8,8 +8,6 @@ send other answers, and the grader, which is another process, compares those lik
 import os
 import random
 import sys
-import threading
-import time
 
 import numpy as np
 import torch
@@ -109,16 +107,3 @@ def serve(requests: int, answers: int) -> None:
         except Exception:  # a value that is too large, or whose parts raise
             frame = encode({"unsent": True})
         write_all(answers, frame)
-
-
-def end_with(parent: int) -> None:
-    """Wait until the grader is gone, which no sandbox takes along, and end."""
-    while os.getppid() == parent:
-        time.sleep(1)
-    os._exit(1)
-
-
-if __name__ == "__main__":  # for submissions that are trusted: no sandbox and no limits
-    numbers = [int(word) for word in sys.argv[1:]]
-    threading.Thread(target=end_with, args=numbers[2:], daemon=True).start()
-    serve(*numbers[:2])

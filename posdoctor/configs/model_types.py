@@ -18,37 +18,15 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Pairs of neighbours, (0, 1), (2, 3), ... Most of those with latent attention reorder them first.
-INTERLEAVED = names(
-    """
-    axk1 axk2 bailing_hybrid chatglm codegen cohere cohere2 cohere2_moe deepseek_v2 deepseek_v3
-    deepseek_v32 deepseek_v4 dots3_note_text ernie4_5 ernie4_5_moe ernie4_5_vl_moe_text glm glm4
-    glm4_moe_lite glm4v_text glm_moe_dsa glm_ocr_text gptj helium llama4_text longcat_flash mistral4
-    mistral_large4_text openai_privacy_filter roformer youtu
-    """
+LISTS: dict[str, list[str]] = json.loads(
+    Path(__file__).with_name("model_types.json").read_text(encoding="utf-8")
 )
 
+# Pairs of neighbours, (0, 1), (2, 3), ... Most of those with latent attention reorder them first.
+INTERLEAVED = frozenset(LISTS["interleaved"])
+
 # Pairs of a component and the one half a rotary width further.
-HALF = names(
-    """
-    afmoe apertus arcee aria_text bamba beam bitnet cohere_compass_text cosmos3_edge_text csm
-    csm_depth_decoder_model cwm deepseek_ocr2_text diffllama diffusion_gemma_text doge dots1
-    embedding_gemma2_text emu3_text_model esm esmc eurobert exaone4 exaone_moe falcon falcon_h1
-    flex_olmo flint gemma gemma2 gemma3_text gemma3n_text gemma4_text gemma4_unified_text glm4_moe
-    glm4v_moe_text glm_image_text gpt_neox gpt_neox_japanese gpt_oss granite granite4_vision_text
-    granite_docling_text granite_swa granitemoe granitemoe_swa granitemoehybrid granitemoeshared gte
-    higgs_audio_v2 hrm_text hunyuan_v1_dense hunyuan_v1_moe hunyuan_vl_text hy_v3 hy_v4 hyperclovax
-    jais2 jetmoe jina_embeddings_v3 kolibri1 laguna lfm2 lfm2_moe lfm3 llama mellum mimo_v2_flash
-    minicpm3 minimax minimax_m2 minimax_m3_vl_text ministral ministral3 mistral mixtral
-    mllama_text_model modernbert modernbert-decoder molmo2_text muse_glimmer_text muse_spark_text
-    nanochat nemotron neomme nomic_bert olmo olmo2 olmo3 olmo_hybrid olmoe paddleocr_vl_text
-    persimmon phi phi3 phimoe qwen2 qwen2_5_omni_talker qwen2_5_omni_text qwen2_5_vl_text qwen2_moe
-    qwen2_vl_text qwen3 qwen3_5_moe_text qwen3_5_text qwen3_moe qwen3_next qwen3_omni_moe_text
-    qwen3_omni_moe_talker_code_predictor qwen3_omni_moe_talker_text qwen3_vl_moe_text qwen3_vl_text
-    qwen4_exp_text recurrent_gemma seed_oss smollm3 solar_open stablelm starcoder2 step3p5 ultrabert
-    unlimited_ocr_text vaultgemma voxtral_realtime_text zamba2 zaya
-    """
-)
+HALF = frozenset(LISTS["half"])
 
 # Attention without positions in all layers: order comes from the recurrent ones.
 WITHOUT = names("glm5_next_text jamba kimi_linear nemotron_h")
@@ -98,14 +76,7 @@ SAME = {
 }
 
 # Fields of a file that speak of rotation and are read, or are known to change nothing here.
-ROTARY_FIELDS = names(
-    """
-    compress_rope_theta indexer_rope_interleave layer_rope_theta no_rope_layer_interval
-    no_rope_layers original_rope partial_rotary_factor partial_rotary_factors qk_rope_head_dim
-    rope_interleave rope_interleaved rope_local_base_freq rope_parameters rope_scaling
-    rope_scaling_layers rope_theta rotary_dim rotary_embedding_base swa_rope_theta use_mem_rope
-    """
-)
+ROTARY_FIELDS = frozenset(LISTS["rotary_fields"])
 
 # Fields that say whether anything rotates; files of types that always rotate have them too.
 SWITCHES = names("rope rotary use_rope use_rotary use_rotary_embedding use_rotary_embeddings")

@@ -1,0 +1,155 @@
+"""Attention with a place for position: the definition.
+
+    output_i = sum over j of softmax_j(scale <rotated q_i, rotated k_j> + bias_ij) v_j
+
+The encoding's hooks supply the rotation, the bias and what is added to the values. The module and
+its cache are in `pe_lib.attention`; `pe_lib.fast`, which this file does without, has the same
+numbers for less.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pe_lib.arguments import Booleans, Number, checked
+from pe_lib.encoding import PositionEncoding, Reads, bias_read, default_scale, rotate_by
+from pe_lib.positions import AnyPositions, allowed_pairs, order_of
+
+QUERIES, KEYS, VALUES = "B H Lq d", "B Hk Lk d", "B Hk Lk dv"
+OF_QUERIES, OF_KEYS = "Lq | B Lq | 1 Lq", "Lk | B Lk | 1 Lk"
+
+
+@checked(q=QUERIES, k=KEYS, q_pos=OF_QUERIES, k_pos=OF_KEYS)
+def attention_logits(
+    q: Tensor,
+    k: Tensor,
+    encoding: PositionEncoding,
+    q_pos: AnyPositions,
+    k_pos: AnyPositions,
+    *,
+    rotated: bool = False,
+    reads: Reads | None = None,
+    scale: Number | None = None,
+) -> Tensor:
+    """Return the scores before the mask and the softmax.
+
+    Args:
+        q: queries, (B, H, Lq, d).
+        k: keys, (B, H, Lk, d), or with fewer heads, each for several neighbours of q.
+        encoding: supplies `rotate`, `bias` and the scale.
+        q_pos: positions of the queries: a `Run`, a `range`, (Lq,) or (B, Lq), or `Axes`.
+        k_pos: positions of the keys, likewise.
+        rotated: q and k have been rotated before.
+        reads: what `encoding.read` returned for the hidden states of queries and of keys.
+        scale: of the product; the encoding's for the width of q if None. To be given where q and
+            k have been rotated into another width.
+
+    Returns:
+        (B, H, Lq, Lk): scale * <rotated q, rotated k> + bias.
+
+    Source: Vaswani et al. 2017, equation 1, with a place for position.
+    """
+    require_heads(q, k)
+    k, order = for_queries(k, q), (order_of(q_pos), order_of(k_pos))
+    scale = default_scale(encoding, q.shape[-1]) if scale is None else scale
+    biases = encoding.bias(q, k, *order, scale), bias_read(encoding, q, reads, *order)
+    if not rotated:
+        q, k = rotate_by(encoding, q, k, q_pos, k_pos)
+    logits = q @ k.mT * scale  # (B, H, Lq, Lk)
+    for bias in biases:
+        logits = logits if bias is None else logits + bias
+    return logits
+
+
+@checked(k=KEYS, v=VALUES)
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: PositionEncoding,
+    q_pos: AnyPositions,
+    k_pos: AnyPositions,
+    *,
+    causal: bool = False,
+    mask: Booleans | None = None,
+    rotated: bool = False,
+    reads: Reads | None = None,
+    scale: Number | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Attend, and return the weights too: the definition, step by step.
+
+    Args:
+        q: queries, (B, H, Lq, d).
+        k: keys, (B, H, Lk, d), or with fewer heads, each for several neighbours of q.
+        v: values, likewise.
+        encoding: the position encoding whose hooks are called.
+        q_pos: positions of the queries: a `Run`, a `range`, (Lq,) or (B, Lq), or `Axes`.
+        k_pos: positions of the keys, likewise.
+        causal: hide keys whose position is greater than the query's.
+        mask: bool, broadcastable to (B, H, Lq, Lk); False hides a key. A query with no key
+            left gets uniform weights, or none at all where the encoding has a sink.
+        rotated: q, k and v have been rotated before, see `PositionEncoding.rotates_once`.
+        reads: as in `attention_logits`.
+        scale: as in `attention_logits`.
+
+    Returns:
+        output (B, H, Lq, d) and weights (B, H, Lq, Lk), whose rows sum to one (to less where the
+        encoding has a sink).
+    """
+    settings: dict[str, Any] = {"rotated": rotated, "reads": reads, "scale": scale}
+    logits = attention_logits(q, k, encoding, q_pos, k_pos, **settings)
+    require_mask(mask, tuple(logits.shape))
+    q_pos, k_pos = order_of(q_pos), order_of(k_pos)
+    allowed = allowed_pairs(q_pos, k_pos, causal, mask, q.device)
+    if allowed is not None:
+        logits = logits.masked_fill(~allowed, -math.inf)
+    logits = logits.clamp(min=torch.finfo(logits.dtype).min)  # all the same where all are hidden
+    weights = softmax(logits, encoding.sink(q, q_pos))
+    if not rotated:
+        v = encoding.rotate_values(v, k_pos)
+    output = weights @ for_queries(v, q)  # (B, H, Lq, d)
+    extra = encoding.values(weights, q_pos, k_pos)
+    output = encoding.rotate_back(output, q_pos)
+    return output if extra is None else output + extra, weights
+
+
+def softmax(logits: Tensor, sink: Tensor | None) -> Tensor:
+    """Return the weights of the keys, (..., Lk); one more logit may take a share of them."""
+    if sink is None:
+        return logits.softmax(dim=-1)
+    sink = sink.to(logits.dtype).expand(*logits.shape[:-1], 1)
+    return torch.cat([logits, sink], dim=-1).softmax(dim=-1)[..., :-1]
+
+
+def for_queries(x: Tensor, q: Tensor) -> Tensor:
+    """Repeat the heads of keys or values until every head of queries has its own."""
+    return x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) if x.shape[1] != q.shape[1] else x
+
+
+def require_heads(q: Tensor, k: Tensor) -> None:
+    """Raise unless there is a key, and each of its heads serves as many of the queries'."""
+    if k.shape[2] == 0 or k.shape[1] == 0 or q.shape[1] % k.shape[1]:
+        raise ValueError(
+            "k must have one key at least, and heads that divide those of q, "
+            f"got {tuple(k.shape)} for q of shape {tuple(q.shape)}"
+        )
+
+
+def require_mask(mask: Tensor | None, wanted: tuple[int, ...]) -> None:
+    """Raise unless a mask broadcasts to (B, H, Lq, Lk), its first axis not of two meanings."""
+    if mask is not None:
+        axes = zip(reversed(mask.shape), reversed(wanted), strict=False)
+        fits = mask.ndim <= 4 and all(given in (1, full) for given, full in axes)
+        # Of two axes the first may be queries or the batch, of three it may be heads or the batch.
+        double = mask.ndim in (2, 3) and len(mask) == wanted[0] == wanted[4 - mask.ndim] > 1
+        ways = {
+            2: "mask[None, None] if its axes are (Lq, Lk), mask[:, None, None] if (B, Lk)",
+            3: "mask[None] if its axes are (H, Lq, Lk), mask[:, None] if (B, Lq, Lk)",
+        }
+        if not fits or double:
+            say = f", which fits in two ways: give {ways[mask.ndim]}" if double else ""
+            raise ValueError(
+                f"mask must broadcast to (B, H, Lq, Lk) = {wanted}, got {tuple(mask.shape)}{say}"
+            )
