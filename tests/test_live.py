@@ -844,6 +844,17 @@ def test_what_was_predicted_stands_beside_what_happens(name, stage):
     assert ask.is_visible() and not told.is_visible()
 
 
+def test_what_is_asked_rests_while_the_figure_is_in_another_state(stage):
+    """The question speaks of the start: elsewhere its answers would be wrong, or in sight."""
+    page = shown(stage, "axes")
+    ask = page.locator(".live-predict")
+    page.get_by_role("combobox").first.select_option(index=1)
+    page.wait_for_selector(".live-predict[inert]")
+    assert ask.bounding_box()["height"] > 0
+    page.get_by_role("combobox").first.select_option(index=0)
+    page.wait_for_selector(".live-predict:not([inert])")
+
+
 def test_a_prediction_can_be_skipped_and_is_neither_kept_nor_sent(stage):
     page = shown(stage, "penalties")
     page.get_by_role("button", name="Skip").click()

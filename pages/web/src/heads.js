@@ -91,11 +91,11 @@ export const heads = {
   },
   draw(all) {
     const { drawing, state, width, narrow, at } = all;
-    const { query, key, fast, last } = state;
+    const { query, key, fast, last, slow } = state;
     const { tokens, d, causal, bias } = headOf(state);
     const { curve, before, sizes } = numbers(state);
     const count = tokens.length;
-    const [left, top, side] = narrow ? [68, 26, width - 72] : [68, 26, Math.min(304, width - 350)];
+    const [left, top, side] = [68, 26, narrow ? Math.min(256, width - 72) : Math.min(304, width - 350)];
     const cell = side / count;
     heading(drawing, 0, 13, `attention: ${WHOSE[state.whose]}`);
     scale(drawing, left + side - 98, 5, 0, "100 %", 0);
@@ -113,7 +113,7 @@ export const heads = {
     const spare = Math.max(1, 0.1 * (high - low));
     const panel = chart(drawing, {
       x, y: narrow ? top + side + 96 : 26, width: room, height: narrow ? 92 : 144, xs: [from, count - 1], ys: [low - spare, high + spare], ticks: [6, 4],
-      xLabel: causal ? "places back" : "places back (ahead: below 0)", xFormat: whole, yFormat: whole, title: "average word’s score (grey: trained)",
+      xLabel: causal ? "places back" : "places back (ahead: below 0)", xFormat: whole, yFormat: whole, title: `average word’s score${fast || last || slow > 1 ? " (dashed: as trained)" : ""}`,
     });
     panel.curve(points(before), "grey dashed");
     panel.curve(points(curve), "above");
@@ -123,7 +123,7 @@ export const heads = {
     if (!turns(state)) return void heading(drawing, x, y - 10, bias ? "nothing rotates; the curve is the bias" : "nothing rotates");
     const bars = chart(drawing, {
       x, y, width: room, height: narrow ? 60 : 90, xs: [-0.6, d / 2 - 0.4], ys: [0, 1.1 * Math.max(...sizes)], ticks: [8, 3],
-      xLabel: "pair", xFormat: whole, yFormat: (v) => digits(v, Math.max(...sizes) < 3 ? 1 : 0), title: "size by pair (grey: stopped)",
+      xLabel: "pair", xFormat: whole, yFormat: (v) => digits(v, Math.max(...sizes) < 3 ? 1 : 0), title: `size by pair${fast || last ? " (grey: stopped)" : ""}`,
     });
     sizes.forEach((size, r) => box(drawing, `fill ${r < fast || r >= d / 2 - last ? "grey" : "above"}`, bars.X(r - 0.35), bars.Y(size), bars.X(0.35) - bars.X(-0.35), bars.Y(0) - bars.Y(size)));
   },

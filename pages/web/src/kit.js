@@ -179,6 +179,10 @@ function prediction(figure, parent, state, set) {
     box.classList.remove("told");
     box.hidden = false;
   };
+  // What is asked speaks of the state at the start: in another one nobody can answer.
+  guess.left = (moved) => {
+    box.inert = moved && guess.asking;
+  };
   return guess;
 }
 
@@ -328,6 +332,8 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     const width = Math.min(760, Math.round(stage.clientWidth) || 700);
     const narrow = width < NARROW;
     if (fresh) guess.again();
+    const moved = toLink(state, { ...figure.start, sentence: state.sentence }) !== "";
+    guess.left(moved);
     controls.forEach((write) => write());
     drawing.selectAll("*").remove();
     drawn.forEach((each) => (each.used = false));
@@ -338,7 +344,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
       sheet.style.height = `${figure.sheet[Number(narrow)]}px`;
     }
     const panel = figure.draw({ drawing, handle, svg, state, set, width, height, narrow, sheet, at });
-    if (guess.mine) dragged(panel);
+    if (guess.mine && !(guess.asking && moved)) dragged(panel);
     drawn.forEach((each, name) => {
       if (each.used) return;
       each.node.remove();

@@ -55,8 +55,9 @@ export const permutations = {
     const from = words[orderOf(state, words)[best]];
     const moved = orderOf(state, words).some((word, i) => word !== i);
     const verdict = change < 1e-9 ? "each word’s output is the same" : `outputs differ by up to ${digits(change)}`;
+    const knows = { nothing: "", codes: "Codes are added. ", mask: "A causal mask hides later words. " }[state.knows];
     return (
-      `“${words[state.word]}” is at position ${place} (the first is 0) and takes most from “${from}”: ${whole(100 * weights[place][best])} %. ` +
+      `${knows}“${words[state.word]}” is at position ${place} (the first is 0) and takes most from “${from}”: ${whole(100 * weights[place][best])} %. ` +
       `${moved ? `Beside your own order, ${verdict}` : "This is your order"}.${leftOut(state.sentence, MOST)}`
     );
   },

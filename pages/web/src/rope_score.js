@@ -68,7 +68,7 @@ export const ropeScoreFigure = {
     const { m, n, shift, d, pair, q, k } = state;
     const { score, rates } = numbers(state);
     const made = d > 2 ? "" : `${digits(Math.hypot(...q))} × ${digits(Math.hypot(...k))} × cos(${digits(between(q, k, n - m))} rad) = `;
-    const shown = d > 2 ? ` Pair ${pair} rotates by ${rates[pair].toPrecision(3)} radians per position.` : "";
+    const shown = d > 2 ? ` Of ${d / 2} pairs, pair ${pair} rotates by ${rates[pair].toPrecision(3)} radians per position.` : "";
     return `Query at ${m + shift}, key at ${n + shift}: n − m = ${whole(n - m)} (key minus query), score ${made}${digits(score)}.${shown}`;
   },
   draw({ drawing, handle, state, set, width, narrow, at: [atQ, atK] }) {

@@ -76,7 +76,7 @@ export const wavelengths = {
     const slowed = changed[pair] === rates[pair] ? "" : `, slowed by ${digits(rates[pair] / changed[pair])}`;
     return (
       `Trained on ${grouped(trained)} positions, read to ${grouped(trained * factor)}. Of ${d / 2} pairs ` +
-      `${total(unseen)} meet angles that training never had; ${total(moved)} that had met all are slowed. ` +
+      `${total(unseen)} meet angles that training never had; of those that had met all, ${total(moved)} are slowed. ` +
       `Pair ${pair}: wavelength ${grouped(WHOLE / changed[pair])}${slowed}.`
     );
   },
