@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,7 +57,9 @@ PAGES = {
     "cope": "hierarchical#counted-gates",
 }
 # Where a method was used or compared at scale; {0} models of the census have it.
-AT_SCALE: dict[str, tuple[str, str]] = json.loads((SHIPPED / "at_scale.json").read_text("utf-8"))
+AT_SCALE: dict[str, tuple[str, str]] = json.loads(
+    Path(__file__).with_name("at_scale.json").read_text(encoding="utf-8")
+)
 
 # Why a method falls out, and what stays open; on the right the page that shows it. {0} and {1}
 # are the numbers of a reason.

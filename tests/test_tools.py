@@ -127,11 +127,6 @@ def test_what_must_not_be_stored_is_not_stored(book, source, words, capsys):
     assert words in said and said.endswith("not stored: b\n")
 
 
-def test_a_notebook_that_is_not_there_is_named_with_those_that_are(book):
-    with pytest.raises(SystemExit, match=r"no such notebook in book/: z.ipynb. There are: a"):
-        refresh.notebooks(["z"])
-
-
 def test_a_package_that_is_not_the_pinned_one_is_refused(tmp_path, monkeypatch):
     def pack(command, cwd, **options):
         (cwd / "x-1.tgz").write_bytes(b"something else")

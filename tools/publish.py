@@ -29,7 +29,7 @@ SHARED = (
     "pe_lib/*.py",
     "bakeoff/*.py",
     "bakeoff/data/*.csv",
-    "bakeoff/data/*.json",
+    "bakeoff/*.json",
     "lab/*.py",
     "pages/*.py",
     "lab/data/*.json",
