@@ -50,7 +50,7 @@ UNUSED = re.compile(
     r"|encodings/(?!__init__|aliases|ascii|cp437|idna|latin_1|utf_8)"
 )
 # The modules of the checks' own surroundings, and the functions taken from each.
-TAKEN = json.loads((SOURCE / "taken.json").read_text(encoding="utf-8"))
+TAKEN = json.loads(Path(__file__).with_name("taken.json").read_text(encoding="utf-8"))
 HEAD = """from __future__ import annotations
 import array
 import math

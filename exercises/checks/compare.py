@@ -241,8 +241,10 @@ def wrong_numbers(got: Any, want: Any) -> str:
     given, goal = as_tensor(got), as_tensor(want)
     if given is None or goal is None:  # several values, which have words of their own
         return ""
-    wrong = [str(int(number)) for number in given[given != goal].unique()]
-    return f"; where you give {' or '.join(wrong)}, another is wanted" if len(wrong) < 4 else ""
+    pairs = zip(given.flatten().tolist(), goal.flatten().tolist(), strict=True)
+    wrong = sorted({int(mine) for mine, wanted in pairs if mine != wanted})
+    said = " or ".join(map(str, wrong))
+    return f"; where you give {said}, another is wanted" if len(wrong) < 4 else ""
 
 
 def room_for(goal: Tensor, tolerance: float) -> float:
