@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from pe_lib.arguments import Count, Even, Layout, Positive, Rates, Reals, checked
 from pe_lib.encoding import PositionEncoding
 from pe_lib.errors import require_multiple, require_positive
-from pe_lib.positions import Axes, Run, exact, per_head, sent
-from pe_lib.rope import RoPE, apply_rope, kept_or_trained, rope_angles
+from pe_lib.positions import Axes, Run, exact, kept_or_trained, per_head, sent
+from pe_lib.rope import RoPE, apply_rope, rope_angles
 from pe_lib.sinusoidal import frequencies, sinusoidal
 
 Arrangement: TypeAlias = Annotated[str, "chunked/interleaved"]

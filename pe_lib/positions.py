@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pe_lib.arguments import RULES
 from pe_lib.errors import numbers, require_positive, require_shapes
@@ -208,3 +208,10 @@ def sent(constant: Tensor, device: torch.device) -> Tensor:
     Memory that is not pinned is copied before the call returns. Apple's GPUs do not promise so.
     """
     return constant.to(device, non_blocking=device.type != "mps")
+
+
+def kept_or_trained(name: str, values: Tensor) -> Tensor:
+    """Return a parameter, or constants on the processor, whatever becomes of the module."""
+    if values.requires_grad and not isinstance(values, nn.Parameter):
+        raise ValueError(f"{name} must be an nn.Parameter if trained, got what was made of one")
+    return values if isinstance(values, nn.Parameter) else values.cpu()

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pe_lib.arguments import Count, Even, Layout, Positive, Rates, Reals, checked
 from pe_lib.encoding import PositionEncoding
 from pe_lib.errors import require_multiple, require_shapes
-from pe_lib.positions import exact, per_head, sent
+from pe_lib.positions import exact, kept_or_trained, per_head, sent
 from pe_lib.sinusoidal import arrange, frequencies
 
 ANGLES = "L n | 1 L n | B L n | 1 1 L n | B 1 L n | 1 H L n | B H L n"
@@ -85,13 +85,6 @@ def layout_permutation(dim: Even) -> Tensor:
         converts a model: no score changes.
     """
     return torch.arange(dim).reshape(-1, 2).T.flatten()
-
-
-def kept_or_trained(name: str, values: Tensor) -> Tensor:
-    """Return a parameter, or constants on the processor, whatever becomes of the module."""
-    if values.requires_grad and not isinstance(values, nn.Parameter):
-        raise ValueError(f"{name} must be an nn.Parameter if trained, got what was made of one")
-    return values if isinstance(values, nn.Parameter) else values.cpu()
 
 
 class RoPE(PositionEncoding):
