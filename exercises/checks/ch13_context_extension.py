@@ -61,34 +61,37 @@ def stretched(slowed: Tensor, base: float) -> tuple[Tensor, Tensor]:
 
 def schedule_cases(draw: Draw) -> list[Case]:
     """Each method, with small and large factors; a step, a ramp, a search, and two at once."""
-    n, more, last = draw.sizes(3, 5, 20)
+    n, more, last = draw.sizes(3, 6, 20)
     s = 1.5 + draw.integer(1, 60) / 8
     line, ones = torch.linspace(0, 1, more, dtype=torch.float64), torch.ones(n).double()
     many = torch.arange(64, dtype=torch.float64)
     ramp = ((many - 20) / 25).clamp(0, 1)
     found = torch.rand(last, generator=draw.generator).double().cumsum(0) + 1
     ways = {
-        "function A": (ones, 10000.0), "function B": (s * ones, 500000.0),
-        "function C": (s**line, 10000.0), "function D": (1 / (1 - ramp + ramp / s), 10000.0),
-        "function E": (torch.where(many < 30, 1.0, s), 1e6), "function F": (found, 10000.0),
-        "function G": (1.25 * s**line, 500.0), "function H": (1.02 * ones, 10000.0),
-        "function I": (1.02 ** (many / 63), 10000.0),
-        "function J": (torch.tensor([1.0, 1.0, 1.0, 4.0]).double(), 10000.0),
-        "function K": ((1 + s * line), 10000.0),
+        "A": (ones, 10000.0), "B": (s * ones, 500000.0),
+        "C": (s**line, 10000.0), "D": (1 / (1 - ramp + ramp / s), 10000.0),
+        "E": (torch.where(many < 30, 1.0, s), 1e6), "F": (found, 10000.0),
+        "G": (1.25 * s**line, 500.0), "H": (1.02 * ones, 10000.0),
+        "I": (1.02 ** (many / 63), 10000.0),
+        "J": (torch.tensor([1.0, 1.0, 1.0, 4.0]).double(), 10000.0),
+        "K": ((1 + s * line), 10000.0),
     }  # fmt: skip
-    return [
-        Case(f"{len(slowed)} pairs, {words.replace('function', 'model')}", stretched(slowed, base))
-        for words, (slowed, base) in ways.items()
-    ]
+    cases = []
+    for name, (slowed, base) in ways.items():
+        size = len(slowed)
+        given = draw.order(size)[: max(4, size - 1 - size // 4)]  # a head's pairs, but for some
+        before, after = stretched(slowed, base)
+        cases.append(Case(f"{len(given)} pairs, model {name}", (before[given], after[given])))
+    return cases
 
 
 def schedule_of(before: Tensor, after: Tensor, room: float = 1e-7) -> tuple[Tensor, Tensor]:
     """Return what was done, and by how much the slowest pair was slowed down."""
-    slowed = (before / after).log()
-    line = torch.linspace(0, 1, len(slowed), dtype=torch.float64) * slowed[-1]
-    shapes = (torch.zeros_like(line), slowed[-1].expand(len(line)), line)
+    slowed, slowest = (before / after).log(), before.argmin()
+    most, share = slowed[slowest], before.log() / before.log()[slowest]
+    shapes = (0 * share, most + 0 * share, share * most)  # nothing, interpolation, a larger base
     kinds = [i for i, shape in enumerate(shapes) if float((slowed - shape).abs().max()) < room]
-    return number(min(kinds, default=3)), slowed[-1].exp()
+    return number(min(kinds, default=3)), most.exp()
 
 
 Schedule = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -106,15 +109,18 @@ def by_kind(*kinds: int) -> Schedule:
 
 def by_ends(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
     """Look at the fastest and the slowest pair alone."""
-    first, last = (before / after)[[0, -1]]
+    first, last = (before / after)[[int(before.argmax()), int(before.argmin())]]
     same = bool((first - last).abs() < 1e-7)
     moved = bool((first - 1).abs() > 1e-7)
     return number((1 if moved else 0) if same else (3 if moved else 2)), last
 
 
 def with_factor(change: Callable[[Tensor], Tensor]) -> Schedule:
-    """Return an answer whose factor is something else of the quotients."""
-    return lambda before, after: (schedule_of(before, after)[0], change(before / after))
+    """Return an answer whose factor is something else of the quotients, fastest pair first."""
+    return lambda before, after: (
+        schedule_of(before, after)[0],
+        change((before / after)[before.argsort(descending=True)]),
+    )
 
 
 def recached(keys: Tensor, places: Tensor, written: Tensor, now: Tensor) -> Tensor:
@@ -249,7 +255,8 @@ EXERCISES = (
             Mistake("a model that was not changed is 0", by_kind(1, 1, 2, 3)),
             Mistake("not everything that slows pairs unevenly is a larger base: look at all pairs",
                     by_kind(0, 1, 2, 2)),
-            Mistake("a larger base is 2, and not 3", by_kind(0, 1, 3, 3)),
+            Mistake("a larger base is 2, and not 3: pairs are missing and in no order, so that a"
+                    " place in the list is no pair's number", by_kind(0, 1, 3, 3)),
             Mistake("the fastest and the slowest pair alone cannot tell; look at all", by_ends),
             Mistake("small changes are taken for none",
                     lambda b, a: schedule_of(b, a, 0.03)),
@@ -257,6 +264,8 @@ EXERCISES = (
                     with_factor(lambda q: 1 / q[-1])),
             Mistake("this is the factor of the fastest pair; the slowest one's is asked for",
                     with_factor(lambda q: q[0])),
+            Mistake("this is the factor of the last pair given, which need not be the slowest",
+                    lambda b, a: (schedule_of(b, a)[0], (b / a)[-1])),
             Mistake("this is the mean factor; the slowest pair's is asked for",
                     with_factor(lambda q: q.mean())),
             Mistake("the factor is rounded to a whole number",
