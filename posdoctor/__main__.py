@@ -6,7 +6,7 @@
     posdoctor module:model               a causal model of transformers, layer by layer
     posdoctor config.json                examine a configuration
     posdoctor config.json --explain      say what it means for the positions of every layer
-    posdoctor bias.npy --kind bias --expect module:bias    a matrix (heads, Lq, Lk)
+    posdoctor bias.npy --kind bias --expect module:bias    a matrix (heads, Lq, Lk); also .pt
     posdoctor --compare port original    examine a port, and say how it differs
     posdoctor --bugs                     put every planted bug before the doctor
 
@@ -57,11 +57,13 @@ def parser() -> argparse.ArgumentParser:
 
 def found(name: str) -> object:
     """Return what `module:name` names, or the path of a JSON file as it is."""
-    if name.endswith((".json", ".npy")):
+    if name.endswith((".json", ".npy", ".pt")):
         return Path(name)
     module, separator, attribute = name.partition(":")
     if not separator:
-        raise InputError(f"thing must be module:name or a file NAME.json or NAME.npy, got {name!r}")
+        raise InputError(
+            f"thing must be module:name or a file NAME.json, .npy or .pt, got {name!r}"
+        )
     sys.path.insert(0, str(Path.cwd()))
     try:
         thing: object = importlib.import_module(module)
@@ -76,7 +78,7 @@ def found(name: str) -> object:
 
 def expected(text: str) -> object:
     """Return what `--expect` says: a JSON file's path, or a mapping of values."""
-    if text.endswith((".json", ".npy")) or ":" in text:
+    if text.endswith((".json", ".npy", ".pt")) or ":" in text:
         return found(text)
     values: dict[str, object] = {}
     for part in text.split(","):

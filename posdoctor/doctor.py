@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,10 @@ from posdoctor.subjects import (
 )
 from posdoctor.ways import of_blhd, of_tensor
 
+READERS: dict[str, Callable[[Any], object]] = {  # of files of tensors
+    ".npy": lambda path: torch.from_numpy(np.load(path)),
+    ".pt": lambda path: torch.load(path, weights_only=True),
+}
 KINDS = {"rotary": Rotary, "bias": Bias, "absolute": Absolute}
 MINE = ("base", "layout", "gain", "rotary_dim", "head_dim")
 OTHER_WORDS = {"rope_theta": "base", "theta": "base", "rotate_half": "half", "neox": "half",
@@ -110,14 +115,14 @@ def compare(one: object, other: object, **options: Any) -> Report:
 
 
 def loaded(thing: object) -> object:
-    """Return what a path of a JSON or NumPy file holds, and anything else as it is."""
+    """Return what a path of a JSON, NumPy or PyTorch file holds, and anything else as it is."""
     if not isinstance(thing, str | Path):
         return thing
-    if str(thing).endswith(".npy"):
+    if reader := READERS.get(Path(thing).suffix):
         try:
-            return torch.from_numpy(np.load(thing))
-        except (OSError, ValueError, TypeError) as error:
-            raise InputError(f"{thing} is no NumPy file that can be read: {error}") from error
+            return reader(thing)
+        except (OSError, EOFError, RuntimeError, TypeError, ValueError, UnpicklingError) as error:
+            raise InputError(f"{thing} holds no tensor that can be read: {error}") from error
     try:
         found = json.loads(Path(thing).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -16,11 +16,13 @@ import torch
 from torch import Tensor
 
 from pe_lib.sinusoidal import LAYOUTS
-from posdoctor.probes import SIDES, Layout, Probe, call, layout_of, pairs_of, turned
+from posdoctor.probes import SIDES, Layout, Pairs, Probe, call, layout_of, pairs_of, turned
 from posdoctor.profile import Case
+from posdoctor.rules import geometric, relative_error, series
 from posdoctor.subjects import InputError, Rotary
 
 RUN, BANK = 32, 97
+BLOCKS = (64, 128, 256)
 LIMITS = (512, 2048)
 WIDTHS = (80, 128)
 SHORT = (torch.bfloat16, torch.float16)
@@ -107,10 +109,10 @@ def paths_of(
     yield Path("one-token", "one token in two rows", consecutive(start, 1, 2, apart))
     for length in range(11, 67, 2) if thorough else (11, 13, 33):
         yield Path("odd-length", f"{length} tokens", consecutive(start, length))
-    for length in range(2, 11) if thorough else (2, 3, 4, 7, 8, 10):
+    for length in (*range(2, 11), 16) if thorough else (2, 3, 4, 7, 8, 10, 16):
         yield Path("few-tokens", f"{length} tokens", consecutive(start, length))
     limits = (*range(64, 600, 64), 1000, 1024, 2048, 4096, 8192) if thorough else LIMITS
-    for length in (limit + step for limit in limits for step in (-1, 0, 1)):
+    for length in (*BLOCKS, *(limit + step for limit in limits for step in (-1, 0, 1))):
         if not counted and start + length < reach - RUN:
             yield Path("long-input", f"{length} tokens", consecutive(start, length))
     for batch in range(2, 18) if thorough else (2, 8):
@@ -173,6 +175,8 @@ def examine_paths(
             detail = f"{path.label}: {off}{explained(known, path, got, layout)}"
             case.fault(path.name, detail)
     after_a_start(known, fresh, reach, case)
+    if dtypes and not case.has("state", "short-floats"):
+        after_short_floats(known, dtypes, case)
     other_widths(subject, case)
     case.facts["paths"] = f"{tried} calls by length, batch, type, memory and heads"
     if refused:
@@ -185,7 +189,7 @@ def explained_already(path: Path, case: Case) -> bool:
     length = path.places.shape[1]
     return (
         (length == 1 and case.has("one-token"))
-        or (1 < length <= 10 and case.has("few-tokens"))
+        or (1 < length <= 16 and case.has("few-tokens"))
         or (length > 1 and length % 2 == 1 and case.has("odd-length"))
         or (path.name == "grouped-heads" and case.has("heads-mixed"))
         or (path.name == "batch" and case.has("rows-share-positions", "rows-interfere"))
@@ -278,6 +282,15 @@ def after_a_start(known: Reference, fresh: object, reach: int, case: Case) -> No
         case.unexamined.append(f"a longer call after a short one: {type(error).__name__}: {error}")
 
 
+def after_short_floats(known: Reference, dtypes: tuple[torch.dtype, ...], case: Case) -> None:
+    """Ask in float32 what was asked before the calls in short floats."""
+    again, places = Reference(known.probe, known.counted), consecutive(0, RUN)
+    pairs = zip(again.at(places), known.at(places), strict=True)
+    if any(float((new - old).abs().max()) > 1e-5 * float(old.abs().max()) for new, old in pairs):
+        words = " and ".join(str(short).removeprefix("torch.") for short in dtypes)
+        case.fault("state", f"float32 after calls in {words}")
+
+
 def uncalled(function: Callable[..., object]) -> object:
     """Return a copy of a function that can have a memory; None where there is none."""
     if not hasattr(function, "__dict__") or isinstance(function, type(uncalled)):
@@ -289,26 +302,44 @@ def uncalled(function: Callable[..., object]) -> object:
 
 
 def other_widths(subject: Rotary, case: Case) -> None:
-    """Compare the layout, and the share that rotates, at other widths of a head."""
+    """Compare the layout, the share that rotates and the series at other widths of a head."""
     places = torch.tensor([[1, 2, 3, 5, 8, 13, 31, 63]])
-    seen: dict[int, tuple[str, int]] = {}
+    seen: dict[int, tuple[str, int, float]] = {}
     for width in (subject.head_dim, *WIDTHS):
         try:
             probe = Probe(replace(subject, head_dim=width))
-            pairs = pairs_of(probe.matrix(places)[1, 0, 0])
+            matrix = probe.matrix(places)[1, 0, 0]
+            pairs = pairs_of(matrix)
         except (InputError, RuntimeError, ValueError, TypeError, IndexError, AssertionError):
             continue
-        seen[width] = layout_of(pairs.inputs).name, len(pairs.inputs)
+        base = base_of(matrix[0], pairs)
+        seen[width] = layout_of(pairs.inputs).name, len(pairs.inputs), base
     if subject.head_dim not in seen:
         return
-    layout, moving = seen[subject.head_dim]
-    fixed = all(count == moving for _, count in seen.values())
-    for width, (other, count) in seen.items():
+    layout, moving, known = seen[subject.head_dim]
+    fixed = all(count == moving for _, count, _ in seen.values())
+    for width, (other, count, base) in seen.items():
         share = fixed or count * subject.head_dim == moving * width
         if (other != layout and "irregular" not in (other, layout)) or not share:
             part = f"{other}, {2 * count} components rotate; at {subject.head_dim} {layout}, "
             case.fault("width", f"at width {width} {part}{2 * moving}")
             return
+        if known and not base:  # which base may depend on the width, as in NTK-aware scaling
+            words = f"at {subject.head_dim} the frequencies are of base {known:.6g}, of none at"
+            case.fault("width", f"{words} {width}")
+            return
+
+
+def base_of(matrix: Tensor, pairs: Pairs) -> float:
+    """Return the base of the frequencies by what position 1 does, (d, d); 0 if they have none."""
+    block = matrix[pairs.outputs[:, :, None], pairs.inputs[:, None]]  # (n, 2, 2)
+    (a, b), (c, e) = (row.unbind(-1) for row in block.unbind(-2))
+    rates = torch.atan2(c - b, a + e).abs()
+    if len(rates) < 2 or float(rates.min()) <= 0:
+        return 0.0
+    base, first = geometric(rates)
+    fits = base > 1 and relative_error(rates, first * series(len(rates), base)) < 1e-3
+    return base if fits else 0.0
 
 
 __all__ = ["Reference", "examine_paths", "uncalled"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -246,7 +247,7 @@ def structure(probe: Probe, case: Case, reach: int, counted: bool) -> tuple[Pair
     if counted or probe.subject.runs:
         some = list(range(1, 64 if counted else 33))
     matrices = probe.matrix(torch.tensor(some)[None])[:, 0, 0]  # (2, L, d, d)
-    q, k = (pairs_of(one) for one in matrices)
+    q, k = (straightened(pairs_of(one), one) for one in matrices)
     for name, one, matrix in zip(SIDES, (q, k), matrices, strict=True):
         if one.larger:
             case.fault("mixes-components", where=name)
@@ -268,12 +269,21 @@ def structure(probe: Probe, case: Case, reach: int, counted: bool) -> tuple[Pair
         names = [layout_of(one.inputs).name for one in (q, k)]
         case.fault("layouts-differ", f"queries {names[0]}, keys {names[1]}")
     elif not torch.equal(q.inputs, q.outputs):
-        case.note("writes-other-layout", f"from {layout_of(q.inputs).name} to "
-                                         f"{layout_of(q.outputs).name}")  # fmt: skip
+        exchanged = torch.equal(q.inputs, q.outputs.flip(1))
+        to = "the same, a pair's two exchanged" if exchanged else layout_of(q.outputs).name
+        case.note("writes-other-layout", f"from {layout_of(q.inputs).name} to {to}")
     layout = layout_of(q.inputs)
     case.facts["layout"] = f"{layout.name}: {pairs_in_words(q.inputs)}"
     case.facts["rotates"] = layout.where(probe.dim)
     return q, k
+
+
+def straightened(pairs: Pairs, matrix: Tensor) -> Pairs:
+    """Exchange the outputs of each pair where that makes rotations of reflections (L, d, d)."""
+    blocks = matrix[:, pairs.outputs[:, :, None], pairs.inputs[:, None]]  # (L, n, 2, 2)
+    (a, b), (c, e) = (row.unbind(-1) for row in blocks.unbind(-2))
+    mirrored = len(pairs.inputs) > 0 and alike(a, -e) and alike(b, c) and not alike(a, e)
+    return replace(pairs, outputs=pairs.outputs.flip(1)) if mirrored else pairs
 
 
 def pairs_in_words(pairs: Tensor) -> str:

@@ -215,7 +215,9 @@ def test_every_way_in_reaches_the_same_diagnosis(tmp_path):
     assert diagnose(torch.polar(torch.ones_like(angles), angles)).profile.rule.base == 10000
     np.save(tmp_path / "bias.npy", unseen.alibi(*[torch.arange(64)] * 2).numpy())
     matrix = ["--kind", "bias", "--expect"]
-    assert command.main([str(tmp_path / "bias.npy"), *matrix, "tests.unseen:alibi"]) == 0
+    torch.save(unseen.alibi(*[torch.arange(64)] * 2), tmp_path / "bias.pt")
+    for name in ("bias.npy", "bias.pt"):
+        assert command.main([str(tmp_path / name), *matrix, "tests.unseen:alibi"]) == 0
     q, p = torch.randn(4, 32, 64), torch.arange(100, 132)
     dumped = ways.diagnose_dump(q, right(q[None], q[None], p[None])[0][0], p)
     assert dumped.profile.layout.name == "half" and dumped.profile.rule.base == 10000

@@ -64,6 +64,21 @@ class Grown:
         return rope(q, k, p.clamp(max=self.length - 1))
 
 
+class KeptType:
+    """Cosines and sines are in half precision as soon as one call was."""
+
+    dtype = torch.float32
+
+    def __call__(self, q: Tensor, k: Tensor, p: Tensor) -> Pair:
+        self.dtype = torch.float16 if q.dtype == torch.float16 else self.dtype
+        cos, sin = (f(table(rows(p), 64)).to(self.dtype).float() for f in (torch.cos, torch.sin))
+        a, b = (
+            torch.cat((u * cos - v * sin, v * cos + u * sin), -1)
+            for u, v in (x.float().chunk(2, -1) for x in (q, k))
+        )
+        return a.to(q.dtype), b.to(k.dtype)
+
+
 class Counter:
     """Decoding counts its own calls and never looks at the positions."""
 
@@ -130,6 +145,7 @@ ROTARY: dict[str, tuple[str, Any, Any]] = {
         "one-token", branch(lambda q, p: q.shape[2] == 1, other_layout), None),
     "decoding counts calls": ("one-token", Counter, None),
     "window from zero": ("few-tokens", when(2, 10, count), None),
+    "blocks of 16 from zero": ("few-tokens", when(16, 16, count), None),
     "window at its first": ("few-tokens", when(2, 8, lambda p: p[:, :1].expand(p.shape)), None),
     "odd length, last token": (
         "odd-length",
@@ -144,6 +160,7 @@ ROTARY: dict[str, tuple[str, Any, Any]] = {
         "two-countings", moved(lambda p: torch.where(p >= 4096, p - 4096, p)), None),
     "sixteen bits": ("wraps", moved(lambda p: p.to(torch.int16)), None),
     "table of the first call": ("state", Grown, None),
+    "the short type is kept": ("state", KeptType, None),
     # Batch, width, types, memory, heads.
     "row 0 for eight": (
         "batch",
@@ -154,6 +171,8 @@ ROTARY: dict[str, tuple[str, Any, Any]] = {
     "one row counts": ("batch", branch(lambda q, p: len(q) == 1, moved(count)), None),
     "width 128, layout": ("width", branch(lambda q, p: q.shape[-1] == 128, other_layout), None),
     "width by 32": ("width", cut_width, None),
+    "frequencies of 64 twice": (
+        "width", rates_bug(lambda d: frequencies(64).repeat(2)[: d // 2]), None),
     "int32 counts": (
         "int32-positions", branch(lambda q, p: p.dtype == torch.int32, moved(count)), None),
     "half, keys left": (
@@ -359,6 +378,8 @@ def flat_grid(q: Tensor, k: Tensor, p: Tensor) -> Pair:
 CORRECT: dict[str, tuple[str, Any, Any]] = {
     "halves": ("rotary", rope, None),
     "neighbours": ("rotary", other_layout, None),
+    "halves exchanged at the end": (
+        "rotary", lambda q, k, p: tuple(x.roll(32, -1) for x in rope(q, k, p)), None),
     "tables in bfloat16": ("rotary", bf16_tables, {"base": 10000}),
     "flat index of a grid": ("rotary", flat_grid, None),
     "flat index, columns first": (
