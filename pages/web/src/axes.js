@@ -80,7 +80,7 @@ export const axes = {
     const across = Math.max(...places.map((at) => at[0])) + 1;
     const cell = Math.min(room / across, 296 / (Math.max(...places.map((at) => at[1])) + 1));
     heading(drawing, 0, 13, "scores with it");
-    scale(drawing, left + Math.min(room, across * cell) - 84, 5, digits(-1, 0), 1);
+    scale(drawing, left + Math.min(room, across * cell) - 84, 5, whole(-1), 1);
     places.forEach(([x, y], i) => {
       box(drawing, `fill ${scores[i] < 0 ? "below" : "above"}`, left + cell * x, top + cell * y, cell - 1, cell - 1).attr("fill-opacity", Math.max(0.03, Math.abs(scores[i])).toFixed(3));
       // The numbers of the chosen token's row and column, a third of them, where they fit.

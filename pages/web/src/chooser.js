@@ -35,12 +35,12 @@ export const chooser = {
   sheet: [470, 560],
   words(state) {
     const { keep, trained, used } = state;
+    const factor = used / trained;
     const found = choose(chooser.data, state);
     const count = (status) => found.filter((each) => each.status === status).length;
     const best = found[0].status ? "" : `, the best ${chooser.data.facts[found[0].key].name}`;
-    const factor = used / trained;
     return (
-      `Of ${found.length} methods ${count(0)} fit${best}; ${count(1)} not sure; ${count(2)} fall out. ` +
+      `Of ${found.length} methods${factor > 1 ? " (rules that stretch too)" : ""} ${count(0)} fit${best}; ${count(1)} not sure; ${count(2)} fall out. ` +
       `Uncertain: at ${digits(factor, factor % 1 ? 2 : 0)} × the trained length we know small decoders only (two layers, trained on ${keep === "language" ? 64 : 32} tokens).`
     );
   },

@@ -36,11 +36,11 @@ export const clockHands = {
   height: (narrow) => (narrow ? 470 : 352),
   words(state) {
     const { codes, likeness } = numbers(state);
-    const gap = Math.round(10 * Math.abs(state.other - state.p)) / 10;
+    const gap = Math.round(10 * (state.other - state.p)) / 10;
     const parts = codes[0].slice(0, 4).map((value) => digits(value)).join(", ");
     return (
       `The blue position, ${exact(state.p)}, has the code (${parts}${state.d > 4 ? ", …" : ""}). ` +
-      `The orange one, ${exact(state.other)}, is ${exact(gap)} away: ` +
+      `The orange one, ${exact(state.other)}, is ${exact(Math.abs(gap))} ${gap < 0 ? "before" : "after"} it: ` +
       `the dot product of the two codes is ${digits(likeness)} of at most ${state.d / 2}.`
     );
   },
@@ -96,6 +96,9 @@ export const clockHands = {
     if (Math.abs(gap) <= REACH) {
       panel.upright(gap, "grey dashed");
       panel.point(gap, likeness, "above", 6);
+    } else {
+      const mark = gap < 0 ? `← at ${exact(gap)}` : `at ${exact(gap)} →`;
+      text(drawing, width - 14, top - 10, `${mark}, beyond this axis`, { at: "end", kind: "tinted above" });
     }
   },
 };

@@ -1,9 +1,9 @@
 // A score is four terms, each of which can be switched off.
 
-import { box, cells, clamp, digits, inRows, pairs, scale, text, named } from "./kit.js";
+import { box, cells, clamp, digits, inRows, pairs, scale, text, named, whole } from "./kit.js";
 import { fourTerms, range, sinusoidal, softmax, sum } from "./positions.js";
 import { noise } from "./rope_score.js";
-import { leftOut, shortened, table, vectorOf, wordsOf } from "./sentence_scores.js";
+import { inSentence, leftOut, shortened, table, vectorOf, wordsOf } from "./sentence_scores.js";
 
 const MOST = 9; // words
 const D = 16;
@@ -60,17 +60,13 @@ export const fourTermsFigure = {
     { ...size, key: "position", label: "positions times" },
     { kind: "range", key: "first", label: "first position", min: 0, max: 64 },
   ],
-  settle(state) {
-    const last = wordsOf(state.sentence, MOST).length - 1;
-    state.query = clamp(Math.round(state.query), 0, last);
-    state.key = clamp(Math.round(state.key), 0, last);
-  },
+  settle: inSentence(MOST),
   height: (narrow) => (narrow ? 530 : 432),
   words(state) {
     const { query, key } = state;
     const { terms, scores, weights, words } = numbers(state);
     const parts = terms.map((term, t) => (state[KEYS[t]] ? digits(term[query][key]) : "off")).join(" + ").replaceAll("+ −", "− ");
-    return `Query “${words[query]}” at ${query + state.first}, key “${words[key]}” at ${key + state.first}: ${parts} ≈ ${digits(scores[query][key])}, weight ${digits(100 * weights[query][key], 0)} %.${leftOut(state.sentence, MOST)}`;
+    return `Query “${words[query]}” at ${query + state.first}, key “${words[key]}” at ${key + state.first}: ${parts} ≈ ${digits(scores[query][key])}, weight ${whole(100 * weights[query][key])} %.${leftOut(state.sentence, MOST)}`;
   },
   draw(all) {
     const { drawing, state, width, narrow, at } = all;
@@ -95,6 +91,7 @@ export const fourTermsFigure = {
       words.forEach((word, i) => {
         if (spots[n][0] === 0) text(drawing, x - 5, y + cell * (i + 0.5) + 4, shortened(word, 9), { at: "end", kind: named(i === query, "query") });
         const [u, v] = [x + cell * (i + 0.5) + 4, y + side + 6];
+        if (narrow && n < 4 && i === key) text(drawing, u - 4, y + side + 12, shortened(word, 9), { kind: named(true, "key") });
         if (n > 3 || !narrow) text(drawing, u, v, shortened(word, n > 1 ? 9 : 6), { at: "end", turn: -60, kind: named(i === key, "key") });
       });
     });

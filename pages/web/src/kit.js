@@ -46,7 +46,10 @@ function rangeControl(control, parent, state, set) {
   const box = div(`live-control ${control.kin ?? ""}`, parent);
   element("label", { for: id }, box, label);
   const shown = element("output", { for: id }, box);
-  const input = element("input", { type: "range", id, step }, box);
+  const line = div("live-slider", box);
+  const least = element("small", { "aria-hidden": "true" }, line);
+  const input = element("input", { type: "range", id, step }, line);
+  const most = element("small", { "aria-hidden": "true" }, line);
   input.addEventListener("input", () => set(with_(to(Number(input.value)))));
   if (play) {
     const button = push("▶ Play", box, () => turn(!beat));
@@ -58,8 +61,11 @@ function rangeControl(control, parent, state, set) {
     };
   }
   return () => {
-    input.min = limit(control.min, state);
-    input.max = limit(control.max, state);
+    for (const [end, place] of [["min", least], ["max", most]]) {
+      const bound = limit(control[end], state);
+      input[end] = bound;
+      place.textContent = text(to(bound), { ...state, ...with_(to(bound)) });
+    }
     input.value = from(state[key]);
     shown.textContent = text(state[key], state);
     input.setAttribute("aria-valuetext", shown.textContent);
@@ -237,7 +243,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
   const stage = div("live-stage", root);
   const rest = element("details", { class: "live-more" }, root);
   const others = figure.controls.filter((control) => !control.knob && control.enabled?.(state) !== false);
-  element("summary", {}, rest, `More: ${others.map((control) => control.label).join(" · ")}`);
+  const summary = element("summary", {}, rest);
   const panel = div("live-controls", rest);
   const tools = div("live-tools", root);
   const spoken = element("p", { class: "live-spoken", role: "status" }, root);
@@ -249,6 +255,11 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
   let waiting = 0;
   let speech = 0;
   const said = () => figure.words(state).replaceAll(" %", "\u00a0%");
+  // The name of a control out of sight, and what it was set to, where that is not as at the start.
+  const setTo = ({ key, label, text = String, options }) => {
+    const value = state[key];
+    return String(value) === String(figure.start[key]) ? label : `${label} ${{ true: "on", false: "off" }[value] ?? options?.[value] ?? text(value, state)}`;
+  };
   let at = []; // what glides: on its way from where it was to where the state has it
 
   function set(patch) {
@@ -351,6 +362,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
       drawn.delete(name);
     });
     words.textContent = said();
+    summary.textContent = `More: ${others.map(setTo).join(" · ")}`;
     if (link) address.href = link(toLink(state, figure.start));
   }
 
@@ -394,15 +406,11 @@ export const named = (chosen, kind) => (chosen ? `name ${kind} word` : "small");
 export const heading = (group, x, y, words) => text(group, x, y, words, { at: "start", kind: "title" });
 
 // A panel with axes. Returns its scales and what draws in it.
-export function chart(group, { x, y, width, height, xs, ys, xLabel = "", yLabel = "", title = "", logY = false, ticks = [6, 5], xFormat = null, yFormat = null, xValues = null, yValues = null }) {
+export function chart(group, { x, y, width, height, xs, ys, xLabel = "", yLabel = "", title = "", logY = false, ticks = [6, 5], xFormat = null, yFormat = null, xValues = null, yValues = null, below = 6 }) {
   const X = scaleLinear().domain(xs).range([x, x + width]);
   const Y = (logY ? scaleLog() : scaleLinear()).domain(ys).range([y + height, y]);
-  const bottom = axisBottom(X).ticks(ticks[0], xFormat).tickSizeInner(-height).tickPadding(6).tickSizeOuter(0);
-  const left = axisLeft(Y).ticks(ticks[1], yFormat).tickSizeInner(-width).tickPadding(6).tickSizeOuter(0);
-  if (xFormat) bottom.tickFormat(xFormat);
-  if (yFormat) left.tickFormat(yFormat);
-  if (xValues) bottom.tickValues(xValues);
-  if (yValues) left.tickValues(yValues);
+  const bottom = axisBottom(X).ticks(ticks[0]).tickFormat(xFormat).tickValues(xValues).tickSizeInner(-height).tickPadding(below).tickSizeOuter(0);
+  const left = axisLeft(Y).ticks(ticks[1]).tickFormat(yFormat).tickValues(yValues).tickSizeInner(-width).tickPadding(6).tickSizeOuter(0);
   put(group, "g", "axis", { transform: `translate(0,${y + height})` }).call(bottom);
   put(group, "g", "axis", { transform: `translate(${x},0)` }).call(left);
   if (xLabel) text(group, x + width / 2, y + height + 34, xLabel);

@@ -73,12 +73,12 @@ export const permutations = {
     cells(drawing, left, top, [cell, cell], weights, 1, down, down);
     order.forEach((word, place) => {
       const p = at[word];
-      const kind = word === state.word ? "name key word" : "small";
+      const kind = named(word === state.word, "key");
       text(drawing, left - 6, top + cell * (p + 0.5) + 4, words[word], { at: "end", kind });
       text(drawing, left + cell * (p + 0.5) + 3, top - 6, words[word], { at: "start", turn: -55, kind });
       text(drawing, left + cell * (p + 0.5), top + cell * (at[state.word] + 0.5) + 4, whole(100 * weights[order.indexOf(state.word)][place]), { kind: "small on" });
     });
-    box(drawing, "line key", left, top + cell * at[state.word], side, cell).attr("fill", "none");
+    box(drawing, "line key", left, top + cell * at[state.word], side, cell);
 
     const [x, y, row] = narrow ? [left, top + side + 34, 128 / words.length] : [left + side + 62, top, cell];
     const column = ((narrow ? width - 4 : width - 8) - x) / D;
@@ -87,7 +87,7 @@ export const permutations = {
     cells(drawing, x, y, [column, row], outputs, 1.6, down);
     scale(drawing, x + column * D - 90, y - 18, digits(-1.6, 1), 1.6);
     order.forEach((word) => text(drawing, x - 6, y + row * (at[word] + 0.5) + 4, words[word], { at: "end", kind: named(word === state.word, "key") }));
-    box(drawing, "line key", x, y + row * at[state.word], column * D, row).attr("fill", "none");
+    box(drawing, "line key", x, y + row * at[state.word], column * D, row);
 
     const move = (word, to) => {
       const others = order.filter((each) => each !== word);

@@ -110,11 +110,12 @@ export const ropeScoreFigure = {
     text(drawing, ...screen([0.85 * Math.cos(from + by / 2), 0.85 * Math.sin(from + by / 2)]), `${digits(by)} rad`, { kind: "on" });
     const most = Math.max(0.5, ...curve.map(Math.abs)) * 1.12;
     const panel = chart(drawing, {
-      x: narrow ? 46 : size + 84, y: narrow ? size + 66 : top, height: narrow ? 160 : 236,
+      x: narrow ? 46 : size + 84, y: narrow ? size + 78 : top, height: narrow ? 148 : 236,
       width: narrow ? width - 58 : width - size - 98, xs: [-REACH, REACH], ys: [-most, most],
       xLabel: "n − m, key minus query", yLabel: "score", title: `score ${digits(score)} at n − m = ${whole(n - m)}`,
       xFormat: whole, yFormat: (v) => digits(v, most < 3 ? 1 : 0),
     });
+    if (state.d > 2) text(drawing, narrow ? width - 12 : width - 14, (narrow ? size + 78 : top) + 14, `grey: pair ${pair} alone`, { at: "end" });
     if (state.d > 2) panel.curve(GAPS.map((gap, i) => [gap, own[i]]), "grey");
     panel.curve(GAPS.map((gap, i) => [gap, curve[i]]), "above");
     panel.upright(n - m, "grey dashed");

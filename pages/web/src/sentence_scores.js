@@ -1,6 +1,6 @@
 // Landing page: one's own sentence under every method; a pair of words has a distance.
 
-import { box, cells, circle, clamp, digits, heading, inRows, pairs, scale, text, named } from "./kit.js";
+import { box, cells, circle, clamp, digits, heading, inRows, pairs, scale, text, named, whole } from "./kit.js";
 import { range, scoresOf, softmax } from "./positions.js";
 import { noise } from "./rope_score.js";
 
@@ -23,6 +23,9 @@ const LEARNED = {
 // Words in any language, also where no spaces stand between them; a sign by itself is none.
 const found = (sentence) => [...new Intl.Segmenter([], { granularity: "word" }).segment(sentence)].filter((each) => each.isWordLike).map((each) => each.segment);
 export const wordsOf = (sentence, most = MOST) => (found(sentence).length ? found(sentence).slice(0, most) : ["…"]);
+export const inSentence = (most) => (state) => {
+  for (const name of ["query", "key"]) state[name] = clamp(Math.round(state[name]), 0, wordsOf(state.sentence, most).length - 1);
+};
 export const leftOut = (sentence, most = MOST) => {
   const more = found(sentence).length - most;
   return more > 0 ? ` Words left out at the end: ${more}.` : "";
@@ -57,11 +60,7 @@ export const sentenceScores = {
     { kind: "text", key: "sentence", label: `your sentence, up to ${MOST} words`, most: 120 },
     { kind: "choice", key: "contents", label: "contents", options: { alike: "all alike", own: "each word its own" } },
   ],
-  settle(state) {
-    const last = wordsOf(state.sentence).length - 1;
-    state.query = clamp(Math.round(state.query), 0, last);
-    state.key = clamp(Math.round(state.key), 0, last);
-  },
+  settle: inSentence(MOST),
   height: (narrow) => (narrow ? 632 : 404),
   words(state) {
     const { query, key } = state;
@@ -70,7 +69,7 @@ export const sentenceScores = {
     const side = key === query ? "the query itself" : `${Math.abs(key - query)} to the ${key < query ? "left" : "right"}`;
     return (
       `Query “${words[query]}” (position ${query}), key “${words[key]}” (position ${key}), ${side}: ` +
-      `key − query = ${digits(key - query, 0)} (dots: all pairs with that). Score ${digits(scores[query][key])}, weight ${digits(100 * weights[query][key], 1)} %.${leftOut(state.sentence)}`
+      `key − query = ${whole(key - query)} (dots: all pairs with that). Score ${digits(scores[query][key])}, weight ${digits(100 * weights[query][key], 1)} %.${leftOut(state.sentence)}`
     );
   },
   draw(all) {
@@ -95,7 +94,7 @@ export const sentenceScores = {
       const j = i + key - query;
       if (j >= 0 && j < words.length) circle(drawing, "fill ink", left + cell * (j + 0.5), top + cell * (i + 0.5), 1.8);
     });
-    pairs(all, [[left, top]], cell, words.length, `query ${words[query]}, key ${words[key]}, key minus query ${digits(key - query, 0)}`, { when: "pointermove click" });
+    pairs(all, [[left, top]], cell, words.length, `query ${words[query]}, key ${words[key]}, key minus query ${whole(key - query)}`, { when: "pointermove click" });
 
     const [bx, by] = narrow ? [label, top + side + 50] : [left + side + 128, top];
     const room = (narrow ? width : width - 8) - bx - 46;
@@ -104,9 +103,9 @@ export const sentenceScores = {
     heading(drawing, narrow ? 0 : bx - 84, narrow ? by - 14 : 13, `weights of “${words[query]}”`);
     words.forEach((word, j) => {
       const y = by + row * j;
-      text(drawing, bx - 6, y + row / 2 + 4, word, { at: "end", kind: j === query ? "name query word" : j === key ? "name key word" : "small" });
+      text(drawing, bx - 6, y + row / 2 + 4, word, { at: "end", kind: j === query ? named(true, "query") : named(j === key, "key") });
       box(drawing, `fill ${j === key ? "key" : "above"}`, bx, y + row * 0.15, Math.max(1, (room * weights[j]) / most), row * 0.7);
-      text(drawing, bx + (room * weights[j]) / most + 5, y + row / 2 + 4, `${digits(100 * weights[j], 0)} %`, { at: "start" });
+      text(drawing, bx + (room * weights[j]) / most + 5, y + row / 2 + 4, `${whole(100 * weights[j])} %`, { at: "start" });
     });
   },
 };

@@ -37,10 +37,10 @@ export const shawRows = {
     const { rows, products } = numbers({ query, clip });
     const row = rows[query][key];
     const hit = row - clip;
-    const cut = Math.abs(key - query) > clip ? `, clipped to ${digits(hit, 0)}` : "";
+    const cut = Math.abs(key - query) > clip ? `, clipped to ${whole(hit)}` : "";
     const sharing = rows.flat().filter((each) => each === row).length;
     return (
-      `Query ${query}, key ${key}: key − query = ${digits(key - query, 0)}${cut}. The pair reads the table’s row “${digits(hit, 0)}” ` +
+      `Query ${query}, key ${key}: key − query = ${whole(key - query)}${cut}. The pair reads the table’s row “${whole(hit)}” ` +
       `and its score gains ${digits(products[row])}. ${sharing} of 100 pairs read that row.`
     );
   },
@@ -59,7 +59,7 @@ export const shawRows = {
       line.forEach((each, j) => {
         const [x, y] = [left + cell * j, top + cell * i];
         if (each - clip === hit) box(drawing, "frame", x + 1.5, y + 1.5, cell - 3, cell - 3);
-        text(drawing, x + cell / 2, y + cell / 2 + 4, digits(each - clip, 0), { kind: "small on" });
+        text(drawing, x + cell / 2, y + cell / 2 + 4, whole(each - clip), { kind: "small on" });
       });
     });
     range(LENGTH).forEach((j) => text(drawing, left + cell * (j + 0.5), top - 6, j, { kind: named(j === key, "key") }));
@@ -71,10 +71,10 @@ export const shawRows = {
     text(drawing, x - 36, y - 12, `${vectors.length} rows`, { at: "start" });
     cells(drawing, x, y, [9, line], vectors, 1.2);
     vectors.forEach((_, each) => {
-      text(drawing, x - 6, y + line * (each + 0.5) + 4, digits(each - clip, 0), { at: "end", kind: each === row ? "name ink word" : "small" });
+      text(drawing, x - 6, y + line * (each + 0.5) + 4, whole(each - clip), { at: "end", kind: each === row ? "name ink word" : "small" });
     });
     scale(drawing, x - 12, y + line * vectors.length + 8, digits(-1.2, 1), 1.2);
-    box(drawing, "line ink", x - 1, y + line * row, 9 * D + 2, line).attr("fill", "none");
+    box(drawing, "line ink", x - 1, y + line * row, 9 * D + 2, line);
 
     scale(drawing, left + side - 80, 5, whole(-clip), clip);
     const room = narrow ? { x: x + 126, y: y, width: width - x - 138, height: 220 } : { x: x + 132, y: top, width: width - x - 146, height: 252 };

@@ -1,6 +1,6 @@
 // Which of T5's buckets a pair of positions falls into, and who shares it.
 
-import { box, chart, clamp, digits, grouped, heading, pairs, text, whole } from "./kit.js";
+import { box, chart, clamp, grouped, heading, pairs, text, whole } from "./kit.js";
 import { range, sum, t5Bucket } from "./positions.js";
 
 const LENGTH = 64;
@@ -58,7 +58,7 @@ export const t5Buckets = {
     const range = endless ? `distance ${first} and all beyond` : first === last ? `distance ${first} alone` : `distances ${first} to ${last}`;
     const side = key === query ? "" : ` to the ${key < query ? "left" : "right"}`;
     return (
-      `Query ${query}, key ${key}: key − query = ${digits(key - query, 0)}, bucket ${bucket} of 0 to ${buckets - 1}. It holds ` +
+      `Query ${query}, key ${key}: key − query = ${whole(key - query)}, bucket ${bucket} of 0 to ${buckets - 1}. It holds ` +
       `${range}${side}. In a text of ${LENGTH} tokens ${grouped(pairs)} pairs share its number.`
     );
   },
@@ -89,7 +89,7 @@ export const t5Buckets = {
     heading(drawing, x, y - 10, "a shade a bucket, far: pale");
     text(drawing, x + side / 2, y + side + 20, "key");
     text(drawing, x - 12, y + side / 2, "query", { turn: -90 });
-    const perSide = sides === "both" ? buckets / 2 : buckets;
+    const perSide = reach ? buckets / 2 : buckets;
     let from = 1 - LENGTH;
     range(reach ? 2 * LENGTH - 1 : LENGTH, from).forEach((each) => {
       if (each < (reach ? LENGTH - 1 : 0) && staircase[each + 1 + FAR] === staircase[each + FAR]) return;

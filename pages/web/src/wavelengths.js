@@ -1,7 +1,7 @@
 // The wavelength of every pair against the context, and what each rule does to it.
 
 import { box, chart, circle, clamp, digits, grouped, heading, legend, shape, text } from "./kit.js";
-import { dynamicNtk, frequencies, llama3, ntkAware, positionInterpolation, range, yarn } from "./positions.js";
+import { dynamicNtk, frequencies, llama3, ntkAware, positionInterpolation, range, sum, yarn } from "./positions.js";
 
 // Width of what rotates, base, length of training, and the factor and rule of the long version.
 export const MODELS = {
@@ -46,8 +46,6 @@ function sector(drawing, x, y, radius, share, kind) {
   return shape(drawing, `fill ${kind}`, `M${x},${y}V${y - radius}A${radius},${radius} 0 ${share > 0.5 ? 1 : 0} 1 ${u},${v}Z`);
 }
 
-const total = (flags) => flags.reduce((sum, flag) => sum + flag, 0);
-
 export const wavelengths = {
   title: "Wavelengths of the pairs against the context",
   start: { model: "small", rule: "none", factor: 1, pair: 6 },
@@ -62,7 +60,7 @@ export const wavelengths = {
     { kind: "select", key: "rule", label: "rule", options: RULES, also: (_, { factor }) => ({ factor: factor > 1 ? factor : 4 }) },
     {
       kind: "range", key: "factor", label: "text longer than in training, times", knob: true, min: 0, max: 7, step: 0.25, from: Math.log2,
-      to: (v) => Number((2 ** v).toPrecision(3)), text: (v) => digits(v, Number.isInteger(v) ? 0 : 2),
+      to: (v) => Number((2 ** v).toPrecision(3)),
     },
   ],
   settle(state) {
@@ -76,7 +74,7 @@ export const wavelengths = {
     const slowed = changed[pair] === rates[pair] ? "" : `, slowed by ${digits(rates[pair] / changed[pair])}`;
     return (
       `Trained on ${grouped(trained)} positions, read to ${grouped(trained * factor)}. Of ${d / 2} pairs ` +
-      `${total(unseen)} meet angles that training never had; of those that had met all, ${total(moved)} are slowed. ` +
+      `${sum(unseen)} meet angles that training never had; of those that had met all, ${sum(moved)} are slowed. ` +
       `Pair ${pair}: wavelength ${grouped(WHOLE / changed[pair])}${slowed}.`
     );
   },
