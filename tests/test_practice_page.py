@@ -126,7 +126,7 @@ def test_the_page_says_what_the_notebook_says(name, page_python):
         ("torch.ones(2, 3).T.view(6)", "view size is not compatible"),
         ("1 / 0", "ZeroDivisionError: division by zero (line 2)"),
         ("__import__('sys').exit('left')", "SystemExit: left (line 2)"),
-        ("))", "SyntaxError: unmatched ')' (line 2)"),
+        ("))", "SyntaxError: unmatched ')' (line 2: return )))"),
     ],
 )
 def test_an_error_names_what_is_missing_and_the_line(body, says, page_python):
@@ -198,7 +198,7 @@ def test_an_exercise_is_answered_in_the_page(browser, home):
         page.reload()
         page.get_by_role("button", name="Write it here").click()
         assert "seen" in page.locator(".cm-content").inner_text()
-        page.get_by_role("button", name="Forget my answer").click()
+        page.get_by_role("button", name="Forget my answer, begin again").click()
         assert "raise NotImplementedError" in page.locator(".cm-content").inner_text()
         page.locator(".cm-content").press("Escape")
         page.keyboard.press("Tab")

@@ -39,12 +39,12 @@ def reading_cases(draw: Draw) -> list[Case]:
     return found
 
 
-def read_hand(codes: Tensor, base: float, hand: int = -1, turned: float = 1.0) -> Tensor:
-    """Return the positions that one hand shows, of either sign."""
+def read_hand(codes: Tensor, base: float, hand: int = -1, cut: bool = False) -> Tensor:
+    """Return the positions that one hand shows, of either sign, rounded or cut off."""
     rates = frequencies(codes.shape[-1], base)
     pairs = codes.double().unflatten(-1, (-1, 2))
-    exact = torch.atan2(pairs[..., hand, 0], pairs[..., hand, 1]) / rates[hand] * turned
-    return exact.round().long()
+    exact = torch.atan2(pairs[..., hand, 0], pairs[..., hand, 1]) / rates[hand]
+    return (exact if cut else exact.round()).long()
 
 
 def slowest(codes: Tensor, base: float) -> tuple[Tensor, Tensor, float]:
@@ -228,6 +228,8 @@ EXERCISES = (
                     "one", by_quotient),
             Mistake("sine and cosine are exchanged: a hand at position 0 has the sine 0",
                     exchanged),
+            Mistake("the quotient is cut off: rounded angles lie now above and now below a whole "
+                    "number, so round it", lambda c, b: read_hand(c, b, cut=True)),
             Mistake("the hand is read in the other direction", lambda c, b: -read_hand(c, b)),
             Mistake("the base is an argument; you use 10000 always",
                     lambda c, b: with_exponent(c, 10000.0, 1 - 2 / c.shape[-1])),

@@ -30,7 +30,7 @@ def slope_cases(draw: Draw) -> list[Case]:
     return [
         case("a whole text", h, run, run, 0.0),
         case("a whole text, and a constant in each row", h + 1, run, run + 0, 9.0),
-        case("keys with gaps", 8, torch.cat([first, last + 2, last]), gaps, 3.0),
+        case("keys with gaps", 8, torch.cat([last + 2, last, first]), gaps, 3.0),
         case("one query after all keys", 1, run[-1:] + 900, run.flip(0) * 11, 1.0),
         case("rows in any order", h, run[draw.order(length)], run, 1.0),
     ]

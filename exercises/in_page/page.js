@@ -138,6 +138,7 @@ export async function open(button) {
     progress(received) {
       bar.value = received;
       const share = Math.min(100, Math.round((100 * received) / Number(size)));
+      if (share === 100) bar.removeAttribute("value"); // how long the start takes nobody can say
       if (!loaded) status.textContent = share < 100 ? "Loading Python …" : "Starting Python …";
     },
     ready() {
@@ -188,11 +189,12 @@ export async function open(button) {
     () => (status.textContent = "Copied: paste it over the answer's cell in the notebook."),
     () => (status.textContent = "The browser did not allow it; download it instead."));
   const buttons = element("div", { className: "practice-buttons" }, run,
-    ...[["Copy for the notebook", copy], ["Download .py", download], ["Forget my answer", forget]]
+    ...[["Copy for the notebook", copy], ["Download .py", download], ["Forget my answer, begin again", forget]]
       .map(([words, onclick]) => element("button", { type: "button", onclick,
         className: "sd-btn sd-btn-outline-primary" }, words)));
   const label = `Your answer: ${name}`;
   const hint = element("p", { className: "practice-hint", id: `practice-hint-${name}` },
+    "torch and math are there; what cells of the chapter define is not. " +
     "Tab indents; Escape, then Tab leaves the editor. Ctrl or ⌘ and Enter checks.");
   const editor = element("div", { className: "practice-editor" });
   const view = new EditorView({
@@ -202,7 +204,7 @@ export async function open(button) {
       Prec.highest(keymap.of([{ key: "Mod-Enter", run: go }])),
       keymap.of([indentWithTab, ...defaultKeymap, ...historyKeymap]),
       lineNumbers(), history(), drawSelection(), indentOnInput(), bracketMatching(),
-      indentUnit.of("    "), python(), syntaxHighlighting(classHighlighter),
+      indentUnit.of("    "), EditorView.lineWrapping, python(), syntaxHighlighting(classHighlighter),
       EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": hint.id,
         spellcheck: "false", autocapitalize: "off" }),
       EditorView.updateListener.of((update) => {

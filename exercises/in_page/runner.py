@@ -106,7 +106,8 @@ def words_of(error):
     """Return what a notebook shows last of an error, and in which line of the answer it arose."""
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     line, notes = line_of(error), getattr(error, "__notes__", [])
-    where = f" (line {line})" if line else ""
+    shown = (getattr(error, "text", None) or "").strip()  # of what is no Python
+    where = f" (line {line}{f': {shown}' if shown else ''})" if line else ""
     return "\n".join([f"{type(error).__name__}: {text}{where}", *notes])
 
 
