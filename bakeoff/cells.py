@@ -6,6 +6,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache, partial
 
 import torch
@@ -152,6 +153,8 @@ def measure(model: Model, cell: Cell) -> Iterator[Row]:
             dress(model, cell, variant, length)
             yield row(variant, length, *score(model, cell, length))
     if cell.method == "rope" and not cell.checks and isinstance(model, Transformer):
+        if cell.scale == "small":
+            yield from measure_tuning(model, cell)
         yield from measure_dropping(model, cell)
 
 
@@ -181,26 +184,21 @@ def measure_text(model: Trained, cell: Cell) -> Iterator[Row]:
 
 
 def measure_tuning(model: Transformer, cell: Cell) -> Iterator[Row]:
-    """Yield the loss after some steps of training on longer windows, for each extension."""
+    """Yield the score after some steps of training on longer sequences, for each extension."""
     length = TUNE_FACTOR * cell.train_length
-    batches = partial(tasks.text_windows, split_text()[0], cell.batch // TUNE_FACTOR, length)
+    longer = replace(cell, train_length=length, batch=cell.batch // TUNE_FACTOR)
     start = {name: weight.clone() for name, weight in model.state_dict().items()}
-
-    def on_device(random: torch.Generator) -> Batch:
-        inputs, targets = batches(random)
-        return inputs.to(device()), targets.to(device())
-
     for variant in ("rope", *EXTENSIONS, "rope+base"):
         for steps in TUNE_STEPS:
             model.load_state_dict(start)
             dress(model, cell, variant, length)
             if steps:
                 train(
-                    model, on_device, steps=steps, lr=1e-3, warmup=5, seed=cell.seed, constant=True
-                )
-            batch = windows(split_text()[1], WINDOWS, length)
-            loss = partial(text_loss, model, batch, TARGETS)
-            yield row(variant, length, f"nats-tuned-{steps}", loss)
+                    model, batch_maker(longer), steps=steps, lr=1e-3, warmup=5, seed=cell.seed,
+                    constant=True,
+                )  # fmt: skip
+            kind, value = score(model, cell, length)
+            yield row(variant, length, f"{kind}-tuned-{steps}", value)
     model.load_state_dict(start)
 
 

@@ -78,11 +78,10 @@ REASONS = {
     "memory": ("makes a tensor {0} × the scores", "19_choosing#what-positions-cost"),
     "training": ("needs further training", "17_bakeoff"),
     "unmeasured": ("not measured", "17_bakeoff"),
-    "untrained": ("{0} at {1} × as it is; training on was not measured", "17_bakeoff"),
     "beyond": ("measured to {1} × only", "17_bakeoff"),
     "decoder": ("measured in decoders of text", "17_bakeoff"),
 }
-OPEN = ("unmeasured", "untrained", "beyond", "decoder")
+OPEN = ("unmeasured", "beyond", "decoder")
 FITS, UNSURE, OUT = range(3)
 
 
@@ -395,22 +394,34 @@ def candidates(needs: Needs) -> list[str]:
     return [key for key in ROWS if (key != "learned" if longer else "+" not in key)]
 
 
+def at_length(
+    values: dict[str, list[float]], wanted: float, keep: str
+) -> tuple[float, float, bool]:
+    """Return the first multiple that is long enough, or the last; its worst seed; if it fails."""
+    found = [each for each in MULTIPLES if f"{each:g}" in values]
+    if not found:
+        return 0, 0.0, False
+    multiple = next((each for each in found if each >= wanted), found[-1])
+    sign = 1 if keep == "language" else -1
+    worst = sign * max(sign * each for each in values[f"{multiple:g}"])
+    return multiple, worst, not sign * worst < sign * bars()[keep]
+
+
 def verdict(known: Facts, needs: Needs) -> Verdict:
     """Return what becomes of one method."""
     keep, wanted = needs.keep, needs.used / needs.trained
     after = known.trained if needs.tuned and wanted > 1 else None
-    values = (after and after[keep]) or known.measured[keep]
-    found = [each for each in MULTIPLES if f"{each:g}" in values]
-    multiple = next((each for each in found if each >= wanted), found[-1] if found else 0)
-    sign = 1 if keep == "language" else -1
-    worst = sign * max(sign * each for each in values[f"{multiple:g}"]) if found else 0.0
-    fails = bool(found) and not sign * worst < sign * bars()[keep]
+    multiple, worst, fails = at_length(known.measured[keep], wanted, keep)
+    if after:  # what training on was measured for, unless a model needs none at a greater length
+        far, value, failing = at_length(after[keep], wanted, keep)
+        if far >= wanted or fails or not multiple:
+            multiple, worst, fails = far, value, failing
+    found = multiple > 0
     count = float(np.dot(known.parameters, basis(needs.head_dim, needs.trained)))
     level = KERNELS[::-1].index(needs.kernel)
     causal = needs.what != "text" and known.causal
-    untrained = fails and after is not None and not after[keep]
     reasons = {
-        keep: (fails and not untrained, worst, multiple),
+        keep: (fails, worst, multiple),
         "axes": (needs.what == "image" and not known.axes, 0, 0),
         "sides": (needs.what == "both" and not known.sides, 0, 0),
         "causal": (causal, 0, 0),
@@ -422,9 +433,8 @@ def verdict(known: Facts, needs: Needs) -> Verdict:
         "memory": (needs.small and not known.memory < MEMORY, known.memory, 0),
         "training": (not found and bool(known.trained) and after is None, 0, 0),
         "unmeasured": (not found, 0, 0),
-        "untrained": (untrained, worst, multiple),
-        "beyond": (bool(found) and wanted > multiple and not untrained, 0, multiple),
-        "decoder": (bool(found) and needs.what != "text", 0, 0),
+        "beyond": (found and wanted > multiple, 0, multiple),
+        "decoder": (found and needs.what != "text", 0, 0),
     }
     held = [(kind, a, b) for kind, (holds, a, b) in reasons.items() if holds]
     against = [each for each in held if each[0] not in OPEN]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from bakeoff.cells import Row
 from bakeoff.recipes import COLOURS, NAMES
 from pages import figures
 
+PRINTED = ("length", "trained", "perplexity")
 Curve = dict[int, list[float]]  # length -> one value per seed
 
 
@@ -23,6 +25,16 @@ def curves(rows: Sequence[Row], task: str, metric: str, scale: str = "small") ->
         if kind == (scale, task, metric) and line["value"] != "":
             found[str(line["variant"])][int(str(line["length"]))].append(float(str(line["value"])))
     return {variant: dict(sorted(curve.items())) for variant, curve in found.items()}
+
+
+def printed_rises(rows: Sequence[Row], source: str) -> dict[str, dict[float, float]]:
+    """Return by method how a paper's loss rises, in nats, over multiples of the trained length."""
+    nats: dict[str, dict[float, float]] = defaultdict(dict)
+    for line in rows:
+        if line["source"] == source:
+            length, trained, perplexity = (float(str(line[k])) for k in PRINTED)
+            nats[str(line["method"])][length / trained] = math.log(perplexity)
+    return {v: {x: y - curve[1] for x, y in curve.items()} for v, curve in nats.items()}
 
 
 # RoPE's extensions have shades between violet and blue, near RoPE's own.

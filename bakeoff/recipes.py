@@ -43,13 +43,30 @@ class Recipe(NamedTuple):
     drawn: bool = False
 
 
+def in_windows(sizes: Sizes, rotates: bool = True) -> PositionEncoding:
+    """Return a sliding window, with RoPE or without."""
+    window = SlidingWindow(sizes.n_heads, sizes.length // WINDOW)
+    return Compose(RoPE(sizes.head_dim), window) if rotates else window
+
+
 def hybrid(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
     """Return RoPE in windows for all layers but the last, which sees everything unnumbered."""
-    local = Compose(
-        RoPE(sizes.head_dim),
-        SlidingWindow(sizes.n_heads, sizes.length // WINDOW),
-    )
-    return [*[local] * (n_layers - 1), NoPosition()]
+    return [*[in_windows(sizes)] * (n_layers - 1), NoPosition()]
+
+
+def all_windows(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
+    """Return RoPE in windows for all layers."""
+    return [in_windows(sizes)] * n_layers
+
+
+def windows_then_rope(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
+    """Return RoPE in windows for all layers but the last, which has RoPE and sees everything."""
+    return [*[in_windows(sizes)] * (n_layers - 1), RoPE(sizes.head_dim)]
+
+
+def windows_alone(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
+    """Return windows for all layers but the last, which sees everything; none has positions."""
+    return [*[in_windows(sizes, rotates=False)] * (n_layers - 1), NoPosition()]
 
 
 def rope_everywhere(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
@@ -66,6 +83,10 @@ def most_pairs(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
 RECIPES = {
     "p_rope_75": Recipe("p-RoPE, 0.75", "#4db6ac", most_pairs),
     "hybrid": Recipe("RoPE in windows, then none", "#2e7d32", hybrid),
+    # What the hybrid is, with one of its three parts taken away.
+    "all_windows": Recipe("RoPE in windows", "#8bc34a", all_windows),
+    "windows_rope": Recipe("RoPE in windows, then RoPE", "#00838f", windows_then_rope),
+    "windows_none": Recipe("windows, then none", "#795548", windows_alone),
     "randomised": Recipe("RoPE, random positions", "#9e9d24", rope_everywhere, drawn=True),
 }
 NAMES = {key: method.name for key, method in (METHODS | RECIPES).items()}

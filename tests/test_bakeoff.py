@@ -364,12 +364,13 @@ def test_a_text_cell_measures_every_variant_at_every_length_and_by_context(few_w
 
 def test_fine_tuning_starts_each_extension_from_the_trained_weights(few_windows, monkeypatch):
     monkeypatch.setattr(cells, "TUNE_STEPS", (0, 1))
-    cell = replace(grid("small", ["text"], ["rope"], [0])[0], steps=2, multiples=(1,))
-    rows = {(row["variant"], row["metric"]): row["value"] for row in run_cell(cell)}
     names = ("rope", *EXTENSIONS, "rope+base")
-    assert {v for v, metric in rows if metric == "nats-tuned-1"} == set(names)
-    for variant in names:
-        assert rows[variant, "nats-tuned-0"] != rows[variant, "nats-tuned-1"]
+    for task, metric in (("text", "nats"), ("n-back", "accuracy")):
+        cell = replace(grid("small", [task], ["rope"], [0])[0], steps=2, multiples=(1,))
+        rows = {(row["variant"], row["metric"]): row["value"] for row in run_cell(cell)}
+        assert {v for v, found in rows if found == f"{metric}-tuned-1"} == set(names)
+        for variant in names if task == "text" else ():
+            assert rows[variant, "nats-tuned-0"] != rows[variant, "nats-tuned-1"]
 
 
 def test_text_windows_of_all_lengths_share_their_targets():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
+from dataclasses import replace
 from itertools import pairwise, product
 
 import pytest
@@ -104,12 +105,13 @@ def test_every_way_in_which_a_model_was_measured_can_be_chosen():
     assert named <= set(choosing.ROWS)
 
 
-def test_training_on_lets_rope_fit_and_is_not_counted_where_it_was_not_measured():
-    plain = Needs(keep="language", trained=4096, used=16384)
-    tuned = Needs(keep="language", trained=4096, used=16384, tuned=True)
-    assert "rope" not in choosing.fitting(plain) and "rope" in choosing.fitting(tuned)
-    offset = choosing.choose(Needs(keep="offset", trained=4096, used=16384, tuned=True))["rope"]
-    assert offset.status == UNSURE and offset.reasons[0][0] == "untrained"
+def test_training_on_lets_rope_fit_as_far_as_it_was_measured():
+    for keep in choosing.KEEP:
+        plain = Needs(keep=keep, trained=4096, used=16384)
+        assert "rope" not in choosing.fitting(plain)
+        assert "rope" in choosing.fitting(replace(plain, tuned=True))
+        farther = choosing.choose(replace(plain, tuned=True, used=32768))["rope"]
+        assert farther.status == UNSURE and farther.reasons[0][0] == "beyond"
 
 
 def test_what_the_code_says_of_each_method_is_so():

@@ -8,7 +8,7 @@ const GROUPS = ["Fit", "Not sure", "Fall out, and why (scroll)"];
 
 export const chooser = {
   title: "What remains for your needs, and why the rest falls out",
-  start: { what: "text", keep: "language", trained: 4096, used: 4096, cache: "all", kernel: "plain", parameters: 1e3, d: 64, small: false, tuned: false },
+  start: { what: "text", keep: "language", trained: 4096, used: 4096, cache: "all", kernel: "plain", parameters: 1e9, d: 64, small: false, tuned: false },
   numbers(state) {
     const { order, reasons } = chooser.data;
     const kinds = Object.keys(reasons).sort();

@@ -198,16 +198,17 @@ export function choose({ multiples, bars, open, order, facts }, { what, keep, tr
   const found = rows.map((key) => {
     const known = facts[key];
     const after = tuned && wanted > 1 && known.trained;
-    const fresh = after && Object.keys(after[keep]).length > 0;
-    const values = (fresh ? after : known.measured)[keep];
-    const at = multiples.filter((each) => values[each]);
-    const multiple = at.find((each) => each >= wanted) ?? at.at(-1);
-    const worst = multiple ? sign * Math.max(...values[multiple].map((each) => sign * each)) : null;
-    const fails = multiple && !(sign * worst < sign * bars[keep]);
-    const untrained = fails && after && !fresh;
+    const seen = (values) => {
+      const at = multiples.filter((each) => values[each]);
+      const multiple = at.find((each) => each >= wanted) ?? at.at(-1);
+      const worst = multiple ? sign * Math.max(...values[multiple].map((each) => sign * each)) : null;
+      return [multiple, worst, multiple && !(sign * worst < sign * bars[keep])];
+    };
+    const [plain, fresh] = [known.measured, after].map((values) => values && seen(values[keep]));
+    const [multiple, worst, fails] = fresh && (fresh[0] >= wanted || plain[2] || !plain[0]) ? fresh : plain;
     const count = dot(known.parameters, basis);
     const reasons = [
-      [fails && !untrained, keep, worst, multiple],
+      [fails, keep, worst, multiple],
       [what === "image" && !known.axes, "axes"],
       [what === "both" && !known.sides, "sides"],
       [what !== "text" && known.causal, "causal"],
@@ -219,8 +220,7 @@ export function choose({ multiples, bars, open, order, facts }, { what, keep, tr
       [small && !(known.memory < bars.memory), "memory", known.memory],
       [!multiple && known.trained && !after, "training"],
       [!multiple, "unmeasured"],
-      [untrained, "untrained", worst, multiple],
-      [wanted > multiple && !untrained, "beyond", 0, multiple],
+      [wanted > multiple, "beyond", 0, multiple],
       [multiple && what !== "text", "decoder"],
     ].filter(([holds]) => holds).map(([, kind, a = 0, b = 0]) => [kind, a, b]);
     const against = reasons.filter(([kind]) => !open.includes(kind));
