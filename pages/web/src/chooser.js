@@ -63,12 +63,12 @@ export const chooser = {
         const item = element("li", {}, list);
         link(facts[key].page, facts[key].name, item);
         const value = element("span", {}, item);
-        if (worst !== null) link(reasons[state.keep][1], digits(worst), value, { "title": `${tasks[state.keep]}, ${key}: ${JSON.stringify(facts[key].measured[state.keep])}` });
+        if (worst !== null) link(reasons[state.keep][1], worst.toFixed(3), value, { "title": `${tasks[state.keep]}, ${key}: ${JSON.stringify(facts[key].measured[state.keep])}` });
         const words = element("span", {}, item, status < 2 ? `at scale: ${facts[key].scale}. ` : "");
         why.forEach(([kind, a, b], i) => {
           if (i) words.append("; ");
           const [said, page] = reasons[kind];
-          link(page, said.replace("{0}", kind === "parameters" ? grouped(a) : digits(a)).replace("{1}", b), words);
+          link(page, said.replace("{0}", kind === "parameters" ? grouped(a) : Number(a.toFixed(3))).replace("{1}", b), words);
         });
       }
     });

@@ -59,7 +59,7 @@ export const wavelengths = {
     },
     { kind: "select", key: "rule", label: "rule", options: RULES, also: (_, { factor }) => ({ factor: factor > 1 ? factor : 4 }) },
     {
-      kind: "range", key: "factor", label: "text longer than in training, times", knob: true, min: 0, max: 7, step: 0.25, from: Math.log2,
+      kind: "range", key: "factor", label: "length, × that of training", knob: true, min: 0, max: 7, step: 0.25, from: Math.log2,
       to: (v) => Number((2 ** v).toPrecision(3)),
     },
   ],
