@@ -1,6 +1,6 @@
 // What a model needs, which methods remain, and why the others fall out.
 
-import { digits, element, grouped } from "./kit.js";
+import { element, grouped } from "./kit.js";
 import { choose } from "./positions.js";
 
 const log = { from: Math.log2, to: (v) => 2 ** v, text: grouped };
@@ -41,7 +41,7 @@ export const chooser = {
     const best = found[0].status ? "" : `, the best ${chooser.data.facts[found[0].key].name}`;
     return (
       `Of ${found.length} methods${factor > 1 ? " (rules that stretch too)" : ""} ${count(0)} fit${best}; ${count(1)} not sure; ${count(2)} fall out. ` +
-      `Uncertain: at ${digits(factor, factor % 1 ? 2 : 0)} × the trained length we know small decoders only (two layers, trained on ${keep === "language" ? 64 : 32} tokens).`
+      `Uncertain: at ${Number(factor.toFixed(2))} × the trained length we know small decoders only (two layers, trained on ${keep === "language" ? 64 : 32} tokens).`
     );
   },
   draw({ sheet, state }) {
