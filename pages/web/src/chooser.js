@@ -41,7 +41,7 @@ export const chooser = {
     const best = found[0].status ? "" : `, the best ${chooser.data.facts[found[0].key].name}`;
     return (
       `Of ${found.length} methods${factor > 1 ? " (rules that stretch too)" : ""} ${count(0)} fit${best}; ${count(1)} not sure; ${count(2)} fall out. ` +
-      `Uncertain: at ${Number(factor.toFixed(2))} × the trained length we know small decoders only (two layers, trained on ${keep === "language" ? 64 : 32} tokens).`
+      `Uncertain: at ${factor} × the trained length we know small decoders only (two layers, trained on ${keep === "language" ? 64 : 32} tokens).`
     );
   },
   draw({ sheet, state }) {
