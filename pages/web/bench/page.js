@@ -53,6 +53,9 @@ function problem({ task, method, formula }) {
   return task === "text" && has < LEAST ? `Your text has ${grouped(has)} characters and needs ${grouped(LEAST)}: a fifth is kept unread, and long texts are cut from it.` : "";
 }
 
+// Whether anything is set otherwise than in a run, so that it cannot go on as it stands here.
+const since = ({ setting }, state) => JSON.stringify({ ...setting, ...state }) !== JSON.stringify(setting);
+
 function words(state) {
   const wrong = problem(state);
   if (wrong) return wrong;
@@ -67,6 +70,7 @@ function words(state) {
   const found = setting.task === "text"
     ? `Of the fifth it has not read it names ${near}, in texts 16 times as long ${far}; what mostly follows the last character is right for ${guess}.`
     : `In texts 16 times as long ${far} of its tokens are right; guessing has ${guess}.`;
+  if (since(run, state)) return `${named(setting)}: ${when(setting, seen)}. ${found} Since then something was set otherwise: Train begins anew.`;
   const more = seen.done ? (seen.learned ? "" : " Continue trains as long again.") : " It pauses: Continue goes on.";
   return `${named(setting)}: ${when(setting, seen)}. ${found}${more}`;
 }
@@ -102,7 +106,7 @@ export const bench = {
   },
   numbers: ({ method, ...rest }) => ({ added: [...Array(MARKS[MARKS.length - 1] + 1).keys()].map((distance) => (method === "own" ? drawn(rest, distance) : -rest.steep * distance / 4)) }),
   asks: {
-    question: "RoPE learns 3-back in texts of 32 tokens. Of texts of 512 it names …",
+    question: "RoPE with base 10,000 learns 3-back in texts of 32 tokens. Of texts of 512 it names …",
     options: ["all tokens", "about half", "about one in sixteen"], right: 2,
     then: { method: "rope" },
     why: "That is no more than guessing. Press Train and see it, then look for a bias that keeps it.",
@@ -142,7 +146,7 @@ export const bench = {
       const { added } = bench.numbers(state);
       const marks = { xs: [0, MARKS.length - 1], xValues: [...MARKS.keys()], xFormat: (i) => `${MARKS[i]}` };
       const title = state.method === "own" ? "added to every score: draw it" : "added to every score by the steepest head";
-      const panel = chart(drawing, { x: 46, y: 26, width: width - 66, height: 130, ...marks, ys: [-HIGHEST, HIGHEST], xLabel: "tokens back", title });
+      const panel = chart(drawing, { x: 46, y: 26, width: width - 66, height: 130, ...marks, ys: [-HIGHEST, HIGHEST], xLabel: "tokens back (not evenly spaced)", title });
       panel.curve(MARKS.map((mark, i) => [i, clamp(added[mark], -HIGHEST, HIGHEST)]), "value strong");
       if (state.method === "own") MARKS.forEach((mark, i) => {
         const to = (value) => set({ curve: state.curve.map((each, k) => (k === i ? Math.round(4 * clamp(value, -HIGHEST, HIGHEST)) / 4 : each)) });
@@ -218,7 +222,7 @@ function start() {
     const [run] = runs;
     paper.hidden = state.task !== "text";
     train.disabled = Boolean(problem(state));
-    pause.disabled = !run || run.failed;
+    pause.disabled = !run || run.failed || (!run.going && since(run, state));
     pause.textContent = run && !run.going ? "Continue" : "Pause";
     fill(ran, ranRows());
     fill(known, greyRows(state));

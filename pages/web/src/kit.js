@@ -242,7 +242,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
   const words = element("p", { class: "live-words", style: `--lines:${lines};--more:${more}` }, root);
   const stage = div("live-stage", root);
   const rest = element("details", { class: "live-more" }, root);
-  const others = figure.controls.filter((control) => !control.knob && control.enabled?.(state) !== false);
+  const others = figure.controls.filter((control) => !control.knob);
   const summary = element("summary", {}, rest);
   const panel = div("live-controls", rest);
   const tools = div("live-tools", root);
@@ -362,7 +362,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
       drawn.delete(name);
     });
     words.textContent = said();
-    summary.textContent = `More: ${others.map(setTo).join(" · ")}`;
+    summary.textContent = `More: ${others.filter((control) => control.enabled?.(state) !== false).map(setTo).join(" · ")}`;
     if (link) address.href = link(toLink(state, figure.start));
   }
 
