@@ -6,6 +6,7 @@ const [script] = process.argv.slice(2);
 const page = new Function(`${readFileSync(script, "utf8")}; return Bench;`)();
 const trainer = new Function(`${page.WORKER}; return Trainer;`)();
 const given = JSON.parse(readFileSync(0, "utf8"));
+if (given.plain) delete globalThis.WebAssembly;
 
 const JOBS = {
   // Some steps: what they started from, what they read, what came back, where they ended.

@@ -5,6 +5,7 @@
 // rows are tokens.
 
 import { angles as written } from "./formula.js";
+import { plain } from "./plain.js";
 import { bytes } from "./wasm.js";
 
 export const SIZES = { D: 32, H: 4, d: 8, F: 128, layers: 2, N: 1024, longest: 512, trained: 32, batch: 32 };
@@ -116,9 +117,16 @@ export function createModel(setting, { seed = 1, size: C }) {
 
   const one = take(1);
   const pages = Math.ceil((4 * taken) / 65536);
-  const room = new WebAssembly.Memory({ initial: pages });
-  const f = new Float32Array(room.buffer);
-  const kernels = new WebAssembly.Instance(new WebAssembly.Module(bytes()), { room: { memory: room } }).exports;
+  let f = new Float32Array(pages * 16384);
+  let kernels = plain(f);
+  let slow = false;
+  try {
+    const room = new WebAssembly.Memory({ initial: pages });
+    kernels = new WebAssembly.Instance(new WebAssembly.Module(bytes()), { room: { memory: room } }).exports;
+    f = new Float32Array(room.buffer);
+  } catch {
+    slow = true; // no WebAssembly, or none with vectors
+  }
 
   // C (m, n) = A B, or C + A B. Behind the place of each is the step to its next row; behind that
   // of A the step to its next column too, so that A may lie turned.
@@ -365,5 +373,5 @@ export function createModel(setting, { seed = 1, size: C }) {
     return best;
   }
 
-  return { parameters, size: C, weights: f.subarray(0, count), gradients: f.subarray(grads, grads + count), learn, guesses };
+  return { parameters, size: C, weights: f.subarray(0, count), gradients: f.subarray(grads, grads + count), slow, learn, guesses };
 }

@@ -61,7 +61,7 @@ function words(state) {
   if (wrong) return wrong;
   const [run] = runs;
   if (!run) return `Press Train: ${TASK_NAMES[state.task]} with ${described({ ...state, task: "back" })}. ${ASKED[state.task]}, in texts of 32 ${units(state)}; then it is asked in longer ones.`;
-  if (run.failed) return "This browser starts no worker from a page, or has no WebAssembly with vectors, so nothing can be trained here.";
+  if (run.failed) return "This browser starts no worker from a page, or stopped it, so nothing can be trained here.";
   const { seen, setting } = run;
   if (!seen) return `${named(setting)}: the first steps are on their way.`;
   if (run.going) return `${named(setting)} is training${setting.task === "text" ? "" : seen.learned ? `: ${when(setting, seen)}` : ": not learned so far"}.`;
@@ -71,8 +71,9 @@ function words(state) {
     ? `Of the fifth it has not read it names ${near}, in texts 16 times as long ${far}; what mostly follows the last character is right for ${guess}.`
     : `In texts 16 times as long ${far} of its tokens are right; guessing has ${guess}.`;
   if (since(run, state)) return `${named(setting)}: ${when(setting, seen)}. ${found} Since then something was set otherwise: Train begins anew.`;
+  const slow = seen.slow ? " (This browser lacks WebAssembly with vectors: it takes several times as long.)" : "";
   const more = seen.done ? (seen.learned ? "" : " Continue trains as long again.") : " It pauses: Continue goes on.";
-  return `${named(setting)}: ${when(setting, seen)}. ${found}${more}`;
+  return `${named(setting)}: ${when(setting, seen)}. ${found}${more}${slow}`;
 }
 
 // Rows of a table: a name, cells, and what became of it.

@@ -24,7 +24,7 @@ export function* training(setting) {
     const accuracies = trainer.accuracies(done);
     if (accuracies[0] >= ENOUGH) learned ||= trainer.taken;
     working += performance.now() - started;
-    yield { taken: trainer.taken, losses: [...losses], learned, accuracies, guess: trainer.guess, done, seconds: working / 1000 };
+    yield { taken: trainer.taken, losses: [...losses], learned, accuracies, guess: trainer.guess, slow: trainer.model.slow, done, seconds: working / 1000 };
   }
 }
 
