@@ -12,8 +12,8 @@ const JOBS = {
   // Some steps: what they started from, what they read, what came back, where they ended.
   steps({ setting, count, read }) {
     const made = trainer.createTrainer(setting);
-    const { weights, gradients, parameters, guesses, size } = made.model;
-    const found = { parameters, size, start: [...weights], losses: [], batches: [] };
+    const { weights, gradients, parameters, guesses, size, slow } = made.model;
+    const found = { parameters, size, slow, start: [...weights], losses: [], batches: [] };
     for (let i = 0; i < count; i += 1) {
       const { loss, tokens, targets } = made.step();
       found.losses.push(loss);
