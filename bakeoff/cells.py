@@ -31,6 +31,11 @@ TOKEN_WINDOWS, TOKEN_TARGETS = 32, 64  # of the text as the pretrained model rea
 LAST = 4  # characters scored when asking how much context is used
 CONTEXTS = (4, 8, 16, 32, 64, 128, 256)
 TUNE_FACTOR, TUNE_STEPS = 4, (0, 10, 50, 200)
+TOKEN_TASKS: dict[str, Callable[..., Batch]] = {
+    "marker": tasks.marker_recall,
+    "n-back": tasks.n_back,
+    "12-back": partial(tasks.n_back, n=12),
+}
 CHUNK = 16384  # tokens per forward pass when measuring
 TEST_SEED = 10_000
 
@@ -39,8 +44,7 @@ def batch_maker(cell: Cell) -> Callable[[torch.Generator], Batch]:
     """Return what makes a training batch of the cell's task, on the cell's device."""
     makers: dict[str, Callable[..., Batch]] = {
         "text": partial(tasks.text_windows, split_text()[0]),
-        "marker": tasks.marker_recall,
-        "n-back": tasks.n_back,
+        **TOKEN_TASKS,
         "first": tasks.which_came_first,
         "shift": tasks.shift,
         "reverse": tasks.reverse,
@@ -119,8 +123,7 @@ def text_loss(model: Model, batch: Batch, targets: int) -> float:
 
 def token_accuracy(model: Trained, cell: Cell, length: int) -> float:
     """Return the accuracy on the last positions of random sequences, as many as in training."""
-    make = {"marker": tasks.marker_recall, "n-back": tasks.n_back}[cell.task]
-    inputs, targets = make(128, length, generator(TEST_SEED + length))
+    inputs, targets = TOKEN_TASKS[cell.task](128, length, generator(TEST_SEED + length))
     targets[:, : -cell.train_length] = IGNORE
     return accuracy(model, inputs.to(device()), targets.to(device()))
 

@@ -82,7 +82,7 @@ def most_pairs(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
 
 RECIPES = {
     "p_rope_75": Recipe("p-RoPE, 0.75", "#4db6ac", most_pairs),
-    "hybrid": Recipe("RoPE in windows, then none", "#2e7d32", hybrid),
+    "hybrid": Recipe("window hybrid", "#2e7d32", hybrid),
     # What the hybrid is, with one of its three parts taken away.
     "all_windows": Recipe("RoPE in windows", "#8bc34a", all_windows),
     "windows_rope": Recipe("RoPE in windows, then RoPE", "#00838f", windows_then_rope),
