@@ -784,7 +784,7 @@ ANSWERS = {
         ),
     ),
     "chooser": (
-        "RoPE in windows, then none",
+        "window hybrid",
         lambda old, new: (
             [each[0] for each in new["verdicts"] if each[1] == choosing.FITS]
             == [choosing.ROWS.index("hybrid")]

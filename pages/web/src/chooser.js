@@ -8,7 +8,7 @@ const GROUPS = ["Fit", "Not sure", "Fall out, and why (scroll)"];
 
 export const chooser = {
   title: "What remains for your needs, and why the rest falls out",
-  start: { what: "text", keep: "language", trained: 4096, used: 4096, cache: "all", kernel: "plain", parameters: 1e9, d: 64, small: false, tuned: false },
+  start: { what: "text", keep: "all", trained: 4096, used: 4096, cache: "all", kernel: "plain", parameters: 1e9, d: 64, small: false, tuned: false },
   numbers(state) {
     const { order, reasons } = chooser.data;
     const kinds = Object.keys(reasons).sort();
@@ -18,7 +18,7 @@ export const chooser = {
   lines: [3, 6],
   controls: [
     { kind: "select", key: "what", label: "the model reads", options: { text: "text, forwards (decoder)", both: "text, both ways (encoder)", image: "images" } },
-    { kind: "select", key: "keep", label: "at its length it must keep", options: { language: "the loss on text", content: "a content at any distance", offset: "an exact offset (3 back)" } },
+    { kind: "select", key: "keep", label: "at its length it must keep", options: { all: "all three", language: "the loss on text", content: "a content at any distance", offset: "an exact offset (3 back)" } },
     { ...log, kind: "range", key: "trained", label: "trained length", min: 5, max: 17 },
     { ...log, kind: "range", key: "used", label: "length at use", min: 5, max: 21, knob: true },
     { kind: "select", key: "cache", label: "keys in a cache", options: { none: "none", all: "all are kept", sliding: "the oldest go, counting anew" } },
@@ -34,18 +34,18 @@ export const chooser = {
   height: () => 0,
   sheet: [470, 560],
   words(state) {
-    const { keep, trained, used } = state;
+    const { trained, used } = state;
     const factor = used / trained;
     const found = choose(chooser.data, state);
     const count = (status) => found.filter((each) => each.status === status).length;
     const best = found[0].status ? "" : `, the best ${chooser.data.facts[found[0].key].name}`;
     return (
       `Of ${found.length} methods${factor > 1 ? " (rules that stretch too)" : ""} ${count(0)} fit${best}; ${count(1)} not sure; ${count(2)} fall out. ` +
-      `Uncertain: at ${factor} × the trained length we know small decoders only (two layers, trained on ${keep === "language" ? 64 : 32} tokens).`
+      `Uncertain: at ${factor} × the trained length we know small decoders only (two layers, trained on 32 or 64 tokens).`
     );
   },
   draw({ sheet, state }) {
-    const { facts, reasons, tasks } = chooser.data;
+    const { facts, reasons, bars } = chooser.data;
     const link = (page, words, parent, more = {}) => {
       const [file, anchor] = page.split("#");
       const ending = location.pathname.endsWith(".html") ? ".html" : ".ipynb";
@@ -54,7 +54,7 @@ export const chooser = {
     const found = choose(chooser.data, state);
     const asked = chooser.controls.filter(({ key }) => state[key] !== false).map(({ key, label, options, text }) => `${label}: ${options?.[state[key]] ?? text?.(state[key]) ?? "yes"}`);
     element("p", {}, sheet, `Asked: ${asked.join(" · ")}.`);
-    element("em", {}, sheet, `The numbers: ${state.keep === "language" ? "loss in nats, low is good" : "share of right answers, high is good"}; the worst seed.`);
+    element("em", {}, sheet, `The numbers: ${bars[state.keep] > 0.5 ? "share of right answers" : "nats of text above RoPE's at its trained length"}, the worst seed.`);
     GROUPS.forEach((name, status) => {
       const all = found.filter((each) => each.status === status);
       element("strong", { class: ["above", "position", "key"][status] }, sheet, `${"✓?✕"[status]} ${name}: ${all.length}`);
@@ -63,7 +63,7 @@ export const chooser = {
         const item = element("li", {}, list);
         link(facts[key].page, facts[key].name, item);
         const value = element("span", {}, item);
-        if (worst !== null) link(reasons[state.keep][1], worst.toFixed(3), value, { "title": `${tasks[state.keep]}, ${key}: ${JSON.stringify(facts[key].measured[state.keep])}` });
+        if (worst !== null) link("17_bakeoff", worst.toFixed(3), value, { title: JSON.stringify(facts[key].measured) });
         const words = element("span", {}, item, status < 2 ? `at scale: ${facts[key].scale}. ` : "");
         why.forEach(([kind, a, b], i) => {
           if (i) words.append("; ");

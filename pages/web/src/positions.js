@@ -188,27 +188,31 @@ export function scoresOf(method, vectors, learned) {
 }
 
 // Which methods a model's needs leave over: `choose` of bakeoff/choosing.py, from the same facts.
-export function choose({ multiples, bars, open, order, facts }, { what, keep, trained, used, cache, parameters, d, kernel, small, tuned }) {
+export function choose({ multiples, bars, keep: all, open, order, facts }, { what, keep, trained, used, cache, parameters, d, kernel, small, tuned }) {
   const wanted = used / trained;
   const part = (share) => Math.max(16, Math.floor(trained / share));
   const basis = [1, 768 / d, trained, part(2), part(4) * d, part(2) * d, d];
   const level = ["plain", "scores", "any"].indexOf(kernel);
-  const sign = keep === "language" ? 1 : -1;
+  const asked = keep === "all" ? all : [keep];
+  const sign = (task) => (bars[task] > 0.5 ? -1 : 1); // a share is good high, a loss low
   const rows = order.filter((key) => (wanted > 1 ? key !== "learned" : !key.includes("+")));
   const found = rows.map((key) => {
     const known = facts[key];
     const after = tuned && wanted > 1 && known.trained;
-    const seen = (values) => {
-      const at = multiples.filter((each) => values[each]);
-      const multiple = at.find((each) => each >= wanted) ?? at.at(-1);
-      const worst = multiple ? sign * Math.max(...values[multiple].map((each) => sign * each)) : null;
-      return [multiple, worst, multiple && !(sign * worst < sign * bars[keep])];
+    const at = (values, task) => {
+      const far = multiples.filter((each) => values[each]);
+      const multiple = far.find((each) => each >= wanted) ?? far.at(-1) ?? 0;
+      const worst = multiple ? sign(task) * Math.max(...values[multiple].map((each) => sign(task) * each)) : null;
+      return [multiple, worst, multiple && !(sign(task) * worst < sign(task) * bars[task])];
     };
-    const [plain, fresh] = [known.measured, after].map((values) => values && seen(values[keep]));
-    const [multiple, worst, fails] = fresh && (fresh[0] >= wanted || plain[2] || !plain[0]) ? fresh : plain;
+    const seen = asked.map((task) => {
+      const [plain, fresh] = [known.measured, after].map((values) => values && at(values[task], task));
+      return fresh && (fresh[0] >= wanted || plain[2] || !plain[0]) ? fresh : plain;
+    });
+    const multiple = Math.min(...seen.map((each) => each[0]));
     const count = dot(known.parameters, basis);
     const reasons = [
-      [fails, keep, worst, multiple],
+      ...seen.map(([far, worst, fails], i) => [fails, asked[i], worst, far]),
       [what === "image" && !known.axes, "axes"],
       [what === "both" && !known.sides, "sides"],
       [what !== "text" && known.causal, "causal"],
@@ -220,12 +224,12 @@ export function choose({ multiples, bars, open, order, facts }, { what, keep, tr
       [small && !(known.memory < bars.memory), "memory", known.memory],
       [!multiple && known.trained && !after, "training"],
       [!multiple, "unmeasured"],
-      [wanted > multiple, "beyond", 0, multiple],
+      [multiple && wanted > multiple, "beyond", 0, multiple],
       [multiple && what !== "text", "decoder"],
     ].filter(([holds]) => holds).map(([, kind, a = 0, b = 0]) => [kind, a, b]);
     const against = reasons.filter(([kind]) => !open.includes(kind));
-    return { key, status: against.length ? 2 : reasons.length ? 1 : 0, worst, reasons: against.length ? against : reasons };
+    return { key, status: against.length ? 2 : reasons.length ? 1 : 0, worst: multiple ? seen[0][1] : null, reasons: against.length ? against : reasons };
   });
-  const rank = ({ worst }) => (worst === null ? 9 : sign * worst);
+  const rank = ({ worst }) => (worst === null ? 9 : sign(keep) * worst);
   return found.sort((a, b) => a.status - b.status || rank(a) - rank(b));
 }

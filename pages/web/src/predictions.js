@@ -71,8 +71,8 @@ export const PREDICTIONS = {
   },
   chooser: {
     question: "the text grows to four times the trained length; all other demands stay. What still fits?",
-    options: ["RoPE", "RoPE in windows, then none", "sinusoidal"], right: 1,
+    options: ["RoPE", "window hybrid", "sinusoidal"], right: 1,
     then: { used: 16384 },
-    why: "The others lose too much there. ALiBi and KERPLE would not, but a fixed kernel cannot add to scores.",
+    why: "The others lose too much there. DeBERTa would not, but needs products that a fixed kernel has not.",
   },
 };
