@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import random
 import signal
 import threading
 import time
 from dataclasses import replace
-from itertools import chain, product
 
 import pytest
 import torch
@@ -25,7 +22,6 @@ from lab import tasks
 from lab.processes import loaded_once
 from pe_lib.attention import NoPosition
 from pe_lib.rope import RoPE
-from tools import ROOT
 
 SHIPPED = run.SHIPPED / "small.csv"
 
@@ -381,7 +377,7 @@ def test_text_windows_of_all_lengths_share_their_targets():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("huge",), "scale must be one of small, short, long, deep, large"),
+        (("huge",), "scale must be one of small, short, long, far, deep, large"),
         (("small", ["chess"]), "task must be one of"),
         (("small", ["text"], ["magic"]), "method must be one of"),
     ],
@@ -435,9 +431,13 @@ def test_on_a_cluster_a_killed_worker_loses_nothing_and_nothing_counts_twice(tmp
 @pytest.mark.parametrize("key", sorted(sentences.SAID))
 def test_a_sentence_is_computed_from_the_rows_and_refuses_others(key, monkeypatch):
     assert any(letter.isdigit() for letter in sentences.quote(key))
-    alike = {task: sentences.found(task) for task in sentences.METRICS}
-    alike = {task: dict.fromkeys(curves, curves["rope"]) for task, curves in alike.items()}
-    monkeypatch.setattr(sentences, "found", alike.__getitem__)
+    rows = sentences.found
+
+    def alike(task: str, scale: str = "long") -> dict[str, plots.Curve]:
+        curves = rows(task, scale)
+        return dict.fromkeys(curves, curves["rope"])
+
+    monkeypatch.setattr(sentences, "found", alike)
     with pytest.raises((AssertionError, KeyError)):
         sentences.quote(key)
 
@@ -456,54 +456,3 @@ def test_a_shipped_cell_can_be_run_again_and_shows_the_same():
         for measured in ("value", "final_loss"):
             wanted = float(shipped[str(row["length"])][measured])
             assert float(row[measured]) == pytest.approx(wanted, abs=0.002), measured
-
-
-def a_longer_file(folder, rng):
-    """The shipped data beside a long comparison that has every method and task."""
-    for path in run.SHIPPED.glob("*.csv"):
-        (folder / path.name).write_bytes(path.read_bytes())
-    rows, columns = [], dict.fromkeys(run.read_rows(run.SHIPPED / "long.csv")[0], "")
-    for task, method in product(protocol.ORDERINGS, chain(*protocol.GROUPS)):
-        metric, seeds = "nats" if task == "text" else "accuracy", range(5)
-        for cell in protocol.rate_cells(task, [method]) + grid("long", [task], [method], seeds):
-            measured = {(length, metric): rng.random() for length in cell.lengths}
-            if cell.scale == "long":
-                at = cell.train_length
-                measured |= {(at, f"{metric}-after-{s}"): rng.random() for s in cell.checks}
-                measured[at, metric] = 1.0 - 0.3 * (method == "kerple")  # all but one have learned
-            for (length, kind), value in measured.items():
-                row = {"variant": method, "length": length, "metric": kind, "value": value}
-                row |= {"final_loss": 1, "seconds_training": 9}
-                rows.append(columns | cell.settings() | row)
-    run.write_rows(folder / "long.csv", rows)
-
-
-@pytest.mark.parametrize(
-    ("page", "first", "last", "said"),
-    [
-        ("17_bakeoff", "def form(", "named beforehand: ahead", ["KERPLE (0.70)", "On text"]),
-        ("09_alibi", "rows = read_rows", "longer = [", ["KERPLE had not learned", "FIRE learned"]),
-        ("19_choosing", "ROWS =", "longer = [", ["KERPLE had not learned", "Forgetting learned"]),
-    ],
-)
-def test_pages_say_what_a_longer_file_says(page, first, last, said, tmp_path, monkeypatch):
-    a_longer_file(tmp_path, random.Random(0))
-    for module in (run, sentences):
-        monkeypatch.setattr(module, "SHIPPED", tmp_path)
-    sentences.long_sentences.cache_clear()
-    shown = []
-    monkeypatch.setattr("pages.page.display", lambda item: shown.append(item.data))
-    monkeypatch.setattr("pages.explore.sliders", lambda *_, **__: None)
-    monkeypatch.setattr("pages.figures.show", lambda _, caption, alt, **__: shown.append(alt))
-    book = json.loads((ROOT / "book" / f"{page}.ipynb").read_text(encoding="utf-8"))
-    code = ["".join(c["source"]) for c in book["cells"] if c["cell_type"] == "code"]
-    begin, end = (next(i for i, c in enumerate(code) if words in c) for words in (first, last))
-    try:
-        names: dict[str, object] = {}
-        for cell in (code[1], *code[begin : end + 1]):
-            exec(cell, names)
-    finally:
-        sentences.long_sentences.cache_clear()
-    text = " ".join(shown)
-    assert all(each in text for each in said), text
-    assert "missing" not in text
