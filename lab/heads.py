@@ -248,7 +248,7 @@ def slowed(model: Transformer, layer: int, share: float) -> Iterator[None]:
 def position_shares(layer: MultiHeadAttention, seen: Seen) -> Tensor:
     """Return how much of each head's differences position-position accounts for, (H,).
 
-    For any method: the scores of the mean query and key at each place, and the bias.
+    For any method: the scores of the mean query and key at each position, and the bias.
     """
     places = torch.arange(seen.q.shape[2])
     mask = torch.ones(len(places), len(places), dtype=seen.q.dtype).tril()
