@@ -1,8 +1,8 @@
-"""What a trained head does with positions: its scores by word and place, and by frequency.
+"""What a trained head does with positions: its scores by content and position, by frequency.
 
 A head's score is <q, R(D) k> and a bias, with D the position of the key minus that of the query.
-The mean of its queries over many texts, place by place, is what the average word asks there; the
-mean of its keys is what the average word answers. Their score needs no word.
+The mean of its queries over many texts, position by position, is what the average word asks there;
+the mean of its keys is what the average word answers. Their score needs no content.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def sizes(seen: Seen) -> Tensor:
 
 
 @torch.no_grad()
-def share_of_places(q: Tensor, k: Tensor, rates: Tensor) -> float:
+def position_share(q: Tensor, k: Tensor, rates: Tensor) -> float:
     """Return how much of the differences within rows the average word alone accounts for.
 
     Args:
@@ -170,16 +170,6 @@ def answered_with(model: Transformer, layer: int, rates: Tensor, batch: Batch) -
     right = accuracy(model, *batch)
     attention_of(model, layer).encoding = before
     return right
-
-
-def changes(rates: Tensor) -> dict[str, Tensor]:
-    """Return other rates for a layer: each pair stopped, two exchanged, all slowed by four."""
-    stopped = {f"stop {r}": rates.clone() for r in range(len(rates))}
-    for r, each in enumerate(stopped.values()):
-        each[r] = 0
-    exchanged = rates.clone()
-    exchanged[:2] = rates[:2].flip(0)
-    return {"as trained": rates} | stopped | {"exchange 0, 1": exchanged, "slow": rates / 4}
 
 
 # Other methods ------------------------------------------------------------------------------------
@@ -255,10 +245,10 @@ def slowed(model: Transformer, layer: int, share: float) -> Iterator[None]:
 
 
 @torch.no_grad()
-def place_shares(layer: MultiHeadAttention, seen: Seen) -> Tensor:
-    """Return how much of each head's differences within rows place-place accounts for, (H,).
+def position_shares(layer: MultiHeadAttention, seen: Seen) -> Tensor:
+    """Return how much of each head's differences position-position accounts for, (H,).
 
-    For any method: the scores of the mean query and key at each place, and the bias.
+    For any method: the scores of the mean query and key at each position, and the bias.
     """
     places = torch.arange(seen.q.shape[2])
     mask = torch.ones(len(places), len(places), dtype=seen.q.dtype).tril()
@@ -303,7 +293,7 @@ def report(model: Transformer) -> dict[str, Any]:
     found: dict[str, Any] = {
         "previous": [along(each.weights, 1).mean(0).tolist() for each in seen],
         "answer": [answers(batch[0], each.weights).tolist() for each in seen],
-        "share": [place_shares(attention_of(model, n), s).tolist() for n, s in enumerate(seen)],
+        "share": [position_shares(attention_of(model, n), s).tolist() for n, s in enumerate(seen)],
         "readable": readable,
         "norms": norms,
     }
@@ -349,7 +339,8 @@ def minilm() -> dict[str, Any]:
     """Return the queries and keys of the first layer of all-MiniLM-L6-v2, 12 heads of width 32.
 
     Returns:
-        q, k: (H, L, d), of the text `pieces`; q_mean, k_mean: (H, L, d), over many texts.
+        q, k: (H, L, d), of the text `pieces`; q_mean, k_mean: (H, L, d), over many texts; shares:
+        (texts, H, 4), what each term accounts for in each of these, the first being that text.
     """
     with np.load(DATA / "minilm_heads.npz") as held:
         tensors = {n: torch.from_numpy(held[n]).double() for n in held if n != "pieces"}
