@@ -143,11 +143,12 @@ def converted(answer: Answer, axes: Axes) -> None:
 
 def positions_used(answer: Answer, axes: Axes) -> None:
     """Draw where tokens were put by a cache that forgets its offset."""
-    given = torch.cat([torch.arange(12), torch.zeros(8).long()])  # twelve at once, then one by one
-    x = 1 + Draw(0).normal(1, 20, 16).abs()
-    y = apply_rope(x, rope_angles(given, frequencies(16).float()))
-    axes.plot(range(20), color=PALE, linewidth=5, label="its own position")
-    axes.plot(torch.as_tensor(answer(x, y))[0], "o", label="as you read it")
+    own = torch.tensor([[1000], [1500], [2979]]) + torch.arange(20)
+    given = torch.cat([own[:, :12], own[:, :1].expand(-1, 8)], 1)  # twelve at once, then one by one
+    x = 1 + Draw(0).normal(3, 20, 16).abs().double()
+    y = apply_rope(x[:, None], rope_angles(given, 0.03 * frequencies(16)).double())
+    axes.plot(range(20), own[0], color=PALE, linewidth=5, label="its own position")
+    axes.plot(torch.as_tensor(answer(x, y[:, 0], own[:, 0]))[0], "o", label="as you read it")
     axes.set(xlabel="token", ylabel="position")
 
 
