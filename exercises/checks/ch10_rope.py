@@ -51,7 +51,8 @@ def listed(w_q: Tensor, w_k: Tensor, head_dim: int, n_groups: int) -> Weights:
 
 def pooled(weight: Tensor, head_dim: int, n_groups: int) -> Tensor:
     """Return the mean of the heads of each group."""
-    return weight.unflatten(0, (n_groups, -1, head_dim)).mean(1).flatten(0, 1)
+    found: Tensor = weight.unflatten(0, (n_groups, -1, head_dim)).mean(1).flatten(0, 1)
+    return found
 
 
 def halves(weight: Tensor, head_dim: int, *, odd_first: bool = False) -> Tensor:
@@ -92,7 +93,7 @@ def converted(w_q: Tensor, w_k: Tensor, head_dim: int, n_groups: int, **how: obj
 
 def other(**how: object) -> Answer:
     """Return a wrong answer that brings heads together in another way."""
-    return lambda *args: converted(*args, **how)
+    return lambda *args: converted(*args, **how)  # type: ignore[arg-type]
 
 
 def then(rule: Answer) -> Answer:
@@ -142,7 +143,7 @@ def xpos_scores(
     zeta = (torch.arange(0, d, 2).double() / d + gamma) / (1 + gamma)  # (d / 2,)
     zeta = zeta.repeat(2) if on == "halves" else zeta.repeat_interleave(2)
     fading = zeta ** (fades * back / scale)
-    result = torch.einsum("bhid,bhjd,ijd->bhij", q.double(), k.double(), fading) / d**0.5
+    result: Tensor = torch.einsum("bhid,bhjd,ijd->bhij", q.double(), k.double(), fading) / d**0.5
     return result.float().masked_fill(hidden, -torch.inf)
 
 

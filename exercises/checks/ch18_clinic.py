@@ -88,7 +88,8 @@ def own(x: Tensor) -> Tensor:
 def half_inside(x: Tensor, y: Tensor) -> Tensor:
     """Pair the halves of the components that are in pairs, whatever the log shows."""
     inside = (partners(x, y) != own(x)).nonzero().flatten()
-    return pairs_from(*inside.chunk(2), x.shape[-1])
+    first, second = inside.chunk(2)
+    return pairs_from(first, second, x.shape[-1])
 
 
 def neighbours_inside(x: Tensor, y: Tensor) -> Tensor:
