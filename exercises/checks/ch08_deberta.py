@@ -16,11 +16,6 @@ FAR = 38_600
 Rule = Callable[[Tensor, int, int], Tensor]
 
 
-def rows_read(q_pos: Tensor, k_pos: Tensor, span: int) -> Tensor:
-    """Return the row of the table for every pair, as version 1 counts."""
-    return disentangled_row(relative_position(q_pos, k_pos), span)
-
-
 def distances_behind(rows: Tensor, span: int, ends: tuple[int, int] = (1, 2)) -> Tensor:
     """Return query minus key for every pair, from pairs that read no row at the ends."""
     inside = ((rows >= ends[0]) & (rows <= 2 * span - ends[1])).nonzero().tolist()
@@ -36,15 +31,6 @@ def distances_behind(rows: Tensor, span: int, ends: tuple[int, int] = (1, 2)) ->
     return torch.tensor([[q[i] - k[j] for j in range(len(k))] for i in range(len(q))])
 
 
-def one_link(rows: Tensor, span: int) -> Tensor:
-    """Go through one other query and key at most."""
-    n, inside = rows - span, (rows > 0) & (rows < 2 * span - 1)
-    steps = n[:, None, :, None] - n[None, :, :, None] + n[None, :, None]  # (i, m, l, j)
-    fits = inside[:, None, :, None] & inside[None, :, :, None] & inside[None, :, None]
-    most = steps.masked_fill(~fits, -FAR).amax((1, 2))
-    return torch.where(inside | (most == -FAR), n, most)
-
-
 def behind_cases(draw: Draw) -> list[Case]:
     """A run, a chain of gaps, more keys than queries, one query; any order, negative numbers."""
     a, b, span = draw.sizes(3, 5, 9)
@@ -52,7 +38,7 @@ def behind_cases(draw: Draw) -> list[Case]:
     def case(words: str, q_pos: Tensor, k_pos: Tensor, span: int) -> Case:
         q_pos, k_pos = q_pos[draw.order(len(q_pos))], k_pos[draw.order(len(k_pos))]
         label = f"{words}, {len(q_pos)} queries and {len(k_pos)} keys, span {span}"
-        return Case(label, (rows_read(q_pos, k_pos, span), span))
+        return Case(label, (disentangled_row(relative_position(q_pos, k_pos), span), span))
 
     def chain(count: int, span: int) -> Tensor:
         gaps = torch.randint(1, span - 1, (count,), generator=draw.generator)
@@ -66,8 +52,7 @@ def behind_cases(draw: Draw) -> list[Case]:
         case("a long chain", long[::2], long[1::2], 4),
     ]
     near = torch.arange(2 - span, span)[draw.order(2 * span - 2)]
-    rows = rows_read(torch.zeros(1, dtype=torch.long), near, span)
-    return [*found, Case("one query", (rows, span))]
+    return [*found, Case("one query", (disentangled_row(near[None], span), span))]
 
 
 def mail_rows(words: Tensor, ahead: Tensor, span: int, strength: float) -> Tensor:
@@ -116,23 +101,7 @@ def bucketed(n: Tensor, span: int, reach: int) -> Tensor:
     return disentangled_row(log_bucket(n, span, reach), span)
 
 
-def other_bucket(n: Tensor, span: int, reach: int, *, top: int = 1, up: int = 0) -> Tensor:
-    """Return rows whose logarithm ends elsewhere, or which are rounded down."""
-    middle, size = span // 2, n.abs()
-    most = torch.tensor((reach - top) / middle).log()
-    grown = (middle - 1) * (size.clamp(min=middle) / middle).log() / most
-    far = middle + up + (grown.ceil() if top != 1 or up else grown.floor()).long()
-    return disentangled_row(torch.where(size <= middle, n, n.sign() * far), span)
-
-
 def logits_from_kept(
-    q: Tensor, k: Tensor, kept: Tensor, k_rows: Tensor, q_pos: Tensor, k_pos: Tensor, reach: int
-) -> Tensor:  # fmt: skip
-    """Return the scores from what a cache keeps."""
-    return from_kept(q, k, kept, k_rows, q_pos, k_pos, reach)
-
-
-def from_kept(
     q: Tensor, k: Tensor, kept: Tensor, k_rows: Tensor, q_pos: Tensor, k_pos: Tensor, reach: int,
     *, weights: tuple[float, float, float] = (1, 1, 1), share: int = 3, first: int = 1,
     third: int = 1, rule: Rule = bucketed,
@@ -161,7 +130,6 @@ def kept_cases(draw: Draw) -> list[Case]:
         h: int = h,
     ) -> Case:  # fmt: skip
         k_pos = k_pos - (relative_position(q_pos, k_pos) == reach - 1).any(0).long()
-        assert not (relative_position(q_pos, k_pos) == reach - 1).any()
         q, k = draw.normal(b, h, len(q_pos), d), draw.normal(b, h, len(k_pos), d)
         q_rows, k_rows = draw.normal(h, 2 * span, d), draw.normal(h, 2 * span, d)
         args = (q, k, k @ q_rows.mT, k_rows, q_pos, k_pos, reach)
@@ -192,14 +160,9 @@ def by_query(
     return result
 
 
-def plain(n: Tensor, span: int, reach: int) -> Tensor:
-    """Return the rows of version 1."""
-    return disentangled_row(n, span)
-
-
 def changed(**how: object) -> Answer:
     """Return a wrong answer that weighs or scales the terms in another way."""
-    return lambda *args: from_kept(*args, **how)  # type: ignore[arg-type]
+    return lambda *args: logits_from_kept(*args, **how)  # type: ignore[arg-type]
 
 
 EXERCISES = (
@@ -219,8 +182,6 @@ EXERCISES = (
             Mistake("distance 0 has row s; you take row s - 1 for it",
                     lambda r, s: distances_behind(r, s) + 1),
             Mistake("distances have a sign", lambda r, s: distances_behind(r, s).abs()),
-            Mistake("one other query and key are not always enough: a link may go through many",
-                    one_link),
             Mistake("the first row is read by every distance of -s and below: it tells none",
                     lambda r, s: distances_behind(r, s, (0, 2))),
             Mistake("the last row is read by every distance of s - 1 and above: it tells none",
@@ -270,16 +231,13 @@ EXERCISES = (
         axes=("batch", "head", "query", "key"),
         mistakes=(
             Mistake("this is what the listing returns: nothing is mended yet",
-                    lambda *a: by_query(*a, share=2, rule=plain)),
+                    lambda *a: by_query(*a, share=2, rule=lambda n, s, m: disentangled_row(n, s))),
             Mistake("what the listing does wrong is mended; its rows are still those of version 1",
-                    changed(rule=plain)),
+                    changed(rule=lambda n, s, m: disentangled_row(n, s))),
             Mistake("the rows of version 2 are there, and nothing else of the listing is mended",
                     lambda *a: by_query(*a, share=2)),
-            Mistake("the buckets are rounded up, in size", changed(rule=other_bucket)),
             Mistake("the logarithm ends at M - 1, not at M",
-                    changed(rule=lambda *a: other_bucket(*a, top=0))),
-            Mistake("beyond the middle every row is one too far",
-                    changed(rule=lambda *a: other_bucket(*a, up=1))),
+                    changed(rule=lambda n, s, m: bucketed(n, s, m + 1))),
             Mistake("distances to the left and to the right have rows of their own: give the "
                     "bucket its sign back",
                     changed(rule=lambda n, s, m: bucketed(-n.abs(), s, m))),
@@ -299,13 +257,13 @@ EXERCISES = (
             Mistake("position-to-content is missing: what is kept is not used",
                     changed(weights=(1, 1, 0))),
             Mistake("positions are counted from 0; use q_pos and k_pos",
-                    lambda q, k, kept, r, qp, kp, m: from_kept(
+                    lambda q, k, kept, r, qp, kp, m: logits_from_kept(
                         q, k, kept, r, torch.arange(len(qp)), torch.arange(len(kp)), m)),
             Mistake("queries are counted from 0; use q_pos",
-                    lambda q, k, kept, r, qp, kp, m: from_kept(
+                    lambda q, k, kept, r, qp, kp, m: logits_from_kept(
                         q, k, kept, r, torch.arange(len(qp)), kp, m)),
             Mistake("negative positions are taken as 0",
-                    lambda q, k, kept, r, qp, kp, m: from_kept(
+                    lambda q, k, kept, r, qp, kp, m: logits_from_kept(
                         q, k, kept, r, qp.clamp(min=0), kp.clamp(min=0), m)),
         ),
     ),

@@ -101,14 +101,6 @@ def then(rule: Answer) -> Answer:
     return lambda q, k, d, g: rule(*together(q, k, d, g), d, g)
 
 
-def every_other(w_q: Tensor, w_k: Tensor, head_dim: int, n_groups: int) -> Weights:
-    """Take heads for a group that stand n_groups apart."""
-    q, k = (w.unflatten(0, (-1, n_groups, head_dim)).transpose(0, 1).flatten(0, 2)
-            for w in (w_q, w_k))  # fmt: skip
-    q, k = converted(q, k, head_dim, n_groups)
-    return q.unflatten(0, (n_groups, -1, head_dim)).transpose(0, 1).flatten(0, 2), k
-
-
 def halves_order(dim: int) -> Tensor:
     """Return 0, 2, 4, ..., 1, 3, 5, ..."""
     return torch.cat([torch.arange(0, dim, 2), torch.arange(1, dim, 2)])
@@ -255,22 +247,12 @@ EXERCISES = (
                     other(half=True)),
             Mistake("all pairs of a head are rotated alike; each has an angle of its own",
                     other(alike=(2,))),
-            Mistake("all heads of a group are rotated alike, which brings none nearer to another",
-                    other(alike=(1,))),
             Mistake("each group has a first head of its own; you take the first head of all",
                     other(to="of all")),
             Mistake("heads in other axes have no mean worth coming near to; take the first head",
                     other(to="mean")),
             Mistake("a rotation keeps lengths: divide cosine and sine by their common size",
                     other(longer=True)),
-            Mistake("a group is heads that stand side by side; you take every so many",
-                    every_other),
-            Mistake("the keys of a group are to be their mean, not their sum",
-                    then(lambda q, k, d, g: (listed(q, k, d, g)[0],
-                                             listed(q, k, d, g)[1] * (len(k) // d // g)))),
-            Mistake("the keys of a group are to be their mean; you keep those of its first head",
-                    then(lambda q, k, d, g: (halves(q, d), halves(
-                        k.unflatten(0, (g, -1, d))[:, 0].flatten(0, 1), d)))),
             Mistake("nothing is moved: the new code rotates halves, so the even rows go first",
                     then(lambda q, k, d, g: (q, pooled(k, d, g)))),
             Mistake("the rows of all heads are mixed; reorder within each head",

@@ -22,28 +22,17 @@ def complex_pairs(x: Tensor, half: bool = False) -> Tensor:
     return torch.complex(*(x.chunk(2, -1) if half else (x[..., ::2], x[..., 1::2])))
 
 
-def by_distance(scores: Tensor, window: int) -> Tensor:
-    """Return the mean score at each distance, over all queries that see all of them."""
-    mean = scores.double().mean(1)
-    whole = range(window, mean.shape[-1])
-    return torch.stack([mean[:, i, i - window : i + 1] for i in whole]).mean(0)
-
-
-def distances_read(scores: Tensor, window: int, of: Map = lambda s: s) -> Tensor:
+def distances_read(scores: Tensor, window: int, of: Map = lambda b: b) -> Tensor:
     """Return where each head's part for the distance is highest, as key minus query, (H,)."""
-    return of(by_distance(scores, window)).argmax(1) - window
+    mean = scores.double().mean(1)
+    rows = [mean[:, i, i - window : i + 1] for i in range(window, mean.shape[-1])]
+    return of(torch.stack(rows).mean(0)).argmax(1) - window
 
 
 def along_diagonals(x: Tensor, window: int) -> Tensor:
     """Take the mean along each diagonal, over all queries that see the distance."""
     there = [x.diagonal(n, 1, 2).mean(1) for n in range(-window, 1)]
     return torch.stack(there, 1).argmax(1) - window
-
-
-def weights_of(scores: Tensor) -> Tensor:
-    """Return the mean attention weights of each head."""
-    hidden = torch.ones(scores.shape[-2:]).triu(1).bool()
-    return scores.masked_fill(hidden, -torch.inf).softmax(-1).mean(1)
 
 
 def looking_heads(draw: Draw, heads: int, texts: int, window: int, words: float) -> tuple[Any, ...]:
@@ -67,7 +56,7 @@ def looking_cases(draw: Draw) -> list[Case]:
     heads, more = draw.sizes(2, 5, 9)
     return [
         Case(f"{heads} heads", looking_heads(draw, heads, 12, 12, 0.5)),
-        Case(f"{more} heads, loud words", looking_heads(draw, more, 60, 20, 1.5)),
+        Case(f"{more} heads, loud words", looking_heads(draw, more, 60, 20, 2.0)),
         Case(f"{heads} heads, a short window", looking_heads(draw, heads, 40, 7, 1.0)),
     ]
 
@@ -170,9 +159,8 @@ def place_share(
     if centre:
         x = (x - x.sum(-1, keepdim=True) / mask.sum(-1, keepdim=True).clamp(min=1)) * mask
     squares, count = x.square().sum(1), mask.sum(0)
-    products = x.sum(1).square() - (0 if over == "all" else squares)
-    by = {"others": count - 1, "all": count, "texts": count,
-          "most": count.new_tensor(len(lengths) - 1), "none": count.new_ones(())}[over]  # fmt: skip
+    products = x.sum(1).square() - squares * (over != "all")
+    by = count - 1 if over == "others" else count
     several = count > (0 if alone else 1)
     return (products / by.clamp(min=1) * several).sum((1, 2)) / (squares * several).sum((1, 2))
 
@@ -228,8 +216,6 @@ EXERCISES = (
             Mistake("a row's own number is still there for some distances: with the mean of what a "
                     "query sees you take off another part of b in each row",
                     lambda s, w: along_diagonals(off_means(s), w)),
-            Mistake("these are weights: early queries share theirs among few keys",
-                    lambda s, w: along_diagonals(weights_of(s), w)),
             Mistake("queries stand in rows; you take columns for them",
                     lambda s, w: distances_read(s.mT, w)),
             Mistake("this is where the score is lowest",
@@ -314,10 +300,6 @@ EXERCISES = (
                     lambda *a: place_share(*a, over="all")),
             Mistake("each text meets all others, one fewer than there are: divide by that",
                     lambda *a: place_share(*a, over="texts")),
-            Mistake("the number of texts differs from row to row, as some have ended",
-                    lambda *a: place_share(*a, over="most")),
-            Mistake("each text meets many others: divide by their number",
-                    lambda *a: place_share(*a, over="none")),
             Mistake("keys after the query are never seen: leave them out",
                     lambda *a: place_share(*a, past=False)),
             Mistake("a text has ended where its length says; what stands after that means nothing",
@@ -325,7 +307,6 @@ EXERCISES = (
             Mistake("where only one text is left there is no product; leave its squares out, too",
                     lambda *a: place_share(*a, alone=True)),
             Mistake("this is the share of the words", lambda *a: 1 - place_share(*a)),
-            Mistake("the share is upside down", lambda *a: 1 / place_share(*a)),
             Mistake("all heads have the share of the first",
                     lambda s, n: place_share(s, n)[:1].expand(len(s))),
             Mistake("one number for all heads together; each has a share of its own",
