@@ -103,7 +103,7 @@ def unknown_cases(draw: Draw) -> list[Case]:
 
 
 def turned(
-    q: Tensor, k: Tensor, scores: Tensor, positions: Tensor, apart: int, half: bool = False
+    q: Tensor, k: Tensor, scores: Tensor, positions: Tensor, apart: int, half: bool = True
 ) -> Tensor:
     """Return by how much each pair turns from tokens to those so far apart, as complex numbers."""
     a, b = (complex_pairs(x, half) for x in (q, k))
@@ -115,7 +115,7 @@ def turned(
 
 
 def rates_read(
-    q: Tensor, k: Tensor, scores: Tensor, positions: Tensor, *, half: bool = False,
+    q: Tensor, k: Tensor, scores: Tensor, positions: Tensor, *, half: bool = True,
     of: Callable[[Tensor, Tensor], Tensor] = lambda two, three: (three * two.conj()).angle(),
 ) -> Tensor:  # fmt: skip
     """Return the rate of each pair, from tokens that are two and three apart, (d / 2,)."""
@@ -139,7 +139,7 @@ def rate_cases(draw: Draw) -> list[Case]:
         places = torch.cat([steps, steps[:1]]).cumsum(0)[draw.order(2 * count + 1)]
         q, k = draw.normal(2, len(places), width).double()
         angles = rope_angles(places, rates)
-        scores = apply_rope(q, angles) @ apply_rope(k, angles).mT / math.sqrt(width)
+        scores = apply_rope(q, angles, "half") @ apply_rope(k, angles, "half").mT / width**0.5
         found.append(Case(f"{label}, width {width}", (q, k, scores, places)))
     return found
 
@@ -282,8 +282,8 @@ EXERCISES = (
                     by_turns(lambda two, three: (three * two).angle())),
             Mistake("row i is at positions[i], not at i",
                     lambda q, k, s, p: rates_read(q, k, s, torch.arange(len(p)))),
-            Mistake("neighbours are pairs here; you pair component i with i + d / 2",
-                    lambda *a: rates_read(*a, half=True)),
+            Mistake("component r is paired with r + d / 2 here; you take neighbours",
+                    lambda *a: rates_read(*a, half=False)),
             Mistake("the rates stand in the order of the pairs; yours are sorted",
                     lambda *a: rates_read(*a).sort(descending=True).values),
         ),
