@@ -292,7 +292,7 @@ def some_calls(draw: Draw, rows: int, length: int) -> Tensor:
         free, run.expand(rows, -1), free[:1].expand(rows, -1), starts + run, bent, zero, begun,
         ended, lone, other.flip(1), run.flip(0) + starts, around + starts,
         torch.stack([around.roll(n) for n in range(rows)]),
-        torch.stack([free[0].roll(n) for n in range(rows)]),
+        torch.stack([free[0].roll(n) for n in range(rows)]), torch.cat([run[None], other[1:]]),
     ]  # fmt: skip
     return torch.stack(calls)[torch.randperm(len(calls), generator=draw.generator)]
 
