@@ -20,9 +20,7 @@ def pairs_from(first: Tensor, second: Tensor, width: int) -> Tensor:
     return found
 
 
-def logged(
-    draw: Draw, partner: Tensor, places: Tensor, slow: float
-) -> tuple[Tensor, Tensor]:
+def logged(draw: Draw, partner: Tensor, places: Tensor, slow: float) -> tuple[Tensor, Tensor]:
     """Return vectors (N, d) and what a rotation by these pairs makes of each, at its place."""
     first = (partner > torch.arange(len(partner))).nonzero().flatten()
     second, angles = partner[first], places[:, None] / slow * frequencies(2 * len(first))
