@@ -2,58 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
-from pe_lib.deberta import disentangled_row
+from pe_lib.deberta import disentangled_row, log_bucket
 from pe_lib.positions import relative_position
 
 FAR = 38_600
 
-Rule = tuple[Tensor, Tensor, Tensor]
+Rule = Callable[[Tensor, int, int], Tensor]
 
 
-def delta(q_pos: Tensor, k_pos: Tensor, span: int) -> Tensor:
-    """Return the row of the table for every pair."""
-    return disentangled_row(relative_position(q_pos, k_pos), span)
+def distances_behind(rows: Tensor, span: int, ends: tuple[int, int] = (1, 2)) -> Tensor:
+    """Return query minus key for every pair, from pairs that read no row at the ends."""
+    inside = ((rows >= ends[0]) & (rows <= 2 * span - ends[1])).nonzero().tolist()
+    q: dict[int, int] = {0: 0}
+    k: dict[int, int] = {}
+    while len(q) + len(k) < sum(rows.shape):
+        for i, j in inside:
+            back = int(rows[i, j]) - span
+            if i in q and j not in k:
+                k[j] = q[i] - back
+            elif j in k and i not in q:
+                q[i] = k[j] + back
+    return torch.tensor([[q[i] - k[j] for j in range(len(k))] for i in range(len(q))])
 
 
-def convention_of(rows: Tensor, q_pos: Tensor, k_pos: Tensor) -> Rule:
-    """Return the sign of query minus key, the row of distance 0, and how many rows there are."""
-    return convention(rows, -relative_position(q_pos, k_pos))
+def behind_cases(draw: Draw) -> list[Case]:
+    """A run, a chain of gaps, more keys than queries, one query; any order, negative numbers."""
+    a, b, span = draw.sizes(3, 5, 9)
 
+    def case(words: str, q_pos: Tensor, k_pos: Tensor, span: int) -> Case:
+        q_pos, k_pos = q_pos[draw.order(len(q_pos))], k_pos[draw.order(len(k_pos))]
+        label = f"{words}, {len(q_pos)} queries and {len(k_pos)} keys, span {span}"
+        return Case(label, (disentangled_row(relative_position(q_pos, k_pos), span), span))
 
-def convention(rows: Tensor, back: Tensor) -> Rule:
-    """Read a rule from rows and what is taken for query minus key."""
-    n = rows.max() + 1
-    inside = (rows > 0) & (rows < n - 1)
-    back, row = back[inside], rows[inside]
-    rises = back[row.argmax()] > back[row.argmin()]
-    sign = torch.where(rises, 1, -1)
-    return sign, row[0] - sign * back[0], n
+    def chain(count: int, span: int) -> Tensor:
+        gaps = torch.randint(1, span - 1, (count,), generator=draw.generator)
+        return gaps.cumsum(0) - draw.integer(0, 60)
 
-
-def convention_cases(draw: Draw) -> list[Case]:
-    """DeBERTa's rule, others, and off by one; runs, a cache, any order, negative and far ones."""
-    a, b = draw.sizes(2, 4, 8)
-    start = draw.integer(11, 40)
-    run = torch.arange(3 * b)
-    some, more = 3 * b - 2 * run[draw.order(3 * b)], b - run[draw.order(3 * b)]
-    far = torch.cat([run[:-1], torch.tensor([FAR])])
-    places = (
-        ("a run", run + start, run + start), ("in any order, some below 0", some[:-2], more),
-        ("a far key", torch.tensor([b, b + 1]) - 12, far[draw.order(3 * b)] - 12),
-        ("below 0", -run[draw.order(3 * b)], -run),
-    )  # fmt: skip
-    rules = ((1, b, 2 * b), (-1, b - 1, 2 * b - 1), (1, b - 1, 2 * b), (-1, a, 2 * a),
-             (1, a // 2, a), (-1, 2, a))  # fmt: skip
-    found = []
-    for place, (sign, offset, n) in enumerate(rules):
-        words, q_pos, k_pos = places[place % 4]
-        rows = (offset - sign * relative_position(q_pos, k_pos)).clamp(0, n - 1)
-        found.append(Case(words, (rows, q_pos, k_pos)))
-    return found
+    some, long = chain(2 * a + 1, span), chain(20, 4)
+    found = [
+        case("a run", torch.arange(3 * b), torch.arange(3 * b), b),
+        case("a text with gaps", some[::2], some[1::2], span),
+        case("more keys", some[::2], torch.cat([some[1::2], some[::2] + 1, some[1::2] - 1]), span),
+        case("a long chain", long[::2], long[1::2], 4),
+    ]
+    near = torch.arange(2 - span, span)[draw.order(2 * span - 2)]
+    return [*found, Case("one query", (disentangled_row(near[None], span), span))]
 
 
 def mail_rows(words: Tensor, ahead: Tensor, span: int, strength: float) -> Tensor:
@@ -97,21 +96,20 @@ def picked(scores: Tensor, index: Tensor) -> Tensor:
     return scores.gather(-1, index.expand(*scores.shape[:2], *index.shape))
 
 
+def bucketed(n: Tensor, span: int, reach: int) -> Tensor:
+    """Return the rows of version 2 for key minus query."""
+    return disentangled_row(log_bucket(n, span, reach), span)
+
+
 def logits_from_kept(
-    q: Tensor, k: Tensor, kept: Tensor, k_rows: Tensor, q_pos: Tensor, k_pos: Tensor
-) -> Tensor:
-    """Return the scores from what a cache keeps."""
-    return from_kept(q, k, kept, k_rows, q_pos, k_pos)
-
-
-def from_kept(
-    q: Tensor, k: Tensor, kept: Tensor, k_rows: Tensor, q_pos: Tensor, k_pos: Tensor, *,
-    weights: tuple[float, float, float] = (1, 1, 1), share: int = 3, first: int = 1, third: int = 1,
+    q: Tensor, k: Tensor, kept: Tensor, k_rows: Tensor, q_pos: Tensor, k_pos: Tensor, reach: int,
+    *, weights: tuple[float, float, float] = (1, 1, 1), share: int = 3, first: int = 1,
+    third: int = 1, rule: Rule = bucketed,
 ) -> Tensor:  # fmt: skip
     """Return the three terms, each times a weight, over sqrt(share d); signs turn distances."""
-    span = k_rows.shape[1] // 2
-    c2p = by_row(q, k_rows, delta(first * q_pos, first * k_pos, span))
-    p2c = picked(kept, delta(third * q_pos, third * k_pos, span).mT).mT
+    span, n = k_rows.shape[1] // 2, relative_position(q_pos, k_pos)
+    c2p = by_row(q, k_rows, rule(first * n, span, reach))
+    p2c = picked(kept, rule(third * n, span, reach).mT).mT
     terms = zip(weights, (q @ k.mT, c2p, p2c), strict=True)
     total = sum((weight * term for weight, term in terms), torch.zeros(()))
     result: Tensor = total * (share * q.shape[-1]) ** -0.5
@@ -119,37 +117,44 @@ def from_kept(
 
 
 def kept_cases(draw: Draw) -> list[Case]:
-    """As many queries as keys, queries after a cache, positions in any order."""
+    """As many queries as keys, queries after a cache, positions in any order, a long text.
+
+    No bucket ends near a distance that is drawn, where rounding would decide.
+    """
     b, h, lq, d, other = draw.sizes(5, 2, 6)
     lk, start = lq + draw.integer(5, 7), draw.integer(11, 40)
     k_pos = torch.arange(start, start + lk)
 
     def case(
-        label: str, d: int, span: int, q_pos: Tensor, k_pos: Tensor, b: int = b, h: int = h
-    ) -> Case:
+        label: str, d: int, span: int, reach: int, q_pos: Tensor, k_pos: Tensor, b: int = b,
+        h: int = h,
+    ) -> Case:  # fmt: skip
+        k_pos = k_pos - (relative_position(q_pos, k_pos) == reach - 1).any(0).long()
         q, k = draw.normal(b, h, len(q_pos), d), draw.normal(b, h, len(k_pos), d)
         q_rows, k_rows = draw.normal(h, 2 * span, d), draw.normal(h, 2 * span, d)
-        args = (q, k, k @ q_rows.mT, k_rows, q_pos, k_pos)
-        return Case(f"{label}, d {d}, span {span}", args)
+        args = (q, k, k @ q_rows.mT, k_rows, q_pos, k_pos, reach)
+        return Case(f"{label}, d {d}, span {span}, reach {reach}", args)
 
-    some, more = draw.places(3, high=30), draw.places(5, high=30)
+    some, more = 3 * draw.places(3, high=30), 3 * draw.places(5, high=30)
     more[draw.integer(1, 4)] += FAR
+    long = 2 * torch.arange(430)
     return [
-        case(f"{lk} queries and keys, positions from {start}", d, 2, k_pos, k_pos),
-        case(f"{lk} keys from {start}, queries at the last {lq}", other, 3, k_pos[-lq:], k_pos),
-        case(f"q_pos {some.tolist()}, k_pos {more.tolist()}", d, 4, some, more),
-        case("one head, 1 query and 20 keys", 64, 16, k_pos[-1:], torch.arange(20), 1, 1),
-        case("16 heads, 4 queries and 6 keys, negative positions", 8, 5, -draw.places(4),
-             -draw.places(6), 1, 16),
+        case(f"{lk} queries and keys, positions from {start}", d, 6, 20, k_pos, k_pos),
+        case(f"{lk} keys, queries at the last {lq}", other, 6, 20, k_pos[-lq:], k_pos),
+        case(f"q_pos {some.tolist()}, k_pos {more.tolist()}", d, 10, 38, some, more),
+        case("1 query and 90 keys", 64, 16, 65, torch.tensor([89]), torch.arange(90), 1, 1),
+        case("16 heads, 400 queries and 430 keys", 8, 8, 26, long[:400], long, 1, 16),
+        case("4 queries and 6 keys, negative positions", 8, 8, 41, -draw.places(4),
+             -draw.places(6)),
     ]  # fmt: skip
 
 
 def by_query(
-    q: Tensor, k: Tensor, kept: Tensor, k_rows: Tensor, q_pos: Tensor, k_pos: Tensor,
-    *, share: int,
+    q: Tensor, k: Tensor, kept: Tensor, k_rows: Tensor, q_pos: Tensor, k_pos: Tensor, reach: int,
+    *, share: int, rule: Rule = bucketed,
 ) -> Tensor:  # fmt: skip
     """Pick from row i of what is kept, as the listing does."""
-    index = delta(q_pos, k_pos, k_rows.shape[1] // 2)
+    index = rule(relative_position(q_pos, k_pos), k_rows.shape[1] // 2, reach)
     total = q @ k.mT + by_row(q, k_rows, index) + picked(kept[:, :, : len(q_pos)], index)
     result: Tensor = total * (share * q.shape[-1]) ** -0.5
     return result
@@ -157,36 +162,35 @@ def by_query(
 
 def changed(**how: object) -> Answer:
     """Return a wrong answer that weighs or scales the terms in another way."""
-    return lambda *args: from_kept(*args, **how)  # type: ignore[arg-type]
+    return lambda *args: logits_from_kept(*args, **how)  # type: ignore[arg-type]
 
 
 EXERCISES = (
     Exercise(
-        name="convention_of",
-        cases=convention_cases,
-        reference=convention_of,
+        name="distances_behind",
+        cases=behind_cases,
+        reference=distances_behind,
+        integers=True,
+        axes=("query", "key"),
         mistakes=(
-            Mistake("the sign is the other way round: 1 is query minus key",
-                    lambda r, q, k: convention(r, relative_position(q, k))),
-            Mistake("the last row has the number n - 1; you return that",
-                    lambda r, q, k: (*convention_of(r, q, k)[:2], r.max())),
-            Mistake("the offset is half the number of rows in some codes only; read it",
-                    lambda r, q, k: (convention_of(r, q, k)[0], (r.max() + 1) // 2, r.max() + 1)),
-            Mistake("the offset is counted from the other end of the table",
-                    lambda r, q, k: (convention_of(r, q, k)[0],
-                                     r.max() - convention_of(r, q, k)[1], r.max() + 1)),
-            Mistake("DeBERTa's sign is taken for granted; read it",
-                    lambda r, q, k: (torch.tensor(1), *convention_of(r, q, k)[1:])),
-            Mistake("the usual sign, key minus query, is taken for granted; read it",
-                    lambda r, q, k: (torch.tensor(-1), *convention_of(r, q, k)[1:])),
-            Mistake("the offset is one too large",
-                    lambda r, q, k: tuple(x + i * (2 - i) for i, x in enumerate(
-                        convention_of(r, q, k)))),
-            Mistake("the offset is one too small",
-                    lambda r, q, k: tuple(x - i * (2 - i) for i, x in enumerate(
-                        convention_of(r, q, k)))),
-            Mistake("the order is sign, offset, number of rows",
-                    lambda r, q, k: tuple(convention_of(r, q, k)[i] for i in (0, 2, 1))),
+            Mistake("the first row and the last say only 'this far, or further'; find these "
+                    "distances through other pairs", lambda r, s: r - s),
+            Mistake("the sign is the other way round: query minus key",
+                    lambda r, s: -distances_behind(r, s)),
+            Mistake("this is the row; the distance is the row less the span",
+                    lambda r, s: distances_behind(r, s) + s),
+            Mistake("distance 0 has row s; you take row s - 1 for it",
+                    lambda r, s: distances_behind(r, s) + 1),
+            Mistake("distances have a sign", lambda r, s: distances_behind(r, s).abs()),
+            Mistake("the first row is read by every distance of -s and below: it tells none",
+                    lambda r, s: distances_behind(r, s, (0, 2))),
+            Mistake("the last row is read by every distance of s - 1 and above: it tells none",
+                    lambda r, s: distances_behind(r, s, (1, 1))),
+            Mistake("these are means over rows and columns, in which the ends count as distances",
+                    lambda r, s: (r.double().mean(1, keepdim=True) + r.double().mean(0)
+                                  - r.double().mean() - s).round().long()),
+            Mistake("these are places in the log; positions may be in any order, with gaps",
+                    lambda r, s: torch.arange(r.shape[0])[:, None] - torch.arange(r.shape[1])),
         ),
     ),
     Exercise(
@@ -227,7 +231,16 @@ EXERCISES = (
         axes=("batch", "head", "query", "key"),
         mistakes=(
             Mistake("this is what the listing returns: nothing is mended yet",
+                    lambda *a: by_query(*a, share=2, rule=lambda n, s, m: disentangled_row(n, s))),
+            Mistake("what the listing does wrong is mended; its rows are still those of version 1",
+                    changed(rule=lambda n, s, m: disentangled_row(n, s))),
+            Mistake("the rows of version 2 are there, and nothing else of the listing is mended",
                     lambda *a: by_query(*a, share=2)),
+            Mistake("the logarithm ends at M - 1, not at M",
+                    changed(rule=lambda n, s, m: bucketed(n, s, m + 1))),
+            Mistake("distances to the left and to the right have rows of their own: give the "
+                    "bucket its sign back",
+                    changed(rule=lambda n, s, m: bucketed(-n.abs(), s, m))),
             Mistake("`kept` has a row for each key; you pick from the row of the query",
                     lambda *a: by_query(*a, share=3)),
             Mistake("three terms are added, so the factor is 1/sqrt(3 d)", changed(share=2)),
@@ -244,14 +257,14 @@ EXERCISES = (
             Mistake("position-to-content is missing: what is kept is not used",
                     changed(weights=(1, 1, 0))),
             Mistake("positions are counted from 0; use q_pos and k_pos",
-                    lambda q, k, kept, r, qp, kp: from_kept(
-                        q, k, kept, r, torch.arange(len(qp)), torch.arange(len(kp)))),
+                    lambda q, k, kept, r, qp, kp, m: logits_from_kept(
+                        q, k, kept, r, torch.arange(len(qp)), torch.arange(len(kp)), m)),
             Mistake("queries are counted from 0; use q_pos",
-                    lambda q, k, kept, r, qp, kp: from_kept(
-                        q, k, kept, r, torch.arange(len(qp)), kp)),
+                    lambda q, k, kept, r, qp, kp, m: logits_from_kept(
+                        q, k, kept, r, torch.arange(len(qp)), kp, m)),
             Mistake("negative positions are taken as 0",
-                    lambda q, k, kept, r, qp, kp: from_kept(
-                        q, k, kept, r, qp.clamp(min=0), kp.clamp(min=0))),
+                    lambda q, k, kept, r, qp, kp, m: logits_from_kept(
+                        q, k, kept, r, qp.clamp(min=0), kp.clamp(min=0), m)),
         ),
     ),
 )  # fmt: skip

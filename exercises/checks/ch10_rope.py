@@ -2,107 +2,103 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
+from pe_lib.rope import apply_rope
 from pe_lib.sinusoidal import frequencies
-
-
-def seen_from(q: Tensor, rates: Tensor, distance: Tensor, layout: str = "neighbours") -> Tensor:
-    """Return the query rotated by each distance (N, 2 n): its product with a key is the score."""
-    angles = distance.double()[:, None] * rates.double()  # (N, n)
-    a, b = (
-        q.double()
-        .unflatten(0, (-1, 2) if layout == "neighbours" else (2, -1))
-        .unbind(1 if layout == "neighbours" else 0)
-    )
-    parts = a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()
-    return torch.stack(parts, 2 if layout == "neighbours" else 1).flatten(1)
-
-
-def key_for(q: Tensor, rates: Tensor, curve: Tensor) -> Tensor:
-    """Return the key whose scores come nearest to a curve over distances 0, 1, 2, ..."""
-    return nearest_key(seen_from(q, rates, torch.arange(len(curve))), curve)
-
-
-def nearest_key(rows: Tensor, curve: Tensor) -> Tensor:
-    """Return the key with the smallest sum of squared errors."""
-    result: Tensor = torch.linalg.pinv(rows) @ curve.double()
-    return result
-
-
-def key_cases(draw: Draw) -> list[Case]:
-    """Curves with a bump, of noise, and one that a key can have; rates of a head, and others."""
-    n, m, more = draw.sizes(3, 3, 8)
-    strange = torch.linspace(0.1, 2.9, m)[torch.randperm(m, generator=draw.generator)]
-
-    def case(words: str, rates: Tensor, curve: Tensor) -> Case:
-        q = draw.normal(2 * len(rates)).double()
-        words = f"{words}, {len(rates)} pairs, {len(curve)} distances"
-        return Case(words, (q, rates.double(), curve.double()))
-
-    def bump(length: int, at: int) -> Tensor:
-        return (-((torch.arange(length) - at) ** 2) / 9).exp()
-
-    can = seen_from(draw.normal(2 * m), strange, torch.arange(60)) @ draw.normal(2 * m).double()
-    return [
-        case("a bump", frequencies(2 * n, 100.0), bump(90 + n, 12)),
-        case("noise", strange, 5 + draw.normal(70 + more)),
-        case("a sum of its own waves", strange, can),
-        case("one pair", torch.tensor([0.3 + n / 10]), bump(50, 4)),
-        case("a wide head", frequencies(32, 100.0), bump(600, 40 + n)),
-        case("a slope", frequencies(2 * more, 30.0), -torch.arange(40 + 3 * more) / 10),
-    ]
-
-
-def other_rows(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Answer:
-    """Return a wrong answer that takes other rows of q, rates and distances."""
-    return lambda q, rates, curve: nearest_key(change(q, rates, torch.arange(len(curve))), curve)
-
-
-def one_by_one(q: Tensor, rates: Tensor, curve: Tensor) -> Tensor:
-    """Fit each component of the key alone."""
-    rows = seen_from(q, rates, torch.arange(len(curve)))
-    return rows.T @ curve.double() / rows.square().sum(0)
-
-
-def without_sines(q: Tensor, rates: Tensor, distance: Tensor) -> Tensor:
-    """Return the query times the cosines alone."""
-    return q * (distance[:, None] * rates).cos().repeat_interleave(2, 1)
-
 
 Weights = tuple[Tensor, Tensor]
 
 
-def listed(weight: Tensor, n_heads: int) -> Tensor:
-    """Return what the published listing makes of a weight."""
-    found: Tensor = weight.unflatten(0, (n_heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+def factor_of(w: Tensor, v: Tensor, *, half: bool = False) -> Tensor:
+    """Return the complex number by which each pair of rows was multiplied, (n,)."""
+    z, u = (torch.complex(*(x.chunk(2) if half else (x[0::2], x[1::2]))) for x in (w, v))
+    found: Tensor = (u * z.conj()).sum(1) / z.abs().square().sum(1)
     return found
 
 
-def before(weight: Tensor, n_heads: int) -> Tensor:
-    """Undo the published listing."""
-    found: Tensor = weight.unflatten(0, (n_heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+def key_axes(w_q: Tensor, v_q: Tensor) -> Weights:
+    """Return the angle and the factor of the keys: the angle is the queries' own."""
+    c = factor_of(w_q, v_q)
+    return c.angle(), 1 / c.abs()
+
+
+def axes_cases(draw: Draw) -> list[Case]:
+    """Angles of all quarters, longer and shorter ones; one pair, one input, a wide head."""
+    n, inputs, more = draw.sizes(3, 4, 9)
+    found = []
+    for pairs, wide in ((n, inputs), (1, more), (more, 1), (32, 2 * n)):
+        w = draw.normal(2 * pairs, wide).double()
+        angle = 6.28 * torch.rand(pairs, generator=draw.generator).double() - 3.14
+        angle[0] = 3.0 - pairs / 50  # the other side: no sine tells
+        size = (draw.normal(pairs).double() * 0.8).exp() + 0.1
+        a, b = size[:, None] * w[0::2], size[:, None] * w[1::2]
+        c, s = angle.cos()[:, None], angle.sin()[:, None]
+        v = torch.stack([a * c - b * s, a * s + b * c], 1).flatten(0, 1)
+        found.append(Case(f"{pairs} pairs and {wide} inputs", (w, v)))
     return found
 
 
-def from_lost(rule: Callable[..., Weights], *, own_heads: bool = False) -> Answer:
-    """Return an answer that undoes the listing, and then applies a rule."""
-
-    def answer(w_q: Tensor, w_k: Tensor, head_dim: int, rotary_dim: int) -> Weights:
-        heads = len(w_q) // head_dim
-        of_keys = len(w_k) // head_dim if own_heads else heads
-        return rule(before(w_q, heads), before(w_k, of_keys), head_dim, rotary_dim)
-
-    return answer
+def listed(w_q: Tensor, w_k: Tensor, head_dim: int, n_groups: int) -> Weights:
+    """Return what the published listing makes of the weights."""
+    return halves(w_q, head_dim), halves(pooled(w_k, head_dim, n_groups), head_dim)
 
 
-def converted(w_q: Tensor, w_k: Tensor, head_dim: int, rotary_dim: int) -> tuple[Tensor, Tensor]:
-    """Reorder the first `rotary_dim` rows of each head: even ones first, then odd ones."""
-    return reordered(w_q, head_dim, rotary_dim), reordered(w_k, head_dim, rotary_dim)
+def pooled(weight: Tensor, head_dim: int, n_groups: int) -> Tensor:
+    """Return the mean of the heads of each group."""
+    found: Tensor = weight.unflatten(0, (n_groups, -1, head_dim)).mean(1).flatten(0, 1)
+    return found
+
+
+def halves(weight: Tensor, head_dim: int, *, odd_first: bool = False) -> Tensor:
+    """Put the even rows of each head first, then the odd ones; or the other way round."""
+    order = halves_order(head_dim).roll(head_dim // 2 if odd_first else 0)
+    found: Tensor = weight.unflatten(0, (-1, head_dim))[:, order].flatten(0, 1)
+    return found
+
+
+def together(
+    w_q: Tensor, w_k: Tensor, head_dim: int, n_groups: int, *, half: bool = False,
+    to: str = "first", alike: tuple[int, ...] = (), turn: tuple[int, int] = (1, 1),
+    longer: bool = False,
+) -> Weights:  # fmt: skip
+    """Rotate the pairs of each head so that its keys come nearest to the first of its group."""
+    n, pair = head_dim // 2, 2 if half else 3
+    shape = (n_groups, -1, 2, n) if half else (n_groups, -1, n, 2)
+    a, b = w_k.unflatten(0, shape).unbind(pair)  # (G, H / G, n, D)
+    c, e = ((x[:, :1] if to == "first" else x[:1, :1] if to == "of all" else x.mean(1, True))
+            for x in (a, b))  # fmt: skip
+    cos, sin = (x.sum((-1, *alike), keepdim=True) for x in (a * c + b * e, a * e - b * c))
+    if not longer:
+        size = (cos.square() + sin.square()).sqrt()
+        cos, sin = cos / size, sin / size
+    found = []
+    for w, sign in ((w_q, turn[0]), (w_k, turn[1])):
+        x, y = w.unflatten(0, shape).unbind(pair)
+        s = sign * sin
+        both = [x * cos - y * s, x * s + y * cos] if sign else [x, y]
+        found.append(torch.stack(both, pair).flatten(0, 3))
+    return found[0], found[1]
+
+
+def converted(w_q: Tensor, w_k: Tensor, head_dim: int, n_groups: int, **how: object) -> Weights:
+    """Bring the heads of a group together, then do what the listing does."""
+    return listed(*together(w_q, w_k, head_dim, n_groups, **how), head_dim, n_groups)  # type: ignore[arg-type]
+
+
+def other(**how: object) -> Answer:
+    """Return a wrong answer that brings heads together in another way."""
+    return lambda *args: converted(*args, **how)  # type: ignore[arg-type]
+
+
+def then(rule: Answer) -> Answer:
+    """Return a wrong answer that does something else with heads that were brought together."""
+    return lambda q, k, d, g: rule(*together(q, k, d, g), d, g)
 
 
 def halves_order(dim: int) -> Tensor:
@@ -110,62 +106,36 @@ def halves_order(dim: int) -> Tensor:
     return torch.cat([torch.arange(0, dim, 2), torch.arange(1, dim, 2)])
 
 
-def reordered(weight: Tensor, head_dim: int, rotary_dim: int, *, back: bool = False) -> Tensor:
-    """Reorder the rows of each head that rotate, or put them back."""
-    order = halves_order(rotary_dim).argsort() if back else halves_order(rotary_dim)
-    heads = weight.unflatten(0, (-1, head_dim))  # (H, d, D)
-    result: Tensor = torch.cat([heads[:, order], heads[:, rotary_dim:]], 1).flatten(0, 1)
-    return result
-
-
-def odd_first(weight: Tensor, head_dim: int, rotary_dim: int) -> Tensor:
-    """Put the odd rows before the even ones."""
-    order = halves_order(rotary_dim).roll(rotary_dim // 2)
-    heads = weight.unflatten(0, (-1, head_dim))
-    result: Tensor = torch.cat([heads[:, order], heads[:, rotary_dim:]], 1).flatten(0, 1)
-    return result
-
-
-def with_heads_of_q(w_q: Tensor, w_k: Tensor, head_dim: int, rotary_dim: int) -> Tensor:
-    """Cut the keys' rows into as many heads as there are of queries."""
-    width = head_dim * len(w_k) // len(w_q)
-    return reordered(w_k, width, min(rotary_dim, width))
-
-
 def conversion_cases(draw: Draw) -> list[Case]:
-    """As many heads of keys, fewer and one; whole heads and parts of them; narrow and wide."""
+    """Groups of two heads, of more, one group, and as many as heads; narrow heads and wide ones."""
     n, inputs, more = draw.sizes(3, 3, 7)
-    # heads of queries, of keys, width, rotated, inputs
-    sizes = (
-        (4, 2, 4 * n, 4 * n, inputs), (2 * more, more, 4 * n, 2 * n, inputs + 30),
-        (n, n, 4 * n, 4, 4 * n * n), (4, 1, 16 * more, 16 * more, inputs), (8, 4, 8, 4, 8),
-    )  # fmt: skip
-    return [
-        Case(f"{'as many' if keys == heads else 'fewer'} heads of keys, "
-             f"{'whole heads' if rotary == dim else 'a part of each head'} rotated: {heads} heads "
-             f"of queries and {keys} of keys, {rotary} of {dim} rows, {wide} inputs",
-             (listed(draw.normal(heads * dim, wide), heads),
-              listed(draw.normal(keys * dim, wide), heads), dim, rotary))
-        for heads, keys, dim, rotary, wide in sizes
-    ]  # fmt: skip
+    found = []
+    # groups, heads of each, pairs, inputs
+    for groups, each, pairs, wide in (
+        (2, 2, n, inputs), (more, 3, 2 * n, inputs + 30), (1, 4, 2, 4 * n * n),
+        (3, 1, more, inputs), (2, 4, 4, 8),
+    ):  # fmt: skip
+        asked = draw.normal(groups, 1, wide, 2 * pairs).expand(-1, each, -1, -1)
+        angles = 6.28 * torch.rand(groups, each, 1, pairs, generator=draw.generator)
+        keys = apply_rope(asked, angles.expand(-1, -1, wide, -1)).mT  # the same in other axes
+        w_k = (keys + 0.3 * draw.normal(*keys.shape)).flatten(0, 2)
+        label = f"{groups * each} heads in {groups} groups, width {2 * pairs}, {wide} inputs"
+        found.append(Case(label, (draw.normal(*w_k.shape), w_k, 2 * pairs, groups)))
+    return found
 
 
 def xpos_scores(
     q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, *, scale: float = 512.0,
     gamma: float = 0.4, on: str = "pairs", fades: float = 1.0,
 ) -> Tensor:  # fmt: skip
-    """Return xPos's scaled scores, from the distance of each query to each key."""
+    """Return xPos's scores of rotated vectors, from the distance of each query to each key."""
     d = q.shape[-1]
     hidden = k_pos > q_pos[:, None]  # (Lq, Lk)
     back = (q_pos[:, None] - k_pos).masked_fill(hidden, 0).double()[..., None]  # (Lq, Lk, 1)
     zeta = (torch.arange(0, d, 2).double() / d + gamma) / (1 + gamma)  # (d / 2,)
-    if on == "halves":
-        zeta = zeta.repeat(2).view(-1, 2).prod(1).sqrt()
-    z = zeta ** (fades * back / scale) * torch.polar(torch.ones(()).double(),
-                                                     back * frequencies(d, 10000.0))  # fmt: skip
-    cq, ck = (torch.view_as_complex(x.double().unflatten(-1, (-1, 2)).contiguous()) for x in (q, k))
-    # Re(conj(q e^{i m w}) k e^{i n w}) = Re(conj(q) k e^{-i (m - n) w})
-    result: Tensor = torch.einsum("bhir,bhjr,ijr->bhij", cq.conj(), ck, z.conj()).real / d**0.5
+    zeta = zeta.repeat(2) if on == "halves" else zeta.repeat_interleave(2)
+    fading = zeta ** (fades * back / scale)
+    result: Tensor = torch.einsum("bhid,bhjd,ijd->bhij", q.double(), k.double(), fading) / d**0.5
     return result.float().masked_fill(hidden, -torch.inf)
 
 
@@ -212,69 +182,88 @@ def xpos_cases(draw: Draw) -> list[Case]:
     ]
 
 
+def once_more(x: Tensor, positions: Tensor) -> Tensor:
+    """Rotate x (B, H, L, d), neighbours being pairs."""
+    d = x.shape[-1]
+    return apply_rope(x.double(), positions[:, None] * frequencies(d)).float()
+
+
+def by_factor(rule: Callable[[Tensor], Weights]) -> Answer:
+    """Return a wrong answer that makes something else of the queries' factor."""
+    return lambda w, v: rule(factor_of(w, v))
+
+
 EXERCISES = (
     Exercise(
-        name="key_for",
-        cases=key_cases,
-        reference=key_for,
-        axes=("component",),
+        name="key_axes",
+        cases=axes_cases,
+        reference=key_axes,
+        tolerance=1e-8,  # no search over angles comes so near
+        axes=("pair",),
         mistakes=(
-            Mistake("the key stands behind the query; yours is rotated as if it stood before it",
-                    other_rows(lambda q, w, t: seen_from(q, w, -t))),
-            Mistake("all pairs rotate equally fast; each has its own rate",
-                    other_rows(lambda q, w, t: seen_from(q, w[:1].expand(len(w)), t))),
-            Mistake("neighbours are pairs; with you component j is rotated with j + n",
-                    other_rows(lambda q, w, t: seen_from(q, w, t, "halves"))),
-            Mistake("the first number of the curve belongs to distance 0",
-                    other_rows(lambda q, w, t: seen_from(q, w, t + 1))),
-            Mistake("the rates are computed from the width; take those that are given",
-                    other_rows(lambda q, w, t: seen_from(q, frequencies(len(q), 10000.0), t))),
-            Mistake("the query counts, too: a pair that is long in it needs less of the key",
-                    other_rows(lambda q, w, t: seen_from(torch.ones_like(q), w, t))),
-            Mistake("each component is fitted alone; what the pairs add overlaps, so solve for all "
-                    "of them together", one_by_one),
-            Mistake("the sines are missing", other_rows(without_sines)),
-            Mistake("the score is the plain product: it is not divided by sqrt(d)",
-                    lambda q, w, c: key_for(q, w, c) * len(q) ** 0.5),
-            Mistake("the curve is wanted as it stands; you take its mean away first",
-                    lambda q, w, c: key_for(q, w, c - c.mean())),
-            Mistake("these are the scores of the best key; the key is asked for",
-                    lambda q, w, c: seen_from(q, w, torch.arange(len(c))) @ key_for(q, w, c)),
+            Mistake("this is what was done to the queries; where they became longer, the keys must "
+                    "have become shorter", by_factor(lambda c: (c.angle(), c.abs()))),
+            Mistake("the keys rotate the same way as the queries: a score keeps both in step",
+                    by_factor(lambda c: (-c.angle(), 1 / c.abs()))),
+            Mistake("the angle and the factor are exchanged: the angle comes first",
+                    by_factor(lambda c: (1 / c.abs(), c.angle()))),
+            Mistake("neighbouring rows are pairs; you pair row r with row r + n",
+                    lambda w, v: (factor_of(w, v, half=True).angle(),
+                                  1 / factor_of(w, v, half=True).abs())),
+            Mistake("each pair has an angle of its own; you give all of them one",
+                    by_factor(lambda c: (c.sum().angle().expand(len(c)), 1 / c.abs()))),
+            Mistake("each pair has a factor of its own; you give all of them one",
+                    by_factor(lambda c: (c.angle(), (1 / c.abs().mean()).expand(len(c))))),
+            Mistake("from the tangent alone one cannot tell more than a quarter turn from less",
+                    by_factor(lambda c: ((c.imag / c.real).atan(), 1 / c.abs()))),
+            Mistake("from the cosine alone one cannot tell a rotation from the same one back",
+                    by_factor(lambda c: ((c.real / c.abs()).acos(), 1 / c.abs()))),
+            Mistake("angles are wanted from -pi to pi; yours are from 0 to two pi",
+                    by_factor(lambda c: (c.angle() % math.tau, 1 / c.abs()))),
+            Mistake("angles are wanted in radians; yours are in degrees",
+                    by_factor(lambda c: (c.angle().rad2deg(), 1 / c.abs()))),
+            Mistake("the sum of squares grows with the square of the factor",
+                    by_factor(lambda c: (c.angle(), 1 / c.abs().square()))),
+            Mistake("once a pair is rotated, one of its rows alone does not tell how much longer "
+                    "it is; take both",
+                    lambda w, v: (key_axes(w, v)[0], w[0::2].norm(dim=1) / v[0::2].norm(dim=1))),
         ),
     ),
     Exercise(
         name="converted",
         cases=conversion_cases,
-        reference=from_lost(converted),
+        reference=converted,
         axes=("row", "column"),
         mistakes=(
-            Mistake("the listing has moved the rows already; put them back before you move them",
-                    converted),
-            Mistake("the listing cut the keys into as many heads as the queries have; to undo it, "
-                    "so must you", from_lost(converted, own_heads=True)),
-            Mistake("the listing is undone; now the rows have to be moved as it should have done",
-                    from_lost(lambda q, k, d, r: (q, k))),
-            Mistake("nothing is moved: this is what the listing left",
-                    lambda q, k, d, r: (q, k)),
-            Mistake("the keys are cut into as many heads as the queries have; they have fewer",
-                    from_lost(lambda q, k, d, r: (reordered(q, d, r),
-                                                  with_heads_of_q(q, k, d, r)))),
-            Mistake("all rows of a head are reordered; those from `rotary_dim` on do not rotate "
-                    "and stay", from_lost(lambda q, k, d, r: converted(q, k, d, d))),
-            Mistake("only the queries' weight is mended",
-                    lambda q, k, d, r: (from_lost(converted)(q, k, d, r)[0], k)),
-            Mistake("only the keys' weight is mended",
-                    lambda q, k, d, r: (q, from_lost(converted)(q, k, d, r)[1])),
-            Mistake("this is the way back, from half-split to interleaved",
-                    from_lost(lambda q, k, d, r: (reordered(q, d, r, back=True),
-                                                  reordered(k, d, r, back=True)))),
+            Mistake("this is what the listing returns: nothing is brought together yet", listed),
+            Mistake("a head's queries must rotate with its keys, or its scores change",
+                    other(turn=(0, 1))),
+            Mistake("the keys themselves have to be rotated before their mean is taken, too",
+                    other(turn=(1, 0))),
+            Mistake("the queries are rotated against their keys; both by the same angle",
+                    other(turn=(-1, 1))),
+            Mistake("the angle has the wrong sign: the heads are rotated further apart",
+                    other(turn=(-1, -1))),
+            Mistake("in the old code neighbours are pairs; you pair row r with row r + d/2",
+                    other(half=True)),
+            Mistake("all pairs of a head are rotated alike; each has an angle of its own",
+                    other(alike=(2,))),
+            Mistake("each group has a first head of its own; you take the first head of all",
+                    other(to="of all")),
+            Mistake("heads in other axes have no mean worth coming near to; take the first head",
+                    other(to="mean")),
+            Mistake("a rotation keeps lengths: divide cosine and sine by their common size",
+                    other(longer=True)),
+            Mistake("nothing is moved: the new code rotates halves, so the even rows go first",
+                    then(lambda q, k, d, g: (q, pooled(k, d, g)))),
             Mistake("the rows of all heads are mixed; reorder within each head",
-                    from_lost(lambda q, k, d, r: (q[halves_order(len(q))],
-                                                  k[halves_order(len(k))]))),
+                    then(lambda q, k, d, g: (q[halves_order(len(q))],
+                                             pooled(k, d, g)[halves_order(g * d)]))),
             Mistake("the odd rows come first; the even ones are the first halves of the pairs",
-                    from_lost(lambda q, k, d, r: (odd_first(q, d, r), odd_first(k, d, r)))),
+                    then(lambda q, k, d, g: (halves(q, d, odd_first=True), halves(
+                        pooled(k, d, g), d, odd_first=True)))),
             Mistake("the two weights are exchanged: first the queries', then the keys'",
-                    lambda q, k, d, r: from_lost(converted)(q, k, d, r)[::-1]),
+                    lambda *a: converted(*a)[::-1]),
         ),
     ),
     Exercise(
@@ -295,8 +284,8 @@ EXERCISES = (
                     lambda q, k, m, n: xpos_scores(q, k, m, n, gamma=0.0)),
             Mistake("the factors stand in the half-split order, and the pairs are neighbours",
                     lambda q, k, m, n: xpos_scores(q, k, m, n, on="halves")),
-            Mistake("the pairs rotate the other way: both rotate by plus their position",
-                    lambda q, k, m, n: xpos_scores(conjugate(q), conjugate(k), m, n)),
+            Mistake("queries and keys have been rotated already; you rotate them once more",
+                    lambda q, k, m, n: xpos_scores(once_more(q, m), once_more(k, n), m, n)),
             Mistake("a key that comes after a query is not seen: minus infinity", unmasked),
             Mistake("the factor 1/sqrt(d) is missing",
                     lambda q, k, m, n: xpos_scores(q, k, m, n) * q.shape[-1] ** 0.5),
@@ -311,8 +300,3 @@ EXERCISES = (
         ),
     ),
 )  # fmt: skip
-
-
-def conjugate(x: Tensor) -> Tensor:
-    """Flip the sign of every second component of each pair."""
-    return x * torch.tensor([1.0, -1.0]).repeat(x.shape[-1] // 2)

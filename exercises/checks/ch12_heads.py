@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exercises.checks.spec import Case, Draw, Exercise, Mistake
+from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
 from pe_lib.rope import apply_rope, rope_angles
 from pe_lib.sinusoidal import frequencies
 
@@ -22,60 +22,42 @@ def complex_pairs(x: Tensor, half: bool = False) -> Tensor:
     return torch.complex(*(x.chunk(2, -1) if half else (x[..., ::2], x[..., 1::2])))
 
 
-def unrotated(x: Tensor, positions: Tensor, rates: Tensor, half: bool = False) -> Tensor:
-    """Undo a rotation; complex pairs (..., L, d / 2)."""
-    return complex_pairs(x, half) * torch.exp(-1j * positions[:, None] * rates)
+def distances_read(scores: Tensor, window: int, of: Map = lambda b: b) -> Tensor:
+    """Return where each head's part for the distance is highest, as key minus query, (H,)."""
+    mean = scores.double().mean(1)
+    rows = [mean[:, i, i - window : i + 1] for i in range(window, mean.shape[-1])]
+    return of(torch.stack(rows).mean(0)).argmax(1) - window
 
 
-def distances_read(
-    q: Tensor, k: Tensor, positions: Tensor, rates: Tensor, window: int, *,
-    back: float = 1.0, turn: float = 1.0, half: bool = False, of: Map = lambda s: s,
-    mean: Map = lambda z: z.mean(1),
-) -> Tensor:  # fmt: skip
-    """Return where each head's mean score is highest, as key minus query, (H,) int64."""
-    a, b = (mean(unrotated(x, back * positions, rates, half)) for x in (q, k))  # (H, d / 2)
-    relative = torch.arange(-window, 1)
-    scores = (a.conj() * b) @ torch.exp(turn * 1j * rates[:, None] * relative)  # (H, window + 1)
-    return of(scores.real).argmax(1) - window
+def along_diagonals(x: Tensor, window: int) -> Tensor:
+    """Take the mean along each diagonal, over all queries that see the distance."""
+    there = [x.diagonal(n, 1, 2).mean(1) for n in range(-window, 1)]
+    return torch.stack(there, 1).argmax(1) - window
 
 
-def by_pairs_there(q: Tensor, k: Tensor, positions: Tensor, rates: Tensor, window: int) -> Tensor:
-    """Average only the pairs of a query and a key that stand at a distance."""
-    scores = q.double() @ k.double().mT
-    relative = positions[None] - positions[:, None]
-    there = [scores[:, relative == n].mean(1) for n in range(-window, 1)]
-    return torch.stack(there, 1).nan_to_num(-torch.inf).argmax(1) - window
-
-
-def looking_heads(
-    draw: Draw, heads: int, width: int, base: float, window: int, words: float
-) -> tuple[Any, ...]:
-    """Return rotated queries and keys (H, L, d) of heads that look somewhere, and the rest."""
-    rates = frequencies(width, base)
-    length = window + 14
-    first = draw.integer(3, 30)
-    positions = first + torch.randperm(length, generator=draw.generator)
-    wanted = -torch.randperm(window + 1, generator=draw.generator)[:heads]
-    wanted[0] = -draw.integer(1, 3)
-    size = 0.6 + torch.rand(heads, width // 2, generator=draw.generator).double()
-    angle = 6.3 * torch.rand(heads, width // 2, generator=draw.generator).double()
-    q = torch.view_as_real(torch.polar(size, angle)).flatten(1)
-    k = torch.view_as_real(torch.polar(size, angle - wanted[:, None] * rates)).flatten(1)
-    found = []
-    for common in (q, k):
-        word = words * draw.normal(heads, length, width).double()
-        word = word - word.mean(1, keepdim=True)  # what the words differ by
-        found.append(apply_rope(common[:, None] + word, rope_angles(positions, rates)))
-    return (*found, positions, rates, window)
+def looking_heads(draw: Draw, heads: int, texts: int, window: int, words: float) -> tuple[Any, ...]:
+    """Return scores (H, N, L, L) of heads that look somewhere, and the window."""
+    length = window + 9
+    wanted = torch.randint(window + 1, (heads,), generator=draw.generator)
+    wanted[0], wanted[-1] = window - draw.integer(1, 3), draw.integer(0, 2)
+    b = torch.rand(heads, window + 1, generator=draw.generator)
+    b[torch.arange(heads), wanted] = 1.8
+    b = torch.cat([torch.full((heads, length - window - 1), -10.0), b], 1)  # from 1 - L to 0
+    places = torch.arange(length)
+    scores = b[:, (places - places[:, None]).clamp(max=0) + length - 1][:, None]
+    slope = torch.linspace(0.6, -0.6, heads).view(-1, 1, 1, 1)  # the first head looks near
+    own = slope * places[:, None] + 3 * draw.normal(heads, texts, length, 1)
+    scores = scores + own + words * draw.normal(heads, texts, length, length)
+    return scores.masked_fill(torch.ones(length, length).triu(1).bool(), 7.0), window
 
 
 def looking_cases(draw: Draw) -> list[Case]:
-    """Heads of two widths and bases, with words that speak louder than places, and softer."""
+    """Few heads and many, short windows and long, words that speak louder than places."""
     heads, more = draw.sizes(2, 5, 9)
     return [
-        Case(f"{heads} heads of width 16", looking_heads(draw, heads, 16, 100.0, 12, 0.5)),
-        Case(f"{more} heads, loud words", looking_heads(draw, more, 24, 1000.0, 20, 2.5)),
-        Case(f"{heads} heads, base 10000", looking_heads(draw, heads, 32, 10000.0, 20, 1.5)),
+        Case(f"{heads} heads", looking_heads(draw, heads, 12, 12, 0.5)),
+        Case(f"{more} heads, loud words", looking_heads(draw, more, 60, 20, 2.0)),
+        Case(f"{heads} heads, a short window", looking_heads(draw, heads, 40, 7, 1.0)),
     ]
 
 
@@ -120,16 +102,24 @@ def unknown_cases(draw: Draw) -> list[Case]:
     return found
 
 
-def rates_read(
-    q: Tensor, k: Tensor, scores: Tensor, *, ahead: int = 1, half: bool = False,
-    of: Callable[[Tensor, Tensor], Tensor] = lambda c, s: torch.atan2(s, c),
-) -> Tensor:  # fmt: skip
-    """Return the rate of each pair, from the pairs of tokens that are neighbours, (d / 2,)."""
+def turned(
+    q: Tensor, k: Tensor, scores: Tensor, positions: Tensor, apart: int, half: bool = True
+) -> Tensor:
+    """Return by how much each pair turns from tokens to those so far apart, as complex numbers."""
     a, b = (complex_pairs(x, half) for x in (q, k))
-    product = a[:-ahead].conj() * b[ahead:] * q.shape[-1] ** -0.5  # (L - 1, d / 2)
+    i, j = (positions - positions[:, None] == apart).nonzero(as_tuple=True)
+    product = a[i].conj() * b[j] * q.shape[-1] ** -0.5  # (pairs of tokens, d / 2)
     rows = torch.cat([product.real, -product.imag], dim=1)
-    found = torch.linalg.lstsq(rows, scores.double().diagonal(ahead)[:, None]).solution[:, 0]
-    return of(*found.chunk(2))
+    found = torch.linalg.lstsq(rows, scores.double()[i, j][:, None]).solution[:, 0]
+    return torch.complex(*found.chunk(2))
+
+
+def rates_read(
+    q: Tensor, k: Tensor, scores: Tensor, positions: Tensor, *, half: bool = True,
+    of: Callable[[Tensor, Tensor], Tensor] = lambda two, three: (three * two.conj()).angle(),
+) -> Tensor:  # fmt: skip
+    """Return the rate of each pair, from tokens that are two and three apart, (d / 2,)."""
+    return of(*(turned(q, k, scores, positions, apart, half) for apart in (2, 3)))
 
 
 def rate_cases(draw: Draw) -> list[Case]:
@@ -137,35 +127,42 @@ def rate_cases(draw: Draw) -> list[Case]:
     n, more = draw.sizes(2, 3, 6)
     free = 0.02 + 0.9 * torch.rand(more, generator=draw.generator).double()
     fast = 1.7 + 1.2 * torch.rand(n, generator=draw.generator).double()
+    fast[1] = 1.3  # three times that, and not twice, is more than half a turn
     still = torch.cat([frequencies(2 * n), torch.zeros(2, dtype=torch.float64)])
     ways = {"rates of a base": frequencies(2 * more, 300.0), "rates of no base": free,
             "fast pairs": fast, "pairs that stand still": still}  # fmt: skip
     found = []
     for label, rates in ways.items():
         width = 2 * len(rates)
-        length = width + draw.integer(8, 14)
-        q, k = draw.normal(2, length, width).double()
-        angles = rope_angles(torch.arange(length), rates)
-        scores = apply_rope(q, angles) @ apply_rope(k, angles).mT / math.sqrt(width)
-        found.append(Case(f"{label}, width {width}", (q, k, scores)))
+        count = width + draw.integer(4, 8)
+        steps = 2 + torch.randperm(2 * count, generator=draw.generator) % 2
+        places = torch.cat([steps, steps[:1]]).cumsum(0)[draw.order(2 * count + 1)]
+        q, k = draw.normal(2, len(places), width).double()
+        angles = rope_angles(places, rates)
+        scores = apply_rope(q, angles, "half") @ apply_rope(k, angles, "half").mT / width**0.5
+        found.append(Case(f"{label}, width {width}", (q, k, scores, places)))
     return found
 
 
 def place_share(
-    scores: Tensor, *, centre: bool = True, power: int = 2, first: int = 1, rest: bool = False,
-    over: int = 1, seen: Map = torch.tril,
+    scores: Tensor, lengths: Tensor, *, centre: bool = True, over: str = "others",
+    past: bool = True, padded: bool = False, alone: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Return the share of the differences within rows that the mean over texts has, (H,)."""
-    length = scores.shape[-1]
-    mask = seen(torch.ones(length, length, dtype=torch.float64))
+    """Return what products of different texts have of the squares, (H,)."""
+    places = torch.arange(scores.shape[-1])
+    ends = lengths[:, None, None] + len(places) * padded
+    seen = (places[:, None] < ends) & (places < ends)
+    if past:
+        seen = seen & (places[:, None] >= places)
+    mask = seen.double()  # (N, L, L)
     x = scores.double() * mask
     if centre:
-        x = (x - x.sum(-1, keepdim=True) / mask.sum(-1, keepdim=True)) * mask  # (H, N, L, L)
-    place = x.mean(over, keepdim=True).expand_as(x)
-    size = [
-        part[..., first:, :].abs().pow(power).flatten(1).sum(1) for part in (place, x, x - place)
-    ]
-    return (size[2] if rest else size[0]) / size[1]
+        x = (x - x.sum(-1, keepdim=True) / mask.sum(-1, keepdim=True).clamp(min=1)) * mask
+    squares, count = x.square().sum(1), mask.sum(0)
+    products = x.sum(1).square() - squares * (over != "all")
+    by = count - 1 if over == "others" else count
+    several = count > (0 if alone else 1)
+    return (products / by.clamp(min=1) * several).sum((1, 2)) / (squares * several).sum((1, 2))
 
 
 def share_cases(draw: Draw) -> list[Case]:
@@ -177,15 +174,30 @@ def share_cases(draw: Draw) -> list[Case]:
         place = loud * draw.normal(heads, 1, length, length)
         word = draw.normal(heads, texts, length, length)
         own = 3 * draw.normal(heads, texts, length, 1) + 5  # a softmax does not see it
-        scores = (place + word + own).double()
-        future = torch.ones(length, length).triu(1).bool()
-        return Case(label, (scores.masked_fill(future, 7.0),))
+        lengths = torch.randint(2, length, (texts,), generator=draw.generator)
+        lengths[draw.integer(0, texts - 1)] = length  # the longest is alone at its end
+        hidden = torch.ones(length, length).triu(1).bool()
+        later = torch.arange(length)[:, None] >= lengths[:, None, None]
+        scores = (place + word + own).double().masked_fill(hidden, 7.0)
+        return Case(label, (scores.masked_fill(later, -4.0), lengths))
 
     return [
         case("some heads and texts", heads, texts, length),
         case("many texts", 2, 40, length),
         case("one head, a long text", 1, texts, 16),
     ]
+
+
+def off_means(scores: Tensor) -> Tensor:
+    """Take from each row the mean of what its query sees; the mean over texts."""
+    seen = torch.ones(scores.shape[-2:], dtype=torch.float64).tril()
+    mean = scores.double().mean(1) * seen
+    return mean - mean.sum(-1, keepdim=True) / seen.sum(-1, keepdim=True)
+
+
+def by_turns(of: Callable[[Tensor, Tensor], Tensor]) -> Answer:
+    """Return a wrong answer that makes something else of the two turns."""
+    return lambda *args: rates_read(*args, of=of)
 
 
 EXERCISES = (
@@ -198,29 +210,24 @@ EXERCISES = (
         mistakes=(
             Mistake("these are query minus key; wanted is key minus query, which is not positive",
                     lambda *a: -distances_read(*a)),
-            Mistake("queries and keys have been rotated already: undo that before you average",
-                    lambda *a: distances_read(*a, back=0.0)),
-            Mistake("you rotate once more where the rotation is to be undone",
-                    lambda *a: distances_read(*a, back=-1.0)),
-            Mistake("the distance has the wrong sign: at key - query = D the key is rotated by "
-                    "D times the rate, against the query",
-                    lambda *a: distances_read(*a, turn=-1.0)),
-            Mistake("neighbours are pairs here; you pair component i with i + d / 2",
-                    lambda *a: distances_read(*a, half=True)),
-            Mistake("row i belongs to positions[i], not to position i",
-                    lambda q, k, p, r, w: distances_read(q, k, torch.arange(len(p)), r, w)),
+            Mistake("each distance is averaged over other queries, whose own numbers come along; "
+                    "compare distances by the same rows",
+                    lambda s, w: along_diagonals(s.double().mean(1), w)),
+            Mistake("a row's own number is still there for some distances: with the mean of what a "
+                    "query sees you take off another part of b in each row",
+                    lambda s, w: along_diagonals(off_means(s), w)),
+            Mistake("queries stand in rows; you take columns for them",
+                    lambda s, w: distances_read(s.mT, w)),
             Mistake("this is where the score is lowest",
-                    lambda *a: distances_read(*a, of=lambda s: -s)),
-            Mistake("this averages the tokens that happen to stand at a distance, with their "
-                    "words; let every query meet every key: the mean query and the mean key",
-                    by_pairs_there),
-            Mistake("this is one query and one key; their words are in the score",
-                    lambda *a: distances_read(*a, mean=lambda z: z[:, 0])),
+                    lambda s, w: distances_read(s, w, lambda b: -b)),
+            Mistake("this is one text; its words are in the scores",
+                    lambda s, w: distances_read(s[:, :1], w)),
             Mistake("the heads are averaged too: each has a distance of its own",
-                    lambda *a: distances_read(*a, mean=lambda z: z.mean((0, 1))
-                                              .expand(z.shape[0], -1))),
+                    lambda s, w: distances_read(s, w, lambda b: b.mean(0).expand_as(b))),
             Mistake("this is the place in the list of distances; wanted is key minus query",
-                    lambda q, k, p, r, w: distances_read(q, k, p, r, w) + w),
+                    lambda s, w: distances_read(s, w) + w),
+            Mistake("at distance 0 a query meets its own key; you begin one back",
+                    lambda s, w: distances_read(s, w) - 1),
         ),
     ),
     Exercise(
@@ -261,19 +268,22 @@ EXERCISES = (
         tolerance=1e-5,
         axes=("pair",),
         mistakes=(
-            Mistake("these are the rates with their sign flipped: the key is one ahead, or the "
+            Mistake("these are the rates with their sign flipped: the key is ahead, or the "
                     "product is the wrong way round", lambda *a: -rates_read(*a)),
             Mistake("this is the sine of the rate", lambda *a: rates_read(*a).sin()),
             Mistake("this is the cosine of the rate", lambda *a: rates_read(*a).cos()),
-            Mistake("from the sine alone one cannot tell more than a quarter turn from less; take "
-                    "the cosine too", lambda *a: rates_read(*a, of=lambda c, s: s.asin())),
-            Mistake("from the tangent alone one cannot tell more than a quarter turn from less; "
-                    "take sine and cosine",
-                    lambda *a: rates_read(*a, of=lambda c, s: (s / c).atan())),
-            Mistake("these are tokens two apart: their angle is twice the rate",
-                    lambda *a: rates_read(*a, ahead=2)),
-            Mistake("neighbours are pairs here; you pair component i with i + d / 2",
-                    lambda *a: rates_read(*a, half=True)),
+            Mistake("half the angle of tokens two apart: it may have gone past half a turn",
+                    by_turns(lambda two, three: two.angle() / 2)),
+            Mistake("a third of the angle of tokens three apart: it may have lost a whole turn",
+                    by_turns(lambda two, three: three.angle() / 3)),
+            Mistake("the difference of two angles may have lost a whole turn; divide the complex "
+                    "numbers", by_turns(lambda two, three: three.angle() - two.angle())),
+            Mistake("two and three make five; divide the one by the other",
+                    by_turns(lambda two, three: (three * two).angle())),
+            Mistake("row i is at positions[i], not at i",
+                    lambda q, k, s, p: rates_read(q, k, s, torch.arange(len(p)))),
+            Mistake("component r is paired with r + d / 2 here; you take neighbours",
+                    lambda *a: rates_read(*a, half=False)),
             Mistake("the rates stand in the order of the pairs; yours are sorted",
                     lambda *a: rates_read(*a).sort(descending=True).values),
         ),
@@ -285,23 +295,22 @@ EXERCISES = (
         axes=("head",),
         mistakes=(
             Mistake("a number that a whole row has in common changes no weight: take each row's "
-                    "mean off first", lambda s: place_share(s, centre=False)),
-            Mistake("this is the share of the words: what is left without the mean over texts",
-                    lambda s: place_share(s, rest=True)),
+                    "mean off first", lambda *a: place_share(*a, centre=False)),
+            Mistake("a text times itself is in this, and with it the words",
+                    lambda *a: place_share(*a, over="all")),
+            Mistake("each text meets all others, one fewer than there are: divide by that",
+                    lambda *a: place_share(*a, over="texts")),
             Mistake("keys after the query are never seen: leave them out",
-                    lambda s: place_share(s, seen=lambda m: m)),
-            Mistake("shares are of squares, which add up; this is of absolute values",
-                    lambda s: place_share(s, power=1)),
-            Mistake("this is the root of the share", lambda s: place_share(s).sqrt()),
-            Mistake("this averages over the heads; the mean is over the texts",
-                    lambda s: place_share(s, over=0)),
-            Mistake("this averages over the queries; the mean is over the texts",
-                    lambda s: place_share(s, over=2)),
-            Mistake("the share is upside down", lambda s: 1 / place_share(s)),
+                    lambda *a: place_share(*a, past=False)),
+            Mistake("a text has ended where its length says; what stands after that means nothing",
+                    lambda *a: place_share(*a, padded=True)),
+            Mistake("where only one text is left there is no product; leave its squares out, too",
+                    lambda *a: place_share(*a, alone=True)),
+            Mistake("this is the share of the words", lambda *a: 1 - place_share(*a)),
             Mistake("all heads have the share of the first",
-                    lambda s: place_share(s)[:1].expand(len(s))),
+                    lambda s, n: place_share(s, n)[:1].expand(len(s))),
             Mistake("one number for all heads together; each has a share of its own",
-                    lambda s: place_share(s).mean().expand(len(s))),
+                    lambda s, n: place_share(s, n).mean().expand(len(s))),
         ),
     ),
 )  # fmt: skip

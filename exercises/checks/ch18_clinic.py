@@ -20,23 +20,21 @@ def pairs_from(first: Tensor, second: Tensor, width: int) -> Tensor:
     return found
 
 
-def record_of(partner: Tensor, places: Tensor, gain: float, slow: float) -> Tensor:
-    """Return what a rotation by these pairs makes of impulses, (L, d, d): impulse, then output."""
-    width = len(partner)
-    first = (partner > torch.arange(width)).nonzero().flatten()
+def logged(draw: Draw, partner: Tensor, places: Tensor, slow: float) -> tuple[Tensor, Tensor]:
+    """Return vectors (N, d) and what a rotation by these pairs makes of each, at its place."""
+    first = (partner > torch.arange(len(partner))).nonzero().flatten()
     second, angles = partner[first], places[:, None] / slow * frequencies(2 * len(first))
-    record = torch.eye(width).repeat(len(places), 1, 1)
-    record[:, first, first] = record[:, second, second] = gain * angles.cos().float()
-    record[:, first, second] = gain * angles.sin().float()
-    record[:, second, first] = -gain * angles.sin().float()
-    return record
+    x = draw.normal(len(places), len(partner)).double()
+    y, a, b = x.clone(), x[:, first], x[:, second]
+    y[:, first] = a * angles.cos() - b * angles.sin()
+    y[:, second] = a * angles.sin() + b * angles.cos()
+    return x, y
 
 
 def partner_cases(draw: Draw) -> list[Case]:
     """Both layouts, a part of the width at either end, blocks, and an order that nobody uses.
 
-    Position 0 stands first, last, in between, or is missing; one function has slow pairs only. In
-    the last, each position comes with its negative, and a sine is larger than its cosine.
+    Position 0 stands first, last, in between, or is missing; one function has slow pairs only.
     """
     n, more, other = draw.sizes(3, 4, 9)
     whole, some = torch.arange(2 * n), torch.arange(2 * more)
@@ -49,59 +47,53 @@ def partner_cases(draw: Draw) -> list[Case]:
         f"{4 * other} components, a function E": (mixed[:other], mixed[other:], 4 * other),
     }
     zero, there = torch.zeros(1, dtype=torch.long), draw.places(3)
-    back = 3 * draw.integer(1, 2) + 5
     places = (
         torch.cat([zero, there]), torch.cat([there, zero]), torch.cat([there[:1], zero, there]),
-        torch.cat([zero, -there]), torch.tensor([back, -back]),
+        torch.cat([zero, -there]), there,
     )  # fmt: skip
-    slow = (1.0, 1.0, 1.0, 1e7, 1.0)
+    slow = (1.0, 1.0, 1.0, 1e5, 1.0)
     return [
-        Case(label, (record_of(pairs_from(*pairs), places[i], 1.0 + 0.1 * i, slow[i]),))
+        Case(label, logged(draw, pairs_from(*pairs), places[i], slow[i]))
         for i, (label, pairs) in enumerate(ways.items())
     ]
 
 
-def mixing(record: Tensor) -> Tensor:
-    """Return how much each impulse reaches each other component, (d, d)."""
-    size = record.abs().amax(0)
-    return size - torch.diag(size.diagonal())
+def change(x: Tensor, y: Tensor) -> Tensor:
+    """Return by how much the square of each component changes, (N, d)."""
+    return y.square() - x.square()
 
 
-def partners(record: Tensor) -> Tensor:
+def partners(x: Tensor, y: Tensor) -> Tensor:
     """Return the partner of each component, and itself where it has none."""
-    return chosen(mixing(record))
+    return chosen(change(x, y))
 
 
-def chosen(size: Tensor, least: float = 0.0, alone: Tensor | None = None) -> Tensor:
-    """Return the largest of each row above a bound."""
-    own = torch.arange(len(size)) if alone is None else alone
-    return torch.where(size.amax(1) > least, size.argmax(1), own)
+def chosen(gain: Tensor, least: float = 0.0, sign: int = 1, alone: int | None = None) -> Tensor:
+    """Return whose gain is each one's loss; alone are those that change no more than a bound."""
+    apart = (gain[:, :, None] + sign * gain[:, None]).abs().amax(0)
+    itself = torch.arange(gain.shape[1])
+    if sign < 0:  # each has its own gain
+        apart = apart + torch.diag(torch.full_like(gain[0], torch.inf))
+    still = itself if alone is None else torch.full_like(itself, alone)
+    return torch.where(gain.abs().amax(0) > least, apart.argmin(1), still)
 
 
-def second_largest(record: Tensor) -> Tensor:
-    """Take the largest entry of each component for its own, and the next for its partner's."""
-    largest = record.abs().amax(0).topk(2)
-    return torch.where(largest.values[:, 1] > 0, largest.indices[:, 1], own(record))
-
-
-def own(record: Tensor) -> Tensor:
+def own(x: Tensor) -> Tensor:
     """Return the number of each component."""
-    return torch.arange(record.shape[-1])
+    return torch.arange(x.shape[-1])
 
 
-def half_inside(record: Tensor) -> Tensor:
-    """Pair the halves of the components that are in pairs, whatever the record shows."""
-    partner = partners(record)
-    inside = (partner != own(record)).nonzero().flatten()
+def half_inside(x: Tensor, y: Tensor) -> Tensor:
+    """Pair the halves of the components that are in pairs, whatever the log shows."""
+    inside = (partners(x, y) != own(x)).nonzero().flatten()
     first, second = inside.chunk(2)
-    return pairs_from(first, second, len(partner))
+    return pairs_from(first, second, x.shape[-1])
 
 
-def neighbours_inside(record: Tensor) -> Tensor:
-    """Pair neighbours among the components that are in pairs, whatever the record shows."""
-    partner = partners(record)
-    inside = (partner != own(record)).nonzero().flatten()
-    return pairs_from(inside[::2], inside[1::2], len(partner))
+def neighbours_inside(x: Tensor, y: Tensor) -> Tensor:
+    """Pair neighbours among the components that are in pairs, whatever the log shows."""
+    inside = (partners(x, y) != own(x)).nonzero().flatten()
+    return pairs_from(inside[::2], inside[1::2], x.shape[-1])
 
 
 def tables(base: float, factor: float, n: int, start: int, length: int) -> tuple[Tensor, Tensor]:
@@ -161,69 +153,71 @@ ONE = torch.ones((), dtype=torch.float64)
 WIDE = 3000  # positions to be read back are smaller: the slowest pair makes less than half a turn
 
 
-def rotated(draw: Draw, places: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Return vectors (B, L, d), and the same rotated by places (B, L)."""
-    x = draw.normal(*places.shape, width)
-    x = x + x.sign() / 4  # no component is so small that its angle is lost
-    return x, rotate(x, places)
-
-
-def rotate(x: Tensor, places: Tensor) -> Tensor:
-    """Rotate x (B, L, d) by places (B, L), neighbours being pairs."""
-    angles = places[..., None] * frequencies(x.shape[-1])
-    return apply_rope(x.double()[:, None], angles)[:, 0].float()
-
-
 def reading_cases(draw: Draw) -> list[Case]:
     """Calls whose positions are as they should be, or are not: all numbers below 3,000."""
     rows, length, n = draw.sizes(3, 4, 9)
+    first = 1000 + 2 * torch.randperm(980, generator=draw.generator)[:rows, None]
+    first[1] = first[0] + 1  # no divisor in common: no fast pair can seem a slow one
     given = torch.sort(draw.places(rows, length, high=WIDE - 1)).values
     given[-1, -1] = WIDE - 1
     run = torch.arange(length)
     ways = {
         f"{rows} rows of {length} tokens": given,
         "a second function": given[:1].expand(rows, -1),
-        "a third function": given[:, :1].clamp(max=WIDE - 20) + run,
+        "a third function": first + 1 + run,
         "a fourth function": torch.cat([run.expand(rows, -1), given], 1),
         "a fifth function": given.clamp(max=700),
     }
-    widths = (8, 128, 8, 2 * n, 2 * n)
     return [
-        Case(f"{label}, width {width}", rotated(draw, places, width))
-        for (label, places), width in zip(ways.items(), widths, strict=True)
-    ]
+        Case(f"{label}, width {2 * pairs}", (*read_off(draw, torch.cat([first, places], 1), pairs),
+                                             first[:, 0]))
+        for (label, places), pairs in zip(ways.items(), (4, 64, 5, n, n), strict=True)
+    ]  # fmt: skip
+
+
+def read_off(draw: Draw, places: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Return vectors (B, L, 2 n), and the same rotated by places: one pair or two are slow."""
+    x = draw.normal(*places.shape, 2 * n).double()
+    x = x + x.sign() / 4  # no component is so small that its angle is lost
+    rates = 0.02 * 100 ** torch.rand(n, generator=draw.generator).double()
+    rates[: n // 3], rates[n // 3] = 0.0, 4e-4 + 5e-4 * draw.integer(0, 9) / 9
+    rates = rates[torch.randperm(n, generator=draw.generator)]
+    return x, apply_rope(x[:, None], places[..., None] * rates)[:, 0]
 
 
 def phases(x: Tensor, y: Tensor, *, half: bool = False) -> Tensor:
     """Return the angle by which each pair was rotated, (B, L, d / 2), between -pi and pi."""
 
     def pairs(v: Tensor) -> Tensor:
-        both = v.double().chunk(2, -1) if half else (v.double()[..., ::2], v.double()[..., 1::2])
-        return torch.complex(*both)
+        return torch.complex(*(v.chunk(2, -1) if half else (v[..., ::2], v[..., 1::2])))
 
     return (pairs(y) * pairs(x).conj()).angle()
 
 
-def positions_used(x: Tensor, y: Tensor) -> Tensor:
+def positions_used(x: Tensor, y: Tensor, first: Tensor, *, half: bool = False) -> Tensor:
     """Return the position by which each token was rotated, (B, L) int64."""
-    return slowest(phases(x, y))
+    angles = phases(x, y, half=half)
+    rates = angles[:, 0] / first[:, None]
+    spread = (rates.amax(0) - rates.amin(0)) / rates.abs().amax(0)
+    return by_pair(angles, first, int(spread.nan_to_num(torch.inf).argmin()))
 
 
-def slowest(angles: Tensor, base: float = 10000.0) -> Tensor:
-    """Read positions from the slowest pair."""
-    return (angles[..., -1] / frequencies(2 * angles.shape[-1], base)[-1]).round().long()
+def by_pair(angles: Tensor, first: Tensor, pair: int) -> Tensor:
+    """Read positions from one pair, whose rate is that of the first row's first token."""
+    found = angles[..., pair] / (angles[0, 0, pair] / first[0])
+    return found.nan_to_num(0.0, 0.0, 0.0).round().long()
 
 
-def each_pair(x: Tensor, y: Tensor) -> Tensor:
-    """Average what all pairs say, although the fast ones have gone around many times."""
+def smallest(x: Tensor, y: Tensor, first: Tensor, least: float) -> Tensor:
+    """Read positions from the pair that seems slowest in the first row, above a bound."""
     angles = phases(x, y)
-    return (angles / frequencies(x.shape[-1])).mean(-1).round().long()
+    size = angles[0, 0].abs()
+    return by_pair(angles, first, int(size.masked_fill(size < least, torch.inf).argmin()))
 
 
 def stories(call: Tensor) -> list[Tensor]:
     """Return the positions (B, L) that each of the four functions uses in a call."""
-    run = torch.arange(call.shape[1])
-    return [call, run.expand_as(call), call[:1].expand_as(call), call[:, :1] + run]
+    return [call, call.argsort(1).argsort(1), call - call[:, :1], call.roll(1, 0)]
 
 
 def telling_calls(calls: Tensor) -> Tensor:
@@ -269,7 +263,7 @@ def changed(story: int, make: Callable[[Tensor], Tensor]) -> Callable[[Tensor], 
 
 def call_cases(draw: Draw) -> list[Case]:
     """Calls of every kind: some tell all four apart, some mix up two stories, some all."""
-    rows, length, more, longer = draw.sizes(4, 3, 9)
+    rows, length, more, longer = draw.sizes(4, 4, 9)
     ways = (("several rows", rows, length), ("more rows", more, longer), ("two rows", 2, longer))
     found = [Case(label, (some_calls(draw, *size),)) for label, *size in ways]
     return [*found, Case("one row", (some_calls(draw, 1, length),)),
@@ -279,26 +273,24 @@ def call_cases(draw: Draw) -> list[Case]:
 def some_calls(draw: Draw, rows: int, length: int) -> Tensor:
     """Return calls (C, rows, length): free ones, and those in which stories agree.
 
-    In some a single row, or the last token, tells two stories apart.
+    In some a single row, or the tokens before the last, tell two stories apart.
     """
     run = torch.arange(length)
     free, other = (rising(draw, rows, length) for _ in range(2))
     starts = draw.order(rows)[:, None] * 3 + 4 if rows > 2 else 4 + 3 * torch.arange(rows)[:, None]
-    lone, ended = free[:1].repeat(rows, 1), starts + run
+    lone, begun, ended = free[:1].repeat(rows, 1), starts + run, starts + run
     lone[-1] = other[-1]
+    begun[0, -1] += 2
     ended[-1, -1] += 2
-    late = torch.cat([run[None] + 5, free[1:]])
-    late[:, 0] = 5
-    zero = free.clone()
+    zero, bent = free.clone(), starts + run
     zero[:, 0] = 0
-    bent, swapped = free.clone(), starts + run
-    bent[:, -1] = free[:, 0] + length - 1  # only tokens in the middle tell
-    swapped[:, 1:3] = swapped[:, 1:3].flip(1)
+    bent[:, 1] = bent[:, 0] - 1  # the last token does not tell
+    around = torch.cat([run[:1], run[2:], run[1:2]])
     calls = [
-        free, run.expand(rows, -1), free[:1].expand(rows, -1), starts + run, bent, swapped, zero,
-        late, torch.cat([run[None] + 5, free[1:]]), torch.cat([run[None], other[1:]]),
-        torch.cat([other[:1], (other[:1, :1] + run).expand(rows - 1, -1)]), other.flip(1),
-        run.flip(0) + starts, lone, ended,
+        free, run.expand(rows, -1), free[:1].expand(rows, -1), starts + run, bent, zero, begun,
+        ended, lone, other.flip(1), run.flip(0) + starts, around + starts,
+        torch.stack([around.roll(n) for n in range(rows)]),
+        torch.stack([free[0].roll(n) for n in range(rows)]), torch.cat([run[None], other[1:]]),
     ]  # fmt: skip
     return torch.stack(calls)[torch.randperm(len(calls), generator=draw.generator)]
 
@@ -317,39 +309,39 @@ EXERCISES = (
         integers=True,
         axes=("component",),
         mistakes=(
-            Mistake("every component is its own partner here: leave the diagonal out, and look at "
-                    "more than the first position, where nothing is rotated yet",
-                    lambda r: partners(r[:1])),
-            Mistake("you look at the last position alone: it may be 0, where nothing is rotated",
-                    lambda r: partners(r[-1:])),
-            Mistake("you look at the second position alone: it may be 0, where nothing is rotated",
-                    lambda r: partners(r[1:2])),
-            *(Mistake("slow pairs mix too: their sines are small, and not zero; your bound is too "
-                      "high", lambda r, least=least: chosen(mixing(r), least))
-              for least in (0.1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)),
-            Mistake("you sum the positions with their signs: a rotation and the same one back "
-                    "cancel", lambda r: partners(r.sum(0, keepdim=True))),
-            Mistake("the largest entry need not be a component's own: a sine may be larger than "
-                    "its cosine; leave the diagonal out", second_largest),
-            Mistake("you take neighbours whatever the record shows",
-                    lambda r: own(r) ^ 1 if r.shape[-1] % 2 == 0 else (own(r) ^ 1)
-                    .clamp(max=r.shape[-1] - 1)),
-            Mistake("you take component i and i + d / 2 whatever the record shows",
-                    lambda r: (own(r) + r.shape[-1] // 2) % r.shape[-1]),
-            Mistake("these are halves of what rotates, whatever the record shows", half_inside),
-            Mistake("these are neighbours within what rotates, whatever the record shows",
+            Mistake("you look at the first vector alone: it may be at 0, where nothing rotates",
+                    lambda x, y: partners(x[:1], y[:1])),
+            Mistake("you look at the last vector alone: it may be at 0, where nothing rotates",
+                    lambda x, y: partners(x[-1:], y[-1:])),
+            *(Mistake("slow pairs mix too: their squares change little, and not by zero; your "
+                      "bound is too high", lambda x, y, least=least: chosen(change(x, y), least))
+              for least in (0.1, 1e-2, 1e-3, 1e-4, 1e-5)),
+            Mistake("what one of a pair gains, the other loses; you look for the same gain",
+                    lambda x, y: chosen(change(x, y), sign=-1)),
+            Mistake("a rotation keeps the sum of the squares, not that of the components",
+                    lambda x, y: chosen(y - x)),
+            Mistake("a rotation keeps the sum of the squares, not that of the absolute values",
+                    lambda x, y: chosen(y.abs() - x.abs())),
+            Mistake("this is the input that goes best with each output; with few vectors, at "
+                    "positions of their own, that is chance",
+                    lambda x, y: (x.mT @ y - torch.diag((x * y).sum(0))).abs().argmax(1)),
+            Mistake("you take neighbours whatever the log shows",
+                    lambda x, y: own(x) ^ 1 if x.shape[-1] % 2 == 0 else (own(x) ^ 1)
+                    .clamp(max=x.shape[-1] - 1)),
+            Mistake("you take component i and i + d / 2 whatever the log shows",
+                    lambda x, y: (own(x) + x.shape[-1] // 2) % x.shape[-1]),
+            Mistake("these are halves of what rotates, whatever the log shows", half_inside),
+            Mistake("these are neighbours within what rotates, whatever the log shows",
                     neighbours_inside),
-            Mistake("a component that is left alone is its own partner; yours has -1",
-                    lambda r: chosen(mixing(r), alone=torch.full((r.shape[-1],), -1))),
-            Mistake("a component that is left alone is its own partner; yours has 0",
-                    lambda r: mixing(r).argmax(1)),
-            Mistake("you sum the positions with their signs, and the diagonal too: leave it out",
-                    lambda r: r.sum(0).abs().argmax(1)),
+            *(Mistake(f"a component that is left alone is its own partner; yours has {alone}",
+                      lambda x, y, alone=alone: chosen(change(x, y), alone=alone))
+              for alone in (-1, 0)),
             Mistake("this is the smaller number of each pair, for both of its components",
-                    lambda r: torch.minimum(partners(r), own(r))),
+                    lambda x, y: torch.minimum(partners(x, y), own(x))),
             Mistake("this is how far away the partner is, not which it is",
-                    lambda r: partners(r) - own(r)),
-            Mistake("components are counted from 0; yours from 1", lambda r: partners(r) + 1),
+                    lambda x, y: partners(x, y) - own(x)),
+            Mistake("components are counted from 0; yours from 1",
+                    lambda x, y: partners(x, y) + 1),
         ),
     ),
     Exercise(
@@ -395,35 +387,29 @@ EXERCISES = (
         integers=True,
         axes=("row", "token"),
         mistakes=(
-            Mistake("the first pair has gone around many times; the slowest has not",
-                    lambda x, y: phases(x, y)[..., 0].round().long()),
-            Mistake("the sign is flipped: it is y that has been rotated, not x",
-                    lambda x, y: positions_used(y, x)),
-            Mistake("neighbours are pairs here; you pair component i with i + d / 2",
-                    lambda x, y: slowest(phases(x, y, half=True))),
-            Mistake("the slowest frequency is not 1/10000: its exponent is (n - 1) / n",
-                    lambda x, y: (phases(x, y)[..., -1] * 10000).round().long()),
-            Mistake("the exponent is j / n for n pairs; yours is j / (2n)",
-                    lambda x, y: slowest(phases(x, y), 100.0)),
-            Mistake("the angle is divided by another pair's frequency: the angle is the last "
-                    "pair's, the frequency the first's",
-                    lambda x, y: phases(x, y)[..., -1].round().long()),
-            Mistake("the angle is multiplied by the frequency; divide by it",
-                    lambda x, y: (phases(x, y)[..., -1] * frequencies(x.shape[-1])[-1])
+            Mistake("the rates stand in no order; you read the last pair, whichever it is",
+                    lambda x, y, f: by_pair(phases(x, y), f, -1)),
+            Mistake("the rates stand in no order; you read the first pair, whichever it is",
+                    lambda x, y, f: by_pair(phases(x, y), f, 0)),
+            Mistake("a pair that stands still tells no position",
+                    lambda x, y, f: smallest(x, y, f, 0.0)),
+            Mistake("one row cannot show which pairs have lost a turn: any may seem slow there",
+                    lambda x, y, f: smallest(x, y, f, 1e-9)),
+            Mistake("no base is given; you take 10000, and the last pair for the slowest",
+                    lambda x, y, f: (phases(x, y)[..., -1] / frequencies(x.shape[-1])[-1])
                     .round().long()),
-            Mistake("you average over all pairs; the fast ones have gone around many times",
-                    each_pair),
+            Mistake("neighbours are pairs here; you pair component i with i + d / 2",
+                    lambda x, y, f: positions_used(x, y, f, half=True)),
             Mistake("these are the places in the row, which is what was wanted, perhaps; read what "
-                    "was used", lambda x, y: torch.arange(x.shape[1]).expand(x.shape[:2])),
+                    "was used", lambda x, y, f: torch.arange(x.shape[1]).expand(x.shape[:2])),
             Mistake("every row has positions of its own; you repeat those of the first",
-                    lambda x, y: positions_used(x, y)[:1].expand(x.shape[:2])),
+                    lambda x, y, f: positions_used(x, y, f)[:1].expand(x.shape[:2])),
             Mistake("these count from the first token of each row; wanted is what was used",
-                    lambda x, y: positions_used(x, y) - positions_used(x, y)[:, :1]),
-            Mistake("the first token's position is read, and the rest counted from there; read "
-                    "each token's", lambda x, y: positions_used(x, y)[:, :1]
-                    + torch.arange(x.shape[1])),
+                    lambda x, y, f: positions_used(x, y, f) - f[:, None]),
+            Mistake("the first token's position is known, and the rest counted from there; read "
+                    "each token's", lambda x, y, f: f[:, None] + torch.arange(x.shape[1])),
             Mistake("positions start at 0; yours are one more",
-                    lambda x, y: positions_used(x, y) + 1),
+                    lambda x, y, f: positions_used(x, y, f) + 1),
         ),
     ),
     Exercise(
@@ -439,8 +425,8 @@ EXERCISES = (
                     lambda c: told(c, among=((0, 1), (0, 2), (0, 3)))),
             Mistake("it is not enough that two of the stories differ: all pairs must",
                     lambda c: told(c, every=any)),
-            Mistake("by this no call tells: functions 0 and 2 agree in the first row, always; one "
-                    "token of any row is enough", lambda c: torch.zeros(len(c), dtype=torch.bool)),
+            Mistake("by this no call tells; one token of any row is enough to tell two functions "
+                    "apart", lambda c: torch.zeros(len(c), dtype=torch.bool)),
             Mistake("you look at the last row alone; each may tell",
                     lambda c: told(c, lambda a, b: somewhere(a[-1], b[-1]))),
             Mistake("you look at the first two rows alone; each may tell",
@@ -449,16 +435,16 @@ EXERCISES = (
                     lambda c: told(c, lambda a, b: somewhere(a[:, -1], b[:, -1]))),
             Mistake("the order of positions matters: you compare them sorted",
                     lambda c: told(c, lambda a, b: somewhere(a.sort(1).values, b.sort(1).values))),
-            Mistake("you leave out the function that counts from 0",
+            Mistake("you leave out the function that numbers tokens by their order",
                     lambda c: told(c, among=without(1))),
-            Mistake("you leave out the function that gives all rows the first row's positions",
+            Mistake("you leave out the function that moves each row to 0",
                     lambda c: told(c, among=without(2))),
-            Mistake("you leave out the function that counts on from each row's first position",
+            Mistake("you leave out the function that gives a row the positions of another",
                     lambda c: told(c, among=without(3))),
-            Mistake("a function that counts on starts in each row at that row's first position; "
-                    "yours starts at the first row's",
-                    lambda c: told(c, read=changed(3, lambda p: p[:1, :1]
-                                                   + torch.arange(p.shape[1])))),
+            Mistake("`argsort` alone says which token comes first; its number is the `argsort` of "
+                    "that", lambda c: told(c, read=changed(1, lambda p: p.argsort(1)))),
+            Mistake("a row is moved by its first position; you take its smallest",
+                    lambda c: told(c, read=changed(2, lambda p: p - p.amin(1, keepdim=True)))),
             Mistake("rows that differ are not enough",
                     lambda c: (c != c[:, :1]).flatten(1).any(1)),
         ),

@@ -123,31 +123,36 @@ def best_edges(answer: Answer, axes: Axes) -> None:
 
 
 def converted(answer: Answer, axes: Axes) -> None:
-    """Draw by how much scores change, by distance, with the listing's weights and mended."""
+    """Draw by how much scores of a group change, by distance, as the listing has it and mended."""
     draw, d, places = Draw(0), 16, torch.arange(64)
-    weights = draw.normal(2, d, d)
-    x = draw.normal(64, d)
-    angles = rope_angles(places, frequencies(d // 2).float())  # half of the width rotates
-    listed = tuple(w.unflatten(0, (-1, 2)).transpose(0, 1).flatten(0, 1) for w in weights)
+    x, angles = draw.normal(64, d), rope_angles(places, frequencies(d).float())
+    turned = 6.28 * torch.rand(4, d // 2, generator=draw.generator)
+    keys = apply_rope(draw.normal(d, d).expand(4, d, d), turned[:, None].expand(-1, d, -1)).mT
+    w_q, w_k = draw.normal(4, d, d), keys.contiguous()
+    order = torch.arange(d).view(-1, 2).T.flatten()
+    listed = w_q[:, order].flatten(0, 1), w_k.mean(0)[order]
 
-    def scores(w: tuple[Tensor, ...], layout: str) -> Tensor:
-        q, k = (apply_rope(x @ each.T, angles, layout=layout) for each in w)
-        return q @ k.T
+    def scores(w_q: Tensor, w_k: Tensor, layout: str) -> Tensor:
+        q, k = (apply_rope(x @ w.mT, angles, layout=layout) for w in (w_q, w_k))
+        return q @ k.mT
 
-    before = scores(tuple(weights), "interleaved")
-    for name, w in (("of the listing", listed), ("mended", answer(*listed, d, d // 2))):
-        change = (scores(tuple(w), "half") - before).abs()
+    before = scores(w_q, w_k, "interleaved")
+    mended = answer(w_q.flatten(0, 1), w_k.flatten(0, 1), d, 1)
+    for name, w in (("of the listing", listed), ("mended", mended)):
+        queries, shared = (torch.as_tensor(each).unflatten(0, (-1, d)) for each in w)
+        change = (scores(queries, shared, "half") - before).abs().mean(0)
         axes.plot([change.diagonal(-n).mean() for n in places], label=f"weights {name}")
     axes.set(xlabel="distance", ylabel="mean change of a score")
 
 
 def positions_used(answer: Answer, axes: Axes) -> None:
     """Draw where tokens were put by a cache that forgets its offset."""
-    given = torch.cat([torch.arange(12), torch.zeros(8).long()])  # twelve at once, then one by one
-    x = 1 + Draw(0).normal(1, 20, 16).abs()
-    y = apply_rope(x, rope_angles(given, frequencies(16).float()))
-    axes.plot(range(20), color=PALE, linewidth=5, label="its own position")
-    axes.plot(torch.as_tensor(answer(x, y))[0], "o", label="as you read it")
+    own = torch.tensor([[1000], [1500], [2979]]) + torch.arange(20)
+    given = torch.cat([own[:, :12], own[:, :1].expand(-1, 8)], 1)  # twelve at once, then one by one
+    x = 1 + Draw(0).normal(3, 20, 16).abs().double()
+    y = apply_rope(x[:, None], rope_angles(given, 0.03 * frequencies(16)).double())
+    axes.plot(range(20), own[0], color=PALE, linewidth=5, label="its own position")
+    axes.plot(torch.as_tensor(answer(x, y[:, 0], own[:, 0]))[0], "o", label="as you read it")
     axes.set(xlabel="token", ylabel="position")
 
 
