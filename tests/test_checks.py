@@ -599,8 +599,8 @@ def test_a_message_names_the_changed_argument() -> None:
 
     with pytest.raises(checks.CheckFailed, match="argument in place, the first one; return"):
         checks.add_positions(answer)
-    with pytest.raises(checks.CheckFailed, match="argument in place, the third one; return"):
-        checks.looks(lambda o, v, t: torch.zeros(*o.shape[:2], len(t.neg_())))
+    with pytest.raises(checks.CheckFailed, match="argument in place, the second one; return"):
+        checks.looks(lambda o, t: torch.zeros(*o.shape[:2], len(t.neg_())))
     with pytest.raises(checks.CheckFailed, match="changes its argument in place; return"):
         checks.gates_of(lambda b: b.zero_()[:, :, 0, 1:])
 
@@ -641,7 +641,7 @@ def test_the_grader_names_no_share() -> None:
     """How many numbers are wrong can be chosen, too."""
     for hidden, share in ((False, True), (True, False)):
         with pytest.raises(checks.CheckFailed) as failed:
-            checks.EXERCISES["looks"].judge(lambda o, v, t: torch.rand(*o.shape[:2], len(t)),
+            checks.EXERCISES["looks"].judge(lambda o, t: torch.rand(*o.shape[:2], len(t)),
                                             1, hidden=hidden)  # fmt: skip
         assert ("% of them" in str(failed.value)) is share
 
