@@ -222,9 +222,8 @@ class Grader:
             exercise.judge(answer, seed_for(self.job.secret, question.name), hidden=True)
             verdict.word, verdict.points = "ok", question.points
         except checks.CheckFailed as failed:
-            right = {name for name, other in self.verdicts.items() if other.word == "ok"}
             verdict.word, verdict.points = "wrong answer", question.points * failed.share
-            verdict.message = f"{failed}{exercise.resting(right)}"
+            verdict.message = str(failed)
         except StudentError as error:
             verdict.word = "not answered" if error.stub else "crash"
             verdict.message = "; ".join([error.text, *error.__notes__])

@@ -526,26 +526,6 @@ def test_a_message_names_the_last_axes() -> None:
     assert narrow.endswith("the size of axis 0 is another")
 
 
-def test_a_verdict_names_the_earlier_answer_that_is_not_right_yet(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Only until that one passes; a right answer is right, whatever it calls."""
-    monkeypatch.setattr(checks.kept, "HERE", {})
-    later, earlier = (checks.EXERCISES[n] for n in ("pairs_per_bucket", "bucket_by_edges"))
-
-    def wrong(*args: Any) -> Any:
-        return 3 * later.reference(*args) + 7
-
-    words = r"\(`bucket_by_edges`, which .* has not passed yet"
-    with pytest.raises(checks.CheckFailed, match=words):
-        later(wrong)
-    later(later.reference)
-    earlier(earlier.reference)
-    with pytest.raises(checks.CheckFailed) as failed:
-        later(wrong)
-    assert "bucket_by_edges" not in str(failed.value)
-
-
 def asked(name: str) -> dict[str, str]:
     """Return the words of a set that stand before each answer, from the one before it on."""
     found, words = {}, ""
@@ -557,13 +537,8 @@ def asked(name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("name", "exercise"), EVERY)
-def test_what_a_check_knows_of_other_exercises_and_of_parts_is_what_the_text_says(
-    name: str, exercise: str
-) -> None:
-    """An earlier answer that may be called is named; parts that have points are said to."""
+def test_parts_that_have_points_are_said_to(name: str, exercise: str) -> None:
     check, text = checks.EXERCISES[exercise], asked(name)[exercise]
-    called = re.search("You may call your (.*?);", text)
-    assert list(check.rests_on) == (re.findall(r"`(\w+)`", called[1]) if called else [])
     assert bool(check.parts) == ("half of the points" in text)
     assert len(check.parts) in (0, 2)
 
@@ -590,6 +565,18 @@ def test_an_answer_with_one_part_right_has_half_of_the_points(exercise: Exercise
     assert share((first, second)) == 0
 
 
+def test_a_part_of_the_wrong_shape_takes_no_points_from_the_other() -> None:
+    """The number of edges is part of the answer."""
+    check = checks.EXERCISES["edges_of"]
+    for wrong, share in (
+        (lambda left, right: (left[:-1], right), 0.5), (lambda left, right: (left, left), 0.5),
+        (lambda left, right: (left[:-1], left), 0.0), (lambda left, right: left, 0.0),
+    ):  # fmt: skip
+        with pytest.raises(checks.CheckFailed) as failed:
+            check.judge(lambda *args, wrong=wrong: wrong(*check.reference(*args)), 0)
+        assert failed.value.share == share
+
+
 def test_a_message_names_the_changed_argument() -> None:
     """By its place, where there are several."""
 
@@ -599,8 +586,8 @@ def test_a_message_names_the_changed_argument() -> None:
 
     with pytest.raises(checks.CheckFailed, match="argument in place, the first one; return"):
         checks.add_positions(answer)
-    with pytest.raises(checks.CheckFailed, match="argument in place, the third one; return"):
-        checks.looks(lambda o, v, t: torch.zeros(*o.shape[:2], len(t.neg_())))
+    with pytest.raises(checks.CheckFailed, match="argument in place, the second one; return"):
+        checks.looks(lambda o, t: torch.zeros(*o.shape[:2], len(t.neg_())))
     with pytest.raises(checks.CheckFailed, match="changes its argument in place; return"):
         checks.gates_of(lambda b: b.zero_()[:, :, 0, 1:])
 
@@ -641,7 +628,7 @@ def test_the_grader_names_no_share() -> None:
     """How many numbers are wrong can be chosen, too."""
     for hidden, share in ((False, True), (True, False)):
         with pytest.raises(checks.CheckFailed) as failed:
-            checks.EXERCISES["looks"].judge(lambda o, v, t: torch.rand(*o.shape[:2], len(t)),
+            checks.EXERCISES["looks"].judge(lambda o, t: torch.rand(*o.shape[:2], len(t)),
                                             1, hidden=hidden)  # fmt: skip
         assert ("% of them" in str(failed.value)) is share
 

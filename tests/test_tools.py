@@ -186,6 +186,17 @@ def test_pages_load_mathjax_only_where_formulas_cannot_be_set(monkeypatch, tmp_p
         assert len(scripts(formula)) == 2
 
 
+def test_a_comma_stays_behind_the_formula_that_it_follows(monkeypatch):
+    """However many there are in a sentence."""
+    monkeypatch.syspath_prepend(str(ROOT / "book" / "_ext"))
+    from course import typography
+    from docutils.core import publish_doctree
+
+    words = publish_doctree("``q``, :math:`(L)`, ``k``, :math:`(M)`, and :math:`(N)`, :math:`d`.")
+    typography.keep_together(None, words)
+    assert words.astext() == "q, (L), k, (M), and (N), d."
+
+
 def test_the_link_report_names_what_does_not_answer(tmp_path, monkeypatch, capfd):
     site = tmp_path / "site"
     site.mkdir()

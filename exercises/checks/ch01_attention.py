@@ -92,27 +92,22 @@ def time_cases(draw: Draw) -> list[Case]:
 
 
 def causal_output(
-    weights: Tensor, nothing: Tensor, v: Tensor, q_pos: Tensor, k_pos: Tensor
+    output: Tensor, weights: Tensor, v: Tensor, q_pos: Tensor, k_pos: Tensor
 ) -> Tensor:
     """Return what each query reads of the keys that are not later."""
-    return read(weights, nothing, v, k_pos <= q_pos[:, None])
+    return without(output, weights, v, k_pos > q_pos[:, None])
 
 
-def read(
-    weights: Tensor, nothing: Tensor, v: Tensor, seen: Tensor, axis: int | None = -1
-) -> Tensor:
-    """Return what is read of the keys that are seen; the weights sum to one along an axis."""
-    kept = weights * seen
-    total = 1.0 if axis is None else kept.sum(axis, keepdim=True)
-    if axis == -1:
-        total = total + nothing[..., None]
-    result: Tensor = (kept / total).nan_to_num(0.0) @ v
+def without(output: Tensor, weights: Tensor, v: Tensor, later: Tensor, power: int = -1) -> Tensor:
+    """Take out what is read of later keys; what is left is divided by its weight."""
+    hidden = weights * later
+    result: Tensor = (output - hidden @ v) * (1 - hidden.sum(-1, keepdim=True)) ** power
     return result
 
 
 def triangle(weights: Tensor, shift: int = 0) -> Tensor:
     """A mask that counts rows and columns."""
-    return torch.ones(weights.shape[-2:]).tril(shift) > 0
+    return torch.ones(weights.shape[-2:]).triu(shift + 1) > 0
 
 
 def spread_positions(
@@ -132,29 +127,29 @@ def spread_positions(
 
 
 def causal_cases(draw: Draw) -> list[Case]:
-    """Positions from 0, after a cache, out of order, and far apart; a tiny share that is seen."""
+    """Positions from 0, after a cache, out of order, and far apart; with keys lost, and without."""
     b, h, lq, extra, d = draw.sizes(5, 3, 8)
     lk, start = lq + extra, draw.integer(20001, 29999)  # too large for half precision
 
-    def case(queries: Tensor, keys: Tensor, b: int = b, h: int = h, latest: float = 0.0) -> Case:
+    def case(queries: Tensor, keys: Tensor, b: int = b, h: int = h, lost: int = 3) -> Case:
         n, m = len(queries), len(keys)
-        logits = draw.normal(b, h, n, m) + latest * (keys == keys.max())
-        shares = torch.cat([logits, draw.normal(b, h, n, 1)], -1).softmax(-1)
+        seen = torch.cat([keys <= queries[:, None], torch.ones(n, lost) > 0], 1)
+        weights = 0.9 * draw.normal(b, h, n, m + lost).softmax(-1) + 0.1 * seen / seen.sum(
+            1, keepdim=True)  # fmt: skip
         label = f"weights {(b, h, n, m)}, {span('q_pos', queries)}, {span('k_pos', keys)}"
-        label += ", nearly all weight on the latest key" if latest else ""
-        v = draw.normal(b, h, m, d)
-        return Case(label, (shares[..., :-1], shares[..., -1], v, queries, keys))
+        v = draw.normal(b, h, m + lost, d)
+        given = weights @ v, weights[..., :m].clone(), v[:, :, :m].clone(), queries, keys
+        return Case(label + ", no key lost" * (not lost), given)
 
     return [
-        case(torch.arange(lk), torch.arange(lk)),
-        case(torch.arange(start + extra, start + lk), torch.arange(start, start + lk)),
+        case(torch.arange(lk), torch.arange(lk), lost=0),
+        case(torch.arange(start, start + lq), torch.arange(start, start + lk)),
         case(*spread_positions(draw, lq, lk)),
         # past any window, the numbers of 16 bits, and those that half precision tells apart
         case(*spread_positions(draw, lq, lk, 19_000, 38_000)),
         case(*spread_positions(draw, lk, lk)),  # who counts where there are as many is off
-        case(*spread_positions(draw, lq, lk), latest=25.0),
-        case(torch.tensor([start]), torch.arange(start - 300, start + 1), 1, 1),
-        case(*spread_positions(draw, 16, 16), 1, 12),
+        case(torch.tensor([start]), torch.arange(start - 100, start + 200), 1, 1),
+        case(*spread_positions(draw, 16, 16), 1, 12, lost=0),
     ]
 
 
@@ -165,9 +160,15 @@ def span(name: str, places: Tensor) -> str:
     return f"{name} {places.tolist()}"
 
 
-def hidden_by(message: str, seen: Callable[[Tensor, Tensor], Tensor]) -> Mistake:
+def hidden_by(message: str, later: Callable[[Tensor, Tensor], Tensor]) -> Mistake:
     """A wrong mask, made from q_pos[:, None] and k_pos."""
-    return Mistake(message, lambda w, n, v, q, k: read(w, n, v, seen(q[:, None], k)))
+    return Mistake(message, lambda o, w, v, q, k: without(o, w, v, later(q[:, None], k)))
+
+
+def of_the_kept(weights: Tensor, v: Tensor) -> Tensor:
+    """Mix the values of the keys that were kept."""
+    result: Tensor = weights.nan_to_num(0.0) @ v
+    return result
 
 
 EXERCISES = (
@@ -209,47 +210,46 @@ EXERCISES = (
         axes=("batch", "head", "query", "channel"),
         mistakes=(
             Mistake("this is the listing, unchanged",
-                    lambda w, n, v, q, k: read(w, n, v, triangle(w), None)),
-            Mistake("what looks at nothing is forgotten: it keeps its share beside the keys that "
-                    "are left", lambda w, n, v, q, k: read(w, 0 * n, v, k <= q[:, None])),
-            Mistake("the weights that are left no longer sum to one with what looks at nothing",
-                    lambda w, n, v, q, k: read(w, n, v, k <= q[:, None], None)),
+                    lambda o, w, v, q, k: without(o, w, v, triangle(w), 0)),
+            Mistake("the weights that are left no longer sum to one: divide by what they sum to",
+                    lambda o, w, v, q, k: without(o, w, v, k > q[:, None], 0)),
             Mistake("the mask counts rows and columns: it must compare q_pos with k_pos",
-                    lambda w, n, v, q, k: read(w, n, v, triangle(w))),
+                    lambda o, w, v, q, k: without(o, w, v, triangle(w))),
             Mistake("the mask counts rows and columns, from the last ones: it must compare q_pos "
                     "with k_pos",
-                    lambda w, n, v, q, k: read(w, n, v, triangle(w, len(k) - len(q)))),
-            hidden_by("the mask is the wrong way round: it hides the keys that may be seen (is a "
-                      "`~` missing, or one too many?)", lambda q, k: k > q),
+                    lambda o, w, v, q, k: without(o, w, v, triangle(w, len(k) - len(q)))),
+            hidden_by("the mask is the wrong way round: it takes out the keys that may be seen",
+                      lambda q, k: k <= q),
             hidden_by("the mask is the wrong way round: it shows the future and hides the past",
-                      lambda q, k: k >= q),
-            hidden_by("a query may see the key at its own position; yours may not",
                       lambda q, k: k < q),
+            hidden_by("a query may see the key at its own position; yours may not",
+                      lambda q, k: k >= q),
             hidden_by("the keys are taken to be in order; compare each k_pos as it is given",
-                      lambda q, k: k.sort().values <= q),
+                      lambda q, k: k.sort().values > q),
             hidden_by("the keys are counted from the earliest one; compare each k_pos as it is "
-                      "given", lambda q, k: k.min() + torch.arange(len(k)) <= q),
+                      "given", lambda q, k: k.min() + torch.arange(len(k)) > q),
             hidden_by("the queries are counted from the first one; compare each q_pos as it is "
-                      "given", lambda q, k: k <= q[0] + torch.arange(len(q))[:, None]),
+                      "given", lambda q, k: k > q[0] + torch.arange(len(q))[:, None]),
             hidden_by("negative positions lose their sign; compare each position as it is given",
-                      lambda q, k: k.abs() <= q.abs()),
+                      lambda q, k: k.abs() > q.abs()),
             hidden_by("negative positions are taken as 0; compare each position as it is given",
-                      lambda q, k: k.clamp(min=0) <= q.clamp(min=0)),
+                      lambda q, k: k.clamp(min=0) > q.clamp(min=0)),
             hidden_by("one position too many is seen: a key is hidden as soon as it is later",
-                      lambda q, k: k <= q + 1),
-            Mistake("the future is still seen: nothing is hidden",
-                    lambda w, n, v, q, k: w @ v),
+                      lambda q, k: k > q + 1),
+            Mistake("the future is still seen: nothing is taken out",
+                    lambda o, w, v, q, k: 1.0 * o),
+            Mistake("what is left is multiplied by its weight; divide by it",
+                    lambda o, w, v, q, k: without(o, w, v, k > q[:, None], 1)),
+            Mistake("divide what is left, and not what is taken out", lambda o, w, v, q, k:
+                    o - (o - without(o, w, v, k > q[:, None], 0))
+                    / (1 - (w * (k > q[:, None])).sum(-1, keepdim=True))),
+            Mistake("the keys that are gone were read, too: what they gave is in `output` alone",
+                    lambda o, w, v, q, k: of_the_kept(
+                        w * (k <= q[:, None])
+                        / (w * (k <= q[:, None])).sum(-1, keepdim=True), v)),
             Mistake("the softmax is taken a second time; the weights that are left need only be "
-                    "divided by their sum",
-                    lambda w, n, v, q, k:
-                    w.masked_fill(k > q[:, None], -torch.inf).softmax(-1) @ v),
-            Mistake("the weights of each query must sum to one; yours do for each key",
-                    lambda w, n, v, q, k: read(w, n, v, k <= q[:, None], -2)),
-            *(Mistake("a small number is added to the sum: where all that is seen has little "
-                      "weight, it counts",
-                      lambda w, n, v, q, k, small=small: (w * (k <= q[:, None])) @ v
-                      / ((w * (k <= q[:, None])).sum(-1, keepdim=True) + n[..., None] + small))
-              for small in (1e-5, 1e-6, 1e-8, 1e-9, 1e-10)),
+                    "divided by their sum", lambda o, w, v, q, k: of_the_kept(
+                        w.masked_fill(k > q[:, None], -torch.inf).softmax(-1), v)),
         ),
     ),
     Exercise(

@@ -53,85 +53,116 @@ def clip_cases(draw: Draw) -> list[Case]:
     return found
 
 
-def looks(output: Tensor, value: Tensor, table: Tensor) -> Tensor:
+def looks(output: Tensor, table: Tensor) -> Tensor:
     """Return the share of the weight on each row of the table, (H, L, n)."""
-    result: Tensor = (output - value[:, None]) @ torch.linalg.pinv(table)
-    return result
+    rows = output @ torch.linalg.pinv(table)
+    return completed(rows - along(rows))
 
 
-def looks_cases(draw: Draw) -> list[Case]:
-    """Narrow heads and wide ones, as many rows as components, one head, one query."""
-    h, length, more, half = draw.sizes(4, 3, 7)
-
-    def case(words: str, heads: int, queries: int, n: int, d: int, sharp: float) -> Case:
-        table, value = draw.normal(n, d).double(), 2 * draw.normal(heads, d).double()
-        shares = (sharp * draw.normal(heads, queries, n).double()).softmax(-1)
-        sizes = f"H, L, n, d = {(heads, queries, n, d)}"
-        return Case(f"{words}, {sizes}", (value[:, None] + shares @ table, value, table))
-
-    n = 2 * half + 1
-    return [
-        case("narrow heads", h, length, n, n + more, 1.0),
-        case("wide heads", length, h, n, 64, 4.0),
-        case("one head and one query", 1, 1, 5, 9, 2.0),
-        case("as many heads as queries", h, h, 5, 6, 1.0),
-        case("few rows and many queries", 2, 20, 3, 16, 8.0),
-    ]  # fmt: skip
+def along(rows: Tensor, left: int = 0, right: int = -1) -> Tensor:
+    """Return what the value has along the rows: what queries have that cannot look there."""
+    first, last = (rows[:, [query]] for query in (left, right))
+    place = torch.arange(rows.shape[-1])
+    return torch.where(place < len(place) // 2, first, last)
 
 
-def table_of(
-    q: Tensor, k: Tensor, logits: Tensor, q_pos: Tensor, k_pos: Tensor, clip: int
-) -> Tensor:
-    """Return the table, (2 clip + 1, d)."""
-    row = clipped_row(relative_position(q_pos, k_pos), clip)
-    return solved(q, logits * q.shape[-1] ** 0.5 - q @ k.mT, row)
+def completed(rows: Tensor) -> Tensor:
+    """Let the middle row have what is left of one."""
+    middle = torch.arange(rows.shape[-1]) == rows.shape[-1] // 2
+    return torch.where(middle, 1 - (rows * ~middle).sum(-1, keepdim=True), rows)
 
 
-def solved(asked: Tensor, left: Tensor, row: Tensor) -> Tensor:
-    """Return the vectors whose products with queries (B, Lq, d) come nearest to what is left."""
-    found = []
-    for r in range(int(row.max()) + 1):
-        i, j = (row == r).nonzero().T
-        goal = left[:, i, j].flatten()[:, None]
-        found.append(torch.linalg.pinv(asked[:, i].flatten(0, 1)) @ goal)
-    return torch.cat(found, dim=1).mT
-
-
-def table_cases(draw: Draw) -> list[Case]:
-    """Positions from 0, after a cache, below 0, far apart; more texts than components."""
-    found = []
-    for place, clip in enumerate(draw.sizes(4, 1, 5)):
-        words, q_pos, k_pos = around(draw, clip + 1)[place]
-        d = (3, 5, 8, 4)[place]
-        batch = d + draw.integer(2, 5)
-        q, k = (draw.normal(batch, len(p), d).double() for p in (q_pos, k_pos))
-        table = draw.normal(2 * clip + 1, d).double()
-        vectors = table[clipped_row(relative_position(q_pos, k_pos), clip)]
-        logits = (q @ k.mT + torch.einsum("bid,ijd->bij", q, vectors)) * d**-0.5
-        found.append(Case(f"{words}, {batch} texts, d {d}, clip {clip}",
-                          (q, k, logits, q_pos, k_pos, clip)))  # fmt: skip
+def mended(output: Tensor, table: Tensor, rows: slice | list[int]) -> Tensor:
+    """Take the value out of some rows only."""
+    found = output @ torch.linalg.pinv(table)
+    found[..., rows] = looks(output, table)[..., rows]
     return found
 
 
-def normalized(shares: Tensor) -> Tensor:
-    """Divide by the sum along the last axis."""
-    return shares / shares.sum(-1, keepdim=True)
+def looks_cases(draw: Draw) -> list[Case]:
+    """Narrow heads and wide ones, as many rows as components, one head, few tokens and many."""
+    h, length, more, clip = draw.sizes(4, 3, 7)
+
+    def case(words: str, heads: int, tokens: int, c: int, d: int, sharp: float) -> Case:
+        table, value = draw.normal(2 * c + 1, d).double(), 2 * draw.normal(heads, 1, d).double()
+        weights = (sharp * draw.normal(heads, tokens, tokens).double()).softmax(-1)
+        places = torch.arange(tokens)
+        row = clipped_row(relative_position(places, places), c).expand_as(weights)
+        shares = weights.new_zeros(heads, tokens, len(table)).scatter_add(-1, row, weights)
+        sizes = f"H, L, c, d = {(heads, tokens, c, d)}"
+        return Case(f"{words}, {sizes}", (value + shares @ table, table))
+
+    return [
+        case("narrow heads", h, length, clip, 2 * clip + 1 + more, 1.0),
+        case("wide heads", length, h, clip, 64, 4.0),
+        case("one head", 1, 5, 2, 9, 2.0),
+        case("as many rows as components", h, h, 2, 5, 1.0),
+        case("few rows and many tokens", 2, 20, 1, 16, 8.0),
+        case("more rows than a query meets", 3, 4, 6, 13, 1.0),
+    ]  # fmt: skip
 
 
-def counted(
-    q: Tensor, k: Tensor, logits: Tensor, q_pos: Tensor, k_pos: Tensor, clip: int
-) -> Tensor:
-    """Count the positions from 0; where a row of the table is not reached, it is 0."""
-    own = table_of(q, k, logits, torch.arange(len(q_pos)), torch.arange(len(k_pos)), clip)
-    return torch.cat([own, own.new_zeros(2 * clip + 1 - len(own), own.shape[1])])
+def table_of(scores: Tensor, q_pos: Tensor, k_pos: Tensor, clip: int) -> Tensor:
+    """Return what each query gets from each row of the table, (Lq, 2 clip + 1)."""
+    return filled(*met_by(scores, q_pos, k_pos, clip))
 
 
-def means(q: Tensor, k: Tensor, logits: Tensor, q_pos: Tensor, k_pos: Tensor, clip: int) -> Tensor:
-    """Average what is left of the scores times the query."""
+def met_by(scores: Tensor, q_pos: Tensor, k_pos: Tensor, clip: int) -> tuple[Tensor, Tensor]:
+    """Return the scores by query and row, 0 where there are none, and where there are some."""
     row = clipped_row(relative_position(q_pos, k_pos), clip)
-    left = logits * q.shape[-1] ** 0.5 - q @ k.mT
-    pairs = left[..., None] * q[:, :, None]  # (B, Lq, Lk, d)
-    return torch.stack([pairs[:, row == r].mean((0, 1)) for r in range(2 * clip + 1)])
+    empty = scores.new_zeros(len(q_pos), 2 * clip + 1)
+    return empty.scatter(1, row, scores), empty.scatter(1, row, 1.0) > 0
+
+
+def filled(found: Tensor, met: Tensor, mixed: bool = True, all_columns: bool = False) -> Tensor:
+    """Fill the gaps by a mixture of the queries that met all rows, or by the most similar one."""
+    whole, result = found[met.all(1)], found.clone()
+    for query, here in enumerate(met):
+        if mixed:
+            used = here | all_columns
+            mixture = found[query, used] @ torch.linalg.pinv(whole[:, used], rtol=1e-9)
+        else:
+            far = (whole[:, here] - found[query, here]).norm(dim=1)
+            mixture = 1.0 * (torch.arange(len(whole)) == far.argmin())
+        result[query] = torch.where(here, found[query], mixture.to(whole) @ whole)
+    return result
+
+
+def last_met(found: Tensor, met: Tensor) -> Tensor:
+    """Fill each gap with the nearest row that the query met."""
+    place = torch.arange(found.shape[1])
+    near = (place - place[:, None]).abs() + 10_000 * ~met[:, None]  # (Lq, gap, row)
+    return found.gather(1, near.argmin(-1))
+
+
+def mirrored(found: Tensor, met: Tensor) -> Tensor:
+    """Fill each gap with what the other side has."""
+    return torch.where(met, found, found.flip(1))
+
+
+def by_column(found: Tensor, met: Tensor) -> Tensor:
+    """Fill each gap with the mean of the queries that met its row."""
+    return torch.where(met, found, found.sum(0) / met.sum(0))
+
+
+def table_cases(draw: Draw) -> list[Case]:
+    """Whole texts, positions below 0 in any order, keys with holes, positions far apart."""
+    found = []
+    for place, (clip, d) in enumerate(zip(draw.sizes(4, 3, 6), (3, 4, 3, 2), strict=True)):
+        run = torch.arange(2 * clip + d)  # in the middle, d queries meet all rows
+        start, order = draw.integer(11, 40), draw.order(len(run))
+        far = torch.cat([run[clip : clip + d], torch.tensor([FAR // 2, -FAR // 2])])
+        words, q_pos, k_pos = (
+            ("a text", run + start, run + start),
+            ("a text below 0, in any order", run[order] - 700, run.flip(0) - 700),
+            ("queries after a cache of keys", run[clip:] + 70_001, run + 70_001),
+            ("keys far away on both sides", far, torch.cat([run, torch.tensor([FAR, -FAR])])),
+        )[place]
+        vectors = draw.normal(len(q_pos), d).double() @ draw.normal(d, 2 * clip + 1).double()
+        row = clipped_row(relative_position(q_pos, k_pos), clip)
+        found.append(Case(f"{words}, {len(q_pos)} queries, {len(k_pos)} keys, d {d}, clip {clip}",
+                          (vectors.gather(1, row) * d**-0.5, q_pos, k_pos, clip)))  # fmt: skip
+    return found
 
 
 EXERCISES = (
@@ -172,25 +203,31 @@ EXERCISES = (
         tolerance=1e-6,
         axes=("head", "query", "row"),
         mistakes=(
-            Mistake("the word's value is still in what you take apart; subtract it first",
-                    lambda o, v, t: o @ torch.linalg.pinv(t)),
-            Mistake("this is a product with the table; the shares are what the table must be "
-                    "multiplied with", lambda o, v, t: (o - v[:, None]) @ t.mT),
-            Mistake("a product with the table, made to sum to one, is no solution of the system",
-                    lambda o, v, t: normalized((o - v[:, None]) @ t.mT)),
-            Mistake("a softmax of products with the table is no solution of the system",
-                    lambda o, v, t: ((o - v[:, None]) @ t.mT).softmax(-1)),
-            Mistake("the rows are in reverse order",
-                    lambda o, v, t: looks(o, v, t).flip(-1)),
-            Mistake("the value of the first head is taken from all; each has its own",
-                    lambda o, v, t: looks(o, v[:1], t)),
+            Mistake("the word's value is still in your shares: it has a part along the rows, the "
+                    "same for all queries of a head", lambda o, t: o @ torch.linalg.pinv(t)),
             Mistake("the mean over the queries is taken for the value",
-                    lambda o, v, t: looks(o, o.mean(1), t)),
-            Mistake("the value is added; it is in the output already",
-                    lambda o, v, t: looks(o, -v, t)),
+                    lambda o, t: (o - o.mean(1, keepdim=True)) @ torch.linalg.pinv(t)),
+            Mistake("the rows on the right still have the value in them: which query has nothing "
+                    "to its right?", lambda o, t: mended(o, t, slice(None, len(t) // 2))),
+            Mistake("the rows on the left still have the value in them: which query has nothing "
+                    "to its left?", lambda o, t: mended(o, t, slice(len(t) // 2 + 1, None))),
+            Mistake("the row of the query's own place still has the value in it; the weights of a "
+                    "query sum to one", lambda o, t: mended(o, t, [
+                        r for r in range(len(t)) if r != len(t) // 2])),
+            Mistake("the first token has nothing to its left, the last one nothing to its right; "
+                    "you exchange the two", lambda o, t: completed(
+                        o @ torch.linalg.pinv(t) - along(o @ torch.linalg.pinv(t), -1, 0))),
+            Mistake("the first token has nothing to its left, but it may look to its right",
+                    lambda o, t: completed(
+                        o @ torch.linalg.pinv(t) - along(o @ torch.linalg.pinv(t), 0, 0))),
+            Mistake("this is a product with the table; the shares are what the table must be "
+                    "multiplied with", lambda o, t: completed(o @ t.mT - along(o @ t.mT))),
+            Mistake("the rows are in reverse order", lambda o, t: looks(o, t).flip(-1)),
+            Mistake("one value is taken for all heads; each has its own",
+                    lambda o, t: completed(o @ torch.linalg.pinv(t)
+                                           - along(o @ torch.linalg.pinv(t)).mean(0))),
             Mistake("all queries get the mean of what they look at",
-                    lambda o, v, t: looks(o, v, t).mean(1, keepdim=True).expand(
-                        -1, o.shape[1], -1)),
+                    lambda o, t: looks(o, t).mean(1, keepdim=True).expand(-1, o.shape[1], -1)),
         ),
     ),
     Exercise(
@@ -198,28 +235,23 @@ EXERCISES = (
         cases=table_cases,
         reference=table_of,
         tolerance=1e-6,
-        axes=("row", "component"),
+        axes=("query", "row"),
         mistakes=(
+            Mistake("rows that a query never met are left at 0", lambda *a: met_by(*a)[0]),
+            Mistake("rows that a query never met get the mean of the queries that met them; each "
+                    "query is another vector", lambda *a: by_column(*met_by(*a))),
+            Mistake("rows that a query never met get the score of the nearest row that it met; "
+                    "that is a clip, and the server has another", lambda *a: last_met(*met_by(*a))),
+            Mistake("rows that a query never met get those of the most similar query; a mixture of "
+                    "several is exact", lambda *a: filled(*met_by(*a), mixed=False)),
+            Mistake("the mixture must fit the scores that a query has; yours takes the empty "
+                    "places for zeros", lambda *a: filled(*met_by(*a), all_columns=True)),
             Mistake("the rows are in reverse order: relative positions are key minus query",
-                    lambda q, k, s, qp, kp, c: table_of(q, k, s, qp, kp, c).flip(0)),
-            Mistake("the scores were divided by sqrt(d); undo it first",
-                    lambda q, k, s, qp, kp, c: table_of(
-                        q, k, s * q.shape[-1] ** -0.5 + q @ k.mT * (
-                            q.shape[-1] ** -0.5 - 1 / q.shape[-1]), qp, kp, c)),
-            Mistake("the scores were divided by sqrt(d), and so was q . k in them",
-                    lambda q, k, s, qp, kp, c: solved(
-                        q, s - q @ k.mT, clipped_row(relative_position(qp, kp), c))),
-            Mistake("the contents are still in what you solve for: subtract q . k first",
-                    lambda q, k, s, qp, kp, c: table_of(q, 0 * k, s, qp, kp, c)),
-            Mistake("the vector is multiplied with the query; you solve as though it were with the "
-                    "key", lambda q, k, s, qp, kp, c: solved(
-                        k, (s * q.shape[-1] ** 0.5 - q @ k.mT).mT,
-                        clipped_row(relative_position(qp, kp), c).mT)),
-            Mistake("positions are counted from 0; use q_pos and k_pos", counted),
-            Mistake("these are what the scores have in the mean; solve for the vectors",
-                    lambda q, k, s, qp, kp, c: means(q, k, s, qp, kp, c)),
-            Mistake("the table holds what is added to a key; yours has the key in it",
-                    lambda q, k, s, qp, kp, c: table_of(q, k, s, qp, kp, c) + k.mean((0, 1))),
+                    lambda *a: table_of(*a).flip(1)),
+            Mistake("positions are counted from 0; use q_pos and k_pos",
+                    lambda s, q, k, c: table_of(s, q - q.min(), k - k.min(), c)),
+            Mistake("what is missing on one side is taken from the other; the sides need not be "
+                    "alike", lambda *a: mirrored(*met_by(*a))),
         ),
     ),
 )  # fmt: skip

@@ -10,7 +10,6 @@ from torch import Tensor
 from exercises.checks.spec import Case, Draw, Exercise, Mistake
 
 Pair = tuple[Tensor, Tensor]
-Four = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def least_memory(layers: int, segment: int, wanted: int) -> Tensor:
@@ -49,29 +48,50 @@ def memory_cases(draw: Draw) -> list[Case]:
             for words, a, b, c in calls]  # fmt: skip
 
 
-def extend_memory(memory: Tensor, valid: Tensor, x: Tensor, fresh: Tensor, length: int) -> Four:
-    """Return context, what of it counts, the newest states of it, and what of them counts."""
-    context = torch.cat([memory, x], dim=1)
-    seen = torch.cat([valid & ~fresh[:, None], x[..., 0] == x[..., 0]], dim=1)
-    return context, seen, newest(context, length), newest(seen, length)
+def extend_memory(valid: Tensor, begins: Tensor, keep: Tensor) -> Pair:
+    """Return what each token of a segment may look at, and what counts in the next memory."""
+    return by(valid, begins.long().cumsum(1), keep)
 
 
-def newest(context: Tensor, length: int) -> Tensor:
-    """Return the last states of a context."""
-    return context[:, max(0, context.shape[1] - length) :]
+def together(valid: Tensor, number: Tensor) -> Tensor:
+    """Return which tokens have the same document, numbered in each segment, (B, L, M + L)."""
+    old = valid[:, None] & (number == 0)[:, :, None]
+    return torch.cat([old, number[:, :, None] == number[:, None]], dim=2)
+
+
+def ages(seen: Tensor) -> Tensor:
+    """Return how many states of a context are newer than each."""
+    return torch.arange(seen.shape[2] - 1, -1, -1)
+
+
+def by(valid: Tensor, number: Tensor, keep: Tensor) -> Pair:
+    """Answer with documents that are numbered in some way."""
+    seen = together(valid, number)
+    return seen, seen[:, -1] & (ages(seen) < keep[:, None])
+
+
+def with_memory(old: Tensor, valid: Tensor, begins: Tensor, keep: Tensor) -> Pair:
+    """Answer with what the segment may see of the memory; the rest is right."""
+    seen, counts = extend_memory(valid, begins, keep)
+    return torch.cat([old, seen[:, :, old.shape[2] :]], dim=2), counts
+
+
+def causal(seen: Tensor) -> Tensor:
+    """Hide what is later than each token."""
+    return seen & (ages(seen) >= torch.arange(seen.shape[1] - 1, -1, -1)[:, None])
 
 
 def memory_streams(draw: Draw) -> list[Case]:
-    """Memories shorter and longer than the segment, none yet, none kept; some rows fresh."""
-    b, m, length, dim, more = draw.sizes(5, 3, 8)
+    """Memories shorter and longer than the segment, none yet, none kept; no, one, many ends."""
+    b, m, length, more = draw.sizes(4, 3, 8)
     short, long = min(m, length), max(m, length)
     calls = (
-        ("memory and a longer segment", b, short, long, short + 1, 0.5),
-        ("a long memory", b, 3 * long, short, 2 * long, 0.5),
-        ("no memory yet", b, 0, length, m, 0.5), ("nothing to keep", b, m, length, 0, 0.5),
-        ("room for more than there is", b, m, length, 9 * long, 0.5),
-        ("no fresh row", b, m, length, m + more, 0.0), ("all rows fresh", m, b, b, b + 1, 1.0),
-        ("one row", 1, m, 1, m, 0.0),
+        ("memory and a longer segment", b, short, long, 0.3, long),
+        ("a long memory", b, 3 * long, short, 0.3, 2 * long),
+        ("no memory yet", b, 0, length, 0.3, m),
+        ("nothing to keep", b, m, length, 0.3, 0), ("short documents", b, m, length + more, 0.7, m),
+        ("no document ends", b, m, length, 0.0, m + more), ("one token", b, m, 1, 0.5, m),
+        ("one row", 1, m, length, 0.5, 9 * m),
     )  # fmt: skip
 
     def flags(*shape: int, share: float) -> Tensor:
@@ -81,82 +101,78 @@ def memory_streams(draw: Draw) -> list[Case]:
         return found
 
     return [
-        Case(f"{words}: B, M, L, length = {(rows, kept, new, keep)}", (
-            draw.normal(rows, kept, dim), flags(rows, kept, share=0.7), draw.normal(rows, new, dim),
-            flags(rows, share=share), keep))
-        for words, rows, kept, new, keep, share in calls
+        Case(f"{words}: B, M, L = {(rows, kept, new)}", (
+            flags(rows, kept, share=0.7), flags(rows, new, share=share),
+            torch.randint(most // 2, most + 1, (rows,), generator=draw.generator)))
+        for words, rows, kept, new, share, most in calls
     ]  # fmt: skip
 
 
-def u_and_v(q: Tensor, k: Tensor, r: Tensor, weights: Tensor) -> Pair:
+def u_and_v(q: Tensor, k: Tensor, codes: Tensor, weights: Tensor) -> Pair:
     """Return the two vectors of each head."""
-    return solved(k, r, left_of(q, k, r, weights))
+    return solved(q, k, codes, left_of(q, k, weights))
 
 
-def solved(k: Tensor, r: Tensor, left: Tensor, columns: bool = True, rows: bool = True) -> Pair:
-    """Fit what is left by k . u + r . v and, where the means are taken out, a constant a row."""
-    d = k.shape[-1]
-    system = torch.cat([k[:, :, None].expand(*left.shape, d), r.expand(*left.shape, d)], dim=-1)
+def solved(
+    q: Tensor, k: Tensor, codes: Tensor, left: Tensor, columns: bool = True, rows: bool = True,
+    undone: bool = True,
+) -> Pair:  # fmt: skip
+    """Fit what is left by k . u + c . w + q . W c, less a constant of each row; v from w = W' v."""
+    d, width = q.shape[-1], codes.shape[-1]
+    pairs = torch.einsum("bhid,ijw->bhijdw", q, codes).flatten(-2)
+    keys = k[:, :, None].expand(*left.shape, d)
+    system = torch.cat([keys, codes.expand(*left.shape, width), pairs], dim=-1)
+    u, w, matrix = fitted(system, left, columns, rows).split([d, width, d * width], dim=1)
+    matrix = matrix.unflatten(1, (d, width))
+    product = (matrix @ w[..., None])[..., 0]
+    return u, torch.linalg.solve(matrix @ matrix.mT, product) if undone else product
+
+
+def fitted(system: Tensor, left: Tensor, columns: bool = True, rows: bool = True) -> Tensor:
+    """Solve for what each head multiplies the columns with, (H, columns)."""
     system = system - system.mean(-2, keepdim=True) * columns
     left = left - left.mean(-1, keepdim=True) * rows
     system, goal = (each.transpose(0, 1).flatten(1, 3) for each in (system, left[..., None]))
-    found = torch.linalg.solve(system.mT @ system, system.mT @ goal)[..., 0]
-    return found[:, :d], found[:, d:]
+    return torch.linalg.lstsq(system, goal).solution[..., 0]
 
 
 def weight_cases(draw: Draw) -> list[Case]:
-    """More keys than queries, as many, one head, one text; vectors of any size."""
+    """More keys than queries, as many, one head, one text; codes as wide as a head, and wider."""
     b, h, lq, more, d = draw.sizes(5, 3, 7)
 
     def case(
-        words: str, batch: int, heads: int, queries: int, keys: int, width: int, size: float
+        words: str, batch: int, heads: int, queries: int, keys: int, d: int, width: int, size: float
     ) -> Case:
-        q, k = (draw.normal(batch, heads, n, width).double() for n in (queries, keys))
-        r = 0.4 + draw.normal(heads, queries, keys, width).double()
-        u, v = (size * draw.normal(heads, width).double() for _ in range(2))
+        q, k = (draw.normal(batch, heads, n, d).double() for n in (queries, keys))
+        codes = 0.4 + draw.normal(queries, keys, width).double()
+        matrix = draw.normal(heads, d, width).double() / width**0.5
+        u, v = (size * draw.normal(heads, d).double() for _ in range(2))
+        r = torch.einsum("hdw,ijw->hijd", matrix, codes)
         logits = (q + u[:, None]) @ (k + 0.5).mT
         logits = logits + torch.einsum("bhid,hijd->bhij", q + v[:, None], r)
-        weights = (logits * width**-0.5).softmax(-1)
-        label = f"{words}, B, H, Lq, Lk, d = {(batch, heads, queries, keys, width)}"
-        return Case(label, (q, k + 0.5, r, weights))
+        weights = (logits * d**-0.5).softmax(-1)
+        label = f"{words}, B, H, Lq, Lk, d, D = {(batch, heads, queries, keys, d, width)}"
+        return Case(label, (q, k + 0.5, codes, weights))
 
     return [
-        case("more keys than queries", b, h, lq, lq + more, d, 1.0),
-        case("as many keys as queries", h, b, more + 4, more + 4, lq, 0.3),
-        case("one text", 1, 2, 9, 12, 4, 2.0),
-        case("one head", 3, 1, 5, 20, 16, 1.0),
+        case("more keys than queries", b + 4, h, lq, lq + more, d, d + 1, 1.0),
+        case("as many keys as queries", h, b, more + 5, more + 5, 4, 4, 0.3),
+        case("one text", 1, 2, 11, 12, 3, 5, 2.0),
+        case("one head", 4, 1, 7, 20, 8, 12, 1.0),
     ]  # fmt: skip
 
 
-def forgets(memory: Tensor, valid: Tensor, x: Tensor, fresh: Tensor, length: int) -> Four:
-    """Keep no account of what counts."""
-    context, seen, kept, counts = extend_memory(memory, valid, x, fresh, length)
-    return context, seen, kept, torch.ones_like(counts)
-
-
-def exchanged(memory: Tensor, valid: Tensor, x: Tensor, fresh: Tensor, length: int) -> Four:
-    """Put the segment before the memory."""
-    context, seen = (each.roll(x.shape[1], 1)
-                     for each in extend_memory(memory, valid, x, fresh, 0)[:2])  # fmt: skip
-    return context, seen, newest(context, length), newest(seen, length)
-
-
-def left_of(q: Tensor, k: Tensor, r: Tensor, weights: Tensor, power: float = 0.5) -> Tensor:
+def left_of(q: Tensor, k: Tensor, weights: Tensor, power: float = 0.5) -> Tensor:
     """Return the logarithms of the weights, less what is known."""
-    known = q @ k.mT + torch.einsum("bhid,hijd->bhij", q, r)
-    result: Tensor = weights.log() * q.shape[-1] ** power - known
+    result: Tensor = weights.log() * q.shape[-1] ** power - q @ k.mT
     return result
 
 
-def apart(k: Tensor, r: Tensor, left: Tensor) -> Pair:
-    """Fit each vector as though the other were zero."""
-    d = k.shape[-1]
-    found = []
-    for system in (k[:, :, None].expand(*left.shape, d), r.expand(*left.shape, d)):
-        system = (system - system.mean(-2, keepdim=True)).transpose(0, 1).flatten(1, 3)
-        goal = (left - left.mean(-1, keepdim=True)).transpose(0, 1).flatten(1)[..., None]
-        found.append(torch.linalg.solve(system.mT @ system, system.mT @ goal)[..., 0])
-    return found[0], found[1]
+def keys_alone(q: Tensor, k: Tensor, codes: Tensor, weights: Tensor) -> Pair:
+    """Fit u as though the rest were zero."""
+    left = left_of(q, k, weights)
+    alone = fitted(k[:, :, None].expand(*left.shape, k.shape[-1]), left)
+    return alone, u_and_v(q, k, codes, weights)[1]
 
 
 EXERCISES = (
@@ -192,33 +208,37 @@ EXERCISES = (
         name="extend_memory",
         cases=memory_streams,
         reference=extend_memory,
-        axes=("batch", "position", "channel"),
+        axes=("batch", "token", "state"),
         mistakes=(
-            Mistake("a fresh row may not look at what it remembers",
-                    lambda m, o, x, f, n: extend_memory(m, o, x, f & False, n)),
+            Mistake("a token of another document may not look at the memory",
+                    lambda o, g, n: with_memory(o[:, None].expand(*g.shape, -1), o, g, n)),
+            Mistake("tokens before the first beginning still belong to the document of the memory",
+                    lambda o, g, n: with_memory(
+                        (o & ~g.any(1, keepdim=True))[:, None].expand(*g.shape, -1), o, g, n)),
+            Mistake("a token that begins a document belongs to the new one", lambda o, g, n: by(
+                o, g.long().cumsum(1) - g.long(), n)),
             Mistake("what was invalid before stays invalid",
-                    lambda m, o, x, f, n: extend_memory(m, o | True, x, f, n)),
-            Mistake("all of the memory counts for you: what was invalid stays so, and a fresh row "
-                    "may not look at what it remembers",
-                    lambda m, o, x, f, n: extend_memory(m, o | True, x, f & False, n)),
-            Mistake("`fresh` is the wrong way round: its rows begin another document",
-                    lambda m, o, x, f, n: extend_memory(m, o, x, ~f, n)),
-            Mistake("the new memory is kept as though all of it counted", forgets),
-            Mistake("the oldest states are kept; the newest must be",
-                    lambda m, o, x, f, n: (*extend_memory(m, o, x, f, n)[:2], *(
-                        each[:, :n] for each in extend_memory(m, o, x, f, n)[:2]))),
-            Mistake("the new memory is cut from the segment alone; what is older may still be kept",
-                    lambda m, o, x, f, n: (*extend_memory(m, o, x, f, n)[:2], *(
-                        newest(each, min(n, x.shape[1]))
-                        for each in extend_memory(m, o, x, f, n)[:2]))),
-            Mistake("the new memory is as long as the old one, whatever `length` says",
-                    lambda m, o, x, f, n: extend_memory(m, o, x, f, m.shape[1])),
-            Mistake("with a length of 0 nothing is kept; x[:, -0:] is all of x",
-                    lambda m, o, x, f, n: extend_memory(m, o, x, f, n or 10**6)),
-            Mistake("memory and segment are exchanged: what is older comes first",
-                    lambda m, o, x, f, n: exchanged(m, o, x, f, n)),
-            Mistake("one state too many is kept",
-                    lambda m, o, x, f, n: extend_memory(m, o, x, f, n + 1)),
+                    lambda o, g, n: extend_memory(o | True, g, n)),
+            Mistake("documents within the segment are not told apart",
+                    lambda o, g, n: by(o, g.long().cummax(1).values, n)),
+            Mistake("a causal mask is not asked for: a token may look at later ones of its "
+                    "document", lambda o, g, n: (
+                        causal(extend_memory(o, g, n)[0]), extend_memory(o, g, n)[1])),
+            Mistake("the limit of each row is ignored", lambda o, g, n: extend_memory(
+                o, g, n * 0 + 10**6)),
+            Mistake("all rows get the limit of the first one",
+                    lambda o, g, n: extend_memory(o, g, n[:1].expand(len(n)))),
+            Mistake("the oldest states are kept; the newest must be", lambda o, g, n: (
+                extend_memory(o, g, n)[0], extend_memory(o, g, n + 10**6)[1] & (
+                    ages(extend_memory(o, g, n)[0]).flip(0) < n[:, None]))),
+            Mistake("what counts in the next memory belongs to the document of the last token",
+                    lambda o, g, n: (extend_memory(o, g, n)[0], ages(
+                        extend_memory(o, g, n)[0]) < n[:, None])),
+            Mistake("the next memory is the document of the segment's first token; that of its "
+                    "last one goes on", lambda o, g, n: (
+                        extend_memory(o, g, n)[0], extend_memory(o, g, n)[0][:, 0] & (
+                            ages(extend_memory(o, g, n)[0]) < n[:, None]))),
+            Mistake("one state too many is kept", lambda o, g, n: extend_memory(o, g, n + 1)),
         ),
     ),
     Exercise(
@@ -229,30 +249,29 @@ EXERCISES = (
         tolerance=1e-6,
         axes=("head", "component"),
         mistakes=(
-            Mistake("u and v are exchanged: u meets the keys, v the relative positions",
+            Mistake("u and v are exchanged: u meets the keys, v the codes",
                     lambda *a: u_and_v(*a)[::-1]),
             Mistake("the softmax takes a number of its own from each row; it is still in what you "
-                    "solve for", lambda q, k, r, w: solved(
-                        k, r, left_of(q, k, r, w), columns=False, rows=False)),
+                    "solve for", lambda q, k, c, w: solved(
+                        q, k, c, left_of(q, k, w), columns=False, rows=False)),
             Mistake("the means of the rows are taken out of the logarithms, and not out of the "
-                    "system", lambda q, k, r, w: solved(
-                        k, r, left_of(q, k, r, w), columns=False)),
+                    "system", lambda q, k, c, w: solved(
+                        q, k, c, left_of(q, k, w), columns=False)),
             Mistake("the logits were divided by sqrt(d); undo it first",
-                    lambda q, k, r, w: solved(k, r, left_of(q, k, r, w, power=0.0))),
-            Mistake("the query's product with r is known, too: subtract it",
-                    lambda q, k, r, w: solved(k, r, left_of(q, k, 0 * r, w))),
+                    lambda q, k, c, w: solved(q, k, c, left_of(q, k, w, power=0.0))),
             Mistake("the query's product with the key is known: subtract it",
-                    lambda q, k, r, w: solved(k, r, left_of(q, 0 * k, r, w))),
-            Mistake("the two known products are added; they must be subtracted",
-                    lambda q, k, r, w: solved(k, r, left_of(-q, k, r, w))),
-            Mistake("u is fitted as though v were zero, and v as though u were",
-                    lambda q, k, r, w: apart(k, r, left_of(q, k, r, w))),
+                    lambda q, k, c, w: solved(q, k, c, left_of(q, 0 * k, w))),
+            Mistake("the product of query and key is added; it must be subtracted",
+                    lambda q, k, c, w: solved(q, k, c, left_of(-q, k, w))),
+            Mistake("u is fitted as though nothing else were unknown", keys_alone),
+            Mistake("a product with W is no solution: which v does the transposed W turn into w?",
+                    lambda q, k, c, w: solved(q, k, c, left_of(q, k, w), undone=False)),
             Mistake("all heads get the mean of their vectors; each has its own", lambda *a: tuple(
                 each.mean(0).expand_as(each) for each in u_and_v(*a))),
             Mistake("the signs are flipped: both vectors are added to the query",
                     lambda *a: tuple(-each for each in u_and_v(*a))),
             Mistake("the weights are used as they are; it is their logarithms that are sums",
-                    lambda q, k, r, w: solved(k, r, left_of(q, k, r, w.exp()))),
+                    lambda q, k, c, w: solved(q, k, c, left_of(q, k, w.exp()))),
         ),
     ),
 )  # fmt: skip

@@ -8,62 +8,73 @@ import torch
 from torch import Tensor
 
 from exercises.checks.spec import Case, Draw, Exercise, Mistake
+from pe_lib.positions import relative_position
 from pe_lib.t5 import t5_bucket
 
 Fit = tuple[Tensor, Tensor]
+APART = 1e-6  # what differs by more is no rounding
 
 
-def by_edges(relative: Tensor, edges: Tensor, right: Tensor) -> Tensor:
-    """Return the last bucket whose edge a distance has reached, on its side."""
-    past = reached(edges, (-relative).clamp(min=0))
-    if not len(right):
-        return past
-    return torch.where(relative > 0, len(edges) + reached(right, relative), past)
+def edges_of(weights: Tensor, positions: Tensor) -> Fit:
+    """Return the shortest distance of each bucket, to the left and to the right."""
+    return edges_by((weights / weights.diagonal()[:, None]).log(), relative_position(
+        positions, positions))  # fmt: skip
+
+
+def edges_by(number: Tensor, relative: Tensor) -> Fit:
+    """Return where the numbers of the pairs change, on either side."""
+    causal = number.min() == -torch.inf
+    right = firsts(number, relative, 1)
+    return firsts(number, -relative, 0), right[:0] if causal else right
+
+
+def firsts(number: Tensor, distance: Tensor, nearest: int) -> Tensor:
+    """Return where the numbers change, from the nearest distance on."""
+    each = torch.arange(nearest, int(distance.max()) + 1)
+    numbers = torch.stack([number[distance == n][0] for n in each.tolist()])
+    changes = numbers.diff().abs() > 1e-9
+    return torch.cat([each[:1], each[1:][changes]])
+
+
+def edged_cases(draw: Draw) -> list[Case]:
+    """Narrow buckets and wide ones, T5's own, one alone; far positions and those below 0."""
+    m, more = draw.sizes(2, 3, 6)
+    zero, one = torch.zeros(1, dtype=torch.long), torch.ones(1, dtype=torch.long)
+
+    def drawn(first: Tensor, count: int) -> Tensor:
+        steps = torch.randint(1, 4, (count,), generator=draw.generator)
+        return torch.cat([first, first + steps.cumsum(0)])
+
+    def weights(edges: Tensor, right: Tensor, places: Tensor) -> Tensor:
+        relative = relative_position(places, places)
+        steps = 0.1 + torch.rand(len(edges) + len(right), generator=draw.generator).double()
+        signs = 1.0 - 2 * (torch.arange(len(steps)) % 3 == 1)
+        left = reached(edges, (-relative).clamp(min=0))
+        row = torch.where(relative > 0, len(edges) + reached(right, relative), left)
+        logits = (steps * signs).cumsum(0)[row] if len(right) else (steps * signs).cumsum(0)[left]
+        return logits.masked_fill((relative > 0) & (len(right) == 0), -torch.inf).softmax(-1)
+
+    own = first_distances(8, 20)
+    calls = (
+        ("drawn edges", drawn(zero, more), drawn(one, m), draw.integer(11, 40)),
+        ("below 0", drawn(zero, m), drawn(one, more), -700), ("T5's own", own, own[1:], 70_001),
+        ("one bucket", zero, one, 0), ("wide buckets", 7 * torch.arange(3), one + 9 * zero, 5),
+        ("a bucket for each distance", torch.arange(12), torch.arange(1, 9), -4),
+    )  # fmt: skip
+    found = []
+    for words, edges, right, start in calls:
+        for both in (True, False):
+            places = torch.cat([torch.arange(9), torch.arange(11, 22)]) + start
+            places = places[draw.order(len(places))]
+            far = right if both else right[:0]
+            found.append(Case(f"{'bidirectional' if both else 'causal'}, {words}, from {start}",
+                              (weights(edges, far, places), places)))  # fmt: skip
+    return found
 
 
 def reached(edges: Tensor, distance: Tensor) -> Tensor:
     """Return the last edge that a distance has reached, counted from 0."""
     return torch.searchsorted(edges, distance.contiguous(), right=True) - 1
-
-
-def right_first(relative: Tensor, edges: Tensor, right: Tensor) -> Tensor:
-    """Number the buckets of the right before those of the left."""
-    past = len(right) + reached(edges, (-relative).clamp(min=0))
-    return torch.where(relative > 0, reached(right, relative), past) if len(right) else past
-
-
-def edged_cases(draw: Draw) -> list[Case]:
-    """Narrow buckets and wide ones, T5's own, one alone; any shape, and far positions."""
-    m, more, rows = draw.sizes(3, 3, 8)
-    zero, one = torch.zeros(1, dtype=torch.long), torch.ones(1, dtype=torch.long)
-
-    def drawn(first: Tensor, count: int) -> Tensor:
-        steps = torch.randint(1, 9, (count,), generator=draw.generator)
-        return torch.cat([first, first + steps.cumsum(0)])
-
-    left, other = drawn(zero, more), drawn(one, m)
-    wide = torch.cat([zero, torch.tensor([3, 700, 701, 9000, 70_001])])
-    own = first_distances(16, 128)
-
-    def near(*edges: Tensor, far: int = 80_000) -> Tensor:
-        found = (torch.cat(edges)[:, None] + torch.arange(-1, 2)).flatten().unique()
-        found = torch.cat([found, -found, torch.tensor([far, -far])])
-        return found[draw.order(len(found))]
-
-    calls = (
-        ("drawn edges", near(left, other), left, other),
-        ("wide buckets", near(wide), wide, torch.tensor([1, 2, 600, 20_000])),
-        ("T5's own", near(own), own, own[1:]),
-        ("one bucket", torch.arange(-4, 4), zero, one),
-        (f"one bucket for each distance, relative positions of shape {(rows, 2 * m)}",
-         draw.places(rows, 2 * m) - 30, torch.arange(m + 20), torch.arange(1, more + 9)),
-        ("no axes", torch.tensor(-m), left, other),
-    )  # fmt: skip
-    return [
-        Case(f"{'bidirectional' if both else 'causal'}, {words}",
-             (relative, edges, right if both else right[:0]))
-        for words, relative, edges, right in calls for both in (True, False)
-    ]  # fmt: skip
 
 
 def first_distances(n: int, far: int) -> Tensor:
@@ -72,77 +83,78 @@ def first_distances(n: int, far: int) -> Tensor:
     return torch.stack([(found == b).nonzero()[0, 0] for b in range(n)])
 
 
-def pairs_per_bucket(edges: Tensor, length: int) -> Tensor:
-    """Return how many pairs of a causal text each bucket holds."""
-    return counted(edges, length, length - torch.arange(length))
+def pairs_per_bucket(edges: Tensor, lengths: Tensor) -> Tensor:
+    """Return how many pairs of causal documents each bucket holds."""
+    return counted(edges, lengths, lengths[:, None] - torch.arange(int(lengths.max())))
 
 
-def counted(edges: Tensor, length: int, often: Tensor, shift: int = 0) -> Tensor:
-    """Add up how often each distance occurs, by bucket."""
-    found = by_edges(-torch.arange(length) - shift, edges, edges[:0])
-    return torch.zeros(len(edges), dtype=torch.long).index_add(0, found, often)
+def counted(edges: Tensor, lengths: Tensor, often: Tensor, shift: int = 0) -> Tensor:
+    """Add up how often each distance (column) occurs in each document (row), by bucket."""
+    bucket = reached(edges, torch.arange(often.shape[1]) + shift)
+    return torch.zeros_like(edges).index_add(0, bucket, often.clamp(min=0).sum(0))
 
 
 def pair_cases(draw: Draw) -> list[Case]:
-    """T5's buckets, drawn ones, one alone, and texts that do not reach the last."""
+    """T5's buckets, drawn ones, one alone; one document and several, long and short."""
     steps = torch.randint(1, 9, (draw.integer(4, 8),), generator=draw.generator)
     drawn = torch.cat([torch.zeros(1, dtype=torch.long), steps.cumsum(0)])
+    some = draw.sizes(3, 10, 90)
     calls = (
-        ("T5's own", first_distances(32, 128), 512), ("drawn edges", drawn, draw.integer(60, 90)),
-        ("one bucket", drawn[:1], 20), ("a short text", first_distances(16, 128), 21),
-        ("a single token", drawn, 1), ("a long text", torch.tensor([0, 700, 9000]), 20_000),
+        ("T5's own", first_distances(32, 128), [512]), ("drawn edges", drawn, some),
+        ("one bucket", drawn[:1], [20, 3]), ("a single token", drawn, [1]),
+        ("short documents", first_distances(16, 128), [21, 1, 9]),
+        ("long documents", torch.tensor([0, 700, 9000]), [20_000, 400, 12_000]),
     )  # fmt: skip
-    return [Case(f"{words}, {n} tokens", (edges, n)) for words, edges, n in calls]
+    return [Case(f"{words}, documents of {n} tokens", (edges, torch.tensor(n)))
+            for words, edges, n in calls]  # fmt: skip
 
 
-def table_and_scale(q: Tensor, k: Tensor, logits: Tensor, buckets: Tensor) -> Fit:
-    """Return the factor on q . k, and the number of each bucket."""
-    return fitted(q @ k.mT, logits, buckets)
+def table_and_scale(q: Tensor, k: Tensor, logits: Tensor) -> Fit:
+    """Return the factor on q . k, and the numbers that are added, rising."""
+    x, y = (q @ k.mT).flatten(), logits.flatten()
+    slopes = (y[1:] - y[0]) / (x[1:] - x[0])
+    left = (y - slopes[:, None] * x).sort(1).values
+    scale = slopes[(left.diff(dim=1) > APART).sum(1).argmin()]
+    return scale, without(q @ k.mT, logits, scale)
 
 
-def fitted(products: Tensor, logits: Tensor, buckets: Tensor) -> Fit:
-    """Fit logits by a factor on products and a number for each bucket."""
-    x, y = (each - by_bucket(each, buckets)[buckets] for each in (products, logits))
-    scale = (x * y).sum() / x.square().sum()
-    return scale, by_bucket(logits - scale * products, buckets)
+def without(products: Tensor, logits: Tensor, scale: Tensor | float) -> Tensor:
+    """Return the different numbers of the logits less a factor times the products."""
+    left = (logits - scale * products).flatten().sort().values
+    return torch.cat([left[:1], left[1:][left.diff() > APART]])
 
 
-def without_table(q: Tensor, k: Tensor, logits: Tensor, buckets: Tensor) -> Fit:
-    """Fit the factor alone first, and then the table to what is left."""
-    products = q @ k.mT
-    scale = (products * logits).sum() / products.square().sum()
-    return scale, by_bucket(logits - scale * products, buckets)
-
-
-def by_bucket(values: Tensor, buckets: Tensor) -> Tensor:
-    """Return the mean of (B, Lq, Lk) in each bucket, (m,)."""
-    return torch.stack([values[:, buckets == b].mean() for b in range(int(buckets.max()) + 1)])
+def sloped(q: Tensor, k: Tensor, logits: Tensor, *, level: bool) -> Fit:
+    """Fit the factor as though there were no table, or one number for all pairs."""
+    x, y = (each - level * each.mean() for each in (q @ k.mT, logits))
+    return (x * y).sum() / x.square().sum(), table_and_scale(q, k, logits)[1]
 
 
 def fit_cases(draw: Draw) -> list[Case]:
     """T5's factor, others; T5's buckets and drawn ones; products with a mean of their own."""
-    b, lq, d, m, more = draw.sizes(5, 3, 8)
+    lq, d, m, more = draw.sizes(4, 4, 9)
 
-    def case(words: str, batch: int, queries: int, keys: int, width: int, scale: float,
-             buckets: Tensor) -> Case:  # fmt: skip
-        q, k = (0.5 + draw.normal(batch, each, width).double() for each in (queries, keys))
-        table = 3 * draw.normal(int(buckets.max()) + 1).double() - 1
-        shapes = f"B, Lq, Lk, d = {(batch, queries, keys, width)}"
-        return Case(f"{words}, {shapes}", (q, k, scale * q @ k.mT + table[buckets], buckets))
+    def case(
+        words: str, queries: int, keys: int, width: int, scale: float, buckets: Tensor
+    ) -> Case:
+        q, k = (0.5 + draw.normal(each, width).double() for each in (queries, keys))
+        steps = 0.1 + torch.rand(int(buckets.max()) + 1, generator=draw.generator).double()
+        table = (steps.cumsum(0) - 2)[torch.randperm(len(steps), generator=draw.generator)]
+        shapes = f"Lq, Lk, d = {(queries, keys, width)}"
+        return Case(f"{words}, {shapes}", (q, k, scale * q @ k.mT + table[buckets]))
 
     def drawn(queries: int, keys: int, count: int) -> Tensor:
         order = torch.randperm(queries * keys, generator=draw.generator) % count
         return order.view(queries, keys)
 
     places = torch.arange(12)
-    own = t5_bucket(places - places[:, None], 8, 20)
-    own = own.unique(return_inverse=True)[1]
+    own = t5_bucket((places - places[:, None]).clamp(-9, 9), 8, 20).unique(return_inverse=True)[1]
     factor = 0.3 + torch.rand((), generator=draw.generator).item()
     return [
-        case("T5's factor", b, lq, lq + more, d, 1.0, drawn(lq, lq + more, m)),
-        case("divided by the root", b, 12, 12, 16, 0.25, own),
-        case("another factor", 1, lq + 4, lq + 9, 64, factor, drawn(lq + 4, lq + 9, m)),
-        case("a single query", b, 1, 4 * m, d, factor / 2, drawn(1, 4 * m, m)),
+        case("T5's factor", lq, lq + more, d, 1.0, drawn(lq, lq + more, min(m, lq))),
+        case("divided by the root", 12, 12, 16, 0.25, own),
+        case("another factor", lq + 4, lq + 9, 64, factor, drawn(lq + 4, lq + 9, m)),
+        case("a single query", 1, 6 * m, d, factor / 2, drawn(1, 6 * m, m)),
     ]
 
 
@@ -219,61 +231,71 @@ def even(curve: Tensor, m: int) -> Tensor:
 
 EXERCISES = (
     Exercise(
-        name="bucket_by_edges",
-        parts=("bidirectional", "causal"),
+        name="edges_of",
+        parts=(0, 1),
         cases=edged_cases,
-        reference=by_edges,
-        integers=True,
+        reference=edges_of,
+        axes=("bucket",),
         mistakes=(
-            Mistake("left and right are exchanged: keys to the right come after the others",
-                    lambda r, e, t: by_edges(-r, e, t)),
-            Mistake("keys to the left come after the others; those on the right must", right_first),
-            Mistake("the right has edges of its own, and they begin at distance 1; you use those "
-                    "of the left", lambda r, e, t: by_edges(r, e, e if len(t) else t)),
-            Mistake("the sides are not told apart",
-                    lambda r, e, t: by_edges(-r.abs() if len(t) else r, e, t)),
-            Mistake("an edge is the shortest distance of its bucket; with you it is the longest of "
-                    "the one before", lambda r, e, t: by_edges(r, e + 1, t + 1).clamp(min=0)),
-            Mistake("buckets are counted from 0: distance 0 has number 0",
-                    lambda r, e, t: by_edges(r, e, t) + 1),
-            Mistake("the second side begins one bucket too early: the first has as many as there "
-                    "are edges", lambda r, e, t: by_edges(r, e, t) - (r > 0).long() * bool(len(t))),
-            Mistake("`right` is ignored: you never split the buckets",
-                    lambda r, e, t: by_edges(r, e, t[:0])),
-            Mistake("where `right` is empty a key to the right counts as distance 0; you use its "
-                    "distance", lambda r, e, t: by_edges(r if len(t) else -r.abs(), e, t)),
-            Mistake("where `right` is empty the past is to the left: you take keys to the right",
-                    lambda r, e, t: by_edges(r if len(t) else -r, e, t)),
-            Mistake("this is the edge of the bucket; its number is asked for",
-                    lambda r, e, t: torch.cat([e, t])[by_edges(r, e, t)]),
+            Mistake("left and right are exchanged: keys to the left are those before the query",
+                    lambda w, p: edges_of(w, -p)),
+            Mistake("the sides are not told apart", lambda w, p: edges_by(
+                (w / w.diagonal()[:, None]).log(), relative_position(p, p).abs())),
+            Mistake("both sides get the edges of the left; the right has its own",
+                    lambda w, p: (edges_of(w, p)[0], edges_of(w, p)[0][1:])),
+            Mistake("these are the longest distances of the buckets; return the shortest ones",
+                    lambda w, p: tuple(each[1:] - 1 for each in edges_of(w, p))),
+            Mistake("these are the widths of the buckets; return where they begin",
+                    lambda w, p: tuple(each.diff() for each in edges_of(w, p))),
+            Mistake("weights of different queries are compared as they are; each query divides by "
+                    "a sum of its own",
+                    lambda w, p: edges_by(w.log(), relative_position(p, p))),
+            Mistake("the nearest key to the right is at distance 1; you count from 0",
+                    lambda w, p: (edges_of(w, p)[0], edges_of(w, p)[1] - 1)),
+            Mistake("keys with weight 0 are hidden; they have no bucket",
+                    lambda w, p: (edges_of(w, p)[0], edges_of(w, p)[1]
+                                  if (w > 0).all() else torch.ones(1).long())),
+            Mistake("return distances, which are not negative; to the left you return relative "
+                    "positions", lambda w, p: (-edges_of(w, p)[0], edges_of(w, p)[1])),
+            Mistake("the last bucket has no end; you add one", lambda w, p: tuple(
+                torch.cat([each, 0 * each[:1] + 1 + p.max() - p.min()])
+                for each in edges_of(w, p))),
+            Mistake("the first bucket of a side has an edge, too",
+                    lambda w, p: tuple(each[1:] for each in edges_of(w, p))),
+            Mistake("rows and columns are counted; use the positions",
+                    lambda w, p: edges_of(w, torch.arange(len(p)))),
         ),
     ),
     Exercise(
         name="pairs_per_bucket",
-        rests_on=("bucket_by_edges",),
         cases=pair_cases,
         reference=pairs_per_bucket,
         tolerance=1e-9,
         integers=True,
         axes=("bucket",),
         mistakes=(
-            Mistake("this counts distances; each occurs in many pairs",
-                    lambda e, n: counted(e, n, torch.ones(n, dtype=torch.long))),
+            Mistake("this counts distances; each occurs in many pairs", lambda e, n: counted(
+                e, n, (n[:, None] > torch.arange(int(n.max()))).long())),
             Mistake("a query sees itself, too: distance 0 occurs in every row",
-                    lambda e, n: counted(e, n - 1, n - 1 - torch.arange(n - 1), 1)),
+                    lambda e, n: counted(e, n, n[:, None] - 1 - torch.arange(int(n.max())), 1)),
             Mistake("distance n occurs n times less often than distance 0, not n times",
-                    lambda e, n: counted(e, n, torch.arange(n))),
+                    lambda e, n: counted(e, n, torch.arange(int(n.max())).expand(len(n), -1)
+                                         * (n[:, None] > torch.arange(int(n.max()))))),
             Mistake("distance 0 occurs once in each row, so as often as there are tokens",
-                    lambda e, n: counted(e, n, n - 1 - torch.arange(n))),
+                    lambda e, n: counted(e, n, n[:, None] - 1 - torch.arange(int(n.max())))),
             Mistake("these are pairs in both directions; a causal query sees no later key",
-                    lambda e, n: 2 * pairs_per_bucket(e, n) - n * (e == 0)),
+                    lambda e, n: 2 * pairs_per_bucket(e, n) - n.sum() * (e == 0)),
             Mistake("this is the number of pairs from each bucket on; those of the bucket alone "
                     "are wanted", lambda e, n: pairs_per_bucket(e, n).flip(0).cumsum(0).flip(0)),
             Mistake("this is the number of pairs up to each bucket; those of the bucket alone are "
                     "wanted", lambda e, n: pairs_per_bucket(e, n).cumsum(0)),
             Mistake("an edge is the shortest distance of its bucket; with you it is the longest of "
-                    "the one before",
-                    lambda e, n: counted((e + 1) * (e > 0), n, n - torch.arange(n))),
+                    "the one before", lambda e, n: pairs_per_bucket((e + 1) * (e > 0), n)),
+            Mistake("the documents are taken for one text; a token sees its own alone",
+                    lambda e, n: pairs_per_bucket(e, n.sum(0, keepdim=True))),
+            Mistake("a document has no pairs at distances as long as itself; yours has fewer than "
+                    "none", lambda e, n: pairs_per_bucket(e, n) + counted(
+                        e, n, torch.arange(int(n.max())) - n[:, None]) * -1),
         ),
     ),
     Exercise(
@@ -285,30 +307,26 @@ EXERCISES = (
         axes=("bucket",),
         mistakes=(
             Mistake("the factor is taken for T5's, which is 1; find it",
-                    lambda q, k, y, b: (torch.tensor(1.0), by_bucket(y - q @ k.mT, b))),
+                    lambda q, k, y: (torch.tensor(1.0), without(q @ k.mT, y, 1.0))),
             Mistake("the factor is taken for 1/sqrt(d); find it",
-                    lambda q, k, y, b: (torch.tensor(q.shape[-1] ** -0.5), by_bucket(
-                        y - q @ k.mT * q.shape[-1] ** -0.5, b))),
-            Mistake("the means of the buckets are those of the logits: q . k is still in them",
-                    lambda q, k, y, b: (table_and_scale(q, k, y, b)[0], by_bucket(y, b))),
+                    lambda q, k, y: (torch.tensor(q.shape[-1] ** -0.5),
+                                     without(q @ k.mT, y, q.shape[-1] ** -0.5))),
             Mistake("the factor is fitted as though there were no table",
-                    lambda q, k, y, b: ((q @ k.mT * y).sum() / (q @ k.mT).square().sum(),
-                                        table_and_scale(q, k, y, b)[1])),
-            Mistake("the factor is fitted as though there were no table, and the table from what "
-                    "it leaves", without_table),
+                    lambda *a: sloped(*a, level=False)),
             Mistake("the factor is fitted as though all pairs had one bucket",
-                    lambda q, k, y, b: (fitted(q @ k.mT, y, 0 * b)[0],
-                                        table_and_scale(q, k, y, b)[1])),
+                    lambda *a: sloped(*a, level=True)),
             Mistake("this is what the product is divided by; return what it is multiplied by",
-                    lambda q, k, y, b: (1 / table_and_scale(q, k, y, b)[0],
-                                        table_and_scale(q, k, y, b)[1])),
+                    lambda *a: (1 / table_and_scale(*a)[0], table_and_scale(*a)[1])),
             Mistake("the sign of the table is flipped: its numbers are added to the product",
-                    lambda q, k, y, b: (table_and_scale(q, k, y, b)[0],
-                                        -table_and_scale(q, k, y, b)[1])),
-            Mistake("this is the sum of each bucket, not its number",
-                    lambda q, k, y, b: (table_and_scale(q, k, y, b)[0],
-                                        table_and_scale(q, k, y, b)[1] * len(q)
-                                        * torch.bincount(b.flatten()))),
+                    lambda *a: (table_and_scale(*a)[0], -table_and_scale(*a)[1].flip(0))),
+            Mistake("the numbers fall; return them rising",
+                    lambda *a: (table_and_scale(*a)[0], table_and_scale(*a)[1].flip(0))),
+            Mistake("each number is wanted once; you return one for each pair",
+                    lambda q, k, y: (table_and_scale(q, k, y)[0], (
+                        y - table_and_scale(q, k, y)[0] * q @ k.mT).flatten().sort().values)),
+            Mistake("the numbers themselves are asked, not how far they are above the smallest",
+                    lambda *a: (table_and_scale(*a)[0],
+                                table_and_scale(*a)[1] - table_and_scale(*a)[1][0])),
         ),
     ),
     Exercise(

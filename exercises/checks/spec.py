@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -111,7 +111,6 @@ class Exercise:
         tolerance: largest difference accepted, relative to the largest number expected.
         integers: whether the answer must be whole numbers in type, too (to index with).
         axes: names of the result's last axes, for messages.
-        rests_on: earlier exercises of the set whose answers this one may call.
         parts: of the answer, for which the text gives points apart: words in the labels of cases,
             or the places of values.
     """
@@ -123,7 +122,6 @@ class Exercise:
     tolerance: float = 1e-4
     integers: bool = False
     axes: tuple[str, ...] = ()
-    rests_on: tuple[str, ...] = ()
     parts: tuple[str | int, ...] = ()
 
     def __call__(self, answer: Answer) -> None:
@@ -137,9 +135,6 @@ class Exercise:
             if str(error):  # torch's, for a type that an operation does not take
                 raise
             raise CheckFailed(self.missing(innermost(error))) from None
-        except CheckFailed as failed:
-            right = {name for name, (passed, _) in kept.HERE.items() if passed}
-            raise CheckFailed(f"{failed}{self.resting(right)}") from None
         kept.note(self.name, True)
         print(f"{self.name}: right.")
 
@@ -175,7 +170,11 @@ class Exercise:
             elif changed := changed_argument(case.args, args):
                 raise CheckFailed(f"your function changes {changed}; return a new one")
         if problem:
-            raise CheckFailed(self.explanation(cases[: len(got)], got) or problem)
+            text = self.explanation(cases[: len(got)], got) or problem
+            values = len(got) == len(cases) and all(
+                isinstance(each, tuple | list) and len(each) == len(self.parts) for each in got
+            )
+            raise CheckFailed(text, self.share(cases, got, wanted) if values else 0.0)
         right = [
             close(value, want, self.room(case))
             for case, value, want in zip(cases, got, wanted, strict=True)
@@ -239,14 +238,6 @@ class Exercise:
             text += wrong_numbers(got[wrong], wanted[wrong])
         text = f"with {cases[wrong].label}: {text}"
         return text + (f" (it is right with {'; '.join(good[:2])}{more})" if good else "")
-
-    def resting(self, right: Container[str]) -> str:
-        """Say which answers, on which this one may rest, are not among those known to be right."""
-        wrong = [f"`{name}`" for name in self.rests_on if name not in right]
-        if not wrong:
-            return ""
-        have = "has" if len(wrong) == 1 else "have"
-        return f" ({' and '.join(wrong)}, which this may call, {have} not passed yet: begin there)"
 
     def missing(self, stub: str) -> str:
         """Say that there is no answer yet, or none to what this one calls."""

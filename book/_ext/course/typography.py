@@ -55,7 +55,8 @@ def keep_together(app: Sphinx, doctree: nodes.document) -> None:
             whole = nodes.inline(classes=["together"])
             formula.replace_self(whole)
             whole += [formula, nodes.Text(mark.group())]
-            after.parent.replace(after, nodes.Text(after[mark.end() :]))
+            place = whole.parent.index(whole) + 1  # `after` equals every other ", "
+            whole.parent[place] = nodes.Text(after[mark.end() :])
 
 
 VERDICT = re.compile(r"Claim, ([a-z ]+):")
