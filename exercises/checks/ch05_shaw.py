@@ -89,8 +89,8 @@ def looks_cases(draw: Draw) -> list[Case]:
         places = torch.arange(tokens)
         row = clipped_row(relative_position(places, places), c).expand_as(weights)
         shares = weights.new_zeros(heads, tokens, len(table)).scatter_add(-1, row, weights)
-        sizes = f"H, L, c, d = {(heads, tokens, c, d)}"
-        return Case(f"{words}, {sizes}", (value + shares @ table, table))
+        label = f"{words}, H, L, c, d = {(heads, tokens, c, d)}"
+        return Case(label, (value + shares @ table, table))
 
     return [
         case("narrow heads", h, length, clip, 2 * clip + 1 + more, 1.0),
@@ -114,18 +114,21 @@ def met_by(scores: Tensor, q_pos: Tensor, k_pos: Tensor, clip: int) -> tuple[Ten
     return empty.scatter(1, row, scores), empty.scatter(1, row, 1.0) > 0
 
 
-def filled(found: Tensor, met: Tensor, mixed: bool = True, all_columns: bool = False) -> Tensor:
-    """Fill the gaps by a mixture of the queries that met all rows, or by the most similar one."""
+def filled(found: Tensor, met: Tensor, all_columns: bool = False) -> Tensor:
+    """Fill the gaps of each query by a mixture of those that met all rows."""
     whole, result = found[met.all(1)], found.clone()
     for query, here in enumerate(met):
-        if mixed:
-            used = here | all_columns
-            mixture = found[query, used] @ torch.linalg.pinv(whole[:, used], rtol=1e-9)
-        else:
-            far = (whole[:, here] - found[query, here]).norm(dim=1)
-            mixture = 1.0 * (torch.arange(len(whole)) == far.argmin())
-        result[query] = torch.where(here, found[query], mixture.to(whole) @ whole)
+        used = here | all_columns
+        mixture = found[query, used] @ torch.linalg.pinv(whole[:, used])
+        result[query] = torch.where(here, found[query], mixture @ whole)
     return result
+
+
+def copied(found: Tensor, met: Tensor) -> Tensor:
+    """Fill the gaps of each query from the most similar one of those that met all rows."""
+    whole = found[met.all(1)]
+    far = ((whole - found[:, None]) * met[:, None]).norm(dim=-1)  # (Lq, whole)
+    return torch.where(met, found, whole[far.argmin(1)])
 
 
 def last_met(found: Tensor, met: Tensor) -> Tensor:
@@ -133,11 +136,6 @@ def last_met(found: Tensor, met: Tensor) -> Tensor:
     place = torch.arange(found.shape[1])
     near = (place - place[:, None]).abs() + 10_000 * ~met[:, None]  # (Lq, gap, row)
     return found.gather(1, near.argmin(-1))
-
-
-def mirrored(found: Tensor, met: Tensor) -> Tensor:
-    """Fill each gap with what the other side has."""
-    return torch.where(met, found, found.flip(1))
 
 
 def by_column(found: Tensor, met: Tensor) -> Tensor:
@@ -223,11 +221,6 @@ EXERCISES = (
             Mistake("this is a product with the table; the shares are what the table must be "
                     "multiplied with", lambda o, t: completed(o @ t.mT - along(o @ t.mT))),
             Mistake("the rows are in reverse order", lambda o, t: looks(o, t).flip(-1)),
-            Mistake("one value is taken for all heads; each has its own",
-                    lambda o, t: completed(o @ torch.linalg.pinv(t)
-                                           - along(o @ torch.linalg.pinv(t)).mean(0))),
-            Mistake("all queries get the mean of what they look at",
-                    lambda o, t: looks(o, t).mean(1, keepdim=True).expand(-1, o.shape[1], -1)),
         ),
     ),
     Exercise(
@@ -243,15 +236,13 @@ EXERCISES = (
             Mistake("rows that a query never met get the score of the nearest row that it met; "
                     "that is a clip, and the server has another", lambda *a: last_met(*met_by(*a))),
             Mistake("rows that a query never met get those of the most similar query; a mixture of "
-                    "several is exact", lambda *a: filled(*met_by(*a), mixed=False)),
+                    "several is exact", lambda *a: copied(*met_by(*a))),
             Mistake("the mixture must fit the scores that a query has; yours takes the empty "
                     "places for zeros", lambda *a: filled(*met_by(*a), all_columns=True)),
             Mistake("the rows are in reverse order: relative positions are key minus query",
                     lambda *a: table_of(*a).flip(1)),
             Mistake("positions are counted from 0; use q_pos and k_pos",
                     lambda s, q, k, c: table_of(s, q - q.min(), k - k.min(), c)),
-            Mistake("what is missing on one side is taken from the other; the sides need not be "
-                    "alike", lambda *a: mirrored(*met_by(*a))),
         ),
     ),
 )  # fmt: skip

@@ -168,13 +168,6 @@ def left_of(q: Tensor, k: Tensor, weights: Tensor, power: float = 0.5) -> Tensor
     return result
 
 
-def keys_alone(q: Tensor, k: Tensor, codes: Tensor, weights: Tensor) -> Pair:
-    """Fit u as though the rest were zero."""
-    left = left_of(q, k, weights)
-    alone = fitted(k[:, :, None].expand(*left.shape, k.shape[-1]), left)
-    return alone, u_and_v(q, k, codes, weights)[1]
-
-
 EXERCISES = (
     Exercise(
         name="least_memory",
@@ -226,8 +219,6 @@ EXERCISES = (
                         causal(extend_memory(o, g, n)[0]), extend_memory(o, g, n)[1])),
             Mistake("the limit of each row is ignored", lambda o, g, n: extend_memory(
                 o, g, n * 0 + 10**6)),
-            Mistake("all rows get the limit of the first one",
-                    lambda o, g, n: extend_memory(o, g, n[:1].expand(len(n)))),
             Mistake("the oldest states are kept; the newest must be", lambda o, g, n: (
                 extend_memory(o, g, n)[0], extend_memory(o, g, n + 10**6)[1] & (
                     ages(extend_memory(o, g, n)[0]).flip(0) < n[:, None]))),
@@ -263,7 +254,6 @@ EXERCISES = (
                     lambda q, k, c, w: solved(q, k, c, left_of(q, 0 * k, w))),
             Mistake("the product of query and key is added; it must be subtracted",
                     lambda q, k, c, w: solved(q, k, c, left_of(-q, k, w))),
-            Mistake("u is fitted as though nothing else were unknown", keys_alone),
             Mistake("a product with W is no solution: which v does the transposed W turn into w?",
                     lambda q, k, c, w: solved(q, k, c, left_of(q, k, w), undone=False)),
             Mistake("all heads get the mean of their vectors; each has its own", lambda *a: tuple(

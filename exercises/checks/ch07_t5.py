@@ -241,8 +241,6 @@ EXERCISES = (
                     lambda w, p: edges_of(w, -p)),
             Mistake("the sides are not told apart", lambda w, p: edges_by(
                 (w / w.diagonal()[:, None]).log(), relative_position(p, p).abs())),
-            Mistake("both sides get the edges of the left; the right has its own",
-                    lambda w, p: (edges_of(w, p)[0], edges_of(w, p)[0][1:])),
             Mistake("these are the longest distances of the buckets; return the shortest ones",
                     lambda w, p: tuple(each[1:] - 1 for each in edges_of(w, p))),
             Mistake("these are the widths of the buckets; return where they begin",
@@ -293,9 +291,6 @@ EXERCISES = (
                     "the one before", lambda e, n: pairs_per_bucket((e + 1) * (e > 0), n)),
             Mistake("the documents are taken for one text; a token sees its own alone",
                     lambda e, n: pairs_per_bucket(e, n.sum(0, keepdim=True))),
-            Mistake("a document has no pairs at distances as long as itself; yours has fewer than "
-                    "none", lambda e, n: pairs_per_bucket(e, n) + counted(
-                        e, n, torch.arange(int(n.max())) - n[:, None]) * -1),
         ),
     ),
     Exercise(
