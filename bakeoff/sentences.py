@@ -316,6 +316,7 @@ SAID: dict[str, Callable[[], str]] = {
 
 # Five seeds, a rate for each, the same steps ------------------------------------------------------
 
+
 @cache
 def long_sentences() -> dict[str, Callable[[], str]]:
     """Return the sentences of the long comparison that have all their rows."""

@@ -66,8 +66,10 @@ class RelativeBias(PositionEncoding):
     def for_heads(self, q: Tensor, relative: Tensor) -> Tensor:
         """Return `of_distance` in the dtype of q (B, H, Lq, d), which must have as many heads."""
         values = self.of_distance(relative)
-        if len(values) != q.shape[1]:
+        wanted = (q.shape[1], *relative.shape)
+        if values.shape != wanted:
+            who = f"{type(self).__name__}: of_distance"
             raise ValueError(
-                f"{type(self).__name__}: q must have {len(values)} heads, got {q.shape[1]}"
+                f"{who} must return (n_heads, ...) = {wanted}, got {tuple(values.shape)}"
             )
         return values.to(q.dtype)

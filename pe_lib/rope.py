@@ -10,7 +10,7 @@ sees the relative position although each vector is rotated by its own.
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Even, Layout, Positive, Rates, Reals, checked
+from pe_lib.arguments import Base, Count, Even, Layout, Positive, Rates, Reals, checked
 from pe_lib.encoding import PositionEncoding
 from pe_lib.errors import require_multiple, require_shapes
 from pe_lib.positions import exact, kept_or_trained, per_head, sent
@@ -110,7 +110,7 @@ class RoPE(PositionEncoding):
     def __init__(
         self,
         head_dim: Count,
-        base: float = 10000.0,
+        base: Base = 10000.0,
         *,
         layout: Layout = "interleaved",
         rotary_dim: int | None = None,

@@ -35,7 +35,7 @@ class Trailing(PositionEncoding):
         self.encoding, self.width = encoding, width
         if encoding.scale is not None:
             raise ValueError(f"encoding must have no scale of its own, got {encoding.scale:g}")
-        for name in ("rotates_once", "past_only", "linear", "integers", "n_heads"):
+        for name in ("rotates_once", "past_only", "linear", "fades", "integers", "n_heads"):
             if hasattr(encoding, name):
                 setattr(self, name, getattr(encoding, name))
 

@@ -50,6 +50,7 @@ class XPos(RoPE):
 
     rotates_once = False  # the middle moves
     past_only = True
+    fades = True
 
     def __init__(
         self, head_dim: int, *, scale_base: Positive = 512.0, gamma: Positive = 0.4, **options: Any
