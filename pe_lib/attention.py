@@ -94,10 +94,6 @@ class KVCache:
         grown.rooms = keys, values, reads
         return grown
 
-    def become(self, other: Self) -> None:
-        """Hold what another cache holds."""
-        vars(self).update(vars(other))
-
 
 class MultiHeadAttention(nn.Module):
     """Multi-head attention with one position encoding.
@@ -202,8 +198,7 @@ class MultiHeadAttention(nn.Module):
             output = attend_fused(*given, **settings)
         self.require_sense(q_pos, seen.positions, mask)
         output = self.out_proj(output.transpose(1, 2).flatten(2))  # (B, H, Lq, d) -> (B, Lq, D)
-        cache.become(seen)  # a call that fails has added nothing
-        cache.layer = id(self)
+        vars(cache).update(vars(seen), layer=id(self))  # a call that fails has added nothing
         return (output, shares) if weights else output
 
     def with_weights(self, x: Tensor, **inputs: Any) -> tuple[Tensor, Tensor]:

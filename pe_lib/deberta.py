@@ -1,6 +1,6 @@
 """DeBERTa: disentangled attention between contents and relative positions (chapter 8).
 
-    score_ij = q_i . k_j + q_i . W_k P[delta(i, j)] + W_q P[delta(i, j)] . k_j
+    score_ij = (q_i . k_j + q_i . W_k P[delta(i, j)] + W_q P[delta(i, j)] . k_j) / sqrt(3 d)
 
 Absolute positions come in only at the very end: for masked-token prediction the published
 models add an absolute code (`pe_lib.learned.Learned`) to the hidden states that ask the last
@@ -72,6 +72,9 @@ class DeBERTa(PositionEncoding):
             their biases: a shared query bias also meets the positions.
         std: standard deviation of the initial table. Match it to the token embeddings.
 
+    Between consecutive positions attention takes `pe_lib.fast.deberta` by default: the same numbers
+    as `bias`, from one row per distance.
+
     Source: He et al. 2021, equations 2 to 4; 1 / sqrt(3 d) with both terms, 1 / sqrt(2 d) with
     one.
     """
@@ -117,7 +120,8 @@ class DeBERTa(PositionEncoding):
         """Return the table as a projection maps it, (H, 2 span, d)."""
         rows: Tensor = projection(self.table)  # (2 span, D)
         require_shapes({"projections": rows}, {"projections": "N D"}, {"D": self.table.shape[1]})
-        return rows.unflatten(-1, (self.n_heads, -1)).transpose(0, 1)
+        by_head: Tensor = rows.unflatten(-1, (self.n_heads, -1))  # (2 span, H, d)
+        return by_head.transpose(0, 1)
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         """Return the terms of position, (B, H, Lq, Lk): He et al. 2021, equations 2 to 4."""

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
-from pe_lib.arguments import by_name, checked_words, lengths_of, parameters_of
+from pe_lib.arguments import by_name, checked, lengths_of, parameters_of
 from pe_lib.errors import numbers, require_broadcast, require_floating, require_shapes
 from pe_lib.positions import Axes, order_of
 
@@ -44,14 +44,12 @@ SHAPES = {
 OWN_KEYS = {"k": "B n_heads Lk head_dim"}
 NUMBERS = ("positions", "q_pos", "k_pos", "q_axes", "k_axes", "relative")
 ROTATE_OR_SCORE = ("rotate", "rotate_axes", "rotate_values", "bias", "sink", "angles", "rotated")
-
-
 # Hooks that return what is added to the scores, and whose heads and lengths it has.
 ADDED = {"bias": ("q", "k"), "read_bias": ("q_read", "k_read")}
 
 
 def checked_hook(name: str, first: Callable[..., Any], hook: Callable[..., Any]) -> Any:
-    """Check a hook's arguments, named as `first`, the interface's own, names them; and a bias."""
+    """Check a hook's arguments, which `first`, the interface's, names; and what a bias returns."""
     names = parameters_of(first)
     if parameters_of(hook)[: len(names)] != names:
         raise TypeError(f"{hook.__qualname__} must have the arguments ({', '.join(names)})")
@@ -63,12 +61,6 @@ def checked_hook(name: str, first: Callable[..., Any], hook: Callable[..., Any])
         return found if name not in ADDED or found is None else self.fitted(name, found, given)
 
     return call
-
-
-def interface(cls: type, name: str) -> Any:
-    """Return the hook of that name as the first encoding has it from which a class derives."""
-    bases = [base for base in cls.__mro__ if issubclass(base, PositionEncoding)]
-    return next(vars(base)[name] for base in reversed(bases) if name in vars(base))
 
 
 class PositionEncoding(nn.Module):
@@ -113,9 +105,10 @@ class PositionEncoding(nn.Module):
         own = {name: each for base in reversed(brought) for name, each in vars(base).items()}
         own = {name: each for name, each in own.items() if getattr_static(cls, name) is each}
         for name in own.keys() & {*cls.hooks}:
-            setattr(cls, name, checked_hook(name, interface(cls, name), own[name]))
+            hooks = (getattr(each, name) for each in parents if hasattr(each, name))
+            setattr(cls, name, checked_hook(name, next(hooks, own[name]), own[name]))
         if "__init__" in vars(cls):
-            setattr(cls, "__init__", checked_words(vars(cls)["__init__"]))  # noqa: B010
+            setattr(cls, "__init__", checked()(vars(cls)["__init__"]))  # noqa: B010
         if own.keys() & {*ROTATE_OR_SCORE} and "rotates_once" not in own:
             cls.rotates_once = False  # what a parent says is of the parent's own hooks
 

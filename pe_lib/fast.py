@@ -115,24 +115,14 @@ def rotate(
         for member in encoding.members():
             q, k = rotate(member, q, k, q_pos, k_pos)
         return q, k
-    found = codes_of(encoding, q, k, q_pos, k_pos)
-    if found is None:
+    plain = not isinstance(encoding, RoPE) or type(encoding) not in (RoPE, AxialRoPE)
+    # A graph and Apple's GPUs know no complex numbers.
+    if plain or not ON or torch.compiler.is_compiling() or q.device.type == "mps":
         return encoding.rotate(q, k, q_pos, k_pos)
-    layout = str(encoding.layout)
-    return rotated(q, found[0], layout), rotated(k, found[1], layout)
-
-
-def codes_of(
-    encoding: PositionEncoding, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
-) -> tuple[Tensor, Tensor] | None:
-    """Return complex factors of queries and keys, or None: a graph has no complex numbers."""
-    if not ON or torch.compiler.is_compiling() or q.device.type == "mps":
-        return None
-    if not isinstance(encoding, RoPE) or type(encoding) not in (RoPE, AxialRoPE):
-        return None
     encoding.admit({"q": q, "k": k})
     k_codes = rotations(encoding, k_pos, k)
-    return (k_codes if q_pos is k_pos else rotations(encoding, q_pos, q)), k_codes
+    q_codes = k_codes if q_pos is k_pos else rotations(encoding, q_pos, q)
+    return rotated(q, q_codes, encoding.layout), rotated(k, k_codes, encoding.layout)
 
 
 def rotations(rope: RoPE, positions: Positions, x: Tensor) -> Tensor:

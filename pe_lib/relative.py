@@ -49,7 +49,8 @@ def for_each_head(values: Tensor, relative: Tensor) -> Tensor:
 class RelativeBias(PositionEncoding):
     """A bias per head that depends on the relative position alone.
 
-    A subclass writes `of_distance`; this class brings the values into the matrix.
+    A subclass writes `of_distance`; this class brings the values into the matrix. Between
+    consecutive positions `pe_lib.fast.bias_vector` asks it once for each distance by default.
     """
 
     rotates_once = True

@@ -101,6 +101,9 @@ class RoPE(PositionEncoding):
         gain: factor on rotated queries and on rotated keys, so that scores grow by its square
             (attention factor of YaRN and LongRoPE).
 
+    By default attention rotates through `pe_lib.fast.rotated`: the same numbers, with the cosines
+    and sines of `angles` from a table. In a graph, and for subclasses, `rotate` is called.
+
     Source: Su et al. 2021, section 3.2; partial rotary: Black et al. 2022.
     """
 

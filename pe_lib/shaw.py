@@ -1,6 +1,7 @@
 """Shaw's relative positions: a trained vector per clipped distance (chapter 5).
 
-score_ij = q_i . (k_j + a_clip(j - i)),     output_i = sum over j of A_ij (v_j + b_clip(j - i))
+score_ij = q_i . (k_j + a_clip(j - i)) / sqrt(d)
+output_i = sum over j of A_ij (v_j + b_clip(j - i))
 """
 
 from collections.abc import Sequence

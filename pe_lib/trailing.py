@@ -10,7 +10,6 @@ from torch import Tensor, cat
 
 from pe_lib.arguments import Count
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_kind
 
 
 class Trailing(PositionEncoding):
@@ -27,7 +26,6 @@ class Trailing(PositionEncoding):
     def __init__(self, encoding: PositionEncoding, width: Count) -> None:
         """Keep the encoding."""
         super().__init__()
-        require_kind("encoding", encoding, PositionEncoding, "a PositionEncoding")
         ours = ("rotate", "rotate_values", "rotate_back")
         wrong = [hook for hook in self.hooks if encoding.uses(hook) and hook not in ours]
         if wrong:

@@ -45,6 +45,8 @@ class XPos(RoPE):
         gamma: zeta_j = (j / n + gamma) / (1 + gamma), for n pairs.
         options: base, layout, rotary_dim, rates and gain as in `RoPE`.
 
+    It has no fast form: attention calls `rotate`, whose formula stands here.
+
     Source: Sun et al. 2022, algorithm 1.
     """
 
