@@ -50,14 +50,14 @@ ADDED = {"bias": ("q", "k"), "read_bias": ("q_read", "k_read")}
 
 def checked_hook(name: str, first: Callable[..., Any], hook: Callable[..., Any]) -> Any:
     """Check a hook's arguments, which `first`, the interface's, names; and what a bias returns."""
-    names = parameters_of(first)
-    if parameters_of(hook)[: len(names)] != names:
+    names = parameters_of(first)[1:]
+    if parameters_of(hook)[1 : 1 + len(names)] != names:
         raise TypeError(f"{hook.__qualname__} must have the arguments ({', '.join(names)})")
 
     @functools.wraps(hook)
     def call(self: PositionEncoding, *args: Any, **kwargs: Any) -> Any:
-        given = self.admit(by_name(hook, names, (self, *args), kwargs))
-        found = hook(**given)
+        given = self.admit(by_name(functools.partial(hook, self), names, args, kwargs))
+        found = hook(self, **given)
         return found if name not in ADDED or found is None else self.fitted(name, found, given)
 
     return call

@@ -115,14 +115,15 @@ def rotate(
         for member in encoding.members():
             q, k = rotate(member, q, k, q_pos, k_pos)
         return q, k
-    plain = not isinstance(encoding, RoPE) or type(encoding) not in (RoPE, AxialRoPE)
     # A graph and Apple's GPUs know no complex numbers.
-    if plain or not ON or torch.compiler.is_compiling() or q.device.type == "mps":
+    plain = not ON or torch.compiler.is_compiling() or q.device.type == "mps"
+    if plain or not isinstance(encoding, RoPE) or type(encoding) not in (RoPE, AxialRoPE):
         return encoding.rotate(q, k, q_pos, k_pos)
     encoding.admit({"q": q, "k": k})
     k_codes = rotations(encoding, k_pos, k)
     q_codes = k_codes if q_pos is k_pos else rotations(encoding, q_pos, q)
-    return rotated(q, q_codes, encoding.layout), rotated(k, k_codes, encoding.layout)
+    layout = str(encoding.layout)
+    return rotated(q, q_codes, layout), rotated(k, k_codes, layout)
 
 
 def rotations(rope: RoPE, positions: Positions, x: Tensor) -> Tensor:
