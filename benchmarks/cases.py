@@ -25,11 +25,11 @@ from pe_lib.attention import (
     attend_fused,
     relative_position,
 )
-from pe_lib.fast import bias, bias_vector, embed, reversed_bias, rotate
+from pe_lib.fast import bias, bias_vector, reversed_bias, rotate
 from pe_lib.relative import RelativeBias
 from pe_lib.rope import RoPE
 from pe_lib.shaw import Shaw
-from pe_lib.sinusoidal import Sinusoidal, sinusoidal
+from pe_lib.sinusoidal import sinusoidal
 from pe_lib.t5 import T5Bias
 from pe_lib.transformer_xl import TransformerXL
 
@@ -271,22 +271,6 @@ def computed_table(length: int) -> Works:
     }
 
 
-def cached_table(length: int) -> Works:
-    from positional_encodings.torch_encodings import PositionalEncoding1D
-    from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
-
-    x = torch.randn(1, length, MODEL)
-    ours, keeper = Sinusoidal(MODEL), PositionalEncoding1D(MODEL)
-    m2m = M2M100SinusoidalPositionalEmbedding(length + 2, MODEL, padding_idx=1)
-    agree(embed(ours, x, Run(0, length)), x + keeper(x), 1e-2)
-    return {
-        "adding two tensors": lambda: x + x,
-        "pe_lib": lambda: embed(ours, x, Run(0, length)),
-        "positional-encodings (positions 0 to L only)": lambda: x + keeper(x),
-        "transformers, M2M-100": lambda: x + m2m(inputs_embeds=x),
-    }
-
-
 def consumption(length: int) -> Works:
     (q, k, v), places = qkv(length), Run(0, length)
     peer, encoding = t5_peer(), ALiBi(HEADS)
@@ -362,7 +346,7 @@ def decode(length: int) -> Works:
         layer(encoding.embed(past, Run(0, length)), cache=cache)
 
         def step() -> Tensor:
-            output: Tensor = layer(embed(encoding, x, Run(len(cache), 1)), cache=cache)
+            output: Tensor = layer(encoding.embed(x, Run(len(cache), 1)), cache=cache)
             return output
 
         return step
@@ -442,7 +426,6 @@ QUESTIONS = {
     "shaw": Question("Shaw's term of the logits", shaw, (512, 1024, 2048)),
     "xlnet": Question("XLNet's terms of the logits", xlnet, (512, 1024, 2048)),
     "table": Question("Sinusoidal table, computed", computed_table, (512, 2048, 8192)),
-    "cached": Question("Sinusoidal table, looked up and added", cached_table, (512, 2048, 8192)),
     "sdpa": Question("Causal attention with its bias", consumption, (512, 2048)),
     "decode": Question(
         "One step of decoding, a whole layer",

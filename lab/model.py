@@ -19,7 +19,6 @@ from pe_lib.errors import (
     require_positive,
     require_shapes,
 )
-from pe_lib.fast import embed
 from pe_lib.initial import normal
 from pe_lib.positions import Axes, Positions, as_positions, order_of
 
@@ -269,7 +268,7 @@ class Transformer(nn.Module):
         sizes = dict(zip("BL", inputs.shape, strict=False))
         require_shapes({"positions": positions}, {"positions": "L | B L | 1 L"}, sizes)
         x = self.inputs(like_weights(inputs, self))  # (B, L, D)
-        x = embed(self.encoding, x, order_of(positions))
+        x = self.encoding.embed(x, order_of(positions))
         for i, block in enumerate(self.blocks):
             x = block(x, positions, mask, None if caches is None else caches[i])
         x = self.norm(x)

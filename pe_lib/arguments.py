@@ -3,14 +3,12 @@
 Behind the door numbers are tensors, shapes fit, settings are in range.
 """
 
-import contextlib
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping
-from types import SimpleNamespace, UnionType
+from collections.abc import Callable
+from types import UnionType
 from typing import Annotated, Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin
-from typing import get_type_hints as hints_of
 
 import torch
 from torch import Tensor
@@ -102,43 +100,28 @@ def checked(**shapes: str) -> Callable[[Function], Function]:
     this module say more. A word in a shape is one length in all of them; `d_model`, `n_heads` and
     `head_dim` are what `self` has under these names.
     """
-    return lambda function: guarded(function, lambda hint: True, shapes)
+
+    def behind(function: Function) -> Function:
+        names, rules = parameters_of(function), rules_of(function)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = by_name(function, names, args, kwargs)
+            for name, rule in rules.items():
+                if name in given:
+                    given[name] = rule(name, given[name])
+            require_shapes(given, shapes, lengths_of(given.get("self")))
+            return function(*args[len(names) :], **given)
+
+        return cast(Function, call)
+
+    return behind
 
 
-def checked_words(function: Function) -> Function:
-    """Check those arguments only whose annotations are words of this module, or `bool`."""
-    return guarded(function, is_word, {})
-
-
-def is_word(hint: Any) -> bool:
-    """Return whether an annotation is a word of this module or `bool`, or one of them or None."""
-    return any((get_origin(each) or each) in (Annotated, bool) for each in (hint, *get_args(hint)))
-
-
-def hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of arguments, without those that name what is not there."""
-    function, found = inspect.unwrap(function), dict[str, Any]()
-    for name, annotation in function.__annotations__.items():
-        one = SimpleNamespace(__annotations__={name: annotation} if name != "return" else {})
-        with contextlib.suppress(NameError):
-            found |= hints_of(one, function.__globals__, include_extras=True)
-    return found
-
-
-def guarded(
-    function: Function, asked: Callable[[Any], bool], shapes: Mapping[str, str]
-) -> Function:
-    """Return a function behind a door that asks arguments with some annotations, and shapes."""
-    names = parameters_of(function)
-    rules = {name: rule_of(hint) for name, hint in hints(function).items() if asked(hint)}
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        given = by_name(function, names, args, kwargs)
-        for name, rule in rules.items():
-            if rule is not None and name in given:
-                given[name] = rule(name, given[name])
-        require_shapes(given, shapes, lengths_of(given.get("self")))
-        return function(*args[len(names) :], **given)
-
-    return cast(Function, call)
+def rules_of(function: Callable[..., Any]) -> dict[str, Rule]:
+    """Return what each argument has to pass; none if an annotation is for type checkers alone."""
+    try:
+        hints = inspect.get_annotations(inspect.unwrap(function), eval_str=True)
+    except NameError:
+        return {}
+    return {name: rule for name, hint in hints.items() if (rule := rule_of(hint)) is not None}

@@ -8,26 +8,19 @@ fast forms of `pe_lib.fast`, unless these are switched off: the same numbers for
 
 from typing import Any, Self
 
+import torch
 from torch import Tensor, nn
 
 from pe_lib import fast
-from pe_lib.arguments import Booleans, Count, Number, checked, lengths_of
-from pe_lib.definition import (
-    KEYS,
-    OF_KEYS,
-    OF_QUERIES,
-    QUERIES,
-    VALUES,
-    require_heads,
-    require_mask,
-)
+from pe_lib.arguments import Booleans, Count, checked, lengths_of
+from pe_lib.definition import OF_KEYS, OF_QUERIES
 from pe_lib.definition import attend as attend
 from pe_lib.definition import attention_logits as attention_logits
 from pe_lib.encoding import NoPosition as NoPosition
 from pe_lib.encoding import PositionEncoding as PositionEncoding
-from pe_lib.encoding import Reads
 from pe_lib.encoding import default_scale as default_scale
 from pe_lib.errors import may_read, require_multiple, require_shapes
+from pe_lib.fast import attend_fused as attend_fused
 from pe_lib.positions import (
     AnyPositions,
     all_past,
@@ -40,33 +33,6 @@ from pe_lib.positions import (
 )
 from pe_lib.positions import Run as Run
 from pe_lib.positions import relative_position as relative_position
-
-
-@checked(q=QUERIES, k=KEYS, v=VALUES, q_pos=OF_QUERIES, k_pos=OF_KEYS)
-def attend_fused(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    encoding: PositionEncoding,
-    q_pos: AnyPositions,
-    k_pos: AnyPositions,
-    *,
-    causal: bool = False,
-    mask: Booleans | None = None,
-    rotated: bool = False,
-    reads: Reads | None = None,
-    scale: Number | None = None,
-    memory: fast.Memory | None = None,
-) -> Tensor:
-    """Return the output of `attend` by the fast forms, without the weights; arguments as there."""
-    settings: dict[str, Any] = {"causal": causal, "rotated": rotated, "reads": reads}
-    settings["scale"] = default_scale(encoding, q.shape[-1]) if scale is None else scale
-    if not fast.ON or encoding.uses("values"):  # which needs the weights
-        return attend(q, k, v, encoding, q_pos, k_pos, mask=mask, **settings)[0]
-    require_heads(q, k)
-    require_mask(mask, (*q.shape[:3], k.shape[2]))
-    settings |= {"mask": mask, "memory": memory}
-    return fast.attend(q, k, v, encoding, q_pos, k_pos, **settings)
 
 
 def shows_later(q_pos: AnyPositions, k_pos: AnyPositions, mask: Tensor | None) -> bool:
@@ -92,7 +58,7 @@ class KVCache:
         self.positions: AnyPositions = Run(0, 0)
         self.rotated = False  # keys and values are kept so
         self.rooms: tuple[fast.Room | None, ...] = (None, None, None)  # behind keys, values, read
-        self.memory: fast.Memory = {}  # rows that fast forms have projected for this generation
+        self.layer: int | None = None  # the id of the one that it belongs to
 
     def __len__(self) -> int:
         """Return how many keys are held."""
@@ -101,6 +67,10 @@ class KVCache:
     def __bool__(self) -> bool:
         """Return True: an empty cache is one, for whoever asks `if cache`."""
         return True
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy gets: it may go on in a copy of the layer."""
+        return vars(self) | {"layer": None}
 
     def next_positions(self, length: int) -> AnyPositions:
         """Return the `length` positions that follow those in the cache."""
@@ -115,7 +85,7 @@ class KVCache:
         shapes = {"held": "B H L d", "keys": "B H Lk d", "values": "B H Lk dv", "k_pos": OF_KEYS}
         require_shapes(given, shapes, who="" if self.keys is None else "behind a cache ")
         grown = type(self)()
-        grown.rotated, grown.memory = self.rotated, self.memory
+        grown.rotated, grown.layer = self.rotated, self.layer
         before = self.positions
         grown.positions = joined(before, k_pos, k.device) if len(self) else own(k_pos)
         grown.keys, keys = fast.append_rows(self.keys, k, self.rooms[0])
@@ -123,10 +93,6 @@ class KVCache:
         grown.read, reads = fast.append_rows(self.read, read, self.rooms[2])
         grown.rooms = keys, values, reads
         return grown
-
-    def become(self, other: Self) -> None:
-        """Hold what another cache holds."""
-        vars(self).update(vars(other))
 
 
 class MultiHeadAttention(nn.Module):
@@ -169,7 +135,7 @@ class MultiHeadAttention(nn.Module):
                 if length != getattr(self, name):
                     raise ValueError(
                         f"encoding must have {name}={getattr(self, name)}, as the layer has, "
-                        f"got {type(part).__name__} with {name}={length}"
+                        f"got {type(part).__name__} with {name}={length!r}"
                     )
         self.q_proj = nn.Linear(d_model, d_model, bias=False)
         self.k_proj = nn.Linear(d_model, n_kv_heads * self.head_dim, bias=False)
@@ -196,16 +162,21 @@ class MultiHeadAttention(nn.Module):
             q_pos: positions of x: a `Run`, a `range`, (Lq,) or (B, Lq), or `Axes`. If None they go
                 on after those in the cache, or start at 0.
             k_pos: positions of the keys, likewise; those of x if None.
-            mask: bool, broadcastable to (B, H, Lq, Lk); False hides a key.
-            cache: earlier keys and values; this call's are added to it.
+            mask: bool, (Lq, Lk), or (B, H, Lq, Lk) where an axis may be 1; False hides a key.
+                Padding, (B, Lk), is mask[:, None, None], with the keys of a cache in each call.
+            cache: earlier keys and values of this layer; this call's are added to it.
             weights: return the weights (B, H, Lq, Lk) too, as `with_weights` does.
         """
         if context is not None and (q_pos is None or k_pos is None):
             raise ValueError("q_pos and k_pos must be given when context is given")
         encoding, source = self.encoding, x if context is None else context
         cache = KVCache() if cache is None else cache
+        if cache.layer not in (None, id(self)):
+            raise ValueError("cache must be one that no other layer uses: each has its own")
+        self.require_dtype(x)
         q_pos = cache.next_positions(x.shape[1]) if q_pos is None else q_pos
         k_pos = q_pos if k_pos is None else k_pos
+        require_shapes({"x": source, "k_pos": k_pos}, {"x": "B Lk D", "k_pos": OF_KEYS})
         q = self.split_heads(self.q_proj(x))  # (B, H, Lq, d)
         k = self.split_heads(self.k_proj(source))  # (B, n_kv_heads, Lk, d)
         v = self.split_heads(self.v_proj(source))  # (B, n_kv_heads, Lk, d)
@@ -224,10 +195,10 @@ class MultiHeadAttention(nn.Module):
         if weights:
             output, shares = attend(*given, **settings)
         else:
-            output = attend_fused(*given, **settings, memory=seen.memory)
+            output = attend_fused(*given, **settings)
         self.require_sense(q_pos, seen.positions, mask)
         output = self.out_proj(output.transpose(1, 2).flatten(2))  # (B, H, Lq, d) -> (B, Lq, D)
-        cache.become(seen)  # a call that fails has added nothing
+        vars(cache).update(vars(seen), layer=id(self))  # a call that fails has added nothing
         return (output, shares) if weights else output
 
     def with_weights(self, x: Tensor, **inputs: Any) -> tuple[Tensor, Tensor]:
@@ -239,6 +210,13 @@ class MultiHeadAttention(nn.Module):
         """(B, L, heads * d) -> (B, heads, L, d)."""
         heads: Tensor = x.unflatten(-1, (-1, self.head_dim))
         return heads.transpose(1, 2)
+
+    def require_dtype(self, x: Tensor) -> None:
+        """Raise unless x has the dtype of the weights, or autocast will see to it."""
+        wanted = getattr(self.q_proj, "weight", x).dtype
+        other = wanted.is_floating_point and x.dtype != wanted
+        if other and not torch.is_autocast_enabled(x.device.type):
+            raise TypeError(f"x must have dtype {wanted}, as the weights have, got {x.dtype}")
 
     def require_sense(self, q_pos: AnyPositions, k_pos: AnyPositions, mask: Any) -> None:
         """Raise if a code would be left out, or the future shown to what is for the past only."""

@@ -34,7 +34,7 @@ class Compose(PositionEncoding):
     What they add to the input, to the logits and to the values adds up; rotations follow one
     another, the first given first, and are undone in reverse. A scale of None agrees with every
     scale. One of them at most may read hidden states, and one have a sink; one whose rotation is
-    not linear must come before others that rotate.
+    not linear must come before others that rotate, and one that fades with distance after them.
 
     Args:
         encodings: at least one `PositionEncoding`.
@@ -58,6 +58,8 @@ class Compose(PositionEncoding):
         rotating = [part for part in parts if part.uses("rotate")]
         if wrong := [type(part).__name__ for part in rotating[1:] if not part.linear]:
             raise ValueError(f"encodings must have {wrong[0]} before all that rotate")
+        if wrong := [type(part).__name__ for part in rotating[:-1] if part.fades]:
+            raise ValueError(f"encodings must have {wrong[0]} after all that rotate")
         self.scale = scales.pop() if scales else None
         self.past_only = any(part.past_only for part in parts)
         self.encodings = nn.ModuleList(encodings)

@@ -5,7 +5,6 @@ Every method is a function from frequencies to frequencies, (n,) -> (n,), for
 """
 
 import math
-from functools import partial
 from typing import Any
 
 import torch
@@ -242,18 +241,14 @@ class LengthRoPE(RoPE):
         """Return the frequencies for a sequence of `length`, a tensor ()."""
         raise NotImplementedError
 
-    def gain_at(self, length: Tensor) -> float | Tensor:
-        """Return the factor on queries and on keys for a sequence of `length`."""
-        return self.gain
-
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) for the longest position of both."""
         start = q_pos.new_zeros(1)  # a batch may be empty
         length = 1 + torch.cat([p.flatten() for p in (start, q_pos, k_pos)]).max()
-        rates, gain = self.rates_at(length), self.gain_at(length)
+        rates = self.rates_at(length)
         q_angles, k_angles = (exact(rope_angles(exact(each), rates)) for each in (q_pos, k_pos))
-        rotated = partial(apply_rope, layout=self.layout, gain=gain)
-        return rotated(q, q_angles), rotated(k, k_angles)
+        q = apply_rope(q, q_angles, self.layout, gain=self.gain)
+        return q, apply_rope(k, k_angles, self.layout, gain=self.gain)
 
 
 class DynamicNTK(LengthRoPE):
@@ -288,8 +283,7 @@ class LongRoPE(LengthRoPE):
         long_factors: (rotary_dim / 2,), for longer ones.
         trained_length: positions seen before the extension.
         factor: new length over trained length, for the gain.
-        gain: factor on queries and keys, or one for short and one for long sequences (PhiMoE);
-            None computes `longrope_gain`.
+        gain: factor on queries and keys; None computes `longrope_gain`.
         options: base, layout, rotary_dim and rates as in `RoPE`.
 
     Source: Ding et al. 2024; Abdin et al. 2024.
@@ -303,16 +297,15 @@ class LongRoPE(LengthRoPE):
         trained_length: Count,
         factor: Positive,
         *,
-        gain: float | tuple[float, float] | None = None,
+        gain: Positive | None = None,
         **options: Any,
     ) -> None:
-        """Keep both sets of frequencies and both gains."""
-        gain = longrope_gain(factor, trained_length) if gain is None else gain
-        short_gain, long_gain = gain if isinstance(gain, tuple) else (gain, gain)
+        """Keep both sets of frequencies."""
         if isinstance(options.get("rates"), nn.Parameter):
             raise TypeError("rates must be a tensor, got a Parameter: two sets are made of them")
-        super().__init__(head_dim, gain=short_gain, **options)
-        self.trained_length, self.long_gain = trained_length, require_greater("gain", long_gain, 0)
+        gain = longrope_gain(factor, trained_length) if gain is None else gain
+        super().__init__(head_dim, gain=gain, **options)
+        self.trained_length = trained_length
         self.long_rates = longrope(self.rates, long_factors)
         self.rates = longrope(self.rates, short_factors)
 
@@ -320,10 +313,3 @@ class LongRoPE(LengthRoPE):
         """Return the frequencies for a sequence of `length`."""
         short, long = (sent(rates, length.device) for rates in (self.rates, self.long_rates))
         return torch.where(length <= self.trained_length, short, long)
-
-    def gain_at(self, length: Tensor) -> float | Tensor:
-        """Return the gain for a sequence of `length`."""
-        if self.gain == self.long_gain:
-            return self.gain
-        gains = torch.tensor([self.gain, self.long_gain], dtype=torch.float64, device=length.device)
-        return gains[(length > self.trained_length).long()]

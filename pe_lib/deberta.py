@@ -1,6 +1,6 @@
 """DeBERTa: disentangled attention between contents and relative positions (chapter 8).
 
-    score_ij = q_i . k_j + q_i . W_k P[delta(i, j)] + W_q P[delta(i, j)] . k_j
+    score_ij = (q_i . k_j + q_i . W_k P[delta(i, j)] + W_q P[delta(i, j)] . k_j) / sqrt(3 d)
 
 Absolute positions come in only at the very end: for masked-token prediction the published
 models add an absolute code (`pe_lib.learned.Learned`) to the hidden states that ask the last
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pe_lib.arguments import Count, Even, Integers, Positive, checked
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_multiple, require_positive
+from pe_lib.errors import require_multiple, require_positive, require_shapes
 from pe_lib.initial import linear, normal
 from pe_lib.positions import relative_position
 from pe_lib.relative import dots
@@ -72,6 +72,9 @@ class DeBERTa(PositionEncoding):
             their biases: a shared query bias also meets the positions.
         std: standard deviation of the initial table. Match it to the token embeddings.
 
+    Between consecutive positions attention takes `pe_lib.fast.deberta` by default: the same numbers
+    as `bias`, from one row per distance.
+
     Source: He et al. 2021, equations 2 to 4; 1 / sqrt(3 d) with both terms, 1 / sqrt(2 d) with
     one.
     """
@@ -101,6 +104,8 @@ class DeBERTa(PositionEncoding):
         self.table = nn.Parameter(normal(2 * self.span, d_model, std=std))  # (2 span, D)
         if projections is None:
             projections = linear(d_model, d_model), linear(d_model, d_model, bias=False)
+        if not isinstance(projections, tuple) or len(projections) != 2:
+            raise TypeError(f"projections must be a query's and a key's, got {projections!r}")
         query_proj, key_proj = projections
         self.query_proj, self.key_proj = query_proj if p2c else None, key_proj if c2p else None
         self.scale = (self.head_dim * (1 + c2p + p2c)) ** -0.5
@@ -113,8 +118,10 @@ class DeBERTa(PositionEncoding):
 
     def project(self, projection: nn.Module) -> Tensor:
         """Return the table as a projection maps it, (H, 2 span, d)."""
-        rows: Tensor = projection(self.table).unflatten(-1, (self.n_heads, -1))  # (2 span, H, d)
-        return rows.transpose(0, 1)
+        rows: Tensor = projection(self.table)  # (2 span, D)
+        require_shapes({"projections": rows}, {"projections": "N D"}, {"D": self.table.shape[1]})
+        by_head: Tensor = rows.unflatten(-1, (self.n_heads, -1))  # (2 span, H, d)
+        return by_head.transpose(0, 1)
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         """Return the terms of position, (B, H, Lq, Lk): He et al. 2021, equations 2 to 4."""

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pe_lib.arguments import Booleans, Number, checked
 from pe_lib.encoding import PositionEncoding, Reads, bias_read, default_scale, rotate_by
+from pe_lib.errors import require_broadcast
 from pe_lib.positions import AnyPositions, allowed_pairs, order_of
 
 QUERIES, KEYS, VALUES = "B H Lq d", "B Hk Lk d", "B Hk Lk dv"
@@ -88,15 +89,15 @@ def attend(
         q_pos: positions of the queries: a `Run`, a `range`, (Lq,) or (B, Lq), or `Axes`.
         k_pos: positions of the keys, likewise.
         causal: hide keys whose position is greater than the query's.
-        mask: bool, broadcastable to (B, H, Lq, Lk); False hides a key. A query with no key
-            left gets uniform weights, or none at all where the encoding has a sink.
+        mask: bool, (Lq, Lk), or (B, H, Lq, Lk) where an axis may be 1; False hides a key.
+            Padding, (B, Lk), is mask[:, None, None]. A query with no key left gets zeros.
         rotated: q, k and v have been rotated before, see `PositionEncoding.rotates_once`.
         reads: as in `attention_logits`.
         scale: as in `attention_logits`.
 
     Returns:
-        output (B, H, Lq, d) and weights (B, H, Lq, Lk), whose rows sum to one (to less where the
-        encoding has a sink).
+        output (B, H, Lq, d) and weights (B, H, Lq, Lk), whose rows sum to one: to less where the
+        encoding has a sink, to zero where no key is seen.
     """
     settings: dict[str, Any] = {"rotated": rotated, "reads": reads, "scale": scale}
     logits = attention_logits(q, k, encoding, q_pos, k_pos, **settings)
@@ -105,7 +106,6 @@ def attend(
     allowed = allowed_pairs(q_pos, k_pos, causal, mask, q.device)
     if allowed is not None:
         logits = logits.masked_fill(~allowed, -math.inf)
-    logits = logits.clamp(min=torch.finfo(logits.dtype).min)  # all the same where all are hidden
     weights = softmax(logits, encoding.sink(q, q_pos))
     if not rotated:
         v = encoding.rotate_values(v, k_pos)
@@ -115,12 +115,16 @@ def attend(
     return output if extra is None else output + extra, weights
 
 
-def softmax(logits: Tensor, sink: Tensor | None) -> Tensor:
-    """Return the weights of the keys, (..., Lk); one more logit may take a share of them."""
-    if sink is None:
-        return logits.softmax(dim=-1)
-    sink = sink.to(logits.dtype).expand(*logits.shape[:-1], 1)
-    return torch.cat([logits, sink], dim=-1).softmax(dim=-1)[..., :-1]
+def softmax(logits: Tensor, sink: Tensor | None = None) -> Tensor:
+    """Return the weights of the keys, (..., Lk); one more logit may take a share of them.
+
+    A query that sees no key gives none of its weight away, as in PyTorch's own attention.
+    """
+    if sink is not None:
+        sink = sink.to(logits.dtype).expand(*logits.shape[:-1], 1)
+        return torch.cat([logits, sink], dim=-1).softmax(dim=-1)[..., :-1]
+    blind = (logits == -math.inf).all(dim=-1, keepdim=True)
+    return logits.masked_fill(blind, 0.0).softmax(dim=-1).masked_fill(blind, 0.0)
 
 
 def for_queries(x: Tensor, q: Tensor) -> Tensor:
@@ -138,18 +142,11 @@ def require_heads(q: Tensor, k: Tensor) -> None:
 
 
 def require_mask(mask: Tensor | None, wanted: tuple[int, ...]) -> None:
-    """Raise unless a mask broadcasts to (B, H, Lq, Lk), its first axis not of two meanings."""
+    """Raise unless a mask of two or four axes broadcasts to (B, H, Lq, Lk)."""
     if mask is not None:
-        axes = zip(reversed(mask.shape), reversed(wanted), strict=False)
-        fits = mask.ndim <= 4 and all(given in (1, full) for given, full in axes)
-        # Of two axes the first may be queries or the batch, of three it may be heads or the batch.
-        double = mask.ndim in (2, 3) and len(mask) == wanted[0] == wanted[4 - mask.ndim] > 1
-        ways = {
-            2: "mask[None, None] if its axes are (Lq, Lk), mask[:, None, None] if (B, Lk)",
-            3: "mask[None] if its axes are (H, Lq, Lk), mask[:, None] if (B, Lq, Lk)",
-        }
-        if not fits or double:
-            say = f", which fits in two ways: give {ways[mask.ndim]}" if double else ""
+        if mask.ndim not in (2, 4):
             raise ValueError(
-                f"mask must broadcast to (B, H, Lq, Lk) = {wanted}, got {tuple(mask.shape)}{say}"
+                "mask must have shape (Lq, Lk) or (B, H, Lq, Lk), where an axis may be 1, "
+                f"got {tuple(mask.shape)}"
             )
+        require_broadcast("mask", mask, wanted)

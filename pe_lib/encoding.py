@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from inspect import getattr_static
 from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
-from pe_lib.arguments import by_name, checked_words, lengths_of, parameters_of
-from pe_lib.errors import numbers, require_floating, require_shapes
+from pe_lib.arguments import by_name, checked, lengths_of, parameters_of
+from pe_lib.errors import numbers, require_broadcast, require_floating, require_shapes
 from pe_lib.positions import Axes, order_of
 
 Reads: TypeAlias = tuple[Tensor, Tensor]  # of the queries' and of the keys' tokens
@@ -43,23 +44,21 @@ SHAPES = {
 OWN_KEYS = {"k": "B n_heads Lk head_dim"}
 NUMBERS = ("positions", "q_pos", "k_pos", "q_axes", "k_axes", "relative")
 ROTATE_OR_SCORE = ("rotate", "rotate_axes", "rotate_values", "bias", "sink", "angles", "rotated")
+# Hooks that return what is added to the scores, and whose heads and lengths it has.
+ADDED = {"bias": ("q", "k"), "read_bias": ("q_read", "k_read")}
 
 
-def checked_hook(first: Callable[..., Any], hook: Callable[..., Any]) -> Callable[..., Any]:
-    """Check a hook's arguments, whatever it calls what `first`, the interface's own, names."""
-    names, own = parameters_of(first), parameters_of(hook)
-    pairs = zip(own, names, strict=False)
-    meant = {one: other for one, other in pairs if one not in names and other not in own}
-    called = {other: one for one, other in meant.items()}
-    order = [meant.get(each, each) for each in own] or names
+def checked_hook(name: str, first: Callable[..., Any], hook: Callable[..., Any]) -> Any:
+    """Check a hook's arguments, which `first`, the interface's, names; and what a bias returns."""
+    names = parameters_of(first)[1:]
+    if parameters_of(hook)[1 : 1 + len(names)] != names:
+        raise TypeError(f"{hook.__qualname__} must have the arguments ({', '.join(names)})")
 
     @functools.wraps(hook)
     def call(self: PositionEncoding, *args: Any, **kwargs: Any) -> Any:
-        args, kwargs = (self, *args), {meant.get(each, each): kwargs[each] for each in kwargs}
-        given = self.admit(by_name(hook, order, args, kwargs))
-        if not own:  # it takes what comes, in order
-            return hook(*[given.pop(each) for each in names if each in given], **given)
-        return hook(*args[len(order) :], **{called.get(each, each): given[each] for each in given})
+        given = self.admit(by_name(functools.partial(hook, self), names, args, kwargs))
+        found = hook(self, **given)
+        return found if name not in ADDED or found is None else self.fitted(name, found, given)
 
     return call
 
@@ -76,6 +75,8 @@ class PositionEncoding(nn.Module):
         scale: factor on the query-key product; None means 1/sqrt(d).
         integers: positions are int64, and fractions are refused.
         linear: False if `rotate` is no linear map; in a `Compose` it must then come first.
+        fades: True if `rotate` also scales pairs by their position; in a `Compose` it must then
+            come last, where no other rotation mixes pairs of different sizes.
         past_only: it tells nothing sensible about keys that come after the query; a layer that
             shows it such keys is refused.
         rotates_once: True if a cache may keep keys as `rotate` leaves them: a key's rotation
@@ -86,6 +87,7 @@ class PositionEncoding(nn.Module):
     scale: float | None = None
     integers: bool = False
     linear: bool = True
+    fades: bool = False
     past_only: bool = False
     rotates_once: bool = False
     hooks: tuple[str, ...] = (
@@ -94,15 +96,20 @@ class PositionEncoding(nn.Module):
     )
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Wrap the constructor and the hooks that the class writes, so that each gets its due."""
+        """Wrap the constructor and the hooks that the class brings, so that each gets its due."""
         super().__init_subclass__(**options)
-        written = [name for name in cls.hooks if name in vars(cls)]
-        for name in written:
-            first = next(vars(base)[name] for base in reversed(cls.__mro__) if name in vars(base))
-            setattr(cls, name, checked_hook(first, vars(cls)[name]))
+        parents = [each for each in cls.__bases__ if issubclass(each, PositionEncoding)]
+        brought = [  # the class itself, and what is mixed in that is no encoding
+            base for base in cls.__mro__ if not any(issubclass(each, base) for each in parents)
+        ]
+        own = {name: each for base in reversed(brought) for name, each in vars(base).items()}
+        own = {name: each for name, each in own.items() if getattr_static(cls, name) is each}
+        for name in own.keys() & {*cls.hooks}:
+            hooks = (getattr(each, name) for each in parents if hasattr(each, name))
+            setattr(cls, name, checked_hook(name, next(hooks, own[name]), own[name]))
         if "__init__" in vars(cls):
-            setattr(cls, "__init__", checked_words(vars(cls)["__init__"]))  # noqa: B010
-        if {*vars(cls)} & {*ROTATE_OR_SCORE} and "rotates_once" not in vars(cls):
+            setattr(cls, "__init__", checked()(vars(cls)["__init__"]))  # noqa: B010
+        if own.keys() & {*ROTATE_OR_SCORE} and "rotates_once" not in own:
             cls.rotates_once = False  # what a parent says is of the parent's own hooks
 
     def admit(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -118,6 +125,18 @@ class PositionEncoding(nn.Module):
         require_shapes(given, SHAPES | (OWN_KEYS if own else {}), lengths, who)
         return given
 
+    def fitted(self, hook: str, bias: Tensor, given: dict[str, Any]) -> Tensor:
+        """Return what a hook adds to the scores, in the dtype of queries; raise unless it fits."""
+        q, k = (given[each] for each in ADDED[hook])
+        name = f"{type(self).__name__}: {hook}"
+        require_broadcast(name, bias, (*q.shape[:3], k.shape[2]))
+        batched = any(given[each].shape[:-1] > (1,) for each in ("q_pos", "k_pos"))
+        if bias.ndim == 3 and batched:  # an axis of the batch would be taken for that of the heads
+            raise ValueError(
+                f"{name} must have four axes where positions have a batch, got {tuple(bias.shape)}"
+            )
+        return bias.to(q.dtype)
+
     def embed(self, x: Tensor, positions: Places) -> Tensor:
         """Add position to the input of the first layer: (B, L, D) -> (B, L, D)."""
         return x
@@ -132,7 +151,7 @@ class PositionEncoding(nn.Module):
         """Return what is added to the scaled logits, broadcastable to (B, H, Lq, Lk), or None.
 
         `q` and `k` come as projected, before `rotate`; a product with one of them must be
-        multiplied by `scale`, the factor on the query-key product.
+        multiplied by `scale`, the factor on the query-key product. Any dtype will do.
         """
         return None
 

@@ -155,6 +155,15 @@ def require_shapes(
             known = found
 
 
+def require_broadcast(name: str, tensor: Tensor, wanted: tuple[int, ...]) -> None:
+    """Raise unless a tensor broadcasts to (B, H, Lq, Lk)."""
+    axes = zip(reversed(tensor.shape), reversed(wanted), strict=False)
+    if tensor.ndim > len(wanted) or any(given not in (1, full) for given, full in axes):
+        raise ValueError(
+            f"{name} must broadcast to (B, H, Lq, Lk) = {wanted}, got {tuple(tensor.shape)}"
+        )
+
+
 def matched(
     shape: tuple[int, ...], axes: list[str], known: Mapping[str, int]
 ) -> dict[str, int] | None:

@@ -2,7 +2,7 @@
 
 Nothing here is needed to understand a method. Inside `with off():` attention calls the methods' own
 hooks instead, keeps keys and values as projected, and concatenates: the same, up to rounding.
-What is kept, a table of cosines for an encoding and rows for a cache, no module holds.
+What is kept, a table for an encoding, no module holds.
 """
 
 from __future__ import annotations
@@ -18,11 +18,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pe_lib.arguments import Booleans, Number, checked
 from pe_lib.axes import AxialRoPE
 from pe_lib.compose import Compose, total
 from pe_lib.deberta import DeBERTa
-from pe_lib.definition import for_queries
-from pe_lib.encoding import Places, PositionEncoding, Reads, bias_read, rotate_by
+from pe_lib.definition import (
+    KEYS,
+    OF_KEYS,
+    OF_QUERIES,
+    QUERIES,
+    VALUES,
+    attend,
+    for_queries,
+    require_heads,
+    require_mask,
+    softmax,
+)
+from pe_lib.encoding import PositionEncoding, Reads, bias_read, default_scale, rotate_by
 from pe_lib.errors import may_read
 from pe_lib.forgetting import Forgetting
 from pe_lib.positions import (
@@ -37,9 +49,7 @@ from pe_lib.positions import (
 )
 from pe_lib.relative import RelativeBias
 from pe_lib.rope import RoPE
-from pe_lib.sinusoidal import Sinusoidal, sinusoidal
 from pe_lib.transformer_xl import TransformerXL
-from pe_lib.xpos import XPos, xpos_factors
 
 Kind = TypeVar("Kind", bound=PositionEncoding)
 ON = True
@@ -78,32 +88,12 @@ def table(
     settings = [each for each in state if not isinstance(each, Tensor)]
     kept = TABLES.get(encoding)
     current = kept and kept[0] == settings and all(map(torch.equal, kept[1], tensors))
-    if kept is None or not current or len(kept[2]) < least:
+    if kept is None or not current or kept[2].shape[-2] < least:
         with torch.inference_mode(False), torch.no_grad():  # a training that follows may save it
             places = torch.arange(2 ** max(8, (least - 1).bit_length()), device="cpu")
             kept = settings, [each.clone() for each in tensors], make(places)
         TABLES[encoding] = kept
     return kept[2]
-
-
-def embed(encoding: PositionEncoding, x: Tensor, positions: Places) -> Tensor:
-    """Return what the hook `embed` returns; sinusoidal codes of a run come from a table."""
-    if ON and writes(encoding, Compose, "embed"):
-        for member in encoding.members():
-            x = embed(member, x, positions)
-        return x
-    known = isinstance(positions, Run) and in_table(positions)
-    if not ON or not known or not writes(encoding, Sinusoidal, "embed"):
-        return encoding.embed(x, positions)
-    encoding.admit({"x": x, "positions": positions})
-    state = encoding.base, encoding.layout, x.dtype, x.device
-
-    def codes(places: Tensor) -> Tensor:
-        made = sinusoidal(places, encoding.d_model, state[0], layout=state[1], dtype=x.dtype)
-        return made.to(x.device)
-
-    rows = table(encoding, positions.stop, codes, *state)[positions.start : positions.stop]
-    return x + encoding.gain * rows
 
 
 def in_table(positions: Run) -> bool:
@@ -125,26 +115,15 @@ def rotate(
         for member in encoding.members():
             q, k = rotate(member, q, k, q_pos, k_pos)
         return q, k
-    found = codes_of(encoding, q, k, q_pos, k_pos)
-    if found is None:
+    # A graph and Apple's GPUs know no complex numbers.
+    plain = not ON or torch.compiler.is_compiling() or q.device.type == "mps"
+    if plain or not isinstance(encoding, RoPE) or type(encoding) not in (RoPE, AxialRoPE):
         return encoding.rotate(q, k, q_pos, k_pos)
-    layout = str(encoding.layout)
-    return rotated(q, found[0], layout), rotated(k, found[1], layout)
-
-
-def codes_of(
-    encoding: PositionEncoding, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
-) -> tuple[Tensor, Tensor] | None:
-    """Return complex factors of queries and keys, or None: a graph has no complex numbers."""
-    if not ON or torch.compiler.is_compiling() or q.device.type == "mps":
-        return None
-    if type(encoding) is XPos and isinstance(q_pos, Run) and isinstance(k_pos, Run):
-        return fading(encoding, q, k, q_pos, k_pos) if q_pos.length == 1 else None
-    if not isinstance(encoding, RoPE) or type(encoding) not in (RoPE, AxialRoPE):
-        return None
     encoding.admit({"q": q, "k": k})
     k_codes = rotations(encoding, k_pos, k)
-    return (k_codes if q_pos is k_pos else rotations(encoding, q_pos, q)), k_codes
+    q_codes = k_codes if q_pos is k_pos else rotations(encoding, q_pos, q)
+    layout = str(encoding.layout)
+    return rotated(q, q_codes, layout), rotated(k, k_codes, layout)
 
 
 def rotations(rope: RoPE, positions: Positions, x: Tensor) -> Tensor:
@@ -163,32 +142,6 @@ def rotations(rope: RoPE, positions: Positions, x: Tensor) -> Tensor:
         positions = positions.tensor(x.device)
     found = codes(positions)
     return found if found.ndim == 2 else per_head(found)
-
-
-def fading(
-    xpos: XPos, q: Tensor, k: Tensor, q_pos: Run, k_pos: Run
-) -> tuple[Tensor, Tensor] | None:
-    """Return the factors of `XPos` for a query, (1, n), and its keys, (Lk, n), complex.
-
-    They are counted from the keys' middle. A table has those of keys at half steps from there; the
-    query's is the conjugate of a key's on the other side.
-    """
-    xpos.admit({"q": q, "k": k})
-    twice = k_pos.start + k_pos.stop - 1  # the middle of the keys
-    reach = max(abs(2 * end - twice) for end in (q_pos.start, k_pos.start, k_pos.stop))
-    if 2 * reach > MOST_ROWS or xpos.rates.requires_grad:
-        return None
-    dtype = torch.promote_types(q.dtype, torch.float32).to_complex()
-
-    def codes(places: Tensor) -> Tensor:
-        steps = exact(places - len(places) // 2) / 2
-        size = xpos.gain * xpos_factors(-steps, xpos.zeta, xpos.scale_base)
-        return torch.polar(size, exact(xpos.angles(steps))).to(q.device, dtype)
-
-    state = xpos.gain, xpos.rates, xpos.zeta, xpos.scale_base, dtype, q.device
-    rows = table(xpos, 2 * reach + 1, codes, *state)
-    zero = len(rows) // 2 - twice
-    return rows[2 * twice + zero - 2 * q_pos.tensor()].conj(), rows[zero + 2 * k_pos.tensor()]
 
 
 def rotated(x: Tensor, codes: Tensor, layout: str) -> Tensor:
@@ -218,23 +171,6 @@ def as_complex(x: Tensor) -> Tensor:
 # --- biases: one number per distance, one row of scores per distance ------------------------------
 
 Runs = tuple[Run, Run]  # of queries and of keys
-# What a cache keeps of projected rows, for each module that projects: other settings, and the rows.
-Memory = dict[nn.Module, tuple[Any, Tensor]]
-
-
-def bias_of(
-    encoding: PositionEncoding,
-    q: Tensor,
-    k: Tensor,
-    q_pos: Positions,
-    k_pos: Positions,
-    scale: float,
-    reads: Reads | None,
-    memory: Memory | None = None,
-) -> Tensor | None:
-    """Return the sum of `bias` and `read_bias`, or None if there is neither."""
-    found = bias(encoding, q, k, q_pos, k_pos, scale, memory)
-    return total([found, bias_read(encoding, q, reads, q_pos, k_pos)])
 
 
 def bias(
@@ -244,26 +180,19 @@ def bias(
     q_pos: Positions,
     k_pos: Positions,
     scale: float,
-    memory: Memory | None = None,
 ) -> Tensor | None:
     """Return what the hook `bias` returns; between two runs from fewer numbers."""
     if ON and isinstance(q_pos, Run) and isinstance(k_pos, Run):
         if writes(encoding, Compose, "bias"):
-            members = encoding.members()
-            return total(bias(each, q, k, q_pos, k_pos, scale, memory) for each in members)
+            return total(bias(each, q, k, q_pos, k_pos, scale) for each in encoding.members())
         if writes(encoding, RelativeBias, "bias"):
             vector = bias_vector([encoding], q, q_pos, k_pos)
             return windows(vector, k_pos.length).flip(-2)  # window i belongs to query Lq - 1 - i
         if writes(encoding, TransformerXL, "bias"):
-            return transformer_xl(encoding, q, k, (q_pos, k_pos), scale, memory)
+            return transformer_xl(encoding, q, k, q_pos, k_pos, scale)
         if writes(encoding, DeBERTa, "bias"):
-            return deberta(encoding, q, k, (q_pos, k_pos), scale, memory)
+            return deberta(encoding, q, k, q_pos, k_pos, scale)
     return encoding.bias(q, k, q_pos, k_pos, scale)
-
-
-def ends(q_pos: Run, k_pos: Run) -> tuple[int, int]:
-    """Return the least and the greatest relative position between two runs."""
-    return k_pos.start - q_pos.stop + 1, k_pos.stop - 1 - q_pos.start
 
 
 def distances(q_pos: Run, k_pos: Run, device: torch.device | None = None) -> Tensor:
@@ -272,8 +201,7 @@ def distances(q_pos: Run, k_pos: Run, device: torch.device | None = None) -> Ten
     Returns:
         (Lq + Lk - 1,): the pair (i, j) finds its own at Lq - 1 - i + j.
     """
-    first, last = ends(q_pos, k_pos)
-    return torch.arange(first, last + 1, device=device)
+    return torch.arange(k_pos.start - q_pos.stop + 1, k_pos.stop - q_pos.start, device=device)
 
 
 def relative_biases(encoding: PositionEncoding) -> list[RelativeBias] | None:
@@ -321,73 +249,47 @@ def windows(vector: Tensor, length: int) -> Tensor:
     return vector.unfold(-1, length, 1)
 
 
-def rows_behind(
-    memory: Memory | None,
-    module: nn.Module,
-    settings: Any,
-    make: Callable[[Tensor], Tensor],
-    q: Tensor,
-    between: tuple[int, int],
-) -> Tensor:
-    """Return `make` of the distances from one end to the other, (H, n, d), of the dtype of q.
-
-    If none is above 0, a cache may keep those from 0 back, with the module that projects them: one
-    that is copied starts again. Gradients and graphs want all made anew.
-    """
-    first, last = between
-    if memory is None or torch.is_grad_enabled() or torch.compiler.is_compiling():
-        return make(torch.arange(first, last + 1, device=q.device)).to(q.dtype)
-    kept, settings = memory.get(module), (settings, q.dtype, q.device)
-    rows = kept[1] if kept is not None and kept[0] == settings else None
-    known = 0 if rows is None else rows.shape[1]
-    if known < 1 - first:
-        more = make(torch.arange(first - SPARE, 1 - known, device=q.device)).to(q.dtype)
-        rows = torch.cat([more] if rows is None else [more, rows], dim=1)
-        memory[module] = settings, rows
-    assert rows is not None
-    return rows[:, rows.shape[1] - 1 + first : rows.shape[1] + last]
-
-
 def transformer_xl(
-    encoding: TransformerXL, q: Tensor, k: Tensor, places: Runs, scale: float, memory: Memory | None
+    encoding: TransformerXL, q: Tensor, k: Tensor, q_pos: Run, k_pos: Run, scale: float
 ) -> Tensor:
     """Return `TransformerXL.bias`, (B, H, Lq, Lk), from one row per distance."""
     encoding.admit({"q": q, "k": k, "scale": scale})
     u, v = (each.to(q.dtype)[:, None] * scale for each in (encoding.u, encoding.v))  # (H, 1, d)
-    between, state = ends(*places), (encoding.base, encoding.clamp)
-    one = q.shape[2] == 1 and between[1] <= 0
-    rows = rows_behind(memory if one else None, encoding.r_proj, state, encoding.rows, q, between)
-    content = u @ k.mT if one else (k @ u.mT).mT  # (B, H, 1, Lk), the first faster for one query
+    content = u @ k.mT if q.shape[2] == 1 else (k @ u.mT).mT  # (B, H, 1, Lk), the same, as fast
+    if (past := past_rows(encoding, q_pos, k_pos)) is not None:
+        return ((q * scale + v) @ past.to(q.dtype).mT).flip(-1) + content
+    rows = encoding.rows(distances(q_pos, k_pos, q.device)).to(q.dtype)
     return skewed_scores(q * scale + v, rows, k.shape[2]) + content
 
 
+def past_rows(encoding: TransformerXL, q_pos: Run, k_pos: Run) -> Tensor | None:
+    """Return `TransformerXL.rows` of one query's distances to keys behind it, the nearest first.
+
+    They come from a table; None where gradients, a graph, another projection or one that is not on
+    the processor want all made anew.
+    """
+    plain = type(encoding.r_proj) is nn.Linear and writes(encoding, TransformerXL, "rows")
+    weight, near, far = encoding.r_proj.weight, q_pos.stop - k_pos.stop, q_pos.stop - k_pos.start
+    wanted = plain and not encoding.r_proj._forward_hooks and q_pos.length == 1 and near >= 0
+    if not wanted or torch.is_grad_enabled() or not may_read(weight):
+        return None
+    state = encoding.base, encoding.clamp, weight
+    return table(encoding, far, lambda places: encoding.rows(-places), *state)[:, near:far]
+
+
 def deberta(
-    encoding: DeBERTa, q: Tensor, k: Tensor, places: Runs, scale: float, memory: Memory | None
+    encoding: DeBERTa, q: Tensor, k: Tensor, q_pos: Run, k_pos: Run, scale: float
 ) -> Tensor | None:
     """Return `DeBERTa.bias`, (B, H, Lq, Lk), from one row per distance."""
     encoding.admit({"q": q, "k": k, "scale": scale})
-    between = ends(*places)
-    one = q.shape[2] == 1 and between[1] <= 0
-
-    def rows(projection: nn.Module) -> Tensor:
-        """Return the projected row of each distance, (H, n, d)."""
-
-        def make(relative: Tensor) -> Tensor:
-            projected: Any = encoding.project(projection)
-            return projected[:, encoding.row_of(relative)]  # type: ignore[no-any-return]
-
-        kept = memory if one else None
-        return rows_behind(kept, projection, id(encoding.table), make, q, between)
-
-    terms: list[Tensor | None] = []
+    row = encoding.row_of(distances(q_pos, k_pos, q.device))
+    terms: list[Tensor] = []
     if encoding.key_proj is not None:
-        terms.append(skewed_scores(q * scale, rows(encoding.key_proj), k.shape[2]))
-    if encoding.query_proj is not None:
-        queries = rows(encoding.query_proj)
-        if one:
-            terms.append(scale * (k * queries).sum(dim=-1).unsqueeze(-2))  # (B, H, 1, Lk)
-        else:  # seen from the keys, distances rise in the other direction
-            terms.append(skewed_scores(k, (queries * scale).flip(1), q.shape[2]).mT)
+        keys = encoding.project(encoding.key_proj)[:, row].to(q.dtype)
+        terms.append(skewed_scores(q * scale, keys, k.shape[2]))
+    if encoding.query_proj is not None:  # seen from the keys, distances rise the other way
+        queries = encoding.project(encoding.query_proj)[:, row].to(q.dtype)
+        terms.append(skewed_scores(k, (queries * scale).flip(1), q.shape[2]).mT)
     return total(terms)
 
 
@@ -441,25 +343,28 @@ def skew(scores: Tensor, n_keys: int) -> Tensor:
 # --- attention: one kernel -----------------------------------------------------------------------
 
 
-def attend(
+@checked(q=QUERIES, k=KEYS, v=VALUES, q_pos=OF_QUERIES, k_pos=OF_KEYS)
+def attend_fused(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     encoding: PositionEncoding,
-    q_pos: Positions | Axes,
-    k_pos: Positions | Axes,
+    q_pos: AnyPositions,
+    k_pos: AnyPositions,
     *,
-    scale: float,
     causal: bool = False,
-    mask: Tensor | None = None,
+    mask: Booleans | None = None,
     rotated: bool = False,
     reads: Reads | None = None,
-    memory: Memory | None = None,
+    scale: Number | None = None,
 ) -> Tensor:
-    """Return the output of `attend` through PyTorch's fused kernel, without the weights.
-
-    Arguments as in `attend`, checked there; `memory` is a cache's. Not for one that uses `values`.
-    """
+    """Return the output of `attend` by the fast forms, without the weights; arguments as there."""
+    scale = default_scale(encoding, q.shape[-1]) if scale is None else scale
+    if not ON or encoding.uses("values"):  # which needs the weights
+        settings: dict[str, Any] = {"rotated": rotated, "reads": reads, "scale": scale}
+        return attend(q, k, v, encoding, q_pos, k_pos, causal=causal, mask=mask, **settings)[0]
+    require_heads(q, k)
+    require_mask(mask, (*q.shape[:3], k.shape[2]))
     order = order_of(q_pos), order_of(k_pos)
     if not rotated and not rotates_any_head(encoding):
         k, v = for_queries(k, q), for_queries(v, q)
@@ -467,7 +372,7 @@ def attend(
     if not rotated:
         q, k = rotate(encoding, q, k, q_pos, k_pos)
         v = encoding.rotate_values(v, order[1])
-    output = fused_output(q, k, v, encoding, plain, order, scale, causal, mask, reads, memory)
+    output = fused_output(q, k, v, encoding, plain, order, scale, causal, mask, reads)
     return encoding.rotate_back(output, order[0])
 
 
@@ -482,67 +387,35 @@ def fused_output(
     causal: bool,
     mask: Tensor | None,
     reads: Reads | None,
-    memory: Memory | None,
 ) -> Tensor:
     """Return the output for rotated q, k and v; `plain` are queries and keys before that."""
     q_pos, k_pos = order
     sink = encoding.sink(plain[0], q_pos)
     if mask is None and isinstance(q_pos, Run) and isinstance(k_pos, Run):
-        itself = causal and q_pos == k_pos
-        forgets = encoding.uses("read_bias")  # without its gates `bias_of` raises, below
-        if (
-            itself
-            and not encoding.uses("bias")
-            and only_forgets(encoding)
-            and not (forgets and reads is None)
-        ):
+        forgets = encoding.uses("read_bias")  # without its gates `bias_read` raises, below
+        itself = causal and q_pos == k_pos and not encoding.uses("bias")
+        if itself and only_forgets(encoding) and not (forgets and reads is None):
             gates = reads[1][..., 0] if reads and forgets else None
             if gates is None and sink is None:
                 return kernel(q, k, v, None, scale, is_causal=True)
             if q_pos.length > 1 and q.dtype in (torch.float32, torch.float64):
                 return widened(q, k, v, gates, sink, scale)
-        inside = k_pos.start <= q_pos.start and q_pos.stop <= k_pos.stop
-        biases = relative_biases(encoding) if inside and sink is None else None
+        biases = relative_biases(encoding) if sink is None else None
         if biases is not None:
             vector = bias_vector(biases, q, q_pos, k_pos)
-            if sees_itself(vector, q_pos, k_pos):
-                view = reversed_bias(vector, q_pos, k_pos, causal)
-                return kernel(q.flip(2), k, v, view, scale).flip(2)
-    repeated = plain[0], for_queries(plain[1], plain[0])
-    found = bias_of(encoding, *repeated, q_pos, k_pos, scale, reads, memory)
+            view = reversed_bias(vector, q_pos, k_pos, causal)
+            return kernel(q.flip(2), k, v, view, scale).flip(2)
+    keys = for_queries(plain[1], plain[0])
+    found = bias(encoding, plain[0], keys, q_pos, k_pos, scale)
+    found = total([found, bias_read(encoding, q, reads, q_pos, k_pos)])
     allowed = allowed_pairs(q_pos, k_pos, causal, mask, q.device)
-    return masked(q, k, v, found, allowed, sink, scale)
-
-
-def masked(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Tensor | None,
-    allowed: Tensor | None,
-    sink: Tensor | None,
-    scale: float,
-) -> Tensor:
-    """Return the output with any bias and mask; a query without a key gets the mean of values."""
-    if bias is None and allowed is None and sink is None:
-        return kernel(q, k, v, None, scale)
-    bias = q.new_zeros(()) if bias is None else bias
     if allowed is not None:
-        bias = bias.masked_fill(~allowed, -math.inf)
-    if sink is not None:  # one more key in the softmax: no kernel has one
-        logits = (q * scale) @ for_queries(k, q).mT + bias
-        share = sink.to(logits.dtype).expand(*logits.shape[:-1], 1)
-        weights = torch.cat([logits, share], dim=-1).softmax(dim=-1)[..., :-1]
-        return weights @ for_queries(v, q)
-    if bias.ndim == 0:
-        return kernel(q, k, v, bias, scale)
-    # A softmax of nothing is not a number: the kernel lets such a query see all.
-    lost = bias.detach().amax(dim=-1, keepdim=True) == -math.inf
-    if may_read(lost) and not lost.any():
-        return kernel(q, k, v, bias, scale)
-    output = kernel(q, k, v, bias.masked_fill(lost, 0.0), scale)
-    mean = for_queries(v, q).mean(dim=-2, keepdim=True)
-    return torch.where(lost[(None,) * (4 - lost.ndim)], mean, output)
+        found = q.new_zeros(()) if found is None else found
+        found = found.masked_fill(~allowed, -math.inf)
+    if sink is None:
+        return kernel(q, k, v, found, scale)
+    logits = (q * scale) @ for_queries(k, q).mT  # one more key in the softmax: no kernel has one
+    return softmax(logits if found is None else logits + found, sink) @ for_queries(v, q)
 
 
 def kernel(
@@ -556,19 +429,12 @@ def kernel(
     if width != q.shape[-1]:
         if q.shape[2] == 1 and not is_causal:  # to widen what a cache holds would copy all of it
             logits = (q * scale) @ for_queries(k, q).mT
-            weights = (logits if bias is None else logits + bias).softmax(dim=-1)
-            return weights @ for_queries(v, q)
+            return softmax(logits if bias is None else logits + bias) @ for_queries(v, q)
         q, k, v = (F.pad(x, (0, max(q.shape[-1], width) - x.shape[-1])) for x in (q, k, v))
     grouped = q.shape[1] != k.shape[1]
     mask: dict[str, Any] = {"is_causal": True} if is_causal else {"attn_mask": bias}
     output = F.scaled_dot_product_attention(q, k, v, scale=scale, enable_gqa=grouped, **mask)
     return output[..., :width]
-
-
-def sees_itself(vector: Tensor, q_pos: Run, k_pos: Run) -> bool:
-    """Return whether no bias hides the distance 0 from any head, as far as it may be read."""
-    here = q_pos.stop - 1 - k_pos.start  # indexed only where it may be read: a graph would fix it
-    return not may_read(vector) or not bool((vector[:, here] == -math.inf).any())
 
 
 def only_forgets(encoding: PositionEncoding) -> bool:

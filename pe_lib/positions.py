@@ -211,7 +211,7 @@ def sent(constant: Tensor, device: torch.device) -> Tensor:
 
 
 def kept_or_trained(name: str, values: Tensor) -> Tensor:
-    """Return a parameter, or constants on the processor, whatever becomes of the module."""
+    """Return a parameter, or a copy of constants on the processor, whatever becomes of either."""
     if values.requires_grad and not isinstance(values, nn.Parameter):
         raise ValueError(f"{name} must be an nn.Parameter if trained, got what was made of one")
-    return values if isinstance(values, nn.Parameter) else values.cpu()
+    return values if isinstance(values, nn.Parameter) else values.detach().cpu().clone()

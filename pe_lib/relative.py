@@ -49,7 +49,8 @@ def for_each_head(values: Tensor, relative: Tensor) -> Tensor:
 class RelativeBias(PositionEncoding):
     """A bias per head that depends on the relative position alone.
 
-    A subclass writes `of_distance`; this class brings the values into the matrix.
+    A subclass writes `of_distance`; this class brings the values into the matrix. Between
+    consecutive positions `pe_lib.fast.bias_vector` asks it once for each distance by default.
     """
 
     rotates_once = True
@@ -66,8 +67,10 @@ class RelativeBias(PositionEncoding):
     def for_heads(self, q: Tensor, relative: Tensor) -> Tensor:
         """Return `of_distance` in the dtype of q (B, H, Lq, d), which must have as many heads."""
         values = self.of_distance(relative)
-        if len(values) != q.shape[1]:
+        wanted = (q.shape[1], *relative.shape)
+        if values.shape != wanted:
+            who = f"{type(self).__name__}: of_distance"
             raise ValueError(
-                f"{type(self).__name__}: q must have {len(values)} heads, got {q.shape[1]}"
+                f"{who} must return (n_heads, ...) = {wanted}, got {tuple(values.shape)}"
             )
         return values.to(q.dtype)

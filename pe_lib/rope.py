@@ -10,7 +10,7 @@ sees the relative position although each vector is rotated by its own.
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Even, Layout, Positive, Rates, Reals, checked
+from pe_lib.arguments import Base, Count, Even, Layout, Positive, Rates, Reals, checked
 from pe_lib.encoding import PositionEncoding
 from pe_lib.errors import require_multiple, require_shapes
 from pe_lib.positions import exact, kept_or_trained, per_head, sent
@@ -101,6 +101,9 @@ class RoPE(PositionEncoding):
         gain: factor on rotated queries and on rotated keys, so that scores grow by its square
             (attention factor of YaRN and LongRoPE).
 
+    By default attention rotates through `pe_lib.fast.rotated`: the same numbers, with the cosines
+    and sines of `angles` from a table. In a graph, and for subclasses, `rotate` is called.
+
     Source: Su et al. 2021, section 3.2; partial rotary: Black et al. 2022.
     """
 
@@ -110,7 +113,7 @@ class RoPE(PositionEncoding):
     def __init__(
         self,
         head_dim: Count,
-        base: float = 10000.0,
+        base: Base = 10000.0,
         *,
         layout: Layout = "interleaved",
         rotary_dim: int | None = None,

@@ -1,7 +1,10 @@
 """Shaw's relative positions: a trained vector per clipped distance (chapter 5).
 
-score_ij = q_i . (k_j + a_clip(j - i)),     output_i = sum over j of A_ij (v_j + b_clip(j - i))
+score_ij = q_i . (k_j + a_clip(j - i)) / sqrt(d)
+output_i = sum over j of A_ij (v_j + b_clip(j - i))
 """
+
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 
@@ -64,6 +67,10 @@ def table_row(table: Tensor, q_pos: Tensor, k_pos: Tensor, clip: int | None) -> 
     if clip is None and len(table) % 2 == 0:
         raise ValueError(f"table must have shape (2 * clip + 1, d), got {tuple(table.shape)}")
     clip = len(table) // 2 if clip is None else clip
+    if not 0 < clip < len(table) - 1:
+        raise ValueError(
+            f"clip must be from 1 to {len(table) - 2} for a table of {len(table)} rows, got {clip}"
+        )
     return clipped_row(relative_position(q_pos, k_pos), clip, len(table) - 1 - clip)
 
 
@@ -88,7 +95,7 @@ class Shaw(PositionEncoding):
     def __init__(
         self,
         head_dim: Count,
-        clip: int | tuple[int, int],
+        clip: int | Sequence[int],
         *,
         with_values: bool = True,
         std: Positive | None = None,
@@ -96,7 +103,7 @@ class Shaw(PositionEncoding):
         """Draw the vectors from a normal distribution."""
         super().__init__()
         self.head_dim = head_dim
-        ends = clip if isinstance(clip, tuple) else (clip, clip)
+        ends = clip if isinstance(clip, tuple | list) else (clip, clip)
         if len(ends) != 2:
             raise ValueError(f"clip must be one number, or two of them, got {clip}")
         self.before, self.after = (require_positive("clip", end) for end in ends)

@@ -5,8 +5,6 @@
 Each pair of columns rotates like the hand of a clock; the wavelengths form a geometric series.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -76,34 +74,12 @@ def arrange(first: Tensor, second: Tensor, layout: Layout) -> Tensor:
     """Join the first and the second components of pairs, (..., n) each, to (..., 2n).
 
     "interleaved": first, second, first, second, ... (the paper). "half": all first ones, then
-    all second ones (diffusion models). The same numbers in another order.
+    all second ones, as diffusion models have them for their timesteps (Ho et al. 2020, appendix B;
+    Nichol & Dhariwal 2021 have all cosines first). The same numbers in another order.
     """
     if layout == "half":
         return torch.cat([first, second], dim=-1)
     return torch.stack([first, second], dim=-1).flatten(-2)  # (..., n, 2) -> (..., 2n)
-
-
-@checked()
-def timestep_embedding(
-    timesteps: Reals, dim: int, base: float = 1e4, *, cosines_first: bool = False, **options: Any
-) -> Tensor:
-    """Return the code of diffusion timesteps: `sinusoidal` in the "half" layout.
-
-    Args:
-        timesteps: real numbers of any shape; fractions are fine.
-        dim: width of the code; even.
-        base: as in `sinusoidal`; called max_period in diffusion code.
-        cosines_first: all cosines, then all sines (Nichol & Dhariwal 2021).
-        options: dtype as in `sinusoidal`.
-
-    Returns:
-        (*timesteps.shape, dim): all sines, then all cosines. Some code (Ho et al. 2020) divides
-        the exponent by dim / 2 - 1, which is this code with base ** (dim / (dim - 2)).
-
-    Source: Ho et al. 2020, appendix B.
-    """
-    code = sinusoidal(timesteps, dim, base, layout="half", **options)
-    return code.roll(dim // 2, dims=-1) if cosines_first else code
 
 
 class Sinusoidal(PositionEncoding):

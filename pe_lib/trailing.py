@@ -10,7 +10,6 @@ from torch import Tensor, cat
 
 from pe_lib.arguments import Count
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_kind
 
 
 class Trailing(PositionEncoding):
@@ -27,7 +26,6 @@ class Trailing(PositionEncoding):
     def __init__(self, encoding: PositionEncoding, width: Count) -> None:
         """Keep the encoding."""
         super().__init__()
-        require_kind("encoding", encoding, PositionEncoding, "a PositionEncoding")
         ours = ("rotate", "rotate_values", "rotate_back")
         wrong = [hook for hook in self.hooks if encoding.uses(hook) and hook not in ours]
         if wrong:
@@ -35,7 +33,7 @@ class Trailing(PositionEncoding):
         self.encoding, self.width = encoding, width
         if encoding.scale is not None:
             raise ValueError(f"encoding must have no scale of its own, got {encoding.scale:g}")
-        for name in ("rotates_once", "past_only", "linear", "integers", "n_heads"):
+        for name in ("rotates_once", "past_only", "linear", "fades", "integers", "n_heads"):
             if hasattr(encoding, name):
                 setattr(self, name, getattr(encoding, name))
 

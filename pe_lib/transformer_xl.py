@@ -1,6 +1,6 @@
 """Transformer-XL: sinusoidal distances, two global biases, and a memory (chapter 6).
 
-    score_ij = q_i . k_j + u . k_j + (q_i + v) . W_KR R_(i - j)
+    score_ij = (q_i . k_j + u . k_j + (q_i + v) . W_KR R_(i - j)) / sqrt(d)
 
 XLNet uses the same scores, and adds a fourth term that tells whether two tokens belong to the
 same segment; that term holds no position and is not here.
@@ -77,6 +77,9 @@ class TransformerXL(PositionEncoding):
         base: as in `sinusoidal`.
         clamp: distances beyond it look the same; None for no limit.
         std: standard deviation of the initial u and v; 0 starts without a preference.
+
+    Between consecutive positions attention takes `pe_lib.fast.transformer_xl` by default: the same
+    numbers as `bias`, from one row per distance.
 
     Source: Dai et al. 2019, section 3.3; Yang et al. 2019, appendix A.2.
     """

@@ -17,7 +17,7 @@ class SlidingWindow(RelativeBias):
 
     Together with another encoding, `Compose(RoPE(d), SlidingWindow(h, w))`, it keeps the distances
     that this one meets below w, however long the text is. A query with no key inside its window
-    gets the mean of all values, as where a mask hides every key.
+    gets zeros, as where a mask hides every key.
 
     Args:
         n_heads: number of heads H.

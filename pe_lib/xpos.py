@@ -45,11 +45,14 @@ class XPos(RoPE):
         gamma: zeta_j = (j / n + gamma) / (1 + gamma), for n pairs.
         options: base, layout, rotary_dim, rates and gain as in `RoPE`.
 
+    It has no fast form: attention calls `rotate`, whose formula stands here.
+
     Source: Sun et al. 2022, algorithm 1.
     """
 
     rotates_once = False  # the middle moves
     past_only = True
+    fades = True
 
     def __init__(
         self, head_dim: int, *, scale_base: Positive = 512.0, gamma: Positive = 0.4, **options: Any

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from pe_lib import fast
 from pe_lib.alibi import ALiBi
 from pe_lib.attention import (
     KVCache,
@@ -192,28 +194,46 @@ def test_the_fused_form_equals_the_stepwise_form(
     arguments = {"causal": causal, "mask": MASKS[hidden]}
     expected, weights = attend(q, k, v, encoding, q_pos, k_pos, **arguments)
     assert weights.shape == (B, H, LQ, LK)
-    assert_close(weights.sum(-1), torch.ones(B, H, LQ))
-    assert_close(attend_fused(q, k, v, encoding, q_pos, k_pos, **arguments), expected)
+    sees = weights.any(-1).to(weights)
+    torch.testing.assert_close(weights.sum(-1), sees)  # zero where no key is seen
+    fused = attend_fused(q, k, v, encoding, q_pos, k_pos, **arguments)
+    if sees.any():
+        assert_close(fused, expected)
+    assert not fused[sees == 0].any() and not expected[sees == 0].any()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("name", ENCODINGS)
-def test_a_query_without_a_key_gets_the_mean_of_the_values(name: str, dtype: torch.dtype) -> None:
+def test_a_query_without_a_key_gets_nothing(name: str, dtype: torch.dtype) -> None:
+    """Zeros in every form, as in PyTorch's own attention, and whatever hides the keys."""
     q, k, v = (x.to(dtype) for x in make_qkv())
     mask = torch.ones(B, 1, LQ, LK, dtype=torch.bool)
     mask[0, :, 2] = False
-    encoding, mean = ENCODINGS[name]().to(dtype), v.mean(dim=2)
-    tolerance = 8 * torch.finfo(dtype).eps
+    encoding = ENCODINGS[name]().to(dtype)
+    theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     for places, some in (("from zero", mask), ("runs", mask), ("keys all later", None)):
         arguments = {"causal": True, "mask": some}
         output, weights = attend(q, k, v, encoding, *POSITIONS[places], **arguments)
         fused = attend_fused(q, k, v, encoding, *POSITIONS[places], **arguments)
-        assert output.isfinite().all()
-        assert fused.isfinite().all()
-        uniform = torch.full((H, LK), 1 / LK, dtype=dtype)
-        assert_close(weights[0, :, 2], uniform, 2 * torch.finfo(dtype).eps)
-        assert_close(output[0, :, 2], mean[0], tolerance)
-        assert_close(fused[0, :, 2], mean[0], tolerance)
+        assert output.isfinite().all() and fused.isfinite().all()
+        assert not weights[0, :, 2].any()
+        assert torch.equal(output[0, :, 2], theirs[0, :, 2])
+        assert torch.equal(fused[0, :, 2], theirs[0, :, 2])
+
+
+def test_a_query_without_a_key_sees_no_future() -> None:
+    """Whole, by the weights, token by token and without the fast forms: all the same."""
+    layer, x = MultiHeadAttention(16, 2, RoPE(8), causal=True), torch.randn(1, 6, 16)
+    mask = torch.ones(6, 6, dtype=torch.bool)
+    mask[2] = False
+    whole, cache = layer(x, mask=mask), KVCache()
+    steps = [layer(x[:, i : i + 1], mask=mask[i : i + 1, : i + 1], cache=cache) for i in range(6)]
+    with fast.off():
+        plain = layer(x, mask=mask)
+    for each in (torch.cat(steps, dim=1), layer(x, mask=mask, weights=True)[0], plain):
+        assert_close(each, whole, 1e-6)
+    x[:, 5] += 1
+    assert torch.equal(layer(x, mask=mask)[:, :5], whole[:, :5])
 
 
 def test_a_query_without_a_key_has_finite_gradients() -> None:
@@ -391,6 +411,20 @@ def test_a_cache_keeps_its_positions_when_the_callers_tensor_changes(axes: bool)
     assert not isinstance(held, Axes) or held.numbers[:, 0].tolist() == list(range(6))
 
 
+@torch.no_grad()
+def test_a_cache_belongs_to_one_layer_with_positions_and_without() -> None:
+    """In another layer the keys of the first would be seen; a copy may go on in a copy."""
+    one, other = (MultiHeadAttention(16, 2, RoPE(8), causal=True) for _ in range(2))
+    x, cache = torch.randn(1, 5, 16), KVCache()
+    one(x[:, :4], cache=cache)
+    for where in (None, Run(4, 1)):
+        with pytest.raises(ValueError, match="cache must be one that no other layer uses"):
+            other(x[:, 4:], cache=cache, q_pos=where)
+    twin, copied = copy.deepcopy((one, cache))
+    assert_close(twin(x[:, 4:], cache=copied), one(x[:, 4:], cache=cache))
+    assert_close(twin(x[:, :1], cache=copied), one(x[:, :1], cache=cache))
+
+
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_refused_call_adds_nothing_to_a_cache(begun: bool) -> None:
     """The call that follows, which is right, gives what it would have given at once."""
@@ -437,8 +471,10 @@ def test_a_bias_of_its_own_is_not_passed_over_for_a_fast_form() -> None:
     """A subclass may change `bias`; what is fast for its base stands for another one."""
 
     def halved(base: type[PositionEncoding]) -> type[PositionEncoding]:
-        def bias(self: PositionEncoding, *given: Any) -> Tensor | None:
-            whole = base.bias(self, *given)
+        def bias(
+            self: Any, q: Tensor, k: Tensor, q_pos: Any, k_pos: Any, scale: float
+        ) -> Tensor | None:
+            whole = base.bias(self, q, k, q_pos, k_pos, scale)
             return None if whole is None else whole / 2
 
         return type(f"Halved{base.__name__}", (base,), {"bias": bias})
@@ -460,19 +496,16 @@ def test_a_bias_of_its_own_is_not_passed_over_for_a_fast_form() -> None:
 # --- what could be taken for something else is refused --------------------------------------------
 
 
-def test_a_mask_whose_first_axis_has_two_meanings_is_refused() -> None:
-    """Queries or the batch, heads or the batch; with an axis more each is clear."""
-    layer, x, context = MultiHeadAttention(8, 2), torch.randn(3, 3, 8), torch.randn(3, 5, 8)
-    mask = torch.ones(3, 5, dtype=torch.bool)
-    given = {"context": context, "q_pos": Run(2, 3), "k_pos": Run(0, 5)}
-    with pytest.raises(ValueError, match=r"in two ways: give mask\[None, None\] if .*\(Lq, Lk\)"):
-        layer(x, mask=mask, **given)
-    layer(x, mask=mask[:, None, None], **given)
-    layer(x, mask=mask[None, None], **given)
-    both = torch.ones(2, 3, 3, dtype=torch.bool)
-    with pytest.raises(ValueError, match=r"mask\[:, None\] if \(B, Lq, Lk\)"):
-        layer(x[:2], mask=both)
-    layer(x[:2], mask=both[:, None])
+def test_a_mask_of_two_axes_is_of_queries_and_keys_whatever_the_batch() -> None:
+    layer, x = MultiHeadAttention(8, 2), torch.randn(4, 4, 8)
+    mask = torch.ones(4, 4, dtype=torch.bool).tril()
+    for batch in (1, 2, 4):
+        assert_close(layer(x[:batch], mask=mask), layer(x, mask=mask[None, None])[:batch])
+    for axes in (mask[None], mask[0]):
+        with pytest.raises(
+            ValueError, match=r"mask must have shape \(Lq, Lk\) or \(B, H, Lq, Lk\)"
+        ):
+            layer(x, mask=axes)
 
 
 def test_a_mask_must_hide_the_future_from_what_is_for_the_past() -> None:
@@ -497,23 +530,65 @@ def test_an_argument_given_twice_is_refused_by_constructors_and_hooks() -> None:
         RoPE(8, 100.0, 3)  # type: ignore[misc]
 
 
-def test_hooks_are_checked_whatever_they_call_their_arguments() -> None:
-    class Own(PositionEncoding):
-        def rotate(self, queries, keys, here, there):  # type: ignore[no-untyped-def, override]
-            return queries * here[:, None], keys * there[:, None]
+def test_a_hook_has_the_arguments_of_the_interface() -> None:
+    with pytest.raises(TypeError, match=r"Own\.rotate must have the arguments \(q, k, q_pos"):
 
-        def bias(self, *given):  # type: ignore[no-untyped-def, override]
-            return given[-2].abs() * given[-1]
+        class Own(PositionEncoding):
+            def rotate(self, queries, keys, here, there):  # type: ignore[no-untyped-def, override]
+                return queries, keys
 
-    q, run = torch.randn(1, 2, 3, 8), Run(0, 3)
-    output, _ = attend(q, q, q, Compose(Own()), run, run)
-    assert_close(attend_fused(q, q, q, Own(), run, run), output)
-    assert torch.equal(
-        Own().rotate(q, keys=q, here=run, there=run)[0], q * torch.arange(3)[:, None]
-    )
-    for call in (Own().rotate, lambda *given: Own().bias(*given, 1.0)):
-        with pytest.raises(ValueError, match=r"Own: k_pos must have shape \(Lk=3,\)"):
-            call(q, q, run, Run(0, 4))
+
+class Distant:
+    """A bias that is mixed in: it is no encoding itself."""
+
+    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
+        return -(k_pos[..., None, :] - q_pos[..., :, None]).abs().unsqueeze(-3)
+
+    def angles(self, positions: Tensor) -> Tensor:
+        return super().angles(positions - positions.double().mean())  # type: ignore[misc]
+
+
+class MixedIn(Distant, RoPE):
+    """Rotates by angles, and has a bias, that are mixed in."""
+
+
+def test_hooks_that_are_mixed_in_are_checked_as_those_of_the_class() -> None:
+    layer, x = MultiHeadAttention(16, 2, MixedIn(8), causal=True), torch.randn(1, 5, 16)
+    assert not MixedIn.rotates_once
+    assert_close(layer(x), layer(x, q_pos=torch.arange(5)), 1e-5)
+    with pytest.raises(ValueError, match=r"MixedIn: k_pos must have shape \(Lk=5,\)"):
+        MixedIn(8).bias(*torch.randn(2, 1, 2, 5, 8), Run(0, 5), Run(0, 4), 1.0)
+
+
+def returning(bias: Tensor) -> PositionEncoding:
+    """Return an encoding with this bias."""
+
+    class Constant(PositionEncoding):
+        def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
+            return bias
+
+    return Constant()
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float64, torch.float16, torch.bool])
+def test_a_bias_may_have_any_dtype_in_every_form(dtype: torch.dtype) -> None:
+    distance = torch.arange(4) - torch.arange(4)[:, None]
+    layer = MultiHeadAttention(16, 2, returning(distance.to(dtype)))
+    x = torch.randn(1, 4, 16)
+    assert_close(layer(x), layer(x, weights=True)[0], 1e-6)
+
+
+def test_a_bias_that_does_not_fit_is_refused_by_name() -> None:
+    x = torch.randn(2, 4, 16)
+    for wrong, words in (
+        (torch.zeros(3, 4, 4), r"bias must broadcast to \(B, H, Lq, Lk\) = \(2, 2, 4, 4\)"),
+        (torch.zeros(2, 4, 4), "bias must have four axes where positions have a batch"),
+    ):
+        for shown in (False, True):
+            with pytest.raises(ValueError, match="Constant: " + words):
+                MultiHeadAttention(16, 2, returning(wrong))(
+                    x, q_pos=torch.arange(4).expand(2, 4), weights=shown
+                )
 
 
 def test_a_layer_refuses_an_encoding_of_other_heads_when_they_are_joined() -> None:

@@ -24,6 +24,8 @@ from pe_lib.rope import RoPE
 from pe_lib.shaw import Shaw
 from pe_lib.sinusoidal import Sinusoidal, sinusoidal
 from pe_lib.t5 import T5Bias
+from pe_lib.trailing import Trailing
+from pe_lib.xpos import XPos
 
 
 class Slope(PositionEncoding):
@@ -84,6 +86,19 @@ def test_rotations_follow_one_another() -> None:
     ours, theirs = Compose(one, two).rotate(*qk()), together.rotate(*qk())
     for mine, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine, other)
+
+
+def test_what_fades_with_distance_rotates_last_and_decodes_as_the_whole() -> None:
+    """Before a rotation of other pairs, the middle from which it counts would be seen."""
+    xpos, half = XPos(8, scale_base=16.0), RoPE(8, layout="half")
+    for both in ((xpos, half), (Trailing(xpos, 8), half)):
+        with pytest.raises(ValueError, match=r"must have \w+ after all that rotate"):
+            Compose(*both)
+    layer = MultiHeadAttention(16, 2, Compose(half, xpos), causal=True).double()
+    x, cache = torch.randn(1, 40, 16).double(), KVCache()
+    steps = [layer(part, cache=cache) for part in x.split(1, dim=1)]
+    torch.testing.assert_close(torch.cat(steps, dim=1), layer(x))
+    torch.testing.assert_close(layer(x[:, :10]), layer(x)[:, :10])
 
 
 def test_rotations_keep_the_order_given() -> None:

@@ -148,14 +148,15 @@ def test_phi3_has_its_trained_length_beside_the_rope_parameters() -> None:
     assert encoding.gain == pytest.approx((1 + 0.2) ** 0.5)  # ln 4 / ln 1024 = 1 / 5
 
 
-def test_phimoe_has_a_gain_for_short_and_one_for_long_sequences() -> None:
+def test_phimoe_states_its_gain_twice() -> None:
     scaling = {
         "type": "longrope", "short_factor": [1.0] * 8, "long_factor": [2.0] * 8,
-        "original_max_position_embeddings": 1024, "short_mscale": 1.1, "long_mscale": 1.2,
+        "original_max_position_embeddings": 1024, "short_mscale": 1.2, "long_mscale": 1.2,
     }  # fmt: skip
     encoding = from_config(config(model_type="phimoe", rope_scaling=scaling))[0].encoding
-    assert isinstance(encoding, LongRoPE) and encoding.gain == 1.1
-    assert encoding.gain_at(torch.tensor(2000)) == 1.2
+    assert isinstance(encoding, LongRoPE) and encoding.gain == 1.2
+    with pytest.raises(ValueError, match="short_mscale and long_mscale must be equal"):
+        from_config(config(model_type="phimoe", rope_scaling=scaling | {"short_mscale": 1.1}))
 
 
 def test_hunyuan_calls_a_larger_base_dynamic() -> None:

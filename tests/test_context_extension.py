@@ -26,7 +26,6 @@ from pe_lib.context_extension import (
     yarn,
     yarn_gain,
 )
-from pe_lib.positions import Run
 from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import frequencies
 
@@ -140,20 +139,6 @@ def test_proportional_rates_equal_transformers(share: float) -> None:
     ours = proportional(frequencies(HEAD_DIM), share)
     assert gain == 1 and torch.equal(ours == 0, theirs == 0)
     assert relative_difference(ours[ours > 0], theirs[theirs > 0]) <= 1e-6 if share else True
-
-
-@pytest.mark.parametrize("length", [TRAINED, TRAINED + 9])
-def test_longrope_takes_gains_of_its_own_for_short_and_long(length: int) -> None:
-    both, long = (1.2, 1.9), FACTORS**1.5
-    q, positions = torch.randn(2, 3, length, HEAD_DIM), torch.arange(length)
-    for gain in (both, 1.2):
-        rope = LongRoPE(HEAD_DIM, FACTORS, long, TRAINED, 4.0, gain=gain)
-        factors = FACTORS if length <= TRAINED else long
-        now = gain if isinstance(gain, float) else gain[length > TRAINED]
-        plain = RoPE(HEAD_DIM, rates=longrope(frequencies(HEAD_DIM), factors), gain=now)
-        for where in (Run(0, length), positions):
-            ours, _ = rope.rotate(q, q, where, where)
-            torch.testing.assert_close(ours, plain.rotate(q, q, where, where)[0])
 
 
 def test_longrope_and_gains_equal_transformers() -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -31,10 +32,10 @@ from pe_lib import (
     Run,
     Shaw,
     Sink,
-    Sinusoidal,
     SlidingWindow,
     T5Bias,
     TransformerXL,
+    transformer_xl,
 )
 from pe_lib import fast as forms
 from pe_lib.attention import attend_fused
@@ -48,6 +49,7 @@ from pe_lib.fast import (
 )
 from pe_lib.rope import apply_rope, rope_angles
 from pe_lib.sinusoidal import frequencies
+from pe_lib.transformer_xl import distance_codes
 
 B, H, WIDTH = 2, 3, 6
 LAYOUTS = ("interleaved", "half")
@@ -207,17 +209,6 @@ def test_a_changed_setting_is_seen_by_the_next_call(change: str) -> None:
     assert torch.equal(layer(x), fresh(x)) and not torch.allclose(layer(x), before, atol=1e-4)
     with forms.off():
         assert_close(fresh(x), layer(x), 1e-5)
-
-
-def test_codes_of_a_run_come_from_a_table_that_follows_every_setting() -> None:
-    sines, x = Sinusoidal(8), torch.randn(1, 5, 8)
-    model = Compose(sines, ALiBi(2))
-    for name, value in (("gain", 0.5), ("base", 100.0), ("layout", "half")):
-        setattr(sines, name, value)
-        for run in (Run(0, 5), Run(700, 5), Run(-2, 5)):
-            assert torch.equal(forms.embed(model, x, run), sines.embed(x, run))
-    with forms.off():
-        assert torch.equal(forms.embed(model, x, Run(3, 5)), sines.embed(x, Run(3, 5)))
 
 
 def test_switched_off_attention_calls_the_hooks_and_no_kernel(
@@ -477,11 +468,54 @@ def test_gradients_reach_every_row_of_a_cache() -> None:
     assert torch.equal(rows.grad, rows.detach()) and torch.equal(new.grad, new.detach())
 
 
-def test_a_cache_computes_each_row_of_distances_once() -> None:
-    xl, x, rows = TransformerXL(32, 4), draw(1, 300, 32), []
-    xl.r_proj.register_forward_hook(lambda _, given, __: rows.append(len(given[0])))
-    layer, cache = MultiHeadAttention(32, 4, xl, causal=True).double(), KVCache()
-    with torch.no_grad():
-        for part in x.split(1, dim=1):
-            layer(part, cache=cache)
-    assert len(rows) == 2 and sum(rows) < 300 + 2 * forms.SPARE
+def test_decoding_computes_rows_of_distances_a_few_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They come from a table, which is made anew when it is too short, and follows the weights."""
+    made: list[int] = []
+
+    def counted(relative: Tensor, *given: Any) -> Tensor:
+        made.append(len(relative))
+        return distance_codes(relative, *given)
+
+    monkeypatch.setattr(transformer_xl, "distance_codes", counted)
+    layer = MultiHeadAttention(32, 4, TransformerXL(32, 4), causal=True).double()
+    decoded(layer, draw(1, 300, 32))
+    assert made == [256, 512]
+
+
+def test_decoding_follows_what_becomes_of_the_projection_of_distances() -> None:
+    """A hook, another module and a subclass that projects otherwise."""
+
+    class Doubled(TransformerXL):
+        factor = 2.0
+
+        def rows(self, relative: Tensor) -> Tensor:
+            return self.factor * super().rows(relative)
+
+    x = draw(1, 9, 32)
+    for make in (TransformerXL, Doubled):
+        xl = make(32, 4, std=1.0)
+        layer = MultiHeadAttention(32, 4, xl, causal=True).double()
+        changes: list[Callable[[], object]] = [
+            lambda xl=xl: xl.r_proj.register_forward_hook(lambda *args: 2 * args[2]),
+            lambda xl=xl: setattr(xl, "factor", 3.0),
+            lambda xl=xl: setattr(xl, "r_proj", Adapted(xl.r_proj)),
+            lambda xl=xl: xl.r_proj.added.add_(1.0),
+        ]
+        for change in changes:
+            assert_close(decoded(layer, x), layer(x)[:, -1:], 1e-12)
+            change()
+            assert_close(decoded(layer, x), layer(x)[:, -1:], 1e-12)
+
+
+class Adapted(nn.Module):
+    """A projection with an addition, and the weight of the old one."""
+
+    def __init__(self, projection: nn.Linear) -> None:
+        super().__init__()
+        self.projection, self.weight = projection, projection.weight
+        self.added = torch.zeros(32, 32, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.projection(x) + x @ self.added.mT

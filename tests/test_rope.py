@@ -201,3 +201,12 @@ def test_far_positions_keep_float32_accuracy_where_float32_angles_lose_it() -> N
     rounded = rope_angles(positions, frequencies(64).float()).cos()
     assert (ours - exact).abs().max() < 1e-7
     assert (rounded - exact).abs().max() > 1e-4
+
+
+def test_rates_are_the_encodings_own() -> None:
+    """Two encodings of one tensor do not change together, nor with it."""
+    rates = torch.ones(4)
+    one, other = RoPE(8, rates=rates), RoPE(8, rates=rates)
+    rates[0] = 9
+    one.rates[1] = 5
+    assert one.rates.tolist() == [1, 5, 1, 1] and other.rates.tolist() == [1] * 4

@@ -34,7 +34,7 @@ def test_what_another_encoding_adds_to_the_output_is_not_rotated_back():
 
 
 def test_what_cannot_rotate_values_is_refused():
-    with pytest.raises(TypeError, match="rope must be a plain RoPE, got int"):
+    with pytest.raises(TypeError, match="rope must be a RoPE, got 8"):
         RotaryValues(8)
     with pytest.raises(ValueError, match=r"rope must have the gain 1, got 1\.2"):
         RotaryValues(RoPE(8, gain=1.2))

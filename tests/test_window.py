@@ -31,7 +31,7 @@ def test_a_hidden_key_weighs_exactly_nothing_in_every_dtype(dtype: torch.dtype) 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("inner", [NoPosition(), ALiBi(2), RoPE(4)])
-def test_a_query_with_nothing_in_its_window_gets_the_mean_of_the_values(
+def test_a_query_with_nothing_in_its_window_gets_zeros(
     dtype: torch.dtype, inner: PositionEncoding
 ) -> None:
     """Also far beyond what a dtype can hold, and in the fused form."""
@@ -42,7 +42,4 @@ def test_a_query_with_nothing_in_its_window_gets_the_mean_of_the_values(
         for causal in (False, True):
             steps, weights = attend(q, k, v, encoding, *far, causal=causal)
             fused = attend_fused(q, k, v, encoding, *far, causal=causal)
-            assert torch.equal(weights, torch.full_like(weights, 0.2))
-            for output in (steps, fused):
-                mean = v.double().mean(2, keepdim=True).expand_as(v)
-                assert (output - mean).abs().max() < 8 * torch.finfo(dtype).eps
+            assert not any(each.any() for each in (weights, steps, fused))

@@ -190,13 +190,15 @@ def yarn_rope(parameters: Parameters, head: Head) -> RoPE:
 
 
 def longrope_rope(parameters: Parameters, head: Head) -> RoPE:
-    """Return LongRoPE; the gain may be given, once or for short and for long sequences."""
+    """Return LongRoPE; the gain may be given, once or twice the same (PhiMoE)."""
     for name in ("short_factor", "long_factor"):
         check_count(name, parameters[name], head.rotating // 2, "the number of pairs that rotate")
     pair = [parameters.get(name) for name in ("short_mscale", "long_mscale")]
-    gain: float | tuple[float, float] | None = parameters.get("attention_factor")
+    gain: float | None = parameters.get("attention_factor")
     if pair[0] is not None and pair[1] is not None:
-        gain = (pair[0], pair[1])
+        if pair[0] != pair[1]:
+            raise ValueError(f"short_mscale and long_mscale must be equal, got {pair}")
+        gain = pair[0]
     short, long = (
         torch.tensor(parameters[name], dtype=torch.float64, device="cpu")
         for name in ("short_factor", "long_factor")
