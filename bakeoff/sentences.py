@@ -154,7 +154,6 @@ def text_flat() -> str:
         require(max(max(rise(v, 16)) for v in variants) < most)
     for variants, least in (CLIMBED, BROKEN):
         require(min(min(rise(v, 16)) for v in variants) > least)
-    require(max(max(rise(v, 16)) for v in CLIMBED[0]) < BROKEN[1])
     return (
         "On text of 64 to 1,024 characters, in five seeds of a small model, the loss stayed flat"
         f" with {names(FLAT[0])} (it rose by less than {FLAT[1]} nats), rose a little with"
