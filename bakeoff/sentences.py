@@ -210,7 +210,7 @@ def penalties() -> str:
     return (
         "In each of five seeds KERPLE had a lower loss on text than ALiBi, at the training length"
         " and at 16 times it. FIRE's loss was below ALiBi's at the training length and above it at"
-        f" 16 times. There ALiBi still recalled ({span(alibi)}), KERPLE in some seeds only"
+        f" 16 times. At that length ALiBi still recalled ({span(alibi)}), KERPLE in some seeds only"
         f" ({span(recalled)})."
     )
 
