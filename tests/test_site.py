@@ -380,6 +380,14 @@ def test_the_search_shows_sentences_of_prose(browser, address):
         assert any(words[:30] in re.sub(r"\W+", "", text) for text in texts.values()), said
 
 
+@pytest.mark.parametrize("query", ["nope", "toeplitz", "rotary", "slides"])
+def test_an_excerpt_has_what_was_looked_for_or_is_left_out(query, browser, address):
+    with open_page(browser, f"{address}search.html?q={query}", address, Visit()) as page:
+        page.wait_for_function("document.querySelectorAll('p.context').length > 2")
+        shown = page.locator("p.context").all_text_contents()[:10]
+    assert [said for said in shown if said and query[:4] not in said.lower()] == []
+
+
 def test_the_sidebar_shows_the_open_page(browser, address):
     lost = []
     page = browser.new_page()

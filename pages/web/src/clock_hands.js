@@ -64,8 +64,7 @@ export const clockHands = {
           set({ [name]: clamp(Math.round((place + by) * 10) / 10, 0, LAST) });
         };
         handle(`${name}${r}`, {
-          kind,
-          x, y, now: place, least: 0, most: LAST,
+          kind, x, y, now: place, least: 0, most: LAST,
           label: `hand ${r} of the ${name === "p" ? "blue" : "orange"} position`,
           text: `position ${exact(place)}`,
           move: (px, py) => turned(Math.atan2(px - cx, cy - py)),

@@ -44,14 +44,8 @@ export const ropeScoreFigure = {
     { kind: "range", key: "n", kin: "key", label: "key at n", min: 0, max: REACH },
     { ...doubled, key: "d", label: "width d", min: 1, max: 7 },
     { ...power, key: "base", label: "base", min: 1, max: 7, text: grouped, enabled: (s) => s.d > 2 },
-    {
-      kind: "range", key: "pair", label: "pair shown", min: 0, max: (s) => s.d / 2 - 1,
-      enabled: (s) => s.d > 2,
-    },
-    {
-      kind: "choice", key: "content", label: "the other pairs",
-      options: { same: "the same", one: "zero", random: "at random" }, enabled: (s) => s.d > 2,
-    },
+    { kind: "range", key: "pair", label: "pair shown", min: 0, max: (s) => s.d / 2 - 1, enabled: (s) => s.d > 2 },
+    { kind: "choice", key: "content", label: "the other pairs", options: { same: "the same", one: "zero", random: "at random" }, enabled: (s) => s.d > 2 },
   ],
   numbers,
   lines: [2, 3],
@@ -77,9 +71,7 @@ export const ropeScoreFigure = {
     const screen = ([a, b]) => [x0 + unit * a, y0 - unit * b];
     heading(drawing, left, top - 10, state.d > 2 ? `pair ${pair} of the head` : "its two components");
     text(drawing, left, top + size + 14, "pale: before the rotation", { at: "start" });
-    for (const radius of [1, 2]) {
-      circle(drawing, "grid", x0, y0, unit * radius);
-    }
+    for (const radius of [1, 2]) circle(drawing, "grid", x0, y0, unit * radius);
     shape(drawing, "grid", `M${left},${y0}h${size}M${x0},${top}v${size}`);
     for (const [name, plain, place, kind] of [["q", q, atQ, "query"], ["k", k, atK, "key"]]) {
       const rotated = rope([plain], place, [rates[pair]])[0];
@@ -91,9 +83,7 @@ export const ropeScoreFigure = {
       const [x, y] = screen(rotated);
       const put = (pairOf) => set({ [name]: rope([pairOf], -place, [rates[pair]])[0].map((part) => Number(clamp(part, -2, 2).toFixed(2))) });
       handle(name, {
-        kind,
-        x, y, now: plain[0], least: -2, most: 2,
-        label: `tip of the ${kind}, rotated`,
+        kind, x, y, now: plain[0], least: -2, most: 2, label: `tip of the ${kind}, rotated`,
         text: `${digits(plain[0])} right, ${digits(plain[1])} up`,
         move: (px, py) => put([(px - x0) / unit, (y0 - py) / unit]),
         // Home and End lead to the ends of its first component, which is the slider's value.
@@ -119,8 +109,7 @@ export const ropeScoreFigure = {
     panel.point(n - m, score, "above", 7);
     const at = panel.X(n - m);
     handle("gap", {
-      kind: "above",
-      x: at, y: panel.Y(score), now: n - m, least: -REACH, most: REACH,
+      kind: "above", x: at, y: panel.Y(score), now: n - m, least: -REACH, most: REACH,
       label: "n minus m on the curve", text: `n − m = ${whole(n - m)}, score ${digits(score)}`,
       move: (px) => toGap(Math.round(panel.X.invert(px))),
       step: (right, down) => toGap(n - m + right - down),

@@ -1,6 +1,6 @@
 // The wavelength of every pair against the context, and what each rule does to it.
 
-import { box, chart, circle, clamp, digits, grouped, heading, legend, shape, text } from "./kit.js";
+import { box, chart, circle, clamp, digits, doubled, grouped, heading, legend, shape, text } from "./kit.js";
 import { dynamicNtk, frequencies, llama3, ntkAware, positionInterpolation, range, sum, yarn } from "./positions.js";
 
 // Width of what rotates, base, length of training, and the factor and rule of the long version.
@@ -58,10 +58,7 @@ export const wavelengths = {
       also: (model) => ({ factor: MODELS[model][4], rule: MODELS[model][5] }),
     },
     { kind: "select", key: "rule", label: "rule", options: RULES, also: (_, { factor }) => ({ factor: factor > 1 ? factor : 4 }) },
-    {
-      kind: "range", key: "factor", label: "length, × that of training", knob: true, min: 0, max: 7, step: 0.25, from: Math.log2,
-      to: (v) => Number((2 ** v).toPrecision(3)),
-    },
+    { ...doubled, key: "factor", label: "length, × that of training", knob: true, min: 0, max: 7, step: 0.25, to: (v) => Number((2 ** v).toPrecision(3)) },
   ],
   settle(state) {
     state.pair = clamp(Math.round(state.pair), 0, MODELS[state.model][1] / 2 - 1);
