@@ -522,7 +522,9 @@ def test_own_weights_act_on_every_pair_of_components(tab):
         assert torch.equal(torch.tensor(found), torch.block_diag(*8 * [torch.tensor(block)]))
 
 
-@pytest.mark.parametrize("words", "abc|1,2|1e9,0,0,1|1, 2, 3, 4, 5|11,0,0,1|10.5,0,0,1|0110".split("|"))
+@pytest.mark.parametrize(
+    "words", ["abc", "1,2", "1e9,0,0,1", "1, 2, 3, 4, 5", "11,0,0,1", "10.5,0,0,1", "0110"]
+)
 def test_weights_that_are_no_four_numbers_are_marked_and_change_nothing(words, stage):
     page = shown(stage, "four_terms")
     page.locator(".live-more summary").click()
@@ -908,8 +910,8 @@ def test_on_a_phone_what_rests_is_one_line_and_nothing_jumps_under_the_finger(st
 
 
 INKS = """() => [...document.querySelectorAll('.live-stage :is(text, tspan)')].map(e => {
-  const [color, own] = [getComputedStyle(e).fill, document.createElement('canvas').getContext('2d')];
-  own.fillStyle = color;
+  const own = document.createElement('canvas').getContext('2d');
+  own.fillStyle = getComputedStyle(e).fill;
   own.fillRect(0, 0, 1, 1);
   const [r, g, b] = [...own.getImageData(0, 0, 1, 1).data].map(v => v / 255)
     .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
