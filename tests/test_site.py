@@ -118,6 +118,13 @@ def test_a_page_keeps_its_promises(name, tab, address, axe, seen):
     assert 100_000 < weight(SITE / f"{name}.html", visit.parts, address) <= BUDGET
 
 
+@pytest.mark.parametrize("name", ["book/12_heads", "genindex"])  # a long folded line, an index
+def test_no_page_moves_sideways_on_a_phone_while_all_is_folded(name, browser, address):
+    with open_page(browser, f"{address}{name}.html", address, Visit()) as page:
+        page.set_viewport_size(PHONE)
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
 def test_scripts_come_with_the_site(site):
     if shutil.which("npm") is None:
         left_out("npm is missing: scripts come from public addresses")
