@@ -522,7 +522,9 @@ def test_own_weights_act_on_every_pair_of_components(tab):
         assert torch.equal(torch.tensor(found), torch.block_diag(*8 * [torch.tensor(block)]))
 
 
-@pytest.mark.parametrize("words", ["abc", "1,2", "1e9,0,0,1", "1, 2, 3, 4, 5"])
+@pytest.mark.parametrize(
+    "words", ["abc", "1,2", "1e9,0,0,1", "1, 2, 3, 4, 5", "11,0,0,1", "10.5,0,0,1", "0110"]
+)
 def test_weights_that_are_no_four_numbers_are_marked_and_change_nothing(words, stage):
     page = shown(stage, "four_terms")
     page.locator(".live-more summary").click()
@@ -551,6 +553,7 @@ def test_a_sentence_keeps_its_case_and_its_language_and_says_what_it_leaves_out(
     labels, said = drawn("Hello, Donaudampfschiffe: don’t (hello)!")
     assert {"Hello", "hello", "don’t", "Donaudampfs…"} <= set(labels) and "left out" not in said
     assert {"我", "喜欢", "猫"} <= set(drawn("我喜欢猫")[0])
+    assert {"🐶", "bites", "👩‍🚀", "🇩🇪"} <= set(drawn("🐶 bites: 👩‍🚀, 🇩🇪!")[0])
     assert "left out at the end: 2" in drawn(" ".join("abcdefghijklmnop"))[1]
 
 
@@ -578,6 +581,44 @@ def test_what_moves_glides_and_what_is_played_goes_on(stage):
     page.get_by_role("button", name="Stop").click()
     assert len(places) > 4  # more than the positions that were passed
     assert re.search("Query at [2-9],", page.locator(".live-words").text_content())
+
+
+def test_a_glide_takes_its_time_in_whatever_frames(stage):
+    page = shown(stage, "rope_score")
+    page.emulate_media(reduced_motion="no-preference")
+    tip = page.locator(".live-stage [role=slider]").first
+    page.evaluate("window.requestAnimationFrame = call => setTimeout(call, 200)")
+    page.locator(".live-figure > .live-controls input").press("End")
+    page.wait_for_timeout(1500)  # a handful of frames
+    late = tip.get_attribute("cx")
+    page.wait_for_timeout(1500)
+    assert late == tip.get_attribute("cx")
+
+
+@pytest.mark.parametrize("name", ["axes", "clock_hands", "penalties", "rope_score"])
+def test_keys_that_come_faster_than_a_frame_all_count(name, stage):
+    presses = """([e, keys]) => keys.forEach(key =>
+      e.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true})))"""
+    found = []
+    for pause in (False, True):
+        page = shown(stage, name)
+        handle = page.locator(".live-stage [role=slider]").last
+        for keys in [["ArrowLeft"]] * 3 if pause else [["ArrowLeft"] * 3]:
+            page.evaluate(presses, [handle.element_handle(), keys])
+            page.evaluate(SETTLED)
+        found.append(handle.get_attribute("aria-valuetext"))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ["clock_hands", "rope_score"])
+def test_home_and_end_lead_to_the_ends_that_are_announced(name, stage):
+    page = shown(stage, name)
+    for handle in page.locator(".live-stage [role=slider]").all():
+        for key, end in (("Home", "min"), ("End", "max")):
+            handle.press(key)
+            page.evaluate(SETTLED)
+            now, announced = (handle.get_attribute(f"aria-value{each}") for each in ("now", end))
+            assert float(now) == float(announced)
 
 
 @pytest.mark.parametrize("path", live.SCRIPTS, ids=lambda path: path.name)
@@ -853,6 +894,48 @@ def test_what_is_asked_rests_while_the_figure_is_in_another_state(stage):
     assert ask.bounding_box()["height"] > 0
     page.get_by_role("combobox").first.select_option(index=0)
     page.wait_for_selector(".live-predict:not([inert])")
+
+
+def test_on_a_phone_what_rests_is_one_line_and_nothing_jumps_under_the_finger(stage):
+    page = shown(stage, "axes", PHONE)
+    ask, knob = page.locator(".live-predict"), page.get_by_role("combobox").first
+    page.evaluate("document.body.style.padding = '999px 0'; scrollTo(0, 1100)")
+    page.evaluate(SETTLED)
+    high, place = ask.bounding_box()["height"], knob.bounding_box()["y"]
+    for index, rests in ((1, True), (0, False)):
+        knob.select_option(index=index)
+        page.evaluate(SETTLED)
+        assert (ask.bounding_box()["height"] < 32) == rests and high > 90
+        assert knob.bounding_box()["y"] == pytest.approx(place, abs=1)
+
+
+INKS = """() => [...document.querySelectorAll('.live-stage :is(text, tspan)')].map(e => {
+  const own = document.createElement('canvas').getContext('2d');
+  own.fillStyle = getComputedStyle(e).fill;
+  own.fillRect(0, 0, 1, 1);
+  const [r, g, b] = [...own.getImageData(0, 0, 1, 1).data].map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  return [e.textContent, 0.2126 * r + 0.7152 * g + 0.0722 * b];
+})"""
+
+
+@pytest.mark.parametrize("name", DRAGGED)
+def test_words_in_a_picture_stand_out_from_its_ground(name, stage):
+    """4.5 to 1, as WCAG 1.4.3 asks; the checker of a page passes over drawings."""
+    for scheme, ground in (("light", 1.0), ("dark", 0.0091)):
+        page = shown(stage, name, scheme=scheme)
+        for words, ink in page.evaluate(INKS):
+            light, dark = max(ink, ground) + 0.05, min(ink, ground) + 0.05
+            assert light / dark >= 4.5, (scheme, words)
+
+
+def test_the_legend_of_the_wavelengths_has_the_marks_that_are_there(stage):
+    start = live.starts()["wavelengths"]["state"]
+    for change, missing in (({}, "✕■"), ({"factor": 4}, "■"), ({"factor": 4, "rule": "ntk"}, "")):
+        page = shown(stage, "wavelengths", state=start | change)
+        said = "".join(page.locator(".live-stage svg text").all_text_contents())
+        assert [mark for mark in "●✕■" if mark not in said] == list(missing)
+        assert ("● new" in said) == ("✕" in said)
 
 
 def test_a_prediction_can_be_skipped_and_is_neither_kept_nor_sent(stage):

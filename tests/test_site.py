@@ -118,6 +118,13 @@ def test_a_page_keeps_its_promises(name, tab, address, axe, seen):
     assert 100_000 < weight(SITE / f"{name}.html", visit.parts, address) <= BUDGET
 
 
+@pytest.mark.parametrize("name", ["book/12_heads", "genindex"])  # a long folded line, an index
+def test_no_page_moves_sideways_on_a_phone_while_all_is_folded(name, browser, address):
+    with open_page(browser, f"{address}{name}.html", address, Visit()) as page:
+        page.set_viewport_size(PHONE)
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
 def test_scripts_come_with_the_site(site):
     if shutil.which("npm") is None:
         left_out("npm is missing: scripts come from public addresses")
@@ -378,6 +385,14 @@ def test_the_search_shows_sentences_of_prose(browser, address):
         words = re.sub(r"\W+", "", said)
         assert words and said[-1] in ".?!:" and not re.search("def |import |Contents|Print", said)
         assert any(words[:30] in re.sub(r"\W+", "", text) for text in texts.values()), said
+
+
+@pytest.mark.parametrize("query", ["nope", "toeplitz", "rotary", "slides"])
+def test_an_excerpt_has_what_was_looked_for_or_is_left_out(query, browser, address):
+    with open_page(browser, f"{address}search.html?q={query}", address, Visit()) as page:
+        page.wait_for_function("document.querySelectorAll('p.context').length > 2")
+        shown = page.locator("p.context").all_text_contents()[:10]
+    assert [said for said in shown if said and query[:4] not in said.lower()] == []
 
 
 def test_the_sidebar_shows_the_open_page(browser, address):

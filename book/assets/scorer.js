@@ -18,15 +18,17 @@ function pagesWith(stems) {
   });
 }
 
-// The first sentence of prose that has most of the words.
+// The first sentence of prose that has most of the words; where none has one, a heading.
 function sentence(html, stems, anchor) {
   const page = new DOMParser().parseFromString(html, "text/html");
   const part = (anchor && page.querySelector(`article ${anchor}`)) || page.querySelector("article");
-  part?.querySelectorAll("mjx-container").forEach((e) => e.replaceWith(e.querySelector("math")?.textContent ?? ""));
+  part?.querySelectorAll("mjx-container, .headerlink").forEach((e) => e.replaceWith(e.querySelector("math")?.textContent ?? ""));
   const prose = [...(part?.querySelectorAll("p, dd, figcaption") ?? [])].filter((e) => !e.closest("details, table, .cell_input, .admonition-title, .live"));
   const said = prose.flatMap((e) => e.textContent.replace(/\s+/g, " ").trim().split(/(?<=[.?!]) (?=\p{Lu})/u)).filter((each) => /[.?!:]$/.test(each));
-  const count = (text) => stems.filter((stem) => text.toLowerCase().includes(stem)).length;
-  return said.reduce((best, each) => (count(each) > count(best) ? each : best), said[0] ?? "");
+  // A stem's last vowel may not stand in the word: "rotari" for rotary, "slide" for sliding.
+  const count = (text) => stems.filter((stem) => text.toLowerCase().includes(stem.replace(/[ei]$/, ""))).length;
+  const best = (texts) => texts.reduce((best, each) => (count(each) > count(best) ? each : best), "");
+  return best(said) || best([...(part?.querySelectorAll("h2, h3") ?? [])].map((e) => e.textContent.trim()));
 }
 
 Search.performTermsSearch = pagesWith;

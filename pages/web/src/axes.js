@@ -1,6 +1,6 @@
 // The numbers of text, image and video, and the scores of one chosen token.
 
-import { box, chart, clamp, scale, digits, grouped, heading, legend, pressed, text, whole } from "./kit.js";
+import { box, chart, clamp, scale, digits, grouped, heading, legend, power, pressed, text, whole } from "./kit.js";
 import { axesScores, frequencies, goldenDirections, range, sectionDirections, textImagePositions, widthDirections } from "./positions.js";
 
 const WORDS = 4; // of text before and after an image
@@ -54,7 +54,7 @@ export const axes = {
     { kind: "range", key: "columns", label: "columns", min: 2, max: 12 },
     { kind: "range", key: "down", label: "the query wants: rows down", min: -4, max: 4, text: whole },
     { kind: "range", key: "right", label: "columns to the right", min: -4, max: 4, text: whole },
-    { kind: "range", key: "base", label: "base", min: 1, max: 4, step: 0.5, text: grouped, to: (v) => Number((10 ** v).toPrecision(2)), from: Math.log10 },
+    { ...power, key: "base", label: "base", min: 1, max: 4, step: 0.5, text: grouped },
   ],
   settle(state) {
     state.place = clamp(Math.round(state.place), 0, layout(state).length - 1);

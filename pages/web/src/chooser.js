@@ -1,9 +1,9 @@
 // What a model needs, which methods remain, and why the others fall out.
 
-import { element, grouped } from "./kit.js";
+import { doubled, element, grouped } from "./kit.js";
 import { choose } from "./positions.js";
 
-const log = { from: Math.log2, to: (v) => 2 ** v, text: grouped };
+const log = { ...doubled, text: grouped };
 const GROUPS = ["Fit", "Not sure", "Fall out, and why (scroll)"];
 
 export const chooser = {
@@ -19,15 +19,15 @@ export const chooser = {
   controls: [
     { kind: "select", key: "what", label: "the model reads", options: { text: "text, forwards (decoder)", both: "text, both ways (encoder)", image: "images" } },
     { kind: "select", key: "keep", label: "at its length it must keep", options: { all: "all three", language: "the loss on text", content: "a content at any distance", offset: "an exact offset (3 back)" } },
-    { ...log, kind: "range", key: "trained", label: "trained length", min: 5, max: 17 },
-    { ...log, kind: "range", key: "used", label: "length at use", min: 5, max: 21, knob: true },
+    { ...log, key: "trained", label: "trained length", min: 5, max: 17 },
+    { ...log, key: "used", label: "length at use", min: 5, max: 21, knob: true },
     { kind: "select", key: "cache", label: "keys in a cache", options: { none: "none", all: "all are kept", sliding: "the oldest go, counting anew" } },
     { kind: "select", key: "kernel", label: "attention runs in", options: { any: "any code", scores: "a kernel that adds to scores (FlexAttention)", plain: "a fixed kernel: q, k, v, a window" } },
     {
       kind: "range", key: "parameters", label: "parameters for positions", min: 0, max: 8, from: (v) => (v ? Math.log10(v) - 1 : 0),
       to: (v) => (v ? 10 ** (v + 1) : 0), text: (v) => (v > 1e8 ? "any" : `≤ ${grouped(v)}`),
     },
-    { ...log, kind: "range", key: "d", label: "width of a head", min: 4, max: 8 },
+    { ...log, key: "d", label: "width of a head", min: 4, max: 8 },
     { kind: "switch", key: "small", label: "no extra tensor above half of the scores" },
     { kind: "switch", key: "tuned", label: "may be trained on" },
   ],

@@ -1,6 +1,6 @@
 // Every frequency is the hand of a clock, and its angle is the position.
 
-import { chart, circle, clamp, digits, exact, grouped, segment, text, together, whole } from "./kit.js";
+import { chart, circle, clamp, digits, doubled, exact, grouped, power, segment, text, together, whole } from "./kit.js";
 import { dot, frequencies, range, sinusoidal } from "./positions.js";
 
 const LAST = 1000; // the largest position
@@ -23,12 +23,8 @@ export const clockHands = {
     { ...together("p", "other", LAST), label: "both positions, blue and orange", step: 0.1, play: true },
     { kind: "range", key: "p", kin: "query", label: "blue alone", min: 0, max: LAST, step: 0.1, text: exact },
     { kind: "range", key: "other", kin: "key", label: "orange alone", min: 0, max: LAST, step: 0.1, text: exact },
-    { kind: "range", key: "d", label: "width d", min: 1, max: 7, to: (v) => 2 ** v, from: Math.log2 },
-    {
-      kind: "range", key: "base", label: "base b", min: 0.3, max: 6, step: 0.1, text: grouped,
-      to: (v) => Number((10 ** v).toPrecision(Math.round(v * 10) % 10 === 0 ? 1 : 2)), from: Math.log10,
-      enabled: (s) => s.d > 2,
-    },
+    { ...doubled, key: "d", label: "width d", min: 1, max: 7 },
+    { ...power, key: "base", label: "base b", min: 0.3, max: 6, text: grouped, enabled: (s) => s.d > 2 },
   ],
   numbers,
   lines: [2, 4],
@@ -68,8 +64,7 @@ export const clockHands = {
           set({ [name]: clamp(Math.round((place + by) * 10) / 10, 0, LAST) });
         };
         handle(`${name}${r}`, {
-          kind,
-          x, y, now: place, least: 0, most: LAST,
+          kind, x, y, now: place, least: 0, most: LAST,
           label: `hand ${r} of the ${name === "p" ? "blue" : "orange"} position`,
           text: `position ${exact(place)}`,
           move: (px, py) => turned(Math.atan2(px - cx, cy - py)),

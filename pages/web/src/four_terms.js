@@ -1,6 +1,6 @@
 // A score is four terms, each of which can be switched off.
 
-import { box, cells, clamp, digits, inRows, pairs, scale, text, named, whole } from "./kit.js";
+import { box, cells, digits, inRows, pairs, scale, text, named, whole } from "./kit.js";
 import { fourTerms, range, sinusoidal, softmax, sum } from "./positions.js";
 import { noise } from "./rope_score.js";
 import { inSentence, leftOut, shortened, table, vectorOf, wordsOf } from "./sentence_scores.js";
@@ -14,8 +14,8 @@ const STORED = [70, 620].map((seed) => table(D, D, seed, 0.16).map((row, i) => r
 
 // Four numbers a, b, c, d stand for [[a, b], [c, d]] in every pair of components; none are the stored weights.
 function weightsOf(words, stored) {
-  const read = (words.replaceAll("−", "-").match(/-?[\d.]+/g) ?? []).map((each) => clamp(Number(each), -10, 10));
-  if (read.length !== 4 || read.some(Number.isNaN)) return stored;
+  if (!RegExp(`^${own.pattern}$`).test(words)) return stored;
+  const read = words.replaceAll("−", "-").match(/-?[\d.]+/g).map(Number);
   return range(D).map((i) => range(D).map((j) => (i >> 1 === j >> 1 ? read[2 * (i & 1) + (j & 1)] : 0)));
 }
 
@@ -32,7 +32,7 @@ function numbers(state) {
   return { vectors, made: [Q, K], terms, scores, weights: scores.map(softmax), words: order.map((i) => words[i]) };
 }
 
-const own = { kind: "text", most: 40, kin: "half", pattern: "([\\s,;]*[−\\-]?(10|\\d)(\\.\\d*)?){4}[\\s,;]*" };
+const own = { kind: "text", most: 40, kin: "half", pattern: "[\\s,;]*([−\\-]?(10(\\.0*)?|\\d(\\.\\d*)?)([\\s,;]+|$)){4}" };
 const size = { kind: "range", min: 0, max: 2, step: 0.1, text: (v) => digits(v, 1) };
 
 export const fourTermsFigure = {

@@ -185,12 +185,20 @@ function prediction(figure, parent, state, set) {
     box.classList.remove("told");
     box.hidden = false;
   };
-  // What is asked speaks of the state at the start: in another one nobody can answer.
+  // What is asked speaks of the state at the start: in another one nobody can answer. On a phone
+  // it folds then, and what the finger is on stays where it is.
   guess.left = (moved) => {
+    const top = () => parent.nextSibling.getBoundingClientRect().top;
+    const before = top();
     box.inert = moved && guess.asking;
+    if (top() !== before) scrollBy({ top: top() - before, behavior: "instant" });
   };
   return guess;
 }
+
+// Sliders over the powers of two, and of ten to two digits.
+export const doubled = { kind: "range", from: Math.log2, to: (v) => 2 ** v };
+export const power = { kind: "range", step: 0.1, from: Math.log10, to: (v) => Number((10 ** v).toPrecision(2)) };
 
 // One slider for two positions that keep their distance.
 export const exact = (value) => digits(value, Number.isInteger(value) ? 0 : 1);
@@ -253,6 +261,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
   const sheet = figure.sheet && div("live-sheet", stage); // words instead of a drawing
   const slow = matchMedia("(prefers-reduced-motion: reduce)");
   let waiting = 0;
+  let since = 0; // milliseconds, when the frame that is waited for was asked for
   let speech = 0;
   const said = () => figure.words(state).replaceAll(" %", "\u00a0%");
   // The name of a control out of sight, and what it was set to, where that is not as at the start.
@@ -262,11 +271,16 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
   };
   let at = []; // what glides: on its way from where it was to where the state has it
 
+  const soon = () => {
+    since = Date.now();
+    waiting = requestAnimationFrame(update);
+  };
+
   function set(patch) {
     Object.assign(state, patch);
     figure.settle?.(state);
     if (!guess.asking) guess.mine = null;
-    if (!waiting) waiting = requestAnimationFrame(() => update());
+    if (!waiting) soon();
     clearTimeout(speech);
     speech = setTimeout(() => (spoken.textContent = said()), 600);
     changed({ ...state });
@@ -301,9 +315,10 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
           .on("drag", (event) => known.now.move(event.x, event.y)),
       );
       node.on("keydown", (event) => {
-        const [right, down] = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1], Home: [-999, 0], End: [999, 0], PageUp: [0, -5], PageDown: [0, 5] }[event.key] ?? [];
+        const [right, down] = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1], Home: [-1e6, 0], End: [1e6, 0], PageUp: [0, -5], PageDown: [0, 5] }[event.key] ?? [];
         if (right === undefined) return;
         event.preventDefault();
+        if (waiting) update(); // a key that comes before the frame moves on from the one before it
         known.now.step(right, down, event.shiftKey);
       });
       drawn.set(name, known);
@@ -335,14 +350,15 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     });
   }
 
-  function update(fresh = false) {
+  function update() {
+    cancelAnimationFrame(waiting);
     waiting = 0;
+    const left = Math.exp((since - Date.now()) / 90); // of the way, in whatever frames
     const goal = figure.glides?.(state) ?? [];
-    at = goal.map((value, i) => (slow.matches || !(Math.abs(value - at[i]) > 0.004) ? value : at[i] + (value - at[i]) / 6));
-    if (at.some((value, i) => value !== goal[i])) waiting = requestAnimationFrame(() => update());
+    at = goal.map((value, i) => (slow.matches || !(Math.abs(value - at[i]) > 0.004) ? value : value + (at[i] - value) * left));
+    if (at.some((value, i) => value !== goal[i])) soon();
     const width = Math.min(760, Math.round(stage.clientWidth) || 700);
     const narrow = width < NARROW;
-    if (fresh) guess.again();
     const moved = toLink(state, { ...figure.start, sentence: state.sentence }) !== "";
     guess.left(moved);
     controls.forEach((write) => write());
@@ -367,15 +383,16 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
   }
 
   push("Start again", tools, () => {
+    guess.again();
     set({ ...figure.start });
-    update(true);
   });
   if (document.fullscreenEnabled) push("Whole window", tools, () => (document.fullscreenElement ? document.exitFullscreen() : root.requestFullscreen()));
   const address = link && element("a", {}, tools, "Link to this state");
 
   place.append(root);
   figure.settle?.(state);
-  update(true);
+  guess.again();
+  update();
   let last = stage.clientWidth;
   new ResizeObserver(() => {
     if (stage.clientWidth === last) return;
@@ -386,6 +403,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     if (JSON.stringify(next) === JSON.stringify(state)) return;
     Object.assign(state, next);
     figure.settle?.(state);
+    soon();
     update();
   };
 }

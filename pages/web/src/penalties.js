@@ -1,6 +1,6 @@
 // What ALiBi, KERPLE and FIRE take off a score, and the window that is left.
 
-import { box, chart, clamp, digits, whole } from "./kit.js";
+import { box, chart, clamp, digits, power, whole } from "./kit.js";
 import { alibi, alibiSlopes, fireRatio, kerpleLog, kerplePower, range, softmax } from "./positions.js";
 
 const LENGTH = 128;
@@ -23,7 +23,7 @@ function numbers({ method, heads, head, r1, r2, c }) {
   return { slopes, penalties, weights, window: window || LENGTH };
 }
 
-const strength = { min: -2, max: 1, step: 0.1, to: (v) => Number((10 ** v).toPrecision(2)), from: Math.log10, text: (v) => digits(v, v < 0.1 ? 3 : 2) };
+const strength = { ...power, min: -2, max: 1, text: (v) => digits(v, v < 0.1 ? 3 : 2) };
 
 export const penalties = {
   title: "What ALiBi, KERPLE and FIRE take off a score, by distance",
@@ -34,10 +34,10 @@ export const penalties = {
   controls: [
     { kind: "range", key: "heads", label: "heads", min: 1, max: 16, enabled: (s) => s.method === "alibi" },
     { kind: "range", key: "head", kin: "key", label: "head shown", min: 1, max: (s) => s.heads, enabled: (s) => s.method === "alibi" && s.heads > 1, knob: true },
-    { kind: "range", key: "r1", label: "strength r₁", ...strength, max: 1.5, enabled: (s) => s.method !== "alibi", knob: true },
+    { key: "r1", label: "strength r₁", ...strength, max: 1.5, enabled: (s) => s.method !== "alibi", knob: true },
     { kind: "select", key: "method", label: "method", options: METHODS },
-    { kind: "range", key: "r2", label: "shape r₂", ...strength, max: 0.3, enabled: (s) => s.method.startsWith("kerple") },
-    { kind: "range", key: "c", label: "bend c", ...strength, enabled: (s) => s.method === "fire" },
+    { key: "r2", label: "shape r₂", ...strength, max: 0.3, enabled: (s) => s.method.startsWith("kerple") },
+    { key: "c", label: "bend c", ...strength, enabled: (s) => s.method === "fire" },
   ],
   settle(state) {
     state.head = clamp(state.head, 1, state.heads);

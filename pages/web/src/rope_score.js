@@ -1,6 +1,6 @@
 // A query and a key are rotated by their positions; the score reads the difference.
 
-import { arrow, chart, circle, clamp, digits, grouped, heading, shape, text, whole } from "./kit.js";
+import { arrow, chart, circle, clamp, digits, doubled, grouped, heading, power, shape, text, whole } from "./kit.js";
 import { frequencies, range, rope, ropeScore } from "./positions.js";
 
 const REACH = 32; // positions to each side of the curve
@@ -42,20 +42,10 @@ export const ropeScoreFigure = {
     { kind: "range", key: "shift", label: "both moved by", min: 0, max: 1000, knob: true, play: true },
     { kind: "range", key: "m", kin: "query", label: "query at m", min: 0, max: REACH },
     { kind: "range", key: "n", kin: "key", label: "key at n", min: 0, max: REACH },
-    { kind: "range", key: "d", label: "width d", min: 1, max: 7, to: (v) => 2 ** v, from: Math.log2 },
-    {
-      kind: "range", key: "base", label: "base", min: 1, max: 7, step: 0.1, text: grouped,
-      to: (v) => Number((10 ** v).toPrecision(1 + (Math.round(v * 10) % 10 === 0 ? 0 : 1))),
-      from: Math.log10, enabled: (s) => s.d > 2,
-    },
-    {
-      kind: "range", key: "pair", label: "pair shown", min: 0, max: (s) => s.d / 2 - 1,
-      enabled: (s) => s.d > 2,
-    },
-    {
-      kind: "choice", key: "content", label: "the other pairs",
-      options: { same: "the same", one: "zero", random: "at random" }, enabled: (s) => s.d > 2,
-    },
+    { ...doubled, key: "d", label: "width d", min: 1, max: 7 },
+    { ...power, key: "base", label: "base", min: 1, max: 7, text: grouped, enabled: (s) => s.d > 2 },
+    { kind: "range", key: "pair", label: "pair shown", min: 0, max: (s) => s.d / 2 - 1, enabled: (s) => s.d > 2 },
+    { kind: "choice", key: "content", label: "the other pairs", options: { same: "the same", one: "zero", random: "at random" }, enabled: (s) => s.d > 2 },
   ],
   numbers,
   lines: [2, 3],
@@ -81,9 +71,7 @@ export const ropeScoreFigure = {
     const screen = ([a, b]) => [x0 + unit * a, y0 - unit * b];
     heading(drawing, left, top - 10, state.d > 2 ? `pair ${pair} of the head` : "its two components");
     text(drawing, left, top + size + 14, "pale: before the rotation", { at: "start" });
-    for (const radius of [1, 2]) {
-      circle(drawing, "grid", x0, y0, unit * radius);
-    }
+    for (const radius of [1, 2]) circle(drawing, "grid", x0, y0, unit * radius);
     shape(drawing, "grid", `M${left},${y0}h${size}M${x0},${top}v${size}`);
     for (const [name, plain, place, kind] of [["q", q, atQ, "query"], ["k", k, atK, "key"]]) {
       const rotated = rope([plain], place, [rates[pair]])[0];
@@ -95,12 +83,11 @@ export const ropeScoreFigure = {
       const [x, y] = screen(rotated);
       const put = (pairOf) => set({ [name]: rope([pairOf], -place, [rates[pair]])[0].map((part) => Number(clamp(part, -2, 2).toFixed(2))) });
       handle(name, {
-        kind,
-        x, y, now: Number(Math.atan2(plain[1], plain[0]).toFixed(3)), least: -3.15, most: 3.15,
-        label: `tip of the ${kind}, rotated`,
+        kind, x, y, now: plain[0], least: -2, most: 2, label: `tip of the ${kind}, rotated`,
         text: `${digits(plain[0])} right, ${digits(plain[1])} up`,
         move: (px, py) => put([(px - x0) / unit, (y0 - py) / unit]),
-        step: (right, down, fast) => put([rotated[0] + right * (fast ? 0.5 : 0.1), rotated[1] - down * (fast ? 0.5 : 0.1)]),
+        // Home and End lead to the ends of its first component, which is the slider's value.
+        step: (right, down, fast) => Math.abs(right) > 9 ? set({ [name]: [right < 0 ? -2 : 2, plain[1]] }) : put([rotated[0] + right * (fast ? 0.5 : 0.1), rotated[1] - down * (fast ? 0.5 : 0.1)]),
       });
     }
     // The angle between the two, whose cosine is in the score.
@@ -122,8 +109,7 @@ export const ropeScoreFigure = {
     panel.point(n - m, score, "above", 7);
     const at = panel.X(n - m);
     handle("gap", {
-      kind: "above",
-      x: at, y: panel.Y(score), now: n - m, least: -REACH, most: REACH,
+      kind: "above", x: at, y: panel.Y(score), now: n - m, least: -REACH, most: REACH,
       label: "n minus m on the curve", text: `n − m = ${whole(n - m)}, score ${digits(score)}`,
       move: (px) => toGap(Math.round(panel.X.invert(px))),
       step: (right, down) => toGap(n - m + right - down),

@@ -1,6 +1,6 @@
 // Which of T5's buckets a pair of positions falls into, and who shares it.
 
-import { box, chart, clamp, grouped, heading, pairs, text, whole } from "./kit.js";
+import { box, chart, clamp, doubled, grouped, heading, pairs, text, whole } from "./kit.js";
 import { range, sum, t5Bucket } from "./positions.js";
 
 const LENGTH = 64;
@@ -41,8 +41,8 @@ export const t5Buckets = {
   lines: [2, 4],
   glides: (state) => numbers(state).staircase,
   controls: [
-    { kind: "range", key: "most", label: "max distance", min: 6, max: 9, step: 0.5, to: (v) => Math.round(2 ** v), from: Math.log2 },
-    { kind: "range", key: "buckets", label: "buckets", min: 3, max: 6, to: (v) => 2 ** v, from: Math.log2 },
+    { ...doubled, key: "most", label: "max distance", min: 6, max: 9, step: 0.5, to: (v) => Math.round(2 ** v) },
+    { ...doubled, key: "buckets", label: "buckets", min: 3, max: 6 },
     { kind: "range", key: "query", kin: "query", label: "query", min: 0, max: LENGTH - 1 },
     { kind: "range", key: "key", kin: "key", label: "key", min: 0, max: (s) => (s.sides === "both" ? LENGTH - 1 : s.query) },
     { kind: "choice", key: "sides", label: "keys on", options: { both: "both sides (encoder)", past: "the left (decoder)" }, knob: true },

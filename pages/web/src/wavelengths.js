@@ -1,6 +1,6 @@
 // The wavelength of every pair against the context, and what each rule does to it.
 
-import { box, chart, circle, clamp, digits, grouped, heading, legend, shape, text } from "./kit.js";
+import { box, chart, circle, clamp, digits, doubled, grouped, heading, legend, shape, text } from "./kit.js";
 import { dynamicNtk, frequencies, llama3, ntkAware, positionInterpolation, range, sum, yarn } from "./positions.js";
 
 // Width of what rotates, base, length of training, and the factor and rule of the long version.
@@ -58,10 +58,7 @@ export const wavelengths = {
       also: (model) => ({ factor: MODELS[model][4], rule: MODELS[model][5] }),
     },
     { kind: "select", key: "rule", label: "rule", options: RULES, also: (_, { factor }) => ({ factor: factor > 1 ? factor : 4 }) },
-    {
-      kind: "range", key: "factor", label: "length, × that of training", knob: true, min: 0, max: 7, step: 0.25, from: Math.log2,
-      to: (v) => Number((2 ** v).toPrecision(3)),
-    },
+    { ...doubled, key: "factor", label: "length, × that of training", knob: true, min: 0, max: 7, step: 0.25, to: (v) => Number((2 ** v).toPrecision(3)) },
   ],
   settle(state) {
     state.pair = clamp(Math.round(state.pair), 0, MODELS[state.model][1] / 2 - 1);
@@ -93,17 +90,20 @@ export const wavelengths = {
       if (factor > 1 || kind === "query") panel.level(length, `${kind} dashed`);
       if (factor > 1.4 || kind === "query") text(drawing, panel.X(last + 0.5), panel.Y(length) - 5, words, { at: "end", kind: `tinted ${kind}` });
     }
+    const marks = [["above", "● known angles"], ["key", "✕ new angles"], ["position", "■ slowed by the rule"]];
     rates.forEach((rate, r) => {
       panel.point(r, WHOLE / rate, "grey", 2);
       if (!changed[r]) return;
       const [x, y] = [panel.X(r), panel.Y(WHOLE / Math.exp(at[r]))];
-      if (unseen[r]) shape(drawing, "line key strong", `M${x - 3.5},${y - 3.5}l7,7m0,-7l-7,7`);
-      else if (moved[r]) box(drawing, "fill position", x - 3.2, y - 3.2, 6.4, 6.4);
+      const kind = unseen[r] || 2 * moved[r];
+      if (kind > 1) box(drawing, "fill position", x - 3.2, y - 3.2, 6.4, 6.4);
+      else if (kind) shape(drawing, "line key strong", `M${x - 3.5},${y - 3.5}l7,7m0,-7l-7,7`);
       else circle(drawing, "fill above", x, y, 3.5);
+      marks[kind].there = true;
     });
     const [radius, low] = narrow ? [16, 348] : [26, 388];
     const title = heading(drawing, narrow ? 14 : 46, low - radius - 12, "angles reached:  ");
-    legend(title, [["query", "● in training  "], ["key", "● new"]]);
+    legend(title, [["query", "● in training  "], ["key", "● new"]].slice(0, marks[1].there ? 2 : 1));
     range(8).forEach((i) => {
       const r = (i * rates.length) / 8;
       const x = 46 + radius + (i * (width - 60 - 2 * radius)) / 7;
@@ -118,7 +118,6 @@ export const wavelengths = {
       x: panel.X(pair), y, now: pair, least: 0, most: last, label: "pair", text: `pair ${pair}, wavelength ${grouped(WHOLE / changed[pair])}`,
       move: (px) => to(panel.X.invert(px)), step: (across, down) => to(pair + across - down),
     });
-    const marks = [["above", "known angles"], ["key", "new angles"], ["position", "slowed by the rule"]];
-    marks.forEach(([kind, words], i) => text(drawing, 56, 42 + 16 * i, `${["●", "✕", "■"][i]} ${words}`, { at: "start", kind: `tinted ${kind}` }));
+    marks.filter((each) => each.there).forEach(([kind, words], i) => text(drawing, 56, 42 + 16 * i, words, { at: "start", kind: `tinted ${kind}` }));
   },
 };
