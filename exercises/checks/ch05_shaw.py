@@ -74,7 +74,7 @@ def completed(rows: Tensor) -> Tensor:
 
 def mended(output: Tensor, table: Tensor, rows: slice | list[int]) -> Tensor:
     """Take the value out of some rows only."""
-    found = output @ torch.linalg.pinv(table)
+    found: Tensor = output @ torch.linalg.pinv(table)
     found[..., rows] = looks(output, table)[..., rows]
     return found
 

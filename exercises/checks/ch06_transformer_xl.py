@@ -133,7 +133,8 @@ def fitted(system: Tensor, left: Tensor, columns: bool = True, rows: bool = True
     system = system - system.mean(-2, keepdim=True) * columns
     left = left - left.mean(-1, keepdim=True) * rows
     system, goal = (each.transpose(0, 1).flatten(1, 3) for each in (system, left[..., None]))
-    return torch.linalg.lstsq(system, goal).solution[..., 0]
+    found: Tensor = torch.linalg.lstsq(system, goal).solution[..., 0]
+    return found
 
 
 def weight_cases(draw: Draw) -> list[Case]:
