@@ -81,13 +81,13 @@ def most_pairs(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
 
 
 RECIPES = {
-    "p_rope_75": Recipe("p-RoPE, 0.75", "#4db6ac", most_pairs),
+    "p_rope_75": Recipe("p-RoPE (0.75)", "#4db6ac", most_pairs),
     "hybrid": Recipe("window hybrid", "#2e7d32", hybrid),
     # What the hybrid is, with one of its three parts taken away.
     "all_windows": Recipe("RoPE in windows", "#8bc34a", all_windows),
     "windows_rope": Recipe("RoPE in windows, then RoPE", "#00838f", windows_then_rope),
     "windows_none": Recipe("windows, then none", "#795548", windows_alone),
-    "randomised": Recipe("RoPE, random positions", "#9e9d24", rope_everywhere, drawn=True),
+    "randomised": Recipe("RoPE at random positions", "#9e9d24", rope_everywhere, drawn=True),
 }
 NAMES = {key: method.name for key, method in (METHODS | RECIPES).items()}
 COLOURS = {key: method.colour for key, method in (METHODS | RECIPES).items()}
