@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from bakeoff import grid, plots, protocol, recipes
-from bakeoff.run import SHIPPED, read_rows
+from bakeoff import grid, plots, recipes, sentences
 from bakeoff.variants import BEYOND, EXTENSIONS, TUNED
 from lab import census, measure
 from lab.registry import METHODS, TAUGHT, Sizes
@@ -282,16 +281,15 @@ def comparison(metric: str) -> dict[str, dict[str, plots.Curve]]:
 
     Of a method that both comparisons have, as it is, the longer training counts.
     """
-    small, long = (read_rows(SHIPPED / f"{scale}.csv") for scale in ("small", "long"))
+    rows = sentences.shipped("small")
     found: dict[str, dict[str, plots.Curve]] = {}
     for keep, task in KEEP.items():
-        kind = "nats" if keep == "language" else "accuracy"
-        found[keep] = plots.curves(small, task, f"{kind}{metric}")
-        longer = protocol.measured(long, task)
+        short = plots.curves(rows, task, f"{sentences.METRICS[task]}{metric}")
+        longer = {} if metric else sentences.found(task)
         if keep == "language":
-            found[keep] = above(found[keep], max(plots.curves(small, task, kind)["rope"][64]))
-            longer = above(longer, max(longer["rope"][64]))
-        found[keep] |= {} if metric else longer
+            short = above(short, max(sentences.at(task, "rope", 1, "small")))
+            longer = above(longer, max(sentences.at(task, "rope", 1)))
+        found[keep] = short | longer
     return found
 
 

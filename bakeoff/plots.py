@@ -70,6 +70,14 @@ def median(values: Sequence[float]) -> float:
     return statistics.median(values)
 
 
+def robust(
+    found: dict[str, Curve], better: str, worse: str, length: int, lower_is_better: bool
+) -> bool:
+    """Return whether the worst seed of one variant is better than the best of another."""
+    ours, theirs = found[better][length], found[worse][length]
+    return max(ours) < min(theirs) if lower_is_better else min(ours) > max(theirs)
+
+
 def draw_one(axes: Axes, curve: Curve, variant: str, *, label: str = "", dash: str = "-") -> None:
     """Draw one variant: a line through the medians, a dot for every seed, a band from end to end.
 

@@ -29,7 +29,7 @@ from bakeoff.run import SHIPPED, read_rows
 from pe_lib.errors import require_choice
 
 TASKS = {"n-back": "3-back", "marker": "recall"}
-CELL = {cell.task: cell for cell in SIZES if cell.scale == "long"}
+CELLS = {(cell.scale, cell.task): cell for cell in SIZES}
 METRICS = {"text": "nats", "marker": "accuracy", "n-back": "accuracy"}
 METRICS |= {"addition": "accuracy", "coupled": "accuracy"}
 WORDS = (
@@ -58,18 +58,22 @@ def filled(text: str) -> str:
 
 
 @cache
+def shipped(scale: str) -> list[Row]:
+    """Return the rows of a scale."""
+    return read_rows(SHIPPED / f"{scale}.csv")
+
+
+@cache
 def found(task: str, scale: str = "long") -> dict[str, Curve]:
     """Return the values of every seed by variant and length, of the long or the short training."""
-    rows = read_rows(SHIPPED / f"{scale}.csv")
     if scale == "long":
-        return protocol.measured(rows, task)
-    return curves(rows, task, METRICS[task])
+        return protocol.measured(shipped(scale), task)
+    return curves(shipped(scale), task, METRICS[task])
 
 
 def at(task: str, variant: str, multiple: float, scale: str = "long") -> list[float]:
     """Return the values of all seeds at a multiple of the training length."""
-    (length,) = {c.train_length for c in SIZES if (c.scale, c.task) == (scale, task)}
-    return found(task, scale)[variant][round(multiple * length)]
+    return found(task, scale)[variant][round(multiple * CELLS[scale, task].train_length)]
 
 
 def rise(variant: str, multiple: float) -> list[float]:
@@ -135,7 +139,7 @@ def all_three() -> str:
     kept = [
         v
         for v in NAMES
-        if all(16 * CELL[t].train_length in found(t).get(v, {}) for t in CELL)
+        if all(CELLS["long", t].lengths[-1] in found(t).get(v, {}) for t in protocol.ORDERINGS)
         and min(*at("n-back", v, 16), *at("marker", v, 16)) > protocol.KEPT
         and max(rise(v, 16)) < MOST
     ]
@@ -317,13 +321,7 @@ SAID: dict[str, Callable[[], str]] = {
 @cache
 def long_sentences() -> dict[str, Callable[[], str]]:
     """Return the sentences of the long comparison that have all their rows."""
-    path = SHIPPED / "long.csv"
-    return long_sentences_of(read_rows(path)) if path.exists() else {}
-
-
-def long_sentences_of(rows: list[Row]) -> dict[str, Callable[[], str]]:
-    """Return the sentences that these rows are complete for."""
-    found: dict[str, Callable[[], str]] = {}
+    rows, found = shipped("long"), dict[str, Callable[[], str]]()
     for task, orderings in protocol.ORDERINGS.items():
         for method in protocol.measured(rows, task) if task in TASKS else ():
             if method in NAMES:  # not RoPE stretched
@@ -332,8 +330,6 @@ def long_sentences_of(rows: list[Row]) -> dict[str, Callable[[], str]]:
         for key, asked in orderings.items():
             if protocol.verdict(rows, task, asked):
                 found[f"{task}/{key}"] = partial(of_ordering, rows, task, asked)
-    if all(f"{task}/all" in found for task in TASKS):
-        found["both"] = partial(of_both, rows)
     return found
 
 
@@ -388,22 +384,6 @@ def of_all(rows: list[Row], task: str) -> str:
             ends = {v: protocol.measured(rows, task)[v][cell.train_length] for v in others}
             said += f". {begins}: {', '.join(f'{named(v)} ({span(ends[v])})' for v in others)}"
     return f"{said}."
-
-
-def of_both(rows: list[Row]) -> str:
-    """Return how many methods learned each task and kept it, and which did both."""
-    said, lists = [], []
-    for task, what in TASKS.items():
-        classes = by_class(rows, task)
-        count = share(len(classes.get("learned", [])), sum(map(len, classes.values())))
-        lists.append(kept_far(rows, task))
-        said.append(f"{count} methods learned {what}, and {counted(len(lists[-1]))}")
-    both = tuple(method for method in lists[0] if method in lists[1])
-    require(0 < len(both) < min(map(len, lists)))
-    return (
-        f"{said[0].capitalize()} kept it on texts 16 times as long; {said[1]} kept it there."
-        f" Only {names(both)} kept both."
-    )
 
 
 def of_ordering(rows: list[Row], task: str, asked: protocol.Ordering) -> str:
