@@ -31,6 +31,8 @@ TOKEN_WINDOWS, TOKEN_TARGETS = 32, 64  # of the text as the pretrained model rea
 LAST = 4  # characters scored when asking how much context is used
 CONTEXTS = (4, 8, 16, 32, 64, 128, 256)
 TUNE_FACTOR, TUNE_STEPS = 4, (0, 10, 50, 200)
+# What is trained on, in which ways.
+TRAINED_ON = {"rope": ("rope", *EXTENSIONS, "rope+base"), "windows_rope": ("windows_rope",)}
 TOKEN_TASKS: dict[str, Callable[..., Batch]] = {
     "marker": tasks.marker_recall,
     "n-back": tasks.n_back,
@@ -155,10 +157,7 @@ def measure(model: Model, cell: Cell) -> Iterator[Row]:
         for length in cell.lengths:
             dress(model, cell, variant, length)
             yield row(variant, length, *score(model, cell, length))
-    if cell.method == "rope" and not cell.checks and isinstance(model, Transformer):
-        if cell.scale == "small":
-            yield from measure_tuning(model, cell)
-        yield from measure_dropping(model, cell)
+    yield from measure_further(model, cell)
 
 
 def measure_pretrained(model: GlassLM, cell: Cell) -> Iterator[Row]:
@@ -181,17 +180,26 @@ def measure_text(model: Trained, cell: Cell) -> Iterator[Row]:
         dress(model, cell, cell.method, context)
         batch = windows(ids, WINDOWS, context)
         yield row(cell.method, context, f"nats-last-{LAST}", partial(text_loss, model, batch, LAST))
-    if cell.method == "rope" and cell.scale == "small" and isinstance(model, Transformer):
+    if cell.scale == "small":
+        yield from measure_further(model, cell)
+
+
+def measure_further(model: Trained, cell: Cell) -> Iterator[Row]:
+    """Yield what becomes of a method that is trained on, or of RoPE once it is taken away."""
+    if not isinstance(model, Transformer) or cell.checks:
+        return
+    if cell.scale == "small" and cell.method in TRAINED_ON:
         yield from measure_tuning(model, cell)
+    if cell.method == "rope":
         yield from measure_dropping(model, cell)
 
 
 def measure_tuning(model: Transformer, cell: Cell) -> Iterator[Row]:
-    """Yield the score after some steps of training on longer sequences, for each extension."""
+    """Yield the score after some steps of training on longer sequences, in each way."""
     length = TUNE_FACTOR * cell.train_length
     longer = replace(cell, train_length=length, batch=cell.batch // TUNE_FACTOR)
     start = {name: weight.clone() for name, weight in model.state_dict().items()}
-    for variant in ("rope", *EXTENSIONS, "rope+base"):
+    for variant in TRAINED_ON[cell.method]:
         for steps in TUNE_STEPS:
             model.load_state_dict(start)
             dress(model, cell, variant, length)

@@ -74,7 +74,7 @@ ADDITION_TASKS = ("addition", "coupled")  # the second with positions that digit
 CAUSAL_TASKS = ("text", "marker", "n-back", "12-back", PRETRAINED, *ADDITION_TASKS)
 ORDER_TASKS = ("first", "shift", "reverse")
 TASKS = (*CAUSAL_TASKS, *ORDER_TASKS)
-SCALES = ("small", "short", "long", "far", "deep", "large")
+SCALES = ("small", "short", "long", "far", "parts", "deep", "large")
 
 # The sizes of every task; method and seed are filled in by `grid`.
 SIZES = [
@@ -97,6 +97,8 @@ SIZES = [
          checks=(300, 1000, 2250)),
     # An offset beyond the windows.
     Cell("far", "12-back", "", 0, 32, steps=2000, lr=1e-3),
+    # As the long training, for methods that lack a part.
+    Cell("parts", "marker", "", 0, 32, steps=2000, lr=1e-3),
     # Layers enough for three with windows and one without positions.
     Cell("deep", "marker", "", 0, 32, n_layers=4),
     Cell("deep", "n-back", "", 0, 32, n_layers=4, steps=400),

@@ -6,20 +6,23 @@ The others are those of `lab.registry`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from lab import registry
-from lab.model import Transformer
+from lab.model import EMBED_STD, Transformer
 from lab.registry import METHODS, Sizes
 from lab.tasks import coupled_positions
 from lab.training import generator
 from pe_lib.attention import NoPosition, PositionEncoding
 from pe_lib.compose import Compose
 from pe_lib.context_extension import proportional
+from pe_lib.deberta import DeBERTa
 from pe_lib.rope import RoPE
+from pe_lib.shaw import Shaw
 from pe_lib.sinusoidal import frequencies
 from pe_lib.window import SlidingWindow
 
@@ -80,6 +83,23 @@ def most_pairs(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
     return [RoPE(sizes.head_dim, rates=rates)] * n_layers
 
 
+def queries_ask(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
+    """Return DeBERTa without the term in which a key's content meets the distance."""
+    make = partial(DeBERTa, sizes.d_model, sizes.n_heads, sizes.length // 2, std=EMBED_STD)
+    return [make(p2c=False) for _ in range(n_layers)]
+
+
+def keys_ask(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
+    """Return DeBERTa without the term in which a query's content meets the distance."""
+    make = partial(DeBERTa, sizes.d_model, sizes.n_heads, sizes.length // 2, std=EMBED_STD)
+    return [make(c2p=False) for _ in range(n_layers)]
+
+
+def shaw_on_keys(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
+    """Return Shaw without vectors for the values, with the span of DeBERTa's."""
+    return [Shaw(sizes.head_dim, sizes.length // 2, with_values=False) for _ in range(n_layers)]
+
+
 RECIPES = {
     "p_rope_75": Recipe("p-RoPE (0.75)", "#4db6ac", most_pairs),
     "hybrid": Recipe("window hybrid", "#2e7d32", hybrid),
@@ -87,6 +107,10 @@ RECIPES = {
     "all_windows": Recipe("RoPE in windows", "#8bc34a", all_windows),
     "windows_rope": Recipe("RoPE in windows, then RoPE", "#00838f", windows_then_rope),
     "windows_none": Recipe("windows, then none", "#795548", windows_alone),
+    # DeBERTa with one of its terms, and Shaw without the values' vectors.
+    "deberta_c2p": Recipe("DeBERTa without p2c", "#9575cd", queries_ask),
+    "deberta_p2c": Recipe("DeBERTa without c2p", "#4527a0", keys_ask),
+    "shaw_keys": Recipe("Shaw on keys alone", "#f48fb1", shaw_on_keys),
     "randomised": Recipe("RoPE at random positions", "#9e9d24", rope_everywhere, drawn=True),
 }
 NAMES = {key: method.name for key, method in (METHODS | RECIPES).items()}
