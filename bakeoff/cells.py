@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache, partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -38,6 +39,7 @@ TOKEN_TASKS: dict[str, Callable[..., Batch]] = {
     "n-back": tasks.n_back,
     "12-back": partial(tasks.n_back, n=12),
 }
+MARKER = 16  # what `tasks.marker_recall` has beside its 16 tokens
 CHUNK = 16384  # tokens per forward pass when measuring
 TEST_SEED = 10_000
 
@@ -130,6 +132,18 @@ def token_accuracy(model: Trained, cell: Cell, length: int) -> float:
     return accuracy(model, inputs.to(device()), targets.to(device()))
 
 
+@torch.no_grad()
+def weight_back(model: Transformer, length: int) -> float:
+    """Return what the token after the marker gives it in the first layer, mean of texts, heads."""
+    inputs, _ = tasks.marker_recall(128, length, generator(TEST_SEED + length))
+    inputs = inputs.to(device())
+    first: Any = model.blocks[0]
+    _, weights = first.attention.with_weights(first.norm_1(model.inputs(inputs)))  # (B, H, L, L)
+    place = (inputs == MARKER).int().argmax(dim=1)  # (B,)
+    text = torch.arange(len(inputs), device=inputs.device)
+    return float(weights[text, :, place + 1, place].mean())
+
+
 def score(model: Model, cell: Cell, length: int) -> tuple[str, Callable[[], float]]:
     """Return the name of the measure of the cell's task, and what measures one length."""
     if cell.task == "text":
@@ -157,6 +171,8 @@ def measure(model: Model, cell: Cell) -> Iterator[Row]:
         for length in cell.lengths:
             dress(model, cell, variant, length)
             yield row(variant, length, *score(model, cell, length))
+            if cell.scale == "parts" and isinstance(model, Transformer):
+                yield row(variant, length, "weight-back", partial(weight_back, model, length))
     yield from measure_further(model, cell)
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from bakeoff import grid, plots, recipes, sentences
+from bakeoff.cells import TRAINED_ON
 from bakeoff.variants import BEYOND, EXTENSIONS, TUNED
 from lab import census, measure
 from lab.registry import METHODS, TAUGHT, Sizes
@@ -41,7 +42,9 @@ CACHES = ("none", "all", "sliding")
 KERNELS = ("any", "scores", "plain")
 D_MODEL, LAYERS, LENGTH, HEAD_DIM = 768, 12, 512, 64  # a well-known base model
 LEARNED = tuple(f"learned+{way}" for way in BEYOND)
-ROWS = (*TAUGHT, *LEARNED, *grid.NEWER, "p_rope_75", *EXTENSIONS, *TUNED)  # all that can be chosen
+# All that can be chosen.
+WINDOWED = ("windows_rope", "all_windows", "windows_none")
+ROWS = (*TAUGHT, *LEARNED, *grid.NEWER, "p_rope_75", *WINDOWED, *EXTENSIONS, *TUNED)
 PAGES = {
     **dict.fromkeys(EXTENSIONS, "13_context_extension"),
     **dict.fromkeys(LEARNED, "03_learned"),
@@ -51,6 +54,7 @@ PAGES = {
     "randomised": "17_bakeoff#every-method",
     **dict.fromkeys(("p_rope", "p_rope_75"), "16_today#today-prope"),
     "hybrid": "16_today#today-hybrid",
+    **dict.fromkeys(WINDOWED, "17_bakeoff#three-in-windows"),
     "temperature": "16_today#today-temperature",
     "forgetting": "designs#today-forgetting",
     "cope": "hierarchical#counted-gates",
@@ -281,7 +285,7 @@ def comparison(metric: str) -> dict[str, dict[str, plots.Curve]]:
 
     Of a method that both comparisons have, as it is, the longer training counts.
     """
-    rows = sentences.shipped("small")
+    rows = [*sentences.shipped("small"), *sentences.shipped("parts")]
     found: dict[str, dict[str, plots.Curve]] = {}
     for keep, task in KEEP.items():
         short = plots.curves(rows, task, f"{sentences.METRICS[task]}{metric}")
@@ -314,6 +318,9 @@ def at_scale(key: str) -> str:
     def counted(row: dict[str, str]) -> bool:
         if column == "base":
             return bool(row["layout"]) and max(census.numbers(row, column), default=0) >= 5e5
+        if column == "window":
+            in_all = bool(row["layout"]) and not row["no_position_layers"]
+            return in_all and row["window"] not in ("", "given") and value in row["layer_kinds"]
         return value in row[column] and bool(row[column])
 
     return words.format(sum(map(counted, census.read())) if column else "")
@@ -343,7 +350,7 @@ def facts_of(key: str) -> Facts:
         page=PAGES.get(key) or METHODS[key].chapter,
         scale=at_scale(key),
         measured=measured(key),
-        trained=measured(key, after) if key.startswith("rope") else None,
+        trained=measured(key, after) if method in TRAINED_ON or key == "rope+drop" else None,
         axes=causal or any(map(decoder.uses, ("embed", "rotate", "bias"))),
         sides=causal or tells_sides(encoder),
         causal=causal,

@@ -105,8 +105,8 @@ RECIPES = {
     "hybrid": Recipe("window hybrid", "#2e7d32", hybrid),
     # What the hybrid is, with one of its three parts taken away.
     "all_windows": Recipe("RoPE in windows", "#8bc34a", all_windows),
-    "windows_rope": Recipe("RoPE in windows, then RoPE", "#00838f", windows_then_rope),
-    "windows_none": Recipe("windows, then none", "#795548", windows_alone),
+    "windows_rope": Recipe("RoPE with some windows", "#00838f", windows_then_rope),
+    "windows_none": Recipe("windows without RoPE", "#795548", windows_alone),
     # DeBERTa with one of its terms, and Shaw without the values' vectors.
     "deberta_c2p": Recipe("DeBERTa without p2c", "#9575cd", queries_ask),
     "deberta_p2c": Recipe("DeBERTa without c2p", "#4527a0", keys_ask),

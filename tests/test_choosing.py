@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections import defaultdict
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 
 import pytest
 
@@ -37,8 +37,9 @@ def measured():
     Losses stand above the worst of RoPE at the trained length, after the same training.
     """
     found = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
-    for row in csv.DictReader((SHIPPED / "small.csv").open()):
-        if row["task"] not in TASKS or row["value"] == "":
+    short = ((SHIPPED / f"{name}.csv").open() for name in ("small", "parts"))
+    for row in chain.from_iterable(map(csv.DictReader, short)):
+        if row["scale"] != "small" or row["task"] not in TASKS or row["value"] == "":
             continue
         keep, length = TASKS[row["task"]]
         kind, _, after = row["metric"].partition("-")
@@ -50,10 +51,10 @@ def measured():
         if row["scale"] == "long" and row["metric"] in ("accuracy", "nats") and row["value"] != "":
             at = int(row["length"]) / TASKS[row["task"]][1]
             longer[row["task"], row["variant"]][at].append(float(row["value"]))
-    short, long = max(found["language", False]["rope"][1]), max(longer["text", "rope"][1])
+    home, long = max(found["language", False]["rope"][1]), max(longer["text", "rope"][1])
     for after, seeds in product((False, True), choosing.ROWS):
         for values in found["language", after].get(seeds, {}).values():
-            values[:] = [round(value - short, 5) for value in values]
+            values[:] = [round(value - home, 5) for value in values]
     for (task, variant), seeds in longer.items():
         if all(len(values) == 5 for values in seeds.values()):
             for values in seeds.values() if task == "text" else ():
@@ -125,7 +126,7 @@ def test_training_on_lets_rope_fit_as_far_as_it_was_measured():
 def test_what_the_code_says_of_each_method_is_so():
     known = choosing.facts()
     assert {k for k in known if not known[k].sides} == {
-        "none", "alibi", "kerple", "fire", "rope+drop",
+        "none", "alibi", "kerple", "fire", "windows_none", "rope+drop",
     }  # fmt: skip
     absolute = {"sinusoidal", "learned", *choosing.LEARNED, "fire", "temperature"}
     assert {key for key in known if not known[key].relative} == absolute
