@@ -28,7 +28,7 @@ HOOKS: dict[str, list[Any]] = {
         links.link_anchors,
         figures.describe_images,
         typography.colour_claims,
-        typography.align_numbers,
+        typography.set_cells,
         typography.write_minus,
         typography.keep_together,
     ],

@@ -22,6 +22,7 @@ TELLING = {"named": 2.5, "heading": 0.8}  # what a name or a heading is worth, i
 BELOW = re.compile(r"/(glossary|claims_\w+)$")  # after the page that they belong to
 APART = re.compile(r"/(api\w*|\w+_proofs|bibliography)$")
 CALLED = Path(__file__).parents[1] / "also_called.yml"
+JOINED = re.compile(r"\b([A-Z][a-z]+)([A-Z][a-z]+)\b")  # FlashAttention is looked for as two words
 
 
 @functools.cache
@@ -48,7 +49,8 @@ def count_words(
     stem = stemmer(language)
 
     def stems(*texts: str) -> Counter[str]:
-        return Counter(stem(word) for text in texts for word in language.split(text.lower()))
+        said = (JOINED.sub(r"\g<0> \1 \2", text).lower() for text in texts)
+        return Counter(stem(word) for text in said for word in language.split(text))
 
     # Code and tables name much that a page is not about.
     table_counts = page in ("book/notation", "book/glossary")

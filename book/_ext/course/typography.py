@@ -11,8 +11,15 @@ from sphinx.application import Sphinx
 NUMBER = re.compile(r"[-−+<>≤≥~≈]?\s?\d[\d,. ]*(?:\s?(?:%|s|ms|MB|kB|±\s?[\d.]+))?|[–—]?")
 
 
-def align_numbers(app: Sphinx, doctree: nodes.document) -> None:
-    """Set the columns of tables that hold nothing but numbers to the right."""
+NAME, SENTENCE = 20, 60  # letters of a cell that is not broken, and of one that needs room
+
+
+def set_cells(app: Sphinx, doctree: nodes.document) -> None:
+    """Set columns of nothing but numbers to the right, keep names whole, give sentences room."""
+    for entry in doctree.findall(nodes.entry):
+        words = entry.astext()
+        entry["classes"] += ["together"] * (len(words) <= NAME and not re.search(r"\s", words))
+        entry["classes"] += ["long"] * (len(words) > SENTENCE)
     for table in doctree.findall(nodes.table):
         body = table.next_node(nodes.tbody)
         columns = list(zip(*(row.children for row in body or []), strict=False))
@@ -25,7 +32,7 @@ def align_numbers(app: Sphinx, doctree: nodes.document) -> None:
                 entry["classes"] = [*entry["classes"], "text-right"]
 
 
-HYPHEN = re.compile(r"(?<![\w)\]−–/.-])-(?=\.?\d)")
+HYPHEN = re.compile(r"(?<![\w)\]−–/.-])-(?=\.?\d)|(?<=\de)-(?=\d)")
 VERBATIM = (nodes.literal, nodes.FixedTextElement, nodes.math, nodes.raw, desc_signature)
 
 

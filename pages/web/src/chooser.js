@@ -1,6 +1,6 @@
 // What a model needs, which methods remain, and why the others fall out.
 
-import { doubled, element, grouped } from "./kit.js";
+import { digits, doubled, element, grouped } from "./kit.js";
 import { choose } from "./positions.js";
 
 const log = { ...doubled, text: grouped };
@@ -63,7 +63,7 @@ export const chooser = {
         const item = element("li", {}, list);
         link(facts[key].page, facts[key].name, item);
         const value = element("span", {}, item);
-        if (worst !== null) link("17_bakeoff", worst.toFixed(3), value, { title: JSON.stringify(facts[key].measured) });
+        if (worst !== null) link("17_bakeoff", digits(worst, 3), value, { title: JSON.stringify(facts[key].measured) });
         const words = element("span", {}, item, status < 2 ? `at scale: ${facts[key].scale}. ` : "");
         why.forEach(([kind, a, b], i) => {
           if (i) words.append("; ");
