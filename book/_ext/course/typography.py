@@ -11,7 +11,7 @@ from sphinx.application import Sphinx
 NUMBER = re.compile(r"[-−+<>≤≥~≈]?\s?\d[\d,. ]*(?:\s?(?:%|s|ms|MB|kB|±\s?[\d.]+))?|[–—]?")
 
 
-NAME, SENTENCE = 20, 60  # letters of a cell that is not broken, and of one that needs room
+NAME, SENTENCE = 16, 60  # letters of a cell that is not broken, and of one that needs room
 
 
 def set_cells(app: Sphinx, doctree: nodes.document) -> None:
