@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lab.training import IGNORE, Batch
-from pe_lib.errors import require_positive
+from pe_lib.arguments import require_positive
 
 DATA = Path(__file__).resolve().parent / "data"
 A, B = 0, 1  # the two marked tokens of `which_came_first`

@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lib.arguments import Booleans, Number, checked
+from pe_lib.arguments import Booleans, Number, broadcasts, checked
 from pe_lib.encoding import PositionEncoding, Reads, bias_read, default_scale, rotate_by
-from pe_lib.errors import require_broadcast
 from pe_lib.positions import AnyPositions, allowed_pairs, order_of
 
 QUERIES, KEYS, VALUES = "B H Lq d", "B Hk Lk d", "B Hk Lk dv"
@@ -143,10 +142,8 @@ def require_heads(q: Tensor, k: Tensor) -> None:
 
 def require_mask(mask: Tensor | None, wanted: tuple[int, ...]) -> None:
     """Raise unless a mask of two or four axes broadcasts to (B, H, Lq, Lk)."""
-    if mask is not None:
-        if mask.ndim not in (2, 4):
-            raise ValueError(
-                "mask must have shape (Lq, Lk) or (B, H, Lq, Lk), where an axis may be 1, "
-                f"got {tuple(mask.shape)}"
-            )
-        require_broadcast("mask", mask, wanted)
+    if mask is not None and not (mask.ndim in (2, 4) and broadcasts(mask, wanted)):
+        raise ValueError(
+            f"mask must have shape (Lq, Lk) or (B, H, Lq, Lk) = {wanted}, where an axis may be 1, "
+            f"got {tuple(mask.shape)}"
+        )

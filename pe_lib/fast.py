@@ -18,8 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pe_lib.arguments import Booleans, Number, checked
-from pe_lib.axes import AxialRoPE
+from pe_lib.arguments import Booleans, Number, checked, may_read
 from pe_lib.compose import Compose, total
 from pe_lib.deberta import DeBERTa
 from pe_lib.definition import (
@@ -35,7 +34,6 @@ from pe_lib.definition import (
     softmax,
 )
 from pe_lib.encoding import PositionEncoding, Reads, bias_read, default_scale, rotate_by
-from pe_lib.errors import may_read
 from pe_lib.forgetting import Forgetting
 from pe_lib.positions import (
     AnyPositions,
@@ -117,7 +115,7 @@ def rotate(
         return q, k
     # A graph and Apple's GPUs know no complex numbers.
     plain = not ON or torch.compiler.is_compiling() or q.device.type == "mps"
-    if plain or not isinstance(encoding, RoPE) or type(encoding) not in (RoPE, AxialRoPE):
+    if plain or type(encoding) is not RoPE:
         return encoding.rotate(q, k, q_pos, k_pos)
     encoding.admit({"q": q, "k": k})
     k_codes = rotations(encoding, k_pos, k)
@@ -136,7 +134,7 @@ def rotations(rope: RoPE, positions: Positions, x: Tensor) -> Tensor:
 
     if isinstance(positions, Run):
         if in_table(positions) and not rope.rates.requires_grad:
-            state = rope.gain, rope.rates, getattr(rope, "columns", None), dtype, x.device
+            state = rope.gain, rope.rates, dtype, x.device
             rows = table(rope, positions.stop, codes, *state)
             return rows[positions.start : positions.stop]
         positions = positions.tensor(x.device)

@@ -6,9 +6,8 @@ score_ij = q_i . k_j / sqrt(d) + f(log(c |j - i| + 1) / log(c max(i, L) + 1))
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Positive, Reals, checked
+from pe_lib.arguments import Count, Positive, Reals, checked, may_read
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import may_read
 from pe_lib.initial import linear
 from pe_lib.positions import relative_position
 

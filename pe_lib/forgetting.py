@@ -10,9 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Number, checked
+from pe_lib.arguments import Count, Number, checked, may_read
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import may_read
 
 
 @checked(log_gates="... Lk")

@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pe_lib.arguments import Count, Reals, checked
-from pe_lib.errors import may_read, require_positive
+from pe_lib.arguments import Count, Reals, checked, may_read, require_positive
 
 
 @checked(table="N D")

@@ -434,7 +434,7 @@ def test_a_refused_call_adds_nothing_to_a_cache(begun: bool) -> None:
         if begun:
             layer(x[:, :3], cache=cache)
         held = len(cache)
-        with pytest.raises(ValueError, match="mask must broadcast"):
+        with pytest.raises(ValueError, match="mask must have shape"):
             layer(x[:, held : held + 1], cache=cache, mask=torch.ones(7, 7, dtype=torch.bool))
         assert len(cache) == held
         assert_close(layer(x[:, held:], cache=cache), layer(x)[:, held:], 1e-5)
@@ -456,15 +456,6 @@ def test_a_call_that_ends_early_adds_nothing_to_a_cache() -> None:
         layer(x[:, 5:], cache=cache)
     assert len(cache) == 5
     assert_close(layer(x[:, 5:], cache=cache), layer(x)[:, 5:], 1e-5)
-
-
-def test_a_cache_refuses_positions_of_another_number() -> None:
-    """Also once it holds some, and a range is a run there too."""
-    rows = torch.randn(1, 2, 1, 8)
-    cache = KVCache().with_more(rows, rows, Run(0, 1)).with_more(rows, rows, range(1, 2))
-    assert cache.positions == Run(0, 2)
-    with pytest.raises(ValueError, match=r"k_pos must have shape \(Lk=1,\)"):
-        cache.with_more(rows, rows, Run(2, 3))
 
 
 def test_a_bias_of_its_own_is_not_passed_over_for_a_fast_form() -> None:
@@ -582,7 +573,7 @@ def test_a_bias_that_does_not_fit_is_refused_by_name() -> None:
     x = torch.randn(2, 4, 16)
     for wrong, words in (
         (torch.zeros(3, 4, 4), r"bias must broadcast to \(B, H, Lq, Lk\) = \(2, 2, 4, 4\)"),
-        (torch.zeros(2, 4, 4), "bias must have four axes where positions have a batch"),
+        (torch.zeros(2, 4, 4), "bias .* have four axes where positions have a batch"),
     ):
         for shown in (False, True):
             with pytest.raises(ValueError, match="Constant: " + words):
