@@ -164,9 +164,10 @@ class MultiHeadAttention(nn.Module):
         if cache.rotated:
             q, k = fast.rotate(encoding, q, k, q_pos, k_pos)
             v = encoding.rotate_values(v, order_of(k_pos))
+            if q.shape[-1] != self.head_dim and encoding.scale is None:
+                raise ValueError("encoding must state its scale: `rotate` changes the width")
         seen = cache.with_more(k, v, k_pos, k_read)  # this call's keys behind the earlier ones
         settings: dict[str, Any] = {"causal": self.causal, "mask": mask, "rotated": cache.rotated}
-        settings["scale"] = default_scale(encoding, self.head_dim)  # of the width before rotation
         settings["reads"] = None if q_read is None else (q_read, seen.read)
         given = (q, seen.keys, seen.values, encoding, q_pos, seen.positions)
         if weights:

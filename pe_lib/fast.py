@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pe_lib.arguments import Booleans, Number, checked, may_read
+from pe_lib.arguments import Booleans, checked, may_read
 from pe_lib.compose import Compose, total
 from pe_lib.deberta import DeBERTa
 from pe_lib.definition import (
@@ -354,13 +354,12 @@ def attend_fused(
     mask: Booleans | None = None,
     rotated: bool = False,
     reads: Reads | None = None,
-    scale: Number | None = None,
 ) -> Tensor:
     """Return the output of `attend` by the fast forms, without the weights; arguments as there."""
-    scale = default_scale(encoding, q.shape[-1]) if scale is None else scale
     if not ON or encoding.uses("values"):  # which needs the weights
-        settings: dict[str, Any] = {"rotated": rotated, "reads": reads, "scale": scale}
-        return attend(q, k, v, encoding, q_pos, k_pos, causal=causal, mask=mask, **settings)[0]
+        settings: dict[str, Any] = {"causal": causal, "mask": mask, "reads": reads}
+        return attend(q, k, v, encoding, q_pos, k_pos, rotated=rotated, **settings)[0]
+    scale = default_scale(encoding, q.shape[-1])
     require_heads(q, k)
     require_mask(mask, (*q.shape[:3], k.shape[2]))
     order = order_of(q_pos), order_of(k_pos)

@@ -12,8 +12,6 @@ from pe_lib.arguments import Base, Even, Layout, Positive, Precision, Reals, che
 from pe_lib.encoding import PositionEncoding
 from pe_lib.positions import exact, sent
 
-LAYOUTS = ("interleaved", "half")
-
 
 @checked()
 def frequencies(dim: Even, base: Base = 10000.0, *, dtype: Precision = torch.float64) -> Tensor:

@@ -521,14 +521,6 @@ def test_an_argument_given_twice_is_refused_by_constructors_and_hooks() -> None:
         RoPE(8, 100.0, 3)  # type: ignore[misc]
 
 
-def test_a_hook_has_the_arguments_of_the_interface() -> None:
-    with pytest.raises(TypeError, match=r"Own\.rotate must have the arguments \(q, k, q_pos"):
-
-        class Own(PositionEncoding):
-            def rotate(self, queries, keys, here, there):  # type: ignore[no-untyped-def, override]
-                return queries, keys
-
-
 class Distant:
     """A bias that is mixed in: it is no encoding itself."""
 

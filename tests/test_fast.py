@@ -231,7 +231,7 @@ def test_the_definition_and_the_methods_stand_without_the_fast_forms() -> None:
 
 
 class Doubled(PositionEncoding):
-    """Queries and keys that rotation makes twice as wide, and no scale of its own."""
+    """Queries and keys that rotation makes twice as wide."""
 
     rotates_once = True
 
@@ -239,15 +239,15 @@ class Doubled(PositionEncoding):
         return torch.cat([q, q], dim=-1), torch.cat([k, k * k_pos[:, None]], dim=-1)
 
 
-def test_the_scale_is_that_of_the_width_before_rotation_in_every_form() -> None:
+def test_who_makes_heads_wider_states_the_scale() -> None:
     layer, x = MultiHeadAttention(16, 2, Doubled()).double(), draw(1, 5, 16)
-    output, weights = layer.with_weights(x)
-    with forms.off():
-        assert_close(layer(x), output, 1e-12)
-    assert_close(layer(x), output, 1e-12)
-    q, k = (layer.split_heads(each(x)) for each in (layer.q_proj, layer.k_proj))
-    q, k = layer.encoding.rotate(q, k, Run(0, 5), Run(0, 5))
-    assert_close(weights, (q @ k.mT / 8**0.5).softmax(-1), 1e-12)
+    with pytest.raises(ValueError, match="encoding must state its scale"):
+        layer(x)
+    with forms.off():  # the width before rotation is still known
+        expected = layer(x)
+    layer.encoding.scale = 8**-0.5
+    assert_close(layer(x), expected, 1e-12)
+    assert_close(layer.with_weights(x)[0], expected, 1e-12)
 
 
 class ReadingBias(ALiBi):
