@@ -125,13 +125,6 @@ def numbers(
     return require_finite(name, tensor.to(precise)).to(device)
 
 
-def require_precision(name: str, dtype: object) -> torch.dtype:
-    """Return `dtype` if its numbers have fractions."""
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise TypeError(f"{name} must be a floating-point type, got {dtype!r}")
-    return dtype
-
-
 def may_read(tensor: Tensor) -> bool:
     """Return whether numbers may decide what is done: not in a graph, nor if a device waits."""
     return tensor.is_cpu and not torch.compiler.is_compiling()
@@ -201,10 +194,8 @@ Count: TypeAlias = Annotated[int, "at least 1"]
 Even: TypeAlias = Annotated[int, "even"]
 Positive: TypeAlias = Annotated[float, "above 0"]
 NotNegative: TypeAlias = Annotated[float, "at least 0"]
-Number: TypeAlias = Annotated[float, "finite number"]
 Base: TypeAlias = Annotated[float, "above 1"]
 Layout: TypeAlias = Annotated[str, "interleaved/half"]
-Precision: TypeAlias = Annotated[torch.dtype, "floating-point"]
 # Numbers may come in any form, and are tensors behind the door.
 Reals: TypeAlias = Annotated[Tensor, "real numbers"]
 Integers: TypeAlias = Annotated[Tensor, "integers"]
@@ -219,8 +210,6 @@ RULES: dict[Any, Rule] = {
     "above 0": functools.partial(require_greater, than=0),
     "at least 0": functools.partial(require_at_least, least=0),
     "above 1": functools.partial(require_greater, than=1),
-    "finite number": functools.partial(require_greater, than=-math.inf),
-    "floating-point": require_precision,
     "real numbers": numbers,
     "integers": functools.partial(numbers, integers=True),
     "booleans": require_booleans,

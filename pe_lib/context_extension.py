@@ -72,8 +72,7 @@ def dynamic_ntk(
     """
     require_greater("factor", factor, 1, equal=True)
     # Up to the trained length the stretch is 1, and the rates are what they were.
-    length = length if isinstance(length, Tensor) else torch.tensor(length)
-    stretch = (factor * exact(length) / trained_length - (factor - 1)).clamp(min=1)
+    stretch = (factor * exact(torch.as_tensor(length)) / trained_length - (factor - 1)).clamp(min=1)
     return ntk_aware(sent(rates, stretch.device), stretch.to(rates.dtype))
 
 

@@ -8,28 +8,27 @@ Each pair of columns rotates like the hand of a clock; the wavelengths form a ge
 import torch
 from torch import Tensor
 
-from pe_lib.arguments import Base, Even, Layout, Positive, Precision, Reals, checked
+from pe_lib.arguments import Base, Even, Layout, Positive, Reals, checked
 from pe_lib.encoding import PositionEncoding
 from pe_lib.positions import exact, sent
 
 
 @checked()
-def frequencies(dim: Even, base: Base = 10000.0, *, dtype: Precision = torch.float64) -> Tensor:
+def frequencies(dim: Even, base: Base = 10000.0) -> Tensor:
     """Return the angular frequency of each pair of columns, in radians per position.
 
     Args:
         dim: width of the code; even.
         base: the ratio between the first frequency and the one just past the last; above 1.
-        dtype: floating-point type of the result.
 
     Returns:
-        (dim / 2,): base ** (-2j / dim) for j = 0, 1, ..., dim / 2 - 1. It is on the processor,
+        (dim / 2,), float64: base ** (-2j / dim) for j = 0, 1, ..., dim / 2 - 1. On the processor,
         since not every device has float64.
 
     Source: Vaswani et al. 2017, section 3.5.
     """
     exponents = torch.arange(0, dim, 2, dtype=torch.float64, device="cpu") / dim
-    return (base**-exponents).to(dtype)
+    return base**-exponents
 
 
 def wavelengths(dim: int, base: float = 10000.0) -> Tensor:
@@ -44,7 +43,7 @@ def sinusoidal(
     base: float = 10000.0,
     *,
     layout: str = "interleaved",
-    dtype: Precision = torch.float32,
+    dtype: torch.dtype = torch.float32,
 ) -> Tensor:
     """Return the sinusoidal code of each position.
 

@@ -202,25 +202,6 @@ def test_the_fused_form_equals_the_stepwise_form(
     assert not fused[sees == 0].any() and not expected[sees == 0].any()
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("name", ENCODINGS)
-def test_a_query_without_a_key_gets_nothing(name: str, dtype: torch.dtype) -> None:
-    """Zeros in every form, as in PyTorch's own attention, and whatever hides the keys."""
-    q, k, v = (x.to(dtype) for x in make_qkv())
-    mask = torch.ones(B, 1, LQ, LK, dtype=torch.bool)
-    mask[0, :, 2] = False
-    encoding = ENCODINGS[name]().to(dtype)
-    theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-    for places, some in (("from zero", mask), ("runs", mask), ("keys all later", None)):
-        arguments = {"causal": True, "mask": some}
-        output, weights = attend(q, k, v, encoding, *POSITIONS[places], **arguments)
-        fused = attend_fused(q, k, v, encoding, *POSITIONS[places], **arguments)
-        assert output.isfinite().all() and fused.isfinite().all()
-        assert not weights[0, :, 2].any()
-        assert torch.equal(output[0, :, 2], theirs[0, :, 2])
-        assert torch.equal(fused[0, :, 2], theirs[0, :, 2])
-
-
 def test_a_query_without_a_key_sees_no_future() -> None:
     """Whole, by the weights, token by token and without the fast forms: all the same."""
     layer, x = MultiHeadAttention(16, 2, RoPE(8), causal=True), torch.randn(1, 6, 16)
