@@ -134,7 +134,7 @@ def may_read(tensor: Tensor) -> bool:
 
 
 def require_shapes(
-    given: Mapping[str, Any], shapes: Mapping[str, str], who: str = "", **lengths: int
+    given: Mapping[str, Any], shapes: Mapping[str, str], who: str = "", /, **lengths: int
 ) -> None:
     """Raise unless arguments have the axes that are wanted; a word is the same length everywhere.
 

@@ -115,12 +115,15 @@ class DeBERTa(PositionEncoding):
 
     def project(self, projection: nn.Module) -> Tensor:
         """Return the table as a projection maps it, (H, 2 span, d)."""
-        rows: Tensor = projection(self.table)  # (2 span, D)
-        return rows.unflatten(-1, (self.n_heads, self.head_dim)).transpose(0, 1)
+        rows: Tensor = projection(self.table).unflatten(-1, (self.n_heads, -1))  # (2 span, H, d)
+        return rows.transpose(0, 1)
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         """Return the terms of position, (B, H, Lq, Lk): He et al. 2021, equations 2 to 4."""
         row = self.row_of(relative_position(q_pos, k_pos))
-        c2p = dots(q, self.project(self.key_proj), row) if self.key_proj else 0
-        p2c = dots(k, self.project(self.query_proj), row.mT).mT if self.query_proj else 0
-        return scale * (c2p + p2c)
+        bias = q.new_zeros(())
+        if self.key_proj is not None:  # the query's content asks for the distance
+            bias = bias + dots(q, self.project(self.key_proj), row)
+        if self.query_proj is not None:  # the distance asks for the key's content
+            bias = bias + dots(k, self.project(self.query_proj), row.mT).mT
+        return scale * bias

@@ -140,7 +140,8 @@ def joined(first: AnyPositions, second: AnyPositions, device: torch.device) -> A
             )
         if second.start == first.stop:
             return Run(first.start, first.length + second.length)
-    return end_to_end(*(numbers("positions", each, device) for each in (first, second)), dim=-1)
+    one, other = (numbers("positions", each, device) for each in (first, second))
+    return end_to_end(one, other, dim=-1)
 
 
 def end_to_end(first: Tensor, second: Tensor, dim: int) -> Tensor:

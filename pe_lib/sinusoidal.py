@@ -12,6 +12,8 @@ from pe_lib.arguments import Base, Even, Layout, Positive, Reals, checked
 from pe_lib.encoding import PositionEncoding
 from pe_lib.positions import exact, sent
 
+LAYOUTS = ("interleaved", "half")
+
 
 @checked()
 def frequencies(dim: Even, base: Base = 10000.0) -> Tensor:

@@ -102,8 +102,8 @@ class TransformerXL(PositionEncoding):
         """Return the projected codes W_KR R of distances: (N,) -> (H, N, d)."""
         weight = self.r_proj.weight
         codes = distance_codes(relative, weight.shape[1], self.base, self.clamp).to(weight)
-        rows: Tensor = self.r_proj(codes)  # (N, D)
-        return rows.unflatten(-1, self.u.shape).transpose(0, 1)
+        rows: Tensor = self.r_proj(codes).unflatten(-1, self.u.shape)  # (N, H, d)
+        return rows.transpose(0, 1)
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         """Return scale * `transformer_xl_bias`, (B, H, Lq, Lk)."""

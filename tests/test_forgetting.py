@@ -72,5 +72,5 @@ def test_attention_without_what_was_read_says_so():
     from pe_lib.attention import attend
 
     q = torch.zeros(1, 2, 3, 4)
-    with pytest.raises(ValueError, match="reads must be given.*: Forgetting needs"):
+    with pytest.raises(ValueError, match=r"reads must be given.*: Forgetting needs"):
         attend(q, q, q, Forgetting(8, 2), range(3), range(3))
