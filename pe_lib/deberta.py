@@ -86,7 +86,7 @@ class DeBERTa(PositionEncoding):
         n_heads: Count,
         max_distance: Count,
         *,
-        n_buckets: int | None = None,
+        n_buckets: Even | None = None,
         c2p: bool = True,
         p2c: bool = True,
         projections: tuple[nn.Module, nn.Module] | None = None,
@@ -98,8 +98,6 @@ class DeBERTa(PositionEncoding):
         self.n_buckets, self.max_distance = n_buckets, max_distance
         self.span = max_distance if n_buckets is None else n_buckets
         self.row_of(torch.zeros(1).long())  # raises if the buckets do not fit
-        if not (c2p or p2c):
-            raise ValueError("c2p or p2c must be True, got False for both")
         self.table = nn.Parameter(normal(2 * self.span, d_model, std=std))  # (2 span, D)
         if projections is None:
             projections = linear(d_model, d_model), linear(d_model, d_model, bias=False)

@@ -200,8 +200,10 @@ def allowed_pairs(
 
 def shows_later(q_pos: Positions, k_pos: Positions, mask: Tensor | None) -> bool:
     """Return whether a key that comes after its query is seen, as far as a mask may be read."""
-    if mask is None or all_past(q_pos, k_pos) or not may_read(mask):
-        return mask is None and not all_past(q_pos, k_pos)
+    if all_past(q_pos, k_pos):
+        return False
+    if mask is None or not may_read(mask):
+        return mask is None
     later = per_head(relative_position(q_pos, k_pos, mask.device) > 0)
     return bool((later & mask).any())
 

@@ -38,7 +38,7 @@ from pe_lib import (
     transformer_xl,
 )
 from pe_lib import fast as forms
-from pe_lib.attention import attend_fused
+from pe_lib.attention import attend, attend_fused
 from pe_lib.fast import (
     SPARE,
     Room,
@@ -119,6 +119,8 @@ def test_forgetting_is_not_forgotten_where_what_it_read_is_missing() -> None:
     for encoding in (Forgetting(32, H), Compose(Forgetting(32, H), Sink(H))):
         with pytest.raises(ValueError, match="reads must be given"):
             attend_fused(q, q, q, encoding, run, run, causal=True)
+        with pytest.raises(ValueError, match="reads must be given"):
+            attend(q, q, q, encoding, run, run)
 
 
 # --- rotations -----------------------------------------------------------------------------------
