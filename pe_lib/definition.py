@@ -75,14 +75,18 @@ def attend(
 ) -> tuple[Tensor, Tensor]:
     """Attend, and return the weights too: the definition, step by step.
 
-    Other arguments as in `attention_logits`.
-
     Args:
-        v: values, with the heads of k.
+        q: queries, (B, H, Lq, d).
+        k: keys, (B, H, Lk, d), or with fewer heads, each for several neighbours of q.
+        v: values, likewise.
+        encoding: the position encoding whose hooks are called.
+        q_pos: positions of the queries: a `Run`, a `range`, (Lq,) or (B, Lq), or `Axes`.
+        k_pos: positions of the keys, likewise.
         causal: hide keys whose position is greater than the query's.
         mask: bool, (Lq, Lk), or (B, H, Lq, Lk) where an axis may be 1; False hides a key.
             Padding, (B, Lk), is mask[:, None, None]. A query with no key left gets zeros.
         rotated: q, k and v have been rotated before, see `PositionEncoding.rotates_once`.
+        reads: as in `attention_logits`.
 
     Returns:
         output (B, H, Lq, d) and weights (B, H, Lq, Lk), whose rows sum to one: to less where the
