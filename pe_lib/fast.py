@@ -271,8 +271,8 @@ def past_rows(encoding: TransformerXL, q_pos: Run, k_pos: Run) -> Tensor | None:
     wanted = plain and not encoding.r_proj._forward_hooks and q_pos.length == 1 and near >= 0
     if not wanted or torch.is_grad_enabled() or not may_read(weight):
         return None
-    state = encoding.base, encoding.clamp, weight
-    return table(encoding, far, lambda places: encoding.rows(-places), *state)[:, near:far]
+    rows = table(encoding, far, lambda places: encoding.rows(-places), encoding.clamp, weight)
+    return rows[:, near:far]
 
 
 def deberta(

@@ -87,26 +87,18 @@ class Sinusoidal(PositionEncoding):
     Args:
         d_model: width D; even.
         base: as in `sinusoidal`.
-        layout: as in `sinusoidal`.
         gain: factor on the code. Token embeddings of a small model are often much smaller
             than the code, whose entries have a root mean square of 0.71.
 
     Source: Vaswani et al. 2017, section 3.5.
     """
 
-    def __init__(
-        self,
-        d_model: Even,
-        base: Base = 1e4,
-        *,
-        layout: Layout = "interleaved",
-        gain: Positive = 1.0,
-    ) -> None:
+    def __init__(self, d_model: Even, base: Base = 1e4, *, gain: Positive = 1.0) -> None:
         """Keep the settings; nothing is trained."""
         super().__init__()
-        self.d_model, self.base, self.layout, self.gain = d_model, base, layout, gain
+        self.d_model, self.base, self.gain = d_model, base, gain
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Add the codes of `positions`, which may be any real numbers, to x (B, L, D)."""
-        codes = sinusoidal(positions, self.d_model, self.base, layout=self.layout, dtype=x.dtype)
+        codes = sinusoidal(positions, self.d_model, self.base, dtype=x.dtype)
         return x + self.gain * codes  # codes are (L, D) or (B, L, D)

@@ -9,7 +9,7 @@ same segment; that term holds no position and is not here.
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Base, Count, Even, Integers, NotNegative, Reals, checked
+from pe_lib.arguments import Count, Even, Integers, NotNegative, Reals, checked
 from pe_lib.encoding import PositionEncoding
 from pe_lib.initial import linear, normal
 from pe_lib.positions import relative_position
@@ -18,15 +18,12 @@ from pe_lib.sinusoidal import sinusoidal
 
 
 @checked()
-def distance_codes(
-    relative: Reals, dim: int, base: float = 10000.0, clamp: Count | None = None
-) -> Tensor:
+def distance_codes(relative: Reals, dim: int, clamp: Count | None = None) -> Tensor:
     """Return R for each distance (key minus query).
 
     Args:
         relative: integers, (N,).
         dim: width; even.
-        base: as in `sinusoidal`.
         clamp: distances beyond it get its code; None for no limit.
 
     Returns:
@@ -36,7 +33,7 @@ def distance_codes(
     Source: Dai et al. 2019, section 3.3; the order of the columns is their code's.
     """
     relative = relative if clamp is None else relative.clamp(-clamp, clamp)
-    return sinusoidal(-relative, dim, base, layout="half", dtype=torch.float64)
+    return sinusoidal(-relative, dim, layout="half", dtype=torch.float64)
 
 
 @checked(q="B H Lq d", k="B H Lk d", u="H d", v="H d", rows="H N d")
@@ -69,7 +66,6 @@ class TransformerXL(PositionEncoding):
     Args:
         d_model: width D of the codes R; even.
         n_heads: number of heads H; must divide d_model.
-        base: as in `sinusoidal`.
         clamp: distances beyond it look the same; None for no limit.
         std: standard deviation of the initial u and v; 0 starts without a preference.
 
@@ -86,14 +82,12 @@ class TransformerXL(PositionEncoding):
         d_model: Even,
         n_heads: Count,
         *,
-        base: Base = 10000.0,
         clamp: Count | None = None,
         std: NotNegative = 0.02,
     ) -> None:
         """Create u, v and the projection of the codes."""
         super().__init__()
-        self.n_heads, self.head_dim = n_heads, d_model // n_heads
-        self.base, self.clamp = base, clamp
+        self.n_heads, self.head_dim, self.clamp = n_heads, d_model // n_heads, clamp
         self.u = nn.Parameter(normal(n_heads, self.head_dim, std=std))  # (H, d)
         self.v = nn.Parameter(normal(n_heads, self.head_dim, std=std))  # (H, d)
         self.r_proj = linear(d_model, d_model, bias=False)  # W_KR
@@ -101,7 +95,7 @@ class TransformerXL(PositionEncoding):
     def rows(self, relative: Tensor) -> Tensor:
         """Return the projected codes W_KR R of distances: (N,) -> (H, N, d)."""
         weight = self.r_proj.weight
-        codes = distance_codes(relative, weight.shape[1], self.base, self.clamp).to(weight)
+        codes = distance_codes(relative, weight.shape[1], self.clamp).to(weight)
         rows: Tensor = self.r_proj(codes).unflatten(-1, self.u.shape)  # (N, H, d)
         return rows.transpose(0, 1)
 
