@@ -19,6 +19,156 @@ from torch import Tensor
 Function = TypeVar("Function", bound=Callable[..., Any])
 Rule: TypeAlias = Callable[[str, Any], Any]  # of a name and a value: the value, or it raises
 
+# --- words for annotations ------------------------------------------------------------------------
+
+Count: TypeAlias = Annotated[int, "at least 1"]
+Even: TypeAlias = Annotated[int, "even"]
+Positive: TypeAlias = Annotated[float, "above 0"]
+NotNegative: TypeAlias = Annotated[float, "at least 0"]
+Base: TypeAlias = Annotated[float, "above 1"]
+Layout: TypeAlias = Annotated[str, "interleaved/half"]
+# Numbers may come in any form, and are tensors behind the door.
+Reals: TypeAlias = Annotated[Tensor, "real numbers"]
+Integers: TypeAlias = Annotated[Tensor, "integers"]
+Booleans: TypeAlias = Annotated[Tensor, "booleans"]
+Rates: TypeAlias = Annotated[Tensor, "finite"]
+
+
+# --- the door -------------------------------------------------------------------------------------
+
+
+def checked(**shapes: str) -> Callable[[Function], Function]:
+    """Check arguments by their annotations, and by the shapes that are given here.
+
+    A `Tensor` must be floating-point, a `bool` True or False, an object of its class; the words of
+    this module say more. A word in a shape is one length in all of them; `d_model`, `n_heads` and
+    `head_dim` are what `self` has under these names.
+    """
+
+    def behind(function: Function) -> Function:
+        names, rules = parameters_of(function), rules_of(function)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = by_name(function, names, args, kwargs)
+            for name, rule in rules.items():
+                if name in given:
+                    given[name] = rule(name, given[name])
+            require_shapes(given, shapes, **lengths_of(given.get("self")))
+            return function(*args[len(names) :], **given)
+
+        return cast(Function, call)
+
+    return behind
+
+
+def rules_of(function: Callable[..., Any]) -> dict[str, Rule]:
+    """Return what each argument has to pass; none if an annotation is for type checkers alone."""
+    try:
+        hints = inspect.get_annotations(inspect.unwrap(function), eval_str=True)
+    except NameError:
+        return {}
+    return {name: rule for name, hint in hints.items() if (rule := rule_of(hint)) is not None}
+
+
+def rule_of(annotation: Any) -> Rule | None:
+    """Return what an argument with this annotation has to pass, or None."""
+    kind, parts = get_origin(annotation), get_args(annotation)
+    if kind in (Union, UnionType):
+        rule, others = rule_of(parts[0]), tuple(get_origin(each) or each for each in parts[1:])
+        return rule and (lambda name, it: it if isinstance(it, others) else rule(name, it))
+    if kind is Annotated and parts[0] is str and "/" in str(parts[1]):
+        return functools.partial(require_choice, allowed=tuple(parts[1].split("/")))
+    if kind is Annotated:
+        return RULES.get(str(parts[1]))  # what others say with annotations is their own
+    if annotation in (Tensor, bool):
+        return RULES[annotation]
+    free = not isinstance(annotation, type) or annotation.__module__ in ("builtins", "typing")
+    words = f"a {getattr(annotation, '__name__', annotation)}"
+    return None if free else functools.partial(require_kind, kind=annotation, words=words)
+
+
+def parameters_of(function: Callable[..., Any]) -> list[str]:
+    """Return the names under which arguments may stand in order; none if there may be any."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(each.kind == each.VAR_POSITIONAL for each in parameters):
+        return []
+    return [each.name for each in parameters if each.kind == each.POSITIONAL_OR_KEYWORD]
+
+
+def by_name(
+    function: Callable[..., Any], names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """Return arguments by their names; one too many or given twice is Python's own error."""
+    if 0 < len(names) < len(args) or any(name in kwargs for name in names[: len(args)]):
+        function(*args, **kwargs)  # it cannot be called so, and Python says why
+    return dict(zip(names, args, strict=False)) | kwargs
+
+
+def lengths_of(module: object) -> dict[str, int]:
+    """Return the lengths that a module states."""
+    stated = ("d_model", "n_heads", "head_dim")
+    return {name: getattr(module, name) for name in stated if hasattr(module, name)}
+
+
+# --- shapes ---------------------------------------------------------------------------------------
+
+
+def require_shapes(
+    given: Mapping[str, Any], shapes: Mapping[str, str], who: str = "", /, **lengths: int
+) -> None:
+    """Raise unless arguments have the axes that are wanted; a word is the same length everywhere.
+
+    Args:
+        given: arguments by name, tensors and positions; what has no shape is left out.
+        shapes: the axes of some, such as "B H Lq d", "L | B L" or "... n".
+        who: what stands before an argument's name in the message.
+        lengths: what some words stand for.
+    """
+    for name in shapes:
+        if hasattr(given.get(name), "shape"):
+            shape, wanted = tuple(given[name].shape), shapes[name].split(" | ")
+            fits = (matched(shape, axes.split(), lengths) for axes in wanted)
+            found = next((each for each in fits if each is not None), None)
+            if found is None:
+                raise ValueError(
+                    f"{who}{name} must have shape {named(wanted, lengths)}, got {shape}"
+                )
+            lengths = found
+
+
+def matched(
+    shape: tuple[int, ...], axes: list[str], known: Mapping[str, int]
+) -> dict[str, int] | None:
+    """Return the known lengths and those that a shape adds, or None if it does not fit."""
+    if axes[:1] == ["..."]:
+        axes = axes[1:]
+        shape = shape[max(0, len(shape) - len(axes)) :]
+    if len(shape) != len(axes):
+        return None
+    lengths = dict(known)
+    for size, axis in zip(shape, axes, strict=True):
+        if size != (int(axis) if axis.isdigit() else lengths.setdefault(axis, size)):
+            return None
+    return lengths
+
+
+def named(wanted: list[str], known: Mapping[str, int]) -> str:
+    """Return shapes as a message has them, with the lengths that are known."""
+    words = [
+        [f"{axis}={known[axis]}" if axis in known else axis for axis in axes.split()]
+        for axes in wanted
+        if "1" not in axes.split()  # it goes without saying that a batch may be of one
+    ]
+    return " or ".join(f"({', '.join(axes)}{',' * (len(axes) == 1)})" for axes in words)
+
+
+def broadcasts(tensor: Tensor, wanted: tuple[int, ...]) -> bool:
+    """Return whether a tensor broadcasts to a shape, without making that larger."""
+    axes = zip(reversed(tensor.shape), reversed(wanted), strict=False)
+    return tensor.ndim <= len(wanted) and all(given in (1, full) for given, full in axes)
+
+
 # --- numbers and settings -------------------------------------------------------------------------
 
 
@@ -130,78 +280,6 @@ def may_read(tensor: Tensor) -> bool:
     return tensor.is_cpu and not torch.compiler.is_compiling()
 
 
-# --- shapes ---------------------------------------------------------------------------------------
-
-
-def require_shapes(
-    given: Mapping[str, Any], shapes: Mapping[str, str], who: str = "", /, **lengths: int
-) -> None:
-    """Raise unless arguments have the axes that are wanted; a word is the same length everywhere.
-
-    Args:
-        given: arguments by name, tensors and positions; what has no shape is left out.
-        shapes: the axes of some, such as "B H Lq d", "L | B L" or "... n".
-        who: what stands before an argument's name in the message.
-        lengths: what some words stand for.
-    """
-    for name in shapes:
-        if hasattr(given.get(name), "shape"):
-            shape, wanted = tuple(given[name].shape), shapes[name].split(" | ")
-            fits = (matched(shape, axes.split(), lengths) for axes in wanted)
-            found = next((each for each in fits if each is not None), None)
-            if found is None:
-                raise ValueError(
-                    f"{who}{name} must have shape {named(wanted, lengths)}, got {shape}"
-                )
-            lengths = found
-
-
-def matched(
-    shape: tuple[int, ...], axes: list[str], known: Mapping[str, int]
-) -> dict[str, int] | None:
-    """Return the known lengths and those that a shape adds, or None if it does not fit."""
-    if axes[:1] == ["..."]:
-        axes = axes[1:]
-        shape = shape[max(0, len(shape) - len(axes)) :]
-    if len(shape) != len(axes):
-        return None
-    lengths = dict(known)
-    for size, axis in zip(shape, axes, strict=True):
-        if size != (int(axis) if axis.isdigit() else lengths.setdefault(axis, size)):
-            return None
-    return lengths
-
-
-def named(wanted: list[str], known: Mapping[str, int]) -> str:
-    """Return shapes as a message has them, with the lengths that are known."""
-    words = [
-        [f"{axis}={known[axis]}" if axis in known else axis for axis in axes.split()]
-        for axes in wanted
-        if "1" not in axes.split()  # it goes without saying that a batch may be of one
-    ]
-    return " or ".join(f"({', '.join(axes)}{',' * (len(axes) == 1)})" for axes in words)
-
-
-def broadcasts(tensor: Tensor, wanted: tuple[int, ...]) -> bool:
-    """Return whether a tensor broadcasts to a shape, without making that larger."""
-    axes = zip(reversed(tensor.shape), reversed(wanted), strict=False)
-    return tensor.ndim <= len(wanted) and all(given in (1, full) for given, full in axes)
-
-
-# --- annotations ---------------------------------------------------------------------------------
-
-Count: TypeAlias = Annotated[int, "at least 1"]
-Even: TypeAlias = Annotated[int, "even"]
-Positive: TypeAlias = Annotated[float, "above 0"]
-NotNegative: TypeAlias = Annotated[float, "at least 0"]
-Base: TypeAlias = Annotated[float, "above 1"]
-Layout: TypeAlias = Annotated[str, "interleaved/half"]
-# Numbers may come in any form, and are tensors behind the door.
-Reals: TypeAlias = Annotated[Tensor, "real numbers"]
-Integers: TypeAlias = Annotated[Tensor, "integers"]
-Booleans: TypeAlias = Annotated[Tensor, "booleans"]
-Rates: TypeAlias = Annotated[Tensor, "finite"]
-
 RULES: dict[Any, Rule] = {
     Tensor: require_floating,
     bool: require_bool,
@@ -215,77 +293,3 @@ RULES: dict[Any, Rule] = {
     "booleans": require_booleans,
     "finite": require_finite,
 }  # and the words of `pe_lib.positions`
-
-
-def rule_of(annotation: Any) -> Rule | None:
-    """Return what an argument with this annotation has to pass, or None."""
-    kind, parts = get_origin(annotation), get_args(annotation)
-    if kind in (Union, UnionType):
-        rule, others = rule_of(parts[0]), tuple(get_origin(each) or each for each in parts[1:])
-        return rule and (lambda name, it: it if isinstance(it, others) else rule(name, it))
-    if kind is Annotated and parts[0] is str and "/" in str(parts[1]):
-        return functools.partial(require_choice, allowed=tuple(parts[1].split("/")))
-    if kind is Annotated:
-        return RULES.get(str(parts[1]))  # what others say with annotations is their own
-    if annotation in (Tensor, bool):
-        return RULES[annotation]
-    free = not isinstance(annotation, type) or annotation.__module__ in ("builtins", "typing")
-    words = f"a {getattr(annotation, '__name__', annotation)}"
-    return None if free else functools.partial(require_kind, kind=annotation, words=words)
-
-
-def parameters_of(function: Callable[..., Any]) -> list[str]:
-    """Return the names under which arguments may stand in order; none if there may be any."""
-    parameters = inspect.signature(function).parameters.values()
-    if any(each.kind == each.VAR_POSITIONAL for each in parameters):
-        return []
-    return [each.name for each in parameters if each.kind == each.POSITIONAL_OR_KEYWORD]
-
-
-def by_name(
-    function: Callable[..., Any], names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> dict[str, Any]:
-    """Return arguments by their names; one too many or given twice is Python's own error."""
-    if 0 < len(names) < len(args) or any(name in kwargs for name in names[: len(args)]):
-        function(*args, **kwargs)  # it cannot be called so, and Python says why
-    return dict(zip(names, args, strict=False)) | kwargs
-
-
-def lengths_of(module: object) -> dict[str, int]:
-    """Return the lengths that a module states."""
-    stated = ("d_model", "n_heads", "head_dim")
-    return {name: getattr(module, name) for name in stated if hasattr(module, name)}
-
-
-def checked(**shapes: str) -> Callable[[Function], Function]:
-    """Check arguments by their annotations, and by the shapes that are given here.
-
-    A `Tensor` must be floating-point, a `bool` True or False, an object of its class; the words of
-    this module say more. A word in a shape is one length in all of them; `d_model`, `n_heads` and
-    `head_dim` are what `self` has under these names.
-    """
-
-    def behind(function: Function) -> Function:
-        names, rules = parameters_of(function), rules_of(function)
-
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            given = by_name(function, names, args, kwargs)
-            for name, rule in rules.items():
-                if name in given:
-                    given[name] = rule(name, given[name])
-            require_shapes(given, shapes, **lengths_of(given.get("self")))
-            return function(*args[len(names) :], **given)
-
-        return cast(Function, call)
-
-    return behind
-
-
-def rules_of(function: Callable[..., Any]) -> dict[str, Rule]:
-    """Return what each argument has to pass; none if an annotation is for type checkers alone."""
-    try:
-        hints = inspect.get_annotations(inspect.unwrap(function), eval_str=True)
-    except NameError:
-        return {}
-    return {name: rule for name, hint in hints.items() if (rule := rule_of(hint)) is not None}

@@ -23,40 +23,6 @@ from pe_lib.positions import Axes, order_of
 Reads: TypeAlias = tuple[Tensor, Tensor]  # of the queries' and of the keys' tokens
 Places: TypeAlias = Any  # positions in any form; behind the door they are a tensor
 
-# What a hook is given, by name. Keys may be shared by several heads of queries until `bias`.
-SHAPES = {
-    "x": "B L d_model",
-    "q": "B n_heads Lq head_dim",
-    "k": "B k_heads Lk head_dim",
-    "v": "B v_heads Lk v_dim",
-    "weights": "B n_heads Lq Lk",
-    "output": "B n_heads Lq v_dim",
-    "q_read": "B n_heads Lq n",
-    "k_read": "B n_heads Lk n",
-    "positions": "L | B L | 1 L",
-    "q_pos": "Lq | B Lq | 1 Lq",
-    "k_pos": "Lk | B Lk | 1 Lk",
-    "q_axes": "Lq A | B Lq A | 1 Lq A",
-    "k_axes": "Lk A | B Lk A | 1 Lk A",
-}
-NUMBERS = ("positions", "q_pos", "k_pos", "q_axes", "k_axes", "relative")
-ROTATE_OR_SCORE = ("rotate", "rotate_axes", "rotate_values", "bias", "sink", "angles", "rotated")
-# Hooks that return what is added to the scores, and whose heads and lengths it has.
-ADDED = {"bias": ("q", "k"), "read_bias": ("q_read", "k_read")}
-
-
-def checked_hook(name: str, first: Callable[..., Any], hook: Callable[..., Any]) -> Any:
-    """Check a hook's arguments, which `first`, the interface's, names; and what a bias returns."""
-    names = arguments.parameters_of(first)[1:]
-
-    @functools.wraps(hook)
-    def call(self: PositionEncoding, *args: Any, **kwargs: Any) -> Any:
-        given = self.admit(arguments.by_name(functools.partial(hook, self), names, args, kwargs))
-        found = hook(self, **given)
-        return found if name not in ADDED or found is None else self.fitted(name, found, given)
-
-    return call
-
 
 class PositionEncoding(nn.Module):
     """Position information for attention. A method overrides only the hooks that it uses.
@@ -91,50 +57,6 @@ class PositionEncoding(nn.Module):
         *("embed", "rotate", "bias", "values"),
         *("rotate_axes", "read", "read_bias", "sink", "rotate_values", "rotate_back"),
     )
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Wrap the constructor and the hooks that the class brings, so that each gets its due."""
-        super().__init_subclass__(**options)
-        parents = [each for each in cls.__bases__ if issubclass(each, PositionEncoding)]
-
-        def own(name: str) -> bool:  # of the class itself, or mixed in from one that is no encoding
-            found = getattr(cls, name, None)
-            return all(found is not getattr(each, name, None) for each in parents)
-
-        for name in filter(own, cls.hooks):
-            hook = getattr(cls, name)
-            first = next((getattr(each, name) for each in parents if hasattr(each, name)), hook)
-            setattr(cls, name, checked_hook(name, first, hook))
-        if "__init__" in vars(cls):
-            setattr(cls, "__init__", arguments.checked()(vars(cls)["__init__"]))  # noqa: B010
-        if any(map(own, ROTATE_OR_SCORE)) and "rotates_once" not in vars(cls):
-            cls.rotates_once = False  # what a parent says is of the parent's own hooks
-
-    def admit(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Return a hook's arguments, positions as tensors; raise unless all fit."""
-        who = f"{type(self).__name__}: "
-        tensors = [name for name in SHAPES if name in given and name not in NUMBERS]
-        devices = [arguments.require_floating(who + name, given[name]).device for name in tensors]
-        for name in NUMBERS:
-            if given.get(name) is not None:
-                given[name] = arguments.numbers(
-                    who + name, given[name], *devices[:1], integers=self.integers
-                )
-        arguments.require_shapes(given, SHAPES, who, **arguments.lengths_of(self))
-        return given
-
-    def fitted(self, hook: str, bias: Tensor, given: dict[str, Any]) -> Tensor:
-        """Return what a hook adds to the scores, in the dtype of queries; raise unless it fits."""
-        q, k = (given[each] for each in ADDED[hook])
-        wanted = (*q.shape[:3], k.shape[2])
-        # With three axes one of the batch would be taken for that of the heads.
-        batched = any(given[each].shape[:-1] > (1,) for each in ("q_pos", "k_pos"))
-        if not arguments.broadcasts(bias, wanted) or (bias.ndim == 3 and batched):
-            raise ValueError(
-                f"{type(self).__name__}: {hook} must broadcast to (B, H, Lq, Lk) = {wanted}, and "
-                f"have four axes where positions have a batch, got {tuple(bias.shape)}"
-            )
-        return bias.to(q.dtype)
 
     def embed(self, x: Tensor, positions: Places) -> Tensor:
         """Add position to the input of the first layer: (B, L, D) -> (B, L, D)."""
@@ -207,6 +129,87 @@ class PositionEncoding(nn.Module):
     def parts(self) -> list[PositionEncoding]:
         """Return the encodings that this one is made of: itself."""
         return [self]
+
+    # --- the door
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Wrap the constructor and the hooks that the class brings, so that each gets its due."""
+        super().__init_subclass__(**options)
+        parents = [each for each in cls.__bases__ if issubclass(each, PositionEncoding)]
+
+        def own(name: str) -> bool:  # of the class itself, or mixed in from one that is no encoding
+            found = getattr(cls, name, None)
+            return all(found is not getattr(each, name, None) for each in parents)
+
+        for name in filter(own, cls.hooks):
+            hook = getattr(cls, name)
+            first = next((getattr(each, name) for each in parents if hasattr(each, name)), hook)
+            setattr(cls, name, checked_hook(name, first, hook))
+        if "__init__" in vars(cls):
+            setattr(cls, "__init__", arguments.checked()(vars(cls)["__init__"]))  # noqa: B010
+        if any(map(own, ROTATE_OR_SCORE)) and "rotates_once" not in vars(cls):
+            cls.rotates_once = False  # what a parent says is of the parent's own hooks
+
+    def admit(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return a hook's arguments, positions as tensors; raise unless all fit."""
+        who = f"{type(self).__name__}: "
+        tensors = [name for name in SHAPES if name in given and name not in NUMBERS]
+        devices = [arguments.require_floating(who + name, given[name]).device for name in tensors]
+        for name in NUMBERS:
+            if given.get(name) is not None:
+                given[name] = arguments.numbers(
+                    who + name, given[name], *devices[:1], integers=self.integers
+                )
+        arguments.require_shapes(given, SHAPES, who, **arguments.lengths_of(self))
+        return given
+
+    def fitted(self, hook: str, bias: Tensor, given: dict[str, Any]) -> Tensor:
+        """Return what a hook adds to the scores, in the dtype of queries; raise unless it fits."""
+        q, k = (given[each] for each in ADDED[hook])
+        wanted = (*q.shape[:3], k.shape[2])
+        # With three axes one of the batch would be taken for that of the heads.
+        batched = any(given[each].shape[:-1] > (1,) for each in ("q_pos", "k_pos"))
+        if not arguments.broadcasts(bias, wanted) or (bias.ndim == 3 and batched):
+            raise ValueError(
+                f"{type(self).__name__}: {hook} must broadcast to (B, H, Lq, Lk) = {wanted}, and "
+                f"have four axes where positions have a batch, got {tuple(bias.shape)}"
+            )
+        return bias.to(q.dtype)
+
+
+# What a hook is given, by name. Keys may be shared by several heads of queries until `bias`.
+SHAPES = {
+    "x": "B L d_model",
+    "q": "B n_heads Lq head_dim",
+    "k": "B k_heads Lk head_dim",
+    "v": "B v_heads Lk v_dim",
+    "weights": "B n_heads Lq Lk",
+    "output": "B n_heads Lq v_dim",
+    "q_read": "B n_heads Lq n",
+    "k_read": "B n_heads Lk n",
+    "positions": "L | B L | 1 L",
+    "q_pos": "Lq | B Lq | 1 Lq",
+    "k_pos": "Lk | B Lk | 1 Lk",
+    "q_axes": "Lq A | B Lq A | 1 Lq A",
+    "k_axes": "Lk A | B Lk A | 1 Lk A",
+}
+NUMBERS = ("positions", "q_pos", "k_pos", "q_axes", "k_axes", "relative")
+ROTATE_OR_SCORE = ("rotate", "rotate_axes", "rotate_values", "bias", "sink", "angles", "rotated")
+# Hooks that return what is added to the scores, and whose heads and lengths it has.
+ADDED = {"bias": ("q", "k"), "read_bias": ("q_read", "k_read")}
+
+
+def checked_hook(name: str, first: Callable[..., Any], hook: Callable[..., Any]) -> Any:
+    """Check a hook's arguments, which `first`, the interface's, names; and what a bias returns."""
+    names = arguments.parameters_of(first)[1:]
+
+    @functools.wraps(hook)
+    def call(self: PositionEncoding, *args: Any, **kwargs: Any) -> Any:
+        given = self.admit(arguments.by_name(functools.partial(hook, self), names, args, kwargs))
+        found = hook(self, **given)
+        return found if name not in ADDED or found is None else self.fitted(name, found, given)
+
+    return call
 
 
 class NoPosition(PositionEncoding):
