@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pe_lib.arguments import Count, NotNegative, Positive, Rates, checked, may_read, require_greater
 from pe_lib.positions import exact, sent
@@ -233,8 +233,6 @@ class LengthRoPE(RoPE):
     longest sequence of a batch decides for all, as in published code.
     """
 
-    rotates_once = False
-
     def rates_at(self, length: Tensor) -> Tensor:
         """Return the frequencies for a sequence of `length`, a tensor ()."""
         raise NotImplementedError
@@ -299,8 +297,6 @@ class LongRoPE(LengthRoPE):
         **options: Any,
     ) -> None:
         """Keep both sets of frequencies."""
-        if isinstance(options.get("rates"), nn.Parameter):
-            raise TypeError("rates must be a tensor, got a Parameter: two sets are made of them")
         gain = longrope_gain(factor, trained_length) if gain is None else gain
         super().__init__(head_dim, gain=gain, **options)
         self.trained_length = trained_length
