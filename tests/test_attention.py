@@ -31,7 +31,6 @@ from pe_lib.compose import Compose
 from pe_lib.deberta import DeBERTa
 from pe_lib.positions import Axes, Positions, Run, as_tensor, order_of
 from pe_lib.rope import RoPE
-from pe_lib.shaw import Shaw
 from pe_lib.t5 import T5Bias
 from pe_lib.transformer_xl import TransformerXL
 
@@ -553,12 +552,6 @@ def test_a_bias_that_does_not_fit_is_refused_by_name() -> None:
                 MultiHeadAttention(16, 2, returning(wrong))(
                     x, q_pos=torch.arange(4).expand(2, 4), weights=shown
                 )
-
-
-def test_a_layer_refuses_an_encoding_of_other_heads_when_they_are_joined() -> None:
-    for encoding in (Shaw(32, 4), Compose(RoPE(8), ALiBi(4))):
-        with pytest.raises(ValueError, match=", as the layer has, got "):
-            MultiHeadAttention(64, 8, encoding)
 
 
 def test_who_rotates_by_other_angles_says_whether_a_cache_may_keep_them() -> None:
