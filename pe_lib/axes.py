@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Even, Layout, Positive, Rates, Reals, checked
+from pe_lib.arguments import Count, Even, Layout, Positive, Rates, Reals, checked, require_multiple
 from pe_lib.encoding import PositionEncoding
 from pe_lib.positions import Axes, Run, exact, kept_or_trained, per_head, sent
 from pe_lib.rope import apply_rope, rope_angles
@@ -232,7 +232,7 @@ class AxesRoPE(PositionEncoding):
 
 @checked()
 def sinusoidal_2d(
-    rows: Reals, columns: Reals, dim: Even, base: float = 1e4, **options: Any
+    rows: Reals, columns: Reals, dim: int, base: float = 1e4, **options: Any
 ) -> Tensor:
     """Return the code of points on a grid: half the width for the row, half for the column.
 
@@ -249,6 +249,7 @@ def sinusoidal_2d(
     Source: the 1-D code for each axis, as He et al. 2022 add it to patches (theirs has the
         column's half first).
     """
+    require_multiple("dim", dim, 4, "a sine and a cosine for each of two axes")
     axes = torch.broadcast_tensors(rows, columns)
     return torch.cat([sinusoidal(axis, dim // 2, base, **options) for axis in axes], dim=-1)
 
@@ -287,7 +288,8 @@ class AxialRoPE(AxesRoPE):
 
     def __init__(self, head_dim: int, columns: Count, base: float = 100.0, **options: Any) -> None:
         """Give each axis half of the head."""
-        super().__init__(head_dim, width_directions([head_dim // 2] * 2, base), **options)
+        half = require_multiple("head_dim", head_dim, 4, "pairs for each of two axes") // 2
+        super().__init__(head_dim, width_directions([half, half], base), **options)
         self.columns = columns
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:

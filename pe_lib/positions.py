@@ -228,8 +228,8 @@ def kept_or_trained(
     width = head_dim if rotary_dim is None else rotary_dim
     if width > head_dim or width != 2 * n_pairs:
         raise ValueError(
-            f"rotary_dim must be at most head_dim={head_dim}, and twice the {n_pairs} pairs that "
-            f"{name} are for, got {width}"
+            f"{name} must have {width / 2:g} pairs and fit into head_dim={head_dim}, got {n_pairs} "
+            f"(rotary_dim={rotary_dim})"
         )
     if values.requires_grad and not isinstance(values, nn.Parameter):
         raise ValueError(f"{name} must be an nn.Parameter if trained, got what was made of one")
