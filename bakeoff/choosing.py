@@ -25,9 +25,9 @@ from bakeoff.variants import BEYOND, EXTENSIONS, TUNED
 from lab import census, measure
 from lab.registry import METHODS, TAUGHT, Sizes
 from lab.training import generator
+from pe_lib.arguments import require_at_least, require_choice
 from pe_lib.attention import PositionEncoding, attention_logits
 from pe_lib.deberta import DeBERTa
-from pe_lib.errors import require_at_least, require_choice
 from pe_lib.window import SlidingWindow
 
 # What the tasks of the comparison stand for, and the bar that every seed must clear at the length

@@ -10,8 +10,8 @@ import torch
 
 from bakeoff import recipes
 from lab.registry import Sizes
+from pe_lib.arguments import require_choice
 from pe_lib.attention import PositionEncoding
-from pe_lib.errors import require_choice
 
 
 @dataclass(frozen=True)

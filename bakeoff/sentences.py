@@ -26,7 +26,7 @@ from bakeoff.grid import SIZES, grid
 from bakeoff.plots import Curve, curves, median, name
 from bakeoff.recipes import NAMES
 from bakeoff.run import SHIPPED, read_rows
-from pe_lib.errors import require_choice
+from pe_lib.arguments import require_choice
 
 TASKS = {"n-back": "3-back", "marker": "recall"}
 CELLS = {(cell.scale, cell.task): cell for cell in SIZES}

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from lab.registry import METHODS, Sizes
+from pe_lib.arguments import require_choice, require_positive
 from pe_lib.attention import MultiHeadAttention, PositionEncoding, attention_logits
-from pe_lib.errors import require_choice, require_positive
 from pe_lib.initial import linear, normal
 
 WIDTH, HEADS, LENGTH, START, SHIFT = 16, 2, 6, 5, 3  # of the probe

@@ -21,8 +21,8 @@ from torch import Tensor
 from lab.model import Transformer
 from lab.registry import METHODS, Sizes, encodings
 from lab.training import IGNORE, Batch, accuracy, generator, train
+from pe_lib.arguments import require_choice, require_shapes
 from pe_lib.attention import MultiHeadAttention, PositionEncoding, attention_logits
-from pe_lib.errors import require_choice, require_shapes
 from pe_lib.learned import Learned
 from pe_lib.relative import RelativeBias
 from pe_lib.rope import RoPE, apply_rope, rope_angles

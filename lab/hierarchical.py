@@ -6,10 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Integers, Positive, Reals, checked
+from pe_lib.arguments import Count, Integers, Positive, Reals, checked, may_read
 from pe_lib.compose import Compose
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import may_read
 from pe_lib.learned import Learned
 from pe_lib.positions import exact
 from pe_lib.relative import RelativeBias

@@ -11,8 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from lab.registry import Sizes
+from pe_lib.arguments import require_positive
 from pe_lib.attention import PositionEncoding, attention_logits
-from pe_lib.errors import require_positive
 from pe_lib.fast import bias, bias_vector, relative_biases, rotate
 from pe_lib.positions import Run
 

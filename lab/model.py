@@ -9,8 +9,7 @@ from typing import Any
 
 from torch import Tensor, cat, nn
 
-from pe_lib.attention import KVCache, MultiHeadAttention, NoPosition, PositionEncoding
-from pe_lib.errors import (
+from pe_lib.arguments import (
     may_read,
     numbers,
     require_choice,
@@ -19,6 +18,7 @@ from pe_lib.errors import (
     require_positive,
     require_shapes,
 )
+from pe_lib.attention import KVCache, MultiHeadAttention, NoPosition, PositionEncoding
 from pe_lib.initial import normal
 from pe_lib.positions import Axes, Positions, as_positions, order_of
 
@@ -266,7 +266,7 @@ class Transformer(nn.Module):
             positions = cache.next_positions(inputs.shape[1])
         positions = as_positions("positions", positions)
         sizes = dict(zip("BL", inputs.shape, strict=False))
-        require_shapes({"positions": positions}, {"positions": "L | B L | 1 L"}, sizes)
+        require_shapes({"positions": positions}, {"positions": "L | B L | 1 L"}, **sizes)
         x = self.inputs(like_weights(inputs, self))  # (B, L, D)
         x = self.encoding.embed(x, order_of(positions))
         for i, block in enumerate(self.blocks):

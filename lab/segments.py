@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, checked
-from pe_lib.errors import require_positive, require_shapes
+from pe_lib.arguments import Count, checked, require_positive, require_shapes
 from pe_lib.positions import Run
 
 

@@ -11,16 +11,10 @@ import torch
 from torch import Tensor
 
 from lab.training import IGNORE, Batch
-from pe_lib.errors import require_positive
+from pe_lib.arguments import require_positive
 
 DATA = Path(__file__).resolve().parent / "data"
 A, B = 0, 1  # the two marked tokens of `which_came_first`
-
-
-def require_at_least(name: str, value: int, least: int) -> None:
-    """Raise a ValueError if `value` is no int of at least `least`."""
-    if require_positive(name, value) < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
 def which_came_first(
@@ -38,8 +32,8 @@ def which_came_first(
         tokens (count, L) and labels (count,): 1 if A comes first, else 0.
     """
     require_positive("count", count)
-    require_at_least("length", length, 2)
-    require_at_least("vocab", vocab, 3)
+    require_positive("length", length, least=2)
+    require_positive("vocab", vocab, least=3)
     tokens = torch.randint(2, vocab, (count, length), generator=generator)
     places = torch.rand(count, length, generator=generator).argsort(dim=1)[:, :2]  # (count, 2)
     rows = torch.arange(count)
@@ -86,7 +80,7 @@ def n_back(
 ) -> Batch:
     """Name the token n places back: an exact offset. The first n targets are ignored."""
     require_positive("count", count)
-    require_at_least("length", length, require_positive("n", n) + 1)
+    require_positive("length", length, least=require_positive("n", n) + 1)
     tokens = torch.randint(vocab, (count, length), generator=generator)
     targets = torch.full_like(tokens, IGNORE)
     targets[:, n:] = tokens[:, :-n]
@@ -100,7 +94,7 @@ def marker_recall(count: int, length: int, generator: torch.Generator, *, vocab:
     marker are ignored.
     """
     require_positive("count", count)
-    require_at_least("length", length, 3)
+    require_positive("length", length, least=3)
     tokens = torch.randint(vocab, (count, length), generator=generator)
     place = torch.randint(length - 2, (count, 1), generator=generator)
     answer = tokens.gather(1, place + 1)  # (count, 1)

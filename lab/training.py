@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from lab.model import like_weights
-from pe_lib.errors import require_greater, require_positive
+from pe_lib.arguments import require_greater, require_positive
 
 IGNORE = -100  # a target that counts neither in the loss nor in the accuracy
 

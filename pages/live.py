@@ -23,7 +23,7 @@ import traitlets
 from IPython.display import display
 
 from pages.figures import Picture, caption_of, require_alt, show_caption
-from pe_lib.errors import require_choice
+from pe_lib.arguments import require_choice
 
 # Without it, as in an old image of Colab, the figure is its picture and its words.
 HAS_WIDGETS = find_spec("anywidget") is not None

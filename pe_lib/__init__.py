@@ -1,6 +1,10 @@
 """Position encodings on one interface.
 
 Each method is a file: its equation, the functions that compute it, and a class that calls them.
+
+To read it in an evening: `encoding` (where position can enter), `definition` (attention in full),
+then any method, each by itself. `attention` has the module and its cache, `positions` what a
+position may be, `arguments` what is checked. `fast` and `testing` are for later.
 """
 
 from pe_lib.alibi import ALiBi as ALiBi

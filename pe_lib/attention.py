@@ -8,39 +8,20 @@ fast forms of `pe_lib.fast`, unless these are switched off: the same numbers for
 
 from typing import Any, Self
 
-import torch
 from torch import Tensor, nn
 
 from pe_lib import fast
-from pe_lib.arguments import Booleans, Count, checked, lengths_of
+from pe_lib.arguments import Booleans, Count, checked, lengths_of, require_multiple, require_shapes
 from pe_lib.definition import OF_KEYS, OF_QUERIES
 from pe_lib.definition import attend as attend
 from pe_lib.definition import attention_logits as attention_logits
 from pe_lib.encoding import NoPosition as NoPosition
 from pe_lib.encoding import PositionEncoding as PositionEncoding
 from pe_lib.encoding import default_scale as default_scale
-from pe_lib.errors import may_read, require_multiple, require_shapes
 from pe_lib.fast import attend_fused as attend_fused
-from pe_lib.positions import (
-    AnyPositions,
-    all_past,
-    as_positions,
-    following,
-    joined,
-    order_of,
-    own,
-    per_head,
-)
+from pe_lib.positions import AnyPositions, following, joined, order_of, shows_later
 from pe_lib.positions import Run as Run
 from pe_lib.positions import relative_position as relative_position
-
-
-def shows_later(q_pos: AnyPositions, k_pos: AnyPositions, mask: Tensor | None) -> bool:
-    """Return whether a key that comes after its query is seen, as far as a mask may be read."""
-    if mask is None or not may_read(mask):
-        return mask is None
-    later = per_head(relative_position(order_of(q_pos), order_of(k_pos), mask.device) > 0)
-    return bool((later & mask).any())
 
 
 class KVCache:
@@ -80,14 +61,11 @@ class KVCache:
         self, k: Tensor, v: Tensor, k_pos: AnyPositions, read: Tensor | None = None
     ) -> Self:
         """Return a cache that holds these keys and values too; this one stays as it is."""
-        k_pos = as_positions("k_pos", k_pos)
-        given = {"held": self.keys, "keys": k, "values": v, "k_pos": k_pos}
-        shapes = {"held": "B H L d", "keys": "B H Lk d", "values": "B H Lk dv", "k_pos": OF_KEYS}
-        require_shapes(given, shapes, who="" if self.keys is None else "behind a cache ")
+        given = {"held": self.keys, "keys": k}
+        require_shapes(given, {"held": "B H L d", "keys": "B H Lk d"}, "behind a cache ")
         grown = type(self)()
         grown.rotated, grown.layer = self.rotated, self.layer
-        before = self.positions
-        grown.positions = joined(before, k_pos, k.device) if len(self) else own(k_pos)
+        grown.positions = joined(self.positions, k_pos, k.device)
         grown.keys, keys = fast.append_rows(self.keys, k, self.rooms[0])
         grown.values, values = fast.append_rows(self.values, v, self.rooms[1])
         grown.read, reads = fast.append_rows(self.read, read, self.rooms[2])
@@ -173,7 +151,6 @@ class MultiHeadAttention(nn.Module):
         cache = KVCache() if cache is None else cache
         if cache.layer not in (None, id(self)):
             raise ValueError("cache must be one that no other layer uses: each has its own")
-        self.require_dtype(x)
         q_pos = cache.next_positions(x.shape[1]) if q_pos is None else q_pos
         k_pos = q_pos if k_pos is None else k_pos
         require_shapes({"x": source, "k_pos": k_pos}, {"x": "B Lk D", "k_pos": OF_KEYS})
@@ -187,9 +164,10 @@ class MultiHeadAttention(nn.Module):
         if cache.rotated:
             q, k = fast.rotate(encoding, q, k, q_pos, k_pos)
             v = encoding.rotate_values(v, order_of(k_pos))
+            if q.shape[-1] != self.head_dim and encoding.scale is None:
+                raise ValueError("encoding must state its scale: `rotate` changes the width")
         seen = cache.with_more(k, v, k_pos, k_read)  # this call's keys behind the earlier ones
         settings: dict[str, Any] = {"causal": self.causal, "mask": mask, "rotated": cache.rotated}
-        settings["scale"] = default_scale(encoding, self.head_dim)  # of the width before rotation
         settings["reads"] = None if q_read is None else (q_read, seen.read)
         given = (q, seen.keys, seen.values, encoding, q_pos, seen.positions)
         if weights:
@@ -211,23 +189,16 @@ class MultiHeadAttention(nn.Module):
         heads: Tensor = x.unflatten(-1, (-1, self.head_dim))
         return heads.transpose(1, 2)
 
-    def require_dtype(self, x: Tensor) -> None:
-        """Raise unless x has the dtype of the weights, or autocast will see to it."""
-        wanted = getattr(self.q_proj, "weight", x).dtype
-        other = wanted.is_floating_point and x.dtype != wanted
-        if other and not torch.is_autocast_enabled(x.device.type):
-            raise TypeError(f"x must have dtype {wanted}, as the weights have, got {x.dtype}")
-
     def require_sense(self, q_pos: AnyPositions, k_pos: AnyPositions, mask: Any) -> None:
         """Raise if a code would be left out, or the future shown to what is for the past only."""
         who = type(self.encoding).__name__
-        past = self.causal or all_past(order_of(q_pos), order_of(k_pos))
         if self.encoding.uses("embed") and not self.embedded:
             raise ValueError(
                 f"{who} adds to the input of a model: call encoding.embed(x, positions) once, "
                 "before the first layer, and make the layers with embedded=True"
             )
-        if self.encoding.past_only and not past and shows_later(q_pos, k_pos, mask):
+        looks_back = self.causal or not self.encoding.past_only
+        if not looks_back and shows_later(order_of(q_pos), order_of(k_pos), mask):
             raise ValueError(
                 f"{who} is for keys of the past: make the layer with causal=True, give it a mask "
                 "that hides what comes later, or use a method for both sides"

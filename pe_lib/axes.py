@@ -14,11 +14,10 @@ from typing import Annotated, Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Even, Layout, Positive, Rates, Reals, checked
+from pe_lib.arguments import Count, Even, Layout, Positive, Rates, Reals, checked, require_multiple
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_multiple, require_positive
 from pe_lib.positions import Axes, Run, exact, kept_or_trained, per_head, sent
-from pe_lib.rope import RoPE, apply_rope, rope_angles
+from pe_lib.rope import apply_rope, rope_angles
 from pe_lib.sinusoidal import frequencies, sinusoidal
 
 Arrangement: TypeAlias = Annotated[str, "chunked/interleaved"]
@@ -35,7 +34,7 @@ def grid_positions(*sizes: int) -> Tensor:
     Returns:
         (product of sizes, A) int64.
     """
-    along = [torch.arange(require_positive("sizes", n), device="cpu") for n in sizes]
+    along = [torch.arange(n, device="cpu") for n in sizes]
     return torch.stack(torch.meshgrid(*along, indexing="ij"), dim=-1).flatten(0, -2)
 
 
@@ -85,8 +84,7 @@ def axis_of_pair(sections: Sequence[int], arrangement: Arrangement = "chunked") 
         every third pair to the second and the third axis: the same where no axis has more pairs
         than the first, as in published models; elsewhere its axes get other numbers of pairs.
     """
-    counts = [require_positive("sections", section) for section in sections]
-    pairs = [(turn, axis) for axis, count in enumerate(counts) for turn in range(count)]
+    pairs = [(turn, axis) for axis, section in enumerate(sections) for turn in range(section)]
     if arrangement == "interleaved":
         pairs.sort()
     return torch.tensor([axis for _, axis in pairs], device="cpu")
@@ -109,11 +107,8 @@ def section_directions(
     Source: Wang et al. 2024 (Qwen2-VL), section 2.1.
     """
     axis = axis_of_pair(sections, arrangement)
-    if rates.shape != axis.shape:
-        raise ValueError(
-            f"sections must add up to the number of rates, {tuple(rates.shape)}, got "
-            f"{list(sections)}, together {len(axis)}"
-        )
+    if len(rates) != len(axis):
+        raise ValueError(f"sections must add up to {len(rates)}, as many as rates, got {sections}")
     return rates.unsqueeze(-1) * (axis.unsqueeze(-1) == torch.arange(len(sections), device="cpu"))
 
 
@@ -128,9 +123,8 @@ def width_directions(widths: Sequence[int], base: float = 10000.0) -> Tensor:
     Returns:
         (sum of widths / 2, A).
     """
-    halves = [require_multiple("widths", width, 2, "even") // 2 for width in widths]
-    rates = torch.cat([frequencies(width, base) for width in widths])
-    return section_directions(rates, halves)
+    rates = [frequencies(width, base) for width in widths]
+    return section_directions(torch.cat(rates), [len(each) for each in rates])
 
 
 @checked(rates="n")
@@ -206,25 +200,16 @@ class AxesRoPE(PositionEncoding):
     ) -> None:
         """Keep the directions."""
         super().__init__()
-        width = head_dim if rotary_dim is None else rotary_dim
-        if 2 * directions.shape[-2] != width or width > head_dim:
-            raise ValueError(
-                f"directions must be of {width / 2:g} pairs, as rotary_dim={rotary_dim} of "
-                f"head_dim={head_dim} says, got {directions.shape[-2]}"
-            )
-        self.directions = kept_or_trained("directions", directions)
+        n_pairs = directions.shape[-2]
+        self.directions = kept_or_trained("directions", directions, n_pairs, head_dim, rotary_dim)
         if directions.ndim == 3:
             self.n_heads = len(directions)
         self.head_dim, self.layout, self.gain = head_dim, layout, gain
 
-    @property
-    def axes(self) -> int:
-        """The number of axes A."""
-        return self.directions.shape[-1]
-
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) as text: one number on every axis."""
-        on_axes = [p.unsqueeze(-1).expand(*p.shape, self.axes) for p in (q_pos, k_pos)]
+        axes = self.directions.shape[-1]
+        on_axes = [p.unsqueeze(-1).expand(*p.shape, axes) for p in (q_pos, k_pos)]
         return self.rotate_axes(q, k, *on_axes)
 
     def rotate_axes(
@@ -287,27 +272,27 @@ def axial_angles(rows: Reals, columns: Reals, rates: Tensor) -> Tensor:
     return torch.cat([rope_angles(axis, rates) for axis in axes], dim=-1)
 
 
-class AxialRoPE(RoPE):
+class AxialRoPE(AxesRoPE):
     """Rotate half of the pairs by a patch's row, the others by its column.
 
     Args:
-        head_dim: width d of a head; a multiple of 4 unless rotary_dim is given.
+        head_dim: width d of a head; a multiple of 4.
         columns: patches in a row of the image: position p stands in row p // columns.
         base: as in `RoPE`, for each axis; images are short, so 100 is usual.
-        options: layout, rotary_dim (a multiple of 4), rates and gain as in `RoPE`.
+        options: layout and gain as in `AxesRoPE`.
 
     Source: Heo et al. 2024, section 3.2.
     """
 
-    axes = 2
     rotates_once = True
 
     def __init__(self, head_dim: int, columns: Count, base: float = 100.0, **options: Any) -> None:
-        """Keep the number of columns."""
+        """Give each axis half of the head."""
+        half = require_multiple("head_dim", head_dim, 4, "pairs for each of two axes") // 2
+        super().__init__(head_dim, width_directions([half, half], base), **options)
         self.columns = columns
-        super().__init__(head_dim, base, **options)
 
-    def angles(self, positions: Tensor) -> Tensor:
-        """Return the angles of patches: (...) -> (..., n)."""
-        one_axis, row = super().angles, positions.div(self.columns, rounding_mode="floor")
-        return torch.cat([one_axis(row), one_axis(positions - row * self.columns)], dim=-1)
+    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
+        """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) by the rows and columns of their patches."""
+        on_axes = [torch.stack([p // self.columns, p % self.columns], -1) for p in (q_pos, k_pos)]
+        return self.rotate_axes(q, k, *on_axes)

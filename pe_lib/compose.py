@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from pe_lib.arguments import require_kind
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_kind
 
 
 def total(terms: Iterable[Tensor | None]) -> Tensor | None:
@@ -63,10 +63,7 @@ class Compose(PositionEncoding):
         self.scale = scales.pop() if scales else None
         self.past_only = any(part.past_only for part in parts)
         self.encodings = nn.ModuleList(encodings)
-        reads = ("rotate", "rotate_axes", "bias", "sink")
-        self.rotates_once = all(
-            part.rotates_once for part in parts if any(part.uses(hook) for hook in reads)
-        )
+        self.rotates_once = all(part.rotates_once for part in parts)
 
     def members(self) -> list[PositionEncoding]:
         """Return the encodings in order."""

@@ -8,10 +8,9 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from pe_lib.arguments import Count, NotNegative, Positive, Rates, checked
-from pe_lib.errors import may_read, require_at_least, require_greater
+from pe_lib.arguments import Count, NotNegative, Positive, Rates, checked, may_read, require_greater
 from pe_lib.positions import exact, sent
 from pe_lib.rope import RoPE, apply_rope, rope_angles
 
@@ -71,10 +70,9 @@ def dynamic_ntk(
 
     Source: emozilla 2023; Peng et al. 2024, section 3.3, whose factor is 1.
     """
-    require_at_least("factor", factor, 1)
+    require_greater("factor", factor, 1, equal=True)
     # Up to the trained length the stretch is 1, and the rates are what they were.
-    length = length if isinstance(length, Tensor) else torch.tensor(length)
-    stretch = (factor * exact(length) / trained_length - (factor - 1)).clamp(min=1)
+    stretch = (factor * exact(torch.as_tensor(length)) / trained_length - (factor - 1)).clamp(min=1)
     return ntk_aware(sent(rates, stretch.device), stretch.to(rates.dtype))
 
 
@@ -145,7 +143,7 @@ def yarn(
     Source: Peng et al. 2024, section 3.2.
     """
     require_descending(rates)
-    require_at_least("fast", fast, slow)
+    require_greater("fast", fast, slow, equal=True)
     reach = float(rates[0]) * trained_length / (2 * math.pi)
     step = math.log(float(rates[0]) / float(rates[1]))
     first, last = (math.log(reach / turns) / step for turns in (fast, slow))
@@ -235,8 +233,6 @@ class LengthRoPE(RoPE):
     longest sequence of a batch decides for all, as in published code.
     """
 
-    rotates_once = False
-
     def rates_at(self, length: Tensor) -> Tensor:
         """Return the frequencies for a sequence of `length`, a tensor ()."""
         raise NotImplementedError
@@ -301,8 +297,6 @@ class LongRoPE(LengthRoPE):
         **options: Any,
     ) -> None:
         """Keep both sets of frequencies."""
-        if isinstance(options.get("rates"), nn.Parameter):
-            raise TypeError("rates must be a tensor, got a Parameter: two sets are made of them")
         gain = longrope_gain(factor, trained_length) if gain is None else gain
         super().__init__(head_dim, gain=gain, **options)
         self.trained_length = trained_length

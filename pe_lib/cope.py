@@ -11,9 +11,8 @@ and so does its vector.
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Booleans, Count, NotNegative, checked
+from pe_lib.arguments import Booleans, Count, NotNegative, checked, may_read
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import may_read
 from pe_lib.initial import normal
 from pe_lib.positions import per_head, relative_position
 

@@ -10,9 +10,8 @@ layers (the enhanced mask decoder). The attention itself knows distances alone.
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Even, Integers, Positive, checked
+from pe_lib.arguments import Count, Even, Integers, Positive, checked, require_positive
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_multiple, require_positive, require_shapes
 from pe_lib.initial import linear, normal
 from pe_lib.positions import relative_position
 from pe_lib.relative import dots
@@ -87,7 +86,7 @@ class DeBERTa(PositionEncoding):
         n_heads: Count,
         max_distance: Count,
         *,
-        n_buckets: int | None = None,
+        n_buckets: Even | None = None,
         c2p: bool = True,
         p2c: bool = True,
         projections: tuple[nn.Module, nn.Module] | None = None,
@@ -95,17 +94,13 @@ class DeBERTa(PositionEncoding):
     ) -> None:
         """Draw the table from a normal distribution."""
         super().__init__()
-        self.head_dim = require_multiple("d_model", d_model, n_heads, "n_heads") // n_heads
-        self.n_heads, self.n_buckets, self.max_distance = n_heads, n_buckets, max_distance
+        self.n_heads, self.head_dim = n_heads, d_model // n_heads
+        self.n_buckets, self.max_distance = n_buckets, max_distance
         self.span = max_distance if n_buckets is None else n_buckets
         self.row_of(torch.zeros(1).long())  # raises if the buckets do not fit
-        if not (c2p or p2c):
-            raise ValueError("c2p or p2c must be True, got False for both")
         self.table = nn.Parameter(normal(2 * self.span, d_model, std=std))  # (2 span, D)
         if projections is None:
             projections = linear(d_model, d_model), linear(d_model, d_model, bias=False)
-        if not isinstance(projections, tuple) or len(projections) != 2:
-            raise TypeError(f"projections must be a query's and a key's, got {projections!r}")
         query_proj, key_proj = projections
         self.query_proj, self.key_proj = query_proj if p2c else None, key_proj if c2p else None
         self.scale = (self.head_dim * (1 + c2p + p2c)) ** -0.5
@@ -118,17 +113,15 @@ class DeBERTa(PositionEncoding):
 
     def project(self, projection: nn.Module) -> Tensor:
         """Return the table as a projection maps it, (H, 2 span, d)."""
-        rows: Tensor = projection(self.table)  # (2 span, D)
-        require_shapes({"projections": rows}, {"projections": "N D"}, {"D": self.table.shape[1]})
-        by_head: Tensor = rows.unflatten(-1, (self.n_heads, -1))  # (2 span, H, d)
-        return by_head.transpose(0, 1)
+        rows: Tensor = projection(self.table).unflatten(-1, (self.n_heads, -1))  # (2 span, H, d)
+        return rows.transpose(0, 1)
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         """Return the terms of position, (B, H, Lq, Lk): He et al. 2021, equations 2 to 4."""
         row = self.row_of(relative_position(q_pos, k_pos))
-        terms: list[Tensor] = []
+        bias = q.new_zeros(())
         if self.key_proj is not None:  # the query's content asks for the distance
-            terms.append(dots(q, self.project(self.key_proj), row))
+            bias = bias + dots(q, self.project(self.key_proj), row)
         if self.query_proj is not None:  # the distance asks for the key's content
-            terms.append(dots(k, self.project(self.query_proj), row.mT).mT)
-        return scale * sum(terms[1:], terms[0])
+            bias = bias + dots(k, self.project(self.query_proj), row.mT).mT
+        return scale * bias

@@ -8,14 +8,12 @@ numbers for less.
 """
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from pe_lib.arguments import Booleans, Number, checked
+from pe_lib.arguments import Booleans, broadcasts, checked
 from pe_lib.encoding import PositionEncoding, Reads, bias_read, default_scale, rotate_by
-from pe_lib.errors import require_broadcast
 from pe_lib.positions import AnyPositions, allowed_pairs, order_of
 
 QUERIES, KEYS, VALUES = "B H Lq d", "B Hk Lk d", "B Hk Lk dv"
@@ -32,7 +30,6 @@ def attention_logits(
     *,
     rotated: bool = False,
     reads: Reads | None = None,
-    scale: Number | None = None,
 ) -> Tensor:
     """Return the scores before the mask and the softmax.
 
@@ -44,8 +41,6 @@ def attention_logits(
         k_pos: positions of the keys, likewise.
         rotated: q and k have been rotated before.
         reads: what `encoding.read` returned for the hidden states of queries and of keys.
-        scale: of the product; the encoding's for the width of q if None. To be given where q and
-            k have been rotated into another width.
 
     Returns:
         (B, H, Lq, Lk): scale * <rotated q, rotated k> + bias.
@@ -54,7 +49,7 @@ def attention_logits(
     """
     require_heads(q, k)
     k, order = for_queries(k, q), (order_of(q_pos), order_of(k_pos))
-    scale = default_scale(encoding, q.shape[-1]) if scale is None else scale
+    scale = default_scale(encoding, q.shape[-1])
     biases = encoding.bias(q, k, *order, scale), bias_read(encoding, q, reads, *order)
     if not rotated:
         q, k = rotate_by(encoding, q, k, q_pos, k_pos)
@@ -77,7 +72,6 @@ def attend(
     mask: Booleans | None = None,
     rotated: bool = False,
     reads: Reads | None = None,
-    scale: Number | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Attend, and return the weights too: the definition, step by step.
 
@@ -93,14 +87,12 @@ def attend(
             Padding, (B, Lk), is mask[:, None, None]. A query with no key left gets zeros.
         rotated: q, k and v have been rotated before, see `PositionEncoding.rotates_once`.
         reads: as in `attention_logits`.
-        scale: as in `attention_logits`.
 
     Returns:
         output (B, H, Lq, d) and weights (B, H, Lq, Lk), whose rows sum to one: to less where the
         encoding has a sink, to zero where no key is seen.
     """
-    settings: dict[str, Any] = {"rotated": rotated, "reads": reads, "scale": scale}
-    logits = attention_logits(q, k, encoding, q_pos, k_pos, **settings)
+    logits = attention_logits(q, k, encoding, q_pos, k_pos, rotated=rotated, reads=reads)
     require_mask(mask, tuple(logits.shape))
     q_pos, k_pos = order_of(q_pos), order_of(k_pos)
     allowed = allowed_pairs(q_pos, k_pos, causal, mask, q.device)
@@ -143,10 +135,8 @@ def require_heads(q: Tensor, k: Tensor) -> None:
 
 def require_mask(mask: Tensor | None, wanted: tuple[int, ...]) -> None:
     """Raise unless a mask of two or four axes broadcasts to (B, H, Lq, Lk)."""
-    if mask is not None:
-        if mask.ndim not in (2, 4):
-            raise ValueError(
-                "mask must have shape (Lq, Lk) or (B, H, Lq, Lk), where an axis may be 1, "
-                f"got {tuple(mask.shape)}"
-            )
-        require_broadcast("mask", mask, wanted)
+    if mask is not None and not (mask.ndim in (2, 4) and broadcasts(mask, wanted)):
+        raise ValueError(
+            f"mask must have shape (Lq, Lk) or (B, H, Lq, Lk) = {wanted}, where an axis may be 1, "
+            f"got {tuple(mask.shape)}"
+        )

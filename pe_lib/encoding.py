@@ -13,54 +13,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from inspect import getattr_static
 from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
-from pe_lib.arguments import by_name, checked, lengths_of, parameters_of
-from pe_lib.errors import numbers, require_broadcast, require_floating, require_shapes
+from pe_lib import arguments
 from pe_lib.positions import Axes, order_of
 
 Reads: TypeAlias = tuple[Tensor, Tensor]  # of the queries' and of the keys' tokens
 Places: TypeAlias = Any  # positions in any form; behind the door they are a tensor
-
-# What a hook is given, by name. Keys may be shared by several heads of queries until `bias`.
-SHAPES = {
-    "x": "B L d_model",
-    "q": "B n_heads Lq head_dim",
-    "k": "B k_heads Lk head_dim",
-    "v": "B v_heads Lk v_dim",
-    "weights": "B n_heads Lq Lk",
-    "output": "B n_heads Lq v_dim",
-    "q_read": "B n_heads Lq n",
-    "k_read": "B n_heads Lk n",
-    "positions": "L | B L | 1 L",
-    "q_pos": "Lq | B Lq | 1 Lq",
-    "k_pos": "Lk | B Lk | 1 Lk",
-    "q_axes": "Lq A | B Lq A | 1 Lq A",
-    "k_axes": "Lk A | B Lk A | 1 Lk A",
-}
-OWN_KEYS = {"k": "B n_heads Lk head_dim"}
-NUMBERS = ("positions", "q_pos", "k_pos", "q_axes", "k_axes", "relative")
-ROTATE_OR_SCORE = ("rotate", "rotate_axes", "rotate_values", "bias", "sink", "angles", "rotated")
-# Hooks that return what is added to the scores, and whose heads and lengths it has.
-ADDED = {"bias": ("q", "k"), "read_bias": ("q_read", "k_read")}
-
-
-def checked_hook(name: str, first: Callable[..., Any], hook: Callable[..., Any]) -> Any:
-    """Check a hook's arguments, which `first`, the interface's, names; and what a bias returns."""
-    names = parameters_of(first)[1:]
-    if parameters_of(hook)[1 : 1 + len(names)] != names:
-        raise TypeError(f"{hook.__qualname__} must have the arguments ({', '.join(names)})")
-
-    @functools.wraps(hook)
-    def call(self: PositionEncoding, *args: Any, **kwargs: Any) -> Any:
-        given = self.admit(by_name(functools.partial(hook, self), names, args, kwargs))
-        found = hook(self, **given)
-        return found if name not in ADDED or found is None else self.fitted(name, found, given)
-
-    return call
 
 
 class PositionEncoding(nn.Module):
@@ -72,7 +33,8 @@ class PositionEncoding(nn.Module):
     A method that sets `n_heads`, `head_dim` or `d_model` is given nothing else.
 
     Attributes:
-        scale: factor on the query-key product; None means 1/sqrt(d).
+        scale: factor on the query-key product; None means 1/sqrt(d). A class whose `rotate` changes
+            the width states it.
         integers: positions are int64, and fractions are refused.
         linear: False if `rotate` is no linear map; in a `Compose` it must then come first.
         fades: True if `rotate` also scales pairs by their position; in a `Compose` it must then
@@ -81,7 +43,8 @@ class PositionEncoding(nn.Module):
             shows it such keys is refused.
         rotates_once: True if a cache may keep keys as `rotate` leaves them: a key's rotation
             depends on its own position alone, and `bias` and `sink` read neither queries nor keys.
-            A class that writes one of these hooks, `angles` or `rotated` says so itself.
+            It is False for a class that writes one of these hooks, `angles` or `rotated`, unless
+            that class says so itself.
     """
 
     scale: float | None = None
@@ -89,53 +52,11 @@ class PositionEncoding(nn.Module):
     linear: bool = True
     fades: bool = False
     past_only: bool = False
-    rotates_once: bool = False
+    rotates_once: bool = True
     hooks: tuple[str, ...] = (
         *("embed", "rotate", "bias", "values"),
         *("rotate_axes", "read", "read_bias", "sink", "rotate_values", "rotate_back"),
     )
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Wrap the constructor and the hooks that the class brings, so that each gets its due."""
-        super().__init_subclass__(**options)
-        parents = [each for each in cls.__bases__ if issubclass(each, PositionEncoding)]
-        brought = [  # the class itself, and what is mixed in that is no encoding
-            base for base in cls.__mro__ if not any(issubclass(each, base) for each in parents)
-        ]
-        own = {name: each for base in reversed(brought) for name, each in vars(base).items()}
-        own = {name: each for name, each in own.items() if getattr_static(cls, name) is each}
-        for name in own.keys() & {*cls.hooks}:
-            hooks = (getattr(each, name) for each in parents if hasattr(each, name))
-            setattr(cls, name, checked_hook(name, next(hooks, own[name]), own[name]))
-        if "__init__" in vars(cls):
-            setattr(cls, "__init__", checked()(vars(cls)["__init__"]))  # noqa: B010
-        if own.keys() & {*ROTATE_OR_SCORE} and "rotates_once" not in own:
-            cls.rotates_once = False  # what a parent says is of the parent's own hooks
-
-    def admit(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Return a hook's arguments, positions as tensors; raise unless all fit."""
-        who = f"{type(self).__name__}: "
-        tensors = [name for name in SHAPES if name in given and name not in NUMBERS]
-        devices = [require_floating(who + name, given[name]).device for name in tensors]
-        for name in NUMBERS:
-            if given.get(name) is not None:
-                given[name] = numbers(who + name, given[name], *devices[:1], integers=self.integers)
-        lengths = lengths_of(self)
-        own = "n_heads" in lengths or "scale" in given  # `bias` has a key for each head of queries
-        require_shapes(given, SHAPES | (OWN_KEYS if own else {}), lengths, who)
-        return given
-
-    def fitted(self, hook: str, bias: Tensor, given: dict[str, Any]) -> Tensor:
-        """Return what a hook adds to the scores, in the dtype of queries; raise unless it fits."""
-        q, k = (given[each] for each in ADDED[hook])
-        name = f"{type(self).__name__}: {hook}"
-        require_broadcast(name, bias, (*q.shape[:3], k.shape[2]))
-        batched = any(given[each].shape[:-1] > (1,) for each in ("q_pos", "k_pos"))
-        if bias.ndim == 3 and batched:  # an axis of the batch would be taken for that of the heads
-            raise ValueError(
-                f"{name} must have four axes where positions have a batch, got {tuple(bias.shape)}"
-            )
-        return bias.to(q.dtype)
 
     def embed(self, x: Tensor, positions: Places) -> Tensor:
         """Add position to the input of the first layer: (B, L, D) -> (B, L, D)."""
@@ -209,6 +130,87 @@ class PositionEncoding(nn.Module):
         """Return the encodings that this one is made of: itself."""
         return [self]
 
+    # --- the door
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Wrap the constructor and the hooks that the class brings, so that each gets its due."""
+        super().__init_subclass__(**options)
+        parents = [each for each in cls.__bases__ if issubclass(each, PositionEncoding)]
+
+        def own(name: str) -> bool:  # of the class itself, or mixed in from one that is no encoding
+            found = getattr(cls, name, None)
+            return all(found is not getattr(each, name, None) for each in parents)
+
+        for name in filter(own, cls.hooks):
+            hook = getattr(cls, name)
+            first = next((getattr(each, name) for each in parents if hasattr(each, name)), hook)
+            setattr(cls, name, checked_hook(name, first, hook))
+        if "__init__" in vars(cls):
+            setattr(cls, "__init__", arguments.checked()(vars(cls)["__init__"]))  # noqa: B010
+        if any(map(own, ROTATE_OR_SCORE)) and "rotates_once" not in vars(cls):
+            cls.rotates_once = False  # what a parent says is of the parent's own hooks
+
+    def admit(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return a hook's arguments, positions as tensors; raise unless all fit."""
+        who = f"{type(self).__name__}: "
+        tensors = [name for name in SHAPES if name in given and name not in NUMBERS]
+        devices = [arguments.require_floating(who + name, given[name]).device for name in tensors]
+        for name in NUMBERS:
+            if given.get(name) is not None:
+                given[name] = arguments.numbers(
+                    who + name, given[name], *devices[:1], integers=self.integers
+                )
+        arguments.require_shapes(given, SHAPES, who, **arguments.lengths_of(self))
+        return given
+
+    def fitted(self, hook: str, bias: Tensor, given: dict[str, Any]) -> Tensor:
+        """Return what a hook adds to the scores, in the dtype of queries; raise unless it fits."""
+        q, k = (given[each] for each in ADDED[hook])
+        wanted = (*q.shape[:3], k.shape[2])
+        # With three axes one of the batch would be taken for that of the heads.
+        batched = any(given[each].shape[:-1] > (1,) for each in ("q_pos", "k_pos"))
+        if not arguments.broadcasts(bias, wanted) or (bias.ndim == 3 and batched):
+            raise ValueError(
+                f"{type(self).__name__}: {hook} must broadcast to (B, H, Lq, Lk) = {wanted}, and "
+                f"have four axes where positions have a batch, got {tuple(bias.shape)}"
+            )
+        return bias.to(q.dtype)
+
+
+# What a hook is given, by name. Keys may be shared by several heads of queries until `bias`.
+SHAPES = {
+    "x": "B L d_model",
+    "q": "B n_heads Lq head_dim",
+    "k": "B k_heads Lk head_dim",
+    "v": "B v_heads Lk v_dim",
+    "weights": "B n_heads Lq Lk",
+    "output": "B n_heads Lq v_dim",
+    "q_read": "B n_heads Lq n",
+    "k_read": "B n_heads Lk n",
+    "positions": "L | B L | 1 L",
+    "q_pos": "Lq | B Lq | 1 Lq",
+    "k_pos": "Lk | B Lk | 1 Lk",
+    "q_axes": "Lq A | B Lq A | 1 Lq A",
+    "k_axes": "Lk A | B Lk A | 1 Lk A",
+}
+NUMBERS = ("positions", "q_pos", "k_pos", "q_axes", "k_axes", "relative")
+ROTATE_OR_SCORE = ("rotate", "rotate_axes", "rotate_values", "bias", "sink", "angles", "rotated")
+# Hooks that return what is added to the scores, and whose heads and lengths it has.
+ADDED = {"bias": ("q", "k"), "read_bias": ("q_read", "k_read")}
+
+
+def checked_hook(name: str, first: Callable[..., Any], hook: Callable[..., Any]) -> Any:
+    """Check a hook's arguments, which `first`, the interface's, names; and what a bias returns."""
+    names = arguments.parameters_of(first)[1:]
+
+    @functools.wraps(hook)
+    def call(self: PositionEncoding, *args: Any, **kwargs: Any) -> Any:
+        given = self.admit(arguments.by_name(functools.partial(hook, self), names, args, kwargs))
+        found = hook(self, **given)
+        return found if name not in ADDED or found is None else self.fitted(name, found, given)
+
+    return call
+
 
 class NoPosition(PositionEncoding):
     """No position information at all (NoPE)."""
@@ -226,12 +228,14 @@ def rotate_by(
 
     Parts that read one number then read the order.
     """
-    if not isinstance(q_pos, Axes) and not isinstance(k_pos, Axes):
+    on_axes = [isinstance(each, Axes) for each in (q_pos, k_pos)]
+    if not any(on_axes):
         return encoding.rotate(q, k, q_pos, k_pos)
-    both = isinstance(q_pos, Axes) and isinstance(k_pos, Axes)
-    if not both or not encoding.uses("rotate_axes"):
-        which = "be one number per token, got Axes" if both else "both be Axes, or neither"
-        raise ValueError(f"{type(encoding).__name__}: q_pos and k_pos must {which}")
+    if not all(on_axes) or not encoding.uses("rotate_axes"):
+        raise ValueError(
+            f"{type(encoding).__name__}: q_pos and k_pos must both be Axes, where a part reads "
+            "them, or both be one number per token"
+        )
     for part in encoding.parts():
         if part.uses("rotate_axes"):
             q, k = part.rotate_axes(q, k, q_pos.numbers, k_pos.numbers)
@@ -246,13 +250,10 @@ def bias_read(
     """Return what `read_bias` makes of what `read` has returned, dtype of q, or None."""
     if not encoding.uses("read_bias"):
         return None
-    who = type(encoding).__name__
-    if reads is None:
+    if reads is None or reads[0].shape[1] != q.shape[1]:
         raise ValueError(
-            f"reads must be given: {who} needs what its `read` returns for the hidden states of "
-            "queries and keys, as MultiHeadAttention passes it on"
+            f"reads must be given, with the heads of q: {type(encoding).__name__} needs what its "
+            "`read` returns for the hidden states, as MultiHeadAttention passes it on"
         )
-    if reads[0].shape[1] != q.shape[1]:
-        raise ValueError(f"{who}: q must have {reads[0].shape[1]} heads, got {q.shape[1]}")
     found = encoding.read_bias(*reads, q_pos, k_pos)
     return None if found is None else found.to(q.dtype)

@@ -18,8 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pe_lib.arguments import Booleans, Number, checked
-from pe_lib.axes import AxialRoPE
+from pe_lib.arguments import Booleans, checked, may_read
 from pe_lib.compose import Compose, total
 from pe_lib.deberta import DeBERTa
 from pe_lib.definition import (
@@ -35,7 +34,6 @@ from pe_lib.definition import (
     softmax,
 )
 from pe_lib.encoding import PositionEncoding, Reads, bias_read, default_scale, rotate_by
-from pe_lib.errors import may_read
 from pe_lib.forgetting import Forgetting
 from pe_lib.positions import (
     AnyPositions,
@@ -117,7 +115,7 @@ def rotate(
         return q, k
     # A graph and Apple's GPUs know no complex numbers.
     plain = not ON or torch.compiler.is_compiling() or q.device.type == "mps"
-    if plain or not isinstance(encoding, RoPE) or type(encoding) not in (RoPE, AxialRoPE):
+    if plain or type(encoding) is not RoPE:
         return encoding.rotate(q, k, q_pos, k_pos)
     encoding.admit({"q": q, "k": k})
     k_codes = rotations(encoding, k_pos, k)
@@ -136,7 +134,7 @@ def rotations(rope: RoPE, positions: Positions, x: Tensor) -> Tensor:
 
     if isinstance(positions, Run):
         if in_table(positions) and not rope.rates.requires_grad:
-            state = rope.gain, rope.rates, getattr(rope, "columns", None), dtype, x.device
+            state = rope.gain, rope.rates, dtype, x.device
             rows = table(rope, positions.stop, codes, *state)
             return rows[positions.start : positions.stop]
         positions = positions.tensor(x.device)
@@ -273,8 +271,8 @@ def past_rows(encoding: TransformerXL, q_pos: Run, k_pos: Run) -> Tensor | None:
     wanted = plain and not encoding.r_proj._forward_hooks and q_pos.length == 1 and near >= 0
     if not wanted or torch.is_grad_enabled() or not may_read(weight):
         return None
-    state = encoding.base, encoding.clamp, weight
-    return table(encoding, far, lambda places: encoding.rows(-places), *state)[:, near:far]
+    rows = table(encoding, far, lambda places: encoding.rows(-places), encoding.clamp, weight)
+    return rows[:, near:far]
 
 
 def deberta(
@@ -356,13 +354,12 @@ def attend_fused(
     mask: Booleans | None = None,
     rotated: bool = False,
     reads: Reads | None = None,
-    scale: Number | None = None,
 ) -> Tensor:
     """Return the output of `attend` by the fast forms, without the weights; arguments as there."""
-    scale = default_scale(encoding, q.shape[-1]) if scale is None else scale
     if not ON or encoding.uses("values"):  # which needs the weights
-        settings: dict[str, Any] = {"rotated": rotated, "reads": reads, "scale": scale}
-        return attend(q, k, v, encoding, q_pos, k_pos, causal=causal, mask=mask, **settings)[0]
+        settings: dict[str, Any] = {"causal": causal, "mask": mask, "reads": reads}
+        return attend(q, k, v, encoding, q_pos, k_pos, rotated=rotated, **settings)[0]
+    scale = default_scale(encoding, q.shape[-1])
     require_heads(q, k)
     require_mask(mask, (*q.shape[:3], k.shape[2]))
     order = order_of(q_pos), order_of(k_pos)

@@ -6,9 +6,8 @@ score_ij = q_i . k_j / sqrt(d) + f(log(c |j - i| + 1) / log(c max(i, L) + 1))
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Positive, Reals, checked
+from pe_lib.arguments import Count, Positive, Reals, checked, may_read
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import may_read
 from pe_lib.initial import linear
 from pe_lib.positions import relative_position
 
@@ -43,7 +42,6 @@ class Fire(PositionEncoding):
     Args:
         n_heads: number of heads H.
         width: hidden units of the network.
-        c: initial value of c.
         threshold: initial value of L, in positions; a factor on it is trained.
 
     Source: Li et al. 2024; constants as in the listing of their appendix.
@@ -51,13 +49,11 @@ class Fire(PositionEncoding):
 
     rotates_once = True
 
-    def __init__(
-        self, n_heads: Count, *, width: Count = 32, c: Positive = 0.1, threshold: Positive = 512.0
-    ) -> None:
+    def __init__(self, n_heads: Count, *, width: Count = 32, threshold: Positive = 512.0) -> None:
         """Create the network and the two trained numbers."""
         super().__init__()
         self.n_heads, self.threshold = n_heads, threshold
-        self.c = nn.Parameter(torch.tensor(c))
+        self.c = nn.Parameter(torch.tensor(0.1))
         self.factor = nn.Parameter(torch.tensor(1.0))
         self.network = nn.Sequential(linear(1, width), nn.ReLU(), linear(width, n_heads))
 

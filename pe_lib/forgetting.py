@@ -10,9 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Number, checked
+from pe_lib.arguments import Count, checked, may_read
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import may_read
 
 
 @checked(log_gates="... Lk")
@@ -49,7 +48,7 @@ class Forgetting(PositionEncoding):
 
     past_only = True
 
-    def __init__(self, d_model: Count, n_heads: Count, bias: Number = 5.0) -> None:
+    def __init__(self, d_model: Count, n_heads: Count, bias: float = 5.0) -> None:
         """Create the gates; with weights of zero they are the same for all tokens."""
         super().__init__()
         self.d_model, self.n_heads = d_model, n_heads

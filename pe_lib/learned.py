@@ -5,9 +5,8 @@ x_i + table[i]
 
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Integers, Positive, checked
+from pe_lib.arguments import Count, Integers, Positive, checked, may_read
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import may_read
 from pe_lib.initial import normal
 
 

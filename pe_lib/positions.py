@@ -7,8 +7,7 @@ from typing import Annotated, Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import RULES
-from pe_lib.errors import numbers, require_positive, require_shapes
+from pe_lib.arguments import RULES, may_read, numbers, require_positive, require_shapes
 
 
 @dataclass(frozen=True)
@@ -96,8 +95,8 @@ def order_of(positions: AnyPositions) -> Positions:
 
 def as_tensor(positions: Any, device: torch.device | None = None) -> Any:
     """Return a run or a range as a tensor, (L,), and anything else as it is."""
-    known = not isinstance(positions, Run | range)
-    return positions if known else numbers("positions", positions, device)
+    run = isinstance(positions, Run | range)
+    return numbers("positions", positions, device) if run else positions
 
 
 def following(positions: AnyPositions, length: int) -> AnyPositions:
@@ -125,6 +124,8 @@ def own(positions: AnyPositions) -> AnyPositions:
 
 def joined(first: AnyPositions, second: AnyPositions, device: torch.device) -> AnyPositions:
     """Return one after the other: a run if they are two that meet, else tensors."""
+    if first.shape[-1] == 0:
+        return own(second)
     axes = [each.numbers.shape[-1] if isinstance(each, Axes) else 0 for each in (first, second)]
     if axes[0] != axes[1]:
         raise ValueError(f"positions must go on with the axes of the cached ones, got {axes}")
@@ -139,7 +140,7 @@ def joined(first: AnyPositions, second: AnyPositions, device: torch.device) -> A
             )
         if second.start == first.stop:
             return Run(first.start, first.length + second.length)
-    one, other = (as_tensor(each, device).to(device) for each in (first, second))
+    one, other = (numbers("positions", each, device) for each in (first, second))
     return end_to_end(one, other, dim=-1)
 
 
@@ -197,6 +198,16 @@ def allowed_pairs(
     return past if mask is None else past & mask
 
 
+def shows_later(q_pos: Positions, k_pos: Positions, mask: Tensor | None) -> bool:
+    """Return whether a key that comes after its query is seen, as far as a mask may be read."""
+    if all_past(q_pos, k_pos):
+        return False
+    if mask is None or not may_read(mask):
+        return mask is None
+    later = per_head(relative_position(q_pos, k_pos, mask.device) > 0)
+    return bool((later & mask).any())
+
+
 def exact(values: Tensor) -> Tensor:
     """Return `values` in float64, on the processor where their device has none (Apple's GPUs)."""
     return (values.cpu() if values.device.type == "mps" else values).double()
@@ -210,8 +221,16 @@ def sent(constant: Tensor, device: torch.device) -> Tensor:
     return constant.to(device, non_blocking=device.type != "mps")
 
 
-def kept_or_trained(name: str, values: Tensor) -> Tensor:
-    """Return a parameter, or a copy of constants on the processor, whatever becomes of either."""
+def kept_or_trained(
+    name: str, values: Tensor, n_pairs: int, head_dim: int, rotary_dim: int | None
+) -> Tensor:
+    """Return a parameter, or a copy of constants on the processor; or raise if they do not fit."""
+    width = head_dim if rotary_dim is None else rotary_dim
+    if width > head_dim or width != 2 * n_pairs:
+        raise ValueError(
+            f"{name} must have {width / 2:g} pairs and fit into head_dim={head_dim}, got {n_pairs} "
+            f"(rotary_dim={rotary_dim})"
+        )
     if values.requires_grad and not isinstance(values, nn.Parameter):
         raise ValueError(f"{name} must be an nn.Parameter if trained, got what was made of one")
     return values if isinstance(values, nn.Parameter) else values.detach().cpu().clone()

@@ -7,19 +7,17 @@ from pe_lib.encoding import PositionEncoding
 from pe_lib.positions import per_head, relative_position
 
 
-def dots(queries: Tensor, table: Tensor, row: Tensor | None) -> Tensor:
+def dots(queries: Tensor, table: Tensor, row: Tensor) -> Tensor:
     """Return q_i . table[row_ij]: every query meets every row once, and each pair picks its own.
 
     Args:
         queries: (B, H, Lq, d).
-        table: (N, d), or (H, N, d); without row numbers a row for each pair, (..., H, Lq, Lk, d).
-        row: row numbers, (Lq, Lk) or (B, Lq, Lk), or None.
+        table: (N, d), or (H, N, d).
+        row: row numbers, (Lq, Lk) or (B, Lq, Lk).
 
     Returns:
         (B, H, Lq, Lk), gathered from (B, H, Lq, N).
     """
-    if row is None:
-        return (table.to(queries.dtype) @ queries.unsqueeze(-1)).squeeze(-1)
     scores = queries @ table.to(queries.dtype).mT  # (B, H, Lq, N)
     return scores.gather(-1, per_head(row).expand(*scores.shape[:-1], row.shape[-1]))
 

@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pe_lib.arguments import Count, Reals, checked
-from pe_lib.errors import may_read, require_positive
+from pe_lib.arguments import Count, Reals, checked, may_read
 
 
 @checked(table="N D")
@@ -22,7 +21,6 @@ def interpolate_table(table: Tensor, length: Count) -> Tensor:
         (length, D). First and last row stay what they were; rows between are linear mixtures
         of their two neighbours.
     """
-    require_positive("rows of the table", len(table))
     return sample_table(table, torch.linspace(0, len(table) - 1, length, dtype=torch.float64))
 
 

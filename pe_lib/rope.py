@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from pe_lib.arguments import Base, Count, Even, Layout, Positive, Rates, Reals, checked
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_multiple, require_shapes
 from pe_lib.positions import exact, kept_or_trained, per_head, sent
 from pe_lib.sinusoidal import arrange, frequencies
 
@@ -107,28 +106,23 @@ class RoPE(PositionEncoding):
     Source: Su et al. 2021, section 3.2; partial rotary: Black et al. 2022.
     """
 
-    axes: int = 1
     rotates_once = True
 
+    @checked(rates="n")
     def __init__(
         self,
         head_dim: Count,
         base: Base = 10000.0,
         *,
         layout: Layout = "interleaved",
-        rotary_dim: int | None = None,
+        rotary_dim: Even | None = None,
         rates: Rates | None = None,
         gain: Positive = 1.0,
     ) -> None:
         """Keep the frequencies."""
         super().__init__()
-        width = head_dim if rotary_dim is None else rotary_dim
-        require_multiple("rotary_dim", width, 2 * self.axes, "components rotate in pairs, per axis")
-        if width > head_dim:
-            raise ValueError(f"rotary_dim must be at most head_dim={head_dim}, got {width}")
-        rates = frequencies(width // self.axes, base) if rates is None else rates
-        require_shapes({"rates": rates}, {"rates": "n"}, {"n": width // (2 * self.axes)})
-        self.rates = kept_or_trained("rates", rates)
+        rates = frequencies(rotary_dim or head_dim, base) if rates is None else rates
+        self.rates = kept_or_trained("rates", rates, len(rates), head_dim, rotary_dim)
         self.head_dim, self.layout, self.gain = head_dim, layout, gain
 
     def angles(self, positions: Tensor) -> Tensor:

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Integers, Positive, checked
+from pe_lib.arguments import Count, Integers, Positive, checked, require_positive
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_positive
 from pe_lib.initial import normal
 from pe_lib.positions import relative_position
 from pe_lib.relative import dots, sums

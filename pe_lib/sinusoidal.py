@@ -8,7 +8,7 @@ Each pair of columns rotates like the hand of a clock; the wavelengths form a ge
 import torch
 from torch import Tensor
 
-from pe_lib.arguments import Base, Even, Layout, Positive, Precision, Reals, checked
+from pe_lib.arguments import Base, Even, Layout, Positive, Reals, checked
 from pe_lib.encoding import PositionEncoding
 from pe_lib.positions import exact, sent
 
@@ -16,22 +16,21 @@ LAYOUTS = ("interleaved", "half")
 
 
 @checked()
-def frequencies(dim: Even, base: Base = 10000.0, *, dtype: Precision = torch.float64) -> Tensor:
+def frequencies(dim: Even, base: Base = 10000.0) -> Tensor:
     """Return the angular frequency of each pair of columns, in radians per position.
 
     Args:
         dim: width of the code; even.
         base: the ratio between the first frequency and the one just past the last; above 1.
-        dtype: floating-point type of the result.
 
     Returns:
-        (dim / 2,): base ** (-2j / dim) for j = 0, 1, ..., dim / 2 - 1. It is on the processor,
+        (dim / 2,), float64: base ** (-2j / dim) for j = 0, 1, ..., dim / 2 - 1. On the processor,
         since not every device has float64.
 
     Source: Vaswani et al. 2017, section 3.5.
     """
     exponents = torch.arange(0, dim, 2, dtype=torch.float64, device="cpu") / dim
-    return (base**-exponents).to(dtype)
+    return base**-exponents
 
 
 def wavelengths(dim: int, base: float = 10000.0) -> Tensor:
@@ -46,7 +45,7 @@ def sinusoidal(
     base: float = 10000.0,
     *,
     layout: str = "interleaved",
-    dtype: Precision = torch.float32,
+    dtype: torch.dtype = torch.float32,
 ) -> Tensor:
     """Return the sinusoidal code of each position.
 
@@ -88,26 +87,18 @@ class Sinusoidal(PositionEncoding):
     Args:
         d_model: width D; even.
         base: as in `sinusoidal`.
-        layout: as in `sinusoidal`.
         gain: factor on the code. Token embeddings of a small model are often much smaller
             than the code, whose entries have a root mean square of 0.71.
 
     Source: Vaswani et al. 2017, section 3.5.
     """
 
-    def __init__(
-        self,
-        d_model: Even,
-        base: Base = 1e4,
-        *,
-        layout: Layout = "interleaved",
-        gain: Positive = 1.0,
-    ) -> None:
+    def __init__(self, d_model: Even, base: Base = 1e4, *, gain: Positive = 1.0) -> None:
         """Keep the settings; nothing is trained."""
         super().__init__()
-        self.d_model, self.base, self.layout, self.gain = d_model, base, layout, gain
+        self.d_model, self.base, self.gain = d_model, base, gain
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Add the codes of `positions`, which may be any real numbers, to x (B, L, D)."""
-        codes = sinusoidal(positions, self.d_model, self.base, layout=self.layout, dtype=x.dtype)
+        codes = sinusoidal(positions, self.d_model, self.base, dtype=x.dtype)
         return x + self.gain * codes  # codes are (L, D) or (B, L, D)

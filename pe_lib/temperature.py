@@ -13,9 +13,8 @@ from typing import Annotated, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, NotNegative, Positive, Reals, checked
+from pe_lib.arguments import Count, NotNegative, Positive, Reals, checked, require_positive
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_positive
 from pe_lib.positions import exact, per_head
 
 Growth: TypeAlias = Annotated[str, "steps/power"]

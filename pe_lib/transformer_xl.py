@@ -9,9 +9,8 @@ same segment; that term holds no position and is not here.
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Base, Count, Even, Integers, NotNegative, Reals, checked
+from pe_lib.arguments import Count, Even, Integers, NotNegative, Reals, checked
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_multiple
 from pe_lib.initial import linear, normal
 from pe_lib.positions import relative_position
 from pe_lib.relative import dots
@@ -19,15 +18,12 @@ from pe_lib.sinusoidal import sinusoidal
 
 
 @checked()
-def distance_codes(
-    relative: Reals, dim: int, base: float = 10000.0, clamp: Count | None = None
-) -> Tensor:
+def distance_codes(relative: Reals, dim: int, clamp: Count | None = None) -> Tensor:
     """Return R for each distance (key minus query).
 
     Args:
         relative: integers, (N,).
         dim: width; even.
-        base: as in `sinusoidal`.
         clamp: distances beyond it get its code; None for no limit.
 
     Returns:
@@ -37,15 +33,12 @@ def distance_codes(
     Source: Dai et al. 2019, section 3.3; the order of the columns is their code's.
     """
     relative = relative if clamp is None else relative.clamp(-clamp, clamp)
-    return sinusoidal(-relative, dim, base, layout="half", dtype=torch.float64)
+    return sinusoidal(-relative, dim, layout="half", dtype=torch.float64)
 
 
-PAIRS = "H Lq Lk d | B H Lq Lk d | 1 H Lq Lk d"
-
-
-@checked(q="B H Lq d", k="B H Lk d", u="H d", v="H d", rows=f"H N d | {PAIRS}")
+@checked(q="B H Lq d", k="B H Lk d", u="H d", v="H d", rows="H N d")
 def transformer_xl_bias(
-    q: Tensor, k: Tensor, u: Tensor, v: Tensor, rows: Tensor, index: Integers | None
+    q: Tensor, k: Tensor, u: Tensor, v: Tensor, rows: Tensor, index: Integers
 ) -> Tensor:
     """Return the three terms that position adds to <q, k>, not yet scaled: the formula.
 
@@ -55,8 +48,7 @@ def transformer_xl_bias(
         u: (H, d), the query of the content bias.
         v: (H, d), the query of the position bias.
         rows: (H, N, d), the projected codes W_KR R of N distances.
-        index: which of them each pair has, (Lq, Lk) or (B, Lq, Lk). If None, `rows` has one for
-            each pair, (H, Lq, Lk, d) or (B, H, Lq, Lk, d).
+        index: which of them each pair has, (Lq, Lk) or (B, Lq, Lk).
 
     Returns:
         (B, H, Lq, Lk): u . k_j + (q_i + v) . rows[index_ij]. With <q, k> these are the terms (a)
@@ -74,7 +66,6 @@ class TransformerXL(PositionEncoding):
     Args:
         d_model: width D of the codes R; even.
         n_heads: number of heads H; must divide d_model.
-        base: as in `sinusoidal`.
         clamp: distances beyond it look the same; None for no limit.
         std: standard deviation of the initial u and v; 0 starts without a preference.
 
@@ -91,14 +82,12 @@ class TransformerXL(PositionEncoding):
         d_model: Even,
         n_heads: Count,
         *,
-        base: Base = 10000.0,
         clamp: Count | None = None,
         std: NotNegative = 0.02,
     ) -> None:
         """Create u, v and the projection of the codes."""
         super().__init__()
-        self.n_heads, self.base, self.clamp = n_heads, base, clamp
-        self.head_dim = require_multiple("d_model", d_model, n_heads, "n_heads") // n_heads
+        self.n_heads, self.head_dim, self.clamp = n_heads, d_model // n_heads, clamp
         self.u = nn.Parameter(normal(n_heads, self.head_dim, std=std))  # (H, d)
         self.v = nn.Parameter(normal(n_heads, self.head_dim, std=std))  # (H, d)
         self.r_proj = linear(d_model, d_model, bias=False)  # W_KR
@@ -106,23 +95,13 @@ class TransformerXL(PositionEncoding):
     def rows(self, relative: Tensor) -> Tensor:
         """Return the projected codes W_KR R of distances: (N,) -> (H, N, d)."""
         weight = self.r_proj.weight
-        codes = distance_codes(relative, weight.shape[1], self.base, self.clamp).to(weight)
-        rows: Tensor = self.r_proj(codes)  # (N, D)
-        return rows.view(-1, *self.u.shape).transpose(0, 1)
+        codes = distance_codes(relative, weight.shape[1], self.clamp).to(weight)
+        rows: Tensor = self.r_proj(codes).unflatten(-1, self.u.shape)  # (N, H, d)
+        return rows.transpose(0, 1)
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         """Return scale * `transformer_xl_bias`, (B, H, Lq, Lk)."""
-        rows, index = self.rows_of(relative_position(q_pos, k_pos))
-        u, v = self.u.to(q.dtype) * scale, self.v.to(q.dtype) * scale
-        return transformer_xl_bias(q * scale, k, u, v, rows, index)
-
-    def rows_of(self, relative: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the rows of the distances that there are, and which of them each pair has.
-
-        In a graph, where how many there are cannot be known, a row for each pair.
-        """
-        if torch.compiler.is_compiling():
-            rows = self.rows(relative.flatten()).unflatten(1, relative.shape)
-            return rows.movedim(0, -4), None  # (..., H, Lq, Lk, d)
+        relative = relative_position(q_pos, k_pos)  # a row for each of the distances that there are
         distances, index = torch.unique(relative, return_inverse=True)
-        return self.rows(distances), index
+        u, v = self.u.to(q.dtype) * scale, self.v.to(q.dtype) * scale
+        return transformer_xl_bias(q * scale, k, u, v, self.rows(distances), index)

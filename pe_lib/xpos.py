@@ -50,7 +50,6 @@ class XPos(RoPE):
     Source: Sun et al. 2022, algorithm 1.
     """
 
-    rotates_once = False  # the middle moves
     past_only = True
     fades = True
 

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pe_lib.arguments import require_greater
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_greater
 from pe_lib.rope import split_pairs
 from pe_lib.sinusoidal import LAYOUTS, arrange
 from posdoctor.biases import examine_absolute, examine_bias

@@ -9,8 +9,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from pe_lib.arguments import require_floating, require_positive
 from pe_lib.encoding import PositionEncoding
-from pe_lib.errors import require_floating, require_positive
 
 RotaryFunction: TypeAlias = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 BiasFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]

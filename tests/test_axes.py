@@ -10,9 +10,9 @@ import pytest
 import torch
 from alone import timm_positions
 from closeness import assert_close
-from torch import Tensor, nn
+from torch import Tensor
 
-from pe_lib import AxesRoPE, AxialRoPE, RoPE, Run
+from pe_lib import AxesRoPE, RoPE, Run
 from pe_lib.attention import attention_logits
 from pe_lib.axes import (
     golden_directions,
@@ -70,14 +70,6 @@ def test_text_is_rotated_as_rope_rotates_it(arrangement: str, layout: str):
     batched = torch.stack([torch.arange(5), torch.arange(5) * 2 + 0.5])
     expected = attention_logits(q, k, one, batched, batched)
     assert_close(attention_logits(q, k, several, batched, batched), expected, 1e-14)
-
-
-def test_two_axes_of_one_width_are_axial_rope():
-    q, k, grid = heads(1, 2, 21, 16), heads(1, 2, 21, 16).flip(1), grid_positions(3, 7)
-    several, axial = AxesRoPE(16, width_directions([8, 8], BASE)), AxialRoPE(16, 7, BASE)
-    axes = Axes(Run(0, 21), grid)
-    expected = attention_logits(q, k, axial, Run(0, 21), Run(0, 21))
-    assert_close(attention_logits(q, k, several, axes, axes), expected, 1e-14)
 
 
 def rotated(encoding: AxesRoPE, x: Tensor, numbers: Tensor) -> Tensor:
@@ -247,15 +239,3 @@ def test_scores_know_differences_alone_on_every_axis(directions: Tensor):
     assert_close(attention_logits(q, k, encoding, moved, moved), scores, 1e-12)
     other = Axes(Run(0, 6), numbers.flip(-1))
     assert (attention_logits(q, k, encoding, other, other) - scores).abs().max() > 1e-2
-
-
-def test_directions_are_trained():
-    directions = nn.Parameter(golden_directions(frequencies(8, BASE)))
-    encoding, grid = AxesRoPE(8, directions).double(), grid_positions(2, 3)
-    q = heads(1, 2, 6, 8)
-
-    def scores(_: Tensor) -> Tensor:
-        queries, keys = encoding.rotate_axes(q, q.flip(2), grid, grid)
-        return queries @ keys.mT
-
-    assert torch.autograd.gradcheck(scores, (encoding.directions,))

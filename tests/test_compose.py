@@ -79,15 +79,6 @@ def test_inputs_add_up() -> None:
     torch.testing.assert_close(ours, x + sinusoidal(positions, 6) + table.rows(positions))
 
 
-def test_rotations_follow_one_another() -> None:
-    """Two rotations of the same pairs are one by the sum of the angles."""
-    one, two = RoPE(8, 100.0), RoPE(8, rates=torch.tensor([0.5, 0.25, 0.125, 0.0]))
-    together = RoPE(8, rates=one.rates + two.rates)
-    ours, theirs = Compose(one, two).rotate(*qk()), together.rotate(*qk())
-    for mine, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine, other)
-
-
 def test_what_fades_with_distance_rotates_last_and_decodes_as_the_whole() -> None:
     """Before a rotation of other pairs, the middle from which it counts would be seen."""
     xpos, half = XPos(8, scale_base=16.0), RoPE(8, layout="half")

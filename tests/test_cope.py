@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
-import pytest
 import torch
 from closeness import assert_close
 
 from pe_lib import CoPE, Shaw
 from pe_lib.attention import attention_logits
-from pe_lib.cope import between_rows, gated_counts
+from pe_lib.cope import gated_counts
 
 
 def drawn(*shape: int) -> torch.Tensor:
@@ -53,19 +52,8 @@ def test_a_key_after_the_query_is_not_counted():
     assert torch.equal(gated_counts(logits, past)[0, 0], expected)
 
 
-def test_half_way_between_two_rows_is_half_of_each():
-    by_row, positions = torch.tensor([[0.0, 2.0, 10.0]]), torch.tensor([[0.5, 1.0, 1.25]])
-    assert torch.equal(between_rows(by_row, positions), torch.tensor([[1.0, 2.0, 4.0]]))
-
-
 def test_counts_in_half_precision_are_summed_in_float32():
     q = torch.full((1, 1, 4000, 2), 4.0, dtype=torch.float16)
     counted = CoPE(2, 5000).counts(q[:, :, -1:], q, torch.tensor([3999]), range(4000), 1.0)
     assert counted.dtype == torch.float32
     assert_close(counted[0, 0, 0, 0], torch.tensor(4000.0), 0.1)
-
-
-@pytest.mark.parametrize("longest", [0, 2.5])
-def test_a_wrong_longest_count_is_refused(longest):
-    with pytest.raises((TypeError, ValueError), match="longest must be"):
-        CoPE(4, longest)

@@ -38,14 +38,13 @@ from pe_lib import (
     transformer_xl,
 )
 from pe_lib import fast as forms
-from pe_lib.attention import attend_fused
+from pe_lib.attention import attend, attend_fused
 from pe_lib.fast import (
     SPARE,
     Room,
     append_rows,
     as_complex,
     rotated,
-    skewed_scores,
 )
 from pe_lib.rope import apply_rope, rope_angles
 from pe_lib.sinusoidal import frequencies
@@ -120,24 +119,8 @@ def test_forgetting_is_not_forgotten_where_what_it_read_is_missing() -> None:
     for encoding in (Forgetting(32, H), Compose(Forgetting(32, H), Sink(H))):
         with pytest.raises(ValueError, match="reads must be given"):
             attend_fused(q, q, q, encoding, run, run, causal=True)
-
-
-# --- scores against a row of distances ----------------------------------------------------------
-
-
-@pytest.mark.parametrize("recorded", [False, True])
-@pytest.mark.parametrize("per_head", [False, True])
-@pytest.mark.parametrize(("n_queries", "n_keys"), [(1, 6), (5, 1), (64, 9), (130, 70)])
-def test_skewed_scores_are_products_with_the_row_of_each_pair(
-    n_queries: int, n_keys: int, per_head: bool, recorded: bool
-) -> None:
-    """Within one block of queries, exactly one, and several; with gradients and without."""
-    q = draw(B, H, n_queries, WIDTH).requires_grad_(recorded)
-    rows = draw(*[H] * per_head, n_queries + n_keys - 1, WIDTH)
-    index = n_queries - 1 - torch.arange(n_queries)[:, None] + torch.arange(n_keys)
-    pairs = rows[..., index, :]  # (..., Lq, Lk, d)
-    expected = (q.unsqueeze(-2) * pairs).sum(-1)
-    assert_close(skewed_scores(q, rows, n_keys), expected, 1e-12)
+        with pytest.raises(ValueError, match="reads must be given"):
+            attend(q, q, q, encoding, run, run)
 
 
 # --- rotations -----------------------------------------------------------------------------------
@@ -146,24 +129,6 @@ def test_skewed_scores_are_products_with_the_row_of_each_pair(
 def codes_of(angles: Tensor) -> Tensor:
     """Return what `rotated` wants for these angles."""
     return torch.polar(torch.ones_like(angles), angles)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("trained", [False, True])
-def test_rotations_and_their_derivatives_are_those_of_the_formula(
-    layout: str, trained: bool
-) -> None:
-    """By vectors, and by angles where they are trained; backward and twice."""
-    x = draw(B, H, 3, WIDTH).requires_grad_()
-    angles = draw(3, 2).requires_grad_(trained)  # four of six components rotate
-    leaves, direction = (x, angles) if trained else (x,), draw(B, H, 3, WIDTH)
-    found: list[list[Tensor]] = []
-    for y in (rotated(x, codes_of(angles), layout), apply_rope(x, angles, layout)):
-        first = torch.autograd.grad((y**3 * direction).sum(), leaves, create_graph=True)
-        second = torch.autograd.grad(sum((g**2).sum() for g in first), leaves)
-        found.append([y, *first, *second])
-    for one, other in zip(*found, strict=True):
-        assert_close(one, other, 1e-12)
 
 
 def memory_layouts() -> dict[str, Tensor]:
@@ -231,7 +196,7 @@ def test_the_definition_and_the_methods_stand_without_the_fast_forms() -> None:
 
 
 class Doubled(PositionEncoding):
-    """Queries and keys that rotation makes twice as wide, and no scale of its own."""
+    """Queries and keys that rotation makes twice as wide."""
 
     rotates_once = True
 
@@ -239,15 +204,15 @@ class Doubled(PositionEncoding):
         return torch.cat([q, q], dim=-1), torch.cat([k, k * k_pos[:, None]], dim=-1)
 
 
-def test_the_scale_is_that_of_the_width_before_rotation_in_every_form() -> None:
+def test_who_makes_heads_wider_states_the_scale() -> None:
     layer, x = MultiHeadAttention(16, 2, Doubled()).double(), draw(1, 5, 16)
-    output, weights = layer.with_weights(x)
-    with forms.off():
-        assert_close(layer(x), output, 1e-12)
-    assert_close(layer(x), output, 1e-12)
-    q, k = (layer.split_heads(each(x)) for each in (layer.q_proj, layer.k_proj))
-    q, k = layer.encoding.rotate(q, k, Run(0, 5), Run(0, 5))
-    assert_close(weights, (q @ k.mT / 8**0.5).softmax(-1), 1e-12)
+    with pytest.raises(ValueError, match="encoding must state its scale"):
+        layer(x)
+    with forms.off():  # the width before rotation is still known
+        expected = layer(x)
+    layer.encoding.scale = 8**-0.5
+    assert_close(layer(x), expected, 1e-12)
+    assert_close(layer.with_weights(x)[0], expected, 1e-12)
 
 
 class ReadingBias(ALiBi):
@@ -458,14 +423,6 @@ def test_rows_grow_from_one_mode_of_gradients_into_another() -> None:
 def test_rows_of_another_dtype_are_not_cast_to_that_of_the_cache() -> None:
     rows, room = add(draw(B, H, 3, WIDTH).float(), None)
     assert rows.dtype == torch.float64 and room is None
-
-
-def test_gradients_reach_every_row_of_a_cache() -> None:
-    rows, new = (draw(B, H, 3, WIDTH).requires_grad_() for _ in range(2))
-    longer, room = append_rows(rows, new, None)
-    (longer.square().sum() / 2).backward()
-    assert room is None
-    assert torch.equal(rows.grad, rows.detach()) and torch.equal(new.grad, new.detach())
 
 
 def test_decoding_computes_rows_of_distances_a_few_times(

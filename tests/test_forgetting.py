@@ -6,7 +6,7 @@ import pytest
 import torch
 from closeness import assert_close
 
-from pe_lib import ALiBi, Forgetting, KVCache, MultiHeadAttention
+from pe_lib import ALiBi, Forgetting, MultiHeadAttention
 from pe_lib.forgetting import forgetting_bias
 
 
@@ -44,33 +44,9 @@ def test_a_closed_gate_hides_all_that_came_before():
     assert weights[..., 2, :3].min() > 1e-3
 
 
-def test_a_chunk_behind_a_cache_reads_the_gates_of_what_is_cached():
-    torch.manual_seed(0)
-    encoding = Forgetting(8, 2, bias=0.0)
-    torch.nn.init.normal_(encoding.gate.weight)
-    layer = MultiHeadAttention(8, 2, encoding, causal=True).double()
-    x, cache = torch.randn(2, 7, 8, dtype=torch.float64), KVCache()
-    parts = [layer(part, cache=cache) for part in x.split([3, 1, 3], dim=1)]
-    assert_close(torch.cat(parts, dim=1), layer(x), 1e-12)
-    assert cache.read is not None and cache.read.shape == (2, 2, 7, 1)
-
-
 def test_queries_that_are_not_the_last_keys_are_refused():
     layer = MultiHeadAttention(8, 2, Forgetting(8, 2), causal=True)
     x = torch.randn(1, 3, 8)
     for q_pos, k_pos in ((range(3), range(5)), (torch.arange(3), torch.arange(5))):
         with pytest.raises(ValueError, match=r"k_pos must ascend, .* and end with q_pos"):
             layer(x, context=torch.randn(1, 5, 8), q_pos=q_pos, k_pos=k_pos)
-
-
-def test_more_queries_than_keys_are_refused():
-    with pytest.raises(ValueError, match="n_queries must be from 1 to Lk=3, got 4"):
-        forgetting_bias(torch.zeros(1, 1, 3), 4)
-
-
-def test_attention_without_what_was_read_says_so():
-    from pe_lib.attention import attend
-
-    q = torch.zeros(1, 2, 3, 4)
-    with pytest.raises(ValueError, match="reads must be given: Forgetting needs"):
-        attend(q, q, q, Forgetting(8, 2), range(3), range(3))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pe_lib.attention import attention_logits
-from pe_lib.pope import PoPE, apply_pope
+from pe_lib.pope import PoPE
 from pe_lib.sinusoidal import frequencies
 
 
@@ -58,12 +58,3 @@ def test_contents_have_no_angle() -> None:
     encoding, (q, k) = PoPE(3, 4).double(), heads()
     positions = torch.full((5,), 17)
     assert (attention_logits(10 * q, 10 * k, encoding, positions, positions) > 0).all()
-
-
-def test_a_component_has_an_angle_and_the_width_doubles() -> None:
-    x = torch.randn(2, 3, 5, 4)
-    placed = apply_pope(x, torch.zeros(5, 4))
-    assert placed.shape == (2, 3, 5, 8) and not placed[..., 4:].any()
-    assert torch.allclose(placed[..., :4], torch.nn.functional.softplus(x))
-    rotated = apply_pope(x, torch.full((5, 4), torch.pi / 2))
-    assert torch.allclose(rotated[..., 4:], placed[..., :4])

@@ -81,7 +81,7 @@ def test_axial_angles_equal_rotary_embedding_torch() -> None:
     peer = RotaryEmbedding(dim=6, freqs_for="lang", theta=100)
     image = torch.randn(2, 3, 4, 5, 12)  # (B, H, rows, columns, d)
     theirs = apply_rotary_emb(peer.get_axial_freqs(4, 5), image).flatten(2, 3)
-    rope = AxialRoPE(12, columns=5, rates=peer.freqs.detach())
+    rope = AxialRoPE(12, columns=5)
     x, patches = image.flatten(2, 3), torch.arange(20)
     ours, _ = rope.rotate(x, x, patches, patches)
     assert difference(ours, theirs) <= 1e-6
@@ -131,9 +131,11 @@ def test_equals_the_rotation_matrix(
 
 def test_axial_positions_are_rows_and_columns() -> None:
     """Patch 13 of rows of 5 stands in row 2, column 3."""
-    angles = AxialRoPE(8, columns=5, base=100.0).angles(torch.tensor([13]))
-    torch.testing.assert_close(angles, torch.tensor([[2.0, 0.2, 3.0, 0.3]], dtype=torch.float64))
-    assert torch.equal(angles[0], axial_angles(2, 3, frequencies(4, 100.0)))
+    angles = axial_angles(2, 3, frequencies(4, 100.0))
+    torch.testing.assert_close(angles, torch.tensor([2.0, 0.2, 3.0, 0.3], dtype=torch.float64))
+    x = torch.randn(1, 1, 1, 8, dtype=torch.float64)
+    rotated, _ = AxialRoPE(8, columns=5).rotate(x, x, [13], [13])
+    assert torch.equal(rotated, apply_rope(x, angles[None]))
 
 
 # Layouts ------------------------------------------------------------------------------------------

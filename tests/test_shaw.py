@@ -12,7 +12,7 @@ from transformers import VitsConfig, Wav2Vec2BertConfig
 from transformers.models.vits.modeling_vits import VitsAttention
 from transformers.models.wav2vec2_bert import modeling_wav2vec2_bert
 
-from pe_lib.attention import MultiHeadAttention, attend
+from pe_lib.attention import MultiHeadAttention
 from pe_lib.shaw import Shaw, shaw_logits, shaw_values
 
 
@@ -127,18 +127,6 @@ def test_keys_and_values_equal_transformers_vits(length: int) -> None:
         layer.encoding.key_table.data[[0, -1]] = 9.0
         layer.encoding.value_table.data[[0, -1]] = 9.0
         assert_close(layer(x), expected)
-
-
-def test_a_module_does_what_the_paper_says() -> None:
-    torch.manual_seed(1)
-    encoding = Shaw(5, 2).double()
-    q, k, v = (torch.randn(2, 3, n, 5).double() for n in (4, 7, 7))
-    q_pos, k_pos = torch.arange(4) + 2, torch.arange(7)
-    per_batch = q_pos.expand(2, -1), k_pos.expand(2, -1)
-    logits = q @ k.mT + twin_logits(q, encoding.key_table, *per_batch)
-    weights = (logits / 5**0.5).softmax(-1)
-    expected = weights @ v + twin_values(weights, encoding.value_table, *per_batch)
-    assert_close(attend(q, k, v, encoding, q_pos, k_pos)[0], expected, 1e-12)
 
 
 def test_initial_rows_are_as_wide_as_a_query() -> None:

@@ -131,23 +131,6 @@ def test_scores_equal_xlnet(
     assert_close(peer.layer_norm(own + x), output.transpose(0, 1))
 
 
-def test_a_graph_needs_memory_of_its_pairs_whatever_the_positions() -> None:
-    """Not of each pair with every distance, which grows with the third power of the length."""
-    layer, places = MultiHeadAttention(16, 2, TransformerXL(16, 2)), torch.arange(40)
-    x, sizes = torch.randn(1, 40, 16), []
-
-    def measured(graph: torch.fx.GraphModule, _: object):
-        found = (node.meta.get("example_value") for node in graph.graph.nodes)
-        sizes.extend(each.numel() for each in found if isinstance(each, Tensor))
-        return graph.forward
-
-    torch._dynamo.reset()
-    compiled = torch.compile(layer, fullgraph=True, backend=measured)
-    for where in (places, places.expand(1, -1)):
-        assert_close(compiled(x, q_pos=where), layer(x, q_pos=where), 1e-5)
-    assert max(sizes) == 40 * 40 * 16
-
-
 class XLNetBlock(nn.Module):
     """An XLNet layer with our attention in it."""
 

@@ -123,18 +123,6 @@ def test_one_far_key_has_finite_scores(far: int, dtype: torch.dtype) -> None:
     assert (rotated_q @ rotated_k.mT).isfinite().all()
 
 
-def test_rows_of_a_batch_are_each_counted_from_their_own_middle() -> None:
-    """Rows far from each other are not refused, and score as they do alone."""
-    positions = torch.stack([torch.arange(5), 100_000 + torch.arange(5)])
-    q = torch.randn(2, 1, 5, 8)
-    together = XPos(8).rotate(q, q, positions, positions)
-    for row in (0, 1):
-        one = (q[row : row + 1], q[row : row + 1], positions[row], positions[row])
-        alone = XPos(8).rotate(*one)
-        scores = together[0][row] @ together[1][row].mT
-        torch.testing.assert_close(scores, alone[0][0] @ alone[1][0].mT)
-
-
 @pytest.mark.parametrize("default", [torch.float32, torch.bfloat16])
 def test_a_run_far_from_zero_scores_as_one_at_zero(default: torch.dtype) -> None:
     """The factors are taken in float64 there too, whatever the default dtype is."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from pe_lib.errors import (
+from pe_lib.arguments import (
     require_at_least,
     require_bool,
     require_choice,

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from pe_lib.errors import require_choice, require_positive
+from pe_lib.arguments import require_choice, require_positive
 from posdoctor.configs import model_types
 from posdoctor.configs.checks import check_count, check_kinds
 

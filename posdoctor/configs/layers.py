@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pe_lib.arguments import require_choice, require_multiple, require_positive
 from pe_lib.compose import Compose
 from pe_lib.context_extension import yarn_gain
 from pe_lib.encoding import NoPosition, PositionEncoding
-from pe_lib.errors import require_choice, require_multiple, require_positive
 from pe_lib.rope import RoPE
 from pe_lib.rotary_values import RotaryValues
 from pe_lib.sinusoidal import LAYOUTS

@@ -51,9 +51,6 @@ BACKWARDS = frozenset(["nanochat"])
 # Encoders, whose window counts what is seen on each side besides the token itself.
 SYMMETRIC = names("embedding_gemma2_text modernbert neomme openai_privacy_filter ultrabert")
 
-# The base is a number in the code.
-FIXED_BASE = dict.fromkeys(names("chatglm codegen gptj roformer"), 10000.0)
-
 # The width that rotates stands in `rotary_dim`; elsewhere that name is not read.
 READS_ROTARY_DIM = names("codegen gptj minimax_m2")
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pe_lib.arguments import require_greater
 from pe_lib.context_extension import (
     DynamicNTK,
     LongRoPE,
@@ -23,7 +24,6 @@ from pe_lib.context_extension import (
     yarn,
     yarn_gain,
 )
-from pe_lib.errors import require_greater
 from pe_lib.rope import RoPE
 from posdoctor.configs.checks import (
     PARAMETERS,
