@@ -377,7 +377,7 @@ def test_text_windows_of_all_lengths_share_their_targets():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("huge",), "scale must be one of small, short, long, far, deep, large"),
+        (("huge",), "scale must be one of small, short, long, far, parts, deep, large"),
         (("small", ["chess"]), "task must be one of"),
         (("small", ["text"], ["magic"]), "method must be one of"),
     ],
