@@ -78,7 +78,8 @@ def stretched_cases(draw: Draw) -> list[Case]:
     rows, dim, more = draw.sizes(3, 4, 9)
     sizes = (
         ("stretched", rows, 2 * rows + 1), ("of many rows", 20 + more, 49),
-        ("as before", rows, rows), ("stretched by whole steps", rows, 3 * rows - 2), ("of two rows", 2, rows + more),
+        ("as before", rows, rows), ("stretched by whole steps", rows, 3 * rows - 2),
+        ("of two rows", 2, rows + more),
     )  # fmt: skip
     found = []
     for words, old, new in sizes:
