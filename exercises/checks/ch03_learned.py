@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from exercises.checks.spec import Case, Draw, Exercise, Mistake
-from pe_lib.resizing import interpolate_grid, interpolate_table, sample_table
+from pe_lib.resizing import interpolate_grid
 
 Grid = tuple[int, int]
 Pair = tuple[Tensor, Tensor]
@@ -55,31 +55,43 @@ def by_product(x: Tensor, tokens: Tensor, words: Tensor, places: Tensor, sides: 
     return number // len(sides), number % len(sides)
 
 
-def interpolate_cases(draw: Draw) -> list[Case]:
-    """Stretch, shrink, leave alone, keep the ends alone, and begin with two rows."""
+def unstretched(table: Tensor) -> Tensor:
+    """Return the shortest table, float64, that gives this one when it is stretched."""
+    tried = (solved(tents(table, rows), table, 1e-9) for rows in range(2, len(table) + 1))
+    return next(found for found in tried if found is not None)
+
+
+def tents(table: Tensor, rows: int, step: float | None = None) -> Tensor:
+    """Return the shares (length, rows) of the rows before in the rows of a stretched table."""
+    place = torch.arange(len(table)).double() * (step or (rows - 1) / (len(table) - 1))
+    return (1 - (place.clamp(max=rows - 1)[:, None] - torch.arange(rows)).abs()).clamp(min=0)
+
+
+def solved(shares: Tensor, table: Tensor, room: float = torch.inf) -> Tensor | None:
+    """Return the rows of which the shares make the table, if they do."""
+    found: Tensor = torch.linalg.pinv(shares) @ table
+    return found if (shares @ found - table).abs().max() < room else None
+
+
+def stretched_cases(draw: Draw) -> list[Case]:
+    """Stretched a little and much, by whole steps, left alone, and begun with two rows."""
     rows, dim, more = draw.sizes(3, 4, 9)
     sizes = (
-        ("stretched", rows, 3 * rows),
-        ("squeezed", rows + more, rows),
-        ("squeezed", 3 * rows, rows + 2),  # no step is a whole number
-        ("as long as before", rows, rows),
-        ("of which the ends stay", rows + 1, 2),
+        ("stretched", rows, 2 * rows + 1), ("of many rows", 20 + more, 49),
+        ("as before", rows, rows), ("stretched by whole steps", rows, 3 * rows - 2),
         ("of two rows", 2, rows + more),
-    )
-    return [
-        Case(f"a table {words}: {(old, dim)} to {new} rows", (draw.normal(old, dim), new))
-        for words, old, new in sizes
-    ]
+    )  # fmt: skip
+    found = []
+    for words, old, new in sizes:
+        table = draw.normal(old, dim).double()
+        stretched = tents(table.new_zeros(new, 1), old) @ table
+        found.append(Case(f"a table {words}: {(new, dim)}", (stretched,)))
+    return found
 
 
 def resampled(table: Tensor, length: int, mode: str, **options: bool) -> Tensor:
     """Return the table through PyTorch's resampling."""
     return F.interpolate(table.T[None], length, mode=mode, **options)[0].T
-
-
-def cycled(table: Tensor, length: int) -> Tensor:
-    """Return rows from the start again where the table ends."""
-    return table[torch.arange(length) % len(table)]
 
 
 def resize_grid(table: Tensor, old: Grid, new: Grid) -> Tensor:
@@ -141,40 +153,6 @@ def as_a_line(table: Tensor, old: Grid, new: Grid) -> Tensor:
     return torch.cat([table[:1], resampled(table[1:], new[0] * new[1], "linear")])
 
 
-def divided(table: Tensor, length: int) -> Tensor:
-    """Return the places to read, whole where they should be."""
-    return torch.arange(length) * (len(table) - 1) / (length - 1)
-
-
-def spaced(table: Tensor, length: int) -> Tensor:
-    """Return the same from torch.linspace, which may fall short of a whole number."""
-    return torch.linspace(0, len(table) - 1, length)
-
-
-WAYS = (divided, spaced)
-
-
-def swapped_shares(table: Tensor, places: Tensor) -> Tensor:
-    """Mix neighbours with their shares exchanged."""
-    lower = places.floor().long()
-    upper = (lower + 1).clamp(max=len(table) - 1)
-    share = (places - lower).unsqueeze(-1).to(table.dtype)
-    return share * table[lower] + (1 - share) * table[upper]
-
-
-def halved(table: Tensor, places: Tensor, up: bool) -> Tensor:
-    """Mix neighbours in equal parts: the row above a whole place with the next, or with itself."""
-    lower = places.floor().long()
-    upper = places.ceil().long() if up else (lower + 1).clamp(max=len(table) - 1)
-    return (table[lower] + table[upper]) / 2
-
-
-def bent(table: Tensor, places: Tensor) -> Tensor:
-    """Mix neighbours with shares along a curve."""
-    share = places.frac()
-    return sample_table(table, places.floor() + share**2 * (3 - 2 * share))
-
-
 def unless_as_many(table: Tensor, old: Grid, new: Grid) -> Tensor:
     """Resize unless the number of patches stays."""
     return table if old[0] * old[1] == new[0] * new[1] else resize_grid(table, old, new)
@@ -207,46 +185,27 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        name="interpolate",
-        cases=interpolate_cases,
-        reference=interpolate_table,
+        name="unstretched",
+        cases=stretched_cases,
+        reference=unstretched,
+        tolerance=1e-6,
         axes=("row", "channel"),
         mistakes=(
-            Mistake("the ends move: the last position must meet the last row. You scale by "
-                    "N/length with half-pixel centres (align_corners=False)",
-                    lambda t, n: resampled(t, n, "linear")),
-            Mistake("rows are repeated or left out; mix the two neighbours",
-                    lambda t, n: resampled(t, n, "nearest")),
-            Mistake("rows are repeated or left out; mix the two neighbours",
-                    lambda t, n: t[torch.linspace(0, len(t) - 1, n).round().long()]),
-            *(Mistake("you take the lower neighbour alone; mix it with the upper one",
-                      lambda t, n, even=even: t[even(t, n).long()]) for even in WAYS),
-            Mistake("the table is repeated past its end; stretch it", cycled),
-            Mistake("the last row is repeated past the end; stretch the table",
-                    lambda t, n: t[torch.arange(n).clamp(max=len(t) - 1)]),
-            Mistake("positions are scaled by N/length: the last position must meet the last row, "
-                    "so the step is (N - 1)/(length - 1)",
-                    lambda t, n: sample_table(t, torch.arange(n).double() * len(t) / n)),
-            Mistake("the step is N/(length - 1), so the last row comes too early; it must be "
-                    "(N - 1)/(length - 1)",
-                    lambda t, n: sample_table(
-                        t, (torch.arange(n).double() * len(t) / (n - 1)).clamp(max=len(t) - 1))),
-            Mistake("the step is (N - 1)/length, so the last row is never reached",
-                    lambda t, n: sample_table(t, torch.arange(n).double() * (len(t) - 1) / n)),
-            *(Mistake("the shares of the two neighbours are swapped",
-                      lambda t, n, even=even: swapped_shares(t, even(t, n))) for even in WAYS),
-            Mistake("the table is upside down", lambda t, n: interpolate_table(t, n).flip(0)),
-            *(Mistake("the two neighbours are averaged half and half; weigh them by distance",
-                      lambda t, n, even=even, up=up: halved(t, even(t, n), up))
-              for even in WAYS for up in (False, True)),
-            Mistake("stretching is right; where the table shrinks you pick rows, or the lower "
-                    "neighbour alone: mix there, too",
-                    lambda t, n: interpolate_table(t, n) if n >= len(t) else
-                    t[divided(t, n).long()]),
-            Mistake("stretching is right; where the table shrinks you keep the first rows: "
-                    "squeeze it", lambda t, n: interpolate_table(t, n) if n >= len(t) else t[:n]),
-            Mistake("the shares are bent; they must follow the distance in a straight line",
-                    lambda t, n: bent(t, torch.linspace(0, len(t) - 1, n).double())),
+            Mistake("these are rows of the table as it is; most of them are mixtures",
+                    lambda t: t[torch.linspace(0, len(t) - 1, len(unstretched(t))).round().long()]),
+            Mistake("these are the first rows of the table as it is; most of them are mixtures",
+                    lambda t: t[:len(unstretched(t))]),
+            Mistake("this mixes the mixtures once more; find what was mixed",
+                    lambda t: tents(unstretched(t), len(t)) @ t),
+            Mistake("the shares are applied backwards; find the rows of which they make the table",
+                    lambda t: tents(t, len(unstretched(t))).T @ t),
+            Mistake("positions are scaled by N/length: the last position met the last row, so the "
+                    "step is (N - 1)/(length - 1)", lambda t: solved(
+                        tents(t, (n := len(unstretched(t))), n / len(t)), t)),
+            Mistake("the table is taken as repeated past its end; it was stretched",
+                    lambda t: solved(torch.eye(n := len(unstretched(t))).double()[
+                        torch.arange(len(t)) % n], t)),
+            Mistake("the table is upside down", lambda t: unstretched(t).flip(0)),
         ),
     ),
     Exercise(
