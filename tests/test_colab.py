@@ -15,7 +15,7 @@ import pytest
 from nbclient import NotebookClient
 
 from browsing import left_out
-from tools import ROOT, environment, refresh
+from tools import ROOT, environment
 
 LIST = ROOT / "tests" / "colab.txt"
 HOME = ROOT / "_build" / "colab"
@@ -58,14 +58,12 @@ def colab(monkeypatch, tmp_path) -> str:
 
 
 def first_with(mark: str) -> str:
-    """Return the notebook with a mark that takes the fewest seconds."""
-    seconds = json.loads(refresh.RUNTIMES.read_text(encoding="utf-8"))
-    found = [
-        path.stem
-        for path in sorted((ROOT / "book").glob("[01]*.ipynb"))
-        if any(mark in cell.source for cell in nbformat.read(path, as_version=4).cells)
-    ]
-    return min(found, key=lambda name: seconds.get(name, 60.0))
+    """Return the chapter with a mark that runs the fewest cells up to it."""
+    found = {}
+    for path in sorted((ROOT / "book").glob("[01]*.ipynb")):
+        cells = nbformat.read(path, as_version=4).cells
+        found |= {path.stem: i for i, cell in reversed([*enumerate(cells)]) if mark in cell.source}
+    return min(found, key=found.get)
 
 
 def run_until(name: str, mark: str, kernel: str) -> nbformat.NotebookNode:
