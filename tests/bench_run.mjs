@@ -21,7 +21,7 @@ const JOBS = {
       if (i === 0) found.gradients = [...gradients];
     }
     const named = [...guesses(Int32Array.from(read), trainer.SIZES.longest)];
-    const accuracies = measured && made.accuracies(true);  // which takes longer than 50 steps
+    const accuracies = measured && made.accuracies(true);
     return { ...found, end: [...weights], guesses: named, accuracies };
   },
   whole({ setting }) {

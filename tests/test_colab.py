@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -61,8 +62,8 @@ def first_with(mark: str) -> str:
     """Return the chapter with a mark that runs the fewest cells up to it."""
     found = {}
     for path in sorted((ROOT / "book").glob("[01]*.ipynb")):
-        cells = nbformat.read(path, as_version=4).cells
-        found |= {path.stem: i for i, cell in reversed([*enumerate(cells)]) if mark in cell.source}
+        sources = [cell.source for cell in nbformat.read(path, as_version=4).cells]
+        found[path.stem] = next((i for i, each in enumerate(sources) if mark in each), math.inf)
     return min(found, key=found.get)
 
 
