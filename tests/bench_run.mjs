@@ -10,7 +10,7 @@ if (given.plain) delete globalThis.WebAssembly;
 
 const JOBS = {
   // Some steps: what they started from, what they read, what came back, where they ended.
-  steps({ setting, count, read }) {
+  steps({ setting, count, read, measured }) {
     const made = trainer.createTrainer(setting);
     const { weights, gradients, parameters, guesses, size, slow } = made.model;
     const found = { parameters, size, slow, start: [...weights], losses: [], batches: [] };
@@ -21,7 +21,8 @@ const JOBS = {
       if (i === 0) found.gradients = [...gradients];
     }
     const named = [...guesses(Int32Array.from(read), trainer.SIZES.longest)];
-    return { ...found, end: [...weights], guesses: named, accuracies: made.accuracies(true) };
+    const accuracies = measured && made.accuracies(true);
+    return { ...found, end: [...weights], guesses: named, accuracies };
   },
   whole({ setting }) {
     for (const seen of trainer.training(setting)) if (seen.done) return seen;

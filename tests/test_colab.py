@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from nbclient import NotebookClient
 
 from browsing import left_out
-from tools import ROOT, environment, refresh
+from tools import ROOT, environment
 
 LIST = ROOT / "tests" / "colab.txt"
 HOME = ROOT / "_build" / "colab"
@@ -58,14 +59,12 @@ def colab(monkeypatch, tmp_path) -> str:
 
 
 def first_with(mark: str) -> str:
-    """Return the notebook with a mark that takes the fewest seconds."""
-    seconds = json.loads(refresh.RUNTIMES.read_text(encoding="utf-8"))
-    found = [
-        path.stem
-        for path in sorted((ROOT / "book").glob("[01]*.ipynb"))
-        if any(mark in cell.source for cell in nbformat.read(path, as_version=4).cells)
-    ]
-    return min(found, key=lambda name: seconds.get(name, 60.0))
+    """Return the chapter with a mark that runs the fewest cells up to it."""
+    found = {}
+    for path in sorted((ROOT / "book").glob("[01]*.ipynb")):
+        sources = [cell.source for cell in nbformat.read(path, as_version=4).cells]
+        found[path.stem] = next((i for i, each in enumerate(sources) if mark in each), math.inf)
+    return min(found, key=found.get)
 
 
 def run_until(name: str, mark: str, kernel: str) -> nbformat.NotebookNode:
