@@ -12,14 +12,22 @@ from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
 Heads = tuple[Tensor, Tensor]
 
 
-def added(starts: Tensor, slopes: Tensor) -> Tensor:
-    """Return what each block has left out of all its logits, (n, H, 1)."""
-    return starts[:, None, None] * slopes[:, None]
+def left_out(outs: Tensor, logs: Tensor, whole: Tensor) -> Tensor:
+    """Return what each block has left out of its logits, up to a number of the head, (n, H, 1)."""
+    return shares_of(outs, whole).log()[..., None] - logs[..., -1:]
 
 
-def merged(outs: Tensor, logs: Tensor, starts: Tensor, slopes: Tensor) -> Tensor:
+def shares_of(outs: Tensor, whole: Tensor) -> Tensor:
+    """Return the shares of the blocks of which the last query's output is made, (n, H)."""
+    system = torch.cat([outs[:, :, -1], torch.ones_like(outs[:, :, -1, :1])], -1)  # (n, H, d + 1)
+    wanted = torch.cat([whole, torch.ones_like(whole[:, :1])], -1)[..., None]
+    found: Tensor = torch.linalg.lstsq(system.permute(1, 2, 0), wanted).solution[..., 0]
+    return found.T
+
+
+def merged(outs: Tensor, logs: Tensor, whole: Tensor) -> Tensor:
     """Return the outputs of attention to the keys of all blocks, (H, Lq, d)."""
-    return together(outs, logs + added(starts, slopes))
+    return together(outs, logs + left_out(outs, logs, whole))
 
 
 def together(outs: Tensor, logs: Tensor, axis: int = 0) -> Tensor:
@@ -27,31 +35,31 @@ def together(outs: Tensor, logs: Tensor, axis: int = 0) -> Tensor:
     return (logs.softmax(axis)[..., None] * outs.nan_to_num()).sum(0)
 
 
-def by_shift(change: Callable[[Tensor, Tensor], Tensor]) -> Answer:
+def by_shift(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Answer:
     """Return a wrong answer that adds something else to the logarithms."""
-    return lambda o, z, s, m: together(o, z + change(s, m))
+    return lambda o, z, w: together(o, z + change(o, z, w))
 
 
 def block_cases(draw: Draw) -> list[Case]:
-    """Two blocks and many, in any order, with gaps, near 0 and far out; one head and many."""
-    h, few, more, d = draw.sizes(4, 3, 9)
-    far = draw.integer(2_000_000, 6_000_000)
+    """Two blocks and many, in any order, with gaps; one head and many."""
+    h, few, more = draw.sizes(3, 3, 7)
     found = []
-    for words, count, heads, size, start in (
-        ("two blocks", 2, h, more, 0), ("many blocks", more, h + 1, few, 0),
-        ("as many blocks as heads", few, few, 4, 17), ("one head", 3, 1, 2, 40),
-        ("blocks far out", 4, h, few, far), ("one key in each block", 5, 8, 1, 300),
+    for words, count, heads, size in (
+        ("two blocks", 2, h, more), ("many blocks", more, h + 1, few), ("one head", 3, 1, 2),
+        ("as many blocks as heads", few, few, 4), ("one key in each block", 5, 8, 1),
     ):  # fmt: skip
         places = (torch.arange(count) * (size + 2))[:, None] + torch.arange(size)  # (n, S)
-        places = start + places[draw.order(count) if count > 2 else torch.tensor([1, 0])]
-        slopes = drawn_slopes(draw, heads) / 4
-        q_pos = places.max() - torch.tensor([0, size + 2, 1, 0])
+        places = places[draw.order(count) if count > 2 else torch.tensor([1, 0])]
+        slopes = drawn_slopes(draw, heads)[:, None, None] / 8
+        q_pos = places.max() - torch.tensor([size + 2, 1, size, 0])
+        v = draw.normal(count, heads, size, count + 3).double()
         logits = 2 * draw.normal(count, heads, 4, size).double()
-        logits = logits + slopes[:, None, None] * torch.arange(size)
         logits = logits.masked_fill((places[:, None] > q_pos[:, None])[:, None], -torch.inf)
-        outs = logits.softmax(-1) @ draw.normal(count, heads, size, d).double()
-        label = f"{words}, {heads} heads"
-        found.append(Case(label, (outs, logits.logsumexp(-1), places[:, 0], slopes)))
+        all_keys = (logits + slopes * places[:, None, None]).movedim(0, 2).flatten(2).softmax(-1)
+        whole = all_keys[:, -1:] @ v.movedim(0, 1).flatten(1, 2)  # (H, 1, d)
+        logits = logits + slopes * torch.arange(size)
+        given = logits.softmax(-1) @ v, logits.logsumexp(-1), whole[:, 0]
+        found.append(Case(f"{words}, {heads} heads", given))
     return found
 
 
@@ -154,36 +162,6 @@ def moved_apart(first: Tensor, second: Tensor, p: Tensor, moved: Tensor) -> Tens
 
 EXERCISES = (
     Exercise(
-        name="merged",
-        cases=block_cases,
-        reference=merged,
-        axes=("head", "query", "component"),
-        mistakes=(
-            Mistake("this is the listing, unchanged",
-                    lambda o, z, s, m: (z.softmax(0)[..., None] * o).sum(0)),
-            Mistake("where a query sees nothing of a block, 0 times NaN is NaN",
-                    lambda o, z, s, m: ((z + added(s, m)).softmax(0)[..., None] * o).sum(0)),
-            Mistake("each block has left out another constant, and you do not bring it back",
-                    by_shift(lambda s, m: 0 * added(s, m))),
-            Mistake("the sign is flipped: a later block has left out more",
-                    by_shift(lambda s, m: -added(s, m))),
-            Mistake("the logarithms of the blocks are not used",
-                    lambda o, z, s, m: together(o, torch.where(z > -torch.inf, added(s, m), z))),
-            Mistake("the blocks are numbered; what a block left out goes by where it starts",
-                    by_shift(lambda s, m: added(torch.arange(len(s)), m))),
-            Mistake("all heads have the slope of the first",
-                    by_shift(lambda s, m: added(s, m[:1].expand_as(m)))),
-            Mistake("the slopes are in reverse order", by_shift(lambda s, m: added(s, m.flip(0)))),
-            Mistake("the starts are not multiplied by the slopes",
-                    by_shift(lambda s, m: added(s, torch.ones_like(m)))),
-            Mistake("this is the plain mean of the blocks that a query sees",
-                    lambda o, z, s, m: together(o, torch.where(z > -torch.inf, 0.0, z))),
-            Mistake("the shares of the blocks must add up to one for each query and head; yours "
-                    "do so over the queries",
-                    lambda o, z, s, m: together(o, z + added(s, m), 2)),
-        ),
-    ),
-    Exercise(
         name="slopes_of",
         cases=slope_cases,
         reference=slopes_of,
@@ -208,6 +186,36 @@ EXERCISES = (
                     lambda a, b, p, m: slopes_of(a, b, p, m).sort(descending=True).values),
             Mistake("this is the mean of all heads; each has its own",
                     lambda a, b, p, m: slopes_of(a, b, p, m).mean().expand(len(a))),
+        ),
+    ),
+    Exercise(
+        name="merged",
+        cases=block_cases,
+        reference=merged,
+        axes=("head", "query", "component"),
+        mistakes=(
+            Mistake("this is the listing, unchanged",
+                    lambda o, z, w: (z.softmax(0)[..., None] * o).sum(0)),
+            Mistake("where a query sees nothing of a block, 0 times NaN is NaN",
+                    lambda o, z, w: ((z + left_out(o, z, w)).softmax(0)[..., None] * o).sum(0)),
+            Mistake("each block has left out another constant, and you do not bring it back",
+                    by_shift(lambda o, z, w: torch.zeros_like(z))),
+            Mistake("the sign of what the blocks have left out is flipped",
+                    by_shift(lambda o, z, w: -left_out(o, z, w))),
+            Mistake("you use the last query's shares for all; each query has its own logarithms",
+                    lambda o, z, w: together(o, torch.where(
+                        z > -torch.inf, shares_of(o, w).log()[..., None], z))),
+            Mistake("the last query's shares hold its own logarithms already; take these away",
+                    by_shift(lambda o, z, w: shares_of(o, w).log()[..., None])),
+            Mistake("all heads get what the first one has left out; slopes differ by head",
+                    by_shift(lambda o, z, w: left_out(o, z, w)[:, :1])),
+            Mistake("what is left out is added to the logarithms; you add its exponential",
+                    by_shift(lambda o, z, w: left_out(o, z, w).exp())),
+            Mistake("this is the plain mean of the blocks that a query sees",
+                    lambda o, z, w: together(o, torch.where(z > -torch.inf, 0.0, z))),
+            Mistake("the shares of the blocks must add up to one for each query and head; yours "
+                    "do so over the queries",
+                    lambda o, z, w: together(o, z + left_out(o, z, w), 2)),
         ),
     ),
     Exercise(
