@@ -632,7 +632,6 @@ def test_the_grader_names_no_share() -> None:
 @pytest.mark.parametrize(
     ("exercise", "old", "new"),
     [
-        ("reach", "exact.ceil()", "exact.floor() + 1"),
         ("trained_for", "math.ceil(2 * math.pi / rate) - 1", "math.floor(2 * math.pi / rate)"),
     ],
 )

@@ -35,12 +35,11 @@ FOLDER = "_static/practice"  # of the site
 PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip",
            "pyodide-lock.json")  # fmt: skip
 OPEN = (
-    "scale_of", "causal_output", "positions_of", "rows_used", "untied",
-    "clip_of", "least_memory", "extend_memory", "edges_of", "distances_behind", "slopes_of",
-    "reach", "converted", "trained_for", "what_it_reads", "place_share", "schedule_of",
-    "recached", "partial_kind", "scaled_positions", "parts_of", "attend_with_sink", "gates_of",
-    "cache_bytes", "base_for", "first_stale", "window_starts", "telling_calls", "choose",
-    "alpha_of",
+    "scale_of", "causal_output", "positions_of", "rows_used", "untied", "clip_of", "least_memory",
+    "extend_memory", "edges_of", "distances_behind", "slopes_of", "converted",
+    "trained_for", "what_it_reads", "place_share", "schedule_of", "recached", "partial_kind",
+    "box_of", "nearest_cross", "parts_of", "attend_with_sink", "gates_of", "cache_bytes",
+    "base_for", "first_stale", "window_starts", "telling_calls", "choose", "alpha_of",
 )  # fmt: skip
 # Parts of Python's own library, a third of it, that nobody asks for in an exercise.
 UNUSED = re.compile(

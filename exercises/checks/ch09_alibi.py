@@ -2,264 +2,248 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from exercises.checks.spec import Case, Draw, Exercise, Mistake
-from pe_lib.alibi import alibi, alibi_slopes
-from pe_lib.positions import relative_position
+from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
+
+Heads = tuple[Tensor, Tensor]
 
 
-def slope_cases(draw: Draw) -> list[Case]:
-    """A whole text and a step of decoding, gaps and any order, one head and many."""
-    h, length, more = draw.sizes(3, 4, 9)
-    run, gaps = torch.arange(length), draw.integer(3, 90) + 2 * torch.randperm(30)[:more]
-    gaps = gaps[draw.order(more)] * torch.tensor([7] + [3] * (more - 1))
-    last, first = gaps.max()[None], gaps.min()[None]
-
-    def case(words: str, heads: int, q_pos: Tensor, k_pos: Tensor, scale: float) -> Case:
-        slopes = drawn_slopes(draw, heads)
-        slopes[draw.integer(0, heads - 1)] *= float(heads == 1)
-        found = alibi(relative_position(q_pos, k_pos), slopes, symmetric=True)
-        found = found + scale * draw.normal(1, len(q_pos), 1)
-        hidden = k_pos > q_pos[:, None]
-        return Case(f"{words}, {heads} heads", (found.masked_fill(hidden, -torch.inf), k_pos))
-
-    return [
-        case("a whole text", h, run, run, 0.0),
-        case("a whole text, and a constant in each row", h + 1, run, run + 0, 9.0),
-        case("keys with gaps", 8, torch.cat([last + 2, last, first]), gaps, 3.0),
-        case("one query after all keys", 1, run[-1:] + 900, run.flip(0) * 11, 1.0),
-        case("rows in any order", h, run[draw.order(length)], run, 1.0),
-    ]
+def left_out(outs: Tensor, logs: Tensor, whole: Tensor) -> Tensor:
+    """Return what each block has left out of its logits, up to a number of the head, (n, H, 1)."""
+    return shares_of(outs, whole).log()[..., None] - logs[..., -1:]
 
 
-def visible(bias: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what the row with the most visible keys shows: positions, and values (H, n)."""
-    seen = bias[0].isfinite()
-    row = int(seen.sum(1).argmax())
-    return k_pos[seen[row]].double(), bias[:, row, seen[row]].double()
+def shares_of(outs: Tensor, whole: Tensor) -> Tensor:
+    """Return the shares of the blocks of which the last query's output is made, (n, H)."""
+    system = torch.cat([outs[:, :, -1], torch.ones_like(outs[:, :, -1, :1])], -1)  # (n, H, d + 1)
+    wanted = torch.cat([whole, torch.ones_like(whole[:, :1])], -1)[..., None]
+    found: Tensor = torch.linalg.lstsq(system.permute(1, 2, 0), wanted).solution[..., 0]
+    return found.T
 
 
-def slopes_of(bias: Tensor, k_pos: Tensor) -> Tensor:
-    """Return the slope of each head."""
-    places, values = visible(bias, k_pos)
-    early, late = places.argmin(), places.argmax()
-    return (values[:, late] - values[:, early]) / (places[late] - places[early])
+def merged(outs: Tensor, logs: Tensor, whole: Tensor) -> Tensor:
+    """Return the outputs of attention to the keys of all blocks, (H, Lq, d)."""
+    return together(outs, logs + left_out(outs, logs, whole))
 
 
-def span(bias: Tensor, k_pos: Tensor) -> Tensor:
-    """Return how far apart the visible keys are."""
-    places, _ = visible(bias, k_pos)
-    return places.max() - places.min()
+def together(outs: Tensor, logs: Tensor, axis: int = 0) -> Tensor:
+    """Add up the blocks by their shares, what is not seen counting nothing."""
+    return (logs.softmax(axis)[..., None] * outs.nan_to_num()).sum(0)
 
 
-def between(bias: Tensor, places: Tensor) -> Tensor:
-    """Return the slopes that other positions of the keys would mean."""
-    return slopes_of(bias, places)
+def by_shift(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Answer:
+    """Return a wrong answer that adds something else to the logarithms."""
+    return lambda o, z, w: together(o, z + change(o, z, w))
 
 
-def packed_bias(starts: Tensor, slopes: Tensor) -> Tensor:
-    """Return the bias of packed documents, (H, L, L)."""
-    return packed(starts, slopes, document=starts.cumsum(0))
-
-
-def packed(
-    starts: Tensor, slopes: Tensor, *, document: Tensor, place: Tensor | None = None,
-    latest: int = 0, beyond: float = -math.inf, sink: bool = True,
-) -> Tensor:  # fmt: skip
-    """Penalize distance among tokens of one document; hide keys later than the query by more.
-
-    `sink` says whether all queries see the first token with no penalty.
-    """
-    number = torch.arange(len(starts))
-    hidden = (number > number[:, None] + latest) | (document != document[:, None])
-    place = number if place is None else place
-    bias = (slopes[:, None, None] * (place - place[:, None])).masked_fill(hidden, beyond)
-    return bias.index_fill(-1, torch.tensor(0), 0.0) if sink else bias
-
-
-def restarted(starts: Tensor) -> Tensor:
-    """Return positions counted anew in each document."""
-    number = torch.arange(len(starts))
-    return number - torch.where(starts, number, 0).cummax(0).values
-
-
-def packed_cases(draw: Draw) -> list[Case]:
-    """Documents of any length, one, as many as tokens, a long row; one head and many."""
-    h, length, more = draw.sizes(3, 4, 9)
-
-    def case(words: str, tokens: int, heads: int, share: float) -> Case:
-        starts = torch.rand(tokens, generator=draw.generator) < share
-        starts[0] = True
-        starts[[tokens // 3, tokens // 2]] |= 0 < share < 1
-        return Case(f"{words}, {tokens} tokens, {heads} heads", (starts, drawn_slopes(draw, heads)))
-
-    return [
-        case("some documents", 3 * length, h, 0.2), case("one document", length, h, 0.0),
-        case("each token a document", more, h, 1.0), case("a long document", 700, 1, 0.0),
-        case("many heads", 12, 16, 0.3), case("as many heads as tokens", h + 4, h + 4, 0.3),
-    ]  # fmt: skip
+def block_cases(draw: Draw) -> list[Case]:
+    """Two blocks and many, in any order, with gaps; one head and many."""
+    h, few, more = draw.sizes(3, 3, 7)
+    found = []
+    for words, count, heads, size in (
+        ("two blocks", 2, h, more), ("many blocks", more, h + 1, few), ("one head", 3, 1, 2),
+        ("as many blocks as heads", few, few, 4), ("one key in each block", 5, 8, 1),
+    ):  # fmt: skip
+        places = (torch.arange(count) * (size + 2))[:, None] + torch.arange(size)  # (n, S)
+        places = places[draw.order(count) if count > 2 else torch.tensor([1, 0])]
+        slopes = drawn_slopes(draw, heads)[:, None, None] / 8
+        q_pos = places.max() - torch.tensor([size + 2, 1, size, 0])
+        v = draw.normal(count, heads, size, count + 3).double()
+        logits = 2 * draw.normal(count, heads, 4, size).double()
+        logits = logits.masked_fill((places[:, None] > q_pos[:, None])[:, None], -torch.inf)
+        all_keys = (logits + slopes * places[:, None, None]).movedim(0, 2).flatten(2).softmax(-1)
+        whole = all_keys[:, -1:] @ v.movedim(0, 1).flatten(1, 2)  # (H, 1, d)
+        logits = logits + slopes * torch.arange(size)
+        given = logits.softmax(-1) @ v, logits.logsumexp(-1), whole[:, 0]
+        found.append(Case(f"{words}, {heads} heads", given))
+    return found
 
 
 def drawn_slopes(draw: Draw, heads: int) -> Tensor:
     """Return slopes that no formula gives."""
-    return 0.05 + torch.rand(heads, generator=draw.generator)
+    return 0.05 + torch.rand(heads, generator=draw.generator).double()
 
 
-def reach(slopes: Tensor, share: float) -> Tensor:
-    """Return how many of the nearest keys hold the share of the weight."""
-    distances = torch.arange(8000, dtype=torch.float64)
-    found = []
-    for slope in slopes.double():
-        held = (-slope * distances).exp().cumsum(0) * (1 - (-slope).exp())
-        found.append(int((held < share).sum()) + 1)
-    return torch.tensor(found)
+def slope_cases(draw: Draw) -> list[Case]:
+    """Gaps that opened and gaps that closed, one head and many, a head without a slope."""
+    h, length, more = draw.sizes(3, 4, 9)
 
+    def case(words: str, heads: int, queries: int, first: Tensor, second: Tensor) -> Case:
+        slopes = drawn_slopes(draw, heads)
+        slopes[draw.integer(0, heads - 1)] *= float(heads == 1)
+        words_say = 2 * draw.normal(heads, queries, len(first)).double()
+        last = torch.arange(len(first) - queries, len(first))[draw.order(queries)]
+        hidden = torch.arange(len(first)) > last[:, None]
+        weights = [
+            (words_say + slopes[:, None, None] * places).masked_fill(hidden, -torch.inf).softmax(-1)
+            for places in (first, second)
+        ]
+        return Case(f"{words}, {heads} heads", (*weights, first, second))
 
-def reach_cases(draw: Draw) -> list[Case]:
-    """The slopes of eight heads, drawn ones, and some that need float64."""
-    share = draw.integer(71, 88) / 100  # float32 hits the logarithm of 1 - 0.89 by chance
-    few, most = draw.integer(3, 45) / 100, 0.993
-    drawn = [(10 * draw.integer(2, 98) + 3) / 1000 for _ in range(5)] + [2.5]
-    counts = [draw.integer(2000, 3000) + side for _ in range(4) for side in (1e-6, -1e-6)]
-    fine = [-math.log1p(-share) / count for count in counts]
+    run, gap = torch.arange(length), draw.integer(5, 20)
+    late, long = run + gap * (run > 1), torch.arange(3 * more)
     return [
-        Case("the slopes of 8 heads and a share of 0.9", (alibi_slopes(8), 0.9)),
-        *(Case(f"slopes {drawn} and a share of {part}", (torch.tensor(drawn), part))
-          for part in (few, most)),
-        Case(f"slopes {drawn} and a share of {share}", (torch.tensor(drawn), share)),
-        Case(f"slopes of less than a thousandth and a share of {share}",
-             (torch.tensor(fine, dtype=torch.float64), share)),
+        case("a gap in the second text", h, length, run, late),
+        case("a gap that was closed", h + 1, length, 3 * late, 3 * run + 700),
+        case("two gaps, one opened and one closed", 8, more, long + 9 * (long > 2),
+             long + 4 * (long > more)),
+        case("one head, positions far out", 1, length, run + 50_000, late * 2),
     ]  # fmt: skip
 
 
-def closed(slopes: Tensor, share: float, how: str) -> Tensor:
-    """Return the count by a formula, rounded in some way."""
-    wide = slopes.double()
-    exact = -math.log(1 - share) / wide
-    choices = {"floor": exact.floor(), "round": exact.round(), "plus": exact.ceil() + 1,
-               "minus": exact.ceil() - 1, "exact": exact, "inverse": (1 / wide).ceil(),
-               "share": (-math.log(share) / wide).ceil(), "linear": (share / wide).ceil(),
-               "two": (exact / math.log(2)).ceil(), "ten": (exact / math.log(10)).ceil(),
-               }  # fmt: skip
-    return choices[how]
+def slopes_of(first: Tensor, second: Tensor, first_pos: Tensor, second_pos: Tensor) -> Tensor:
+    """Return the slope of each head."""
+    change, moved = looks(first, second, first_pos, second_pos)
+    early, late = moved.argmin(), moved.argmax()
+    return (change[:, late] - change[:, early]) / (moved[late] - moved[early])
 
 
-def narrow(slopes: Tensor, share: float, how: str) -> Tensor:
-    """Return the count with the logarithm, the division or both in float32."""
-    power = -torch.tensor(1 - share, dtype=torch.float64).log()
-    if how in ("log", "both"):
-        power = -torch.tensor(1 - share, dtype=torch.float32).log()
-    if how == "log":
-        return (power / slopes.double()).ceil()
-    if how == "scalar":  # how torch divides a number by a tensor
-        return (slopes.float().reciprocal() * float(power)).ceil()
-    return (power.float() / slopes.float()).ceil()
+def looks(first: Tensor, second: Tensor, p: Tensor, moved: Tensor) -> Heads:
+    """Return by how much logits and positions changed in the row that sees most."""
+    row = int((first[0] > 0).sum(1).argmax())
+    seen = first[0, row] > 0
+    change = second[:, row, seen].log() - first[:, row, seen].log()
+    return change, (moved - p)[seen].double()
 
 
-NARROW = ("one key too many or too few where the exact result is close to a whole number: float32 "
-          "is too coarse for that")  # fmt: skip
+def from_first(w: Tensor, p: Tensor) -> Tensor:
+    """Return the slopes that one look would mean if words said nothing."""
+    change, places = looks(torch.ones_like(w) * (w > 0), w, 0 * p, p)
+    early, late = places.argmin(), places.argmax()
+    return (change[:, late] - change[:, early]) / (places[late] - places[early])
+
+
+def heads_of(response: Tensor, n_heads: int) -> Heads:
+    """Return the slopes of the heads, the steepest first, and their factors."""
+    ratios, sizes = decays(response, n_heads)
+    return -ratios.log(), sizes / (1 - ratios)
+
+
+def decays(response: Tensor, n_heads: int) -> Heads:
+    """Return ratios, smallest first, and sizes of the geometric series in a response."""
+    rows = response.unfold(0, n_heads + 1, 1)  # each number from those before it
+    rule = torch.linalg.lstsq(rows[:, :-1], rows[:, -1:]).solution[:, 0]
+    step = torch.eye(n_heads, dtype=response.dtype).roll(1, 1)
+    step[-1] = rule
+    ratios = torch.linalg.eigvals(step).real.sort().values
+    powers = ratios ** torch.arange(len(response))[:, None]
+    return ratios, torch.linalg.lstsq(powers, response[:, None]).solution[:, 0]
+
+
+def head_cases(draw: Draw) -> list[Case]:
+    """One head and several, as few numbers as can be and more, factors of both signs."""
+    found = []
+    for heads, length in ((1, 2), (2, 4), (2, 11), (3, 6 + draw.integer(0, 2)), (4, 30), (1, 9)):
+        slopes = 0.08 + 0.1 * torch.rand(heads, generator=draw.generator).double()
+        slopes = slopes * 2.1 ** torch.arange(heads).flip(0)
+        factors = draw.normal(heads).double()
+        factors = (factors.abs() + 0.4) * (-1.0) ** torch.arange(heads)[
+            draw.order(heads) if heads > 2 else slice(None)
+        ]
+        ratios = (-slopes).exp()
+        parts = factors * (1 - ratios) * ratios ** torch.arange(length)[:, None]
+        found.append(Case(f"{heads} heads and {length} numbers", (parts.sum(1), heads)))
+    return found
+
+
+def with_heads(change: Callable[[Tensor, Tensor], Heads]) -> Answer:
+    """Return a wrong answer that makes something else of ratios and sizes."""
+    return lambda y, n: change(*decays(y, n))
+
+
+def moved_apart(first: Tensor, second: Tensor, p: Tensor, moved: Tensor) -> Tensor:
+    """Return how far two keys have moved apart at most."""
+    return looks(first, second, p, moved)[1].max() - looks(first, second, p, moved)[1].min()
+
 
 EXERCISES = (
     Exercise(
         name="slopes_of",
         cases=slope_cases,
         reference=slopes_of,
+        tolerance=2e-7,  # what single precision has; no search over slopes comes so near
         axes=("head",),
         mistakes=(
-            Mistake("the slopes are negative; the bias rises towards later keys",
-                    lambda b, p: -slopes_of(b, p)),
-            Mistake("keys are taken for neighbours; their positions are given, and have gaps",
-                    lambda b, p: between(b, torch.arange(len(p)))),
-            Mistake("the keys are put in order of their positions, and then taken for neighbours",
-                    lambda b, p: between(b, p.argsort().argsort())),
-            Mistake("this is the largest entry of a head: each row has a constant of its own",
-                    lambda b, p: b.flatten(1).max(1).values),
-            Mistake("the difference of two entries is not divided by their distance",
-                    lambda b, p: slopes_of(b, p) * span(b, p)),
-            Mistake("these are the slopes of the formula for so many heads; read them",
-                    lambda b, p: alibi_slopes(len(b))),
+            Mistake("the slopes are negative; a key that moves away loses",
+                    lambda a, b, p, m: -slopes_of(a, b, p, m)),
+            Mistake("this takes all from the first look: the words are in it, too",
+                    lambda a, b, p, m: from_first(a, p)),
+            Mistake("this takes all from the second look: the words are in it, too",
+                    lambda a, b, p, m: from_first(b, m)),
+            Mistake("what counts is by how much a key has moved, not where it was",
+                    lambda a, b, p, m: slopes_of(a, b, 0 * p, p)),
+            Mistake("what counts is by how much a key has moved, not where it is now",
+                    lambda a, b, p, m: slopes_of(a, b, 0 * p, m)),
+            Mistake("the change is not divided by how far the keys have moved apart",
+                    lambda a, b, p, m: slopes_of(a, b, p, m) * moved_apart(a, b, p, m)),
+            Mistake("a softmax has powers of e, not of 2",
+                    lambda a, b, p, m: slopes_of(a, b, p, m) / torch.tensor(2.0).double().log()),
             Mistake("the slopes are put in falling order; each belongs to its head",
-                    lambda b, p: slopes_of(b, p).sort(descending=True).values),
-            Mistake("a slope of 0 is taken for another: such a head looks at all distances alike",
-                    lambda b, p: torch.where(slopes_of(b, p).abs() < 1e-3, 1.0, slopes_of(b, p))),
-            Mistake("the slopes are rounded to two places",
-                    lambda b, p: slopes_of(b, p).mul(100).round() / 100),
+                    lambda a, b, p, m: slopes_of(a, b, p, m).sort(descending=True).values),
             Mistake("this is the mean of all heads; each has its own",
-                    lambda b, p: slopes_of(b, p).mean().expand(len(b))),
+                    lambda a, b, p, m: slopes_of(a, b, p, m).mean().expand(len(a))),
         ),
     ),
     Exercise(
-        name="packed_bias",
-        cases=packed_cases,
-        reference=packed_bias,
-        axes=("head", "query", "key"),
+        name="merged",
+        cases=block_cases,
+        reference=merged,
+        axes=("head", "query", "component"),
         mistakes=(
             Mistake("this is the listing, unchanged",
-                    lambda s, m: packed(
-                        s, m, document=0 * s, place=restarted(s), sink=False)),
-            Mistake("the first token is seen like any other; all queries see it, with the bias 0",
-                    lambda s, m: packed(s, m, document=s.cumsum(0), sink=False)),
-            Mistake("the first token has no penalty, and is still hidden from other documents",
-                    lambda s, m: torch.where(
-                        packed(s, m, document=s.cumsum(0), sink=False).isfinite(),
-                        packed_bias(s, m), -math.inf)),
-            Mistake("other documents are seen: counting anew does not hide them",
-                    lambda s, m: packed(s, m, document=0 * s)),
-            Mistake("the future is seen", lambda s, m: packed(
-                s, m, document=s.cumsum(0), latest=len(s))),
-            Mistake("a query sees itself, too; yours does not",
-                    lambda s, m: packed(s, m, document=s.cumsum(0), latest=-1)),
-            Mistake("one key too many is seen: that after the query",
-                    lambda s, m: packed(s, m, document=s.cumsum(0), latest=1)),
-            Mistake("what a query does not see gets 0; it must get minus infinity",
-                    lambda s, m: packed(s, m, document=s.cumsum(0), beyond=0.0)),
-            Mistake("a document begins one token too late: its first token belongs to it",
-                    lambda s, m: packed(s, m, document=s.cumsum(0) - s.long())),
-            Mistake("the bias rewards distance: the sign is flipped",
-                    lambda s, m: packed(s, -m, document=s.cumsum(0))),
-            Mistake("the slopes are not used: these are those of the formula for as many heads",
-                    lambda s, m: packed(s, alibi_slopes(len(m)), document=s.cumsum(0))),
-            Mistake("all heads have the slope of the first",
-                    lambda s, m: packed(s, m[:1].expand_as(m), document=s.cumsum(0))),
-            Mistake("a key at distance 0 has a penalty: you count distances from 1",
-                    lambda s, m: (packed_bias(s, m) - m[:, None, None]).index_fill(
-                        -1, torch.tensor(0), 0.0)),
-            Mistake("the distance is divided by the slope; it must be multiplied",
-                    lambda s, m: packed(s, 1 / m, document=s.cumsum(0))),
+                    lambda o, z, w: (z.softmax(0)[..., None] * o).sum(0)),
+            Mistake("where a query sees nothing of a block, 0 times NaN is NaN",
+                    lambda o, z, w: ((z + left_out(o, z, w)).softmax(0)[..., None] * o).sum(0)),
+            Mistake("each block has left out another constant, and you do not bring it back",
+                    by_shift(lambda o, z, w: torch.zeros_like(z))),
+            Mistake("the sign of what the blocks have left out is flipped",
+                    by_shift(lambda o, z, w: -left_out(o, z, w))),
+            Mistake("you use the last query's shares for all; each query has its own logarithms",
+                    lambda o, z, w: together(o, torch.where(
+                        z > -torch.inf, shares_of(o, w).log()[..., None], z))),
+            Mistake("the last query's shares hold its own logarithms already; take these away",
+                    by_shift(lambda o, z, w: shares_of(o, w).log()[..., None])),
+            Mistake("all heads get what the first one has left out; slopes differ by head",
+                    by_shift(lambda o, z, w: left_out(o, z, w)[:, :1])),
+            Mistake("what is left out is added to the logarithms; you add its exponential",
+                    by_shift(lambda o, z, w: left_out(o, z, w).exp())),
+            Mistake("this is the plain mean of the blocks that a query sees",
+                    lambda o, z, w: together(o, torch.where(z > -torch.inf, 0.0, z))),
+            Mistake("the shares of the blocks must add up to one for each query and head; yours "
+                    "do so over the queries",
+                    lambda o, z, w: together(o, z + left_out(o, z, w), 2)),
         ),
     ),
     Exercise(
-        name="reach",
-        cases=reach_cases,
-        reference=reach,
+        name="heads_of",
+        cases=head_cases,
+        reference=heads_of,
         tolerance=1e-6,
         axes=("head",),
         mistakes=(
-            Mistake("one key too few: with that many, the share is not reached yet",
-                    lambda s, x: closed(s, x, "floor")),
-            Mistake("one key too few: with that many, the share is not reached yet",
-                    lambda s, x: closed(s, x, "minus")),
-            Mistake("you round to the nearest whole number: often one key too few",
-                    lambda s, x: closed(s, x, "round")),
-            Mistake("one key too many: one fewer is enough", lambda s, x: closed(s, x, "plus")),
-            Mistake("1 - exp(-m N) is the share of N keys: you solve for 1 - share",
-                    lambda s, x: closed(s, x, "share")),
-            Mistake("this is 1/slope; the share is missing", lambda s, x: closed(s, x, "inverse")),
-            Mistake("the softmax has powers of e, not of 2", lambda s, x: closed(s, x, "two")),
-            Mistake("the softmax has powers of e, not of 10", lambda s, x: closed(s, x, "ten")),
-            *(Mistake(NARROW, lambda s, x, how=how: narrow(s, x, how))
-              for how in ("log", "division", "scalar", "both")),
-            Mistake("the weights fall exponentially, not along a line",
-                    lambda s, x: closed(s, x, "linear")),
-            Mistake("wanted is a whole number of keys", lambda s, x: closed(s, x, "exact")),
-            Mistake("the slopes are in reverse order", lambda s, x: reach(s.flip(0), x)),
-            Mistake("the share is 0.9 always; it is an argument", lambda s, x: reach(s, 0.9)),
-            Mistake("all slopes have the reach of the first",
-                    lambda s, x: reach(s[:1].expand_as(s), x)),
+            Mistake("the flattest head comes first; the steepest should",
+                    with_heads(lambda r, c: (-r.log().flip(0), (c / (1 - r)).flip(0)))),
+            Mistake("the factors stand in the other order than the slopes",
+                    lambda y, n: (heads_of(y, n)[0], heads_of(y, n)[1].flip(0))),
+            Mistake("these are the ratios r; the slope is what makes them",
+                    with_heads(lambda r, c: (r, c / (1 - r)))),
+            Mistake("the slopes are negative", with_heads(lambda r, c: (r.log(), c / (1 - r)))),
+            Mistake("a head's part at 0 back is its factor times 1 - r",
+                    with_heads(lambda r, c: (-r.log(), c))),
+            Mistake("you divide by r where 1 - r belongs",
+                    with_heads(lambda r, c: (-r.log(), c / r))),
+            Mistake("factors may be negative", with_heads(lambda r, c: (
+                -r.log(), (c / (1 - r)).abs()))),
+            Mistake("the factors need not add up to one", with_heads(lambda r, c: (
+                -r.log(), c / (1 - r) / (c / (1 - r)).sum()))),
+            Mistake("the softmax has powers of e, not of 2",
+                    with_heads(lambda r, c: (-r.log2(), c / (1 - r)))),
+            Mistake("slopes and factors are exchanged: the slopes come first",
+                    lambda y, n: heads_of(y, n)[::-1]),
         ),
     ),
 )  # fmt: skip

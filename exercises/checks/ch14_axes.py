@@ -8,261 +8,253 @@ import torch
 from torch import Tensor
 
 from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
-from pe_lib.axes import axial_angles, sinusoidal_2d
-from pe_lib.rope import apply_rope, rope_angles
-from pe_lib.sinusoidal import frequencies
+
+Pair = tuple[int, int]
+Two = tuple[Tensor, Tensor]
 
 
-def raster(n_rows: int, n_columns: int) -> tuple[Tensor, Tensor]:
-    """Return the row and the column of each patch, row by row."""
-    index = torch.arange(n_rows * n_columns)
-    return index // n_columns, index % n_columns
+def step_of(places: Tensor) -> Tensor:
+    """Return how far apart two neighbouring rows, or columns, of patches are."""
+    gaps = places.sort().values.diff()
+    return gaps[gaps > 1e-6].min()
 
 
-Grid = tuple[Tensor, Tensor, Tensor]
+def box_of(rows: Tensor, columns: Tensor, trained: Pair) -> Tensor:
+    """Return top, left, bottom, right of the part, in shares of the picture."""
+    return box_by(rows, columns, trained)
 
 
-def grid_of(codes: Tensor) -> Grid:
-    """Return how many rows and columns a grid of codes has, and 1 if its columns come first."""
-    rows, columns = read_places(codes, -1)
-    return rows.max() + 1, columns.max() + 1, (columns[1] == 0).long()
+def box_by(
+    rows: Tensor, columns: Tensor, trained: Pair, *, half: float = 0.5, outside: float = 0.5,
+    less: int = 0, order: tuple[int, ...] = (0, 1, 2, 3),
+) -> Tensor:  # fmt: skip
+    """Return the box by a rule: where row 0 has its edge, and how far edges are from centres."""
+    low, high = [], []
+    for places, size in zip((rows, columns), trained, strict=True):
+        step = step_of(places)
+        low.append((places.min() + half - outside * step) / (size - less))
+        high.append((places.max() + half + outside * step) / (size - less))
+    return torch.stack(low + high)[list(order)]
 
 
-def read_places(codes: Tensor, pair: int, whole: bool = False) -> tuple[Tensor, ...]:
-    """Read the row and the column of each code from one pair of its half."""
-    width = codes.shape[1] if whole else codes.shape[1] // 2
-    rate = frequencies(width)[: codes.shape[1] // 4][pair]
-    hands = codes.double().unflatten(1, (2, -1, 2))[:, :, pair]  # (N, 2, 2)
-    places = (torch.atan2(hands[..., 0], hands[..., 1]) / rate).round().long()
-    return places[:, 0], places[:, 1]
-
-
-def read_otherwise(codes: Tensor, pair: int, whole: bool) -> Grid:
-    """Read a grid from another pair, or with the rates of the whole width."""
-    rows, columns = read_places(codes, pair, whole)
-    return rows.max() + 1, columns.max() + 1, grid_of(codes)[2]
-
-
-def grid_cases(draw: Draw) -> list[Case]:
-    """High grids and wide ones, squares, long ones; the least width and wide ones; both orders."""
-    a, b, c = draw.sizes(3, 3, 9)
-    calls = (
-        (a, b + 8, 0, 16), (a + 8, b, 1, 16), (c, c, 1, 4 * (2 * a + 1)), (b, b, 0, 24),
-        (2, 190, 0, 8), (190 - c, 2, 0, 12), (b, 60 + a, 1, 128), (60 + c, 2, 1, 8),
-    )  # fmt: skip
+def box_cases(draw: Draw) -> list[Case]:
+    """Whole pictures and parts, coarser and finer grids; all patches, and some dropped."""
+    h, w, more = draw.sizes(3, 3, 8)
+    third = more / 30
     found = []
-    for n_rows, n_columns, by_column, dim in calls:
-        places = raster(n_columns, n_rows)[::-1] if by_column else raster(n_rows, n_columns)
-        words = "column by column" if by_column else "row by row"
-        codes = sinusoidal_2d(*places, dim)
-        found.append(Case(f"{words}, codes of shape {tuple(codes.shape)}", (codes,)))
+    for grid, trained, box in (
+        ((h, w + 3), (h, w + 3), (0.0, 0.0, 1.0, 1.0)),
+        ((h, w + more), (h + 2, w), (0.0, third, 1.0, 0.7)),
+        ((7, 7), (14, 14), (0.0, 0.5, 1.0, 1.0)), ((2, 30), (3, 64), (0.25, third, 0.5, 0.875)),
+        ((32, 24), (14, 16), (0.375, 0.125, 0.875 - third, 0.75)),
+    ):  # fmt: skip
+        patch = torch.arange(grid[0] * grid[1])
+        kept = torch.rand(len(patch), generator=draw.generator) < 0.5
+        kept |= (patch % grid[1] == 0) | (patch // grid[1] == 0)  # each row and column has one
+        patch = patch[kept][draw.order(int(kept.sum()))]
+        rows, columns = (
+            (box[a] + (place + 0.5) / grid[a] * (box[a + 2] - box[a])) * trained[a] - 0.5
+            for a, place in enumerate(((patch // grid[1]).double(), (patch % grid[1]).double()))
+        )  # fmt: skip
+        part = "the whole picture" if box == (0.0, 0.0, 1.0, 1.0) else "a part"
+        label = f"{part}: {len(patch)} patches, trained {trained}"
+        found.append(Case(label, (rows, columns, trained)))
     return found
 
 
-Pair = tuple[int, int]
-Box = tuple[float, float, float, float]
+def pairs_with(table: Tensor, often: bool = True) -> Tensor:
+    """Return how many pairs of patches have each offset, or 1 for each."""
+    rows, columns = ((n + 1) // 2 - (torch.arange(n) - n // 2).abs() for n in table.shape[1:])
+    return (rows[:, None] * columns if often else torch.ones_like(table[0])).double()
 
 
-def in_blocks(grid: Pair, block: Pair, places: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Put what belongs to the patches of a grid, row by row, into the order of blocks."""
-    shape = grid[0] // block[0], block[0], grid[1] // block[1], block[1]
-    rows, columns = (each.reshape(shape).transpose(1, 2).flatten() for each in places)
+def nearest_cross(table: Tensor) -> Two:
+    """Return the nearest sum of a row part and a column part, and the share that is left."""
+    return with_share(table, cross(table))
+
+
+def cross(table: Tensor, often: bool = True, means: int = 1) -> Tensor:
+    """Add the means of rows and columns, less so many means of all."""
+    weights = pairs_with(table, often)
+    f, g, mean = ((weights * table).sum(axes, keepdim=True) / weights.sum(axes, keepdim=True)
+                  for axes in (-1, -2, (-2, -1)))  # fmt: skip
+    return f + g - means * mean
+
+
+def with_share(table: Tensor, near: Tensor, often: bool = True) -> Two:
+    """Add the share of the variance that is left."""
+    weights = pairs_with(table, often)
+    mean = (weights * table).sum((1, 2), keepdim=True) / weights.sum()
+    left, whole = ((weights * (table - each).square()).sum((1, 2)) for each in (near, mean))
+    return near, left / whole
+
+
+def table_cases(draw: Draw) -> list[Case]:
+    """High windows and wide ones, squares; tables that are almost crosses."""
+    h, rows, columns, more = draw.sizes(4, 2, 7)
+    found = []
+    for words, heads, high, wide, much in (
+        ("a free table", h, rows, columns + 3, 1.0), ("a free table", 1, columns + 4, rows, 1.0),
+        ("a square window", h + 1, more, more, 0.5), ("almost a cross", 2, more, rows + 8, 0.01),
+        ("as many heads as rows", 2 * rows - 1, rows, more, 2.0),
+    ):  # fmt: skip
+        f, g = draw.normal(heads, 2 * high - 1, 1), draw.normal(heads, 1, 2 * wide - 1)
+        table = 3 + f + 2 * g + much * draw.normal(heads, 2 * high - 1, 2 * wide - 1)
+        found.append(
+            Case(f"{words}, {heads} heads, a window of {high} × {wide}", (table.double(),))
+        )
+    return found
+
+
+def places_of(scores: Tensor, corner: int) -> Two:
+    """Go from the corner along the first row, and down from each of its patches."""
+    same = (scores - scores[corner][:, None, None]).abs() < 1e-9  # (N, N, N)
+    often = same.sum((1, 2))  # how many pairs stand as the corner and k do
+    often[corner] = 0
+    rows, columns = torch.zeros(2, len(scores), dtype=torch.long)
+    top = line(same[int(often.argmax())], corner)
+    often[top] = 0
+    below = same[int(often.argmax())]
+    for x, head in enumerate(top):
+        for y, patch in enumerate(line(below, head)):
+            rows[patch], columns[patch] = y, x
     return rows, columns
 
 
-def axial_rope(x: Tensor, grid: Pair, block: Pair, base: float = 10000.0) -> Tensor:
-    """Rotate the first half of each vector by the row, the second by the column."""
-    return by_places(x, *in_blocks(grid, block, raster(*grid)), base=base)
+def line(step: Tensor, start: int) -> list[int]:
+    """Return the patches that one reaches from one by equal steps."""
+    found = [start]
+    while bool(step[found[-1]].any()):
+        found.append(int(step[found[-1]].long().argmax()))
+    return found
 
 
-def by_places(x: Tensor, rows: Tensor, columns: Tensor, *, base: float = 10000.0) -> Tensor:
-    """Rotate by rows and columns that are given."""
-    return apply_rope(x, axial_angles(rows, columns, frequencies(x.shape[-1] // 2, base)))
+def score_cases(draw: Draw) -> list[Case]:
+    """Wide grids, two rows and more, shuffled; axial directions and mixed ones."""
+    found = []
+    r, more = draw.sizes(2, 2, 4)
+    for words, high, wide in (
+        ("two axes", r, r + 2), ("mixed directions", 2, more + 4), ("two axes", 4, 9),
+        ("mixed directions", more, more + 1), ("two axes, shuffled otherwise", 3, r + 4),
+    ):  # fmt: skip
+        order = draw.order(high * wide)
+        places = torch.stack([order // wide, order % wide], 1).double()
+        while True:
+            turn = 0.2 + 2 * torch.rand(8, 2, generator=draw.generator).double()
+            turn[:4, 0] *= float("mixed" in words)
+            turn[4:, 1] *= float("mixed" in words)
+            query, key = draw.normal(2, 8, 2).double()
+            meets = torch.view_as_complex(query).conj() * torch.view_as_complex(key)
+            angles = places @ turn.T
+            turned = torch.polar(torch.ones_like(angles), angles)
+            scores = ((turned.conj() * meets) @ turned.mT).real / 4
+            values = scores.flatten().sort().values.diff()
+            if not ((values > 1e-11) & (values < 1e-6)).any():
+                break
+        corner = int((order == 0).nonzero())
+        found.append(Case(f"{words}, {high} × {wide} patches", (scores, corner)))
+    return found
 
 
-def with_places(change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Answer:
-    """Return a wrong answer that changes the places of the patches."""
-    return lambda x, g, b: by_places(x, *change(*in_blocks(g, b, raster(*g))))
+def otherwise(change: Callable[[Tensor, Tensor], Two]) -> Answer:
+    """Return a wrong answer that makes something else of rows and columns."""
+    return lambda s, corner: change(*places_of(s, corner))
 
 
-def rope_cases(draw: Draw) -> list[Case]:
-    """Wide grids and high ones, squares; blocks of one patch, of whole rows, and others."""
-    b, h, rows, columns, quarter = draw.sizes(5, 2, 7)
-    calls = (
-        (b, h, (2 * rows, 3 * columns), (2, 3), quarter), (h, b, (rows, columns), (1, 1), quarter),
-        (b, h, (2 * columns, 2 * rows), (2, 2), 1), (1, h, (2 * rows, 2 * rows), (2, 2), quarter),
-        (1, 16, (4, 6), (2, 2), 1), (1, 1, (2, 70), (1, 2), 1), (1, 2, (70, 2), (7, 1), 2),
-        (b, 1, (2 * rows, columns), (2, columns), 32), (h, 1, (6, 12), (3, 2), quarter),
-    )  # fmt: skip
-    return [
-        Case(f"{'no blocks' if block == (1, 1) else 'blocks'}: "
-             f"a grid of {grid} in blocks of {block}, {h} heads of width {4 * n}",
-             (draw.normal(b, h, grid[0] * grid[1], 4 * n), grid, block))
-        for b, h, grid, block, n in calls
-    ]  # fmt: skip
+def old_halves(rows: Tensor, columns: Tensor, trained: Pair) -> Tensor:
+    """Put the edges half a trained patch outside the centres."""
+    ends = [rows.min(), columns.min(), rows.max() + 1, columns.max() + 1]
+    return torch.stack(ends) / torch.tensor(trained).repeat(2)
 
 
-def other_blocks(x: Tensor, grid: Pair, block: Pair, turned: str) -> Tensor:
-    """Let the blocks, or the patches of each block, come column by column."""
-    shape = grid[0] // block[0], block[0], grid[1] // block[1], block[1]
-    axes = (2, 0, 1, 3) if turned == "blocks" else (0, 2, 3, 1)
-    places = (each.reshape(shape).permute(axes).flatten() for each in raster(*grid))
-    return by_places(x, *places)
-
-
-def other_angles(x: Tensor, grid: Pair, block: Pair, rule: str) -> Tensor:
-    """Rotate alternating pairs by row and column, or share the rates out between the axes."""
-    rows, columns = in_blocks(grid, block, raster(*grid))
-    if rule == "alternating":
-        angles = axial_angles(rows, columns, frequencies(x.shape[-1] // 2))
-        return apply_rope(x, angles.unflatten(-1, (2, -1)).mT.flatten(-2))
-    fast, slow = frequencies(x.shape[-1]).chunk(2)
-    return apply_rope(x, torch.cat([rope_angles(rows, fast), rope_angles(columns, slow)], -1))
-
-
-def scaled_positions(grid: Pair, trained: Pair, box: Box) -> tuple[Tensor, Tensor]:
-    """Return rows and columns of a part's patches in units of the trained grid."""
-    return scaled_by(grid, trained, box, "right")
-
-
-def scaled_by(grid: Pair, trained: Pair, box: Box, rule: str) -> tuple[Tensor, Tensor]:
-    """Scale both axes by a rule."""
-    sides = (box[0], box[2]), (box[1], box[3])
-    parts = []
-    for index, size, old, (low, high) in zip(raster(*grid), grid, trained, sides, strict=True):
-        share = low + (index + 0.5) / size * (high - low)
-        right = share * old - 0.5
-        parts.append({
-            "right": right, "corner": (low + index / size * (high - low)) * old,
-            "unshifted": right + 0.5, "raw": index.float(), "share": share,
-            "ends": (low + index / (size - 1) * (high - low)) * (old - 1),
-            "whole": (index + 0.5) / size * old - 0.5, "moved": (index + 0.5) / size * old - 0.5
-            + low * old, "at the corner": right - low * old, "rounded": right.round(),
-            "inside": right.clamp(0, old - 1), "not below": right.clamp(min=0),
-        }[rule])  # fmt: skip
-    return parts[0], parts[1]
-
-
-def by_columns(grid: Pair, trained: Pair, box: Box) -> tuple[Tensor, Tensor]:
-    """Number the patches column by column."""
-    rows, columns = scaled_positions(grid, trained, box)
-    return rows.view(grid).T.flatten(), columns.view(grid).T.flatten()
-
-
-def scale_cases(draw: Draw) -> list[Case]:
-    """Whole pictures and parts, larger and smaller grids, squares, and the trained one."""
-    h, w, more = draw.sizes(3, 3, 8)
-    tenth = more / 40
-    calls = (
-        ((h + more, w + h + more), (h, w), (0.0, 0.0, 1.0, 1.0)),
-        ((h, w), (h, w), (0.0, 0.0, 1.0, 1.0)),
-        ((h, w + h + more), (h + 2, w), (tenth, 0.0, 1.0, 0.75)),
-        ((7, 7), (14, 14), (0.0, 0.5, 1.0, 1.0)),
-        ((32, 32), (14, 14), (0.375, 0.125, 0.875 - tenth, 0.75)),
-        ((2, 90), (3, 64), (0.0, tenth, 0.5, 0.875)),
-    )
-    return [
-        Case(
-            f"{'the whole picture' if box == (0.0, 0.0, 1.0, 1.0) else 'a part'}: "
-            f"a grid of {grid}, trained {old}, a box of {box}",
-            (grid, old, box),
-        )
-        for grid, old, box in calls
-    ]
+def inverse(rows: Tensor, columns: Tensor) -> Tensor:
+    """Return which patch stands at each place, row by row."""
+    return (rows * (columns.max() + 1) + columns).argsort()
 
 
 EXERCISES = (
     Exercise(
-        name="grid_of",
-        cases=grid_cases,
-        reference=grid_of,
+        name="box_of",
+        cases=box_cases,
+        reference=box_of,
+        tolerance=1e-6,
+        axes=("side",),
+        mistakes=(
+            Mistake("these are the outermost centres; the edges of the part lie half a new patch "
+                    "further out", lambda r, c, t: box_by(r, c, t, outside=0.0)),
+            Mistake("position 0 is the centre of a trained patch; the picture begins half a "
+                    "trained patch before it", lambda r, c, t: box_by(r, c, t, half=0.0)),
+            Mistake("positions are taken as they are: neither half a patch is counted",
+                    lambda r, c, t: box_by(r, c, t, half=0.0, outside=0.0)),
+            Mistake("the edges lie half a new patch out from the centres, not a whole one",
+                    lambda r, c, t: box_by(r, c, t, outside=1.0)),
+            Mistake("the edges move inwards: they lie outside the centres",
+                    lambda r, c, t: box_by(r, c, t, outside=-0.5)),
+            Mistake("the patches of the part are not the trained ones: half a patch is half of "
+                    "their own distance", lambda r, c, t: old_halves(r, c, t)),
+            Mistake("the picture is as many patches high as were trained, not one fewer",
+                    lambda r, c, t: box_by(r, c, t, less=1)),
+            Mistake("the order is top, left, bottom, right; yours is left, top, right, bottom",
+                    lambda r, c, t: box_by(r, c, t, order=(1, 0, 3, 2))),
+            Mistake("the order is top, left, bottom, right; yours is top, bottom, left, right",
+                    lambda r, c, t: box_by(r, c, t, order=(0, 2, 1, 3))),
+            Mistake("the last two are the bottom and right edges, not the size",
+                    lambda r, c, t: torch.cat([box_of(r, c, t)[:2],
+                                               box_of(r, c, t)[2:] - box_of(r, c, t)[:2]])),
+            Mistake("rows go with the first number of `trained`, columns with the second",
+                    lambda r, c, t: box_by(r, c, (t[1], t[0]))),
+        ),
+    ),
+    Exercise(
+        name="nearest_cross",
+        cases=table_cases,
+        reference=nearest_cross,
+        axes=("head", "row offset", "column offset"),
+        mistakes=(
+            Mistake("this is the listing, unchanged",
+                    lambda t: with_share(t, cross(t, often=False, means=0), often=False)),
+            Mistake("the mean of all is in the means of the rows and in those of the columns: it "
+                    "counts twice", lambda t: with_share(t, cross(t, means=0))),
+            Mistake("each entry counts alike; a near offset has more pairs of patches",
+                    lambda t: with_share(t, cross(t, often=False), often=False)),
+            Mistake("the cross is right for plain means: a near offset has more pairs of patches",
+                    lambda t: with_share(t, cross(t, often=False))),
+            Mistake("the cross is right; in the share each entry counts alike",
+                    lambda t: with_share(t, cross(t), often=False)),
+            Mistake("the mean of all is taken away twice",
+                    lambda t: with_share(t, cross(t, means=2))),
+            Mistake("this is the share that the cross explains; wanted is what is left",
+                    lambda t: (cross(t), 1 - nearest_cross(t)[1])),
+            Mistake("this is what is left; wanted is the cross",
+                    lambda t: (t - cross(t), nearest_cross(t)[1])),
+            Mistake("the share is one of squares; you take the root",
+                    lambda t: (cross(t), nearest_cross(t)[1].sqrt())),
+        ),
+    ),
+    Exercise(
+        name="places_of",
+        cases=score_cases,
+        reference=places_of,
         integers=True,
-        mistakes=(
-            Mistake("rows and columns are exchanged: the row's code is the first half",
-                    lambda c: (grid_of(c)[1], grid_of(c)[0], grid_of(c)[2])),
-            Mistake("the two orders are exchanged: 0 is for row by row",
-                    lambda c: (*grid_of(c)[:2], 1 - grid_of(c)[2])),
-            Mistake("rows and columns are exchanged, in their numbers and in the order",
-                    lambda c: (grid_of(c)[1], grid_of(c)[0], 1 - grid_of(c)[2])),
-            Mistake("these are the largest numbers; patches are numbered from 0",
-                    lambda c: (grid_of(c)[0] - 1, grid_of(c)[1] - 1, grid_of(c)[2])),
-            Mistake("you answer row by row always", lambda c: (*grid_of(c)[:2], 0)),
-            Mistake("you answer column by column always", lambda c: (*grid_of(c)[:2], 1)),
-            Mistake("the fastest pair has been around after six patches: read the slowest",
-                    lambda c: read_otherwise(c, 0, False)),
-            Mistake("each half has frequencies of its own, as of a code of half the width",
-                    lambda c: read_otherwise(c, -1, True)),
-            Mistake("the grid is taken for a square",
-                    lambda c: (round(len(c) ** 0.5), round(len(c) ** 0.5), grid_of(c)[2])),
-        ),
-    ),
-    Exercise(
-        name="axial_rope",
-        cases=rope_cases,
-        reference=axial_rope,
-        axes=("batch", "head", "patch", "component"),
-        mistakes=(
-            Mistake("rows and columns are exchanged: the first half belongs to the row",
-                    with_places(lambda r, c: (c, r))),
-            Mistake("the patches are taken to come row by row; they come block by block",
-                    lambda x, g, b: by_places(x, *raster(*g))),
-            Mistake("the blocks come row by row; yours come column by column",
-                    lambda x, g, b: other_blocks(x, g, b, "blocks")),
-            Mistake("within a block the patches come row by row; yours come column by column",
-                    lambda x, g, b: other_blocks(x, g, b, "patches")),
-            Mistake("this is RoPE in one dimension: the patches stand in a line",
-                    lambda x, g, b: apply_rope(x, rope_angles(torch.arange(g[0] * g[1]),
-                                                              frequencies(x.shape[-1])))),
-            Mistake("it rotates the other way", with_places(lambda r, c: (-r, -c))),
-            Mistake("even pairs rotate by the row, odd ones by the column; here the first half "
-                    "belongs to the row: legal, but not what is asked",
-                    lambda x, g, b: other_angles(x, g, b, "alternating")),
-            Mistake("rows have the fast frequencies and columns the slow ones; both axes need the "
-                    "whole range", lambda x, g, b: other_angles(x, g, b, "shared")),
-            Mistake("your rows and columns start at 1", with_places(lambda r, c: (r + 1, c + 1))),
-            Mistake("the columns are not used", with_places(lambda r, c: (r, 0 * c))),
-            Mistake("the rows are not used", with_places(lambda r, c: (0 * r, c))),
-            Mistake("the second half is rotated by the row too", with_places(lambda r, c: (r, r))),
-            Mistake("the base is 10000; this is another",
-                    lambda x, g, b: axial_rope(x, g, b, 100.0)),
-        ),
-    ),
-    Exercise(
-        name="scaled_positions",
-        cases=scale_cases,
-        reference=scaled_positions,
         axes=("patch",),
         mistakes=(
-            Mistake("rows and columns are returned in the wrong order",
-                    lambda g, t, b: scaled_positions(g, t, b)[::-1]),
-            Mistake("the patches are numbered row by row; you number them column by column",
-                    by_columns),
-            *(Mistake(words, lambda g, t, b, rule=rule: scaled_by(g, t, b, rule))
-              for rule, words in {
-                "corner": "these are the places of the patches' upper left corners, from the "
-                    "picture's own; wanted are those of their centres",
-                "unshifted": "trained patch 0 has its centre half a patch from the edge: the half "
-                    "patch has to be taken away again",
-                "ends": "the first and last centres meet; here the edges must meet",
-                "raw": "the positions are not scaled",
-                "share": "these are shares between 0 and 1; the unit is a trained patch",
-                "whole": "the box is not used",
-                "moved": "the part is moved to its place, but as large as the whole picture",
-                "at the corner": "the part is scaled and stands at the picture's corner, not in "
-                    "its place",
-                "rounded": "the positions are rounded; fractions are fine",
-                "inside": "the positions are clamped to the trained range; the first may lie a "
-                    "little below 0, the last a little past the end",
-                "not below": "the positions are clamped at 0; the first may lie a little below",
-              }.items()),
-            Mistake("the box is top, left, bottom, right; you read left, top, right, bottom",
-                    lambda g, t, b: scaled_positions(g, t, (b[1], b[0], b[3], b[2]))),
-            Mistake("the box is top, left, bottom, right; you read top, bottom, left, right",
-                    lambda g, t, b: scaled_positions(g, t, (b[0], b[2], b[1], b[3]))),
-            Mistake("the last two of the box are its bottom and its right edge, not its size",
-                    lambda g, t, b: scaled_positions(g, t, (b[0], b[1], b[0] + b[2], b[1] + b[3]))),
-            Mistake("rows are scaled with the columns' trained size and columns with the rows'",
-                    lambda g, t, b: scaled_positions(g, (t[1], t[0]), b)),
+            Mistake("rows and columns are exchanged", otherwise(lambda r, c: (c, r))),
+            Mistake("the corner is row 0, column 0; yours count from 1",
+                    otherwise(lambda r, c: (r + 1, c + 1))),
+            Mistake("the rows are upside down: the corner is the upper left one",
+                    otherwise(lambda r, c: (r.max() - r, c))),
+            Mistake("left and right are exchanged: the corner is the upper left one",
+                    otherwise(lambda r, c: (r, c.max() - c))),
+            Mistake("this is the order in which the patches came",
+                    otherwise(lambda r, c: (torch.arange(len(r)) // (c.max() + 1),
+                                            torch.arange(len(r)) % (c.max() + 1)))),
+            Mistake("these are the numbers of the patches that stand at each place; wanted is the "
+                    "place of each patch",
+                    otherwise(lambda r, c: (inverse(r, c) // (c.max() + 1),
+                                            inverse(r, c) % (c.max() + 1)))),
+            Mistake("the rows are right; in each row the patches stand in the order in which they "
+                    "came", otherwise(lambda r, c: (r, torch.stack(
+                        [(r[:i] == r[i]).sum() for i in range(len(r))])))),
         ),
     ),
 )  # fmt: skip

@@ -156,10 +156,37 @@ def positions_used(answer: Answer, axes: Axes) -> None:
     axes.set(xlabel="token", ylabel="position")
 
 
+def heads_of(answer: Answer, axes: Axes) -> None:
+    """Draw what a layer answers to a token so far back, and the heads that it is made of."""
+    n = torch.arange(16).double()
+    response = (-0.2 * n).exp() - (-0.5 * n).exp()  # nothing at 0 back, most at 3
+    axes.plot(n, response, color=PALE, linewidth=5, label="the layer")
+    slopes, factors = (torch.as_tensor(each) for each in answer(response, 2))
+    for m, a in zip(slopes, factors, strict=True):
+        axes.plot(n, a * (1 - (-m).exp()) * (-m * n).exp(), label=f"slope {m:.2f}")
+    axes.set(xlabel="tokens back", ylabel="answer")
+
+
+def places_of(answer: Answer, axes: Axes) -> None:
+    """Draw the dark patches of a drawing as they were sent, and where an answer puts them."""
+    drawing = "..##....##..\n..##....##..\n............\n##........##\n..########.."
+    dark = torch.tensor([mark == "#" for mark in drawing.replace("\n", "")])
+    draw, place = Draw(0), torch.arange(60)
+    order = draw.order(60)
+    turn = draw.normal(2, 8).double()
+    angles = torch.stack([place // 12, place % 12], 1)[order].double() @ turn
+    between = (angles - angles[:, None])[..., None, :] + draw.normal(8).double()
+    rows, columns = map(torch.as_tensor, answer(between.cos().sum((-1, -2)), int(order.argmin())))
+    seen = place[dark[order]]
+    axes.plot(seen % 12, -(seen // 12), "s", color=PALE, label="as it was sent")
+    axes.plot(columns[seen], -rows[seen], "o", label="as you place it")
+    axes.set(xlabel="column", ylabel="row")
+
+
 PICTURES = {
     each.__name__: each
-    for each in (times_of, continued, bias_of, best_edges, converted, tables_of, recached,
-                 by_chance, positions_used)
+    for each in (times_of, continued, bias_of, best_edges, heads_of, converted, tables_of,
+                 recached, places_of, by_chance, positions_used)
 }  # fmt: skip
 
 
