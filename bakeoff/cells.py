@@ -38,6 +38,7 @@ TOKEN_TASKS: dict[str, Callable[..., Batch]] = {
     "marker": tasks.marker_recall,
     "n-back": tasks.n_back,
     "12-back": partial(tasks.n_back, n=12),
+    "24-back": partial(tasks.n_back, n=24),
 }
 MARKER = 16  # what `tasks.marker_recall` has beside its 16 tokens
 CHUNK = 16384  # tokens per forward pass when measuring

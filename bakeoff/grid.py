@@ -71,7 +71,7 @@ NEWER = ("pope", "p_rope", "hybrid", "temperature", "forgetting", "cope", "rando
 
 PRETRAINED = "pretrained"  # a published model: measured, not trained
 ADDITION_TASKS = ("addition", "coupled")  # the second with positions that digits share
-CAUSAL_TASKS = ("text", "marker", "n-back", "12-back", PRETRAINED, *ADDITION_TASKS)
+CAUSAL_TASKS = ("text", "marker", "n-back", "12-back", "24-back", PRETRAINED, *ADDITION_TASKS)
 ORDER_TASKS = ("first", "shift", "reverse")
 TASKS = (*CAUSAL_TASKS, *ORDER_TASKS)
 SCALES = ("small", "short", "long", "far", "parts", "deep", "large")
@@ -95,8 +95,9 @@ SIZES = [
     Cell("long", "marker", "", 0, 32, steps=2000, checks=(200, 400, 1000, 1500)),
     Cell("long", "text", "", 0, 64, d_model=64, batch=16, steps=3000, warmup=100,
          checks=(300, 1000, 2250)),
-    # An offset beyond the windows.
+    # An offset beyond the windows, and one beyond the clip of DeBERTa's table, too.
     Cell("far", "12-back", "", 0, 32, steps=2000, lr=1e-3),
+    Cell("far", "24-back", "", 0, 32, steps=2000, lr=1e-3),
     # As the long training, for methods that lack a part.
     Cell("parts", "marker", "", 0, 32, steps=2000, lr=1e-3),
     # Layers enough for three with windows and one without positions.
