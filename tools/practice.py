@@ -38,7 +38,7 @@ OPEN = (
     "scale_of", "causal_output", "positions_of", "rows_used", "untied",
     "clip_of", "least_memory", "extend_memory", "edges_of", "distances_behind", "slopes_of",
     "reach", "converted", "trained_for", "what_it_reads", "place_share", "schedule_of",
-    "recached", "partial_kind", "scaled_positions", "images_of", "attend_with_sink", "gates_of",
+    "recached", "layer_kinds", "scaled_positions", "images_of", "sinks_of", "gates_of",
     "cache_bytes", "base_for", "first_stale", "window_starts", "telling_calls", "choose",
     "alpha_of",
 )  # fmt: skip

@@ -179,10 +179,23 @@ def seconds_between(answer: Answer, axes: Axes) -> None:
     axes.set(xlabel="frames", ylabel="seconds apart", xscale="log", yscale="log")
 
 
+def narrow_scores(answer: Answer, axes: Axes) -> None:
+    """Draw how wide a cache must be for all heads, for keys as they are and for rotated ones."""
+    draw, places = Draw(0), torch.arange(48)
+    made = draw.normal(48, 8).double()  # all heads read the same few things
+    q, k = draw.normal(4, 48, 16).double(), made @ draw.normal(4, 8, 16).double()
+    turned = (apply_rope(x, rope_angles(places, frequencies(16))) for x in (q, k))
+    shares = torch.logspace(-4, -0.3, 20).tolist()
+    for name, both in (("not rotated", (q, k)), ("rotated", turned)):
+        q, k = both
+        axes.plot(shares, [int(answer(q, k, each)[0]) for each in shares], label=name)
+    axes.set(xlabel="share that is lost", ylabel="width of the cache", xscale="log")
+
+
 PICTURES = {
     each.__name__: each
     for each in (times_of, continued, bias_of, best_edges, converted, tables_of, recached,
-                 by_chance, positions_used, axis_and_rate, seconds_between)
+                 by_chance, positions_used, axis_and_rate, seconds_between, narrow_scores)
 }  # fmt: skip
 
 
