@@ -278,13 +278,13 @@ EXERCISES = (
         tolerance=1e-6,
         axes=("head",),
         mistakes=(
-            Mistake("this is what the sink leaves, in units of what it takes; mind the keys' own "
-                    "sum: the sink is a logit",
+            Mistake("this is the logarithm of what the keys get divided by what the sink takes; the "
+                    "sink itself comes from the keys' own sum",
                     lambda *a: -sinks_of(*a, total=lambda x: 0 * x[..., 0].nan_to_num())),
-            Mistake("this is what the sink takes, in units of what it leaves; mind the keys' own "
-                    "sum: the sink is a logit",
+            Mistake("this is the logarithm of what the sink takes divided by what the keys get; the "
+                    "logarithm of the keys' own sum is missing",
                     lambda *a: sinks_of(*a, total=lambda x: 0 * x[..., 0].nan_to_num())),
-            Mistake("the keys' exponentials are summed, not their logits' mean taken",
+            Mistake("you take the mean of the logits; it is the exponentials that are summed",
                     lambda *a: sinks_of(*a, total=lambda x: x.nan_to_num(neginf=0.0).mean(-1))),
             Mistake("the largest logit stands for the sum of all exponentials",
                     lambda *a: sinks_of(*a, total=lambda x: x.amax(-1))),
@@ -349,8 +349,8 @@ EXERCISES = (
                     lambda *a: each_head(*a, keys=True)),
             Mistake("you compress the keys; what queries never ask for need not be kept",
                     all_keys),
-            Mistake("you take off the mean of the scores too late: a vector that must hold the "
-                    "constants of rows, which the softmax does not see, is wider, or holds less",
+            Mistake("you free the rows of their means too late: a vector that must hold these, "
+                    "which the softmax does not see, is wider, or holds less",
                     freed_late),
             Mistake("a number that is added to a whole row changes no weight, and need not be kept",
                     lambda *a: narrow_scores(*a, free=torch.clone)),
