@@ -278,11 +278,11 @@ EXERCISES = (
         tolerance=1e-6,
         axes=("head",),
         mistakes=(
-            Mistake("this is the logarithm of what the keys get divided by what the sink takes; the "
-                    "sink itself comes from the keys' own sum",
+            Mistake("this is the logarithm of what the keys get divided by what the sink takes; "
+                    "the sink itself comes from the keys' own sum",
                     lambda *a: -sinks_of(*a, total=lambda x: 0 * x[..., 0].nan_to_num())),
-            Mistake("this is the logarithm of what the sink takes divided by what the keys get; the "
-                    "logarithm of the keys' own sum is missing",
+            Mistake("this is the logarithm of what the sink takes divided by what the keys get; "
+                    "the logarithm of the keys' own sum is missing",
                     lambda *a: sinks_of(*a, total=lambda x: 0 * x[..., 0].nan_to_num())),
             Mistake("you take the mean of the logits; it is the exponentials that are summed",
                     lambda *a: sinks_of(*a, total=lambda x: x.nan_to_num(neginf=0.0).mean(-1))),
