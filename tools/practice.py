@@ -37,8 +37,8 @@ PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.
 OPEN = (
     "scale_of", "causal_output", "positions_of", "rows_used", "untied", "clip_of", "least_memory",
     "extend_memory", "edges_of", "distances_behind", "slopes_of", "converted",
-    "trained_for", "what_it_reads", "place_share", "schedule_of", "recached", "partial_kind",
-    "box_of", "nearest_cross", "parts_of", "attend_with_sink", "gates_of", "cache_bytes",
+    "trained_for", "what_it_reads", "place_share", "schedule_of", "recached", "layer_kinds",
+    "box_of", "nearest_cross", "images_of", "sinks_of", "gates_of", "cache_bytes",
     "base_for", "first_stale", "window_starts", "telling_calls", "choose", "alpha_of",
 )  # fmt: skip
 # Parts of Python's own library, a third of it, that nobody asks for in an exercise.

@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
-from pe_lib.axes import (
-    axes_angles,
-    grid_positions,
-    section_directions,
-    text_image_positions,
-)
+from pe_lib.axes import grid_positions, text_image_positions
 from pe_lib.sinusoidal import frequencies
 
-Parts: TypeAlias = Sequence[int | tuple[int, int, int]]
-
-
-def mixed_positions(parts: Parts) -> Tensor:
-    """Return three numbers for each token: frame, row and column."""
-    return text_image_positions(parts).numbers
-
-
-def parts_cases(draw: Draw) -> list[Case]:
-    """Images between words, first and last, side by side; videos of many frames and of few."""
-    a, b, c, d = draw.sizes(4, 2, 6)
-    lists: tuple[Parts, ...] = (
-        [a, (1, b, c), d], [1, (1, b, a), (2, c, c), 2], [2, (1, 2, 2 + d), (1, b + 2, 3), 1],
-        [c, (b + d + 4, 2, 3), a], [1, (2, a, a + b), 3, (c + 9, 1, 2), 1], [2],
-        [b, (2, c + 7, 3), d], [(1, a, a), (1, a, a), b],
-    )  # fmt: skip
-    return [
-        Case(f"{'words alone' if one == [2] else 'words and images'}, "
-             f"numbers from {i % 3}", (mixed_positions(one) + i % 3,))
-        for i, one in enumerate(lists)
-    ]  # fmt: skip
+Images = tuple[Tensor, Tensor]
+Part = int | tuple[int, int, int]
 
 
 def larger(row: list[int], largest: int) -> bool:
@@ -45,236 +21,271 @@ def larger(row: list[int], largest: int) -> bool:
     return min(row) > largest
 
 
-def parts_of(
-    numbers: Tensor, new: Callable[[list[int], int], bool] = larger, from_zero: bool = False
-) -> Tensor:
-    """Return frames, rows and columns of each part, (P, 3)."""
-    starts, largest = [], int(numbers.min()) - 1
+def images_of(
+    numbers: Tensor, new: Callable[[list[int], int], bool] = larger, from_zero: bool = False,
+    longest: Callable[[Tensor], Tensor] = lambda parts: parts.amax(1),
+) -> Images:  # fmt: skip
+    """Return the sizes of images and clips, (P, 3), and how many words are missing."""
+    starts, largest = [], -1
     for place, row in enumerate(numbers.tolist()):
         if new(row, largest):
             starts.append(place)
         largest = max(largest, *row)
     ends = [*starts[1:], len(numbers)]
-    return torch.stack([
-        numbers[a:b].amax(0) - (0 if from_zero else numbers[a]) + 1
-        for a, b in zip(starts, ends, strict=True)
-    ])  # fmt: skip
+    pieces = [numbers[a:b] for a, b in zip(starts, ends, strict=True)]
+    parts = torch.stack([each.amax(0) - (0 if from_zero else each[0]) + 1 for each in pieces])
+    return parts[parts.prod(1) > 1], largest + 1 - longest(parts).sum()
 
 
-def merged_images(parts: Tensor) -> Tensor:
-    """Return the parts without those images that follow an image."""
-    image = parts.prod(1) > 1
-    return parts[~(image & torch.cat([torch.tensor([False]), image[:-1]]))]
-
-
-def merged_words(parts: Tensor) -> Tensor:
-    """Return the parts without those words that follow a word."""
-    word = parts.prod(1) == 1
-    return parts[~(word & torch.cat([torch.tensor([False]), word[:-1]]))]
-
-
-Sections = tuple[Tensor, Tensor, Tensor]
-
-
-def sections_of(numbers: Tensor, angles: Tensor) -> Sections:
-    """Return the pairs of each axis, 1 if they are interleaved, and the base."""
-    axis = by_direction(numbers, angles)
-    rate = angles.norm(dim=0) / numbers.double().norm(dim=0)[axis]  # (n,)
-    n = len(axis)
-    interleaved = (axis.diff() < 0).any().long()
-    return axis.bincount(minlength=numbers.shape[1]), interleaved, rate[-1] ** (-n / (n - 1))
-
-
-def by_direction(numbers: Tensor, angles: Tensor) -> Tensor:
-    """Return the axis whose numbers have the direction of each pair's angles, (n,)."""
-    x, y = (each.double() / each.double().norm(dim=0) for each in (numbers, angles))
-    found: Tensor = (x.T @ y).argmax(0)
-    return found
-
-
-def section_cases(draw: Draw) -> list[Case]:
-    """Sections of published models, equal ones, and others; two axes to four; fractions."""
-    a, b, c, n = draw.sizes(4, 2, 7)
-    patches = mixed_positions([a, (2, b, c), n])
-    points = torch.stack([draw.places(n), draw.places(n) + 60, 3 * draw.places(n)], 1)
-    four = torch.cat([points - 40.5, draw.places(n)[:, None] ** 2], 1)
-    calls = (
-        (patches, [16, 24, 24], 1e6), (points, [24, 20, 20], 5e6), (points, [a, b + 3, c], 10000.0),
-        (points[:, :2] / 4, [c, a + 4], 500.0), (-points, [a, a, a], 10000.0),
-        (patches[:, 1:], [b, b], 1000.0), (four, [1, c, 2, b], 10000.0),
-        (patches, [1, b + 2, 1], 300.0),
+def evicted_cases(draw: Draw) -> list[Case]:
+    """Images between words and side by side, clips long and short; much is gone, or nothing."""
+    a, b, c, d = draw.sizes(4, 3, 7)
+    lists: tuple[tuple[Sequence[Part], float], ...] = (
+        ([a, (1, b, c), d], 0.5), ([3, (1, b, a), (1, c, c), 4, (1, a, a), 2], 0.8),
+        ([c, (b + d, 2, 3), a], 0.5), ([(2, a, b), 5, (c, 4, 4), (4, c, d), d], 0.9),
+        ([b, (1, 1, c), d, (a, 1, 1), (b, b, b), 9], 0.7), ([2, (2, b, d), a], 0.0),
     )  # fmt: skip
+    return [Case(f"{'nothing' if not gone else 'some'} gone, {sum(type(p) is tuple for p in parts)}"
+                 " images and clips", (left_over(draw, parts, gone),))
+            for parts, gone in lists]  # fmt: skip
+
+
+def left_over(draw: Draw, parts: Sequence[Part], gone: float) -> Tensor:
+    """Return the numbers of what is left: the corners of each frame, the last word, and chance."""
+    kept = torch.rand(999, generator=draw.generator) >= gone
+    place = 0
+    for part in parts:
+        if isinstance(part, int):
+            place += part
+            continue
+        frames, rows, columns = part
+        for _ in range(frames):
+            kept[place] = kept[place + rows * columns - 1] = True
+            place += rows * columns
+    kept[place - 1] = True
+    return text_image_positions(parts).numbers[kept[:place]]
+
+
+def instead(rule: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]) -> Answer:
+    """Return a wrong answer that makes something else of images, lost words and the numbers."""
+    return lambda numbers: rule(*images_of(numbers), numbers)
+
+
+Pairs = tuple[Tensor, Tensor]
+
+
+def axis_and_rate(numbers: Tensor, cos: Tensor, sin: Tensor) -> Pairs:
+    """Return the axis of each pair, -1 where it stands still, and its rate, (n,) each."""
+    z = torch.complex(cos, sin)  # (L, n)
+    rate = (turned(numbers, z, 3) * turned(numbers, z, 2).conj()).angle()
+    angles = numbers[:, :, None] * rate  # (L, 3, n)
+    missed = (torch.complex(angles.cos(), angles.sin()) - z[:, None]).abs().amax(0)
+    return missed.argmin(0).where(rate.abs() > 1e-12, -1), rate
+
+
+def turned(numbers: Tensor, z: Tensor, apart: int) -> Tensor:
+    """Return by how much each pair turns between words so far apart, as complex numbers, (n,)."""
+    i, j = (numbers - numbers[:, None] == apart).all(-1).nonzero()[0]
+    return z[j] * z[i].conj()
+
+
+def thinned(draw: Draw, parts: Sequence[Part]) -> Tensor:
+    """Return numbers of words 2 and 3 apart, and of patches whose numbers go in twos, (L, 3)."""
+    rows, start = [], draw.integer(0, 9)
+    for part in parts:
+        if isinstance(part, int):
+            steps = 2 + torch.arange(part) % 2  # 2, 3, 2, 3, ...
+            local = torch.cat([torch.zeros(1).long(), steps[:-1].cumsum(0)])[:, None].expand(-1, 3)
+        else:
+            local = 2 * grid_positions(*part)
+        rows.append(start + local)
+        start = int(rows[-1].max()) + draw.integer(4, 9)
+    return torch.cat(rows)
+
+
+def turning_cases(draw: Draw) -> list[Case]:
+    """Turns and chunks, rates in any order, fast and slow; pairs that stand still."""
+    a, b, c, d = draw.sizes(4, 3, 6)
     found = []
-    for x, sections, base in calls:
-        for name in ("chunked", "interleaved"):
-            rates = frequencies(2 * sum(sections), base)
-            angles = axes_angles(x, section_directions(rates, sections, name)).double()
-            words = f"numbers of shape {tuple(x.shape)}, {len(rates)} pairs, {name}"
-            found.append(Case(words, (x, angles)))
+    # parts, pairs, those that stand still, base
+    calls: tuple[tuple[Sequence[Part], int, int, float], ...] = (
+        ([a, (1, b, c), d], 6, 0, 5e5), ([4, (3, b, 2), (1, d, 2), 3], 12, 2, 1e4),
+        ([5, (2, d, a), 4], 9, 1, 50.0), ([3, (1, 2, b + 5), 3, (4, 2, 3), 3], 24, 5, 5e5),
+    )  # fmt: skip
+    for parts, n, still, base in calls:
+        numbers = thinned(draw, parts)
+        rates = 2.9 * frequencies(2 * n, base)[draw.order(n)]
+        rates[draw.order(n)[:still]] = 0
+        angles = numbers[:, (torch.arange(n) % 3)[draw.order(n)]] * rates
+        label = f"{n} pairs, {'some stand still' if still else 'all move'}, {len(numbers)} tokens"
+        found.append(Case(label, (numbers, angles.cos(), angles.sin())))
     return found
 
 
-def changed(
-    sections: Callable[[Tensor], Tensor] = lambda s: s,
-    order: Callable[[Tensor], Tensor] = lambda i: i,
-    base: Callable[[Tensor, int], Tensor] = lambda base, n: base,
-) -> Answer:
-    """Return a wrong answer that changes one of the three."""
-
-    def answer(numbers: Tensor, angles: Tensor) -> Sections:
-        found = sections_of(numbers, angles)
-        return sections(found[0]), order(found[1]), base(found[2], angles.shape[1])
-
-    return answer
+def by_length(numbers: Tensor, cos: Tensor, sin: Tensor) -> Pairs:
+    """Take the axis whose numbers best fit the angles as the table has them, up to whole turns."""
+    angles, x = torch.atan2(sin, cos), numbers.double()
+    fit = x.T @ angles / x.square().sum(0)[:, None]  # (A, n)
+    axis = (angles - x.T[:, :, None] * fit[:, None]).square().sum(1).argmin(0)
+    return axis, fit[axis, torch.arange(len(axis))]
 
 
-def by_size(numbers: Tensor, angles: Tensor) -> Sections:
-    """Take the axis with the largest number of a pair's largest angle."""
-    token = angles.abs().argmax(0)  # (n,)
-    axis = numbers[token].abs().argmax(1)
-    found = axis.bincount(minlength=numbers.shape[1])
-    return found, (axis.diff() < 0).any().long(), sections_of(numbers, angles)[2]
+def otherwise(rule: Callable[[Tensor, Tensor], Pairs]) -> Answer:
+    """Return a wrong answer that makes something else of the two values."""
+    return lambda *given: rule(*axis_and_rate(*given))
 
 
-def clip_cases(draw: Draw) -> list[Case]:
-    """Steps of less than one, of one and a half, and whole ones; clips long, wide and high."""
-    start, f, r, c = draw.sizes(4, 3, 9)
-    calls = (
-        (start, (f, r, c), 0.25, 2),
-        (start + 20, (f + 9, r, c), 0.75, 2),
-        (0, (f, c, r), 1.5, 3),
-        (start, (2, r + 12, c), 0.5, 2),
-        (start, (3, r, c + 12), 1.25, 5),
-        (start, (1, r, c), 2.0, 4),
-    )
-    return [
-        Case(f"a clip of (frames, rows, columns) {grid} from {first}, a frame every {seconds} "
-             f"seconds, {rate} steps a second", (first, grid, seconds, rate))
-        for first, grid, seconds, rate in calls
-    ]  # fmt: skip
+Times = Sequence[int]
+Bounds = Callable[[Times], tuple[float, float]]
 
 
-def clip_numbers(
-    start: int,
-    grid: tuple[int, int, int],
-    seconds: float,
-    rate: int,
-    *,
-    times: Callable[[Tensor, float, int], Tensor] = lambda frame, s, r: (frame * s * r).floor(),
-    after: Callable[[Tensor, int], int] = lambda numbers, start: int(numbers.max()) + 1,
-) -> Tensor:
-    """Return the numbers of a clip's patches, frames by the clock, and of the word after it."""
-    frame, row, column = grid_positions(*grid).T
-    numbers = start + torch.stack([times(frame, seconds, rate).long(), row, column], dim=1)
-    return torch.cat([numbers, torch.full((1, 3), after(numbers, start))])
+def by_pairs(
+    times: Times, near: int = 1, far: int = 999, first: int = 999,
+    room: tuple[float, float] = (1, 1), least: float = 0.0,
+) -> tuple[float, float]:  # fmt: skip
+    """Return between which steps a frame the times allow: any two frames say something."""
+    steps = [(times[j] - times[i], j - i) for j in range(len(times))
+             for i in range(min(j, first)) if near <= j - i <= far]  # fmt: skip
+    low, high = ([(k + more) / n for k, n in steps] for more in (-room[0], room[1]))
+    return max([least, *low]), min(high, default=math.inf)
 
 
-def with_times(times: Callable[[Tensor, float, int], Tensor]) -> Answer:
-    """Return a wrong answer that times the frames in another way."""
-    return lambda start, grid, s, r: clip_numbers(start, grid, s, r, times=times)
+def frame_times(numbers: Tensor) -> list[int]:
+    """Return the first number of each frame, from that of its first patch."""
+    times: list[int] = numbers[(numbers[:, 1:] == numbers[0, 1:]).all(1), 0].tolist()
+    return times
 
 
-def going_on(after: Callable[[tuple[int, int, int]], int]) -> Answer:
-    """Return a wrong answer whose word comes so many after the clip's beginning."""
-    return lambda start, grid, s, r: clip_numbers(
-        start, grid, s, r, after=lambda numbers, first: first + after(grid)
-    )
+def seconds_between(
+    numbers: Tensor, rate: int, bounds: Bounds = by_pairs,
+    times: Callable[[Tensor], list[int]] = frame_times,
+) -> Pairs:  # fmt: skip
+    """Return between which seconds the time from a frame to the next lies."""
+    low, high = (torch.tensor(each / rate, dtype=torch.float64) for each in bounds(times(numbers)))
+    return low, high
+
+
+def stream_cases(draw: Draw) -> list[Case]:
+    """Frames that share numbers and frames far apart, few and many; one patch and wide images."""
+    r, c, few = draw.sizes(3, 2, 6)
+    found = []
+    # frames, rows, columns, steps a frame, steps a second
+    for frames, rows, columns, step, rate in (
+        (30, r, c, 0.37, 2), (few, c, r, 1.71, 2), (60, 1, 1, 2.618, 25), (19, r, 1, 0.083, 3),
+        (3, r, c, 0.0, 4), (50, 2, 2, 4.99, 10), (4, 1, 9, 0.9, 1),
+    ):  # fmt: skip
+        step += 0.02 * float(torch.rand((), generator=draw.generator))
+        first = draw.integer(9, 99) + 0.9 * float(torch.rand((), generator=draw.generator))
+        numbers = grid_positions(frames, rows, columns)
+        times = (first + numbers[:, 0].double() * step).floor().long()
+        numbers = torch.stack([times, numbers[:, 1] + 7, numbers[:, 2] + 7], 1)
+        label = f"{frames} frames of {rows} x {columns} patches, {rate} steps a second"
+        found.append(Case(label, (numbers, rate)))
+    return found
+
+
+def bounded(bounds: Bounds) -> Answer:
+    """Return a wrong answer that takes other bounds of the times."""
+    return lambda numbers, rate: seconds_between(numbers, rate, bounds)
+
+
+def on_average(times: Times) -> tuple[float, float]:
+    """Return the mean step twice."""
+    return (mean := (times[-1] - times[0]) / (len(times) - 1)), mean
 
 
 EXERCISES = (
     Exercise(
-        name="parts_of",
-        cases=parts_cases,
-        reference=parts_of,
+        name="images_of",
+        cases=evicted_cases,
+        reference=images_of,
         integers=True,
-        axes=("part", "axis"),
+        axes=("image", "axis"),
         mistakes=(
             Mistake("the sizes are one too small: numbers from 0 to 2 are three rows",
-                    lambda x: parts_of(x) - 1),
+                    instead(lambda parts, lost, _: (parts - 1, lost))),
             Mistake("the order is frames, rows, columns; yours is columns, rows, frames",
-                    lambda x: parts_of(x).flip(-1)),
-            Mistake("rows and columns are exchanged", lambda x: parts_of(x)[:, [0, 2, 1]]),
-            Mistake("the largest number is taken for a size; count from the part's own beginning",
-                    lambda x: parts_of(x, from_zero=True)),
-            Mistake("a part does not begin wherever three numbers are equal: a patch on the "
-                    "diagonal of an image has such numbers, too",
-                    lambda x: parts_of(x, new=lambda row, largest: min(row) == max(row))),
-            Mistake("images that follow one another are taken for one",
-                    lambda x: merged_images(parts_of(x))),
-            Mistake("words are left out; each counts as (1, 1, 1)",
-                    lambda x: parts_of(x)[parts_of(x).prod(1) > 1]),
-            Mistake("words that follow one another are taken for one",
-                    lambda x: merged_words(parts_of(x))),
-            Mistake("each token is taken for a part", lambda x: torch.ones_like(x)),
-            Mistake("frames are left out: return three sizes for each part",
-                    lambda x: parts_of(x)[:, 1:]),
+                    instead(lambda parts, lost, _: (parts.flip(-1), lost))),
+            Mistake("the largest number is taken for a size; count from the image's own beginning",
+                    instead(lambda parts, lost, x: (images_of(x, from_zero=True)[0], lost))),
+            Mistake("an image does not begin wherever three numbers are equal: a patch on the "
+                    "diagonal of a clip has such numbers, too",
+                    lambda x: images_of(x, new=lambda row, largest: min(row) == max(row))),
+            Mistake("an image takes as many numbers as its largest axis is long; you take all of "
+                    "its patches", lambda x: images_of(x, longest=lambda parts: parts.prod(1))),
+            Mistake("an image takes as many numbers as its largest axis is long, and in a long "
+                    "clip that is the frames; you take rows and columns",
+                    lambda x: images_of(x, longest=lambda parts: parts[:, 1:].amax(1))),
+            Mistake("these are the words that are left; the evicted ones are asked for",
+                    instead(lambda parts, lost, x: (
+                        parts, x.max() + 1 - lost - parts.amax(1).sum()))),
+            Mistake("these are all words, evicted or not; take off those that are left",
+                    instead(lambda parts, lost, x: (parts, x.max() + 1 - parts.amax(1).sum()))),
+            Mistake("one word too few: numbers from 0 to 9 are ten",
+                    instead(lambda parts, lost, _: (parts, lost - 1))),
         ),
     ),
     Exercise(
-        name="clip_numbers",
-        cases=clip_cases,
-        reference=clip_numbers,
-        integers=True,
-        axes=("token", "axis"),
-        mistakes=(
-            Mistake("the seconds are cut to whole ones before they are multiplied: frames half a "
-                    "second apart get one number", with_times(lambda f, s, r: f * int(s) * r)),
-            Mistake("the step is cut to a whole one before it is multiplied by the frame; cut "
-                    "once, at the end", with_times(lambda f, s, r: f * int(s * r))),
-            Mistake("the number at which the clip begins is multiplied, too; time counts from the "
-                    "clip's beginning",
-                    lambda start, g, s, r: torch.cat([
-                        clip_numbers(start, g, s, r)[:-1] + torch.tensor(
-                            [int(start * s * r) - start, 0, 0]),
-                        clip_numbers(start, g, s, r)[-1:]])),
-            Mistake("the word after the clip goes on after the larger of rows and columns; a long "
-                    "clip has larger numbers than these", going_on(lambda g: max(g[1:]))),
-            Mistake("the word after the clip goes on after as many tokens as the clip has",
-                    going_on(lambda g: g[0] * g[1] * g[2])),
-            Mistake("the word after the clip goes on after the number of frames",
-                    going_on(lambda g: g[0])),
-            Mistake("the word after the clip has the clip's largest number; it needs the next",
-                    lambda start, g, s, r: clip_numbers(
-                        start, g, s, r, after=lambda numbers, first: int(numbers.max()))),
-            Mistake("the frames are counted; wanted is their time", with_times(lambda f, s, r: f)),
-            Mistake("times are rounded to the nearest step; they are cut",
-                    with_times(lambda f, s, r: (f * s * r + 0.5).floor())),
-            Mistake("seconds are divided by the rate of steps; multiply",
-                    with_times(lambda f, s, r: (f * s / r).floor())),
-            Mistake("rows and columns are exchanged",
-                    lambda *args: clip_numbers(*args)[:, [0, 2, 1]]),
-            Mistake("the clip begins at 0; it begins at `start`",
-                    lambda start, g, s, r: clip_numbers(0, g, s, r)),
-            Mistake("the word after the clip is missing",
-                    lambda *args: clip_numbers(*args)[:-1]),
-        ),
-    ),
-    Exercise(
-        name="sections_of",
-        cases=section_cases,
-        reference=sections_of,
+        name="axis_and_rate",
+        cases=turning_cases,
+        reference=axis_and_rate,
         tolerance=1e-6,
         mistakes=(
-            Mistake("the sections stand in the wrong order: the first belongs to the first axis",
-                    changed(sections=lambda s: s.flip(0))),
-            Mistake("the two arrangements are exchanged: 0 is chunked",
-                    changed(order=lambda i: 1 - i)),
-            Mistake("you answer chunked always", changed(order=torch.zeros_like)),
-            Mistake("you answer interleaved always", changed(order=torch.ones_like)),
-            Mistake("the frequency of the last pair is not quite 1 / base: its exponent is "
-                    "-(n - 1)/n", changed(base=lambda b, n: b ** ((n - 1) / n))),
-            Mistake("this is by how much a pair is slower than the one before it; the base is the "
-                    "n-th power", changed(base=lambda b, n: b ** (1 / n))),
-            Mistake("pair r has the exponent -r/n; you take -2r/n",
-                    changed(base=lambda b, n: b**0.5)),
-            Mistake("the base is the other way up: frequencies fall from pair to pair",
-                    changed(base=lambda b, n: 1 / b)),
-            Mistake("the base is taken to be 10000",
-                    changed(base=lambda b, n: torch.full_like(b, 10000.0))),
-            Mistake("the sections are taken to be equal",
-                    changed(sections=lambda s: torch.full_like(s, int(s.sum()) // len(s)))),
-            Mistake("the largest number of a token need not be the one that a pair rotates by",
-                    by_size),
+            Mistake("fast pairs have gone round: the angles that a table tells are up to whole "
+                    "turns, and no straight line runs through them", by_length),
+            Mistake("axes are counted from 0, and a pair that stands still has -1",
+                    otherwise(lambda axis, rate: (axis + 1, rate))),
+            Mistake("a pair that stands still has no axis; it gets -1",
+                    otherwise(lambda axis, rate: (axis.clamp(min=0), rate))),
+            Mistake("the order of the axes is turned round: frame, row, column are 0, 1, 2",
+                    otherwise(lambda axis, rate: (torch.where(axis < 0, axis, 2 - axis), rate))),
+            Mistake("slow pairs are taken for standing ones; those have angle 0 exactly",
+                    otherwise(lambda axis, rate: (torch.where(rate < 1e-3, -1, axis), rate))),
+            Mistake("all rates are negative: the later word has the larger angle",
+                    otherwise(lambda axis, rate: (axis, -rate))),
+            Mistake("this is the angle from a word to another that is 2 further on, or 3, divided "
+                    "by 2 or 3; a fast pair has gone more than half round by then",
+                    lambda x, cos, sin: (axis_and_rate(x, cos, sin)[0], turned(
+                        x, torch.complex(cos, sin), 2).angle() / 2)),
+            Mistake("this is the angle from a word to another that is 2 further on, or 3, divided "
+                    "by 2 or 3; a fast pair has gone more than half round by then",
+                    lambda x, cos, sin: (axis_and_rate(x, cos, sin)[0], turned(
+                        x, torch.complex(cos, sin), 3).angle() / 3)),
+            Mistake("these are wavelengths; return radians for each step", otherwise(
+                lambda axis, rate: (axis, (2 * math.pi / rate).where(axis >= 0, 0.0)))),
+            Mistake("you sort the pairs; return them as they come",
+                    otherwise(lambda axis, rate: (axis.sort().values, rate))),
+        ),
+    ),
+    Exercise(
+        name="seconds_between",
+        cases=stream_cases,
+        reference=seconds_between,
+        tolerance=1e-6,
+        mistakes=(
+            Mistake("you compare the first frame and the last; two others may tell more",
+                    bounded(lambda t: by_pairs(t, near=len(t) - 1))),
+            Mistake("you compare each frame with the next one; those further apart tell more",
+                    bounded(lambda t: by_pairs(t, far=1))),
+            Mistake("you compare each frame with the first one; any two tell something",
+                    bounded(lambda t: by_pairs(t, first=1))),
+            Mistake("the first frame need not come at a whole step: its own time was cut, too",
+                    bounded(lambda t: by_pairs(t, first=1, room=(0, 1)))),
+            Mistake("this is the mean; which times are possible?", bounded(on_average)),
+            Mistake("these are steps; the rate says how many there are in a second",
+                    lambda x, rate: seconds_between(x, 1)),
+            Mistake("divide by the steps in a second; you multiply",
+                    lambda x, rate: tuple(each * rate**2 for each in seconds_between(x, rate))),
+            Mistake("the larger one is returned first", lambda *a: seconds_between(*a)[::-1]),
+            Mistake("frames that share a number are taken for one; count them by their patches",
+                    lambda x, rate: seconds_between(
+                        x, rate, times=lambda x: x[:, 0].unique().tolist())),
+            Mistake("each patch is taken for a frame", lambda x, rate: seconds_between(
+                x, rate, times=lambda x: x[:, 0].tolist())),
+            Mistake("time does not run backwards: the smaller number is 0 at least",
+                    bounded(lambda t: by_pairs(t, least=-9))),
+            Mistake("cutting hides up to a whole step between two frames, to either side; you "
+                    "allow half a step", bounded(lambda t: by_pairs(t, room=(0.5, 0.5)))),
         ),
     ),
 )  # fmt: skip

@@ -183,10 +183,47 @@ def places_of(answer: Answer, axes: Axes) -> None:
     axes.set(xlabel="column", ylabel="row")
 
 
+def axis_and_rate(answer: Answer, axes: Axes) -> None:
+    """Draw the wavelengths of each axis in a head of chunks, read from its tables."""
+    words = torch.tensor([0, 2, 5, 7, 10])[:, None].expand(-1, 3)
+    numbers = torch.cat([words, 14 + 2 * torch.cartesian_prod(*[torch.arange(4)] * 3)])
+    angles = numbers[:, torch.tensor([0] * 16 + [1] * 24 + [2] * 24)] * frequencies(128, 1e6)
+    found, rate = map(torch.as_tensor, answer(numbers, angles.cos(), angles.sin()))
+    for axis, name in enumerate(("frame", "row", "column")):
+        waves = 2 * torch.pi / rate[found == axis]
+        axes.plot(waves, torch.full_like(waves, axis), "|", markersize=20, label=name)
+    axes.set(xlabel="wavelength, in positions", ylabel="axis", xscale="log", yticks=range(3))
+
+
+def seconds_between(answer: Answer, axes: Axes) -> None:
+    """Draw how far apart the bounds on the time between frames lie, by the number of frames."""
+    numbers = (3.3 + 0.37 * torch.arange(300)).floor().long()[:, None] * torch.tensor([1, 0, 0])
+    counts = torch.tensor([3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 300])
+    low, high = zip(*(map(float, answer(numbers[:n], 2)) for n in counts), strict=True)
+    for power, name in ((1, "ten times nearer"), (2, "a hundred times")):
+        axes.plot(counts, (3.0 / counts) ** power, color=PALE, linewidth=5 * power, label=name)
+    axes.plot(counts, [b - a for a, b in zip(low, high, strict=True)], "o-", label="yours")
+    axes.set(xlabel="frames", ylabel="seconds apart", xscale="log", yscale="log")
+
+
+def narrow_scores(answer: Answer, axes: Axes) -> None:
+    """Draw how wide a cache must be for all heads, for keys as they are and for rotated ones."""
+    draw, places = Draw(0), torch.arange(48)
+    made = draw.normal(48, 8).double()  # all heads read the same few things
+    q, k = draw.normal(4, 48, 16).double(), made @ draw.normal(4, 8, 16).double()
+    turned = (apply_rope(x, rope_angles(places, frequencies(16))) for x in (q, k))
+    shares = torch.logspace(-4, -0.3, 20).tolist()
+    for name, both in (("not rotated", (q, k)), ("rotated", turned)):
+        q, k = both
+        axes.plot(shares, [int(answer(q, k, each)[0]) for each in shares], label=name)
+    axes.set(xlabel="share that is lost", ylabel="width of the cache", xscale="log")
+
+
 PICTURES = {
     each.__name__: each
     for each in (times_of, continued, bias_of, best_edges, heads_of, converted, tables_of,
-                 recached, places_of, by_chance, positions_used)
+                 recached, places_of, by_chance, positions_used, axis_and_rate, seconds_between,
+                 narrow_scores)
 }  # fmt: skip
 
 
