@@ -67,6 +67,11 @@ def windows_then_rope(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
     return [*[in_windows(sizes)] * (n_layers - 1), RoPE(sizes.head_dim)]
 
 
+def rope_below(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
+    """Return RoPE for all layers but the last, which has no positions; no layer has windows."""
+    return [*[RoPE(sizes.head_dim)] * (n_layers - 1), NoPosition()]
+
+
 def windows_alone(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
     """Return windows for all layers but the last, which sees everything; none has positions."""
     return [*[in_windows(sizes, rotates=False)] * (n_layers - 1), NoPosition()]
@@ -106,6 +111,7 @@ RECIPES = {
     # What the hybrid is, with one of its three parts taken away.
     "all_windows": Recipe("RoPE in windows", "#8bc34a", all_windows),
     "windows_rope": Recipe("RoPE with some windows", "#00838f", windows_then_rope),
+    "rope_none": Recipe("RoPE in some layers", "#5d4037", rope_below),
     "windows_none": Recipe("windows without RoPE", "#795548", windows_alone),
     # DeBERTa with one of its terms, and Shaw without the values' vectors.
     "deberta_c2p": Recipe("DeBERTa without p2c", "#9575cd", queries_ask),
