@@ -14,74 +14,63 @@ from pe_lib.sinusoidal import frequencies, sinusoidal
 ROUNDED = 1e-3  # single precision rounds the angles of far positions
 
 
+def codes_at(positions: Tensor, rates: Tensor) -> Tensor:
+    """Return codes (..., d) of positions (...) with the given frequencies, interleaved, float64."""
+    angles = positions[..., None] * rates.double()
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
+
+
 def reading_cases(draw: Draw) -> list[Case]:
-    """Codes of positions on one, two and no axes; a narrow code; one turn is never lost."""
+    """Up to almost half a turn on both sides of 0, and through 0; narrow codes and wide; two."""
     some, rows, length = draw.sizes(3, 4, 9)
     dims = [2 * half for half in draw.sizes(3, 5, 9)]
-
-    def places(*shape: int, dim: int, base: float) -> Tensor:
-        most = int(0.97 * math.pi * base ** ((dim - 2) / dim))
-        drawn = torch.randint(-most, most + 1, shape, generator=draw.generator).flatten()
-        drawn[:2] = torch.tensor([most, 4 - most])
-        return drawn.view(shape)
-
+    near = 0.97 * math.pi
     calls = (
-        ("a row", (some,), dims[0], 10000.0), ("some rows", (rows, length), dims[1], 700.0),
-        ("wide", (some,), 128, 500.0), ("of the least width", (length,), 4, 50_000.0),
-        ("a single one", (1,), dims[2], 10000.0),
+        ("a few", some, dims[0], near), ("some below 0", rows, dims[1], -near),
+        ("wide ones", some, 128, near), ("of width four", length, 4, -near),
+        ("some about 0", length, dims[2], 0.0), ("two", 2, dims[0], 0.5 * near),
     )  # fmt: skip
     found = []
-    for words, shape, dim, base in calls:
-        codes = sinusoidal(places(*shape, dim=dim, base=base) if shape != (1,)
-                           else torch.tensor([5]), dim, base)  # fmt: skip
-        label = f"codes of shape {(*shape, dim)}, {words}, base {base:g}"
-        found.append(Case(label, (codes, base)))
+    for words, count, dim, end in calls:
+        rates = frequencies(dim, 300 + 20_000 * float(draw.normal(1).abs()))
+        rates = rates * (0.4 + 2 * torch.rand(1, generator=draw.generator))
+        start = int(end / rates[-1]) - (count - 1 if end > 0 else 0 if end else count // 2)
+        codes = codes_at(torch.arange(start, start + count), rates)
+        found.append(Case(f"{words}: codes of shape {(count, dim)}", (codes,)))
     return found
 
 
-def read_hand(codes: Tensor, base: float, hand: int = -1, cut: bool = False) -> Tensor:
-    """Return the positions that one hand shows, of either sign, rounded or cut off."""
-    rates = frequencies(codes.shape[-1], base)
-    pairs = codes.double().unflatten(-1, (-1, 2))
-    exact = torch.atan2(pairs[..., hand, 0], pairs[..., hand, 1]) / rates[hand]
-    return (exact if cut else exact.round()).long()
+def angles_of(codes: Tensor, hand: int = -1) -> Tensor:
+    """Return the angles (L,) of one hand."""
+    sine, cosine = codes.double().unflatten(-1, (-1, 2))[:, hand].unbind(-1)
+    return torch.atan2(sine, cosine)
 
 
-def slowest(codes: Tensor, base: float) -> tuple[Tensor, Tensor, float]:
-    """Return sine, cosine and frequency of the slowest hand."""
-    sine, cosine = codes.double()[..., -2:].unbind(-1)
-    return sine, cosine, float(frequencies(codes.shape[-1], base)[-1])
+def steps_in(angles: Tensor) -> Tensor:
+    """Return how many of its own steps a hand has made."""
+    return angles / (angles[1] - angles[0])
 
 
-def by_sine(codes: Tensor, base: float) -> Tensor:
+def read_hand(codes: Tensor, hand: int = -1) -> Tensor:
+    """Return the positions that one hand shows, of either sign."""
+    return steps_in(angles_of(codes, hand)).round().long()
+
+
+def by_sine(codes: Tensor) -> Tensor:
     """Read the sine alone."""
-    sine, _, rate = slowest(codes, base)
-    return (sine.clamp(-1, 1).asin() / rate).round().long()
+    return steps_in(codes[:, -2].clamp(-1, 1).asin()).round().long()
 
 
-def by_cosine(codes: Tensor, base: float) -> Tensor:
+def by_cosine(codes: Tensor) -> Tensor:
     """Read the cosine alone."""
-    _, cosine, rate = slowest(codes, base)
-    return (cosine.clamp(-1, 1).acos() / rate).round().long()
+    return steps_in(codes[:, -1].clamp(-1, 1).acos()).round().long()
 
 
-def by_quotient(codes: Tensor, base: float) -> Tensor:
-    """Read the quotient of the two, which half of the directions share."""
-    sine, cosine, rate = slowest(codes, base)
-    return ((sine / cosine).atan() / rate).round().long()
-
-
-def exchanged(codes: Tensor, base: float) -> Tensor:
-    """Take the cosine for the sine."""
-    sine, cosine, rate = slowest(codes, base)
-    return (torch.atan2(cosine, sine) / rate).round().long()
-
-
-def with_exponent(codes: Tensor, base: float, exponent: float) -> Tensor:
-    """Divide the slowest angle by another frequency."""
-    sine, cosine, _ = slowest(codes, base)
-    found: Tensor = torch.atan2(sine, cosine) * base**exponent
-    return found.round().long()
+def turned_on(codes: Tensor) -> Tensor:
+    """Return the positions with a whole turn of the slowest hand added to those below 0."""
+    angles = angles_of(codes)
+    turned = torch.where(angles < 0, angles + 2 * math.pi, angles)
+    return (turned / (angles[1] - angles[0])).round().long()
 
 
 def places(start: Tensor) -> Tensor:
@@ -215,36 +204,34 @@ EXERCISES = (
         name="positions_of",
         cases=reading_cases,
         reference=read_hand,
+        tolerance=1e-6,  # positions go into hundreds of thousands
         integers=True,
         axes=("position",),
         mistakes=(
             Mistake("this reads the fastest hand, which has gone around many times",
-                    lambda c, b: read_hand(c, b, 0)),
+                    lambda c: read_hand(c, 0)),
+            Mistake("this reads the fastest hand, which has gone around many times",
+                    lambda c: angles_of(c, 0).round().long()),
             Mistake("this reads the second slowest hand, which may have gone around",
-                    lambda c, b: read_hand(c, b, -2)),
-            Mistake("the sine alone is read: two directions of a hand have the same one", by_sine),
+                    lambda c: read_hand(c, -2)),
+            Mistake("the sine alone is read, or its quotient with the cosine: two directions of "
+                    "a hand have the same one", by_sine),
             Mistake("the cosine alone is read: it does not tell p from -p", by_cosine),
-            Mistake("the quotient of sine and cosine is read: opposite directions have the same "
-                    "one", by_quotient),
             Mistake("sine and cosine are exchanged: a hand at position 0 has the sine 0",
-                    exchanged),
+                    lambda c: read_hand(c.flip(-1), 0)),
             Mistake("the quotient is cut off: rounded angles lie now above and now below a whole "
-                    "number, so round it", lambda c, b: read_hand(c, b, cut=True)),
-            Mistake("the hand is read in the other direction", lambda c, b: -read_hand(c, b)),
-            Mistake("the base is an argument; you use 10000 always",
-                    lambda c, b: with_exponent(c, 10000.0, 1 - 2 / c.shape[-1])),
-            Mistake("the slowest hand has the frequency base ** -((d - 2) / d), not 1 / base",
-                    lambda c, b: with_exponent(c, b, 1.0)),
-            Mistake("the exponent of the slowest hand is (d - 2)/d: half as much is the middle "
-                    "hand", lambda c, b: with_exponent(c, b, 0.5 - 1 / c.shape[-1])),
-            Mistake("all of these are 0: is the angle multiplied by the frequency? divide by it",
-                    lambda c, b: with_exponent(c, b, 2 / c.shape[-1] - 1)),
-            Mistake("the angle is not divided by the frequency",
-                    lambda c, b: with_exponent(c, b, 0.0)),
-            Mistake("negative positions are taken for a turn more",
-                    lambda c, b: turned_on(c, b)),
+                    "number, so round it", lambda c: steps_in(angles_of(c)).long()),
+            Mistake("the hand is read in the other direction", lambda c: -read_hand(c)),
+            Mistake("the hands have speeds of their own; you use those of the base 10000",
+                    lambda c: (angles_of(c) / frequencies(c.shape[-1], 10000.0)[-1]).round()
+                    .long()),
+            Mistake("all of these are 0: is the angle multiplied by the step? divide by it",
+                    lambda c: torch.zeros(len(c)).long()),
+            Mistake("the angle is not divided by the step that the hand makes from row to row",
+                    lambda c: angles_of(c).round().long()),
+            Mistake("negative positions are taken for a turn more", turned_on),
             Mistake("the first position is taken for 0; the codes tell where they stand",
-                    lambda c, b: read_hand(c, b) - read_hand(c, b).flatten()[0]),
+                    lambda c: torch.arange(len(c))),
         ),
     ),
     Exercise(
@@ -339,10 +326,3 @@ EXERCISES = (
         ),
     ),
 )  # fmt: skip
-
-
-def turned_on(codes: Tensor, base: float) -> Tensor:
-    """Return the positions with a whole turn of the slowest hand added to those below 0."""
-    found = read_hand(codes, base)
-    turn = 2 * math.pi / frequencies(codes.shape[-1], base)[-1]
-    return torch.where(found < 0, (found + turn).round().long(), found)
