@@ -9,14 +9,12 @@ import torch
 from torch import Tensor
 
 from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
-from pe_lib.sinusoidal import frequencies, sinusoidal
-
-ROUNDED = 1e-3  # single precision rounds the angles of far positions
+from pe_lib.sinusoidal import frequencies
 
 
-def codes_at(positions: Tensor, rates: Tensor) -> Tensor:
-    """Return codes (..., d) of positions (...) with the given frequencies, interleaved, float64."""
-    angles = positions[..., None] * rates.double()
+def codes_at(positions: Tensor, rates: Tensor, first: Tensor | float = 0.0) -> Tensor:
+    """Return codes (..., d) of positions (...) by the hands' steps and angles at 0, float64."""
+    angles = first + positions[..., None] * rates.double()
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
 
 
@@ -73,49 +71,61 @@ def turned_on(codes: Tensor) -> Tensor:
     return (turned / (angles[1] - angles[0])).round().long()
 
 
-def places(start: Tensor) -> Tensor:
-    """Return the place of each token in its document, which may go on in the next row."""
-    number = torch.arange(start.numel())
-    first = torch.where(start.flatten(), number, 0).cummax(0).values
-    return (number - first).view(start.shape)
+def laid_out(codes: Tensor, halves: bool) -> Tensor:
+    """Return interleaved codes as they are, or with all sines first."""
+    return codes.unflatten(-1, (-1, 2)).mT.flatten(-2) if halves else codes
 
 
-def add_positions(x: Tensor, start: Tensor) -> Tensor:
-    """Add to x (B, L, D) the codes of places in documents."""
-    return x + sinusoidal(places(start), x.shape[2])
+def hands_of(x: Tensor, y: Tensor, halves: bool | None = None) -> tuple[Tensor, Tensor, bool]:
+    """Return the hands' steps (up to whole turns) and first angles; whether all sines are first."""
+    codes = (y - x)[:2, 0]
+    pairs = codes.unflatten(-1, (-1, 2))
+    if halves is None:  # sine and cosine of a hand have together the length 1
+        halves = bool((pairs.norm(dim=-1) - 1).abs().max() > 1e-6)
+    pairs = codes.unflatten(-1, (2, -1)).mT if halves else pairs
+    first, second = torch.atan2(pairs[..., 0], pairs[..., 1])
+    return second - first, first, halves
+
+
+def add_positions(
+    x: Tensor, y: Tensor, places: Tensor | None = None, halves: bool | None = None
+) -> Tensor:
+    """Add codes to x (B, L, D) that go on from the first in y, for 0 ... L - 1 or `places`."""
+    step, first, halves = hands_of(x, y, halves)
+    places = torch.arange(x.shape[1]) if places is None else places
+    return x + laid_out(codes_at(places, step, first), halves)
+
+
+def changed(rule: Callable[[Tensor, Tensor, Tensor, bool], Tensor]) -> Answer:
+    """Return a wrong answer that makes other codes of places, steps, first angles and order."""
+    return lambda x, y: x + rule(torch.arange(x.shape[1]), *hands_of(x, y))
 
 
 def add_cases(draw: Draw) -> list[Case]:
-    """Documents within rows and across them, one for all, one for each token, and a long one."""
+    """In both orders: more tokens than rows and fewer, one pair, fast hands, a long text."""
     batch, length = draw.sizes(2, 3, 8)
-    dim, other, third = (2 * half for half in draw.sizes(3, 5, 9))
+    n, more = draw.sizes(2, 3, 6)
 
-    def case(words: str, rows: int, tokens: int, width: int, share: float) -> Case:
-        start = torch.rand(rows, tokens, generator=draw.generator) < share
-        start[1:, 0] &= share == 1  # a row goes on with the document of the row before
-        start[0, 0] = True
-        start[0, tokens // 2] |= 0 < share < 1
-        label = f"{words}, x {(rows, tokens, width)}"
-        return Case(label, (draw.normal(rows, tokens, width), start), ROUNDED)
+    def case(words: str, rows: int, tokens: int, rates: Tensor, halves: bool = False) -> Case:
+        start = draw.integer(15, 900)
+        x = draw.normal(rows, tokens, 2 * len(rates)).double()
+        codes = laid_out(codes_at(torch.arange(start, start + rows), rates), halves)
+        words += ", all sines first" if halves else ""
+        return Case(f"{words}, x {tuple(x.shape)}", (x, x + codes[:, None]))
 
     return [
-        case("some documents", batch, 4 * length, dim, 0.1),
-        case("one document for all rows", batch, length, other, 0.0),
-        case("each token a document", length, batch, third, 1.0),
-        case("as many rows as tokens", batch, batch, 2 * third, 0.3),
-        case("a document of thousands of tokens", 4, 1501, 4, 0.0),
+        case("more tokens than rows", batch, batch + length, drawn_rates(draw, n, 0.01, 2.0)),
+        case("two rows", 2, length, drawn_rates(draw, more, 3.3, 6.0), halves=True),
+        case("more rows than tokens", batch + length, length, drawn_rates(draw, more, 0.02, 1.0)),
+        case("as many rows as tokens", batch, batch, drawn_rates(draw, n, 0.05, 3.0), halves=True),
+        case("one pair", 2, batch, torch.tensor([0.1 * draw.integer(3, 29)])),
+        case("a long text", 3, 1501, drawn_rates(draw, 2, 0.003, 3.0), halves=True),
     ]
 
 
-def otherwise(rule: Callable[[Tensor], Tensor]) -> Answer:
-    """Return a wrong answer that takes other numbers for the places."""
-    return lambda x, start: x + sinusoidal(rule(start), x.shape[2])
-
-
-def in_each_row(start: Tensor) -> Tensor:
-    """Count anew in each row as well."""
-    column = torch.arange(start.shape[1])
-    return column - torch.where(start, column, 0).cummax(1).values
+def otherwise(rule: Callable[[int, int], Tensor]) -> Answer:
+    """Return a wrong answer that takes other numbers for the places, from B and L."""
+    return lambda x, y: add_positions(x, y, rule(*x.shape[:2]))
 
 
 def table_of(draw: Draw, rates: Tensor, length: int) -> Tensor:
@@ -240,31 +250,41 @@ EXERCISES = (
         reference=add_positions,
         axes=("batch", "token", "channel"),
         mistakes=(
-            Mistake("your positions come from the batch axis: x.shape[0] counts rows, and each "
-                    "token of a row gets the same vector",
-                    otherwise(lambda s: torch.arange(len(s))[:, None].expand_as(s))),
-            Mistake("the positions run on from document to document",
-                    otherwise(lambda s: torch.arange(s.numel()).view(s.shape))),
-            Mistake("the positions begin anew in each row, and know nothing of documents",
-                    otherwise(lambda s: torch.arange(s.shape[1]).expand_as(s))),
-            Mistake("a row that does not begin a document goes on where the row before stopped; "
-                    "yours begins at 0", otherwise(in_each_row)),
-            Mistake("these are the numbers of the documents; places in them are wanted",
-                    otherwise(lambda s: s.flatten().cumsum(0).view(s.shape) - 1)),
-            Mistake("the places are one too high: a document begins with 0",
-                    otherwise(lambda s: places(s) + 1)),
-            Mistake("the stream runs along the rows; you go down the columns",
-                    otherwise(lambda s: places(s.mT).mT)),
-            Mistake("x is multiplied by sqrt(D); this exercise leaves it as it is",
-                    lambda x, s: add_positions(x * x.shape[2] ** 0.5, s)),
-            Mistake("the code is multiplied with x; it must be added",
-                    lambda x, s: x * add_positions(x * 0, s)),
-            Mistake("the code is returned without x", lambda x, s: add_positions(x * 0, s)),
+            Mistake("this is what the module gives: the code changes along the batch axis, and "
+                    "each token of a row gets the same", lambda x, y: y),
+            Mistake("nothing is added to x", lambda x, y: x),
+            Mistake("the positions run on from row to row; each row begins with the same one",
+                    otherwise(lambda b, n: torch.arange(b * n).view(b, n))),
+            Mistake("each row begins one position after the row above, as in the module; they "
+                    "all begin with the same one",
+                    otherwise(lambda b, n: torch.arange(b)[:, None] + torch.arange(n))),
+            Mistake("the positions are one too high: the first token gets what the module adds "
+                    "to the first row", otherwise(lambda b, n: torch.arange(n) + 1)),
+            Mistake("the positions fall from token to token; they must rise",
+                    otherwise(lambda b, n: -torch.arange(n))),
+            Mistake("the codes of the B positions that you see are repeated; go on after them",
+                    otherwise(lambda b, n: torch.arange(n) % b)),
+            Mistake("the last code that you see is repeated; go on after it",
+                    otherwise(lambda b, n: torch.arange(n).clamp(max=b - 1))),
+            Mistake("the columns are read as interleaved in all of these; look whether they are: "
+                    "sine and cosine of a hand have together the length 1",
+                    lambda x, y: add_positions(x, y, halves=False)),
+            Mistake("the code is right, and its columns are always interleaved; return them in "
+                    "the order of the module", changed(lambda p, w, a, h: codes_at(p, w, a))),
+            Mistake("the positions begin with 0; the module began elsewhere",
+                    changed(lambda p, w, a, h: laid_out(codes_at(p, w), h))),
+            Mistake("these are the frequencies of the chapter's formula; the module has others",
+                    changed(lambda p, w, a, h: codes_at(p, frequencies(2 * len(w), 10000.0)))),
+            Mistake("sine and cosine are exchanged: atan2 takes the sine first",
+                    changed(lambda p, w, a, h: laid_out(codes_at(p, -w, math.pi / 2 - a), h))),
+            Mistake("this goes on in a straight line; the hands rotate",
+                    lambda x, y: x + (y - x)[0, 0] + torch.arange(x.shape[1])[:, None]
+                    * ((y - x)[1, 0] - (y - x)[0, 0])),
+            Mistake("the code is added to what the module gives, in which there is a wrong one; "
+                    "add it to x", lambda x, y: y + add_positions(x, y) - x),
+            Mistake("the code is returned without x", lambda x, y: add_positions(x, y) - x),
             Mistake("the code is subtracted; it must be added",
-                    lambda x, s: 2 * x - add_positions(x, s)),
-            Mistake("these are all sines, then all cosines; this exercise uses interleaved "
-                    "columns",
-                    lambda x, s: x + sinusoidal(places(s), x.shape[2], layout="half")),
+                    lambda x, y: 2 * x - add_positions(x, y)),
         ),
     ),
     Exercise(
