@@ -9,124 +9,123 @@ import torch
 from torch import Tensor
 
 from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
-from pe_lib.sinusoidal import frequencies, sinusoidal
+from pe_lib.sinusoidal import frequencies
 
-ROUNDED = 1e-3  # single precision rounds the angles of far positions
+
+def codes_at(positions: Tensor, rates: Tensor, first: Tensor | float = 0.0) -> Tensor:
+    """Return codes (..., d) of positions (...) by the hands' steps and angles at 0, float64."""
+    angles = first + positions[..., None] * rates.double()
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
 
 
 def reading_cases(draw: Draw) -> list[Case]:
-    """Codes of positions on one, two and no axes; a narrow code; one turn is never lost."""
+    """Up to almost half a turn on both sides of 0, and through 0; narrow codes and wide; two."""
     some, rows, length = draw.sizes(3, 4, 9)
     dims = [2 * half for half in draw.sizes(3, 5, 9)]
-
-    def places(*shape: int, dim: int, base: float) -> Tensor:
-        most = int(0.97 * math.pi * base ** ((dim - 2) / dim))
-        drawn = torch.randint(-most, most + 1, shape, generator=draw.generator).flatten()
-        drawn[:2] = torch.tensor([most, 4 - most])
-        return drawn.view(shape)
-
+    near = 0.97 * math.pi
     calls = (
-        ("a row", (some,), dims[0], 10000.0), ("some rows", (rows, length), dims[1], 700.0),
-        ("wide", (some,), 128, 500.0), ("of the least width", (length,), 4, 50_000.0),
-        ("a single one", (1,), dims[2], 10000.0),
+        ("a few", some, dims[0], near), ("some below 0", rows, dims[1], -near),
+        ("wide ones", some, 128, near), ("of width four", length, 4, -near),
+        ("some about 0", length, dims[2], 0.0), ("two", 2, dims[0], 0.5 * near),
     )  # fmt: skip
     found = []
-    for words, shape, dim, base in calls:
-        codes = sinusoidal(places(*shape, dim=dim, base=base) if shape != (1,)
-                           else torch.tensor([5]), dim, base)  # fmt: skip
-        label = f"codes of shape {(*shape, dim)}, {words}, base {base:g}"
-        found.append(Case(label, (codes, base)))
+    for words, count, dim, end in calls:
+        rates = frequencies(dim, 300 + 20_000 * float(draw.normal(1).abs()))
+        rates = rates * (0.4 + 2 * torch.rand(1, generator=draw.generator))
+        start = int(end / rates[-1]) - (count - 1 if end > 0 else 0 if end else count // 2)
+        codes = codes_at(torch.arange(start, start + count), rates)
+        found.append(Case(f"{words}: codes of shape {(count, dim)}", (codes,)))
     return found
 
 
-def read_hand(codes: Tensor, base: float, hand: int = -1, cut: bool = False) -> Tensor:
-    """Return the positions that one hand shows, of either sign, rounded or cut off."""
-    rates = frequencies(codes.shape[-1], base)
-    pairs = codes.double().unflatten(-1, (-1, 2))
-    exact = torch.atan2(pairs[..., hand, 0], pairs[..., hand, 1]) / rates[hand]
-    return (exact if cut else exact.round()).long()
+def angles_of(codes: Tensor, hand: int = -1) -> Tensor:
+    """Return the angles (L,) of one hand."""
+    sine, cosine = codes.double().unflatten(-1, (-1, 2))[:, hand].unbind(-1)
+    return torch.atan2(sine, cosine)
 
 
-def slowest(codes: Tensor, base: float) -> tuple[Tensor, Tensor, float]:
-    """Return sine, cosine and frequency of the slowest hand."""
-    sine, cosine = codes.double()[..., -2:].unbind(-1)
-    return sine, cosine, float(frequencies(codes.shape[-1], base)[-1])
+def steps_in(angles: Tensor) -> Tensor:
+    """Return how many of its own steps a hand has made."""
+    return angles / (angles[1] - angles[0])
 
 
-def by_sine(codes: Tensor, base: float) -> Tensor:
+def read_hand(codes: Tensor, hand: int = -1) -> Tensor:
+    """Return the positions that one hand shows, of either sign."""
+    return steps_in(angles_of(codes, hand)).round().long()
+
+
+def by_sine(codes: Tensor) -> Tensor:
     """Read the sine alone."""
-    sine, _, rate = slowest(codes, base)
-    return (sine.clamp(-1, 1).asin() / rate).round().long()
+    return steps_in(codes[:, -2].clamp(-1, 1).asin()).round().long()
 
 
-def by_cosine(codes: Tensor, base: float) -> Tensor:
+def by_cosine(codes: Tensor) -> Tensor:
     """Read the cosine alone."""
-    _, cosine, rate = slowest(codes, base)
-    return (cosine.clamp(-1, 1).acos() / rate).round().long()
+    return steps_in(codes[:, -1].clamp(-1, 1).acos()).round().long()
 
 
-def by_quotient(codes: Tensor, base: float) -> Tensor:
-    """Read the quotient of the two, which half of the directions share."""
-    sine, cosine, rate = slowest(codes, base)
-    return ((sine / cosine).atan() / rate).round().long()
+def turned_on(codes: Tensor) -> Tensor:
+    """Return the positions with a whole turn of the slowest hand added to those below 0."""
+    angles = angles_of(codes)
+    turned = torch.where(angles < 0, angles + 2 * math.pi, angles)
+    return (turned / (angles[1] - angles[0])).round().long()
 
 
-def exchanged(codes: Tensor, base: float) -> Tensor:
-    """Take the cosine for the sine."""
-    sine, cosine, rate = slowest(codes, base)
-    return (torch.atan2(cosine, sine) / rate).round().long()
+def laid_out(codes: Tensor, halves: bool) -> Tensor:
+    """Return interleaved codes as they are, or with all sines first."""
+    return codes.unflatten(-1, (-1, 2)).mT.flatten(-2) if halves else codes
 
 
-def with_exponent(codes: Tensor, base: float, exponent: float) -> Tensor:
-    """Divide the slowest angle by another frequency."""
-    sine, cosine, _ = slowest(codes, base)
-    found: Tensor = torch.atan2(sine, cosine) * base**exponent
-    return found.round().long()
+def hands_of(x: Tensor, y: Tensor, halves: bool | None = None) -> tuple[Tensor, Tensor, bool]:
+    """Return the hands' steps (up to whole turns) and first angles; whether all sines are first."""
+    codes = (y - x)[:2, 0]
+    pairs = codes.unflatten(-1, (-1, 2))
+    if halves is None:  # sine and cosine of a hand have together the length 1
+        halves = bool((pairs.norm(dim=-1) - 1).abs().max() > 1e-6)
+    pairs = codes.unflatten(-1, (2, -1)).mT if halves else pairs
+    first, second = torch.atan2(pairs[..., 0], pairs[..., 1])
+    return second - first, first, halves
 
 
-def places(start: Tensor) -> Tensor:
-    """Return the place of each token in its document, which may go on in the next row."""
-    number = torch.arange(start.numel())
-    first = torch.where(start.flatten(), number, 0).cummax(0).values
-    return (number - first).view(start.shape)
+def add_positions(
+    x: Tensor, y: Tensor, places: Tensor | None = None, halves: bool | None = None
+) -> Tensor:
+    """Add codes to x (B, L, D) that go on from the first in y, for 0 ... L - 1 or `places`."""
+    step, first, halves = hands_of(x, y, halves)
+    places = torch.arange(x.shape[1]) if places is None else places
+    return x + laid_out(codes_at(places, step, first), halves)
 
 
-def add_positions(x: Tensor, start: Tensor) -> Tensor:
-    """Add to x (B, L, D) the codes of places in documents."""
-    return x + sinusoidal(places(start), x.shape[2])
+def changed(rule: Callable[[Tensor, Tensor, Tensor, bool], Tensor]) -> Answer:
+    """Return a wrong answer that makes other codes of places, steps, first angles and order."""
+    return lambda x, y: x + rule(torch.arange(x.shape[1]), *hands_of(x, y))
 
 
 def add_cases(draw: Draw) -> list[Case]:
-    """Documents within rows and across them, one for all, one for each token, and a long one."""
+    """In both orders: more tokens than rows and fewer, one pair, fast hands, a long text."""
     batch, length = draw.sizes(2, 3, 8)
-    dim, other, third = (2 * half for half in draw.sizes(3, 5, 9))
+    n, more = draw.sizes(2, 3, 6)
 
-    def case(words: str, rows: int, tokens: int, width: int, share: float) -> Case:
-        start = torch.rand(rows, tokens, generator=draw.generator) < share
-        start[1:, 0] &= share == 1  # a row goes on with the document of the row before
-        start[0, 0] = True
-        start[0, tokens // 2] |= 0 < share < 1
-        label = f"{words}, x {(rows, tokens, width)}"
-        return Case(label, (draw.normal(rows, tokens, width), start), ROUNDED)
+    def case(words: str, rows: int, tokens: int, rates: Tensor, halves: bool = False) -> Case:
+        start = draw.integer(15, 900)
+        x = draw.normal(rows, tokens, 2 * len(rates)).double()
+        codes = laid_out(codes_at(torch.arange(start, start + rows), rates), halves)
+        words += ", all sines first" if halves else ""
+        return Case(f"{words}, x {tuple(x.shape)}", (x, x + codes[:, None]))
 
     return [
-        case("some documents", batch, 4 * length, dim, 0.1),
-        case("one document for all rows", batch, length, other, 0.0),
-        case("each token a document", length, batch, third, 1.0),
-        case("as many rows as tokens", batch, batch, 2 * third, 0.3),
-        case("a document of thousands of tokens", 4, 1501, 4, 0.0),
+        case("more tokens than rows", batch, batch + length, drawn_rates(draw, n, 0.01, 2.0)),
+        case("two rows", 2, length, drawn_rates(draw, more, 3.3, 6.0), halves=True),
+        case("more rows than tokens", batch + length, length, drawn_rates(draw, more, 0.02, 1.0)),
+        case("as many rows as tokens", batch, batch, drawn_rates(draw, n, 0.05, 3.0), halves=True),
+        case("one pair", 2, batch, torch.tensor([0.1 * draw.integer(3, 29)])),
+        case("a long text", 3, 1501, drawn_rates(draw, 2, 0.003, 3.0), halves=True),
     ]
 
 
-def otherwise(rule: Callable[[Tensor], Tensor]) -> Answer:
-    """Return a wrong answer that takes other numbers for the places."""
-    return lambda x, start: x + sinusoidal(rule(start), x.shape[2])
-
-
-def in_each_row(start: Tensor) -> Tensor:
-    """Count anew in each row as well."""
-    column = torch.arange(start.shape[1])
-    return column - torch.where(start, column, 0).cummax(1).values
+def otherwise(rule: Callable[[int, int], Tensor]) -> Answer:
+    """Return a wrong answer that takes other numbers for the places, from B and L."""
+    return lambda x, y: add_positions(x, y, rule(*x.shape[:2]))
 
 
 def table_of(draw: Draw, rates: Tensor, length: int) -> Tensor:
@@ -215,36 +214,34 @@ EXERCISES = (
         name="positions_of",
         cases=reading_cases,
         reference=read_hand,
+        tolerance=1e-6,  # positions go into hundreds of thousands
         integers=True,
         axes=("position",),
         mistakes=(
             Mistake("this reads the fastest hand, which has gone around many times",
-                    lambda c, b: read_hand(c, b, 0)),
+                    lambda c: read_hand(c, 0)),
+            Mistake("this reads the fastest hand, which has gone around many times",
+                    lambda c: angles_of(c, 0).round().long()),
             Mistake("this reads the second slowest hand, which may have gone around",
-                    lambda c, b: read_hand(c, b, -2)),
-            Mistake("the sine alone is read: two directions of a hand have the same one", by_sine),
+                    lambda c: read_hand(c, -2)),
+            Mistake("the sine alone is read, or its quotient with the cosine: two directions of "
+                    "a hand have the same one", by_sine),
             Mistake("the cosine alone is read: it does not tell p from -p", by_cosine),
-            Mistake("the quotient of sine and cosine is read: opposite directions have the same "
-                    "one", by_quotient),
             Mistake("sine and cosine are exchanged: a hand at position 0 has the sine 0",
-                    exchanged),
+                    lambda c: read_hand(c.flip(-1), 0)),
             Mistake("the quotient is cut off: rounded angles lie now above and now below a whole "
-                    "number, so round it", lambda c, b: read_hand(c, b, cut=True)),
-            Mistake("the hand is read in the other direction", lambda c, b: -read_hand(c, b)),
-            Mistake("the base is an argument; you use 10000 always",
-                    lambda c, b: with_exponent(c, 10000.0, 1 - 2 / c.shape[-1])),
-            Mistake("the slowest hand has the frequency base ** -((d - 2) / d), not 1 / base",
-                    lambda c, b: with_exponent(c, b, 1.0)),
-            Mistake("the exponent of the slowest hand is (d - 2)/d: half as much is the middle "
-                    "hand", lambda c, b: with_exponent(c, b, 0.5 - 1 / c.shape[-1])),
-            Mistake("all of these are 0: is the angle multiplied by the frequency? divide by it",
-                    lambda c, b: with_exponent(c, b, 2 / c.shape[-1] - 1)),
-            Mistake("the angle is not divided by the frequency",
-                    lambda c, b: with_exponent(c, b, 0.0)),
-            Mistake("negative positions are taken for a turn more",
-                    lambda c, b: turned_on(c, b)),
+                    "number, so round it", lambda c: steps_in(angles_of(c)).long()),
+            Mistake("the hand is read in the other direction", lambda c: -read_hand(c)),
+            Mistake("the hands have speeds of their own; you use those of the base 10000",
+                    lambda c: (angles_of(c) / frequencies(c.shape[-1], 10000.0)[-1]).round()
+                    .long()),
+            Mistake("all of these are 0: is the angle multiplied by the step? divide by it",
+                    lambda c: torch.zeros(len(c)).long()),
+            Mistake("the angle is not divided by the step that the hand makes from row to row",
+                    lambda c: angles_of(c).round().long()),
+            Mistake("negative positions are taken for a turn more", turned_on),
             Mistake("the first position is taken for 0; the codes tell where they stand",
-                    lambda c, b: read_hand(c, b) - read_hand(c, b).flatten()[0]),
+                    lambda c: torch.arange(len(c))),
         ),
     ),
     Exercise(
@@ -253,31 +250,41 @@ EXERCISES = (
         reference=add_positions,
         axes=("batch", "token", "channel"),
         mistakes=(
-            Mistake("your positions come from the batch axis: x.shape[0] counts rows, and each "
-                    "token of a row gets the same vector",
-                    otherwise(lambda s: torch.arange(len(s))[:, None].expand_as(s))),
-            Mistake("the positions run on from document to document",
-                    otherwise(lambda s: torch.arange(s.numel()).view(s.shape))),
-            Mistake("the positions begin anew in each row, and know nothing of documents",
-                    otherwise(lambda s: torch.arange(s.shape[1]).expand_as(s))),
-            Mistake("a row that does not begin a document goes on where the row before stopped; "
-                    "yours begins at 0", otherwise(in_each_row)),
-            Mistake("these are the numbers of the documents; places in them are wanted",
-                    otherwise(lambda s: s.flatten().cumsum(0).view(s.shape) - 1)),
-            Mistake("the places are one too high: a document begins with 0",
-                    otherwise(lambda s: places(s) + 1)),
-            Mistake("the stream runs along the rows; you go down the columns",
-                    otherwise(lambda s: places(s.mT).mT)),
-            Mistake("x is multiplied by sqrt(D); this exercise leaves it as it is",
-                    lambda x, s: add_positions(x * x.shape[2] ** 0.5, s)),
-            Mistake("the code is multiplied with x; it must be added",
-                    lambda x, s: x * add_positions(x * 0, s)),
-            Mistake("the code is returned without x", lambda x, s: add_positions(x * 0, s)),
+            Mistake("this is what the module gives: the code changes along the batch axis, and "
+                    "each token of a row gets the same", lambda x, y: y),
+            Mistake("nothing is added to x", lambda x, y: x),
+            Mistake("the positions run on from row to row; each row begins with the same one",
+                    otherwise(lambda b, n: torch.arange(b * n).view(b, n))),
+            Mistake("each row begins one position after the row above, as in the module; they "
+                    "all begin with the same one",
+                    otherwise(lambda b, n: torch.arange(b)[:, None] + torch.arange(n))),
+            Mistake("the positions are one too high: the first token gets what the module adds "
+                    "to the first row", otherwise(lambda b, n: torch.arange(n) + 1)),
+            Mistake("the positions fall from token to token; they must rise",
+                    otherwise(lambda b, n: -torch.arange(n))),
+            Mistake("the codes of the B positions that you see are repeated; go on after them",
+                    otherwise(lambda b, n: torch.arange(n) % b)),
+            Mistake("the last code that you see is repeated; go on after it",
+                    otherwise(lambda b, n: torch.arange(n).clamp(max=b - 1))),
+            Mistake("the columns are read as interleaved in all of these; look whether they are: "
+                    "sine and cosine of a hand have together the length 1",
+                    lambda x, y: add_positions(x, y, halves=False)),
+            Mistake("the code is right, and its columns are always interleaved; return them in "
+                    "the order of the module", changed(lambda p, w, a, h: codes_at(p, w, a))),
+            Mistake("the positions begin with 0; the module began elsewhere",
+                    changed(lambda p, w, a, h: laid_out(codes_at(p, w), h))),
+            Mistake("these are the frequencies of the chapter's formula; the module has others",
+                    changed(lambda p, w, a, h: codes_at(p, frequencies(2 * len(w), 10000.0)))),
+            Mistake("sine and cosine are exchanged: atan2 takes the sine first",
+                    changed(lambda p, w, a, h: laid_out(codes_at(p, -w, math.pi / 2 - a), h))),
+            Mistake("this goes on in a straight line; the hands rotate",
+                    lambda x, y: x + (y - x)[0, 0] + torch.arange(x.shape[1])[:, None]
+                    * ((y - x)[1, 0] - (y - x)[0, 0])),
+            Mistake("the code is added to what the module gives, in which there is a wrong one; "
+                    "add it to x", lambda x, y: y + add_positions(x, y) - x),
+            Mistake("the code is returned without x", lambda x, y: add_positions(x, y) - x),
             Mistake("the code is subtracted; it must be added",
-                    lambda x, s: 2 * x - add_positions(x, s)),
-            Mistake("these are all sines, then all cosines; this exercise uses interleaved "
-                    "columns",
-                    lambda x, s: x + sinusoidal(places(s), x.shape[2], layout="half")),
+                    lambda x, y: 2 * x - add_positions(x, y)),
         ),
     ),
     Exercise(
@@ -339,10 +346,3 @@ EXERCISES = (
         ),
     ),
 )  # fmt: skip
-
-
-def turned_on(codes: Tensor, base: float) -> Tensor:
-    """Return the positions with a whole turn of the slowest hand added to those below 0."""
-    found = read_hand(codes, base)
-    turn = 2 * math.pi / frequencies(codes.shape[-1], base)[-1]
-    return torch.where(found < 0, (found + turn).round().long(), found)
