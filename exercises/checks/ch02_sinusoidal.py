@@ -22,16 +22,15 @@ def reading_cases(draw: Draw) -> list[Case]:
     """Up to almost half a turn on both sides of 0, and through 0; narrow codes and wide; two."""
     some, rows, length = draw.sizes(3, 4, 9)
     dims = [2 * half for half in draw.sizes(3, 5, 9)]
-    near = 0.97 * math.pi
+    near, most = 0.97 * math.pi, draw.integer(40, 90)
     calls = (
-        ("a few", some, dims[0], near), ("some below 0", rows, dims[1], -near),
-        ("wide ones", some, 128, near), ("of width four", length, 4, -near),
-        ("some about 0", length, dims[2], 0.0), ("two", 2, dims[0], 0.5 * near),
+        ("a few", some, dims[0], near, 3), ("some below 0", rows, dims[1], -near, 4),
+        ("wide ones", some, 40, near, 2), ("of width four", length, 4, -near, most),
+        ("some about 0", length, dims[2], 0.0, 3), ("two", 2, dims[0], 0.5 * near, 2),
     )  # fmt: skip
     found = []
-    for words, count, dim, end in calls:
-        rates = frequencies(dim, 300 + 20_000 * float(draw.normal(1).abs()))
-        rates = rates * (0.4 + 2 * torch.rand(1, generator=draw.generator))
+    for words, count, dim, end, slower in calls:  # whole rounds, so that no fast hand tells enough
+        rates = 2 * math.pi / (draw.integer(5, 9) * slower ** torch.arange(dim // 2)).double()
         start = int(end / rates[-1]) - (count - 1 if end > 0 else 0 if end else count // 2)
         codes = codes_at(torch.arange(start, start + count), rates)
         found.append(Case(f"{words}: codes of shape {(count, dim)}", (codes,)))
@@ -214,7 +213,7 @@ EXERCISES = (
         name="positions_of",
         cases=reading_cases,
         reference=read_hand,
-        tolerance=1e-6,  # positions go into hundreds of thousands
+        tolerance=1e-6,  # positions go into the millions
         integers=True,
         axes=("position",),
         mistakes=(
