@@ -829,7 +829,7 @@ ANSWERS = {
         lambda old, new: (
             [each[0] for each in new["verdicts"] if each[1] == choosing.FITS]
             == [choosing.ROWS.index("hybrid")]
-            and sum(each[1] == choosing.FITS for each in old["verdicts"]) == 7
+            and sum(each[1] == choosing.FITS for each in old["verdicts"]) == 9
         ),
     ),
     "four_terms": (
