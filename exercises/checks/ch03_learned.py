@@ -27,7 +27,7 @@ def counted(left: Tensor, places: Tensor, sides: Tensor, power: int = 2) -> Pair
 
 
 def rows_cases(draw: Draw) -> list[Case]:
-    """Rows as large as those of the tokens and far smaller; one, two and three segments."""
+    """Rows as long as those of the tokens and far shorter; one, two and three segments."""
     batch, length, more, few = draw.sizes(4, 4, 9)
     v = draw.integer(51, 70)
 
@@ -40,10 +40,10 @@ def rows_cases(draw: Draw) -> list[Case]:
         return Case(f"{words}, tokens {shape}, {s} segments", (x.sum((0, 2)), drawn[0], *tables))
 
     return [
-        case("rows of one size", (batch, 20), 30, 40, 2, 1.0),
-        case("small rows", (length, batch), more, 32, 2, 0.02),
-        case("rows of one size", (1, 3 * more), more + few, more + few + 4, 3, 2.0),
-        case("large rows", (batch, 90), 12, 24, 1, 5.0),
+        case("some texts", (batch, 20), 30, 40, 2, 1.0),
+        case("short rows", (length, batch), more, 32, 2, 0.02),
+        case("one text", (1, 3 * more), more + few, more + few + 4, 3, 2.0),
+        case("long texts, long rows", (batch, 90), 12, 24, 1, 5.0),
         case("a single token", (1, 1), few, 16, 2, 0.1),
     ]
 
