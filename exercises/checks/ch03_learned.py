@@ -14,45 +14,38 @@ Pair = tuple[Tensor, Tensor]
 
 
 def rows_used(x: Tensor, tokens: Tensor, words: Tensor, places: Tensor, sides: Tensor) -> Pair:
-    """Return which row of the positions and which of the segments each token got."""
-    return nearest(x - words[tokens], places, sides)
+    """Return how often each row of the positions and of the segments was used."""
+    return counted(x - words[tokens].sum(1), places, sides)
 
 
-def nearest(left: Tensor, places: Tensor, sides: Tensor) -> Pair:
-    """Return the two rows whose sum comes nearest to what is left."""
-    sums = (places[:, None] + sides).flatten(0, 1)  # (N S, D)
-    number = torch.cdist(left.double(), sums.double()).argmin(-1)
-    return number // len(sides), number % len(sides)
+def counted(left: Tensor, places: Tensor, sides: Tensor, power: int = 2) -> Pair:
+    """Return products with the rows, divided by a power of their lengths and rounded."""
+    places, sides = (
+        (left @ rows.T / rows.norm(dim=1) ** power).round().long() for rows in (places, sides)
+    )
+    return places, sides
 
 
 def rows_cases(draw: Draw) -> list[Case]:
-    """Rows as large as those of the tokens and far smaller; one, two and three segments."""
-    batch, length, dim, more = draw.sizes(4, 4, 9)
-    n, v = draw.integer(30, 50), draw.integer(51, 70)
+    """Rows as long as those of the tokens and far shorter; one, two and three segments."""
+    batch, length, more, few = draw.sizes(4, 4, 9)
+    v = draw.integer(51, 70)
 
-    def case(words: str, shape: tuple[int, int], d: int, s: int, size: float) -> Case:
-        tables = draw.normal(v, d), size * draw.normal(n, d), size * draw.normal(s, d)
-        tokens, places, sides = (
-            torch.randint(most, shape, generator=draw.generator) for most in (v, n, s)
-        )
-        tokens[0, 0], places[0, 0], sides[0, 0] = v - 1, n - 1, s - 1
-        x = tables[0][tokens] + tables[1][places] + tables[2][sides]
-        return Case(f"{words}, tokens {shape}, {s} segments", (x, tokens, *tables))
+    def case(words: str, shape: tuple[int, int], n: int, d: int, s: int, size: float) -> Case:
+        turned = torch.linalg.qr(draw.normal(d, d).double())[0][: n + s]
+        rows = size * (1 + torch.rand(n + s, 1, generator=draw.generator)) * turned
+        tables = draw.normal(v, d).double(), rows[:n].clone(), rows[n:].clone()
+        drawn = [torch.randint(m, shape, generator=draw.generator) for m in (v, n, s)]
+        x = torch.stack([table[row] for table, row in zip(tables, drawn, strict=True)])
+        return Case(f"{words}, tokens {shape}, {s} segments", (x.sum((0, 2)), drawn[0], *tables))
 
     return [
-        case("rows of one size", (batch, length), dim + 4, 2, 1.0),
-        case("small rows", (length, batch), 32, 2, 0.02),
-        case("rows of one size", (1, more), 16, 3, 1.0),
-        case("large rows", (batch, batch), 24, 1, 5.0),
-        case("a single token", (1, 1), 12, 2, 0.1),
+        case("some texts", (batch, 20), 30, 40, 2, 1.0),
+        case("short rows", (length, batch), more, 32, 2, 0.02),
+        case("one text", (1, 3 * more), more + few, more + few + 4, 3, 2.0),
+        case("long texts, long rows", (batch, 90), 12, 24, 1, 5.0),
+        case("a single token", (1, 1), few, 16, 2, 0.1),
     ]
-
-
-def by_product(x: Tensor, tokens: Tensor, words: Tensor, places: Tensor, sides: Tensor) -> Pair:
-    """Take the sum with the largest dot product."""
-    sums = (places[:, None] + sides).flatten(0, 1)
-    number = ((x - words[tokens]) @ sums.T).argmax(-1)
-    return number // len(sides), number % len(sides)
 
 
 def unstretched(table: Tensor) -> Tensor:
@@ -164,24 +157,23 @@ EXERCISES = (
         cases=rows_cases,
         reference=rows_used,
         integers=True,
-        axes=("batch", "token"),
+        axes=("text", "row"),
         mistakes=(
-            Mistake("the two are exchanged: positions first, then segments",
-                    lambda *a: rows_used(*a)[::-1]),
-            Mistake("the tokens' rows are still in what you compare: subtract them first",
-                    lambda x, t, w, p, s: nearest(x, p, s)),
-            Mistake("the segment is forgotten: what is left is the sum of two rows",
-                    lambda x, t, w, p, s: nearest(x - w[t], p, 0 * s)),
-            Mistake("the first segment is taken for all; find each token's own",
+            Mistake("the tokens' rows are still in the sum: subtract them first",
+                    lambda x, t, w, p, s: counted(x, p, s)),
+            Mistake("each token of a text added its row; you subtract their mean",
+                    lambda x, t, w, p, s: counted(x - w[t].mean(1), p, s)),
+            Mistake("a product with a row is how often it came, times the square of its length; "
+                    "the square is still there",
+                    lambda x, t, w, p, s: counted(x - w[t].sum(1), p, s, 0)),
+            Mistake("divide by the square of a row's length; yours is divided by the length",
+                    lambda x, t, w, p, s: counted(x - w[t].sum(1), p, s, 1)),
+            Mistake("whether a row was used is not enough; it may have come several times",
+                    lambda *a: tuple(counts.clamp(max=1) for counts in rows_used(*a))),
+            Mistake("the positions are taken to be 0, 1, 2, …; find those that were used",
                     lambda x, t, w, p, s: (
-                        nearest(x - w[t], p, s[:1])[0], torch.zeros_like(t))),
-            Mistake("the positions are counted from 0 in each row; find those that were used",
-                    lambda x, t, w, p, s: (
-                        torch.arange(t.shape[1]).expand_as(t), rows_used(x, t, w, p, s)[1])),
-            Mistake("the sum with the largest dot product need not be the nearest", by_product),
-            Mistake("the numbers are counted from 1; the first row of a table is row 0",
-                    lambda *a: tuple(rows + 1 for rows in rows_used(*a))),
-            Mistake("these are the numbers of the tokens", lambda x, t, w, p, s: (t, t)),
+                        (torch.arange(len(p)) < t.shape[1]).long().expand(len(t), -1),
+                        rows_used(x, t, w, p, s)[1])),
         ),
     ),
     Exercise(

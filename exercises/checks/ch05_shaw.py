@@ -15,41 +15,37 @@ FAR = 38_600
 Reach = tuple[Tensor, Tensor]
 
 
-def around(draw: Draw, reach: int) -> list[tuple[str, Tensor, Tensor]]:
-    """Return positions in which all distances up to `reach` occur, on both sides, and more."""
-    run, start = torch.arange(2 * reach + 3), draw.integer(11, 40)
-    middle = torch.tensor([reach + 1 - 12])  # 1 and 3 below zero for short reaches
-    keys = torch.cat([middle + torch.arange(-reach, reach + 1), torch.tensor([FAR, -FAR])])
-    some = run[draw.order(len(run))] - 700
-    return [
-        (f"{len(run)} queries and keys, positions from {start}", run + start, run + start),
-        (f"one query at {int(middle)}, keys around it and far away", middle,
-         keys[draw.order(len(keys))]),
-        (f"{len(run)} queries and keys below 0, in any order", some, run.flip(0) - 700),
-        ("three queries after a cache of keys", run[-reach - 3:-reach] + 70_001, run + 70_001),
-    ]  # fmt: skip
-
-
-def clip_of(scores: Tensor, q_pos: Tensor, k_pos: Tensor) -> Reach:
+def clip_of(counts: Tensor) -> Reach:
     """Return how far the table reaches to the left and to the right."""
-    return reach_by(scores, relative_position(q_pos, k_pos))
+    return around((2 * counts.cumsum(0) < counts.sum()).sum(), counts)
 
 
-def reach_by(scores: Tensor, distance: Tensor) -> Reach:
-    """Return where the numbers of the two ends begin."""
-    ends = [scores[distance == end][0] for end in (distance.min(), distance.max())]
-    return -distance[scores == ends[0]].max(), distance[scores == ends[1]].min()
+def around(own: Tensor, counts: Tensor) -> Reach:
+    """Return how many rows stand before that of relative position 0, and how many after."""
+    return own, len(counts) - 1 - own
 
 
 def clip_cases(draw: Draw) -> list[Case]:
-    """Longer to the left, longer to the right, alike, and one side that is not told apart."""
+    """Longer to the left, to the right, alike, nothing on one side; few texts and many."""
     a, b = draw.sizes(2, 2, 6)
     found = []
-    for left, right in ((max(a, b), min(a, b)), (min(a, b), max(a, b)), (a, a), (0, b)):
-        for words, q_pos, k_pos in around(draw, max(left, right) + 3):
-            numbers = draw.normal(left + right + 1)
-            row = relative_position(q_pos, k_pos).clamp(-left, right) + left
-            found.append(Case(words, (numbers[row], q_pos, k_pos)))
+    for left, right in ((max(a, b), min(a, b)), (min(a, b), max(a, b)), (a, a), (0, b), (a, 0)):
+        for words, count, longest in (("many texts", 40, 60), ("two texts", 2, 30),
+                                      ("few distances", 40, 90)):  # fmt: skip
+            counts = torch.zeros(left + right + 1, dtype=torch.long)
+            counts[left] = 1  # a text of one token
+            share = torch.rand(longest, generator=draw.generator)
+            if words == "few distances":
+                share = share.round()
+            share[0] /= 8
+            for length in torch.randint(2, longest + 1, (count,), generator=draw.generator):
+                places = torch.arange(int(length))
+                distance = relative_position(places, places)
+                drawn = torch.rand(distance.shape, generator=draw.generator).triu()
+                seen = drawn + drawn.triu(1).T < share[distance.abs()]  # of two, both or neither
+                row = distance[seen].clamp(-left, right) + left
+                counts += torch.bincount(row, minlength=len(counts))
+            found.append(Case(words, (counts,)))
     return found
 
 
@@ -170,28 +166,22 @@ EXERCISES = (
         cases=clip_cases,
         reference=clip_of,
         mistakes=(
-            Mistake("left and right are exchanged: the left side is the past, keys before the "
-                    "query", lambda s, q, k: clip_of(s, q, k)[::-1]),
+            Mistake("left and right are exchanged: the rows begin with the farthest keys on the "
+                    "left", lambda c: clip_of(c)[::-1]),
             Mistake("return how far it reaches, a number that is not negative; to the left you "
-                    "return a relative position",
-                    lambda s, q, k: (-clip_of(s, q, k)[0], clip_of(s, q, k)[1])),
-            Mistake("both sides get the larger reach; they need not be alike",
-                    lambda s, q, k: (max(clip_of(s, q, k)),) * 2),
-            Mistake("both sides get the smaller reach; they need not be alike",
-                    lambda s, q, k: (min(clip_of(s, q, k)),) * 2),
+                    "return a relative position", lambda c: (-clip_of(c)[0], clip_of(c)[1])),
+            Mistake("both sides get the same reach; they need not be alike",
+                    lambda c: (len(c) // 2,) * 2),
+            Mistake("the row with most pairs is often one at an end, which all farther pairs share",
+                    lambda c: around(c.argmax(), c)),
+            Mistake("the largest number between the ends need not be that of relative position 0: "
+                    "few tokens may have seen themselves",
+                    lambda c: around(c[1:-1].argmax() + 1, c)),
             Mistake("this is how many relative positions a side tells apart, distance 0 included; "
-                    "the reach is one less", lambda s, q, k: tuple(
-                        n + 1 for n in clip_of(s, q, k))),
+                    "the reach is one less", lambda c: tuple(n + 1 for n in clip_of(c))),
             Mistake("this is the last relative position before the end begins; the end itself is "
-                    "asked for", lambda s, q, k: tuple(n - 1 for n in clip_of(s, q, k))),
-            Mistake("these are the farthest keys there are; the table ends before",
-                    lambda s, q, k: (-relative_position(q, k).min(),
-                                     relative_position(q, k).max())),
-            Mistake("this is the number of rows of the table", lambda s, q, k: (
-                sum(clip_of(s, q, k)) + 1,) * 2),
-            Mistake("positions are counted from 0; use q_pos and k_pos",
-                    lambda s, q, k: reach_by(s, relative_position(
-                        torch.arange(len(q)), torch.arange(len(k))))),
+                    "asked for", lambda c: tuple(n - 1 for n in clip_of(c))),
+            Mistake("this is the number of rows of the table", lambda c: (len(c),) * 2),
         ),
     ),
     Exercise(
