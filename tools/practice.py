@@ -239,8 +239,8 @@ def place(name: str) -> str:
 ABOUT = (
     "**Or write here, without an account.** {count} of these exercises {opens} in this page: a "
     "click loads Python from this site (6 MB, once), the check says what the notebook's says, and "
-    "your answer stays in this browser. A small stand-in for PyTorch computes; what it lacks it "
-    "names."
+    "your answer stays in this browser. It runs on a small stand-in for PyTorch, which tells you "
+    "what it lacks."
 )
 WITHOUT = (
     "This copy of the site was built without npm, so these exercises do not open in the page; the "
