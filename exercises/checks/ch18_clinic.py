@@ -155,7 +155,7 @@ WIDE = 3000  # positions to be read back are smaller: the slowest pair makes les
 
 def reading_cases(draw: Draw) -> list[Case]:
     """Calls whose positions are as they should be, or are not: all numbers below 3,000."""
-    rows, length, n = draw.sizes(3, 4, 9)
+    rows, (length, n) = 3, draw.sizes(2, 4, 9)
     first = 1000 + 2 * torch.randperm(980, generator=draw.generator)[:rows, None]
     first[1] = first[0] + 1  # no divisor in common: no fast pair can seem a slow one
     given = torch.sort(draw.places(rows, length, high=WIDE - 1)).values
@@ -180,7 +180,7 @@ def read_off(draw: Draw, places: Tensor, n: int) -> tuple[Tensor, Tensor]:
     x = draw.normal(*places.shape, 2 * n).double()
     x = x + x.sign() / 4  # no component is so small that its angle is lost
     rates = 0.02 * 100 ** torch.rand(n, generator=draw.generator).double()
-    rates[: n // 3], rates[n // 3] = 0.0, 4e-4 + 5e-4 * draw.integer(0, 9) / 9
+    rates[: n // 3], rates[n // 3] = 0.0, 9e-4 + 1e-4 * draw.integer(0, 9) / 9
     rates = rates[torch.randperm(n, generator=draw.generator)]
     return x, apply_rope(x[:, None], places[..., None] * rates)[:, 0]
 
@@ -213,6 +213,13 @@ def smallest(x: Tensor, y: Tensor, first: Tensor, least: float) -> Tensor:
     angles = phases(x, y)
     size = angles[0, 0].abs()
     return by_pair(angles, first, int(size.masked_fill(size < least, torch.inf).argmin()))
+
+
+def seeming(x: Tensor, y: Tensor, first: Tensor) -> Tensor:
+    """Read positions from the pair that seems slowest in all rows, whether they agree or not."""
+    angles = phases(x, y)
+    size = (angles[:, 0] / first[:, None]).abs().amax(0)
+    return by_pair(angles, first, int(size.masked_fill(size < 1e-9, torch.inf).argmin()))
 
 
 def stories(call: Tensor) -> list[Tensor]:
@@ -395,6 +402,8 @@ EXERCISES = (
                     lambda x, y, f: smallest(x, y, f, 0.0)),
             Mistake("one row cannot show which pairs have lost a turn: any may seem slow there",
                     lambda x, y, f: smallest(x, y, f, 1e-9)),
+            Mistake("a pair that seems slow in every row may have lost turns in each: do the rows "
+                    "agree on its rate?", seeming),
             Mistake("no base is given; you take 10000, and the last pair for the slowest",
                     lambda x, y, f: (phases(x, y)[..., -1] / frequencies(x.shape[-1])[-1])
                     .round().long()),
