@@ -148,9 +148,10 @@ def picture(figure: Figure, alt: str) -> Picture:
     """Draw a figure, and close it.
 
     Raises:
-        ValueError: if alt says too little to stand in for the picture.
+        ValueError: if alt says too little to stand in for the picture, or an image has no scale.
     """
     words = require_alt(alt)
+    require_scale(figure)
     data, width, height = png(figure)
     return Picture(b64encode(data).decode(), words, width, height)
 
@@ -210,6 +211,14 @@ def require_alt(alt: str) -> str:
     return words
 
 
+def require_scale(figure: Figure) -> None:
+    """Raise a ValueError if no colour bar of the figure says what an image's colours mean."""
+    images = [image for axes in figure.axes for image in axes.images]
+    scales = [(image.cmap, image.get_clim()) for image in images if image.colorbar]
+    if not all((image.cmap, image.get_clim()) in scales for image in images):
+        raise ValueError("a heat map needs a colour bar with its colours and limits")
+
+
 def heatmap(
     axes: Axes,
     values: Any,
@@ -218,10 +227,10 @@ def heatmap(
     x: str = "",
     y: str = "",
     diverging: bool = False,
-    bar: bool = True,
+    bar: str | None = None,
     limit: float | None = None,
 ) -> AxesImage:
-    """Draw a matrix as an image, rows downwards, with a colour bar: white is zero.
+    """Draw a matrix as an image, rows downwards: white is zero.
 
     Args:
         axes: where to draw.
@@ -231,7 +240,7 @@ def heatmap(
         y: label of the rows.
         diverging: colours for signed values, symmetric about 0; without, those of amounts, which
             begin at 0 if no value is below it.
-        bar: add a colour bar.
+        bar: what the colours measure, beside a colour bar; None where several share one.
         limit: largest absolute value of the colours, with `diverging`; that of the data if None.
     """
     matrix = values.detach().numpy() if hasattr(values, "detach") else values
@@ -244,6 +253,6 @@ def heatmap(
     )
     axes.set(title=title, xlabel=x, ylabel=y)
     axes.grid(False)
-    if bar:
-        axes.figure.colorbar(image, ax=axes, shrink=0.9)
+    if bar is not None:
+        axes.figure.colorbar(image, ax=axes, shrink=0.9, label=bar)
     return image

@@ -29,7 +29,8 @@ names = [module.name for room in (pe_lib, posdoctor)
 for name in names:
     importlib.import_module(name)
 loaded = {name.partition(".")[0] for name in sys.modules}
-print(pe_lib.__file__, len(names), *{"IPython", "lab", "matplotlib", "pages", "tools"} & loaded)
+foreign = {"IPython", "ipywidgets", "lab", "matplotlib", "pages", "sklearn", "tools", "yaml"}
+print(pe_lib.__file__, len(names), *foreign & loaded)
 """
 ASK = """
 from pe_lib.rope import RoPE
