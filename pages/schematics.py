@@ -83,32 +83,19 @@ def arrow(
     bend: float = 0.0,
     width: float = 1.4,
     size: float = 9,
-    side: str = "above",
 ) -> None:
-    """Draw an arrow, with words at its middle.
+    """Draw an arrow, with words above its middle.
 
     Args:
         axes: of a canvas.
         start: its tail.
         end: its tip.
-        text: words at the middle.
+        text: words above the middle.
         colour: of arrow and words.
         bend: how far it curves, as a share of its length; 0 is straight.
         width: of its line, in points.
         size: of the letters, in points.
-        side: where the words stand: "above", "below", "left" or "right" of the middle.
-
-    Raises:
-        ValueError: if side is none of the four.
     """
-    places = {
-        "above": ("center", "bottom", (0, 0.05)),
-        "below": ("center", "top", (0, -0.05)),
-        "left": ("right", "center", (-0.07, 0)),
-        "right": ("left", "center", (0.07, 0)),
-    }
-    if side not in places:
-        raise ValueError(f"side must be one of {', '.join(places)}, got {side!r}")
     line = FancyArrowPatch(
         start,
         end,
@@ -121,9 +108,8 @@ def arrow(
         connectionstyle=f"arc3,rad={bend}",
     )
     axes.add_patch(line)
-    across, up, (right, higher) = places[side]
-    middle = (start[0] + end[0]) / 2 + right, (start[1] + end[1]) / 2 + higher
-    axes.text(*middle, text, ha=across, va=up, size=size, color=colour)
+    middle = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2 + 0.05
+    axes.text(*middle, text, ha="center", va="bottom", size=size, color=colour)
 
 
 def label(
