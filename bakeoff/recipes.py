@@ -88,16 +88,11 @@ def most_pairs(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
     return [RoPE(sizes.head_dim, rates=rates)] * n_layers
 
 
-def queries_ask(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
-    """Return DeBERTa without the term in which a key's content meets the distance."""
-    make = partial(DeBERTa, sizes.d_model, sizes.n_heads, sizes.length // 2, std=EMBED_STD)
-    return [make(p2c=False) for _ in range(n_layers)]
-
-
-def keys_ask(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
-    """Return DeBERTa without the term in which a query's content meets the distance."""
-    make = partial(DeBERTa, sizes.d_model, sizes.n_heads, sizes.length // 2, std=EMBED_STD)
-    return [make(c2p=False) for _ in range(n_layers)]
+def one_term(sizes: Sizes, n_layers: int, *, c2p: bool) -> list[PositionEncoding]:
+    """Return DeBERTa for all layers with one of its terms: c2p, or else p2c."""
+    reach = sizes.length // 2
+    make = partial(DeBERTa, sizes.d_model, sizes.n_heads, reach, c2p=c2p, p2c=not c2p)
+    return [make(std=EMBED_STD) for _ in range(n_layers)]
 
 
 def shaw_on_keys(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
@@ -108,14 +103,14 @@ def shaw_on_keys(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
 RECIPES = {
     "p_rope_75": Recipe("p-RoPE (0.75)", "#4db6ac", most_pairs),
     "hybrid": Recipe("window hybrid", "#2e7d32", hybrid),
-    # What the hybrid is, with one of its three parts taken away.
+    # What the hybrid is, with one of its parts taken away.
     "all_windows": Recipe("RoPE in windows", "#8bc34a", all_windows),
     "windows_rope": Recipe("RoPE with some windows", "#00838f", windows_then_rope),
     "rope_none": Recipe("RoPE in some layers", "#5d4037", rope_below),
     "windows_none": Recipe("windows without RoPE", "#795548", windows_alone),
     # DeBERTa with one of its terms, and Shaw without the values' vectors.
-    "deberta_c2p": Recipe("DeBERTa without p2c", "#9575cd", queries_ask),
-    "deberta_p2c": Recipe("DeBERTa without c2p", "#4527a0", keys_ask),
+    "deberta_c2p": Recipe("DeBERTa without p2c", "#9575cd", partial(one_term, c2p=True)),
+    "deberta_p2c": Recipe("DeBERTa without c2p", "#4527a0", partial(one_term, c2p=False)),
     "shaw_keys": Recipe("Shaw on keys alone", "#f48fb1", shaw_on_keys),
     "randomised": Recipe("RoPE at random positions", "#9e9d24", rope_everywhere, drawn=True),
 }
