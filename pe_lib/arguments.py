@@ -101,7 +101,10 @@ def by_name(
 ) -> dict[str, Any]:
     """Return arguments by their names; one too many or given twice is Python's own error."""
     if 0 < len(names) < len(args) or any(name in kwargs for name in names[: len(args)]):
-        function(*args, **kwargs)  # it cannot be called so, and Python says why
+        try:  # it may have arguments of its own behind those of the interface
+            return dict(inspect.signature(function).bind(*args, **kwargs).arguments)
+        except TypeError:
+            function(*args, **kwargs)  # Python says it with the function's name
     return dict(zip(names, args, strict=False)) | kwargs
 
 

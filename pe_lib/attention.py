@@ -115,6 +115,11 @@ class MultiHeadAttention(nn.Module):
                         f"encoding must have {name}={getattr(self, name)}, as the layer has, "
                         f"got {type(part).__name__} with {name}={length!r}"
                     )
+            if not isinstance(part, NoPosition) and not any(map(part.uses, part.hooks)):
+                raise ValueError(
+                    f"encoding must define a hook, one of {', '.join(part.hooks)}, or be a "
+                    f"NoPosition, got {type(part).__name__}"
+                )
         self.q_proj = nn.Linear(d_model, d_model, bias=False)
         self.k_proj = nn.Linear(d_model, n_kv_heads * self.head_dim, bias=False)
         self.v_proj = nn.Linear(d_model, n_kv_heads * self.head_dim, bias=False)

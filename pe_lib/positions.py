@@ -147,6 +147,8 @@ def joined(first: AnyPositions, second: AnyPositions, device: torch.device) -> A
 def end_to_end(first: Tensor, second: Tensor, dim: int) -> Tensor:
     """Concatenate along `dim`, counted from the end, after expanding what stands before it."""
     batch = torch.broadcast_shapes(first.shape[:dim], second.shape[:dim])
+    if first.dtype != second.dtype:  # integers and float32: that would round large integers
+        first, second = exact(first), exact(second)
     return torch.cat([part.expand(*batch, *part.shape[dim:]) for part in (first, second)], dim=dim)
 
 

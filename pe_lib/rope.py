@@ -10,6 +10,7 @@ sees the relative position although each vector is rotated by its own.
 import torch
 from torch import Tensor, nn
 
+from pe_lib import arguments
 from pe_lib.arguments import Base, Count, Even, Layout, Positive, Rates, Reals, checked
 from pe_lib.encoding import PositionEncoding
 from pe_lib.positions import exact, kept_or_trained, per_head, sent
@@ -121,7 +122,9 @@ class RoPE(PositionEncoding):
     ) -> None:
         """Keep the frequencies."""
         super().__init__()
-        rates = frequencies(rotary_dim or head_dim, base) if rates is None else rates
+        why = "or give rotary_dim"
+        width = rotary_dim or arguments.require_multiple("head_dim", head_dim, 2, why)
+        rates = frequencies(width, base) if rates is None else rates
         self.rates = kept_or_trained("rates", rates, len(rates), head_dim, rotary_dim)
         self.head_dim, self.layout, self.gain = head_dim, layout, gain
 

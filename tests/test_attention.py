@@ -29,7 +29,7 @@ from pe_lib.attention import (
 from pe_lib.axes import AxesRoPE
 from pe_lib.compose import Compose
 from pe_lib.deberta import DeBERTa
-from pe_lib.positions import Axes, Positions, Run, as_tensor, order_of
+from pe_lib.positions import Axes, Positions, Run, as_tensor, joined, order_of
 from pe_lib.rope import RoPE
 from pe_lib.t5 import T5Bias
 from pe_lib.transformer_xl import TransformerXL
@@ -350,6 +350,12 @@ def test_a_cache_goes_on_after_left_padding_when_positions_are_given() -> None:
     assert_close(last[1:], attention(x[1:])[:, -1:], 1e-5)
 
 
+def test_a_cache_of_integers_goes_on_with_float32_and_rounds_none() -> None:
+    far = 2**24 + 1  # the first integer that float32 does not have
+    found = joined(torch.tensor([far - 1, far]), torch.tensor([0.5]), torch.device("cpu"))
+    assert as_tensor(found).tolist() == [far - 1, far, 0.5]
+
+
 def test_a_cache_knows_a_run_and_goes_on_where_it_ends() -> None:
     attention, cache = MultiHeadAttention(12, H, ALiBi(H), causal=True), KVCache()
     for length, positions in ((3, Run(7, 3)), (2, None), (1, range(12, 13))):
@@ -499,6 +505,23 @@ def test_an_argument_given_twice_is_refused_by_constructors_and_hooks() -> None:
         RoPE(8).rotate(q, q, run, run, q_pos=run)  # type: ignore[misc]
     with pytest.raises(TypeError, match="takes from 2 to 3 positional arguments"):
         RoPE(8, 100.0, 3)  # type: ignore[misc]
+
+
+class Shifted(RoPE):
+    """Has one more argument behind those of the interface, and counts its calls."""
+
+    calls = 0
+
+    def rotate(self, q, k, q_pos, k_pos, shift=0):  # type: ignore[no-untyped-def]
+        self.calls += 1
+        return super().rotate(q, k, q_pos + shift, k_pos)
+
+
+def test_a_hook_may_have_an_argument_of_its_own_and_runs_once() -> None:
+    encoding, q, run = Shifted(8), torch.randn(1, 2, 3, 8), Run(0, 3)
+    moved, _ = encoding.rotate(q, q, run, run, 2)
+    assert encoding.calls == 1
+    assert torch.equal(moved, RoPE(8).rotate(q, q, Run(2, 3), run)[0])
 
 
 class Distant:
