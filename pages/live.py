@@ -77,6 +77,7 @@ if HAS_WIDGETS:
             figure: its name, one of `starts`.
             state: the value of each of its controls; it follows them, and they follow it.
             data: what it reads beside them.
+            anchor: that of the links in the text that show a state of it.
         """
 
         _esm = SCRIPT.read_text(encoding="utf-8") + AS_WIDGET
@@ -84,6 +85,7 @@ if HAS_WIDGETS:
         figure = traitlets.Unicode().tag(sync=True)
         state = traitlets.Dict().tag(sync=True)
         data = traitlets.Dict().tag(sync=True)
+        anchor = traitlets.Unicode().tag(sync=True)
 
     class Alone(Live):
         """A figure whose script is its own."""
@@ -91,7 +93,7 @@ if HAS_WIDGETS:
         _esm = script_of(*ALONE).read_text(encoding="utf-8") + AS_WIDGET
 
 
-def bundle(name: str) -> dict[str, Any]:
+def bundle(name: str, anchor: str) -> dict[str, Any]:
     """Return the forms of a figure: a widget, its picture, and words.
 
     Raises:
@@ -102,7 +104,7 @@ def bundle(name: str) -> dict[str, Any]:
     if HAS_WIDGETS:
         widget = Alone if name in ALONE else Live
         shown = widget(
-            figure=name, state=starts()[name]["state"], data=data(name)
+            figure=name, state=starts()[name]["state"], data=data(name), anchor=anchor
         )._repr_mimebundle_()
         forms |= shown[0] if shown else {}
     return forms | {"image/png": picture.data, "text/plain": picture.alt}
@@ -124,7 +126,8 @@ def show(name: str, *, number: str | None = None, caption: str | None = None) ->
         below += (
             " (A picture: the figure computes on the site, and here once anywidget is installed.)"
         )
-    forms, metadata = bundle(name), still(name).size
+    anchor = f"figure-{(number or '').replace('.', '-')}"
+    forms, metadata = bundle(name, anchor), still(name).size
     metadata["image/png"] |= {"figure": name, "state": starts()[name]["state"]}
     if found := data(name):
         metadata["image/png"]["data"] = found

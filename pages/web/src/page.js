@@ -3,9 +3,23 @@
 
 import { element, fromLink, mount } from "./kit.js";
 
+const follow = {}; // what shows a state in the figure of an anchor
+
+function leads(anchor, place, figure, show) {
+  follow[anchor] = (state) => (show(fromLink(state, figure)), place.scrollIntoView());
+}
+
+// A link to a state is the figure's own anchor, and after a ? what differs.
+function go() {
+  const [anchor, state] = location.hash.slice(1).split("?");
+  if (state != null) follow[anchor]?.(state);
+}
+
 // In JupyterLab, Binder and Colab; on the site at once. Figures by their names.
 export function begin(figures) {
-  if (typeof document !== "undefined" && document.querySelector) {
+  if (globalThis.document?.querySelector) {
+    addEventListener("hashchange", go);
+    addEventListener("click", ({ target }) => target.closest?.("a[href*='?']")?.hash === location.hash && go());
     if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", () => start(figures));
     else start(figures);
   }
@@ -17,28 +31,21 @@ export function begin(figures) {
     };
     const figure = figures[model.get("figure")];
     figure.data = model.get("data");
-    const follow = mount(place, figure, model.get("state"), { changed });
-    model.on("change:state", () => follow(model.get("state")));
+    const show = mount(place, figure, model.get("state"), { changed });
+    model.on("change:state", () => show(model.get("state")));
+    leads(model.get("anchor"), place, figure, show);
   };
 }
 
-// A link to a state is the figure's own anchor, and after a ? what differs.
 function start(figures) {
-  const follow = {};
   for (const place of document.querySelectorAll(".live[data-figure]")) {
     const figure = figures[place.dataset.figure];
     figure.data = JSON.parse(place.dataset.data ?? null);
     const holder = place.closest("figure[id]");
     const link = holder && ((state) => `#${holder.id}${state && "?"}${state}`);
     const show = mount(place, figure, JSON.parse(place.dataset.state), { link });
-    if (holder) follow[holder.id] = (state) => (show(fromLink(state, figure)), holder.scrollIntoView());
+    if (holder) leads(holder.id, holder, figure, show);
     place.querySelectorAll(":scope > :is(img, a)").forEach((still) => still.remove());
   }
-  const go = () => {
-    const [anchor, state] = location.hash.slice(1).split("?");
-    if (state !== undefined) follow[anchor]?.(state);
-  };
   go();
-  addEventListener("hashchange", go);
-  addEventListener("click", ({ target }) => target.closest?.("a[href*='?']")?.hash === location.hash && go());
 }
