@@ -1032,11 +1032,11 @@ def test_where_nothing_computes_the_caption_says_so(monkeypatch):
         assert said.pop().endswith(words)
 
 
-def test_a_widget_draws_and_gives_its_state_back(tab):
+def test_a_widget_draws_gives_its_state_back_and_follows_the_links_of_the_text(tab):
     state = live.starts()["rope_score"]["state"]
     script = """async ([esm, start]) => {
       const module = await import('data:text/javascript;charset=utf-8,' + encodeURIComponent(esm));
-      const held = {figure: 'rope_score', state: start}, listeners = {};
+      const held = {figure: 'rope_score', state: start, anchor: 'figure-10-1'}, listeners = {};
       const model = {get: key => held[key], set: (key, value) => { held[key] = value; },
         save_changes: () => {}, on: (event, call) => { listeners[event] = call; }};
       const el = document.createElement('div');
@@ -1050,8 +1050,12 @@ def test_a_widget_draws_and_gives_its_state_back(tab):
       held.state = {...held.state, m: 4};
       listeners['change:state']();
       const second = el.querySelector('.live-words').textContent;
+      location.hash = '#figure-10-1?shift=2';
+      await new Promise(done => setTimeout(done, 100));
+      const third = el.querySelector('.live-words').textContent;
       el.remove();
-      return [...first, second];
+      return [...first, second, third];
     }"""
-    shift, words, later = tab.evaluate(script, [live.Live._esm, state])
+    shift, words, later, linked = tab.evaluate(script, [live.Live._esm, state])
     assert shift == 7 and words.startswith("Query at 8,") and later.startswith("Query at 11,")
+    assert linked.startswith("Query at 3,")
