@@ -9,9 +9,6 @@ from exercises.checks.spec import Case, Draw, Exercise, Mistake
 from pe_lib.positions import relative_position
 from pe_lib.shaw import clipped_row
 
-# A distance that comes out with the other sign in numbers of 8 bits, and in those of 16.
-FAR = 38_600
-
 Reach = tuple[Tensor, Tensor]
 
 
@@ -98,64 +95,52 @@ def looks_cases(draw: Draw) -> list[Case]:
     ]  # fmt: skip
 
 
-def table_of(scores: Tensor, q_pos: Tensor, k_pos: Tensor, clip: int) -> Tensor:
-    """Return what each query gets from each row of the table, (Lq, 2 clip + 1)."""
-    return filled(*met_by(scores, q_pos, k_pos, clip))
+def apart(scores: Tensor) -> Tensor:
+    """Return how far apart every two tokens of a shuffled text stand, (L, L)."""
+    return between(ranks(torch.sub(*sharing(scores)[1:])))
 
 
-def met_by(scores: Tensor, q_pos: Tensor, k_pos: Tensor, clip: int) -> tuple[Tensor, Tensor]:
-    """Return the scores by query and row, 0 where there are none, and where there are some."""
-    row = clipped_row(relative_position(q_pos, k_pos), clip)
-    empty = scores.new_zeros(len(q_pos), 2 * clip + 1)
-    return empty.scatter(1, row, scores), empty.scatter(1, row, 1.0) > 0
+def sharing(scores: Tensor) -> tuple[int, Tensor, Tensor]:
+    """Return a token at an end, and with how many keys each end shares each query's score."""
+    same = scores[:, :, None] == scores[:, None]  # (query, key, key)
+    end = int(same.sum(2).amax(1).argmax())
+    near = same[:, end].sum(1)
+    return end, near, same[:, int(near.argmax())].sum(1)
 
 
-def filled(found: Tensor, met: Tensor, all_columns: bool = False) -> Tensor:
-    """Fill the gaps of each query by a mixture of those that met all rows."""
-    whole, result = found[met.all(1)], found.clone()
-    for query, here in enumerate(met):
-        used = here | all_columns
-        mixture = found[query, used] @ torch.linalg.pinv(whole[:, used])
-        result[query] = torch.where(here, found[query], mixture @ whole)
-    return result
+def ranks(x: Tensor) -> Tensor:
+    """Return how many numbers are smaller than each; of equal ones the first is smaller."""
+    return x.argsort(stable=True).argsort()
 
 
-def copied(found: Tensor, met: Tensor) -> Tensor:
-    """Fill the gaps of each query from the most similar one of those that met all rows."""
-    whole = found[met.all(1)]
-    far = ((whole - found[:, None]) * met[:, None]).norm(dim=-1)  # (Lq, whole)
-    return torch.where(met, found, whole[far.argmin(1)])
+def between(place: Tensor) -> Tensor:
+    """Return the distances of places, (L, L)."""
+    return (place[:, None] - place).abs()
 
 
-def last_met(found: Tensor, met: Tensor) -> Tensor:
-    """Fill each gap with the nearest row that the query met."""
-    place = torch.arange(found.shape[1])
-    near = (place - place[:, None]).abs() + 10_000 * ~met[:, None]  # (Lq, gap, row)
-    return found.gather(1, near.argmin(-1))
+def clipped_alike(scores: Tensor) -> Tensor:
+    """Take the reach on one side for that on both."""
+    _, near, far = sharing(scores)
+    clip = len(scores) - int(far.max())
+    return between(torch.where(near > 1, near + clip - 1, len(scores) - clip - far))
 
 
-def by_column(found: Tensor, met: Tensor) -> Tensor:
-    """Fill each gap with the mean of the queries that met its row."""
-    return torch.where(met, found, found.sum(0) / met.sum(0))
-
-
-def table_cases(draw: Draw) -> list[Case]:
-    """Whole texts, positions below 0 in any order, keys with holes, positions far apart."""
+def apart_cases(draw: Draw) -> list[Case]:
+    """Clips alike and not, the nearest on a side; texts as short as can be, and long ones."""
+    a, b = draw.sizes(2, 2, 6)
+    calls = (
+        ("both sides clipped alike", a, a, 2 * a + b), ("a long text", b, a, 60),
+        ("a longer reach to the left", max(a, b), min(a, b), 2 * (a + b)),
+        ("a longer reach to the right", min(a, b), max(a, b), 2 * (a + b)),
+        ("left clipped at once", 1, b, 3 * b + a), ("right clipped at once", a, 1, 3 * a + b),
+        ("the shortest text", a, b, a + b + 2),
+    )  # fmt: skip
     found = []
-    for place, (clip, d) in enumerate(zip(draw.sizes(4, 3, 6), (3, 4, 3, 2), strict=True)):
-        run = torch.arange(2 * clip + d)  # in the middle, d queries meet all rows
-        start, order = draw.integer(11, 40), draw.order(len(run))
-        far = torch.cat([run[clip : clip + d], torch.tensor([FAR // 2, -FAR // 2])])
-        words, q_pos, k_pos = (
-            ("a text", run + start, run + start),
-            ("a text below 0, in any order", run[order] - 700, run.flip(0) - 700),
-            ("queries after a cache of keys", run[clip:] + 70_001, run + 70_001),
-            ("keys far away on both sides", far, torch.cat([run, torch.tensor([FAR, -FAR])])),
-        )[place]
-        vectors = draw.normal(len(q_pos), d).double() @ draw.normal(d, 2 * clip + 1).double()
-        row = clipped_row(relative_position(q_pos, k_pos), clip)
-        found.append(Case(f"{words}, {len(q_pos)} queries, {len(k_pos)} keys, d {d}, clip {clip}",
-                          (vectors.gather(1, row) * d**-0.5, q_pos, k_pos, clip)))  # fmt: skip
+    for words, left, right, length in calls:
+        order = draw.order(length)
+        row = relative_position(order, order).clamp(-left, right) + left
+        by_row = draw.normal(length, 16).double() @ draw.normal(16, left + right + 1).double()
+        found.append(Case(f"{words}, {length} tokens", (by_row.gather(1, row) / 4,)))
     return found
 
 
@@ -214,25 +199,31 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        name="table_of",
-        cases=table_cases,
-        reference=table_of,
-        tolerance=1e-6,
-        axes=("query", "row"),
+        name="apart",
+        cases=apart_cases,
+        reference=apart,
+        integers=True,
+        axes=("token", "token"),
         mistakes=(
-            Mistake("rows that a query never met are left at 0", lambda *a: met_by(*a)[0]),
-            Mistake("rows that a query never met get the mean of the queries that met them; each "
-                    "query is another vector", lambda *a: by_column(*met_by(*a))),
-            Mistake("rows that a query never met get the score of the nearest row that it met; "
-                    "that is a clip, and the server has another", lambda *a: last_met(*met_by(*a))),
-            Mistake("rows that a query never met get those of the most similar query; a mixture of "
-                    "several is exact", lambda *a: copied(*met_by(*a))),
-            Mistake("the mixture must fit the scores that a query has; yours takes the empty "
-                    "places for zeros", lambda *a: filled(*met_by(*a), all_columns=True)),
-            Mistake("the rows are in reverse order: relative positions are key minus query",
-                    lambda *a: table_of(*a).flip(1)),
-            Mistake("positions are counted from 0; use q_pos and k_pos",
-                    lambda s, q, k, c: table_of(s, q - q.min(), k - k.min(), c)),
+            Mistake("these are the distances in the order in which the tokens came; they were "
+                    "shuffled", lambda s: between(torch.arange(len(s)))),
+            Mistake("a distance has no sign here; which end was the first cannot be known",
+                    lambda s: ranks(torch.sub(*sharing(s)[1:]))[:, None]
+                    - ranks(torch.sub(*sharing(s)[1:]))),
+            Mistake("you count along one end only; the queries that have nothing beyond the clip "
+                    "there all count one key, and only the other end tells them apart",
+                    lambda s: between(ranks(sharing(s)[1]))),
+            Mistake("the keys that share a score are counted, and the counts of neighbours may "
+                    "differ by two, or by one: put the tokens in order, then number them",
+                    lambda s: between(torch.sub(*sharing(s)[1:]))),
+            Mistake("you return the distances of the order: `argsort` says which token comes "
+                    "first, second, ...; the place of each token is asked for",
+                    lambda s: between(torch.sub(*sharing(s)[1:]).argsort())),
+            Mistake("scores do not fall with distance: a larger one need not be nearer",
+                    lambda s: between(ranks(s[sharing(s)[0]]))),
+            Mistake("both sides are clipped alike in your answer; the two reaches may differ",
+                    clipped_alike),
+            Mistake("you count the tokens between two; neighbours are 1 apart, and not 0", lambda s: (apart(s) - 1).clamp(min=0)),
         ),
     ),
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 
 import torch
@@ -18,11 +19,8 @@ def least_memory(layers: int, segment: int, wanted: int) -> Tensor:
 
 
 def least_by(enough: Callable[[int], bool]) -> Tensor:
-    """Return the smallest memory that is enough."""
-    memory = 0
-    while not enough(memory):
-        memory += 1
-    return torch.tensor(memory)
+    """Return the smallest memory that is enough; a larger one is, too."""
+    return torch.tensor(bisect_left(range(10**7), True, key=enough))
 
 
 def reach(layers: int, segment: int, memory: int, token: int = 0) -> int:
@@ -34,15 +32,20 @@ def reach(layers: int, segment: int, memory: int, token: int = 0) -> int:
 
 
 def memory_cases(draw: Draw) -> list[Case]:
-    """One layer and many, segments of one token, far shorter than the memory, and far longer."""
-    n, s, more = draw.sizes(3, 3, 9)
+    """One layer and many, segments of one token, longer than what is wanted; no mask fits."""
+    n, more = draw.sizes(2, 3, 9)
+
+    def far(low: int = 600_000) -> int:
+        return draw.integer(low, low + 200_000)
+
+    whole = draw.integer(2_001, 2_999)
     calls = (
-        ("a whole reach", 2, 4, 16), ("one layer", 1, s, 31), ("segments of one token", n, 1, 40),
-        ("nothing wanted", n, s, 0), ("short segments", n, 4, draw.integer(90, 120)),
-        ("long segments", n, 128, draw.integer(300, 900)), ("one token wanted", 3, 8, 1),
-        ("a published size", 16, 128, 2300), ("drawn numbers", more, s, draw.integer(50, 200)),
-        ("drawn numbers", 2, 16, draw.integer(3, 15)), ("two layers", 2, 10, 3 * more),
-        ("a long text", 12, 64, draw.integer(5000, 6000)),
+        ("a whole reach", n, whole, n * whole * (700_000 // (n * whole))),
+        ("one layer", 1, 128 * more, far()), ("segments of one token", 4 * n, 1, far()),
+        ("short segments", 12, 61 + n, far()), ("long segments", 3, far(150_000), far()),
+        ("segments longer than what is wanted", n, far(900_000), far()),
+        ("a published size", 16, 512, far()), ("two layers", 2, 997 * more, far()),
+        ("a deep model", 90 + n, 1_000 + more, far()),
     )  # fmt: skip
     return [Case(f"{words}: {a} layers, segments of {b}, {c} wanted", (a, b, c))
             for words, a, b, c in calls]  # fmt: skip
@@ -108,65 +111,54 @@ def memory_streams(draw: Draw) -> list[Case]:
     ]  # fmt: skip
 
 
-def u_and_v(q: Tensor, k: Tensor, codes: Tensor, weights: Tensor) -> Pair:
-    """Return the two vectors of each head."""
-    return solved(q, k, codes, left_of(q, k, weights))
+def memory_places(weights: Tensor) -> Tensor:
+    """Return how far before the segment each state of the memory stands, (M,)."""
+    return chained(weights.log().diff(dim=1))
 
 
-def solved(
-    q: Tensor, k: Tensor, codes: Tensor, left: Tensor, columns: bool = True, rows: bool = True,
-    undone: bool = True,
-) -> Pair:  # fmt: skip
-    """Fit what is left by k . u + c . w + q . W c, less a constant of each row; v from w = W' v."""
-    d, width = q.shape[-1], codes.shape[-1]
-    pairs = torch.einsum("bhid,ijw->bhijdw", q, codes).flatten(-2)
-    keys = k[:, :, None].expand(*left.shape, d)
-    system = torch.cat([keys, codes.expand(*left.shape, width), pairs], dim=-1)
-    u, w, matrix = fitted(system, left, columns, rows).split([d, width, d * width], dim=1)
-    matrix = matrix.unflatten(1, (d, width))
-    product = (matrix @ w[..., None])[..., 0]
-    return u, torch.linalg.solve(matrix @ matrix.mT, product) if undone else product
+def chained(steps: Tensor, ahead: bool = False, pairs: bool = True, follow: bool = True) -> Tensor:
+    """Go back from the first token, from each state to the one whose numbers are moved by one.
+
+    Args:
+        steps: (H, rows, M + L), what is compared.
+        ahead: whether to move the wrong way.
+        pairs: whether differences of two neighbours are compared.
+        follow: whether each state is compared with the one found before.
+    """
+    memory = steps.shape[2] - steps.shape[1] - 1
+    newer, known = steps[..., memory], steps[..., memory] - steps[..., memory + 1] * pairs
+    place = torch.zeros(memory, dtype=torch.long)
+    for back in range(1, memory + 1):
+        found = steps[..., :memory] - newer[..., None] * pairs
+        one, other = (known[..., None], found) if ahead else (found, known[..., None])
+        far = (one[:, :-1] - other[:, 1:]).square().sum((0, 1))
+        best = int(far.argmin())
+        place[best] = back
+        if follow:
+            newer, known = steps[..., best], found[..., best]
+    return place
 
 
-def fitted(system: Tensor, left: Tensor, columns: bool = True, rows: bool = True) -> Tensor:
-    """Solve for what each head multiplies the columns with, (H, columns)."""
-    system = system - system.mean(-2, keepdim=True) * columns
-    left = left - left.mean(-1, keepdim=True) * rows
-    system, goal = (each.transpose(0, 1).flatten(1, 3) for each in (system, left[..., None]))
-    found: Tensor = torch.linalg.lstsq(system, goal).solution[..., 0]
-    return found
+def shuffled_cases(draw: Draw) -> list[Case]:
+    """Memories shorter and longer than the segment, one head and several, sharp and flat."""
+    m, length, h = draw.sizes(3, 4, 9)
 
-
-def weight_cases(draw: Draw) -> list[Case]:
-    """More keys than queries, as many, one head, one text; codes as wide as a head, and wider."""
-    b, h, lq, more, d = draw.sizes(5, 3, 7)
-
-    def case(
-        words: str, batch: int, heads: int, queries: int, keys: int, d: int, width: int, size: float
-    ) -> Case:
-        q, k = (draw.normal(batch, heads, n, d).double() for n in (queries, keys))
-        codes = 0.4 + draw.normal(queries, keys, width).double()
-        matrix = draw.normal(heads, d, width).double() / width**0.5
-        u, v = (size * draw.normal(heads, d).double() for _ in range(2))
-        r = torch.einsum("hdw,ijw->hijd", matrix, codes)
-        logits = (q + u[:, None]) @ (k + 0.5).mT
-        logits = logits + torch.einsum("bhid,hijd->bhij", q + v[:, None], r)
-        weights = (logits * d**-0.5).softmax(-1)
-        label = f"{words}, B, H, Lq, Lk, d, D = {(batch, heads, queries, keys, d, width)}"
-        return Case(label, (q, k + 0.5, codes, weights))
+    def case(words: str, heads: int, memory: int, length: int, size: float) -> Case:
+        by_distance = draw.normal(heads, memory + 2 * length - 1).double()
+        content = 6 * draw.normal(heads, 1, memory + length).double()
+        place = torch.cat([draw.order(memory) - memory, torch.arange(length)])
+        distance = torch.arange(length)[:, None] - place  # query minus key, as in the chapter
+        logits = size * (by_distance[:, distance + length - 1] + content)
+        label = f"{words}, H, L, M = {(heads, length, memory)}"
+        return Case(label, (logits.softmax(-1),))
 
     return [
-        case("more keys than queries", b + 4, h, lq, lq + more, d, d + 1, 1.0),
-        case("as many keys as queries", h, b, more + 5, more + 5, 4, 4, 0.3),
-        case("one text", 1, 2, 11, 12, 3, 5, 2.0),
-        case("one head", 4, 1, 7, 20, 8, 12, 1.0),
-    ]  # fmt: skip
-
-
-def left_of(q: Tensor, k: Tensor, weights: Tensor, power: float = 0.5) -> Tensor:
-    """Return the logarithms of the weights, less what is known."""
-    result: Tensor = weights.log() * q.shape[-1] ** power - q @ k.mT
-    return result
+        case("a memory and a segment", h, m + 2, length + 2, 1.0),
+        case("a long memory", 3, 40, length, 1.0),
+        case("a short memory", 2, 5, 12, 3.0),
+        case("one head", 1, m, length + 4, 1.0),
+        case("heads that look at all alike, almost", h, m + 4, 5, 0.01),
+    ]
 
 
 EXERCISES = (
@@ -174,6 +166,7 @@ EXERCISES = (
         name="least_memory",
         cases=memory_cases,
         reference=least_memory,
+        tolerance=0.0,
         integers=True,
         mistakes=(
             Mistake("a memory of M reaches n M only if every segment is one token; a state sees "
@@ -234,35 +227,35 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        name="u_and_v",
-        parts=(0, 1),
-        cases=weight_cases,
-        reference=u_and_v,
-        tolerance=1e-6,
-        axes=("head", "component"),
+        name="memory_places",
+        cases=shuffled_cases,
+        reference=memory_places,
+        integers=True,
+        axes=("state",),
         mistakes=(
-            Mistake("u and v are exchanged: u meets the keys, v the codes",
-                    lambda *a: u_and_v(*a)[::-1]),
-            Mistake("the softmax takes a number of its own from each row; it is still in what you "
-                    "solve for", lambda q, k, c, w: solved(
-                        q, k, c, left_of(q, k, w), columns=False, rows=False)),
-            Mistake("the means of the rows are taken out of the logarithms, and not out of the "
-                    "system", lambda q, k, c, w: solved(
-                        q, k, c, left_of(q, k, w), columns=False)),
-            Mistake("the logits were divided by sqrt(d); undo it first",
-                    lambda q, k, c, w: solved(q, k, c, left_of(q, k, w, power=0.0))),
-            Mistake("the query's product with the key is known: subtract it",
-                    lambda q, k, c, w: solved(q, k, c, left_of(q, 0 * k, w))),
-            Mistake("the product of query and key is added; it must be subtracted",
-                    lambda q, k, c, w: solved(q, k, c, left_of(-q, k, w))),
-            Mistake("a product with W is no solution: which v does the transposed W turn into w?",
-                    lambda q, k, c, w: solved(q, k, c, left_of(q, k, w), undone=False)),
-            Mistake("all heads get the mean of their vectors; each has its own", lambda *a: tuple(
-                each.mean(0).expand_as(each) for each in u_and_v(*a))),
-            Mistake("the signs are flipped: both vectors are added to the query",
-                    lambda *a: tuple(-each for each in u_and_v(*a))),
+            Mistake("the states are left in the order in which they came",
+                    lambda w: torch.arange(w.shape[2] - w.shape[1], 0, -1)),
+            Mistake("counted from the wrong end: the state just before the segment has 1",
+                    lambda w: w.shape[2] - w.shape[1] + 1 - memory_places(w)),
+            Mistake("the state just before the segment has 1, and not 0",
+                    lambda w: memory_places(w) - 1),
+            Mistake("this is which state comes first, second, ...; the place of each state is "
+                    "asked for", lambda w: memory_places(w).argsort() + 1),
+            Mistake("these are positions, which are negative before the segment; return how far "
+                    "before it", lambda w: -memory_places(w)),
+            Mistake("you move the wrong way: a query one later sees at an older state's newer "
+                    "neighbour what this query sees at the older one",
+                    lambda w: chained(w.log().diff(dim=1), ahead=True)),
+            Mistake("the softmax takes a number of its own from each row; compare differences of "
+                    "two keys, from which it is gone",
+                    lambda w: chained(w.log().diff(dim=1), pairs=False)),
+            Mistake("what a key's content adds is still in what you compare; it is the same for "
+                    "all queries", lambda w: chained(w.log()[:, 1:])),
             Mistake("the weights are used as they are; it is their logarithms that are sums",
-                    lambda q, k, c, w: solved(q, k, c, left_of(q, k, w.exp()))),
+                    lambda w: chained(w.diff(dim=1))),
+            Mistake("all states are compared with the first token of the segment; compare each "
+                    "with the one found before", lambda w: chained(
+                        w.log().diff(dim=1), follow=False)),
         ),
     ),
 )  # fmt: skip

@@ -219,9 +219,22 @@ def narrow_scores(answer: Answer, axes: Axes) -> None:
     axes.set(xlabel="share that is lost", ylabel="width of the cache", xscale="log")
 
 
+def apart(answer: Answer, axes: Axes) -> None:
+    """Draw what positions add to the scores of a query, tokens as they came and in order."""
+    draw, clip = Draw(0), 4
+    order = draw.order(32)
+    row = (order - order[:, None]).clamp(-clip, clip) + clip
+    scores = (draw.normal(32, 8) @ draw.normal(8, 2 * clip + 1)).gather(1, row)
+    place = torch.as_tensor(answer(scores))[int(order.argmin())]  # counted from one end
+    query = int(order.eq(16).nonzero())
+    axes.plot(scores[query], color=PALE, label="as the tokens came")
+    axes.plot(scores[query, place.argsort()], label="as you put them")
+    axes.set(xlabel="key", ylabel="score")
+
+
 PICTURES = {
     each.__name__: each
-    for each in (times_of, continued, bias_of, best_edges, heads_of, converted, tables_of,
+    for each in (apart, times_of, continued, bias_of, best_edges, heads_of, converted, tables_of,
                  recached, places_of, by_chance, positions_used, axis_and_rate, seconds_between,
                  narrow_scores)
 }  # fmt: skip
