@@ -664,6 +664,9 @@ def shown(
 PICTURE = "() => document.querySelector('.live-stage').innerHTML"
 AGAIN = """() => [...document.querySelectorAll('.live-tools button')]
   .find(e => e.textContent === 'Start again').click()"""
+# Attributes with such names as the bundler gives: a browser may refuse them.
+SHORT = """() => [...document.querySelectorAll('.live-figure *')]
+  .flatMap(e => e.getAttributeNames()).filter(name => name.length < 3)"""
 SETTLED = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
@@ -677,6 +680,7 @@ def test_a_figure_takes_the_place_that_was_kept_and_says_what_the_notebook_says(
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert known["alt"].endswith(page.locator(".live-words").text_content())
         assert page.evaluate("name => Live.FIGURES[name].start", name) == known["state"]
+        assert set(page.evaluate(SHORT)) <= set("id x y r d cx cy x1 x2 y1 y2 dy".split())
 
 
 @pytest.mark.parametrize("name", NAMES)

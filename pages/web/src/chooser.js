@@ -46,10 +46,10 @@ export const chooser = {
   },
   draw({ sheet, state }) {
     const { facts, reasons, bars } = chooser.data;
-    const link = (page, words, parent, more = {}) => {
+    const link = (page, words, parent) => {
       const [file, anchor] = page.split("#");
       const ending = location.pathname.endsWith(".html") ? ".html" : ".ipynb";
-      element("a", { href: `${file}${ending}${anchor ? `#${anchor}` : ""}`, ...more }, parent, words);
+      element("a", { href: `${file}${ending}${anchor ? `#${anchor}` : ""}` }, parent, words);
     };
     const found = choose(chooser.data, state);
     const asked = chooser.controls.filter(({ key }) => state[key] !== false).map(({ key, label, options, text }) => `${label}: ${options?.[state[key]] ?? text?.(state[key]) ?? "yes"}`);
@@ -63,7 +63,7 @@ export const chooser = {
         const item = element("li", {}, list);
         link(facts[key].page, facts[key].name, item);
         const value = element("span", {}, item);
-        if (worst !== null) link("17_bakeoff", digits(worst, 3), value, { title: JSON.stringify(facts[key].measured) });
+        if (worst !== null) link("17_bakeoff", digits(worst, 3), value);
         const words = element("span", {}, item, status < 2 ? `at scale: ${facts[key].scale}. ` : "");
         why.forEach(([kind, a, b], i) => {
           if (i) words.append("; ");
