@@ -555,6 +555,11 @@ def test_a_sentence_keeps_its_case_and_its_language_and_says_what_it_leaves_out(
     assert {"我", "喜欢", "猫"} <= set(drawn("我喜欢猫")[0])
     assert {"🐶", "bites", "👩‍🚀", "🇩🇪"} <= set(drawn("🐶 bites: 👩‍🚀, 🇩🇪!")[0])
     assert "left out at the end: 2" in drawn(" ".join("abcdefghijklmnop"))[1]
+    scores = stage.evaluate("""state => {  // browsers differ in what they call a word
+      Intl.Segmenter.prototype.segment = text => [...text].map(segment => ({ segment }));
+      return Live.FIGURES.sentence_scores.numbers(state).scores;
+    }""", live.starts()["sentence_scores"]["state"] | {"sentence": "2狗🐶-!"})  # fmt: skip
+    assert len(scores) == 3
 
 
 def test_scripts_of_our_own_are_light():
@@ -681,6 +686,13 @@ def test_a_figure_takes_the_place_that_was_kept_and_says_what_the_notebook_says(
         assert known["alt"].endswith(page.locator(".live-words").text_content())
         assert page.evaluate("name => Live.FIGURES[name].start", name) == known["state"]
         assert set(page.evaluate(SHORT)) <= set("id x y r d cx cy x1 x2 y1 y2 dy".split())
+
+
+@pytest.mark.parametrize("name", ["four_terms", "permutations", "sentence_scores"])
+def test_a_word_without_end_stays_in_its_column(name, stage):
+    page = shown(stage, name, PHONE, state=live.starts()[name]["state"] | {"sentence": "a" * 120})
+    page.locator(".live-more summary").click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
 
 
 @pytest.mark.parametrize("name", NAMES)
