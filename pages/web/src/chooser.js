@@ -46,11 +46,8 @@ export const chooser = {
   },
   draw({ sheet, state }) {
     const { facts, reasons, bars } = chooser.data;
-    const link = (page, words, parent) => {
-      const [file, anchor] = page.split("#");
-      const ending = location.pathname.endsWith(".html") ? ".html" : ".ipynb";
-      element("a", { href: `${file}${ending}${anchor ? `#${anchor}` : ""}` }, parent, words);
-    };
+    const ending = location.pathname.endsWith(".html") ? ".html" : ".ipynb";
+    const link = (page, words, parent) => element("a", { href: page.replace(/#|$/, `${ending}$&`) }, parent, words);
     const found = choose(chooser.data, state);
     const asked = chooser.controls.filter(({ key }) => state[key] !== false).map(({ key, label, options, text }) => `${label}: ${options?.[state[key]] ?? text?.(state[key]) ?? "yes"}`);
     element("p", {}, sheet, `Asked: ${asked.join(" · ")}.`);
