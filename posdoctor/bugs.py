@@ -177,7 +177,6 @@ def linear_bias(slopes: Tensor, q_pos: Tensor, k_pos: Tensor, sign: float = 1.0)
 
 VALUES = torch.randn(8, 32, generator=torch.Generator().manual_seed(0))
 HALF, TRIPLE = {"layout": "half"}, {"axes": 3}
-BF16, FP16 = torch.bfloat16, torch.float16
 YARN = {"head_dim": 64, "rope_theta": 10000.0, "max_position_embeddings": 16384,
         "rope_scaling": {"rope_type": "yarn", "factor": 4.0,
                          "original_max_position_embeddings": 4096}}  # fmt: skip

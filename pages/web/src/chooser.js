@@ -46,11 +46,8 @@ export const chooser = {
   },
   draw({ sheet, state }) {
     const { facts, reasons, bars } = chooser.data;
-    const link = (page, words, parent, more = {}) => {
-      const [file, anchor] = page.split("#");
-      const ending = location.pathname.endsWith(".html") ? ".html" : ".ipynb";
-      element("a", { href: `${file}${ending}${anchor ? `#${anchor}` : ""}`, ...more }, parent, words);
-    };
+    const ending = location.pathname.endsWith(".html") ? ".html" : ".ipynb";
+    const link = (page, words, parent) => element("a", { href: page.replace(/#|$/, `${ending}$&`) }, parent, words);
     const found = choose(chooser.data, state);
     const asked = chooser.controls.filter(({ key }) => state[key] !== false).map(({ key, label, options, text }) => `${label}: ${options?.[state[key]] ?? text?.(state[key]) ?? "yes"}`);
     element("p", {}, sheet, `Asked: ${asked.join(" · ")}.`);
@@ -63,7 +60,7 @@ export const chooser = {
         const item = element("li", {}, list);
         link(facts[key].page, facts[key].name, item);
         const value = element("span", {}, item);
-        if (worst !== null) link("17_bakeoff", digits(worst, 3), value, { title: JSON.stringify(facts[key].measured) });
+        if (worst !== null) link("17_bakeoff", digits(worst, 3), value);
         const words = element("span", {}, item, status < 2 ? `at scale: ${facts[key].scale}. ` : "");
         why.forEach(([kind, a, b], i) => {
           if (i) words.append("; ");

@@ -38,7 +38,7 @@ export const permutations = {
     { kind: "choice", key: "order", label: "the words are", options: { [range(MOST)]: "as written", [SHUFFLED]: "shuffled" }, knob: true },
     { kind: "text", key: "sentence", label: `your words, up to ${MOST}`, most: 80 },
     { kind: "choice", key: "knows", label: "the layer knows", options: { nothing: "no positions", codes: "codes added", mask: "causal mask" } },
-    { kind: "range", key: "word", label: "word framed", min: 0, max: (s) => read(s).length - 1, text: (v, s) => (s ? read(s)[v] : v) },
+    { kind: "range", key: "word", label: "word framed", min: 0, max: (s) => read(s).length - 1, text: (v, s) => shortened(read(s)[v]) },
   ],
   settle(state) {
     state.order = String(state.order).split(",").map(Number);

@@ -21,7 +21,7 @@ const LEARNED = {
 };
 
 // Words in any language, also where no spaces stand between them; a sign by itself is none, an emoji is one.
-const found = (sentence) => [...new Intl.Segmenter([], { granularity: "word" }).segment(sentence)].filter((each) => each.isWordLike || /[\p{ExtPict}\p{RI}]/u.test(each.segment)).map((each) => each.segment);
+const found = (sentence) => [...new Intl.Segmenter([], { granularity: "word" }).segment(sentence)].filter((each) => /[\p{L}\p{N}\p{ExtPict}\p{RI}]/u.test(each.segment)).map((each) => each.segment);
 export const wordsOf = (sentence, most = MOST) => (found(sentence).length ? found(sentence).slice(0, most) : ["…"]);
 export const inSentence = (most) => (state) => {
   for (const name of ["query", "key"]) state[name] = clamp(Math.round(state[name]), 0, wordsOf(state.sentence, most).length - 1);
