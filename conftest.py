@@ -17,8 +17,9 @@ pytest_plugins = ["tools.red", "tools.nbval_whole"]
 
 # What takes longest begins first, so that no processor waits for the last of it: these files, then
 # the notebooks by their recorded seconds, then the others.
-FIRST = ["site", "promises", "grading_runs", "grading", "exercises", "live", "style", "guards"]
-FIRST += ["bakeoff", "doctor", "published", "sandbox", "places", "order"]
+FIRST = ["site", "bench_page", "promises", "published", "doctor", "live", "practice_page", "checks"]
+FIRST += ["grading_runs", "grading", "exercises", "style", "guards", "bakeoff", "sandbox", "places"]
+FIRST += ["order", "colab", "fork"]
 
 # What is imported and collected stays to the end: to look there again and again for what could be
 # freed takes long, in vain.

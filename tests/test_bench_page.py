@@ -197,8 +197,8 @@ def test_the_page_trains_what_pytorch_trains(key):
     setting = SETTINGS[key]
     found = bench.run(
         "steps",
-        setting={"task": "back", "seed": 3, "steps": 50, "text": TEXT} | setting,
-        count=50,
+        setting={"task": "back", "seed": 3, "steps": 20, "text": TEXT} | setting,
+        count=20,
         read=UNSEEN.flatten().tolist(),
     )
     given = batches_of(found)
@@ -208,11 +208,11 @@ def test_the_page_trains_what_pytorch_trains(key):
     loss_of(model(given[0][0]), given[0][1]).backward()
     gradients = differences(model, found, "gradients")
     queue = iter(given)
-    losses = np.array(train(model, lambda _: next(queue), steps=50))
+    losses = np.array(train(model, lambda _: next(queue), steps=20))
     apart = np.abs(losses - found["losses"]).max() / losses.max()
     weights = differences(model, found, "end")
     print(f"{key}: gradients {gradients:.1e}, losses {apart:.1e}, weights {weights:.1e}")
-    assert gradients < 1e-5 and apart < 1e-6 and weights < 1e-4
+    assert gradients < 1e-5 and apart < 1e-6 and weights < 5e-5
     with torch.no_grad():
         logits = built(setting, found, "end")(UNSEEN)
     best = logits.topk(2).values

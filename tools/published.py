@@ -41,7 +41,8 @@ SMALL: dict[str, Any] = {
     "o_lora_rank": 16, "vocab_size_per_layer_input": 64, "hidden_size_per_layer_input": 8,
     "first_k_dense_replace": 1, "num_hash_layers": 1,
     "num_kv_heads": 2, "mamba_num_heads": 8, "moe_shared_expert_intermediate_size": 16,
-    "linear_num_key_heads": 2, "linear_num_value_heads": 2,
+    "linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_num_heads": 2,
+    "mamba_chunk_size": 8, "index_n_heads": 2,
 }  # fmt: skip
 
 # What single models ask for beyond that.
@@ -142,7 +143,9 @@ def small_configuration(name: str, file: Mapping[str, Any] | None = None, **chan
     if heads and width:
         old = "num_attention_heads" not in given
         names = ("n_head", "n_embd") if old else ("num_attention_heads", "hidden_size")
-        narrow = said and given.get("head_dim") and given["head_dim"] * heads != width
+        narrow = said and given.get("head_dim")
+        if narrow:
+            said["head_dim"] = given["head_dim"]
         many = ASKED.get(name, {}).get("n_head", HEADS)
         asked |= dict(zip(names, (many, many * (32 if narrow else width // heads)), strict=True))
         shared = given.get("num_key_value_heads")
