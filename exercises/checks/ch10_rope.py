@@ -44,7 +44,7 @@ def axes_cases(draw: Draw) -> list[Case]:
     return found
 
 
-def listed(w_q: Tensor, w_k: Tensor, head_dim: int, n_groups: int) -> Weights:
+def listed(w_q: Tensor, w_k: Tensor, head_dim: int, n_groups: int, n_rotating: int = 0) -> Weights:
     """Return what the published listing makes of the weights."""
     return halves(w_q, head_dim), halves(pooled(w_k, head_dim, n_groups), head_dim)
 
@@ -63,32 +63,49 @@ def halves(weight: Tensor, head_dim: int, *, odd_first: bool = False) -> Tensor:
 
 
 def together(
-    w_q: Tensor, w_k: Tensor, head_dim: int, n_groups: int, *, half: bool = False,
+    w_q: Tensor, w_k: Tensor, head_dim: int, n_groups: int, n_rotating: int, *, half: bool = False,
     to: str = "first", alike: tuple[int, ...] = (), turn: tuple[int, int] = (1, 1),
-    longer: bool = False,
+    longer: bool = False, all_turn: bool = False, **standing: bool | int,
 ) -> Weights:  # fmt: skip
-    """Rotate the pairs of each head so that its keys come nearest to the first of its group."""
-    n, pair = head_dim // 2, 2 if half else 3
-    shape = (n_groups, -1, 2, n) if half else (n_groups, -1, n, 2)
-    a, b = w_k.unflatten(0, shape).unbind(pair)  # (G, H / G, n, D)
-    c, e = ((x[:, :1] if to == "first" else x[:1, :1] if to == "of all" else x.mean(1, True))
-            for x in (a, b))  # fmt: skip
+    """Bring the keys of each head nearest to those of the first of its group; queries follow."""
+    order = halves_order(head_dim).argsort() if half else torch.arange(head_dim)
+    edge = head_dim if all_turn else 2 * n_rotating
+    q, k = (w.unflatten(0, (n_groups, -1, head_dim))[:, :, order] for w in (w_q, w_k))
+    goal = k[:, :1] if to == "first" else k[:1, :1] if to == "of all" else k.mean(1, True)
+    a, b, c, e = (x[:, :, i:edge:2] for x in (k, goal) for i in (0, 1))  # (G, H / G, r, D)
     cos, sin = (x.sum((-1, *alike), keepdim=True) for x in (a * c + b * e, a * e - b * c))
     if not longer:
         size = (cos.square() + sin.square()).sqrt()
         cos, sin = cos / size, sin / size
+    still = reordered(q[:, :, edge:], k[:, :, edge:], goal[:, :, edge:], **standing)  # type: ignore[arg-type]
     found = []
-    for w, sign in ((w_q, turn[0]), (w_k, turn[1])):
-        x, y = w.unflatten(0, shape).unbind(pair)
+    for w, moved, sign in zip((q, k), still, turn, strict=True):
+        x, y = w[:, :, 0:edge:2], w[:, :, 1:edge:2]
         s = sign * sin
-        both = [x * cos - y * s, x * s + y * cos] if sign else [x, y]
-        found.append(torch.stack(both, pair).flatten(0, 3))
+        turned = torch.stack([x * cos - y * s, x * s + y * cos], 3).flatten(2, 3)
+        both = torch.cat([turned, moved], 2) if sign else w
+        found.append(both[:, :, order.argsort()].flatten(0, 2))
     return found[0], found[1]
 
 
-def converted(w_q: Tensor, w_k: Tensor, head_dim: int, n_groups: int, **how: object) -> Weights:
+def reordered(
+    q: Tensor, k: Tensor, goal: Tensor, *, moved: int = 2, signed: bool = True, back: bool = False,
+) -> Weights:  # fmt: skip
+    """Put rows (G, H / G, m, D) of keys where those of the goal are like them; queries follow."""
+    if not moved or not k.numel():
+        return q, k
+    alike = goal @ k.mT  # (G, H / G, m, m)
+    place = alike.abs().argmax(-1, keepdim=True)
+    sign = alike.gather(-1, place).sign() if signed else 1
+    place = (place.argsort(2) if back else place).expand_as(k)
+    return sign * q.gather(2, place) if moved == 2 else q, sign * k.gather(2, place)
+
+
+def converted(w_q: Tensor, w_k: Tensor, head_dim: int, n_groups: int, n_rotating: int,
+              **how: object) -> Weights:  # fmt: skip
     """Bring the heads of a group together, then do what the listing does."""
-    return listed(*together(w_q, w_k, head_dim, n_groups, **how), head_dim, n_groups)  # type: ignore[arg-type]
+    both = together(w_q, w_k, head_dim, n_groups, n_rotating, **how)  # type: ignore[arg-type]
+    return listed(*both, head_dim, n_groups)
 
 
 def other(**how: object) -> Answer:
@@ -98,7 +115,7 @@ def other(**how: object) -> Answer:
 
 def then(rule: Answer) -> Answer:
     """Return a wrong answer that does something else with heads that were brought together."""
-    return lambda q, k, d, g: rule(*together(q, k, d, g), d, g)
+    return lambda q, k, d, g, r: rule(*together(q, k, d, g, r), d, g)
 
 
 def halves_order(dim: int) -> Tensor:
@@ -107,20 +124,25 @@ def halves_order(dim: int) -> Tensor:
 
 
 def conversion_cases(draw: Draw) -> list[Case]:
-    """Groups of two heads, of more, one group, and as many as heads; narrow heads and wide ones."""
+    """Groups of two heads, of more, one group, and as many as heads; few pairs rotate, or most."""
     n, inputs, more = draw.sizes(3, 3, 7)
     found = []
-    # groups, heads of each, pairs, inputs
-    for groups, each, pairs, wide in (
-        (2, 2, n, inputs), (more, 3, 2 * n, inputs + 30), (1, 4, 2, 4 * n * n),
-        (3, 1, more, inputs), (2, 4, 4, 8),
+    # groups, heads of each, pairs, those that rotate
+    for groups, each, pairs, r in (
+        (2, 2, n + 1, n - 1), (more, 3, 4, 1), (1, 4, 8, 5), (3, 1, more, 2), (2, 4, 5, 2),
     ):  # fmt: skip
-        asked = draw.normal(groups, 1, wide, 2 * pairs).expand(-1, each, -1, -1)
+        wide, still = 2 * pairs + inputs, 2 * (pairs - r)
+        first = draw.normal(groups, 1, wide, 2 * pairs)
+        first[..., 2 * r :] = wide**0.5 * torch.linalg.qr(first[..., 2 * r :]).Q  # none alike
         angles = 6.28 * torch.rand(groups, each, 1, pairs, generator=draw.generator)
-        keys = apply_rope(asked, angles.expand(-1, -1, wide, -1)).mT  # the same in other axes
+        angles[..., r:] = 0
+        asked = first.expand(-1, each, -1, -1)
+        keys = apply_rope(asked, angles.expand(-1, -1, wide, -1)).mT.clone()
+        for head in keys.flatten(0, 1):  # the same in other axes
+            head[2 * r :] = head[2 * r + draw.order(still)] * draw.normal(still, 1).sign()
         w_k = (keys + 0.3 * draw.normal(*keys.shape)).flatten(0, 2)
-        label = f"{groups * each} heads in {groups} groups, width {2 * pairs}, {wide} inputs"
-        found.append(Case(label, (draw.normal(*w_k.shape), w_k, 2 * pairs, groups)))
+        label = f"{groups * each} heads in {groups} groups, width {2 * pairs}, {r} pairs rotate"
+        found.append(Case(label, (draw.normal(*w_k.shape), w_k, 2 * pairs, groups, r)))
     return found
 
 
@@ -254,6 +276,16 @@ EXERCISES = (
                     other(to="mean")),
             Mistake("a rotation keeps lengths: divide cosine and sine by their common size",
                     other(longer=True)),
+            Mistake("components that stand still are left where they are; each head has them in an "
+                    "order of its own, with signs of its own", other(moved=0)),
+            Mistake("components that stand still are treated like pairs that rotate; no rotation "
+                    "of a pair brings another order back", other(all_turn=True)),
+            Mistake("the order is mended, and the signs are not: a product below 0 is a likeness, "
+                    "too", other(signed=False)),
+            Mistake("the order is the wrong way round: ask for each component of the first head "
+                    "where the other head has it", other(back=True)),
+            Mistake("rows of queries that stand still must move along with those of the keys",
+                    other(moved=1)),
             Mistake("nothing is moved: the new code rotates halves, so the even rows go first",
                     then(lambda q, k, d, g: (q, pooled(k, d, g)))),
             Mistake("the rows of all heads are mixed; reorder within each head",

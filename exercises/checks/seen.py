@@ -124,11 +124,15 @@ def best_edges(answer: Answer, axes: Axes) -> None:
 
 def converted(answer: Answer, axes: Axes) -> None:
     """Draw by how much scores of a group change, by distance, as the listing has it and mended."""
-    draw, d, places = Draw(0), 16, torch.arange(64)
-    x, angles = draw.normal(64, d), rope_angles(places, frequencies(d).float())
-    turned = 6.28 * torch.rand(4, d // 2, generator=draw.generator)
-    keys = apply_rope(draw.normal(d, d).expand(4, d, d), turned[:, None].expand(-1, d, -1)).mT
-    w_q, w_k = draw.normal(4, d, d), keys.contiguous()
+    draw, d, r, places = Draw(0), 16, 5, torch.arange(64)
+    turns = torch.arange(d // 2) < r
+    x, angles = draw.normal(64, d), rope_angles(places, frequencies(d).float() * turns)
+    turned = 6.28 * torch.rand(4, d // 2, generator=draw.generator) * turns
+    first = torch.linalg.qr(draw.normal(d, d)).Q * d**0.5
+    w_k = apply_rope(first.expand(4, d, d), turned[:, None].expand(-1, d, -1)).mT.contiguous()
+    for head in w_k:
+        head[2 * r :] = head[2 * r + draw.order(d - 2 * r)] * draw.normal(d - 2 * r, 1).sign()
+    w_q = draw.normal(4, d, d)
     order = torch.arange(d).view(-1, 2).T.flatten()
     listed = w_q[:, order].flatten(0, 1), w_k.mean(0)[order]
 
@@ -137,7 +141,7 @@ def converted(answer: Answer, axes: Axes) -> None:
         return q @ k.mT
 
     before = scores(w_q, w_k, "interleaved")
-    mended = answer(w_q.flatten(0, 1), w_k.flatten(0, 1), d, 1)
+    mended = answer(w_q.flatten(0, 1), w_k.flatten(0, 1), d, 1, r)
     for name, w in (("of the listing", listed), ("mended", mended)):
         queries, shared = (torch.as_tensor(each).unflatten(0, (-1, d)) for each in w)
         change = (scores(queries, shared, "half") - before).abs().mean(0)
