@@ -223,7 +223,8 @@ EXERCISES = (
                     lambda s: between(ranks(s[sharing(s)[0]]))),
             Mistake("both sides are clipped alike in your answer; the two reaches may differ",
                     clipped_alike),
-            Mistake("you count the tokens between two; neighbours are 1 apart, and not 0", lambda s: (apart(s) - 1).clamp(min=0)),
+            Mistake("you count the tokens between two; neighbours are 1 apart, and not 0",
+                    lambda s: (apart(s) - 1).clamp(min=0)),
         ),
     ),
 )  # fmt: skip
