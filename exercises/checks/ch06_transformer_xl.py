@@ -140,7 +140,7 @@ def chained(steps: Tensor, ahead: bool = False, pairs: bool = True, follow: bool
 
 
 def shuffled_cases(draw: Draw) -> list[Case]:
-    """Memories shorter and longer than the segment, one head and several, sharp and flat."""
+    """Long memories, in which no search finds an order; heads one and many, sharp and flat."""
     m, length, h = draw.sizes(3, 4, 9)
 
     def case(words: str, heads: int, memory: int, length: int, size: float) -> Case:
@@ -153,11 +153,11 @@ def shuffled_cases(draw: Draw) -> list[Case]:
         return Case(label, (logits.softmax(-1),))
 
     return [
-        case("a memory and a segment", h, m + 2, length + 2, 1.0),
-        case("a long memory", 3, 40, length, 1.0),
-        case("a short memory", 2, 5, 12, 3.0),
-        case("one head", 1, m, length + 4, 1.0),
-        case("heads that look at all alike, almost", h, m + 4, 5, 0.01),
+        case("many heads", h, 40 + m, length + 1, 1.0),
+        case("a short segment", 2, 70, 5, 1.0),
+        case("sharp heads", 3, 50 + m, 12, 3.0),
+        case("one head", 1, 60, length + 4, 1.0),
+        case("heads that look at all alike, almost", h, 60 + m, 5, 0.01),
     ]
 
 
