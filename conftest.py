@@ -19,7 +19,6 @@ pytest_plugins = ["tools.red", "tools.nbval_whole"]
 # the notebooks by their recorded seconds, then the others.
 FIRST = ["site", "bench_page", "promises", "published", "doctor", "live", "practice_page", "checks"]
 FIRST += ["grading_runs", "grading", "exercises", "style", "guards", "bakeoff", "sandbox", "places"]
-FIRST += ["order", "colab", "fork"]
 
 # What is imported and collected stays to the end: to look there again and again for what could be
 # freed takes long, in vain.

@@ -113,7 +113,6 @@ def test_every_module_works_with_nothing_of_the_course_on_the_path(alone):
 
 def test_the_doctor_examines_with_nothing_of_the_course_on_the_path(alone):
     run, _ = alone
-    # In one process, which loads PyTorch once; the word between says which of the two was refused.
     done = run("-c", ASK + "print('sound')" + ASK.replace('"half"', '"interleaved"'))
     assert done.stdout == "sound\n", done.stderr
     assert "AssertionError: rotary function <lambda>: layout\n" in done.stderr

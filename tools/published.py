@@ -39,10 +39,9 @@ SMALL: dict[str, Any] = {
     "moe_topk": 2, "moe_k": 2, "num_experts_per_token": 2, "n_group": 1, "topk_group": 1,
     "num_expert_group": 1, "n_shared_experts": 1, "q_lora_rank": 16, "kv_lora_rank": 16,
     "o_lora_rank": 16, "vocab_size_per_layer_input": 64, "hidden_size_per_layer_input": 8,
-    "first_k_dense_replace": 1, "num_hash_layers": 1,
+    "first_k_dense_replace": 1, "num_hash_layers": 1, "mamba_chunk_size": 8, "index_n_heads": 2,
     "num_kv_heads": 2, "mamba_num_heads": 8, "moe_shared_expert_intermediate_size": 16,
     "linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_num_heads": 2,
-    "mamba_chunk_size": 8, "index_n_heads": 2,
 }  # fmt: skip
 
 # What single models ask for beyond that.
@@ -144,8 +143,7 @@ def small_configuration(name: str, file: Mapping[str, Any] | None = None, **chan
         old = "num_attention_heads" not in given
         names = ("n_head", "n_embd") if old else ("num_attention_heads", "hidden_size")
         narrow = said and given.get("head_dim")
-        if narrow:
-            said["head_dim"] = given["head_dim"]
+        said |= {"head_dim": given["head_dim"]} if narrow else {}
         many = ASKED.get(name, {}).get("n_head", HEADS)
         asked |= dict(zip(names, (many, many * (32 if narrow else width // heads)), strict=True))
         shared = given.get("num_key_value_heads")
