@@ -44,7 +44,7 @@ D_MODEL, LAYERS, LENGTH, HEAD_DIM = 768, 12, 512, 64  # a well-known base model
 LEARNED = tuple(f"learned+{way}" for way in BEYOND)
 WINDOWED = ("windows_rope", "all_windows", "windows_none", "rope_none")
 # All that can be chosen.
-ROWS = (*TAUGHT, *LEARNED, *grid.NEWER, "p_rope_75", *WINDOWED, *EXTENSIONS, *TUNED)
+ROWS = (*TAUGHT, *LEARNED, *grid.NEWER, "p_rope_75", "rope_turns", *WINDOWED, *EXTENSIONS, *TUNED)
 PAGES = {
     **dict.fromkeys(EXTENSIONS, "13_context_extension"),
     **dict.fromkeys(LEARNED, "03_learned"),
@@ -52,6 +52,7 @@ PAGES = {
     "rope+drop": "lab_book#dropping-rope",
     "pope": "lab_book#lengths-and-angles",
     "randomised": "17_bakeoff#every-method",
+    "rope_turns": "17_bakeoff#the-base",
     **dict.fromkeys(("p_rope", "p_rope_75"), "16_today#today-prope"),
     "hybrid": "16_today#today-hybrid",
     **dict.fromkeys(WINDOWED, "17_bakeoff#three-in-windows"),

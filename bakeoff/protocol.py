@@ -45,6 +45,7 @@ GROUPS = (
     ("p_rope_75", "pope", "cope"),
     ("shaw", "sinusoidal", "deberta"),
     ("transformer_xl", "learned", "temperature", "randomised"),
+    ("rope_turns",),  # added when the others were known
 )
 LOWER_IS_BETTER = ("text",)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import pi
 from typing import NamedTuple
 
 import torch
@@ -82,6 +83,12 @@ def rope_everywhere(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
     return [RoPE(sizes.head_dim)] * n_layers
 
 
+def rope_that_turns(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
+    """Return RoPE for all layers whose slowest pair turns once within the training length."""
+    base = (sizes.length / (2 * pi)) ** (sizes.head_dim / (sizes.head_dim - 2))
+    return [RoPE(sizes.head_dim, base)] * n_layers
+
+
 def most_pairs(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
     """Return p-RoPE with the paper's share of pairs for all layers."""
     rates = proportional(frequencies(sizes.head_dim), 0.75)
@@ -108,6 +115,7 @@ RECIPES = {
     "windows_rope": Recipe("RoPE with some windows", "#00838f", windows_then_rope),
     "rope_none": Recipe("RoPE in some layers", "#5d4037", rope_below),
     "windows_none": Recipe("windows without RoPE", "#795548", windows_alone),
+    "rope_turns": Recipe("RoPE, all pairs turn", "#1565c0", rope_that_turns),
     # DeBERTa with one of its terms, and Shaw without the values' vectors.
     "deberta_c2p": Recipe("DeBERTa without p2c", "#9575cd", partial(one_term, c2p=True)),
     "deberta_p2c": Recipe("DeBERTa without c2p", "#4527a0", partial(one_term, c2p=False)),

@@ -129,7 +129,7 @@ def require(rows_say_it: bool) -> None:
 MOST = 0.2  # the bar for a loss that is kept
 FLAT = ("forgetting", "transformer_xl", "kerple", "alibi", "hybrid", "deberta", "shaw", "t5"), MOST
 ROSE = ("cope",), 0.35
-CLIMBED = ("fire", "none", "randomised", "temperature"), 0.7
+CLIMBED = ("fire", "none", "randomised", "temperature", "rope_turns"), 0.7
 BROKEN = ("pope", "sinusoidal", "learned+clamp", "p_rope_75", "rope"), 1.4
 UNDONE = ("alibi", "kerple", "fire", "forgetting")  # of 3-back, after the steps of the small scale
 
