@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bakeoff.grid import SCALES, TASKS, Cell, grid
-from bakeoff.protocol import GROUPS, rate_cells, seed_cells
+from bakeoff.protocol import GROUPS, higher_cells, rate_cells, seed_cells
 from bakeoff.recipes import NAMES
 from bakeoff.run import SHIPPED, CellsFailed, read_rows, run
 
@@ -36,7 +36,8 @@ def stages(chosen: argparse.Namespace, path: Path) -> Iterator[list[Cell]]:
     for task in chosen.tasks or ("n-back", "marker", "text"):
         for methods in [chosen.methods] if chosen.methods else GROUPS:
             yield rate_cells(task, methods)
-            yield seed_cells(read_rows(path), task, methods)
+            for more in (seed_cells, higher_cells, seed_cells):
+                yield more(read_rows(path), task, methods)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
