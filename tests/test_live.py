@@ -840,7 +840,7 @@ ANSWERS = {
         lambda old, new: (
             [each[0] for each in new["verdicts"] if each[1] == choosing.FITS]
             == [choosing.ROWS.index("hybrid")]
-            and sum(each[1] == choosing.FITS for each in old["verdicts"]) == 9
+            and sum(each[1] == choosing.FITS for each in old["verdicts"]) == 10
         ),
     ),
     "four_terms": (
