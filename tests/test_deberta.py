@@ -28,6 +28,7 @@ def test_logarithmic_buckets_are_the_same_whatever_the_default_dtype(default: to
 
 
 TERMS = [["c2p", "p2c"], ["c2p"], ["p2c"]]
+SMALL = {"hidden_size": 15, "num_attention_heads": 3, "relative_attention": True}
 
 
 def twin_bucket(back: int, n_buckets: int, max_distance: int) -> int:
@@ -104,13 +105,8 @@ def test_scores_equal_version_1(
     # always asked for the square, and cut.
     torch.manual_seed(seed)
     config = DebertaConfig(
-        hidden_size=15,
-        num_attention_heads=3,
-        relative_attention=True,
-        max_relative_positions=span,
-        pos_att_type=terms,
-        hidden_dropout_prob=0.0,
-    )
+        **SMALL, max_relative_positions=span, pos_att_type=terms, hidden_dropout_prob=0.0
+    )  # fmt: skip
     peer = version_1.DisentangledSelfAttention(config)
     encoding = DeBERTa(15, 3, span, c2p="c2p" in terms, p2c="p2c" in terms)
     if "c2p" in terms:
@@ -141,30 +137,18 @@ def test_attention_equals_version_2(
     # All projections have biases there, the table's own ones too.
     torch.manual_seed(seed)
     config = DebertaV2Config(
-        hidden_size=15,
-        num_attention_heads=3,
-        relative_attention=True,
-        max_relative_positions=reach,
-        position_buckets=buckets,
-        share_att_key=shared,
-        pos_att_type=terms,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
+        **SMALL, max_relative_positions=reach, position_buckets=buckets, share_att_key=shared,
+        pos_att_type=terms, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
     peer = version_2.DisentangledSelfAttention(config)
     query_proj, key_proj = peer.query_proj, peer.key_proj
     if not shared:
         query_proj = getattr(peer, "pos_query_proj", None)
         key_proj = getattr(peer, "pos_key_proj", None)
     encoding = DeBERTa(
-        15,
-        3,
-        reach,
-        n_buckets=buckets if buckets > 0 else None,
-        c2p="c2p" in terms,
-        p2c="p2c" in terms,
-        projections=(query_proj, key_proj),
-    )
+        15, 3, reach, n_buckets=buckets if buckets > 0 else None, c2p="c2p" in terms,
+        p2c="p2c" in terms, projections=(query_proj, key_proj),
+    )  # fmt: skip
     layer = MultiHeadAttention(15, 3, encoding)
     layer.q_proj, layer.k_proj, layer.v_proj = peer.query_proj, peer.key_proj, peer.value_proj
     layer.out_proj = nn.Identity()
