@@ -11,7 +11,7 @@ export const PREDICTIONS = {
     options: ["a band, as with RoPE", "one shade", "each row its own"], right: 1,
     pictures: (seen) => ["rope", "none", "learned"].map((method) => inRows(shades(seen({ method }).scores.flat())[2], 12)),
     then: { method: "none", contents: "alike" },
-    why: "Nothing tells the words apart: all scores are equal, and all weights.",
+    why: "With none, nothing tells the words apart: all scores and weights are equal.",
   },
   permutations: {
     question: "the words are shuffled. The numbers in the framed row of “dog” …",
@@ -42,13 +42,13 @@ export const PREDICTIONS = {
     question: "a decoder has no keys to the right, and gives the left all 32 buckets. Drag the pink points to where its staircase will be.",
     marks: [-128, -96, -64, -4], of: ({ staircase }, x) => staircase[x + 140],
     then: { sides: "past" },
-    why: "Half of the buckets hold one distance each: 16 now, 8 before. Near 0 nothing changes.",
+    why: "Half of the buckets hold one distance each: 16 now, 8 before.",
   },
   penalties: {
     question: "in head 8 each token further away lowers the score by only 1/256. Drag the pink points to its weights.",
     marks: [-120, -90, -60, -30, 0], of: ({ weights }, x) => weights[-x],
     then: { head: 8 },
-    why: "Near and far cost almost the same: the head reads the whole text. As the weights sum to 1, none is high.",
+    why: "In head 8 near and far cost almost the same: it reads the whole text. As the weights sum to 1, none is high.",
   },
   rope_score: {
     question: "query and key both move on by 500. Their score …",
@@ -61,7 +61,7 @@ export const PREDICTIONS = {
     options: ["the row", "a blurred cross", "a round spot"], right: 1,
     pictures: (seen) => ["line", "axial", "golden"].map((how) => inRows(seen({ how }).scores, 12)),
     then: { how: "axial" },
-    why: "A patch in the same row or column differs along one axis; for the other, half of the score, it is a perfect match.",
+    why: "Axial: a patch in the same row or column differs along one axis; for the other, half of the score, it is a perfect match.",
   },
   wavelengths: {
     question: "a text four times as long. How many of the 16 pairs of components meet angles new to them?",
