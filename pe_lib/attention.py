@@ -115,7 +115,8 @@ class MultiHeadAttention(nn.Module):
                         f"encoding must have {name}={getattr(self, name)}, as the layer has, "
                         f"got {type(part).__name__} with {name}={length!r}"
                     )
-            if not isinstance(part, NoPosition) and not any(map(part.uses, part.hooks)):
+            acts = part.scale is not None or any(map(part.uses, part.hooks))
+            if not acts and not isinstance(part, NoPosition):
                 raise ValueError(
                     f"encoding must define a hook, one of {', '.join(part.hooks)}, or be a "
                     f"NoPosition, got {type(part).__name__}"
