@@ -129,7 +129,7 @@ def conversion_cases(draw: Draw) -> list[Case]:
     found = []
     # groups, heads of each, pairs, those that rotate
     for groups, each, pairs, r in (
-        (2, 2, n + 1, n - 1), (more, 3, 4, 1), (1, 4, 8, 5), (3, 1, more, 2), (2, 4, 5, 2),
+        (2, 2, n + 1, n - 1), (more, 3, 4, 1), (1, 4, 8, 5), (3, 1, more + 1, 2), (2, 4, 5, 2),
     ):  # fmt: skip
         wide, still = 2 * pairs + inputs, 2 * (pairs - r)
         first = draw.normal(groups, 1, wide, 2 * pairs)
