@@ -180,6 +180,11 @@ def show(
     show_caption(below)
 
 
+def figure_anchor(number: str) -> str:
+    """Return the id of the figure of a number: "10.3" gives figure-10-3."""
+    return f"figure-{number.lower().replace('.', '-')}"
+
+
 def caption_of(number: str | None, caption: str | None) -> str | None:
     """Return the Markdown that stands below a figure, or None where there is to be none.
 

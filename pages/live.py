@@ -22,7 +22,7 @@ from typing import Any
 import traitlets
 from IPython.display import display
 
-from pages.figures import Picture, caption_of, require_alt, show_caption
+from pages.figures import Picture, caption_of, figure_anchor, require_alt, show_caption
 from pe_lib.arguments import require_choice
 
 # Without it, as in an old image of Colab, the figure is its picture and its words.
@@ -126,8 +126,7 @@ def show(name: str, *, number: str | None = None, caption: str | None = None) ->
         below += (
             " (A picture: the figure computes on the site, and here once anywidget is installed.)"
         )
-    anchor = f"figure-{(number or '').replace('.', '-')}"
-    forms, metadata = bundle(name, anchor), still(name).size
+    forms, metadata = bundle(name, figure_anchor(number or "")), still(name).size
     metadata["image/png"] |= {"figure": name, "state": starts()[name]["state"]}
     if found := data(name):
         metadata["image/png"]["data"] = found

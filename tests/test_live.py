@@ -677,17 +677,8 @@ def test_a_figure_takes_the_place_that_was_kept_and_says_what_the_notebook_says(
         assert page.evaluate("name => Live.FIGURES[name].start", name) == known["state"]
         parts = page.locator(".live-figure *")
         named = parts.evaluate_all("all => all.flatMap(e => e.getAttributeNames())")
-        assert {n for n in named if len(n) < 3} <= {
-            *"xyrd",
-            "id",
-            "cx",
-            "cy",
-            "x1",
-            "x2",
-            "y1",
-            "y2",
-            "dy",
-        }
+        short = {each for each in named if len(each) < 3}
+        assert short <= {"id", "x", "y", "r", "d", "cx", "cy", "x1", "x2", "y1", "y2", "dy"}
 
 
 @pytest.mark.parametrize("name", NAMES)

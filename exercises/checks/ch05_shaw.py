@@ -97,7 +97,7 @@ def looks_cases(draw: Draw) -> list[Case]:
 
 def apart(scores: Tensor) -> Tensor:
     """Return how far apart every two tokens of a shuffled text stand, (L, L)."""
-    return between(ranks(torch.sub(*sharing(scores)[1:])))
+    return between(ranks(across(scores)))
 
 
 def sharing(scores: Tensor) -> tuple[int, Tensor, Tensor]:
@@ -106,6 +106,12 @@ def sharing(scores: Tensor) -> tuple[int, Tensor, Tensor]:
     end = int(same.sum(2).amax(1).argmax())
     near = same[:, end].sum(1)
     return end, near, same[:, int(near.argmax())].sum(1)
+
+
+def across(scores: Tensor) -> Tensor:
+    """Return a number of each token that grows from one end of the text to the other."""
+    _, near, far = sharing(scores)
+    return near - far
 
 
 def ranks(x: Tensor) -> Tensor:
@@ -208,17 +214,16 @@ EXERCISES = (
             Mistake("these are the distances in the order in which the tokens came; they were "
                     "shuffled", lambda s: between(torch.arange(len(s)))),
             Mistake("a distance has no sign here; which end was the first cannot be known",
-                    lambda s: ranks(torch.sub(*sharing(s)[1:]))[:, None]
-                    - ranks(torch.sub(*sharing(s)[1:]))),
+                    lambda s: ranks(across(s))[:, None] - ranks(across(s))),
             Mistake("you count along one end only; the queries that have nothing beyond the clip "
                     "there all count one key, and only the other end tells them apart",
                     lambda s: between(ranks(sharing(s)[1]))),
             Mistake("the keys that share a score are counted, and the counts of neighbours may "
                     "differ by two, or by one: put the tokens in order, then number them",
-                    lambda s: between(torch.sub(*sharing(s)[1:]))),
+                    lambda s: between(across(s))),
             Mistake("you return the distances of the order: `argsort` says which token comes "
                     "first, second, ...; the place of each token is asked for",
-                    lambda s: between(torch.sub(*sharing(s)[1:]).argsort())),
+                    lambda s: between(across(s).argsort())),
             Mistake("scores do not fall with distance: a larger one need not be nearer",
                     lambda s: between(ranks(s[sharing(s)[0]]))),
             Mistake("both sides are clipped alike in your answer; the two reaches may differ",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
-from pe_lib.rope import apply_rope
+from pe_lib.rope import apply_rope, layout_permutation
 from pe_lib.sinusoidal import frequencies
 
 Weights = tuple[Tensor, Tensor]
@@ -57,7 +57,7 @@ def pooled(weight: Tensor, head_dim: int, n_groups: int) -> Tensor:
 
 def halves(weight: Tensor, head_dim: int, *, odd_first: bool = False) -> Tensor:
     """Put the even rows of each head first, then the odd ones; or the other way round."""
-    order = halves_order(head_dim).roll(head_dim // 2 if odd_first else 0)
+    order = layout_permutation(head_dim).roll(head_dim // 2 if odd_first else 0)
     found: Tensor = weight.unflatten(0, (-1, head_dim))[:, order].flatten(0, 1)
     return found
 
@@ -68,7 +68,7 @@ def together(
     longer: bool = False, all_turn: bool = False, **standing: bool | int,
 ) -> Weights:  # fmt: skip
     """Bring the keys of each head nearest to those of the first of its group; queries follow."""
-    order = halves_order(head_dim).argsort() if half else torch.arange(head_dim)
+    order = layout_permutation(head_dim).argsort() if half else torch.arange(head_dim)
     edge = head_dim if all_turn else 2 * n_rotating
     q, k = (w.unflatten(0, (n_groups, -1, head_dim))[:, :, order] for w in (w_q, w_k))
     goal = k[:, :1] if to == "first" else k[:1, :1] if to == "of all" else k.mean(1, True)
@@ -118,9 +118,13 @@ def then(rule: Answer) -> Answer:
     return lambda q, k, d, g, r: rule(*together(q, k, d, g, r), d, g)
 
 
-def halves_order(dim: int) -> Tensor:
-    """Return 0, 2, 4, ..., 1, 3, 5, ..."""
-    return torch.cat([torch.arange(0, dim, 2), torch.arange(1, dim, 2)])
+def scrambled(draw: Draw, heads: Tensor, edge: int) -> Tensor:
+    """Give the rows from `edge` on of each head (H, d, D) an order and signs of their own."""
+    heads = heads.clone()
+    for head in heads:
+        still = len(head) - edge
+        head[edge:] = head[edge + draw.order(still)] * draw.normal(still, 1).sign()
+    return heads
 
 
 def conversion_cases(draw: Draw) -> list[Case]:
@@ -131,16 +135,15 @@ def conversion_cases(draw: Draw) -> list[Case]:
     for groups, each, pairs, r in (
         (2, 2, n + 1, n - 1), (more, 3, 4, 1), (1, 4, 8, 5), (3, 1, more + 1, 2), (2, 4, 5, 2),
     ):  # fmt: skip
-        wide, still = 2 * pairs + inputs, 2 * (pairs - r)
+        wide = 2 * pairs + inputs
         first = draw.normal(groups, 1, wide, 2 * pairs)
         first[..., 2 * r :] = wide**0.5 * torch.linalg.qr(first[..., 2 * r :]).Q  # none alike
         angles = 6.28 * torch.rand(groups, each, 1, pairs, generator=draw.generator)
         angles[..., r:] = 0
         asked = first.expand(-1, each, -1, -1)
-        keys = apply_rope(asked, angles.expand(-1, -1, wide, -1)).mT.clone()
-        for head in keys.flatten(0, 1):  # the same in other axes
-            head[2 * r :] = head[2 * r + draw.order(still)] * draw.normal(still, 1).sign()
-        w_k = (keys + 0.3 * draw.normal(*keys.shape)).flatten(0, 2)
+        turned = apply_rope(asked, angles.expand(-1, -1, wide, -1)).mT.flatten(0, 1)
+        keys = scrambled(draw, turned, 2 * r)  # the same in other axes, (H, d, D)
+        w_k = (keys + 0.3 * draw.normal(*keys.shape)).flatten(0, 1)
         label = f"{groups * each} heads in {groups} groups, width {2 * pairs}, {r} pairs rotate"
         found.append(Case(label, (draw.normal(*w_k.shape), w_k, 2 * pairs, groups, r)))
     return found
@@ -289,8 +292,8 @@ EXERCISES = (
             Mistake("nothing is moved: the new code rotates halves, so the even rows go first",
                     then(lambda q, k, d, g: (q, pooled(k, d, g)))),
             Mistake("the rows of all heads are mixed; reorder within each head",
-                    then(lambda q, k, d, g: (q[halves_order(len(q))],
-                                             pooled(k, d, g)[halves_order(g * d)]))),
+                    then(lambda q, k, d, g: (q[layout_permutation(len(q))],
+                                             pooled(k, d, g)[layout_permutation(g * d)]))),
             Mistake("the odd rows come first; the even ones are the first halves of the pairs",
                     then(lambda q, k, d, g: (halves(q, d, odd_first=True), halves(
                         pooled(k, d, g), d, odd_first=True)))),

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from exercises.checks.ch04_four_terms import diagonal_means
 from exercises.checks.ch07_t5 import first_distances, squared_error
+from exercises.checks.ch10_rope import scrambled
 from exercises.checks.spec import Answer, Draw
-from pe_lib.rope import apply_rope, rope_angles
+from pe_lib.rope import apply_rope, layout_permutation, rope_angles
 from pe_lib.sinusoidal import frequencies
 
 if TYPE_CHECKING:
@@ -129,11 +130,8 @@ def converted(answer: Answer, axes: Axes) -> None:
     x, angles = draw.normal(64, d), rope_angles(places, frequencies(d).float() * turns)
     turned = 6.28 * torch.rand(4, d // 2, generator=draw.generator) * turns
     first = torch.linalg.qr(draw.normal(d, d)).Q * d**0.5
-    w_k = apply_rope(first.expand(4, d, d), turned[:, None].expand(-1, d, -1)).mT.contiguous()
-    for head in w_k:
-        head[2 * r :] = head[2 * r + draw.order(d - 2 * r)] * draw.normal(d - 2 * r, 1).sign()
-    w_q = draw.normal(4, d, d)
-    order = torch.arange(d).view(-1, 2).T.flatten()
+    keys = apply_rope(first.expand(4, d, d), turned[:, None].expand(-1, d, -1)).mT
+    w_k, w_q, order = scrambled(draw, keys, 2 * r), draw.normal(4, d, d), layout_permutation(d)
     listed = w_q[:, order].flatten(0, 1), w_k.mean(0)[order]
 
     def scores(w_q: Tensor, w_k: Tensor, layout: str) -> Tensor:

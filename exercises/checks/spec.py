@@ -86,6 +86,8 @@ class Draw:
 
     def order(self, size: int) -> Tensor:
         """Return a permutation of 0 ... size - 1 that moves the first and is no involution."""
+        if size < 3:
+            raise ValueError(f"size must be at least 3 for such an order, got {size}")
         while True:
             order = torch.randperm(size, generator=self.generator)
             if order[0] != 0 and not torch.equal(order, order.argsort()):

@@ -10,6 +10,8 @@ from myst_nb.sphinx_ import HideCodeCellNode
 from sphinx.application import Sphinx
 from sphinx.environment.collectors.toctree import TocTreeCollector
 
+from pages.figures import figure_anchor
+
 from .figures import live_figure
 
 CAPTION = re.compile(r"Figure ([0-9A-Z]+\.\d+)\.")
@@ -23,11 +25,6 @@ class figure_with_caption(nodes.General, nodes.Element):
 
 class caption_below(nodes.General, nodes.TextElement):
     """The caption; its first words are the figure's number."""
-
-
-def figure_anchor(number: str) -> str:
-    """Return the id of the figure of a number: "10.3" gives figure-10-3."""
-    return f"figure-{number.lower().replace('.', '-')}"
 
 
 def caption_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
