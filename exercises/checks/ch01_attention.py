@@ -43,23 +43,24 @@ def scale_cases(draw: Draw) -> list[Case]:
     return [case(words, *each) for words, each in sizes.items()]
 
 
-def times_of(q: Tensor, k: Tensor, v: Tensor, out: Tensor) -> Tensor:
+def times_of(v: Tensor, out: Tensor) -> Tensor:
     """Return the place in the text of each token, (L,)."""
-    return told_apart(q, k, v, out)
+    return in_line(v, out)
 
 
-def told_apart(
-    q: Tensor, k: Tensor, v: Tensor, out: Tensor, *,
-    power: float = 0.5, known: bool = True, own: bool = True,
-) -> Tensor:  # fmt: skip
-    """Find one token after the other: the one whose output is that of what it would have seen."""
-    logits, itself = q @ k.mT / q.shape[1] ** power, torch.eye(len(q)) > 0
-    times = torch.full((len(q),), -1)
-    for time in range(len(q)):
-        visible = known * (times >= 0) | own * itself
-        read = logits.masked_fill(~visible, -torch.inf).softmax(-1).nan_to_num(0.0) @ v
-        miss = (read - out).norm(dim=1).masked_fill(times >= 0, torch.inf)
-        times[miss.argmin()] = time
+def in_line(
+    v: Tensor, out: Tensor, *, share: float | None = None, empty: float = torch.inf
+) -> Tensor:
+    """Find one token after the other: its output is between what was read and its value."""
+    times = torch.full((len(v),), -1)
+    miss = (out - v).norm(dim=1)
+    for time in range(len(v)):
+        found = miss.masked_fill(times >= 0, torch.inf).argmin()
+        times[found] = time
+        moved, way = out - out[found], v - out[found]  # (L, e)
+        fitted = (moved * way).sum(1, keepdim=True) / way.square().sum(1, keepdim=True)
+        part = fitted if share is None else share / (time + 2)
+        miss = (moved - part * way).norm(dim=1).nan_to_num(empty)
     return times
 
 
@@ -68,26 +69,31 @@ def ranked(values: Tensor) -> Tensor:
     return values.argsort(stable=True).argsort(stable=True)
 
 
+def causal_mean(v: Tensor, weights: Tensor) -> Tensor:
+    """Return what each token reads if each word has one weight, (L, e)."""
+    future = torch.ones(len(v), len(v)).triu(1) > 0
+    result: Tensor = weights.log().expand(len(v), -1).masked_fill(future, -torch.inf).softmax(1) @ v
+    return result
+
+
 def time_cases(draw: Draw) -> list[Case]:
-    """A few tokens and many, a word that comes again, scores of a thousand, one token alone."""
-    n, m, d, wide = draw.sizes(4, 5, 12)
+    """A few tokens and many, a word that comes again, weights far apart, one token alone."""
+    n, m, e, wide = draw.sizes(4, 5, 12)
 
-    def case(words: str, x: Tensor, width: int, level: float = 0.0) -> Case:
-        q, k = (x @ each for each in draw.normal(2, x.shape[1], width).double() / width**0.5)
-        q[:, 0] = k[:, 0] = level or 1.0  # the same for all
-        mask = torch.ones(len(x), len(x)).triu(1) > 0
-        out = (q @ k.T / width**0.5).masked_fill(mask, -torch.inf).softmax(-1) @ x
-        order = draw.order(len(x)) if len(x) > 2 else torch.arange(len(x))
-        given = tuple(each[order] for each in (q, k, x, out))
-        return Case(f"{words}, {(len(x), width)}", given)
+    def case(words: str, kinds: list[int], width: int, spread: float = 1.0) -> Case:
+        weights = (spread * draw.normal(len(kinds)).double()).clamp(-3.4, 3.4).exp()
+        values = 0.5 + draw.normal(len(kinds), width).double()
+        v = values[kinds]
+        order = draw.order(len(v)) if len(v) > 2 else torch.arange(len(v))
+        return Case(f"{words}, L, e = {(len(v), width)}",
+                    (v[order], causal_mean(v, weights[kinds])[order]))  # fmt: skip
 
-    again = draw.normal(4, 10).double()[torch.tensor([0, 1, 0, 2, 1, 0, 3, 1])]
     return [
-        case("some tokens", draw.normal(n, d).double(), wide),
-        case("many tokens", draw.normal(24, 12).double(), 16),
-        case("words that come again", again, m),
-        case("scores of a thousand", draw.normal(m, 8).double(), 4, 50.0),
-        case("one token", draw.normal(1, 3).double(), 3),
+        case("some tokens", [*range(n)], e),
+        case("many tokens", [*range(24)], 3),
+        case("words that come again", [0, 1, 0, 2, 1, 0, 3, 1, 2], wide),
+        case("weights far apart", [*range(m), 0, 1, *range(m, 2 * m)], e, 3.0),
+        case("one token", [0], 3),
     ]
 
 
@@ -209,8 +215,6 @@ EXERCISES = (
         reference=causal_output,
         axes=("batch", "head", "query", "channel"),
         mistakes=(
-            Mistake("this is the listing, unchanged",
-                    lambda o, w, v, q, k: without(o, w, v, triangle(w), 0)),
             Mistake("the weights that are left no longer sum to one: divide by what they sum to",
                     lambda o, w, v, q, k: without(o, w, v, k > q[:, None], 0)),
             Mistake("the mask counts rows and columns: it must compare q_pos with k_pos",
@@ -261,26 +265,25 @@ EXERCISES = (
         mistakes=(
             Mistake("this is the list of tokens in the order of the text; for each token its place "
                     "is asked", lambda *a: times_of(*a).argsort()),
-            Mistake("the order is reversed: the first token of the text, which saw itself alone, "
+            Mistake("the order is reversed: the first token of the text, which read itself alone, "
                     "is number 0", lambda *a: len(a[0]) - 1 - times_of(*a)),
             Mistake("the places are counted from 1; the first token is number 0",
                     lambda *a: times_of(*a) + 1),
             Mistake("the tokens are taken to stand in the order of the text",
-                    lambda q, k, v, out: torch.arange(len(q))),
-            Mistake("a token sees itself, too, beside those before it",
-                    lambda *a: told_apart(*a, own=False)),
-            Mistake("the products are divided by the root of d; yours are not",
-                    lambda *a: told_apart(*a, power=0.0)),
-            Mistake("the products are divided by d; the layer divided by its root",
-                    lambda *a: told_apart(*a, power=1.0)),
-            Mistake("a token that is found stays known: the next one sees all before it, not "
-                    "itself alone", lambda *a: told_apart(*a, known=False)),
-            Mistake("long outputs are taken for early ones; that is a tendency, and no proof",
-                    lambda q, k, v, out: ranked(-out.norm(dim=1))),
-            Mistake("you sort by how far an output is from what a token that sees all would read; "
-                    "that tells the last one alone",
-                    lambda q, k, v, out: ranked(-((q @ k.T / q.shape[1] ** 0.5).softmax(-1) @ v
-                                                  - out).norm(dim=1))),
+                    lambda v, out: torch.arange(len(v))),
+            Mistake("all words are given the same weight; each has one of its own",
+                    lambda *a: in_line(*a, share=1.0)),
+            Mistake("the next output is not the nearest one: a heavy word moves it far",
+                    lambda *a: in_line(*a, share=0.0)),
+            Mistake("where a token's value is all that was read so far there is no way to go: it "
+                    "is not the next one", lambda *a: in_line(*a, empty=0.0)),
+            Mistake("tokens near their own value are taken for early ones; that is a tendency, and "
+                    "no proof", lambda v, out: ranked((out - v).norm(dim=1))),
+            Mistake("outputs far from the last mean are taken for early ones; that is a tendency, "
+                    "and no proof", lambda v, out: ranked(-(out - v.mean(0)).norm(dim=1))),
+            Mistake("the outputs are solved for weights; with more tokens than components many "
+                    "weights give the same output",
+                    lambda v, out: ranked(((out @ torch.linalg.pinv(v)).abs() > 1e-9).sum(1))),
         ),
     ),
 )  # fmt: skip

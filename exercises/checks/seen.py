@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from exercises.checks.ch01_attention import causal_mean
 from exercises.checks.ch04_four_terms import diagonal_means
 from exercises.checks.ch07_t5 import first_distances, squared_error
 from exercises.checks.ch10_rope import scrambled
@@ -25,13 +26,10 @@ def times_of(answer: Answer, axes: Axes) -> None:
     """Draw the words of a sentence, mixed, over the places that an answer gives them."""
     words = ["the", "mask", "alone", "gives", "away", "the", "order", "of", "the", "words"]
     draw = Draw(0)
-    kinds = draw.normal(len(words), 12).double()
-    x = torch.stack([kinds[words.index(word)] for word in words])
-    future = torch.ones(len(words), len(words)).triu(1) > 0
-    out = (x @ x.T / 12**0.5).masked_fill(future, -torch.inf).softmax(1) @ x
-    order = draw.order(len(words))
-    x, out = x[order], out[order]
-    times = torch.as_tensor(answer(x, x, x, out))
+    first = torch.tensor([words.index(word) for word in words])
+    v, weights = draw.normal(len(words), 12).double()[first], draw.normal(len(words)).exp()[first]
+    out, order = causal_mean(v, weights.double()), draw.order(len(words))
+    times = torch.as_tensor(answer(v[order], out[order]))
     axes.plot(order, color=PALE, linewidth=5, label="its place in the text")
     axes.plot(times, "o", label="as you read it")
     axes.set_xticks(range(len(words)), [words[i] for i in order])
