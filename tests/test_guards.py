@@ -56,7 +56,7 @@ picture.save(data, "PNG")
 display(Image(data.getvalue()))
 """
 BUDGET = 5  # processor seconds, of which the sound notebook takes one or two
-BURN = f"\nimport time\nwhile time.process_time() < {BUDGET}: pass"
+BURN = f"\nimport time\nwhile time.process_time() < {BUDGET + 0.5}: pass"
 NEAR = "print('loss', 0.69315, 'after 40 steps')"
 # What a cell computes, and what the spoilt copy computes instead.
 CELLS = {
