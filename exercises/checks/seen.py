@@ -24,11 +24,10 @@ PALE = "0.75"  # what should come out, behind what does
 
 def times_of(answer: Answer, axes: Axes) -> None:
     """Draw the words of a sentence, mixed, over the places that an answer gives them."""
-    words = ["the", "mask", "alone", "gives", "away", "the", "order", "of", "the", "words"]
+    words = ["a", "mask", "alone", "gives", "away", "the", "order", "of", "all", "words"]
     draw = Draw(0)
-    first = torch.tensor([words.index(word) for word in words])
-    v, weights = draw.normal(len(words), 12).double()[first], draw.normal(len(words)).exp()[first]
-    out, order = causal_mean(v, weights.double()), draw.order(len(words))
+    v, weights = draw.normal(len(words), 12).double(), draw.normal(len(words)).exp().double()
+    out, order = causal_mean(v, weights), draw.order(len(words))
     times = torch.as_tensor(answer(v[order], out[order]))
     axes.plot(order, color=PALE, linewidth=5, label="its place in the text")
     axes.plot(times, "o", label="as you read it")

@@ -74,7 +74,7 @@ export const t5Buckets = {
       x: 46, y: 26, width: room, height: narrow ? 190 : 232, xs: [-FAR - 1, FAR + 1], ys: [-0.5, buckets], xLabel: "key − query",
       title: "bucket", xFormat: whole, ticks: [narrow ? 5 : 7, 5],
     });
-    for (const edge of [-most, most]) if (most <= FAR) panel.upright(edge, "grey dashed");
+    for (const edge of [-most, most]) if (most <= FAR) panel.upright(edge, "grey");
     if (most <= FAR) text(drawing, panel.X(most) - 4, panel.Y(0) - 4, "max distance", { at: "end" });
     const steps = (from, to, values = at) => range(to - from + 1, from).flatMap((each) => [each - 0.5, each + 0.5].map((x) => [x, values[each + FAR]]));
     if (!reach) {
