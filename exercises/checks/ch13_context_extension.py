@@ -66,7 +66,8 @@ def schedule_cases(draw: Draw) -> list[Case]:
     line, ones = torch.linspace(0, 1, more, dtype=torch.float64), torch.ones(n).double()
     many = torch.arange(64, dtype=torch.float64)
     ramp = ((many - 20) / 25).clamp(0, 1)
-    found = torch.rand(last, generator=draw.generator).double().cumsum(0) + 1
+    # A search need not slow the slowest pair most.
+    found = 3 - torch.rand(last, generator=draw.generator).double().cumsum(0) / last
     ways = {
         "A": (ones, 10000.0), "B": (s * ones, 500000.0),
         "C": (s**line, 10000.0), "D": (1 / (1 - ramp + ramp / s), 10000.0),
@@ -268,6 +269,8 @@ EXERCISES = (
                     lambda b, a: (schedule_of(b, a)[0], (b / a)[-1])),
             Mistake("this is the mean factor; the slowest pair's is asked for",
                     with_factor(lambda q: q.mean())),
+            Mistake("this is the largest factor; the slowest pair need not be the one that is "
+                    "slowed down most", with_factor(lambda q: q.max())),
             Mistake("the factor is rounded to a whole number",
                     with_factor(lambda q: q[-1].round())),
             Mistake("this is the logarithm of the factor", with_factor(lambda q: q[-1].log())),
