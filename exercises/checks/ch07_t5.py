@@ -34,8 +34,7 @@ def firsts(number: Tensor, distance: Tensor, nearest: int, once: bool) -> Tensor
     numbers = torch.stack([number[distance == n][0] for n in each.tolist()])
     changes = numbers.diff().abs() > 1e-9
     if once:
-        met = (numbers[:, None] - numbers).abs() < 1e-9
-        changes = ~met.tril(-1).any(1)[1:]
+        changes = ~((numbers[:, None] - numbers).abs() < 1e-9).tril(-1).any(1)[1:]
     return torch.cat([each[:1], each[1:][changes]])
 
 
@@ -51,8 +50,7 @@ def edged_cases(draw: Draw) -> list[Case]:
     def weights(edges: Tensor, right: Tensor, places: Tensor) -> Tensor:
         relative = relative_position(places, places)
         steps = 0.1 + torch.rand(len(edges) + len(right), generator=draw.generator).double()
-        if len(edges) == 12:
-            steps = steps[0].expand(len(steps))  # numbers come again, never in the next bucket
+        steps = steps[0].expand(len(steps)) if len(edges) == 12 else steps  # numbers come again
         signs = 1.0 - 2 * (torch.arange(len(steps)) % 3 == 1)
         left = reached(edges, (-relative).clamp(min=0))
         row = torch.where(relative > 0, len(edges) + reached(right, relative), left)

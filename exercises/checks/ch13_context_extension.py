@@ -60,13 +60,12 @@ def stretched(slowed: Tensor, base: float) -> tuple[Tensor, Tensor]:
 
 
 def schedule_cases(draw: Draw) -> list[Case]:
-    """Each method, with small and large factors; a step, a ramp, a search, and two at once."""
+    """Each method, with small and large factors; a step, a ramp, a falling search, two at once."""
     n, more, last = draw.sizes(3, 6, 20)
     s = 1.5 + draw.integer(1, 60) / 8
     line, ones = torch.linspace(0, 1, more, dtype=torch.float64), torch.ones(n).double()
     many = torch.arange(64, dtype=torch.float64)
     ramp = ((many - 20) / 25).clamp(0, 1)
-    # A search need not slow the slowest pair most.
     found = 3 - torch.rand(last, generator=draw.generator).double().cumsum(0) / last
     ways = {
         "A": (ones, 10000.0), "B": (s * ones, 500000.0),

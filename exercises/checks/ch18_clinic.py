@@ -218,18 +218,13 @@ def smallest(x: Tensor, y: Tensor, first: Tensor, least: float) -> Tensor:
     return by_pair(angles, first, int(size.masked_fill(size < least, torch.inf).argmin()))
 
 
-def seeming(x: Tensor, y: Tensor, first: Tensor) -> Tensor:
-    """Read positions from the pair that seems slowest in all rows, whether they agree or not."""
+def seeming(x: Tensor, y: Tensor, first: Tensor, rows: int = 3, apart: float = torch.inf) -> Tensor:
+    """Read positions from the pair that seems slowest in some rows, if they agree enough."""
     angles = phases(x, y)
-    size = (angles[:, 0] / first[:, None]).abs().amax(0)
-    return by_pair(angles, first, int(size.masked_fill(size < 1e-9, torch.inf).argmin()))
-
-
-def of_two(x: Tensor, y: Tensor, first: Tensor) -> Tensor:
-    """Read positions from the slowest pair that moves and on which the first two rows agree."""
-    a, b = phases(x, y)[:2, 0] / first[:2, None]
-    wrong = (a.abs() < 1e-9) | ((a - b).abs() > 1e-9)
-    return by_pair(phases(x, y), first, int(a.abs().masked_fill(wrong, torch.inf).argmin()))
+    rates = angles[:rows, 0] / first[:rows, None]
+    size, spread = rates.abs().amax(0), rates.amax(0) - rates.amin(0)
+    other = (size < 1e-9) | (spread > apart)
+    return by_pair(angles, first, int(size.masked_fill(other, torch.inf).argmin()))
 
 
 def stories(call: Tensor) -> list[Tensor]:
@@ -415,7 +410,7 @@ EXERCISES = (
             Mistake("a pair that seems slow in every row may have lost turns in each: do the rows "
                     "agree on its rate?", seeming),
             Mistake("the first two rows agree on a pair that has lost turns in both: ask all rows",
-                    of_two),
+                    lambda x, y, f: seeming(x, y, f, 2, 1e-9)),
             Mistake("no base is given; you take 10000, and the last pair for the slowest",
                     lambda x, y, f: (phases(x, y)[..., -1] / frequencies(x.shape[-1])[-1])
                     .round().long()),
