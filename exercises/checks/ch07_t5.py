@@ -21,23 +21,25 @@ def edges_of(weights: Tensor, positions: Tensor) -> Fit:
         positions, positions))  # fmt: skip
 
 
-def edges_by(number: Tensor, relative: Tensor) -> Fit:
+def edges_by(number: Tensor, relative: Tensor, *, once: bool = False) -> Fit:
     """Return where the numbers of the pairs change, on either side."""
     causal = number.min() == -torch.inf
-    right = firsts(number, relative, 1)
-    return firsts(number, -relative, 0), right[:0] if causal else right
+    right = firsts(number, relative, 1, once)
+    return firsts(number, -relative, 0, once), right[:0] if causal else right
 
 
-def firsts(number: Tensor, distance: Tensor, nearest: int) -> Tensor:
-    """Return where the numbers change, from the nearest distance on."""
+def firsts(number: Tensor, distance: Tensor, nearest: int, once: bool) -> Tensor:
+    """Return where the numbers change, from the nearest distance on; or to one never met."""
     each = torch.arange(nearest, int(distance.max()) + 1)
     numbers = torch.stack([number[distance == n][0] for n in each.tolist()])
     changes = numbers.diff().abs() > 1e-9
+    if once:
+        changes = ~((numbers[:, None] - numbers).abs() < 1e-9).tril(-1).any(1)[1:]
     return torch.cat([each[:1], each[1:][changes]])
 
 
 def edged_cases(draw: Draw) -> list[Case]:
-    """Narrow buckets and wide ones, T5's own, one alone; far positions and those below 0."""
+    """Narrow buckets and wide ones, T5's own, one alone; numbers that come again; far places."""
     m, more = draw.sizes(2, 3, 6)
     zero, one = torch.zeros(1, dtype=torch.long), torch.ones(1, dtype=torch.long)
 
@@ -48,6 +50,7 @@ def edged_cases(draw: Draw) -> list[Case]:
     def weights(edges: Tensor, right: Tensor, places: Tensor) -> Tensor:
         relative = relative_position(places, places)
         steps = 0.1 + torch.rand(len(edges) + len(right), generator=draw.generator).double()
+        steps = steps[0].expand(len(steps)) if len(edges) == 12 else steps  # numbers come again
         signs = 1.0 - 2 * (torch.arange(len(steps)) % 3 == 1)
         left = reached(edges, (-relative).clamp(min=0))
         row = torch.where(relative > 0, len(edges) + reached(right, relative), left)
@@ -59,7 +62,7 @@ def edged_cases(draw: Draw) -> list[Case]:
         ("drawn edges", drawn(zero, more), drawn(one, m), draw.integer(11, 40)),
         ("below 0", drawn(zero, m), drawn(one, more), -700), ("T5's own", own, own[1:], 70_001),
         ("one bucket", zero, one, 0), ("wide buckets", 7 * torch.arange(3), one + 9 * zero, 5),
-        ("a bucket for each distance", torch.arange(12), torch.arange(1, 9), -4),
+        ("numbers that come again", torch.arange(12), torch.arange(1, 9), -4),
     )  # fmt: skip
     found = []
     for words, edges, right, start in calls:
@@ -262,6 +265,9 @@ EXERCISES = (
                     lambda w, p: tuple(each[1:] for each in edges_of(w, p))),
             Mistake("rows and columns are counted; use the positions",
                     lambda w, p: edges_of(w, torch.arange(len(p)))),
+            Mistake("a bucket may have the number of an earlier one, if they are not neighbours; "
+                    "look for changes from distance to distance", lambda w, p: edges_by(
+                        (w / w.diagonal()[:, None]).log(), relative_position(p, p), once=True)),
         ),
     ),
     Exercise(

@@ -89,8 +89,8 @@ def slope_cases(draw: Draw) -> list[Case]:
     return [
         case("a gap in the second text", h, length, run, late),
         case("a gap that was closed", h + 1, length, 3 * late, 3 * run + 700),
-        case("two gaps, one opened and one closed", 8, more, long + 9 * (long > 2),
-             long + 4 * (long > more)),
+        case("a gap opened, one closed, both ends moved alike", 8, more, long + 9 * (long > 2),
+             long + 9 * (long > more)),
         case("one head, positions far out", 1, length, run + 50_000, late * 2),
     ]  # fmt: skip
 

@@ -60,13 +60,13 @@ def stretched(slowed: Tensor, base: float) -> tuple[Tensor, Tensor]:
 
 
 def schedule_cases(draw: Draw) -> list[Case]:
-    """Each method, with small and large factors; a step, a ramp, a search, and two at once."""
+    """Each method, with small and large factors; a step, a ramp, a falling search, two at once."""
     n, more, last = draw.sizes(3, 6, 20)
     s = 1.5 + draw.integer(1, 60) / 8
     line, ones = torch.linspace(0, 1, more, dtype=torch.float64), torch.ones(n).double()
     many = torch.arange(64, dtype=torch.float64)
     ramp = ((many - 20) / 25).clamp(0, 1)
-    found = torch.rand(last, generator=draw.generator).double().cumsum(0) + 1
+    found = 3 - torch.rand(last, generator=draw.generator).double().cumsum(0) / last
     ways = {
         "A": (ones, 10000.0), "B": (s * ones, 500000.0),
         "C": (s**line, 10000.0), "D": (1 / (1 - ramp + ramp / s), 10000.0),
@@ -268,6 +268,8 @@ EXERCISES = (
                     lambda b, a: (schedule_of(b, a)[0], (b / a)[-1])),
             Mistake("this is the mean factor; the slowest pair's is asked for",
                     with_factor(lambda q: q.mean())),
+            Mistake("this is the largest factor; the slowest pair need not be the one that is "
+                    "slowed down most", with_factor(lambda q: q.max())),
             Mistake("the factor is rounded to a whole number",
                     with_factor(lambda q: q[-1].round())),
             Mistake("this is the logarithm of the factor", with_factor(lambda q: q[-1].log())),

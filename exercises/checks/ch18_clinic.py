@@ -156,8 +156,8 @@ WIDE = 3000  # positions to be read back are smaller: the slowest pair makes les
 def reading_cases(draw: Draw) -> list[Case]:
     """Calls whose positions are as they should be, or are not: all numbers below 3,000."""
     rows, (length, n) = 3, draw.sizes(2, 4, 9)
-    first = 1000 + 2 * torch.randperm(980, generator=draw.generator)[:rows, None]
-    first[1] = first[0] + 1  # no divisor in common: no fast pair can seem a slow one
+    primes = torch.tensor([41, 43, 47, 53])[draw.order(4)[:rows, None]]
+    first = primes.prod() // primes  # two rows have a divisor in common, all three have none
     given = torch.sort(draw.places(rows, length, high=WIDE - 1)).values
     given[-1, -1] = WIDE - 1
     run = torch.arange(length)
@@ -171,17 +171,20 @@ def reading_cases(draw: Draw) -> list[Case]:
     return [
         Case(f"{label}, width {2 * pairs}", (*read_off(draw, torch.cat([first, places], 1), pairs),
                                              first[:, 0]))
-        for (label, places), pairs in zip(ways.items(), (4, 64, 5, n, n), strict=True)
+        for (label, places), pairs in zip(ways.items(), (4, 64, 5, 6, n), strict=True)
     ]  # fmt: skip
 
 
 def read_off(draw: Draw, places: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Return vectors (B, L, 2 n), and the same rotated by places: one pair or two are slow."""
+    """Return vectors (B, L, 2 n), and the same rotated by places; one pair is slow."""
     x = draw.normal(*places.shape, 2 * n).double()
     x = x + x.sign() / 4  # no component is so small that its angle is lost
     rates = 0.02 * 100 ** torch.rand(n, generator=draw.generator).double()
     rates[: n // 3], rates[n // 3] = 0.0, 9e-4 + 1e-4 * draw.integer(0, 9) / 9
-    rates = rates[torch.randperm(n, generator=draw.generator)]
+    if n < 64:  # a fast pair seems slower still, the same in two of the rows
+        share = torch.gcd(places[n % 3, 0], places[n % 3 - 1, 0])
+        rates[-1] = 2 * torch.pi * draw.integer(1, 9) / share + 7e-4
+    rates = rates[draw.order(n)]
     return x, apply_rope(x[:, None], places[..., None] * rates)[:, 0]
 
 
@@ -215,11 +218,13 @@ def smallest(x: Tensor, y: Tensor, first: Tensor, least: float) -> Tensor:
     return by_pair(angles, first, int(size.masked_fill(size < least, torch.inf).argmin()))
 
 
-def seeming(x: Tensor, y: Tensor, first: Tensor) -> Tensor:
-    """Read positions from the pair that seems slowest in all rows, whether they agree or not."""
+def seeming(x: Tensor, y: Tensor, first: Tensor, rows: int = 3, apart: float = torch.inf) -> Tensor:
+    """Read positions from the pair that seems slowest in some rows, if they agree enough."""
     angles = phases(x, y)
-    size = (angles[:, 0] / first[:, None]).abs().amax(0)
-    return by_pair(angles, first, int(size.masked_fill(size < 1e-9, torch.inf).argmin()))
+    rates = angles[:rows, 0] / first[:rows, None]
+    size, spread = rates.abs().amax(0), rates.amax(0) - rates.amin(0)
+    other = (size < 1e-9) | (spread > apart)
+    return by_pair(angles, first, int(size.masked_fill(other, torch.inf).argmin()))
 
 
 def stories(call: Tensor) -> list[Tensor]:
@@ -404,6 +409,8 @@ EXERCISES = (
                     lambda x, y, f: smallest(x, y, f, 1e-9)),
             Mistake("a pair that seems slow in every row may have lost turns in each: do the rows "
                     "agree on its rate?", seeming),
+            Mistake("the first two rows agree on a pair that has lost turns in both: ask all rows",
+                    lambda x, y, f: seeming(x, y, f, 2, 1e-9)),
             Mistake("no base is given; you take 10000, and the last pair for the slowest",
                     lambda x, y, f: (phases(x, y)[..., -1] / frequencies(x.shape[-1])[-1])
                     .round().long()),

@@ -140,7 +140,7 @@ def gate_cases(draw: Draw) -> list[Case]:
     for x, y, queries, keys, longest in sizes:
         gates = (2 * draw.normal(x, y, queries, keys).double()).sigmoid()
         gates[..., 0] = 0.9
-        gates = gates * seen(gates)
+        gates = gates * (gates > 0.3) * seen(gates)  # some are closed
         positions = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=longest)
         words = f"{queries} queries, {keys} keys, longest {longest:g}"
         found.append(Case(words, (positions, longest)))
@@ -227,6 +227,8 @@ EXERCISES = (
             Mistake("this is the sum over the queries, not the mean",
                     lambda p, n: averaged(steps(p), seen(p) & (p < n))
                     * (seen(p) & (p < n)).sum(-2)),
+            Mistake("position 0 is taken for a key after the query; a key whose gate is 0 may have "
+                    "it, too, and counts", lambda p, n: averaged(steps(p), (p > 0) & (p < n))),
             Mistake("where no query tells a gate, the answer is NaN, not 0",
                     lambda p, n: gate_openers(p, n).nan_to_num(0.0)),
             Mistake("the difference of keys j and j + 1 is the gate of j; you give it to j + 1",
