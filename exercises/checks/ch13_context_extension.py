@@ -166,7 +166,7 @@ def cache_cases(draw: Draw) -> list[Case]:
 
 
 def yarn_tables(
-    rates: Tensor, gain: float, factor: float, ends: tuple[int, int], places: Tensor
+    rates: Tensor, gain: float, factor: float, ends: tuple[float, float], places: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the tables of YaRN, (L, n) each, and the frequencies before."""
     first, last = ends
@@ -180,11 +180,12 @@ def yarn_cases(draw: Draw) -> list[Case]:
     n, start = draw.integer(20, 40), draw.integer(50, 900)
     first, length = draw.integer(2, 6), draw.integer(4, 9)
     s, strange = float(draw.integer(3, 40)), 1.3 + draw.integer(1, 90) / 17
+    a, b = first + draw.integer(1, 9) / 11, draw.integer(1, 9) / 13
     ways = {
-        "the paper's gain": (64, 1e4, 1 + 0.1 * math.log(s), s, (20, 46), 0),
-        "a gain of 1": (n, 5e5, 1.0, s, (first, first + length), start),
-        "a strange gain": (n, 1e4, 0.6 + strange / 9, strange, (first, n - 2), 1),
-        "a short ramp": (n, 1e6, 1.2, 2.0, (first, first + 3), -start),
+        "the paper's gain": (64, 1e4, 1 + 0.1 * math.log(s), s, (20.0, 46.0), 0),
+        "a gain of 1": (n, 5e5, 1.0, s, (a, a + length - b), start),
+        "a strange gain": (n, 1e4, 0.6 + strange / 9, strange, (a, n - 2 + b), 1),
+        "a short ramp": (n, 1e6, 1.2, 2.0, (a, first + 3), -start),
         "a ramp from the first pair to the last": (12, 150.0, 1.1, 1.5, (0, 11), 3),
     }
     return [
@@ -206,7 +207,7 @@ def yarn_of(cos: Tensor, sin: Tensor, rates: Tensor) -> Four:
     one, *_, other = ((u > 1e-6) & (u < 1 - 1e-6)).nonzero().flatten()
     slope = (u[other] - u[one]) / (other - one)
     first = one - u[one] / slope
-    return z.abs().mean(), 1 / share[-1], first.round(), (first + 1 / slope).round()
+    return z.abs().mean(), 1 / share[-1], first, first + 1 / slope
 
 
 def then(change: Callable[[Tensor, Tensor, Tensor, Tensor], Four]) -> Callable[..., Four]:
@@ -329,6 +330,8 @@ EXERCISES = (
                     then(lambda g, s, a, b: (g, s, a + 1, b))),
             Mistake("`last` is the first pair slowed by all of s, not the last that is mixed",
                     then(lambda g, s, a, b: (g, s, a, b - 1))),
+            Mistake("the ends are rounded; not every model rounds them",
+                    then(lambda g, s, a, b: (g, s, a.round(), b.round()))),
             Mistake("the ends are counted from 1; the fastest pair is number 0",
                     then(lambda g, s, a, b: (g, s, a + 1, b + 1))),
             Mistake("the two ends are exchanged", then(lambda g, s, a, b: (g, s, b, a))),

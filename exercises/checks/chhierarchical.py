@@ -190,6 +190,7 @@ EXERCISES = (
         name="alpha_of",
         cases=digit_cases,
         reference=alpha_of,
+        tolerance=1e-7,
         mistakes=(
             Mistake("this is the share of the second digit; alpha is that of the first",
                     lambda t, p, c: 1 - alpha_of(t, p, c)),
