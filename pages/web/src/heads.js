@@ -123,7 +123,7 @@ export const heads = {
     if (!turns(state)) return void heading(drawing, x, y - 10, bias ? "nothing rotates; the curve is the bias" : "nothing rotates");
     const bars = chart(drawing, {
       x, y, width: room, height: narrow ? 60 : 90, xs: [-0.6, d / 2 - 0.4], ys: [0, 1.1 * Math.max(...sizes)], ticks: [8, 3],
-      xLabel: "pair", xFormat: whole, yFormat: (v) => digits(v, Math.max(...sizes) < 3 ? 1 : 0), title: `size by pair${fast || last ? " (no colour: stopped)" : ""}`,
+      xLabel: "pair", xFormat: whole, yFormat: (v) => digits(v, Math.max(...sizes) < 3 ? 1 : 0), title: `size by pair${fast || last ? " (slate: stopped)" : ""}`,
     });
     sizes.forEach((size, r) => box(drawing, `fill ${r < fast || r >= d / 2 - last ? "grey" : "above"}`, bars.X(r - 0.35), bars.Y(size), bars.X(0.35) - bars.X(-0.35), bars.Y(0) - bars.Y(size)));
   },
