@@ -89,6 +89,11 @@ def rope_that_turns(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
     return [RoPE(sizes.head_dim, base)] * n_layers
 
 
+def turning_below(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
+    """Return that for all layers but the last, which has no positions; no layer has windows."""
+    return [*rope_that_turns(sizes, n_layers - 1), NoPosition()]
+
+
 def most_pairs(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
     """Return p-RoPE with the paper's share of pairs for all layers."""
     rates = proportional(frequencies(sizes.head_dim), 0.75)
@@ -116,6 +121,7 @@ RECIPES = {
     "rope_none": Recipe("RoPE in some layers", "#5d4037", rope_below),
     "windows_none": Recipe("windows without RoPE", "#795548", windows_alone),
     "rope_turns": Recipe("RoPE, all pairs turn", "#1565c0", rope_that_turns),
+    "turns_none": Recipe("all pairs turn, in some layers", "#0d47a1", turning_below),
     # DeBERTa with one of its terms, and Shaw without the values' vectors.
     "deberta_c2p": Recipe("DeBERTa without p2c", "#9575cd", partial(one_term, c2p=True)),
     "deberta_p2c": Recipe("DeBERTa without c2p", "#4527a0", partial(one_term, c2p=False)),

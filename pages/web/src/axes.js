@@ -61,14 +61,14 @@ export const axes = {
   },
   height: (narrow) => (narrow ? 604 : 340),
   words(state) {
-    const { place } = state;
+    const { place, down, right } = state;
     const { tokens, scores } = numbers(state);
     const shown = (token) => (token.length === 1 ? `number ${token[0]}` : `numbers (${token.join(", ")})`);
     const others = scores.map((score, i) => (i === place ? -Infinity : score));
     const best = others.indexOf(Math.max(...others));
     const alike = others.filter((score) => score > others[best] - 1e-9).length;
     return (
-      `Chosen: token ${place} (the first is 0), with the ${shown(tokens[place])}. Of the others, token ${best}, ` +
+      `Chosen: token ${place} (the first is 0), with the ${shown(tokens[place])}${down || right ? `; it wants what is ${whole(down)} down, ${whole(right)} to the right` : ""}. Of the others, token ${best}, ` +
       `with the ${shown(tokens[best])}, scores highest${alike > 1 ? `, as ${alike > 2 ? `do ${alike - 1} others` : "does one other"}` : ""}: ${digits(scores[best])} (1: a perfect match).`
     );
   },

@@ -267,7 +267,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
   // The name of a control out of sight, and what it was set to, where that is not as at the start.
   const setTo = ({ key, label, text = String, options }) => {
     const value = state[key];
-    return String(value) === String(figure.start[key]) ? label : `${label} ${{ true: "on", false: "off" }[value] ?? options?.[value] ?? text(value, state)}`;
+    return String(value) === String(figure.start[key]) ? label : `${label}: ${{ true: "yes", false: "no" }[value] ?? options?.[value] ?? text(value, state)}`;
   };
   let at = []; // what glides: on its way from where it was to where the state has it
 
