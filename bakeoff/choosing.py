@@ -42,7 +42,7 @@ CACHES = ("none", "all", "sliding")
 KERNELS = ("any", "scores", "plain")
 D_MODEL, LAYERS, LENGTH, HEAD_DIM = 768, 12, 512, 64  # a well-known base model
 LEARNED = tuple(f"learned+{way}" for way in BEYOND)
-WINDOWED = ("windows_rope", "all_windows", "windows_none", "rope_none")
+WINDOWED = ("windows_rope", "all_windows", "windows_none", "rope_none", "turns_none")
 # All that can be chosen.
 ROWS = (*TAUGHT, *LEARNED, *grid.NEWER, "p_rope_75", "rope_turns", *WINDOWED, *EXTENSIONS, *TUNED)
 PAGES = {

@@ -831,7 +831,7 @@ ANSWERS = {
         lambda old, new: (
             [each[0] for each in new["verdicts"] if each[1] == choosing.FITS]
             == [choosing.ROWS.index("hybrid")]
-            and sum(each[1] == choosing.FITS for each in old["verdicts"]) == 10
+            and sum(each[1] == choosing.FITS for each in old["verdicts"]) == 11
         ),
     ),
     "four_terms": (

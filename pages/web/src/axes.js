@@ -68,7 +68,7 @@ export const axes = {
     const best = others.indexOf(Math.max(...others));
     const alike = others.filter((score) => score > others[best] - 1e-9).length;
     return (
-      `Chosen: token ${place} (the first is 0), with the ${shown(tokens[place])}${down || right ? `; it wants what is ${whole(down)} down, ${whole(right)} to the right` : ""}. Of the others, token ${best}, ` +
+      `Chosen: token ${place} (the first is 0), with the ${shown(tokens[place])}${down || right ? `; it wants ${whole(down)} down, ${whole(right)} right` : ""}. Of the others, token ${best}, ` +
       `with the ${shown(tokens[best])}, scores highest${alike > 1 ? `, as ${alike > 2 ? `do ${alike - 1} others` : "does one other"}` : ""}: ${digits(scores[best])} (1: a perfect match).`
     );
   },

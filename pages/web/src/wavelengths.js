@@ -84,7 +84,7 @@ export const wavelengths = {
     const power = (v) => (v < 1e4 ? grouped(v) : `10${"⁰¹²³⁴⁵⁶⁷⁸⁹"[Math.round(Math.log10(v))]}`);
     const panel = chart(drawing, {
       x: 46, y: 26, width: width - 58, height: narrow ? 214 : 258, xs: [-0.8, last + 0.8], ys: [4, longest], logY: true,
-      xLabel: "pair of components", title: `wavelength${state.rule === "none" ? "" : " (small grey: as trained)"}`, yFormat: power, yValues: range(9, 1).map((e) => 10 ** e).filter((v) => v < longest),
+      xLabel: "pair of components", title: `wavelength${state.rule === "none" ? "" : " (grey: trained)"}`, yFormat: power, yValues: range(9, 1).map((e) => 10 ** e).filter((v) => v < longest),
     });
     for (const [length, words, kind] of [[trained, "trained context", "query"], [trained * factor, "new context", "key"]]) {
       if (factor > 1 || kind === "query") panel.level(length, `${kind} dashed`);
