@@ -56,6 +56,7 @@ OF_A_FILE = {
 }  # fmt: skip
 
 HEADS = 2
+SINGLE = torch.float32  # by this name, since that one means float64 where models run
 
 # Models that number their tokens by themselves: the part that is told the positions instead.
 NUMBERING = {"csm_depth_decoder_model": "rotary_emb", "roformer": "encoder.embed_positions"}
@@ -205,6 +206,11 @@ def in_float64() -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
+def drawn(tensor: Tensor, mean: float = 0.0, std: float = 1.0, **options: Any) -> Tensor:
+    """Draw normal numbers in place, of the precision of float32, which takes a fraction."""
+    return tensor.copy_(torch.randn(tensor.shape, dtype=SINGLE, **options) * std + mean)
+
+
 @contextmanager
 def told(built: Any, configuration: Any, places: list[int]) -> Iterator[None]:
     """Give positions to the part of a model that makes them up, by that part's own argument."""
@@ -225,6 +231,7 @@ def told(built: Any, configuration: Any, places: list[int]) -> Iterator[None]:
 
 def record(model: Any, configuration: Any, positions: list[int]) -> list[Seen]:
     """Return what the layers of a model of this configuration give to attention."""
+    from transformers import PreTrainedModel
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -237,12 +244,15 @@ def record(model: Any, configuration: Any, positions: list[int]) -> list[Seen]:
         configuration._attn_implementation = "eager" if own else "recorder"
         configuration._experts_implementation = "eager"  # the others know no float64
         torch.manual_seed(0)
-        with torch.device("meta"):
+        with torch.device("meta"), mock.patch.object(PreTrainedModel, "init_weights"):
             size = sum(parameter.numel() for parameter in model(configuration).parameters())
         if size > MOST:
             raise MemoryError(f"{size} parameters")
-        # Qwen3-Omni's talker leaves its experts' weights as it finds them in memory.
-        with mock.patch.object(torch, "empty", torch.zeros):
+        with (  # linear layers draw weights twice; Qwen3-Omni's talker takes what is in memory
+            mock.patch.object(torch.nn.Linear, "reset_parameters"),
+            mock.patch.object(torch.Tensor, "normal_", drawn),
+            mock.patch.object(torch, "empty", torch.zeros),
+        ):
             built = model(configuration).double().eval()
         given: dict[str, Tensor] = {"input_ids": tokens}
         if configuration.model_type == "voxtral_realtime_text":  # how long a sound is delayed
