@@ -56,7 +56,6 @@ OF_A_FILE = {
 }  # fmt: skip
 
 HEADS = 2
-SINGLE = torch.float32  # by this name, since that one means float64 where models run
 
 # Models that number their tokens by themselves: the part that is told the positions instead.
 NUMBERING = {"csm_depth_decoder_model": "rotary_emb", "roformer": "encoder.embed_positions"}
@@ -206,9 +205,9 @@ def in_float64() -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def drawn(tensor: Tensor, mean: float = 0.0, std: float = 1.0, **options: Any) -> Tensor:
-    """Draw normal numbers in place, of the precision of float32, which takes a fraction."""
-    return tensor.copy_(torch.randn(tensor.shape, dtype=SINGLE, **options) * std + mean)
+def drawn(x: Tensor, mean: float, std: float, *, dtype: Any = torch.float32, **_: Any) -> Tensor:
+    """Draw normal numbers in place with the precision of float32, which is several times faster."""
+    return x.copy_(torch.randn(x.shape, dtype=dtype) * std + mean)
 
 
 @contextmanager
