@@ -143,7 +143,6 @@ new PerformanceObserver(list => list.getEntries().forEach(each => window.shifts 
 .observe({type: 'layout-shift', buffered: true});"""
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 LOOK = "look => document.documentElement.dataset.theme === look"
-MARK = ".bd-sidebar-primary .current.active"  # of the open page
 PATIENCE = 20  # seconds until a slider that moved nothing is called dead
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1440, "height": 900}
@@ -338,7 +337,7 @@ def visit_page(page, url: str, home: str, axe: str | None, seen: Seen) -> Visit:
         visit.bad_math = page.evaluate(MATH_ERRORS) + page.evaluate(UNSET_MATH)
         visit.no_alt, visit.unsized = page.evaluate(NO_ALT), page.evaluate(UNSIZED)
         visit.edges = page.evaluate(EDGES)
-        visit.mark = page.locator(MARK).last.bounding_box()
+        visit.mark = page.locator(".bd-sidebar-primary .current.active").last.bounding_box()
         visit.sliders, visit.dead = dead_sliders(page)
         page.evaluate(UNFOLD)
         page.set_viewport_size(PHONE)
