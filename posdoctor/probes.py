@@ -343,7 +343,7 @@ def grid_width(z: Tensor) -> int:
         start = z[: len(z) // width * width].unflatten(0, (-1, width))
         row = (start - start[:, :1]).abs().amax((0, 1)) < 1e-3
         if bool((row | column).all()) and bool((row & ~column).any() & (column & ~row).any()):
-            return width
+            return int(width)
     return 0
 
 
