@@ -213,6 +213,7 @@ class Visit:
     background: dict[str, str] = field(default_factory=dict)
     parts: list[str] = field(default_factory=list)
     shift: float = 0.0
+    mark: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -336,6 +337,7 @@ def visit_page(page, url: str, home: str, axe: str | None, seen: Seen) -> Visit:
         visit.bad_math = page.evaluate(MATH_ERRORS) + page.evaluate(UNSET_MATH)
         visit.no_alt, visit.unsized = page.evaluate(NO_ALT), page.evaluate(UNSIZED)
         visit.edges = page.evaluate(EDGES)
+        visit.mark = page.locator(".bd-sidebar-primary .current.active").last.bounding_box()
         visit.sliders, visit.dead = dead_sliders(page)
         page.evaluate(UNFOLD)
         page.set_viewport_size(PHONE)

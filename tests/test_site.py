@@ -115,6 +115,7 @@ def test_a_page_keeps_its_promises(name, tab, address, axe, seen):
     visit = visit_page(tab, f"{address}{name}.html", address, axe, seen)
     assert list(faults(visit, offline=shutil.which("npm") is not None)) == []
     assert visit.shift <= MOST_SHIFT
+    assert 0 < visit.mark["y"] < DESK["height"] - visit.mark["height"]  # the sidebar shows it
     assert 100_000 < weight(SITE / f"{name}.html", visit.parts, address) <= BUDGET
 
 
@@ -393,19 +394,6 @@ def test_an_excerpt_has_what_was_looked_for_or_is_left_out(query, browser, addre
         page.wait_for_function("document.querySelectorAll('p.context').length > 2")
         shown = page.locator("p.context").all_text_contents()[:10]
     assert [said for said in shown if said and query[:4] not in said.lower()] == []
-
-
-def test_the_sidebar_shows_the_open_page(browser, address):
-    lost = []
-    page = browser.new_page()
-    page.set_viewport_size(DESK)
-    for name in PAGES[-8:]:  # those at its end
-        page.goto(f"{address}{name}.html", wait_until="load")
-        mark = page.locator(".bd-sidebar-primary .current.active").last.bounding_box()
-        if not 0 < mark["y"] < DESK["height"] - mark["height"]:
-            lost.append((name, mark["y"]))
-    page.close()
-    assert lost == []
 
 
 def test_only_the_page_of_the_search_loads_its_index(site):

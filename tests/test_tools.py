@@ -91,7 +91,7 @@ def test_a_cell_that_stops_is_reported(book):
 def test_a_kernel_that_dies_or_hangs_costs_no_other_notebook(book, capsys, monkeypatch):
     monkeypatch.setattr(refresh, "CELL_TIMEOUT", 5)
     write_book_notebook(book, "b", "import os; os.kill(os.getpid(), 9)")
-    write_book_notebook(book, "c", "while True: pass")
+    write_book_notebook(book, "c", "import time; time.sleep(600)")
     assert refresh.main(["--check", "b", "c", "a"]) == 1
     said = capsys.readouterr().out
     assert "stopped: DeadKernelError" in said and "stopped: CellTimeoutError" in said
