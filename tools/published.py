@@ -205,11 +205,6 @@ def in_float64() -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def drawn(x: Tensor, mean: float, std: float, *, dtype: Any = torch.float32, **_: Any) -> Tensor:
-    """Draw normal numbers in place with the precision of float32, which is several times faster."""
-    return x.copy_(torch.randn(x.shape, dtype=dtype) * std + mean)
-
-
 @contextmanager
 def told(built: Any, configuration: Any, places: list[int]) -> Iterator[None]:
     """Give positions to the part of a model that makes them up, by that part's own argument."""
@@ -230,7 +225,6 @@ def told(built: Any, configuration: Any, places: list[int]) -> Iterator[None]:
 
 def record(model: Any, configuration: Any, positions: list[int]) -> list[Seen]:
     """Return what the layers of a model of this configuration give to attention."""
-    from transformers import PreTrainedModel
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -243,15 +237,12 @@ def record(model: Any, configuration: Any, positions: list[int]) -> list[Seen]:
         configuration._attn_implementation = "eager" if own else "recorder"
         configuration._experts_implementation = "eager"  # the others know no float64
         torch.manual_seed(0)
-        with torch.device("meta"), mock.patch.object(PreTrainedModel, "init_weights"):
+        with torch.device("meta"):
             size = sum(parameter.numel() for parameter in model(configuration).parameters())
         if size > MOST:
             raise MemoryError(f"{size} parameters")
-        with (  # linear layers draw weights twice; Qwen3-Omni's talker takes what is in memory
-            mock.patch.object(torch.nn.Linear, "reset_parameters"),
-            mock.patch.object(torch.Tensor, "normal_", drawn),
-            mock.patch.object(torch, "empty", torch.zeros),
-        ):
+        # Qwen3-Omni's talker leaves its experts' weights as it finds them in memory.
+        with mock.patch.object(torch, "empty", torch.zeros):
             built = model(configuration).double().eval()
         given: dict[str, Tensor] = {"input_ids": tokens}
         if configuration.model_type == "voxtral_realtime_text":  # how long a sound is delayed
