@@ -322,9 +322,8 @@ def at_scale(key: str) -> str:
         if column == "window":
             in_all = bool(row["layout"]) and not row["no_position_layers"]
             return in_all and row["window"] not in ("", "given") and value in row["layer_kinds"]
-        if key == "hybrid" and row["window"] in ("", "given"):
-            return False
-        return value in row[column] and bool(row[column])
+        windows = key != "hybrid" or row["window"] not in ("", "given")
+        return windows and value in row[column] and bool(row[column])
 
     return words.format(sum(map(counted, census.read())) if column else "")
 

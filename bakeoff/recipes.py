@@ -29,6 +29,7 @@ from pe_lib.window import SlidingWindow
 
 REACH = 16  # random positions come from a range this many times as long as the training length
 WINDOW = 4  # a window sees one part in so many of the training length
+Layers = Callable[[Sizes, int], list[PositionEncoding]]
 
 
 class Recipe(NamedTuple):
@@ -43,7 +44,7 @@ class Recipe(NamedTuple):
 
     name: str
     colour: str
-    layers: Callable[[Sizes, int], list[PositionEncoding]]
+    layers: Layers
     drawn: bool = False
 
 
@@ -68,9 +69,9 @@ def windows_then_rope(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
     return [*[in_windows(sizes)] * (n_layers - 1), RoPE(sizes.head_dim)]
 
 
-def rope_below(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
+def rope_below(below: Layers, sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
     """Return RoPE for all layers but the last, which has no positions; no layer has windows."""
-    return [*[RoPE(sizes.head_dim)] * (n_layers - 1), NoPosition()]
+    return [*below(sizes, n_layers - 1), NoPosition()]
 
 
 def windows_alone(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
@@ -87,11 +88,6 @@ def rope_that_turns(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
     """Return RoPE for all layers whose slowest pair turns once within the training length."""
     base = (sizes.length / (2 * pi)) ** (sizes.head_dim / (sizes.head_dim - 2))
     return [RoPE(sizes.head_dim, base)] * n_layers
-
-
-def turning_below(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
-    """Return that for all layers but the last, which has no positions; no layer has windows."""
-    return [*rope_that_turns(sizes, n_layers - 1), NoPosition()]
 
 
 def most_pairs(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
@@ -118,10 +114,12 @@ RECIPES = {
     # What the hybrid is, with one of its parts taken away.
     "all_windows": Recipe("RoPE in windows", "#8bc34a", all_windows),
     "windows_rope": Recipe("RoPE with some windows", "#00838f", windows_then_rope),
-    "rope_none": Recipe("RoPE in some layers", "#5d4037", rope_below),
+    "rope_none": Recipe("RoPE in some layers", "#5d4037", partial(rope_below, rope_everywhere)),
     "windows_none": Recipe("windows without RoPE", "#795548", windows_alone),
     "rope_turns": Recipe("RoPE, all pairs turn", "#1565c0", rope_that_turns),
-    "turns_none": Recipe("all pairs turn, in some layers", "#0d47a1", turning_below),
+    "turns_none": Recipe(
+        "all pairs turn, in some layers", "#0d47a1", partial(rope_below, rope_that_turns)
+    ),
     # DeBERTa with one of its terms, and Shaw without the values' vectors.
     "deberta_c2p": Recipe("DeBERTa without p2c", "#9575cd", partial(one_term, c2p=True)),
     "deberta_p2c": Recipe("DeBERTa without c2p", "#4527a0", partial(one_term, c2p=False)),

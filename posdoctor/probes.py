@@ -337,13 +337,12 @@ def grid_width(z: Tensor) -> int:
     Args:
         z: (L, n) at positions 0, ..., L - 1. Some pairs see p % width, the others p // width.
     """
-    begins = (((z[1] - z[0]).abs() < 1e-3) | ((z - z[0]).abs() < 1e-3)).all(-1)  # a second row
-    for width in (2 + begins[2 : len(z) // 2 + 1].nonzero().flatten()).tolist():
+    for width in range(2, len(z) // 2 + 1):
         column = (z[width:] - z[:-width]).abs().amax(0) < 1e-3
         start = z[: len(z) // width * width].unflatten(0, (-1, width))
         row = (start - start[:, :1]).abs().amax((0, 1)) < 1e-3
         if bool((row | column).all()) and bool((row & ~column).any() & (column & ~row).any()):
-            return int(width)
+            return width
     return 0
 
 

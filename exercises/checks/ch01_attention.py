@@ -43,12 +43,7 @@ def scale_cases(draw: Draw) -> list[Case]:
     return [case(words, *each) for words, each in sizes.items()]
 
 
-def times_of(v: Tensor, out: Tensor) -> Tensor:
-    """Return the place in the text of each token, (L,)."""
-    return in_line(v, out)
-
-
-def in_line(v: Tensor, out: Tensor, share: float | None = None) -> Tensor:
+def times_of(v: Tensor, out: Tensor, share: float | None = None) -> Tensor:
     """Find one token after the other: its output is between what was read and its value."""
     times = torch.full((len(v),), -1)
     miss = (out - v).norm(dim=1)
@@ -82,9 +77,8 @@ def time_cases(draw: Draw) -> list[Case]:
         weights = (spread * draw.normal(length).double()).clamp(-3.4, 3.4).exp()
         v = 0.5 + draw.normal(length, width).double()
         order = draw.order(length) if length > 2 else torch.arange(length)
-        return Case(
-            f"{words}, L, e = {(length, width)}", (v[order], causal_mean(v, weights)[order])
-        )
+        given = v[order], causal_mean(v, weights)[order]
+        return Case(f"{words}, L, e = {(length, width)}", given)
 
     return [
         case("some tokens", n, e),
@@ -270,13 +264,11 @@ EXERCISES = (
             Mistake("the tokens are taken to stand in the order of the text",
                     lambda v, out: torch.arange(len(v))),
             Mistake("all words are given the same weight; each has one of its own",
-                    lambda v, out: in_line(v, out, 1.0)),
+                    lambda v, out: times_of(v, out, 1.0)),
             Mistake("the next output is not the nearest one: a heavy word moves it far",
-                    lambda v, out: in_line(v, out, 0.0)),
+                    lambda v, out: times_of(v, out, 0.0)),
             Mistake("tokens near their own value are taken for early ones; that is a tendency, and "
                     "no proof", lambda v, out: ranked((out - v).norm(dim=1))),
-            Mistake("outputs far from the last mean are taken for early ones; that is a tendency, "
-                    "and no proof", lambda v, out: ranked(-(out - v.mean(0)).norm(dim=1))),
         ),
     ),
 )  # fmt: skip
