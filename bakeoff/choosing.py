@@ -322,8 +322,8 @@ def at_scale(key: str) -> str:
         if column == "window":
             in_all = bool(row["layout"]) and not row["no_position_layers"]
             return in_all and row["window"] not in ("", "given") and value in row["layer_kinds"]
-        windows = key != "hybrid" or row["window"] not in ("", "given")
-        return windows and value in row[column] and bool(row[column])
+        cells = [row[each] for each in column.split("+")]
+        return all(cell not in ("", "given") and value in cell for cell in cells)
 
     return words.format(sum(map(counted, census.read())) if column else "")
 

@@ -70,7 +70,7 @@ def windows_then_rope(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
 
 
 def rope_below(below: Layers, sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
-    """Return RoPE for all layers but the last, which has no positions; no layer has windows."""
+    """Return what `below` has for all layers but the last, which has no positions."""
     return [*below(sizes, n_layers - 1), NoPosition()]
 
 

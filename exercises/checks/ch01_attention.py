@@ -57,15 +57,10 @@ def times_of(v: Tensor, out: Tensor, share: float | None = None) -> Tensor:
     return times
 
 
-def ranked(values: Tensor) -> Tensor:
-    """Return the place of each number, the smallest first."""
-    return values.argsort(stable=True).argsort(stable=True)
-
-
 def causal_mean(v: Tensor, weights: Tensor) -> Tensor:
     """Return what each token reads if each word has one weight, (L, e)."""
-    future = torch.ones(len(v), len(v)).triu(1) > 0
-    result: Tensor = weights.log().expand(len(v), -1).masked_fill(future, -torch.inf).softmax(1) @ v
+    logits = weights.log().expand(len(v), -1)
+    result: Tensor = logits.masked_fill(triangle(logits), -torch.inf).softmax(1) @ v
     return result
 
 
@@ -268,7 +263,7 @@ EXERCISES = (
             Mistake("the next output is not the nearest one: a heavy word moves it far",
                     lambda v, out: times_of(v, out, 0.0)),
             Mistake("tokens near their own value are taken for early ones; that is a tendency, and "
-                    "no proof", lambda v, out: ranked((out - v).norm(dim=1))),
+                    "no proof", lambda v, out: (out - v).norm(dim=1).argsort().argsort()),
         ),
     ),
 )  # fmt: skip
