@@ -154,6 +154,8 @@ def piece(
     if reads == ZERO:
         return 8e-7 * draw.normal(4, length, length).sign() * (size < 1)
     base, query, key, both = draw.normal(4, length, length)
+    if noise > 5e-5:  # the largest is so in size alone
+        base = -base.abs()
     if length > 2:  # these two change in two entries, and keep every sum
         query, key = traded(base, -1, step), traded(base, 0, 20.0)
     else:  # and these move one way only
@@ -188,7 +190,7 @@ def reading_cases(draw: Draw) -> list[Case]:
     for n, size, words, step, noise in (
         (length, 1.0, "of ordinary size", 1.0, 2e-5), (other, 1e-3, "small", 1.0, 1e-6),
         (more, 1e3, "large", 1.0, 1e-6), (more, 1.0, "that change little", 3e-4, 1e-6),
-        (length, 1.0, "rounded much", 1.0, 8e-5), (other, 3e-6, "that are almost zero", 1.0, 1e-6),
+        (length, 1.0, "rounded much, all below zero", 1.0, 8e-5), (other, 3e-6, "that are almost zero", 1.0, 1e-6),
     ):  # fmt: skip
         kinds = draw.order(6).tolist()
         pieces = torch.stack([piece(draw, kind, n, size, step, noise) for kind in kinds])

@@ -83,18 +83,23 @@ def digit_cases(draw: Draw) -> list[Case]:
     def case(words: str, n: int, width: int, positions: Tensor, alpha: float | None) -> Case:
         table = draw.normal(n, width)
         share = alpha or 0.15 + 0.7 * float(torch.rand((), generator=draw.generator))
-        codes = two_digits(table, positions % n**2, share)
+        codes = two_digits(table, positions % n**2, share) * (draw.integer(2, 9) / 4.5)
         given = (table.double(), positions % n**2, codes)
         return Case(f"{words}: a table of {n} rows and width {width}", given)
 
     return [case(*call) for call in calls]
 
 
+def factors(first: Tensor, second: Tensor, codes: Tensor) -> Tensor:
+    """Return how often two things are in the codes, (2,), by least squares."""
+    known = torch.stack([first.flatten(), second.flatten()], dim=1)
+    return torch.linalg.lstsq(known, codes.reshape(-1, 1), driver="gelsd").solution.flatten()
+
+
 def solved(table: Tensor, first: Tensor, second: Tensor, codes: Tensor) -> Tensor:
-    """Solve for alpha by least squares."""
-    left = codes - table[second]
-    right = codes + table[first] - table[second] - table[0]
-    return (left * right).sum() / (right * right).sum()
+    """Return alpha from the two digits' rows and the codes, whose scale is unknown."""
+    high, low = factors(table[first] - table[0], table[second], codes)
+    return high / (high + low)
 
 
 def alpha_of(table: Tensor, positions: Tensor, codes: Tensor) -> Tensor:
@@ -102,10 +107,17 @@ def alpha_of(table: Tensor, positions: Tensor, codes: Tensor) -> Tensor:
     return solved(table, positions // len(table), positions % len(table), codes)
 
 
+def unscaled(table: Tensor, positions: Tensor, codes: Tensor) -> Tensor:
+    """Return alpha as though nobody had multiplied the codes."""
+    second = table[positions % len(table)]
+    left, right = codes - second, codes + table[positions // len(table)] - second - table[0]
+    return (left * right).sum() / (right * right).sum()
+
+
 def as_it_stands(table: Tensor, positions: Tensor, codes: Tensor) -> Tensor:
     """Solve for alpha as though the rows of the table itself were mixed."""
-    first, second = table[positions // len(table)], table[positions % len(table)]
-    return ((codes - second) * (first - second)).sum() / (first - second).square().sum()
+    high, low = factors(table[positions // len(table)], table[positions % len(table)], codes)
+    return high / (high + low)
 
 
 def gate_openers(positions: Tensor, longest: float) -> Tensor:
@@ -207,6 +219,8 @@ EXERCISES = (
             Mistake("this is alpha over 1 - alpha",
                     lambda t, p, c: alpha_of(t, p, c) / (1 - alpha_of(t, p, c))),
             Mistake("this is 1 / alpha", lambda t, p, c: 1 / alpha_of(t, p, c)),
+            Mistake("all codes were multiplied by a number, too: solve for both",
+                    lambda t, p, c: unscaled(t, p, c)),
             Mistake("the row of position 0 is left out of the equation",
                     lambda t, p, c: solved(torch.cat([0 * t[:1], t[1:]]), p // len(t),
                                            p % len(t), c)),
