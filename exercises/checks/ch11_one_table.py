@@ -190,7 +190,8 @@ def reading_cases(draw: Draw) -> list[Case]:
     for n, size, words, step, noise in (
         (length, 1.0, "of ordinary size", 1.0, 2e-5), (other, 1e-3, "small", 1.0, 1e-6),
         (more, 1e3, "large", 1.0, 1e-6), (more, 1.0, "that change little", 3e-4, 1e-6),
-        (length, 1.0, "rounded much, all below zero", 1.0, 8e-5), (other, 3e-6, "that are almost zero", 1.0, 1e-6),
+        (length, 1.0, "rounded much, all below zero", 1.0, 8e-5),
+        (other, 3e-6, "that are almost zero", 1.0, 1e-6),
     ):  # fmt: skip
         kinds = draw.order(6).tolist()
         pieces = torch.stack([piece(draw, kind, n, size, step, noise) for kind in kinds])
@@ -312,7 +313,8 @@ EXERCISES = (
                     lambda p: what_it_reads(p, room=1e-3)),
             Mistake("what differs by less than 1e-4 of the largest entry is the same; your "
                     "tolerance is smaller", lambda p: what_it_reads(p, room=1e-5)),
-            Mistake("the tolerance is a part of the largest entry; you take the mean",
+            Mistake("the tolerance is a part of the entry that is largest in size; it is not the "
+                    "mean, and may be below zero",
                     lambda p: sized(p, lambda p: p[:, 0].abs().mean((1, 2)))),
             Mistake("the tolerance is a part of the largest entry of the first matrix; you take "
                     "that of all four", lambda p: sized(p, lambda p: p.abs().amax((1, 2, 3)))),
