@@ -65,8 +65,8 @@ def test_each_exercise_states_difficulty_minutes_points_and_hints(name: str) -> 
     intro = source_text(cells(source_path(name))[0])
     (more,) = map(int, re.findall(r"\*\*Open\*\* · \*\*(\d+) minutes", text))
     minutes = sum(int(minutes) for _, minutes, _ in stated) + more
-    said = f"about {minutes} minutes, {load(name).points:g} points; {more} of the minutes are for"
-    assert f"{said} the open exercise." in intro
+    said = f"about {minutes} minutes, {load(name).points:g} points and 6 for the open exercise, "
+    assert f"{said}which takes {more} of the minutes." in intro
 
 
 @pytest.mark.parametrize("name", CHAPTERS)

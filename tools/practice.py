@@ -39,7 +39,7 @@ OPEN = (
     "extend_memory", "edges_of", "distances_behind", "slopes_of", "converted",
     "trained_for", "what_it_reads", "place_share", "schedule_of", "recached", "layer_kinds",
     "box_of", "nearest_cross", "images_of", "sinks_of", "gates_of", "cache_bytes",
-    "base_for", "first_stale", "window_starts", "telling_calls", "choose", "alpha_of",
+    "base_for", "first_stale", "window_starts", "telling_calls", "choose",
 )  # fmt: skip
 # Parts of Python's own library, a third of it, that nobody asks for in an exercise.
 UNUSED = re.compile(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -60,64 +62,68 @@ def level_cases(draw: Draw) -> list[Case]:
     ]
 
 
-def two_digits(table: Tensor, positions: Tensor, alpha: float) -> Tensor:
-    """Return codes of positions with two digits, in double precision."""
-    u = (table.double() - alpha * table[0]) / (1 - alpha)
-    n = len(table)
-    return alpha * u[positions // n] + (1 - alpha) * u[positions % n]
+def three_digits(table: Tensor, positions: Tensor, shares: Tensor) -> Tensor:
+    """Return codes of positions with three digits, in double precision."""
+    last = shares[2]
+    u = (table - (1 - last) * table[0]) / last
+    return (shares[:, None, None] * u[torch.stack(digits(len(table), positions))]).sum(0)
+
+
+def digits(n: int, positions: Tensor) -> list[Tensor]:
+    """Return the three digits in base n, the first one first."""
+    return [positions // n**2, positions // n % n, positions % n]
 
 
 def digit_cases(draw: Draw) -> list[Case]:
     """More rows than width, as many, fewer; one position that tells; all positions in order."""
-    narrow, more = draw.sizes(2, 2, 7)
-    rows = narrow + more
-    below, some = torch.arange(rows), rows + torch.arange(3) * (rows - 1)
+    narrow, more = draw.sizes(2, 2, 5)
+    n = narrow + more
+    below, one, some = torch.arange(n), n**3 - n - 1, torch.arange(9) * (n**2 // 2 + 3) % n**3
     calls = (
-        ("all positions", rows, narrow, torch.arange(rows**2), 0.4),
-        ("one position that tells, behind others", rows, rows, torch.cat([below, some[2:]]), None),
-        ("three positions", rows, rows + 9, some, None), ("width 1", rows, 1, some, None),
-        ("a first digit worth little", rows, narrow + 4, torch.arange(rows**2).flip(0), 0.03),
-        ("a first digit worth much", 40, 8, 40 * draw.places(6, high=39) + draw.places(6), 0.93),
+        ("all positions", n, narrow, torch.arange(n**3), (0.3, 0.3, 0.4)),
+        ("one position that tells, behind others", n, n, torch.cat([below, below[:1] + one]), None),
+        ("nine positions", n, n + 9, some, None), ("width 1", n, 1, torch.arange(n**3), None),
+        ("a first digit worth little", n, 8, torch.arange(n**3).flip(0), (0.02, 0.5, 0.48)),
+        ("a last digit worth little", 20, 8, draw.places(12, high=20**3 - 1), (0.6, 0.33, 0.07)),
     )  # fmt: skip
 
-    def case(words: str, n: int, width: int, positions: Tensor, alpha: float | None) -> Case:
-        table = draw.normal(n, width)
-        share = alpha or 0.15 + 0.7 * float(torch.rand((), generator=draw.generator))
-        codes = two_digits(table, positions % n**2, share) * (draw.integer(2, 9) / 4.5)
-        given = (table.double(), positions % n**2, codes)
-        return Case(f"{words}: a table of {n} rows and width {width}", given)
+    def case(words: str, n: int, width: int, positions: Tensor, given: Any) -> Case:
+        table = draw.normal(n, width).double()
+        drawn = 0.2 + torch.rand(3, generator=draw.generator)
+        shares = whole((torch.tensor(given) if given else drawn).double())
+        codes = three_digits(table, positions, shares) * (draw.integer(2, 9) / 4.5)
+        label = f"{words}: a table of {n} rows and width {width}"
+        return Case(label, (table, positions, codes))
 
     return [case(*call) for call in calls]
 
 
-def factors(first: Tensor, second: Tensor, codes: Tensor) -> Tensor:
-    """Return how often two things are in the codes, (2,), by least squares."""
-    known = torch.stack([first.flatten(), second.flatten()], dim=1)
+def factors(rows: list[Tensor], codes: Tensor) -> Tensor:
+    """Return how often each of some things is in the codes, by least squares."""
+    known = torch.stack([each.flatten() for each in rows], dim=1)
     return torch.linalg.lstsq(known, codes.reshape(-1, 1), driver="gelsd").solution.flatten()
 
 
-def solved(table: Tensor, first: Tensor, second: Tensor, codes: Tensor) -> Tensor:
-    """Return alpha from the two digits' rows and the codes, whose scale is unknown."""
-    high, low = factors(table[first] - table[0], table[second], codes)
-    return high / (high + low)
+def solved(table: Tensor, which: list[Tensor], codes: Tensor, start: Tensor) -> Tensor:
+    """Return the factors of the three digits, `start` taken from the rows of the first two."""
+    a, b, c = (table[each] for each in which)
+    return factors([a - start, b - start, c], codes)
 
 
-def alpha_of(table: Tensor, positions: Tensor, codes: Tensor) -> Tensor:
-    """Return the share of the first digit."""
-    return solved(table, positions // len(table), positions % len(table), codes)
+def shares_of(table: Tensor, positions: Tensor, codes: Tensor) -> Tensor:
+    """Return the shares of the three digits."""
+    return whole(solved(table, digits(len(table), positions), codes, table[0]))
+
+
+def whole(parts: Tensor) -> Tensor:
+    """Return parts that sum to one."""
+    return parts / parts.sum()
 
 
 def unscaled(table: Tensor, positions: Tensor, codes: Tensor) -> Tensor:
-    """Return alpha as though nobody had multiplied the codes."""
-    second = table[positions % len(table)]
-    left, right = codes - second, codes + table[positions // len(table)] - second - table[0]
-    return (left * right).sum() / (right * right).sum()
-
-
-def as_it_stands(table: Tensor, positions: Tensor, codes: Tensor) -> Tensor:
-    """Solve for alpha as though the rows of the table itself were mixed."""
-    high, low = factors(table[positions // len(table)], table[positions % len(table)], codes)
-    return high / (high + low)
+    """Return the shares as though nobody had multiplied the codes."""
+    a, b, c = (table[each] for each in digits(len(table), positions))
+    return whole(torch.cat([factors([a - table[0], b - table[0]], codes - c), torch.ones(1)]))
 
 
 def gate_openers(positions: Tensor, longest: float) -> Tensor:
@@ -199,31 +205,31 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        name="alpha_of",
+        name="shares_of",
         cases=digit_cases,
-        reference=alpha_of,
+        reference=shares_of,
         tolerance=1e-7,
+        axes=("digit",),
         mistakes=(
-            Mistake("this is the share of the second digit; alpha is that of the first",
-                    lambda t, p, c: 1 - alpha_of(t, p, c)),
-            Mistake("the two digits are exchanged: the first is p // n",
-                    lambda t, p, c: solved(t, p % len(t), p // len(t), c)),
+            Mistake("the shares are wanted in the order of the digits, the first one first",
+                    lambda t, p, c: shares_of(t, p, c).flip(0)),
+            Mistake("the first digit is p // n², the last p % n; you exchange them",
+                    lambda t, p, c: whole(solved(t, digits(len(t), p)[::-1], c, t[0]))),
             Mistake("the table is mixed as it stands; its rows must be made into u first",
-                    lambda t, p, c: as_it_stands(t, p, c)),
-            Mistake("one position is read, and it may be below n, where nothing tells alpha",
-                    lambda t, p, c: torch.nan_to_num(alpha_of(t, p[:1], c[:1]))),
-            Mistake("alpha is rounded to one place",
-                    lambda t, p, c: (10 * alpha_of(t, p, c)).round() / 10),
-            Mistake("0.4 is what the chapter uses; read it from the codes",
-                    lambda t, p, c: torch.tensor(0.4)),
-            Mistake("this is alpha over 1 - alpha",
-                    lambda t, p, c: alpha_of(t, p, c) / (1 - alpha_of(t, p, c))),
-            Mistake("this is 1 / alpha", lambda t, p, c: 1 / alpha_of(t, p, c)),
-            Mistake("all codes were multiplied by a number, too: solve for both",
-                    lambda t, p, c: unscaled(t, p, c)),
-            Mistake("the row of position 0 is left out of the equation",
-                    lambda t, p, c: solved(torch.cat([0 * t[:1], t[1:]]), p // len(t),
-                                           p % len(t), c)),
+                    lambda t, p, c: whole(solved(t, digits(len(t), p), c, 0 * t[0]))),
+            Mistake("all codes were multiplied by a number, too: solve for it", unscaled),
+            Mistake("these are the factors as they come out; the shares sum to 1",
+                    lambda t, p, c: solved(t, digits(len(t), p), c, t[0])),
+            Mistake("one position is read, and it need not have all three digits",
+                    lambda t, p, c: torch.nan_to_num(shares_of(t, p[:1], c[:1]))),
+            Mistake("the shares are rounded to one place",
+                    lambda t, p, c: (10 * shares_of(t, p, c)).round() / 10),
+            Mistake("all digits get the same share; read them from the codes",
+                    lambda t, p, c: torch.full((3,), 1 / 3)),
+            Mistake("these are the shares over that of the last digit",
+                    lambda t, p, c: shares_of(t, p, c) / shares_of(t, p, c)[2]),
+            Mistake("the first digit's share is given to the second, and the other way round",
+                    lambda t, p, c: shares_of(t, p, c)[[1, 0, 2]]),
         ),
     ),
     Exercise(
