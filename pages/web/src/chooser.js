@@ -18,7 +18,7 @@ export const chooser = {
   lines: [3, 6],
   controls: [
     { kind: "select", key: "what", label: "the model reads", options: { text: "text, forwards (decoder)", both: "text, both ways (encoder)", image: "images" } },
-    { kind: "select", key: "keep", label: "at its length it must keep", options: { all: "all three", language: "the loss on text", content: "a content at any distance", offset: "an exact offset (3 back)" } },
+    { kind: "select", key: "keep", label: "at its length it must keep", options: { all: "text, a content, an offset", language: "the loss on text", content: "a content at any distance", offset: "an exact offset (3 back)" } },
     { ...log, key: "trained", label: "trained length", min: 5, max: 17 },
     { ...log, key: "used", label: "length at use", min: 5, max: 21, knob: true },
     { kind: "select", key: "cache", label: "keys in a cache", options: { none: "none", all: "all are kept", sliding: "the oldest go, counting anew" } },

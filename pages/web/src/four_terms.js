@@ -28,8 +28,9 @@ function numbers(state) {
   const codes = order.map((_, p) => sinusoidal(p + state.first, D, 100).map((part) => state.position * part));
   const [Q, K] = [weightsOf(state.wq, STORED[0]), weightsOf(state.wk, STORED[1])];
   const terms = fourTerms(vectors, codes, Q, K).map((term) => term.map((row) => row.map((each) => each / Math.sqrt(D))));
-  const scores = vectors.map((_, i) => vectors.map((_, j) => sum(terms.map((term, t) => (state[KEYS[t]] ? term[i][j] : 0)))));
-  return { vectors, made: [Q, K], terms, scores, weights: scores.map(softmax), words: order.map((i) => words[i]) };
+  const added = (on) => vectors.map((_, i) => vectors.map((_, j) => sum(terms.map((term, t) => (on(t) ? term[i][j] : 0)))));
+  const scores = added((t) => state[KEYS[t]]);
+  return { full: added(() => true), vectors, made: [Q, K], terms, scores, weights: scores.map(softmax), words: order.map((i) => words[i]) };
 }
 
 const own = { kind: "text", most: 40, kin: "half", pattern: "[\\s,;]*([−\\-]?(10(\\.0*)?|\\d(\\.\\d*)?)([\\s,;]+|$)){4}" };
@@ -42,7 +43,7 @@ export const fourTermsFigure = {
     cc: true, cp: true, pc: true, pp: true, query: 1, key: 8, wq: "", wk: "",
   },
   numbers: (state) => {
-    const { words, ...rest } = numbers(state);
+    const { words, full, ...rest } = numbers(state);
     return rest;
   },
   lines: [2, 4],
@@ -71,7 +72,7 @@ export const fourTermsFigure = {
   draw(all) {
     const { drawing, state, width, narrow, at } = all;
     const { query, key } = state;
-    const { words, scores } = numbers(state);
+    const { words, terms, scores, full } = numbers(state);
     const shown = inRows(at, words.length ** 2).map((each) => inRows(each, words.length));
     const panels = [...NAMES.map((name, t) => [name, state[KEYS[t]], "+"]), ["the scores", true, "="], ["attention weights", true, "→"]];
     panels[0][2] = "";
@@ -79,7 +80,7 @@ export const fourTermsFigure = {
     const [label, gap, columns] = narrow ? [62, 18, 2] : [72, 20, 4];
     const side = (width - label - gap * columns) / columns;
     const cell = side / words.length;
-    const most = Math.max(0.5, ...shown.slice(0, 5).flat(2).map(Math.abs));
+    const most = Math.max(0.5, ...[...terms, full].flat(2).map(Math.abs)); // whatever is switched off
     const corner = ([column, row]) => [label + gap / 2 + column * (side + gap), 24 + row * (side + (narrow ? 28 : 58))];
     panels.forEach(([name, on, sign], n) => {
       const [x, y] = corner(spots[n]);

@@ -39,7 +39,7 @@ export const ropeScoreFigure = {
   title: "A query and a key, rotated by their positions, and their score",
   start: { m: 1, n: 3, shift: 0, d: 2, base: 10000, pair: 0, content: "same", q: [1.6, 0.3], k: [0.9, 1.1] },
   controls: [
-    { kind: "range", key: "shift", label: "both moved by", min: 0, max: 1000, knob: true, play: true },
+    { kind: "range", key: "shift", label: "both moved on by", min: 0, max: 1000, knob: true, play: true },
     { kind: "range", key: "m", kin: "query", label: "query at m", min: 0, max: REACH },
     { kind: "range", key: "n", kin: "key", label: "key at n", min: 0, max: REACH },
     { ...doubled, key: "d", label: "width d", min: 1, max: 7 },

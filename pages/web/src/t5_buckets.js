@@ -71,7 +71,7 @@ export const t5Buckets = {
     const room = narrow ? width - 58 : width - side - 118;
     const reach = sides === "both";
     const panel = chart(drawing, {
-      x: 46, y: 26, width: room, height: narrow ? 190 : 232, xs: [-FAR - 1, FAR + 1], ys: [-0.5, buckets], xLabel: "key − query",
+      x: 46, y: 26, width: room, height: narrow ? 190 : 232, xs: [-FAR - 1, FAR + 1], ys: [-0.5, Math.max(32, buckets)], xLabel: "key − query",
       title: "bucket", xFormat: whole, ticks: [narrow ? 5 : 7, 5],
     });
     for (const edge of [-most, most]) if (most <= FAR) panel.upright(edge, "grey");
