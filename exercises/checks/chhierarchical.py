@@ -101,7 +101,8 @@ def digit_cases(draw: Draw) -> list[Case]:
 def factors(rows: list[Tensor], codes: Tensor) -> Tensor:
     """Return how often each of some things is in the codes, by least squares."""
     known = torch.stack([each.flatten() for each in rows], dim=1)
-    return torch.linalg.lstsq(known, codes.reshape(-1, 1), driver="gelsd").solution.flatten()
+    found: Tensor = torch.linalg.lstsq(known, codes.reshape(-1, 1), driver="gelsd").solution
+    return found.flatten()
 
 
 def solved(table: Tensor, which: list[Tensor], codes: Tensor, start: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ const log = { ...doubled, text: grouped };
 const GROUPS = ["Fit", "Not sure", "Fall out, and why (scroll)"];
 
 export const chooser = {
-  title: "What remains for your needs, and why the rest falls out",
+  title: "What remains for your needs, and why",
   start: { what: "text", keep: "all", trained: 4096, used: 4096, cache: "all", kernel: "plain", parameters: 1e9, d: 64, small: false, tuned: false },
   numbers(state) {
     const { order, reasons } = chooser.data;

@@ -86,7 +86,7 @@ export const t5Buckets = {
     panel.point(relative, bucket, "ink", 6);
 
     const [x, y] = narrow ? [46, 292] : [width - side - 6, 26];
-    heading(drawing, x, y - 10, "shade per bucket, far: pale");
+    heading(drawing, x, y - 10, "far buckets: pale");
     text(drawing, x + side / 2, y + side + 20, "key");
     text(drawing, x - 12, y + side / 2, "query", { turn: -90 });
     const perSide = reach ? buckets / 2 : buckets;
