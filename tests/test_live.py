@@ -809,7 +809,7 @@ ANSWERS = {
         lambda old, new: new["change"] < 1e-9 and new["outputs"] != old["outputs"],
     ),
     "shaw_rows": (
-        "is the same",
+        "stays",
         lambda old, new: (
             old["rows"][old["query"]][old["key"]] == new["rows"][new["query"]][new["key"]]
             and (new["query"], new["key"]) == (old["query"] + 1, old["key"] + 1)
@@ -891,11 +891,15 @@ def test_what_is_asked_rests_while_the_figure_is_in_another_state(stage):
     """The question speaks of the start: elsewhere its answers would be wrong, or in sight."""
     page = shown(stage, "axes")
     ask = page.locator(".live-predict")
-    page.get_by_role("combobox").first.select_option(index=1)
+    knob = page.get_by_role("combobox").first
+    knob.select_option("golden")
     page.wait_for_selector(".live-predict[inert]")
     assert ask.bounding_box()["height"] > 0
-    page.get_by_role("combobox").first.select_option(index=0)
-    page.wait_for_selector(".live-predict:not([inert])")
+    knob.select_option("axial")  # what the question means: it is told, with no prediction
+    page.wait_for_selector(".live-predict.told:not([inert])")
+    assert ask.locator("p").inner_text().startswith("What happens: a blurred cross")
+    knob.select_option("line")
+    page.wait_for_selector(".live-predict:not(.told, [inert])")
 
 
 def test_on_a_phone_what_rests_is_one_line_and_nothing_jumps_under_the_finger(stage):
@@ -904,8 +908,8 @@ def test_on_a_phone_what_rests_is_one_line_and_nothing_jumps_under_the_finger(st
     page.evaluate("document.body.style.padding = '999px 0'; scrollTo(0, 1100)")
     page.evaluate(SETTLED)
     high, place = ask.bounding_box()["height"], knob.bounding_box()["y"]
-    for index, rests in ((1, True), (0, False)):
-        knob.select_option(index=index)
+    for layout, rests in (("golden", True), ("line", False)):
+        knob.select_option(layout)
         page.evaluate(SETTLED)
         assert (ask.bounding_box()["height"] < 32) == rests and high > 90
         assert knob.bounding_box()["y"] == pytest.approx(place, abs=1)

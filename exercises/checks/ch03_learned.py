@@ -208,7 +208,8 @@ EXERCISES = (
         mistakes=(
             Mistake("this is the listing, unchanged",
                     lambda t, o, n: torch.cat([t[:1], scrambled(t.roll(1, 0), o, n)[1:]])),
-            Mistake("the reshape mixes channels and places: transpose to (D, places) first",
+            Mistake("channels and places come out mixed: which numbers does the reshape lay "
+                    "side by side?",
                     scrambled),
             Mistake("the reshape on the way back mixes channels and places: flatten, then "
                     "transpose", scrambled_back),
@@ -222,7 +223,7 @@ EXERCISES = (
                     "columns)", lambda t, o, n: exchanged(t, o, n, read="swapped", size=True)),
             Mistake("the new patches come out column by column: rows and columns are exchanged "
                     "on the way back", lambda t, o, n: exchanged(t, o, n, write=True)),
-            Mistake("the patches begin at row 1; row 0 is the class token's",
+            Mistake("all patches come out one place off: which rows are patches?",
                     lambda t, o, n: torch.cat([t[:1], resize_grid(t.roll(1, 0), o, n)[1:]])),
             Mistake("a table with as many rows is returned as it is; the grid may have another "
                     "shape", unless_as_many),

@@ -18,7 +18,7 @@ export const chooser = {
   lines: [3, 6],
   controls: [
     { kind: "select", key: "what", label: "the model reads", options: { text: "text, forwards (decoder)", both: "text, both ways (encoder)", image: "images" } },
-    { kind: "select", key: "keep", label: "at its length it must keep", options: { all: "text, a content, an offset", language: "the loss on text", content: "a content at any distance", offset: "an exact offset (3 back)" } },
+    { kind: "select", key: "keep", label: "at its length it must keep", options: { all: "all three: text, recall, 3-back", language: "the loss on text", content: "a content at any distance", offset: "an exact offset (3 back)" } },
     { ...log, key: "trained", label: "trained length", min: 5, max: 17 },
     { ...log, key: "used", label: "length at use", min: 5, max: 21, knob: true },
     { kind: "select", key: "cache", label: "keys in a cache", options: { none: "none", all: "all are kept", sliding: "the oldest go, counting anew" } },
@@ -41,7 +41,7 @@ export const chooser = {
     const best = found[0].status ? "" : `, the best ${chooser.data.facts[found[0].key].name}`;
     return (
       `Of ${found.length} methods${factor > 1 ? " (rules that stretch too)" : ""} ${count(0)} fit${best}; ${count(1)} not sure; ${count(2)} fall out. ` +
-      `Uncertain: at ${factor} × the trained length we know small decoders only (two layers, trained on 32 or 64 tokens).`
+      `At ${factor} × the trained length we know small decoders only (two layers, trained on 32 or 64 tokens).`
     );
   },
   draw({ sheet, state }) {

@@ -17,7 +17,7 @@ function numbers({ p, other, d, base }) {
 }
 
 export const clockHands = {
-  title: "Clock hands: the code of a position, and of a second one",
+  title: "Clock hands: the codes of two positions",
   start: { p: 0, other: 5, d: 8, base: 10000 },
   controls: [
     { ...together("p", "other", LAST), label: "both positions, blue and orange", step: 0.1, play: true },

@@ -37,7 +37,7 @@ const own = { kind: "text", most: 40, kin: "half", pattern: "[\\s,;]*([−\\-]?(
 const size = { kind: "range", min: 0, max: 2, step: 0.1, text: (v) => digits(v, 1) };
 
 export const fourTermsFigure = {
-  title: "The four terms of the scores of your sentence",
+  title: "The four terms of a score",
   start: {
     sentence: "the cat saw the dog chase the black cat", order: "written", first: 0, content: 1, position: 1,
     cc: true, cp: true, pc: true, pp: true, query: 1, key: 8, wq: "", wk: "",
@@ -66,7 +66,7 @@ export const fourTermsFigure = {
   words(state) {
     const { query, key } = state;
     const { terms, scores, weights, words } = numbers(state);
-    const parts = terms.map((term, t) => (state[KEYS[t]] ? digits(term[query][key]) : "off")).join(" + ").replaceAll("+ −", "− ");
+    const parts = terms.filter((_, t) => state[KEYS[t]]).map((term) => digits(term[query][key])).join(" + ").replaceAll("+ −", "− ") || "0";
     return `Query “${words[query]}” at ${query + state.first}, key “${words[key]}” at ${key + state.first}: ${parts} ≈ ${digits(scores[query][key])}, weight ${whole(100 * weights[query][key])} %.${leftOut(state.sentence, MOST)}`;
   },
   draw(all) {
@@ -85,7 +85,7 @@ export const fourTermsFigure = {
     panels.forEach(([name, on, sign], n) => {
       const [x, y] = corner(spots[n]);
       text(drawing, x, y - 7, on ? name : `${name}: off`, { at: "start", kind: narrow ? "small" : "title" });
-      const panel = drawing.append("g").attr("opacity", on ? 1 : 0.25);
+      const panel = drawing.append("g").attr("opacity", on ? 1 : 0.06);
       cells(panel, x, y, [cell, cell], shown[n], n < 5 ? most : 1);
       text(drawing, n === 4 || (narrow && n === 2) ? 8 : x - gap / 2, y + side / 2 + 6, sign, { kind: "name ink" });
       box(panel, "frame", x + cell * key, y + cell * query, cell, cell);

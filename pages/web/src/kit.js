@@ -146,6 +146,7 @@ function prediction(figure, parent, state, set) {
   function tell(answer) {
     told.replaceChildren();
     for (const [name, which] of [[`Your prediction${marks ? ", dashed" : ""}: `, answer], ["What happens: ", right ?? curve(then)]]) {
+      if (which === null) continue; // nobody said
       const line = element("span", {}, told);
       element("strong", {}, line, name);
       show(which, line);
@@ -153,16 +154,19 @@ function prediction(figure, parent, state, set) {
     element("br", {}, told);
     told.append(why);
   }
-  const choose = (answer) => {
+  const asked = () => ({ ...figure.start, ...(state.sentence && { sentence: state.sentence }), ...then });
+  const answered = (answer) => {
     tell(answer);
     box.classList.add("told");
-    told.focus({ preventScroll: true });
-    const { sentence } = state;
-    set({ ...figure.start, ...(sentence && { sentence }), ...then });
     guess.asking = false;
   };
+  const choose = (answer) => {
+    set(asked());
+    answered(answer);
+    told.focus({ preventScroll: true });
+  };
   element("strong", {}, ask, "Predict: ");
-  ask.append(`${question} `);
+  element("span", {}, ask, `${question} `);
   const row = element("span", {}, ask);
   (options ?? [""]).forEach((words, i) => {
     const button = push("", row, () => choose(options ? i : guess.mine));
@@ -190,6 +194,11 @@ function prediction(figure, parent, state, set) {
   guess.left = (moved) => {
     const top = () => parent.nextSibling.getBoundingClientRect().top;
     const before = top();
+    // Whoever moves to the very state that is asked about is told, with no prediction.
+    if (guess.asking && !toLink(state, asked())) {
+      answered(null);
+      guess.mine = null;
+    }
     box.inert = moved && guess.asking;
     if (top() !== before) scrollBy({ top: top() - before, behavior: "instant" });
   };

@@ -26,7 +26,7 @@ function numbers({ method, heads, head, r1, r2, c }) {
 const strength = { ...power, min: -2, max: 1, text: (v) => digits(v, v < 0.1 ? 3 : 2) };
 
 export const penalties = {
-  title: "What ALiBi, KERPLE and FIRE take off a score, by distance",
+  title: "What is taken off a score, by distance",
   start: { method: "alibi", heads: 8, head: 3, r1: 1, r2: 1, c: 0.1 },
   numbers,
   lines: [2, 4],

@@ -58,7 +58,7 @@ export const permutations = {
     const knows = { nothing: "", codes: "Codes are added. ", mask: "A causal mask hides later words. " }[state.knows];
     return (
       `${knows}“${words[state.word]}” is at position ${place} (the first is 0) and takes most from “${from}”: ${whole(100 * weights[place][best])} %. ` +
-      `${moved ? `Compared with your order, ${verdict}` : "This is your order"}.${leftOut(state.sentence, MOST)}`
+      `${moved ? `Against the words as written, ${verdict}` : "The words are as written"}.${leftOut(state.sentence, MOST)}`
     );
   },
   draw({ drawing, handle, svg, state, set, width, narrow, at }) {

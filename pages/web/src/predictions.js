@@ -33,8 +33,8 @@ export const PREDICTIONS = {
     why: "It reads no word; the others move with the words, content–content in its rows and columns.",
   },
   shaw_rows: {
-    question: "query and key both move on by one. The row of the table that they read …",
-    options: ["is one higher", "is the same", "is one lower"], right: 1,
+    question: "query and key both move on by one. The number of the vector that they read …",
+    options: ["rises", "stays", "falls"], right: 1,
     then: { query: 5, key: 8 },
     why: "The row depends on key minus query alone. The curve moved with the query.",
   },

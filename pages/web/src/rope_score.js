@@ -36,7 +36,7 @@ function numbers(state) {
 }
 
 export const ropeScoreFigure = {
-  title: "A query and a key, rotated by their positions, and their score",
+  title: "A query and a key, rotated, and their score",
   start: { m: 1, n: 3, shift: 0, d: 2, base: 10000, pair: 0, content: "same", q: [1.6, 0.3], k: [0.9, 1.1] },
   controls: [
     { kind: "range", key: "shift", label: "both moved on by", min: 0, max: 1000, knob: true, play: true },
@@ -69,7 +69,7 @@ export const ropeScoreFigure = {
     const unit = size / 4.4;
     const [x0, y0] = [left + size / 2, top + size / 2];
     const screen = ([a, b]) => [x0 + unit * a, y0 - unit * b];
-    heading(drawing, left, top - 10, state.d > 2 ? `pair ${pair} of the head` : "its two components");
+    heading(drawing, left, top - 10, state.d > 2 ? `pair ${pair} of the head` : "the head’s two components");
     text(drawing, left, top + size + 14, "pale: before the rotation", { at: "start" });
     for (const radius of [1, 2]) circle(drawing, "grid", x0, y0, unit * radius);
     shape(drawing, "grid", `M${left},${y0}h${size}M${x0},${top}v${size}`);

@@ -50,7 +50,7 @@ function numbers({ sentence, method, contents }) {
 }
 
 export const sentenceScores = {
-  title: "The scores and the attention weights of a sentence",
+  title: "Scores and attention weights",
   start: { sentence: "the dog bites the man and then the man bites the dog", method: "rope", contents: "alike", query: 4, key: 2 },
   numbers,
   lines: [2, 4],

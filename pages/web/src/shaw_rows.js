@@ -21,7 +21,7 @@ function numbers({ clip, query }) {
 }
 
 export const shawRows = {
-  title: "The row of Shaw's table that a pair of positions reads",
+  title: "The vector that a pair of positions reads",
   start: { clip: 2, query: 4, key: 7 },
   numbers,
   lines: [2, 4],
@@ -41,7 +41,7 @@ export const shawRows = {
     const sharing = rows.flat().filter((each) => each === row).length;
     return (
       `Query ${query}, key ${key}: key − query = ${whole(key - query)}${cut}. The pair reads the table’s row “${whole(hit)}” ` +
-      `and its score gains ${digits(products[row])}. ${sharing} of 100 pairs read that row.`
+      `and its score changes by ${digits(products[row])}. ${sharing} of 100 pairs read that row.`
     );
   },
   draw(all) {
@@ -52,8 +52,8 @@ export const shawRows = {
     const cell = side / LENGTH;
     const row = rows[query][key];
     heading(drawing, 0, 13, "distance, clipped");
-    const hit = row - clip;
-    cells(drawing, left, top, [cell, cell], rows.map((line) => line.map((each) => each - clip)), clip);
+    const [hit, most] = [row - clip, Math.max(2, clip)];
+    cells(drawing, left, top, [cell, cell], rows.map((line) => line.map((each) => each - clip)), most);
     rows.forEach((line, i) => {
       text(drawing, left - 6, top + cell * (i + 0.5) + 4, i, { at: "end", kind: named(i === query, "query") });
       line.forEach((each, j) => {
@@ -76,7 +76,7 @@ export const shawRows = {
     scale(drawing, x - 12, y + line * vectors.length + 8, digits(-1.2, 1), 1.2);
     box(drawing, "line ink", x - 1, y + line * row, 9 * D + 2, line);
 
-    scale(drawing, left + side - 80, 5, whole(-clip), clip);
+    scale(drawing, left + side - 80, 5, whole(-most), most);
     const room = narrow ? { x: x + 126, y: y, width: width - x - 138, height: 220 } : { x: x + 132, y: top, width: width - x - 146, height: 252 };
     const panel = chart(drawing, {
       ...room, xs: [-0.6, LAST + 0.6], ys: [-MOST, MOST], xLabel: "key", ticks: [5, 5], xFormat: whole, yFormat: (v) => digits(v, 1),

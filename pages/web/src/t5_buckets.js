@@ -35,7 +35,7 @@ function strip(low, high, side) {
 }
 
 export const t5Buckets = {
-  title: "The bucket of T5 that a pair of positions falls into",
+  title: "The bucket of a pair of positions",
   start: { buckets: 32, most: 128, sides: "both", query: 44, key: 16 },
   numbers,
   lines: [2, 4],
@@ -86,7 +86,7 @@ export const t5Buckets = {
     panel.point(relative, bucket, "ink", 6);
 
     const [x, y] = narrow ? [46, 292] : [width - side - 6, 26];
-    heading(drawing, x, y - 10, "far buckets: pale");
+    heading(drawing, x, y - 10, "buckets, far ones pale");
     text(drawing, x + side / 2, y + side + 20, "key");
     text(drawing, x - 12, y + side / 2, "query", { turn: -90 });
     const perSide = reach ? buckets / 2 : buckets;
