@@ -898,7 +898,7 @@ def test_what_is_asked_rests_while_the_figure_is_in_another_state(stage):
     knob.select_option("axial")  # what the question means: it is told, with no prediction
     page.wait_for_selector(".live-predict.told:not([inert])")
     assert ask.locator("p").inner_text().startswith("What happens: a blurred cross")
-    knob.select_option("line")
+    page.get_by_role("button", name="Start again").click()
     page.wait_for_selector(".live-predict:not(.told, [inert])")
 
 

@@ -177,30 +177,6 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        name="unstretched",
-        cases=stretched_cases,
-        reference=unstretched,
-        tolerance=1e-6,
-        axes=("row", "channel"),
-        mistakes=(
-            Mistake("these are rows of the table as it is; most of them are mixtures",
-                    lambda t: t[torch.linspace(0, len(t) - 1, len(unstretched(t))).round().long()]),
-            Mistake("these are the first rows of the table as it is; most of them are mixtures",
-                    lambda t: t[:len(unstretched(t))]),
-            Mistake("this mixes the mixtures once more; find what was mixed",
-                    lambda t: tents(unstretched(t), len(t)) @ t),
-            Mistake("the shares are applied backwards; find the rows of which they make the table",
-                    lambda t: tents(t, len(unstretched(t))).T @ t),
-            Mistake("positions are scaled by N/length: the last position met the last row, so the "
-                    "step is (N - 1)/(length - 1)", lambda t: solved(
-                        tents(t, (n := len(unstretched(t))), n / len(t)), t)),
-            Mistake("the table is taken as repeated past its end; it was stretched",
-                    lambda t: solved(torch.eye(n := len(unstretched(t))).double()[
-                        torch.arange(len(t)) % n], t)),
-            Mistake("the table is upside down", lambda t: unstretched(t).flip(0)),
-        ),
-    ),
-    Exercise(
         name="resize_grid",
         cases=grid_cases,
         reference=resize_grid,
@@ -249,6 +225,30 @@ EXERCISES = (
                         t, o, n, mode="bicubic", align_corners=True)),
             Mistake("the class token is taken to be the last row; it is the first",
                     lambda t, o, n: torch.cat([t[-1:], resize_grid(t.roll(1, 0), o, n)[1:]])),
+        ),
+    ),
+    Exercise(
+        name="unstretched",
+        cases=stretched_cases,
+        reference=unstretched,
+        tolerance=1e-6,
+        axes=("row", "channel"),
+        mistakes=(
+            Mistake("these are rows of the table as it is; most of them are mixtures",
+                    lambda t: t[torch.linspace(0, len(t) - 1, len(unstretched(t))).round().long()]),
+            Mistake("these are the first rows of the table as it is; most of them are mixtures",
+                    lambda t: t[:len(unstretched(t))]),
+            Mistake("this mixes the mixtures once more; find what was mixed",
+                    lambda t: tents(unstretched(t), len(t)) @ t),
+            Mistake("the shares are applied backwards; find the rows of which they make the table",
+                    lambda t: tents(t, len(unstretched(t))).T @ t),
+            Mistake("positions are scaled by N/length: the last position met the last row, so the "
+                    "step is (N - 1)/(length - 1)", lambda t: solved(
+                        tents(t, (n := len(unstretched(t))), n / len(t)), t)),
+            Mistake("the table is taken as repeated past its end; it was stretched",
+                    lambda t: solved(torch.eye(n := len(unstretched(t))).double()[
+                        torch.arange(len(t)) % n], t)),
+            Mistake("the table is upside down", lambda t: unstretched(t).flip(0)),
         ),
     ),
 )  # fmt: skip
