@@ -81,7 +81,7 @@ class Shaw(PositionEncoding):
 
     Args:
         head_dim: width d of a head.
-        clip: greatest distance with a vector of its own; two numbers for keys before and after.
+        clip: distance from which on all share a vector; two numbers for keys before and after.
         with_values: also add to the values; the paper found the keys to matter most.
         std: standard deviation of the initial vectors; 1 / sqrt(head_dim) if None, at which
             the term is as large as the queries. A far smaller one is learned late.

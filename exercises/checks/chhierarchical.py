@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -64,8 +62,7 @@ def level_cases(draw: Draw) -> list[Case]:
 
 def three_digits(table: Tensor, positions: Tensor, shares: Tensor) -> Tensor:
     """Return codes of positions with three digits, in double precision."""
-    last = shares[2]
-    u = (table - (1 - last) * table[0]) / last
+    u = (table - (1 - shares[2]) * table[0]) / shares[2]
     return (shares[:, None, None] * u[torch.stack(digits(len(table), positions))]).sum(0)
 
 
@@ -87,28 +84,21 @@ def digit_cases(draw: Draw) -> list[Case]:
         ("a last digit worth little", 20, 8, draw.places(12, high=20**3 - 1), (0.6, 0.33, 0.07)),
     )  # fmt: skip
 
-    def case(words: str, n: int, width: int, positions: Tensor, given: Any) -> Case:
-        table = draw.normal(n, width).double()
-        drawn = 0.2 + torch.rand(3, generator=draw.generator)
-        shares = whole((torch.tensor(given) if given else drawn).double())
-        codes = three_digits(table, positions, shares) * (draw.integer(2, 9) / 4.5)
-        label = f"{words}: a table of {n} rows and width {width}"
-        return Case(label, (table, positions, codes))
+    def case(words: str, n: int, width: int, p: Tensor, given: tuple[float, ...] | None) -> Case:
+        table, drawn = draw.normal(n, width).double(), torch.rand(3, generator=draw.generator)
+        shares = whole((torch.tensor(given) if given else 0.2 + drawn).double())
+        codes = three_digits(table, p, shares) * (draw.integer(2, 9) / 4.5)
+        return Case(f"{words}: a table of {n} rows and width {width}", (table, p, codes))
 
     return [case(*call) for call in calls]
-
-
-def factors(rows: list[Tensor], codes: Tensor) -> Tensor:
-    """Return how often each of some things is in the codes, by least squares."""
-    known = torch.stack([each.flatten() for each in rows], dim=1)
-    found: Tensor = torch.linalg.lstsq(known, codes.reshape(-1, 1), driver="gelsd").solution
-    return found.flatten()
 
 
 def solved(table: Tensor, which: list[Tensor], codes: Tensor, start: Tensor) -> Tensor:
     """Return the factors of the three digits, `start` taken from the rows of the first two."""
     a, b, c = (table[each] for each in which)
-    return factors([a - start, b - start, c], codes)
+    known = torch.stack([(a - start).flatten(), (b - start).flatten(), c.flatten()], dim=1)
+    found: Tensor = torch.linalg.lstsq(known, codes.reshape(-1, 1), driver="gelsd").solution
+    return found.flatten()
 
 
 def shares_of(table: Tensor, positions: Tensor, codes: Tensor) -> Tensor:
@@ -119,12 +109,6 @@ def shares_of(table: Tensor, positions: Tensor, codes: Tensor) -> Tensor:
 def whole(parts: Tensor) -> Tensor:
     """Return parts that sum to one."""
     return parts / parts.sum()
-
-
-def unscaled(table: Tensor, positions: Tensor, codes: Tensor) -> Tensor:
-    """Return the shares as though nobody had multiplied the codes."""
-    a, b, c = (table[each] for each in digits(len(table), positions))
-    return whole(torch.cat([factors([a - table[0], b - table[0]], codes - c), torch.ones(1)]))
 
 
 def gate_openers(positions: Tensor, longest: float) -> Tensor:
@@ -199,10 +183,6 @@ EXERCISES = (
                     lambda e: levels(e[:1].expand(e.shape))),
             Mistake("ends that follow one another end a paragraph each, of one token",
                     lambda e: levels(merged(e))),
-            Mistake("you count the paragraphs from the end of the text",
-                    lambda e: (e.flip(1).cumsum(1).flip(1), places(e))),
-            Mistake("these are the marks themselves, not how many came before",
-                    lambda e: (e.long(), places(e))),
         ),
     ),
     Exercise(
@@ -218,19 +198,10 @@ EXERCISES = (
                     lambda t, p, c: whole(solved(t, digits(len(t), p)[::-1], c, t[0]))),
             Mistake("the table is mixed as it stands; its rows must be made into u first",
                     lambda t, p, c: whole(solved(t, digits(len(t), p), c, 0 * t[0]))),
-            Mistake("all codes were multiplied by a number, too: solve for it", unscaled),
             Mistake("these are the factors as they come out; the shares sum to 1",
                     lambda t, p, c: solved(t, digits(len(t), p), c, t[0])),
             Mistake("one position is read, and it need not have all three digits",
                     lambda t, p, c: torch.nan_to_num(shares_of(t, p[:1], c[:1]))),
-            Mistake("the shares are rounded to one place",
-                    lambda t, p, c: (10 * shares_of(t, p, c)).round() / 10),
-            Mistake("all digits get the same share; read them from the codes",
-                    lambda t, p, c: torch.full((3,), 1 / 3)),
-            Mistake("these are the shares over that of the last digit",
-                    lambda t, p, c: shares_of(t, p, c) / shares_of(t, p, c)[2]),
-            Mistake("the first digit's share is given to the second, and the other way round",
-                    lambda t, p, c: shares_of(t, p, c)[[1, 0, 2]]),
         ),
     ),
     Exercise(

@@ -1203,14 +1203,6 @@ def outer(a, b):
     return a[:, None] * b
 
 
-def cdist(x1, x2, p=2.0):
-    if p != 2 or x1.ndim != 2:
-        gap = (x1.unsqueeze(-2) - x2.unsqueeze(-3)).double()
-        return gap.norm(p, dim=-1).to(x1.dtype)
-    rows, columns = x1._rows(-1)[0], x2._rows(-1)[0]
-    return made([math.dist(a, b) for a in rows for b in columns], (len(x1), len(x2)), x1.dtype)
-
-
 def searchsorted(sorted_sequence, input, *, right=False, **_):
     edges, find = sorted_sequence.tolist(), bisect_right if right else bisect_left
     if sorted_sequence.ndim != 1:
