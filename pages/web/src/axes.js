@@ -69,7 +69,7 @@ export const axes = {
     const alike = others.filter((score) => score > others[best] - 1e-9).length;
     return (
       `Chosen: token ${place} (the first is 0), with the ${shown(tokens[place])}${down || right ? `; it wants ${whole(down)} down, ${whole(right)} right` : ""}. Of the others, token ${best}, ` +
-      `with the ${shown(tokens[best])}, scores highest${alike > 1 ? `, as does ${alike - 1} more` : ""}: ${digits(scores[best])} (1: a perfect match).`
+      `with the ${shown(tokens[best])}, scores highest${alike > 1 ? ` (and ${alike - 1} more)` : ""}: ${digits(scores[best])} (1: a perfect match).`
     );
   },
   draw({ drawing, handle, svg, state, set, width, narrow, at: scores }) {
