@@ -68,9 +68,9 @@ AT_SCALE: dict[str, tuple[str, str]] = json.loads(
 # Why a method falls out, and what stays open; on the right the page that shows it. {0} and {1}
 # are the numbers of a reason.
 REASONS = {
-    "language": (f"text {{0}} nats above RoPE's own at {{1}} ×, not below {MARGIN}", "17_bakeoff"),
-    "content": (f"recalls {{0}} at {{1}} ×, not above {SHARE}", "17_bakeoff"),
-    "offset": (f"3-back {{0}} at {{1}} ×, not above {SHARE}", "17_bakeoff"),
+    "language": ("text {0} nats above RoPE's own", "17_bakeoff"),
+    "content": ("recall {0}", "17_bakeoff"),
+    "offset": ("3-back {0}", "17_bakeoff"),
     "axes": ("blind to the second axis", "14_axes"),
     "sides": ("a query cannot tell left from right", "09_alibi"),
     "causal": ("counts what came before: for decoders", "16_today"),

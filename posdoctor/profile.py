@@ -237,7 +237,7 @@ def compare_axes(a: Tensor, b: Tensor, case: Case) -> bool:
                 case.fault("axes-exchanged", f"axes {two} and {one}")
                 return True
     if not torch.equal(a > 1e-12, b > 1e-12):
-        owners = [[int((x[:, axis] > 1e-12).sum()) for axis in axes] for x in (a, b)]
-        case.fault("axes-split", f"pairs by axis {owners[0]}, expected {owners[1]}")
+        owners = ["".join(str(axis) for axis in x.argmax(1).tolist()) for x in (a, b)]
+        case.fault("axes-split", f"axis of each pair: {owners[0]}, expected {owners[1]}")
         return True
     return False

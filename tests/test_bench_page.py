@@ -408,7 +408,8 @@ def test_3_back_is_learned_in_the_page_seen_heard_and_compared(tab, browser):
         )
         names = page.locator(f"{ROWS} th").all_text_contents()
         assert names[:2] == ["this run: nothing, seed 1", "before: RoPE, seed 1"]
-        assert "not within 25" in page.locator(ROWS).first.text_content()
+        # It goes on while it is read: 25 steps, or 50 on a slow day.
+        assert re.search(r"not within \d+ so far", page.locator(ROWS).first.text_content())
         page.get_by_role("button", name="Pause").press("Enter")
     assert (visit.console, visit.foreign, visit.failed) == ([], [], [])
 

@@ -1,6 +1,6 @@
 // The numbers of text, image and video, and the scores of one chosen token.
 
-import { box, chart, clamp, scale, digits, grouped, heading, legend, power, pressed, text, whole } from "./kit.js";
+import { box, chart, clamp, scale, digits, grouped, heading, legend, power, pressed, whole } from "./kit.js";
 import { axesScores, frequencies, goldenDirections, range, sectionDirections, textImagePositions, widthDirections } from "./positions.js";
 
 const WORDS = 4; // of text before and after an image
@@ -83,9 +83,6 @@ export const axes = {
     scale(drawing, left + Math.min(room, across * cell) - 84, 5, whole(-1), 1);
     places.forEach(([x, y], i) => {
       box(drawing, `fill ${scores[i] < 0 ? "below" : "above"}`, left + cell * x, top + cell * y, cell - 1, cell - 1).attr("fill-opacity", Math.max(0.03, Math.abs(scores[i])).toFixed(3));
-      // The numbers of the chosen token's row and column, a third of them, where they fit.
-      const [numbers, u, v] = [tokens[i].join(","), Math.round(x - places[place][0]), Math.round(y - places[place][1])];
-      if (!(u * v || (u + v) % 3) && numbers.length * 5.9 < cell) text(drawing, left + cell * (x + 0.5), top + cell * (y + 0.5) + 4, numbers, { kind: "small on" });
     });
     const nearest = (px, py) => {
       const far = places.map(([x, y]) => Math.hypot(px - cell * (x + 0.5), py - cell * (y + 0.5)));

@@ -19,6 +19,8 @@ function weightsOf(words, stored) {
   return range(D).map((i) => range(D).map((j) => (i >> 1 === j >> 1 ? read[2 * (i & 1) + (j & 1)] : 0)));
 }
 
+const total = (terms, words) => words.map((_, i) => words.map((_, j) => sum(terms.map((term) => term[i][j]))));
+
 function numbers(state) {
   const words = wordsOf(state.sentence, MOST);
   // Another order of the words, always the same one.
@@ -28,9 +30,8 @@ function numbers(state) {
   const codes = order.map((_, p) => sinusoidal(p + state.first, D, 100).map((part) => state.position * part));
   const [Q, K] = [weightsOf(state.wq, STORED[0]), weightsOf(state.wk, STORED[1])];
   const terms = fourTerms(vectors, codes, Q, K).map((term) => term.map((row) => row.map((each) => each / Math.sqrt(D))));
-  const added = (on) => vectors.map((_, i) => vectors.map((_, j) => sum(terms.map((term, t) => (on(t) ? term[i][j] : 0)))));
-  const scores = added((t) => state[KEYS[t]]);
-  return { full: added(() => true), vectors, made: [Q, K], terms, scores, weights: scores.map(softmax), words: order.map((i) => words[i]) };
+  const scores = total(terms.filter((_, t) => state[KEYS[t]]), vectors);
+  return { vectors, made: [Q, K], terms, scores, weights: scores.map(softmax), words: order.map((i) => words[i]) };
 }
 
 const own = { kind: "text", most: 40, kin: "half", pattern: "[\\s,;]*([−\\-]?(10(\\.0*)?|\\d(\\.\\d*)?)([\\s,;]+|$)){4}" };
@@ -42,10 +43,7 @@ export const fourTermsFigure = {
     sentence: "the cat saw the dog chase the black cat", order: "written", first: 0, content: 1, position: 1,
     cc: true, cp: true, pc: true, pp: true, query: 1, key: 8, wq: "", wk: "",
   },
-  numbers: (state) => {
-    const { words, full, ...rest } = numbers(state);
-    return rest;
-  },
+  numbers: (state) => ({ ...numbers(state), words: undefined }),
   lines: [2, 4],
   glides: (state) => {
     const { terms, scores, weights } = numbers(state);
@@ -72,7 +70,7 @@ export const fourTermsFigure = {
   draw(all) {
     const { drawing, state, width, narrow, at } = all;
     const { query, key } = state;
-    const { words, terms, scores, full } = numbers(state);
+    const { words, terms, scores } = numbers(state);
     const shown = inRows(at, words.length ** 2).map((each) => inRows(each, words.length));
     const panels = [...NAMES.map((name, t) => [name, state[KEYS[t]], "+"]), ["the scores", true, "="], ["attention weights", true, "→"]];
     panels[0][2] = "";
@@ -80,7 +78,7 @@ export const fourTermsFigure = {
     const [label, gap, columns] = narrow ? [62, 18, 2] : [72, 20, 4];
     const side = (width - label - gap * columns) / columns;
     const cell = side / words.length;
-    const most = Math.max(0.5, ...[...terms, full].flat(2).map(Math.abs)); // whatever is switched off
+    const most = Math.max(0.5, ...[...terms, total(terms, words)].flat(2).map(Math.abs)); // whatever is switched off
     const corner = ([column, row]) => [label + gap / 2 + column * (side + gap), 24 + row * (side + (narrow ? 28 : 58))];
     panels.forEach(([name, on, sign], n) => {
       const [x, y] = corner(spots[n]);

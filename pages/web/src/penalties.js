@@ -77,7 +77,7 @@ export const penalties = {
       x: left.X(-at), y: left.Y(alibi(-at, slopes[state.head - 1])), now: state.head, least: 1, most: state.heads,
       label: "line of the head", text: `head ${state.head} of ${state.heads}`,
       move: (px, py) => {
-        const wanted = Math.max(1e-3, left.Y.invert(py)) && left.Y.invert(py) / Math.min(-1, left.X.invert(px));
+        const wanted = left.Y.invert(py) / Math.min(-1, left.X.invert(px));
         const far = slopes.map((slope) => Math.abs(Math.log(Math.max(wanted, 1e-4) / slope)));
         to(far.indexOf(Math.min(...far)) + 1);
       },

@@ -73,6 +73,6 @@ export const PREDICTIONS = {
     question: "the text grows to four times the trained length; all other demands stay. What still fits?",
     options: ["RoPE", "window hybrid", "sinusoidal"], right: 1,
     then: { used: 16384 },
-    why: "RoPE and sinusoidal lose all three there. DeBERTa would not, but needs products that a fixed kernel has not.",
+    why: "RoPE and sinusoidal lose all three tasks. DeBERTa keeps them, but needs another kernel.",
   },
 };

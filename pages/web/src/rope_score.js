@@ -102,8 +102,10 @@ export const ropeScoreFigure = {
       xLabel: "n − m, key minus query", yLabel: "score", title: `score ${digits(score)} at n − m = ${whole(n - m)}`,
       xFormat: whole, yFormat: (v) => digits(v, most < 3 ? 1 : 0),
     });
-    if (state.d > 2) text(drawing, narrow ? width - 12 : width - 14, (narrow ? size + 78 : top) + 14, `grey: pair ${pair} alone`, { at: "end" });
-    if (state.d > 2) panel.curve(GAPS.map((gap, i) => [gap, own[i]]), "grey");
+    if (state.d > 2) {
+      text(drawing, width - 14, panel.Y(most) + 14, `grey: pair ${pair} alone`, { at: "end" });
+      panel.curve(GAPS.map((gap, i) => [gap, own[i]]), "grey");
+    }
     panel.curve(GAPS.map((gap, i) => [gap, curve[i]]), "above");
     panel.upright(n - m, "grey dashed");
     panel.point(n - m, score, "above", 7);

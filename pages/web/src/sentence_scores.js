@@ -68,7 +68,7 @@ export const sentenceScores = {
     const { scores, weights } = numbers(state);
     const side = key === query ? "the query itself" : `${Math.abs(key - query)} to the ${key < query ? "left" : "right"}`;
     return (
-      `Query “${words[query]}” (position ${query}), key “${words[key]}” (position ${key}), ${side}: ` +
+      `Query “${words[query]}” (position ${query}; the first is 0), key “${words[key]}” (position ${key}), ${side}: ` +
       `key − query = ${whole(key - query)} (dots: all pairs with that). Score ${digits(scores[query][key])}, weight ${digits(100 * weights[query][key], 1)} %.${leftOut(state.sentence)}`
     );
   },
