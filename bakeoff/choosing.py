@@ -68,7 +68,7 @@ AT_SCALE: dict[str, tuple[str, str]] = json.loads(
 # Why a method falls out, and what stays open; on the right the page that shows it. {0} and {1}
 # are the numbers of a reason.
 REASONS = {
-    "language": ("text {0} nats above RoPE's own", "17_bakeoff"),
+    "language": ("text {0} nats", "17_bakeoff"),
     "content": ("recall {0}", "17_bakeoff"),
     "offset": ("3-back {0}", "17_bakeoff"),
     "axes": ("blind to the second axis", "14_axes"),

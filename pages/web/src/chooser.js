@@ -1,6 +1,6 @@
 // What a model needs, which methods remain, and why the others fall out.
 
-import { box, chart, digits, doubled, element, grouped } from "./kit.js";
+import { box, chart, doubled, element, grouped } from "./kit.js";
 import { choose, range } from "./positions.js";
 
 const log = { ...doubled, text: grouped };
@@ -33,9 +33,8 @@ export const chooser = {
   sheet: [440, 440],
   words(state) {
     const fit = choose(chooser.data, state).filter((each) => !each.status);
-    const best = fit.length ? `, the best ${chooser.data.facts[fit[0].key].name}` : "";
     const kept = chooser.controls[1].options[state.keep];
-    return `Methods that keep ${kept} at ${state.used / state.trained} × the trained length and meet what More asks: ${fit.length}${best}. Measured: small decoders (two layers, 32 or 64 tokens), to 16 ×.`;
+    return `Methods that keep ${kept} at ${state.used / state.trained} × the trained length and meet what More asks: ${fit.length}. Measured in decoders of 2 layers, 32 or 64 tokens, to 16 ×.`;
   },
   draw({ drawing, sheet, state, width }) {
     const { facts, reasons } = chooser.data;
@@ -46,7 +45,7 @@ export const chooser = {
     const fitting = (length) => at(length).filter((each) => !each.status).map((each) => each.key);
     const panel = chart(drawing, {
       x: 24, y: 26, width: width - 60, height: 60, xs: [4.5, 21.5], ys: [0, 24], ticks: [5, 2],
-      xValues: [5, 9, 13, 17, 21], xFormat: (v) => grouped(2 ** v), title: "methods known to fit by length at use (dashed: trained)",
+      xValues: [5, 9, 13, 17, 21], xFormat: (v) => grouped(2 ** v), title: "methods known to fit by length (dashed: trained)",
     });
     for (const power of range(17, 5)) {
       const [x, y] = [panel.X(power - 0.4), panel.Y(fitting(2 ** power).length)];
@@ -63,13 +62,14 @@ export const chooser = {
       for (const { key, worst, reasons: why } of all) {
         const item = element("li", {}, list);
         link(facts[key].page, facts[key].name, item);
-        const value = element("span", {}, item);
-        if (worst !== null) link("17_bakeoff", digits(worst, 3), value);
-        const words = element("span", {}, item, group < 2 ? `at scale: ${facts[key].scale}. ` : "");
-        why.forEach(([kind, a, b], i) => {
+        const words = element("span", {}, item);
+        const fits = group < 2 && worst !== null ? [[state.keep === "all" ? "language" : state.keep, worst]] : [];
+        [...fits, ...why].forEach(([kind, a, b], i) => {
           if (i) words.append("; ");
-          link(reasons[kind][1], reasons[kind][0].replace("{0}", a.toLocaleString("en-US")).replace("{1}", b), words);
+          const value = `${kind === "language" && a > 0 ? "+" : ""}${a.toLocaleString("en-US").replace("-", "−")}`;
+          link(reasons[kind][1], reasons[kind][0].replace("{0}", value).replace("{1}", b), words);
         });
+        if (group < 2) words.append(`; at scale: ${facts[key].scale}`);
       }
     });
   },

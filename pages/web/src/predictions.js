@@ -61,7 +61,7 @@ export const PREDICTIONS = {
     options: ["the row", "a blurred cross", "a round spot"], right: 1,
     pictures: (seen) => ["line", "axial", "golden"].map((how) => inRows(seen({ how }).scores, 12)),
     then: { how: "axial" },
-    why: "Axial: a patch in the same row or column differs along one axis; for the other, half of the score, it is a perfect match.",
+    why: "Axial: a patch in the same row or column matches perfectly along one axis, which is half of the score.",
   },
   wavelengths: {
     question: "a text four times as long. How many of the 16 pairs of components meet angles new to them?",
@@ -73,6 +73,6 @@ export const PREDICTIONS = {
     question: "the text grows to four times the trained length; all other demands stay. What still fits?",
     options: ["RoPE", "window hybrid", "sinusoidal"], right: 1,
     then: { used: 16384 },
-    why: "RoPE and sinusoidal lose all three tasks. DeBERTa keeps them, but needs another kernel.",
+    why: "RoPE and sinusoidal lose all three. The hybrid rotates only within windows, where no distance is new.",
   },
 };
