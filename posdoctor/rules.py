@@ -163,9 +163,9 @@ def readings_of(base: float, n: int) -> list[str]:
     found = []
     for each in USUAL:
         if abs(math.sqrt(each) / base - 1) < 1e-3:
-            found.append(f"base {each:g} with the exponent i / d in place of 2i / d")
+            found.append(f"base {each:g} with the exponent i / d instead of 2i / d")
         if n > 1 and abs(each ** (n / (n - 1)) / base - 1) < 1e-3:
-            found.append(f"base {each:g} with exponents over d - 2 in place of d")
+            found.append(f"base {each:g} with exponents over d - 2 instead of d")
         for factor in (2, 4, 8, 16, 32):
             if n > 1 and abs(each * factor ** (n / (n - 1)) / base - 1) < 1e-3:
                 found.append(f"base {each:g} with NTK-aware factor {factor}")

@@ -199,7 +199,7 @@ def test_mixed_rotations_equal_timm():
 
 
 def test_the_rotations_of_dinov3_equal_timm():
-    """Centres of patches between -1 and 1, periods in place of frequencies, the half layout."""
+    """Centres of patches between -1 and 1, periods instead of frequencies, the half layout."""
     theirs = timm_positions().RotaryEmbeddingDinoV3(64)
     q, size = heads(2, 2, 15, 64, dtype=torch.float32), torch.tensor([3, 5])
     expected = by_timm(q, theirs.get_embed([3, 5]), half=True)

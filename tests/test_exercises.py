@@ -326,7 +326,7 @@ def test_a_folder_that_cannot_be_written_costs_no_progress(
 
 @pytest.mark.parametrize("path", projects(), ids=lambda path: path.stem)
 def test_a_project_runs_as_it_stands(path: Path, capsys: Any) -> None:
-    """With two steps of training in place of hundreds."""
+    """With two steps of training instead of hundreds."""
     book: dict[str, Any] = {}
     for cell in cells(path):
         if cell["cell_type"] == "code":
