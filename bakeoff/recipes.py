@@ -116,9 +116,9 @@ RECIPES = {
     "windows_rope": Recipe("RoPE with some windows", "#00838f", windows_then_rope),
     "rope_none": Recipe("RoPE in some layers", "#5d4037", partial(rope_below, rope_everywhere)),
     "windows_none": Recipe("windows without RoPE", "#795548", windows_alone),
-    "rope_turns": Recipe("RoPE, all pairs turn", "#1565c0", rope_that_turns),
+    "rope_turns": Recipe("RoPE (all pairs turn)", "#1565c0", rope_that_turns),
     "turns_none": Recipe(
-        "all pairs turn, in some layers", "#0d47a1", partial(rope_below, rope_that_turns)
+        "RoPE (all pairs turn) in some layers", "#0d47a1", partial(rope_below, rope_that_turns)
     ),
     # DeBERTa with one of its terms, and Shaw without the values' vectors.
     "deberta_c2p": Recipe("DeBERTa without p2c", "#9575cd", partial(one_term, c2p=True)),

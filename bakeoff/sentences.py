@@ -94,10 +94,8 @@ def span(values: list[float]) -> str:
 
 
 def named(variant: str) -> str:
-    """Return a name as it stands in a sentence: one that has a comma in italics."""
-    if variant == "hybrid":
-        return f"the {name(variant)}"
-    return f"*{name(variant)}*" if "," in name(variant) else name(variant)
+    """Return a name as it stands in a sentence."""
+    return f"the {name(variant)}" if variant == "hybrid" else name(variant)
 
 
 def names(variants: tuple[str, ...]) -> str:
