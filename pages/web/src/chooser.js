@@ -44,7 +44,7 @@ export const chooser = {
     const at = (length) => choose(chooser.data, { ...state, used: length });
     const fitting = (length) => at(length).filter((each) => !each.status).map((each) => each.key);
     const panel = chart(drawing, {
-      x: 24, y: 26, width: width - 60, height: 60, xs: [4.5, 21.5], ys: [0, 24], ticks: [5, 2],
+      x: 24, y: 26, width: width - 60, height: 60, xs: [4.5, 21.5], ys: [0, 36], ticks: [5, 2],
       xValues: [5, 9, 13, 17, 21], xFormat: (v) => grouped(2 ** v), title: "methods known to fit by length (dashed: trained)",
     });
     for (const power of range(17, 5)) {
