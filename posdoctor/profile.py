@@ -236,8 +236,9 @@ def compare_axes(a: Tensor, b: Tensor, case: Case) -> bool:
             if torch.allclose(a, swapped, rtol=1e-3, atol=1e-9):
                 case.fault("axes-exchanged", f"axes {two} and {one}")
                 return True
-    if not torch.equal(a > 1e-12, b > 1e-12):
-        owners = ["".join(str(axis) for axis in x.argmax(1).tolist()) for x in (a, b)]
-        case.fault("axes-split", f"axis of each pair: {owners[0]}, expected {owners[1]}")
+    turned = [x > 1e-12 for x in (a, b)]
+    if not torch.equal(*turned):
+        each = [["".join(str(n) for n in axes if pair[n]) or "none" for pair in x] for x in turned]
+        case.fault("axes-split", "axes of each pair: {}, expected {}".format(*map(" ".join, each)))
         return True
     return False

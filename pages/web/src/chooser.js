@@ -4,7 +4,8 @@ import { box, chart, doubled, element, grouped } from "./kit.js";
 import { choose, range } from "./positions.js";
 
 const log = { ...doubled, text: grouped };
-const few = { kind: "range", from: (v) => (v ? Math.log10(v) - 1 : 0), to: (v) => (v ? 10 ** (v + 1) : 0), text: (v) => (v > 1e8 ? "any" : `≤ ${grouped(v)}`) };
+const KEPT = { all: "text, recall and 3-back", language: "the loss on text", content: "a content at any distance", offset: "an exact offset (3 back)" };
+const tenfold = { kind: "range", from: (v) => (v ? Math.log10(v) - 1 : 0), to: (v) => (v ? 10 ** (v + 1) : 0), text: (v) => (v > 1e8 ? "any" : `≤ ${grouped(v)}`) };
 const GROUPS = [["above", "✓ Fit"], ["position", "? Not sure"], ["key", "✕ Lost past training"], ["key", "✕ Fall out"]];
 
 export const chooser = {
@@ -19,12 +20,12 @@ export const chooser = {
   lines: [2, 5],
   controls: [
     { kind: "select", key: "what", label: "the model reads", options: { text: "text, forwards (decoder)", both: "text, both ways (encoder)", image: "images" } },
-    { kind: "select", key: "keep", label: "at its length it must keep", options: { all: "text, recall and 3-back", language: "the loss on text", content: "a content at any distance", offset: "an exact offset (3 back)" } },
+    { kind: "select", key: "keep", label: "at its length it must keep", options: KEPT },
     { ...log, key: "trained", label: "trained length", min: 5, max: 17 },
     { ...log, key: "used", label: "length at use", min: 5, max: 21, knob: true },
     { kind: "select", key: "cache", label: "keys in a cache", options: { none: "none", all: "all are kept", sliding: "the oldest go, counting anew" } },
     { kind: "select", key: "kernel", label: "attention kernel", options: { any: "any code", scores: "one that adds to scores (FlexAttention)", plain: "the usual: queries, keys, values, a window" } },
-    { ...few, key: "parameters", label: "parameters for positions", min: 0, max: 8 },
+    { ...tenfold, key: "parameters", label: "parameters for positions", min: 0, max: 8 },
     { ...log, key: "d", label: "width of a head", min: 4, max: 8, enabled: (s) => s.parameters < 1e9 },
     { kind: "switch", key: "small", label: "no extra tensor above half of the scores" },
     { kind: "switch", key: "tuned", label: "may be trained on", enabled: (s) => s.used > s.trained },
@@ -33,8 +34,7 @@ export const chooser = {
   sheet: [440, 440],
   words(state) {
     const fit = choose(chooser.data, state).filter((each) => !each.status);
-    const kept = chooser.controls[1].options[state.keep];
-    return `Methods that keep ${kept} at ${state.used / state.trained} × the trained length and meet what More asks: ${fit.length}. Measured in decoders of 2 layers, 32 or 64 tokens, to 16 ×.`;
+    return `Methods that keep ${KEPT[state.keep]} at ${state.used / state.trained} × the trained length and meet what More asks: ${fit.length}. Measured in decoders of 2 layers, 32 or 64 tokens, to 16 ×.`;
   },
   draw({ drawing, sheet, state, width }) {
     const { facts, reasons } = chooser.data;
