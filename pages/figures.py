@@ -12,6 +12,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
@@ -121,10 +122,11 @@ def png(figure: Figure) -> tuple[bytes, int, int]:
     width, height = figure.get_size_inches()
     if width > BROAD:
         figure.set_size_inches(LINE, height * LINE / width)
-    raw = io.BytesIO()
-    figure.savefig(raw, format="png", dpi=DPI, metadata={"Software": None})
+    figure.set_dpi(DPI)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
     plt.close(figure)
-    drawn = Image.open(raw).convert("RGB")
+    drawn = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
     packed = io.BytesIO()
     few_colours(drawn).save(packed, format="PNG", optimize=True)
     return packed.getvalue(), round(drawn.width * 2 / 3), round(drawn.height * 2 / 3)
