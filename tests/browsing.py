@@ -132,17 +132,14 @@ EDGES = """() => [...new Set([...document.querySelectorAll(
   '.bd-article section > p, section > .cell > .cell_input, .cell_output a > img[width="699"]'
 )].filter(e => e.checkVisibility() && !e.closest('.admonition'))
   .map(e => Math.round(e.getBoundingClientRect().right)))]"""
-MATH_ERRORS = """() => [...document.querySelectorAll('mjx-merror, [data-mjx-error]')]
-  .map(e => e.textContent.slice(0, 80))"""
-UNSET_MATH = """() => [...document.querySelectorAll('span.math, div.math')]
-  .filter(e => !e.querySelector('mjx-container')).map(e => e.textContent.slice(0, 80))"""
+BAD_MATH = """() => [...document.querySelectorAll('mjx-merror, [data-mjx-error], :is(span, div)' +
+  '.math:not(:has(mjx-container))')].map(e => e.textContent.slice(0, 80))"""
 # Each page's parts, as far as it has asked for them.
 PARTS = "() => performance.getEntriesByType('resource').map(e => e.name)"
 SHIFTS = """window.shifts = 0;
 new PerformanceObserver(list => list.getEntries().forEach(each => window.shifts += each.value))
 .observe({type: 'layout-shift', buffered: true});"""
-AT_A_DESK = {"parts": PARTS, "shift": "() => window.shifts || 0"}
-AT_A_DESK |= {"bad_math": f"() => [...({MATH_ERRORS})(), ...({UNSET_MATH})()]"}
+AT_A_DESK = {"parts": PARTS, "shift": "() => window.shifts || 0", "bad_math": BAD_MATH}
 AT_A_DESK |= {"no_alt": NO_ALT, "unsized": UNSIZED, "edges": EDGES}
 ON_A_PHONE = {"too_wide": TOO_WIDE, "distorted": DISTORTED, "small": SMALL}
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
@@ -312,20 +309,19 @@ def open_page(browser, url: str, home: str, visit: Visit) -> Iterator[Any]:
     page.close()
 
 
-def take_the_look(page, scheme: str) -> None:
-    """Ask for the light or the dark page and wait for it; a busy browser may drop the news."""
+def go_dark(page) -> None:
+    """Ask for the dark page and wait for it; a busy browser may drop the news."""
     from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
-    other = "dark" if scheme == "light" else "light"
     for tries_left in reversed(range(6)):
-        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        page.emulate_media(color_scheme="dark", reduced_motion="reduce")
         try:
-            page.wait_for_function(LOOK, arg=scheme, timeout=30_000, polling=100)
+            page.wait_for_function(LOOK, arg="dark", timeout=30_000, polling=100)
         except PlaywrightTimeout:
             if not tries_left:
                 raise
             page.bring_to_front()
-            page.emulate_media(color_scheme=other)
+            page.emulate_media(color_scheme="light")
         else:
             return
 
@@ -357,7 +353,7 @@ def visit_page(page, url: str, home: str, axe: str | None, seen: Seen) -> Visit:
             kinds = page.evaluate(ONE_OF_EACH_KIND, seen.kinds)
         for scheme in ("light", "dark"):
             if scheme == "dark":  # it was opened in the light
-                take_the_look(page, scheme)
+                go_dark(page)
             visit.background[scheme] = page.evaluate(BACKGROUND)
             if axe:
                 visit.violations[scheme] = serious(page.evaluate(AXE, ONLY_COLOURS))
