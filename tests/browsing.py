@@ -132,15 +132,16 @@ EDGES = """() => [...new Set([...document.querySelectorAll(
   '.bd-article section > p, section > .cell > .cell_input, .cell_output a > img[width="699"]'
 )].filter(e => e.checkVisibility() && !e.closest('.admonition'))
   .map(e => Math.round(e.getBoundingClientRect().right)))]"""
-MATH_ERRORS = """() => [...document.querySelectorAll('mjx-merror, [data-mjx-error]')]
-  .map(e => e.textContent.slice(0, 80))"""
-UNSET_MATH = """() => [...document.querySelectorAll('span.math, div.math')]
-  .filter(e => !e.querySelector('mjx-container')).map(e => e.textContent.slice(0, 80))"""
+BAD_MATH = """() => [...document.querySelectorAll('mjx-merror, [data-mjx-error], :is(span, div)' +
+  '.math:not(:has(mjx-container))')].map(e => e.textContent.slice(0, 80))"""
 # Each page's parts, as far as it has asked for them.
-PARTS = """performance.getEntriesByType('resource').map(e => e.name)"""
+PARTS = "() => performance.getEntriesByType('resource').map(e => e.name)"
 SHIFTS = """window.shifts = 0;
 new PerformanceObserver(list => list.getEntries().forEach(each => window.shifts += each.value))
 .observe({type: 'layout-shift', buffered: true});"""
+AT_A_DESK = {"parts": PARTS, "shift": "() => window.shifts || 0", "bad_math": BAD_MATH}
+AT_A_DESK |= {"no_alt": NO_ALT, "unsized": UNSIZED, "edges": EDGES}
+ON_A_PHONE = {"too_wide": TOO_WIDE, "distorted": DISTORTED, "small": SMALL}
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 LOOK = "look => document.documentElement.dataset.theme === look"
 PATIENCE = 20  # seconds until a slider that moved nothing is called dead
@@ -255,6 +256,12 @@ def dead_sliders(page) -> tuple[int, list[str]]:
     return len(handles), dead
 
 
+def look_at_once(page, looks: dict[str, str]) -> dict[str, Any]:
+    """Return what each function finds on a page; every question of its own would take a while."""
+    calls = (f"{name}: ({function})()" for name, function in looks.items())
+    return page.evaluate(f"() => ({{{', '.join(calls)}}})")
+
+
 @contextmanager
 def watched(page, home: str, visit: Visit) -> Iterator[None]:
     """Note the errors of a page and its requests that leave `home`."""
@@ -302,20 +309,19 @@ def open_page(browser, url: str, home: str, visit: Visit) -> Iterator[Any]:
     page.close()
 
 
-def take_the_look(page, scheme: str) -> None:
-    """Ask for the light or the dark page and wait for it; a busy browser may drop the news."""
+def go_dark(page) -> None:
+    """Ask for the dark page and wait for it; a busy browser may drop the news."""
     from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
-    other = "dark" if scheme == "light" else "light"
     for tries_left in reversed(range(6)):
-        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        page.emulate_media(color_scheme="dark", reduced_motion="reduce")
         try:
-            page.wait_for_function(LOOK, arg=scheme, timeout=30_000, polling=100)
+            page.wait_for_function(LOOK, arg="dark", timeout=30_000, polling=100)
         except PlaywrightTimeout:
             if not tries_left:
                 raise
             page.bring_to_front()
-            page.emulate_media(color_scheme=other)
+            page.emulate_media(color_scheme="light")
         else:
             return
 
@@ -333,16 +339,12 @@ def visit_page(page, url: str, home: str, axe: str | None, seen: Seen) -> Visit:
     visit = Visit()
     with watched(page, home, visit):
         open_at(page, url)
-        visit.parts, visit.shift = page.evaluate(PARTS), page.evaluate("window.shifts || 0")
-        visit.bad_math = page.evaluate(MATH_ERRORS) + page.evaluate(UNSET_MATH)
-        visit.no_alt, visit.unsized = page.evaluate(NO_ALT), page.evaluate(UNSIZED)
-        visit.edges = page.evaluate(EDGES)
+        vars(visit).update(look_at_once(page, AT_A_DESK))
         visit.mark = page.locator(".bd-sidebar-primary .current.active").last.bounding_box()
         visit.sliders, visit.dead = dead_sliders(page)
+        page.set_viewport_size(PHONE)  # before it unfolds, or it would be laid out so twice
         page.evaluate(UNFOLD)
-        page.set_viewport_size(PHONE)
-        visit.too_wide, visit.distorted = page.evaluate(TOO_WIDE), page.evaluate(DISTORTED)
-        visit.small = page.evaluate(SMALL)
+        vars(visit).update(look_at_once(page, ON_A_PHONE))
         page.evaluate(SLIM)
         page.set_viewport_size(DESK)
         if axe:
@@ -350,7 +352,8 @@ def visit_page(page, url: str, home: str, axe: str | None, seen: Seen) -> Visit:
             visit.violations["structure"] = serious(page.evaluate(AXE, WITHOUT_COLOURS))
             kinds = page.evaluate(ONE_OF_EACH_KIND, seen.kinds)
         for scheme in ("light", "dark"):
-            take_the_look(page, scheme)
+            if scheme == "dark":  # it was opened in the light
+                go_dark(page)
             visit.background[scheme] = page.evaluate(BACKGROUND)
             if axe:
                 visit.violations[scheme] = serious(page.evaluate(AXE, ONLY_COLOURS))

@@ -132,11 +132,6 @@ def make_book(folder: Path, pages: dict[str, object]) -> None:
     (folder / "_toc.yml").write_text(yaml.safe_dump(toc))
 
 
-def build(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tools.build"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
-
-
 # As chapters have them.
 MOVING = """
 import base64, io
@@ -193,9 +188,8 @@ def small_book(tmp_path_factory) -> SmallBook:
     words = "\n\n".join(BROKEN)
     sliders = refresh.execute(folder / "raw.ipynb")
     make_book(folder, {"00_intro.md": f"# A page\n\n{words}\n", "sliders.ipynb": sliders})
-    done = subprocess.run(
-        [sys.executable, "-m", "tools.build"], cwd=folder, capture_output=True, text=True
-    )
+    command = [sys.executable, "-m", "tools.build"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     return SmallBook(folder / "_build" / "html", done.returncode, done.stdout + done.stderr)
 
 

@@ -52,8 +52,7 @@ NOTEBOOKS = [name for name in PAGES if (ROOT / f"{name}.ipynb").exists()]
 @pytest.fixture(scope="session")
 def tab(browser):
     """One tab for all visits: scripts that pages share are read and compiled once."""
-    page = browser.new_page()
-    page.add_init_script(SHIFTS)
+    page = new_page(browser, DESK)
     yield page
     page.close()
 
@@ -153,15 +152,20 @@ def test_every_icon_of_a_page_is_among_those_that_are_served(site):
         assert named <= served, name
 
 
-def test_nothing_jumps_when_the_type_face_comes_late(browser, address):
-    def late(route) -> None:
-        time.sleep(1)
-        route.continue_()
-
+def new_page(browser, size):  # that adds up how far its parts jump
     page = browser.new_page()
-    page.set_viewport_size(DESK)
-    page.route("**/fonts/*.woff2", late)
+    page.set_viewport_size(size)
     page.add_init_script(SHIFTS)
+    return page
+
+
+def late(seconds: float):
+    return lambda route: (time.sleep(seconds), route.continue_())
+
+
+def test_nothing_jumps_when_the_type_face_comes_late(browser, address):
+    page = new_page(browser, DESK)
+    page.route("**/fonts/*.woff2", late(1))
     page.goto(f"{address}book/01_attention.html", wait_until="load")
     page.wait_for_function("document.fonts.check('1em \"Course Sans\"')")
     page.wait_for_timeout(500)
@@ -173,15 +177,10 @@ def test_nothing_jumps_when_the_type_face_comes_late(browser, address):
 @pytest.mark.parametrize("name", ["00_intro", "02_sinusoidal", "methods", "exercises"])
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
 def test_nothing_jumps_when_scripts_and_pictures_come_late(name, size, browser, address):
-    def late(route) -> None:
-        time.sleep(0.3)
-        route.continue_()
-
-    page = browser.new_page()
-    page.set_viewport_size(size)
-    page.route(re.compile(r"/(course|live|bootstrap|pydata-sphinx-theme)\.js|_images/"), late)
+    page = new_page(browser, size)
+    slow = re.compile(r"/(course|live|bootstrap|pydata-sphinx-theme)\.js|_images/")
+    page.route(slow, late(0.3))
     page.route("**/fonts/fonts.css*", lambda route: route.abort())  # the test above is for these
-    page.add_init_script(SHIFTS)
     page.goto(f"{address}book/{name}.html", wait_until="load")
     page.wait_for_timeout(300)
     assert page.evaluate("window.shifts") <= MOST_SHIFT
@@ -190,9 +189,7 @@ def test_nothing_jumps_when_scripts_and_pictures_come_late(name, size, browser, 
 
 def test_a_jump_is_measured(browser, address):
     """Or no page could fail by it."""
-    page = browser.new_page()
-    page.set_viewport_size(DESK)
-    page.add_init_script(SHIFTS)
+    page = new_page(browser, DESK)
     page.goto(f"{address}book/methods.html", wait_until="load")
     page.evaluate("document.querySelector('.bd-article').style.paddingTop = '200px'")
     page.wait_for_function(f"window.shifts > {MOST_SHIFT}")
