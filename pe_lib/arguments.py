@@ -54,7 +54,8 @@ def checked(**shapes: str) -> Callable[[Function], Function]:
             for name, rule in rules.items():
                 if name in given:
                     given[name] = rule(name, given[name])
-            require_shapes(given, shapes, **lengths_of(given.get("self")))
+            if shapes:
+                require_shapes(given, shapes, **lengths_of(given.get("self")))
             return function(*args[len(names) :], **given)
 
         return cast(Function, call)
@@ -100,12 +101,14 @@ def by_name(
     function: Callable[..., Any], names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     """Return arguments by their names; one too many or given twice is Python's own error."""
-    if 0 < len(names) < len(args) or any(name in kwargs for name in names[: len(args)]):
+    given = {**kwargs}
+    given.update(zip(names, args, strict=False))
+    if names and len(given) < len(args) + len(kwargs):  # one too many, or given twice
         try:  # it may have arguments of its own behind those of the interface
             return dict(inspect.signature(function).bind(*args, **kwargs).arguments)
         except TypeError:
             function(*args, **kwargs)  # Python says it with the function's name
-    return dict(zip(names, args, strict=False)) | kwargs
+    return given
 
 
 def lengths_of(module: object) -> dict[str, int]:
@@ -129,15 +132,16 @@ def require_shapes(
         lengths: what some words stand for.
     """
     for name in shapes:
-        if hasattr(given.get(name), "shape"):
+        if name in given and hasattr(given[name], "shape"):
             shape, wanted = tuple(given[name].shape), shapes[name].split(" | ")
-            fits = (matched(shape, axes.split(), lengths) for axes in wanted)
-            found = next((each for each in fits if each is not None), None)
-            if found is None:
+            for axes in wanted:
+                if (found := matched(shape, axes.split(), lengths)) is not None:
+                    lengths = found
+                    break
+            else:
                 raise ValueError(
                     f"{who}{name} must have shape {named(wanted, lengths)}, got {shape}"
                 )
-            lengths = found
 
 
 def matched(
@@ -149,7 +153,7 @@ def matched(
         shape = shape[max(0, len(shape) - len(axes)) :]
     if len(shape) != len(axes):
         return None
-    lengths = dict(known)
+    lengths = {**known}
     for size, axis in zip(shape, axes, strict=True):
         if size != (int(axis) if axis.isdigit() else lengths.setdefault(axis, size)):
             return None

@@ -153,7 +153,7 @@ class PositionEncoding(nn.Module):
     def admit(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return a hook's arguments, positions as tensors; raise unless all fit."""
         who = f"{type(self).__name__}: "
-        tensors = [name for name in SHAPES if name in given and name not in NUMBERS]
+        tensors = [name for name in TENSORS if name in given]
         devices = [arguments.require_floating(who + name, given[name]).device for name in tensors]
         for name in NUMBERS:
             if given.get(name) is not None:
@@ -194,6 +194,7 @@ SHAPES = {
     "k_axes": "Lk A | B Lk A | 1 Lk A",
 }
 NUMBERS = ("positions", "q_pos", "k_pos", "q_axes", "k_axes", "relative")
+TENSORS = [name for name in SHAPES if name not in NUMBERS]
 ROTATE_OR_SCORE = ("rotate", "rotate_axes", "rotate_values", "bias", "sink", "angles", "rotated")
 # Hooks that return what is added to the scores, and whose heads and lengths it has.
 ADDED = {"bias": ("q", "k"), "read_bias": ("q_read", "k_read")}

@@ -39,7 +39,7 @@ EQUAL = [name for name, line in LINES.items() if line["result"] == "equal"]
 EXCEPTED = [name for name in LINES if name not in EQUAL]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def unwritten_memory_is_not_a_number() -> Iterator[None]:
     """What a model computes from weights that nobody has set differs from run to run."""
     torch.use_deterministic_algorithms(True)

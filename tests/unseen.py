@@ -24,10 +24,9 @@ def rows(positions: Tensor) -> Tensor:
     return positions if positions.dim() == 2 else positions[None]
 
 
-def rope(q: Tensor, k: Tensor, positions: Tensor, **options: Any) -> Pair:
+def rope(q: Tensor, k: Tensor, positions: Tensor, layout: str = "half") -> Pair:
     """The correct function, in the layout of halves."""
-    places, layout = rows(positions), options.pop("layout", "half")
-    return right(q, q, places, layout=layout)[0], right(k, k, places, layout=layout, **options)[1]
+    return right(q, k, rows(positions), layout=layout)
 
 
 def branch(test: Callable[[Tensor, Tensor], bool], wrong: Callable[..., Any]) -> Callable[..., Any]:

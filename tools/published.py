@@ -223,6 +223,11 @@ def told(built: Any, configuration: Any, places: list[int]) -> Iterator[None]:
         yield
 
 
+def spread(tensor: Tensor, mean: float, std: float, **options: Any) -> Tensor:
+    """Fill a tensor with numbers of this mean and deviation, all as likely."""
+    return tensor.uniform_(mean - 3**0.5 * std, mean + 3**0.5 * std, **options)
+
+
 def record(model: Any, configuration: Any, positions: list[int]) -> list[Seen]:
     """Return what the layers of a model of this configuration give to attention."""
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
@@ -241,8 +246,12 @@ def record(model: Any, configuration: Any, positions: list[int]) -> list[Seen]:
             size = sum(parameter.numel() for parameter in model(configuration).parameters())
         if size > MOST:
             raise MemoryError(f"{size} parameters")
-        # Qwen3-Omni's talker leaves its experts' weights as it finds them in memory.
-        with mock.patch.object(torch, "empty", torch.zeros):
+        # Qwen3-Omni's talker leaves its experts' weights as it finds them in memory. Normal numbers
+        # take most of the time that a model does, and any that are not alike will do.
+        with (
+            mock.patch.object(torch, "empty", torch.zeros),
+            mock.patch.object(torch.Tensor, "normal_", spread),
+        ):
             built = model(configuration).double().eval()
         given: dict[str, Tensor] = {"input_ids": tokens}
         if configuration.model_type == "voxtral_realtime_text":  # how long a sound is delayed
