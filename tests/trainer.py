@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from typing import Any
 
 import torch
 
@@ -49,7 +48,7 @@ def losses_in_float32() -> list[float]:
     return losses
 
 
-def results() -> dict[str, Any]:
+def results() -> dict[str, object]:
     return {
         "kernels": torch.backends.cpu.get_cpu_capability(),
         "starts": {name: start(name) for name in METHODS},
