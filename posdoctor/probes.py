@@ -339,7 +339,7 @@ def grid_width(z: Tensor) -> int:
     """
     near = (z - z[:1]).abs() < 1e-3  # most widths are ruled out by where position 0 is seen again
     likely = (near[1:] | near.cumprod(0).bool()[:-1]).all(1).nonzero().flatten() + 1
-    for width in likely[(likely > 1) & (likely <= len(z) // 2)].tolist():
+    for width in map(int, likely[(likely > 1) & (likely <= len(z) // 2)]):
         column = (z[width:] - z[:-width]).abs().amax(0) < 1e-3
         start = z[: len(z) // width * width].unflatten(0, (-1, width))
         row = (start - start[:, :1]).abs().amax((0, 1)) < 1e-3

@@ -65,8 +65,7 @@ def test_decoding_compiles_into_a_few_graphs_whatever_the_length(name: str) -> N
         return graph.forward
 
     def step(part: Tensor, cache: KVCache) -> Tensor:
-        output: Tensor = layer(part, cache=cache)
-        return output
+        return layer(part, cache=cache)
 
     compiled, cache = torch.compile(step, fullgraph=True, backend=count), KVCache()
     parts = [compiled(part, cache) for part in x.split([2, *[1] * 12], dim=1)]

@@ -136,17 +136,19 @@ def test_a_port_without_frequencies_is_compared_by_its_scores():
     assert not told("grid", unseen.flat_grid, unseen.flat_grid, "rotary")
 
 
+def small_llama(**others: float) -> nn.Module:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 64, "hidden_size": 64, "intermediate_size": 32, "num_hidden_layers": 2,
+             "num_attention_heads": 4, "max_position_embeddings": 128, **others}  # fmt: skip
+    torch.manual_seed(0)
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes))
+
+
 @pytest.mark.parametrize("name", unseen.MODELS)
 def test_a_bug_in_a_model_is_named_with_its_layer(name):
-    transformers = pytest.importorskip("transformers")
-    config = transformers.LlamaConfig(
-        vocab_size=64, hidden_size=64, intermediate_size=64, num_hidden_layers=3,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256,
-        rope_theta=500000.0,
-    )  # fmt: skip
-    torch.manual_seed(0)
     verdict, where, patch = unseen.MODELS[name]
-    report = diagnose(patch(transformers.LlamaForCausalLM(config)))
+    model = small_llama(num_hidden_layers=3, num_key_value_heads=2, rope_theta=500000.0)
+    report = diagnose(patch(model))
     assert (verdict, where) in {(each.name, each.where) for each in report.faults}
 
 
@@ -475,28 +477,12 @@ def test_a_model_that_ignores_mask_and_positions_is_found():
 
 
 def test_a_published_model_is_examined():
-    transformers = pytest.importorskip("transformers")
-    config = transformers.LlamaConfig(
-        vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=2,
-        num_attention_heads=4, max_position_embeddings=128, rope_theta=500000.0,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    report = diagnose(transformers.LlamaForCausalLM(config))
+    report = diagnose(small_llama(hidden_size=32, rope_theta=500000.0))
     assert report.healthy, str(report)
     assert "500000" in report.case.facts["layers 0, 1 (full_attention)"]
     assert "shift" not in report.names()
     assert report.case.facts["layers that do as configured"] == "0, 1"
     assert report.profile.rule.base == 500000 and report.profile.layout == ("half", 0, 8)
-
-
-def small_llama() -> nn.Module:
-    transformers = pytest.importorskip("transformers")
-    config = transformers.LlamaConfig(
-        vocab_size=64, hidden_size=64, intermediate_size=32, num_hidden_layers=2,
-        num_attention_heads=4, max_position_embeddings=128,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    return transformers.LlamaForCausalLM(config)
 
 
 def test_a_published_model_whose_tables_were_cast_with_it_is_found():

@@ -161,8 +161,7 @@ def test_a_function_and_a_class_of_the_page_would_be_noticed() -> None:
     n = torch.tensor([0, 3, -40])
 
     def turned(dim: int, base: float, distances: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = -asked.reference(dim, base, distances)
-        return found
+        return -asked.reference(dim, base, distances)
 
     asked = Exercise(
         "similarity",

@@ -48,13 +48,14 @@ def losses_in_float32() -> list[float]:
     return losses
 
 
+def results() -> dict[str, object]:
+    return {
+        "kernels": torch.backends.cpu.get_cpu_capability(),
+        "starts": {name: start(name) for name in METHODS},
+        "float64": train(model(), batches, steps=STEPS, warmup=10),
+        "float32": losses_in_float32(),
+    }
+
+
 if __name__ == "__main__":
-    json.dump(
-        {
-            "kernels": torch.backends.cpu.get_cpu_capability(),
-            "starts": {name: start(name) for name in METHODS},
-            "float64": train(model(), batches, steps=STEPS, warmup=10),
-            "float32": losses_in_float32(),
-        },
-        sys.stdout,
-    )
+    json.dump(results(), sys.stdout)

@@ -223,9 +223,9 @@ def told(built: Any, configuration: Any, places: list[int]) -> Iterator[None]:
         yield
 
 
-def spread(tensor: Tensor, mean: float, std: float, **options: Any) -> Tensor:
-    """Fill a tensor with numbers of this mean and deviation, all as likely."""
-    return tensor.uniform_(mean - 3**0.5 * std, mean + 3**0.5 * std, **options)
+def spread(tensor: Tensor, mean: float = 0.0, std: float = 1.0, **_: Any) -> Tensor:
+    """Draw numbers that are all as likely, in a quarter of the time that normal ones take."""
+    return tensor.uniform_(mean - std, mean + std)
 
 
 def record(model: Any, configuration: Any, positions: list[int]) -> list[Seen]:
@@ -246,12 +246,9 @@ def record(model: Any, configuration: Any, positions: list[int]) -> list[Seen]:
             size = sum(parameter.numel() for parameter in model(configuration).parameters())
         if size > MOST:
             raise MemoryError(f"{size} parameters")
-        # Qwen3-Omni's talker leaves its experts' weights as it finds them in memory. Normal numbers
-        # take most of the time that a model does, and any that are not alike will do.
-        with (
-            mock.patch.object(torch, "empty", torch.zeros),
-            mock.patch.object(torch.Tensor, "normal_", spread),
-        ):
+        # Qwen3-Omni's talker leaves its experts' weights as it finds them in memory.
+        zeros = mock.patch.object(torch, "empty", torch.zeros)
+        with zeros, mock.patch.object(Tensor, "normal_", spread):
             built = model(configuration).double().eval()
         given: dict[str, Tensor] = {"input_ids": tokens}
         if configuration.model_type == "voxtral_realtime_text":  # how long a sound is delayed
