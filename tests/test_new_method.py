@@ -76,5 +76,6 @@ def test_a_file_and_a_line_make_a_method_without_a_chapter(tmp_path: Path) -> No
     with (copy / "lab/registry.py").open("a", encoding="utf-8") as registry:
         registry.write(LINE)
     (copy / "tests/test_spiral.py").write_text(COMPARED, encoding="utf-8")
-    said = run(".venv/bin/pytest -q tests/test_promises.py tests/test_spiral.py -k spiral", copy)
+    asked = "tests/test_promises.py tests/test_spiral.py -k spiral"
+    said = run(f".venv/bin/python -m pytest -q {asked}", copy)
     assert int(re.search(r"(\d+) passed", said)[1]) > len(PROMISES)
