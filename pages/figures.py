@@ -123,7 +123,7 @@ def png(figure: Figure) -> tuple[bytes, int, int]:
     if width > BROAD:
         figure.set_size_inches(LINE, height * LINE / width)
     figure.set_dpi(DPI)
-    canvas = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
     plt.close(figure)
     drawn = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
