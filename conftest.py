@@ -18,7 +18,8 @@ pytest_plugins = ["tools.red", "tools.nbval_whole"]
 # What takes longest begins first, so that no processor waits for the last of it: these files, then
 # the notebooks by their recorded seconds, then the others.
 FIRST = ["site", "bench_page", "promises", "published", "doctor", "live", "practice_page", "checks"]
-FIRST += ["grading_runs", "grading", "exercises", "style", "guards", "fork", "colab", "tools"]
+FIRST += ["grading_runs", "grading", "exercises", "style", "guards", "fork", "bakeoff", "places"]
+FIRST += ["colab", "tools", "sandbox"]
 
 # What is imported and collected stays to the end: to look there again and again for what could be
 # freed takes long, in vain.

@@ -36,6 +36,8 @@ Rates: TypeAlias = Annotated[Tensor, "finite"]
 
 # --- the door -------------------------------------------------------------------------------------
 
+# A graph's tracing goes through each instruction of this: so no generators, and no dict().
+
 
 def checked(**shapes: str) -> Callable[[Function], Function]:
     """Check arguments by their annotations, and by the shapes that are given here.

@@ -147,7 +147,8 @@ def small_llama(**others: float) -> nn.Module:
 @pytest.mark.parametrize("name", unseen.MODELS)
 def test_a_bug_in_a_model_is_named_with_its_layer(name):
     verdict, where, patch = unseen.MODELS[name]
-    model = small_llama(num_hidden_layers=3, num_key_value_heads=2, rope_theta=500000.0)
+    sizes = {"num_hidden_layers": 3, "num_key_value_heads": 2, "intermediate_size": 64}
+    model = small_llama(max_position_embeddings=256, rope_theta=500000.0, **sizes)
     report = diagnose(patch(model))
     assert (verdict, where) in {(each.name, each.where) for each in report.faults}
 
@@ -741,4 +742,5 @@ def test_a_second_witness_is_heard_on_twenty_types_and_says_where():
         assert (line["verdict"] == "not there") == (line["layout"] == "")
         assert line["layout"] in layouts[line["model"]] or line["verdict"] != "agree"
         assert line["note"] or line["verdict"] in ("agree", "not there")
-    assert all(f"| {model} |" in doctor_page.page() for model in heard)
+    page = doctor_page.page()
+    assert all(f"| {model} |" in page for model in heard)

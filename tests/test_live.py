@@ -774,10 +774,11 @@ def test_a_figure_keeps_nobody_out(looks):
 
 def test_words_in_a_picture_stand_out_from_its_ground(looks):
     """4.5 to 1, as WCAG 1.4.3 asks; the checker of a page passes over drawings."""
-    for (_, inks), ground in zip(looks, (1.0, 0.0091), strict=True):
+    grounds = {"light": 1.0, "dark": 0.0091}
+    for (scheme, ground), (_, inks) in zip(grounds.items(), looks, strict=True):
         for words, ink in inks:
             light, dark = max(ink, ground) + 0.05, min(ink, ground) + 0.05
-            assert light / dark >= 4.5, words
+            assert light / dark >= 4.5, (scheme, words)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -152,7 +152,8 @@ def test_every_icon_of_a_page_is_among_those_that_are_served(site):
         assert named <= served, name
 
 
-def new_page(browser, size):  # that adds up how far its parts jump
+def new_page(browser, size):
+    """Open a tab that adds up how far the parts of a page jump."""
     page = browser.new_page()
     page.set_viewport_size(size)
     page.add_init_script(SHIFTS)
@@ -160,6 +161,7 @@ def new_page(browser, size):  # that adds up how far its parts jump
 
 
 def late(seconds: float):
+    """Return what lets an answer wait."""
     return lambda route: (time.sleep(seconds), route.continue_())
 
 

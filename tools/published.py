@@ -224,8 +224,9 @@ def told(built: Any, configuration: Any, places: list[int]) -> Iterator[None]:
 
 
 def spread(tensor: Tensor, mean: float = 0.0, std: float = 1.0, **_: Any) -> Tensor:
-    """Draw numbers that are all as likely, in a quarter of the time that normal ones take."""
-    return tensor.uniform_(mean - std, mean + std)
+    """Draw numbers of this mean and deviation that are all as likely: four times as fast."""
+    half = 3**0.5 * std
+    return tensor.uniform_(mean - half, mean + half)
 
 
 def record(model: Any, configuration: Any, positions: list[int]) -> list[Seen]:
