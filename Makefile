@@ -95,7 +95,7 @@ fork: $(BOOK_READY) ## Give a fork its own links (REPO=owner/name TITLE="..." SI
 NEWEST := sed -E 's/^([A-Za-z0-9._-]+)==(([0-9]+)[0-9.a-z]*).*/\1>=\2,==\3.*/'
 
 newest: $(TEST_READY) ## Move the environment to the newest versions within the same majors
-	@mkdir -p _build
+	@mkdir -p _build && rm -f $(SITE)/.made_of
 	@$(NEWEST) requirements.txt requirements-test.txt > _build/newest.txt
 	@$(NEWEST) requirements-alone.txt > _build/newest-alone.txt
 	$(PIP) $(PIP_ARGS) --upgrade -r _build/newest.txt

@@ -217,16 +217,25 @@ def test_the_link_report_names_what_does_not_answer(tmp_path, monkeypatch, capfd
     assert not (tmp_path / "_build" / "html").exists()
 
 
-def test_a_build_leaves_no_page_that_was_renamed(tmp_path, monkeypatch):
-    old = tmp_path / "html" / "11_images.html"
-    old.parent.mkdir()
-    old.write_text("a page of the last build")
-    monkeypatch.setattr(build, "SITE", old.parent)
+def test_what_changed_or_failed_is_built_again_and_leaves_no_page_of_before(tmp_path, monkeypatch):
+    codes, page = [], tmp_path / "page.md"
+
+    def sphinx(*_):
+        build.SITE.mkdir(parents=True)  # or it is there still
+        codes.append(int(page.read_text() == "broken"))
+        return codes[-1]
+
+    monkeypatch.setattr(build, "ROOT", tmp_path)
+    monkeypatch.setattr(build, "SITE", tmp_path / "_build" / "html")
     monkeypatch.setattr(build, "bring_assets", lambda: None)
-    monkeypatch.setattr(build, "sphinx", lambda *_: 0)
+    monkeypatch.setattr(build, "sphinx", sphinx)
     monkeypatch.setattr(build.publish, "publish", lambda _: None)
-    assert build.build_site() == 0
-    assert not old.exists()
+    for words, built in (("one", 1), ("one", 1), ("two", 2), ("broken", 3), ("broken", 4)):
+        page.write_text(words)
+        assert build.build_site() == (words == "broken") and len(codes) == built
+    page.rename(page.with_name("renamed.md"))
+    page.write_text("two")
+    assert build.build_site() == build.build_site() == 0 and len(codes) == 5
 
 
 def test_a_link_to_the_site_shows_what_its_first_page_says_and_every_page_is_on_the_map(

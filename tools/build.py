@@ -6,12 +6,14 @@ Usage: python -m tools.build [--pdf | --links]
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from tools import ROOT, publish, vendor
 
@@ -19,6 +21,7 @@ SITE = ROOT / "_build" / "html"
 LATEX = ROOT / "_build" / "latex"
 LINKS = ROOT / "_build" / "linkcheck" / "output.txt"
 PDF_NAME = "positional-encodings"
+MADE = re.compile(r"^(\.|_build|_generated|__pycache__)|\.egg-info$")  # folders: not read, but made
 # The icons that pages and the theme's styles name; its fonts are cut to them (CONTRIBUTING.md).
 NAMED = """
 angle-down angle-left angle-right arrow-up bars bell chevron-down chevron-right chevron-up
@@ -49,15 +52,32 @@ def sphinx(builder: str, *options: str) -> int:
     return subprocess.run(command, cwd=ROOT, env=environment).returncode
 
 
+def made_of() -> str:
+    """Return a digest of what the site is made of: the files of the root, and who reads them."""
+    programs = sys.version, shutil.which("node"), shutil.which("npm")
+    found = hashlib.sha256(repr(programs).encode())
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = sorted(each for each in folders if not MADE.search(each))
+        for path in filter(Path.is_file, (Path(folder, name) for name in sorted(files))):
+            content = path.read_bytes()
+            found.update(f"{path.relative_to(ROOT)}\0{len(content)}\0".encode() + content)
+    return found.hexdigest()
+
+
 def build_site() -> int:
     start = time.perf_counter()
     bring_assets()
+    stamp, now = SITE / ".made_of", made_of()
+    if stamp.exists() and stamp.read_text() == now:
+        print(f"Nothing changed since it was built. Open {(SITE / 'index.html').as_uri()}")
+        return 0
     shutil.rmtree(SITE, ignore_errors=True)  # or a page that was renamed would be published still
     code = sphinx("html", "-W", "--keep-going", "-n")
     if code:
         print("The build failed: every warning above is an error.", file=sys.stderr)
         return code
     publish.publish(SITE)
+    stamp.write_text(now)
     print(f"\nBuilt in {time.perf_counter() - start:.0f} s. Open {(SITE / 'index.html').as_uri()}")
     print("or serve it: make serve")
     return 0
