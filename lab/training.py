@@ -96,8 +96,9 @@ def train(
     require_positive("warmup", warmup)
     require_greater("lr", lr, 0)
     model.double()
+    weights = list(model.parameters())
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=lr, betas=(0.9, 0.98), weight_decay=weight_decay, fused=True
+        weights, lr=lr, betas=(0.9, 0.98), weight_decay=weight_decay, fused=True
     )
     random, losses = generator(seed), []
     model.train()
@@ -110,7 +111,7 @@ def train(
             loss = loss_of(model(like_weights(inputs, model)), targets)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), clip, foreach=True)
+            nn.utils.clip_grad_norm_(weights, clip, foreach=True)
             optimizer.step()
             losses.append(loss.item())
             if not math.isfinite(losses[-1]):
