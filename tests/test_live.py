@@ -673,7 +673,7 @@ CHANGED = f"async () => {{ await ({SETTLED})(); return ({PICTURE})() !== window.
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_figure_takes_the_place_that_was_kept_and_says_what_the_notebook_says(name, stage):
+def test_a_figure_keeps_its_place_its_words_and_on_a_phone_one_control_with_its_result(name, stage):
     known = live.starts()[name]
     for width, kept in ((COLUMN, known["wide"]), (PHONE, known["narrow"])):
         page = shown(stage, name, width)
@@ -686,11 +686,6 @@ def test_a_figure_takes_the_place_that_was_kept_and_says_what_the_notebook_says(
         named = parts.evaluate_all("all => all.flatMap(e => e.getAttributeNames())")
         short = {each for each in named if len(each) < 3}
         assert short <= {"id", "x", "y", "r", "d", "cx", "cy", "x1", "x2", "y1", "y2", "dy"}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_one_control_comes_first_and_fits_a_phone_with_its_result(name, stage):
-    page = shown(stage, name, PHONE)
     first = page.locator(".live-figure > .live-controls > :not([hidden])")
     assert first.count() == 1
     result = page.locator(".live-stage").bounding_box()

@@ -53,14 +53,14 @@ def sphinx(builder: str, *options: str) -> int:
 
 
 def made_of() -> str:
-    """Return a digest of what the site is made of: the files of the root, and who reads them."""
+    """Return a digest of what the site is made of: each file, its size and time; who reads it."""
     programs = sys.version, shutil.which("node"), shutil.which("npm")
     found = hashlib.sha256(repr(programs).encode())
     for folder, folders, files in os.walk(ROOT):
         folders[:] = sorted(each for each in folders if not MADE.search(each))
         for path in filter(Path.is_file, (Path(folder, name) for name in sorted(files))):
-            content = path.read_bytes()
-            found.update(f"{path.relative_to(ROOT)}\0{len(content)}\0".encode() + content)
+            known = path.relative_to(ROOT), path.stat().st_size, path.stat().st_mtime_ns
+            found.update(repr(known).encode())
     return found.hexdigest()
 
 
@@ -68,7 +68,7 @@ def build_site() -> int:
     start = time.perf_counter()
     bring_assets()
     stamp, now = SITE / ".made_of", made_of()
-    if stamp.exists() and stamp.read_text() == now:
+    if publish.NOTEBOOKS.exists() and stamp.exists() and stamp.read_text() == now:
         print(f"Nothing changed since it was built. Open {(SITE / 'index.html').as_uri()}")
         return 0
     shutil.rmtree(SITE, ignore_errors=True)  # or a page that was renamed would be published still

@@ -23,13 +23,8 @@ from jupyter_client.provisioning import local_provisioner
 
 from tools import ROOT
 
-LOADED = [
-    "ipykernel.kernelapp",
-    "ipywidgets",
-    "matplotlib.pyplot",
-    "scipy.optimize",
-    "torch._dynamo",  # an optimizer loads it at its first step
-]
+LOADED = ["ipykernel.kernelapp", "ipywidgets", "matplotlib.pyplot", "scipy.optimize"]
+LOADED += ["torch._dynamo"]  # an optimizer would load it at its first step
 SERVER = forkserver.ForkServer()  # beside the one that graders fork from
 # A kernel chooses it when it starts; matplotlib reads it when it is loaded.
 BACKEND = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}
