@@ -686,6 +686,7 @@ def test_a_figure_keeps_its_place_its_words_and_on_a_phone_one_control_with_its_
         named = parts.evaluate_all("all => all.flatMap(e => e.getAttributeNames())")
         short = {each for each in named if len(each) < 3}
         assert short <= {"id", "x", "y", "r", "d", "cx", "cy", "x1", "x2", "y1", "y2", "dy"}
+    assert width == PHONE  # the last that was shown
     first = page.locator(".live-figure > .live-controls > :not([hidden])")
     assert first.count() == 1
     result = page.locator(".live-stage").bounding_box()

@@ -21,7 +21,7 @@ SITE = ROOT / "_build" / "html"
 LATEX = ROOT / "_build" / "latex"
 LINKS = ROOT / "_build" / "linkcheck" / "output.txt"
 PDF_NAME = "positional-encodings"
-MADE = re.compile(r"^(\.|_build|_generated|__pycache__)|\.egg-info$")  # folders: not read, but made
+UNREAD = re.compile(r"^(\.|_build|_generated|__pycache__)|\.egg-info$")  # folders
 # The icons that pages and the theme's styles name; its fonts are cut to them (CONTRIBUTING.md).
 NAMED = """
 angle-down angle-left angle-right arrow-up bars bell chevron-down chevron-right chevron-up
@@ -57,9 +57,10 @@ def made_of() -> str:
     programs = sys.version, shutil.which("node"), shutil.which("npm")
     found = hashlib.sha256(repr(programs).encode())
     for folder, folders, files in os.walk(ROOT):
-        folders[:] = sorted(each for each in folders if not MADE.search(each))
+        folders[:] = sorted(each for each in folders if not UNREAD.search(each))
         for path in filter(Path.is_file, (Path(folder, name) for name in sorted(files))):
-            known = path.relative_to(ROOT), path.stat().st_size, path.stat().st_mtime_ns
+            state = path.stat()
+            known = path.relative_to(ROOT), state.st_size, state.st_mtime_ns
             found.update(repr(known).encode())
     return found.hexdigest()
 
