@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -15,9 +16,10 @@ import sys
 import time
 from pathlib import Path
 
-from tools import ROOT, publish, vendor
+from tools import ROOT, address, publish, vendor
 
 SITE = ROOT / "_build" / "html"
+DOCTREES = ROOT / "_build" / ".doctrees"
 LATEX = ROOT / "_build" / "latex"
 LINKS = ROOT / "_build" / "linkcheck" / "output.txt"
 PDF_NAME = "positional-encodings"
@@ -42,43 +44,60 @@ def bring_assets() -> None:
 
 def sphinx(builder: str, *options: str) -> int:
     """Run jupyter-book in the root; warnings are errors for every builder but the link check."""
-    # What a build makes it keeps to its end: to look for what could be freed takes long, in vain.
-    start = "import gc; gc.disable(); from jupyter_book.cli.main import main; main()"
-    command = [sys.executable, "-c", start, "build", ".", "--all", "-q"]
-    command += ["--builder", builder, *options]
+    if builder != "html":  # it would read pages in a form of its own, and leave it to the next build
+        forget()
+    start = "from jupyter_book.cli.main import main; main()"
+    command = [sys.executable, "-c", start, "build", ".", "-q", "--builder", builder, *options]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    # A second thread costs the doctor's page, with its small tensors, far more than it brings.
+    # A second thread costs small tensors far more than it brings.
     environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, cwd=ROOT, env=environment).returncode
+    code = subprocess.run(command, cwd=ROOT, env=environment).returncode
+    if builder != "html":
+        forget()
+    return code
 
 
-def made_of() -> str:
-    """Return a digest of what the site is made of: each file, its size and time; who reads it."""
-    programs = sys.version, shutil.which("node"), shutil.which("npm")
-    found = hashlib.sha256(repr(programs).encode())
+def forget() -> None:
+    """Let the next build begin from nothing."""
+    shutil.rmtree(SITE, ignore_errors=True)
+    shutil.rmtree(DOCTREES, ignore_errors=True)
+
+
+def sources() -> dict[str, str]:
+    """Return a digest of the pages' files, and of all else that the site is built from.
+
+    A file is known by its size and its time.
+    """
+    around = sys.version, shutil.which("node"), shutil.which("npm"), address.current()
+    digests = {"pages": hashlib.sha256(), "other": hashlib.sha256(repr(around).encode())}
     for folder, folders, files in os.walk(ROOT):
-        folders[:] = sorted(each for each in folders if not UNREAD.search(each))
+        folders[:] = sorted(name for name in folders if not UNREAD.search(name))
         for path in filter(Path.is_file, (Path(folder, name) for name in sorted(files))):
+            is_page = path.parent.name == "book" and path.suffix in (".ipynb", ".md")
             state = path.stat()
             known = path.relative_to(ROOT), state.st_size, state.st_mtime_ns
-            found.update(repr(known).encode())
-    return found.hexdigest()
+            digests["pages" if is_page else "other"].update(repr(known).encode())
+    return {kind: digest.hexdigest() for kind, digest in digests.items()}
 
 
 def build_site() -> int:
+    """Build what has changed: pages alone, or all of the site if anything else did."""
     start = time.perf_counter()
     bring_assets()
-    stamp, now = SITE / ".made_of", made_of()
-    if publish.NOTEBOOKS.exists() and stamp.exists() and stamp.read_text() == now:
+    stamp, now = SITE / ".sources.json", sources()
+    before = json.loads(stamp.read_text()) if stamp.exists() else {}
+    if before == now and publish.NOTEBOOKS.exists():
         print(f"Nothing changed since it was built. Open {(SITE / 'index.html').as_uri()}")
         return 0
-    shutil.rmtree(SITE, ignore_errors=True)  # or a page that was renamed would be published still
+    if before.get("other") != now["other"]:
+        forget()
+    stamp.unlink(missing_ok=True)  # or a page that stopped this build would pass in the next one
     code = sphinx("html", "-W", "--keep-going", "-n")
     if code:
         print("The build failed: every warning above is an error.", file=sys.stderr)
         return code
     publish.publish(SITE)
-    stamp.write_text(now)
+    stamp.write_text(json.dumps(now))
     print(f"\nBuilt in {time.perf_counter() - start:.0f} s. Open {(SITE / 'index.html').as_uri()}")
     print("or serve it: make serve")
     return 0

@@ -32,6 +32,7 @@ DISPLAY = (
     r'<div class="math notranslate nohighlight[^>]*>\s*(?:<span class="eqno">.*?</span>)?'
     r"\\\[(?P<display>.*?)\\\]\s*</div>"
 )
+RULE = re.compile(r"[^{}]+\{[^{}]*\}")
 PLACE = re.compile(f"{INLINE}|{DISPLAY}", re.DOTALL)
 
 
@@ -115,10 +116,17 @@ def set_site(site: Path) -> int:
     pages = {path: path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
     places = (place for text in pages.values() for place in PLACE.finditer(text))
     asked = list(dict.fromkeys(map(formula, places)))
+    if not asked:
+        return 0
     html, style = typeset(asked)
-    known = {each: with_tex(done, each) for each, done in zip(asked, html, strict=True)}
+    finished = {each: with_tex(done, each) for each, done in zip(asked, html, strict=True)}
     static = site / "_static"
-    (static / STYLE).write_text(SIZE + style, encoding="utf-8")
+    sheet = static / STYLE
+    if sheet.exists():  # with the letters of pages that are not written again
+        before = sheet.read_text(encoding="utf-8").removeprefix(SIZE)
+        known = set(map(str.strip, RULE.findall(before)))
+        style = before + "".join(r for r in RULE.findall(style) if r.strip() not in known)
+    sheet.write_text(SIZE + style, encoding="utf-8")
     fonts = vendor.SITE_ASSETS / MATHJAX.folder / "es5" / FONTS
     shutil.copytree(fonts, static / STYLE.removesuffix(".css"), dirs_exist_ok=True)
     version = hashlib.sha256(style.encode()).hexdigest()[:8]
@@ -126,7 +134,7 @@ def set_site(site: Path) -> int:
     def place_it(place: re.Match[str]) -> str:
         start, end = place.span(place.lastgroup or 0)
         before, after = place.string[place.start() : start - 2], place.string[end + 2 : place.end()]
-        return f"{before}{known[formula(place)]}{after}"
+        return f"{before}{finished[formula(place)]}{after}"
 
     for path, text in pages.items():
         done, count = PLACE.subn(place_it, text)

@@ -163,7 +163,10 @@ def write_notebooks(folder: Path) -> None:
 def publish(site: Path) -> None:
     """Write the files beside the pages of a built site."""
     at = address.current()
-    base, pages = at.site, sorted(str(path.relative_to(site)) for path in site.glob(LISTED))
+    base = at.site
+    written = {path.stem for path in (ROOT / "book").glob("*.*")}  # without former addresses
+    found = sorted(path for path in site.glob(LISTED) if path.stem in written)
+    pages = [path.relative_to(site).as_posix() for path in found]
     landing = (site / FIRST).read_text(encoding="utf-8")
     files = {
         "sitemap.xml": site_map(pages, base),

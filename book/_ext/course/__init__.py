@@ -33,7 +33,8 @@ HOOKS: dict[str, list[Any]] = {
         typography.keep_together,
     ],
     "env-updated": [addresses.write_title],
-    "env-get-updated": [(captions.number_once, 100), (captions.number_by_chapter, 900)],
+    "env-before-read-docs": [captions.keep_numbers, search.remember_words],
+    "env-get-updated": [(captions.number_by_chapter, 900), (links.rewrite_all, 950)],
     "doctree-resolved": [
         (figures.stop_on_paper, 200),
         (captions.caption_figures, 300),  # an output's form is chosen
@@ -54,6 +55,7 @@ HOOKS: dict[str, list[Any]] = {
         pages.bring_first_faces,
         practice.bring_python,
         (pages.set_formulas, 900),  # when all pages are written
+        (search.store_environment, 950),
     ],
 }
 DIRECTIVES = {

@@ -85,10 +85,11 @@ def link_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
             text.parent.replace(text, parts)
 
 
-def number_once(app: Sphinx, env: Any) -> list[str]:
-    """Keep Sphinx from reading all pages again for numbers that `number_by_chapter` makes anew."""
+def keep_numbers(app: Sphinx, env: Any, reread: list[str]) -> None:
+    """Keep the numbers of pages that are not read again; Sphinx would number the whole book."""
+    env.kept_numbers = {page: env.toc_fignumbers[page] for page in env.toc_fignumbers}
+    env.kept_numbers |= dict.fromkeys(reread)
     env.config.numfig = False
-    return []
 
 
 def number_by_chapter(app: Sphinx, env: Any) -> list[str]:
@@ -97,11 +98,15 @@ def number_by_chapter(app: Sphinx, env: Any) -> list[str]:
     Sphinx would count sections of the table of contents, of which parts and pages in between are
     some too, and would number every heading.
     """
-    pages = {page: found for page in env.found_docs if (found := CHAPTER.search(page))}
-    numbers: dict[str, Any] = {page: int(found[1]) for page, found in pages.items()}
-    numbers |= LETTERED
-    env.config.numfig = True
-    env.toc_secnumbers = {page: {"": (number,)} for page, number in numbers.items()}
-    changed = TocTreeCollector().assign_figure_numbers(env)
-    env.toc_secnumbers = {}
-    return list(changed)
+    numbers, kept = {}, env.kept_numbers
+    env.config.numfig, root = True, env.config.root_doc
+    for page in (page for page in env.found_docs if not kept.get(page)):
+        found = CHAPTER.search(page)
+        chapter = int(found[1]) if found else LETTERED.get(page)
+        if chapter:
+            env.config.root_doc, env.toc_secnumbers = page, {page: {"": (chapter,)}}
+            TocTreeCollector().assign_figure_numbers(env)
+            numbers |= env.toc_fignumbers
+    env.config.root_doc, env.toc_secnumbers = root, {}
+    env.toc_fignumbers = {page: each for page, each in (kept | numbers).items() if each}
+    return []

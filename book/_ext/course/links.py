@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from typing import Any
 
 from docutils import nodes
 from sphinx.addnodes import download_reference, pending_xref
@@ -40,6 +41,19 @@ def link_anchors(app: Sphinx, doctree: nodes.document) -> None:
             found = nodes.reference("", "", refuri=f"{at}#{anchor}", internal=True)
             found += nodes.inline("", link.astext())
             link.replace_self(found)
+
+
+def rewrite_all(app: Sphinx, env: Any) -> list[str]:
+    """Write all pages again if a page changed something that others show of it.
+
+    That is titles, places that links lead to, numbers, and the entries of the glossary.
+    """
+    shown = {page: [env.titles[page].astext(), env.tocs[page].astext()] for page in env.titles}
+    labels = sorted((*env.domains["std"].labels.items(), *env.domains["std"].anonlabels.items()))
+    entries = [entry for _, entry in sorted(glossary(app).items())]
+    before = getattr(env, "shown_elsewhere", None)
+    env.shown_elsewhere = shown, labels, dict(env.toc_fignumbers), entries
+    return [] if env.shown_elsewhere == before else sorted(env.found_docs)
 
 
 @functools.cache

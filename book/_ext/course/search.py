@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import pickle
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -13,11 +14,11 @@ from typing import Any
 
 import yaml
 from docutils import nodes
-from sphinx.application import Sphinx
+from sphinx.application import ENV_PICKLE_FILENAME, Sphinx
 
 from .captions import CHAPTER
 
-WORDS: dict[str, tuple[Counter[str], set[str], set[str]]] = {}  # prose, headings, names: stems
+Words = tuple[Counter[str], set[str], set[str]]  # of a page: stems in prose, headings and names
 TELLING = {"named": 2.5, "heading": 0.8}  # what a name or a heading is worth, in uses without end
 BELOW = re.compile(r"/(glossary|claims_\w+)$")  # after the page that they belong to
 APART = re.compile(r"/(api\w*|\w+_proofs|bibliography)$")
@@ -37,6 +38,12 @@ def called() -> dict[str, str]:
     """Return what readers call each page."""
     names: dict[str, str] = yaml.safe_load(CALLED.read_text(encoding="utf-8"))
     return names
+
+
+def remember_words(app: Sphinx, env: Any, pages: list[str]) -> None:
+    """Make room for the words of pages; those that are not written again keep theirs."""
+    if not hasattr(env, "search_words"):
+        env.search_words = {}
 
 
 def count_words(
@@ -62,11 +69,11 @@ def count_words(
     ]
     own, *headings = [each.astext() for each in doctree.findall(nodes.title)] or [""]
     names = stems(own, called().get(page.partition("/")[2], ""))
-    WORDS[page] = stems(*prose), set(stems(*headings)), set(names)
+    app.env.search_words[page] = stems(*prose), set(stems(*headings)), set(names)
 
 
 def weigh_words(
-    words: dict[str, tuple[Counter[str], set[str], set[str]]],
+    words: dict[str, Words],
 ) -> dict[str, dict[str, float]]:
     """Return, for each word, what a page is worth to who looks for it (BM25, and its names)."""
     pages: dict[str, list[str]] = {}
@@ -91,18 +98,25 @@ def weigh_words(
 
 def write_weights(app: Sphinx, error: Exception | None) -> None:
     """Write for the search what each page is worth for each word."""
-    if error is None and app.builder.name == "html" and WORDS:
-        pages = sorted(WORDS)
+    if error is None and app.builder.name == "html" and (known := app.env.search_words):
+        pages = sorted(known)
         table = {
             word: [
                 part
                 for page, share in said.items()
                 for part in (pages.index(page), round(share, 1))
             ]
-            for word, said in weigh_words(WORDS).items()
+            for word, said in weigh_words(known).items()
         }
         text = json.dumps(
             {"pages": pages, "words": table}, separators=(",", ":"), ensure_ascii=False
         )
         script = Path(app.outdir) / "_static" / "uses.js"
         script.write_text(f"var USES = {text};\n", encoding="utf-8")
+
+
+def store_environment(app: Sphinx, error: Exception | None) -> None:
+    """Store what was noted of pages when they were written; Sphinx stores before it writes."""
+    if error is None:
+        path = Path(app.doctreedir) / ENV_PICKLE_FILENAME
+        path.write_bytes(pickle.dumps(app.env, pickle.HIGHEST_PROTOCOL))

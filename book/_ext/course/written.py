@@ -96,7 +96,6 @@ def written(directive: SphinxDirective, text: str, source: str) -> list[nodes.No
     directive.state.nested_parse(
         StringList(text.splitlines(), source=source), directive.content_offset, holder
     )
-    directive.env.note_reread()
     return list(holder.children)
 
 
