@@ -16,6 +16,7 @@ endif
 PIP := $(PY) -m pip install --disable-pip-version-check
 SITE := _build/html
 BOOK_READY := $(VENV)/.book-ready
+GRADE_READY := $(VENV)/.grade-ready
 TEST_READY := $(VENV)/.test-ready
 
 .DEFAULT_GOAL := help
@@ -51,8 +52,12 @@ $(BOOK_READY): requirements.txt constraints.txt pyproject.toml
 	  -exec sh -c 'echo ../../../.. > "$$1"' _ {} \;  # a name beyond ASCII stops Python in locale C
 	@$(PY) -c '$(PLACE)' > $@.part && mv $@.part $@
 
-$(TEST_READY): requirements-test.txt requirements-alone.txt $(BOOK_READY)
-	$(PIP) $(PIP_ARGS) -r requirements-test.txt -c constraints.txt
+$(GRADE_READY): requirements-grade.txt $(BOOK_READY)
+	$(PIP) $(PIP_ARGS) -r requirements-grade.txt -c constraints.txt
+	@touch $@
+
+$(TEST_READY): requirements-test.txt requirements-bakeoff.txt requirements-alone.txt $(GRADE_READY)
+	$(PIP) $(PIP_ARGS) -r requirements-test.txt -r requirements-bakeoff.txt -c constraints.txt
 	$(PIP) $(PIP_ARGS) --no-deps --upgrade --target $(VENV)/alone -r requirements-alone.txt
 	@touch $@
 
@@ -80,13 +85,13 @@ pdf: $(BOOK_READY) ## Print the whole course into one PDF (needs xelatex)
 serve: book ## Build, then serve the site on http://localhost:8000 (PORT=...)
 	@$(PY) -m http.server --bind 127.0.0.1 --directory $(SITE) $(PORT)
 
-exercises: $(BOOK_READY) ## Make the student releases from the instructors' sources
+exercises: $(GRADE_READY) ## Make the student releases from the instructors' sources
 	@$(PY) -m exercises.build
 
-grade: $(BOOK_READY) ## Grade a course folder: make grade COURSE=../course SET=02_sinusoidal
+grade: $(GRADE_READY) ## Grade a course folder: make grade COURSE=../course SET=02_sinusoidal
 	@$(PY) -m exercises.grade_course "$${COURSE:-course}" $${SET:+--set "$$SET"} $(ARGS)
 
-order: $(BOOK_READY) ## Number the chapters by their order in _toc.yml, wherever numbers stand
+order: $(GRADE_READY) ## Number the chapters by their order in _toc.yml, wherever numbers stand
 	@$(PY) -m tools.order
 
 fork: $(BOOK_READY) ## Give a fork its own links (REPO=owner/name TITLE="..." SITE=https://...)
@@ -96,7 +101,7 @@ NEWEST := sed -E 's/^([A-Za-z0-9._-]+)==(([0-9]+)[0-9.a-z]*).*/\1>=\2,==\3.*/'
 
 newest: $(TEST_READY) ## Move the environment to the newest versions within the same majors
 	@mkdir -p _build && rm -f $(SITE)/.made_of
-	@$(NEWEST) requirements.txt requirements-test.txt > _build/newest.txt
+	@$(NEWEST) requirements.txt $(patsubst %,requirements-%.txt,grade bakeoff test) > _build/newest.txt
 	@$(NEWEST) requirements-alone.txt > _build/newest-alone.txt
 	$(PIP) $(PIP_ARGS) --upgrade -r _build/newest.txt
 	$(PIP) $(PIP_ARGS) --no-deps --upgrade --target $(VENV)/alone -r _build/newest-alone.txt

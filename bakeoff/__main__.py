@@ -23,7 +23,10 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="but for long")
     options.add_argument("--workers", type=int, default=2, help="processes on this machine")
-    options.add_argument("--scheduler", help="address of a Dask scheduler, tcp://host:port")
+    options.add_argument(
+        "--scheduler",
+        help="address of a Dask scheduler, tcp://host:port; needs requirements-bakeoff.txt",
+    )
     options.add_argument("--out", type=Path, help="the CSV; finished cells in it are not run again")
     return options
 

@@ -19,6 +19,7 @@ from lab.processes import loaded_once
 from lab.training import quiet
 
 SHIPPED = Path(__file__).resolve().with_name("data")  # one CSV for each scale
+INSTALL_DASK = "pip install -r requirements-bakeoff.txt -c constraints.txt"
 Outcome = list[Row] | Exception  # of one cell
 
 
@@ -102,8 +103,14 @@ def run_dask(cells: Sequence[Cell], address: str) -> Iterator[tuple[Cell, Outcom
     """Yield each cell with its outcome as it becomes ready, from the workers of a Dask scheduler.
 
     A cell whose worker dies is run again by another; the scheduler hands out each result once.
+
+    Raises:
+        ImportError: if Dask is not installed.
     """
-    from distributed import Client, as_completed
+    try:
+        from distributed import Client, as_completed
+    except ImportError as error:
+        raise ImportError(f"a scheduler needs Dask: {INSTALL_DASK}") from error
 
     with Client(address) as client:  # type: ignore[no-untyped-call]
         futures = {client.submit(run_cell, cell, key=f"bakeoff-{cell.key}"): cell for cell in cells}

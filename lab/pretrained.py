@@ -1,12 +1,17 @@
 """A small published language model with RoPE, in this library's parts.
 
-The PyPI package `glassllm` carries the weights (MIT licence; 128 tokens in training). They are
-read from it as data; the model is built from `MultiHeadAttention` and `RoPE`.
+Weights and vocabulary are those of the PyPI package `glassllm` 0.1.0 (MIT licence; 128 tokens in
+training), kept in `lab/data/glass`; the model is built from `MultiHeadAttention` and `RoPE`.
 """
 
 from __future__ import annotations
 
-from importlib import resources
+import json
+import re
+import unicodedata
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,7 +22,12 @@ from lab.model import fitted
 from pe_lib.attention import MultiHeadAttention, PositionEncoding
 from pe_lib.rope import RoPE
 
+DATA = Path(__file__).resolve().parent / "data" / "glass"
 HEADS, KEY_HEADS, HEAD_DIM, EPS = 4, 2, 32, 1e-6
+
+SPACE = "▁"  # stands for a space inside a token
+CHUNK = re.compile(r"\n|▁*[^▁\n]+|▁+")  # a line break, a word with the spaces before it, or spaces
+SPECIAL_TOKENS = ["<pad>", "<unk>", "<bos>", "<eos>"]
 
 
 class GatedBlock(nn.Module):
@@ -46,7 +56,7 @@ class GlassLM(nn.Module):
     """The published decoder: 4 layers, width 128, 4 heads that share 2 heads of keys.
 
     Args:
-        weights: the arrays of the package, by name.
+        weights: the arrays of the published file, by name.
     """
 
     def __init__(self, weights: dict[str, np.ndarray]) -> None:
@@ -85,7 +95,7 @@ def as_tensor(array: np.ndarray) -> Tensor:
 
 
 def renamed(weights: dict[str, np.ndarray], n_layers: int) -> dict[str, Tensor]:
-    """Return the package's weights under this module's names."""
+    """Return the published weights under this module's names."""
     state = {"norm.weight": as_tensor(weights["norm_f.gamma"])}
     for i in range(n_layers):
         source = {
@@ -110,14 +120,41 @@ def renamed(weights: dict[str, np.ndarray], n_layers: int) -> dict[str, Tensor]:
 
 def load_glass() -> GlassLM:
     """Return the published English model."""
-    file = resources.files("glassllm") / "weights" / "en.npz"
-    with resources.as_file(file) as path, np.load(path) as data:
+    with np.load(DATA / "en.npz") as data:
         return GlassLM({name: data[name] for name in data if not name.startswith("__")}).eval()
 
 
-def encode(text: str) -> Tensor:
-    """Return the token numbers of a text with the package's tokenizer, (L,)."""
-    from glassllm import load_pretrained
+@cache
+def load_vocabulary() -> tuple[dict[str, int], dict[tuple[str, str], int]]:
+    """Return the id of each token, and the rank of each pair of tokens that may be merged."""
+    data = json.loads((DATA / "en.tokenizer.json").read_text(encoding="utf-8"))
+    tokens = SPECIAL_TOKENS + data["alphabet"] + ["".join(pair) for pair in data["merges"]]
+    ranks = {(left, right): rank for rank, (left, right) in enumerate(data["merges"])}
+    return {token: token_id for token_id, token in enumerate(tokens)}, ranks
 
-    _, tokenizer = load_pretrained("en")
-    return torch.tensor(tokenizer.encode(text))
+
+@cache
+def merge_chunk(chunk: str) -> list[int]:
+    """Return the token ids of a chunk by byte-pair encoding: merge the pair of lowest rank, repeat.
+
+    A character that is not in the vocabulary becomes `<unk>`.
+    """
+    token_ids, ranks = load_vocabulary()
+    tokens = list(chunk)
+    while pairs := [pair for pair in pairwise(tokens) if pair in ranks]:
+        left, right = min(pairs, key=ranks.__getitem__)
+        merged: list[str] = []
+        for token in tokens:
+            if token == right and merged and merged[-1] == left:
+                merged[-1] += right
+            else:
+                merged.append(token)
+        tokens = merged
+    return [token_ids.get(token, token_ids["<unk>"]) for token in tokens]
+
+
+def encode(text: str) -> Tensor:
+    """Return the token ids of a text, (L,)."""
+    marked = unicodedata.normalize("NFC", text).replace(" ", SPACE)
+    ids = [token_id for chunk in CHUNK.findall(marked) for token_id in merge_chunk(chunk)]
+    return torch.tensor(ids, dtype=torch.long)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -18,6 +19,7 @@ from bakeoff.cells import build, run_cell, split_text, windows
 from bakeoff.grid import Cell, encodings, grid, shorter
 from bakeoff.recipes import AtCoupledPositions, AtRandomPositions
 from bakeoff.variants import EXTENSIONS, dress, variants
+from browsing import left_out
 from lab import tasks
 from lab.processes import loaded_once
 from pe_lib.attention import NoPosition
@@ -397,8 +399,11 @@ def test_curves_leave_out_refused_lengths():
 
 
 def test_on_a_cluster_a_killed_worker_loses_nothing_and_nothing_counts_twice(tmp_path):
-    distributed = pytest.importorskip("distributed")
-    config = pytest.importorskip("dask").config
+    try:
+        import distributed
+        from dask import config
+    except ImportError:
+        left_out(f"a cluster needs Dask: {run.INSTALL_DASK}")
     cells = [shorter(c, 30) for c in grid("small", ["first"], ["none", "rope"], (0, 1))]
     # Three processes are started in all: what they import is loaded once.
     method = loaded_once(["bakeoff.cells"]).get_start_method()
@@ -429,6 +434,12 @@ def test_on_a_cluster_a_killed_worker_loses_nothing_and_nothing_counts_twice(tmp
     again = {row["metric"]: row["value"] for row in run_cell(cells[1])}
     on_cluster = [row for row in rows if row["method"] == "rope" and row["seed"] == "0"]
     assert {row["metric"]: float(row["value"]) for row in on_cluster} == again
+
+
+def test_without_dask_a_scheduler_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ImportError, match=r"pip install -r requirements-bakeoff\.txt"):
+        run.run(tiny_grid(), tmp_path / "a.csv", scheduler="tcp://127.0.0.1:8786")
 
 
 @pytest.mark.parametrize("key", sorted(sentences.SAID))

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import equality
 import pytest
+import recorded_models
 import torch
 from closeness import assert_close
 from torch import Tensor
@@ -22,13 +24,13 @@ from pe_lib.trailing import Trailing
 from posdoctor.__main__ import main
 from posdoctor.configs import Layer, from_config, model_types
 from posdoctor.configs.explain import explain
-from tools import equality, published
+from tools.configs_page import rope_of
 
 
 def model_of(name: str) -> type:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    model = published.text_model(CONFIG_MAPPING[name])
+    model = recorded_models.text_model(CONFIG_MAPPING[name])
     assert model is not None
     return model
 
@@ -44,10 +46,10 @@ STRETCHED = json.loads(Path(__file__).with_name("stretched.json").read_text(enco
 def test_every_rope_type_equals_the_models_own(rule: str, positions: list[int]) -> None:
     parameters = {"rope_theta": 5e5, **STRETCHED[rule]}
     context = TRAINED if rule == "dynamic" else 4 * TRAINED
-    configuration = published.small_configuration(
+    configuration = recorded_models.small_configuration(
         "llama", num_hidden_layers=1, max_position_embeddings=context, rope_parameters=parameters
     )
-    seen = published.record(model_of("llama"), configuration, positions)
+    seen = recorded_models.record(model_of("llama"), configuration, positions)
     if "longrope" in rule:  # with all positions 0 a model takes the short factors' gain
         assert isinstance(from_config(configuration)[0].encoding, LongRoPE)
     equality.compare(from_config(configuration), seen, positions)
@@ -55,13 +57,13 @@ def test_every_rope_type_equals_the_models_own(rule: str, positions: list[int]) 
 
 def test_latent_attention_multiplies_its_scores_by_the_square_of_a_gain() -> None:
     yarn = {**STRETCHED["yarn with weights"], "rope_theta": 1e4, "mscale_all_dim": 1.0}
-    configuration = published.small_configuration(
+    configuration = recorded_models.small_configuration(
         "deepseek_v3", num_hidden_layers=1, max_position_embeddings=2048, rope_parameters=yarn
     )
     encoding = from_config(configuration)[0].encoding
     assert isinstance(encoding, Trailing) and encoding.scale is not None
-    seen = published.record(model_of("deepseek_v3"), configuration, published.POSITIONS)
-    equality.compare(from_config(configuration), seen, published.POSITIONS)
+    seen = recorded_models.record(model_of("deepseek_v3"), configuration, recorded_models.POSITIONS)
+    equality.compare(from_config(configuration), seen, recorded_models.POSITIONS)
 
 
 def test_interleaved_pairs_of_latent_attention_are_left_in_the_half_order() -> None:
@@ -77,17 +79,17 @@ def test_interleaved_pairs_of_latent_attention_are_left_in_the_half_order() -> N
 
 def test_llama4_scales_the_queries_of_layers_that_do_not_rotate() -> None:
     changes = {"attn_temperature_tuning": True, "floor_scale": 2, "attn_scale": 0.1}
-    tuned = published.small_configuration("llama4_text", **changes)
-    plain = published.small_configuration("llama4_text")
+    tuned = recorded_models.small_configuration("llama4_text", **changes)
+    plain = recorded_models.small_configuration("llama4_text")
     places = list(range(6))
     with_it, without = (
-        published.record(model_of("llama4_text"), each, places) for each in (tuned, plain)
+        recorded_models.record(model_of("llama4_text"), each, places) for each in (tuned, plain)
     )
     layer = from_config(tuned)[3]
     assert isinstance(layer.encoding, QueryTemperature) and not plain.no_rope_layers[3]
-    q, k = without[3].moved
+    q, k = without[3].at_positions
     ours, _ = layer.encoding.rotate(q, k, torch.tensor(places), torch.tensor(places))
-    assert_close(ours, with_it[3].moved[0])
+    assert_close(ours, with_it[3].at_positions[0])
 
 
 # Files --------------------------------------------------------------------------------------------
@@ -101,7 +103,7 @@ def config(**changes: Any) -> dict[str, Any]:
 
 
 def rates(layer: Layer) -> Tensor:
-    found = equality.rope_of(layer.encoding)
+    found = rope_of(layer.encoding)
     assert found is not None
     return found[0].rates
 
@@ -185,7 +187,7 @@ def test_layers_of_files_that_list_no_kinds(name: str) -> None:
     def letter(layer: Layer) -> str:
         if layer.encoding is None:
             return "."
-        if equality.rope_of(layer.encoding) is None:
+        if rope_of(layer.encoding) is None:
             return "-"
         return "G" if layer.window is None else "r"
 

@@ -51,15 +51,21 @@ from posdoctor.models import examine_model
 from posdoctor.profile import Case
 from posdoctor.rules import identify, series
 from tools import ROOT, doctor_page
-from tools.equality import published_files
+from tools.configs_page import published_files
 
 SIZES = Sizes(64, 4, 128)
+PLANTED = doctor_page.planted()
 PUBLISHED = {each["name"]: each["config"] for each in published_files()}
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_named(bug):
     assert bug.verdict in verdicts(bug)
+    assert PLANTED[bug.name] == list(verdicts(bug))
+
+
+def test_the_page_has_every_planted_bug():
+    assert list(PLANTED) == [bug.name for bug in BUGS]
 
 
 @pytest.mark.parametrize("name", COMBINED)

@@ -126,7 +126,7 @@ def test_the_wheel_asks_for_the_versions_that_are_tested(metadata):
     pins = (ROOT / "requirements.txt").read_text(encoding="utf-8")
     for bound in metadata.get_all("Requires-Dist"):
         name, version = bound.split(">=")
-        assert re.search(rf"^{name}=={re.escape(version)}\.\d+$", pins, re.MULTILINE), bound
+        assert re.search(rf"^{name}=={re.escape(version)}\.\d+ ", pins, re.MULTILINE), bound
     flows = "".join(path.read_text() for path in (ROOT / ".github/workflows").glob("*.yml"))
     tested = sorted(set(re.findall(r'python-version: "(3\.\d+)"', flows)))
     assert metadata["Requires-Python"] == f">={tested[0]}"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+from importlib import resources
+from pathlib import Path
+
 import glassllm
 import numpy as np
 import pytest
@@ -13,11 +17,51 @@ from pe_lib.attention import NoPosition
 from pe_lib.rope import RoPE
 
 TRAINED_LENGTH = 128
+FILES = {
+    "en.npz": "261ae219ab98caa1f3641e23deb3d9d91b7b7a276f991cbd494f67cfa5abce4d",
+    "en.tokenizer.json": "4cf0830157c45cf7f8c70a8fdcb8378c33330b9ba0c9a312e772d7d6485ca4df",
+}  # with their sha256
+ODD_TEXTS = [
+    "",
+    " ",
+    "   three spaces, and  two ",
+    "\n\nlines\r\n\tand tabs\x0b\x0c",
+    "aaaaaaa ooooo llll eeeeee ------",
+    "e\u0301 decomposed and \u00e9 composed, \ufb01 a ligature",
+    "▁ marks ▁▁a space▁",
+    "<pad><unk><bos><eos>",
+    "日本語 \U0001f600 \u2029 \x85 \x00 \ud800",
+]
 
 
 @pytest.fixture(scope="module")
 def model() -> pretrained.GlassLM:
     return pretrained.load_glass()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_files_are_those_of_the_package(name):
+    ours = (pretrained.DATA / name).read_bytes()
+    assert hashlib.sha256(ours).hexdigest() == FILES[name]
+    assert ours == (resources.files("glassllm") / "weights" / name).read_bytes()
+    assert "Permission is hereby granted" in (pretrained.DATA / "LICENSE").read_text("utf-8")
+
+
+def book_texts() -> list[str]:
+    """Return the pages in Markdown, and the code of the library."""
+    root = Path(__file__).parents[1]
+    paths = sorted([*root.glob("book/*.md"), *root.glob("pe_lib/*.py"), *root.glob("*.md")])
+    return [path.read_text(encoding="utf-8") for path in paths]
+
+
+def test_tokens_equal_those_of_the_package():
+    _, tokenizer = glassllm.load_pretrained("en")
+    mixed = torch.randint(32, 127, (20_000,)).tolist()
+    random_text = "".join(map(chr, mixed))
+    for text in [load_text(), *book_texts(), random_text, *ODD_TEXTS]:
+        ids = pretrained.encode(text)
+        assert ids.dtype == torch.int64
+        assert ids.tolist() == tokenizer.encode(text)
 
 
 @pytest.mark.parametrize("start", [0, 700])

@@ -1,6 +1,6 @@
 """Every rotary text model of transformers: `from_config` gives what the model itself does.
 
-The table is book/data/configs.csv, which `python -m tools.equality` writes. Each of its lines is
+The table is book/data/configs.csv, which `python tests/equality.py` writes. Each of its rows is
 found anew here, by building a small model and running it. So are published files as people have
 them, in book/data/published_configs.json.
 """
@@ -13,15 +13,17 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import equality
 import pytest
+import recorded_models
 import torch
 
 from posdoctor.configs import Layer, from_config, model_types
 from posdoctor.configs.checks import Contradiction
 from posdoctor.configs.layers import text_of
-from tools import equality, published
+from tools import configs_page
 
-FILES = {each["name"]: each["config"] for each in equality.published_files()}
+FILES = {each["name"]: each["config"] for each in configs_page.published_files()}
 INSTEAD = {
     "Falcon-RW 1B": "alibi=true .* use pe_lib.ALiBi",
     "BLOOM": "'bloom' adds biases .* use pe_lib.ALiBi",
@@ -34,7 +36,7 @@ INSTEAD = {
     "T5 small": "'t5' adds learned biases by buckets .* use pe_lib.T5Bias",
     "Whisper large v2": "'whisper' adds sinusoids in its encoder and a learned table",
 }
-LINES = {line["model type"]: line for line in equality.read()}
+LINES = {line["model type"]: line for line in configs_page.read()}
 EQUAL = [name for name, line in LINES.items() if line["result"] == "equal"]
 EXCEPTED = [name for name in LINES if name not in EQUAL]
 
@@ -49,7 +51,7 @@ def unwritten_memory_is_not_a_number() -> Iterator[None]:
 
 @cache
 def models() -> dict[str, type]:
-    return published.rotary_text_models()
+    return recorded_models.rotary_text_models()
 
 
 def test_the_table_has_every_rotary_text_model() -> None:
@@ -130,7 +132,7 @@ def test_an_exception_is_one(name: str) -> None:
 
 
 def test_the_page_counts_what_the_table_has() -> None:
-    page = equality.page()
+    page = configs_page.page()
     assert f"**{len(LINES)} model types tried, {len(EQUAL)} equal" in page
     assert all(f"`{name}`" in page for name in LINES)
     assert f"**{len(FILES)} files: {len(FILES) - len(INSTEAD)} equal" in page
@@ -140,10 +142,10 @@ def test_the_page_counts_what_the_table_has() -> None:
 def test_a_published_file_is_read_as_its_class_reads_it_in_every_layer(name: str) -> None:
     text = text_of(FILES[name])
     counted = text["model_type"] == "llama4_text"  # its queries grow by tokens, not by positions
-    positions = published.POSITIONS[: -1 if counted else None]
-    seen = published.record(
-        published.text_model(type(published.small_configuration(text["model_type"]))),
-        published.small_configuration(text["model_type"], text),
+    positions = recorded_models.POSITIONS[: -1 if counted else None]
+    seen = recorded_models.record(
+        recorded_models.text_model(type(recorded_models.small_configuration(text["model_type"]))),
+        recorded_models.small_configuration(text["model_type"], text),
         positions,
     )
     layers = from_config(FILES[name])

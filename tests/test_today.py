@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from recorded_models import in_float64
 
 from pe_lib.attention import MultiHeadAttention, NoPosition, attend
 from pe_lib.forgetting import Forgetting
@@ -15,7 +16,6 @@ from pe_lib.rope import RoPE
 from pe_lib.rotary_values import RotaryValues
 from pe_lib.sinks import Sink
 from tools import ROOT
-from tools.published import in_float64
 
 SHOWN = {
     "16_today": (

@@ -262,9 +262,26 @@ def clone(tmp_path):
     """A folder with all that `make` needs for an environment, into which nothing is installed."""
     folder = tmp_path / "mein Kurs, über 'Köpfe'"
     folder.mkdir()
-    for name in ("Makefile", "requirements.txt", "constraints.txt", "pyproject.toml"):
-        shutil.copy(ROOT / name, folder)
+    needed = [ROOT / name for name in ("Makefile", "constraints.txt", "pyproject.toml")]
+    for path in [*needed, *ROOT.glob("requirements*.txt")]:
+        shutil.copy(path, folder)
     return folder
+
+
+@pytest.mark.parametrize(
+    ("command", "files"),
+    [
+        ("book", [""]),
+        ("check", [""]),
+        ("exercises", ["", "-grade"]),
+        ("grade", ["", "-grade"]),
+        ("test", ["", "-grade", "-test", "-bakeoff", "-alone"]),
+    ],
+)
+def test_make_installs_what_the_command_needs(clone, command, files):
+    dry = subprocess.run(["make", "-n", command], cwd=clone, capture_output=True, text=True)
+    installed = re.findall(r"-r (\S+)", dry.stdout)
+    assert installed == [f"requirements{name}.txt" for name in files], dry.stderr
 
 
 def make_environment(folder, install="true", after=""):
@@ -322,10 +339,11 @@ def test_every_page_of_the_contents_exists():
 
 
 def test_every_requirement_is_pinned():
-    for name in ("requirements.txt", "requirements-test.txt", "requirements-alone.txt"):
-        for line in (ROOT / name).read_text().splitlines():
-            if line and not line.startswith("#"):
-                assert re.fullmatch(r"[\w.-]+==[\w.]+( #.*)?", line), line
+    """And says what needs it."""
+    for path in ROOT.glob("requirements*.txt"):
+        for line in path.read_text().splitlines():
+            if not line.startswith("#"):
+                assert re.fullmatch(r"[\w.-]+==[\w.]+  # .+", line), line
 
 
 def test_the_environment_of_binder_is_one_that_repo2docker_reads(tmp_path):

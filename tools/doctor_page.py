@@ -1,4 +1,9 @@
-"""The proofs of the doctor, as a page: planted bugs and what it said, and where it cannot tell."""
+"""The proofs of the doctor, as a page: planted bugs and what it said, and where it cannot tell.
+
+Nothing is examined here. Tables in book/data keep what the doctor said, and tests/test_doctor.py
+holds them to what it says: of planted bugs (`python tests/doctor_verdicts.py` writes them) and of
+published functions (`python tests/published.py`).
+"""
 
 from __future__ import annotations
 
@@ -6,20 +11,25 @@ import csv
 from pathlib import Path
 
 from lab import census
-from posdoctor.bugs import BUGS, COMBINED, DOUBTFUL, Bug, verdicts
+from posdoctor.bugs import BUGS, COMBINED, DOUBTFUL, Bug
 from posdoctor.findings import KNOWN
-from tools import ROOT, equality
+from tools import ROOT, configs_page
 
 VJEPA = "https://github.com/facebookresearch/vjepa2/pull/15"
+PLANTED = ROOT / "book/data/doctor_bugs.csv"
 PUBLISHED = ROOT / "book/data/doctor_published.csv"
 WITNESSES = ROOT / "book/data/second_witness.csv"
 TOLD = ("model", "engine", "layout", "base", "part", "rule", "note")
 
 
-def row(bug: Bug) -> str:
-    """Put a planted bug before the doctor, and return its line of the table."""
-    found = verdicts(bug)
-    named = "named" if bug.verdict in found else "**missed**"
+def planted() -> dict[str, list[str]]:
+    """Return the names of the findings on each planted bug."""
+    return {line["bug"]: line["findings"].split("; ") for line in read(PLANTED)}
+
+
+def row(bug: Bug, findings: list[str]) -> str:
+    """Return the row of a planted bug."""
+    named = "named" if bug.verdict in findings else "**missed**"
     hint = "" if bug.expect is None else "told what to expect"
     thread = f"[a public case]({bug.thread})" if bug.thread else ""
     later = "yes" if bug.held_out else ""
@@ -47,7 +57,7 @@ def witnesses() -> list[str]:
     by_model: dict[str, dict[str, dict[str, str]]] = {}
     for line in lines:
         by_model.setdefault(line["model"], {})[line["engine"]] = line
-    files = {each["config"]["model_type"] for each in equality.published_files()}
+    files = {each["config"]["model_type"] for each in configs_page.published_files()}
     well_known = len(files & set(by_model))
     table = []
     for model, both in by_model.items():
@@ -131,6 +141,7 @@ def page() -> str:
         f"| {name} | {', '.join(sorted(wanted))} |" for name, (_, _, wanted) in COMBINED.items()
     ]
     later = sum(bug.held_out for bug in BUGS)
+    findings = planted()
     return "\n".join(
         [
             "# What the doctor names, and where it cannot tell",
@@ -142,7 +153,7 @@ def page() -> str:
             "",
             "| planted | its owner sees | verdict | the doctor's words | hint | later | thread |",
             "|---|---|---|---|---|---|---|",
-            *map(row, BUGS),
+            *(row(bug, findings[bug.name]) for bug in BUGS),
             "",
             *false_alarms(),
             *witnesses(),

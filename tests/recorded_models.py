@@ -1,4 +1,4 @@
-"""What the rotary text models of transformers do to queries and keys, recorded as they run.
+"""Queries and keys of the rotary text models of transformers, recorded as the models run.
 
 A small model of each type is built from its own configuration class and run twice: with all
 positions zero, where a rotation does nothing but multiply by the gain, and with some. Instead of
@@ -44,33 +44,40 @@ SMALL: dict[str, Any] = {
     "linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_num_heads": 2,
 }  # fmt: skip
 
-# What single models ask for beyond that.
-ASKED: dict[str, dict[str, Any]] = json.loads(
-    Path(__file__).with_name("asked.json").read_text(encoding="utf-8")
+# Options of single model types beyond these.
+OPTIONS: dict[str, dict[str, Any]] = json.loads(
+    Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
 )
 
-# What a published file says itself.
-OF_A_FILE = {
+# Options that a published file keeps.
+KEPT_OPTIONS = {
     "num_hidden_layers", "n_layer", "num_layers", "layer_types", "rope_parameters", "head_dim",
     "sliding_window", "use_mem_rope", "attn_layer_period", "attn_layer_offset", "block_types",
 }  # fmt: skip
 
 HEADS = 2
 
-# Models that number their tokens by themselves: the part that is told the positions instead.
-NUMBERING = {"csm_depth_decoder_model": "rotary_emb", "roformer": "encoder.embed_positions"}
+# Models that number their tokens by themselves: the part that gets the positions instead.
+OWN_POSITIONS = {"csm_depth_decoder_model": "rotary_emb", "roformer": "encoder.embed_positions"}
 
-# What they are given are another model's vectors, not tokens.
-SPEAKING = {"qwen3_omni_moe_talker_text", "qwen3_omni_moe_talker_code_predictor"}
+# Models that take another model's vectors, not tokens.
+EMBEDS_ONLY = {"qwen3_omni_moe_talker_text", "qwen3_omni_moe_talker_code_predictor"}
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What one layer gave to attention, (B, H, L, d) each, in both runs."""
+class RecordedLayer:
+    """What one layer gave to attention.
+
+    Attributes:
+        layer: its number.
+        at_zero: queries and keys, (B, H, L, d) each, when all positions are zero.
+        at_positions: the same at the positions of the run.
+        window, scale: as attention got them.
+    """
 
     layer: int
-    still: tuple[Tensor, Tensor]
-    moved: tuple[Tensor, Tensor]
+    at_zero: tuple[Tensor, Tensor]
+    at_positions: tuple[Tensor, Tensor]
     window: int | None
     scale: float | None
 
@@ -122,37 +129,43 @@ def text_model(configuration: type) -> type | None:
 
 
 def small_configuration(name: str, file: Mapping[str, Any] | None = None, **changes: Any) -> Any:
-    """Return a configuration of the model type `name` with small layers.
+    """Return a configuration of a model type with small layers.
 
-    Without a file they are few too; with one all that it says is kept but such sizes.
+    Args:
+        name: the model type.
+        file: a published file, whose options are kept except such sizes; without it there are
+            few layers, too.
+        changes: options that replace others.
     """
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     configuration = CONFIG_MAPPING[name]
-    own = copy.deepcopy(dict(file or {}))  # classes write into the dictionaries that they are given
-    said = {key: value for key, value in own.items() if key != "model_type"}
-    given = configuration(**copy.deepcopy(said)).to_dict()
-    asked = {
+    # Classes write into the dictionaries that they are given.
+    contents = copy.deepcopy(dict(file or {}))
+    from_file = {key: value for key, value in contents.items() if key != "model_type"}
+    defaults = configuration(**copy.deepcopy(from_file)).to_dict()
+    options = {
         key: value
         for key, value in SMALL.items()
-        if key in given and (given[key] is not None or key.endswith("token_id"))
+        if key in defaults and (defaults[key] is not None or key.endswith("token_id"))
     }
-    heads = given.get("num_attention_heads") or given.get("n_head")
-    width = given.get("hidden_size") or given.get("n_embd")
+    heads = defaults.get("num_attention_heads") or defaults.get("n_head")
+    width = defaults.get("hidden_size") or defaults.get("n_embd")
     if heads and width:
-        old = "num_attention_heads" not in given
+        old = "num_attention_heads" not in defaults
         names = ("n_head", "n_embd") if old else ("num_attention_heads", "hidden_size")
-        narrow = said and given.get("head_dim")
-        said |= {"head_dim": given["head_dim"]} if narrow else {}
-        many = ASKED.get(name, {}).get("n_head", HEADS)
-        asked |= dict(zip(names, (many, many * (32 if narrow else width // heads)), strict=True))
-        shared = given.get("num_key_value_heads")
-        if shared is not None:
-            asked["num_key_value_heads"] = HEADS if shared == heads else min(shared, 2)
-    asked |= ASKED.get(name, {})
-    if said:
-        asked = {key: value for key, value in asked.items() if key not in OF_A_FILE}
-    return configuration(**said | asked | changes)
+        narrow = from_file and defaults.get("head_dim")
+        from_file |= {"head_dim": defaults["head_dim"]} if narrow else {}
+        n_heads = OPTIONS.get(name, {}).get("n_head", HEADS)
+        d_model = n_heads * (32 if narrow else width // heads)
+        options |= dict(zip(names, (n_heads, d_model), strict=True))
+        kv_heads = defaults.get("num_key_value_heads")
+        if kv_heads is not None:
+            options["num_key_value_heads"] = HEADS if kv_heads == heads else min(kv_heads, 2)
+    options |= OPTIONS.get(name, {})
+    if from_file:
+        options = {key: value for key, value in options.items() if key not in KEPT_OPTIONS}
+    return configuration(**from_file | options | changes)
 
 
 class Recorder(TorchFunctionMode):
@@ -206,9 +219,9 @@ def in_float64() -> Iterator[None]:
 
 
 @contextmanager
-def told(built: Any, configuration: Any, places: list[int]) -> Iterator[None]:
-    """Give positions to the part of a model that makes them up, by that part's own argument."""
-    name = NUMBERING.get(configuration.model_type)
+def at_positions(built: Any, configuration: Any, positions: list[int]) -> Iterator[None]:
+    """Give positions to the part of a model that numbers the tokens, by its own argument."""
+    name = OWN_POSITIONS.get(configuration.model_type)
     if name is None:
         yield
         return
@@ -217,19 +230,19 @@ def told(built: Any, configuration: Any, places: list[int]) -> Iterator[None]:
 
     def with_positions(*args: Any, position_ids: Tensor | None = None, **options: Any) -> Any:
         shape = (-1,) if position_ids is None else position_ids.shape
-        return forward(*args, position_ids=torch.tensor(places).reshape(shape), **options)
+        return forward(*args, position_ids=torch.tensor(positions).reshape(shape), **options)
 
     with mock.patch.object(part, "forward", with_positions):
         yield
 
 
-def spread(tensor: Tensor, mean: float = 0.0, std: float = 1.0, **_: Any) -> Tensor:
-    """Draw numbers of this mean and deviation that are all as likely: four times as fast."""
+def uniform(tensor: Tensor, mean: float = 0.0, std: float = 1.0, **_: Any) -> Tensor:
+    """Draw uniform numbers of this mean and deviation, four times as fast as normal ones."""
     half = 3**0.5 * std
     return tensor.uniform_(mean - half, mean + half)
 
 
-def record(model: Any, configuration: Any, positions: list[int]) -> list[Seen]:
+def record(model: Any, configuration: Any, positions: list[int]) -> list[RecordedLayer]:
     """Return what the layers of a model of this configuration give to attention."""
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -238,9 +251,10 @@ def record(model: Any, configuration: Any, positions: list[int]) -> list[Seen]:
     tokens = torch.arange(3, 3 + len(positions)).unsqueeze(0)
     runs = []
     with in_float64(), torch.no_grad():
-        own = getattr(sys.modules[model.__module__], "ALL_ATTENTION_FUNCTIONS", None) is None
+        module = sys.modules[model.__module__]
+        writes_out = not hasattr(module, "ALL_ATTENTION_FUNCTIONS")  # its attention
         ALL_ATTENTION_FUNCTIONS.register("recorder", Recorder(len(positions)).attention)
-        configuration._attn_implementation = "eager" if own else "recorder"
+        configuration._attn_implementation = "eager" if writes_out else "recorder"
         configuration._experts_implementation = "eager"  # the others know no float64
         torch.manual_seed(0)
         with torch.device("meta"):
@@ -249,22 +263,25 @@ def record(model: Any, configuration: Any, positions: list[int]) -> list[Seen]:
             raise MemoryError(f"{size} parameters")
         # Qwen3-Omni's talker leaves its experts' weights as it finds them in memory.
         zeros = mock.patch.object(torch, "empty", torch.zeros)
-        with zeros, mock.patch.object(Tensor, "normal_", spread):
+        with zeros, mock.patch.object(Tensor, "normal_", uniform):
             built = model(configuration).double().eval()
-        given: dict[str, Tensor] = {"input_ids": tokens}
+        inputs: dict[str, Tensor] = {"input_ids": tokens}
         if configuration.model_type == "voxtral_realtime_text":  # how long a sound is delayed
-            given["t_cond"] = torch.ones(1, 1, configuration.hidden_size)
-        if configuration.model_type in SPEAKING:
-            given = {"inputs_embeds": torch.randn(*tokens.shape, configuration.hidden_size)}
-        for places in ([0] * len(positions), positions):
+            inputs["t_cond"] = torch.ones(1, 1, configuration.hidden_size)
+        if configuration.model_type in EMBEDS_ONLY:
+            inputs = {"inputs_embeds": torch.randn(*tokens.shape, configuration.hidden_size)}
+        for position_ids in ([0] * len(positions), positions):
             recorder = Recorder(len(positions))
             ALL_ATTENTION_FUNCTIONS.register("recorder", recorder.attention)
-            with recorder if own else nullcontext(), told(built, configuration, places):
-                built(**given, position_ids=torch.tensor([places]), use_cache=False)
+            numbered = at_positions(built, configuration, position_ids)
+            with recorder if writes_out else nullcontext(), numbered:
+                built(**inputs, position_ids=torch.tensor([position_ids]), use_cache=False)
             runs.append(recorder.calls)
     assert len(runs[0]) == len(runs[1])
     return [
-        Seen(layer if layer is not None else index, (q, k), (moved_q, moved_k), window, scale)
+        RecordedLayer(
+            layer if layer is not None else index, (q, k), (moved_q, moved_k), window, scale
+        )
         for index, ((layer, q, k, window, scale), (_, moved_q, moved_k, _, _)) in enumerate(
             zip(*runs, strict=True)
         )
