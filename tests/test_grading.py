@@ -269,9 +269,9 @@ def test_stored_answers_pass_the_self_check_alone() -> None:
     """The grader draws other inputs: from them the same submission gets nothing."""
     sources = {q.name: stored_answers(checks.EXERCISES[q.name]) for q in load(SET).questions}
     for name, source in sources.items():
-        found: dict[str, Any] = {}
-        exec(source, found)
-        checks.EXERCISES[name](found[name])  # the self-check accepts it
+        functions: dict[str, Any] = {}
+        exec(source, functions)
+        checks.EXERCISES[name](functions[name])  # the self-check accepts it
     made = notebook(Submission("stored", {}, tuple(sources.items())))
     job = Job("ann", SET, json.dumps(made).encode(), secret="of a course", limits=LIMITS)
     assert [(v.word, v.points) for v in grade(job).verdicts] == [("wrong answer", 0.0)] * 4

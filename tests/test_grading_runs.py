@@ -155,13 +155,15 @@ def test_grading_one_set_keeps_the_results_of_the_others(tmp_path: Path) -> None
     assert "<h2>02_sinusoidal</h2>" in summary and f"<h2>{NAME}</h2>" in summary
 
 
-def graded_record(student: str, seconds: float, **found: tuple[float, str, str]) -> dict[str, Any]:
+def graded_record(
+    student: str, seconds: float, **answers: tuple[float, str, str]
+) -> dict[str, Any]:
     """Return a record as it is kept, with the points, the word and the message of each question."""
     verdicts = [
         {"question": name, "points": points, "word": word, "message": message}
-        for name, (points, word, message) in found.items()
+        for name, (points, word, message) in answers.items()
     ]
-    points = sum(points for points, _, _ in found.values())
+    points = sum(points for points, _, _ in answers.values())
     return {"student": student, "set": NAME, "points": points, "max_points": 10.0,
             "seconds": seconds, "verdicts": verdicts}  # fmt: skip
 

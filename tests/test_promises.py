@@ -329,10 +329,10 @@ def test_what_is_broken_is_said_with_its_mend() -> None:
     """Each promise that is not kept is named, with what was seen and the usual mend."""
     with pytest.raises(AssertionError, match="ByShape does not keep") as error:
         check_encoding(ByShape(HEADS, 8, 9, std=1.0), besides=SLOW)
-    words = str(error.value)
+    message = str(error.value)
     for promise in ("gaps_are_positions", "a_cache_gives_the_whole"):
-        assert f"- {promise}: " in words
-    assert words.count("\n- ") == words.count("\n  mend: ") == words.count("\n  seen: ") >= 2
+        assert f"- {promise}: " in message
+    assert message.count("\n- ") == message.count("\n  mend: ") == message.count("\n  seen: ") >= 2
 
 
 def test_a_broken_promise_is_seen_where_python_leaves_asserts_out() -> None:
