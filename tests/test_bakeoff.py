@@ -295,6 +295,26 @@ def test_no_sentence_is_said_of_a_method_without_all_five_seeds():
     assert protocol.verdict(rows, "n-back", protocol.Ordering("t5", "fire", 1)) is None
 
 
+def test_a_method_keeps_what_every_seed_keeps():
+    def kept(learned=1.0, **longer):
+        rows = long_rows({"t5": ([0.5] * 5, [learned] * 5)})
+        rows += [
+            {"scale": "long", "task": "n-back", "variant": "t5", "length": length[1:],
+             "metric": "accuracy", "value": value}
+            for length, values in longer.items() for value in values
+        ]  # fmt: skip
+        return protocol.kept_to(rows, "n-back", "t5")
+
+    high, one_low = [0.95] * 5, [*[0.95] * 4, 0.9]  # 0.9 itself is lost
+    assert kept() == 1
+    assert kept(_48=high) == 1.5
+    assert kept(_48=high, _64=high) == 2
+    assert kept(_48=high, _64=one_low) == 1.5
+    assert kept(_48=one_low, _64=high) == 1  # what comes after a loss is chance
+    assert kept(_48=high[1:]) == 1  # a seed is missing
+    assert kept(0.98, _48=high) is None
+
+
 def test_an_ordering_holds_if_all_five_seeds_are_above_all_five():
     def judged(better, worse):
         rows = long_rows({"t5": ([0] * 5, better), "fire": ([0] * 5, worse)})

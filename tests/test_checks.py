@@ -7,12 +7,13 @@ import dataclasses
 import fractions
 import functools
 import inspect
+import itertools
 import json
 import linecache
 import pickle
 import re
 import time
-from collections import UserList, deque
+from collections import Counter, UserList, deque
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from exercises import checks
 from exercises.checks.compare import as_tensor, close, difference, shape_problem
-from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
+from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake, without_numbers
 from exercises.proofs import Alternative, Mutant, mutated, read
 from exercises.sets import HERE, load, nbgrader_metadata, set_names, source_path, source_text
 from exercises.wire import HEADER, decode, encode
@@ -140,6 +141,65 @@ def test_each_mutant_is_rejected_with_the_right_words(name: str, exercise: str) 
             if mutant.says not in text or crashed != (mutant.says == "crash"):
                 wrong.append((mutant, text))
     assert wrong == []
+
+
+def refuses(check: Exercise, answer: Answer, seed: int) -> bool:
+    """Return whether a drawn case by itself is enough to refuse an answer, known or not."""
+    return any(
+        verdict(dataclasses.replace(check, mistakes=(), cases=lambda _, case=case: [case]),
+                answer, seed)
+        for case in check.cases(Draw(seed))
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "exercise"), EVERY)
+def test_drawn_cases_refuse_by_themselves(name: str, exercise: str) -> None:
+    """With each draw, every wrong answer: no list of known mistakes is needed for that."""
+    check = quick(exercise)
+    wrong = [mistake.function for mistake in check.mistakes]
+    for mutant in proofs_of(name, exercise)[0]:
+        wrong.append(answer_from(name, exercise, mutated(name, mutant)))
+    accepted = [
+        (number, seed) for number, answer in enumerate(wrong) for seed in range(8)
+        if not refuses(check, answer, seed)
+    ]  # fmt: skip
+    assert accepted == []
+
+
+@pytest.mark.parametrize(("name", "exercise"), EVERY)
+def test_stored_answers_are_refused(name: str, exercise: str) -> None:
+    """Those to the self-check's inputs, with any other draw; no part of them has points."""
+    check = dataclasses.replace(quick(exercise), mistakes=())
+    stored = [check.reference(*case.args) for case in check.cases(Draw(0))]
+
+    def judge(seed: int) -> None:
+        answers = itertools.chain(stored, itertools.repeat(stored[-1]))
+        check.judge(lambda *_: next(answers), seed)
+
+    judge(0)
+    for seed in range(1, 8):
+        with pytest.raises(checks.CheckFailed) as failed:
+            judge(seed)
+        assert failed.value.share == 0
+
+
+# What each exercise is tried on: who takes a case away changes a line of it.
+DRAWN = dict(
+    line.split(": ", 1)
+    for line in (HERE.parent / "tests/drawn.txt").read_text(encoding="utf-8").splitlines()
+)
+
+
+def drawn(exercise: str) -> str:
+    """Return the words for the cases of the self-check, without their numbers."""
+    cases = quick(exercise).cases(Draw(0))
+    counts = Counter(without_numbers(case.label) for case in cases)
+    return "; ".join(f"{label} ×{n}" if n > 1 else label for label, n in counts.items())
+
+
+@pytest.mark.parametrize(("name", "exercise"), EVERY)
+def test_what_is_drawn_is_recorded(name: str, exercise: str) -> None:
+    assert drawn(exercise) == DRAWN[exercise]
 
 
 @pytest.mark.parametrize(("name", "exercise"), EVERY)

@@ -21,6 +21,7 @@ from pe_lib.fast import relative_biases
 from pe_lib.learned import Learned
 from pe_lib.positions import Positions, Run, per_head, relative_position
 from pe_lib.rope import RoPE
+from pe_lib.rotary_values import RotaryValues
 from pe_lib.shaw import Shaw
 from pe_lib.sinusoidal import Sinusoidal, sinusoidal
 from pe_lib.t5 import T5Bias
@@ -99,6 +100,15 @@ def test_rotations_keep_the_order_given() -> None:
     first = interleaved.rotate(q, k, q_pos, k_pos)
     assert torch.equal(ours, half.rotate(*first, q_pos, k_pos)[0])
     assert not torch.allclose(ours, Compose(half, interleaved).rotate(q, k, q_pos, k_pos)[0])
+
+
+def test_value_rotations_are_undone_in_reverse() -> None:
+    """Rotations of different pairs do not commute."""
+    both = Compose(RotaryValues(RoPE(8)), RotaryValues(RoPE(8, layout="half")))
+    v, positions = torch.randn(2, 3, 5, 8).double(), torch.arange(5) + 2
+    rotated = both.rotate_values(v, positions)
+    assert not torch.allclose(rotated, v)
+    torch.testing.assert_close(both.rotate_back(rotated, positions), v)
 
 
 def test_biases_add_up_and_see_queries_before_rotation() -> None:

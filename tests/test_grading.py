@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import importlib.metadata
+import io
 import json
 import re
 import subprocess
@@ -13,17 +15,20 @@ from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
+import torch
 from nbgrader.api import Gradebook
-from submission_files import SET, all_submissions, write_submission
+from submission_files import SET, Submission, all_submissions, notebook, write_submission
 
-from exercises import build
+from exercises import build, checks
 from exercises.bubblewrap import require_bubblewrap
+from exercises.checks.spec import Draw
 from exercises.feedback import autograded, coloured, feedback_page
 from exercises.grade_course import Outcome, grade_course, in_pool, main
-from exercises.grade_submission import error_in_call, error_in_cell, grade
+from exercises.grade_submission import error_in_call, error_in_cell, grade, seed_for
 from exercises.jobs import CellRun, Graded, Job, Limits
 from exercises.notebook import Cell
 from exercises.records import Course, Record, grader_version
@@ -242,6 +247,42 @@ def test_words_that_hold_hidden_inputs_come_back_nowhere(graded) -> None:
         assert len(files) > 6
         for file in files:
             assert submission.head["hides"].encode() not in file.read_bytes(), file
+
+
+STORED = """
+import base64, io, itertools, torch
+stored = itertools.cycle(torch.load(io.BytesIO(base64.b64decode({data!r}))))
+def {name}(*_, stored=stored):
+    return next(stored)
+"""
+
+
+def stored_answers(exercise: checks.Exercise) -> str:
+    """Return an answer that gives, one after the other, what the self-check wants."""
+    file = io.BytesIO()
+    torch.save([exercise.reference(*case.args) for case in exercise.cases(Draw(0))], file)
+    return STORED.format(name=exercise.name, data=base64.b64encode(file.getvalue()).decode())
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_stored_answers_pass_the_self_check_alone() -> None:
+    """The grader draws other inputs: from them the same submission gets nothing."""
+    sources = {q.name: stored_answers(checks.EXERCISES[q.name]) for q in load(SET).questions}
+    for name, source in sources.items():
+        functions: dict[str, Any] = {}
+        exec(source, functions)
+        checks.EXERCISES[name](functions[name])  # the self-check accepts it
+    made = notebook(Submission("stored", {}, tuple(sources.items())))
+    job = Job("ann", SET, json.dumps(made).encode(), secret="of a course", limits=LIMITS)
+    assert [(v.word, v.points) for v in grade(job).verdicts] == [("wrong answer", 0.0)] * 4
+
+
+def test_each_course_draws_inputs_of_its_own() -> None:
+    """For each exercise; never those of the self-check, which everybody can draw."""
+    pairs = [(secret, name) for secret in ("", "one", "two") for name in checks.EXERCISES]
+    seeds = [seed_for(*pair) for pair in pairs]
+    assert seeds == [seed_for(*pair) for pair in pairs]
+    assert len({0, *seeds}) == 1 + len(pairs)
 
 
 def test_lines_tell_no_hidden_input() -> None:

@@ -8,6 +8,7 @@ import functools
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -37,7 +38,8 @@ from exercises.jobs import Graded, Job, Verdict
 from exercises.notebook import parse
 from exercises.records import LARGEST_FILE, Course, find_alembic
 from exercises.sets import HERE, load, release_path, set_names, source_path
-from exercises.tables import FORMULA, cell_text, write_tables
+from exercises.summary import page
+from exercises.tables import Change, cell_text, changes_between, write_tables
 from exercises.usage import descendants
 from tools import ROOT
 
@@ -151,6 +153,48 @@ def test_grading_one_set_keeps_the_results_of_the_others(tmp_path: Path) -> None
     assert [row["set"] for row in rows(tmp_path)] == ["02_sinusoidal", NAME]
     summary = (tmp_path / "summary.html").read_text(encoding="utf-8")
     assert "<h2>02_sinusoidal</h2>" in summary and f"<h2>{NAME}</h2>" in summary
+
+
+def graded_record(
+    student: str, seconds: float, **answers: tuple[float, str, str]
+) -> dict[str, Any]:
+    """Return a record as it is kept, with the points, the word and the message of each question."""
+    verdicts = [
+        {"question": name, "points": points, "word": word, "message": message}
+        for name, (points, word, message) in answers.items()
+    ]
+    points = sum(points for points, _, _ in answers.values())
+    return {"student": student, "set": NAME, "points": points, "max_points": 10.0,
+            "seconds": seconds, "verdicts": verdicts}  # fmt: skip
+
+
+def test_the_summary_counts_right() -> None:
+    """Means, bars, verdicts and reasons of three records; points by hand count."""
+    flipped = (0.0, "wrong answer", "the rows are flipped")
+    crash = (0.0, "crash", "KeyError")
+    right = {"rows_used": 2.0, "resize_grid": 3.0, "unstretched": 5.0}
+    ann = graded_record("ann", 1.0, **{name: (top, "ok", "") for name, top in right.items()})
+    bob = graded_record("bob", 2.0, rows_used=flipped, resize_grid=(3.0, "ok", ""),
+                        unstretched=flipped) | {"counts": 4.5}  # fmt: skip
+    eve = graded_record("eve", 6.0, rows_used=flipped, resize_grid=crash, unstretched=crash)
+    summary = page([ann, bob, {**eve, "late": 5400.0}])
+    assert "<p>3 submissions, mean 4.8 of 10 points, 3.0 s each.</p>" in summary
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in summary.split("<tr>")]
+    lines = [" | ".join(re.sub("<[^>]*>", "", cell) for cell in row).strip() for row in cells]
+    bars = [line for line in lines if " to " in line]
+    assert bars == [f"{i} to {i + 1} | {int(i in (0, 4, 9))} |" for i in range(10)]
+    for line in (
+        "exercise | ok | wrong answer | not answered | crash | time-out | malformed",
+        "rows_used | 1 | 2 | 0 | 0 | 0 | 0",
+        "resize_grid | 2 | 0 | 0 | 1 | 0 | 0",
+        "unstretched | 1 | 1 | 0 | 1 | 0 | 0",
+        "rows_used | 2 | wrong answer: the rows are flipped",
+        "unstretched | 1 | crash: KeyError",
+        "ann | 10 / 10 | ok, ok, ok |  |",
+        "bob | 4.5 / 10 (by hand; 3 found) | wrong answer, ok, wrong answer |  |",
+        "eve | 0 / 10 | wrong answer, crash, crash |  | 1.5",
+    ):
+        assert lines.count(line) == 1, line
 
 
 @pytest.mark.usefixtures("no_gradebook")
@@ -450,8 +494,29 @@ def test_a_mended_check_lists_whose_points_change(
     assert listed[1:] == [["ann", NAME, "lookup", "0.0", "3.0", "wrong answer", "ok", ""]]
     assert stamps(tmp_path) == kept and rows(tmp_path)[0]["points"] == "0.0"
     assert main([str(tmp_path)]) == 0
+    assert f"{NAME}: 2 submissions, mean 1.50 of 10\n" in capsys.readouterr().out
     assert [row["points"] for row in rows(tmp_path)] == ["3.0", "0.0"]
     assert table(tmp_path / "changes.csv") == listed
+
+
+def test_points_lost_are_listed_too() -> None:
+    """Whoever gains, loses, or is asked for the first time; not who keeps the same points."""
+
+    def record(**points: float) -> dict[str, Any]:
+        verdicts = [
+            {"question": name, "points": number, "word": f"word of {number}", "message": "why"}
+            for name, number in points.items()
+        ]
+        return {"student": "ann", "set": NAME, "verdicts": verdicts}
+
+    before = record(same=1.0, gains=0.0, loses=3.0, loses_half=2.0)
+    now = record(same=1.0, gains=2.0, loses=0.0, loses_half=1.0, new=1.0, new_and_wrong=0.0)
+    assert changes_between(before, now) == [
+        Change("ann", NAME, "gains", 0.0, 2.0, "word of 0.0", "word of 2.0", "why"),
+        Change("ann", NAME, "loses", 3.0, 0.0, "word of 3.0", "word of 0.0", "why"),
+        Change("ann", NAME, "loses_half", 2.0, 1.0, "word of 2.0", "word of 1.0", "why"),
+        Change("ann", NAME, "new", 0.0, 1.0, "not asked", "word of 1.0", "why"),
+    ]
 
 
 def open_row(root: Path) -> tuple[str, str, str]:
@@ -503,7 +568,10 @@ def table(path: Path) -> list[list[str]]:
         return list(csv.reader(file))
 
 
-@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@x", "＝1+1", "＠x", "\t=1"])
+SIGNS = "=+-@＝＋－＠"  # a spreadsheet takes what begins with one of them for a formula
+
+
+@pytest.mark.parametrize("name", [*(f"{sign}1" for sign in SIGNS), "\t=1", " ＝1"])
 def test_no_name_is_a_formula(tmp_path: Path, name: str) -> None:
     """In no table, in no spreadsheet of any language."""
     verdict = {"question": "q", "test_id": "t", "points": 1.0, "max_points": 1.0, "word": "ok",
@@ -515,7 +583,7 @@ def test_no_name_is_a_formula(tmp_path: Path, name: str) -> None:
     for kind in ("submissions", "answers", "moodle", "canvas"):
         path = tmp_path / f"{kind}.csv"
         for cell in (cell for row in table(path) for cell in row):
-            assert not cell.startswith(FORMULA)
+            assert cell[:1] not in [*SIGNS]
         assert '"ann;=1+1"' in path.read_text(encoding="utf-8")  # one cell, whatever separates
 
 

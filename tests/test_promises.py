@@ -8,13 +8,14 @@ exception that no longer holds is a failure too.
 from __future__ import annotations
 
 import itertools
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from lab.hierarchical import Hierarchical, HierarchicalLearned, WindowBias
 from lab.registry import METHODS as REGISTRY
@@ -28,6 +29,7 @@ from pe_lib import (
     DynamicNTK,
     Forgetting,
     Kerple,
+    Learned,
     LongRoPE,
     PositionEncoding,
     RoPE,
@@ -42,7 +44,7 @@ from pe_lib import (
 )
 from pe_lib.axes import section_directions
 from pe_lib.sinusoidal import frequencies
-from pe_lib.testing import PROMISES, check_encoding
+from pe_lib.testing import PROMISES, broken_promises, check_encoding
 
 HEADS, WIDTH = 3, 8
 D_MODEL = HEADS * WIDTH
@@ -150,56 +152,187 @@ SLOW = "it_compiles_into_one_graph", "it_exports_for_any_length"
 
 
 class Blind(PositionEncoding):
-    """Overrides nothing."""
+    """Uses a hook, and adds nothing."""
+
+    def embed(self, x, positions):
+        return x
+
+
+class Squared(RoPE):
+    """Turns by the square of a position."""
+
+    def rotate(self, q, k, q_pos, k_pos):
+        return super().rotate(q, k, q_pos**2, k_pos**2)
 
 
 class ByShape(T5Bias):
     """Counts from the shapes: wrong behind a cache."""
 
-    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
-        here = torch.arange(q.shape[2]), torch.arange(k.shape[2])
-        return super().bias(q, k, *here, scale)
+    def bias(self, q, k, q_pos, k_pos, scale):
+        return super().bias(q, k, torch.arange(q.shape[2]), torch.arange(k.shape[2]), scale)
+
+
+class Unbatched(ALiBi):
+    """Knows positions of one axis only."""
+
+    def bias(self, q, k, q_pos, k_pos, scale):
+        return -0.3 * (q_pos[:, None] - k_pos[None]).abs()
+
+
+class FirstSequence(ALiBi):
+    """Takes the positions of the first sequence for those of all."""
+
+    def bias(self, q, k, q_pos, k_pos, scale):
+        first = (positions.view(-1, positions.shape[-1])[:1] for positions in (q_pos, k_pos))
+        return super().bias(q, k, *first, scale)
+
+
+class ByIndex(Learned):
+    """Looks a token's place in the row up, whatever its position."""
+
+    def embed(self, x, positions):
+        return super().embed(x, torch.arange(x.shape[1]))
+
+
+class FromLastQuery(RoPE):
+    """Counts back from the last query, and says that a key keeps its angle."""
+
+    rotates_once = True
+
+    def rotate(self, q, k, q_pos, k_pos):
+        last = q_pos[..., -1:]
+        return super().rotate(q, k, q_pos - last, k_pos - last)
+
+
+class KeepsRows(T5Bias):
+    """Keeps the biases of a decoding step for later ones of the same length."""
+
+    def bias(self, q, k, q_pos, k_pos, scale):
+        bias = super().bias(q, k, q_pos, k_pos, scale)
+        kept = vars(self).setdefault("kept", {})
+        return kept.setdefault(k.shape[2], bias.detach()) if q.shape[2] == 1 else bias
+
+
+class MeanOfKeys(ALiBi):
+    """Has slopes that grow with the mean of all keys, hidden ones too."""
+
+    def bias(self, q, k, q_pos, k_pos, scale):
+        return super().bias(q, k, q_pos, k_pos, scale) * k.mean(dim=(2, 3), keepdim=True)
+
+
+class ByMeanDistance(ALiBi):
+    """Divides by the mean of the distances asked for, which is another if each is asked once."""
+
+    def of_distance(self, relative):
+        return super().of_distance(relative / relative.double().abs().mean())
+
+
+class AddsAlways(RoPE):
+    """Adds to the output of a query that sees no key."""
+
+    def values(self, weights, q_pos, k_pos):
+        return weights.new_ones(*weights.shape[:3], self.head_dim)
 
 
 class Frozen(ALiBi):
     """Reads a number where the gradient should pass."""
 
-    def __init__(self, n_heads: int) -> None:
+    def __init__(self, n_heads):
         super().__init__(n_heads)
         self.factor = nn.Parameter(torch.tensor(1.0))
 
-    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
+    def bias(self, q, k, q_pos, k_pos, scale):
         return self.factor.item() * super().bias(q, k, q_pos, k_pos, scale)
+
+
+class ReadsLargest(ALiBi):
+    """Asks for the largest position: of none there is no largest, in a graph it is not known."""
+
+    def bias(self, q, k, q_pos, k_pos, scale):
+        bias = super().bias(q, k, q_pos, k_pos, scale)
+        return bias if q_pos.max() < 10**6 else 2 * bias
+
+
+class OtherIfLong(ALiBi):
+    """Makes a choice by the length, which a graph for any length cannot."""
+
+    def bias(self, q, k, q_pos, k_pos, scale):
+        bias = super().bias(q, k, q_pos, k_pos, scale)
+        return bias if len(q_pos) < 10 else 2 * bias
+
+
+class DrawsLate(ALiBi):
+    """Draws its slopes when it is first called, and keeps them in no parameter."""
+
+    def __init__(self, n_heads):
+        super().__init__(n_heads)
+        self.factor, self.slopes = nn.Parameter(torch.ones(n_heads, 1, 1)), None
+
+    def bias(self, q, k, q_pos, k_pos, scale):
+        if self.slopes is None:
+            self.slopes = torch.rand_like(self.factor)
+        return self.factor * self.slopes * super().bias(q, k, q_pos, k_pos, scale)
 
 
 class Rounded(RoPE):
     """Keeps its angles in a buffer, which a cast rounds."""
 
-    def __init__(self, head_dim: int) -> None:
+    def __init__(self, head_dim):
         super().__init__(head_dim)
         del self.rates
         self.register_buffer("rates", frequencies(head_dim).float() * 1.1)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "promises"),
-    [
-        (Blind(), ["position_has_an_effect"]),
-        (ByShape(HEADS, 8, 9, std=1.0), ["gaps_are_positions", "a_cache_gives_the_whole"]),
-        (Frozen(HEADS), ["gradients_equal_numerical_ones"]),
-        (Rounded(WIDTH), ["other_dtypes_are_near"]),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_a_broken_promise_is_named_with_what_was_seen_and_its_mend(
-    wrong: PositionEncoding, promises: list[str]
-) -> None:
-    with pytest.raises(AssertionError) as error:
-        check_encoding(wrong, besides=SLOW)
-    for promise in promises:
-        assert f"- {promise}: " in str(error.value)
-    words = str(error.value)
-    assert words.count("\n  mend: ") == words.count("\n  seen: ") >= len(promises)
+DIFFERS = "AssertionError: differs by"
+# For each promise a class that breaks it, and what is seen then.
+WRONG: dict[str, tuple[Make, str]] = {
+    "position_has_an_effect": (Blind, "AssertionError: order moves nothing"),
+    "a_shift_changes_nothing": (lambda: Squared(WIDTH), DIFFERS),
+    "gaps_are_positions": (lambda: ByShape(HEADS, 8, 9, std=1.0), DIFFERS),
+    "positions_come_in_any_form": (lambda: Unbatched(HEADS), DIFFERS),
+    "sequences_have_their_own_positions": (lambda: FirstSequence(HEADS), DIFFERS),
+    "padding_changes_nothing": (lambda: ByIndex(32, D_MODEL, std=1.0), DIFFERS),
+    "packed_texts_stay_apart": (lambda: ByIndex(32, D_MODEL, std=1.0), DIFFERS),
+    "a_cache_gives_the_whole": (lambda: FromLastQuery(WIDTH), DIFFERS),
+    "changed_weights_are_seen": (lambda: KeepsRows(HEADS, 8, 9, std=1.0), DIFFERS),
+    "the_future_is_unseen": (lambda: MeanOfKeys(HEADS), DIFFERS),
+    "fast_forms_equal_the_definition": (lambda: ByMeanDistance(HEADS), DIFFERS),
+    "a_query_without_a_key_is_no_error": (
+        lambda: AddsAlways(WIDTH), "AssertionError: the output is not zero",
+    ),
+    "gradients_equal_numerical_ones": (lambda: Frozen(HEADS), "GradcheckError: Jacobian mismatch"),
+    "it_compiles_into_one_graph": (lambda: ReadsLargest(HEADS), "[Dd]ata-dependent"),
+    "it_exports_for_any_length": (lambda: OtherIfLong(HEADS), r"Constraints violated \(length\)"),
+    "an_evaluation_stops_no_training": (
+        lambda: DrawsLate(HEADS), "RuntimeError: Inference tensors cannot be saved for backward",
+    ),
+    "other_dtypes_are_near": (lambda: Rounded(WIDTH), DIFFERS),
+    "it_is_saved_and_copied": (lambda: DrawsLate(HEADS), DIFFERS),
+    "an_empty_batch_is_legal": (lambda: ReadsLargest(HEADS), r"max\(\)"),
+}  # fmt: skip
+
+
+def test_every_promise_has_a_wrong_class() -> None:
+    assert list(WRONG) == list(PROMISES)
+
+
+@pytest.mark.parametrize("promise", WRONG)
+def test_every_promise_refuses_a_wrong_class(promise: str) -> None:
+    """For the reason that is its own."""
+    make, seen = WRONG[promise]
+    told = broken_promises(make(), [promise])
+    assert list(told) == [promise]
+    assert re.search(f"\n  seen: .*{seen}", told[promise])
+
+
+def test_what_is_broken_is_said_with_its_mend() -> None:
+    """Each promise that is not kept is named, with what was seen and the usual mend."""
+    with pytest.raises(AssertionError, match="ByShape does not keep") as error:
+        check_encoding(ByShape(HEADS, 8, 9, std=1.0), besides=SLOW)
+    message = str(error.value)
+    for promise in ("gaps_are_positions", "a_cache_gives_the_whole"):
+        assert f"- {promise}: " in message
+    assert message.count("\n- ") == message.count("\n  mend: ") == message.count("\n  seen: ") >= 2
 
 
 def test_a_broken_promise_is_seen_where_python_leaves_asserts_out() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import resource
@@ -12,8 +13,10 @@ import time
 from collections.abc import Iterator
 from itertools import chain, pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pyseccomp
 import pytest
 import torch
 
@@ -30,7 +33,7 @@ from exercises.jobs import Job, Limits
 from exercises.processors import Processor
 from exercises.sandbox import Ended, Session, zygote
 from exercises.sets import source_path
-from exercises.syscalls import SandboxMissing
+from exercises.syscalls import DENIED, SandboxMissing, program
 from exercises.wire import HEADER, MAX_PARTS, Malformed, Opaque, decode, encode
 from tools import ROOT
 
@@ -198,6 +201,63 @@ def test_both_lines_that_bring_the_checks_work() -> None:
             error = session.ask({"cell": line}, 60)["error"]
             assert error["type"] == "ModuleNotFoundError"
             assert "not lent while grading: write your own" in error["text"]
+
+
+REFUSED = [
+    "memfd_create", "memfd_secret", "shmget", "msgget", "semget", "mq_open", "socket",
+    "socketpair", "io_uring_setup", "unshare", "setns", "mount", "umount2", "pivot_root", "fsopen",
+    "open_tree", "move_mount", "ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd",
+    "kcmp", "add_key", "request_key", "keyctl", "bpf", "perf_event_open", "userfaultfd",
+    "sched_setaffinity", "inotify_init", "inotify_init1", "fanotify_init", "open_by_handle_at",
+    "name_to_handle_at", "personality",
+]  # fmt: skip
+TRIES = """
+import ctypes
+
+def answer_of(*call):
+    if ctypes.CDLL(None, use_errno=True).syscall(*map(ctypes.c_long, call)) != -1:
+        return 0
+    return ctypes.get_errno()
+"""
+MARK = 999  # an error that no kernel gives: it can come from the filter alone
+CLONE_THREAD, CLONE_NEWUSER = 0x10000, 0x10000000  # the first by itself is invalid
+
+
+@pytest.fixture
+def marked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    """A session whose filter says which answers are its own."""
+    errors = SimpleNamespace(EPERM=MARK, ENOSYS=errno.ENOSYS)
+    monkeypatch.setattr("exercises.syscalls.errno", errors)
+    monkeypatch.setattr("exercises.sandbox.program", program.__wrapped__)  # made now, and not kept
+    monkeypatch.setattr("exercises.sandbox._zygotes", [])
+    with Session(LIMITS) as session:
+        run(session, TRIES)
+        yield session
+    own = zygote().process
+    own.kill()
+    own.wait()
+
+
+def number_of(name: str) -> int:
+    """Return the number of a system call; one below 0 if this architecture lacks it."""
+    return int(pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name))
+
+
+def test_the_filter_refuses_each_call(marked: Session) -> None:
+    """It does, and no other wall: all arguments are invalid."""
+    numbers = {name: number_of(name) for name in REFUSED if number_of(name) >= 0}
+    assert len(numbers) >= 34  # ARM has no inotify_init
+    got = {name: result(marked, "answer_of", n, *[-1] * 6) for name, n in numbers.items()}
+    assert got == dict.fromkeys(numbers, MARK)
+    clone, invalid = number_of("clone"), [CLONE_THREAD, 0, 0, 0, 0]
+    assert result(marked, "answer_of", clone, *invalid) == errno.EINVAL
+    invalid[0] |= CLONE_NEWUSER
+    assert result(marked, "answer_of", clone, *invalid) == MARK
+    assert result(marked, "answer_of", number_of("clone3"), 0, 0) == errno.ENOSYS
+
+
+def test_every_refused_call_is_tried() -> None:
+    assert sorted(DENIED) == sorted(REFUSED)
 
 
 STAYS = """

@@ -201,12 +201,17 @@ def curve_cases(draw: Draw) -> list[Case]:
     bump = 3 * (-((torch.arange(50) - draw.integer(15, 30)) ** 2) / 9).exp()
     levels = (5 * draw.normal(5)).repeat_interleave(torch.tensor([3, 9, 1, 7, 12]))
     drawn = 100 + 5 * draw.normal(40).exp()  # most are small, a few are large
+    # The second level is nearest to the mean of the first, and to the middle of the third.
+    times = torch.tensor([draw.integer(50, 60), 3, 2])
+    rare = torch.tensor([0.0, 1.0, 3.5]).repeat_interleave(times)
+    rare += 0.01 * draw.normal(len(rare))
     return [
         Case(f"{words}, {len(curve)} distances, {m} buckets", (curve, m))
         for words, curve, m in (
             ("a falling curve", smooth, 6), ("a bump", bump + 0.1 * draw.normal(50), 7),
             ("drawn numbers", drawn, 7), ("drawn numbers", drawn.flip(0)[:11].double(), 10),
             ("five levels", levels, 5), ("one bucket", drawn, 1), ("one for each", drawn[:9], 9),
+            ("rare levels", rare, 2),
         )
     ]  # fmt: skip
 

@@ -42,6 +42,7 @@ def looking_heads(draw: Draw, heads: int, texts: int, window: int, words: float)
     wanted[0], wanted[-1] = window - draw.integer(1, 3), draw.integer(0, 2)
     b = torch.rand(heads, window + 1, generator=draw.generator)
     b[torch.arange(heads), wanted] = 1.8
+    b[0, 0] = 1.4  # nearly as high, and far away
     b = torch.cat([torch.full((heads, length - window - 1), -10.0), b], 1)  # from 1 - L to 0
     places = torch.arange(length)
     scores = b[:, (places - places[:, None]).clamp(max=0) + length - 1][:, None]

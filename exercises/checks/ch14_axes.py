@@ -40,7 +40,7 @@ def box_by(
 def box_cases(draw: Draw) -> list[Case]:
     """Whole pictures and parts, coarser and finer grids; all patches, and some dropped."""
     h, w, more = draw.sizes(3, 3, 8)
-    third = more / 30
+    third = draw.integer(100, 266) / 1000
     found = []
     for grid, trained, box in (
         ((h, w + 3), (h, w + 3), (0.0, 0.0, 1.0, 1.0)),

@@ -110,7 +110,7 @@ def table_cases(draw: Draw) -> list[Case]:
     """
     n, more, last = draw.sizes(3, 4, 12)
     start, far = draw.integer(20, 90), draw.integer(500, 900)
-    some = 100 * draw.integer(2, 9) + 37.5
+    some = draw.integer(200, 900) + 0.375
     ways = {
         f"a usual table: {n} pairs, from position 0": (10000.0, 1.0, n, 0, 9 + n),
         f"two rows: {more} pairs, from position 3": (500000.0, 1.0, more, 3, 2),
