@@ -1,11 +1,12 @@
-# Two commands do everything: `make book` builds the site, `make test` runs every check.
+# Two commands are enough: `make book` builds the site, `make test` runs the tests.
 
 PYTHON ?= python3
 PIP_ARGS ?=
 PORT ?= 8000
 NB ?=
-ISA ?=
-ISA_ARGS = $(if $(ISA),--isa $(ISA))
+ifdef ISA  # the instruction set (tools/environment.py)
+export PE_ISA := $(ISA)
+endif
 
 VENV := .venv
 ifeq ($(OS),Windows_NT)
@@ -21,7 +22,7 @@ TEST_READY := $(VENV)/.test-ready
 
 .DEFAULT_GOAL := help
 .PHONY: help book test refresh check lint links pdf serve newest clean distclean \
-        exercises grade bench bakeoff order fork
+        exercises grade bench bakeoff cover fork
 
 # An environment works only where it was made, with the Python that made it. Else it is made anew.
 PLACE := import os, sys; print(os.fsencode(os.path.realpath(sys.prefix)), *sys.version_info[:2])
@@ -64,17 +65,34 @@ $(TEST_READY): requirements-test.txt requirements-bakeoff.txt requirements-alone
 book: $(BOOK_READY) ## Build the site from the stored outputs and say where it is
 	@$(PY) -m tools.build
 
-test: $(TEST_READY) ## Run every check (ISA=native|oldest)
-	@$(PY) -m tools.test $(ISA_ARGS)
+# A notebook's cells share a kernel, and tests of a file what they build. Seconds by the clock end
+# what hangs. A test often waits for a browser or a sandbox: one more process than two cores.
+PYTEST := $(PY) -m pytest -q -n 3 --dist=loadfile --no-loadscope-reorder
+NBVAL := --nbval --nbval-current-env --nbval-cell-timeout=900 --nbval-kernel-startup-timeout=300
 
-refresh: $(BOOK_READY) ## Re-execute the notebooks in place (NB=attention for one)
-	@$(PY) -m tools.refresh $(ISA_ARGS) $(NB)
+test: $(TEST_READY) ## Run the tests and every notebook (ISA=native|oldest)
+	@$(PYTEST) tests book $(NBVAL)
 
-check: $(BOOK_READY) ## Re-execute in memory and compare with what is stored, pictures too
-	@$(PY) -m tools.refresh --check $(ISA_ARGS) $(NB)
+check: $(TEST_READY) ## Run what concerns one chapter (NB=shaw)
+	@test -n "$(NB)" || { echo "Which chapter? make check NB=shaw"; exit 2; }
+	@$(PYTEST) tests book $(NBVAL) -k "$(NB)"
+
+# The tests of a module have its name; those of the whole library are named here.
+LIBRARY := $(wildcard $(patsubst pe_lib/%.py,tests/test_%.py,$(wildcard pe_lib/*.py)))
+LIBRARY += $(addprefix tests/test_,promises.py contract.py bad_inputs.py configs.py)
+
+cover: $(TEST_READY) ## Ask how much of the library its tests run: 98 % or more
+	@$(PYTEST) $(LIBRARY) --cov=pe_lib --cov=posdoctor/configs \
+	  --cov-report=term:skip-covered --cov-fail-under=98
 
 lint: $(TEST_READY) ## Check style, spelling and types
-	@$(PY) -m tools.lint
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(VENV)/bin/codespell .
+	$(PY) -m mypy
+
+refresh: $(BOOK_READY) ## Execute the notebooks anew and store what they give (NB=shaw for one)
+	@$(PY) -m tools.refresh $(NB)
 
 links: $(BOOK_READY) ## Ask every external link whether it still answers; writes a report
 	@$(PY) -m tools.build --links
@@ -91,16 +109,13 @@ exercises: $(GRADE_READY) ## Make the student releases from the instructors' sou
 grade: $(GRADE_READY) ## Grade a course folder: make grade COURSE=../course SET=02_sinusoidal
 	@$(PY) -m exercises.grade_course "$${COURSE:-course}" $${SET:+--set "$$SET"} $(ARGS)
 
-order: $(GRADE_READY) ## Number the chapters by their order in _toc.yml, wherever numbers stand
-	@$(PY) -m tools.order
-
 fork: $(BOOK_READY) ## Give a fork its own links (REPO=owner/name TITLE="..." SITE=https://...)
 	@$(PY) -m tools.fork "$$REPO" --title "$$TITLE" --site "$$SITE"
 
 NEWEST := sed -E 's/^([A-Za-z0-9._-]+)==(([0-9]+)[0-9.a-z]*).*/\1>=\2,==\3.*/'
 
 newest: $(TEST_READY) ## Move the environment to the newest versions within the same majors
-	@mkdir -p _build && rm -f $(SITE)/.made_of
+	@mkdir -p _build && rm -f $(SITE)/.sources.json
 	@$(NEWEST) requirements.txt $(patsubst %,requirements-%.txt,grade bakeoff test) > _build/newest.txt
 	@$(NEWEST) requirements-alone.txt > _build/newest-alone.txt
 	$(PIP) $(PIP_ARGS) --upgrade -r _build/newest.txt

@@ -1,8 +1,7 @@
-"""What every test shares: the environment, the order of the files."""
+"""What every test shares: the environment, the order of the notebooks, and quiet when green."""
 
 from __future__ import annotations
 
-import gc
 import json
 
 import pytest
@@ -13,40 +12,24 @@ environment.apply()  # before torch and numpy are imported
 
 from tools import refresh  # noqa: E402
 
-pytest_plugins = ["tools.red", "tools.nbval_whole"]
-
-# What takes longest begins first, so that no processor waits for the last of it: these files, then
-# the notebooks by their recorded seconds, then the others.
-FIRST = ["site", "bench_page", "promises", "published", "doctor", "live", "practice_page", "checks"]
-FIRST += ["grading_runs", "grading", "exercises", "style", "guards", "fork", "bakeoff", "places"]
-FIRST += ["colab", "tools", "sandbox"]
-# A tracer slows these for nothing: where coverage is measured, the others run the same lines.
-UNTRACED = [f"test_{name}.py" for name in FIRST if name not in ("promises", "doctor")]
-UNTRACED += ["it_compiles_into_one_graph", "it_exports_for_any_length"]
-
-# What is imported and collected stays to the end: to look there again and again for what could be
-# freed takes long, in vain.
-gc.disable()
+pytest_plugins = ["tools.nbval_pictures"]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop():
-    """From here on look for what can be freed, among what the tests make."""
-    gc.freeze()
-    gc.enable()
-
-
-def pytest_collection_modifyitems(items):
-    """Put the files in their order; what is alike stays as it was. Mark what is not traced."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the notebooks after the tests, the longest first: the last processor then ends soon."""
     seconds = json.loads(refresh.RUNTIMES.read_text(encoding="utf-8"))
 
-    def place(item):
-        name = item.path.stem.removeprefix("test_")
-        if name in FIRST:
-            return 0, FIRST.index(name)
-        return (1, -seconds.get(name, 60)) if item.path.suffix == ".ipynb" else (2, 0)
+    def place(item: pytest.Item) -> tuple[bool, float]:
+        is_notebook = item.path.suffix == ".ipynb"
+        return is_notebook, -seconds.get(item.path.stem, 60) if is_notebook else 0
 
     items.sort(key=place)
-    for item in items:
-        if any(each in item.nodeid for each in UNTRACED):
-            item.add_marker("no_cover")
+
+
+def pytest_report_teststatus(
+    report: pytest.TestReport, config: pytest.Config
+) -> tuple[str, str, str] | None:
+    """Print nothing for a test that passes, unless asked with -v."""
+    if report.passed and report.when == "call" and config.option.verbose <= 0:
+        return "passed", "", ""
+    return None

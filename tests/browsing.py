@@ -6,6 +6,8 @@ import functools
 import http.server
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,11 +18,20 @@ from typing import Any
 
 import pytest
 import yaml
+from filelock import FileLock
 
-from tools import ROOT
-from tools.red import NotThere
+from tools import ROOT, chromium
 
 IN_CI = os.environ.get("CI") == "true"
+ENGINE = os.environ.get("BROWSER", "chromium")  # or firefox, or webkit
+LONG = 300  # seconds until a wait is given up: other programs may hold the processor
+CHROME_ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-sync",
+    # Optimised early, scripts that run once cost more than they save; the bench's still are, later.
+    "--js-flags=--invocation-count-for-maglev=20000,--invocation-count-for-osr=20000",
+]
 
 # For axe, which takes long over many elements: formulas are MathJax's own, and of coloured code
 # one token of each kind stands for the others.
@@ -152,8 +163,33 @@ DESK = {"width": 1440, "height": 900}
 def left_out(reason: str) -> None:
     """Skip a test, which in CI is a failure: there, everything that it needs is installed."""
     if IN_CI:
-        raise NotThere(f"left out, which CI does not allow: {reason}")
+        pytest.fail(f"left out, which CI does not allow: {reason}", pytrace=False)
     pytest.skip(reason)
+
+
+def build_site() -> subprocess.CompletedProcess[str]:
+    """Build the site as a reader does, one worker after the other."""
+    (ROOT / "_build").mkdir(exist_ok=True)
+    with FileLock(ROOT / "_build" / "site.lock"):
+        return subprocess.run(
+            [sys.executable, "-m", "tools.build"], cwd=ROOT, capture_output=True, text=True
+        )
+
+
+def launch(playwright):
+    """Start the system's Chromium, or the browser that Playwright installed.
+
+    Raises:
+        FileNotFoundError: if there is none.
+    """
+    engine, own = getattr(playwright, ENGINE), ENGINE == "chromium"
+    path = (own and chromium.installed()) or engine.executable_path
+    if not Path(path).exists():
+        raise FileNotFoundError(
+            f"no {ENGINE} here. On Debian, Ubuntu: sudo apt install chromium; elsewhere: "
+            f"{sys.executable} -m playwright install {ENGINE}"
+        )
+    return engine.launch(executable_path=path, args=CHROME_ARGS if own else [], timeout=1000 * LONG)
 
 
 class QuietHandler(http.server.SimpleHTTPRequestHandler):

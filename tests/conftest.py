@@ -1,30 +1,22 @@
-"""Fixtures that cost something and are therefore made once: the site, a browser."""
+"""Fixtures that cost something and are therefore made once: the site, a browser.
+
+Where one of them is not to be had, tests/test_machine.py fails with the reason and what to install,
+and the tests that need it are left out.
+"""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+import browsing
 from browsing import Seen, left_out, serve
-from tools import ROOT, chromium
 from tools.build import SITE
-from tools.red import NotThere
 
-ENGINE = os.environ.get("BROWSER", "chromium")  # or firefox, or webkit
-LONG = 300  # seconds until a wait is given up: other programs may hold the processor
-CHROME_ARGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-sync",
-    # Optimised early, scripts that run once cost more than they save; the bench's still are, later.
-    "--js-flags=--invocation-count-for-maglev=20000,--invocation-count-for-osr=20000",
-]
+MISSING = "{} is missing here: tests/test_machine.py says why"
 
 # A check gives the same answer every time: hypothesis draws the same examples, and each test's
 # random numbers do not depend on which tests ran before it. To look further, run
@@ -58,18 +50,15 @@ def sandbox() -> None:
 
     try:
         require_sandbox()
-    except SandboxMissing as error:
-        raise NotThere(f"the sandbox does not work\n{error}") from error
+    except SandboxMissing:
+        pytest.skip(MISSING.format("the sandbox"))
 
 
 @pytest.fixture(scope="session")
 def site() -> Path:
     """Build the site as a reader does; its folder."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tools.build"], cwd=ROOT, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise NotThere(f"the book does not build: `make book`\n{done.stdout}{done.stderr}")
+    if browsing.build_site().returncode:
+        pytest.skip(MISSING.format("the site"))
     return SITE
 
 
@@ -84,23 +73,15 @@ def address(site: Path) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def browser():
     """Start the system's Chromium, or the browser that Playwright installed."""
-    try:
-        from playwright import sync_api
-    except ImportError:
-        left_out("browser tests need Playwright: pip install -r requirements-test.txt")
+    from playwright import sync_api
+
     with sync_api.sync_playwright() as playwright:
-        engine, own = getattr(playwright, ENGINE), ENGINE == "chromium"
-        path = (own and chromium.installed()) or engine.executable_path
-        if not Path(path).exists():
-            left_out(f"browser tests need {ENGINE}: `playwright install {ENGINE}`")
         try:
-            instance = engine.launch(
-                executable_path=path, args=CHROME_ARGS if own else [], timeout=1000 * LONG
-            )
-        except sync_api.Error as error:
-            raise NotThere(f"the browser does not start: {path}\n{error}") from error
+            instance = browsing.launch(playwright)
+        except (FileNotFoundError, sync_api.Error):
+            pytest.skip(MISSING.format("a browser"))
         context = instance.new_context()  # one for all visits: what pages share is read once
-        context.set_default_timeout(1000 * LONG)
+        context.set_default_timeout(1000 * browsing.LONG)
         yield context
         instance.close()
 

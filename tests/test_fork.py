@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from bs4 import BeautifulSoup
-from test_order import copy_with_environment
 
-from tools import ROOT, address, fork, order, refresh
+from copies import checkout, copy_with_environment
+from tools import ROOT, address, fork, refresh
 
 OWN = address.stored()
 REPOSITORY, TITLE = "Ada-L/notes.on_order", r'Wörter & "Orte": a \1 course'
@@ -27,7 +27,11 @@ CONTENTS = {
     "root": "book/00_intro",
     "chapters": [{"file": f"book/{name}"} for name in ("05_shaw", "exercises", "run")],
 }
-BUILD = "from tools import build, publish; build.sphinx('html'); publish.publish(build.SITE)"
+BUILD = """from tools import build, publish
+build.forget()
+build.sphinx('html')
+publish.publish(build.SITE)
+"""
 
 
 def naming(at: address.Address, folder: Path, paths: list[Path]) -> set[str]:
@@ -96,7 +100,7 @@ def require_links(folder: Path, repository: str, site: str) -> None:
 
 
 def test_only_the_copies_name_the_address_and_they_name_what_the_source_says() -> None:
-    found = naming(OWN, ROOT, order.checkout())
+    found = naming(OWN, ROOT, checkout())
     assert {"_config.yml", "README.md", "CITATION.cff"} <= found <= set(fork.COPIES)
     for name in fork.COPIES:
         text = (ROOT / name).read_text(encoding="utf-8")
@@ -105,7 +109,7 @@ def test_only_the_copies_name_the_address_and_they_name_what_the_source_says() -
 
 def test_one_command_gives_a_fork_its_own_address_and_title(forked: Path) -> None:
     """No file and no page has the old one; the title may hold what files give a meaning."""
-    paths = [forked / path.relative_to(ROOT) for path in order.checkout()]
+    paths = [forked / path.relative_to(ROOT) for path in checkout()]
     assert naming(OWN, forked, paths) == set()
     at = address.stored(forked / "_config.yml")
     assert (at.name, at.site, at.title) == (REPOSITORY, SITE, TITLE)

@@ -41,7 +41,7 @@ from pe_lib.shaw import Shaw, clipped_row, shaw_logits
 from pe_lib.sinusoidal import Sinusoidal, frequencies, sinusoidal
 from pe_lib.t5 import T5Bias, t5_bucket
 from pe_lib.transformer_xl import TransformerXL
-from tools import bench, refresh
+from tools import bench, nbval_pictures, refresh
 from tools import live as workshop
 
 NAMES = sorted(live.starts())
@@ -1027,7 +1027,8 @@ def test_a_notebook_stores_the_picture_and_the_state_and_no_script(monkeypatch):
     assert "widgets" not in kept.metadata
     changed = copy.deepcopy(kept)
     changed.cells[0].outputs[0].metadata["image/png"]["state"]["m"] = 9
-    assert list(refresh.differences(kept, changed)) != []
+    outputs = (notebook.cells[0].outputs for notebook in (kept, changed))
+    assert list(nbval_pictures.differences(*outputs)) != []
 
 
 def test_where_nothing_computes_the_caption_says_so(monkeypatch):

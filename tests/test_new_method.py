@@ -8,9 +8,9 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from test_order import copy_with_environment
 from test_promises import PROMISES
 
+from copies import copy_with_environment
 from tools import ROOT
 
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

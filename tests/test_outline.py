@@ -8,11 +8,13 @@ import nbformat
 import pytest
 
 from pages import claims
-from tools import outline
+from tools import ROOT, outline
 
 PATHS = {path.stem: path for path in outline.chapters()}
 TITLE = re.compile(r"# (\d+)\. ")
 BOXES = 3
+BOOK = ROOT / "book"
+LINK = re.compile(r"\[[Cc]hapter\s+(\d+)\]\((\d\d)_")
 
 
 def source(name: str) -> str:
@@ -27,6 +29,18 @@ every_chapter = pytest.mark.parametrize("name", [name for name in PATHS if name 
 @every_chapter
 def test_the_title_has_the_number_of_the_file(name):
     assert int(TITLE.match(source(name))[1]) == int(name[:2])
+
+
+def test_chapters_are_numbered_in_order():
+    numbers = [int(name[:2]) for name in PATHS if name != "00_intro"]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_links_say_the_chapter_they_lead_to():
+    pages = [path for path in BOOK.glob("*.*") if path.suffix in (".md", ".ipynb")]
+    links = [link for path in pages for link in LINK.findall(path.read_text(encoding="utf-8"))]
+    assert len(links) > 100
+    assert [link for link in links if int(link[0]) != int(link[1])] == []
 
 
 @every_chapter

@@ -44,7 +44,7 @@ def bring_assets() -> None:
 
 def sphinx(builder: str, *options: str) -> int:
     """Run jupyter-book in the root; warnings are errors for every builder but the link check."""
-    if builder != "html":  # it would read pages in a form of its own, and leave it to the next build
+    if builder != "html":  # it reads pages in a form of its own
         forget()
     start = "from jupyter_book.cli.main import main; main()"
     command = [sys.executable, "-c", start, "build", ".", "-q", "--builder", builder, *options]

@@ -1,4 +1,4 @@
-"""What a host and a search engine want of the site: its first page, a map, and a page for errors.
+"""What a host and a search engine want of the site: its first page and a map of all pages.
 
 Jupyter Book writes the pages; these files stand beside them. Beside the site lie the notebooks that
 are opened alone, in which the addresses are put (tools/address.py).
@@ -6,7 +6,6 @@ are opened alone, in which the addresses are put (tools/address.py).
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import zipfile
@@ -38,53 +37,33 @@ SHARED = (
 )
 FIRST = "book/00_intro.html"
 LISTED = "book/*.html"
-FORMER = ROOT / "book/data/former.json"  # names of pages before; tools/order.py adds to it
 META = re.compile(r'<meta (?:name="description"|property="og:|name="twitter:)[^>]*>')
 
-PAGE = """<!DOCTYPE html>
+FIRST_PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="refresh" content="0; url={url}">
 <title>{title}</title>
-{head}
-<style>
-:root {{ color-scheme: light dark; }}
-body {{ font: 1.05rem/1.6 ui-sans-serif, system-ui, sans-serif; max-width: 34rem;
-  margin: 18vh auto 0; padding: 0 1.25rem; }}
-</style>
+{meta}
 </head>
-<body>
-<main>
-{body}
-</main>
-</body>
+<body><p><a href="{url}">{title}</a></p></body>
 </html>
 """
 
 
 def site_map(pages: list[str], base: str) -> str:
-    """Return the list of pages that search engines read."""
+    """Return the list of pages that search engines read.
+
+    sphinx-sitemap would list only the pages that the last build wrote.
+    """
     rows = "\n".join(f"<url><loc>{escape(base + page)}</loc></url>" for page in pages)
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n{rows}\n</urlset>\n'
     )
-
-
-def not_found(base: str) -> str:
-    """Return the page for an address that leads nowhere.
-
-    A host shows it at any depth of the site, so its links are whole addresses.
-    """
-    body = (
-        "<h1>This page is not here</h1>\n"
-        "<p>It may have been renamed when the chapters were numbered anew.</p>\n"
-        f'<p><a href="{base}{FIRST}">Start of the course</a> · '
-        f'<a href="{base}search.html">Search</a> · '
-        f'<a href="{base}genindex.html">Index</a></p>'
-    )
-    return PAGE.format(title="This page is not here", head="", body=body)
 
 
 def first_page(title: str, landing: str) -> str:
@@ -94,40 +73,8 @@ def first_page(title: str, landing: str) -> str:
         title: of the course.
         landing: the landing page's HTML.
     """
-    head = "\n".join(
-        [f'<meta http-equiv="refresh" content="0; url={FIRST}">', *META.findall(landing)]
-    )
-    body = f'<p><a href="{FIRST}">{escape(title)}</a></p>'
-    return PAGE.format(title=escape(title), head=head, body=body)
-
-
-def moved_page(old: str, new: str, base: str) -> str:
-    """Return the page at a chapter's former address: it leads on, to the same place there.
-
-    Args:
-        old, new: the page's name then and now.
-        base: the site's address.
-    """
-    numbers = [int(name[:2]) for name in (old, new)]
-    head = (
-        f'<link rel="canonical" href="{base}book/{new}.html">\n'
-        f'<script>location.replace("{new}.html" + location.search + location.hash'
-        f'.replace("#figure-{numbers[0]}-", "#figure-{numbers[1]}-"))</script>\n'
-        f'<meta http-equiv="refresh" content="0; url={new}.html">'
-    )
-    body = f'<p>This chapter has another number now: <a href="{new}.html">go there</a></p>'
-    return PAGE.format(title="This chapter has moved", head=head, body=body)
-
-
-def moved_pages(pages: list[str], base: str) -> dict[str, str]:
-    """Return a page for each address that a chapter had and no page has now."""
-    now = {Path(page).stem[2:]: Path(page).stem for page in pages}
-    former = json.loads(FORMER.read_text(encoding="utf-8"))
-    return {
-        f"book/{old}.html": moved_page(old, now[old[2:]], base)
-        for old in former
-        if old[2:] in now and old not in now.values()
-    }
+    meta = "\n".join(META.findall(landing))
+    return FIRST_PAGE.format(url=FIRST, title=escape(title), meta=meta)
 
 
 def checks() -> bytes:
@@ -152,6 +99,7 @@ def put_addresses(site: Path) -> None:
 def write_notebooks(folder: Path) -> None:
     """Write what Colab opens: the notebooks at their places, with the addresses put in."""
     shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     at = address.current()
     for path in sorted(path for pattern in HANDED_OUT for path in ROOT.glob(pattern)):
         copy = folder / path.relative_to(ROOT)
@@ -172,9 +120,7 @@ def publish(site: Path) -> None:
     files = {
         "sitemap.xml": site_map(pages, base),
         "robots.txt": f"User-agent: *\nAllow: /\nSitemap: {base}sitemap.xml\n",
-        "404.html": not_found(base),
         "index.html": first_page(at.title, landing),
-        **moved_pages(pages, base),
     }
     for name, text in files.items():
         (site / name).write_text(text, encoding="utf-8")

@@ -1,18 +1,15 @@
-"""Execute the book's notebooks so that a second run changes no byte.
+"""Execute notebooks of the book in place, so that a second run changes no byte.
 
-Usage: python -m tools.refresh [--check] [--isa ISA] [NAME ...]
+Usage: python -m tools.refresh [NAME ...]
 
-A plain run executes each notebook in place, without timings, with its cell ids kept and the ids of
-widget models renamed in a fixed order. `--check` executes in memory and compares everything that
-is stored, pictures included, with what the run gave. NAME is a notebook of book/ (attention or
-01_attention), ISA an instruction set of tools/environment.py.
+NAME is a notebook of book/: attention, or 01_attention; without one, all are executed. Cell ids
+stay, timings go, and the ids of widget models are renamed in a fixed order. What warns, fails or
+prints a path of this computer is not stored.
 """
 
 from __future__ import annotations
 
 import argparse
-import base64
-import io
 import json
 import os
 import re
@@ -22,10 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import numpy as np
 from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal
-from PIL import Image
 
 from tools import ROOT, environment
 
@@ -35,12 +30,7 @@ CELL_TIMEOUT = 600
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 WIDGETS = "application/vnd.jupyter.widget-state+json"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-FRAME = re.compile(r"data:image/png;base64,([A-Za-z0-9+/=]+)")  # a frame inside an HTML widget
 FOLDED = {"hide-input", "remove-input", "hide-cell", "remove-cell"}  # tags of such cells
-# A pixel differs when a channel is off by more than LEVELS; a picture when SHARE of them are.
-LEVELS = 32
-SHARE = 0.002
-
 # Colab opens a notebook alone; this cell, hidden on the page, brings the library and the data. The
 # build puts the address in (tools/address.py).
 COLAB_ID = "colab"
@@ -160,161 +150,45 @@ def complaints(notebook: Notebook) -> Iterator[str]:
                 yield f"cell {index} ({cell['id']}) prints a path of this computer"
 
 
-def same_picture(stored: str, fresh: str) -> str | None:
-    """Compare two base64 pictures; return None when they agree, else how far they are apart."""
-    if stored.strip() == fresh.strip():
-        return None
-    left, right = (
-        np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGBA"), dtype=np.int16)
-        for data in (stored, fresh)
-    )
-    if left.shape != right.shape:
-        return f"size {left.shape[1]}x{left.shape[0]} became {right.shape[1]}x{right.shape[0]}"
-    share = float((np.abs(left - right).max(axis=-1) > LEVELS).mean())
-    return f"{share:.2%} of the pixels differ" if share > SHARE else None
+def refresh(path: Path) -> list[str]:
+    """Execute a notebook in place, and record its processor seconds if it changed.
 
-
-def _text(value: Any) -> str:
-    return "".join(value) if isinstance(value, list) else str(value)
-
-
-def output_differences(stored: list[Any], fresh: list[Any]) -> Iterator[str]:
-    """Yield the differences between the outputs of one cell."""
-    if len(stored) != len(fresh):
-        yield f"{len(stored)} outputs became {len(fresh)}"
-        return
-    for old, new in zip(stored, fresh, strict=True):
-        if old["output_type"] != new["output_type"]:
-            yield f"{old['output_type']} became {new['output_type']}"
-        elif old["output_type"] == "stream":
-            if old["text"] != new["text"]:
-                yield f"{old['text'].strip()[:200]!r} became {new['text'].strip()[:200]!r}"
-        elif old["output_type"] == "error":
-            if (old["ename"], old["evalue"]) != (new["ename"], new["evalue"]):
-                yield f"{old['ename']}: {old['evalue']} became {new['ename']}: {new['evalue']}"
-        else:
-            yield from data_differences(old, new)
-
-
-def data_differences(old: Any, new: Any) -> Iterator[str]:
-    """Yield the differences between two display outputs, pictures by their pixels."""
-    if old.get("metadata", {}) != new.get("metadata", {}):
-        yield f"metadata {old['metadata']} became {new['metadata']}"
-    if set(old["data"]) != set(new["data"]):
-        yield f"types {sorted(old['data'])} became {sorted(new['data'])}"
-        return
-    for mime, value in old["data"].items():
-        if mime == "image/png":
-            if difference := same_picture(_text(value), _text(new["data"][mime])):
-                yield f"picture: {difference}"
-        elif _text(value) != _text(new["data"][mime]):
-            yield f"{mime}: {_text(value)[:200]!r} became {_text(new['data'][mime])[:200]!r}"
-
-
-def widget_differences(stored: Notebook, fresh: Notebook) -> Iterator[str]:
-    """Yield the differences between stored widgets, frames compared by their pixels."""
-    old, new = (
-        notebook["metadata"].get("widgets", {}).get(WIDGETS, {}).get("state", {})
-        for notebook in (stored, fresh)
-    )
-    if set(old) != set(new):
-        yield f"{len(old)} widget models became {len(new)}"
-        return
-    for name, model in old.items():
-        other = new[name]
-        states = [json.dumps(each["state"], sort_keys=True) for each in (model, other)]
-        if FRAME.sub("", states[0]) != FRAME.sub("", states[1]):
-            yield f"{model['model_name']} {name[-4:]}: its state differs"
-        for left, right in zip(*(FRAME.findall(state) for state in states), strict=False):
-            if difference := same_picture(left, right):
-                yield f"{model['model_name']} {name[-4:]}: {difference}"
-        if model.get("buffers", []) != other.get("buffers", []):
-            yield f"{model['model_name']} {name[-4:]}: its binary data differ"
-
-
-def differences(stored: Notebook, fresh: Notebook) -> Iterator[str]:
-    """Yield, cell by cell, what a run gave that is not what is stored."""
-    if [cell["id"] for cell in stored["cells"]] != [cell["id"] for cell in fresh["cells"]]:
-        yield "its cells are not those that a refresh stores; run make refresh"
-        return
-    for index, (old, new) in enumerate(zip(stored["cells"], fresh["cells"], strict=True)):
-        for difference in output_differences(old.get("outputs", []), new.get("outputs", [])):
-            yield f"cell {index} ({old['id']}): {difference}"
-    yield from widget_differences(stored, fresh)
-
-
-def record_seconds(name: str, seconds: float) -> None:
-    """Store the seconds of a notebook; called only when its content changed.
-
-    What is known of a notebook that was renamed or removed is forgotten.
+    Returns:
+        Why it was not stored, if it was not.
     """
-    known = json.loads(RUNTIMES.read_text()) if RUNTIMES.exists() else {}
-    here = {path.stem for path in notebooks()}
-    runtimes = {stem: value for stem, value in known.items() if stem in here}
-    runtimes[name] = round(seconds, 1)
-    RUNTIMES.parent.mkdir(exist_ok=True)
-    RUNTIMES.write_text(json.dumps(dict(sorted(runtimes.items())), indent=1) + "\n")
-
-
-def busy() -> float:
-    """Return the processor seconds of the kernels that have ended.
-
-    Unlike seconds by the clock they do not grow when the machine has other work.
-    """
-    times = os.times()
-    return times.children_user + times.children_system
-
-
-def refresh(path: Path) -> tuple[list[str], float]:
-    """Execute a notebook in place; return why it was not stored, and its processor seconds."""
-    before = path.read_text(encoding="utf-8")
-    start = busy()
+    before, busy = path.read_text(encoding="utf-8"), os.times()
     fresh = execute(path)
-    seconds = busy() - start
-    after = nbformat.writes(fresh) + "\n"
+    now = os.times()  # processor seconds do not grow when the machine has other work
+    seconds = sum(now[2:4]) - sum(busy[2:4])  # of the kernel, which has ended
     found = list(complaints(fresh))
     if not path.exists() or path.read_text(encoding="utf-8") != before:
         found.append("it was changed while it ran, and stays as it is now: refresh it again")
-    if found:
-        return found, seconds
+    after = nbformat.writes(fresh) + "\n"
     known = json.loads(RUNTIMES.read_text()) if RUNTIMES.exists() else {}
-    if after != before:
+    if not found and (after != before or path.stem not in known):
         path.write_text(after, encoding="utf-8")
-    if after != before or path.stem not in known:
-        record_seconds(path.stem, seconds)
-    return [], seconds
-
-
-def check(path: Path) -> tuple[list[str], float]:
-    """Execute a notebook in memory; return what differs from the file, and processor seconds."""
-    stored = nbformat.read(path, as_version=4)
-    start = busy()
-    fresh = execute(path)
-    seconds = busy() - start
-    return [*complaints(fresh), *differences(stored, fresh)], seconds
+        RUNTIMES.parent.mkdir(exist_ok=True)
+        known[path.stem] = round(seconds, 1)
+        here = sorted(known.keys() & {each.stem for each in notebooks()})
+        RUNTIMES.write_text(json.dumps({name: known[name] for name in here}, indent=1) + "\n")
+    return found
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="notebooks, e.g. attention")
-    parser.add_argument("--check", action="store_true", help="compare, change nothing")
-    parser.add_argument("--isa", help=f"{', '.join(environment.INSTRUCTION_SETS)}")
     options = parser.parse_args(arguments)
-    environment.apply(options.isa)  # for the kernels
+    environment.apply()  # for the kernels
     failed = []
     for path in notebooks(options.names):
         try:
-            found, seconds = (check if options.check else refresh)(path)
+            found = refresh(path)
         except (CellControlSignal, RuntimeError) as error:  # of a cell, or of its kernel
-            found, seconds = [f"stopped: {type(error).__name__}: {error}"], 0.0
-        if found:
-            failed.append(path.stem)
-        print(f"{path.stem:24s} {seconds:6.1f} s  {'FAILED' if found else 'ok'}", flush=True)
-        for line in found:
-            print(f"    {line}", flush=True)
+            found = [f"stopped: {type(error).__name__}: {error}"]
+        failed += [path.stem] * bool(found)
+        print(f"{path.stem}: {'FAILED' if found else 'ok'}", *found, sep="\n    ", flush=True)
     if failed:
-        state = "not as stored" if options.check else "not stored"
-        print(f"{state}: {', '.join(failed)}", flush=True)
+        print(f"not stored: {', '.join(failed)}")
     return int(bool(failed))
 
 

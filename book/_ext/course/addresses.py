@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 from typing import Any
+from urllib.parse import urlsplit
 
 from sphinx.application import Sphinx
 from sphinx.config import Config
@@ -19,6 +20,8 @@ def name_course(_: Sphinx, config: Config) -> None:
     config.html_theme_options["repository_url"] = at.repository
     config.html_theme_options["logo"] = {"text": escape(at.title), "alt_text": ""}
     config.ogp_site_name = escape(at.title)
+    # A host shows the page for errors at any depth of the site: its links begin at the root.
+    config.notfound_urls_prefix = urlsplit(at.site).path
 
 
 def write_title(app: Sphinx, _: Any) -> list[str]:
