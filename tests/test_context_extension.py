@@ -216,6 +216,18 @@ def test_up_to_the_trained_length_dynamic_ntk_is_plain_rope() -> None:
     assert not torch.allclose(longer, other)
 
 
+def test_longrope_is_short_at_trained_length() -> None:
+    """That length included, and long from one position more on."""
+    rates, long = frequencies(HEAD_DIM), FACTORS**1.5
+    ours = LongRoPE(HEAD_DIM, FACTORS, long, TRAINED, 8.0, gain=1.0)
+    q = torch.randn(1, 2, TRAINED, HEAD_DIM)
+    for first, factors in ((0, FACTORS), (1, long)):
+        positions = torch.arange(TRAINED) + first
+        plain = RoPE(HEAD_DIM, rates=longrope(rates, factors))
+        found, expected = (each.rotate(q, q, positions, positions) for each in (ours, plain))
+        torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize(
     "encoding",
     [

@@ -374,6 +374,15 @@ def test_a_submission_ends_by_the_clock_too(monkeypatch) -> None:
     assert time.monotonic() - begin < 25
 
 
+@pytest.mark.usefixtures("sandbox")
+def test_a_new_process_has_no_new_minute() -> None:
+    """The seconds of all processes that a notebook ends are counted together."""
+    source = "import os, time; time.sleep(0.6); os._exit(0)"
+    data = json.dumps({"cells": [{"cell_type": "code", "metadata": {}, "source": source}] * 4})
+    graded = grade(Job("ann", SET, data.encode(), limits=Limits(call=5.0, total=1.0)))
+    assert {verdict.word for verdict in graded.verdicts} == {"time-out"}
+
+
 def test_without_bubblewrap_nothing_is_run(monkeypatch, tmp_path, capsys) -> None:
     """A clear refusal that says what to do, and no gradebook."""
     (tmp_path / "submitted" / "ann" / SET).mkdir(parents=True)

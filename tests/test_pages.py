@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import itertools
+import re
 
 import numpy as np
 import pytest
@@ -116,6 +118,29 @@ def test_alt_text_is_escaped():
     assert 'alt="less &lt; more, &quot;quoted&quot;' in (
         explore.frame(figures.picture(line(), 'less < more, "quoted" and long enough')).value
     )
+
+
+def test_plain_sliders_show_their_own_picture(browser, shown, monkeypatch):
+    """As in Colab, whose ipywidgets have no stack."""
+    monkeypatch.delattr(explore.widgets, "Stack")
+    explore.sliders(
+        ("a", [1, 2]),
+        ("b", [3, 4, 5]),
+        lambda a, b: line(a * b),
+        lambda a, b: f"A line that rises with slope {a} times {b}.",
+        start=(1, 2),
+    )
+    tab = browser.new_page()
+    tab.set_content(shown[0][0]["text/html"])
+    pictures, (first, second) = tab.locator("img:visible"), tab.locator("input").all()
+    found = [pictures.get_attribute("alt")]  # which wants exactly one
+    for i, j in itertools.product(range(2), range(3)):
+        first.fill(str(i))
+        second.fill(str(j))
+        found.append(pictures.get_attribute("alt"))
+    tab.close()
+    settings = [("2", "5"), *itertools.product("12", "345")]
+    assert [tuple(re.findall(r"\d", alt)) for alt in found] == settings
 
 
 @pytest.mark.parametrize(("values", "message"), [([1], "at least 2"), (range(81), "at most 80")])

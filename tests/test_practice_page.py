@@ -123,6 +123,7 @@ def test_the_page_says_what_the_notebook_says(name, page_python):
         ("torch.sofmax(1)", "module 'torch' has no attribute 'sofmax'"),
         ("torch.ones(2) + torch.ones(3)", "must match the size of tensor b (3)"),
         ("torch.ones(2, 3) @ torch.ones(2, 3)", "shapes cannot be multiplied (2x3 and 2x3)"),
+        ("torch.ones(2, 3) @ torch.ones(3, 2).double()", "to have the same dtype, but got: float"),
         ("torch.ones(2, 3).T.view(6)", "view size is not compatible"),
         ("1 / 0", "ZeroDivisionError: division by zero (line 2)"),
         ("__import__('sys').exit('left')", "SystemExit: left (line 2)"),

@@ -76,6 +76,16 @@ def test_library_equals_the_loops(case: tuple[Tensor, Tensor, Tensor, Tensor, Te
             assert_close(values, twin_values(weights, table, q_pos, k_pos), 1e-12)
 
 
+def test_values_clip_unequal_ends() -> None:
+    """With two numbers for clip: as a table that repeats its last row for the shorter end."""
+    torch.manual_seed(0)
+    encoding = Shaw(5, (6, 2)).double()
+    table = encoding.value_table.detach()
+    weights, places = torch.rand(2, 3, 9, 9).double(), torch.arange(9).expand(2, 9)
+    expected = twin_values(weights, torch.cat([table, table[-1:].expand(4, 5)]), places, places)
+    assert_close(encoding.values(weights, places, places), expected, 1e-12)
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(
     ("clip", "n_queries", "n_keys"), [((3, 3), 7, 11), ((20, 20), 11, 9), ((6, 2), 12, 12)]
