@@ -11,28 +11,16 @@ there exactly once.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-KEPT = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+from copies import ROOT, copy_with_environment
+
 PYTEST = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=line", "-p", "no:cacheprovider"]
 WORDS = {0: "survived", 1: "caught"}  # by pytest's exit status; any other: it tested nothing
-
-
-def copy_into(folder: Path) -> None:
-    """Copy what git keeps, or would keep, and know it there; the environment is this one."""
-    listed = subprocess.run(KEPT, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
-    subprocess.run("git init --quiet && git add .", cwd=folder, check=True, shell=True)
-    (folder / ".venv").symlink_to(sys.prefix)
 
 
 def run(folder: Path, command: list[str] | str) -> tuple[int, str]:
@@ -73,7 +61,8 @@ def main(names: list[str]) -> int:
         raise SystemExit(f"no such fault: {', '.join(sorted(unknown))}")
     chosen = [fault for fault in faults if fault["name"] in names or not names]
     with tempfile.TemporaryDirectory() as made:
-        copy_into(Path(made))
+        copy_with_environment(Path(made))
+        subprocess.run("git init --quiet && git add .", cwd=made, check=True, shell=True)
         sound = ask(Path(made), sorted({test for fault in chosen for test in fault["tests"]}))
         if not sound.startswith(WORDS[0]):
             raise SystemExit(f"without a fault a test fails already; {sound}")

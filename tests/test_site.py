@@ -29,13 +29,12 @@ from browsing import (
     dead_sliders,
     left_out,
     open_page,
-    serve,
     toc_pages,
     visit_page,
 )
 from exercises import checks
 from pages import live
-from tools import ROOT, build, publish
+from tools import ROOT, build
 from tools.build import SITE
 from tools.refresh import WIDGET_VIEW
 
@@ -359,18 +358,6 @@ def test_a_figure_that_computes_is_a_picture_until_its_script_draws_it(site, bro
         assert page.query_selector_all(".live img") == []
         assert page.locator("#figure-10-1").bounding_box()["y"] < 900
         assert (visit.console, visit.failed) == ([], [])
-
-
-def test_old_addresses_lead_to_their_figure(browser, tmp_path):
-    (tmp_path / "07_x.html").write_text(publish.moved_page("07_x", "09_x", ""), encoding="utf-8")
-    (tmp_path / "09_x.html").write_text("<!DOCTYPE html><title>x</title>", encoding="utf-8")
-    server, url = serve(tmp_path)
-    page = browser.new_page()
-    page.goto(f"{url}07_x.html#figure-7-2?m=4")
-    page.wait_for_url("**/09_x.html*")
-    assert page.url == f"{url}09_x.html#figure-9-2?m=4"
-    page.close()
-    server.shutdown()
 
 
 RANK = """([query, pages]) => {
