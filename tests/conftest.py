@@ -71,19 +71,28 @@ def address(site: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def browser():
-    """Start the system's Chromium, or the browser that Playwright installed."""
+def launched():
+    """Start the system's Chromium, or the browser that Playwright installed; or say why not."""
     from playwright import sync_api
 
     with sync_api.sync_playwright() as playwright:
         try:
             instance = browsing.launch(playwright)
-        except (FileNotFoundError, sync_api.Error):
-            pytest.skip(MISSING.format("a browser"))
-        context = instance.new_context()  # one for all visits: what pages share is read once
-        context.set_default_timeout(1000 * browsing.LONG)
-        yield context
-        instance.close()
+        except (FileNotFoundError, sync_api.Error) as error:
+            yield error
+        else:
+            yield instance
+            instance.close()
+
+
+@pytest.fixture(scope="session")
+def browser(launched):
+    """Have a browser open pages."""
+    if isinstance(launched, Exception):
+        pytest.skip(MISSING.format("a browser"))
+    context = launched.new_context()  # one for all visits: what pages share is read once
+    context.set_default_timeout(1000 * browsing.LONG)
+    return context
 
 
 @pytest.fixture(scope="session")

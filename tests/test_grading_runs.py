@@ -746,7 +746,8 @@ def test_make_grade_takes_any_name_of_a_folder(course: str, tmp_path: Path) -> N
     python.parent.mkdir()
     python.write_text("#!/bin/sh\nprintf '<%s>' \"$@\"\n")
     python.chmod(0o755)
-    (tmp_path / ".book-ready").touch()  # newer than all that it depends on: nothing is installed
+    for stamp in (".book-ready", ".grade-ready"):  # newer than all that they depend on
+        (tmp_path / stamp).touch()
     words = ["make", "-s", "grade", f"VENV={tmp_path}", "SET=10_rope"]
     words += [f"COURSE={course}"] if course else []
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)

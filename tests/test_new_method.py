@@ -1,4 +1,4 @@
-"""A method without a chapter: the guide in CONTRIBUTING.md is followed in a copy."""
+"""A method is added by the guide in CONTRIBUTING.md, in a copy."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from copies import copy_with_environment
 from tools import ROOT
 
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-ALONE = GUIDE.split("## A method without a chapter")[1].split("\n## ")[0]
-ARGUMENTS = re.search(r'`make bakeoff ARGS="(.*?)"`', ALONE)[1]
+ALONE = GUIDE.split("## Add a method")[1].split("\n## ")[0]
+ARGUMENTS = re.search(r'make bakeoff ARGS="(.*?)"', ALONE)[1]
 METHOD = '''"""A penalty that grows with the logarithm of the distance."""
 
 from torch import Tensor, nn, ones

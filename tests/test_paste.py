@@ -27,6 +27,9 @@ from exercises.sets import load, set_names, source_text
 from pe_lib.sinusoidal import frequencies, sinusoidal
 from tools import ROOT
 
+# What is pasted is called with whatever an exercise has, and torch warns of much of it.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
 Call = Callable[..., Any]
 EVERY = [(name, question.name) for name in set_names() for question in load(name).questions]
 # One line more: what it makes of a result, and of the arguments.

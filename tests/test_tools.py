@@ -235,7 +235,7 @@ def clone(tmp_path):
     ("command", "files"),
     [
         ("book", [""]),
-        ("check", [""]),
+        ("refresh", [""]),
         ("exercises", ["", "-grade"]),
         ("grade", ["", "-grade"]),
         ("test", ["", "-grade", "-test", "-bakeoff", "-alone"]),

@@ -24,7 +24,7 @@ LATEX = ROOT / "_build" / "latex"
 LINKS = ROOT / "_build" / "linkcheck" / "output.txt"
 PDF_NAME = "positional-encodings"
 UNREAD = re.compile(r"^(\.|_build|_generated|__pycache__)|\.egg-info$")  # folders
-# The icons that pages and the theme's styles name; its fonts are cut to them (CONTRIBUTING.md).
+# The icons that pages and the theme's styles name; its fonts are cut to them (MAINTAINING.md).
 NAMED = """
 angle-down angle-left angle-right arrow-up bars bell chevron-down chevron-right chevron-up
 circle-half-stroke download exclamation-circle exclamation-triangle expand external-link-alt file
@@ -73,6 +73,8 @@ def sources() -> dict[str, str]:
     for folder, folders, files in os.walk(ROOT):
         folders[:] = sorted(name for name in folders if not UNREAD.search(name))
         for path in filter(Path.is_file, (Path(folder, name) for name in sorted(files))):
+            if path.parent == ROOT and path.suffix == ".md":  # no page of the site
+                continue
             is_page = path.parent.name == "book" and path.suffix in (".ipynb", ".md")
             state = path.stat()
             known = path.relative_to(ROOT), state.st_size, state.st_mtime_ns
