@@ -79,11 +79,10 @@ check: $(TEST_READY) ## Run what concerns one chapter (NB=shaw)
 
 # The tests of a module have its name; those of the whole library are named here.
 LIBRARY := $(wildcard $(patsubst pe_lib/%.py,tests/test_%.py,$(wildcard pe_lib/*.py)))
-LIBRARY += $(addprefix tests/test_,promises.py contract.py bad_inputs.py configs.py)
+LIBRARY += $(addprefix tests/test_,promises.py contract.py bad_inputs.py)
 
 cover: $(TEST_READY) ## Ask how much of the library its tests run: 98 % or more
-	@$(PYTEST) $(LIBRARY) --cov=pe_lib --cov=posdoctor/configs \
-	  --cov-report=term:skip-covered --cov-fail-under=98
+	@$(PYTEST) $(LIBRARY) --cov=pe_lib --cov-report=term:skip-covered --cov-fail-under=98
 
 lint: $(TEST_READY) ## Check style, spelling and types
 	$(PY) -m ruff check .
