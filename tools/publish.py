@@ -45,6 +45,7 @@ FIRST_PAGE = """<!DOCTYPE html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
+<link rel="icon" href="_static/favicon.svg">
 <meta http-equiv="refresh" content="0; url={url}">
 <title>{title}</title>
 {meta}

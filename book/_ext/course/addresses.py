@@ -22,6 +22,7 @@ def name_course(_: Sphinx, config: Config) -> None:
     config.ogp_site_name = escape(at.title)
     # A host shows the page for errors at any depth of the site: its links begin at the root.
     config.notfound_urls_prefix = urlsplit(at.site).path
+    config.notfound_context["body"] = at.filled(config.notfound_context["body"])
 
 
 def write_title(app: Sphinx, _: Any) -> list[str]:
