@@ -1,4 +1,4 @@
-"""What a configuration means for positions, in words: what `python -m configs config.json` prints.
+"""What a configuration means for positions: what `posdoctor config.json --explain` prints.
 
 For each kind of layer: what rotates, frequencies, wavelengths beside the context, what was
 stretched and by how much, the gain, and what looks like a mistake.

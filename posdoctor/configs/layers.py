@@ -4,7 +4,7 @@
     layers = from_config(json.load(open("config.json")))
 
 A configuration object of transformers will do as well; neither needs transformers.
-`python -m configs config.json` prints what a configuration means.
+`python -m posdoctor config.json --explain` prints what a configuration means.
 """
 
 from __future__ import annotations
