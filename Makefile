@@ -87,7 +87,7 @@ cover: $(TEST_READY) ## Ask how much of the library its tests run: 98 % or more
 lint: $(TEST_READY) ## Check style, spelling and types
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(VENV)/bin/codespell .
+	$(dir $(PY))codespell .
 	$(PY) -m mypy
 
 refresh: $(BOOK_READY) ## Execute the notebooks anew and store what they give (NB=shaw for one)
