@@ -61,7 +61,7 @@ def colab(monkeypatch, tmp_path) -> str:
 def first_with(mark: str) -> str:
     """Return the chapter with a mark that runs the fewest cells up to it."""
     found = {}
-    for path in sorted((ROOT / "book").glob("[01]*.ipynb")):
+    for path in sorted((ROOT / "book").glob("[0-9][0-9]_*.ipynb")):
         sources = [cell.source for cell in nbformat.read(path, as_version=4).cells]
         found[path.stem] = next((i for i, each in enumerate(sources) if mark in each), math.inf)
     return min(found, key=found.get)

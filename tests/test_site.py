@@ -35,6 +35,7 @@ from browsing import (
 from exercises import checks
 from pages import live
 from tools import ROOT, build
+from tools.address import current
 from tools.build import SITE
 from tools.refresh import WIDGET_VIEW
 
@@ -230,6 +231,7 @@ class Page(HTMLParser):
 
 def broken_links(site: Path) -> list[str]:
     """Return the internal links of a site that lead nowhere."""
+    root = urlsplit(current().site).path  # the page for errors counts from there
     paths = [path for path in sorted(site.rglob("*.html")) if "_static" not in path.parts]
     pages = {path.resolve(): Page(path) for path in paths}
     broken = []
@@ -238,7 +240,10 @@ def broken_links(site: Path) -> list[str]:
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
                 continue
-            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            place = unquote(parts.path)
+            at_root = place.startswith(root)
+            place, folder = (place.removeprefix(root), site) if at_root else (place, path.parent)
+            target = (folder / place).resolve() if parts.path else path
             fragment = unquote(parts.fragment).partition("?")[0]  # behind it, a figure's state
             lost = fragment and target in pages and fragment not in pages[target].ids
             if lost or not target.exists():

@@ -23,6 +23,7 @@ DOCTREES = ROOT / "_build" / ".doctrees"
 LATEX = ROOT / "_build" / "latex"
 LINKS = ROOT / "_build" / "linkcheck" / "output.txt"
 PDF_NAME = "positional-encodings"
+NOT_BUILT = {"runtimes.json", "faults.toml", "drawn.txt"}
 UNREAD = re.compile(r"^(\.|_build|_generated|__pycache__)|\.egg-info$")  # folders
 # The icons that pages and the theme's styles name; its fonts are cut to them (MAINTAINING.md).
 NAMED = """
@@ -73,7 +74,7 @@ def sources() -> dict[str, str]:
     for folder, folders, files in os.walk(ROOT):
         folders[:] = sorted(name for name in folders if not UNREAD.search(name))
         for path in filter(Path.is_file, (Path(folder, name) for name in sorted(files))):
-            if path.parent == ROOT and path.suffix == ".md":  # no page of the site
+            if (path.parent == ROOT and path.suffix == ".md") or path.name in NOT_BUILT:
                 continue
             is_page = path.parent.name == "book" and path.suffix in (".ipynb", ".md")
             state = path.stat()

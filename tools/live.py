@@ -193,7 +193,11 @@ def write_data() -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--script", action="store_true", help="leave the pictures as they are")
+    parser.add_argument("--data", action="store_true", help="write what figures read, and no more")
     options = parser.parse_args()
+    if options.data:
+        write_data()
+        return 0
     for each in SCRIPTS:
         each.write_text(script(each), encoding="utf-8")
     write_data()
