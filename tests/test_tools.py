@@ -194,6 +194,8 @@ def test_the_link_report_names_what_does_not_answer(tmp_path, monkeypatch, capfd
     (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: index\n")
     (tmp_path / "_config.yml").write_text("title: Links\nexclude_patterns: [site]\n")
     monkeypatch.setattr(build, "ROOT", tmp_path)
+    monkeypatch.setattr(build, "SITE", tmp_path / "_build" / "html")
+    monkeypatch.setattr(build, "DOCTREES", tmp_path / "_build" / ".doctrees")
     monkeypatch.setattr(build, "LINKS", tmp_path / "_build" / "linkcheck" / "output.txt")
     assert build.check_links() == 1
     server.shutdown()

@@ -20,6 +20,7 @@ from tools import ROOT, address, publish, vendor
 
 SITE = ROOT / "_build" / "html"
 DOCTREES = ROOT / "_build" / ".doctrees"
+STAMP = ".sources.json"  # in the site: what it was built from
 LATEX = ROOT / "_build" / "latex"
 LINKS = ROOT / "_build" / "linkcheck" / "output.txt"
 PDF_NAME = "positional-encodings"
@@ -59,9 +60,9 @@ def sphinx(builder: str, *options: str) -> int:
 
 
 def forget() -> None:
-    """Let the next build begin from nothing."""
-    shutil.rmtree(SITE, ignore_errors=True)
+    """Let the next build read every page; the site that there is stays until then."""
     shutil.rmtree(DOCTREES, ignore_errors=True)
+    (SITE / STAMP).unlink(missing_ok=True)
 
 
 def sources() -> dict[str, str]:
@@ -87,13 +88,14 @@ def build_site() -> int:
     """Build what has changed: pages alone, or all of the site if anything else did."""
     start = time.perf_counter()
     bring_assets()
-    stamp, now = SITE / ".sources.json", sources()
+    stamp, now = SITE / STAMP, sources()
     before = json.loads(stamp.read_text()) if stamp.exists() else {}
     if before == now and publish.NOTEBOOKS.exists():
         print(f"Nothing changed since it was built. Open {(SITE / 'index.html').as_uri()}")
         return 0
     if before.get("other") != now["other"]:
         forget()
+        shutil.rmtree(SITE, ignore_errors=True)
     stamp.unlink(missing_ok=True)  # or a page that stopped this build would pass in the next one
     code = sphinx("html", "-W", "--keep-going", "-n")
     if code:
