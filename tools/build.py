@@ -25,7 +25,7 @@ LATEX = ROOT / "_build" / "latex"
 LINKS = ROOT / "_build" / "linkcheck" / "output.txt"
 PDF_NAME = "positional-encodings"
 NOT_BUILT = {"runtimes.json", "faults.toml", "drawn.txt"}
-UNREAD = re.compile(r"^(\.|_build|_generated|__pycache__)|\.egg-info$")  # folders
+UNREAD = re.compile(r"^(\.|_build|_generated|__pycache__)|\.egg-info$")  # folders and files
 # The icons that pages and the theme's styles name; its fonts are cut to them (MAINTAINING.md).
 NAMED = """
 angle-down angle-left angle-right arrow-up bars bell chevron-down chevron-right chevron-up
@@ -74,7 +74,8 @@ def sources() -> dict[str, str]:
     digests = {"pages": hashlib.sha256(), "other": hashlib.sha256(repr(around).encode())}
     for folder, folders, files in os.walk(ROOT):
         folders[:] = sorted(name for name in folders if not UNREAD.search(name))
-        for path in filter(Path.is_file, (Path(folder, name) for name in sorted(files))):
+        names = sorted(name for name in files if not UNREAD.search(name))
+        for path in filter(Path.is_file, (Path(folder, name) for name in names)):
             if (path.parent == ROOT and path.suffix == ".md") or path.name in NOT_BUILT:
                 continue
             is_page = path.parent.name == "book" and path.suffix in (".ipynb", ".md")
