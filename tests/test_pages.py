@@ -97,9 +97,7 @@ def test_one_slider_has_a_frame_for_each_value(monkeypatch):
     assert all('alt="A line that rises' in child.value for child in stack.children)
 
 
-def test_two_sliders_have_a_frame_for_each_pair(monkeypatch):
-    boxes = []
-    monkeypatch.setattr(explore, "show", lambda box, words, still: boxes.append(box))
+def show_two_sliders():
     explore.sliders(
         ("a", [1, 2]),
         ("b", [3, 4, 5]),
@@ -107,6 +105,12 @@ def test_two_sliders_have_a_frame_for_each_pair(monkeypatch):
         lambda a, b: f"A line that rises with slope {a} times {b}.",
         start=(1, 2),
     )
+
+
+def test_two_sliders_have_a_frame_for_each_pair(monkeypatch):
+    boxes = []
+    monkeypatch.setattr(explore, "show", lambda box, words, still: boxes.append(box))
+    show_two_sliders()
     control_a, control_b, outer = boxes[0].children
     assert (len(control_a.options), len(control_b.options)) == (2, 3)
     assert outer.selected_index == 1
@@ -123,13 +127,7 @@ def test_alt_text_is_escaped():
 def test_plain_sliders_show_their_own_picture(browser, shown, monkeypatch):
     """As in Colab, whose ipywidgets have no stack."""
     monkeypatch.delattr(explore.widgets, "Stack")
-    explore.sliders(
-        ("a", [1, 2]),
-        ("b", [3, 4, 5]),
-        lambda a, b: line(a * b),
-        lambda a, b: f"A line that rises with slope {a} times {b}.",
-        start=(1, 2),
-    )
+    show_two_sliders()
     tab = browser.new_page()
     tab.set_content(shown[0][0]["text/html"])
     pictures, (first, second) = tab.locator("img:visible"), tab.locator("input").all()

@@ -87,8 +87,7 @@ def link_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
 
 def keep_numbers(app: Sphinx, env: Any, reread: list[str]) -> None:
     """Keep the numbers of pages that are not read again; Sphinx would number the whole book."""
-    env.kept_numbers = {page: env.toc_fignumbers[page] for page in env.toc_fignumbers}
-    env.kept_numbers |= dict.fromkeys(reread)
+    env.kept_numbers = env.toc_fignumbers | dict.fromkeys(reread)
     env.config.numfig = False
 
 

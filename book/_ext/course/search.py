@@ -72,9 +72,7 @@ def count_words(
     app.env.search_words[page] = stems(*prose), set(stems(*headings)), set(names)
 
 
-def weigh_words(
-    words: dict[str, Words],
-) -> dict[str, dict[str, float]]:
+def weigh_words(words: dict[str, Words]) -> dict[str, dict[str, float]]:
     """Return, for each word, what a page is worth to who looks for it (BM25, and its names)."""
     pages: dict[str, list[str]] = {}
     for page, each in words.items():
