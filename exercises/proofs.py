@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from exercises.checks import EXERCISES
 from exercises.sets import HERE, load, nbgrader_metadata, set_names, source_path, source_text
+from tools import folded
 
 FOLDER = HERE.parent / "tests/mutants"
 
@@ -89,16 +90,14 @@ def proof(exercise: str, mutants: list[Mutant], alternatives: list[Alternative])
     words.update(told(mutant) for mutant in mutants)
     known = sorted(words.items(), key=lambda item: (item[0].startswith("*"), -item[1]))
     counts = f"{words.total()} wrong answers, {len(alternatives)} right ones"
-    return [
-        f":::{{dropdown}} `{exercise}`: {counts}",
+    lines = [
         "| what the student is told | wrong answers |",
         "|---|---|",
         *(f"| {text} | {count} |" for text, count in known),
         "",
         f"Right answers: {', '.join(other.title for other in alternatives)}.",
-        ":::",
-        "",
     ]
+    return [folded(f"<code>{exercise}</code>: {counts}", "\n".join(lines)), ""]
 
 
 def page() -> str:

@@ -31,6 +31,7 @@ class Claim:
     verdict: str
     correct: str  # may quote sentences of the comparison, as bakeoff.sentences says
     source: tuple[str, ...]
+    page: str = ""  # where its cell stands, if that is not the chapter
     question: str = ""  # what a chapter asks where it shows the claim
     after: str = ""  # who says so in public, and where
     url: str = ""
@@ -108,12 +109,17 @@ def heading(claim: Claim) -> str:
     return f"{asked}**Claim, {claim.verdict}:** {claim.claim}{after}"
 
 
+def link(claim: Claim) -> str:
+    """Return the address of the cell that tests a claim."""
+    return f"{claim.page or claim.chapter}.ipynb#claim-{claim.id}"
+
+
 def table(chapter: str) -> None:
     """Show the claims of a chapter with their verdicts, each linked to the cell that tests it."""
     from pages.page import table as show_table
 
     rows = [
-        [f"[{claim.claim}](#claim-{claim.id})", f"**{claim.verdict}**", said(claim)]
+        [f"[{claim.claim}]({link(claim)})", f"**{claim.verdict}**", said(claim)]
         for claim in load().values()
         if claim.chapter == chapter
     ]

@@ -22,11 +22,11 @@ def test_the_page_sends_and_stores_nothing() -> None:
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda text: text.split("?")[0][:40])
 def test_each_wrong_option_is_traced_and_the_answer_is_the_other(question: str) -> None:
-    traces = dict(re.findall(r"^% ([A-D]): (.+)$", question, flags=re.MULTILINE))
+    traces = dict(re.findall(r"^([A-D]): (.+)$", question, flags=re.MULTILINE))
     options = re.findall(r"^- \*\*([A-D])\.\*\* \S", question, flags=re.MULTILINE)
     assert list(traces) == options and len(options) >= 3
     (right,) = (letter for letter, trace in traces.items() if trace == "right")
-    (answer,) = re.findall(r":::\{dropdown\} Answer to \d+\n\*\*([A-D])\.\*\* ", question)
+    (answer,) = re.findall(r"<summary>Answer to \d+</summary>\n\n\*\*([A-D])\.\*\* ", question)
     assert answer == right
     for trace in traces.values():
         kind, _, what = trace.partition(" ")
@@ -38,13 +38,13 @@ def test_each_wrong_option_is_traced_and_the_answer_is_the_other(question: str) 
             assert any(mistake.message.startswith(words) for mistake in known), trace
         else:
             assert trace == "right"
-    reason = question.split(":::{dropdown}")[1]
+    reason = question.split("<details>")[1]
     wrong = set(options) - {right}
     assert wrong <= set(re.findall(r"\b[A-D]\b", " ".join(re.findall(r"\([^)]*\)", reason))))
-    assert len(re.findall(r"\{doc\}`\w+`", reason)) == 1
+    assert len(re.findall(r"More: \[chapter \d+\]\(\w+\.ipynb\)", reason)) == 1
 
 
 def test_no_letter_is_right_much_more_often_than_another() -> None:
     """Or guessing would pay."""
-    answers = re.findall(r"Answer to \d+\n\*\*([A-D])", PAGE)
+    answers = re.findall(r"Answer to \d+</summary>\n\n\*\*([A-D])", PAGE)
     assert max(map(answers.count, "ABC")) <= 10

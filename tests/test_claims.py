@@ -16,7 +16,7 @@ from tools import ROOT
 
 BOOK = ROOT / "book"
 SHOWN = re.compile(r"claims\.show\(\s*\"([^\"]+)\"")
-TARGET = re.compile(r"^\(claim-([^)]+)\)=", re.MULTILINE)
+TARGET = re.compile(r'^<a id="claim-([\w-]+)"></a>$', re.MULTILINE)
 SECTION = re.compile(r"^## (\d+)\. ", re.MULTILINE)  # of a chapter, on a page of claims
 
 
@@ -51,6 +51,9 @@ def test_every_claim_has_one_cell_and_one_link_target_on_one_page(pattern, kind)
     found = sorted((claim_id, page) for page, claim_id in ids_in_notebooks(pattern, kind))
     assert [claim_id for claim_id, _ in found] == sorted(claims.load())
     assert [(i, page) for i, page in found if page not in place_of(claims.find(i))] == []
+    assert [f"{page}.ipynb#claim-{i}" for i, page in found] == [
+        claims.link(claims.find(i)) for i, _ in found
+    ]
 
 
 def test_a_claims_cell_and_its_target_stand_on_the_same_page():
@@ -100,4 +103,4 @@ def test_the_list_of_a_chapter_links_to_every_cell(monkeypatch):
     monkeypatch.setattr("pages.page.display", lambda item: seen.append(item.data))
     claims.table("01_attention")
     for claim in claims.load().values():
-        assert (f"(#claim-{claim.id})" in seen[0]) == (claim.chapter == "01_attention")
+        assert (f"({claims.link(claim)})" in seen[0]) == (claim.chapter == "01_attention")

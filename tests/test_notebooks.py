@@ -7,11 +7,12 @@ import re
 
 import nbformat
 import pytest
+from mdit_py_plugins.anchors.index import slugify
 
 from tools import refresh
 
 NOTEBOOKS = [path.stem for path in refresh.notebooks()]
-STARTS_ANEW = re.compile(r"^#+ |\{exercise", re.MULTILINE)  # a heading, or the next exercise
+EXERCISE = re.compile(r"^### Exercise (\S+): (.*)$", re.MULTILINE)
 every_notebook = pytest.mark.parametrize("name", NOTEBOOKS)
 
 
@@ -53,20 +54,27 @@ def test_a_refresh_would_change_no_setting_of_the_notebook(name):
 
 
 @every_notebook
-def test_what_a_folded_solution_runs_is_folded_with_it(name):
-    opened = follows = False  # between the gates of a solution; below one without gates
-    for cell in read(name).cells:
-        if "graded_set(" in cell.source:  # the invitation below the exercises
-            follows = False
-        if cell.cell_type == "code":
-            assert opened or not follows or "hide-cell" in cell.metadata.get("tags", []), cell.id
-            continue
-        for gate in re.findall(r"\{solution-(start|end)\}", cell.source):
-            assert opened == (gate == "end"), cell.id
-            opened = gate == "start"
-        _, below, rest = cell.source.rpartition("{solution} ")
-        follows = (follows or bool(below)) and not STARTS_ANEW.search(rest)
-    assert not opened
+def test_exercises_are_numbered_and_solutions_stand_at_the_end_in_their_order(name):
+    cells = read(name).cells
+    whole = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    asked = EXERCISE.findall(whole)
+    if not asked:
+        assert "## Solutions" not in whole
+        return
+    page = "H" if name == "hierarchical" else str(int(name[:2]))
+    assert [number for number, _ in asked] == [f"{page}.{n}" for n in range(1, len(asked) + 1)]
+    parts = re.split(r"^### Exercise .*$", whole.partition("\n## Exercises\n")[2], flags=re.M)
+    for (number, title), part in zip(asked, parts[1:], strict=True):
+        link = f"[Solution {number}](#{slugify(f'Solution {number}: {title}'.replace('`', ''))})"
+        assert part.count("[Solution ") == part.count(link) == 1, number
+    heading = next(cell for cell in cells if cell.source.startswith("## Solutions"))
+    assert heading.source == "## Solutions"  # alone, so that JupyterLab folds all that follows
+    assert heading.metadata == {"jp-MarkdownHeadingCollapsed": True}
+    below = cells[cells.index(heading) + 1 :]
+    texts = [cell.source for cell in below if cell.cell_type == "markdown"]
+    answers = [text.split("\n")[0] for text in texts if text.startswith("#")]
+    assert answers == [f"### Solution {number}: {title}" for number, title in asked]
+    assert below[0].source.startswith("### ")
 
 
 @every_notebook

@@ -69,6 +69,6 @@ def test_figures_are_numbered_in_order_and_named_rightly(name):
 def test_every_question_at_the_end_has_its_answer(name):
     section = re.search(r"^## Questions$(.*?)(?=^## |\Z)", source(name), re.M | re.S)
     assert section, "a chapter ends with questions"
-    parts = re.split(r"^`{3,}\{dropdown\} Answer.*?^`{3,}$", section[1], flags=re.M | re.S)
+    parts = re.split(r"^<details>\n<summary>Answer.*?^</details>$", section[1], flags=re.M | re.S)
     assert len(parts) > 3  # three questions or more
     assert all(part.strip() for part in parts[:-1]) and not parts[-1].strip()

@@ -165,8 +165,8 @@ def home(tmp_path):
     if why := practice.possible():
         left_out(why)
     practice.write(tmp_path / practice.FOLDER)
-    button = re.search(r"```{raw} html\n(.*?)\n```", practice.place("trained_for"), re.DOTALL)
-    page = f'<!DOCTYPE html><title>x</title><link rel="icon" href="data:,">{button[1]}'
+    button = re.search(r'<div class="practice".*</div>', practice.place("trained_for"), re.DOTALL)
+    page = f'<!DOCTYPE html><title>x</title><link rel="icon" href="data:,">{button[0]}'
     (tmp_path / "book").mkdir()
     (tmp_path / "book" / "page.html").write_text(page, encoding="utf-8")
     server, url = serve(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -88,3 +89,12 @@ def test_an_old_address_keeps_its_place(browser, address) -> None:
         with open_page(browser, old, address, visit) as page:
             page.wait_for_url("**/13_context_extension.html*")
             assert page.url == f"{address}book/13_context_extension.html{expected}"
+
+
+def test_old_anchors_lead_to_where_the_same_stands_now(site) -> None:
+    former = json.loads((ROOT / "book/_ext/former_anchors.json").read_text(encoding="utf-8"))
+    assert len(former["10_rope"]) > 8
+    for page, anchors in former.items():
+        html = (site / f"book/{page}.html").read_text(encoding="utf-8")
+        for old, now in anchors.items():
+            assert f'id="{old}"' in html and f'id="{now}"' in html, (page, old)

@@ -3,3 +3,8 @@
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent  # the checkout
+
+
+def folded(title: str, text: str) -> str:
+    """Return Markdown under a title that unfolds it; the title may have HTML, and no Markdown."""
+    return f"<details>\n<summary>{title}</summary>\n\n{text.strip()}\n\n</details>"

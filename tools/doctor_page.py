@@ -13,7 +13,7 @@ from pathlib import Path
 from lab import census
 from posdoctor.bugs import BUGS, COMBINED, DOUBTFUL, Bug
 from posdoctor.findings import KNOWN
-from tools import ROOT, configs_page
+from tools import ROOT, configs_page, folded
 
 VJEPA = "https://github.com/facebookresearch/vjepa2/pull/15"
 PLANTED = ROOT / "book/data/doctor_bugs.csv"
@@ -65,6 +65,11 @@ def witnesses() -> list[str]:
         told = (f"{both[name]['verdict']} `{both[name]['where']}`" for name in engines)
         table.append(f"| {model} | {' | '.join(row)} | {' | '.join(told).replace(' ``', '')} |")
     odd = [line for line in lines if line["verdict"] in ("disagree", "permuted on loading")]
+    taken = [
+        "| type | engine | layout | base | part | rule | note |",
+        "|---|---|---|---|---|---|---|",
+        *(f"| {' | '.join(line[key] for key in TOLD)} |" for line in lines if line["where"]),
+    ]
     return [
         "## A second witness",
         "",
@@ -85,11 +90,7 @@ def witnesses() -> list[str]:
         "",
         *(f"- **{x['model']}**, {x['engine']}, {x['verdict']}: {x['note']}." for x in odd),
         "",
-        ":::{dropdown} What each engine takes from where",
-        "| type | engine | layout | base | part | rule | note |",
-        "|---|---|---|---|---|---|---|",
-        *(f"| {' | '.join(line[key] for key in TOLD)} |" for line in lines if line["where"]),
-        ":::",
+        folded("What each engine takes from where", "\n".join(taken)),
         "",
     ]
 
@@ -102,12 +103,23 @@ def false_alarms() -> list[str]:
     carriers = {line["library"] + line["function"]: int(line["models"]) for line in called}
     count = sum(carriers.values())  # some are called in two forms
     table = [
-        f"| {line['library']} | {line['function']} | {line['models']} | {line['axes']} | "
-        f"{line['verdict']} | {line['named as']} |"
-        for line in called
+        "| library | function | models | axes | verdict | named as |",
+        "|---|---|---|---|---|---|",
+        *(
+            f"| {line['library']} | {line['function']} | {line['models']} | {line['axes']} | "
+            f"{line['verdict']} | {line['named as']} |"
+            for line in called
+        ),
     ]
-    rest = [f"| {line['function']} | {line['models']} | {line['named as'].replace('|', '/')} |"
-            for line in lines if line not in called]  # fmt: skip
+    rest = [
+        "| function | models | why |",
+        "|---|---|---|",
+        *(
+            f"| {line['function']} | {line['models']} | {line['named as'].replace('|', '/')} |"
+            for line in lines
+            if line not in called
+        ),
+    ]
     return [
         "## Published code",
         "",
@@ -120,17 +132,9 @@ def false_alarms() -> list[str]:
         "`rotate_queries_or_keys` of V-JEPA 2 lays its angles out for halves and swaps neighbours, "
         f"as in [their own code]({VJEPA}). The weights were trained with it, so it has to stay.",
         "",
-        ":::{dropdown} Every function, and what the doctor said it is",
-        "| library | function | models | axes | verdict | named as |",
-        "|---|---|---|---|---|---|",
-        *table,
-        ":::",
+        folded("Every function, and what the doctor said it is", "\n".join(table)),
         "",
-        ":::{dropdown} Functions that cannot be called so, and why",
-        "| function | models | why |",
-        "|---|---|---|",
-        *rest,
-        ":::",
+        folded("Functions that cannot be called so, and why", "\n".join(rest)),
         "",
     ]
 

@@ -11,6 +11,7 @@ require(`${folder}/node-main.js`)
       load: ["adaptors/liteDOM", "input/tex", "output/chtml", "a11y/assistive-mml"],
       versionWarnings: false,
     },
+    tex: { packages: { "[-]": ["noundefined"] } }, // an unknown command is a fault, not red text
     chtml: { fontURL: fonts },
   })
   .then((MathJax) => {

@@ -29,9 +29,11 @@ STYLE = "formulas.css"
 SIZE = "mjx-container { font-size: 116.7%; }\n"
 INLINE = r'<span class="math notranslate nohighlight"[^>]*>\\\((?P<inline>.*?)\\\)</span>'
 DISPLAY = (
-    r'<div class="math notranslate nohighlight[^>]*>\s*(?:<span class="eqno">.*?</span>)?'
+    r'<div class="math notranslate nohighlight[^>]*>\s*(?:<span id="[^>]*></span>)*'
+    r'(?:<span class="eqno">.*?</span>)?'
     r"\\\[(?P<display>.*?)\\\]\s*</div>"
 )
+ROWS = re.compile(r"^\\begin\{split\}(.*)\\end\{split\}$", re.DOTALL)  # added by Sphinx
 RULE = re.compile(r"[^{}]+\{[^{}]*\}")
 PLACE = re.compile(f"{INLINE}|{DISPLAY}", re.DOTALL)
 
@@ -99,9 +101,8 @@ def typeset(formulas: list[Formula]) -> tuple[list[str], str]:
 def with_tex(html: str, asked: Formula) -> str:
     """Return a set formula that carries its TeX; a long one can be reached and scrolled by keys."""
     reach = ' tabindex="0"' if asked.display else ""
-    return html.replace(
-        "<mjx-container", f'<mjx-container data-tex="{escape(asked.tex)}"{reach}', 1
-    )
+    tex = ROWS.sub(r"\1", asked.tex)
+    return html.replace("<mjx-container", f'<mjx-container data-tex="{escape(tex)}"{reach}', 1)
 
 
 def set_site(site: Path) -> int:

@@ -26,14 +26,13 @@ CHAPTER = re.compile(r"\d\d_\w+")
 WORDS_A_MINUTE = 150
 CODE_LINE = 6  # seconds
 FIGURE, MOVES = 90, 30  # seconds, and as many more where it moves
-FENCE = re.compile(r"^(`{3,}|:{3,})[^\n]*\n.*?^\1[ \t]*$\n?", re.MULTILINE | re.DOTALL)
-ADMONITION = re.compile(
-    r"^:::\{admonition\}[^\n]*\n(?::class:[^\n]*\n)?(.*?)^:::[ \t]*$", re.M | re.S
-)
+FOLD = re.compile(r"^<details>$.*?^</details>$", re.MULTILINE | re.DOTALL)
+BOX_TITLE = re.compile(r"^> \*\*[^*]+\*\*$", re.MULTILINE)
+CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 MINUTES = re.compile(r"\*(?:Easy|Medium|Hard|Open), (\d+) minutes\.\*")
 TIME = re.compile(r"\*\*Time:\*\* (?:about )?(\d+) minutes to read(?:, (\d+) with the exercises)?")
 SHOWS = ("figures.show", "explore.slider", "explore.sliders", "live.show")
-LEFT_OUT = ("## Exercises", "## References")  # their own minutes; looked up, not read
+LEFT_OUT = ("## Exercises", "## References", "## Solutions")  # their own minutes; looked up
 
 
 @dataclass(frozen=True)
@@ -70,11 +69,9 @@ def parsed(source: str) -> ast.Module:
 
 def prose(source: str) -> str:
     """Return what of a Markdown cell is read at a stretch: no folds, exercises, formulas, marks."""
-    text = ADMONITION.sub(r"\1", source)
-    text = FENCE.sub("", text)
-    text = re.sub(r"^\([\w-]+\)=$", "", text, flags=re.MULTILINE)
+    text = BOX_TITLE.sub("", CODE.sub("", FOLD.sub("", source)))
     text = re.sub(r"\$\$.*?\$\$", "", text, flags=re.DOTALL)
-    return re.sub(r"\]\([^)]*\)|\{[\w:]+\}|[`*#|>\[\]]", " ", text)
+    return re.sub(r"\]\([^)]*\)|<[^>]*>|[`*#|>\[\]]", " ", text)
 
 
 def written(cell: Any) -> Iterator[str]:
@@ -123,22 +120,20 @@ def outline(path: Path) -> Outline:
     numbers: list[str] = []
     boxes: list[str] = []
     stated = None
-    reads, folded = True, False
+    reads = True
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             minutes += sum(map(int, MINUTES.findall(cell.source)))
             if found := TIME.search(cell.source):
                 stated = int(found[1]), int(found[2] or found[1])
-            folded = folded or "{solution-start}" in cell.source
             for part in re.split(r"^(?=## )", cell.source, flags=re.MULTILINE):
                 if part.startswith("## "):
                     reads = not part.startswith(LEFT_OUT)
                 words += len(prose(part).split()) if reads else 0
-            folded = folded and "{solution-end}" not in cell.source
             continue
         numbers += calls(cell.source, *SHOWS, keyword="number")
         boxes += calls(cell.source, "claims.show")
-        if not reads or folded or {"hide-cell", "remove-cell"} & set(cell.metadata.get("tags", [])):
+        if not reads or {"hide-cell", "remove-cell"} & set(cell.metadata.get("tags", [])):
             continue
         shown, moves = figures_in(cell)
         still, moving = still + shown, moving + moves

@@ -25,7 +25,7 @@ from exercises import build, sets
 from exercises.checks import EXERCISES, SETS
 from exercises.checks.spec import Draw
 from lab.sets import describe
-from tools import ROOT
+from tools import ROOT, folded
 from tools.vendor import VendorError
 
 SOURCE = ROOT / "exercises" / "in_page"
@@ -232,8 +232,7 @@ def place(name: str) -> str:
     )
     number = describe(set_of(name))["number"]
     title = f"Set {number}, {found['title'][0].lower()}{found['title'][1:]}"
-    raw = f"```{{raw}} html\n{button}\n```"
-    return f"`````{{dropdown}} {title}\n{found['text'].strip()}\n\n{raw}\n`````"
+    return folded(title, f"{found['text'].strip()}\n\n{button}")
 
 
 ABOUT = (

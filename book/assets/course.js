@@ -46,7 +46,7 @@ document.addEventListener("copy", (event) => {
 window.addEventListener("load", () => {
   document
     .querySelectorAll("button[aria-label], a[aria-label], summary[aria-label]")
-    .forEach((e) => e.innerText.trim() && e.removeAttribute("aria-label"));
+    .forEach((e) => (e.matches("article summary") || e.innerText.trim()) && e.removeAttribute("aria-label"));
 });
 
 // A button with a name needs no second one from its sign.
@@ -80,8 +80,3 @@ const follow = () => {
   if (read) contents.scrollTop = read.offsetTop - contents.clientHeight / 2;
 };
 if (contents) new MutationObserver(follow).observe(contents, { subtree: true, attributeFilter: ["class"] });
-
-// The title of a solution opens it and leads nowhere else.
-document.querySelectorAll(".solution > .admonition-title a").forEach((link) => {
-  link.replaceWith(...link.childNodes);
-});

@@ -25,22 +25,28 @@ HOOKS: dict[str, list[Any]] = {
     "doctree-read": [
         (figures.move_without_widgets, 300),  # before images and files are collected
         (links.offer_downloads, 300),
-        links.link_anchors,
+        links.link_states,
+        links.read_anchors,
+        captions.number_formulas,
+        (links.keep_former, 600),
         figures.describe_images,
+        typography.name_boxes,
         typography.colour_claims,
         typography.set_cells,
         typography.write_minus,
         typography.keep_together,
     ],
     "env-updated": [addresses.write_title],
-    "env-before-read-docs": [captions.keep_numbers, search.remember_words],
-    "env-get-updated": [(captions.number_by_chapter, 900), (links.rewrite_all, 950)],
+    "env-before-read-docs": [search.remember_words],
+    "env-get-updated": [(links.rewrite_all, 950)],
     "doctree-resolved": [
         (figures.stop_on_paper, 200),
         (captions.caption_figures, 300),  # an output's form is chosen
         (captions.fold_below_pictures, 350),
         (captions.join_folds, 360),
-        (captions.link_figures, 400),
+        (captions.link_numbers, 400),
+        (captions.fold_solutions, 600),
+        captions.open_on_paper,
         links.link_terms,
     ],
     "html-page-context": [

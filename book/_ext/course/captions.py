@@ -1,22 +1,21 @@
-"""Figures with their captions and code, and the numbers of figures, formulas, exercises."""
+"""Figures with their captions and code, the numbers of formulas, and solutions that fold."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from html import unescape
 
 from docutils import nodes
 from myst_nb.sphinx_ import HideCodeCellNode
 from sphinx.application import Sphinx
-from sphinx.environment.collectors.toctree import TocTreeCollector
 
 from pages.figures import figure_anchor
 
+from . import links
 from .figures import live_figure
 
 CAPTION = re.compile(r"Figure ([0-9A-Z]+\.\d+)\.")
-CHAPTER = re.compile(r"/(\d\d)_\w+$")
-LETTERED = {"book/hierarchical": "H"}  # pages beside the chapters
+TAG = re.compile(r"\s*\\tag\{([\w.]+)\}\s*")
 
 
 class figure_with_caption(nodes.General, nodes.Element):
@@ -69,43 +68,75 @@ def join_folds(app: Sphinx, doctree: nodes.document, page: str) -> None:
                 cell.parent.remove(cell)
 
 
-def link_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
-    """Link "Figure 10.3" in the prose of a page to that figure, where the page has it."""
+def number_formulas(app: Sphinx, doctree: nodes.document) -> None:
+    """Let Sphinx set the number that a formula states, `\\tag{10.1}`, and make it a place.
+
+    Sphinx wraps formulas of several rows, and there MathJax refuses a tag.
+    """
+    for formula in doctree.findall(nodes.math_block):
+        words = formula.astext()
+        if found := TAG.search(words):
+            anchor = formula_anchor(found[1])
+            formula.clear()
+            formula += nodes.Text(TAG.sub("", words))
+            formula["number"] = formula["label"] = found[1]
+            formula["docname"] = app.env.docname
+            formula["ids"] = [anchor]
+            links.add_place(app, anchor)
+
+
+def formula_anchor(number: str) -> str:
+    """Return the anchor of a numbered formula: equation-10-1."""
+    return f"equation-{number.replace('.', '-').lower()}"
+
+
+def link_numbers(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Link "Figure 10.3" and "(10.1)" in the prose of a page to what the page has there."""
+    if app.builder.format != "html":
+        return
     have = {name for each in doctree.findall(figure_with_caption) for name in each["ids"]}
+    have |= {name for each in doctree.findall(nodes.math_block) for name in each["ids"]}
     for text in list(doctree.findall(nodes.Text)):
         if not isinstance(text.parent, nodes.paragraph):
             continue
-        words = re.split(r"(Figure [0-9A-Z]+\.\d+)", text)
+        words = re.split(r"(Figure [0-9A-Z]+\.\d+|\([0-9A-Z]+\.\d+\))", text)
         parts: list[nodes.Node] = [nodes.Text(part) for part in words]
-        for number in range(1, len(parts), 2):  # between them stands what names no figure
-            name = figure_anchor(words[number].removeprefix("Figure "))
+        for number in range(1, len(parts), 2):  # between them stands what names neither
+            kind, _, named = words[number].rpartition(" ")
+            name = figure_anchor(named) if kind else formula_anchor(named.strip("()"))
             if name in have:
                 parts[number] = nodes.reference("", "", parts[number], refid=name, internal=True)
         if len(parts) > 1:
             text.parent.replace(text, parts)
 
 
-def keep_numbers(app: Sphinx, env: Any, reread: list[str]) -> None:
-    """Keep the numbers of pages that are not read again; Sphinx would number the whole book."""
-    env.kept_numbers = env.toc_fignumbers | dict.fromkeys(reread)
-    env.config.numfig = False
+def fold_solutions(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Fold each part of the section *Solutions*, words and code, under its heading."""
+    if app.builder.format != "html":
+        return
+    opened = '<details class="solution"><summary>'
+    for section in doctree.findall(nodes.section):
+        if section[0].astext() == "Solutions":
+            for solution in filter(lambda node: isinstance(node, nodes.section), section):
+                solution.insert(0, nodes.raw("", opened, format="html"))
+                solution.insert(2, nodes.raw("", "</summary>", format="html"))
+                solution += nodes.raw("", "</details>", format="html")
 
 
-def number_by_chapter(app: Sphinx, env: Any) -> list[str]:
-    """Number formulas and exercises by the chapter that the file's name begins with: 10.3.
+SUMMARY = re.compile(r"<summary>(.*)</summary>")
 
-    Sphinx would count sections of the table of contents, of which parts and pages in between are
-    some too, and would number every heading.
-    """
-    numbers, kept = {}, env.kept_numbers
-    env.config.numfig, root = True, env.config.root_doc
-    for page in (page for page in env.found_docs if not kept.get(page)):
-        found = CHAPTER.search(page)
-        chapter = int(found[1]) if found else LETTERED.get(page)
-        if chapter:
-            env.config.root_doc, env.toc_secnumbers = page, {page: {"": (chapter,)}}
-            TocTreeCollector().assign_figure_numbers(env)
-            numbers |= env.toc_fignumbers
-    env.config.root_doc, env.toc_secnumbers = root, {}
-    env.toc_fignumbers = {page: each for page, each in (kept | numbers).items() if each}
-    return []
+
+def open_on_paper(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Print the title above what a fold holds, and formulas with the numbers that they state."""
+    if app.builder.format != "latex":
+        return
+    for raw in list(doctree.findall(nodes.raw)):
+        if found := SUMMARY.search(raw.astext()):
+            title = unescape(re.sub(r"<[^>]*>", "", found[1]))
+            raw.replace_self(nodes.paragraph("", "", nodes.strong("", title)))
+    for formula in doctree.findall(nodes.math_block):
+        if number := formula["number"]:
+            rows = rf"\begin{{split}}{formula.astext()}\end{{split}}"
+            formula["nowrap"] = True
+            formula.clear()
+            formula += nodes.Text(rf"\begin{{equation*}}{rows}\tag{{{number}}}\end{{equation*}}")

@@ -1,9 +1,11 @@
-"""Links to downloads, to exercises and to the glossary."""
+"""Links to downloads, places, states of figures and the glossary."""
 
 from __future__ import annotations
 
 import functools
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -27,16 +29,38 @@ def offer_downloads(app: Sphinx, doctree: nodes.document) -> None:
             link.replace_self(offered)
 
 
-def link_anchors(app: Sphinx, doctree: nodes.document) -> None:
-    """Let a link lead to an exercise of another page, or set the state of a figure.
+ANCHOR = re.compile(r'<a id="([\w-]+)">')
+FORMER = Path(__file__).parents[1] / "former_anchors.json"
 
-    Sphinx knows only titles. A figure's state stands behind its anchor: `#figure-2-1?p=628`.
-    """
+
+def add_place(app: Sphinx, name: str) -> None:
+    """Let links of all pages lead to an anchor of the page that is read, as to its headings."""
+    app.env.metadata[app.env.docname].setdefault("myst_slugs", {})[name] = (0, name, name)
+
+
+def read_anchors(app: Sphinx, doctree: nodes.document) -> None:
+    """Make a place of each `<a id="..."></a>` that stands on a line of its own."""
+    for raw in list(doctree.findall(nodes.raw)):
+        if (found := ANCHOR.match(raw.astext())) and isinstance(raw.parent, nodes.paragraph):
+            raw.parent.replace_self(nodes.target("", "", ids=[found[1]]))
+            add_place(app, found[1])
+
+
+def keep_former(app: Sphinx, doctree: nodes.document) -> None:
+    """Let the anchors that a page once had lead to where the same stands now."""
+    former = json.loads(FORMER.read_text(encoding="utf-8"))
+    old = former.get(app.env.docname.removeprefix("book/"), {})
+    for node in doctree.findall(lambda node: isinstance(node, nodes.Element) and node["ids"]):
+        node["ids"] += [name for name, now in old.items() if now in node["ids"]]
+
+
+def link_states(app: Sphinx, doctree: nodes.document) -> None:
+    """Let a link set the state of a figure, which stands behind its anchor: `#figure-2-1?p=628`."""
     for link in list(doctree.findall(pending_xref)):
         page, anchor = link["reftarget"].rpartition("/")[2], link.get("reftargetid") or ""
         if page.startswith("figure-"):
             page, anchor = "", page
-        if anchor.startswith(("ex-", "figure-")):
+        if anchor.startswith("figure-"):
             at = f"{page}.html" if page else ""
             found = nodes.reference("", "", refuri=f"{at}#{anchor}", internal=True)
             found += nodes.inline("", link.astext())
@@ -46,13 +70,13 @@ def link_anchors(app: Sphinx, doctree: nodes.document) -> None:
 def rewrite_all(app: Sphinx, env: Any) -> list[str]:
     """Write all pages again if a page changed something that others show of it.
 
-    That is titles, places that links lead to, numbers, and the entries of the glossary.
+    That is titles, places that links lead to, and the entries of the glossary.
     """
     shown = {page: [env.titles[page].astext(), env.tocs[page].astext()] for page in env.titles}
-    labels = sorted((*env.domains["std"].labels.items(), *env.domains["std"].anonlabels.items()))
+    places = {page: sorted(env.metadata[page].get("myst_slugs", {})) for page in env.titles}
     entries = [entry for _, entry in sorted(glossary(app).items())]
     before = getattr(env, "shown_elsewhere", None)
-    env.shown_elsewhere = shown, labels, dict(env.toc_fignumbers), entries
+    env.shown_elsewhere = shown, places, entries
     return [] if env.shown_elsewhere == before else sorted(env.found_docs)
 
 

@@ -16,9 +16,8 @@ import yaml
 from docutils import nodes
 from sphinx.application import ENV_PICKLE_FILENAME, Sphinx
 
-from .captions import CHAPTER
-
 Words = tuple[Counter[str], set[str], set[str]]  # of a page: stems in prose, headings and names
+CHAPTER = re.compile(r"/(\d\d)_\w+$")
 TELLING = {"named": 2.5, "heading": 0.8}  # what a name or a heading is worth, in uses without end
 BELOW = re.compile(r"/(glossary|claims_\w+)$")  # after the page that they belong to
 APART = re.compile(r"/(api\w*|\w+_proofs|bibliography)$")

@@ -66,6 +66,18 @@ def keep_together(app: Sphinx, doctree: nodes.document) -> None:
             whole.parent[place] = nodes.Text(after[mark.end() :])
 
 
+BOXES = {"In this chapter": "plan", "On this page": "plan", "What this does not show": "limits"}
+
+
+def name_boxes(app: Sphinx, doctree: nodes.document) -> None:
+    """Give a quotation with a title, bold words on a line of their own, the look of a box."""
+    for quotation in doctree.findall(nodes.block_quote):
+        title, bold = quotation[0], quotation.next_node(nodes.strong)
+        if bold and title.astext() == bold.astext():
+            quotation["classes"] += ["box", *filter(None, [BOXES.get(title.astext())])]
+            title["classes"].append("box-title")
+
+
 VERDICT = re.compile(r"Claim, ([a-z ]+):")
 
 
