@@ -97,3 +97,30 @@ def test_only_a_page_is_built_alone(builds: list[bool]) -> None:
         builds.clear()
         assert build.build_site() == build.build_site() == int(words == "broken")
         assert builds == began, (name, words)
+
+
+FOLDED = """# A page
+
+<details>
+<summary>Hint, the <i>first</i></summary>
+
+With words.
+
+</details>
+
+$$
+x &= y \\\\\\\\
+  &= z
+\\tag{1.1}
+$$
+"""
+
+
+def test_paper_has_the_titles_of_folds_and_the_numbers_of_formulas(book: Path) -> None:
+    (book / "book/00_intro.md").write_text(FOLDED)
+    command = [sys.executable, "-c", "from tools.build import sphinx; sphinx('latex')"]
+    done = subprocess.run(command, cwd=book, capture_output=True, text=True)
+    (written,) = (book / "_build/latex").glob("*.tex")
+    text = written.read_text(encoding="utf-8")
+    assert "Hint, the first" in text, done.stdout + done.stderr
+    assert r"\end{split}\tag{1.1}\end{equation*}" in text

@@ -230,3 +230,17 @@ def test_a_dead_link_is_seen(link: str) -> None:
 
 def test_the_number_of_no_formula_is_seen() -> None:
     assert lost_numbers("by (10.1) and (10.99), 0.5 (9.5)", BOOK / "10_rope.ipynb") == ["10.99"]
+
+
+def test_the_site_numbers_formulas_and_links_to_them(site: Path) -> None:
+    page = (site / "book/10_rope.html").read_text(encoding="utf-8")
+    assert '<span class="eqno">(10.1)<a' in page and "\\tag" not in page
+    assert page.count('href="#equation-10-1">(10.1)</a>') > 1
+
+
+def test_the_site_folds_every_solution_with_its_code(site: Path) -> None:
+    page = (site / "book/10_rope.html").read_text(encoding="utf-8")
+    folds = re.findall(r'<details class="solution">(.*?)</details></section>', page, re.DOTALL)
+    titles = [re.match(r"<summary><h3>Solution (10\.\d):", fold) for fold in folds]
+    assert [title and title[1] for title in titles] == [f"10.{n}" for n in range(1, 6)]
+    assert '<div class="highlight-python' in folds[3]  # of the way back
