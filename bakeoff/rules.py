@@ -101,8 +101,9 @@ def cells(long_rows: Sequence[Row], scale: str, task: str) -> list[Cell]:
 
 
 def measured(rows: Sequence[Row], task: str) -> dict[str, Curve]:
-    """Return the seeds' values by variant and length, beside those of the long comparison."""
-    return protocol.measured(rows, task) | protocol.measured(rows, task, scale="rules")
+    """Return the seeds' values by variant and length, with the long comparison's other methods."""
+    others = {v: curve for v, curve in protocol.measured(rows, task).items() if v[:4] != "rope"}
+    return others | protocol.measured(rows, task, scale="rules")
 
 
 def verdict(rows: Sequence[Row], task: str, asked: Ordering) -> str | None:
