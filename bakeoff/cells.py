@@ -33,12 +33,14 @@ WINDOWS, TARGETS = 128, 32  # of the text; the same characters at every length
 TOKEN_WINDOWS, TOKEN_TARGETS = 32, 64  # of the text as the pretrained model reads it
 LAST = 4  # characters scored when asking how much context is used
 CONTEXTS = (4, 8, 16, 32, 64, 128, 256)
-TUNE_FACTOR, TUNE_STEPS = 4, (0, 10, 50, 200)
+TUNE_FACTOR = 4
+TUNE_STEPS: tuple[int, ...] = (0, 10, 50, 200)
 # What is trained on, in which ways.
 TRAINED_ON = {"rope": ("rope", *EXTENSIONS, "rope+base"), "windows_rope": ("windows_rope",)}
 LONGER, LONGER_STEPS = (4, 8), (10, 50, 200)  # of the scale "further"
 FURTHER = ("rope", "rope+pi", "rope+ntk", "rope+yarn", "rope+llama3", "rope+base")
-SHARED = ("rules", "further")  # scales that measure the same trained models, kept here:
+SHARES = (1 / 20, 1 / 8, 1 / 5)  # of the training's steps, of the scale "dropped"
+SHARED = ("rules", "further", "dropped")  # scales that measure the same trained models, kept here:
 WEIGHTS = Path(__file__).resolve().parents[1] / "_build" / "weights"
 TOKEN_TASKS: dict[str, Callable[..., Batch]] = {
     "marker": tasks.marker_recall,
@@ -173,6 +175,9 @@ def measure(model: Model, cell: Cell) -> Iterator[Row]:
     if cell.scale == "further":
         yield from measure_longer(model, cell)
         return
+    if cell.scale == "dropped":
+        yield from measure_dropping(model, cell)
+        return
     if cell.task == "text":
         yield from measure_text(model, cell)
         return
@@ -287,18 +292,21 @@ def measure_longer(model: Trained, cell: Cell) -> Iterator[Row]:
         yield from rows
 
 
-def measure_dropping(model: Transformer, cell: Cell) -> Iterator[Row]:
+def measure_dropping(model: Trained, cell: Cell) -> Iterator[Row]:
     """Yield scores at every length without RoPE, after some steps at the trained length (DroPE)."""
+    assert isinstance(model, Transformer)
     start = {name: weight.clone() for name, weight in model.state_dict().items()}
-    variant = "rope+drop"
-    for steps in TUNE_STEPS:
+    variant, counts = "rope+drop", TUNE_STEPS
+    schedule: dict[str, Any] = {"lr": 1e-3, "warmup": 5, "constant": True}
+    if cell.scale == "dropped":
+        counts = tuple(round(share * cell.steps) for share in SHARES)
+        schedule = {"lr": cell.lr, "warmup": cell.warmup}
+    for steps in counts:
         model.load_state_dict(start)
         dress(model, cell, variant, cell.train_length)
         if steps:
             unseen = cell.seed + TEST_SEED  # batches that the training has not shown
-            train(
-                model, batch_maker(cell), steps=steps, lr=1e-3, warmup=5, seed=unseen, constant=True
-            )
+            train(model, batch_maker(cell), steps=steps, seed=unseen, **schedule)
         for length in cell.lengths:
             kind, value = score(model, cell, length)
             yield row(variant, length, f"{kind}-recalibrated-{steps}", value)

@@ -38,6 +38,11 @@ What is asked, and the sentences that each outcome allows (nothing else is said 
    short comparison; as many tokens a step as before). A way *is back* if each seed is within 0.1
    nats of RoPE's worst at the training length, or above 0.9 of a task. "Which rule no longer
    matters" is allowed if the medians of all ways are within 0.1 nats of one another.
+8. *RoPE dropped* (DroPE) and recalibrated at the training length, for a twentieth, an eighth and a
+   fifth of the training's steps, with the training's own rate and schedule (the short comparison
+   took a constant 0.001). It is *back* by the bars of 7 at the training length. Back: "so many
+   steps gave back what RoPE had taught", and its scores at 16 times stand beside those of the long
+   comparison's hybrid. Not back after a fifth: "a fifth of the training did not give it back".
 """
 
 from __future__ import annotations
@@ -51,7 +56,7 @@ from bakeoff.grid import Cell, grid
 from bakeoff.plots import Curve
 from bakeoff.protocol import SEEDS, Ordering
 
-SCALES = ("rules", "further")
+SCALES = ("rules", "further", "dropped")
 HELD, GONE = 0.9, 0.2  # of answers whose token a rolling cache still holds, and of the others
 
 ORDERINGS: dict[str, dict[str, Ordering]] = {

@@ -534,7 +534,7 @@ def test_text_windows_of_all_lengths_share_their_targets():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("huge",), "scale must be one of small, short, long, rules, further, far, parts, deep, l"),
+        (("huge",), "scale must be one of small, short, long, rules, further, dropped, far"),
         (("small", ["chess"]), "task must be one of"),
         (("small", ["text"], ["magic"]), "method must be one of"),
     ],
