@@ -97,7 +97,7 @@ SIZES = [
     Cell("long", "marker", "", 0, 32, steps=2000, checks=(200, 400, 1000, 1500)),
     Cell("long", "text", "", 0, 64, d_model=64, batch=16, steps=3000, warmup=100,
          checks=(300, 1000, 2250)),
-    # The long comparison's RoPE by the rules of `bakeoff.rules`: as it is, trained further, dropped.
+    # The long comparison's RoPE, as it is, trained further, or dropped, as `bakeoff.rules` says.
     *(
         Cell(scale, task, "", 0, 32, steps=2000) for scale in ("rules", "further", "dropped")
         for task in ("n-back", "marker")
