@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache, partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +36,10 @@ TUNE_FACTOR = 4
 TUNE_STEPS: tuple[int, ...] = (0, 10, 50, 200)
 # What is trained on, in which ways.
 TRAINED_ON = {"rope": ("rope", *EXTENSIONS, "rope+base"), "windows_rope": ("windows_rope",)}
-LONGER, LONGER_STEPS = (4, 8), (10, 50, 200)  # of the scale "further"
-FURTHER = ("rope", "rope+pi", "rope+ntk", "rope+yarn", "rope+llama3", "rope+base")
+LONGER = {"further-4": 4, "further-8": 8}  # scales that train further, at a multiple of the length
+FURTHER, FURTHER_STEPS = ("rope", "rope+yarn", "rope+llama3", "rope+base"), (10, 50, 200)
 SHARES = (1 / 20, 1 / 8, 1 / 5)  # of the training's steps, of the scale "dropped"
-SHARED = ("rules", "further", "dropped")  # scales that measure the same trained models, kept here:
+SHARED = ("rules", *LONGER, "dropped")  # scales that measure the same trained models, kept here:
 WEIGHTS = Path(__file__).resolve().parents[1] / "_build" / "weights"
 TOKEN_TASKS: dict[str, Callable[..., Batch]] = {
     "marker": tasks.marker_recall,
@@ -172,7 +171,7 @@ def measure(model: Model, cell: Cell) -> Iterator[Row]:
     if isinstance(model, GlassLM):
         yield from measure_pretrained(model, cell)
         return
-    if cell.scale == "further":
+    if cell.scale in LONGER:
         yield from measure_longer(model, cell)
         return
     if cell.scale == "dropped":
@@ -270,15 +269,14 @@ def measure_longer(model: Trained, cell: Cell) -> Iterator[Row]:
     """Yield the scores on longer sequences before and during further training on them."""
     assert isinstance(model, Transformer)
     start = {name: weight.clone() for name, weight in model.state_dict().items()}
-    for times, variant in product(LONGER, FURTHER):
-        length = times * cell.train_length
-        longer = replace(cell, train_length=length, batch=cell.batch // times)
+    times = LONGER[cell.scale]
+    length = times * cell.train_length
+    longer = replace(cell, train_length=length, batch=cell.batch // times)
+    for variant in FURTHER:
         rows: list[Row] = []
 
-        def check(
-            steps: int, variant: str = variant, length: int = length, rows: list[Row] = rows
-        ) -> None:
-            if steps in (0, *LONGER_STEPS):
+        def check(steps: int, variant: str = variant, rows: list[Row] = rows) -> None:
+            if steps in (0, *FURTHER_STEPS):
                 kind, value = score(deepcopy(model).eval(), cell, length)
                 rows.append(row(variant, length, f"{kind}-tuned-{steps}", value))
 
@@ -286,7 +284,7 @@ def measure_longer(model: Trained, cell: Cell) -> Iterator[Row]:
         dress(model, cell, variant, length)
         check(0)
         train(
-            model, batch_maker(longer), steps=LONGER_STEPS[-1], lr=1e-3, warmup=5, seed=cell.seed,
+            model, batch_maker(longer), steps=FURTHER_STEPS[-1], lr=1e-3, warmup=5, seed=cell.seed,
             constant=True, after=check,
         )  # fmt: skip
         yield from rows

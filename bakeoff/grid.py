@@ -75,7 +75,8 @@ CAUSAL_TASKS = ("text", "marker", "n-back", "12-back", "24-back", PRETRAINED, *A
 ORDER_TASKS = ("first", "shift", "reverse")
 TASKS = (*CAUSAL_TASKS, *ORDER_TASKS)
 SCALES = (
-    "small", "short", "long", "rules", "further", "dropped", "far", "parts", "deep", "large",
+    "small", "short", "long", "rules", "further-4", "further-8", "dropped", "far", "parts", "deep",
+    "large",
 )  # fmt: skip
 
 # The sizes of every task; method and seed are filled in by `grid`.
@@ -99,12 +100,11 @@ SIZES = [
          checks=(300, 1000, 2250)),
     # The long comparison's RoPE, as it is, trained further, or dropped, as `bakeoff.rules` says.
     *(
-        Cell(scale, task, "", 0, 32, steps=2000) for scale in ("rules", "further", "dropped")
-        for task in ("n-back", "marker")
-    ),
-    *(
-        Cell(scale, "text", "", 0, 64, d_model=64, batch=16, steps=3000, warmup=100)
-        for scale in ("rules", "further", "dropped")
+        cell for scale in ("rules", "further-4", "further-8", "dropped") for cell in (
+            Cell(scale, "n-back", "", 0, 32, steps=2000),
+            Cell(scale, "marker", "", 0, 32, steps=2000),
+            Cell(scale, "text", "", 0, 64, d_model=64, batch=16, steps=3000, warmup=100),
+        )
     ),
     Cell("rules", PRETRAINED, "", 0, 128, d_model=128, n_layers=4, steps=0),
     # An offset beyond the windows, and one beyond the clip of DeBERTa's table, too.

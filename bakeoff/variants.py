@@ -93,6 +93,7 @@ RULES: dict[str, Make] = {
     "rope+factor": rescaled(lambda rates, *_: rates, yarn=True),
     "rope+cache": rolling_cache(1),
 }
+TAUGHT = ("rules", "further-4", "further-8")  # scales that have them
 WINDOWS = {f"rope+cache-{window:g}": rolling_cache(window) for window in (0.25, 0.5, 0.75, 1.5, 2)}
 # What needs training to be of use. Taking RoPE away is DroPE (Gelberg et al. 2025).
 TUNED: dict[str, Make] = {"rope+base": larger_base, "rope+drop": lambda *_: NoPosition()}
@@ -131,7 +132,7 @@ def dress(model: Model, cell: Cell, variant: str, length: int) -> None:
     if isinstance(model, AtRandomPositions):
         model.restart(length)
     elif cell.method == "rope" and not isinstance(model, AtCoupledPositions):
-        rules = RULES | WINDOWS if cell.scale in ("rules", "further") else EXTENSIONS
+        rules = RULES | WINDOWS if cell.scale in TAUGHT else EXTENSIONS
         make = (rules | TUNED).get(variant)
         plain = RoPE(cell.d_model // cell.n_heads)
         model.use_encoding(make(cell, length) if make else plain)

@@ -264,10 +264,10 @@ def test_recall_is_split_by_what_the_cache_still_holds():
 
 def test_scales_that_share_models_train_each_once(tmp_path, monkeypatch):
     monkeypatch.setattr(cells, "WEIGHTS", tmp_path)
-    monkeypatch.setattr(cells, "LONGER_STEPS", (1,))
+    monkeypatch.setattr(cells, "FURTHER_STEPS", (1,))
     (first,), (second,) = (
         [replace(cell, steps=2, multiples=(1,)) for cell in grid(scale, ["n-back"], ["rope"], [0])]
-        for scale in ("rules", "further")
+        for scale in ("rules", "further-8")
     )
     assert {row["variant"] for row in run_cell(first)} == {"rope"}
     assert len(list(tmp_path.iterdir())) == 1
@@ -534,7 +534,7 @@ def test_text_windows_of_all_lengths_share_their_targets():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("huge",), "scale must be one of small, short, long, rules, further, dropped, far"),
+        (("huge",), "scale must be one of small, short, long, rules, further-4, further-8"),
         (("small", ["chess"]), "task must be one of"),
         (("small", ["text"], ["magic"]), "method must be one of"),
     ],
