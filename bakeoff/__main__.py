@@ -37,7 +37,7 @@ def stages(chosen: argparse.Namespace, path: Path) -> Iterator[list[Cell]]:
     if chosen.scale in rules.SCALES:
         long_rows = read_rows(SHIPPED / "long.csv")
         for task in chosen.tasks or [cell.task for cell in SIZES if cell.scale == chosen.scale]:
-            yield rules.cells(long_rows, chosen.scale, task)
+            yield rules.cells(long_rows, chosen.scale, task, chosen.methods or ["rope"])
         return
     if chosen.scale != "long":
         yield grid(chosen.scale, chosen.tasks, chosen.methods, chosen.seeds)

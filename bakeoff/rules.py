@@ -43,6 +43,9 @@ What is asked, and the sentences that each outcome allows (nothing else is said 
    took a constant 0.001). It is *back* by the bars of 7 at the training length. Back: "so many
    steps gave back what RoPE had taught", and its scores at 16 times stand beside those of the long
    comparison's hybrid. Not back after a fifth: "a fifth of the training did not give it back".
+9. *The window hybrid, too, over a rolling cache* of the training length (and any other method that
+   is named to the command), by the bars of 2 and 3: whether recall of what the cache has dropped is
+   lost by the cache, whatever the method, or by RoPE.
 """
 
 from __future__ import annotations
@@ -99,10 +102,15 @@ ORDERINGS: dict[str, dict[str, Ordering]] = {
 assert all(len(asked) * protocol.BY_CHANCE < 0.05 for asked in ORDERINGS.values())
 
 
-def cells(long_rows: Sequence[Row], scale: str, task: str) -> list[Cell]:
+def cells(
+    long_rows: Sequence[Row], scale: str, task: str, methods: Sequence[str] = ("rope",)
+) -> list[Cell]:
     """Return the cells of a task: five seeds at the rate that the long comparison chose."""
-    lr = protocol.chosen_rate(long_rows, task, "rope")
-    return [replace(cell, lr=lr or cell.lr) for cell in grid(scale, [task], ["rope"], SEEDS)]
+    rates = {method: protocol.chosen_rate(long_rows, task, method) for method in methods}
+    return [
+        replace(cell, lr=rates[cell.method] or cell.lr)
+        for cell in grid(scale, [task], methods, SEEDS)
+    ]
 
 
 def measured(rows: Sequence[Row], task: str) -> dict[str, Curve]:

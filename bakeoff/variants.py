@@ -66,18 +66,23 @@ EXTENSIONS: dict[str, Make] = {
 }
 
 
-def rolling_cache(window: float) -> Make:
-    """Return a maker of RoPE as trained, over a cache that holds the last keys alone.
+class RollingCache(Compose):
+    """An encoding as it is, over a cache that holds the last keys alone.
 
     Args:
-        window: keys that it holds, as a multiple of the training length.
+        encoding: of the layer.
+        cell: whose model it is.
+        window: keys that the cache holds, as a multiple of the training length.
     """
 
-    def make(cell: Cell, length: int) -> PositionEncoding:
-        kept = SlidingWindow(cell.n_heads, round(window * cell.train_length))
-        return Compose(RoPE(cell.d_model // cell.n_heads), kept)
+    def __init__(self, encoding: PositionEncoding, cell: Cell, window: float = 1) -> None:
+        """Add a window to the encoding."""
+        super().__init__(encoding, SlidingWindow(cell.n_heads, round(window * cell.train_length)))
 
-    return make
+
+def rolling_cache(window: float) -> Make:
+    """Return a maker of RoPE as trained over a rolling cache, see `RollingCache`."""
+    return lambda cell, _: RollingCache(RoPE(cell.d_model // cell.n_heads), cell, window)
 
 
 # For the scales of `bakeoff.rules`: each rule is the library's, as chapter 13 teaches it. The
@@ -105,8 +110,10 @@ def variants(cell: Cell) -> list[str]:
     if len(cell.multiples) == 1:
         return [cell.method]
     rules = list(EXTENSIONS)
-    if cell.scale == "rules":
+    if cell.scale == "rules" and cell.method == "rope":
         rules = [*RULES, *(WINDOWS if cell.task == "marker" else ())]
+    elif cell.scale == "rules":
+        return [cell.method, f"{cell.method}+cache"]
     more = {"rope": rules, "learned": [f"learned+{way}" for way in BEYOND]}
     return [cell.method, *more.get(cell.method, [])]
 
@@ -120,6 +127,16 @@ def cached_keys(cell: Cell, variant: str) -> int:
     return round(float(window.removeprefix("-") or 1) * cell.train_length) if cache else 0
 
 
+def put_over_cache(model: Any, cell: Cell, variant: str) -> None:
+    """Give each layer a rolling cache of the training length, or take it away again."""
+    for block in getattr(model, "model", model).blocks:
+        layer = block.attention
+        if isinstance(layer.encoding, RollingCache):
+            layer.encoding = layer.encoding.members()[0]
+        if cached_keys(cell, variant):
+            layer.encoding = RollingCache(layer.encoding, cell)
+
+
 def dress(model: Model, cell: Cell, variant: str, length: int) -> None:
     """Give a trained model the encoding of a variant, for sequences of `length`.
 
@@ -129,6 +146,8 @@ def dress(model: Model, cell: Cell, variant: str, length: int) -> None:
         way, table = variant.partition("+")[2], model.encoding
         trained: Any = table.trained if isinstance(table, Beyond) else table
         model.use_encoding(Beyond(trained, way) if way else trained)
+    if cell.scale == "rules" and cell.method != "rope":
+        put_over_cache(model, cell, variant)
     if isinstance(model, AtRandomPositions):
         model.restart(length)
     elif cell.method == "rope" and not isinstance(model, AtCoupledPositions):

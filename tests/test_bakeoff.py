@@ -249,6 +249,22 @@ def test_a_rolling_cache_is_a_cache_that_drops_keys():
     assert torch.allclose(model(tokens), torch.cat(decoded, dim=1), atol=1e-9)
 
 
+def test_any_method_can_be_put_over_a_rolling_cache():
+    (cell,) = grid("rules", ["marker"], ["hybrid"], [0])
+    model, tokens = build(cell).double(), torch.randint(17, (2, 64))
+    short = model(tokens[:, :32])
+    dress(model, cell, "hybrid+cache", 64)
+    dress(model, cell, "hybrid+cache", 64)
+    kept = model(tokens)
+    assert torch.allclose(kept[:, :32], short) and variants(cell) == ["hybrid", "hybrid+cache"]
+    dress(model, cell, "hybrid", 64)
+    assert not torch.allclose(model(tokens), kept)
+    moved = tokens.clone()
+    moved[:, 0] = (moved[:, 0] + 1) % 16
+    dress(model, cell, "hybrid+cache", 64)
+    assert torch.equal(model(moved)[:, 40:], kept[:, 40:])  # 31 + 7 tokens back it cannot see
+
+
 def test_recall_is_split_by_what_the_cache_still_holds():
     cell = replace(grid("rules", ["marker"], ["rope"], [0])[0], multiples=(4,))
     model = build(cell).double()
