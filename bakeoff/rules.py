@@ -32,8 +32,9 @@ What is asked, and the sentences that each outcome allows (nothing else is said 
 5. *The attention factor.* Each rule with and without it. If it decides 3-back or recall for both
    rules, the difference between the rules there is credited to the factor; if for one of them, to
    the pair; if for none, to the frequencies. RoPE with the factor alone says if it needs a rule.
-6. *The window on recall.* Windows from a quarter of the training length to twice it, at every
-   length: a curve. "A larger window recalls more" where the ordering holds, "less" if reversed.
+6. *The window on recall*, and on the published model: from a quarter of the training length to
+   twice it, at every length: a curve. "A larger window recalls more" where the ordering holds,
+   "less" if reversed.
 7. *Trained further, at 4 and 8 times the length* (200 steps at a constant rate of 0.001, as in the
    short comparison; as many tokens a step as before). A way *is back* if each seed is within 0.1
    nats of RoPE's worst at the training length, or above 0.9 of a task. "Which rule no longer

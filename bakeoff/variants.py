@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from bakeoff.grid import Cell
+from bakeoff.grid import PRETRAINED, Cell
 from bakeoff.recipes import AtCoupledPositions, AtRandomPositions
 from lab.hierarchical import Beyond
 from lab.model import Transformer
@@ -111,7 +111,7 @@ def variants(cell: Cell) -> list[str]:
         return [cell.method]
     rules = list(EXTENSIONS)
     if cell.scale == "rules" and cell.method == "rope":
-        rules = [*RULES, *(WINDOWS if cell.task == "marker" else ())]
+        rules = [*RULES, *(WINDOWS if cell.task in ("marker", PRETRAINED) else ())]
     elif cell.scale == "rules":
         return [cell.method, f"{cell.method}+cache"]
     more = {"rope": rules, "learned": [f"learned+{way}" for way in BEYOND]}
