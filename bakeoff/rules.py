@@ -14,6 +14,9 @@ Rules of the protocol:
   it, as many in all as the window. Nothing is computed anew when an old key goes.
 - Orderings are judged as there: all five seeds of one side better than all five of the other. At
   most twelve are asked of a task.
+- Added once the rows had been read: rules are compared on the same five models. Where all five
+  differ in one direction this may be said ("on each of the five models"); chance alone does that
+  once in sixteen, so it decides no ordering.
 - Of the published model a difference counts from 0.1 nats on, the bar of chapter 13.
 - The directions are no discovery: two models of other seeds had shown most of them before.
 
