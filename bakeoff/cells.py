@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from bakeoff.grid import ADDITION_TASKS, PRETRAINED, Cell, device, encodings
 from bakeoff.recipes import REACH, RECIPES, AtCoupledPositions, AtRandomPositions
-from bakeoff.variants import EXTENSIONS, dress, variants
+from bakeoff.variants import EXTENSIONS, cached_keys, dress, variants
 from lab import tasks
 from lab.model import Transformer
 from lab.pretrained import GlassLM, encode, load_glass
@@ -31,9 +32,15 @@ WINDOWS, TARGETS = 128, 32  # of the text; the same characters at every length
 TOKEN_WINDOWS, TOKEN_TARGETS = 32, 64  # of the text as the pretrained model reads it
 LAST = 4  # characters scored when asking how much context is used
 CONTEXTS = (4, 8, 16, 32, 64, 128, 256)
-TUNE_FACTOR, TUNE_STEPS = 4, (0, 10, 50, 200)
+TUNE_FACTOR = 4
+TUNE_STEPS: tuple[int, ...] = (0, 10, 50, 200)
 # What is trained on, in which ways.
 TRAINED_ON = {"rope": ("rope", *EXTENSIONS, "rope+base"), "windows_rope": ("windows_rope",)}
+LONGER = {"further-4": 4, "further-8": 8}  # scales that train further, at a multiple of the length
+FURTHER, FURTHER_STEPS = ("rope", "rope+yarn", "rope+llama3", "rope+base"), (10, 50, 200)
+SHARES = (1 / 20, 1 / 8, 1 / 5)  # of the training's steps, of the scale "dropped"
+SHARED = ("rules", *LONGER, "dropped")  # scales that measure the same trained models, kept here:
+WEIGHTS = Path(__file__).resolve().parents[1] / "_build" / "weights"
 TOKEN_TASKS: dict[str, Callable[..., Batch]] = {
     "marker": tasks.marker_recall,
     "n-back": tasks.n_back,
@@ -128,9 +135,14 @@ def text_loss(model: Model, batch: Batch, targets: int) -> float:
 
 def token_accuracy(model: Trained, cell: Cell, length: int) -> float:
     """Return the accuracy on the last positions of random sequences, as many as in training."""
+    return accuracy(model, *token_batch(cell, length))
+
+
+def token_batch(cell: Cell, length: int) -> Batch:
+    """Return random sequences of which the last positions count, as many as in training."""
     inputs, targets = TOKEN_TASKS[cell.task](128, length, generator(TEST_SEED + length))
     targets[:, : -cell.train_length] = IGNORE
-    return accuracy(model, inputs.to(device()), targets.to(device()))
+    return inputs.to(device()), targets.to(device())
 
 
 @torch.no_grad()
@@ -159,6 +171,12 @@ def measure(model: Model, cell: Cell) -> Iterator[Row]:
     if isinstance(model, GlassLM):
         yield from measure_pretrained(model, cell)
         return
+    if cell.scale in LONGER:
+        yield from measure_longer(model, cell)
+        return
+    if cell.scale == "dropped":
+        yield from measure_dropping(model, cell)
+        return
     if cell.task == "text":
         yield from measure_text(model, cell)
         return
@@ -172,6 +190,8 @@ def measure(model: Model, cell: Cell) -> Iterator[Row]:
         for length in cell.lengths:
             dress(model, cell, variant, length)
             yield row(variant, length, *score(model, cell, length))
+            if cell.task == "marker" and (window := cached_keys(cell, variant)):
+                yield from measure_recall(model, cell, variant, length, window)
             if cell.scale == "parts" and isinstance(model, Transformer):
                 yield row(variant, length, "weight-back", partial(weight_back, model, length))
     yield from measure_further(model, cell)
@@ -203,7 +223,7 @@ def measure_text(model: Trained, cell: Cell) -> Iterator[Row]:
 
 def measure_further(model: Trained, cell: Cell) -> Iterator[Row]:
     """Yield what becomes of a method that is trained on, or of RoPE once it is taken away."""
-    if not isinstance(model, Transformer) or cell.checks:
+    if not isinstance(model, Transformer) or cell.checks or cell.scale == "rules":
         return
     if cell.scale == "small" and cell.method in TRAINED_ON:
         yield from measure_tuning(model, cell)
@@ -230,18 +250,61 @@ def measure_tuning(model: Transformer, cell: Cell) -> Iterator[Row]:
     model.load_state_dict(start)
 
 
-def measure_dropping(model: Transformer, cell: Cell) -> Iterator[Row]:
-    """Yield scores at every length without RoPE, after some steps at the trained length (DroPE)."""
+@torch.no_grad()
+def measure_recall(
+    model: Trained, cell: Cell, variant: str, length: int, window: int
+) -> Iterator[Row]:
+    """Yield the recall of answers that a rolling cache still holds, and of those it has dropped."""
+    inputs, targets = token_batch(cell, length)
+    right = (model(inputs).argmax(dim=-1) == targets).double()  # (B, L)
+    answer = 1 + (inputs == MARKER).int().argmax(dim=1, keepdim=True)  # (B, 1), its place
+    held = torch.arange(length, device=inputs.device) - answer < window  # (B, L)
+    for name, part in (("held", held), ("dropped", ~held)):
+        asked = part & (targets != IGNORE)
+        if asked.any():
+            yield row(variant, length, f"accuracy-{name}", right[asked].mean().item)
+
+
+def measure_longer(model: Trained, cell: Cell) -> Iterator[Row]:
+    """Yield the scores on longer sequences before and during further training on them."""
+    assert isinstance(model, Transformer)
     start = {name: weight.clone() for name, weight in model.state_dict().items()}
-    variant = "rope+drop"
-    for steps in TUNE_STEPS:
+    times = LONGER[cell.scale]
+    length = times * cell.train_length
+    longer = replace(cell, train_length=length, batch=cell.batch // times)
+    for variant in FURTHER:
+        rows: list[Row] = []
+
+        def check(steps: int, variant: str = variant, rows: list[Row] = rows) -> None:
+            if steps in (0, *FURTHER_STEPS):
+                kind, value = score(deepcopy(model).eval(), cell, length)
+                rows.append(row(variant, length, f"{kind}-tuned-{steps}", value))
+
+        model.load_state_dict(start)
+        dress(model, cell, variant, length)
+        check(0)
+        train(
+            model, batch_maker(longer), steps=FURTHER_STEPS[-1], lr=1e-3, warmup=5, seed=cell.seed,
+            constant=True, after=check,
+        )  # fmt: skip
+        yield from rows
+
+
+def measure_dropping(model: Trained, cell: Cell) -> Iterator[Row]:
+    """Yield scores at every length without RoPE, after some steps at the trained length (DroPE)."""
+    assert isinstance(model, Transformer)
+    start = {name: weight.clone() for name, weight in model.state_dict().items()}
+    variant, counts = "rope+drop", TUNE_STEPS
+    schedule: dict[str, Any] = {"lr": 1e-3, "warmup": 5, "constant": True}
+    if cell.scale == "dropped":
+        counts = tuple(round(share * cell.steps) for share in SHARES)
+        schedule = {"lr": cell.lr, "warmup": cell.warmup}
+    for steps in counts:
         model.load_state_dict(start)
         dress(model, cell, variant, cell.train_length)
         if steps:
             unseen = cell.seed + TEST_SEED  # batches that the training has not shown
-            train(
-                model, batch_maker(cell), steps=steps, lr=1e-3, warmup=5, seed=unseen, constant=True
-            )
+            train(model, batch_maker(cell), steps=steps, seed=unseen, **schedule)
         for length in cell.lengths:
             kind, value = score(model, cell, length)
             yield row(variant, length, f"{kind}-recalibrated-{steps}", value)
@@ -295,6 +358,11 @@ def trained_model(cell: Cell) -> tuple[Model, float | str, list[Row]]:
     if cell.task == PRETRAINED:
         return load_glass().to(device()), "", []
     model, reached = build(cell), list[Row]()
+    file = WEIGHTS / f"{cell.task}-{cell.method}-{cell.seed}-{cell.lr:g}-{cell.steps}.pt"
+    if cell.scale in SHARED and file.exists():
+        saved = torch.load(file)
+        model.double().load_state_dict(saved["weights"])
+        return model.eval(), saved["final_loss"], []
 
     def check(steps: int) -> None:
         if steps in cell.checks:
@@ -313,7 +381,13 @@ def trained_model(cell: Cell) -> tuple[Model, float | str, list[Row]]:
         label=cell.key,
         after=check,
     )
-    return model, round(sum(losses[-50:]) / len(losses[-50:]), 4), reached
+    final_loss = round(sum(losses[-50:]) / len(losses[-50:]), 4)
+    if cell.scale in SHARED:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_suffix(".part")
+        torch.save({"weights": model.state_dict(), "final_loss": final_loss}, draft)
+        draft.replace(file)
+    return model, final_loss, reached
 
 
 def run_cell(cell: Cell) -> list[Row]:

@@ -74,7 +74,10 @@ ADDITION_TASKS = ("addition", "coupled")  # the second with positions that digit
 CAUSAL_TASKS = ("text", "marker", "n-back", "12-back", "24-back", PRETRAINED, *ADDITION_TASKS)
 ORDER_TASKS = ("first", "shift", "reverse")
 TASKS = (*CAUSAL_TASKS, *ORDER_TASKS)
-SCALES = ("small", "short", "long", "far", "parts", "deep", "large")
+SCALES = (
+    "small", "short", "long", "rules", "further-4", "further-8", "dropped", "far", "parts", "deep",
+    "large",
+)  # fmt: skip
 
 # The sizes of every task; method and seed are filled in by `grid`.
 SIZES = [
@@ -95,6 +98,15 @@ SIZES = [
     Cell("long", "marker", "", 0, 32, steps=2000, checks=(200, 400, 1000, 1500)),
     Cell("long", "text", "", 0, 64, d_model=64, batch=16, steps=3000, warmup=100,
          checks=(300, 1000, 2250)),
+    # The long comparison's RoPE, as it is, trained further, or dropped, as `bakeoff.rules` says.
+    *(
+        cell for scale in ("rules", "further-4", "further-8", "dropped") for cell in (
+            Cell(scale, "n-back", "", 0, 32, steps=2000),
+            Cell(scale, "marker", "", 0, 32, steps=2000),
+            Cell(scale, "text", "", 0, 64, d_model=64, batch=16, steps=3000, warmup=100),
+        )
+    ),
+    Cell("rules", PRETRAINED, "", 0, 128, d_model=128, n_layers=4, steps=0),
     # An offset beyond the windows, and one beyond the clip of DeBERTa's table, too.
     Cell("far", "12-back", "", 0, 32, steps=2000, lr=1e-3),
     Cell("far", "24-back", "", 0, 32, steps=2000, lr=1e-3),

@@ -158,10 +158,12 @@ def seed_cells(rows: Sequence[Row], task: str, methods: Sequence[str]) -> list[C
 # What is said -------------------------------------------------------------------------------------
 
 
-def measured(rows: Sequence[Row], task: str, after: int = 0) -> dict[str, Curve]:
+def measured(
+    rows: Sequence[Row], task: str, after: int = 0, scale: str = "long"
+) -> dict[str, Curve]:
     """Return the values of the seeds by variant and length, of those that have all five seeds."""
     metric = "nats" if task in LOWER_IS_BETTER else "accuracy"
-    found = curves(rows, task, f"{metric}-after-{after}" if after else metric, "long")
+    found = curves(rows, task, f"{metric}-after-{after}" if after else metric, scale)
     whole = {
         variant: {n: values for n, values in curve.items() if len(values) == len(SEEDS)}
         for variant, curve in found.items()
@@ -216,9 +218,13 @@ def values_of(
 def verdict(rows: Sequence[Row], task: str, asked: Ordering) -> str | None:
     """Return "holds", "the other way round" or "open"; None while rows are missing."""
     values = values_of(rows, task, asked)
-    if values is None:
-        return None
-    better, worse = values[::-1] if task in LOWER_IS_BETTER else values
+    return judge(*values, task) if values else None
+
+
+def judge(better: Sequence[float], worse: Sequence[float], task: str) -> str:
+    """Return what five values, expected to be better than five others, say of an ordering."""
+    if task in LOWER_IS_BETTER:
+        better, worse = worse, better
     if min(better) > max(worse):
         return "holds"
     return "the other way round" if max(better) < min(worse) else "open"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import math
 import os
+import re
 import signal
 import sys
 import threading
@@ -13,17 +16,19 @@ from dataclasses import replace
 import pytest
 import torch
 
-from bakeoff import cells, plots, protocol, run, sentences
+from bakeoff import cells, plots, protocol, rules, run, sentences
 from bakeoff.__main__ import main
 from bakeoff.cells import build, run_cell, split_text, windows
 from bakeoff.grid import Cell, encodings, grid, shorter
 from bakeoff.recipes import AtCoupledPositions, AtRandomPositions
-from bakeoff.variants import EXTENSIONS, dress, variants
+from bakeoff.variants import EXTENSIONS, RULES, cached_keys, dress, variants
 from browsing import left_out
 from lab import tasks
 from lab.processes import loaded_once
-from pe_lib.attention import NoPosition
+from lab.registry import TAUGHT
+from pe_lib.attention import KVCache, NoPosition
 from pe_lib.rope import RoPE
+from tools import ROOT
 
 SHIPPED = run.SHIPPED / "small.csv"
 
@@ -162,6 +167,149 @@ def test_every_extension_is_plain_rope_at_the_trained_length():
         dress(model, cell, variant, cell.train_length)
         assert torch.allclose(model(tokens), plain, atol=1e-5), variant
         assert isinstance(model.encoding, RoPE)
+
+
+def code_of(chapter):
+    """The code of a chapter's notebook, without the commands that are no Python."""
+    cells = json.loads((ROOT / f"book/{chapter}.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    return "\n".join(re.sub(r"^ *[!%].*", "", cell, flags=re.M) for cell in code)
+
+
+def functions_of(chapter, names):
+    """The functions of these names that a chapter writes down."""
+    found = {"math": math, "torch": torch}
+    for node in ast.parse(code_of(chapter)).body:
+        if isinstance(node, ast.FunctionDef) and node.name in names:
+            exec(ast.unparse(node), found)
+    return found
+
+
+def check_rule(variant, maker):
+    """Assert that a row has the frequencies and the attention factor that chapter 13 teaches."""
+    names = ("interpolated", "ntk_aware", "dynamic_ntk", "by_turns", "yarn", "yarn_gain")
+    taught = functions_of("13_context_extension", names)
+    gain, gains = taught["yarn_gain"], {"rope+yarn", "rope+llama3-factor", "rope+factor"}
+    for cell in grid("rules", ["text", "marker", "pretrained"], ["rope"], [0]):
+        plain, trained = RoPE(cell.d_model // cell.n_heads).rates, cell.train_length
+        fastest = float(plain[0]) * trained / (2 * math.pi)  # its turns; the chapter's upper bound
+        for length in (trained, 2 * trained, 16 * trained):
+            s = length / trained
+            ramp = taught["yarn"](plain, s, trained, 1, fastest)
+            wanted = {
+                "rope+pi": taught["interpolated"](plain, s),
+                "rope+ntk": taught["ntk_aware"](plain, s),
+                "rope+dynamic-ntk": taught["dynamic_ntk"](plain, 2, trained, length),
+                "rope+yarn": ramp,
+                "rope+yarn-no-factor": ramp,
+                "rope+llama3": taught["by_turns"](plain, s, trained),
+                "rope+llama3-factor": taught["by_turns"](plain, s, trained),
+                "rope+factor": plain,
+            }[variant]
+            found = maker(cell, length)
+            rates = found.rates_at(torch.tensor(length)) if hasattr(found, "rates_at") else None
+            rates = found.rates if rates is None else rates
+            assert torch.allclose(rates, wanted, rtol=1e-6), (variant, cell.task, length)
+            assert found.gain == pytest.approx(gain(s) if variant in gains else 1)
+
+
+@pytest.mark.parametrize("variant", sorted(set(RULES) - {"rope+cache"}))
+def test_a_rule_is_what_chapter_13_teaches(variant):
+    check_rule(variant, RULES[variant])
+
+
+def test_an_older_yarn_is_not_what_chapter_13_teaches():
+    with pytest.raises(AssertionError, match=r"rope\+yarn"):
+        check_rule("rope+yarn", EXTENSIONS["rope+yarn"])
+
+
+@pytest.mark.parametrize("method", sorted(TAUGHT))
+def test_a_method_is_the_class_that_its_chapter_names(method):
+    (cell,) = grid("small", ["text"], [method], [0])
+    taught = type(encodings(cell)[0]).__name__
+    page = (ROOT / f"book/{TAUGHT[method].chapter}.ipynb").read_text(encoding="utf-8")
+    assert re.search(rf"\b{taught}\b", page, re.I)  # xPos is XPos in code
+
+
+def test_a_rolling_cache_is_a_cache_that_drops_keys():
+    """Token by token, with the oldest keys taken out of the cache, logits are the same."""
+    cell = grid("rules", ["marker"], ["rope"], [0])[0]
+    model = build(cell).double()
+    tokens = torch.randint(17, (2, 80), generator=torch.Generator().manual_seed(0))
+    dress(model, cell, "rope", 80)
+    caches, decoded = [KVCache() for _ in model.blocks], []
+    for place in range(80):
+        here = torch.arange(place, place + 1)
+        decoded.append(model(tokens[:, place : place + 1], positions=here, caches=caches))
+        for cache in caches:
+            cache.keys, cache.values = cache.keys[:, :, -15:], cache.values[:, :, -15:]
+            cache.positions, cache.rooms = torch.arange(place + 1)[-15:], (None, None, None)
+    dress(model, cell, "rope+cache-0.5", 80)
+    assert cached_keys(cell, "rope+cache-0.5") == 16
+    assert torch.allclose(model(tokens), torch.cat(decoded, dim=1), atol=1e-9)
+
+
+def test_any_method_can_be_put_over_a_rolling_cache():
+    (cell,) = grid("rules", ["marker"], ["hybrid"], [0])
+    model, tokens = build(cell).double(), torch.randint(17, (2, 64))
+    short = model(tokens[:, :32])
+    dress(model, cell, "hybrid+cache", 64)
+    dress(model, cell, "hybrid+cache", 64)
+    kept = model(tokens)
+    assert torch.allclose(kept[:, :32], short) and variants(cell) == ["hybrid", "hybrid+cache"]
+    dress(model, cell, "hybrid", 64)
+    assert not torch.allclose(model(tokens), kept)
+    moved = tokens.clone()
+    moved[:, 0] = (moved[:, 0] + 1) % 16
+    dress(model, cell, "hybrid+cache", 64)
+    assert torch.equal(model(moved)[:, 40:], kept[:, 40:])  # 31 + 7 tokens back it cannot see
+
+
+def test_recall_is_split_by_what_the_cache_still_holds():
+    cell = replace(grid("rules", ["marker"], ["rope"], [0])[0], multiples=(4,))
+    model = build(cell).double()
+    dress(model, cell, "rope+cache", 128)
+    held, dropped = cells.measure_recall(model, cell, "rope+cache", 128, 32)
+    assert [held["metric"], dropped["metric"]] == ["accuracy-held", "accuracy-dropped"]
+    _, targets = cells.token_batch(cell, 128)
+    whole = cells.token_accuracy(model, cell, 128)
+    count = int((targets != -100).sum())
+    parts = [float(row["value"]) for row in (held, dropped)]
+    assert min(parts) - 1e-5 <= whole <= max(parts) + 1e-5 and count > 1000
+
+
+def test_scales_that_share_models_train_each_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(cells, "WEIGHTS", tmp_path)
+    monkeypatch.setattr(cells, "FURTHER_STEPS", (1,))
+    (first,), (second,) = (
+        [replace(cell, steps=2, multiples=(1,)) for cell in grid(scale, ["n-back"], ["rope"], [0])]
+        for scale in ("rules", "further-8")
+    )
+    assert {row["variant"] for row in run_cell(first)} == {"rope"}
+    assert len(list(tmp_path.iterdir())) == 1
+    calls = []
+    monkeypatch.setattr(cells, "train", lambda model, *_, **how: calls.append(how["steps"]))
+    assert {row["metric"] for row in run_cell(second)} == {"accuracy-tuned-0"}
+    assert set(calls) == {1}  # trained further, from the weights that are kept
+
+
+def test_an_ordering_of_rules_is_judged_like_those_of_the_long_comparison():
+    def rows(scale, variant, values):
+        return [
+            {"scale": scale, "task": "text", "variant": variant, "length": "128",
+             "metric": "nats", "value": value}
+            for value in values
+        ]  # fmt: skip
+
+    asked = rules.ORDERINGS["text"]["cache-yarn-2"]
+    low, high = [1.6, 1.7, 1.65, 1.62, 1.61], [1.8, 1.9, 1.75, 1.77, 1.76]
+    lower, higher = rows("rules", "rope+cache", low), rows("rules", "rope+yarn", high)
+    assert rules.verdict([*lower, *higher], "text", asked) == "holds"
+    old = rows("long", "rope+yarn", high)  # of a rule that is not the library's
+    assert rules.verdict([*lower, *old], "text", asked) is None
+    assert rules.verdict([*lower, *higher[1:]], "text", asked) is None
+    other = rows("rules", "rope+cache", high), rows("rules", "rope+yarn", low)
+    assert rules.verdict([*other[0], *other[1]], "text", asked) == "the other way round"
 
 
 def test_yarn_keeps_the_fastest_pair_at_every_size():
@@ -402,7 +550,7 @@ def test_text_windows_of_all_lengths_share_their_targets():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("huge",), "scale must be one of small, short, long, far, parts, deep, large"),
+        (("huge",), "scale must be one of small, short, long, rules, further-4, further-8"),
         (("small", ["chess"]), "task must be one of"),
         (("small", ["text"], ["magic"]), "method must be one of"),
     ],
