@@ -293,6 +293,18 @@ def test_scales_that_share_models_train_each_once(tmp_path, monkeypatch):
     assert set(calls) == {1}  # trained further, from the weights that are kept
 
 
+@pytest.mark.parametrize("task", ["n-back", "marker"])
+def test_models_that_were_trained_again_are_the_same_ones(task):
+    """On a processor to the last digit; text was trained on a GPU before."""
+    old, new = (
+        protocol.measured(run.read_rows(run.SHIPPED / f"{scale}.csv"), task, scale=scale)
+        for scale in ("long", "rules")
+    )
+    for variant in ("rope", "rope+pi", "rope+ntk", "rope+dynamic-ntk", "rope+llama3"):
+        assert new[variant] == old[variant] and len(new[variant]) == 6
+    assert set(RULES) <= set(new)
+
+
 def test_an_ordering_of_rules_is_judged_like_those_of_the_long_comparison():
     def rows(scale, variant, values):
         return [
