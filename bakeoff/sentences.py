@@ -67,8 +67,14 @@ def shipped(scale: str) -> list[Row]:
 def found(task: str, scale: str = "long") -> dict[str, Curve]:
     """Return the values of every seed by variant and length, of the long or the short training."""
     if scale == "long":
-        return protocol.measured(shipped(scale), task)
+        rules = {variant: curve for variant, curve in ruled(task).items() if variant != "rope"}
+        return protocol.measured(shipped(scale), task) | rules
     return curves(shipped(scale), task, METRICS[task])
+
+
+def ruled(task: str) -> dict[str, Curve]:
+    """Return the values of the RoPE models of `bakeoff.rules`, as they are and by each rule."""
+    return protocol.measured(shipped("rules"), task, scale="rules")
 
 
 def at(task: str, variant: str, multiple: float, scale: str = "long") -> list[float]:

@@ -7,7 +7,6 @@ a larger base, and RoPE taken away.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -46,23 +45,18 @@ def dynamic(cell: Cell, length: int) -> PositionEncoding:
     return extend.DynamicNTK(cell.d_model // cell.n_heads, 2.0, cell.train_length)
 
 
-def yarn_rates(rates: Tensor, factor: float, length: int) -> Tensor:
-    """Return YaRN's frequencies, with an upper bound that keeps the fastest pair."""
-    turns = float(rates[0] * length / (2 * math.pi))  # of the fastest pair
-    return extend.by_parts(rates, factor, length, 1.0, min(32.0, turns))
-
-
 def larger_base(cell: Cell, length: int) -> PositionEncoding:
     """Return RoPE with base 500,000, which Xiong et al. 2024 chose for training on, whatever L."""
     return RoPE(cell.d_model // cell.n_heads, 500_000.0)
 
 
+# Each rule is the library's, as chapter 13 teaches it.
 EXTENSIONS: dict[str, Make] = {
     "rope+pi": rescaled(lambda rates, factor, _: extend.position_interpolation(rates, factor)),
     "rope+ntk": rescaled(lambda rates, factor, _: extend.ntk_aware(rates, factor)),
     "rope+dynamic-ntk": dynamic,
-    "rope+yarn": rescaled(yarn_rates, yarn=True),
-    "rope+llama3": rescaled(lambda rates, factor, length: extend.llama3(rates, factor, length)),
+    "rope+yarn": rescaled(extend.yarn, yarn=True),
+    "rope+llama3": rescaled(extend.llama3),
 }
 
 
@@ -85,20 +79,14 @@ def rolling_cache(window: float) -> Make:
     return lambda cell, _: RollingCache(RoPE(cell.d_model // cell.n_heads), cell, window)
 
 
-# For the scales of `bakeoff.rules`: each rule is the library's, as chapter 13 teaches it. The
-# attention factor is YaRN's; with it and without it both rules that count turns are measured.
-RULES: dict[str, Make] = {
-    "rope+pi": EXTENSIONS["rope+pi"],
-    "rope+ntk": EXTENSIONS["rope+ntk"],
-    "rope+dynamic-ntk": dynamic,
-    "rope+yarn": rescaled(extend.yarn, yarn=True),
+# For the scale "rules", see `bakeoff.rules`. The attention factor is YaRN's; with it and without it
+# both rules that count turns are measured.
+RULES: dict[str, Make] = EXTENSIONS | {
     "rope+yarn-no-factor": rescaled(extend.yarn),
-    "rope+llama3": rescaled(extend.llama3),
     "rope+llama3-factor": rescaled(extend.llama3, yarn=True),
     "rope+factor": rescaled(lambda rates, *_: rates, yarn=True),
     "rope+cache": rolling_cache(1),
 }
-TAUGHT = ("rules", "further-4", "further-8")  # scales that have them
 WINDOWS = {f"rope+cache-{window:g}": rolling_cache(window) for window in (0.25, 0.5, 0.75, 1.5, 2)}
 # What needs training to be of use. Taking RoPE away is DroPE (Gelberg et al. 2025).
 TUNED: dict[str, Make] = {"rope+base": larger_base, "rope+drop": lambda *_: NoPosition()}
@@ -151,7 +139,6 @@ def dress(model: Model, cell: Cell, variant: str, length: int) -> None:
     if isinstance(model, AtRandomPositions):
         model.restart(length)
     elif cell.method == "rope" and not isinstance(model, AtCoupledPositions):
-        rules = RULES | WINDOWS if cell.scale in TAUGHT else EXTENSIONS
-        make = (rules | TUNED).get(variant)
+        make = (RULES | WINDOWS | TUNED).get(variant)
         plain = RoPE(cell.d_model // cell.n_heads)
         model.use_encoding(make(cell, length) if make else plain)

@@ -21,11 +21,12 @@ from bakeoff.__main__ import main
 from bakeoff.cells import build, run_cell, split_text, windows
 from bakeoff.grid import Cell, encodings, grid, shorter
 from bakeoff.recipes import AtCoupledPositions, AtRandomPositions
-from bakeoff.variants import EXTENSIONS, RULES, cached_keys, dress, variants
+from bakeoff.variants import EXTENSIONS, RULES, cached_keys, dress, rescaled, variants
 from browsing import left_out
 from lab import tasks
 from lab.processes import loaded_once
 from lab.registry import TAUGHT
+from pe_lib import context_extension
 from pe_lib.attention import KVCache, NoPosition
 from pe_lib.rope import RoPE
 from tools import ROOT
@@ -218,9 +219,10 @@ def test_a_rule_is_what_chapter_13_teaches(variant):
     check_rule(variant, RULES[variant])
 
 
-def test_an_older_yarn_is_not_what_chapter_13_teaches():
+def test_a_rule_with_another_ramp_is_seen():
+    lowered = rescaled(lambda rates, s, length: context_extension.by_parts(rates, s, length, 1, 5))
     with pytest.raises(AssertionError, match=r"rope\+yarn"):
-        check_rule("rope+yarn", EXTENSIONS["rope+yarn"])
+        check_rule("rope+yarn", lowered)
 
 
 @pytest.mark.parametrize("method", sorted(TAUGHT))
@@ -317,8 +319,7 @@ def test_an_ordering_of_rules_is_judged_like_those_of_the_long_comparison():
     low, high = [1.6, 1.7, 1.65, 1.62, 1.61], [1.8, 1.9, 1.75, 1.77, 1.76]
     lower, higher = rows("rules", "rope+cache", low), rows("rules", "rope+yarn", high)
     assert rules.verdict([*lower, *higher], "text", asked) == "holds"
-    old = rows("long", "rope+yarn", high)  # of a rule that is not the library's
-    assert rules.verdict([*lower, *old], "text", asked) is None
+    assert rules.verdict([*lower, *rows("long", "rope+yarn", high)], "text", asked) is None
     assert rules.verdict([*lower, *higher[1:]], "text", asked) is None
     other = rows("rules", "rope+cache", high), rows("rules", "rope+yarn", low)
     assert rules.verdict([*other[0], *other[1]], "text", asked) == "the other way round"
