@@ -143,7 +143,7 @@ explore.show(widgets.VBox([control, stack]), "A figure with a slider", frames[0]
 """
 BROKEN = {
     "[here](#nowhere)": "'myst' cross-reference target not found: 'nowhere'",
-    "[a page](no_such_page.ipynb)": "unknown source document 'book/no_such_page'",
+    "[a page](no_such_page.ipynb)": "'myst' cross-reference target not found: 'no_such_page.ipynb'",
     "[a place](sliders.ipynb#nowhere)": "local id not found in doc 'book/sliders': 'nowhere'",
     "{cite:t}`nobody2020nothing`": 'could not find bibtex key "nobody2020nothing"',
     "{py:func}`pe_lib.sinusoidal.no_such_function`": "py:func reference target not found",
