@@ -12,6 +12,8 @@ def read(library: str | None = None) -> list[dict[str, str]]:
     """Return the census: one row a model, in the order of the file.
 
     Every column holds text; several values are separated by " | ", and what was not found is "".
+    They are what a default configuration makes; `optional` names what the code has besides and
+    the defaults leave off.
     `evidence` names file and line of every value, in the versions of the libraries that
     `lab/data/README.md` names.
 

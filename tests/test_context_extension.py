@@ -204,6 +204,15 @@ def test_every_rate_follows_its_papers_formula(
 # Properties ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("width", "trained"), [(32, 128), (8, 16), (16, 8)])
+def test_only_yarns_code_keeps_a_fastest_pair_below_the_bound(width: int, trained: int) -> None:
+    rates = frequencies(width)
+    turns = float(rates[0]) * trained / (2 * math.pi)
+    assert turns < 32 and yarn(rates, 4.0, trained)[0] == rates[0]
+    assert (by_parts(rates, 4.0, trained, 1.0, 32.0) < rates).all()
+    assert bool((llama3(rates, 4.0, trained) < rates).all()) == (turns < 4)
+
+
 def test_up_to_the_trained_length_dynamic_ntk_is_plain_rope() -> None:
     q = torch.randn(1, 2, TRAINED, HEAD_DIM)
     positions = torch.arange(TRAINED)

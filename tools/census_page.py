@@ -17,6 +17,7 @@ DESIGNS = {
     "rotated_back": "values rotated back",
     "learned_rates": "learned frequencies",
     "content_bias": "content-read distances",
+    "output_gate": "gate after attention",
     "recurrence": "recurrence or convolution",
 }
 HEAD = ("Model", "Year", "Positions", "Designs", "Base", "Context", "Layout", "Library", "Seen")
@@ -60,6 +61,8 @@ def cells(row: dict[str, str]) -> list[str]:
     ]
     seen = [part.split(" ")[1] for part in row["evidence"].split("; ")[1:2]]
     method, *more = (row[key].replace(" | ", ", ") for key in SHOWN)
+    if row["optional"]:
+        method += f" (optional: {row['optional'].replace(' | ', ', ')})"
     return [row["model"], row["year"], method, ", ".join(designs), *more, *(seen or [""])]
 
 
@@ -74,9 +77,10 @@ def page() -> str:
     return f"""# The census of published models
 
 What does the code of a model do with positions? One row for each model of three libraries, read
-by a program ([chapter 16](16_today.ipynb) says how, and how often it was wrong). Bases, windows
-and contexts (the longest text) are a configuration's defaults. *Seen* names the first file and
-line. The whole file has a line for every value: {{download}}`the CSV <../lab/data/census.csv>`.
+by a program ([chapter 16](16_today.ipynb) says how, and how often it was wrong). Positions, bases,
+windows and contexts (the longest text) are those of the default configuration; *optional* is what
+the code has and the defaults leave off. *Seen* names the first file and line. The whole file has a
+line for every value: {{download}}`the CSV <../lab/data/census.csv>`.
 
 ```{{raw}} html
 <style>

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from typing import Any
 
 from pe_lib.compose import Compose
@@ -63,6 +64,11 @@ def outcome(config: dict[str, Any]) -> str:
     return f"{rotating} of {len(layers)} layers rotate"
 
 
+def source_as_code(source: str) -> str:
+    """Return where a file was read, with its path as code: no typography changes a "--" in it."""
+    return re.sub(r"(?<=^read: )(\S+) (\S+)", r"\1 `\2`", source)
+
+
 def files_told() -> list[str]:
     """Return the page's part on published files."""
     files = published_files()
@@ -78,7 +84,7 @@ def files_told() -> list[str]:
         "",
         "| model | read as | source |",
         "|---|---|---|",
-        *(f"| {each['name']} | {told} | {each['source']} |"
+        *(f"| {each['name']} | {told} | {source_as_code(each['source'])} |"
           for each, told in zip(files, outcomes, strict=True)),
     ]  # fmt: skip
 
