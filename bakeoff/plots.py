@@ -59,9 +59,13 @@ def name(variant: str) -> str:
     """Return how a variant is written in a legend."""
     method, _, extension = variant.partition("+")
     written = {"pi": "PI", "ntk": "NTK", "dynamic-ntk": "dynamic NTK", "yarn": "YaRN"}
+    written |= {"yarn-no-factor": "YaRN without its factor", "factor": "YaRN's factor alone"}
+    written |= {"llama3-factor": "Llama 3.1 and YaRN's factor", "cache": "rolling cache"}
     written |= {"llama3": "Llama 3.1", "base": "larger base", "drop": "dropped (DroPE)"}
     if not extension:
         return NAMES[method]
+    if extension.startswith("cache-"):
+        return f"{NAMES[method]} + rolling cache ({extension.removeprefix('cache-')} ×)"
     return f"{NAMES[method]} + {written.get(extension, extension)}"
 
 

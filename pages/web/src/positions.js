@@ -187,49 +187,61 @@ export function scoresOf(method, vectors, learned) {
   );
 }
 
-// Which methods a model's needs leave over: `choose` of bakeoff/choosing.py, from the same facts.
-export function choose({ multiples, bars, keep: all, open, order, facts }, { what, keep, trained, used, cache, parameters, d, kernel, small, tuned }) {
-  const wanted = used / trained;
+// Which methods a model needs leave over: `choose` of bakeoff/choosing.py, from the same facts.
+export function choose({ multiples, bars, keep: all, records, order, facts }, { what, keep, trained, context, cache, parameters, d, kernel, small, finished, tuned }) {
+  const multiple = Math.max(1, context / trained);
   const part = (share) => Math.max(16, Math.floor(trained / share));
   const basis = [1, 768 / d, trained, part(2), part(4) * d, part(2) * d, d];
   const level = ["plain", "scores", "any"].indexOf(kernel);
   const asked = keep === "all" ? all : [keep];
   const sign = (task) => (bars[task] > 0.5 ? -1 : 1); // a share is good high, a loss low
-  const rows = order.filter((key) => (wanted > 1 ? key !== "learned" : !key.includes("+")));
+  const further = tuned && multiple > 1;
+  const rows = order.filter((key) =>
+    (context > trained ? key !== "learned" : !key.includes("+")) && !(facts[key].rolling && cache === "rolling")
+    && (!finished || key.split("+")[0] === "rope"));
+  // What a measurement says of this multiple: [kind, worst seed, multiple, what was measured].
+  const atLength = (values, of) => {
+    const far = multiples.filter((each) => values[each]);
+    const worst = (each) => sign(of[0]) * Math.max(...values[each].map((seed) => sign(of[0]) * seed));
+    const clears = (each) => sign(of[0]) * worst(each) < sign(of[0]) * bars[of[0]];
+    const longer = far.find((each) => each >= multiple);
+    if (longer && clears(longer)) return ["fits", worst(longer), longer, of];
+    const nearest = far.findLast((each) => each <= multiple) ?? longer;
+    const failed = nearest <= multiple && !clears(nearest) && (nearest === multiple || !of[3]);
+    return [failed ? of[0] : "beyond", worst(nearest), nearest, of];
+  };
+  const evidence = (known, task) => {
+    const keys = known.rolling || cache === "rolling" ? "rolling" : "all";
+    const found = records
+      .filter(([name, model, held, after]) => known.measured[name]?.[task] && model === what && held === keys && (further || !after))
+      .map(([name, ...of]) => atLength(known.measured[name][task], [task, ...of]));
+    const said = found.find(([kind]) => kind === "fits") ?? found.find(([, , , of]) => of[3] === further);
+    return said ?? [found.length ? "further" : what === "text" && keys === "rolling" ? "rolling" : "unmeasured"];
+  };
   const found = rows.map((key) => {
     const known = facts[key];
-    const after = tuned && wanted > 1 && known.trained;
-    const at = (values, task) => {
-      const far = multiples.filter((each) => values[each]);
-      const multiple = far.find((each) => each >= wanted) ?? far.at(-1) ?? 0;
-      const worst = multiple ? sign(task) * Math.max(...values[multiple].map((each) => sign(task) * each)) : null;
-      return [multiple, worst, multiple && !(sign(task) * worst < sign(task) * bars[task])];
-    };
-    const seen = asked.map((task) => {
-      const [plain, fresh] = [known.measured, after].map((values) => values && at(values[task], task));
-      return fresh && (fresh[0] >= wanted || plain[2] || !plain[0]) ? fresh : plain;
-    });
-    const multiple = Math.min(...seen.map((each) => each[0]));
+    const seen = asked.map((task) => evidence(known, task));
     const count = dot(known.parameters, basis);
-    const reasons = [
-      ...seen.map(([far, worst, fails], i) => [fails, asked[i], worst, far]),
+    const impossible = [
       [what === "image" && !known.axes, "axes"],
       [what === "both" && !known.sides, "sides"],
-      [what !== "text" && known.causal, "causal"],
-      [cache === "sliding" && !known.relative, "moved"],
-      [cache !== "none" && known.stale, "stale"],
+      [["both", "image"].includes(what) && known.causal, "causal"],
+      [what === "times" && known.times === 1, "whole"],
+      [what === "times" && known.times === 2, "untold"],
+      [cache === "rolling" && !known.moved, "moved"],
+      [cache === "all" && known.stale, "stale"],
       [count > parameters, "parameters", count],
       [known.kernel === 1 && level < 1, "scores"],
       [known.kernel === 2 && level < 2, "products"],
       [small && !(known.memory < bars.memory), "memory", known.memory],
-      [!multiple && known.trained && !after, "training"],
-      [!multiple, "unmeasured"],
-      [multiple && wanted > multiple, "beyond", 0, multiple],
-      [multiple && what !== "text", "decoder"],
-    ].filter(([holds]) => holds).map(([, kind, a = 0, b = 0]) => [kind, a, b]);
-    const against = reasons.filter(([kind]) => !open.includes(kind));
-    return { key, status: against.length ? 2 : reasons.length ? 1 : 0, worst: multiple ? seen[0][1] : null, reasons: against.length ? against : reasons };
+      [known.must_train && !tuned, "training"],
+    ].filter(([holds]) => holds).map(([, ...said]) => said);
+    const against = [...seen.filter(([kind, , , of]) => all.includes(kind) && !of[3]), ...impossible];
+    const unsure = Object.values(Object.fromEntries(seen.filter(([kind]) => kind !== "fits").reverse().map((each) => [each[0], each])));
+    const reasons = (against.length ? against : unsure).map(([kind, value = 0, at = 0, of = null]) => ({ kind, value, at, of }));
+    return { key, status: against.length ? 2 : unsure.length ? 1 : 0, worst: seen[0][3] ? seen[0][1] : null, reasons };
   });
-  const rank = ({ worst }) => (worst === null ? 9 : sign(keep) * worst);
-  return found.sort((a, b) => a.status - b.status || rank(a) - rank(b));
+  const rank = ({ worst }) => (worst === null ? 9 : (keep === "content" || keep === "offset" ? -1 : 1) * worst);
+  const unused = ({ key }) => !(what in facts[key].scale);
+  return found.sort((a, b) => a.status - b.status || rank(a) - rank(b) || unused(a) - unused(b));
 }
