@@ -95,8 +95,8 @@ REASONS = {
     "training": ("needs further training", "17_bakeoff"),
     # What is open.
     "beyond": ("measured at {1} × only", "17_bakeoff"),
-    "further": ("not measured once trained further", "17_bakeoff"),
     "rolling": ("not measured with a rolling cache", "17_bakeoff"),
+    "times": ("its code reads any number; not measured here", "14_axes"),
     "unmeasured": ("not measured here", "17_bakeoff"),
 }
 FITS, UNSURE, OUT = range(3)
@@ -192,7 +192,8 @@ class Facts:
         rolling: whether it is a rolling cache by itself, whatever the cache.
         must_train: whether it is further training by itself.
         axes: whether it has a form for two axes.
-        sides: whether an encoder tells left from right.
+        sides: 0 if a query of an encoder tells left from right, 1 if none does but a text is told
+            from its mirror image, 2 if it is not.
         causal: whether it counts what came before, so that only a decoder can have it.
         times: 0 if it reads any real number as a position, 1 if whole numbers only, 2 if none.
         moved: whether kept keys serve once positions are counted anew.
@@ -210,7 +211,7 @@ class Facts:
     rolling: bool
     must_train: bool
     axes: bool
-    sides: bool
+    sides: int
     causal: bool
     times: int
     moved: bool
@@ -299,12 +300,28 @@ def drawn(*shape: int) -> torch.Tensor:
 
 
 @torch.no_grad()
-def tells_sides(encoding: PositionEncoding) -> bool:
-    """Return whether a key to the left is told from one as far to the right, without a mask."""
-    x, y = (encoding.embed(one.expand(1, 64, -1), torch.arange(64)) for one in drawn(2, 1, D_MODEL))
-    q, k = (each.unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2) for each in (x, y))  # (1, H, L, d)
-    found = attention_logits(q, k, encoding, torch.arange(64), torch.arange(64))
-    return bool((found[..., 30, 27] - found[..., 30, 33]).abs().max() > 1e-6 * found.abs().max())
+def scores(
+    encoding: PositionEncoding, x: torch.Tensor, y: torch.Tensor, q_at: torch.Tensor,
+    k_at: torch.Tensor,
+) -> torch.Tensor:  # fmt: skip
+    """Return the scores (1, H, L, L) of queries and keys that are tokens (1, L, D) at positions."""
+    q, k = (
+        encoding.embed(each, at).unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2)
+        for each, at in ((x, q_at), (y, k_at))
+    )
+    return attention_logits(q, k, encoding, q_at, k_at)
+
+
+def sides(encoding: PositionEncoding) -> int:
+    """Return 0, 1 or 2 as in `Facts.sides`, without a mask."""
+    places = torch.arange(100, 164)  # past the threshold of FIRE
+    x, y = (one.expand(1, 64, -1) for one in drawn(2, 1, D_MODEL))
+    alike = scores(encoding, x, y, places, places)
+    if (alike[..., 30, 27] - alike[..., 30, 33]).abs().max() > 1e-6 * alike.abs().max():
+        return 0
+    text = drawn(1, 64, D_MODEL)
+    here, mirrored = (scores(encoding, x, x, places, places) for x in (text, text.flip(1)))
+    return 2 if torch.allclose(here, mirrored.flip(-1, -2)) else 1
 
 
 @torch.no_grad()
@@ -343,24 +360,18 @@ def keys_move(encoding: PositionEncoding) -> bool:
     return torch.equal(old, new) or measure.translation_error(encoding, q, k, 100) < 1e-9
 
 
-@torch.no_grad()
 def reads_times(encoding: PositionEncoding) -> int:
     """Return 0, 1 or 2 as in `Facts.times`: keys at other times, and no whole ones, are asked."""
     if encoding.uses("read_bias"):
         return 2  # its numbers come from the tokens
     x, times = drawn(1, 6, D_MODEL), torch.tensor([0.0, 0.3, 1.9, 4.25, 7.5, 7.75]).double()
-
-    def scores(keys_at: torch.Tensor) -> torch.Tensor:
-        q, k = (
-            encoding.embed(x, at).unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2)
-            for at in (times, keys_at)
-        )
-        return attention_logits(q[:, :, -1:], k, encoding, times[-1:], keys_at)
-
     try:
-        return 2 if torch.allclose(scores(times), scores(0.9 * times)) else 0
+        now, earlier = (
+            scores(encoding, x[:, -1:], x, times[-1:], at) for at in (times, 0.9 * times)
+        )
     except TypeError:  # as the library refuses positions that are no whole numbers
         return 1
+    return 2 if torch.allclose(now, earlier) else 0
 
 
 def above(curves: dict[str, plots.Curve], home: float) -> dict[str, plots.Curve]:
@@ -410,16 +421,14 @@ def comparison(keep: str, after: str = "") -> dict[str, plots.Curve]:
 def measured(key: str, after: str = "") -> Values:
     """Return a method's values by task and multiple of the training length."""
     length = {each.task: each.train_length for each in grid.SIZES if each.scale == "small"}
-    found = {
+    return {
         keep: {
-            f"{multiple:g}": curve[at]
+            f"{multiple:g}": values
             for multiple in MULTIPLES
-            if (at := round(length[KEEP[keep]] * multiple)) in curve
+            if (values := comparison(keep, after).get(key, {}).get(round(length[task] * multiple)))
         }
-        for keep in KEEP
-        if (curve := comparison(keep, after).get(key))
+        for keep, task in KEEP.items()
     }
-    return {keep: values for keep, values in found.items() if values}
 
 
 def at_scale(key: str) -> dict[str, str]:
@@ -444,6 +453,12 @@ def counted_in(column: str, words: str) -> str:
     return words.format(sum(map(counted, census.read())) if column else "")
 
 
+def practice() -> dict[str, list[str]]:
+    """Return the methods that models of a kind have, in the order of at_scale.json."""
+    named = [key.split("@") for key in AT_SCALE if "@" in key]
+    return {what: [key for key, kind in named if kind == what] for what in WHAT[1:]}
+
+
 def probed(method: str, *, causal: bool) -> PositionEncoding:
     """Return the first layer's encoding with weights that no start holds at zero."""
     first, *_ = recipes.encodings(method, sizes(causal=causal), 2)
@@ -464,21 +479,30 @@ def facts_of(key: str) -> Facts:
     causal = method in ("temperature", "forgetting", "cope")
     drawn_positions = method in recipes.RECIPES and recipes.RECIPES[method].drawn
     after = f"-recalibrated-{STEPS}" if key == "rope+drop" else f"-tuned-{STEPS}"
+    # Layers that are all windows, shorter than the cache, see the same with it.
+    windows = all(
+        any(isinstance(part, SlidingWindow) for part in layer.parts())
+        for layer in recipes.encodings(method, sizes(), 2)
+    )
     rolling = key == ROLLING
     records = {
         "plain": {} if rolling else measured(key),
         "tuned": measured(key, after),
-        "rolling": measured(key if rolling else f"{key}+cache"),
+        "rolling": measured(key if rolling or windows else f"{key}+cache"),
     }
     return Facts(
         name=plots.name(key),
         page=PAGES.get(key) or METHODS[key].chapter,
         scale=at_scale(key),
-        measured={record: values for record, values in records.items() if values},
+        measured={
+            record: held
+            for record, values in records.items()
+            if (held := {keep: curve for keep, curve in values.items() if curve})
+        },
         rolling=rolling,
         must_train=key in TUNED,
         axes=causal or any(map(decoder.uses, ("embed", "rotate", "bias"))),
-        sides=causal or tells_sides(encoder),
+        sides=0 if causal else sides(encoder),
         causal=causal,
         times=2 if drawn_positions else reads_times(decoder),
         moved=keys_move(decoder),
@@ -508,6 +532,7 @@ def data() -> dict[str, Any]:
         "reasons": REASONS,
         "records": [[record, *of] for record, of in RECORDS.items()],
         "steps": STEPS,
+        "practice": practice(),
         "order": list(known),  # a notebook sorts the keys of what it stores
         "facts": known,
     }
@@ -567,11 +592,8 @@ def evidence(known: Facts, needs: Needs, task: str) -> Reason:
     for each in found.values():
         if each.kind == "fits":
             return each
-    if further in found:
-        return found[further]
-    if found:
-        return Reason("further")
-    return Reason("rolling" if needs.what == "text" and cache == "rolling" else "unmeasured")
+    unmeasured = {"text": "rolling" if cache == "rolling" else "unmeasured", "times": "times"}
+    return next(iter(found.values()), Reason(unmeasured.get(needs.what, "unmeasured")))
 
 
 def verdict(known: Facts, needs: Needs) -> Verdict:
@@ -583,7 +605,7 @@ def verdict(known: Facts, needs: Needs) -> Verdict:
     level = KERNELS[::-1].index(needs.kernel)
     impossible = {
         "axes": needs.what == "image" and not known.axes,
-        "sides": needs.what == "both" and not known.sides,
+        "sides": needs.what == "both" and known.sides == 2,
         "causal": needs.what in ("both", "image") and known.causal,
         "whole": needs.what == "times" and known.times == 1,
         "untold": needs.what == "times" and known.times == 2,
@@ -597,10 +619,12 @@ def verdict(known: Facts, needs: Needs) -> Verdict:
     }
     values = {"parameters": count, "memory": known.memory}
     said = [Reason(kind, values.get(kind, 0)) for kind, holds in impossible.items() if holds]
-    # A few further steps that were not enough leave open what more of them do.
-    failed = [each for each in seen if each.kind in KEEP]
-    against = [each for each in failed if each.of and not each.of.tuned] + said
+    # Further training leaves open what failed without it, or after a few steps of it.
+    further = needs.tuned and needs.multiple > 1
+    against = [each for each in seen if each.kind in KEEP and not further] + said
     unsure = list({each.kind: each for each in reversed(seen) if each.kind != "fits"}.values())
+    if needs.what == "both" and known.sides == 1:
+        unsure.append(Reason("sides"))
     status = OUT if against else UNSURE if unsure else FITS
     return Verdict(status, seen[0].value if seen[0].of else None, against or unsure)
 
@@ -608,16 +632,18 @@ def verdict(known: Facts, needs: Needs) -> Verdict:
 def choose(needs: Needs) -> dict[str, Verdict]:
     """Return what becomes of every candidate: those that fit first, the best of them on top.
 
-    Methods are sorted by their worst seed at the context length; of those without a value, which
-    come last, first those that models of this kind have.
+    Methods are sorted by the tasks that failed and by their worst seed at the context length; those
+    without a value come last, first of them those that models of this kind have.
     """
     found = {key: verdict(facts()[key], needs) for key in candidates(needs)}
     sign = -1 if needs.keep in ("content", "offset") else 1
+    used = practice().get(needs.what, [])
 
-    def rank(key: str) -> tuple[int, float, bool]:
-        status, worst, _ = found[key]
-        unused = needs.what not in facts()[key].scale
-        return status, float("inf") if worst is None else sign * worst, unused
+    def rank(key: str) -> tuple[int, int, float, int]:
+        status, worst, reasons = found[key]
+        failed = sum(each.kind in KEEP for each in reasons) if status == UNSURE else 0
+        place = used.index(key) if key in used else len(used)
+        return status, failed, float("inf") if worst is None else sign * worst, place
 
     return {key: found[key] for key in sorted(found, key=rank)}
 

@@ -30,7 +30,7 @@ export const chooser = {
     { kind: "select", key: "keep", label: "at the context length it must keep", options: KEPT },
     { ...log, key: "trained", label: "training length", min: 5, max: 17 },
     { ...log, key: "context", label: "context length", min: 5, max: 21, knob: true },
-    { kind: "select", key: "cache", label: "keys in a cache", options: { none: "none", all: "all are kept", rolling: "rolling: the last, as many as the training length" } },
+    { kind: "select", key: "cache", label: "keys in a cache", options: { none: "none", all: "all are kept", rolling: "rolling: the oldest go" } },
     { kind: "select", key: "kernel", label: "attention kernel", options: { any: "any code", scores: "one that adds to scores (FlexAttention)", plain: "the usual: queries, keys, values, a window" } },
     { ...tenfold, key: "parameters", label: "parameters for positions", min: 0, max: 8 },
     { ...log, key: "d", label: "width of a head", min: 4, max: 8, enabled: (s) => s.parameters < 1e9 },
@@ -78,7 +78,7 @@ export const chooser = {
           if (i) words.append("; ");
           const number = `${kind === "language" && value > 0 ? "+" : ""}${value.toLocaleString("en-US").replace("-", "−")}`;
           link(reasons[kind][1], reasons[kind][0].replace("{0}", number).replace("{1}", far), words);
-          if (group && of?.[3] && kind !== "beyond") words.append(` after ${steps} further steps`);
+          if (group === 1 && of && kind !== "beyond") words.append(of[3] ? ` after ${steps} further steps` : ", untrained there");
         });
         const { scale } = facts[key];
         const known = (cache === "rolling" && what === "text" && scale.rolling) || scale[what] || (what === "text" && "none known to us");

@@ -188,7 +188,7 @@ export function scoresOf(method, vectors, learned) {
 }
 
 // Which methods a model needs leave over: `choose` of bakeoff/choosing.py, from the same facts.
-export function choose({ multiples, bars, keep: all, records, order, facts }, { what, keep, trained, context, cache, parameters, d, kernel, small, finished, tuned }) {
+export function choose({ multiples, bars, keep: all, records, order, practice, facts }, { what, keep, trained, context, cache, parameters, d, kernel, small, finished, tuned }) {
   const multiple = Math.max(1, context / trained);
   const part = (share) => Math.max(16, Math.floor(trained / share));
   const basis = [1, 768 / d, trained, part(2), part(4) * d, part(2) * d, d];
@@ -215,8 +215,8 @@ export function choose({ multiples, bars, keep: all, records, order, facts }, { 
     const found = records
       .filter(([name, model, held, after]) => known.measured[name]?.[task] && model === what && held === keys && (further || !after))
       .map(([name, ...of]) => atLength(known.measured[name][task], [task, ...of]));
-    const said = found.find(([kind]) => kind === "fits") ?? found.find(([, , , of]) => of[3] === further);
-    return said ?? [found.length ? "further" : what === "text" && keys === "rolling" ? "rolling" : "unmeasured"];
+    const open = what === "times" ? "times" : what === "text" && keys === "rolling" ? "rolling" : "unmeasured";
+    return found.find(([kind]) => kind === "fits") ?? found[0] ?? [open];
   };
   const found = rows.map((key) => {
     const known = facts[key];
@@ -224,7 +224,7 @@ export function choose({ multiples, bars, keep: all, records, order, facts }, { 
     const count = dot(known.parameters, basis);
     const impossible = [
       [what === "image" && !known.axes, "axes"],
-      [what === "both" && !known.sides, "sides"],
+      [what === "both" && known.sides === 2, "sides"],
       [["both", "image"].includes(what) && known.causal, "causal"],
       [what === "times" && known.times === 1, "whole"],
       [what === "times" && known.times === 2, "untold"],
@@ -236,12 +236,14 @@ export function choose({ multiples, bars, keep: all, records, order, facts }, { 
       [small && !(known.memory < bars.memory), "memory", known.memory],
       [known.must_train && !tuned, "training"],
     ].filter(([holds]) => holds).map(([, ...said]) => said);
-    const against = [...seen.filter(([kind, , , of]) => all.includes(kind) && !of[3]), ...impossible];
+    const against = [...seen.filter(([kind]) => all.includes(kind) && !further), ...impossible];
     const unsure = Object.values(Object.fromEntries(seen.filter(([kind]) => kind !== "fits").reverse().map((each) => [each[0], each])));
+    if (what === "both" && known.sides === 1) unsure.push(["sides"]);
     const reasons = (against.length ? against : unsure).map(([kind, value = 0, at = 0, of = null]) => ({ kind, value, at, of }));
     return { key, status: against.length ? 2 : unsure.length ? 1 : 0, worst: seen[0][3] ? seen[0][1] : null, reasons };
   });
   const rank = ({ worst }) => (worst === null ? 9 : (keep === "content" || keep === "offset" ? -1 : 1) * worst);
-  const unused = ({ key }) => !(what in facts[key].scale);
-  return found.sort((a, b) => a.status - b.status || rank(a) - rank(b) || unused(a) - unused(b));
+  const failed = ({ status, reasons }) => (status === 1 ? reasons.filter(({ kind }) => all.includes(kind)).length : 0);
+  const place = ({ key }) => (practice[what]?.indexOf(key) + 1 || 99);
+  return found.sort((a, b) => a.status - b.status || failed(a) - failed(b) || rank(a) - rank(b) || place(a) - place(b));
 }
