@@ -82,7 +82,7 @@ REASONS = {
     "content": ("recall {0}", "17_bakeoff"),
     "offset": ("3-back {0}", "17_bakeoff"),
     "axes": ("blind to the second axis", "14_axes"),
-    "sides": ("a query cannot tell left from right", "09_alibi"),
+    "sides": ("cannot tell left from right", "09_alibi"),
     "causal": ("counts what came before: for decoders", "16_today"),
     "whole": ("its code reads whole numbers only", "03_learned"),
     "untold": ("is not told the times", "01_attention"),
@@ -91,13 +91,29 @@ REASONS = {
     "parameters": ("{0} parameters", "19_choosing#what-positions-cost"),
     "scores": ("adds to the scores", "09_alibi"),
     "products": ("needs products of its own", "05_shaw"),
-    "memory": ("makes a tensor {0} × the scores", "19_choosing#what-positions-cost"),
+    "memory": ("makes a tensor above half of the scores", "19_choosing#what-positions-cost"),
     "training": ("needs further training", "17_bakeoff"),
     # What is open.
+    "query": ("a query cannot tell left from right", "09_alibi"),
     "beyond": ("measured at {1} × only", "17_bakeoff"),
     "rolling": ("not measured with a rolling cache", "17_bakeoff"),
     "times": ("its code reads any number; not measured here", "14_axes"),
     "unmeasured": ("not measured here", "17_bakeoff"),
+}
+# Of what a method cannot do: which setting asks it, with which words ("query" leaves it open).
+ASKED: dict[str, tuple[str, tuple[str | bool, ...]]] = {
+    "axes": ("what", ("image",)),
+    "sides": ("what", ("both",)),
+    "query": ("what", ("both",)),
+    "causal": ("what", ("both", "image")),
+    "whole": ("what", ("times",)),
+    "untold": ("what", ("times",)),
+    "moved": ("cache", ("rolling",)),
+    "stale": ("cache", ("all",)),
+    "scores": ("kernel", ("plain",)),
+    "products": ("kernel", ("plain", "scores")),
+    "memory": ("small", (True,)),
+    "training": ("tuned", (False,)),
 }
 FITS, UNSURE, OUT = range(3)
 
@@ -190,14 +206,12 @@ class Facts:
         measured: by name of the record: nats above RoPE's loss at the training length, or a share
             of right answers.
         rolling: whether it is a rolling cache by itself, whatever the cache.
-        must_train: whether it is further training by itself.
-        axes: whether it has a form for two axes.
-        sides: 0 if a query of an encoder tells left from right, 1 if none does but a text is told
-            from its mirror image, 2 if it is not.
-        causal: whether it counts what came before, so that only a decoder can have it.
-        times: 0 if it reads any real number as a position, 1 if whole numbers only, 2 if none.
-        moved: whether kept keys serve once positions are counted anew.
-        stale: whether cached keys are wrong once the text has grown.
+        cannot: what it cannot do, keys of `ASKED`: it has no form for two axes ("axes"); as an
+            encoder it does not tell a text from its mirror image ("sides"), or a query alone does
+            not ("query"); it counts what came before, as only a decoder can ("causal"); it reads
+            positions that are whole numbers alone ("whole") or none ("untold"); kept keys serve no
+            more once positions are counted anew ("moved") or the text has grown ("stale"); it is
+            further training by itself ("training"); and by `kernel` and `memory`.
         kernel: 0 if queries, keys and a window are all that it changes, 1 if it adds numbers that
             the products of queries and keys do not enter, 2 if it needs more.
         memory: its largest tensor as a share of the scores, at 512 tokens.
@@ -209,13 +223,7 @@ class Facts:
     scale: dict[str, str]
     measured: dict[str, Values]
     rolling: bool
-    must_train: bool
-    axes: bool
-    sides: int
-    causal: bool
-    times: int
-    moved: bool
-    stale: bool
+    cannot: list[str]
     kernel: int
     memory: float
     parameters: list[int]
@@ -312,16 +320,16 @@ def scores(
     return attention_logits(q, k, encoding, q_at, k_at)
 
 
-def sides(encoding: PositionEncoding) -> int:
-    """Return 0, 1 or 2 as in `Facts.sides`, without a mask."""
+def blind_to_sides(encoding: PositionEncoding) -> str:
+    """Return "sides" or "query" as in `Facts.cannot`, or nothing: without a mask."""
     places = torch.arange(100, 164)  # past the threshold of FIRE
     x, y = (one.expand(1, 64, -1) for one in drawn(2, 1, D_MODEL))
     alike = scores(encoding, x, y, places, places)
     if (alike[..., 30, 27] - alike[..., 30, 33]).abs().max() > 1e-6 * alike.abs().max():
-        return 0
+        return ""
     text = drawn(1, 64, D_MODEL)
     here, mirrored = (scores(encoding, x, x, places, places) for x in (text, text.flip(1)))
-    return 2 if torch.allclose(here, mirrored.flip(-1, -2)) else 1
+    return "sides" if torch.allclose(here, mirrored.flip(-1, -2)) else "query"
 
 
 @torch.no_grad()
@@ -360,18 +368,18 @@ def keys_move(encoding: PositionEncoding) -> bool:
     return torch.equal(old, new) or measure.translation_error(encoding, q, k, 100) < 1e-9
 
 
-def reads_times(encoding: PositionEncoding) -> int:
-    """Return 0, 1 or 2 as in `Facts.times`: keys at other times, and no whole ones, are asked."""
+def blind_to_times(encoding: PositionEncoding) -> str:
+    """Return "whole" or "untold" as in `Facts.cannot`, or nothing: keys move to other times."""
     if encoding.uses("read_bias"):
-        return 2  # its numbers come from the tokens
+        return "untold"  # its numbers come from the tokens
     x, times = drawn(1, 6, D_MODEL), torch.tensor([0.0, 0.3, 1.9, 4.25, 7.5, 7.75]).double()
     try:
         now, earlier = (
             scores(encoding, x[:, -1:], x, times[-1:], at) for at in (times, 0.9 * times)
         )
     except TypeError:  # as the library refuses positions that are no whole numbers
-        return 1
-    return 2 if torch.allclose(now, earlier) else 0
+        return "whole"
+    return "untold" if torch.allclose(now, earlier) else ""
 
 
 def above(curves: dict[str, plots.Curve], home: float) -> dict[str, plots.Curve]:
@@ -453,10 +461,11 @@ def counted_in(column: str, words: str) -> str:
     return words.format(sum(map(counted, census.read())) if column else "")
 
 
-def practice() -> dict[str, list[str]]:
-    """Return the methods that models of a kind have, in the order of at_scale.json."""
-    named = [key.split("@") for key in AT_SCALE if "@" in key]
-    return {what: [key for key, kind in named if kind == what] for what in WHAT[1:]}
+@cache
+def in_order(what: str) -> list[str]:
+    """Return all rows, and first of them what models of a kind have, as at_scale.json lists it."""
+    used = [key.partition("@")[0] for key in AT_SCALE if key.endswith(f"@{what}")]
+    return list(dict.fromkeys((*used, *ROWS)))
 
 
 def probed(method: str, *, causal: bool) -> PositionEncoding:
@@ -484,6 +493,19 @@ def facts_of(key: str) -> Facts:
         any(isinstance(part, SlidingWindow) for part in layer.parts())
         for layer in recipes.encodings(method, sizes(), 2)
     )
+    kernel = max(map(level_of_kernel, decoder.parts()))
+    blind = ["untold" if drawn_positions else blind_to_times(decoder)]
+    blind += [] if causal else [blind_to_sides(encoder)]
+    cannot = {
+        "axes": not causal and not any(map(decoder.uses, ("embed", "rotate", "bias"))),
+        "causal": causal,
+        "moved": not keys_move(decoder),
+        "stale": key in EXTENSIONS and goes_stale(EXTENSIONS[key](cell, 16 * 64)),
+        "scores": kernel == 1,
+        "products": kernel == 2,
+        "memory": not memory < MEMORY,
+        "training": key in TUNED,
+    }
     rolling = key == ROLLING
     records = {
         "plain": {} if rolling else measured(key),
@@ -500,14 +522,8 @@ def facts_of(key: str) -> Facts:
             if (held := {keep: curve for keep, curve in values.items() if curve})
         },
         rolling=rolling,
-        must_train=key in TUNED,
-        axes=causal or any(map(decoder.uses, ("embed", "rotate", "bias"))),
-        sides=0 if causal else sides(encoder),
-        causal=causal,
-        times=2 if drawn_positions else reads_times(decoder),
-        moved=keys_move(decoder),
-        stale=key in EXTENSIONS and goes_stale(EXTENSIONS[key](cell, 16 * 64)),
-        kernel=max(map(level_of_kernel, decoder.parts())),
+        cannot=[kind for kind in ASKED if cannot.get(kind) or kind in blind],
+        kernel=kernel,
         memory=round(memory, 4),
         parameters=coefficients(method),
     )
@@ -519,21 +535,43 @@ def facts() -> dict[str, Facts]:
     return {key: facts_of(key) for key in ROWS}
 
 
-BARS = {"language": MARGIN, "content": SHARE, "offset": SHARE, "memory": MEMORY}
+BARS = {"all": MARGIN, "language": MARGIN, "content": SHARE, "offset": SHARE}
+
+
+def shown(known: Facts) -> dict[str, Any]:
+    """Return what the figure reads of a method: of measurements the worst seeds alone."""
+    found = [
+        [Measured(task, *of), [[seed, at] for at, seed in worst_seeds(values, task).items()]]
+        for record, of in RECORDS.items()
+        for task, values in known.measured.get(record, {}).items()
+    ]
+    scale = {"text": "none known to us"} | known.scale
+    words = {
+        what: f"{'at scale' if what in ('text', 'rolling') else 'in use'}: {each}"
+        for what, each in scale.items()
+    }
+    cannot = [[kind] for kind in known.cannot]
+    return asdict(known) | {"measured": found, "scale": words, "cannot": cannot}
 
 
 def data() -> dict[str, Any]:
     """Return all that the figure in the browser decides from."""
-    known = {key: asdict(each) for key, each in facts().items()}
+    known = {key: shown(each) for key, each in facts().items()}
+    reads = {
+        "text": "Measured in decoders of 2 layers, 32 or 64 tokens, to 16 ×.",
+        "both": "No encoder was measured: what is in use stands on top.",
+        "image": "No image model was measured: what is in use stands on top.",
+        "times": "Nothing was measured on times. Rotations, sinusoids and penalties read any "
+        "number; tables of whole distances do not.",
+    }
     return {
-        "multiples": list(MULTIPLES),
         "bars": BARS,
         "keep": list(KEEP),
+        "reads": reads,
         "reasons": REASONS,
-        "records": [[record, *of] for record, of in RECORDS.items()],
-        "steps": STEPS,
-        "practice": practice(),
-        "order": list(known),  # a notebook sorts the keys of what it stores
+        "asked": ASKED,
+        "after": [", untrained there", f" after {STEPS} further steps"],
+        "order": {what: in_order(what) for what in WHAT},
         "facts": known,
     }
 
@@ -551,11 +589,17 @@ def candidates(needs: Needs) -> list[str]:
     longer = needs.context > needs.trained
     return [
         key
-        for key in ROWS
+        for key in in_order(needs.what)
         if (key != "learned" if longer else "+" not in key)
         and (key != ROLLING or needs.cache != "rolling")
         and (key.partition("+")[0] == "rope" or not needs.finished)
     ]
+
+
+def worst_seeds(values: dict[str, list[float]], task: str) -> dict[float, float]:
+    """Return the worst seed by multiple of the training length."""
+    worst = max if task == "language" else min
+    return {at: worst(values[f"{at:g}"]) for at in MULTIPLES if f"{at:g}" in values}
 
 
 def at_length(values: dict[str, list[float]], of: Measured, multiple: float) -> Reason:
@@ -564,13 +608,12 @@ def at_length(values: dict[str, list[float]], of: Measured, multiple: float) -> 
     What holds in a longer text holds here; what failed in a shorter one fails here, if the model
     was not trained further for that length. All else was measured at other lengths only.
     """
-    sign = 1 if of.task == "language" else -1
-    worst = {each: sign * max(sign * seed for seed in values[f"{each:g}"])
-             for each in MULTIPLES if f"{each:g}" in values}  # fmt: skip
+    worst = worst_seeds(values, of.task)
     shorter, longer = ([m for m in worst if m <= multiple], [m for m in worst if m >= multiple])
 
     def clears(each: float) -> bool:
-        return sign * worst[each] < sign * BARS[of.task]
+        bar = BARS[of.task]
+        return worst[each] < bar if of.task == "language" else worst[each] > bar
 
     if longer and clears(longer[0]):
         return Reason("fits", worst[longer[0]], longer[0], of)
@@ -602,29 +645,18 @@ def verdict(known: Facts, needs: Needs) -> Verdict:
     seen = [evidence(known, needs, task) for task in asked]
     sizes_of = basis(needs.head_dim, needs.trained)
     count = sum(a * b for a, b in zip(known.parameters, sizes_of, strict=True))
-    level = KERNELS[::-1].index(needs.kernel)
-    impossible = {
-        "axes": needs.what == "image" and not known.axes,
-        "sides": needs.what == "both" and known.sides == 2,
-        "causal": needs.what in ("both", "image") and known.causal,
-        "whole": needs.what == "times" and known.times == 1,
-        "untold": needs.what == "times" and known.times == 2,
-        "moved": needs.cache == "rolling" and not known.moved,
-        "stale": needs.cache == "all" and known.stale,
-        "parameters": count > needs.parameters,
-        "scores": known.kernel == 1 and level < 1,
-        "products": known.kernel == 2 and level < 2,
-        "memory": needs.small and not known.memory < MEMORY,
-        "training": known.must_train and not needs.tuned,
-    }
-    values = {"parameters": count, "memory": known.memory}
-    said = [Reason(kind, values.get(kind, 0)) for kind, holds in impossible.items() if holds]
+    said = [
+        Reason(kind) for kind in known.cannot if getattr(needs, ASKED[kind][0]) in ASKED[kind][1]
+    ]
+    if count > needs.parameters:
+        said.append(Reason("parameters", count))
+    query = [each for each in said if each.kind == "query"]
     # Further training leaves open what failed without it, or after a few steps of it.
     further = needs.tuned and needs.multiple > 1
-    against = [each for each in seen if each.kind in KEEP and not further] + said
+    against = [each for each in seen if each.kind in KEEP and not further]
+    against += [each for each in said if each not in query]
     unsure = list({each.kind: each for each in reversed(seen) if each.kind != "fits"}.values())
-    if needs.what == "both" and known.sides == 1:
-        unsure.append(Reason("sides"))
+    unsure += query
     status = OUT if against else UNSURE if unsure else FITS
     return Verdict(status, seen[0].value if seen[0].of else None, against or unsure)
 
@@ -637,13 +669,11 @@ def choose(needs: Needs) -> dict[str, Verdict]:
     """
     found = {key: verdict(facts()[key], needs) for key in candidates(needs)}
     sign = -1 if needs.keep in ("content", "offset") else 1
-    used = practice().get(needs.what, [])
 
-    def rank(key: str) -> tuple[int, int, float, int]:
+    def rank(key: str) -> tuple[int, int, float]:
         status, worst, reasons = found[key]
         failed = sum(each.kind in KEEP for each in reasons) if status == UNSURE else 0
-        place = used.index(key) if key in used else len(used)
-        return status, failed, float("inf") if worst is None else sign * worst, place
+        return status, failed, float("inf") if worst is None else sign * worst
 
     return {key: found[key] for key in sorted(found, key=rank)}
 

@@ -17,20 +17,20 @@ from tools import ROOT
 TRAINED = 512
 MULTIPLES = (0.5, 1, 1.25, 1.5, 2, 4, 6, 8, 16, 20)
 TASKS = {"text": ("language", 64), "marker": ("content", 32), "n-back": ("offset", 32)}
-# What is impossible, by the reason that says so: in which settings, and of which methods.
+# What is impossible, by the reason that says so, and in which settings.
 IMPOSSIBLE = {
-    "axes": lambda needs, known: needs.what == "image" and not known.axes,
-    "sides": lambda needs, known: needs.what == "both" and known.sides == 2,
-    "causal": lambda needs, known: needs.what in ("both", "image") and known.causal,
-    "whole": lambda needs, known: needs.what == "times" and known.times == 1,
-    "untold": lambda needs, known: needs.what == "times" and known.times == 2,
-    "moved": lambda needs, known: needs.cache == "rolling" and not known.moved,
-    "stale": lambda needs, known: needs.cache == "all" and known.stale,
-    "parameters": lambda needs, known: needs.parameters == 0,
-    "scores": lambda needs, known: needs.kernel == "plain" and known.kernel == 1,
-    "products": lambda needs, known: needs.kernel != "any" and known.kernel == 2,
-    "memory": lambda needs, known: needs.small and known.memory >= 0.5,
-    "training": lambda needs, known: not needs.tuned and known.must_train,
+    "axes": lambda needs: needs.what == "image",
+    "sides": lambda needs: needs.what == "both",
+    "causal": lambda needs: needs.what in ("both", "image"),
+    "whole": lambda needs: needs.what == "times",
+    "untold": lambda needs: needs.what == "times",
+    "moved": lambda needs: needs.cache == "rolling",
+    "stale": lambda needs: needs.cache == "all",
+    "parameters": lambda needs: needs.parameters == 0,
+    "scores": lambda needs: needs.kernel == "plain",
+    "products": lambda needs: needs.kernel != "any",
+    "memory": lambda needs: needs.small,
+    "training": lambda needs: not needs.tuned,
 }
 # Rows that take a rule apart, or a rolling cache of another size: asked elsewhere.
 APART = ("rope+yarn-no-factor", "rope+llama3-factor", "rope+factor")
@@ -140,9 +140,9 @@ def settings(what, keep):
 
 def check_reason(reason, needs, key, rows):
     """Assert that a method is called out by these very settings, and by nothing else."""
-    known = choosing.facts()[key]
     if reason.of is None:
-        assert IMPOSSIBLE[reason.kind](needs, known), (key, needs)
+        assert IMPOSSIBLE[reason.kind](needs), (key, needs)
+        assert reason.kind in ("parameters", *choosing.facts()[key].cannot)
         return
     assert reason.of in in_these_settings(needs, key, reason.kind), (key, needs)
     assert not needs.tuned or needs.multiple == 1  # what more training does is open
@@ -241,18 +241,28 @@ def test_rope_fits_once_trained_further():
 
 def test_what_the_code_says_of_each_method_is_so():
     known = choosing.facts()
-    assert {k: each.sides for k, each in known.items() if each.sides} == {
-        "none": 2, "alibi": 2, "kerple": 2, "fire": 1, "windows_none": 2, "rope+drop": 2,
-    }  # fmt: skip
-    in_the_keys = {"sinusoidal", "learned", *choosing.LEARNED}
-    assert {key for key in known if not known[key].moved} == in_the_keys
-    assert {key for key in known if known[key].must_train} == {"rope+base", "rope+drop"}
-    levels = {key: each.kernel for key, each in known.items() if each.kernel}
-    assert levels == {
-        "t5": 1, "alibi": 1, "kerple": 1, "fire": 1, "forgetting": 1,
-        "shaw": 2, "transformer_xl": 2, "deberta": 2, "cope": 2,
-    }  # fmt: skip
-    assert [key for key in known if known[key].stale] == ["rope+dynamic-ntk"]
+    cannot = {
+        kind: {key for key, each in known.items() if kind in each.cannot} for kind in choosing.ASKED
+    }
+    counting = {"temperature", "forgetting", "cope"}
+    tables = {"learned", *choosing.LEARNED}
+    vectors = {"shaw", "transformer_xl", "deberta"}
+    numbers = {"t5", "alibi", "kerple", "fire", "forgetting"}
+    assert cannot == {
+        "axes": {"none", "rope+drop"},
+        "sides": {"none", "alibi", "kerple", "windows_none", "rope+drop"},
+        "query": {"fire"},
+        "causal": counting,
+        "whole": {*tables, *vectors, "t5"},
+        "untold": {*counting, "none", "windows_none", "rope+drop", "randomised"},
+        "moved": {*tables, "sinusoidal"},
+        "stale": {"rope+dynamic-ntk"},
+        "scores": numbers,
+        "products": {*vectors, "cope"},
+        "memory": {key for key, each in known.items() if each.memory >= 0.5},
+        "training": {"rope+base", "rope+drop"},
+    }
+    assert {key for key, each in known.items() if each.kernel == 1} == numbers
     for key, d, length in product(("fire", "cope", "deberta", "pope"), (16, 128), (64, 777)):
         counted = choosing.parameters(key, d, length)
         assert counted == sum(

@@ -285,14 +285,13 @@ def needs_of(state: State) -> choosing.Needs:
 
 
 def chooser(state: State, found: State) -> State:
-    known, kinds = list(choosing.facts()), sorted(choosing.REASONS)
-    records = list(choosing.RECORDS.values())
+    known, kinds = sorted(choosing.facts()), sorted(choosing.REASONS)
     return {
         "verdicts": [
             [known.index(key), each.status, -1 if each.worst is None else each.worst]
             + [
-                [kinds.index(kind), value, multiple, records.index(of[1:]) if of else -1]
-                for kind, value, multiple, of in each.reasons
+                [kinds.index(kind), value, at, of is not None and of.tuned]
+                for kind, value, at, of in each.reasons
             ]
             for key, each in choosing.choose(needs_of(state)).items()
         ]
@@ -372,11 +371,11 @@ def any_needs(count: int) -> list[State]:
 
 
 def all_needs(what: str) -> list[State]:
-    """Return all settings of the chooser's lists and switches at each multiple that was measured."""
+    """Return all settings of the chooser's lists and switches, at half to 32 times the length."""
     words = (["all", *choosing.KEEP], choosing.CACHES, choosing.KERNELS)
     switches = ([10**9, 0], *3 * [[False, True]])
     names = ("context", "keep", "cache", "kernel", "parameters", "small", "finished", "tuned")
-    lengths = [2**power for power in range(11, 18)]  # half to 32 times the training length
+    lengths = [2**power for power in range(11, 18)]
     return [
         dict(zip(names, each, strict=True), what=what, trained=4096, d=64)
         for each in itertools.product(lengths, *words, *switches)
@@ -866,7 +865,7 @@ ANSWERS = {
         "window hybrid",
         lambda old, new: (
             [each[0] for each in new["verdicts"] if each[1] == choosing.FITS]
-            == [choosing.ROWS.index("hybrid")]
+            == [sorted(choosing.ROWS).index("hybrid")]
             and sum(each[1] == choosing.FITS for each in old["verdicts"]) == 11
         ),
     ),

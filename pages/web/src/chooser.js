@@ -7,46 +7,37 @@ const log = { ...doubled, text: grouped };
 const KEPT = { all: "text, recall and 3-back", language: "the loss on text", content: "a content at any distance", offset: "an exact offset (3 back)" };
 const tenfold = { kind: "range", from: (v) => (v ? Math.log10(v) - 1 : 0), to: (v) => (v ? 10 ** (v + 1) : 0), text: (v) => (v > 1e8 ? "any" : `≤ ${grouped(v)}`) };
 const GROUPS = [["above", "✓ Fit"], ["position", "? Not sure"], ["key", "✕ Lost past training"], ["key", "✕ Fall out"]];
-const READS = {
-  text: "Measured in decoders of 2 layers, 32 or 64 tokens, to 16 ×.",
-  both: "No encoder was measured: what is in use stands on top.",
-  image: "No image model was measured: what is in use stands on top.",
-  times: "Nothing was measured on times. Rotations, sinusoids and penalties read any number; tables of whole distances do not.",
-};
 
 export const chooser = {
   title: "What fits your needs, and why",
   start: { what: "text", keep: "all", trained: 4096, context: 4096, cache: "all", kernel: "plain", parameters: 1e9, d: 64, small: false, finished: false, tuned: false },
   numbers(state) {
-    const { order, reasons } = chooser.data;
-    const kinds = Object.keys(reasons).sort();
-    const records = chooser.data.records.map(([, ...of]) => String(of));
+    const [methods, kinds] = [chooser.data.facts, chooser.data.reasons].map((each) => Object.keys(each).sort());
     return { verdicts: choose(chooser.data, state).map(({ key, status, worst, reasons: why }) =>
-      [order.indexOf(key), status, worst ?? -1, ...why.flatMap(({ kind, value, at, of }) => [kinds.indexOf(kind), value, at, of ? records.indexOf(String(of.slice(1))) : -1])]) };
+      [methods.indexOf(key), status, worst ?? -1, ...why.flatMap(([kind, value = 0, at = 0, of]) => [kinds.indexOf(kind), value, at, +!!of?.[3]])]) };
   },
   lines: [2, 5],
   controls: [
-    { kind: "select", key: "what", label: "the model reads", options: { text: "text, forwards (decoder)", both: "text, both ways (encoder)", image: "images", times: "events at any times (decoder)" } },
-    { kind: "select", key: "keep", label: "at the context length it must keep", options: KEPT },
+    { kind: "select", key: "what", label: "the model reads", options: { text: "text, forwards (decoder)", both: "text, both ways (encoder)", image: "images", times: "events in time (decoder)" } },
+    { kind: "select", key: "keep", label: "it must keep", options: KEPT },
     { ...log, key: "trained", label: "training length", min: 5, max: 17 },
     { ...log, key: "context", label: "context length", min: 5, max: 21, knob: true },
-    { kind: "select", key: "cache", label: "keys in a cache", options: { none: "none", all: "all are kept", rolling: "rolling: the oldest go" } },
-    { kind: "select", key: "kernel", label: "attention kernel", options: { any: "any code", scores: "one that adds to scores (FlexAttention)", plain: "the usual: queries, keys, values, a window" } },
+    { kind: "select", key: "cache", label: "key cache", options: { none: "none", all: "all are kept", rolling: "rolling: the oldest go" } },
+    { kind: "select", key: "kernel", label: "kernel", options: { any: "any code", scores: "adds to scores (FlexAttention)", plain: "the usual, with windows" } },
     { ...tenfold, key: "parameters", label: "parameters for positions", min: 0, max: 8 },
-    { ...log, key: "d", label: "width of a head", min: 4, max: 8, enabled: (s) => s.parameters < 1e9 },
-    { kind: "switch", key: "small", label: "no extra tensor above half of the scores" },
-    { kind: "switch", key: "finished", label: "the model is finished, with RoPE" },
+    { ...log, key: "d", label: "head width", min: 4, max: 8, enabled: (s) => s.parameters < 1e9 },
+    { kind: "switch", key: "small", label: "no large extra tensor" },
+    { kind: "switch", key: "finished", label: "finished, with RoPE" },
     { kind: "switch", key: "tuned", label: "may be trained further", enabled: (s) => s.context > s.trained },
   ],
   height: () => 112,
   sheet: [440, 440],
   words(state) {
     const fit = choose(chooser.data, state).filter((each) => !each.status);
-    const held = state.finished ? "Extensions of a finished RoPE model" : "Methods";
-    return `${held} that keep ${KEPT[state.keep]} at ${state.context / state.trained} × the training length and meet what More asks: ${fit.length}. ${READS[state.what]}`;
+    return `${state.finished ? "Extensions of RoPE" : "Methods"} that keep ${KEPT[state.keep]} at ${state.context / state.trained} × the training length, with what More asks: ${fit.length}. ${chooser.data.reads[state.what]}`;
   },
   draw({ drawing, sheet, state, width }) {
-    const { facts, reasons, steps } = chooser.data;
+    const { facts, reasons, after } = chooser.data;
     const { what, trained, context, cache } = state;
     const ending = location.pathname.endsWith(".html") ? ".html" : ".ipynb";
     const link = (page, words, parent) => element("a", { href: page.replace(/#|$/, `${ending}$&`) }, parent, words);
@@ -55,7 +46,7 @@ export const chooser = {
     const asked = state.keep === "all" ? "language" : state.keep;
     const panel = chart(drawing, {
       x: 24, y: 26, width: width - 60, height: 60, xs: [4.5, 21.5], ys: [0, 36], ticks: [5, 2],
-      xValues: [5, 9, 13, 17, 21], xFormat: (v) => grouped(2 ** v), title: "methods known to fit by length (dashed: training)",
+      xValues: [5, 9, 13, 17, 21], xFormat: (v) => grouped(2 ** v), title: "methods that fit, by length (dashed: training)",
     });
     for (const power of range(17, 5)) {
       const [x, y] = [panel.X(power - 0.4), panel.Y(fitting(2 ** power).length)];
@@ -73,16 +64,16 @@ export const chooser = {
         const item = element("li", {}, list);
         link(facts[key].page, facts[key].name, item);
         const words = element("span", {}, item);
-        const fits = group < 2 && worst !== null && !why.some(({ kind }) => kind === asked) ? [{ kind: asked, value: worst }] : [];
-        [...fits, ...why].forEach(({ kind, value, at: far, of }, i) => {
+        const fits = group < 2 && worst !== null && !why.some(([kind]) => kind === asked) ? [[asked, worst]] : [];
+        [...fits, ...why].forEach(([kind, value = 0, far, of], i) => {
           if (i) words.append("; ");
           const number = `${kind === "language" && value > 0 ? "+" : ""}${value.toLocaleString("en-US").replace("-", "−")}`;
           link(reasons[kind][1], reasons[kind][0].replace("{0}", number).replace("{1}", far), words);
-          if (group === 1 && of && kind !== "beyond") words.append(of[3] ? ` after ${steps} further steps` : ", untrained there");
+          if (group === 1 && of && kind !== "beyond") words.append(after[+of[3]]);
         });
         const { scale } = facts[key];
-        const known = (cache === "rolling" && what === "text" && scale.rolling) || scale[what] || (what === "text" && "none known to us");
-        if (group < 2 && known) words.append(`; ${what === "text" ? "at scale" : "in use"}: ${known}`);
+        const known = what === "text" && scale[cache] || scale[what];
+        if (group < 2 && known) words.append(`; ${known}`);
       }
     });
   },

@@ -187,63 +187,48 @@ export function scoresOf(method, vectors, learned) {
   );
 }
 
-// Which methods a model needs leave over: `choose` of bakeoff/choosing.py, from the same facts.
-export function choose({ multiples, bars, keep: all, records, order, practice, facts }, { what, keep, trained, context, cache, parameters, d, kernel, small, finished, tuned }) {
+// Which methods a model's needs leave over: `choose` of bakeoff/choosing.py, from the same facts. A
+// reason is [kind, worst seed or count, multiple, what was measured].
+export function choose({ bars, keep: all, order, asked, facts }, state) {
+  const { what, keep, trained, context, cache, d } = state;
   const multiple = Math.max(1, context / trained);
+  const further = state.tuned && multiple > 1;
   const part = (share) => Math.max(16, Math.floor(trained / share));
   const basis = [1, 768 / d, trained, part(2), part(4) * d, part(2) * d, d];
-  const level = ["plain", "scores", "any"].indexOf(kernel);
-  const asked = keep === "all" ? all : [keep];
-  const sign = (task) => (bars[task] > 0.5 ? -1 : 1); // a share is good high, a loss low
-  const further = tuned && multiple > 1;
-  const rows = order.filter((key) =>
+  const low = (task) => bars[task] < 0.5; // a loss is good low, a share high
+  const rows = order[what].filter((key) =>
     (context > trained ? key !== "learned" : !key.includes("+")) && !(facts[key].rolling && cache === "rolling")
-    && (!finished || key.split("+")[0] === "rope"));
-  // What a measurement says of this multiple: [kind, worst seed, multiple, what was measured].
-  const atLength = (values, of) => {
-    const far = multiples.filter((each) => values[each]);
-    const worst = (each) => sign(of[0]) * Math.max(...values[each].map((seed) => sign(of[0]) * seed));
-    const clears = (each) => sign(of[0]) * worst(each) < sign(of[0]) * bars[of[0]];
-    const longer = far.find((each) => each >= multiple);
-    if (longer && clears(longer)) return ["fits", worst(longer), longer, of];
-    const nearest = far.findLast((each) => each <= multiple) ?? longer;
-    const failed = nearest <= multiple && !clears(nearest) && (nearest === multiple || !of[3]);
-    return [failed ? of[0] : "beyond", worst(nearest), nearest, of];
+    && (!state.finished || /^rope\b/.test(key)));
+  const atLength = ([of, values]) => {
+    const [task, , , after] = of;
+    const clears = ([worst]) => (low(task) ? worst < bars[task] : worst > bars[task]);
+    const longer = values.find(([, at]) => at >= multiple);
+    if (longer && clears(longer)) return ["fits", ...longer, of];
+    const nearest = values.findLast(([, at]) => at <= multiple) ?? longer;
+    const failed = nearest[1] <= multiple && !clears(nearest) && (nearest[1] === multiple || !after);
+    return [failed ? task : "beyond", ...nearest, of];
   };
-  const evidence = (known, task) => {
-    const keys = known.rolling || cache === "rolling" ? "rolling" : "all";
-    const found = records
-      .filter(([name, model, held, after]) => known.measured[name]?.[task] && model === what && held === keys && (further || !after))
-      .map(([name, ...of]) => atLength(known.measured[name][task], [task, ...of]));
-    const open = what === "times" ? "times" : what === "text" && keys === "rolling" ? "rolling" : "unmeasured";
+  const evidence = ({ rolling, measured }, task) => {
+    const keys = rolling || cache === "rolling" ? "rolling" : "all";
+    const found = measured
+      .filter(([[name, model, held, after]]) => name === task && model === what && held === keys && (further || !after)).map(atLength);
+    const open = what === "times" ? what : what === "text" && keys === "rolling" ? keys : "unmeasured";
     return found.find(([kind]) => kind === "fits") ?? found[0] ?? [open];
   };
   const found = rows.map((key) => {
     const known = facts[key];
-    const seen = asked.map((task) => evidence(known, task));
+    const seen = (keep === "all" ? all : [keep]).map((task) => evidence(known, task));
     const count = dot(known.parameters, basis);
-    const impossible = [
-      [what === "image" && !known.axes, "axes"],
-      [what === "both" && known.sides === 2, "sides"],
-      [["both", "image"].includes(what) && known.causal, "causal"],
-      [what === "times" && known.times === 1, "whole"],
-      [what === "times" && known.times === 2, "untold"],
-      [cache === "rolling" && !known.moved, "moved"],
-      [cache === "all" && known.stale, "stale"],
-      [count > parameters, "parameters", count],
-      [known.kernel === 1 && level < 1, "scores"],
-      [known.kernel === 2 && level < 2, "products"],
-      [small && !(known.memory < bars.memory), "memory", known.memory],
-      [known.must_train && !tuned, "training"],
-    ].filter(([holds]) => holds).map(([, ...said]) => said);
-    const against = [...seen.filter(([kind]) => all.includes(kind) && !further), ...impossible];
-    const unsure = Object.values(Object.fromEntries(seen.filter(([kind]) => kind !== "fits").reverse().map((each) => [each[0], each])));
-    if (what === "both" && known.sides === 1) unsure.push(["sides"]);
-    const reasons = (against.length ? against : unsure).map(([kind, value = 0, at = 0, of = null]) => ({ kind, value, at, of }));
-    return { key, status: against.length ? 2 : unsure.length ? 1 : 0, worst: seen[0][3] ? seen[0][1] : null, reasons };
+    const said = known.cannot.filter(([kind]) => asked[kind][1].includes(state[asked[kind][0]]));
+    if (count > state.parameters) said.push(["parameters", count]);
+    const query = ([kind]) => kind === "query";
+    const failed = seen.filter(([kind]) => all.includes(kind));
+    const against = [...(further ? [] : failed), ...said.filter((each) => !query(each))];
+    const open = seen.filter(([kind]) => kind !== "fits").reverse().map((each) => [each[0], each]);
+    const unsure = [...Object.values(Object.fromEntries(open)), ...said.filter(query)];
+    const [status, reasons] = against.length ? [2, against] : [unsure.length && 1, unsure];
+    const worst = seen[0][3] ? seen[0][1] : null;
+    return { key, status, worst, reasons, rank: [status, status === 1 ? failed.length : 0, worst === null ? 9 : low(keep) ? worst : -worst] };
   });
-  const rank = ({ worst }) => (worst === null ? 9 : (keep === "content" || keep === "offset" ? -1 : 1) * worst);
-  const failed = ({ status, reasons }) => (status === 1 ? reasons.filter(({ kind }) => all.includes(kind)).length : 0);
-  const place = ({ key }) => (practice[what]?.indexOf(key) + 1 || 99);
-  return found.sort((a, b) => a.status - b.status || failed(a) - failed(b) || rank(a) - rank(b) || place(a) - place(b));
+  return found.sort((a, b) => a.rank.map((each, i) => each - b.rank[i]).find((each) => each) ?? 0);
 }
