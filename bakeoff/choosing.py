@@ -176,7 +176,8 @@ class Measured(NamedTuple):
         task: a key of `KEEP`.
         model: the kind of model, one of `WHAT`.
         cache: "all" keys, or "rolling".
-        tuned: whether the model was trained further, for `STEPS` steps at the context length.
+        tuned: whether the model was trained further, for a few steps at the context length (RoPE
+            dropped: at the training length).
     """
 
     task: str
@@ -400,6 +401,12 @@ def complete(scale: str, task: str, metric: str) -> dict[str, plots.Curve]:
     }
 
 
+def longest_recalibration(task: str) -> str:
+    """Return the metric of RoPE dropped and recalibrated for the most steps, if there are rows."""
+    metrics = {str(row["metric"]) for row in sentences.shipped("dropped") if row["task"] == task}
+    return max(metrics, key=lambda each: int(each.rpartition("-")[2]), default="")
+
+
 @cache
 def comparison(keep: str, after: str = "") -> dict[str, plots.Curve]:
     """Return the values of a task by method: as it is, or after further training.
@@ -412,8 +419,9 @@ def comparison(keep: str, after: str = "") -> dict[str, plots.Curve]:
     short = plots.curves([*sentences.shipped("small"), *sentences.shipped("parts")], task, metric)
     longer = {} if after else sentences.found(task)
     rules = {} if after else {k: v for k, v in complete("rules", task, metric).items() if "+" in k}
-    for scale in ("further-4", "further-8") if after else ():
-        for key, curve in complete(scale, task, metric).items():
+    longest = {"dropped": longest_recalibration(task)} if "recalibrated" in after else {}
+    for scale in (*longest, "further-4", "further-8") if after else ():
+        for key, curve in complete(scale, task, longest.get(scale, metric)).items():
             rules[key] = rules.get(key, {}) | curve
     if keep == "language":
         short = above(short, max(sentences.at(task, "rope", 1, "small")))
@@ -570,7 +578,7 @@ def data() -> dict[str, Any]:
         "reads": reads,
         "reasons": REASONS,
         "asked": ASKED,
-        "after": [", untrained there", f" after {STEPS} further steps"],
+        "after": [", untrained there", " after few further steps"],
         "order": {what: in_order(what) for what in WHAT},
         "facts": known,
     }

@@ -86,8 +86,9 @@ def measured():
     if rules:
         extensions = {key: seeds for key, seeds in rules.items() if "+" in key[1]}
         plain |= relative(extensions, rules)
-        for scale in ("further-4", "further-8"):
-            more = with_all_seeds(values_of(scale, scale=scale, after="tuned-200"))
+        for scale in ("further-4", "further-8", "dropped"):
+            after = "tuned-200 recalibrated-400 recalibrated-600"  # the most steps of each task
+            more = with_all_seeds(values_of(scale, scale=scale, after=after))
             for key, seeds in relative(more, rules).items():
                 further[key] = further.get(key, {}) | seeds
     found = defaultdict(dict)
@@ -230,11 +231,14 @@ def test_every_way_in_which_a_model_was_measured_can_be_chosen():
     assert named <= set(choosing.ROWS)
 
 
-def test_rope_fits_once_trained_further():
+def test_further_training_leaves_rope_open():
     for keep in ("all", *choosing.KEEP):
         plain = Needs(keep=keep, trained=4096, context=16384)
         assert "rope" not in choosing.fitting(plain)
-        assert "rope" in choosing.fitting(replace(plain, tuned=True))
+        tuned = replace(plain, tuned=True)
+        assert (
+            "rope+base" in choosing.fitting(tuned) and choosing.choose(tuned)["rope"].status != OUT
+        )
         farther = choosing.choose(replace(plain, tuned=True, context=2**17))["rope"]
         assert farther.status == UNSURE and farther.reasons[0].kind == "beyond"
 

@@ -9,7 +9,7 @@ const tenfold = { kind: "range", from: (v) => (v ? Math.log10(v) - 1 : 0), to: (
 const GROUPS = [["above", "✓ Fit"], ["position", "? Not sure"], ["key", "✕ Lost past training"], ["key", "✕ Fall out"]];
 
 export const chooser = {
-  title: "What fits your needs, and why",
+  title: "What fits, and why",
   start: { what: "text", keep: "all", trained: 4096, context: 4096, cache: "all", kernel: "plain", parameters: 1e9, d: 64, small: false, finished: false, tuned: false },
   numbers(state) {
     const [methods, kinds] = [chooser.data.facts, chooser.data.reasons].map((each) => Object.keys(each).sort());
@@ -24,7 +24,7 @@ export const chooser = {
     { ...log, key: "context", label: "context length", min: 5, max: 21, knob: true },
     { kind: "select", key: "cache", label: "key cache", options: { none: "none", all: "all are kept", rolling: "rolling: the oldest go" } },
     { kind: "select", key: "kernel", label: "kernel", options: { any: "any code", scores: "adds to scores (FlexAttention)", plain: "the usual, with windows" } },
-    { ...tenfold, key: "parameters", label: "parameters for positions", min: 0, max: 8 },
+    { ...tenfold, key: "parameters", label: "position parameters", min: 0, max: 8 },
     { ...log, key: "d", label: "head width", min: 4, max: 8, enabled: (s) => s.parameters < 1e9 },
     { kind: "switch", key: "small", label: "no large extra tensor" },
     { kind: "switch", key: "finished", label: "finished, with RoPE" },
