@@ -27,7 +27,7 @@ export const chooser = {
     { ...tenfold, key: "parameters", label: "position parameters", min: 0, max: 8 },
     { ...log, key: "d", label: "head width", min: 4, max: 8, enabled: (s) => s.parameters < 1e9 },
     { kind: "switch", key: "small", label: "no large extra tensor" },
-    { kind: "switch", key: "finished", label: "finished, with RoPE" },
+    { kind: "switch", key: "finished", label: "a finished model, with RoPE" },
     { kind: "switch", key: "tuned", label: "may be trained further", enabled: (s) => s.context > s.trained },
   ],
   height: () => 112,
