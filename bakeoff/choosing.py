@@ -1,11 +1,16 @@
 """Which method for which model (chapter 19): what is known of each, and what needs leave over.
 
 Known is what the shipped comparisons measured (`long.csv` where a method stands there, else
-`small.csv`; losses as nats above RoPE's at the trained length of the same training) and what the
-library's own code does when it is asked: whether it tells sides apart, whether scores survive a
-shift, what it adds to the scores and how many parameters it takes.
-`choose` decides from that alone. The figure that computes in the browser has the same facts
-(`python -m tools.live` writes them) and decides the same way.
+`small.csv`; RoPE's rules and rolling caches in `rules.csv`; losses as nats above RoPE's at the
+training length of the same training) and what the library's own code does when it is asked: whether
+it tells sides apart, whether kept keys can be counted anew, whether it reads positions that are no
+whole numbers, what it adds to the scores and how many parameters it takes.
+
+`choose` decides from that alone, by one rule: a measurement counts for what it was made of (task,
+kind of model, cache, further training or none), and for nothing else. What these settings make
+impossible, or what failed in these settings, is out; what was measured in others is not measured
+here. The figure that computes in the browser has the same facts (`python -m tools.live` writes
+them) and decides the same way.
 """
 
 from __future__ import annotations
@@ -19,8 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from bakeoff import grid, plots, recipes, sentences
-from bakeoff.cells import TRAINED_ON
+from bakeoff import grid, plots, protocol, recipes, sentences
 from bakeoff.variants import BEYOND, EXTENSIONS, TUNED
 from lab import census, measure
 from lab.registry import METHODS, TAUGHT, Sizes
@@ -30,25 +34,30 @@ from pe_lib.attention import PositionEncoding, attention_logits
 from pe_lib.deberta import DeBERTa
 from pe_lib.window import SlidingWindow
 
-# What the tasks of the comparison stand for, and the bar that every seed must clear at the length
-# of use: a loss less than MARGIN nats above that of RoPE at the trained length, or a share of the
+# What the tasks of the comparison stand for, and the bar that every seed must clear at the context
+# length: a loss less than MARGIN nats above that of RoPE at the training length, or a share of the
 # answers. Further training was measured after STEPS on texts four times as long (RoPE dropped: on
 # the old ones).
 KEEP = {"language": "text", "content": "marker", "offset": "n-back"}
 MARGIN, SHARE, MEMORY, STEPS = 0.1, 0.9, 0.5, 200
 MULTIPLES = grid.Cell.multiples
-WHAT = ("text", "both", "image")  # a decoder, an encoder, an encoder of two axes
-CACHES = ("none", "all", "sliding")
+# A decoder of text, an encoder of text, an encoder of two axes, a decoder of events in time.
+WHAT = ("text", "both", "image", "times")
+CACHES = ("none", "all", "rolling")
 KERNELS = ("any", "scores", "plain")
 D_MODEL, LAYERS, LENGTH, HEAD_DIM = 768, 12, 512, 64  # a well-known base model
 LEARNED = tuple(f"learned+{way}" for way in BEYOND)
 WINDOWED = ("windows_rope", "all_windows", "windows_none", "rope_none", "turns_none")
-# All that can be chosen.
-ROWS = (*TAUGHT, *LEARNED, *grid.NEWER, "p_rope_75", "rope_turns", *WINDOWED, *EXTENSIONS, *TUNED)
+# All that can be chosen. RoPE with a rolling cache is the plainest of its extensions.
+ROLLING = "rope+cache"
+ROWS = (
+    *TAUGHT, *LEARNED, *grid.NEWER, "p_rope_75", "rope_turns", *WINDOWED, ROLLING, *EXTENSIONS,
+    *TUNED,
+)  # fmt: skip
 PAGES = {
     **dict.fromkeys(EXTENSIONS, "13_context_extension"),
     **dict.fromkeys(LEARNED, "03_learned"),
-    "rope+base": "13_context_extension",
+    **dict.fromkeys((ROLLING, "rope+base"), "13_context_extension"),
     "rope+drop": "lab_book#dropping-rope",
     "pope": "lab_book#lengths-and-angles",
     "randomised": "17_bakeoff#every-method",
@@ -60,7 +69,8 @@ PAGES = {
     "forgetting": "designs#today-forgetting",
     "cope": "hierarchical#counted-gates",
 }
-# Where a method was used or compared at scale; {0} models of the census have it.
+# Where a method was used or compared at scale, and in which encoders ("method@both") and image
+# models ("method@image"); {0} models of the census have it.
 AT_SCALE: dict[str, tuple[str, str]] = json.loads(
     Path(__file__).with_name("at_scale.json").read_text(encoding="utf-8")
 )
@@ -72,20 +82,39 @@ REASONS = {
     "content": ("recall {0}", "17_bakeoff"),
     "offset": ("3-back {0}", "17_bakeoff"),
     "axes": ("blind to the second axis", "14_axes"),
-    "sides": ("a query cannot tell left from right", "09_alibi"),
+    "sides": ("cannot tell left from right", "09_alibi"),
     "causal": ("counts what came before: for decoders", "16_today"),
-    "moved": ("changes when all positions move", "06_transformer_xl"),
+    "whole": ("its code reads whole numbers only", "03_learned"),
+    "untold": ("is not told the times", "01_attention"),
+    "moved": ("kept keys hold their old positions", "06_transformer_xl"),
     "stale": ("must rotate old keys anew", "13_context_extension"),
     "parameters": ("{0} parameters", "lab_book#what-positions-cost"),
     "scores": ("adds to the scores", "09_alibi"),
     "products": ("needs products of its own", "05_shaw"),
-    "memory": ("makes a tensor {0} × the scores", "lab_book#what-positions-cost"),
+    "memory": ("makes a tensor above half of the scores", "lab_book#what-positions-cost"),
     "training": ("needs further training", "17_bakeoff"),
-    "unmeasured": ("not measured", "17_bakeoff"),
-    "beyond": ("measured to {1} × only", "17_bakeoff"),
-    "decoder": ("measured in decoders of text", "17_bakeoff"),
+    # What is open.
+    "query": ("a query cannot tell left from right", "09_alibi"),
+    "beyond": ("measured at {1} × only", "17_bakeoff"),
+    "rolling": ("not measured with a rolling cache", "17_bakeoff"),
+    "times": ("its code reads any number; not measured here", "14_axes"),
+    "unmeasured": ("not measured here", "17_bakeoff"),
 }
-OPEN = ("unmeasured", "beyond", "decoder")
+# Of what a method cannot do: which setting asks it, with which words ("query" leaves it open).
+ASKED: dict[str, tuple[str, tuple[str | bool, ...]]] = {
+    "axes": ("what", ("image",)),
+    "sides": ("what", ("both",)),
+    "query": ("what", ("both",)),
+    "causal": ("what", ("both", "image")),
+    "whole": ("what", ("times",)),
+    "untold": ("what", ("times",)),
+    "moved": ("cache", ("rolling",)),
+    "stale": ("cache", ("all",)),
+    "scores": ("kernel", ("plain",)),
+    "products": ("kernel", ("plain", "scores")),
+    "memory": ("small", (True,)),
+    "training": ("tuned", (False,)),
+}
 FITS, UNSURE, OUT = range(3)
 
 
@@ -94,29 +123,33 @@ class Needs:
     """What a model needs of its positions.
 
     Attributes:
-        what: "text" (a decoder), "both" (an encoder, read both ways) or "image" (two axes).
-        keep: what must survive at the length of use, a key of `KEEP`, or "all" of them.
-        trained: length of the texts in training.
-        used: length at use.
-        cache: "none", "all" (keys are kept as they are) or "sliding" (old ones go, and positions
-            are counted anew).
+        what: "text" (a decoder), "both" (an encoder, read both ways), "image" (an encoder of two
+            axes) or "times" (a decoder of events whose positions are times, any real numbers).
+        keep: what must survive at the context length, a key of `KEEP`, or "all" of them.
+        trained: training length.
+        context: context length, at which the model is used.
+        cache: "none", "all" (keys are kept as they are) or "rolling" (those of the last `trained`
+            tokens are kept, and positions are counted anew).
         parameters: the most that positions may have, in a model of 12 layers of width 768.
         head_dim: width d of a head; divides 768.
         kernel: "any" code, "scores" (a kernel that adds a number to each score, such as
             FlexAttention) or "plain" (one that knows queries, keys, values and a window alone).
         small: whether every tensor beside attention must stay below half of the scores.
-        tuned: whether the model may be trained on for some steps at the length of use.
+        finished: whether the model is finished and has RoPE: what must be built in before training
+            is no candidate.
+        tuned: whether the model may be trained further for some steps at the context length.
     """
 
     what: str = "text"
     keep: str = "all"
     trained: int = 64
-    used: int = 64
+    context: int = 64
     cache: str = "none"
     parameters: float = float("inf")
     head_dim: int = HEAD_DIM
     kernel: str = "any"
     small: bool = False
+    finished: bool = False
     tuned: bool = False
 
     def __post_init__(self) -> None:
@@ -126,9 +159,41 @@ class Needs:
         require_choice("cache", self.cache, CACHES)
         require_choice("kernel", self.kernel, KERNELS)
         require_at_least("trained", self.trained, 1)
-        require_at_least("used", self.used, 1)
+        require_at_least("context", self.context, 1)
         if D_MODEL % self.head_dim:
             raise ValueError(f"head_dim must divide {D_MODEL}, got {self.head_dim}")
+
+    @property
+    def multiple(self) -> float:
+        """Return the context length over the training length, at least 1."""
+        return max(1.0, self.context / self.trained)
+
+
+class Measured(NamedTuple):
+    """What a measurement was made of.
+
+    Attributes:
+        task: a key of `KEEP`.
+        model: the kind of model, one of `WHAT`.
+        cache: "all" keys, or "rolling".
+        tuned: whether the model was trained further, for a few steps at the context length (RoPE
+            dropped: at the training length).
+    """
+
+    task: str
+    model: str
+    cache: str
+    tuned: bool
+
+
+# What was measured: decoders of text with all keys, and some with a rolling cache or once trained
+# further; by name, with all but the task.
+RECORDS = {
+    "tuned": ("text", "all", True),
+    "plain": ("text", "all", False),
+    "rolling": ("text", "rolling", False),
+}
+Values = dict[str, dict[str, list[float]]]  # task -> multiple of the training length -> seeds
 
 
 @dataclass(frozen=True)
@@ -138,15 +203,16 @@ class Facts:
     Attributes:
         name: as it is written.
         page: where it is derived.
-        scale: where it was used or compared at scale.
-        measured: for each key of `KEEP`, by multiple of the trained length, a value per seed:
-            nats above RoPE's loss at the trained length, or a share of right answers.
-        trained: the same after further training; None if none was measured.
-        axes: whether it has a form for two axes.
-        sides: whether an encoder tells left from right.
-        causal: whether it counts what came before, so that only a decoder can have it.
-        relative: whether scores stay when all positions move.
-        stale: whether cached keys are wrong once the text has grown.
+        scale: where it was used or compared at scale, by kind of model, or with a "rolling" cache.
+        measured: by name of the record: nats above RoPE's loss at the training length, or a share
+            of right answers.
+        rolling: whether it is a rolling cache by itself, whatever the cache.
+        cannot: what it cannot do, keys of `ASKED`: it has no form for two axes ("axes"); as an
+            encoder it does not tell a text from its mirror image ("sides"), or a query alone does
+            not ("query"); it counts what came before, as only a decoder can ("causal"); it reads
+            positions that are whole numbers alone ("whole") or none ("untold"); kept keys serve no
+            more once positions are counted anew ("moved") or the text has grown ("stale"); it is
+            further training by itself ("training"); and by `kernel` and `memory`.
         kernel: 0 if queries, keys and a window are all that it changes, 1 if it adds numbers that
             the products of queries and keys do not enter, 2 if it needs more.
         memory: its largest tensor as a share of the scores, at 512 tokens.
@@ -155,17 +221,29 @@ class Facts:
 
     name: str
     page: str
-    scale: str
-    measured: dict[str, dict[str, list[float]]]
-    trained: dict[str, dict[str, list[float]]] | None
-    axes: bool
-    sides: bool
-    causal: bool
-    relative: bool
-    stale: bool
+    scale: dict[str, str]
+    measured: dict[str, Values]
+    rolling: bool
+    cannot: list[str]
     kernel: int
     memory: float
     parameters: list[int]
+
+
+class Reason(NamedTuple):
+    """Why a method falls out, or what is open.
+
+    Attributes:
+        kind: a key of `REASONS`, or "fits".
+        value: the number that its words print: the worst seed's, or a count.
+        multiple: of the training length, at which it was measured.
+        of: what was measured, if it is a measurement; all else is said by a method's code.
+    """
+
+    kind: str
+    value: float = 0
+    multiple: float = 0
+    of: Measured | None = None
 
 
 class Verdict(NamedTuple):
@@ -173,14 +251,14 @@ class Verdict(NamedTuple):
 
     Attributes:
         status: FITS, UNSURE or OUT.
-        worst: the worst seed at the length of use, of the loss if all is asked; None if it was
-            not measured.
-        reasons: why it falls out, or what is open: a key of `REASONS` and two numbers each.
+        worst: the worst seed, of the loss if all is asked, in these settings; None if it was not
+            measured in them.
+        reasons: why it falls out, or what is open.
     """
 
     status: int
     worst: float | None
-    reasons: list[tuple[str, float, float]]
+    reasons: list[Reason]
 
 
 # What is known ------------------------------------------------------------------------------------
@@ -231,12 +309,28 @@ def drawn(*shape: int) -> torch.Tensor:
 
 
 @torch.no_grad()
-def tells_sides(encoding: PositionEncoding) -> bool:
-    """Return whether a key to the left is told from one as far to the right, without a mask."""
-    x, y = (encoding.embed(one.expand(1, 64, -1), torch.arange(64)) for one in drawn(2, 1, D_MODEL))
-    q, k = (each.unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2) for each in (x, y))  # (1, H, L, d)
-    found = attention_logits(q, k, encoding, torch.arange(64), torch.arange(64))
-    return bool((found[..., 30, 27] - found[..., 30, 33]).abs().max() > 1e-6 * found.abs().max())
+def scores(
+    encoding: PositionEncoding, x: torch.Tensor, y: torch.Tensor, q_at: torch.Tensor,
+    k_at: torch.Tensor,
+) -> torch.Tensor:  # fmt: skip
+    """Return the scores (1, H, L, L) of queries and keys that are tokens (1, L, D) at positions."""
+    q, k = (
+        encoding.embed(each, at).unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2)
+        for each, at in ((x, q_at), (y, k_at))
+    )
+    return attention_logits(q, k, encoding, q_at, k_at)
+
+
+def blind_to_sides(encoding: PositionEncoding) -> str:
+    """Return "sides" or "query" as in `Facts.cannot`, or nothing: without a mask."""
+    places = torch.arange(100, 164)  # past the threshold of FIRE
+    x, y = (one.expand(1, 64, -1) for one in drawn(2, 1, D_MODEL))
+    alike = scores(encoding, x, y, places, places)
+    if (alike[..., 30, 27] - alike[..., 30, 33]).abs().max() > 1e-6 * alike.abs().max():
+        return ""
+    text = drawn(1, 64, D_MODEL)
+    here, mirrored = (scores(encoding, x, x, places, places) for x in (text, text.flip(1)))
+    return "sides" if torch.allclose(here, mirrored.flip(-1, -2)) else "query"
 
 
 @torch.no_grad()
@@ -264,12 +358,29 @@ def goes_stale(encoding: PositionEncoding) -> bool:
 
 
 @torch.no_grad()
-def is_relative(encoding: PositionEncoding) -> bool:
-    """Return whether the scores stay when all positions move."""
-    if encoding.uses("embed") or encoding.uses("read_bias"):
-        return encoding.uses("read_bias")  # its numbers come from the tokens
-    q, k = drawn(2, 1, D_MODEL // HEAD_DIM, 40, HEAD_DIM)  # past the threshold of FIRE once moved
-    return measure.translation_error(encoding, q, k, 100) < 1e-9
+def keys_move(encoding: PositionEncoding) -> bool:
+    """Return whether keys that were kept serve once positions are counted anew."""
+    if encoding.uses("embed"):
+        return False
+    if encoding.uses("read_bias"):  # its numbers come from the tokens
+        return True
+    q, k = drawn(2, 1, D_MODEL // HEAD_DIM, 40, HEAD_DIM)
+    old, new = (encoding.rotate(k, k, *2 * [torch.arange(40) + at])[1] for at in (100, 0))
+    return torch.equal(old, new) or measure.translation_error(encoding, q, k, 100) < 1e-9
+
+
+def blind_to_times(encoding: PositionEncoding) -> str:
+    """Return "whole" or "untold" as in `Facts.cannot`, or nothing: keys move to other times."""
+    if encoding.uses("read_bias"):
+        return "untold"  # its numbers come from the tokens
+    x, times = drawn(1, 6, D_MODEL), torch.tensor([0.0, 0.3, 1.9, 4.25, 7.5, 7.75]).double()
+    try:
+        now, earlier = (
+            scores(encoding, x[:, -1:], x, times[-1:], at) for at in (times, 0.9 * times)
+        )
+    except TypeError:  # as the library refuses positions that are no whole numbers
+        return "whole"
+    return "untold" if torch.allclose(now, earlier) else ""
 
 
 def above(curves: dict[str, plots.Curve], home: float) -> dict[str, plots.Curve]:
@@ -280,40 +391,70 @@ def above(curves: dict[str, plots.Curve], home: float) -> dict[str, plots.Curve]
     }
 
 
+def complete(scale: str, task: str, metric: str) -> dict[str, plots.Curve]:
+    """Return what all five seeds of a scale have; nothing where its rows are not shipped."""
+    found = plots.curves(sentences.shipped(scale), task, metric, scale)
+    return {
+        key: whole
+        for key, curve in found.items()
+        if (whole := {n: seeds for n, seeds in curve.items() if len(seeds) == len(protocol.SEEDS)})
+    }
+
+
+def longest_recalibration(task: str) -> str:
+    """Return the metric of RoPE dropped and recalibrated for the most steps, if there are rows."""
+    metrics = {str(row["metric"]) for row in sentences.shipped("dropped") if row["task"] == task}
+    return max(metrics, key=lambda each: int(each.rpartition("-")[2]), default="")
+
+
 @cache
-def comparison(metric: str) -> dict[str, dict[str, plots.Curve]]:
-    """Return what was measured, for each key of `KEEP`: as it is, or after further training.
+def comparison(keep: str, after: str = "") -> dict[str, plots.Curve]:
+    """Return the values of a task by method: as it is, or after further training.
 
-    Of a method that both comparisons have, as it is, the longer training counts.
+    Where comparisons have the same, the longer training counts, and of RoPE's extensions the
+    library's rules.
     """
-    rows = [*sentences.shipped("small"), *sentences.shipped("parts")]
-    found: dict[str, dict[str, plots.Curve]] = {}
-    for keep, task in KEEP.items():
-        short = plots.curves(rows, task, f"{sentences.METRICS[task]}{metric}")
-        longer = {} if metric else sentences.found(task)
-        if keep == "language":
-            short = above(short, max(sentences.at(task, "rope", 1, "small")))
-            longer = above(longer, max(sentences.at(task, "rope", 1)))
-        found[keep] = short | longer
-    return found
+    task = KEEP[keep]
+    metric = sentences.METRICS[task] + after
+    short = plots.curves([*sentences.shipped("small"), *sentences.shipped("parts")], task, metric)
+    longer = {} if after else sentences.found(task)
+    rules = {} if after else {k: v for k, v in complete("rules", task, metric).items() if "+" in k}
+    longest = {"dropped": longest_recalibration(task)} if "recalibrated" in after else {}
+    for scale in (*longest, "further-4", "further-8") if after else ():
+        for key, curve in complete(scale, task, longest.get(scale, metric)).items():
+            rules[key] = rules.get(key, {}) | curve
+    if keep == "language":
+        short = above(short, max(sentences.at(task, "rope", 1, "small")))
+        longer = above(longer, max(sentences.at(task, "rope", 1)))
+        if rules:
+            home = complete("rules", task, sentences.METRICS[task])["rope"]
+            rules = above(rules, max(home[min(home)]))
+    if not after:
+        return short | longer | rules
+    return {key: short.get(key, {}) | rules.get(key, {}) for key in short | rules}
 
 
-def measured(key: str, metric: str = "") -> dict[str, dict[str, list[float]]]:
-    """Return a method's values by task and multiple of the trained length."""
+def measured(key: str, after: str = "") -> Values:
+    """Return a method's values by task and multiple of the training length."""
     length = {each.task: each.train_length for each in grid.SIZES if each.scale == "small"}
     return {
         keep: {
             f"{multiple:g}": values
             for multiple in MULTIPLES
-            if (values := curves.get(key, {}).get(round(length[KEEP[keep]] * multiple)))
+            if (values := comparison(keep, after).get(key, {}).get(round(length[task] * multiple)))
         }
-        for keep, curves in comparison(metric).items()
+        for keep, task in KEEP.items()
     }
 
 
-def at_scale(key: str) -> str:
-    """Return where a method was used or compared at scale."""
-    column, words = AT_SCALE.get(key, ("", "none known to us"))
+def at_scale(key: str) -> dict[str, str]:
+    """Return where a method was used at scale, by kind of model or "rolling", if we know any."""
+    keys = {"text": key, "rolling": f"{key}+cache"} | {what: f"{key}@{what}" for what in WHAT[1:]}
+    return {what: counted_in(*AT_SCALE[key]) for what, key in keys.items() if key in AT_SCALE}
+
+
+def counted_in(column: str, words: str) -> str:
+    """Return words with the number of models of the census that have something in a column."""
     column, _, value = column.partition(":")
 
     def counted(row: dict[str, str]) -> bool:
@@ -326,6 +467,13 @@ def at_scale(key: str) -> str:
         return all(cell not in ("", "given") and value in cell for cell in cells)
 
     return words.format(sum(map(counted, census.read())) if column else "")
+
+
+@cache
+def in_order(what: str) -> list[str]:
+    """Return all rows, and first of them what models of a kind have, as at_scale.json lists it."""
+    used = [key.partition("@")[0] for key in AT_SCALE if key.endswith(f"@{what}")]
+    return list(dict.fromkeys((*used, *ROWS)))
 
 
 def probed(method: str, *, causal: bool) -> PositionEncoding:
@@ -346,19 +494,44 @@ def facts_of(key: str) -> Facts:
         decoder, encoder = (probed(method, causal=causal) for causal in (True, False))
     cell = grid.Cell("", "text", "rope", 0, 64, d_model=D_MODEL, n_heads=D_MODEL // HEAD_DIM)
     causal = method in ("temperature", "forgetting", "cope")
+    drawn_positions = method in recipes.RECIPES and recipes.RECIPES[method].drawn
     after = f"-recalibrated-{STEPS}" if key == "rope+drop" else f"-tuned-{STEPS}"
+    # Layers that are all windows, shorter than the cache, see the same with it.
+    windows = all(
+        any(isinstance(part, SlidingWindow) for part in layer.parts())
+        for layer in recipes.encodings(method, sizes(), 2)
+    )
+    kernel = max(map(level_of_kernel, decoder.parts()))
+    blind = ["untold" if drawn_positions else blind_to_times(decoder)]
+    blind += [] if causal else [blind_to_sides(encoder)]
+    cannot = {
+        "axes": not causal and not any(map(decoder.uses, ("embed", "rotate", "bias"))),
+        "causal": causal,
+        "moved": not keys_move(decoder),
+        "stale": key in EXTENSIONS and goes_stale(EXTENSIONS[key](cell, 16 * 64)),
+        "scores": kernel == 1,
+        "products": kernel == 2,
+        "memory": not memory < MEMORY,
+        "training": key in TUNED,
+    }
+    rolling = key == ROLLING
+    records = {
+        "plain": {} if rolling else measured(key),
+        "tuned": measured(key, after),
+        "rolling": measured(key if rolling or windows else f"{key}+cache"),
+    }
     return Facts(
         name=plots.name(key),
         page=PAGES.get(key) or METHODS[key].chapter,
         scale=at_scale(key),
-        measured=measured(key),
-        trained=measured(key, after) if method in TRAINED_ON or key == "rope+drop" else None,
-        axes=causal or any(map(decoder.uses, ("embed", "rotate", "bias"))),
-        sides=causal or tells_sides(encoder),
-        causal=causal,
-        relative=is_relative(decoder),
-        stale=key in EXTENSIONS and goes_stale(EXTENSIONS[key](cell, 16 * 64)),
-        kernel=max(map(level_of_kernel, decoder.parts())),
+        measured={
+            record: held
+            for record, values in records.items()
+            if (held := {keep: curve for keep, curve in values.items() if curve})
+        },
+        rolling=rolling,
+        cannot=[kind for kind in ASKED if cannot.get(kind) or kind in blind],
+        kernel=kernel,
         memory=round(memory, 4),
         parameters=coefficients(method),
     )
@@ -370,19 +543,43 @@ def facts() -> dict[str, Facts]:
     return {key: facts_of(key) for key in ROWS}
 
 
-BARS = {"language": MARGIN, "content": SHARE, "offset": SHARE, "memory": MEMORY}
+BARS = {"all": MARGIN, "language": MARGIN, "content": SHARE, "offset": SHARE}
+
+
+def shown(known: Facts) -> dict[str, Any]:
+    """Return what the figure reads of a method: of measurements the worst seeds alone."""
+    found = [
+        [Measured(task, *of), [[seed, at] for at, seed in worst_seeds(values, task).items()]]
+        for record, of in RECORDS.items()
+        for task, values in known.measured.get(record, {}).items()
+    ]
+    scale = {"text": "none known to us"} | known.scale
+    words = {
+        what: f"{'at scale' if what in ('text', 'rolling') else 'in use'}: {each}"
+        for what, each in scale.items()
+    }
+    cannot = [[kind] for kind in known.cannot]
+    return asdict(known) | {"measured": found, "scale": words, "cannot": cannot}
 
 
 def data() -> dict[str, Any]:
     """Return all that the figure in the browser decides from."""
-    known = {key: asdict(each) for key, each in facts().items()}
+    known = {key: shown(each) for key, each in facts().items()}
+    reads = {
+        "text": "Measured in decoders of 2 layers, 32 or 64 tokens, to 16 ×.",
+        "both": "No encoder was measured: what is in use stands on top.",
+        "image": "No image model was measured: what is in use stands on top.",
+        "times": "Nothing was measured on times. Rotations, sinusoids and penalties read any "
+        "number; tables of whole distances do not.",
+    }
     return {
-        "multiples": list(MULTIPLES),
         "bars": BARS,
         "keep": list(KEEP),
+        "reads": reads,
         "reasons": REASONS,
-        "open": list(OPEN),
-        "order": list(known),  # a notebook sorts the keys of what it stores
+        "asked": ASKED,
+        "after": [", untrained there", " after few further steps"],
+        "order": {what: in_order(what) for what in WHAT},
         "facts": known,
     }
 
@@ -391,82 +588,100 @@ def data() -> dict[str, Any]:
 
 
 def candidates(needs: Needs) -> list[str]:
-    """Return the rows that differ at the length of use.
+    """Return the rows that differ at the context length, and can still be had.
 
     A text no longer than in training leaves nothing to stretch; in a longer one a learned table
-    needs one of the ways beyond its last row.
+    needs one of the ways beyond its last row. With a rolling cache RoPE is RoPE with that cache.
+    Into a finished RoPE model go RoPE's extensions alone.
     """
-    longer = needs.used > needs.trained
-    return [key for key in ROWS if (key != "learned" if longer else "+" not in key)]
+    longer = needs.context > needs.trained
+    return [
+        key
+        for key in in_order(needs.what)
+        if (key != "learned" if longer else "+" not in key)
+        and (key != ROLLING or needs.cache != "rolling")
+        and (key.partition("+")[0] == "rope" or not needs.finished)
+    ]
 
 
-def at_length(
-    values: dict[str, list[float]], wanted: float, keep: str
-) -> tuple[float, float, bool]:
-    """Return the first multiple that is long enough, or the last; its worst seed; if it fails."""
-    found = [each for each in MULTIPLES if f"{each:g}" in values]
-    if not found:
-        return 0, 0.0, False
-    multiple = next((each for each in found if each >= wanted), found[-1])
-    sign = 1 if keep == "language" else -1
-    worst = sign * max(sign * each for each in values[f"{multiple:g}"])
-    return multiple, worst, not sign * worst < sign * BARS[keep]
+def worst_seeds(values: dict[str, list[float]], task: str) -> dict[float, float]:
+    """Return the worst seed by multiple of the training length."""
+    worst = max if task == "language" else min
+    return {at: worst(values[f"{at:g}"]) for at in MULTIPLES if f"{at:g}" in values}
 
 
-def at_use(known: Facts, needs: Needs, keep: str) -> tuple[float, float, bool]:
-    """Return the same for the length of use, after training on where that is allowed."""
-    wanted = needs.used / needs.trained
-    plain = at_length(known.measured[keep], wanted, keep)
-    if not (known.trained and needs.tuned and wanted > 1):
-        return plain
-    after = at_length(known.trained[keep], wanted, keep)
-    # What training on was measured for, unless a model needs none at a greater length.
-    return after if after[0] >= wanted or plain[2] or not plain[0] else plain
+def at_length(values: dict[str, list[float]], of: Measured, multiple: float) -> Reason:
+    """Return what a measurement says of a multiple of the training length.
+
+    What holds in a longer text holds here; what failed in a shorter one fails here, if the model
+    was not trained further for that length. All else was measured at other lengths only.
+    """
+    worst = worst_seeds(values, of.task)
+    shorter, longer = ([m for m in worst if m <= multiple], [m for m in worst if m >= multiple])
+
+    def clears(each: float) -> bool:
+        bar = BARS[of.task]
+        return worst[each] < bar if of.task == "language" else worst[each] > bar
+
+    if longer and clears(longer[0]):
+        return Reason("fits", worst[longer[0]], longer[0], of)
+    nearest = shorter[-1] if shorter else longer[0]
+    failed = nearest <= multiple and not clears(nearest) and (nearest == multiple or not of.tuned)
+    return Reason(of.task if failed else "beyond", worst[nearest], nearest, of)
+
+
+def evidence(known: Facts, needs: Needs, task: str) -> Reason:
+    """Return what was measured of a task in these very settings, or that it was not."""
+    cache = "rolling" if known.rolling or needs.cache == "rolling" else "all"
+    further = needs.tuned and needs.multiple > 1
+    found: dict[bool, Reason] = {}
+    for record, (model, keys, tuned) in RECORDS.items():
+        values = known.measured.get(record, {}).get(task)
+        if values and (model, keys) == (needs.what, cache) and (further or not tuned):
+            of = Measured(task, model, keys, tuned)
+            found[tuned] = at_length(values, of, needs.multiple)
+    for each in found.values():
+        if each.kind == "fits":
+            return each
+    unmeasured = {"text": "rolling" if cache == "rolling" else "unmeasured", "times": "times"}
+    return next(iter(found.values()), Reason(unmeasured.get(needs.what, "unmeasured")))
 
 
 def verdict(known: Facts, needs: Needs) -> Verdict:
     """Return what becomes of one method."""
-    wanted = needs.used / needs.trained
     asked = list(KEEP) if needs.keep == "all" else [needs.keep]
-    seen = {keep: at_use(known, needs, keep) for keep in asked}
-    multiple = min(far for far, *_ in seen.values())
-    found = multiple > 0
-    count = float(np.dot(known.parameters, basis(needs.head_dim, needs.trained)))
-    level = KERNELS[::-1].index(needs.kernel)
-    causal = needs.what != "text" and known.causal
-    reasons = {
-        **{keep: (fails, worst, far) for keep, (far, worst, fails) in seen.items()},
-        "axes": (needs.what == "image" and not known.axes, 0, 0),
-        "sides": (needs.what == "both" and not known.sides, 0, 0),
-        "causal": (causal, 0, 0),
-        "moved": (needs.cache == "sliding" and not known.relative, 0, 0),
-        "stale": (needs.cache != "none" and known.stale, 0, 0),
-        "parameters": (count > needs.parameters, count, 0),
-        "scores": (known.kernel == 1 and level < 1, 0, 0),
-        "products": (known.kernel == 2 and level < 2, 0, 0),
-        "memory": (needs.small and not known.memory < MEMORY, known.memory, 0),
-        "training": (not found and bool(known.trained) and not needs.tuned, 0, 0),
-        "unmeasured": (not found, 0, 0),
-        "beyond": (found and wanted > multiple, 0, multiple),
-        "decoder": (found and needs.what != "text", 0, 0),
-    }
-    held = [(kind, a, b) for kind, (holds, a, b) in reasons.items() if holds]
-    against = [each for each in held if each[0] not in OPEN]
-    status = OUT if against else UNSURE if held else FITS
-    return Verdict(status, seen[asked[0]][1] if found else None, against or held)
+    seen = [evidence(known, needs, task) for task in asked]
+    sizes_of = basis(needs.head_dim, needs.trained)
+    count = sum(a * b for a, b in zip(known.parameters, sizes_of, strict=True))
+    said = [
+        Reason(kind) for kind in known.cannot if getattr(needs, ASKED[kind][0]) in ASKED[kind][1]
+    ]
+    if count > needs.parameters:
+        said.append(Reason("parameters", count))
+    query = [each for each in said if each.kind == "query"]
+    # Further training leaves open what failed without it, or after a few steps of it.
+    further = needs.tuned and needs.multiple > 1
+    against = [each for each in seen if each.kind in KEEP and not further]
+    against += [each for each in said if each not in query]
+    unsure = list({each.kind: each for each in reversed(seen) if each.kind != "fits"}.values())
+    unsure += query
+    status = OUT if against else UNSURE if unsure else FITS
+    return Verdict(status, seen[0].value if seen[0].of else None, against or unsure)
 
 
 def choose(needs: Needs) -> dict[str, Verdict]:
     """Return what becomes of every candidate: those that fit first, the best of them on top.
 
-    Methods are sorted by their worst seed at the length of use; one without a value comes last.
+    Methods are sorted by the tasks that failed and by their worst seed at the context length; those
+    without a value come last, first of them those that models of this kind have.
     """
     found = {key: verdict(facts()[key], needs) for key in candidates(needs)}
     sign = -1 if needs.keep in ("content", "offset") else 1
 
-    def rank(key: str) -> tuple[int, float]:
-        worst = found[key].worst
-        return found[key].status, float("inf") if worst is None else sign * worst
+    def rank(key: str) -> tuple[int, int, float]:
+        status, worst, reasons = found[key]
+        failed = sum(each.kind in KEEP for each in reasons) if status == UNSURE else 0
+        return status, failed, float("inf") if worst is None else sign * worst
 
     return {key: found[key] for key in sorted(found, key=rank)}
 

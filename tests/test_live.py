@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import itertools
 import json
 import random
 import re
@@ -284,11 +285,14 @@ def needs_of(state: State) -> choosing.Needs:
 
 
 def chooser(state: State, found: State) -> State:
-    known, kinds = list(choosing.facts()), sorted(choosing.REASONS)
+    known, kinds = sorted(choosing.facts()), sorted(choosing.REASONS)
     return {
         "verdicts": [
             [known.index(key), each.status, -1 if each.worst is None else each.worst]
-            + [[kinds.index(kind), a, b] for kind, a, b in each.reasons]
+            + [
+                [kinds.index(kind), value, at, of is not None and of.tuned]
+                for kind, value, at, of in each.reasons
+            ]
             for key, each in choosing.choose(needs_of(state)).items()
         ]
     }
@@ -346,22 +350,35 @@ DRAGGED = [name for name in NAMES if name != "chooser"]  # figures with handles
 
 
 def any_needs(count: int) -> list[State]:
-    """Return as many settings of the chooser, drawn at random."""
+    """Return as many settings of the chooser, with numbers drawn at random."""
     draw = random.Random(17)
     return [
         {
             "what": draw.choice(choosing.WHAT),
             "keep": draw.choice(list(choosing.KEEP)),
             "trained": 2 ** draw.randint(5, 17),
-            "used": 2 ** draw.randint(5, 21),
+            "context": 2 ** draw.randint(5, 21),
             "cache": draw.choice(choosing.CACHES),
             "kernel": draw.choice(choosing.KERNELS),
             "parameters": draw.choice([0, 100, 10**3, 10**4, 10**6, 10**7, 10**8, 10**9]),
             "d": draw.choice([16, 32, 64, 128, 256]),
             "small": draw.random() < 0.2,
+            "finished": draw.random() < 0.2,
             "tuned": draw.random() < 0.4,
         }
         for _ in range(count)
+    ]
+
+
+def all_needs(what: str) -> list[State]:
+    """Return all settings of the chooser's lists and switches, at half to 32 times the length."""
+    words = (["all", *choosing.KEEP], choosing.CACHES, choosing.KERNELS)
+    switches = ([10**9, 0], *3 * [[False, True]])
+    names = ("context", "keep", "cache", "kernel", "parameters", "small", "finished", "tuned")
+    lengths = [2**power for power in range(11, 18)]
+    return [
+        dict(zip(names, each, strict=True), what=what, trained=4096, d=64)
+        for each in itertools.product(lengths, *words, *switches)
     ]
 
 
@@ -497,6 +514,15 @@ def test_a_figure_shows_the_numbers_of_the_library(name, tab):
         assert list(wrong(found, expected)) == [], state
         compared += sum(flat(value).size for value in expected.values())
     assert compared >= LEAST
+
+
+@pytest.mark.parametrize("what", choosing.WHAT)
+def test_the_page_chooses_as_the_library_in_all_settings(what, tab):
+    states = all_needs(what)
+    ask = "states => states.map(state => Live.FIGURES.chooser.numbers(state).verdicts)"
+    for found, state in zip(told(tab, ask, states), states, strict=True):
+        expected = chooser(state, {})["verdicts"]
+        assert [[*each[:3], *flat(each[3:])] for each in expected] == found, state
 
 
 def test_the_chooser_reads_what_the_library_knows():
@@ -839,7 +865,7 @@ ANSWERS = {
         "window hybrid",
         lambda old, new: (
             [each[0] for each in new["verdicts"] if each[1] == choosing.FITS]
-            == [choosing.ROWS.index("hybrid")]
+            == [sorted(choosing.ROWS).index("hybrid")]
             and sum(each[1] == choosing.FITS for each in old["verdicts"]) == 11
         ),
     ),

@@ -187,49 +187,48 @@ export function scoresOf(method, vectors, learned) {
   );
 }
 
-// Which methods a model's needs leave over: `choose` of bakeoff/choosing.py, from the same facts.
-export function choose({ multiples, bars, keep: all, open, order, facts }, { what, keep, trained, used, cache, parameters, d, kernel, small, tuned }) {
-  const wanted = used / trained;
+// Which methods a model's needs leave over: `choose` of bakeoff/choosing.py, from the same facts. A
+// reason is [kind, worst seed or count, multiple, what was measured].
+export function choose({ bars, keep: all, order, asked, facts }, state) {
+  const { what, keep, trained, context, cache, d } = state;
+  const multiple = Math.max(1, context / trained);
+  const further = state.tuned && multiple > 1;
   const part = (share) => Math.max(16, Math.floor(trained / share));
   const basis = [1, 768 / d, trained, part(2), part(4) * d, part(2) * d, d];
-  const level = ["plain", "scores", "any"].indexOf(kernel);
-  const asked = keep === "all" ? all : [keep];
-  const sign = (task) => (bars[task] > 0.5 ? -1 : 1); // a share is good high, a loss low
-  const rows = order.filter((key) => (wanted > 1 ? key !== "learned" : !key.includes("+")));
+  const low = (task) => bars[task] < 0.5; // a loss is good low, a share high
+  const rows = order[what].filter((key) =>
+    (context > trained ? key !== "learned" : !key.includes("+")) && !(facts[key].rolling && cache === "rolling")
+    && (!state.finished || /^rope\b/.test(key)));
+  const atLength = ([of, values]) => {
+    const [task, , , after] = of;
+    const clears = ([worst]) => (low(task) ? worst < bars[task] : worst > bars[task]);
+    const longer = values.find(([, at]) => at >= multiple);
+    if (longer && clears(longer)) return ["fits", ...longer, of];
+    const nearest = values.findLast(([, at]) => at <= multiple) ?? longer;
+    const failed = nearest[1] <= multiple && !clears(nearest) && (nearest[1] === multiple || !after);
+    return [failed ? task : "beyond", ...nearest, of];
+  };
+  const evidence = ({ rolling, measured }, task) => {
+    const keys = rolling || cache === "rolling" ? "rolling" : "all";
+    const found = measured
+      .filter(([[name, model, held, after]]) => name === task && model === what && held === keys && (further || !after)).map(atLength);
+    const open = what === "times" ? what : what === "text" && keys === "rolling" ? keys : "unmeasured";
+    return found.find(([kind]) => kind === "fits") ?? found[0] ?? [open];
+  };
   const found = rows.map((key) => {
     const known = facts[key];
-    const after = tuned && wanted > 1 && known.trained;
-    const at = (values, task) => {
-      const far = multiples.filter((each) => values[each]);
-      const multiple = far.find((each) => each >= wanted) ?? far.at(-1) ?? 0;
-      const worst = multiple ? sign(task) * Math.max(...values[multiple].map((each) => sign(task) * each)) : null;
-      return [multiple, worst, multiple && !(sign(task) * worst < sign(task) * bars[task])];
-    };
-    const seen = asked.map((task) => {
-      const [plain, fresh] = [known.measured, after].map((values) => values && at(values[task], task));
-      return fresh && (fresh[0] >= wanted || plain[2] || !plain[0]) ? fresh : plain;
-    });
-    const multiple = Math.min(...seen.map((each) => each[0]));
+    const seen = (keep === "all" ? all : [keep]).map((task) => evidence(known, task));
     const count = dot(known.parameters, basis);
-    const reasons = [
-      ...seen.map(([far, worst, fails], i) => [fails, asked[i], worst, far]),
-      [what === "image" && !known.axes, "axes"],
-      [what === "both" && !known.sides, "sides"],
-      [what !== "text" && known.causal, "causal"],
-      [cache === "sliding" && !known.relative, "moved"],
-      [cache !== "none" && known.stale, "stale"],
-      [count > parameters, "parameters", count],
-      [known.kernel === 1 && level < 1, "scores"],
-      [known.kernel === 2 && level < 2, "products"],
-      [small && !(known.memory < bars.memory), "memory", known.memory],
-      [!multiple && known.trained && !after, "training"],
-      [!multiple, "unmeasured"],
-      [multiple && wanted > multiple, "beyond", 0, multiple],
-      [multiple && what !== "text", "decoder"],
-    ].filter(([holds]) => holds).map(([, kind, a = 0, b = 0]) => [kind, a, b]);
-    const against = reasons.filter(([kind]) => !open.includes(kind));
-    return { key, status: against.length ? 2 : reasons.length ? 1 : 0, worst: multiple ? seen[0][1] : null, reasons: against.length ? against : reasons };
+    const said = known.cannot.filter(([kind]) => asked[kind][1].includes(state[asked[kind][0]]));
+    if (count > state.parameters) said.push(["parameters", count]);
+    const query = ([kind]) => kind === "query";
+    const failed = seen.filter(([kind]) => all.includes(kind));
+    const against = [...(further ? [] : failed), ...said.filter((each) => !query(each))];
+    const open = seen.filter(([kind]) => kind !== "fits").reverse().map((each) => [each[0], each]);
+    const unsure = [...Object.values(Object.fromEntries(open)), ...said.filter(query)];
+    const [status, reasons] = against.length ? [2, against] : [unsure.length && 1, unsure];
+    const worst = seen[0][3] ? seen[0][1] : null;
+    return { key, status, worst, reasons, rank: [status, status === 1 ? failed.length : 0, worst === null ? 9 : low(keep) ? worst : -worst] };
   });
-  const rank = ({ worst }) => (worst === null ? 9 : sign(keep) * worst);
-  return found.sort((a, b) => a.status - b.status || rank(a) - rank(b));
+  return found.sort((a, b) => a.rank.map((each, i) => each - b.rank[i]).find((each) => each) ?? 0);
 }

@@ -70,9 +70,9 @@ export const PREDICTIONS = {
     why: "Six fast pairs went around in training and know every angle; the slower ones go on past that.",
   },
   chooser: {
-    question: "the text grows to four times the trained length; all other demands stay. What still fits?",
+    question: "the text grows to four times the training length. What still fits?",
     options: ["RoPE", "window hybrid", "sinusoidal"], right: 1,
-    then: { used: 16384 },
-    why: "RoPE and sinusoidal lose all three. The hybrid rotates only within windows, where no distance is new.",
+    then: { context: 16384 },
+    why: "RoPE and sinusoidal lose all three. The hybrid rotates in windows only: no distance is new.",
   },
 };
