@@ -302,7 +302,7 @@ def test_models_that_were_trained_again_are_the_same_ones(task):
         protocol.measured(run.read_rows(run.SHIPPED / f"{scale}.csv"), task, scale=scale)
         for scale in ("long", "rules")
     )
-    for variant in ("rope", "rope+pi", "rope+ntk", "rope+dynamic-ntk", "rope+llama3"):
+    for variant in ("rope", "hybrid"):
         assert new[variant] == old[variant] and len(new[variant]) == 6
     assert set(RULES) <= set(new)
 
