@@ -67,13 +67,13 @@ def shipped(scale: str) -> list[Row]:
 def found(task: str, scale: str = "long") -> dict[str, Curve]:
     """Return the values of every seed by variant and length, of the long or the short training."""
     if scale == "long":
-        rules = {variant: curve for variant, curve in ruled(task).items() if variant != "rope"}
+        rules = {variant: curve for variant, curve in ruled(task).items() if "+" in variant}
         return protocol.measured(shipped(scale), task) | rules
     return curves(shipped(scale), task, METRICS[task])
 
 
 def ruled(task: str) -> dict[str, Curve]:
-    """Return the values of the RoPE models of `bakeoff.rules`, as they are and by each rule."""
+    """Return the values of the models of `bakeoff.rules`: as they are, by each rule, by a cache."""
     return protocol.measured(shipped("rules"), task, scale="rules")
 
 
