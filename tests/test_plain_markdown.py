@@ -48,7 +48,7 @@ FORMS = {
         r"(?m)^(?!<details>$).*<details>.*$|^<details>\n(?!<summary>[^$`*\n]+</summary>\n\n)"
         r"|[^\n]\n</details>$|^</details>\n[^\n]"
     ),
-    "a letter behind a formula": r"^[^$`]*(\$[^$\n]+\$[^$`\w][^$`]*)*\$[^$\n]+\$\w",
+    "a letter behind a formula": r"(?m)^[^$\n]*(?:\$[^$\n]+\$[^$\w\n][^$\n]*)*\$[^$\n]+\$\w",
     "an anchor beside words": r'(?m)^.+<a id=|<a id="[^"]*">(?!</a>(\n\n|\n*\Z))',
 }
 LINK = re.compile(r"\]\((?P<page>[\w./-]*)#(?P<place>[^)\s?]+)[^)\s]*\)")
@@ -198,7 +198,7 @@ def test_it_is_seen_wherever_it_stands(cell: Any, tmp_path: Path) -> None:
     [
         "Words $$x$$ here.",
         "$$x\n$$",
-        "It has $a$, and two $b$s.",
+        "Some `code`.\n\nIt has $a$, and `more` and two $b$s.",
         "<details>\n<summary>Hint</summary>\nwords\n\n</details>",
         "<details>\n<summary>Hint</summary>\n\nwords\n</details>",
         "<details>\n<summary>Hint</summary>\n\nwords\n\n</details>\nwords",
