@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bakeoff import rules
-from bakeoff.grid import SCALES, SIZES, TASKS, Cell, grid
+from bakeoff.grid import RULED, SCALES, SIZES, TASKS, Cell, grid
 from bakeoff.protocol import GROUPS, higher_cells, rate_cells, seed_cells
 from bakeoff.recipes import NAMES
 from bakeoff.run import SHIPPED, CellsFailed, read_rows, run
@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
 
 def stages(chosen: argparse.Namespace, path: Path) -> Iterator[list[Cell]]:
     """Yield what is to be run at one time; of the long scale, rates before seeds."""
-    if chosen.scale in rules.SCALES:
+    if chosen.scale in RULED:
         long_rows = read_rows(SHIPPED / "long.csv")
         for task in chosen.tasks or [cell.task for cell in SIZES if cell.scale == chosen.scale]:
             yield rules.cells(long_rows, chosen.scale, task, chosen.methods or ["rope"])

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bakeoff.grid import ADDITION_TASKS, PRETRAINED, Cell, device, encodings
+from bakeoff.grid import ADDITION_TASKS, PRETRAINED, RULED, Cell, device, encodings
 from bakeoff.recipes import REACH, RECIPES, AtCoupledPositions, AtRandomPositions
 from bakeoff.variants import EXTENSIONS, cached_keys, dress, variants
 from lab import tasks
@@ -39,7 +39,7 @@ TRAINED_ON = {"rope": ("rope", *EXTENSIONS, "rope+base"), "windows_rope": ("wind
 LONGER = {"further-4": 4, "further-8": 8}  # scales that train further, at a multiple of the length
 FURTHER, FURTHER_STEPS = ("rope", "rope+yarn", "rope+llama3", "rope+base"), (10, 50, 200)
 SHARES = (1 / 20, 1 / 8, 1 / 5)  # of the training's steps, of the scale "dropped"
-SHARED = ("rules", *LONGER, "dropped")  # scales that measure the same trained models, kept here:
+# Where the trained models are kept that several scales measure.
 WEIGHTS = Path(__file__).resolve().parents[1] / "_build" / "weights"
 TOKEN_TASKS: dict[str, Callable[..., Batch]] = {
     "marker": tasks.marker_recall,
@@ -359,7 +359,7 @@ def trained_model(cell: Cell) -> tuple[Model, float | str, list[Row]]:
         return load_glass().to(device()), "", []
     model, reached = build(cell), list[Row]()
     file = WEIGHTS / f"{cell.task}-{cell.method}-{cell.seed}-{cell.lr:g}-{cell.steps}.pt"
-    if cell.scale in SHARED and file.exists():
+    if cell.scale in RULED and file.exists():
         saved = torch.load(file)
         model.double().load_state_dict(saved["weights"])
         return model.eval(), saved["final_loss"], []
@@ -382,7 +382,7 @@ def trained_model(cell: Cell) -> tuple[Model, float | str, list[Row]]:
         after=check,
     )
     final_loss = round(sum(losses[-50:]) / len(losses[-50:]), 4)
-    if cell.scale in SHARED:
+    if cell.scale in RULED:
         file.parent.mkdir(parents=True, exist_ok=True)
         draft = file.with_suffix(".part")
         torch.save({"weights": model.state_dict(), "final_loss": final_loss}, draft)

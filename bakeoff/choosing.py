@@ -391,16 +391,6 @@ def above(curves: dict[str, plots.Curve], home: float) -> dict[str, plots.Curve]
     }
 
 
-def complete(scale: str, task: str, metric: str) -> dict[str, plots.Curve]:
-    """Return what all five seeds of a scale have; nothing where its rows are not shipped."""
-    found = plots.curves(sentences.shipped(scale), task, metric, scale)
-    return {
-        key: whole
-        for key, curve in found.items()
-        if (whole := {n: seeds for n, seeds in curve.items() if len(seeds) == len(protocol.SEEDS)})
-    }
-
-
 def longest_recalibration(task: str) -> str:
     """Return the metric of RoPE dropped and recalibrated for the most steps, if there are rows."""
     metrics = {str(row["metric"]) for row in sentences.shipped("dropped") if row["task"] == task}
@@ -418,16 +408,18 @@ def comparison(keep: str, after: str = "") -> dict[str, plots.Curve]:
     metric = sentences.METRICS[task] + after
     short = plots.curves([*sentences.shipped("small"), *sentences.shipped("parts")], task, metric)
     longer = {} if after else sentences.found(task)
-    rules = {} if after else {k: v for k, v in complete("rules", task, metric).items() if "+" in k}
+    rules = {} if after else {k: v for k, v in sentences.ruled(task).items() if "+" in k}
     longest = {"dropped": longest_recalibration(task)} if "recalibrated" in after else {}
     for scale in (*longest, "further-4", "further-8") if after else ():
-        for key, curve in complete(scale, task, longest.get(scale, metric)).items():
+        rows = sentences.shipped(scale)
+        found = protocol.complete(rows, task, longest.get(scale, metric), scale)
+        for key, curve in found.items():
             rules[key] = rules.get(key, {}) | curve
     if keep == "language":
         short = above(short, max(sentences.at(task, "rope", 1, "small")))
         longer = above(longer, max(sentences.at(task, "rope", 1)))
         if rules:
-            home = complete("rules", task, sentences.METRICS[task])["rope"]
+            home = sentences.ruled(task)["rope"]
             rules = above(rules, max(home[min(home)]))
     if not after:
         return short | longer | rules

@@ -74,10 +74,8 @@ ADDITION_TASKS = ("addition", "coupled")  # the second with positions that digit
 CAUSAL_TASKS = ("text", "marker", "n-back", "12-back", "24-back", PRETRAINED, *ADDITION_TASKS)
 ORDER_TASKS = ("first", "shift", "reverse")
 TASKS = (*CAUSAL_TASKS, *ORDER_TASKS)
-SCALES = (
-    "small", "short", "long", "rules", "further-4", "further-8", "dropped", "far", "parts", "deep",
-    "large",
-)  # fmt: skip
+RULED = ("rules", "further-4", "further-8", "dropped")  # they measure the same trained models
+SCALES = ("small", "short", "long", *RULED, "far", "parts", "deep", "large")
 
 # The sizes of every task; method and seed are filled in by `grid`.
 SIZES = [
@@ -100,7 +98,7 @@ SIZES = [
          checks=(300, 1000, 2250)),
     # The long comparison's RoPE, as it is, trained further, or dropped, as `bakeoff.rules` says.
     *(
-        cell for scale in ("rules", "further-4", "further-8", "dropped") for cell in (
+        cell for scale in RULED for cell in (
             Cell(scale, "n-back", "", 0, 32, steps=2000),
             Cell(scale, "marker", "", 0, 32, steps=2000),
             Cell(scale, "text", "", 0, 64, d_model=64, batch=16, steps=3000, warmup=100),

@@ -163,10 +163,14 @@ def measured(
 ) -> dict[str, Curve]:
     """Return the values of the seeds by variant and length, of those that have all five seeds."""
     metric = "nats" if task in LOWER_IS_BETTER else "accuracy"
-    found = curves(rows, task, f"{metric}-after-{after}" if after else metric, scale)
+    return complete(rows, task, f"{metric}-after-{after}" if after else metric, scale)
+
+
+def complete(rows: Sequence[Row], task: str, metric: str, scale: str) -> dict[str, Curve]:
+    """Return the values of a metric by variant and length, of those that have all five seeds."""
     whole = {
         variant: {n: values for n, values in curve.items() if len(values) == len(SEEDS)}
-        for variant, curve in found.items()
+        for variant, curve in curves(rows, task, metric, scale).items()
     }
     return {variant: curve for variant, curve in whole.items() if curve}
 

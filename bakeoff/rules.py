@@ -63,7 +63,6 @@ from bakeoff.grid import Cell, grid
 from bakeoff.plots import Curve
 from bakeoff.protocol import SEEDS, Ordering
 
-SCALES = ("rules", "further-8", "further-4", "dropped")
 HELD, GONE = 0.9, 0.2  # of answers whose token a rolling cache still holds, and of the others
 
 ORDERINGS: dict[str, dict[str, Ordering]] = {

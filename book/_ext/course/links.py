@@ -46,11 +46,16 @@ def read_anchors(app: Sphinx, doctree: nodes.document) -> None:
             add_place(app, found[1])
 
 
+@functools.cache
+def former_anchors() -> dict[str, dict[str, str]]:
+    """Return, for each page, the anchors that it once had and where each leads now."""
+    return json.loads(FORMER.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
 def keep_former(app: Sphinx, doctree: nodes.document) -> None:
     """Let the anchors that a page once had lead to where the same stands now."""
-    former = json.loads(FORMER.read_text(encoding="utf-8"))
-    old = former.get(app.env.docname.removeprefix("book/"), {})
-    for node in doctree.findall(lambda node: isinstance(node, nodes.Element) and node["ids"]):
+    old = former_anchors().get(app.env.docname.removeprefix("book/"), {})
+    for node in doctree.findall(nodes.Element) if old else ():
         node["ids"] += [name for name, now in old.items() if now in node["ids"]]
 
 
