@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable
 from functools import cache, partial
 
-from bakeoff import protocol
+from bakeoff import protocol, rules
 from bakeoff.cells import Row
 from bakeoff.grid import SIZES, grid
 from bakeoff.plots import Curve, curves, median, name
@@ -67,14 +67,20 @@ def shipped(scale: str) -> list[Row]:
 def found(task: str, scale: str = "long") -> dict[str, Curve]:
     """Return the values of every seed by variant and length, of the long or the short training."""
     if scale == "long":
-        rules = {variant: curve for variant, curve in ruled(task).items() if "+" in variant}
-        return protocol.measured(shipped(scale), task) | rules
+        by_rule = {variant: curve for variant, curve in ruled(task).items() if "+" in variant}
+        return protocol.measured(shipped(scale), task) | by_rule
     return curves(shipped(scale), task, METRICS[task])
 
 
 def ruled(task: str) -> dict[str, Curve]:
     """Return the values of the models of `bakeoff.rules`: as they are, by each rule, by a cache."""
     return protocol.measured(shipped("rules"), task, scale="rules")
+
+
+def of_rules(task: str, question: str) -> str | None:
+    """Return the verdict on an ordering of `bakeoff.rules`, from the shipped rows."""
+    asked = rules.ORDERINGS[task][question]
+    return rules.verdict([*shipped("long"), *shipped("rules")], task, asked)
 
 
 def at(task: str, variant: str, multiple: float, scale: str = "long") -> list[float]:
