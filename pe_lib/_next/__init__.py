@@ -1,0 +1,32 @@
+"""Position encodings on one interface."""
+
+from pe_lib._next.alibi import ALiBi as ALiBi
+from pe_lib._next.attention import KVCache as KVCache
+from pe_lib._next.attention import MultiHeadAttention as MultiHeadAttention
+from pe_lib._next.compose import Compose as Compose
+from pe_lib._next.context_extension import DynamicNTK as DynamicNTK
+from pe_lib._next.context_extension import LongRoPE as LongRoPE
+from pe_lib._next.deberta import DeBERTa as DeBERTa
+from pe_lib._next.encoding import NoPosition as NoPosition
+from pe_lib._next.encoding import PositionEncoding as PositionEncoding
+from pe_lib._next.fire import Fire as Fire
+from pe_lib._next.kerple import Kerple as Kerple
+from pe_lib._next.learned import Learned as Learned
+from pe_lib._next.recent.axes import AxesRoPE as AxesRoPE
+from pe_lib._next.recent.axes import AxialRoPE as AxialRoPE
+from pe_lib._next.recent.cope import CoPE as CoPE
+from pe_lib._next.recent.forgetting import Forgetting as Forgetting
+from pe_lib._next.recent.pope import PoPE as PoPE
+from pe_lib._next.recent.rotary_values import RotaryValues as RotaryValues
+from pe_lib._next.recent.sinks import Sink as Sink
+from pe_lib._next.recent.temperature import QueryTemperature as QueryTemperature
+from pe_lib._next.recent.temperature import ScalableSoftmax as ScalableSoftmax
+from pe_lib._next.recent.trailing import Trailing as Trailing
+from pe_lib._next.recent.window import SlidingWindow as SlidingWindow
+from pe_lib._next.recent.xpos import XPos as XPos
+from pe_lib._next.relative import RelativeBias as RelativeBias
+from pe_lib._next.rope import RoPE as RoPE
+from pe_lib._next.shaw import Shaw as Shaw
+from pe_lib._next.sinusoidal import Sinusoidal as Sinusoidal
+from pe_lib._next.t5 import T5Bias as T5Bias
+from pe_lib._next.transformer_xl import TransformerXL as TransformerXL

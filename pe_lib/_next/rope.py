@@ -1,0 +1,135 @@
+"""Rotary position embedding: rotate each pair of a query's and a key's components (chapter 10).
+
+    (a, b) at position p becomes (a cos(p w) - b sin(p w), a sin(p w) + b cos(p w)),
+    with w = base ** (-2j / d) for pair j
+
+Two rotations leave a product that depends on the difference of their angles, so the score
+sees the relative position although each vector is rotated by its own.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from pe_lib._next.encoding import PositionEncoding, per_head, to_float64
+from pe_lib._next.sinusoidal import arrange, frequencies
+
+
+def rope_angles(positions: Tensor, rates: Tensor) -> Tensor:
+    """Return the angle of each pair at each position, in radians.
+
+    Args:
+        positions: real numbers of any shape: integers, fractions, negative ones too.
+        rates: (n,) frequencies in radians per position; `frequencies(d)` gives the paper's. Their
+            dtype is that of the product: published code often takes float32, which at position
+            100,000 is off by 4e-3 radians.
+
+    Returns:
+        (*positions.shape, n): position times frequency.
+
+    Source: Su et al. 2021, equation 15.
+    """
+    positions = torch.as_tensor(positions)
+    return positions.to(rates.dtype).unsqueeze(-1) * rates.to(positions.device)
+
+
+def apply_rope(
+    x: Tensor, angles: Tensor, layout: str = "interleaved", *, gain: float | Tensor = 1.0
+) -> Tensor:
+    """Rotate the pairs of components of x by `angles`: the formula.
+
+    Args:
+        x: queries or keys, (..., L, d).
+        angles: (L, n), or (B, L, n) for x of shape (B, H, L, d). With 2n < d only the first 2n
+            components rotate (partial rotary).
+        layout: "interleaved" pairs components (0, 1), (2, 3), ... (the paper, GPT-J, Meta's Llama);
+            "half" pairs (0, n), (1, n + 1), ... (GPT-NeoX, Hugging Face's Llama, whose conversion
+            permutes the projections). Each is the other after `layout_permutation`.
+        gain: factor on what rotates.
+
+    Returns:
+        (..., L, d), dtype of x: (a, b) becomes (a cos - b sin, a sin + b cos).
+
+    Source: Su et al. 2021, equation 34.
+    """
+    angles = per_head(angles) if angles.ndim == 3 and x.ndim == 4 else angles
+    width, dtype = 2 * angles.shape[-1], torch.promote_types(x.dtype, torch.float32)
+    if not 0 < width <= x.shape[-1]:
+        raise ValueError(f"angles must be of 1 to {x.shape[-1] // 2} pairs, got {width // 2}")
+    cos, sin = ((gain * part).to(x.device, dtype) for part in (angles.cos(), angles.sin()))
+    a, b = split_pairs(x[..., :width].to(dtype), layout)
+    rotated = arrange(a * cos - b * sin, a * sin + b * cos, layout).to(x.dtype)
+    return torch.cat([rotated, x[..., width:]], dim=-1) if width < x.shape[-1] else rotated
+
+
+def split_pairs(x: Tensor, layout: str) -> tuple[Tensor, ...]:
+    """Return the first and the second components of the pairs of x (..., 2n), (..., n) each."""
+    return (x[..., ::2], x[..., 1::2]) if layout == "interleaved" else x.tensor_split(2, dim=-1)
+
+
+def layout_permutation(dim: int) -> Tensor:
+    """Return the order that brings interleaved components into the "half" layout.
+
+    Args:
+        dim: number of components that rotate; even.
+
+    Returns:
+        (dim,) int64: 0, 2, 4, ..., 1, 3, 5, ... With it `x[..., order]` in "half" is what x is in
+        "interleaved"; `order.argsort()` leads back. Reordering the rows of both projections
+        converts a model: no score changes.
+    """
+    return torch.arange(dim).reshape(-1, 2).T.flatten()
+
+
+class RoPE(PositionEncoding):
+    """Rotate queries and keys by angles proportional to their positions.
+
+    Args:
+        head_dim: width d of a head.
+        base: as in `frequencies`; larger rotates slower.
+        layout: "interleaved" or "half", see `apply_rope`. Interleaved is the faster one on
+            a processor in float32: a pair is a complex number.
+        rotary_dim: how many components of a head rotate, from the first on; all if None.
+        rates: (rotary_dim / 2,) frequencies in radians per position, instead of those of
+            `base`; see `pe_lib.context_extension`. An `nn.Parameter` is trained.
+        gain: factor on rotated queries and on rotated keys, so that scores grow by its square
+            (attention factor of YaRN and LongRoPE).
+
+    Source: Su et al. 2021, section 3.2; partial rotary: Black et al. 2022.
+    """
+
+    rotates_once = True
+
+    def __init__(
+        self,
+        head_dim: int,
+        base: float = 10000.0,
+        *,
+        layout: str = "interleaved",
+        rotary_dim: int | None = None,
+        rates: Tensor | None = None,
+        gain: float = 1.0,
+    ) -> None:
+        """Keep the frequencies."""
+        super().__init__()
+        width = head_dim if rotary_dim is None else rotary_dim
+        self.rates = frequencies(width, base) if rates is None else rates
+        if width != 2 * len(self.rates) or width > head_dim:  # some would not rotate
+            raise ValueError(
+                f"rates must have {width / 2:g} pairs and fit into head_dim={head_dim}, got "
+                f"{len(self.rates)} (rotary_dim={rotary_dim})"
+            )
+        self.head_dim, self.layout, self.gain = head_dim, layout, gain
+
+    def angles(self, positions: Tensor) -> Tensor:
+        """Return the angles of positions: (...) -> (..., n), in float64 where rates are trained."""
+        trained = isinstance(self.rates, nn.Parameter)
+        return rope_angles(positions, to_float64(self.rates) if trained else self.rates)
+
+    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
+        """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) by their positions."""
+        return self.rotated(q, q_pos), self.rotated(k, k_pos)
+
+    def rotated(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Rotate x (B, H, L, d) by positions (L,) or (B, L)."""
+        angles = to_float64(self.angles(to_float64(positions)))  # (L, n) or (B, L, n)
+        return apply_rope(x, angles, self.layout, gain=self.gain)
