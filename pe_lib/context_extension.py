@@ -10,13 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lib.arguments import Count, NotNegative, Positive, Rates, checked, may_read, require_greater
-from pe_lib.positions import exact, sent
+from pe_lib.encoding import to_float64
 from pe_lib.rope import RoPE, apply_rope, rope_angles
 
 
-@checked(rates="n")
-def position_interpolation(rates: Rates, factor: Positive) -> Tensor:
+def position_interpolation(rates: Tensor, factor: float) -> Tensor:
     """Slow every pair down: position p then gets the angles that p / factor had.
 
     Args:
@@ -31,8 +29,7 @@ def position_interpolation(rates: Rates, factor: Positive) -> Tensor:
     return rates / factor
 
 
-@checked(rates="n")
-def ntk_aware(rates: Rates, factor: Positive | Tensor) -> Tensor:
+def ntk_aware(rates: Tensor, factor: float | Tensor) -> Tensor:
     """Slow the last pair down by `factor`, the first not at all, those between geometrically.
 
     The same as a larger base: base * factor ** (d / (d - 2)).
@@ -46,15 +43,13 @@ def ntk_aware(rates: Rates, factor: Positive | Tensor) -> Tensor:
 
     Source: bloc97 2023; Peng et al. 2024, definition 1.
     """
-    require_descending(rates)
+    if len(rates) < 2:
+        raise ValueError(f"rates must be at least two frequencies, got {rates}")
     share = torch.arange(len(rates), dtype=rates.dtype, device=rates.device) / (len(rates) - 1)
     return rates * factor**-share
 
 
-@checked(rates="n", length="")
-def dynamic_ntk(
-    rates: Rates, factor: float, trained_length: Count, length: Count | Tensor
-) -> Tensor:
+def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int | Tensor) -> Tensor:
     """Return `ntk_aware` for the length at hand; the trained rates up to the trained length.
 
     Args:
@@ -70,16 +65,13 @@ def dynamic_ntk(
 
     Source: emozilla 2023; Peng et al. 2024, section 3.3, whose factor is 1.
     """
-    require_greater("factor", factor, 1, equal=True)
     # Up to the trained length the stretch is 1, and the rates are what they were.
-    stretch = (factor * exact(torch.as_tensor(length)) / trained_length - (factor - 1)).clamp(min=1)
-    return ntk_aware(sent(rates, stretch.device), stretch.to(rates.dtype))
+    share = to_float64(torch.as_tensor(length)) / trained_length
+    stretch = (factor * share - (factor - 1)).clamp(min=1)
+    return ntk_aware(rates.to(stretch.device), stretch.to(rates.dtype))
 
 
-@checked(rates="n")
-def by_parts(
-    rates: Rates, factor: Positive, trained_length: Count, low: Positive, high: float
-) -> Tensor:
+def by_parts(rates: Tensor, factor: float, trained_length: int, low: float, high: float) -> Tensor:
     """Slow down only the pairs that made too few full turns in training.
 
     Args:
@@ -94,8 +86,9 @@ def by_parts(
 
     Source: Peng et al. 2024, definition 2; Llama 3.1 uses the same with (low, high) = (1, 4).
     """
+    if high <= low:
+        raise ValueError(f"high must be greater than low={low}, got {high}")
     slow = position_interpolation(rates, factor)
-    require_greater("high", high, low)
     rotations = rates * trained_length / (2 * math.pi)
     kept = ((rotations - low) / (high - low)).clamp(0, 1)
     return slow + kept * (rates - slow)
@@ -113,13 +106,12 @@ def llama3(
     return by_parts(rates, factor, trained_length, low, high)
 
 
-@checked(rates="n")
 def yarn(
-    rates: Rates,
-    factor: Positive,
-    trained_length: Count,
+    rates: Tensor,
+    factor: float,
+    trained_length: int,
     *,
-    slow: Positive = 1.0,
+    slow: float = 1.0,
     fast: float = 32.0,
     truncate: bool = True,
 ) -> Tensor:
@@ -142,8 +134,10 @@ def yarn(
 
     Source: Peng et al. 2024, section 3.2.
     """
-    require_descending(rates)
-    require_greater("fast", fast, slow, equal=True)
+    if fast < slow or len(rates) < 2 or not (rates[0] > rates[1] and rates[-1] > 0):
+        raise ValueError(
+            f"yarn needs fast >= slow, got {fast} and {slow}, and descending rates, got {rates}"
+        )
     reach = float(rates[0]) * trained_length / (2 * math.pi)
     step = math.log(float(rates[0]) / float(rates[1]))
     first, last = (math.log(reach / turns) / step for turns in (fast, slow))
@@ -155,8 +149,7 @@ def yarn(
     return rates + interpolated * (rates / factor - rates)
 
 
-@checked()
-def yarn_gain(factor: Positive, weight: NotNegative = 0.1) -> float:
+def yarn_gain(factor: float, weight: float = 0.1) -> float:
     """Return YaRN's factor on queries and keys: 1 + weight * ln(factor), at least 1.
 
     Scores grow by its square: the softmax temperature is 1 / gain ** 2.
@@ -166,8 +159,7 @@ def yarn_gain(factor: Positive, weight: NotNegative = 0.1) -> float:
     return 1 + weight * math.log(max(factor, 1))
 
 
-@checked(rates="n")
-def proportional(rates: Rates, share: NotNegative) -> Tensor:
+def proportional(rates: Tensor, share: float) -> Tensor:
     """Keep the fastest pairs and stop the others: p-RoPE.
 
     Stopped pairs compare contents alone, at any distance. Unlike RoPE on part of a head, the
@@ -191,8 +183,7 @@ def proportional(rates: Rates, share: NotNegative) -> Tensor:
     return rates * (torch.arange(len(rates), device=rates.device) < kept)
 
 
-@checked(rates="n", factors="n")
-def longrope(rates: Rates, factors: Tensor) -> Tensor:
+def longrope(rates: Tensor, factors: Tensor) -> Tensor:
     """Slow each pair down by a factor of its own, found by search.
 
     Args:
@@ -204,26 +195,17 @@ def longrope(rates: Rates, factors: Tensor) -> Tensor:
 
     Source: Ding et al. 2024, equation 3.
     """
-    require_greater("factors", float(factors.min()), 0)
+    if factors.shape != rates.shape:
+        raise ValueError(f"factors must be {len(rates)}, one for each pair, got {factors.shape}")
     return rates / factors.to(rates)
 
 
-@checked()
-def longrope_gain(factor: Positive, trained_length: Count) -> float:
+def longrope_gain(factor: float, trained_length: int) -> float:
     """Return LongRoPE's factor on queries and keys: sqrt(1 + ln(factor) / ln(trained_length)).
 
     Source: Ding et al. 2024; Abdin et al. 2024 (Phi-3), whose released code applies it.
     """
-    require_greater("trained_length", trained_length, 1)
     return math.sqrt(1 + math.log(max(factor, 1)) / math.log(trained_length))
-
-
-def require_descending(rates: Tensor) -> None:
-    """Raise unless rates are at least two positive numbers, the second below the first."""
-    if len(rates) < 2 or (may_read(rates) and not (rates[0] > rates[1] and rates[-1] > 0)):
-        raise ValueError(
-            f"rates must be at least two descending positive frequencies, got {rates!r}"
-        )
 
 
 class LengthRoPE(RoPE):
@@ -242,7 +224,7 @@ class LengthRoPE(RoPE):
         start = q_pos.new_zeros(1)  # a batch may be empty
         length = 1 + torch.cat([p.flatten() for p in (start, q_pos, k_pos)]).max()
         rates = self.rates_at(length)
-        q_angles, k_angles = (exact(rope_angles(exact(each), rates)) for each in (q_pos, k_pos))
+        q_angles, k_angles = (to_float64(rope_angles(to_float64(p), rates)) for p in (q_pos, k_pos))
         q = apply_rope(q, q_angles, self.layout, gain=self.gain)
         return q, apply_rope(k, k_angles, self.layout, gain=self.gain)
 
@@ -260,10 +242,9 @@ class DynamicNTK(LengthRoPE):
     """
 
     def __init__(self, head_dim: int, factor: float, trained_length: int, **options: Any) -> None:
-        """Check the arguments."""
+        """Keep the two numbers."""
         super().__init__(head_dim, **options)
         self.factor, self.trained_length = factor, trained_length
-        dynamic_ntk(self.rates, factor, trained_length, 1)  # raises if one is wrong
 
     def rates_at(self, length: Tensor) -> Tensor:
         """Return the frequencies for a sequence of `length`."""
@@ -290,10 +271,10 @@ class LongRoPE(LengthRoPE):
         head_dim: int,
         short_factors: Tensor,
         long_factors: Tensor,
-        trained_length: Count,
-        factor: Positive,
+        trained_length: int,
+        factor: float,
         *,
-        gain: Positive | None = None,
+        gain: float | None = None,
         **options: Any,
     ) -> None:
         """Keep both sets of frequencies."""
@@ -305,5 +286,5 @@ class LongRoPE(LengthRoPE):
 
     def rates_at(self, length: Tensor) -> Tensor:
         """Return the frequencies for a sequence of `length`."""
-        short, long = (sent(rates, length.device) for rates in (self.rates, self.long_rates))
+        short, long = (rates.to(length.device) for rates in (self.rates, self.long_rates))
         return torch.where(length <= self.trained_length, short, long)

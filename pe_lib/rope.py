@@ -10,17 +10,11 @@ sees the relative position although each vector is rotated by its own.
 import torch
 from torch import Tensor, nn
 
-from pe_lib import arguments
-from pe_lib.arguments import Base, Count, Even, Layout, Positive, Rates, Reals, checked
-from pe_lib.encoding import PositionEncoding
-from pe_lib.positions import exact, kept_or_trained, per_head, sent
+from pe_lib.encoding import PositionEncoding, per_head, to_float64
 from pe_lib.sinusoidal import arrange, frequencies
 
-ANGLES = "L n | 1 L n | B L n | 1 1 L n | B 1 L n | 1 H L n | B H L n"
 
-
-@checked(rates="n")
-def rope_angles(positions: Reals, rates: Tensor) -> Tensor:
+def rope_angles(positions: Tensor, rates: Tensor) -> Tensor:
     """Return the angle of each pair at each position, in radians.
 
     Args:
@@ -34,12 +28,12 @@ def rope_angles(positions: Reals, rates: Tensor) -> Tensor:
 
     Source: Su et al. 2021, equation 15.
     """
-    return positions.to(rates.dtype).unsqueeze(-1) * sent(rates, positions.device)
+    positions = torch.as_tensor(positions)
+    return positions.to(rates.dtype).unsqueeze(-1) * rates.to(positions.device)
 
 
-@checked(x="B H L d | ... L d", angles=ANGLES)
 def apply_rope(
-    x: Tensor, angles: Tensor, layout: Layout = "interleaved", *, gain: float | Tensor = 1.0
+    x: Tensor, angles: Tensor, layout: str = "interleaved", *, gain: float | Tensor = 1.0
 ) -> Tensor:
     """Rotate the pairs of components of x by `angles`: the formula.
 
@@ -72,8 +66,7 @@ def split_pairs(x: Tensor, layout: str) -> tuple[Tensor, ...]:
     return (x[..., ::2], x[..., 1::2]) if layout == "interleaved" else x.tensor_split(2, dim=-1)
 
 
-@checked()
-def layout_permutation(dim: Even) -> Tensor:
+def layout_permutation(dim: int) -> Tensor:
     """Return the order that brings interleaved components into the "half" layout.
 
     Args:
@@ -101,37 +94,36 @@ class RoPE(PositionEncoding):
         gain: factor on rotated queries and on rotated keys, so that scores grow by its square
             (attention factor of YaRN and LongRoPE).
 
-    By default attention rotates through `pe_lib.fast.rotated`: the same numbers, with the cosines
-    and sines of `angles` from a table. In a graph, and for subclasses, `rotate` is called.
-
     Source: Su et al. 2021, section 3.2; partial rotary: Black et al. 2022.
     """
 
     rotates_once = True
 
-    @checked(rates="n")
     def __init__(
         self,
-        head_dim: Count,
-        base: Base = 10000.0,
+        head_dim: int,
+        base: float = 10000.0,
         *,
-        layout: Layout = "interleaved",
-        rotary_dim: Even | None = None,
-        rates: Rates | None = None,
-        gain: Positive = 1.0,
+        layout: str = "interleaved",
+        rotary_dim: int | None = None,
+        rates: Tensor | None = None,
+        gain: float = 1.0,
     ) -> None:
         """Keep the frequencies."""
         super().__init__()
-        why = "or give rotary_dim"
-        width = rotary_dim or arguments.require_multiple("head_dim", head_dim, 2, why)
-        rates = frequencies(width, base) if rates is None else rates
-        self.rates = kept_or_trained("rates", rates, len(rates), head_dim, rotary_dim)
+        width = head_dim if rotary_dim is None else rotary_dim
+        self.rates = frequencies(width, base) if rates is None else rates
+        if width != 2 * len(self.rates) or width > head_dim:  # some would not rotate
+            raise ValueError(
+                f"rates must have {width / 2:g} pairs and fit into head_dim={head_dim}, got "
+                f"{len(self.rates)} (rotary_dim={rotary_dim})"
+            )
         self.head_dim, self.layout, self.gain = head_dim, layout, gain
 
     def angles(self, positions: Tensor) -> Tensor:
         """Return the angles of positions: (...) -> (..., n), in float64 where rates are trained."""
         trained = isinstance(self.rates, nn.Parameter)
-        return rope_angles(positions, exact(self.rates) if trained else self.rates)
+        return rope_angles(positions, to_float64(self.rates) if trained else self.rates)
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) by their positions."""
@@ -139,4 +131,5 @@ class RoPE(PositionEncoding):
 
     def rotated(self, x: Tensor, positions: Tensor) -> Tensor:
         """Rotate x (B, H, L, d) by positions (L,) or (B, L)."""
-        return apply_rope(x, exact(self.angles(exact(positions))), self.layout, gain=self.gain)
+        angles = to_float64(self.angles(to_float64(positions)))  # (L, n) or (B, L, n)
+        return apply_rope(x, angles, self.layout, gain=self.gain)

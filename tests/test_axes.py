@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pe_lib import AxesRoPE, RoPE, Run
 from pe_lib.attention import attention_logits
-from pe_lib.axes import (
+from pe_lib.recent.axes import (
     golden_directions,
     grid_positions,
     section_directions,

@@ -9,7 +9,7 @@ from closeness import assert_close
 
 from pe_lib import CoPE, Shaw
 from pe_lib.attention import attention_logits
-from pe_lib.cope import gated_counts
+from pe_lib.recent.cope import gated_counts
 
 
 def drawn(*shape: int) -> torch.Tensor:

@@ -7,7 +7,7 @@ import torch
 from closeness import assert_close
 
 from pe_lib import ALiBi, Forgetting, MultiHeadAttention
-from pe_lib.forgetting import forgetting_bias
+from pe_lib.recent.forgetting import forgetting_bias
 
 
 def test_the_bias_is_the_paper_s_sum_of_logarithms_taken_in_a_loop():

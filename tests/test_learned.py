@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from lab.hierarchical import Beyond
 from lab.training import generator
 from pe_lib.learned import Learned
-from pe_lib.resizing import interpolate_grid, interpolate_table, sample_table
+from pe_lib.recent.resizing import interpolate_grid, interpolate_table, sample_table
 
 sizes = st.integers(1, 6)
 

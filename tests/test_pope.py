@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pe_lib.attention import attention_logits
-from pe_lib.pope import PoPE
+from pe_lib.recent.pope import PoPE
 from pe_lib.sinusoidal import frequencies
 
 

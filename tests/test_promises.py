@@ -42,7 +42,7 @@ from pe_lib import (
     TransformerXL,
     XPos,
 )
-from pe_lib.axes import section_directions
+from pe_lib.recent.axes import section_directions
 from pe_lib.sinusoidal import frequencies
 from pe_lib.testing import PROMISES, broken_promises, check_encoding
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pe_lib.axes import AxialRoPE, axial_angles
+from pe_lib.recent.axes import AxialRoPE, axial_angles
 from pe_lib.rope import RoPE, apply_rope, layout_permutation, rope_angles
 from pe_lib.sinusoidal import frequencies
 

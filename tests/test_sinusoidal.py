@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.training import generator
-from pe_lib.axes import sinusoidal_2d
+from pe_lib.recent.axes import sinusoidal_2d
 from pe_lib.sinusoidal import (
     frequencies,
     sinusoidal,

@@ -9,7 +9,7 @@ import torch
 
 from pe_lib.attention import attend, attention_logits
 from pe_lib.encoding import NoPosition
-from pe_lib.temperature import ScalableSoftmax, log_count, starting_strength
+from pe_lib.recent.temperature import ScalableSoftmax, log_count, starting_strength
 
 
 def test_scores_are_multiplied_by_s_log_n() -> None:

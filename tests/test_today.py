@@ -11,10 +11,10 @@ import torch
 from recorded_models import in_float64
 
 from pe_lib.attention import MultiHeadAttention, NoPosition, attend
-from pe_lib.forgetting import Forgetting
+from pe_lib.recent.forgetting import Forgetting
 from pe_lib.rope import RoPE
-from pe_lib.rotary_values import RotaryValues
-from pe_lib.sinks import Sink
+from pe_lib.recent.rotary_values import RotaryValues
+from pe_lib.recent.sinks import Sink
 from tools import ROOT
 
 SHOWN = {

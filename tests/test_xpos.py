@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pe_lib.attention import attend, attend_fused, attention_logits
 from pe_lib.positions import Run
-from pe_lib.xpos import XPos
+from pe_lib.recent.xpos import XPos
 
 
 @pytest.mark.parametrize("offset", [0, 3, 5000])

@@ -11,7 +11,7 @@ trained, or fixed by a rule that begins at some length, as in models of 2025.
 import torch
 from torch import Tensor, nn
 
-from pe_lib._next.encoding import PositionEncoding, per_head, to_float64
+from pe_lib.encoding import PositionEncoding, per_head, to_float64
 
 
 def scaled(q: Tensor, factor: Tensor) -> Tensor:

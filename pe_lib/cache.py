@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lib._next.encoding import as_positions, to_float64
+from pe_lib.encoding import as_positions, to_float64
 
 
 class KVCache:

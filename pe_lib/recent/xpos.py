@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lib._next.encoding import per_head, to_float64
-from pe_lib._next.rope import RoPE, apply_rope
+from pe_lib.encoding import per_head, to_float64
+from pe_lib.rope import RoPE, apply_rope
 
 
 def xpos_factors(positions: Tensor, zeta: Tensor, scale_base: float) -> Tensor:

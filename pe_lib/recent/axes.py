@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pe_lib._next.encoding import PositionEncoding, per_head, to_float64
-from pe_lib._next.rope import apply_rope, rope_angles
-from pe_lib._next.sinusoidal import frequencies, sinusoidal
+from pe_lib.encoding import PositionEncoding, per_head, to_float64
+from pe_lib.rope import apply_rope, rope_angles
+from pe_lib.sinusoidal import frequencies, sinusoidal
 
 # --- positions ------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ the first. A logit of its own takes that weight instead, and has no value.
 
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, NotNegative
 from pe_lib.encoding import PositionEncoding
 from pe_lib.initial import normal
 
@@ -27,7 +26,7 @@ class Sink(PositionEncoding):
 
     rotates_once = True
 
-    def __init__(self, n_heads: Count, std: NotNegative = 0.02) -> None:
+    def __init__(self, n_heads: int, std: float = 0.02) -> None:
         """Draw the logits."""
         super().__init__()
         self.n_heads = n_heads

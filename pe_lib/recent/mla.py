@@ -8,7 +8,7 @@ positions are computed; a few more components, shared by the heads, are rotated 
 
 from torch import Tensor, cat
 
-from pe_lib._next.encoding import HOOKS, PositionEncoding
+from pe_lib.encoding import HOOKS, PositionEncoding
 
 
 class Trailing(PositionEncoding):
