@@ -184,7 +184,7 @@ def checked_parameters(parameters: Parameters) -> tuple[str, dict[str, Any]]:
     given = {key: value for key, value in parameters.items() if value is not None}
     given |= {"truncate": None} if parameters.get("truncate", True) is None else {}
     names = [given[key] for key in ("rope_type", "type") if key in given] or ["default"]
-    if names[0] not in REQUIRED or names[0] != names[-1]:
+    if names[0] not in list(REQUIRED) or names[0] != names[-1]:
         raise ValueError(
             f"rope_type must be one of {', '.join(REQUIRED)}; got {' and '.join(map(repr, names))}"
         )
@@ -480,16 +480,21 @@ def kerple_of_score(kerple: Kerple) -> Bias:
 
 def fire_of_score(fire: Fire) -> Bias:
     """Return FIRE's bias of one score; its network has one number in and a number per head out."""
-    c, threshold = fire.c.abs(), (fire.factor * fire.threshold).abs()
+    precise = torch.promote_types(fire.c.dtype, torch.float32)
+    trained = torch.stack([fire.c, fire.factor * fire.threshold]).to(precise).abs()
     (w1, b1), (w2, b2) = (
         (each.weight, each.bias) for each in fire.network if isinstance(each, nn.Linear)
     )
 
     def bias(head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        reach = torch.maximum(query.to(c.dtype), threshold)
+        # Indexed, since FlexAttention gives gradients to what is indexed alone.
+        c, threshold = trained[0], trained[1]
+        reach = torch.maximum(query.to(precise), threshold)
         ratio = torch.log1p(c * (key - query).abs()) / (torch.log1p(c * reach) + 1e-6)
-        hidden = (w1[:, 0] * ratio + b1).relu()  # (width,)
-        return (w2[head] * hidden).sum(dim=-1) + b2[head]
+        output = b2[head]
+        for i in range(len(b1)):  # compiled kernels take numbers, not vectors
+            output = output + w2[head, i] * (w1[i, 0] * ratio.to(w1.dtype) + b1[i]).relu()
+        return output
 
     return bias
 
