@@ -4,37 +4,18 @@ Names are those of the others: `rope_parameters`, `position_ids`, `attention_mas
 `score_mod`.
 """
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from pe_lib.alibi import ALiBi, alibi_slopes
-from pe_lib.arguments import (
-    RULES,
-    Count,
-    Even,
-    Integers,
-    Layout,
-    checked,
-    may_read,
-    numbers,
-    require_greater,
-    require_kind,
-    require_multiple,
-    require_shapes,
-)
-from pe_lib.context_extension import (
-    DynamicNTK,
-    LongRoPE,
-    llama3,
-    position_interpolation,
-    proportional,
-    yarn,
-    yarn_gain,
-)
+from pe_lib import arguments
+from pe_lib import context_extension as extension
+from pe_lib.alibi import ALiBi
+from pe_lib.arguments import Count, Even, Integers, Layout, NotNegative, Positive, Reals, checked
 from pe_lib.encoding import NoPosition, PositionEncoding
 from pe_lib.fire import Fire
 from pe_lib.kerple import Kerple
@@ -44,43 +25,6 @@ from pe_lib.t5 import T5Bias, t5_bucket
 from pe_lib.window import SlidingWindow
 
 # --- configurations -------------------------------------------------------------------------------
-
-Parameters: TypeAlias = Mapping[str, Any]
-
-ORIGINAL, LONGEST = "original_max_position_embeddings", "max_position_embeddings"
-COMMON = ("rope_type", "type", "rope_theta", "partial_rotary_factor", LONGEST)
-# What each type must be given, and what it may be given besides.
-REQUIRED: dict[str, tuple[str, ...]] = {
-    "default": (),
-    "linear": ("factor",),
-    "dynamic": ("factor", LONGEST),
-    "yarn": (ORIGINAL,),
-    "longrope": (ORIGINAL, "short_factor", "long_factor"),
-    "llama3": (ORIGINAL, "factor", "low_freq_factor", "high_freq_factor"),
-    "proportional": (),
-}
-OPTIONAL: dict[str, tuple[str, ...]] = {
-    "yarn": (
-        *("factor", "attention_factor", "beta_fast", "beta_slow"),
-        *("mscale", "mscale_all_dim", "truncate"),
-    ),
-    "longrope": ("factor", "attention_factor"),
-    "proportional": ("factor",),
-}
-# What each value must be: a word of `pe_lib.arguments`.
-WORDS: dict[str, Any] = {
-    "rope_theta": "above 1",
-    **dict.fromkeys((ORIGINAL, LONGEST), "at least 1"),
-    **dict.fromkeys(("factor", "attention_factor", "partial_rotary_factor"), "above 0"),
-    **dict.fromkeys(("beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor"), "above 0"),
-    **dict.fromkeys(("mscale", "mscale_all_dim"), "at least 0"),
-    "truncate": bool,
-}
-# Keys that change more than frequencies, and what stands for them.
-ELSEWHERE = {
-    "mrope_section": "AxesRoPE with section_directions rotates by several axes",
-    "llama_4_scaling_beta": "QueryTemperature scales queries",
-}
 
 
 @checked()
@@ -94,21 +38,21 @@ def rope_from_parameters(
 ) -> RoPE:
     """Build the rotation that `config.rope_parameters` of transformers 5 and vLLM describes.
 
-    Frequencies and attention factor are those of transformers, in float64. Not in them, and not
-    read here: the factor on the softmax scale that DeepSeek's layers derive from `mscale_all_dim`.
+    Frequencies and attention factor are those of transformers, in float64. DeepSeek's layers also
+    derive a factor on the softmax scale from `mscale_all_dim`: it is not part of the rotation.
 
     Args:
         rope_parameters: the dictionary: `rope_type` (default, linear, dynamic, yarn, longrope,
             llama3 or proportional; "default" if absent), `rope_theta`, `partial_rotary_factor`, and
-            what the type needs. A value of None counts as absent, except that of `truncate`, which
-            transformers takes for False: it is refused. It may be nested, with such a dictionary
-            for each kind of layer.
+            what the type needs. It may be nested, with such a dictionary for each kind of layer.
+            A value of None counts as absent, except as `truncate`: transformers reads False there,
+            and it is refused.
         head_dim: width d of a head, or of the part that is meant to rotate (`qk_rope_head_dim`).
         max_position_embeddings: the configuration's field of that name, where it does not stand in
             the dictionary. "dynamic" needs it, and so do "yarn" and "longrope" without a factor.
         layer_type: which entry of a nested dictionary, such as "full_attention".
         layout: "half", as in most models of transformers; "interleaved" for those that rotate
-            neighbours (GLM, Cohere, Llama 4).
+            neighbours, such as Cohere's.
 
     Returns:
         `RoPE`; `DynamicNTK` or `LongRoPE` where the length of the sequence decides.
@@ -122,142 +66,192 @@ def rope_from_parameters(
     """
     parameters = parameters_of_layer(rope_parameters, layer_type)
     if max_position_embeddings is not None:
-        parameters = {**parameters, LONGEST: max_position_embeddings}
-    rope_type, parameters = checked_parameters(parameters)
+        parameters["max_position_embeddings"] = max_position_embeddings
+    rope_type = pop_type(parameters)
+    reads = require_keys(rope_type, parameters)
+    theta = arguments.require_greater("rope_theta", parameters["rope_theta"], 1)
     share = parameters.get("partial_rotary_factor", 1.0)
-    if share > 1 or int(head_dim * share) < 1:
+    dim = int(head_dim * arguments.require_greater("partial_rotary_factor", share, 0))
+    most = head_dim - head_dim % 2
+    if not 1 <= dim <= most or (dim % 2 and rope_type in ("dynamic", "yarn")):
         raise ValueError(
-            f"partial_rotary_factor must be at most 1 and leave a component of {head_dim}, "
-            f"got {share}"
+            f"partial_rotary_factor must leave 1 to {most} components, an even number for "
+            f"dynamic and yarn; got {share}, which leaves {dim}"
         )
-    dim = head_dim if rope_type == "proportional" else int(head_dim * share)
-    if dim % 2 and rope_type in ("dynamic", "yarn"):
-        raise ValueError(
-            f"head_dim * partial_rotary_factor must be even for rope_type {rope_type!r}, got {dim}"
-        )
-    exponents = torch.arange(0, dim, 2, dtype=torch.float64, device="cpu") / dim
-    inv_freq = parameters["rope_theta"] ** -exponents
-    options: dict[str, Any] = {"layout": layout, "rotary_dim": 2 * len(inv_freq)}
-    if rope_type == "dynamic":
-        lengths = parameters["factor"], parameters[LONGEST]
-        return DynamicNTK(head_dim, *lengths, rates=inv_freq, **options)
-    if rope_type == "longrope":
-        attention_factor = parameters.get("attention_factor")
-        return LongRoPE(
-            head_dim,
-            pair_factors(parameters, "short_factor", len(inv_freq)),
-            pair_factors(parameters, "long_factor", len(inv_freq)),
-            parameters[ORIGINAL],
-            stretch(parameters) if attention_factor is None else 1.0,
-            gain=attention_factor,
-            rates=inv_freq,
-            **options,
-        )
-    inv_freq, attention_factor = SCALINGS[rope_type](inv_freq, parameters)
-    return RoPE(head_dim, rates=inv_freq, gain=attention_factor, **options)
+    dim = head_dim if "partial_rotary_factor" in reads else dim
+    inv_freq = theta ** -(torch.arange(0, dim, 2, dtype=torch.float64, device="cpu") / dim)
+    head = {"head_dim": head_dim, "layout": layout, "rotary_dim": 2 * len(inv_freq)}
+    return ROPE_TYPES[rope_type](inv_freq, head, **{key: parameters[key] for key in reads})
 
 
-def parameters_of_layer(rope_parameters: Parameters, layer_type: str | None) -> Parameters:
-    """Return the entry of a kind of layer, or all of a dictionary that is not nested."""
+def parameters_of_layer(rope_parameters: Any, layer_type: str | None) -> dict[str, Any]:
+    """Return what a dictionary, or its entry for a kind of layer, gives besides None."""
+    arguments.require_kind("rope_parameters", rope_parameters, Mapping, "a dictionary")
     kinds = [key for key, value in rope_parameters.items() if isinstance(value, Mapping)]
-    if not kinds and layer_type is None:
-        return rope_parameters
-    if not kinds:
-        raise ValueError(
-            f"layer_type must be None: rope_parameters is not nested; got {layer_type!r}"
-        )
-    if rope_parameters.get(str(layer_type), layer_type) is None and layer_type is not None:
-        raise ValueError(
-            f"layer_type {layer_type!r} has no rotation in rope_parameters: NoPosition()"
-        )
-    if layer_type not in kinds:
-        raise ValueError(
-            f"layer_type must be one of {', '.join(kinds)}, which rope_parameters is nested by; "
-            f"got {layer_type!r}"
-        )
-    entry: Parameters = rope_parameters[layer_type]
-    return entry
+    if layer_type not in (kinds or [None]):
+        allowed = f"one of {', '.join(kinds)}" if kinds else "None: rope_parameters is not nested"
+        raise ValueError(f"layer_type must be {allowed}; got {layer_type!r}")
+    given = rope_parameters[layer_type] if kinds else rope_parameters
+    return {key: value for key, value in given.items() if value is not None or key == "truncate"}
 
 
-def checked_parameters(parameters: Parameters) -> tuple[str, dict[str, Any]]:
-    """Return the type and the values that are given; raise unless the type reads just these."""
-    given = {key: value for key, value in parameters.items() if value is not None}
-    given |= {"truncate": None} if parameters.get("truncate", True) is None else {}
-    names = [given[key] for key in ("rope_type", "type") if key in given] or ["default"]
-    if names[0] not in list(REQUIRED) or names[0] != names[-1]:
-        raise ValueError(
-            f"rope_type must be one of {', '.join(REQUIRED)}; got {' and '.join(map(repr, names))}"
-        )
-    rope_type = str(names[0])
-    required = ("rope_theta", *REQUIRED[rope_type])
-    if missing := [key for key in required if key not in given]:
-        raise ValueError(f"rope_parameters of type {rope_type!r} must have {', '.join(missing)}")
-    known = {*COMMON, *required, *OPTIONAL.get(rope_type, ())}
-    if unread := [str(key) for key in given if key not in known]:
-        instead = "; ".join(ELSEWHERE[key] for key in unread if key in ELSEWHERE)
-        raise ValueError(
-            f"rope_parameters of type {rope_type!r} must have only keys that it reads, "
-            f"got {', '.join(unread)}" + (f" ({instead})" if instead else "")
-        )
-    return rope_type, {
-        key: RULES[WORDS[key]](key, value) if key in WORDS else value
-        for key, value in given.items()
+def pop_type(parameters: dict[str, Any]) -> str:
+    """Take the type out of the parameters; old files call it "type"."""
+    names = [parameters.pop(key) for key in ("rope_type", "type") if key in parameters]
+    names = names or ["default"]
+    if names[0] not in list(ROPE_TYPES) or names[0] != names[-1]:
+        got = " and ".join(map(repr, names))
+        raise ValueError(f"rope_type must be one of {', '.join(ROPE_TYPES)}; got {got}")
+    return str(names[0])
+
+
+def require_keys(rope_type: str, parameters: dict[str, Any]) -> list[str]:
+    """Return the given keys that a type's function reads; raise if one is missing or unread."""
+    keys = {
+        key: each.default is each.empty
+        for key, each in inspect.signature(ROPE_TYPES[rope_type]).parameters.items()
+        if each.kind is each.KEYWORD_ONLY
     }
+    who = f"rope_parameters of type {rope_type!r} must have"
+    required = ["rope_theta", *(key for key, needed in keys.items() if needed)]
+    if missing := [key for key in required if key not in parameters]:
+        raise ValueError(f"{who} {', '.join(missing)}")
+    known = {*keys, "rope_theta", "partial_rotary_factor", "max_position_embeddings"}
+    if unread := [str(key) for key in parameters if key not in known]:
+        hints = [INSTEAD[key] for key in unread if key in INSTEAD]
+        raise ValueError(f"{who} only keys that it reads, got {', '.join([*unread, *hints])}")
+    return [key for key in keys if key in parameters]
 
 
-def stretch(parameters: Parameters) -> float:
-    """Return the factor, or else the longest context over the original one."""
-    if "factor" in parameters:
-        return float(parameters["factor"])
-    if LONGEST not in parameters:
-        raise ValueError(f"rope_parameters must have factor, or else give {LONGEST}")
-    return float(parameters[LONGEST] / parameters[ORIGINAL])
+INSTEAD = {
+    "mrope_section": "for which there is AxesRoPE with section_directions",
+    "llama_4_scaling_beta": "for which there is QueryTemperature",
+}
+
+# One function for each type; its keyword arguments are the keys that it reads.
+Head: TypeAlias = Any  # what `RoPE` gets besides: head_dim, layout and rotary_dim
 
 
-def pair_factors(parameters: Parameters, name: str, n_pairs: int) -> Tensor:
-    """Return a list of factors, one for each pair, (n_pairs,) float64."""
-    factors = numbers(name, parameters[name]).double()
-    require_shapes({name: factors}, {name: str(n_pairs)})
-    return factors
+def default_rope(inv_freq: Tensor, head: Head) -> RoPE:
+    """Return RoPE as the paper has it."""
+    return RoPE(**head, rates=inv_freq)
 
 
-def yarn_scaling(inv_freq: Tensor, parameters: Parameters) -> tuple[Tensor, float]:
-    """Return YaRN's frequencies and attention factor."""
-    factor, slow = stretch(parameters), parameters.get("beta_slow", 1.0)
-    fast = require_greater("beta_fast", parameters.get("beta_fast", 32.0), slow, equal=True)
-    truncate = parameters.get("truncate", True)
-    weights = [parameters.get(name, 0.0) for name in ("mscale", "mscale_all_dim")]
-    attention_factor = yarn_gain(factor)
-    if all(weights):  # one alone is not read
-        attention_factor = yarn_gain(factor, 0.1 * weights[0]) / yarn_gain(factor, 0.1 * weights[1])
-    scaled = yarn(inv_freq, factor, parameters[ORIGINAL], slow=slow, fast=fast, truncate=truncate)
-    return scaled, parameters.get("attention_factor", attention_factor)
+@checked()
+def linear_rope(inv_freq: Tensor, head: Head, *, factor: Positive) -> RoPE:
+    """Return position interpolation."""
+    return RoPE(**head, rates=extension.position_interpolation(inv_freq, factor))
 
 
-def llama3_scaling(inv_freq: Tensor, parameters: Parameters) -> tuple[Tensor, float]:
-    """Return the frequencies of Llama 3.1 and 1; Llama 4 has both bounds equal."""
-    low, high = parameters["low_freq_factor"], parameters["high_freq_factor"]
-    high = max(
-        require_greater("high_freq_factor", high, low, equal=True), math.nextafter(low, math.inf)
+@checked()
+def dynamic_rope(
+    inv_freq: Tensor, head: Head, *, factor: Positive, max_position_embeddings: Count
+) -> RoPE:
+    """Return dynamic NTK."""
+    length = max_position_embeddings
+    return extension.DynamicNTK(**head, factor=factor, trained_length=length, rates=inv_freq)
+
+
+@checked()
+def yarn_rope(
+    inv_freq: Tensor,
+    head: Head,
+    *,
+    original_max_position_embeddings: Count,
+    max_position_embeddings: Count | None = None,
+    factor: Positive | None = None,
+    attention_factor: Positive | None = None,
+    beta_fast: Positive = 32.0,
+    beta_slow: Positive = 1.0,
+    mscale: NotNegative = 0.0,
+    mscale_all_dim: NotNegative = 0.0,
+    truncate: bool = True,
+) -> RoPE:
+    """Return YaRN; of `mscale` and `mscale_all_dim` one alone is not read."""
+    arguments.require_greater("beta_fast", beta_fast, beta_slow, equal=True)
+    trained = original_max_position_embeddings
+    factor = factor or stretch(trained, max_position_embeddings)
+    bounds: Any = {"slow": beta_slow, "fast": beta_fast, "truncate": truncate}
+    weights = (mscale, mscale_all_dim) if mscale and mscale_all_dim else (1.0, 0.0)
+    above, below = (extension.yarn_gain(factor, 0.1 * weight) for weight in weights)
+    scaled = extension.yarn(inv_freq, factor, trained, **bounds)
+    return RoPE(**head, rates=scaled, gain=attention_factor or above / below)
+
+
+@checked(inv_freq="n", short_factor="n", long_factor="n")
+def longrope_rope(
+    inv_freq: Tensor,
+    head: Head,
+    *,
+    short_factor: Reals,
+    long_factor: Reals,
+    original_max_position_embeddings: Count,
+    max_position_embeddings: Count | None = None,
+    factor: Positive | None = None,
+    attention_factor: Positive | None = None,
+) -> RoPE:
+    """Return LongRoPE, with its attention factor or that of its factor."""
+    trained = original_max_position_embeddings
+    if attention_factor is None:
+        factor = factor or stretch(trained, max_position_embeddings)
+        attention_factor = extension.longrope_gain(factor, trained)
+    return extension.LongRoPE(
+        **head,
+        short_factors=short_factor.double(),
+        long_factors=long_factor.double(),
+        trained_length=trained,
+        factor=1.0,  # which is for the attention factor alone
+        rates=inv_freq,
+        gain=attention_factor,
     )
-    return llama3(inv_freq, parameters["factor"], parameters[ORIGINAL], low, high), 1.0
 
 
-def proportional_scaling(inv_freq: Tensor, parameters: Parameters) -> tuple[Tensor, float]:
-    """Return the frequencies of a whole head, of which only the fastest rotate, and 1."""
-    kept = proportional(inv_freq, parameters.get("partial_rotary_factor", 1.0))
-    return kept / parameters.get("factor", 1.0), 1.0
+@checked()
+def llama3_rope(
+    inv_freq: Tensor,
+    head: Head,
+    *,
+    factor: Positive,
+    original_max_position_embeddings: Count,
+    low_freq_factor: Positive,
+    high_freq_factor: Positive,
+) -> RoPE:
+    """Return the rule of Llama 3.1; in Llama 4 both bounds are equal."""
+    low, high = low_freq_factor, high_freq_factor
+    arguments.require_greater("high_freq_factor", high, low, equal=True)
+    high = max(high, math.nextafter(low, math.inf))
+    trained = original_max_position_embeddings
+    return RoPE(**head, rates=extension.llama3(inv_freq, factor, trained, low, high))
 
 
-SCALINGS: dict[str, Callable[[Tensor, Parameters], tuple[Tensor, float]]] = {
-    "default": lambda inv_freq, parameters: (inv_freq, 1.0),
-    "linear": lambda inv_freq, parameters: (
-        position_interpolation(inv_freq, parameters["factor"]),
-        1.0,
-    ),
-    "yarn": yarn_scaling,
-    "llama3": llama3_scaling,
-    "proportional": proportional_scaling,
+@checked()
+def proportional_rope(
+    inv_freq: Tensor,
+    head: Head,
+    *,
+    partial_rotary_factor: float = 1.0,
+    factor: Positive = 1.0,
+) -> RoPE:
+    """Return p-RoPE: the frequencies of a whole head, of which only the fastest rotate."""
+    kept = extension.proportional(inv_freq, partial_rotary_factor)
+    return RoPE(**head, rates=kept / factor)
+
+
+def stretch(original_max_position_embeddings: int, max_position_embeddings: int | None) -> float:
+    """Return the factor where none is given."""
+    if max_position_embeddings is None:
+        raise ValueError("rope_parameters must have factor, or else give max_position_embeddings")
+    return max_position_embeddings / original_max_position_embeddings
+
+
+ROPE_TYPES: dict[str, Callable[..., RoPE]] = {
+    "default": default_rope,
+    "linear": linear_rope,
+    "dynamic": dynamic_rope,
+    "yarn": yarn_rope,
+    "longrope": longrope_rope,
+    "llama3": llama3_rope,
+    "proportional": proportional_rope,
 }
 
 # --- tables of cosines and sines ------------------------------------------------------------------
@@ -313,14 +307,14 @@ def require_a_column_per_pair(x: Tensor, cos: Tensor, sin: Tensor) -> None:
         )
     columns, pairs = cos.shape[-1], x.shape[-1] // 2
     half, tables = columns // 2, (cos, sin)
-    readable = columns > 0 and columns % 2 == 0 and all(map(may_read, tables))
+    readable = columns > 0 and columns % 2 == 0 and all(map(arguments.may_read, tables))
     # At position 0 alone all columns are equal, and no sine says which they are.
     if not 0 < columns <= pairs or (
         readable and sin.any() and all(torch.equal(t[..., :half], t[..., half:]) for t in tables)
     ):
         raise ValueError(
             f"cos and sin must have one column for each of at most {pairs} pairs, got {columns}: "
-            f"where the second half repeats the first, as in transformers, pass the first half, "
+            "where the second half repeats the first, as in transformers, pass the first half, "
             f"cos[..., :{half}] and sin[..., :{half}]"
         )
 
@@ -340,15 +334,11 @@ def position_ids_from_mask(attention_mask: Tensor) -> Tensor:
 
     Source: transformers 5.23, `generate`. Its version 4 gave padding the position 1.
     """
-    require_kind("attention_mask", attention_mask, Tensor, "a torch.Tensor")
-    boolean = attention_mask.dtype == torch.bool
-    mask = (
-        attention_mask.long()
-        if boolean
-        else numbers("attention_mask", attention_mask, integers=True)
-    )
-    require_shapes({"attention_mask": mask}, {"attention_mask": "B L"})
-    if may_read(mask) and ((mask < 0) | (mask > 1)).any():
+    arguments.require_kind("attention_mask", attention_mask, Tensor, "a torch.Tensor")
+    mask = attention_mask.long() if attention_mask.dtype == torch.bool else attention_mask
+    mask = arguments.numbers("attention_mask", mask, integers=True)
+    arguments.require_shapes({"attention_mask": mask}, {"attention_mask": "B L"})
+    if arguments.may_read(mask) and ((mask < 0) | (mask > 1)).any():
         raise ValueError(
             "attention_mask must be 0 or 1; of texts that are packed and numbered, take "
             f"position_ids_from_segments; got {mask.unique().tolist()}"
@@ -384,9 +374,7 @@ Bias: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 @checked()
-def score_mod(
-    encoding: PositionEncoding, *, q_offset: int | Tensor = 0, device: torch.device | str = "cpu"
-) -> ScoreMod:
+def score_mod(encoding: PositionEncoding, *, q_offset: int | Tensor = 0) -> ScoreMod:
     """Return a bias as FlexAttention takes it: `flex_attention(q, k, v, score_mod=..., scale=...)`.
 
     Pass `scale=encoding.scale` too: it is 1 for T5, and None for the others, which FlexAttention
@@ -396,18 +384,16 @@ def score_mod(
     Args:
         encoding: `ALiBi`, `T5Bias`, `Kerple`, `Fire`, `SlidingWindow`, `NoPosition`, or a `Compose`
             of these.
-        q_offset: position of the first query, the number of keys that a cache holds before it.
-        device: where the queries are; trained numbers are where the encoding is.
+        q_offset: position of the first query: the number of keys that a cache holds before it.
 
     Returns:
         The function (score, batch, head, query index, key index) -> score, each a tensor (). It
-        holds the trained numbers as they are now, with their gradients: in training make it anew
-        in each step.
+        holds the trained numbers, with their gradients: in training make it anew in each step.
 
     Raises:
         ValueError: if the encoding does more than add a number to each score. It says what.
     """
-    biases = [bias_of_score(part, device) for part in encoding.parts()]
+    biases = [bias_of_score(part) for part in encoding.parts()]
 
     def modify(score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         for bias in biases:
@@ -417,82 +403,67 @@ def score_mod(
     return modify
 
 
-def bias_of_score(encoding: PositionEncoding, device: torch.device | str) -> Bias:
+def bias_of_score(encoding: PositionEncoding) -> Bias:
     """Return the bias of one score, or raise and say why there is none."""
-    if type(encoding) is ALiBi:  # a subclass may have formulas of its own
-        return alibi_of_score(alibi_slopes(encoding.n_heads).to(device), encoding.symmetric)
-    for kind, bias in BIASES.items():
-        if type(encoding) is kind:
-            return bias(encoding)
-    why = next((WHY_NOT[hook] for hook in WHY_NOT if encoding.uses(hook)), WHY_NOT["bias"])
-    raise ValueError(
-        f"encoding must be one of ALiBi, {', '.join(each.__name__ for each in BIASES)}, "
-        f"got {type(encoding).__name__}, which {why}"
-    )
+    if type(encoding) not in BIASES:  # a subclass may have a formula of its own
+        why = next(why for hook, why in WHY_NOT.items() if hook == "bias" or encoding.uses(hook))
+        names = ", ".join(kind.__name__ for kind in BIASES)
+        raise ValueError(
+            f"encoding must be one of {names}; got {type(encoding).__name__}, which {why}"
+        )
+    return BIASES[type(encoding)](encoding)
 
 
-WHY_NOT = {
-    "embed": "adds to the input of a model: call its embed once, before the first layer",
-    "rotate": "rotates queries and keys before there is a score: call its rotate, and give "
-    "FlexAttention what that returns; in a Compose, make the score_mod of the other parts",
-    "rotate_values": "rotates values: call its rotate_values before and its rotate_back after",
-    "values": "adds to the output what needs all weights of a query",
-    "sink": "adds a logit to each query: FlexAttention has none",
-    "read": "reads the hidden states of the layer",
-    "bias": "may read vectors of queries and keys, of which a score_mod has only the product",
-}
+# Gradients reach a trained tensor where FlexAttention sees it indexed. Compiled kernels take
+# numbers, not vectors.
 
 
-def alibi_of_score(slopes: Tensor, symmetric: bool) -> Bias:
-    """Return ALiBi's bias of one score."""
+def alibi_of_score(alibi: ALiBi) -> Bias:
+    """Return ALiBi's bias, with the slopes of `alibi_slopes`, which are on no device."""
+    n = 2 ** (alibi.n_heads.bit_length() - 1)
 
     def bias(head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        relative = key - query
-        return slopes[head] * (-relative.abs() if symmetric else relative)
+        slope = torch.exp2(-8 / n * torch.where(head < n, head + 1.0, head - n + 0.5))
+        return -slope * (key - query).abs() if alibi.symmetric else slope * (key - query)
 
     return bias
 
 
 def t5_of_score(t5: T5Bias) -> Bias:
-    """Return T5's bias of one score."""
-    table, sizes = t5.table, (t5.n_buckets, t5.max_distance)
-
-    def bias(head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        bucket = t5_bucket(key - query, *sizes, bidirectional=t5.bidirectional)
-        return table[bucket, head]
-
-    return bias
+    """Return T5's bias."""
+    sizes: Any = {"n_buckets": t5.n_buckets, "max_distance": t5.max_distance}
+    sizes["bidirectional"] = t5.bidirectional
+    return lambda head, query, key: t5.table[t5_bucket(key - query, **sizes), head]
 
 
 def kerple_of_score(kerple: Kerple) -> Bias:
-    """Return KERPLE's bias of one score."""
-    r1, r2, log = kerple.r1, kerple.r2, kerple.variant == "log"
+    """Return KERPLE's bias, of either variant."""
+    r1, r2 = kerple.r1, kerple.r2
 
-    def bias(head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    def log(head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return -r1[head] * torch.log1p(r2[head] * (key - query).abs())
+
+    def power(head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         distance = (key - query).abs()
-        if log:
-            return -r1[head] * torch.log1p(r2[head] * distance)
-        power = torch.where(distance == 0, 1, distance) ** r2[head]
-        return -r1[head] * torch.where(distance == 0, 0, power)
+        raised = torch.where(distance == 0, 1, distance) ** r2[head]
+        return -r1[head] * torch.where(distance == 0, 0, raised)
 
-    return bias
+    return log if kerple.variant == "log" else power
 
 
 def fire_of_score(fire: Fire) -> Bias:
-    """Return FIRE's bias of one score; its network has one number in and a number per head out."""
+    """Return FIRE's bias: a network from one number to a number for each head."""
     precise = torch.promote_types(fire.c.dtype, torch.float32)
     trained = torch.stack([fire.c, fire.factor * fire.threshold]).to(precise).abs()
-    (w1, b1), (w2, b2) = (
-        (each.weight, each.bias) for each in fire.network if isinstance(each, nn.Linear)
-    )
+    layers = [each for each in fire.network if isinstance(each, nn.Linear)]
+    (w1, b1), (w2, b2) = ((layer.weight, layer.bias) for layer in layers)
 
     def bias(head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        # Indexed, since FlexAttention gives gradients to what is indexed alone.
         c, threshold = trained[0], trained[1]
         reach = torch.maximum(query.to(precise), threshold)
         ratio = torch.log1p(c * (key - query).abs()) / (torch.log1p(c * reach) + 1e-6)
         output = b2[head]
-        for i in range(len(b1)):  # compiled kernels take numbers, not vectors
+        for i in range(len(b1)):
             output = output + w2[head, i] * (w1[i, 0] * ratio.to(w1.dtype) + b1[i]).relu()
         return output
 
@@ -505,16 +476,25 @@ def window_of_score(window: SlidingWindow) -> Bias:
 
 
 BIASES: dict[type[PositionEncoding], Callable[[Any], Bias]] = {
+    ALiBi: alibi_of_score,
     T5Bias: t5_of_score,
     Kerple: kerple_of_score,
     Fire: fire_of_score,
     SlidingWindow: window_of_score,
-    NoPosition: lambda encoding: lambda head, query, key: 0.0 * query,
+    NoPosition: lambda encoding: lambda head, query, key: 0 * query,
+}
+WHY_NOT = {  # by the hook that an encoding uses
+    "embed": "adds to the input of a model: call its embed once, before the first layer",
+    "rotate": "rotates queries and keys before there is a score: call its rotate, and give "
+    "FlexAttention what that returns; in a Compose, make the score_mod of the other parts",
+    "rotate_values": "rotates values: call its rotate_values before and its rotate_back after",
+    "values": "adds to the output what needs all weights of a query",
+    "sink": "adds a logit to each query: FlexAttention has none",
+    "read": "reads the hidden states of the layer",
+    "bias": "may read vectors of queries and keys, of which a score_mod has only the product",
 }
 
 # --- weights --------------------------------------------------------------------------------------
-
-Weight: TypeAlias = Annotated[Tensor, "finite"]
 
 
 @checked()
@@ -551,7 +531,8 @@ def interleaved_to_half(
 def reordered(weight: Tensor, n_heads: int, rotary_dim: int | None, *, back: bool) -> Tensor:
     """Reorder the first `rotary_dim` of the d rows of each head by `layout_permutation`."""
     head_dim = (
-        require_multiple("len(weight)", len(weight), n_heads, "n_heads must divide it") // n_heads
+        arguments.require_multiple("len(weight)", len(weight), n_heads, "n_heads must divide it")
+        // n_heads
     )
     width = head_dim if rotary_dim is None else rotary_dim
     if width > head_dim:

@@ -30,8 +30,7 @@ from pe_lib import (
 from pe_lib.attention import attend
 from pe_lib.context_extension import LengthRoPE
 from pe_lib.interop import (
-    REQUIRED,
-    SCALINGS,
+    ROPE_TYPES,
     apply_rotary,
     half_to_interleaved,
     interleaved_to_half,
@@ -130,8 +129,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def test_types_are_those_of_transformers() -> None:
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-    assert {*REQUIRED} == {"default", *ROPE_INIT_FUNCTIONS}
-    assert {*SCALINGS, "dynamic", "longrope"} == {*REQUIRED}
+    assert {*ROPE_TYPES} == {"default", *ROPE_INIT_FUNCTIONS}
 
 
 @pytest.mark.parametrize("head_dim", [16, 64, 96, 128])
@@ -213,7 +211,7 @@ def test_the_length_may_stand_inside() -> None:
 
 NESTED = {"full_attention": SETTINGS["default"], "sliding_attention": SETTINGS["linear"]}
 TYPES = "default, linear, dynamic, yarn, longrope, llama3, proportional"
-WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+WRONG: list[tuple[Any, dict[str, Any], str]] = [
     ({"rope_type": "ntk", **THETA}, {}, f"rope_type must be one of {TYPES}; got 'ntk'"),
     ({"rope_type": ["yarn"], **THETA}, {}, "rope_type must be one of .*; got"),
     ({**YARN, "type": "linear"}, {}, "rope_type must be one of .*; got 'yarn' and 'linear'"),
@@ -224,19 +222,20 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({**YARN, "factor": None}, {}, "must have factor, or else give max_position_embeddings"),
     ({**THETA, "factor": 8.0}, {}, "of type 'default' must have only keys that it reads, got fac"),
     ({**YARN, "attn_factor": 2.0}, {}, "only keys that it reads, got attn_factor$"),
-    ({**THETA, "mrope_section": [8, 12, 12]}, {}, r"mrope_section \(AxesRoPE with section_direct"),
-    ({**YARN, "llama_4_scaling_beta": 0.1}, {}, r"llama_4_scaling_beta \(QueryTemperature scales"),
+    ({**THETA, "mrope_section": [8, 12, 12]}, {}, "mrope_section, for which there is AxesRoPE"),
+    ({**YARN, "llama_4_scaling_beta": 0.1}, {}, "llama_4_scaling_beta, for which there is Q"),
     ({**YARN, "truncate": None}, {}, "truncate must be True or False, got None"),
     ({**YARN, "factor": "4"}, {}, "factor must be a number, got '4'"),
     ({**YARN, "beta_fast": 2, "beta_slow": 3}, {}, "beta_fast must be a finite number of at least"),
     ({**LLAMA3, "high_freq_factor": 0.5}, {}, "high_freq_factor must be a finite number of at lea"),
-    ({**THETA, "partial_rotary_factor": 1.5}, {}, "partial_rotary_factor must be at most 1 and"),
-    ({**THETA, "partial_rotary_factor": 0.01}, {}, "must be at most 1 and leave a component of 64"),
-    ({**YARN, "partial_rotary_factor": 5 / 64}, {}, "must be even for rope_type 'yarn', got 5"),
-    (longrope_parameters(16), {"head_dim": 64}, r"short_factor must have shape \(32,\), got \(16,"),
-    (NESTED, {}, "layer_type must be one of full_attention, sliding_attention, .*; got None"),
+    ({**THETA, "partial_rotary_factor": 1.5}, {}, "must leave 1 to 64 components, .* leaves 96"),
+    ({**THETA, "partial_rotary_factor": 0.01}, {}, "got 0.01, which leaves 0$"),
+    ({**YARN, "partial_rotary_factor": 5 / 64}, {}, "an even number for dynamic and yarn; .* 5$"),
+    (longrope_parameters(16), {"head_dim": 64}, r"short_factor must have shape \(n=32,\), got"),
+    (NESTED, {}, "layer_type must be one of full_attention, sliding_attention; got None"),
     (NESTED, {"layer_type": "full"}, "layer_type must be one of full_attention, .*; got 'full'"),
-    ({**NESTED, "nope": None}, {"layer_type": "nope"}, "'nope' has no rotation"),
+    ({**NESTED, "nope": None}, {"layer_type": "nope"}, "one of full.*, sliding.*; got 'nope'"),
+    (None, {}, "rope_parameters must be a dictionary, got None"),
     (YARN, {"layer_type": "full"}, "layer_type must be None: rope_parameters is not nested; got"),
 ]
 
