@@ -454,7 +454,8 @@ def kerple_of_score(kerple: Kerple) -> Bias:
 def fire_of_score(fire: Fire) -> Bias:
     """Return FIRE's bias: a network from one number to a number for each head."""
     precise = torch.promote_types(fire.c.dtype, torch.float32)
-    trained = torch.stack([fire.c, fire.factor * fire.threshold]).to(precise).abs()
+    c, factor = fire.c.to(precise), fire.factor.to(precise)
+    trained = torch.stack([c, factor * fire.threshold]).abs()
     layers = [each for each in fire.network if isinstance(each, nn.Linear)]
     (w1, b1), (w2, b2) = ((layer.weight, layer.bias) for layer in layers)
 
