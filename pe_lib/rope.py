@@ -7,6 +7,9 @@ Two rotations leave a product that depends on the difference of their angles, so
 sees the relative position although each vector is rotated by its own.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -119,6 +122,18 @@ class RoPE(PositionEncoding):
                 f"{len(self.rates)} (rotary_dim={rotary_dim})"
             )
         self.head_dim, self.layout, self.gain = head_dim, layout, gain
+
+    @staticmethod
+    def from_parameters(
+        rope_parameters: Mapping[str, Any], head_dim: int, **options: Any
+    ) -> "RoPE":
+        """Build what `config.rope_parameters` of transformers and vLLM describes.
+
+        Arguments and errors as in `pe_lib.interop.rope_from_parameters`; the layout is "half".
+        """
+        from pe_lib.interop import rope_from_parameters
+
+        return rope_from_parameters(rope_parameters, head_dim, **options)
 
     def angles(self, positions: Tensor) -> Tensor:
         """Return the angles of positions: (...) -> (..., n), in float64 where rates are trained."""
