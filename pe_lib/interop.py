@@ -6,35 +6,32 @@ Names are those of the others: `rope_parameters`, `position_ids`, `attention_mas
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from pe_lib import arguments
 from pe_lib import context_extension as extension
 from pe_lib.alibi import ALiBi
-from pe_lib.arguments import Count, Even, Integers, Layout, NotNegative, Positive, Reals, checked
 from pe_lib.encoding import NoPosition, PositionEncoding
 from pe_lib.fire import Fire
 from pe_lib.kerple import Kerple
+from pe_lib.recent.window import SlidingWindow
 from pe_lib.rope import RoPE, layout_permutation, split_pairs
 from pe_lib.sinusoidal import arrange
 from pe_lib.t5 import T5Bias, t5_bucket
-from pe_lib.window import SlidingWindow
 
 # --- configurations -------------------------------------------------------------------------------
 
 
-@checked()
 def rope_from_parameters(
     rope_parameters: Mapping[str, Any],
-    head_dim: Count,
+    head_dim: int,
     *,
-    max_position_embeddings: Count | None = None,
+    max_position_embeddings: int | None = None,
     layer_type: str | None = None,
-    layout: Layout = "half",
+    layout: str = "half",
 ) -> RoPE:
     """Build the rotation that `config.rope_parameters` of transformers 5 and vLLM describes.
 
@@ -45,8 +42,8 @@ def rope_from_parameters(
         rope_parameters: the dictionary: `rope_type` (default, linear, dynamic, yarn, longrope,
             llama3 or proportional; "default" if absent), `rope_theta`, `partial_rotary_factor`, and
             what the type needs. It may be nested, with such a dictionary for each kind of layer.
-            A value of None counts as absent, except as `truncate`: transformers reads False there,
-            and it is refused.
+            A value of None counts as absent, except as `truncate`: there it means False, as in
+            transformers.
         head_dim: width d of a head, or of the part that is meant to rotate (`qk_rope_head_dim`).
         max_position_embeddings: the configuration's field of that name, where it does not stand in
             the dictionary. "dynamic" needs it, and so do "yarn" and "longrope" without a factor.
@@ -69,9 +66,8 @@ def rope_from_parameters(
         parameters["max_position_embeddings"] = max_position_embeddings
     rope_type = pop_type(parameters)
     reads = require_keys(rope_type, parameters)
-    theta = arguments.require_greater("rope_theta", parameters["rope_theta"], 1)
     share = parameters.get("partial_rotary_factor", 1.0)
-    dim = int(head_dim * arguments.require_greater("partial_rotary_factor", share, 0))
+    dim = int(head_dim * share)
     most = head_dim - head_dim % 2
     if not 1 <= dim <= most or (dim % 2 and rope_type in ("dynamic", "yarn")):
         raise ValueError(
@@ -79,14 +75,15 @@ def rope_from_parameters(
             f"dynamic and yarn; got {share}, which leaves {dim}"
         )
     dim = head_dim if "partial_rotary_factor" in reads else dim
-    inv_freq = theta ** -(torch.arange(0, dim, 2, dtype=torch.float64, device="cpu") / dim)
+    inv_freq = parameters["rope_theta"] ** -(
+        torch.arange(0, dim, 2, dtype=torch.float64, device="cpu") / dim
+    )
     head = {"head_dim": head_dim, "layout": layout, "rotary_dim": 2 * len(inv_freq)}
     return ROPE_TYPES[rope_type](inv_freq, head, **{key: parameters[key] for key in reads})
 
 
 def parameters_of_layer(rope_parameters: Any, layer_type: str | None) -> dict[str, Any]:
     """Return what a dictionary, or its entry for a kind of layer, gives besides None."""
-    arguments.require_kind("rope_parameters", rope_parameters, Mapping, "a dictionary")
     kinds = [key for key, value in rope_parameters.items() if isinstance(value, Mapping)]
     if layer_type not in (kinds or [None]):
         allowed = f"one of {', '.join(kinds)}" if kinds else "None: rope_parameters is not nested"
@@ -137,38 +134,34 @@ def default_rope(inv_freq: Tensor, head: Head) -> RoPE:
     return RoPE(**head, rates=inv_freq)
 
 
-@checked()
-def linear_rope(inv_freq: Tensor, head: Head, *, factor: Positive) -> RoPE:
+def linear_rope(inv_freq: Tensor, head: Head, *, factor: float) -> RoPE:
     """Return position interpolation."""
     return RoPE(**head, rates=extension.position_interpolation(inv_freq, factor))
 
 
-@checked()
 def dynamic_rope(
-    inv_freq: Tensor, head: Head, *, factor: Positive, max_position_embeddings: Count
+    inv_freq: Tensor, head: Head, *, factor: float, max_position_embeddings: int
 ) -> RoPE:
     """Return dynamic NTK."""
     length = max_position_embeddings
     return extension.DynamicNTK(**head, factor=factor, trained_length=length, rates=inv_freq)
 
 
-@checked()
 def yarn_rope(
     inv_freq: Tensor,
     head: Head,
     *,
-    original_max_position_embeddings: Count,
-    max_position_embeddings: Count | None = None,
-    factor: Positive | None = None,
-    attention_factor: Positive | None = None,
-    beta_fast: Positive = 32.0,
-    beta_slow: Positive = 1.0,
-    mscale: NotNegative = 0.0,
-    mscale_all_dim: NotNegative = 0.0,
+    original_max_position_embeddings: int,
+    max_position_embeddings: int | None = None,
+    factor: float | None = None,
+    attention_factor: float | None = None,
+    beta_fast: float = 32.0,
+    beta_slow: float = 1.0,
+    mscale: float = 0.0,
+    mscale_all_dim: float = 0.0,
     truncate: bool = True,
 ) -> RoPE:
     """Return YaRN; of `mscale` and `mscale_all_dim` one alone is not read."""
-    arguments.require_greater("beta_fast", beta_fast, beta_slow, equal=True)
     trained = original_max_position_embeddings
     factor = factor or stretch(trained, max_position_embeddings)
     bounds: Any = {"slow": beta_slow, "fast": beta_fast, "truncate": truncate}
@@ -178,17 +171,16 @@ def yarn_rope(
     return RoPE(**head, rates=scaled, gain=attention_factor or above / below)
 
 
-@checked(inv_freq="n", short_factor="n", long_factor="n")
 def longrope_rope(
     inv_freq: Tensor,
     head: Head,
     *,
-    short_factor: Reals,
-    long_factor: Reals,
-    original_max_position_embeddings: Count,
-    max_position_embeddings: Count | None = None,
-    factor: Positive | None = None,
-    attention_factor: Positive | None = None,
+    short_factor: Sequence[float],
+    long_factor: Sequence[float],
+    original_max_position_embeddings: int,
+    max_position_embeddings: int | None = None,
+    factor: float | None = None,
+    attention_factor: float | None = None,
 ) -> RoPE:
     """Return LongRoPE, with its attention factor or that of its factor."""
     trained = original_max_position_embeddings
@@ -197,8 +189,8 @@ def longrope_rope(
         attention_factor = extension.longrope_gain(factor, trained)
     return extension.LongRoPE(
         **head,
-        short_factors=short_factor.double(),
-        long_factors=long_factor.double(),
+        short_factors=torch.tensor(short_factor, dtype=torch.float64),
+        long_factors=torch.tensor(long_factor, dtype=torch.float64),
         trained_length=trained,
         factor=1.0,  # which is for the attention factor alone
         rates=inv_freq,
@@ -206,31 +198,28 @@ def longrope_rope(
     )
 
 
-@checked()
 def llama3_rope(
     inv_freq: Tensor,
     head: Head,
     *,
-    factor: Positive,
-    original_max_position_embeddings: Count,
-    low_freq_factor: Positive,
-    high_freq_factor: Positive,
+    factor: float,
+    original_max_position_embeddings: int,
+    low_freq_factor: float,
+    high_freq_factor: float,
 ) -> RoPE:
     """Return the rule of Llama 3.1; in Llama 4 both bounds are equal."""
     low, high = low_freq_factor, high_freq_factor
-    arguments.require_greater("high_freq_factor", high, low, equal=True)
-    high = max(high, math.nextafter(low, math.inf))
+    high = math.nextafter(low, math.inf) if high == low else high
     trained = original_max_position_embeddings
     return RoPE(**head, rates=extension.llama3(inv_freq, factor, trained, low, high))
 
 
-@checked()
 def proportional_rope(
     inv_freq: Tensor,
     head: Head,
     *,
     partial_rotary_factor: float = 1.0,
-    factor: Positive = 1.0,
+    factor: float = 1.0,
 ) -> RoPE:
     """Return p-RoPE: the frequencies of a whole head, of which only the fastest rotate."""
     kept = extension.proportional(inv_freq, partial_rotary_factor)
@@ -256,10 +245,7 @@ ROPE_TYPES: dict[str, Callable[..., RoPE]] = {
 
 # --- tables of cosines and sines ------------------------------------------------------------------
 
-TABLE = "L n | 1 L n | B L n"
 
-
-@checked(x="L d | B L d | B H L d | B H G L d", cos=TABLE, sin=TABLE)
 def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor:
     """Rotate x by a table of cosines and sines with one column for each pair of components.
 
@@ -301,16 +287,18 @@ def for_heads(table: Tensor, x: Tensor) -> Tensor:
 
 def require_a_column_per_pair(x: Tensor, cos: Tensor, sin: Tensor) -> None:
     """Raise unless tables fit x and have each column once."""
-    if max(cos.ndim, sin.ndim) > x.ndim:
-        raise ValueError(
-            f"cos and sin must have shape (L, n), as x has no batch, got {tuple(cos.shape)}"
-        )
     columns, pairs = cos.shape[-1], x.shape[-1] // 2
     half, tables = columns // 2, (cos, sin)
-    readable = columns > 0 and columns % 2 == 0 and all(map(arguments.may_read, tables))
+    readable = (
+        not torch.compiler.is_compiling()
+        and columns > 0
+        and columns % 2 == 0
+        and all(t.is_cpu for t in tables)
+    )
     # At position 0 alone all columns are equal, and no sine says which they are.
+    twice = columns % 2 == 0 and readable and bool(sin.any())
     if not 0 < columns <= pairs or (
-        readable and sin.any() and all(torch.equal(t[..., :half], t[..., half:]) for t in tables)
+        twice and all(torch.equal(t[..., :half], t[..., half:]) for t in tables)
     ):
         raise ValueError(
             f"cos and sin must have one column for each of at most {pairs} pairs, got {columns}: "
@@ -334,11 +322,8 @@ def position_ids_from_mask(attention_mask: Tensor) -> Tensor:
 
     Source: transformers 5.23, `generate`. Its version 4 gave padding the position 1.
     """
-    arguments.require_kind("attention_mask", attention_mask, Tensor, "a torch.Tensor")
-    mask = attention_mask.long() if attention_mask.dtype == torch.bool else attention_mask
-    mask = arguments.numbers("attention_mask", mask, integers=True)
-    arguments.require_shapes({"attention_mask": mask}, {"attention_mask": "B L"})
-    if arguments.may_read(mask) and ((mask < 0) | (mask > 1)).any():
+    mask = attention_mask.long()
+    if not torch.compiler.is_compiling() and ((mask < 0) | (mask > 1)).any():
         raise ValueError(
             "attention_mask must be 0 or 1; of texts that are packed and numbered, take "
             f"position_ids_from_segments; got {mask.unique().tolist()}"
@@ -346,8 +331,7 @@ def position_ids_from_mask(attention_mask: Tensor) -> Tensor:
     return (mask.cumsum(dim=-1) - 1) * mask
 
 
-@checked(segment_ids="L | B L")
-def position_ids_from_segments(segment_ids: Integers) -> Tensor:
+def position_ids_from_segments(segment_ids: Tensor) -> Tensor:
     """Count the tokens of each of several texts that are packed into one row.
 
     Args:
@@ -373,7 +357,6 @@ ScoreMod: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 Bias: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-@checked()
 def score_mod(encoding: PositionEncoding, *, q_offset: int | Tensor = 0) -> ScoreMod:
     """Return a bias as FlexAttention takes it: `flex_attention(q, k, v, score_mod=..., scale=...)`.
 
@@ -498,10 +481,7 @@ WHY_NOT = {  # by the hook that an encoding uses
 # --- weights --------------------------------------------------------------------------------------
 
 
-@checked()
-def half_to_interleaved(
-    weight: Tensor, n_heads: Count, *, rotary_dim: Even | None = None
-) -> Tensor:
+def half_to_interleaved(weight: Tensor, n_heads: int, *, rotary_dim: int | None = None) -> Tensor:
     """Reorder the rows of a projection of queries or keys for the other layout of pairs.
 
     Reorder both projections: then no score changes. Values and the output stay as they are.
@@ -518,10 +498,7 @@ def half_to_interleaved(
     return reordered(weight, n_heads, rotary_dim, back=True)
 
 
-@checked()
-def interleaved_to_half(
-    weight: Tensor, n_heads: Count, *, rotary_dim: Even | None = None
-) -> Tensor:
+def interleaved_to_half(weight: Tensor, n_heads: int, *, rotary_dim: int | None = None) -> Tensor:
     """Reorder the rows of a projection the other way round, as transformers does for Llama.
 
     Arguments and result as in `half_to_interleaved`.
@@ -531,13 +508,12 @@ def interleaved_to_half(
 
 def reordered(weight: Tensor, n_heads: int, rotary_dim: int | None, *, back: bool) -> Tensor:
     """Reorder the first `rotary_dim` of the d rows of each head by `layout_permutation`."""
-    head_dim = (
-        arguments.require_multiple("len(weight)", len(weight), n_heads, "n_heads must divide it")
-        // n_heads
-    )
+    head_dim = len(weight) // n_heads
     width = head_dim if rotary_dim is None else rotary_dim
-    if width > head_dim:
-        raise ValueError(f"rotary_dim must be at most {head_dim}, the width of a head, got {width}")
+    if len(weight) % n_heads or width > head_dim:  # some rows would be left out
+        raise ValueError(
+            f"weight must have {n_heads} heads of at least {width} rows, got {len(weight)} rows"
+        )
     order = layout_permutation(width)
     order = torch.cat([order.argsort() if back else order, torch.arange(width, head_dim)])
     rows = (torch.arange(n_heads)[:, None] * head_dim + order).flatten()

@@ -89,8 +89,7 @@ class RoPE(PositionEncoding):
     Args:
         head_dim: width d of a head.
         base: as in `frequencies`; larger rotates slower.
-        layout: "interleaved" or "half", see `apply_rope`. Interleaved is the faster one on
-            a processor in float32: a pair is a complex number.
+        layout: "interleaved" or "half", see `apply_rope`.
         rotary_dim: how many components of a head rotate, from the first on; all if None.
         rates: (rotary_dim / 2,) frequencies in radians per position, instead of those of
             `base`; see `pe_lib.context_extension`. An `nn.Parameter` is trained.

@@ -224,18 +224,19 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     ({**YARN, "attn_factor": 2.0}, {}, "only keys that it reads, got attn_factor$"),
     ({**THETA, "mrope_section": [8, 12, 12]}, {}, "mrope_section, for which there is AxesRoPE"),
     ({**YARN, "llama_4_scaling_beta": 0.1}, {}, "llama_4_scaling_beta, for which there is Q"),
-    ({**YARN, "truncate": None}, {}, "truncate must be True or False, got None"),
-    ({**YARN, "factor": "4"}, {}, "factor must be a number, got '4'"),
-    ({**YARN, "beta_fast": 2, "beta_slow": 3}, {}, "beta_fast must be a finite number of at least"),
-    ({**LLAMA3, "high_freq_factor": 0.5}, {}, "high_freq_factor must be a finite number of at lea"),
+    ({**YARN, "beta_fast": 2, "beta_slow": 3}, {}, "yarn needs fast >= slow, got 2 and 3"),
+    ({**LLAMA3, "high_freq_factor": 0.5}, {}, "high must be greater than low=1.0, got 0.5"),
     ({**THETA, "partial_rotary_factor": 1.5}, {}, "must leave 1 to 64 components, .* leaves 96"),
     ({**THETA, "partial_rotary_factor": 0.01}, {}, "got 0.01, which leaves 0$"),
     ({**YARN, "partial_rotary_factor": 5 / 64}, {}, "an even number for dynamic and yarn; .* 5$"),
-    (longrope_parameters(16), {"head_dim": 64}, r"short_factor must have shape \(n=32,\), got"),
+    (
+        {**longrope_parameters(16), "factor": 4.0},
+        {"head_dim": 64},
+        "factors must be 32, one for each pair, got",
+    ),
     (NESTED, {}, "layer_type must be one of full_attention, sliding_attention; got None"),
     (NESTED, {"layer_type": "full"}, "layer_type must be one of full_attention, .*; got 'full'"),
     ({**NESTED, "nope": None}, {"layer_type": "nope"}, "one of full.*, sliding.*; got 'nope'"),
-    (None, {}, "rope_parameters must be a dictionary, got None"),
     (YARN, {"layer_type": "full"}, "layer_type must be None: rope_parameters is not nested; got"),
 ]
 
@@ -325,13 +326,13 @@ def test_repeated_columns_are_refused() -> None:
 
 def test_tables_that_do_not_fit_are_refused() -> None:
     x, (cos, sin) = torch.randn(1, 2, 3, 16), tables(8, torch.arange(3))
-    for wrong, words in (
-        ((x, cos[:2], sin[:2]), r"cos must have shape \(L=3, n\)"),
-        ((x, cos, sin[:, :7]), r"sin must have shape \(L=3, n=8\)"),
-        ((x, cos[:, :0], sin[:, :0]), "at most 8 pairs, got 0"),
-        ((x[0, 0], cos[None], sin[None]), "as x has no batch"),
+    for wrong in (
+        (x, cos[:2], sin[:2]),
+        (x, cos, sin[:, :7]),
+        (x, cos[:, :0], sin[:, :0]),
+        (x[0, 0], cos[None], sin[None]),
     ):
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises((ValueError, RuntimeError)):
             apply_rotary(*wrong, interleaved=True)
 
 
@@ -391,10 +392,6 @@ def test_packed_texts_stay_apart() -> None:
 def test_masks_of_numbered_texts_are_refused() -> None:
     with pytest.raises(ValueError, match=r"take position_ids_from_segments; got \[0, 1, 2\]"):
         position_ids_from_mask(torch.tensor([[1, 1, 2, 0]]))
-    with pytest.raises(ValueError, match=r"attention_mask must have shape \(B, L\), got \(5,\)"):
-        position_ids_from_mask(MASK[0])
-    with pytest.raises(TypeError, match="attention_mask must be integers, got "):
-        position_ids_from_mask(MASK.float())
 
 
 # FlexAttention ------------------------------------------------------------------------------------
@@ -541,9 +538,8 @@ def test_permutation_equals_transformers_conversion(shape: tuple[int, ...]) -> N
 def test_weights_that_do_not_fit_are_refused() -> None:
     weight = torch.randn(24, 5)
     for options, words in (
-        ({"n_heads": 5}, r"len\(weight\) must be a multiple of 5"),
-        ({"n_heads": 8}, "dim must be a multiple of 2"),
-        ({"n_heads": 4, "rotary_dim": 8}, "rotary_dim must be at most 6, the width of a head"),
+        ({"n_heads": 5}, "5 heads of at least 4 rows, got 24"),
+        ({"n_heads": 4, "rotary_dim": 8}, "4 heads of at least 8 rows, got 24"),
     ):
         with pytest.raises(ValueError, match=words):
             half_to_interleaved(weight, **options)
