@@ -26,10 +26,9 @@ import torch
 
 from bakeoff import grid, plots, protocol, recipes, sentences
 from bakeoff.variants import BEYOND, EXTENSIONS, TUNED
-from lab import census, measure
+from lab import census, checks, measure
 from lab.registry import METHODS, TAUGHT, Sizes
 from lab.training import generator
-from pe_lib.arguments import require_at_least, require_choice
 from pe_lib.attention import PositionEncoding, attention_logits
 from pe_lib.deberta import DeBERTa
 from pe_lib.window import SlidingWindow
@@ -154,12 +153,12 @@ class Needs:
 
     def __post_init__(self) -> None:
         """Check the words and the lengths."""
-        require_choice("what", self.what, WHAT)
-        require_choice("keep", self.keep, ("all", *KEEP))
-        require_choice("cache", self.cache, CACHES)
-        require_choice("kernel", self.kernel, KERNELS)
-        require_at_least("trained", self.trained, 1)
-        require_at_least("context", self.context, 1)
+        checks.one_of("what", self.what, WHAT)
+        checks.one_of("keep", self.keep, ("all", *KEEP))
+        checks.one_of("cache", self.cache, CACHES)
+        checks.one_of("kernel", self.kernel, KERNELS)
+        checks.at_least("trained", self.trained, 1)
+        checks.at_least("context", self.context, 1)
         if D_MODEL % self.head_dim:
             raise ValueError(f"head_dim must divide {D_MODEL}, got {self.head_dim}")
 
