@@ -133,7 +133,7 @@ class Needs:
         head_dim: width d of a head; divides 768.
         kernel: "any" code, "scores" (a kernel that adds a number to each score, such as
             FlexAttention) or "plain" (one that knows queries, keys, values and a window alone).
-        small: whether every tensor beside attention must stay below half of the scores.
+        small: whether every tensor of a layer must stay below half of the scores.
         finished: whether the model is finished and has RoPE: what must be built in before training
             is no candidate.
         tuned: whether the model may be trained further for some steps at the context length.
@@ -214,7 +214,7 @@ class Facts:
             further training by itself ("training"); and by `kernel` and `memory`.
         kernel: 0 if queries, keys and a window are all that it changes, 1 if it adds numbers that
             the products of queries and keys do not enter, 2 if it needs more.
-        memory: its largest tensor as a share of the scores, at 512 tokens.
+        memory: the largest tensor of a layer with it as a share of the scores, at 512 tokens.
         parameters: coefficients of `basis`.
     """
 
@@ -481,8 +481,8 @@ def facts_of(key: str) -> Facts:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         plain = recipes.encodings(method, sizes(), 2)[0]
-        memory = measure.extra_tensor(plain, sizes()) / (4 * sizes().n_heads * LENGTH**2)
         decoder, encoder = (probed(method, causal=causal) for causal in (True, False))
+        memory = measure.largest_in_layer(plain, sizes()) / (4 * sizes().n_heads * LENGTH**2)
     cell = grid.Cell("", "text", "rope", 0, 64, d_model=D_MODEL, n_heads=D_MODEL // HEAD_DIM)
     causal = method in ("temperature", "forgetting", "cope")
     drawn_positions = method in recipes.RECIPES and recipes.RECIPES[method].drawn

@@ -38,7 +38,7 @@ def test_bounds_are_named() -> None:
         checks.integer("n", 2, least=3)
     with pytest.raises(ValueError, match="rate must be a finite number greater than 0, got 0"):
         checks.above("rate", 0, 0)
-    with pytest.raises(ValueError, match="length must be a finite number of at least 1, got 0.5"):
+    with pytest.raises(ValueError, match=r"length must be a finite number of at least 1, got 0\.5"):
         checks.at_least("length", 0.5, 1)
 
 
