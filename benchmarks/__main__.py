@@ -190,8 +190,8 @@ QUESTIONS = {
         "RoPE on queries and keys",
         rope,
         (512, 2048),
-        note="`apply_rope` makes sines and cosines of angles at each call, in float64; the functions"
-        " of transformers get them ready-made.",
+        note="`apply_rope` makes sines and cosines of angles at each call, in float64; the"
+        " functions of transformers get them ready-made.",
     ),
     "forward": Question("A layer's forward pass, causal", forward, (512, 2048)),
     "decode": Question(

@@ -56,7 +56,7 @@ def test_spiral_is_compared(tmp_path):
     first = next(cell for cell in cells if cell.method == "spiral")
     rows = run([replace(first, steps=2, multiples=(1, 2))], tmp_path / "rows.csv")
     assert {{row["method"] for row in rows}} == {{"spiral"}}
-    assert "pe_lib, Spiral" in ours(16)
+    assert "pe_lib, Spiral" in ours(64)
 """
 
 
