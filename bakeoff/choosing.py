@@ -26,10 +26,9 @@ import torch
 
 from bakeoff import grid, plots, protocol, recipes, sentences
 from bakeoff.variants import BEYOND, EXTENSIONS, TUNED
-from lab import census, measure
+from lab import census, checks, measure
 from lab.registry import METHODS, TAUGHT, Sizes
 from lab.training import generator
-from pe_lib.arguments import require_at_least, require_choice
 from pe_lib.attention import PositionEncoding, attention_logits
 from pe_lib.deberta import DeBERTa
 from pe_lib.window import SlidingWindow
@@ -134,7 +133,7 @@ class Needs:
         head_dim: width d of a head; divides 768.
         kernel: "any" code, "scores" (a kernel that adds a number to each score, such as
             FlexAttention) or "plain" (one that knows queries, keys, values and a window alone).
-        small: whether every tensor beside attention must stay below half of the scores.
+        small: whether every tensor of a layer must stay below half of the scores.
         finished: whether the model is finished and has RoPE: what must be built in before training
             is no candidate.
         tuned: whether the model may be trained further for some steps at the context length.
@@ -154,12 +153,12 @@ class Needs:
 
     def __post_init__(self) -> None:
         """Check the words and the lengths."""
-        require_choice("what", self.what, WHAT)
-        require_choice("keep", self.keep, ("all", *KEEP))
-        require_choice("cache", self.cache, CACHES)
-        require_choice("kernel", self.kernel, KERNELS)
-        require_at_least("trained", self.trained, 1)
-        require_at_least("context", self.context, 1)
+        checks.one_of("what", self.what, WHAT)
+        checks.one_of("keep", self.keep, ("all", *KEEP))
+        checks.one_of("cache", self.cache, CACHES)
+        checks.one_of("kernel", self.kernel, KERNELS)
+        checks.at_least("trained", self.trained, 1)
+        checks.at_least("context", self.context, 1)
         if D_MODEL % self.head_dim:
             raise ValueError(f"head_dim must divide {D_MODEL}, got {self.head_dim}")
 
@@ -215,7 +214,7 @@ class Facts:
             further training by itself ("training"); and by `kernel` and `memory`.
         kernel: 0 if queries, keys and a window are all that it changes, 1 if it adds numbers that
             the products of queries and keys do not enter, 2 if it needs more.
-        memory: its largest tensor as a share of the scores, at 512 tokens.
+        memory: the largest tensor of a layer with it as a share of the scores, at 512 tokens.
         parameters: coefficients of `basis`.
     """
 
@@ -482,8 +481,8 @@ def facts_of(key: str) -> Facts:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         plain = recipes.encodings(method, sizes(), 2)[0]
-        memory = measure.extra_tensor(plain, sizes()) / (4 * sizes().n_heads * LENGTH**2)
         decoder, encoder = (probed(method, causal=causal) for causal in (True, False))
+        memory = measure.largest_in_layer(plain, sizes()) / (4 * sizes().n_heads * LENGTH**2)
     cell = grid.Cell("", "text", "rope", 0, 64, d_model=D_MODEL, n_heads=D_MODEL // HEAD_DIM)
     causal = method in ("temperature", "forgetting", "cope")
     drawn_positions = method in recipes.RECIPES and recipes.RECIPES[method].drawn

@@ -9,8 +9,8 @@ from itertools import product
 import torch
 
 from bakeoff import recipes
+from lab import checks
 from lab.registry import Sizes
-from pe_lib.arguments import require_choice
 from pe_lib.attention import PositionEncoding
 
 
@@ -122,8 +122,7 @@ SIZES = [
 
 def encodings(cell: Cell) -> list[PositionEncoding]:
     """Return a cell's encodings, one for each layer."""
-    name = require_choice("method", cell.method, tuple(recipes.NAMES))
-    return recipes.encodings(name, cell.sizes, cell.n_layers)
+    return recipes.encodings(cell.method, cell.sizes, cell.n_layers)
 
 
 def grid(
@@ -139,15 +138,15 @@ def grid(
     Raises:
         ValueError: if a scale, task or method is unknown, or the scale lacks a task.
     """
-    require_choice("scale", scale, SCALES)
+    checks.one_of("scale", scale, SCALES)
     sizes = {cell.task: cell for cell in SIZES if cell.scale == scale}
     usual = tuple(task for task in sizes if task not in ADDITION_TASKS)
     chosen = usual if tasks is None else tuple(tasks)
     names = COMPARED if methods is None else tuple(methods)
     for task in chosen:
-        require_choice("task", task, tuple(sizes))
+        checks.one_of("task", task, sizes)
     for name in names:
-        require_choice("method", name, tuple(recipes.NAMES))
+        checks.one_of("method", name, recipes.NAMES)
     trained = [
         replace(sizes[task], method=method, seed=seed)
         for seed, task, method in product(seeds, chosen, names)

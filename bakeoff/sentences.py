@@ -26,7 +26,6 @@ from bakeoff.grid import SIZES, grid
 from bakeoff.plots import Curve, curves, median, name
 from bakeoff.recipes import NAMES
 from bakeoff.run import SHIPPED, read_rows
-from pe_lib.arguments import require_choice
 
 TASKS = {"n-back": "3-back", "marker": "recall"}
 CELLS = {(cell.scale, cell.task): cell for cell in SIZES}
@@ -42,11 +41,12 @@ def quote(*keys: str) -> str:
     """Return the sentences of these keys, one after the other.
 
     Raises:
-        ValueError: if there is no such key, or rows for it are missing.
+        KeyError: if there is no such key.
+        ValueError: if rows for it are missing.
         AssertionError: if the rows no longer say it.
     """
     known = SAID | long_sentences()
-    return " ".join(known[require_choice("key", key, tuple(known))]() for key in keys)
+    return " ".join(known[key]() for key in keys)
 
 
 def filled(text: str) -> str:

@@ -21,7 +21,6 @@ from torch import Tensor
 from lab.model import Transformer
 from lab.registry import METHODS, Sizes, encodings
 from lab.training import IGNORE, Batch, accuracy, generator, train
-from pe_lib.arguments import require_choice, require_shapes
 from pe_lib.attention import MultiHeadAttention, PositionEncoding, attention_logits
 from pe_lib.learned import Learned
 from pe_lib.relative import RelativeBias
@@ -99,7 +98,6 @@ def by_frequency(q: Tensor, k: Tensor, rates: Tensor, relative: Tensor) -> Tenso
 
     Source: Su et al. 2021, equation 16.
     """
-    require_shapes({"q": q, "k": k, "rates": rates}, {"q": "... d", "k": "... d", "rates": "n"})
     a, b = (torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous()) for x in (q, k))
     turned = torch.exp(1j * rates[:, None] * relative)  # (d / 2, n)
     return ((a.conj() * b)[..., None] * turned).real / math.sqrt(q.shape[-1])
@@ -182,7 +180,7 @@ def train_on_repeated(method: str, seed: int, rate: float) -> tuple[Transformer,
         the model; its accuracy on 300 other texts after each fifth of the steps ("right"), and the
         mean loss of the last fifth, in nats ("loss").
     """
-    known = METHODS[require_choice("method", method, tuple(METHODS))]
+    known = METHODS[method]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = Transformer(

@@ -7,20 +7,11 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any
 
-from torch import Tensor, cat, nn
+from torch import Tensor, arange, cat, nn
 
-from pe_lib.arguments import (
-    may_read,
-    numbers,
-    require_choice,
-    require_floating,
-    require_greater,
-    require_positive,
-    require_shapes,
-)
+from lab import checks
 from pe_lib.attention import KVCache, MultiHeadAttention, NoPosition, PositionEncoding
 from pe_lib.initial import normal
-from pe_lib.positions import Axes, Positions, as_positions, order_of
 
 EMBED_STD = 0.3  # of token embeddings, and of every position vector that is added to something
 
@@ -91,7 +82,7 @@ class Block(nn.Module):
         )
 
     def forward(
-        self, x: Tensor, positions: Positions | Axes, mask: Tensor | None, cache: KVCache | None
+        self, x: Tensor, positions: Tensor | None, mask: Tensor | None, cache: KVCache | None
     ) -> Tensor:
         """(B, L, D) -> (B, L, D)."""
         x = x + self.attention(self.norm_1(x), q_pos=positions, mask=mask, cache=cache)
@@ -118,8 +109,9 @@ class Transformer(nn.Module):
             a very different scale learns slowly, and looks like a bad method.
 
     Raises:
-        ValueError: if a size is not positive, `pool` is unknown, the number of encodings is not
-            that of the layers, or one that the first layer does not have adds to the input.
+        ValueError: if `n_layers` or `embed_std` is not positive, `pool` is unknown, the number of
+            encodings is not that of the layers, or one that the first layer does not have adds to
+            the input.
     """
 
     def __init__(
@@ -138,12 +130,10 @@ class Transformer(nn.Module):
     ) -> None:
         """Create the layers and draw the initial weights."""
         super().__init__()
-        require_positive("n_in", n_in)
-        require_positive("n_out", n_in if n_out is None else n_out)
-        require_positive("n_layers", n_layers)
-        require_greater("embed_std", embed_std, 0)
+        checks.integer("n_layers", n_layers)
+        checks.above("embed_std", embed_std, 0)
         if pool is not None:
-            require_choice("pool", pool, ("mean", "first"))
+            checks.one_of("pool", pool, ("mean", "first"))
         if encoding is None or isinstance(encoding, PositionEncoding):
             encodings = [NoPosition() if encoding is None else encoding] * n_layers
         elif isinstance(encoding, Sequence) and not isinstance(encoding, str):
@@ -199,22 +189,10 @@ class Transformer(nn.Module):
         return first
 
     def check_inputs(self, inputs: Tensor) -> None:
-        """Raise unless inputs are tokens (B, L), or features (B, L, n_in)."""
-        if isinstance(self.inputs, nn.Linear):
-            require_floating("inputs", inputs)
-            wanted = f"(batch, length >= 1, {self.inputs.in_features})"
-            fits = inputs.ndim == 3 and inputs.shape[2] == self.inputs.in_features
-        else:
-            if not isinstance(inputs, Tensor):
-                raise TypeError(f"inputs must be a torch.Tensor, got {type(inputs).__name__}")
-            tokens, wanted = numbers("inputs", inputs, integers=True), "(batch, length >= 1)"
-            fits = inputs.ndim == 2
-            n_in = int(self.inputs.num_embeddings)  # type: ignore[arg-type]
-            readable = tokens.numel() > 0 and may_read(tokens)
-            if readable and not 0 <= int(tokens.min()) <= int(tokens.max()) < n_in:
-                worst = tokens.min() if tokens.min() < 0 else tokens.max()
-                raise ValueError(f"inputs must be tokens from 0 to {n_in - 1}, got {int(worst)}")
-        if not fits or inputs.shape[1] == 0:
+        """Raise unless inputs are (B, L), or features (B, L, n_in), of one token at least."""
+        features = isinstance(self.inputs, nn.Linear)
+        if inputs.ndim != 2 + features or inputs.shape[1] == 0:
+            wanted = "(batch, length >= 1, features)" if features else "(batch, length >= 1)"
             raise ValueError(f"inputs must have shape {wanted}, got {tuple(inputs.shape)}")
 
     def use_encoding(self, encoding: PositionEncoding) -> None:
@@ -230,7 +208,7 @@ class Transformer(nn.Module):
         self,
         inputs: Tensor,
         *,
-        positions: Positions | Axes | None = None,
+        positions: Tensor | None = None,
         mask: Tensor | None = None,
         caches: Sequence[KVCache] | None = None,
     ) -> Tensor:
@@ -238,18 +216,16 @@ class Transformer(nn.Module):
 
         Args:
             inputs: token numbers (B, L), or features (B, L, n_in).
-            positions: a `Run`, (L,) or (B, L), or `Axes`; those after the cache, or 0, 1, ..., if
-                None.
-            mask: bool, broadcastable to (B, H, L, Lk); False hides a key.
+            positions: (L,) or (B, L), or `Axes`; those after the cache, or 0, 1, ..., if None.
+            mask: bool, (B, H, L, Lk), where B, H and L may be 1; False hides a key.
             caches: one per layer, to go on where earlier calls stopped.
 
         Returns:
             (B, L, n_out), or (B, n_out) if pooled.
 
         Raises:
-            TypeError: if the inputs have the wrong dtype.
-            ValueError: if the inputs have another shape or a token is none, or there is not one
-                cache per layer.
+            TypeError: if caches are none.
+            ValueError: if the inputs have another shape, or there is not one cache per layer.
         """
         self.check_inputs(inputs)
         if caches is not None:
@@ -261,14 +237,13 @@ class Transformer(nn.Module):
                     f"caches must be one per layer ({len(self.blocks)}), each another, got "
                     f"{len(caches)}"
                 )
-        if positions is None:
-            cache = KVCache() if caches is None else caches[0]
-            positions = cache.next_positions(inputs.shape[1])
-        positions = as_positions("positions", positions)
-        sizes = dict(zip("BL", inputs.shape, strict=False))
-        require_shapes({"positions": positions}, {"positions": "L | B L | 1 L"}, **sizes)
         x = self.inputs(like_weights(inputs, self))  # (B, L, D)
-        x = self.encoding.embed(x, order_of(positions))
+        places: Any = positions
+        if places is None:  # as each layer counts for itself
+            places = arange(inputs.shape[1], device=x.device)
+            if caches is not None:
+                places = caches[0].next_positions(inputs.shape[1])
+        x = self.encoding.embed(x, getattr(places, "order", places))  # that of `Axes`
         for i, block in enumerate(self.blocks):
             x = block(x, positions, mask, None if caches is None else caches[i])
         x = self.norm(x)

@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pe_lib.arguments import require_greater
 from pe_lib.encoding import PositionEncoding
 from pe_lib.rope import split_pairs
 from pe_lib.sinusoidal import LAYOUTS, arrange
 from posdoctor.biases import examine_absolute, examine_bias
+from posdoctor.configs.checks import positive
 from posdoctor.configuration import by_kind, examine_configuration, is_configuration
 from posdoctor.models import examine_model, is_model
 from posdoctor.paths import uncalled
@@ -315,7 +315,7 @@ def expected_profile(expect: Mapping[str, Any], mine: Profile) -> Profile:
             require_word("layout", value, LAYOUTS)
             continue
         try:
-            require_greater(key, value, 0)
+            positive(key, value)
         except TypeError as error:
             raise InputError(str(error)) from error
     found = Profile(mine.kind, mine.dim, gain=expect.get("gain"))

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pe_lib.arguments import require_choice, require_multiple, require_positive
 from pe_lib.compose import Compose
 from pe_lib.context_extension import yarn_gain
 from pe_lib.encoding import NoPosition, PositionEncoding
@@ -24,7 +23,7 @@ from pe_lib.rotary_values import RotaryValues
 from pe_lib.sinusoidal import LAYOUTS
 from pe_lib.temperature import QueryTemperature
 from pe_lib.trailing import Trailing
-from posdoctor.configs import model_types
+from posdoctor.configs import checks, model_types
 from posdoctor.configs.checks import (
     FIELDS,
     Contradiction,
@@ -131,7 +130,7 @@ def from_config(
     check_fields(fields)
     check_heads(fields)
     if layout is not None:
-        require_choice("layout", layout, LAYOUTS)
+        checks.one_of("layout", layout, LAYOUTS)
     kinds, made = kinds_of(fields), {}
     require_fitting(fields, kinds)
     changes = by_layer(fields, kinds)
@@ -252,7 +251,7 @@ def chunk_of(fields: Fields, kind: str) -> int | None:
     """Return the length of the pieces that a layer of this kind keeps to, or None."""
     if kind != "chunked_attention":
         return None
-    return require_positive("attention_chunk_size", fields.get("attention_chunk_size"))
+    return checks.integer("attention_chunk_size", fields.get("attention_chunk_size"))
 
 
 def fields_of(config: object) -> Fields:
@@ -498,22 +497,20 @@ def head_width(fields: Fields) -> int:
         if model is None or heads is None:
             raise ValueError("head_dim must be given, or hidden_size and num_attention_heads")
         width = model // heads
-    return require_positive("head_dim", width)
+    return checks.integer("head_dim", width)
 
 
 def rotary_width(fields: Fields, parameters: Fields, width: int) -> int:
     """Return how many components of a head of this width the frequencies are made for."""
     if fields.get("qk_nope_head_dim") is not None:
-        return require_multiple(
-            "qk_rope_head_dim", fields.get("qk_rope_head_dim"), 2, "pairs rotate"
-        )
+        return checks.even("qk_rope_head_dim", fields.get("qk_rope_head_dim"), "pairs rotate")
     share = parameters.get("partial_rotary_factor")
     legacy = fields.get("model_type") in model_types.READS_ROTARY_DIM
     if share is None and legacy and fields.get("rotary_dim") is not None:
-        return require_multiple("rotary_dim", fields["rotary_dim"], 2, "pairs rotate")
+        return checks.even("rotary_dim", fields["rotary_dim"], "pairs rotate")
     if share in (None, 1):
-        return require_multiple("head_dim", width, 2, "pairs rotate, and all of it does")
-    return require_positive("partial_rotary_factor * head_dim", int(width * share))
+        return checks.even("head_dim", width, "pairs rotate, and all of it does")
+    return checks.integer("partial_rotary_factor * head_dim", int(width * share))
 
 
 def layout_in(fields: Fields) -> str:

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lib.arguments import require_greater
 from pe_lib.context_extension import (
     DynamicNTK,
     LongRoPE,
@@ -31,6 +30,7 @@ from posdoctor.configs.checks import (
     check_count,
     check_fields,
     check_order,
+    positive,
 )
 
 Parameters = Mapping[str, Any]
@@ -102,7 +102,7 @@ def rope_type(parameters: Parameters) -> str:
 
 def base_rates(parameters: Parameters, head: Head, part: int | None = None) -> Tensor:
     """Return base ** (-2j / part) for each pair, before any rule: float64."""
-    base = require_greater("rope_theta", parameters.get("rope_theta"), 0)
+    base = positive("rope_theta", parameters.get("rope_theta"))
     part = head.part if part is None else part
     return base ** -(torch.arange(0, part, 2, dtype=torch.float64, device="cpu") / part)
 
@@ -110,7 +110,7 @@ def base_rates(parameters: Parameters, head: Head, part: int | None = None) -> T
 def number(parameters: Parameters, name: str, default: float | None = None) -> float:
     """Return a number above 0 of the parameters."""
     value = parameters.get(name)
-    return require_greater(name, default if value is None else value, 0)
+    return positive(name, default if value is None else value)
 
 
 def trained_length(parameters: Parameters, head: Head) -> int:
@@ -164,7 +164,7 @@ def dynamic_rope(parameters: Parameters, head: Head) -> RoPE:
     return DynamicNTK(
         head.width,
         number(parameters, "factor"),
-        int(require_greater("max_position_embeddings", head.context, 0)),
+        int(positive("max_position_embeddings", head.context)),
         layout=head.layout,
         rotary_dim=head.rotating,
         rates=base_rates(parameters, head),
