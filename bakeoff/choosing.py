@@ -31,7 +31,7 @@ from lab.registry import METHODS, TAUGHT, Sizes
 from lab.training import generator
 from pe_lib.attention import PositionEncoding, attention_logits
 from pe_lib.deberta import DeBERTa
-from pe_lib.window import SlidingWindow
+from pe_lib.recent.window import SlidingWindow
 
 # What the tasks of the comparison stand for, and the bar that every seed must clear at the context
 # length: a loss less than MARGIN nats above that of RoPE at the training length, or a share of the

@@ -22,10 +22,10 @@ from pe_lib.attention import NoPosition, PositionEncoding
 from pe_lib.compose import Compose
 from pe_lib.context_extension import proportional
 from pe_lib.deberta import DeBERTa
+from pe_lib.recent.window import SlidingWindow
 from pe_lib.rope import RoPE
 from pe_lib.shaw import Shaw
 from pe_lib.sinusoidal import frequencies
-from pe_lib.window import SlidingWindow
 
 REACH = 16  # random positions come from a range this many times as long as the training length
 WINDOW = 4  # a window sees one part in so many of the training length

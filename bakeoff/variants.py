@@ -20,9 +20,9 @@ from lab.pretrained import GlassLM
 from pe_lib import context_extension as extend
 from pe_lib.attention import NoPosition, PositionEncoding
 from pe_lib.compose import Compose
+from pe_lib.recent.window import SlidingWindow
 from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import frequencies
-from pe_lib.window import SlidingWindow
 
 Make = Callable[[Cell, int], PositionEncoding]
 

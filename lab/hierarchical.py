@@ -10,8 +10,8 @@ from lab import checks
 from pe_lib.compose import Compose
 from pe_lib.encoding import PositionEncoding
 from pe_lib.learned import Learned
+from pe_lib.recent.resizing import sample_table
 from pe_lib.relative import RelativeBias
-from pe_lib.resizing import sample_table
 from pe_lib.sinusoidal import Sinusoidal
 
 

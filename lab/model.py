@@ -7,10 +7,11 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any
 
-from torch import Tensor, arange, cat, nn
+from torch import Tensor, cat, nn
 
 from lab import checks
 from pe_lib.attention import KVCache, MultiHeadAttention, NoPosition, PositionEncoding
+from pe_lib.encoding import as_positions, order_of
 from pe_lib.initial import normal
 
 EMBED_STD = 0.3  # of token embeddings, and of every position vector that is added to something
@@ -82,7 +83,7 @@ class Block(nn.Module):
         )
 
     def forward(
-        self, x: Tensor, positions: Tensor | None, mask: Tensor | None, cache: KVCache | None
+        self, x: Tensor, positions: Tensor | int, mask: Tensor | None, cache: KVCache | None
     ) -> Tensor:
         """(B, L, D) -> (B, L, D)."""
         x = x + self.attention(self.norm_1(x), q_pos=positions, mask=mask, cache=cache)
@@ -208,7 +209,7 @@ class Transformer(nn.Module):
         self,
         inputs: Tensor,
         *,
-        positions: Tensor | None = None,
+        positions: Tensor | int | None = None,
         mask: Tensor | None = None,
         caches: Sequence[KVCache] | None = None,
     ) -> Tensor:
@@ -216,7 +217,7 @@ class Transformer(nn.Module):
 
         Args:
             inputs: token numbers (B, L), or features (B, L, n_in).
-            positions: (L,) or (B, L), or `Axes`; those after the cache, or 0, 1, ..., if None.
+            positions: as in `MultiHeadAttention`; those after the cache, or 0, 1, ..., if None.
             mask: bool, (B, H, L, Lk), where B, H and L may be 1; False hides a key.
             caches: one per layer, to go on where earlier calls stopped.
 
@@ -238,12 +239,9 @@ class Transformer(nn.Module):
                     f"{len(caches)}"
                 )
         x = self.inputs(like_weights(inputs, self))  # (B, L, D)
-        places: Any = positions
-        if places is None:  # as each layer counts for itself
-            places = arange(inputs.shape[1], device=x.device)
-            if caches is not None:
-                places = caches[0].next_positions(inputs.shape[1])
-        x = self.encoding.embed(x, getattr(places, "order", places))  # that of `Axes`
+        if positions is None:  # as each layer counts for itself
+            positions = 0 if caches is None else caches[0].next_positions(inputs.shape[1])
+        x = self.encoding.embed(x, order_of(as_positions(positions, x)))
         for i, block in enumerate(self.blocks):
             x = block(x, positions, mask, None if caches is None else caches[i])
         x = self.norm(x)

@@ -10,20 +10,20 @@ from lab.model import EMBED_STD
 from pe_lib.alibi import ALiBi
 from pe_lib.attention import NoPosition, PositionEncoding
 from pe_lib.context_extension import proportional
-from pe_lib.cope import CoPE
 from pe_lib.deberta import DeBERTa
 from pe_lib.fire import Fire
-from pe_lib.forgetting import Forgetting
 from pe_lib.kerple import Kerple
 from pe_lib.learned import Learned
-from pe_lib.pope import PoPE
+from pe_lib.recent.cope import CoPE
+from pe_lib.recent.forgetting import Forgetting
+from pe_lib.recent.pope import PoPE
+from pe_lib.recent.temperature import ScalableSoftmax
+from pe_lib.recent.xpos import XPos
 from pe_lib.rope import RoPE
 from pe_lib.shaw import Shaw
 from pe_lib.sinusoidal import Sinusoidal, frequencies
 from pe_lib.t5 import T5Bias
-from pe_lib.temperature import ScalableSoftmax
 from pe_lib.transformer_xl import TransformerXL
-from pe_lib.xpos import XPos
 
 
 @dataclass(frozen=True)

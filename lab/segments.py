@@ -20,23 +20,21 @@ class SegmentMemory:
         self.length, self.position = checks.integer("memory_length", length, least=0), 0
         self.states: Tensor | None = None  # (B, up to M, D)
 
-    def extend(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def extend(self, x: Tensor) -> tuple[Tensor, int, int]:
         """Put the memory before a segment, and keep the end of both, cut from the gradient.
 
         Args:
             x: hidden states of the segment, (B, L, D).
 
         Returns:
-            context (B, up to M + L, D), the positions of x, (L,), and those of the context.
+            context (B, up to M + L, D), the first position of x, and that of the context.
         """
         context = x
         if self.states is not None:
             context = torch.cat([self.states, x], dim=1)
         self.position += x.shape[1]
         self.states = context[:, max(0, context.shape[1] - self.length) :].detach()
-        start = self.position - context.shape[1]
-        k_pos = torch.arange(start, self.position, device=x.device)
-        return context, k_pos[-x.shape[1] :], k_pos
+        return context, self.position - x.shape[1], self.position - context.shape[1]
 
 
 def run_segments(

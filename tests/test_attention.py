@@ -26,11 +26,11 @@ from pe_lib.attention import (
     attend_fused,
     attention_logits,
 )
-from pe_lib.recent.axes import AxesRoPE
 from pe_lib.compose import Compose
 from pe_lib.deberta import DeBERTa
 from pe_lib.encoding import order_of
 from pe_lib.positions import Axes, Positions, Run, as_tensor, joined
+from pe_lib.recent.axes import AxesRoPE
 from pe_lib.rope import RoPE
 from pe_lib.t5 import T5Bias
 from pe_lib.transformer_xl import TransformerXL

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pe_lib import AxesRoPE, RoPE, Run
 from pe_lib.attention import attention_logits
+from pe_lib.positions import Axes
 from pe_lib.recent.axes import (
     golden_directions,
     grid_positions,
@@ -21,7 +22,6 @@ from pe_lib.recent.axes import (
     text_image_positions,
     width_directions,
 )
-from pe_lib.positions import Axes
 from pe_lib.sinusoidal import frequencies
 
 BASE = 100.0

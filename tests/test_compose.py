@@ -17,17 +17,17 @@ from pe_lib.attention import (
     attention_logits,
 )
 from pe_lib.compose import Compose
+from pe_lib.encoding import per_head, relative_position
 from pe_lib.fast import relative_biases
 from pe_lib.learned import Learned
-from pe_lib.encoding import per_head, relative_position
 from pe_lib.positions import Positions, Run
-from pe_lib.rope import RoPE
+from pe_lib.recent.mla import Trailing
 from pe_lib.recent.rotary_values import RotaryValues
+from pe_lib.recent.xpos import XPos
+from pe_lib.rope import RoPE
 from pe_lib.shaw import Shaw
 from pe_lib.sinusoidal import Sinusoidal, sinusoidal
 from pe_lib.t5 import T5Bias
-from pe_lib.recent.mla import Trailing
-from pe_lib.recent.xpos import XPos
 
 
 class Slope(PositionEncoding):

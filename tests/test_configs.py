@@ -17,10 +17,10 @@ from lab import census
 from pe_lib import KVCache, MultiHeadAttention, NoPosition, RoPE
 from pe_lib.compose import Compose
 from pe_lib.context_extension import DynamicNTK, LongRoPE
-from pe_lib.rope import apply_rope, layout_permutation
+from pe_lib.recent.mla import Trailing
 from pe_lib.recent.rotary_values import RotaryValues
 from pe_lib.recent.temperature import QueryTemperature, query_factor
-from pe_lib.recent.mla import Trailing
+from pe_lib.rope import apply_rope, layout_permutation
 from posdoctor.__main__ import main
 from posdoctor.configs import Layer, from_config, model_types
 from posdoctor.configs.explain import explain

@@ -16,9 +16,9 @@ from lab import census
 from lab.model import LabModel, Transformer
 from lab.registry import METHODS, Sizes, encodings
 from pe_lib.context_extension import DynamicNTK, llama3, proportional, yarn, yarn_gain
+from pe_lib.recent.temperature import QueryTemperature
 from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import frequencies
-from pe_lib.recent.temperature import QueryTemperature
 from posdoctor import __main__ as command
 from posdoctor import ways
 from posdoctor.bugs import (

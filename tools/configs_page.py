@@ -13,9 +13,9 @@ from typing import Any
 
 from pe_lib.compose import Compose
 from pe_lib.encoding import PositionEncoding
+from pe_lib.recent.mla import Trailing
+from pe_lib.recent.rotary_values import RotaryValues
 from pe_lib.rope import RoPE
-from pe_lib.rotary_values import RotaryValues
-from pe_lib.trailing import Trailing
 from posdoctor.configs import from_config
 from tools import ROOT
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from pe_lib.context_extension import DynamicNTK, LongRoPE, yarn_gain
+from pe_lib.recent.rotary_values import RotaryValues
+from pe_lib.recent.temperature import QueryTemperature
 from pe_lib.rope import RoPE
-from pe_lib.rotary_values import RotaryValues
-from pe_lib.temperature import QueryTemperature
 from posdoctor.configs.layer_kinds import unread
 from posdoctor.configs.layers import Layer, fields_of, from_config
 from posdoctor.configs.rope_types import TRAINED, Head, base_rates, rope_type

@@ -18,11 +18,11 @@ from typing import Any
 from pe_lib.compose import Compose
 from pe_lib.context_extension import yarn_gain
 from pe_lib.encoding import NoPosition, PositionEncoding
+from pe_lib.recent.mla import Trailing
+from pe_lib.recent.rotary_values import RotaryValues
+from pe_lib.recent.temperature import QueryTemperature
 from pe_lib.rope import RoPE
-from pe_lib.rotary_values import RotaryValues
 from pe_lib.sinusoidal import LAYOUTS
-from pe_lib.temperature import QueryTemperature
-from pe_lib.trailing import Trailing
 from posdoctor.configs import checks, model_types
 from posdoctor.configs.checks import (
     FIELDS,
