@@ -25,6 +25,7 @@ from pe_lib.attention import MultiHeadAttention, PositionEncoding, attention_log
 from pe_lib.learned import Learned
 from pe_lib.relative import RelativeBias
 from pe_lib.rope import RoPE, apply_rope, rope_angles
+from pe_lib.t5 import T5Bias
 
 DATA = Path(__file__).resolve().parent / "data"
 TOKENS, HALF = 24, 12  # of repeated text
@@ -207,12 +208,14 @@ class Changed(RelativeBias):
         """Keep the bias and the share; a bias of whole distances gets them rounded towards 0."""
         super().__init__()
         self.whole, self.share, self.scale = bias, share, bias.scale
-        self.past_only, self.integers = bias.past_only, bias.integers
+        self.past_only = bias.past_only
 
     def of_distance(self, relative: Tensor) -> Tensor:
         """Return the bias of relative positions: (...) -> (H, ...)."""
         less = relative * self.share
-        return self.whole.of_distance(less.trunc().long() if self.integers else less)
+        return self.whole.of_distance(
+            less.trunc().long() if isinstance(self.whole, T5Bias) else less
+        )
 
 
 @contextmanager

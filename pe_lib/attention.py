@@ -325,7 +325,7 @@ class MultiHeadAttention(nn.Module):
         self.d_model, self.n_heads, self.head_dim = d_model, n_heads, d_model // n_heads
         self.n_kv_heads, self.causal, self.embedded = n_kv_heads, causal, embedded
         self.encoding = NoPosition() if encoding is None else encoding
-        self.check_encoding()
+        self.check_sizes()
         self.q_proj = nn.Linear(d_model, d_model, bias=False)
         self.k_proj = nn.Linear(d_model, n_kv_heads * self.head_dim, bias=False)
         self.v_proj = nn.Linear(d_model, n_kv_heads * self.head_dim, bias=False)
@@ -379,7 +379,7 @@ class MultiHeadAttention(nn.Module):
             if q.shape[-1] != self.head_dim and encoding.scale is None:
                 raise ValueError("encoding must state its scale: `rotate` changes the width")
         seen = cache.append(k, v, k_pos, k_read)  # this call's keys behind the earlier ones
-        self.check_causality(q_pos, seen.at, q, seen.keys, mask)
+        self.check_use(q_pos, seen.at, q, seen.keys, mask)
         settings: dict[str, Any] = {"causal": self.causal, "mask": mask, "rotated": rotated}
         settings["reads"] = None if q_read is None else (q_read, seen.read)
         inputs = q, seen.keys, seen.values, encoding, q_pos, seen.at
@@ -401,8 +401,8 @@ class MultiHeadAttention(nn.Module):
         heads: Tensor = x.unflatten(-1, (-1, self.head_dim))
         return heads.transpose(1, 2)
 
-    def check_encoding(self) -> None:
-        """Raise if the encoding is made for another size, does nothing, or would be left out."""
+    def check_sizes(self) -> None:
+        """Raise if the encoding is made for another size, or does nothing."""
         for part in self.encoding.parts():
             who = type(part).__name__
             for name in ("d_model", "n_heads", "head_dim"):  # a bias of one head would broadcast
@@ -414,14 +414,8 @@ class MultiHeadAttention(nn.Module):
             acts = part.scale is not None or any(map(part.uses, HOOKS))
             if not acts and not isinstance(part, NoPosition):
                 raise ValueError(f"encoding must define a hook, one of {', '.join(HOOKS)}: {who}")
-        if self.encoding.uses("embed") and not self.embedded:
-            raise ValueError(
-                f"{type(self.encoding).__name__} adds to the input of a model: call "
-                "encoding.embed(x, positions) once, before the first layer, and make the layers "
-                "with embedded=True"
-            )
 
-    def check_causality(
+    def check_use(
         self,
         q_pos: Tensor | int,
         k_pos: Tensor | int,
@@ -429,7 +423,16 @@ class MultiHeadAttention(nn.Module):
         k: Tensor,
         mask: Tensor | None,
     ) -> None:
-        """Raise if the future is shown to what is for the past only; a graph does not look."""
+        """Raise if a code would be left out, or the future shown to what is for the past only.
+
+        In a graph the second is not looked at.
+        """
+        if self.encoding.uses("embed") and not self.embedded:
+            raise ValueError(
+                f"{type(self.encoding).__name__} adds to the input of a model: call "
+                "encoding.embed(x, positions) once, before the first layer, and make the layers "
+                "with embedded=True"
+            )
         if self.causal or not self.encoding.past_only or torch.compiler.is_compiling():
             return
         order = order_of(as_positions(q_pos, q)), order_of(as_positions(k_pos, k))

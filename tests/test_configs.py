@@ -331,8 +331,6 @@ def test_query_temperature_leaves_keys_and_grows_in_steps_or_smoothly() -> None:
 def test_trailing_takes_only_what_rotates() -> None:
     from pe_lib import T5Bias
 
-    with pytest.raises(TypeError, match="encoding must be a PositionEncoding"):
-        Trailing(None, 4)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="encoding must only rotate, got one that uses bias"):
         Trailing(T5Bias(2), 4)
     assert not Trailing(NoPosition(), 4).uses("rotate")
