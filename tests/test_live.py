@@ -23,7 +23,7 @@ from lab.four_terms import expand
 from pages import live
 from pe_lib import context_extension as extend
 from pe_lib.alibi import ALiBi, alibi, alibi_slopes
-from pe_lib.attention import MultiHeadAttention, NoPosition, attention_logits
+from pe_lib.attention import MultiHeadAttention, NoPosition, attention_logits, relative_position
 from pe_lib.axes import (
     AxesRoPE,
     axes_angles,
@@ -36,7 +36,6 @@ from pe_lib.deberta import DeBERTa
 from pe_lib.fire import fire_ratio
 from pe_lib.kerple import kerple_log, kerple_power
 from pe_lib.learned import Learned
-from pe_lib.positions import relative_position
 from pe_lib.rope import RoPE, apply_rope, rope_angles
 from pe_lib.shaw import Shaw, clipped_row, shaw_logits
 from pe_lib.sinusoidal import Sinusoidal, frequencies, sinusoidal
