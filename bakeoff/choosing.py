@@ -377,7 +377,7 @@ def blind_to_times(encoding: PositionEncoding) -> str:
         now, earlier = (
             scores(encoding, x[:, -1:], x, times[-1:], at) for at in (times, 0.9 * times)
         )
-    except TypeError:  # as the library refuses positions that are no whole numbers
+    except (TypeError, IndexError, RuntimeError):  # a fraction is no row of a table
         return "whole"
     return "untold" if torch.allclose(now, earlier) else ""
 
