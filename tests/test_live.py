@@ -25,7 +25,7 @@ from pe_lib import context_extension as extend
 from pe_lib.alibi import ALiBi, alibi, alibi_slopes
 from pe_lib.attention import MultiHeadAttention, NoPosition, attention_logits
 from pe_lib.deberta import DeBERTa
-from pe_lib.encoding import relative_position
+from pe_lib.encoding import axes_of, relative_position
 from pe_lib.fire import fire_ratio
 from pe_lib.kerple import kerple_log, kerple_power
 from pe_lib.learned import Learned
@@ -239,7 +239,8 @@ def t5_buckets(state: State, found: State) -> State:
 def axes(state: State, found: State) -> State:
     rows, columns, base = state["rows"], state["columns"], state["base"]
     image = (3 if state["what"] == "video" else 1, rows, columns)
-    numbers = text_image_positions([image] if state["what"] == "image" else [4, image, 4]).numbers
+    parts = [image] if state["what"] == "image" else [4, image, 4]
+    numbers = axes_of(text_image_positions(parts))[0]
     plane, rates = numbers[:, 1:], frequencies(64, base)
     wanted = torch.tensor([[0, state["down"], state["right"]]])
     tokens, directions, wish = {
