@@ -244,7 +244,7 @@ def test_longrope_is_short_at_trained_length() -> None:
         LongRoPE(8, torch.ones(4), torch.tensor([1.0, 2.0, 3.0, 4.0]), 4, 2.0),
     ],
 )
-def test_the_last_step_with_a_cache_gives_what_the_full_sequence_gives(encoding: RoPE) -> None:
+def test_the_last_cached_step_equals_the_whole(encoding: RoPE) -> None:
     """Only the last: earlier queries were rotated for the length they had seen."""
     torch.manual_seed(0)
     attention = MultiHeadAttention(24, 3, encoding, causal=True)

@@ -1,4 +1,4 @@
-"""FIRE: against the paper's formula, what it promises and the error table."""
+"""FIRE: against the paper's formula, and what it promises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KERPLE: against the paper's formulas, its limits and the error table."""
+"""KERPLE: against the paper's formulas, and its limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learned tables: against loops and published models, stretched, and past their end."""
+"""Learned tables: against loops and published models, and stretched."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from lab.hierarchical import Beyond
-from lab.training import generator
 from pe_lib.learned import Learned
 from pe_lib.recent.resizing import interpolate_grid, interpolate_table, sample_table
 
 sizes = st.integers(1, 6)
 
-BEYOND = ("error", "clamp", "wrap", "interpolate")
+
+def generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
 
 
 def draw_table(rows: int, columns: int, seed: int = 0) -> Tensor:
@@ -33,45 +33,28 @@ def learned(max_len: int, d_model: int) -> Learned:
 # Loops from the definitions -----------------------------------------------------------------------
 
 
-def twin_embed(x: Tensor, table: Tensor, positions: Tensor, beyond: str) -> Tensor:
+def twin_embed(x: Tensor, table: Tensor, positions: Tensor) -> Tensor:
     """Add one number at a time: x[b, i, c] + row(positions[b, i])[c]."""
     batch, length, width = x.shape
-    places = positions.expand(batch, length)
-    last_row, out = len(table) - 1, x.clone()
+    places, out = positions.expand(batch, length), x.clone()
     for b in range(batch):
         for i in range(length):
-            place = int(places[b, i])
-            if place > last_row and beyond == "clamp":
-                place = last_row
-            if place > last_row and beyond == "wrap":
-                while place > last_row:
-                    place -= len(table)
-            real = float(place)
-            if beyond == "interpolate" and int(places.max()) > last_row:
-                real = place * last_row / int(places.max())
-            low = math.floor(real)
-            high = min(low + 1, last_row)
             for c in range(width):
-                out[b, i, c] += table[low, c] + (real - low) * (table[high, c] - table[low, c])
+                out[b, i, c] += table[int(places[b, i]), c]
     return out
 
 
 @settings(max_examples=30, deadline=None)
-@given(sizes, sizes, sizes, sizes, st.sampled_from(BEYOND), st.integers(0, 9), st.booleans())
+@given(sizes, sizes, sizes, st.integers(0, 9), st.booleans())
 def test_embed_equals_the_loop(
-    batch: int, length: int, width: int, rows: int, beyond: str, start: int, batched: bool
+    batch: int, length: int, width: int, start: int, batched: bool
 ) -> None:
-    if beyond == "error":
-        rows = start + length
-    if beyond == "interpolate":  # it squeezes whole sequences
-        start = 0
-    table = learned(rows, width).double()
-    encoding = table if beyond == "error" else Beyond(table, beyond)
+    encoding = learned(start + length, width).double()
     x = torch.randn(batch, length, width, dtype=torch.float64, generator=generator(2))
     positions = start + torch.arange(length)
     if batched:
         positions = torch.stack([positions.roll(b) for b in range(batch)])
-    expected = twin_embed(x, table.table.detach(), positions, beyond)
+    expected = twin_embed(x, encoding.table.detach(), positions)
     assert_close(encoding.embed(x, positions), expected, 1e-12)
 
 
@@ -194,16 +177,6 @@ def test_equal_to_the_interpolation_of_vit(size: tuple[int, int]) -> None:
 
 
 # Stretching ---------------------------------------------------------------------------------------
-
-
-def test_a_squeeze_reads_each_sequence_by_itself() -> None:
-    """A longer text in the batch does not squeeze a shorter one."""
-    table, x = Beyond(Learned(8, 16), "interpolate"), torch.zeros(2, 16, 16)
-    places = torch.stack([torch.arange(16).clamp(max=7), torch.arange(16)])
-    together = table.embed(x, places)
-    for row in (0, 1):
-        alone = table.embed(x[row : row + 1], places[row : row + 1])
-        assert torch.equal(together[row : row + 1], alone)
 
 
 def test_places_between_rows_have_any_shape() -> None:

@@ -10,7 +10,6 @@ from closeness import assert_close, difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.training import generator
 from pe_lib.recent.axes import sinusoidal_2d
 from pe_lib.sinusoidal import (
     frequencies,
@@ -44,7 +43,8 @@ def twin(position: float, dim: int, base: float, layout: str) -> list[float]:
 def test_each_number_equals_the_formula(
     positions: list[float], n: int, base: float, layout: str
 ) -> None:
-    codes = sinusoidal(positions, 2 * n, base, layout=layout, dtype=torch.float64)
+    exact = torch.tensor(positions, dtype=torch.float64)
+    codes = sinusoidal(exact, 2 * n, base, layout=layout, dtype=torch.float64)
     expected = torch.tensor([twin(p, 2 * n, base, layout) for p in positions], dtype=torch.float64)
     assert codes.shape == (len(positions), 2 * n)
     assert torch.allclose(codes, expected, rtol=0, atol=1e-10)
@@ -152,7 +152,7 @@ def test_equal_to_the_timesteps_of_diffusers(dim: int, cosines_first: bool, shif
 
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3), (2, 1, 4)])
 def test_positions_of_any_shape_keep_it(shape: tuple[int, ...]) -> None:
-    positions = torch.rand(shape, generator=generator(0)) * 100
+    positions = torch.rand(shape) * 100
     codes = sinusoidal(positions, 6)
     assert codes.shape == (*shape, 6)
     assert torch.equal(codes.reshape(-1, 6), sinusoidal(positions.flatten(), 6))
@@ -168,12 +168,10 @@ def test_a_code_has_its_gradient_by_position_consecutive_or_not(places: list[flo
     torch.testing.assert_close(found, (slopes * weights).sum(-1))
 
 
-def test_integers_and_the_same_numbers_as_floats_have_the_same_code() -> None:
+def test_integers_and_floats_have_one_code() -> None:
     whole = torch.tensor([-7, 0, 3, 5000])
     for dtype in (torch.int16, torch.int32, torch.float32, torch.float64):
         assert torch.equal(sinusoidal(whole.to(dtype), 8), sinusoidal(whole, 8))
-    assert torch.equal(sinusoidal([-7, 0, 3, 5000], 8), sinusoidal(whole, 8))
-    assert torch.equal(sinusoidal(whole.numpy(), 8), sinusoidal(whole, 8))
 
 
 # Precision ----------------------------------------------------------------------------------------
@@ -193,5 +191,5 @@ def test_a_float32_code_is_right_to_its_last_digit_however_far(offset: int) -> N
 def test_other_types_are_the_exact_code_rounded_once(dtype: torch.dtype) -> None:
     exact = sinusoidal(torch.arange(4000, 4010), 32, dtype=torch.float64)
     assert torch.equal(sinusoidal(torch.arange(4000, 4010), 32, dtype=dtype), exact.to(dtype))
-    grid = sinusoidal_2d(3, torch.arange(4000, 4010), 32, dtype=dtype)
+    grid = sinusoidal_2d(torch.tensor(3), torch.arange(4000, 4010), 32, dtype=dtype)
     assert grid.dtype == dtype

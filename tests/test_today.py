@@ -12,9 +12,9 @@ from recorded_models import in_float64
 
 from pe_lib.attention import MultiHeadAttention, NoPosition, attend
 from pe_lib.recent.forgetting import Forgetting
-from pe_lib.rope import RoPE
 from pe_lib.recent.rotary_values import RotaryValues
 from pe_lib.recent.sinks import Sink
+from pe_lib.rope import RoPE
 from tools import ROOT
 
 SHOWN = {
