@@ -53,8 +53,11 @@ def apply_rope(
     """
     angles = per_head(angles) if angles.ndim == 3 and x.ndim == 4 else angles
     width, dtype = 2 * angles.shape[-1], torch.promote_types(x.dtype, torch.float32)
-    if not 0 < width <= x.shape[-1]:
-        raise ValueError(f"angles must be of 1 to {x.shape[-1] // 2} pairs, got {width // 2}")
+    if not 0 < width <= x.shape[-1] or angles.shape[-2] != x.shape[-2]:  # one would turn all
+        raise ValueError(
+            f"angles must be (L, n) with L={x.shape[-2]} and n from 1 to {x.shape[-1] // 2}, "
+            f"got {tuple(angles.shape)}"
+        )
     cos, sin = ((gain * part).to(x.device, dtype) for part in (angles.cos(), angles.sin()))
     a, b = split_pairs(x[..., :width].to(dtype), layout)
     rotated = arrange(a * cos - b * sin, a * sin + b * cos, layout).to(x.dtype)
@@ -86,8 +89,7 @@ class RoPE(PositionEncoding):
     Args:
         head_dim: width d of a head.
         base: as in `frequencies`; larger rotates slower.
-        layout: "interleaved" or "half", see `apply_rope`. Interleaved is the faster one on
-            a processor in float32: a pair is a complex number.
+        layout: "interleaved" or "half", see `apply_rope`.
         rotary_dim: how many components of a head rotate, from the first on; all if None.
         rates: (rotary_dim / 2,) frequencies in radians per position, instead of those of
             `base`; see `pe_lib.context_extension`. An `nn.Parameter` is trained.
@@ -131,5 +133,10 @@ class RoPE(PositionEncoding):
 
     def rotated(self, x: Tensor, positions: Tensor) -> Tensor:
         """Rotate x (B, H, L, d) by positions (L,) or (B, L)."""
-        angles = to_float64(self.angles(to_float64(positions)))  # (L, n) or (B, L, n)
-        return apply_rope(x, angles, self.layout, gain=self.gain)
+        return self.turned(x, self.angles(to_float64(positions)))
+
+    def turned(self, x: Tensor, angles: Tensor, gain: float | Tensor = 1.0) -> Tensor:
+        """Rotate x (B, H, L, d) by angles (L, n) or (B, L, n), with one more factor."""
+        if x.shape[-1] != self.head_dim:  # of a wider head, a part would not rotate
+            raise ValueError(f"q and k must have head_dim={self.head_dim}, got {tuple(x.shape)}")
+        return apply_rope(x, to_float64(angles), self.layout, gain=self.gain * gain)

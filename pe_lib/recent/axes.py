@@ -237,9 +237,10 @@ class AxesRoPE(PositionEncoding):
         """Rotate x (B, H, L, d) by rows of numbers, (L, A) or (B, L, A)."""
         trained = isinstance(self.directions, nn.Parameter)
         directions = to_float64(self.directions) if trained else self.directions
-        angles = to_float64(
-            axes_angles(to_float64(numbers), directions)
-        )  # (..., L, n) or (..., H, L, n)
+        if x.shape[-1] != self.head_dim:  # of a wider head, a part would not rotate
+            raise ValueError(f"q and k must have head_dim={self.head_dim}, got {tuple(x.shape)}")
+        # (..., L, n) or (..., H, L, n)
+        angles = to_float64(axes_angles(to_float64(numbers), directions))
         angles = angles[(None,) * (4 - angles.ndim)] if directions.ndim == 3 else per_head(angles)
         return apply_rope(x, angles, self.layout, gain=self.gain)
 
