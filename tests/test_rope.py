@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pe_lib.recent.axes import AxialRoPE, axial_angles
+from pe_lib.context_extension import DynamicNTK
+from pe_lib.recent.axes import AxesRoPE, AxialRoPE, axial_angles, section_directions
+from pe_lib.recent.xpos import XPos
 from pe_lib.rope import RoPE, apply_rope, layout_permutation, rope_angles
 from pe_lib.sinusoidal import frequencies
 
@@ -180,7 +182,23 @@ def test_the_gain_multiplies_what_rotates() -> None:
     assert torch.equal(two[..., 8:], one[..., 8:])
 
 
-# Training, precision, memory layout ---------------------------------------------------------------
+def test_heads_of_another_width_are_refused() -> None:
+    """They would rotate in part, without a word."""
+    x, places = torch.randn(1, 1, 3, 12), torch.arange(3)
+    wide = section_directions(frequencies(8), [2, 2])
+    for rope in (RoPE(8), XPos(8), DynamicNTK(8, 2.0, 16), AxesRoPE(8, wide), AxialRoPE(8, 2)):
+        with pytest.raises(ValueError, match="head_dim=8"):
+            rope.rotate(x, x, places, places)
+
+
+def test_each_token_needs_its_angle() -> None:
+    with pytest.raises(ValueError, match=r"angles must be \(L, n\) with L=3 and n from 1 to 4"):
+        apply_rope(torch.randn(3, 8), torch.ones(1, 4))
+    with pytest.raises(ValueError, match=r"n from 1 to 4, got \(3, 5\)"):
+        apply_rope(torch.randn(3, 8), torch.ones(3, 5))
+
+
+# Precision ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

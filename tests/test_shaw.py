@@ -135,6 +135,7 @@ def test_initial_rows_are_as_wide_as_a_query() -> None:
     assert wide.key_table.std().item() == pytest.approx(1 / 8, rel=0.05)
     assert wide.value_table.std().item() == pytest.approx(1 / 8, rel=0.05)
     assert Shaw(64, 200, std=0.02).key_table.std().item() == pytest.approx(0.02, rel=0.05)
+    assert not Shaw(64, 2, std=0.0).key_table.any()
     assert list(Shaw(64, 2, with_values=False).state_dict()) == ["key_table"]
     zero = torch.zeros(1, dtype=torch.long)
     assert Shaw(64, 2, with_values=False).values(torch.ones(1, 1, 1, 1), zero, zero) is None
