@@ -173,6 +173,8 @@ def axes_angles(numbers: Tensor, directions: Tensor) -> Tensor:
         (..., L, n), or (..., H, L, n): the product of the token's numbers with the direction.
     """
     directions = directions.to(numbers.device)
+    if numbers.shape[-1] != directions.shape[-1]:  # one number would stand for all axes
+        raise ValueError(f"numbers must be {directions.shape[-1]}, got {numbers.shape[-1]}")
     if directions.ndim == 3:
         numbers, directions = per_head(numbers), directions.unsqueeze(-3)  # (..., 1, L, A)
     # No matrix product: some devices would round it to ten bits, and far positions would collide.
