@@ -65,6 +65,8 @@ def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int |
 
     Source: emozilla 2023; Peng et al. 2024, section 3.3, whose factor is 1.
     """
+    if factor < 1:
+        raise ValueError(f"factor must be at least 1, new length over trained length, got {factor}")
     # Up to the trained length the stretch is 1, and the rates are what they were.
     share = to_float64(torch.as_tensor(length)) / trained_length
     stretch = (factor * share - (factor - 1)).clamp(min=1)

@@ -187,14 +187,14 @@ def test_heads_of_another_width_are_refused() -> None:
     x, places = torch.randn(1, 1, 3, 12), torch.arange(3)
     wide = section_directions(frequencies(8), [2, 2])
     for rope in (RoPE(8), XPos(8), DynamicNTK(8, 2.0, 16), AxesRoPE(8, wide), AxialRoPE(8, 2)):
-        with pytest.raises(ValueError, match="head_dim=8"):
+        with pytest.raises(ValueError, match="heads must have width 8, got 12"):
             rope.rotate(x, x, places, places)
 
 
 def test_each_token_needs_its_angle() -> None:
-    with pytest.raises(ValueError, match=r"angles must be \(L, n\) with L=3 and n from 1 to 4"):
+    with pytest.raises(ValueError, match="angles must be of 3 tokens, got 1"):
         apply_rope(torch.randn(3, 8), torch.ones(1, 4))
-    with pytest.raises(ValueError, match=r"n from 1 to 4, got \(3, 5\)"):
+    with pytest.raises(ValueError, match="angles must be of 1 to 4 pairs, got 5"):
         apply_rope(torch.randn(3, 8), torch.ones(3, 5))
 
 

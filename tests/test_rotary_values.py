@@ -38,5 +38,5 @@ def test_what_cannot_rotate_values_is_refused():
         RotaryValues(DynamicNTK(8, 2.0, 16))
     with pytest.raises(ValueError, match=r"rope must have the gain 1, got 1\.2"):
         RotaryValues(RoPE(8, gain=1.2))
-    with pytest.raises(ValueError, match="encoding must have head_dim=8, as the layer has"):
-        MultiHeadAttention(16, 2, RotaryValues(RoPE(4)))
+    with pytest.raises(ValueError, match="heads must have width 4, got 8"):
+        MultiHeadAttention(16, 2, RotaryValues(RoPE(4)))(torch.zeros(1, 3, 16))

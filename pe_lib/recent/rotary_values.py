@@ -32,7 +32,7 @@ class RotaryValues(PositionEncoding):
             raise TypeError(f"rope must be a plain RoPE, got {type(rope).__name__}")
         if rope.gain != 1.0:
             raise ValueError(f"rope must have the gain 1, got {rope.gain}")
-        self.rope, self.head_dim = rope, rope.head_dim
+        self.rope = rope
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) as RoPE does."""
