@@ -241,3 +241,12 @@ def test_scores_know_differences_alone(directions: Tensor):
     assert_close(attention_logits(q, k, encoding, moved, moved), scores, 1e-12)
     other = with_order(numbers.flip(-1))
     assert (attention_logits(q, k, encoding, other, other) - scores).abs().max() > 1e-2
+
+
+def test_directions_of_unknown_axes_are_refused() -> None:
+    with pytest.raises(ValueError, match="arrangement must be chunked or interleaved, got 'mixed'"):
+        section_directions(frequencies(8), [2, 2], "mixed")
+    with pytest.raises(
+        ValueError, match="sections must add up to 1, as many as rates"
+    ):
+        section_directions(frequencies(2), [2, 2])

@@ -253,3 +253,10 @@ def test_the_last_cached_step_equals_the_whole(encoding: RoPE) -> None:
     steps = [attention(part, cache=cache) for part in x.split([3, 4, 2], dim=1)]
     torch.testing.assert_close(steps[-1], attention(x)[:, 7:])
     assert not torch.allclose(steps[0], attention(x)[:, :3])
+
+
+def test_rates_must_be_a_series() -> None:
+    with pytest.raises(ValueError, match="rates must be at least two frequencies"):
+        ntk_aware(torch.ones(1), 2.0)
+    with pytest.raises(ValueError, match="descending rates"):
+        yarn(torch.ones(4), 2.0, 64)

@@ -50,3 +50,8 @@ def test_queries_must_be_the_last_keys():
     for q_pos, k_pos in ((0, 0), (torch.arange(3), torch.arange(5))):
         with pytest.raises(ValueError, match=r"k_pos must ascend, .* and end with q_pos"):
             layer(x, context=torch.randn(1, 5, 8), q_pos=q_pos, k_pos=k_pos)
+
+
+def test_more_queries_than_keys_are_refused():
+    with pytest.raises(ValueError, match="n_queries must be from 1 to Lk=3, got 4"):
+        forgetting_bias(torch.zeros(1, 1, 3), 4)

@@ -92,6 +92,11 @@ def test_places_between_rows_have_any_shape() -> None:
         sample_table(table, -places)
 
 
+def test_a_table_of_another_grid_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"table must have shape \(2 \* 3, D\) for grid"):
+        interpolate_grid(draw_table(12, 4), (2, 3), (3, 3))  # 4 * 12 numbers are 8 of 2 * 3
+
+
 # Published models ---------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pe_lib.recent.axes import sinusoidal_2d
 from pe_lib.sinusoidal import (
+    Sinusoidal,
     frequencies,
     sinusoidal,
     wavelengths,
@@ -172,6 +173,12 @@ def test_integers_and_floats_have_one_code() -> None:
     whole = torch.tensor([-7, 0, 3, 5000])
     for dtype in (torch.int16, torch.int32, torch.float32, torch.float64):
         assert torch.equal(sinusoidal(whole.to(dtype), 8), sinusoidal(whole, 8))
+
+
+def test_embed_adds_the_code_once() -> None:
+    x, places = torch.randn(2, 5, 8, dtype=torch.float64), torch.randn(2, 5) * 100
+    codes = sinusoidal(places, 8, 50.0, dtype=torch.float64)
+    torch.testing.assert_close(Sinusoidal(8, 50.0, gain=0.3).embed(x, places), x + 0.3 * codes)
 
 
 # Precision ----------------------------------------------------------------------------------------

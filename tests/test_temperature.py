@@ -67,3 +67,8 @@ def test_powers_grow_smoothly() -> None:
     torch.testing.assert_close(found, torch.tensor([1, 1.25, 2.0]).double().sqrt())
     with pytest.raises(ValueError, match="growth must be steps or power, got 'linear'"):
         query_factor(torch.zeros(1), 0.5, 4, growth="linear")
+
+
+def test_one_key_has_no_strength() -> None:
+    with pytest.raises(ValueError, match="length must be at least 2, got 1"):
+        starting_strength(1)
