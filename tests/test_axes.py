@@ -45,7 +45,7 @@ def test_text_is_numbered_after_the_largest():
     assert order_of(places).tolist() == [list(range(places.shape[-1]))]
 
 
-def test_golden_directions_keep_the_rates_and_never_line_up():
+def test_golden_directions_never_line_up():
     rates = frequencies(64, BASE)
     directions = golden_directions(rates)
     assert_close(directions.norm(dim=-1), rates, 1e-12)
@@ -246,7 +246,5 @@ def test_scores_know_differences_alone(directions: Tensor):
 def test_directions_of_unknown_axes_are_refused() -> None:
     with pytest.raises(ValueError, match="arrangement must be chunked or interleaved, got 'mixed'"):
         section_directions(frequencies(8), [2, 2], "mixed")
-    with pytest.raises(
-        ValueError, match="sections must add up to 1, as many as rates"
-    ):
+    with pytest.raises(ValueError, match="sections must add up to 1, as many as rates"):
         section_directions(frequencies(2), [2, 2])

@@ -106,7 +106,7 @@ def test_rates_equal_transformers(factor: float, base: float) -> None:
     [(64, 150000.0, 32.0, 4096), (64, 50000.0, 32.0, 4096), (HEAD_DIM, 10000.0, 4.0, TRAINED)],
     ids=["gpt-oss", "Kimi-K2", "small"],
 )
-def test_yarn_with_every_field_of_its_configuration_equals_transformers(
+def test_every_field_of_yarn_equals_transformers(
     head_dim: int,
     base: float,
     factor: float,
@@ -205,7 +205,7 @@ def test_every_rate_follows_its_papers_formula(
 
 
 @pytest.mark.parametrize(("width", "trained"), [(32, 128), (8, 16), (16, 8)])
-def test_only_yarns_code_keeps_a_fastest_pair_below_the_bound(width: int, trained: int) -> None:
+def test_only_yarn_keeps_a_slow_first_pair(width: int, trained: int) -> None:
     rates = frequencies(width)
     turns = float(rates[0]) * trained / (2 * math.pi)
     assert turns < 32 and yarn(rates, 4.0, trained)[0] == rates[0]
@@ -213,7 +213,7 @@ def test_only_yarns_code_keeps_a_fastest_pair_below_the_bound(width: int, traine
     assert bool((llama3(rates, 4.0, trained) < rates).all()) == (turns < 4)
 
 
-def test_up_to_the_trained_length_dynamic_ntk_is_plain_rope() -> None:
+def test_dynamic_ntk_begins_as_plain_rope() -> None:
     q = torch.randn(1, 2, TRAINED, HEAD_DIM)
     positions = torch.arange(TRAINED)
     dynamic, plain = DynamicNTK(HEAD_DIM, 2.0, TRAINED), RoPE(HEAD_DIM)

@@ -32,7 +32,7 @@ def test_equal_gates_make_it_alibi():
     assert_close(forgetting_bias(log_gates, 5)[0][:, past], penalty.expand(2, 5, 5)[:, past], 1e-12)
 
 
-def test_a_closed_gate_hides_all_that_came_before():
+def test_a_closed_gate_hides_the_past():
     torch.manual_seed(0)
     layer = MultiHeadAttention(8, 2, Forgetting(8, 2), causal=True).double()
     x = torch.randn(1, 6, 8, dtype=torch.float64)

@@ -145,7 +145,7 @@ def test_axial_positions_are_rows_and_columns() -> None:
 
 
 @pytest.mark.parametrize("dim", [2, 8, 14])
-def test_the_permutation_leads_from_one_layout_to_the_other_exactly(dim: int) -> None:
+def test_the_permutation_changes_the_layout_exactly(dim: int) -> None:
     order = layout_permutation(dim)
     x = torch.randn(2, 3, 5, dim, dtype=torch.float64)
     angles = rope_angles(torch.arange(5) + 9, frequencies(dim))
@@ -217,7 +217,7 @@ def test_half_precision_rotates_by_float32_angles(dtype: torch.dtype, cast: str)
         assert (rotated - exact).abs().max() <= torch.finfo(dtype).eps * exact.abs().max()
 
 
-def test_far_positions_keep_float32_accuracy_where_float32_angles_lose_it() -> None:
+def test_far_positions_keep_float32_accuracy() -> None:
     positions = torch.tensor([100_003])
     exact = rope_angles(positions, frequencies(64)).cos()
     ones = torch.eye(64)[::2].sum(0).expand(1, 1, 1, 64)  # pairs of 1 and 0

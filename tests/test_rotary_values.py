@@ -15,7 +15,7 @@ def drawn(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def test_each_value_arrives_rotated_by_key_minus_query():
+def test_values_arrive_rotated_by_distance():
     torch.manual_seed(0)
     rope = RoPE(8, base=100)
     q, k, v = drawn(2, 3, 4, 8), drawn(2, 3, 6, 8), drawn(2, 3, 6, 8)

@@ -69,7 +69,7 @@ def test_each_number_of_a_grid_equals_the_formula(
 
 @quick
 @given(pairs, bases)
-def test_frequencies_are_geometric_and_stop_one_step_before_the_base(n: int, base: float) -> None:
+def test_frequencies_are_a_geometric_series(n: int, base: float) -> None:
     rates = frequencies(2 * n, base)
     assert rates.shape == (n,)
     assert rates[0] == 1
@@ -94,9 +94,7 @@ def test_equal_to_the_table_of_ctrl(length: int, dim: int) -> None:
 
 
 @pytest.mark.parametrize(("length", "dim"), [(7, 6), (61, 30), (300, 128)])
-def test_equal_to_the_table_of_whisper_with_the_base_that_its_divisor_means(
-    length: int, dim: int
-) -> None:
+def test_equal_to_whisper_with_another_base(length: int, dim: int) -> None:
     """Whisper: halves, exponents divided by dim / 2 - 1; float32 angles, hence the tolerance."""
     from transformers.models.whisper.modeling_whisper import sinusoids
 
@@ -160,7 +158,7 @@ def test_positions_of_any_shape_keep_it(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("places", [[3.0, 4.0, 5.0], [7.0], [1.0, 4.5, -2.0]])
-def test_a_code_has_its_gradient_by_position_consecutive_or_not(places: list[float]) -> None:
+def test_a_code_has_its_gradient_by_position(places: list[float]) -> None:
     positions = torch.tensor(places, dtype=torch.float64, requires_grad=True)
     weights, rates = torch.randn(len(places), 6), frequencies(6)
     (found,) = torch.autograd.grad((sinusoidal(positions, 6) * weights).sum(), positions)
@@ -185,7 +183,7 @@ def test_embed_adds_the_code_once() -> None:
 
 
 @pytest.mark.parametrize("offset", OFFSETS)
-def test_a_float32_code_is_right_to_its_last_digit_however_far(offset: int) -> None:
+def test_far_float32_codes_are_exact(offset: int) -> None:
     positions = torch.arange(offset, offset + 9)
     codes = sinusoidal(positions, 64)
     assert codes.dtype == torch.float32
@@ -195,7 +193,7 @@ def test_a_float32_code_is_right_to_its_last_digit_however_far(offset: int) -> N
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_other_types_are_the_exact_code_rounded_once(dtype: torch.dtype) -> None:
+def test_other_types_are_rounded_once(dtype: torch.dtype) -> None:
     exact = sinusoidal(torch.arange(4000, 4010), 32, dtype=torch.float64)
     assert torch.equal(sinusoidal(torch.arange(4000, 4010), 32, dtype=dtype), exact.to(dtype))
     grid = sinusoidal_2d(torch.tensor(3), torch.arange(4000, 4010), 32, dtype=dtype)

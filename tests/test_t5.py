@@ -72,7 +72,7 @@ def exact_bucket(relative: int, n_buckets: int, max_distance: int, bidirectional
 
 @both_directions
 @pytest.mark.parametrize(("n_buckets", "max_distance"), [(32, 128), (64, 256), (12, 30), (8, 5)])
-def test_buckets_equal_the_published_ones_at_every_offset(
+def test_buckets_equal_the_published_ones(
     bidirectional: bool, n_buckets: int, max_distance: int
 ) -> None:
     relative = torch.arange(-1200, 1201)

@@ -36,7 +36,7 @@ def test_scores_start_as_large_as_ever() -> None:
     assert float(factors.mean()) == pytest.approx(1)
 
 
-def test_the_largest_weight_does_not_fade_with_the_length() -> None:
+def test_the_largest_weight_does_not_fade() -> None:
     """One key scores 5 more than all others: with s at least 0.2 it keeps most of the weight."""
 
     def weight(encoding: torch.nn.Module, length: int) -> float:

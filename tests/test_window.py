@@ -9,7 +9,7 @@ from pe_lib import ALiBi, Compose, NoPosition, PositionEncoding, RoPE, SlidingWi
 from pe_lib.attention import attend, attend_fused
 
 
-def test_it_is_attention_with_a_mask_that_hides_what_is_far() -> None:
+def test_it_equals_a_mask_of_distance() -> None:
     q, k, v = torch.randn(3, 2, 3, 9, 4, dtype=torch.float64)
     places = torch.arange(9)
     near = (places[:, None] - places).abs() < 4
@@ -22,9 +22,7 @@ def test_it_is_attention_with_a_mask_that_hides_what_is_far() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("inner", [NoPosition(), ALiBi(2), RoPE(4)])
-def test_a_query_with_nothing_in_its_window_gets_zeros(
-    dtype: torch.dtype, inner: PositionEncoding
-) -> None:
+def test_an_empty_window_gives_zeros(dtype: torch.dtype, inner: PositionEncoding) -> None:
     """Also far beyond what a dtype can hold, and in the fused form."""
     q, k, v = torch.randn(3, 1, 2, 5, 4).to(dtype)
     encoding = Compose(inner, SlidingWindow(2, 3))
