@@ -62,7 +62,7 @@ def attention_logits(
     q_pos, k_pos = as_positions(q_pos, q), as_positions(k_pos, k)
     order = order_of(q_pos), order_of(k_pos)
     k, scale = repeat_heads(k, q), default_scale(encoding, q.shape[-1])
-    bias = encoding.bias(q, k, *order, scale)
+    bias = checked_bias(encoding.bias(q, k, *order, scale), *order)
     if encoding.uses("read_bias"):
         if reads is None:
             raise ValueError(
@@ -146,14 +146,28 @@ def checked_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
     """Return a mask of four axes; what has two may mean padding, or pairs, and is refused."""
     if mask is None:
         return None
-    one_key = mask.shape[-2:] == (1, 1) != (q.shape[2], k.shape[2])  # would be all keys' mask
-    if mask.dtype != torch.bool or mask.ndim != 4 or one_key:
+    pairs = (*q.shape[:3], k.shape[2])
+    fits = mask.ndim == 4 and all(n in (1, full) for n, full in zip(mask.shape, pairs, strict=True))
+    one_key = mask.shape[-2:] == (1, 1) != pairs[2:]  # would be all keys' mask
+    if mask.dtype != torch.bool or not fits or one_key:
         raise ValueError(
-            f"mask must be bool, (B, H, Lq, Lk) = {(*q.shape[:3], k.shape[2])} where B, H and one "
+            f"mask must be bool, (B, H, Lq, Lk) = {pairs} where B, H and one "
             "of the others may be 1: padding as mask[:, None, None], with all keys of a cache, "
             f"pairs as mask[None, None]; got {mask.dtype} {tuple(mask.shape)}"
         )
     return mask
+
+
+def checked_bias(bias: Tensor | None, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
+    """Return what the hook `bias` returned; of three axes, the batch would be taken for heads."""
+    if bias is None or bias.ndim != 3:
+        return bias
+    if any(positions.shape[:-1] > (1,) for positions in (q_pos, k_pos)):
+        raise ValueError(
+            "bias must have four axes, (B, H, Lq, Lk), where positions have a batch, got "
+            f"{tuple(bias.shape)}"
+        )
+    return bias
 
 
 def repeat_heads(x: Tensor, q: Tensor) -> Tensor:
@@ -193,7 +207,6 @@ def attend_fused(
         biases = distance_biases(encoding)
     if starts and biases:
         bias: Tensor | None = reversed_bias(biases, q, k, *starts, causal)
-        q, q_pos = q.flip(2), q_pos.flip(-1)
     elif starts and is_causal and starts[0] == starts[1] and q.shape[2] == k.shape[2]:
         bias = None
     else:
@@ -204,8 +217,8 @@ def attend_fused(
             k, v = repeat_heads(k, q), repeat_heads(v, q)
         q, k = rotate(encoding, q, k, q_pos, k_pos)
         v = encoding.rotate_values(v, order_of(k_pos))
-    output = encoding.rotate_back(kernel(q, k, v, bias, scale, is_causal), order_of(q_pos))
-    return output.flip(2) if biases else output
+    output = kernel(q.flip(2) if biases else q, k, v, bias, scale, is_causal)
+    return encoding.rotate_back(output.flip(2) if biases else output, order_of(q_pos))
 
 
 def starts_of(q_pos: Tensor | int, k_pos: Tensor | int) -> tuple[int, int] | None:
@@ -218,6 +231,8 @@ def kernel(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float, is_causal: bool = False
 ) -> Tensor:
     """Call PyTorch's kernel; `bias` is broadcastable to (B, H, Lq, Lk)."""
+    if k.shape[2] != v.shape[2]:  # the kernel would leave values out
+        raise ValueError(f"k and v must have as many keys, got {k.shape[2]} and {v.shape[2]}")
     if bias is not None:
         # Four axes: given three, PyTorch gets the same result without its fused kernel.
         bias = bias[(None,) * (4 - bias.ndim)]
@@ -243,7 +258,7 @@ def masked_bias(
         if starts:
             bias = encoding.bias_of_runs(q, keys, *starts, scale)
         else:
-            bias = encoding.bias(q, keys, q_pos, k_pos, scale)
+            bias = checked_bias(encoding.bias(q, keys, q_pos, k_pos, scale), q_pos, k_pos)
     if starts and starts[1] + k.shape[2] <= starts[0] + 1:  # no key comes after a query
         causal = False
     allowed = allowed_pairs(q_pos, k_pos, causal, mask)
@@ -255,10 +270,13 @@ def masked_bias(
 
 def distance_biases(encoding: PositionEncoding) -> list[RelativeBias]:
     """Return what acts on the logits if all of it depends on the distance alone, else nothing."""
-    parts = [part for part in encoding.parts() if part.uses("bias")]
-    hooks = {type(each).bias_of_runs for each in (encoding, *parts)}
-    alone = hooks <= {RelativeBias.bias_of_runs, Compose.bias_of_runs}
-    return [part for part in parts if alone and isinstance(part, RelativeBias)]
+    hook = type(encoding).bias_of_runs
+    if isinstance(encoding, RelativeBias) and hook is RelativeBias.bias_of_runs:
+        return [encoding]
+    if not isinstance(encoding, Compose) or hook is not Compose.bias_of_runs:
+        return []
+    found = [distance_biases(each) for each in encoding.members() if each.uses("bias")]
+    return [bias for biases in found for bias in biases] if all(found) else []
 
 
 def reversed_bias(
@@ -359,10 +377,12 @@ class MultiHeadAttention(nn.Module):
         if context is not None and (q_pos is None or k_pos is None or cache is not None):
             raise ValueError("context needs q_pos and k_pos, and no cache: it would be added again")
         encoding, source = self.encoding, x if context is None else context
+        _, length, _ = x.shape
+        self.check_encoding()
         cache = KVCache() if cache is None else cache
         if cache.layer not in (None, id(self)):
             raise ValueError("cache must be one that no other layer uses: each has its own")
-        q_pos = cache.next_positions(x.shape[1]) if q_pos is None else q_pos
+        q_pos = cache.next_positions(length) if q_pos is None else q_pos
         k_pos = q_pos if k_pos is None else k_pos
         q = self.split_heads(self.q_proj(x))  # (B, H, Lq, d)
         k = self.split_heads(self.k_proj(source))  # (B, n_kv_heads, Lk, d)

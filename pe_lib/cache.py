@@ -25,6 +25,7 @@ class KVCache:
         self.values: Any = None  # (B, heads, L, d)
         self.read: Any = None  # (B, H, L, n), of an encoding that reads hidden states
         self.at: Tensor | int = 0  # the positions, or the int where consecutive ones begin
+        self.end = 0  # the int after the last of these
         self.layer: int | None = None  # the id of the one that it belongs to
         self.buffers: tuple[Buffer | None, ...] = (None, None, None)  # of keys, values, read
 
@@ -47,7 +48,7 @@ class KVCache:
         if isinstance(at, Tensor):
             return at
         device = None if self.keys is None else self.keys.device
-        return torch.arange(at, at + len(self), device=device)
+        return torch.arange(at, self.end, device=device)
 
     @positions.setter
     def positions(self, positions: Tensor) -> None:
@@ -61,7 +62,7 @@ class KVCache:
         Source: Wang et al. 2024 (Qwen2-VL), section 2.1, for several numbers.
         """
         if not isinstance(self.at, Tensor):
-            return self.at + len(self)
+            return self.end
         last = self.at[..., -1:]  # (1,), (B, 1) or (1 + A, B, 1)
         if last.ndim == 3:
             largest = self.at[1:].amax(dim=(0, -1))[None, :, None]  # (1, B, 1)
@@ -84,21 +85,24 @@ class KVCache:
         grown.keys, keys = extended(self.keys, k, self.buffers[0])
         grown.values, values = extended(self.values, v, self.buffers[1])
         grown.read, reads = extended(self.read, read, self.buffers[2])
+        grown.end = 0 if isinstance(grown.at, Tensor) else grown.at + grown.keys.shape[2]
         grown.buffers = keys, values, reads
         return grown
 
     def positions_with(self, k_pos: Tensor | int, k: Tensor) -> Tensor | int:
         """Return the positions held and those of k (B, heads, n, d): an int if all follow."""
-        if self.keys is None:
-            return k_pos if isinstance(k_pos, int | torch.SymInt) else as_positions(k_pos, k)
+        if self.keys is None:  # a tensor of the caller may change
+            start = isinstance(k_pos, int | torch.SymInt)
+            return k_pos if start else as_positions(k_pos, k).clone()
+        if not isinstance(self.at, Tensor) and self.end != self.at + self.keys.shape[2]:
+            raise ValueError("cache.positions must be set, too, where keys are cut")
         if not isinstance(k_pos, Tensor) and not isinstance(self.at, Tensor):
-            end = self.at + len(self)
-            if k_pos < end:
+            if k_pos < self.end:
                 raise ValueError(
-                    f"q_pos must come after the cached positions, which end at {end - 1}, got "
+                    f"q_pos must come after the cached positions, which end at {self.end - 1}, got "
                     f"{k_pos}: each token is given once, and each layer has a cache of its own"
                 )
-            if k_pos == end:
+            if k_pos == self.end:
                 return self.at
         return joined(self.positions, as_positions(k_pos, k))
 
@@ -138,6 +142,8 @@ def extended(
     if rows is None or more is None:
         return more, None
     length = rows.shape[2] + more.shape[2]
+    if more.shape[:2] != rows.shape[:2]:  # a smaller batch would be written to all
+        raise ValueError(f"keys must have the batch of the cached ones, {rows.shape[0]}")
     recorded = torch.is_grad_enabled() or torch.compiler.is_compiling()
     if recorded or more.dtype != rows.dtype:
         return torch.cat([rows, more], dim=2), None

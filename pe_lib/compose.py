@@ -28,6 +28,8 @@ class Compose(PositionEncoding):
         encodings: at least one `PositionEncoding`.
     """
 
+    rotates_once = True  # where a subclass writes no hook and all members do
+
     def __init__(self, *encodings: PositionEncoding) -> None:
         """Raise if together they would not be what each is."""
         super().__init__()
@@ -49,7 +51,7 @@ class Compose(PositionEncoding):
             raise ValueError(f"encodings must have {wrong[0]} after all that rotate")
         self.scale = scales.pop() if scales else None
         self.past_only = any(part.past_only for part in parts)
-        self.rotates_once = all(part.rotates_once for part in parts)
+        self.rotates_once = self.rotates_once and all(part.rotates_once for part in parts)
 
     def members(self) -> list[PositionEncoding]:
         """Return the encodings in order."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pe_lib.encoding import to_float64
-from pe_lib.rope import RoPE, apply_rope, rope_angles
+from pe_lib.rope import RoPE, rope_angles
 
 
 def position_interpolation(rates: Tensor, factor: float) -> Tensor:
@@ -65,6 +65,8 @@ def dynamic_ntk(rates: Tensor, factor: float, trained_length: int, length: int |
 
     Source: emozilla 2023; Peng et al. 2024, section 3.3, whose factor is 1.
     """
+    if factor < 1:
+        raise ValueError(f"factor must be at least 1, new length over trained length, got {factor}")
     # Up to the trained length the stretch is 1, and the rates are what they were.
     share = to_float64(torch.as_tensor(length)) / trained_length
     stretch = (factor * share - (factor - 1)).clamp(min=1)
@@ -224,9 +226,8 @@ class LengthRoPE(RoPE):
         start = q_pos.new_zeros(1)  # a batch may be empty
         length = 1 + torch.cat([p.flatten() for p in (start, q_pos, k_pos)]).max()
         rates = self.rates_at(length)
-        q_angles, k_angles = (to_float64(rope_angles(to_float64(p), rates)) for p in (q_pos, k_pos))
-        q = apply_rope(q, q_angles, self.layout, gain=self.gain)
-        return q, apply_rope(k, k_angles, self.layout, gain=self.gain)
+        q_angles, k_angles = (rope_angles(to_float64(p), rates) for p in (q_pos, k_pos))
+        return self.turned(q, q_angles), self.turned(k, k_angles)
 
 
 class DynamicNTK(LengthRoPE):

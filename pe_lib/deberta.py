@@ -38,8 +38,11 @@ def log_bucket(distance: Tensor, n_buckets: int, max_distance: int) -> Tensor:
     Source: He et al. 2021 (version 2 of the code, `make_log_bucket_position`).
     """
     middle = n_buckets // 2
-    if max_distance < middle + 2:
-        raise ValueError(f"max_distance must be at least {middle + 2}, got {max_distance}")
+    if n_buckets % 2 or max_distance < middle + 2:
+        raise ValueError(
+            f"n_buckets must be even and max_distance at least {middle + 2}, got {n_buckets} and "
+            f"{max_distance}"
+        )
     size = distance.abs()
     # float32, as published: an exact logarithm would round some bucket borders the other way.
     growth = torch.log(size.clamp(min=middle).float() / middle)

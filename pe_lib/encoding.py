@@ -29,7 +29,7 @@ class PositionEncoding(nn.Module):
         scale: factor on the query-key product; None means 1/sqrt(d). A class whose `rotate` changes
             the width states it.
         past_only: it tells nothing sensible about keys that come after the query; a layer that
-            shows it such keys is refused.
+            shows it such keys is refused, except in a graph (`torch.compile`), which does not look.
         rotates_once: True if a cache may keep keys as `rotate` leaves them: a key's rotation
             depends on its own position alone, and `bias` and `sink` read neither queries nor keys.
         linear: False if `rotate` is no linear map; in a `Compose` it must then come first.

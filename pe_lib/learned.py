@@ -20,7 +20,8 @@ class Learned(PositionEncoding):
             table far smaller than they are is hardly seen, and learns late.
 
     A position without a row is an error, as in GPT-2 and BERT; but in a graph a negative one
-    is counted from the end without a word. `pe_lib.recent.resizing` stretches a table.
+    is counted from the end without a word. `pe_lib.recent.resizing` stretches a
+    table.
 
     Source: Gehring et al. 2017; Devlin et al. 2019; Radford et al. 2019.
     """

@@ -58,6 +58,10 @@ def apply_rope(
     width, dtype = 2 * angles.shape[-1], torch.promote_types(x.dtype, torch.float32)
     if not 0 < width <= x.shape[-1]:
         raise ValueError(f"angles must be of 1 to {x.shape[-1] // 2} pairs, got {width // 2}")
+    if angles.shape[-2] != x.shape[-2]:  # those of one token would turn all
+        raise ValueError(f"angles must be of {x.shape[-2]} tokens, got {angles.shape[-2]}")
+    if not x.is_floating_point():
+        raise TypeError(f"x must be of real numbers, or what rotates is rounded, got {x.dtype}")
     cos, sin = ((gain * part).to(x.device, dtype) for part in (angles.cos(), angles.sin()))
     a, b = split_pairs(x[..., :width].to(dtype), layout)
     rotated = arrange(a * cos - b * sin, a * sin + b * cos, layout).to(x.dtype)
@@ -145,5 +149,10 @@ class RoPE(PositionEncoding):
 
     def rotated(self, x: Tensor, positions: Tensor) -> Tensor:
         """Rotate x (B, H, L, d) by positions (L,) or (B, L)."""
-        angles = to_float64(self.angles(to_float64(positions)))  # (L, n) or (B, L, n)
-        return apply_rope(x, angles, self.layout, gain=self.gain)
+        return self.turned(x, self.angles(to_float64(positions)))
+
+    def turned(self, x: Tensor, angles: Tensor, gain: float | Tensor = 1.0) -> Tensor:
+        """Rotate x (B, H, L, d) by angles (L, n) or (B, L, n), with one more factor."""
+        if x.shape[-1] != self.head_dim:  # the others would not rotate
+            raise ValueError(f"heads must have width {self.head_dim}, got {x.shape[-1]}")
+        return apply_rope(x, to_float64(angles), self.layout, gain=self.gain * gain)

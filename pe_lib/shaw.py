@@ -82,7 +82,7 @@ class Shaw(PositionEncoding):
         """Draw the vectors from a normal distribution."""
         super().__init__()
         self.head_dim = head_dim
-        shape, std = (2 * clip + 1, head_dim), std or head_dim**-0.5
+        shape, std = (2 * clip + 1, head_dim), head_dim**-0.5 if std is None else std
         self.key_table = nn.Parameter(normal(*shape, std=std))  # (2 clip + 1, d)
         self.value_table = nn.Parameter(normal(*shape, std=std)) if with_values else None
 

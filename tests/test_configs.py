@@ -14,7 +14,7 @@ from closeness import assert_close
 from torch import Tensor
 
 from lab import census
-from pe_lib import KVCache, MultiHeadAttention, NoPosition, RoPE
+from pe_lib import KVCache, MultiHeadAttention, RoPE
 from pe_lib.compose import Compose
 from pe_lib.context_extension import DynamicNTK, LongRoPE
 from pe_lib.recent.mla import Trailing
@@ -326,14 +326,6 @@ def test_query_temperature_leaves_keys_and_grows_in_steps_or_smoothly() -> None:
     assert_close(steps, 1 + 0.5 * torch.log(torch.tensor([1, 1, 1, 1, 2, 2, 2, 2, 3]).double()))
     smooth = query_factor(torch.tensor([0, 3]), 0.5, 4, ahead=1, growth="power")
     assert_close(smooth, torch.tensor([1.25, 2.0]).double() ** 0.5)
-
-
-def test_trailing_takes_only_what_rotates() -> None:
-    from pe_lib import T5Bias
-
-    with pytest.raises(ValueError, match="encoding must only rotate, got one that uses bias"):
-        Trailing(T5Bias(2), 4)
-    assert not Trailing(NoPosition(), 4).uses("rotate")
 
 
 # The command --------------------------------------------------------------------------------------

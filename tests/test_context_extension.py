@@ -106,7 +106,7 @@ def test_rates_equal_transformers(factor: float, base: float) -> None:
     [(64, 150000.0, 32.0, 4096), (64, 50000.0, 32.0, 4096), (HEAD_DIM, 10000.0, 4.0, TRAINED)],
     ids=["gpt-oss", "Kimi-K2", "small"],
 )
-def test_yarn_with_every_field_of_its_configuration_equals_transformers(
+def test_every_field_of_yarn_equals_transformers(
     head_dim: int,
     base: float,
     factor: float,
@@ -205,7 +205,7 @@ def test_every_rate_follows_its_papers_formula(
 
 
 @pytest.mark.parametrize(("width", "trained"), [(32, 128), (8, 16), (16, 8)])
-def test_only_yarns_code_keeps_a_fastest_pair_below_the_bound(width: int, trained: int) -> None:
+def test_only_yarn_keeps_a_slow_first_pair(width: int, trained: int) -> None:
     rates = frequencies(width)
     turns = float(rates[0]) * trained / (2 * math.pi)
     assert turns < 32 and yarn(rates, 4.0, trained)[0] == rates[0]
@@ -213,7 +213,7 @@ def test_only_yarns_code_keeps_a_fastest_pair_below_the_bound(width: int, traine
     assert bool((llama3(rates, 4.0, trained) < rates).all()) == (turns < 4)
 
 
-def test_up_to_the_trained_length_dynamic_ntk_is_plain_rope() -> None:
+def test_dynamic_ntk_begins_as_plain_rope() -> None:
     q = torch.randn(1, 2, TRAINED, HEAD_DIM)
     positions = torch.arange(TRAINED)
     dynamic, plain = DynamicNTK(HEAD_DIM, 2.0, TRAINED), RoPE(HEAD_DIM)
@@ -244,7 +244,7 @@ def test_longrope_is_short_at_trained_length() -> None:
         LongRoPE(8, torch.ones(4), torch.tensor([1.0, 2.0, 3.0, 4.0]), 4, 2.0),
     ],
 )
-def test_the_last_step_with_a_cache_gives_what_the_full_sequence_gives(encoding: RoPE) -> None:
+def test_the_last_cached_step_equals_the_whole(encoding: RoPE) -> None:
     """Only the last: earlier queries were rotated for the length they had seen."""
     torch.manual_seed(0)
     attention = MultiHeadAttention(24, 3, encoding, causal=True)
@@ -253,3 +253,10 @@ def test_the_last_step_with_a_cache_gives_what_the_full_sequence_gives(encoding:
     steps = [attention(part, cache=cache) for part in x.split([3, 4, 2], dim=1)]
     torch.testing.assert_close(steps[-1], attention(x)[:, 7:])
     assert not torch.allclose(steps[0], attention(x)[:, :3])
+
+
+def test_rates_must_be_a_series() -> None:
+    with pytest.raises(ValueError, match="rates must be at least two frequencies"):
+        ntk_aware(torch.ones(1), 2.0)
+    with pytest.raises(ValueError, match="descending rates"):
+        yarn(torch.ones(4), 2.0, 64)

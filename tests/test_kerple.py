@@ -1,4 +1,4 @@
-"""KERPLE: against the paper's formulas, its limits and the error table."""
+"""KERPLE: against the paper's formulas, and its limits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_bias_follows_the_formula(
 
 
 @both_variants
-def test_both_parameters_stay_in_their_range_wherever_training_takes_them(variant: str) -> None:
+def test_trained_parameters_stay_in_range(variant: str) -> None:
     encoding = Kerple(3, variant=variant)
     with torch.no_grad():
         for free in encoding.parameters():

@@ -173,6 +173,8 @@ def axes_angles(numbers: Tensor, directions: Tensor) -> Tensor:
         (..., L, n), or (..., H, L, n): the product of the token's numbers with the direction.
     """
     directions = directions.to(numbers.device)
+    if numbers.shape[-1] != directions.shape[-1]:  # one number would stand for all axes
+        raise ValueError(f"numbers must be {directions.shape[-1]}, got {numbers.shape[-1]}")
     if directions.ndim == 3:
         numbers, directions = per_head(numbers), directions.unsqueeze(-3)  # (..., 1, L, A)
     # No matrix product: some devices would round it to ten bits, and far positions would collide.
@@ -237,9 +239,10 @@ class AxesRoPE(PositionEncoding):
         """Rotate x (B, H, L, d) by rows of numbers, (L, A) or (B, L, A)."""
         trained = isinstance(self.directions, nn.Parameter)
         directions = to_float64(self.directions) if trained else self.directions
-        angles = to_float64(
-            axes_angles(to_float64(numbers), directions)
-        )  # (..., L, n) or (..., H, L, n)
+        if x.shape[-1] != self.head_dim:  # the others would not rotate
+            raise ValueError(f"heads must have width {self.head_dim}, got {x.shape[-1]}")
+        # (..., L, n) or (..., H, L, n)
+        angles = to_float64(axes_angles(to_float64(numbers), directions))
         angles = angles[(None,) * (4 - angles.ndim)] if directions.ndim == 3 else per_head(angles)
         return apply_rope(x, angles, self.layout, gain=self.gain)
 

@@ -30,6 +30,8 @@ class Trailing(PositionEncoding):
         if wrong:
             raise ValueError(f"encoding must only rotate, got one that uses {', '.join(wrong)}")
         self.encoding, self.width = encoding, width
+        if getattr(encoding, "head_dim", width) != width:  # it would see some of them only
+            raise ValueError(f"encoding must have head_dim={width}, got {encoding.head_dim}")
         if encoding.scale is not None:
             raise ValueError(f"encoding must have no scale of its own, got {encoding.scale:g}")
         for name in ("rotates_once", "past_only", "linear", "fades", "n_heads"):

@@ -24,6 +24,8 @@ def sample_table(table: Tensor, places: Tensor) -> Tensor:
 
     Past the last row it is the last row.
     """
+    if not table.is_floating_point():  # mixtures of two rows would be rounded
+        raise TypeError(f"table must be of real numbers, got {table.dtype}")
     if (places < 0).any():
         raise ValueError(f"places must be at least 0, got {places.min().item():g}")
     lower = places.floor().long().clamp(0, len(table) - 1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pe_lib.encoding import per_head, to_float64
-from pe_lib.rope import RoPE, apply_rope
+from pe_lib.rope import RoPE
 
 
 def xpos_factors(positions: Tensor, zeta: Tensor, scale_base: float) -> Tensor:
@@ -67,6 +67,4 @@ class XPos(RoPE):
     def faded(self, x: Tensor, positions: Tensor, middle: Tensor, sign: int) -> Tensor:
         """Rotate x and multiply it by `xpos_factors`, or with the sign -1 by their inverse."""
         factors = per_head(xpos_factors(sign * (positions - middle), self.zeta, self.scale_base))
-        return apply_rope(
-            x, to_float64(self.angles(positions)), self.layout, gain=self.gain * factors
-        )
+        return self.turned(x, self.angles(positions), factors)
