@@ -236,10 +236,13 @@ def kernel(
     if bias is not None:
         # Four axes: given three, PyTorch gets the same result without its fused kernel.
         bias = bias[(None,) * (4 - bias.ndim)]
-    grouped = q.shape[1] != k.shape[1]
-    return F.scaled_dot_product_attention(
+    width, grouped = v.shape[-1], q.shape[1] != k.shape[1]
+    if width < q.shape[-1]:  # or PyTorch would make the matrix of weights
+        v = F.pad(v, (0, q.shape[-1] - width))
+    output = F.scaled_dot_product_attention(
         q, k, v, attn_mask=bias, is_causal=is_causal, scale=scale, enable_gqa=grouped
     )
+    return output[..., :width]
 
 
 def masked_bias(
@@ -378,7 +381,7 @@ class MultiHeadAttention(nn.Module):
             raise ValueError("context needs q_pos and k_pos, and no cache: it would be added again")
         encoding, source = self.encoding, x if context is None else context
         _, length, _ = x.shape
-        self.check_encoding()
+        self.check_sizes()
         cache = KVCache() if cache is None else cache
         if cache.layer not in (None, id(self)):
             raise ValueError("cache must be one that no other layer uses: each has its own")
