@@ -148,7 +148,7 @@ def checked_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
         return None
     pairs = (*q.shape[:3], k.shape[2])
     fits = mask.ndim == 4 and all(n in (1, full) for n, full in zip(mask.shape, pairs, strict=True))
-    one_key = mask.shape[-2:] == (1, 1) != pairs[2:]  # would be all keys' mask
+    one_key = mask.shape[-2:] == (1, 1) and pairs[3] != 1  # would be all keys' mask
     if mask.dtype != torch.bool or not fits or one_key:
         raise ValueError(
             f"mask must be bool, (B, H, Lq, Lk) = {pairs} where B, H and one "

@@ -6,7 +6,7 @@ x_i + table[i]
 import torch
 from torch import Tensor, nn
 
-from pe_lib.encoding import PositionEncoding, as_positions
+from pe_lib.encoding import PositionEncoding, as_positions, order_of
 from pe_lib.initial import normal
 
 
@@ -34,7 +34,7 @@ class Learned(PositionEncoding):
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Add the rows of `positions` to x (B, L, D)."""
-        return x + self.rows(as_positions(positions, x)).to(x.dtype)
+        return x + self.rows(order_of(as_positions(positions, x))).to(x.dtype)
 
     def rows(self, positions: Tensor) -> Tensor:
         """Return the rows of positions: (...) -> (..., D)."""

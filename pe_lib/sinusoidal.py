@@ -8,7 +8,7 @@ Each pair of columns rotates like the hand of a clock; the wavelengths form a ge
 import torch
 from torch import Tensor
 
-from pe_lib.encoding import PositionEncoding, as_positions, to_float64
+from pe_lib.encoding import PositionEncoding, as_positions, order_of, to_float64
 
 LAYOUTS = ("interleaved", "half")
 
@@ -100,6 +100,6 @@ class Sinusoidal(PositionEncoding):
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Add the codes of `positions`, which may be any real numbers, to x (B, L, D)."""
-        positions = as_positions(positions, x)
+        positions = order_of(as_positions(positions, x))
         codes = sinusoidal(positions, self.d_model, self.base, dtype=x.dtype)
         return x + self.gain * codes  # codes are (L, D) or (B, L, D)

@@ -12,7 +12,7 @@ from alone import timm_positions
 from closeness import assert_close
 from torch import Tensor
 
-from pe_lib import AxesRoPE, RoPE
+from pe_lib import AxesRoPE, Learned, RoPE, Sinusoidal
 from pe_lib.attention import attention_logits
 from pe_lib.encoding import axes_of, order_of
 from pe_lib.recent.axes import (
@@ -218,6 +218,13 @@ def test_interleaved_sections_of_an_image_equal_timm():
     directions = section_directions(frequencies(72), [12, 12, 12], "interleaved")
     ours = AxesRoPE(72, directions, layout="half")
     assert_close(rotated(ours, q, grid_positions(1, 3, 5)), expected, 1e-6)
+
+
+def test_what_is_added_reads_the_order():
+    places, x = text_image_positions([2, (1, 2, 2), 1]), heads(2, 7, 8)
+    for encoding in (Sinusoidal(8), Learned(7, 8).double()):
+        found = encoding.embed(x, places)
+        assert_close(found, encoding.embed(x, torch.arange(7)), 1e-14)
 
 
 # --- what rotates, and what is trained ------------------------------------------------------------

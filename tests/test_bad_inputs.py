@@ -85,6 +85,7 @@ def test_a_mistake_is_an_error(call: str, words: str) -> None:
         "follow(x(), q_pos=P(4))",  # a second text may start at 0
         "follow(x(1, 2, 16), mask=torch.ones(1, 1, 1, 6).bool())",
         "layer(RoPE(8))(x(2, 4, 16), mask=torch.ones(2, 1, 4, 1).bool())",
+        "layer()(x(), context=x(1, 1, 16), q_pos=0, k_pos=0, mask=torch.ones(1, 1, 1, 1).bool())",
         "attend(q(), q(0), q(0), NoPosition(), 0, 0)",
     ],
 )
