@@ -29,8 +29,9 @@ from bakeoff.variants import BEYOND, EXTENSIONS, TUNED
 from lab import census, checks, measure
 from lab.registry import METHODS, TAUGHT, Sizes
 from lab.training import generator
-from pe_lib.attention import PositionEncoding, attention_logits
+from pe_lib.attention import attention_logits
 from pe_lib.deberta import DeBERTa
+from pe_lib.encoding import PositionEncoding
 from pe_lib.recent.window import SlidingWindow
 
 # What the tasks of the comparison stand for, and the bar that every seed must clear at the context

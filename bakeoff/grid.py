@@ -11,7 +11,7 @@ import torch
 from bakeoff import recipes
 from lab import checks
 from lab.registry import Sizes
-from pe_lib.attention import PositionEncoding
+from pe_lib.encoding import PositionEncoding
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from lab.model import EMBED_STD, Transformer
 from lab.registry import METHODS, Sizes
 from lab.tasks import coupled_positions
 from lab.training import generator
-from pe_lib.attention import NoPosition, PositionEncoding
 from pe_lib.compose import Compose
 from pe_lib.context_extension import proportional
 from pe_lib.deberta import DeBERTa
+from pe_lib.encoding import NoPosition, PositionEncoding
 from pe_lib.recent.window import SlidingWindow
 from pe_lib.rope import RoPE
 from pe_lib.shaw import Shaw

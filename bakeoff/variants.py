@@ -18,8 +18,8 @@ from lab.hierarchical import Beyond
 from lab.model import Transformer
 from lab.pretrained import GlassLM
 from pe_lib import context_extension as extend
-from pe_lib.attention import NoPosition, PositionEncoding
 from pe_lib.compose import Compose
+from pe_lib.encoding import NoPosition, PositionEncoding
 from pe_lib.recent.window import SlidingWindow
 from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import frequencies

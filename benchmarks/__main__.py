@@ -20,7 +20,9 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from lab.registry import METHODS, Sizes
-from pe_lib.attention import KVCache, MultiHeadAttention, NoPosition, PositionEncoding
+from pe_lib.attention import MultiHeadAttention
+from pe_lib.cache import KVCache
+from pe_lib.encoding import NoPosition, PositionEncoding
 from pe_lib.rope import RoPE, apply_rope, rope_angles
 from pe_lib.sinusoidal import frequencies
 from tools import ROOT

@@ -10,8 +10,7 @@ from torch import Tensor
 from exercises.checks import CheckFailed
 from lab.model import Transformer
 from lab.training import Batch, accuracy, generator, train
-from pe_lib.attention import NoPosition, PositionEncoding
-from pe_lib.encoding import HOOKS
+from pe_lib.encoding import HOOKS, NoPosition, PositionEncoding
 from pe_lib.testing import PROMISES, broken_promises
 
 VOCAB, D_MODEL, N_HEADS, N_LAYERS = 16, 32, 4, 2

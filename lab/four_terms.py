@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from lab import checks
 from lab.registry import METHODS, Sizes
-from pe_lib.attention import MultiHeadAttention, PositionEncoding, attention_logits
+from pe_lib.attention import MultiHeadAttention, attention_logits
+from pe_lib.encoding import PositionEncoding
 from pe_lib.initial import linear, normal
 
 WIDTH, HEADS, LENGTH, START, SHIFT = 16, 2, 6, 5, 3  # of the probe

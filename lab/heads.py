@@ -21,7 +21,8 @@ from torch import Tensor
 from lab.model import Transformer
 from lab.registry import METHODS, Sizes, encodings
 from lab.training import IGNORE, Batch, accuracy, generator, train
-from pe_lib.attention import MultiHeadAttention, PositionEncoding, attention_logits
+from pe_lib.attention import MultiHeadAttention, attention_logits
+from pe_lib.encoding import PositionEncoding
 from pe_lib.learned import Learned
 from pe_lib.relative import RelativeBias
 from pe_lib.rope import RoPE, apply_rope, rope_angles

@@ -11,7 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from lab.registry import Sizes
-from pe_lib.attention import MultiHeadAttention, PositionEncoding, attention_logits
+from pe_lib.attention import MultiHeadAttention, attention_logits
+from pe_lib.encoding import PositionEncoding
 
 
 @torch.no_grad()

@@ -10,8 +10,9 @@ from typing import Any
 from torch import Tensor, cat, nn
 
 from lab import checks
-from pe_lib.attention import KVCache, MultiHeadAttention, NoPosition, PositionEncoding
-from pe_lib.encoding import as_positions, order_of
+from pe_lib.attention import MultiHeadAttention
+from pe_lib.cache import KVCache
+from pe_lib.encoding import NoPosition, PositionEncoding, as_positions, order_of
 from pe_lib.initial import normal
 
 EMBED_STD = 0.3  # of token embeddings, and of every position vector that is added to something

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from lab.model import EMBED_STD
 from pe_lib.alibi import ALiBi
-from pe_lib.attention import NoPosition, PositionEncoding
 from pe_lib.context_extension import proportional
 from pe_lib.deberta import DeBERTa
+from pe_lib.encoding import NoPosition, PositionEncoding
 from pe_lib.fire import Fire
 from pe_lib.kerple import Kerple
 from pe_lib.learned import Learned

@@ -8,7 +8,8 @@ the module), `cache`, then any method, each by itself. `recent` has methods of t
 """
 
 from pe_lib.alibi import ALiBi, alibi
-from pe_lib.attention import KVCache, MultiHeadAttention
+from pe_lib.attention import MultiHeadAttention
+from pe_lib.cache import KVCache
 from pe_lib.compose import Compose
 from pe_lib.context_extension import DynamicNTK, LongRoPE
 from pe_lib.deberta import DeBERTa

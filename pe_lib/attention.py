@@ -15,12 +15,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pe_lib.cache import KVCache as KVCache
+from pe_lib.cache import KVCache
 from pe_lib.compose import Compose, total
-from pe_lib.encoding import HOOKS, as_positions, order_of, per_head, rotate
-from pe_lib.encoding import NoPosition as NoPosition
-from pe_lib.encoding import PositionEncoding as PositionEncoding
-from pe_lib.encoding import relative_position as relative_position
+from pe_lib.encoding import (
+    HOOKS,
+    NoPosition,
+    PositionEncoding,
+    as_positions,
+    order_of,
+    per_head,
+    relative_position,
+    rotate,
+)
 from pe_lib.relative import RelativeBias, distances
 
 Reads = tuple[Tensor, Tensor]  # what `PositionEncoding.read` returned for queries and for keys

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pe_lib.attention import KVCache, MultiHeadAttention, PositionEncoding
-from pe_lib.encoding import as_positions
+from pe_lib.attention import MultiHeadAttention
+from pe_lib.cache import KVCache
+from pe_lib.encoding import PositionEncoding, as_positions
 
 Promise = Callable[[PositionEncoding], None]
 BATCH, LENGTH = 2, 7

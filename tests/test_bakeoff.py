@@ -27,7 +27,8 @@ from lab import tasks
 from lab.processes import loaded_once
 from lab.registry import TAUGHT
 from pe_lib import context_extension
-from pe_lib.attention import KVCache, NoPosition
+from pe_lib.cache import KVCache
+from pe_lib.encoding import NoPosition
 from pe_lib.rope import RoPE
 from tools import ROOT
 

@@ -7,16 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from pe_lib.alibi import ALiBi
-from pe_lib.attention import (
-    KVCache,
-    MultiHeadAttention,
-    NoPosition,
-    PositionEncoding,
-    attend,
-    attention_logits,
-)
+from pe_lib.attention import MultiHeadAttention, attend, attention_logits
+from pe_lib.cache import KVCache
 from pe_lib.compose import Compose
-from pe_lib.encoding import per_head, relative_position
+from pe_lib.encoding import NoPosition, PositionEncoding, per_head, relative_position
 from pe_lib.learned import Learned
 from pe_lib.recent.mla import Trailing
 from pe_lib.recent.rotary_values import RotaryValues

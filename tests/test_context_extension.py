@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pe_lib.attention import KVCache, MultiHeadAttention
+from pe_lib.attention import MultiHeadAttention
+from pe_lib.cache import KVCache
 from pe_lib.context_extension import (
     DynamicNTK,
     LongRoPE,

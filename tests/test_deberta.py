@@ -14,8 +14,9 @@ from transformers import DebertaConfig, DebertaV2Config
 from transformers.models.deberta import modeling_deberta as version_1
 from transformers.models.deberta_v2 import modeling_deberta_v2 as version_2
 
-from pe_lib.attention import MultiHeadAttention, NoPosition, relative_position
+from pe_lib.attention import MultiHeadAttention
 from pe_lib.deberta import DeBERTa, log_bucket
+from pe_lib.encoding import NoPosition, relative_position
 
 
 @pytest.mark.parametrize("default", [torch.float16, torch.bfloat16, torch.float64])

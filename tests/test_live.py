@@ -23,9 +23,9 @@ from lab.four_terms import expand
 from pages import live
 from pe_lib import context_extension as extend
 from pe_lib.alibi import ALiBi, alibi, alibi_slopes
-from pe_lib.attention import MultiHeadAttention, NoPosition, attention_logits
+from pe_lib.attention import MultiHeadAttention, attention_logits
 from pe_lib.deberta import DeBERTa
-from pe_lib.encoding import axes_of, relative_position
+from pe_lib.encoding import NoPosition, axes_of, relative_position
 from pe_lib.fire import fire_ratio
 from pe_lib.kerple import kerple_log, kerple_power
 from pe_lib.learned import Learned

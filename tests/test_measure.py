@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from lab import measure
 from lab.training import generator
-from pe_lib.attention import PositionEncoding
+from pe_lib.encoding import PositionEncoding
 
 seeds = st.integers(0, 10_000)
 quick = settings(max_examples=25, deadline=None)

@@ -10,7 +10,8 @@ import pytest
 import torch
 from recorded_models import in_float64
 
-from pe_lib.attention import MultiHeadAttention, NoPosition, attend
+from pe_lib.attention import MultiHeadAttention, attend
+from pe_lib.encoding import NoPosition
 from pe_lib.recent.forgetting import Forgetting
 from pe_lib.recent.rotary_values import RotaryValues
 from pe_lib.recent.sinks import Sink
