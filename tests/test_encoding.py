@@ -36,13 +36,6 @@ def test_real_numbers_keep_their_dtype(dtype: torch.dtype) -> None:
     assert as_positions(torch.arange(4).to(dtype), X).dtype == dtype
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.bool])
-def test_half_precision_and_bool_are_refused(dtype: torch.dtype) -> None:
-    """Neighbours have the same number from 256 on in bfloat16, from 2048 on in float16."""
-    with pytest.raises(TypeError, match="positions must be integers, float32 or float64"):
-        as_positions(torch.arange(4).to(dtype), X)
-
-
 def test_an_int_is_the_first_position() -> None:
     assert as_positions(-3, X).tolist() == [-3, -2, -1, 0]
 

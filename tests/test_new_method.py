@@ -68,7 +68,7 @@ def run(command: str, folder: Path) -> str:
     return done.stdout
 
 
-def test_a_file_and_a_line_make_a_method(tmp_path: Path) -> None:
+def test_the_guide_makes_a_method(tmp_path: Path) -> None:
     """It keeps every promise, and the comparison and the benchmarks know it."""
     copy = copy_with_environment(tmp_path)
     (copy / "pe_lib/spiral.py").write_text(METHOD, encoding="utf-8")

@@ -328,7 +328,7 @@ def test_every_promise_refuses_a_wrong_class(promise: str) -> None:
     assert re.search(f"\n  seen: .*{seen}", told[promise])
 
 
-def test_what_is_broken_is_said_with_its_mend() -> None:
+def test_what_is_broken_names_its_mend() -> None:
     """Each promise that is not kept is named, with what was seen and the usual mend."""
     with pytest.raises(AssertionError, match="ByShape does not keep") as error:
         check_encoding(ByShape(HEADS, 8, 9, std=1.0), besides=SLOW)
