@@ -339,7 +339,7 @@ def level_of_kernel(encoding: PositionEncoding) -> int:
     if encoding.uses("values"):
         return 2
     if not encoding.uses("bias") or isinstance(encoding, SlidingWindow):
-        return int(encoding.uses("read_bias"))
+        return int(encoding.uses("hidden_bias"))
     q, k = drawn(2, 2, D_MODEL // HEAD_DIM, 9, HEAD_DIM)
     places = torch.arange(9)
     one, two = (encoding.bias(x[:1], k[:1], places, places, 1.0) for x in (q, 2 * q))
@@ -362,7 +362,7 @@ def keys_move(encoding: PositionEncoding) -> bool:
     """Return whether keys that were kept serve once positions are counted anew."""
     if encoding.uses("embed"):
         return False
-    if encoding.uses("read_bias"):  # its numbers come from the tokens
+    if encoding.uses("hidden_bias"):  # its numbers come from the tokens
         return True
     q, k = drawn(2, 1, D_MODEL // HEAD_DIM, 40, HEAD_DIM)
     old, new = (encoding.rotate(k, k, *2 * [torch.arange(40) + at])[1] for at in (100, 0))
@@ -371,7 +371,7 @@ def keys_move(encoding: PositionEncoding) -> bool:
 
 def blind_to_times(encoding: PositionEncoding) -> str:
     """Return "whole" or "untold" as in `Facts.cannot`, or nothing: keys move to other times."""
-    if encoding.uses("read_bias"):
+    if encoding.uses("hidden_bias"):
         return "untold"  # its numbers come from the tokens
     x, times = drawn(1, 6, D_MODEL), torch.tensor([0.0, 0.3, 1.9, 4.25, 7.5, 7.75]).double()
     try:

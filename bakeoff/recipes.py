@@ -19,11 +19,11 @@ from lab.registry import METHODS, Sizes
 from lab.tasks import coupled_positions
 from lab.training import generator
 from pe_lib.compose import Compose
-from pe_lib.context_extension import proportional
 from pe_lib.deberta import DeBERTa
 from pe_lib.encoding import NoPosition, PositionEncoding
 from pe_lib.recent.window import SlidingWindow
 from pe_lib.rope import RoPE
+from pe_lib.rope_scaling import proportional
 from pe_lib.shaw import Shaw
 from pe_lib.sinusoidal import frequencies
 
@@ -92,8 +92,8 @@ def rope_that_turns(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
 
 def most_pairs(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
     """Return p-RoPE with the paper's share of pairs for all layers."""
-    rates = proportional(frequencies(sizes.head_dim), 0.75)
-    return [RoPE(sizes.head_dim, rates=rates)] * n_layers
+    inv_freq = proportional(frequencies(sizes.head_dim), 0.75)
+    return [RoPE(sizes.head_dim, inv_freq=inv_freq)] * n_layers
 
 
 def one_term(sizes: Sizes, n_layers: int, *, c2p: bool) -> list[PositionEncoding]:

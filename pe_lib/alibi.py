@@ -65,7 +65,7 @@ class ALiBi(RelativeBias):
     def __init__(self, n_heads: int, *, symmetric: bool = False) -> None:
         """Keep the two settings; there is nothing to train or to store."""
         super().__init__()
-        self.n_heads, self.symmetric, self.past_only = n_heads, symmetric, not symmetric
+        self.n_heads, self.symmetric, self.causal_only = n_heads, symmetric, not symmetric
 
     def of_distance(self, relative: Tensor) -> Tensor:
         """Return the bias of relative positions: (...) -> (H, ...)."""

@@ -29,7 +29,7 @@ from pe_lib.encoding import (
 )
 from pe_lib.relative import RelativeBias, distances
 
-Reads = tuple[Tensor, Tensor]  # what `PositionEncoding.read` returned for queries and for keys
+Hidden = tuple[Tensor, Tensor]  # what `project_hidden` returned for queries and for keys
 
 # --- the definition -------------------------------------------------------------------------------
 
@@ -47,7 +47,7 @@ def attention_logits(
     k_pos: Tensor | int,
     *,
     rotated: bool = False,
-    reads: Reads | None = None,
+    hidden: Hidden | None = None,
 ) -> Tensor:
     """Return the scores before the mask and the softmax.
 
@@ -58,7 +58,7 @@ def attention_logits(
         q_pos: positions of the queries, (Lq,), (B, Lq) or (1 + A, B, Lq), or the first one.
         k_pos: positions of the keys, likewise.
         rotated: q and k have been rotated before.
-        reads: what `encoding.read` returned for the hidden states of queries and of keys.
+        hidden: what `encoding.project_hidden` returned for queries and for keys.
 
     Returns:
         (B, H, Lq, Lk): scale * <rotated q, rotated k> + bias.
@@ -69,13 +69,13 @@ def attention_logits(
     order = order_of(q_pos), order_of(k_pos)
     k, scale = repeat_heads(k, q), default_scale(encoding, q.shape[-1])
     bias = checked_bias(encoding.bias(q, k, *order, scale), *order)
-    if encoding.uses("read_bias"):
-        if reads is None:
+    if encoding.uses("hidden_bias"):
+        if hidden is None:
             raise ValueError(
-                f"reads must be given: {type(encoding).__name__} needs what its `read` returns for "
-                "the hidden states, as MultiHeadAttention passes it on"
+                f"hidden must be given: {type(encoding).__name__} needs what its `project_hidden` "
+                "returns, as MultiHeadAttention passes it on"
             )
-        bias = total([bias, encoding.read_bias(*reads, *order)])
+        bias = total([bias, encoding.hidden_bias(*hidden, *order)])
     if not rotated:
         q, k = rotate(encoding, q, k, q_pos, k_pos)
     logits = q @ k.mT * scale  # (B, H, Lq, Lk)
@@ -93,7 +93,7 @@ def attend(
     causal: bool = False,
     mask: Tensor | None = None,
     rotated: bool = False,
-    reads: Reads | None = None,
+    hidden: Hidden | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Attend, and return the weights too: the definition, step by step.
 
@@ -107,15 +107,15 @@ def attend(
         causal: hide keys whose position is greater than the query's.
         mask: bool, (B, H, Lq, Lk) where an axis may be 1; False hides a key. Padding, (B, Lk), is
             mask[:, None, None]. A query with no key left gets zeros.
-        rotated: q, k and v have been rotated before, see `PositionEncoding.rotates_once`.
-        reads: as in `attention_logits`.
+        rotated: q, k and v have been rotated before, see `PositionEncoding.cacheable_rotation`.
+        hidden: as in `attention_logits`.
 
     Returns:
         output (B, H, Lq, d) and weights (B, H, Lq, Lk), whose rows sum to one: to less where the
         encoding has a sink, to zero where no key is seen.
     """
     q_pos, k_pos = as_positions(q_pos, q), as_positions(k_pos, k)
-    logits = attention_logits(q, k, encoding, q_pos, k_pos, rotated=rotated, reads=reads)
+    logits = attention_logits(q, k, encoding, q_pos, k_pos, rotated=rotated, hidden=hidden)
     q_pos, k_pos = order_of(q_pos), order_of(k_pos)
     allowed = allowed_pairs(q_pos, k_pos, causal, checked_mask(mask, q, k))
     if allowed is not None:
@@ -195,16 +195,16 @@ def attend_fused(
     causal: bool = False,
     mask: Tensor | None = None,
     rotated: bool = False,
-    reads: Reads | None = None,
+    hidden: Hidden | None = None,
 ) -> Tensor:
     """Return the output of `attend` without the weights; arguments as there.
 
     Where both positions are ints, methods may need less, and a causal mask none. What acts on the
-    weights (`values`, `sink`, `read_bias`) has no fused form: then this is `attend`.
+    weights (`values`, `sink`, `hidden_bias`) has no fused form: then this is `attend`.
     """
-    if any(map(encoding.uses, ("values", "sink", "read_bias"))):
+    if any(map(encoding.uses, ("values", "sink", "hidden_bias"))):
         settings: dict[str, Any] = {"causal": causal, "mask": mask, "rotated": rotated}
-        return attend(q, k, v, encoding, q_pos, k_pos, reads=reads, **settings)[0]
+        return attend(q, k, v, encoding, q_pos, k_pos, hidden=hidden, **settings)[0]
     starts = starts_of(q_pos, k_pos)
     scale, mask = default_scale(encoding, q.shape[-1]), checked_mask(mask, q, k)
     q_pos, k_pos = as_positions(q_pos, q), as_positions(k_pos, k)
@@ -396,9 +396,9 @@ class MultiHeadAttention(nn.Module):
         q = self.split_heads(self.q_proj(x))  # (B, H, Lq, d)
         k = self.split_heads(self.k_proj(source))  # (B, n_kv_heads, Lk, d)
         v = self.split_heads(self.v_proj(source))  # (B, n_kv_heads, Lk, d)
-        q_read = encoding.read(x)  # (B, H, Lq, n), or None
-        k_read = q_read if source is x else encoding.read(source)
-        rotated = encoding.rotates_once and (
+        q_hidden = encoding.project_hidden(x)  # (B, H, Lq, n), or None
+        k_hidden = q_hidden if source is x else encoding.project_hidden(source)
+        rotated = encoding.cacheable_rotation and (
             self.n_heads == self.n_kv_heads or rotates_heads_alike(encoding)
         )
         if rotated:
@@ -407,10 +407,10 @@ class MultiHeadAttention(nn.Module):
             v = encoding.rotate_values(v, order_of(at[1]))
             if q.shape[-1] != self.head_dim and encoding.scale is None:
                 raise ValueError("encoding must state its scale: `rotate` changes the width")
-        seen = cache.append(k, v, k_pos, k_read)  # this call's keys behind the earlier ones
+        seen = cache.append(k, v, k_pos, k_hidden)  # this call's keys behind the earlier ones
         self.check_use(q_pos, seen.at, q, seen.keys, mask)
         settings: dict[str, Any] = {"causal": self.causal, "mask": mask, "rotated": rotated}
-        settings["reads"] = None if q_read is None else (q_read, seen.read)
+        settings["hidden"] = None if q_hidden is None else (q_hidden, seen.hidden)
         inputs = q, seen.keys, seen.values, encoding, q_pos, seen.at
         if weights:
             output, shares = attend(*inputs, **settings)
@@ -462,7 +462,7 @@ class MultiHeadAttention(nn.Module):
                 "encoding.embed(x, positions) once, before the first layer, and make the layers "
                 "with embedded=True"
             )
-        if self.causal or not self.encoding.past_only or torch.compiler.is_compiling():
+        if self.causal or not self.encoding.causal_only or torch.compiler.is_compiling():
             return
         order = order_of(as_positions(q_pos, q)), order_of(as_positions(k_pos, k))
         later = per_head(relative_position(*order) > 0)

@@ -14,20 +14,21 @@ from pe_lib.encoding import as_positions, to_float64
 class KVCache:
     """The keys, values and positions that earlier calls of one layer have produced.
 
-    Keys are kept as projected, or rotated if the encoding `rotates_once`. Where no gradients are
-    recorded the cache grows in place: a new token costs no copy of the old ones. What it holds may
-    be cut or reordered: set `keys`, `values` and `positions` (and `read`, where there is one).
+    Keys are kept as projected, or rotated if the encoding has a `cacheable_rotation`. Where no
+    gradients are recorded the cache grows in place: a new token costs no copy of the old ones. What
+    it holds may be cut or reordered: set `keys`, `values` and `positions` (and `hidden`, where there
+    is one).
     """
 
     def __init__(self) -> None:
         """Start empty."""
         self.keys: Any = None  # (B, heads, L, d)
         self.values: Any = None  # (B, heads, L, d)
-        self.read: Any = None  # (B, H, L, n), of an encoding that reads hidden states
+        self.hidden: Any = None  # (B, H, L, n), of an encoding with `project_hidden`
         self.at: Tensor | int = 0  # the positions, or the int where consecutive ones begin
         self.end = 0  # the int after the last of these
         self.layer: int | None = None  # the id of the one that it belongs to
-        self.buffers: tuple[Buffer | None, ...] = (None, None, None)  # of keys, values, read
+        self.buffers: tuple[Buffer | None, ...] = (None, None, None)  # of keys, values, hidden
 
     def __len__(self) -> int:
         """Return how many keys are held."""
@@ -70,7 +71,7 @@ class KVCache:
         return last + torch.arange(1, length + 1, device=last.device)
 
     def append(
-        self, k: Tensor, v: Tensor, k_pos: Tensor | int, read: Tensor | None = None
+        self, k: Tensor, v: Tensor, k_pos: Tensor | int, hidden: Tensor | None = None
     ) -> KVCache:
         """Return a cache that holds these keys and values too; this one stays as it is.
 
@@ -78,15 +79,15 @@ class KVCache:
             k: (B, heads, n, d).
             v: (B, heads, n, d).
             k_pos: their positions, (n,), (B, n) or (1 + A, B, n), or the first of consecutive ones.
-            read: what the encoding read of these tokens, (B, H, n, ...).
+            hidden: what the encoding projects of their hidden states, (B, H, n, ...).
         """
         grown = KVCache()
         grown.layer, grown.at = self.layer, self.positions_with(k_pos, k)
         grown.keys, keys = extended(self.keys, k, self.buffers[0])
         grown.values, values = extended(self.values, v, self.buffers[1])
-        grown.read, reads = extended(self.read, read, self.buffers[2])
+        grown.hidden, projected = extended(self.hidden, hidden, self.buffers[2])
         grown.end = 0 if isinstance(grown.at, Tensor) else grown.at + grown.keys.shape[2]
-        grown.buffers = keys, values, reads
+        grown.buffers = keys, values, projected
         return grown
 
     def positions_with(self, k_pos: Tensor | int, k: Tensor) -> Tensor | int:

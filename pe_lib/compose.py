@@ -28,7 +28,7 @@ class Compose(PositionEncoding):
         encodings: at least one `PositionEncoding`.
     """
 
-    rotates_once = True  # where a subclass writes no hook and all members do
+    cacheable_rotation = True  # where a subclass writes no hook and all members do
 
     def __init__(self, *encodings: PositionEncoding) -> None:
         """Raise if together they would not be what each is."""
@@ -40,18 +40,20 @@ class Compose(PositionEncoding):
         scales = {part.scale for part in parts if part.scale is not None}
         if len(scales) > 1:
             raise ValueError(f"encodings must agree on the scale, got {sorted(scales)}")
-        for hook in ("read", "sink"):
+        for hook in ("project_hidden", "sink"):
             users = [type(part).__name__ for part in parts if part.uses(hook)]
             if len(users) > 1:
                 raise ValueError(f"encodings must have one at most with `{hook}`, got {users}")
         rotating = [part for part in parts if part.uses("rotate")]
-        if wrong := [type(part).__name__ for part in rotating[1:] if not part.linear]:
+        if wrong := [type(part).__name__ for part in rotating[1:] if not part.is_linear]:
             raise ValueError(f"encodings must have {wrong[0]} before all that rotate")
-        if wrong := [type(part).__name__ for part in rotating[:-1] if part.fades]:
+        if wrong := [type(part).__name__ for part in rotating[:-1] if part.scales_pairs]:
             raise ValueError(f"encodings must have {wrong[0]} after all that rotate")
         self.scale = scales.pop() if scales else None
-        self.past_only = any(part.past_only for part in parts)
-        self.rotates_once = self.rotates_once and all(part.rotates_once for part in parts)
+        self.causal_only = any(part.causal_only for part in parts)
+        self.cacheable_rotation = self.cacheable_rotation and all(
+            part.cacheable_rotation for part in parts
+        )
 
     def members(self) -> list[PositionEncoding]:
         """Return the encodings in order."""
@@ -98,15 +100,15 @@ class Compose(PositionEncoding):
         """Return the sum of what is added to the outputs."""
         return self.added("values", weights, q_pos, k_pos)
 
-    def read(self, x: Tensor) -> Tensor | None:
-        """Return what the one reads that reads."""
-        return self.added("read", x)
+    def project_hidden(self, x: Tensor) -> Tensor | None:
+        """Return what the one projects that does so."""
+        return self.added("project_hidden", x)
 
-    def read_bias(
-        self, q_read: Tensor, k_read: Tensor, q_pos: Tensor, k_pos: Tensor
+    def hidden_bias(
+        self, q_hidden: Tensor, k_hidden: Tensor, q_pos: Tensor, k_pos: Tensor
     ) -> Tensor | None:
         """Return what it makes of that."""
-        return self.added("read_bias", q_read, k_read, q_pos, k_pos)
+        return self.added("hidden_bias", q_hidden, k_hidden, q_pos, k_pos)
 
     def sink(self, q: Tensor, q_pos: Tensor) -> Tensor | None:
         """Return the logit of the one that has a sink."""

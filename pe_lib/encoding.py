@@ -32,16 +32,16 @@ class PositionEncoding(nn.Module):
             shows it such keys is refused, except in a graph (`torch.compile`), which does not look.
         rotates_once: True if a cache may keep keys as `rotate` leaves them: a key's rotation
             depends on its own position alone, and `bias` and `sink` read neither queries nor keys.
-        linear: False if `rotate` is no linear map; in a `Compose` it must then come first.
+        is_linear: False if `rotate` is no linear map; in a `Compose` it must then come first.
         fades: True if `rotate` also scales pairs by their position; in a `Compose` it must then
             come last, where no other rotation mixes pairs of different sizes.
     """
 
     scale: float | None = None
-    past_only: bool = False
-    rotates_once: bool = False
-    linear: bool = True
-    fades: bool = False
+    causal_only: bool = False
+    cacheable_rotation: bool = False
+    is_linear: bool = True
+    scales_pairs: bool = False
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Add position to the input of the first layer: (B, L, D) -> (B, L, D)."""
@@ -91,17 +91,17 @@ class PositionEncoding(nn.Module):
         """
         return q, k
 
-    def read(self, x: Tensor) -> Tensor | None:
-        """Read from the hidden states that attention gets, (B, L, D) -> (B, H, L, n), or None.
+    def project_hidden(self, x: Tensor) -> Tensor | None:
+        """Project the hidden states that attention gets, (B, L, D) -> (B, H, L, n), or None.
 
-        What is read of a token is kept in a cache beside its key.
+        What it returns for a token is kept in a cache beside its key.
         """
         return None
 
-    def read_bias(
-        self, q_read: Tensor, k_read: Tensor, q_pos: Tensor, k_pos: Tensor
+    def hidden_bias(
+        self, q_hidden: Tensor, k_hidden: Tensor, q_pos: Tensor, k_pos: Tensor
     ) -> Tensor | None:
-        """Return what is added to the logits, (B, H, Lq, Lk), from what was read, or None."""
+        """Return what is added to the logits, (B, H, Lq, Lk), from these projections, or None."""
         return None
 
     def sink(self, q: Tensor, q_pos: Tensor) -> Tensor | None:
@@ -143,13 +143,13 @@ class PositionEncoding(nn.Module):
 
         if writes("bias") and "bias_of_runs" not in vars(cls):
             setattr(cls, "bias_of_runs", PositionEncoding.bias_of_runs)  # noqa: B010
-        if writes(*ROTATE_OR_SCORE) and "rotates_once" not in vars(cls):
-            cls.rotates_once = False
+        if writes(*ROTATE_OR_SCORE) and "cacheable_rotation" not in vars(cls):
+            cls.cacheable_rotation = False
 
 
 HOOKS = (
     *("embed", "rotate", "bias", "values"),
-    *("rotate_axes", "read", "read_bias", "sink", "rotate_values", "rotate_back"),
+    *("rotate_axes", "project_hidden", "hidden_bias", "sink", "rotate_values", "rotate_back"),
 )
 ROTATE_OR_SCORE = ("rotate", "rotate_axes", "rotate_values", "bias", "sink", "angles", "rotated")
 
@@ -157,7 +157,7 @@ ROTATE_OR_SCORE = ("rotate", "rotate_axes", "rotate_values", "bias", "sink", "an
 class NoPosition(PositionEncoding):
     """No position information at all (NoPE)."""
 
-    rotates_once = True
+    cacheable_rotation = True
 
 
 # --- positions ------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def fire_ratio(q_pos: Tensor, k_pos: Tensor, c: Tensor, threshold: Tensor) -> Te
     return torch.log1p(c.abs() * distance) / (torch.log1p(c.abs() * reach) + 1e-6)
 
 
-class Fire(PositionEncoding):
+class FIRE(PositionEncoding):
     """Add a learned function of the distance relative to the query's position.
 
     It is no `RelativeBias`: past the threshold a shift of all positions changes the scores.
@@ -43,7 +43,7 @@ class Fire(PositionEncoding):
     Source: Li et al. 2024; constants as in the listing of their appendix.
     """
 
-    rotates_once = True
+    cacheable_rotation = True
 
     def __init__(self, n_heads: int, *, width: int = 32, threshold: float = 512.0) -> None:
         """Create the network and the two trained numbers."""

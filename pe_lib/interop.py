@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pe_lib import context_extension as extension
+from pe_lib import rope_scaling
 from pe_lib.alibi import ALiBi
 from pe_lib.encoding import NoPosition, PositionEncoding
-from pe_lib.fire import Fire
-from pe_lib.kerple import Kerple
+from pe_lib.fire import FIRE
+from pe_lib.kerple import KERPLE
 from pe_lib.recent.window import SlidingWindow
 from pe_lib.rope import RoPE, layout_permutation, split_pairs
 from pe_lib.sinusoidal import arrange
@@ -131,12 +131,12 @@ Head: TypeAlias = Any  # what `RoPE` gets besides: head_dim, layout and rotary_d
 
 def default_rope(inv_freq: Tensor, head: Head) -> RoPE:
     """Return RoPE as the paper has it."""
-    return RoPE(**head, rates=inv_freq)
+    return RoPE(**head, inv_freq=inv_freq)
 
 
 def linear_rope(inv_freq: Tensor, head: Head, *, factor: float) -> RoPE:
     """Return position interpolation."""
-    return RoPE(**head, rates=extension.position_interpolation(inv_freq, factor))
+    return RoPE(**head, inv_freq=rope_scaling.position_interpolation(inv_freq, factor))
 
 
 def dynamic_rope(
@@ -144,7 +144,7 @@ def dynamic_rope(
 ) -> RoPE:
     """Return dynamic NTK."""
     length = max_position_embeddings
-    return extension.DynamicNTK(**head, factor=factor, trained_length=length, rates=inv_freq)
+    return rope_scaling.DynamicNTK(**head, factor=factor, trained_length=length, inv_freq=inv_freq)
 
 
 def yarn_rope(
@@ -166,9 +166,9 @@ def yarn_rope(
     factor = factor or stretch(trained, max_position_embeddings)
     bounds: Any = {"slow": beta_slow, "fast": beta_fast, "truncate": truncate}
     weights = (mscale, mscale_all_dim) if mscale and mscale_all_dim else (1.0, 0.0)
-    above, below = (extension.yarn_gain(factor, 0.1 * weight) for weight in weights)
-    scaled = extension.yarn(inv_freq, factor, trained, **bounds)
-    return RoPE(**head, rates=scaled, gain=attention_factor or above / below)
+    above, below = (rope_scaling.yarn_attention_factor(factor, 0.1 * weight) for weight in weights)
+    scaled = rope_scaling.yarn(inv_freq, factor, trained, **bounds)
+    return RoPE(**head, inv_freq=scaled, attention_factor=attention_factor or above / below)
 
 
 def longrope_rope(
@@ -186,15 +186,15 @@ def longrope_rope(
     trained = original_max_position_embeddings
     if attention_factor is None:
         factor = factor or stretch(trained, max_position_embeddings)
-        attention_factor = extension.longrope_gain(factor, trained)
-    return extension.LongRoPE(
+        attention_factor = rope_scaling.longrope_attention_factor(factor, trained)
+    return rope_scaling.LongRoPE(
         **head,
         short_factors=torch.tensor(short_factor, dtype=torch.float64),
         long_factors=torch.tensor(long_factor, dtype=torch.float64),
         trained_length=trained,
         factor=1.0,  # which is for the attention factor alone
-        rates=inv_freq,
-        gain=attention_factor,
+        inv_freq=inv_freq,
+        attention_factor=attention_factor,
     )
 
 
@@ -211,7 +211,7 @@ def llama3_rope(
     low, high = low_freq_factor, high_freq_factor
     high = math.nextafter(low, math.inf) if high == low else high
     trained = original_max_position_embeddings
-    return RoPE(**head, rates=extension.llama3(inv_freq, factor, trained, low, high))
+    return RoPE(**head, inv_freq=rope_scaling.llama3(inv_freq, factor, trained, low, high))
 
 
 def proportional_rope(
@@ -222,8 +222,8 @@ def proportional_rope(
     factor: float = 1.0,
 ) -> RoPE:
     """Return p-RoPE: the frequencies of a whole head, of which only the fastest rotate."""
-    kept = extension.proportional(inv_freq, partial_rotary_factor)
-    return RoPE(**head, rates=kept / factor)
+    kept = rope_scaling.proportional(inv_freq, partial_rotary_factor)
+    return RoPE(**head, inv_freq=kept / factor)
 
 
 def stretch(original_max_position_embeddings: int, max_position_embeddings: int | None) -> float:
@@ -365,7 +365,7 @@ def score_mod(encoding: PositionEncoding, *, q_offset: int | Tensor = 0) -> Scor
     T5 decoder need one, and with a window it saves time to leave out the blocks outside.
 
     Args:
-        encoding: `ALiBi`, `T5Bias`, `Kerple`, `Fire`, `SlidingWindow`, `NoPosition`, or a `Compose`
+        encoding: `ALiBi`, `T5Bias`, `KERPLE`, `FIRE`, `SlidingWindow`, `NoPosition`, or a `Compose`
             of these.
         q_offset: position of the first query: the number of keys that a cache holds before it.
 
@@ -419,7 +419,7 @@ def t5_of_score(t5: T5Bias) -> Bias:
     return lambda head, query, key: t5.table[t5_bucket(key - query, **sizes), head]
 
 
-def kerple_of_score(kerple: Kerple) -> Bias:
+def kerple_of_score(kerple: KERPLE) -> Bias:
     """Return KERPLE's bias, of either variant."""
     r1, r2 = kerple.r1, kerple.r2
 
@@ -434,7 +434,7 @@ def kerple_of_score(kerple: Kerple) -> Bias:
     return log if kerple.variant == "log" else power
 
 
-def fire_of_score(fire: Fire) -> Bias:
+def fire_of_score(fire: FIRE) -> Bias:
     """Return FIRE's bias: a network from one number to a number for each head."""
     precise = torch.promote_types(fire.c.dtype, torch.float32)
     c, factor = fire.c.to(precise), fire.factor.to(precise)
@@ -462,8 +462,8 @@ def window_of_score(window: SlidingWindow) -> Bias:
 BIASES: dict[type[PositionEncoding], Callable[[Any], Bias]] = {
     ALiBi: alibi_of_score,
     T5Bias: t5_of_score,
-    Kerple: kerple_of_score,
-    Fire: fire_of_score,
+    KERPLE: kerple_of_score,
+    FIRE: fire_of_score,
     SlidingWindow: window_of_score,
     NoPosition: lambda encoding: lambda head, query, key: 0 * query,
 }
@@ -474,7 +474,7 @@ WHY_NOT = {  # by the hook that an encoding uses
     "rotate_values": "rotates values: call its rotate_values before and its rotate_back after",
     "values": "adds to the output what needs all weights of a query",
     "sink": "adds a logit to each query: FlexAttention has none",
-    "read": "reads the hidden states of the layer",
+    "project_hidden": "reads the hidden states of the layer",
     "bias": "may read vectors of queries and keys, of which a score_mod has only the product",
 }
 

@@ -31,7 +31,7 @@ def kerple_power(relative: Tensor, r1: Tensor, r2: Tensor) -> Tensor:
     return -r1 * torch.where(distance == 0, 0, power)
 
 
-class Kerple(RelativeBias):
+class KERPLE(RelativeBias):
     """Subtract a trained kernel of the distance from the scaled logits, on both sides alike.
 
     Args:

@@ -15,7 +15,7 @@ class RelativeBias(PositionEncoding):
     consecutive positions it is asked once for each distance.
     """
 
-    rotates_once = True
+    cacheable_rotation = True
 
     def of_distance(self, relative: Tensor) -> Tensor:
         """Return the bias for relative positions (key - query): (...) -> (H, ...)."""

@@ -17,14 +17,14 @@ from pe_lib.encoding import PositionEncoding, per_head, to_float64
 from pe_lib.sinusoidal import arrange, frequencies
 
 
-def rope_angles(positions: Tensor, rates: Tensor) -> Tensor:
+def rope_angles(positions: Tensor, inv_freq: Tensor) -> Tensor:
     """Return the angle of each pair at each position, in radians.
 
     Args:
         positions: real numbers of any shape: integers, fractions, negative ones too.
-        rates: (n,) frequencies in radians per position; `frequencies(d)` gives the paper's. Their
-            dtype is that of the product: published code often takes float32, which at position
-            100,000 is off by 4e-3 radians.
+        inv_freq: (n,) frequencies in radians per position; `frequencies(d)` gives the paper's.
+            Their dtype is that of the product: published code often takes float32, which at
+            position 100,000 is off by 4e-3 radians.
 
     Returns:
         (*positions.shape, n): position times frequency.
@@ -32,11 +32,15 @@ def rope_angles(positions: Tensor, rates: Tensor) -> Tensor:
     Source: Su et al. 2021, equation 15.
     """
     positions = torch.as_tensor(positions)
-    return positions.to(rates.dtype).unsqueeze(-1) * rates.to(positions.device)
+    return positions.to(inv_freq.dtype).unsqueeze(-1) * inv_freq.to(positions.device)
 
 
 def apply_rope(
-    x: Tensor, angles: Tensor, layout: str = "interleaved", *, gain: float | Tensor = 1.0
+    x: Tensor,
+    angles: Tensor,
+    layout: str = "interleaved",
+    *,
+    attention_factor: float | Tensor = 1.0,
 ) -> Tensor:
     """Rotate the pairs of components of x by `angles`: the formula.
 
@@ -47,7 +51,7 @@ def apply_rope(
         layout: "interleaved" pairs components (0, 1), (2, 3), ... (the paper, GPT-J, Meta's Llama);
             "half" pairs (0, n), (1, n + 1), ... (GPT-NeoX, Hugging Face's Llama, whose conversion
             permutes the projections). Each is the other after `layout_permutation`.
-        gain: factor on what rotates.
+        attention_factor: factor on what rotates.
 
     Returns:
         (..., L, d), dtype of x: (a, b) becomes (a cos - b sin, a sin + b cos).
@@ -62,7 +66,9 @@ def apply_rope(
         raise ValueError(f"angles must be of {x.shape[-2]} tokens, got {angles.shape[-2]}")
     if not x.is_floating_point():
         raise TypeError(f"x must be of real numbers, or what rotates is rounded, got {x.dtype}")
-    cos, sin = ((gain * part).to(x.device, dtype) for part in (angles.cos(), angles.sin()))
+    cos, sin = (
+        (attention_factor * part).to(x.device, dtype) for part in (angles.cos(), angles.sin())
+    )
     a, b = split_pairs(x[..., :width].to(dtype), layout)
     rotated = arrange(a * cos - b * sin, a * sin + b * cos, layout).to(x.dtype)
     return torch.cat([rotated, x[..., width:]], dim=-1) if width < x.shape[-1] else rotated
@@ -95,15 +101,15 @@ class RoPE(PositionEncoding):
         base: as in `frequencies`; larger rotates slower.
         layout: "interleaved" or "half", see `apply_rope`.
         rotary_dim: how many components of a head rotate, from the first on; all if None.
-        rates: (rotary_dim / 2,) frequencies in radians per position, instead of those of
-            `base`; see `pe_lib.context_extension`. An `nn.Parameter` is trained.
-        gain: factor on rotated queries and on rotated keys, so that scores grow by its square
-            (attention factor of YaRN and LongRoPE).
+        inv_freq: (rotary_dim / 2,) frequencies in radians per position, instead of those of
+            `base`; see `pe_lib.rope_scaling`. An `nn.Parameter` is trained.
+        attention_factor: factor on rotated queries and on rotated keys, so that scores grow by
+            its square (YaRN, LongRoPE).
 
     Source: Su et al. 2021, section 3.2; partial rotary: Black et al. 2022.
     """
 
-    rotates_once = True
+    cacheable_rotation = True
 
     def __init__(
         self,
@@ -112,19 +118,19 @@ class RoPE(PositionEncoding):
         *,
         layout: str = "interleaved",
         rotary_dim: int | None = None,
-        rates: Tensor | None = None,
-        gain: float = 1.0,
+        inv_freq: Tensor | None = None,
+        attention_factor: float = 1.0,
     ) -> None:
         """Keep the frequencies."""
         super().__init__()
         width = head_dim if rotary_dim is None else rotary_dim
-        self.rates = frequencies(width, base) if rates is None else rates
-        if width != 2 * len(self.rates) or width > head_dim:  # some would not rotate
+        self.inv_freq = frequencies(width, base) if inv_freq is None else inv_freq
+        if width != 2 * len(self.inv_freq) or width > head_dim:  # some would not rotate
             raise ValueError(
-                f"rates must have {width / 2:g} pairs and fit into head_dim={head_dim}, got "
-                f"{len(self.rates)} (rotary_dim={rotary_dim})"
+                f"inv_freq must have {width / 2:g} pairs and fit into head_dim={head_dim}, got "
+                f"{len(self.inv_freq)} (rotary_dim={rotary_dim})"
             )
-        self.head_dim, self.layout, self.gain = head_dim, layout, gain
+        self.head_dim, self.layout, self.attention_factor = head_dim, layout, attention_factor
 
     @staticmethod
     def from_parameters(
@@ -139,9 +145,9 @@ class RoPE(PositionEncoding):
         return rope_from_parameters(rope_parameters, head_dim, **options)
 
     def angles(self, positions: Tensor) -> Tensor:
-        """Return the angles of positions: (...) -> (..., n), in float64 where rates are trained."""
-        trained = isinstance(self.rates, nn.Parameter)
-        return rope_angles(positions, to_float64(self.rates) if trained else self.rates)
+        """Return the angles of positions: (...) -> (..., n), in float64 where they are trained."""
+        trained = isinstance(self.inv_freq, nn.Parameter)
+        return rope_angles(positions, to_float64(self.inv_freq) if trained else self.inv_freq)
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) by their positions."""
@@ -149,10 +155,17 @@ class RoPE(PositionEncoding):
 
     def rotated(self, x: Tensor, positions: Tensor) -> Tensor:
         """Rotate x (B, H, L, d) by positions (L,) or (B, L)."""
-        return self.turned(x, self.angles(to_float64(positions)))
+        return self.rotated_by(x, self.angles(to_float64(positions)))
 
-    def turned(self, x: Tensor, angles: Tensor, gain: float | Tensor = 1.0) -> Tensor:
+    def rotated_by(
+        self, x: Tensor, angles: Tensor, attention_factor: float | Tensor = 1.0
+    ) -> Tensor:
         """Rotate x (B, H, L, d) by angles (L, n) or (B, L, n), with one more factor."""
         if x.shape[-1] != self.head_dim:  # the others would not rotate
             raise ValueError(f"heads must have width {self.head_dim}, got {x.shape[-1]}")
-        return apply_rope(x, to_float64(angles), self.layout, gain=self.gain * gain)
+        return apply_rope(
+            x,
+            to_float64(angles),
+            self.layout,
+            attention_factor=self.attention_factor * attention_factor,
+        )

@@ -89,7 +89,7 @@ class T5Bias(RelativeBias):
         """Draw the table from a normal distribution."""
         super().__init__()
         self.n_heads, self.n_buckets, self.max_distance = n_heads, n_buckets, max_distance
-        self.bidirectional, self.past_only = bidirectional, not bidirectional
+        self.bidirectional, self.causal_only = bidirectional, not bidirectional
         self.table = nn.Parameter(normal(n_buckets, n_heads, std=std))
         self.of_distance(torch.zeros(1).long())  # raises if the buckets cannot be laid out
 

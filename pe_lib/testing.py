@@ -63,7 +63,7 @@ def layer_of(encoding: PositionEncoding, *, causal: bool = True, seed: int = 3) 
     for parameter in encoding.parameters():
         if seed != 3 or not parameter.any():
             nn.init.normal_(parameter)
-    encoding.past_only = False  # tests look at both sides
+    encoding.causal_only = False  # tests look at both sides
     return Layer(*sizes_of(encoding), encoding, causal=causal, embedded=True).double()
 
 
@@ -177,7 +177,7 @@ def packed_texts_stay_apart(encoding: PositionEncoding) -> None:
 
 
 def a_cache_gives_the_whole(encoding: PositionEncoding) -> None:
-    """Token by token as all at once - `rotates_once` is for keys that keep their angle."""
+    """Token by token as all at once - `cacheable_rotation` is for keys that keep their angle."""
     layer, places = layer_of(encoding), torch.arange(9, 9 + LENGTH)
     x = hidden(layer)
     for steps, recorded in itertools.product(([1] * LENGTH, [4, 1, 2]), (True, False)):

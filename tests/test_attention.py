@@ -380,11 +380,13 @@ def test_the_fused_form_calls_hooks_once(masked: bool) -> None:
 class ReadingBias(ALiBi):
     """A bias of distance that reads hidden states besides."""
 
-    def read(self, x: Tensor) -> Tensor:
+    def project_hidden(self, x: Tensor) -> Tensor:
         return x.unsqueeze(1).expand(-1, self.n_heads, -1, -1)
 
-    def read_bias(self, q_read: Tensor, k_read: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        return q_read @ k_read.mT
+    def hidden_bias(
+        self, q_hidden: Tensor, k_hidden: Tensor, q_pos: Tensor, k_pos: Tensor
+    ) -> Tensor:
+        return q_hidden @ k_hidden.mT
 
 
 def test_what_is_read_adds_to_distance() -> None:
@@ -408,7 +410,7 @@ def test_forgetting_needs_what_it_read() -> None:
 class Doubled(PositionEncoding):
     """Queries and keys that rotation makes twice as wide."""
 
-    rotates_once = True
+    cacheable_rotation = True
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         return torch.cat([q, q], dim=-1), torch.cat([k, k * k_pos[:, None]], dim=-1)
@@ -418,16 +420,16 @@ def test_wider_heads_state_their_scale() -> None:
     layer, x = MultiHeadAttention(16, 2, Doubled()).double(), draw(1, 5, 16)
     with pytest.raises(ValueError, match="encoding must state its scale"):
         layer(x)
-    Doubled.rotates_once = False  # the width before rotation is still known
+    Doubled.cacheable_rotation = False  # the width before rotation is still known
     expected = layer(x)
-    Doubled.rotates_once, layer.encoding.scale = True, 8**-0.5
+    Doubled.cacheable_rotation, layer.encoding.scale = True, 8**-0.5
     assert_close(layer(x), expected, 1e-12)
     assert_close(layer.with_weights(x)[0], expected, 1e-12)
 
 
 CHANGES: dict[str, Callable[[RoPE], None]] = {
-    "rates": lambda rope: setattr(rope, "rates", rope.rates * 0.9),
-    "a rate in place": lambda rope: rope.rates.mul_(0.9),
+    "rates": lambda rope: setattr(rope, "rates", rope.inv_freq * 0.9),
+    "a rate in place": lambda rope: rope.inv_freq.mul_(0.9),
     "gain": lambda rope: setattr(rope, "gain", 1.5),
     "layout": lambda rope: setattr(rope, "layout", "half"),
 }

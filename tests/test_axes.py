@@ -46,10 +46,10 @@ def test_text_is_numbered_after_the_largest():
 
 
 def test_golden_directions_never_line_up():
-    rates = frequencies(64, BASE)
-    directions = golden_directions(rates)
-    assert_close(directions.norm(dim=-1), rates, 1e-12)
-    unit = directions / rates[:, None]
+    inv_freq = frequencies(64, BASE)
+    directions = golden_directions(inv_freq)
+    assert_close(directions.norm(dim=-1), inv_freq, 1e-12)
+    unit = directions / inv_freq[:, None]
     aligned = (unit @ unit.T).fill_diagonal_(0).abs().max()
     assert 0.99 < aligned < math.cos(0.5 * math.pi / 32)  # no two nearer than half an even spread
 
@@ -61,8 +61,8 @@ def test_golden_directions_never_line_up():
 @pytest.mark.parametrize("layout", ["interleaved", "half"])
 def test_text_rotates_as_in_rope(arrangement: str, layout: str):
     """As positions of one number, and as the same number three times."""
-    q, k, rates = heads(2, 3, 5, 16), heads(2, 3, 5, 16).flip(0), frequencies(16, BASE)
-    several = AxesRoPE(16, section_directions(rates, [2, 3, 3], arrangement), layout=layout)
+    q, k, inv_freq = heads(2, 3, 5, 16), heads(2, 3, 5, 16).flip(0), frequencies(16, BASE)
+    several = AxesRoPE(16, section_directions(inv_freq, [2, 3, 3], arrangement), layout=layout)
     one = RoPE(16, BASE, layout=layout)
     places = torch.arange(5) + 7
     three = with_order(places[:, None].expand(-1, 3), places)
@@ -241,7 +241,7 @@ def test_what_is_added_reads_the_order():
 def test_scores_know_differences_alone(directions: Tensor):
     """Also where some components do not rotate; batches have numbers of their own."""
     q, k, numbers = heads(2, 2, 6, 16), heads(2, 2, 6, 16).flip(1), heads(2, 6, 3)
-    encoding = AxesRoPE(16, directions, gain=1.5, rotary_dim=12)
+    encoding = AxesRoPE(16, directions, attention_factor=1.5, rotary_dim=12)
     places = with_order(numbers)
     moved = with_order(numbers + torch.tensor([3.0, -20.0, 0.5]))
     scores = attention_logits(q, k, encoding, places, places)

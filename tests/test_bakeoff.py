@@ -26,7 +26,7 @@ from browsing import left_out
 from lab import tasks
 from lab.processes import loaded_once
 from lab.registry import TAUGHT
-from pe_lib import context_extension
+from pe_lib import rope_scaling
 from pe_lib.cache import KVCache
 from pe_lib.encoding import NoPosition
 from pe_lib.rope import RoPE
@@ -189,11 +189,21 @@ def functions_of(chapter, names):
 
 def check_rule(variant, maker):
     """Assert that a row has the frequencies and the attention factor that chapter 13 teaches."""
-    names = ("interpolated", "ntk_aware", "dynamic_ntk", "by_turns", "yarn", "yarn_gain")
+    names = (
+        "interpolated",
+        "ntk_aware",
+        "dynamic_ntk",
+        "by_turns",
+        "yarn",
+        "yarn_attention_factor",
+    )
     taught = functions_of("13_context_extension", names)
-    gain, gains = taught["yarn_gain"], {"rope+yarn", "rope+llama3-factor", "rope+factor"}
+    gain, gains = (
+        taught["yarn_attention_factor"],
+        {"rope+yarn", "rope+llama3-factor", "rope+factor"},
+    )
     for cell in grid("rules", ["text", "marker", "pretrained"], ["rope"], [0]):
-        plain, trained = RoPE(cell.d_model // cell.n_heads).rates, cell.train_length
+        plain, trained = RoPE(cell.d_model // cell.n_heads).inv_freq, cell.train_length
         fastest = float(plain[0]) * trained / (2 * math.pi)  # its turns; the chapter's upper bound
         for length in (trained, 2 * trained, 16 * trained):
             s = length / trained
@@ -209,8 +219,10 @@ def check_rule(variant, maker):
                 "rope+factor": plain,
             }[variant]
             found = maker(cell, length)
-            rates = found.rates_at(torch.tensor(length)) if hasattr(found, "rates_at") else None
-            rates = found.rates if rates is None else rates
+            rates = (
+                found.inv_freq_at(torch.tensor(length)) if hasattr(found, "inv_freq_at") else None
+            )
+            rates = found.inv_freq if rates is None else rates
             assert torch.allclose(rates, wanted, rtol=1e-6), (variant, cell.task, length)
             assert found.gain == pytest.approx(gain(s) if variant in gains else 1)
 
@@ -221,7 +233,7 @@ def test_a_rule_is_what_chapter_13_teaches(variant):
 
 
 def test_a_rule_with_another_ramp_is_seen():
-    lowered = rescaled(lambda rates, s, length: context_extension.by_parts(rates, s, length, 1, 5))
+    lowered = rescaled(lambda rates, s, length: rope_scaling.by_parts(rates, s, length, 1, 5))
     with pytest.raises(AssertionError, match=r"rope\+yarn"):
         check_rule("rope+yarn", lowered)
 
@@ -329,9 +341,9 @@ def test_an_ordering_of_rules_is_judged_like_those_of_the_long_comparison():
 def test_yarn_keeps_the_fastest_pair_at_every_size():
     for cell in grid("small", ["text", "marker", "pretrained"], ["rope"], [0]):
         encoding = EXTENSIONS["rope+yarn"](cell, 4 * cell.train_length)
-        plain = RoPE(cell.d_model // cell.n_heads).rates
-        assert float(encoding.rates[0]) == pytest.approx(float(plain[0]), rel=1e-6)
-        assert float(encoding.rates[-1]) == pytest.approx(float(plain[-1]) / 4, rel=1e-6)
+        plain = RoPE(cell.d_model // cell.n_heads).inv_freq
+        assert float(encoding.inv_freq[0]) == pytest.approx(float(plain[0]), rel=1e-6)
+        assert float(encoding.inv_freq[-1]) == pytest.approx(float(plain[-1]) / 4, rel=1e-6)
 
 
 def test_dropping_rope_leaves_a_model_without_positions_and_then_gives_it_back(monkeypatch):

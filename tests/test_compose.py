@@ -12,7 +12,7 @@ from pe_lib.cache import KVCache
 from pe_lib.compose import Compose
 from pe_lib.encoding import NoPosition, PositionEncoding, per_head, relative_position
 from pe_lib.learned import Learned
-from pe_lib.recent.mla import Trailing
+from pe_lib.recent.mla import DecoupledRotation
 from pe_lib.recent.rotary_values import RotaryValues
 from pe_lib.recent.xpos import XPos
 from pe_lib.rope import RoPE
@@ -73,7 +73,7 @@ def test_inputs_add_up() -> None:
 def test_what_fades_rotates_last() -> None:
     """Before a rotation of other pairs, the middle from which it counts would be seen."""
     xpos, half = XPos(8, scale_base=16.0), RoPE(8, layout="half")
-    for both in ((xpos, half), (Trailing(xpos, 8), half)):
+    for both in ((xpos, half), (DecoupledRotation(xpos, 8), half)):
         with pytest.raises(ValueError, match=r"must have \w+ after all that rotate"):
             Compose(*both)
     layer = MultiHeadAttention(16, 2, Compose(half, xpos), causal=True).double()

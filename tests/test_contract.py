@@ -84,7 +84,7 @@ def test_only_final_rotations_are_cached(name: str, kept: bool) -> None:
     layer, x, cache = layer_of(name), torch.randn(B, 5, D), KVCache()
     layer(x, cache=cache)
     k = layer.split_heads(layer.k_proj(x))
-    assert layer.encoding.rotates_once is kept
+    assert layer.encoding.cacheable_rotation is kept
     rotated = layer.encoding.rotate(k, k, torch.arange(5), torch.arange(5))[1]
     assert torch.allclose(cache.keys, rotated, atol=1e-6) is kept
     assert torch.equal(cache.keys, k) is not kept

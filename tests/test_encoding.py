@@ -10,12 +10,12 @@ from torch import Tensor
 from pe_lib import (
     ALiBi,
     Compose,
+    DecoupledRotation,
     KVCache,
     MultiHeadAttention,
     NoPosition,
     RoPE,
     ScalableSoftmax,
-    Trailing,
     XPos,
 )
 from pe_lib.encoding import PositionEncoding, as_positions
@@ -49,9 +49,9 @@ class TwoAxes(PositionEncoding):
     def rotate_axes(
         self, q: Tensor, k: Tensor, q_axes: Tensor, k_axes: Tensor
     ) -> tuple[Tensor, Tensor]:
-        rates = torch.tensor([1.0, 0.1], dtype=torch.float64)
+        inv_freq = torch.tensor([1.0, 0.1], dtype=torch.float64)
         return tuple(
-            apply_rope(x, torch.cat([rope_angles(axes[..., i], rates) for i in (0, 1)], dim=-1))
+            apply_rope(x, torch.cat([rope_angles(axes[..., i], inv_freq) for i in (0, 1)], dim=-1))
             for x, axes in ((q, q_axes), (k, k_axes))
         )
 
@@ -170,11 +170,14 @@ class OfContent(Compose):
 
 def test_a_new_hook_rotates_not_once() -> None:
     """What a parent says of its hooks does not hold for those that a class writes anew."""
-    assert ALiBi(2).rotates_once and RoPE(8).rotates_once
-    assert Compose(RoPE(8), ALiBi(2)).rotates_once and type("Sub", (RoPE,), {})(8).rotates_once
-    assert not Stretched(8).rotates_once and not MixedIn(8).rotates_once
+    assert ALiBi(2).cacheable_rotation and RoPE(8).cacheable_rotation
+    assert (
+        Compose(RoPE(8), ALiBi(2)).cacheable_rotation
+        and type("Sub", (RoPE,), {})(8).cacheable_rotation
+    )
+    assert not Stretched(8).cacheable_rotation and not MixedIn(8).cacheable_rotation
     for encoding in (Turning(2), OfContent(RoPE(8), ALiBi(2))):
-        assert not encoding.rotates_once
+        assert not encoding.cacheable_rotation
         attention, x, cache = layer(encoding), torch.randn(2, 6, 16).double(), KVCache()
         attention(x[:, :-1], cache=cache)
         assert_close(attention(x[:, -1:], cache=cache), attention(x)[:, -1:], 1e-12)
@@ -183,7 +186,10 @@ def test_a_new_hook_rotates_not_once() -> None:
 
 
 def test_a_wrapper_says_what_it_needs() -> None:
-    assert Trailing(XPos(4), 4).past_only and not Trailing(XPos(4), 4).rotates_once
-    assert Trailing(ScalableSoftmax(4, 16), 4).n_heads == 4
+    assert (
+        DecoupledRotation(XPos(4), 4).causal_only
+        and not DecoupledRotation(XPos(4), 4).cacheable_rotation
+    )
+    assert DecoupledRotation(ScalableSoftmax(4, 16), 4).n_heads == 4
     with pytest.raises(ValueError, match="Trailing is for keys of the past"):
-        MultiHeadAttention(16, 2, Trailing(XPos(4), 4))(torch.randn(1, 5, 16))
+        MultiHeadAttention(16, 2, DecoupledRotation(XPos(4), 4))(torch.randn(1, 5, 16))

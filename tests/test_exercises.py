@@ -388,7 +388,7 @@ class OnlyValues(PositionEncoding):
         return RoPE(practice.HEAD_DIM).rotate(v, v, k_pos, k_pos)[0]
 
     def rotate_back(self, output: Any, q_pos: Any) -> Any:
-        back = RoPE(practice.HEAD_DIM, rates=-RoPE(practice.HEAD_DIM).rates)
+        back = RoPE(practice.HEAD_DIM, inv_freq=-RoPE(practice.HEAD_DIM).inv_freq)
         return back.rotate(output, output, q_pos, q_pos)[0]
 
 

@@ -10,21 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pe_lib.attention import MultiHeadAttention
-from pe_lib.fire import Fire
+from pe_lib.fire import FIRE
 
 B, H, D, LENGTH = 2, 3, 12, 11
 
 
-def make(threshold: float = 4.0, n_heads: int = H, seed: int = 0) -> Fire:
+def make(threshold: float = 4.0, n_heads: int = H, seed: int = 0) -> FIRE:
     torch.manual_seed(seed)
-    return Fire(n_heads, width=5, threshold=threshold)
+    return FIRE(n_heads, width=5, threshold=threshold)
 
 
 def make_attention(*, causal: bool = True, threshold: float = 4.0) -> MultiHeadAttention:
     return MultiHeadAttention(D, H, make(threshold), causal=causal)
 
 
-def formula(encoding: Fire, i: float, j: float) -> list[float]:
+def formula(encoding: FIRE, i: float, j: float) -> list[float]:
     """Li et al. 2024: f(psi(i - j) / psi(max(L, i))), psi(x) = log(c x + 1), in Python numbers.
 
     The listing in their appendix adds 1e-6 below the fraction and takes |c|, |L| and |i - j|.

@@ -13,11 +13,11 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import pe_lib
 from pe_lib import (
+    FIRE,
+    KERPLE,
     ALiBi,
     Compose,
     DynamicNTK,
-    Fire,
-    Kerple,
     LongRoPE,
     MultiHeadAttention,
     NoPosition,
@@ -28,7 +28,6 @@ from pe_lib import (
     T5Bias,
 )
 from pe_lib.attention import attend
-from pe_lib.context_extension import LengthRoPE
 from pe_lib.interop import (
     ROPE_TYPES,
     apply_rotary,
@@ -39,6 +38,7 @@ from pe_lib.interop import (
     score_mod,
 )
 from pe_lib.rope import apply_rope, rope_angles
+from pe_lib.rope_scaling import LengthRoPE
 from pe_lib.sinusoidal import frequencies
 
 # Configurations -----------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def llama_config(parameters: dict[str, Any], head_dim: int, context: int = CONTE
 
 
 def inv_freq_at(rope: RoPE, length: int) -> Tensor:
-    return rope.rates_at(torch.tensor(length)) if isinstance(rope, LengthRoPE) else rope.rates
+    return rope.inv_freq_at(torch.tensor(length)) if isinstance(rope, LengthRoPE) else rope.inv_freq
 
 
 def require_equal(parameters: dict[str, Any], head_dim: int, length: int = 200) -> RoPE:
@@ -97,7 +97,7 @@ def require_equal(parameters: dict[str, Any], head_dim: int, length: int = 200) 
     # Their ramp is a float32: where a pair is all but interpolated, its error grows by the factor.
     stretch = (parameters.get("factor") or 4.0) if parameters["rope_type"] == "yarn" else 1.0
     assert gaps.max() <= max(1e-6, stretch * 2**-23)
-    assert rope.gain == pytest.approx(module.attention_scaling, rel=1e-12)
+    assert rope.attention_factor == pytest.approx(module.attention_scaling, rel=1e-12)
     expected = neox.apply_rotary_pos_emb(x, x, cos, sin)[0]
     assert difference(rope.rotate(x, x, positions, positions)[0], expected) <= 5e-5
     return rope
@@ -162,7 +162,7 @@ def test_longrope_equals_transformers_at_lengths(
 def test_an_odd_part_is_rounded_up(name: str) -> None:
     """Of 10 components 5 are meant to rotate: transformers makes three frequencies."""
     parameters = {**SETTINGS[name], "partial_rotary_factor": 0.5}
-    assert len(require_equal(parameters, 10).rates) == 3
+    assert len(require_equal(parameters, 10).inv_freq) == 3
 
 
 def test_layers_have_entries_of_their_own() -> None:
@@ -177,16 +177,16 @@ def test_layers_have_entries_of_their_own() -> None:
         RoPE.from_parameters(config.rope_parameters, 64, layer_type=f"{kind}_attention")
         for kind in ("full", "sliding")
     )
-    assert torch.allclose(full.rates.float(), theirs, rtol=1e-6)
-    assert torch.equal(sliding.rates, frequencies(64))
+    assert torch.allclose(full.inv_freq.float(), theirs, rtol=1e-6)
+    assert torch.equal(sliding.inv_freq, frequencies(64))
 
 
 def test_a_nested_truncate_is_read() -> None:
     """Transformers 5.23 looks for it beside the entries, where there is none."""
     flat = {**YARN, "truncate": False}
     nested = RoPE.from_parameters({"full_attention": flat}, 64, layer_type="full_attention")
-    assert torch.equal(nested.rates, RoPE.from_parameters(flat, 64).rates)
-    assert not torch.equal(nested.rates, RoPE.from_parameters(YARN, 64).rates)
+    assert torch.equal(nested.inv_freq, RoPE.from_parameters(flat, 64).inv_freq)
+    assert not torch.equal(nested.inv_freq, RoPE.from_parameters(YARN, 64).inv_freq)
 
 
 def test_default_configurations_are_read() -> None:
@@ -401,9 +401,9 @@ BIASES: dict[str, PositionEncoding] = {
     "alibi of 6 heads, symmetric": ALiBi(6, symmetric=True),
     "t5": T5Bias(4, max_distance=12, std=1.0),
     "t5 decoder": T5Bias(4, n_buckets=8, max_distance=12, bidirectional=False, std=1.0),
-    "kerple log": Kerple(4),
-    "kerple power": Kerple(4, variant="power"),
-    "fire": Fire(4, width=8, threshold=15.0),
+    "kerple log": KERPLE(4),
+    "kerple power": KERPLE(4, variant="power"),
+    "fire": FIRE(4, width=8, threshold=15.0),
     "window": SlidingWindow(4, 3),
     "none": NoPosition(),
     "window and bias": Compose(T5Bias(4, std=1.0), SlidingWindow(4, 4)),
@@ -464,7 +464,7 @@ def test_scores_keep_half_precision(name: str) -> None:
 
 
 def test_a_new_function_sees_new_numbers() -> None:
-    kerple, place, score = Kerple(2), torch.tensor(1), torch.tensor(0.0)
+    kerple, place, score = KERPLE(2), torch.tensor(1), torch.tensor(0.0)
     before = score_mod(kerple)(score, place, place, place, place + 3)
     with torch.no_grad():
         kerple.free_r1.add_(1)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pe_lib import MultiHeadAttention, PoPE, RoPE, RotaryValues, T5Bias
 from pe_lib.attention import attention_logits
-from pe_lib.recent.mla import Trailing
+from pe_lib.recent.mla import DecoupledRotation
 
 PLACES = torch.arange(7) + 30
 
@@ -32,13 +32,13 @@ def test_scores_equal_deepseek_v3() -> None:
     cos, sin = code.DeepseekV3RotaryEmbedding(config)(q, PLACES[None])  # type: ignore[arg-type]
     last = code.apply_rotary_pos_emb_interleave(q[..., 16:], k[..., 16:], cos, sin)
     theirs = [torch.cat([x[..., :16], y], -1) for x, y in zip((q, k), last, strict=True)]
-    ours = attention_logits(q, k, Trailing(RoPE(8), 8), PLACES, PLACES)
+    ours = attention_logits(q, k, DecoupledRotation(RoPE(8), 8), PLACES, PLACES)
     assert_close(ours, theirs[0] @ theirs[1].mT * 24**-0.5)
 
 
 def test_only_the_last_components_rotate() -> None:
     values, x = RotaryValues(RoPE(4)), drawn(2, 3, 7, 10)
-    trailing, last = Trailing(values, 4), x[..., 6:]
+    trailing, last = DecoupledRotation(values, 4), x[..., 6:]
     for ours, theirs in (
         (trailing.rotate(x, x, PLACES, PLACES)[1], values.rotate(last, last, PLACES, PLACES)[1]),
         (trailing.rotate_values(x, PLACES), values.rotate_values(last, PLACES)),
@@ -48,17 +48,17 @@ def test_only_the_last_components_rotate() -> None:
 
 
 def test_it_uses_what_the_inner_one_uses() -> None:
-    rope, values = Trailing(RoPE(4), 4), Trailing(RotaryValues(RoPE(4)), 4)
-    assert rope.rotates_once and not rope.uses("rotate_values")
+    rope, values = DecoupledRotation(RoPE(4), 4), DecoupledRotation(RotaryValues(RoPE(4)), 4)
+    assert rope.cacheable_rotation and not rope.uses("rotate_values")
     assert values.uses("rotate_values") and not values.uses("bias")
 
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="encoding must only rotate, got one that uses bias"):
-        Trailing(T5Bias(2), 4)
+        DecoupledRotation(T5Bias(2), 4)
     with pytest.raises(ValueError, match=r"no scale of its own, got 0\.5"):
-        Trailing(PoPE(2, 4), 4)
+        DecoupledRotation(PoPE(2, 4), 4)
     with pytest.raises(ValueError, match="encoding must have head_dim=8, got 4"):
-        Trailing(RoPE(4), 8)
+        DecoupledRotation(RoPE(4), 8)
     with pytest.raises(ValueError, match="q must have heads of width >= 12, got 8"):
-        MultiHeadAttention(24, 3, Trailing(RoPE(12), 12))(torch.zeros(1, 5, 24))
+        MultiHeadAttention(24, 3, DecoupledRotation(RoPE(12), 12))(torch.zeros(1, 5, 24))

@@ -21,15 +21,15 @@ from lab.hierarchical import Hierarchical, HierarchicalLearned, WindowBias
 from lab.registry import METHODS as REGISTRY
 from lab.registry import Sizes
 from pe_lib import (
+    FIRE,
+    KERPLE,
     ALiBi,
     AxesRoPE,
     AxialRoPE,
     Compose,
     DeBERTa,
     DynamicNTK,
-    Fire,
     Forgetting,
-    Kerple,
     Learned,
     LongRoPE,
     PositionEncoding,
@@ -60,15 +60,15 @@ METHODS: dict[str, Make] = {
     "transformer_xl clamped": lambda: TransformerXL(D_MODEL, HEADS, clamp=3),
     "t5 both sides": lambda: T5Bias(HEADS, 8, 9, std=1.0),
     "alibi symmetric": lambda: ALiBi(HEADS, symmetric=True),
-    "kerple power": lambda: Kerple(HEADS, variant="power"),
-    "fire from four": lambda: Fire(HEADS, threshold=4.0),
+    "kerple power": lambda: KERPLE(HEADS, variant="power"),
+    "fire from four": lambda: FIRE(HEADS, threshold=4.0),
     "window": lambda: WindowBias(HEADS, 3),
     "rope in a sliding window": lambda: Compose(RoPE(WIDTH), SlidingWindow(HEADS, 3)),
     "shaw keys": lambda: Shaw(WIDTH, 3, with_values=False),
     "deberta buckets": lambda: DeBERTa(D_MODEL, HEADS, 16, n_buckets=8),
     "rope half": lambda: RoPE(WIDTH, layout="half"),
     "rope partial": lambda: RoPE(WIDTH, rotary_dim=4),
-    "rope trained": lambda: RoPE(WIDTH, rates=nn.Parameter(torch.tensor([1.0, 0.3, 0.1, 0.03]))),
+    "rope trained": lambda: RoPE(WIDTH, inv_freq=nn.Parameter(torch.tensor([1.0, 0.3, 0.1, 0.03]))),
     "axes of sections": lambda: AxesRoPE(
         WIDTH, section_directions(frequencies(WIDTH), [2, 1, 1], "interleaved"), layout="half"
     ),
@@ -200,7 +200,7 @@ class ByIndex(Learned):
 class FromLastQuery(RoPE):
     """Counts back from the last query, and says that a key keeps its angle."""
 
-    rotates_once = True
+    cacheable_rotation = True
 
     def rotate(self, q, k, q_pos, k_pos):
         last = q_pos[..., -1:]
@@ -282,7 +282,7 @@ class Rounded(RoPE):
 
     def __init__(self, head_dim):
         super().__init__(head_dim)
-        del self.rates
+        del self.inv_freq
         self.register_buffer("rates", frequencies(head_dim).float() * 1.1)
 
 

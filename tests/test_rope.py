@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pe_lib.context_extension import DynamicNTK
 from pe_lib.recent.axes import AxesRoPE, AxialRoPE, axial_angles, section_directions
 from pe_lib.recent.xpos import XPos
 from pe_lib.rope import RoPE, apply_rope, layout_permutation, rope_angles
+from pe_lib.rope_scaling import DynamicNTK
 from pe_lib.sinusoidal import frequencies
 
 OFFSETS = (0, 3, 5000, 100_000)
@@ -175,7 +175,7 @@ def test_the_sign_is_key_minus_query() -> None:
 
 def test_the_gain_multiplies_what_rotates() -> None:
     q, k = random_qk(6)
-    plain, gained = (RoPE(12, rotary_dim=8, gain=g) for g in (1.0, 1.5))
+    plain, gained = (RoPE(12, rotary_dim=8, attention_factor=g) for g in (1.0, 1.5))
     positions = torch.arange(7)
     one, two = (rope.rotate(q, k, positions[:5], positions)[1] for rope in (plain, gained))
     torch.testing.assert_close(two[..., :8], 1.5 * one[..., :8])

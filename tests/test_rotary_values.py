@@ -21,7 +21,7 @@ def test_values_arrive_rotated_by_distance():
     q, k, v = drawn(2, 3, 4, 8), drawn(2, 3, 6, 8), drawn(2, 3, 6, 8)
     output, weights = attend(q, k, v, RotaryValues(rope), 2, 0)
     for i in range(4):
-        angles = rope_angles(torch.arange(6) - (i + 2), rope.rates)
+        angles = rope_angles(torch.arange(6) - (i + 2), rope.inv_freq)
         expected = weights[:, :, i : i + 1] @ apply_rope(v, angles)  # (B, H, 1, d)
         assert_close(output[:, :, i : i + 1], expected, 1e-12)
 
@@ -37,6 +37,6 @@ def test_what_cannot_rotate_values_is_refused():
     with pytest.raises(TypeError, match="rope must be a plain RoPE, got DynamicNTK"):
         RotaryValues(DynamicNTK(8, 2.0, 16))
     with pytest.raises(ValueError, match=r"rope must have the gain 1, got 1\.2"):
-        RotaryValues(RoPE(8, gain=1.2))
+        RotaryValues(RoPE(8, attention_factor=1.2))
     with pytest.raises(ValueError, match="heads must have width 4, got 8"):
         MultiHeadAttention(16, 2, RotaryValues(RoPE(4)))(torch.zeros(1, 3, 16))

@@ -70,11 +70,11 @@ def test_each_number_of_a_grid_equals_the_formula(
 @quick
 @given(pairs, bases)
 def test_frequencies_are_a_geometric_series(n: int, base: float) -> None:
-    rates = frequencies(2 * n, base)
-    assert rates.shape == (n,)
-    assert rates[0] == 1
+    inv_freq = frequencies(2 * n, base)
+    assert inv_freq.shape == (n,)
+    assert inv_freq[0] == 1
     for j in range(n):
-        assert float(rates[j]) == pytest.approx(math.exp(-2 * j / (2 * n) * math.log(base)))
+        assert float(inv_freq[j]) == pytest.approx(math.exp(-2 * j / (2 * n) * math.log(base)))
     assert float(wavelengths(2 * n, base)[-1]) == pytest.approx(
         2 * math.pi * base ** (1 - 1 / n), rel=1e-9
     )
@@ -160,10 +160,10 @@ def test_positions_of_any_shape_keep_it(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("places", [[3.0, 4.0, 5.0], [7.0], [1.0, 4.5, -2.0]])
 def test_a_code_has_its_gradient_by_position(places: list[float]) -> None:
     positions = torch.tensor(places, dtype=torch.float64, requires_grad=True)
-    weights, rates = torch.randn(len(places), 6), frequencies(6)
+    weights, inv_freq = torch.randn(len(places), 6), frequencies(6)
     (found,) = torch.autograd.grad((sinusoidal(positions, 6) * weights).sum(), positions)
-    angles = positions.detach()[:, None] * rates
-    slopes = torch.stack([rates * angles.cos(), -rates * angles.sin()], dim=-1).flatten(-2)
+    angles = positions.detach()[:, None] * inv_freq
+    slopes = torch.stack([inv_freq * angles.cos(), -inv_freq * angles.sin()], dim=-1).flatten(-2)
     torch.testing.assert_close(found, (slopes * weights).sum(-1))
 
 

@@ -29,7 +29,7 @@ def test_scores_equal_x_transformers(offset: int, scale_base: int) -> None:
     _, scale = peer(positions - offset)
     rotated_q = x_transformers.apply_rotary_pos_emb(q, angles, scale)
     rotated_k = x_transformers.apply_rotary_pos_emb(k, angles, scale**-1)
-    xpos = XPos(10, scale_base=scale_base, rotary_dim=8, rates=peer.inv_freq.double())
+    xpos = XPos(10, scale_base=scale_base, rotary_dim=8, inv_freq=peer.inv_freq.double())
     # Positions from the middle are halves here: their float32 angles are exact enough up close.
     ours = attention_logits(q, k, xpos, positions - offset, positions - offset)
     theirs = rotated_q @ rotated_k.mT * 10**-0.5

@@ -115,9 +115,9 @@ def turning_cases(draw: Draw) -> list[Case]:
     )  # fmt: skip
     for parts, n, still, base in calls:
         numbers = thinned(draw, parts)
-        rates = 2.9 * frequencies(2 * n, base)[draw.order(n)]
-        rates[draw.order(n)[:still]] = 0
-        angles = numbers[:, (torch.arange(n) % 3)[draw.order(n)]] * rates
+        inv_freq = 2.9 * frequencies(2 * n, base)[draw.order(n)]
+        inv_freq[draw.order(n)[:still]] = 0
+        angles = numbers[:, (torch.arange(n) % 3)[draw.order(n)]] * inv_freq
         label = f"{n} pairs, {'some stand still' if still else 'all move'}, {len(numbers)} tokens"
         found.append(Case(label, (numbers, angles.cos(), angles.sin())))
     return found

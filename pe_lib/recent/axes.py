@@ -106,24 +106,28 @@ def axis_of_pair(sections: Sequence[int], arrangement: str = "chunked") -> Tenso
 
 
 def section_directions(
-    rates: Tensor, sections: Sequence[int], arrangement: str = "chunked"
+    inv_freq: Tensor, sections: Sequence[int], arrangement: str = "chunked"
 ) -> Tensor:
     """Return the directions of M-RoPE: the axes share one list of frequencies.
 
     Args:
-        rates: (n,) frequencies in radians per position, as in `RoPE`.
+        inv_freq: (n,) frequencies in radians per position, as in `RoPE`.
         sections: how many of them each axis has; together n.
         arrangement: which ones, see `axis_of_pair`.
 
     Returns:
-        (n, A): row r holds rates[r] in the column of its axis, and zeros.
+        (n, A): row r holds inv_freq[r] in the column of its axis, and zeros.
 
     Source: Wang et al. 2024 (Qwen2-VL), section 2.1.
     """
     axis = axis_of_pair(sections, arrangement)
-    if len(rates) != len(axis):
-        raise ValueError(f"sections must add up to {len(rates)}, as many as rates, got {sections}")
-    return rates.unsqueeze(-1) * (axis.unsqueeze(-1) == torch.arange(len(sections), device="cpu"))
+    if len(inv_freq) != len(axis):
+        raise ValueError(
+            f"sections must add up to {len(inv_freq)}, as many as inv_freq, got {sections}"
+        )
+    return inv_freq.unsqueeze(-1) * (
+        axis.unsqueeze(-1) == torch.arange(len(sections), device="cpu")
+    )
 
 
 def width_directions(widths: Sequence[int], base: float = 10000.0) -> Tensor:
@@ -136,15 +140,15 @@ def width_directions(widths: Sequence[int], base: float = 10000.0) -> Tensor:
     Returns:
         (sum of widths / 2, A).
     """
-    rates = [frequencies(width, base) for width in widths]
-    return section_directions(torch.cat(rates), [len(each) for each in rates])
+    inv_freq = [frequencies(width, base) for width in widths]
+    return section_directions(torch.cat(inv_freq), [len(each) for each in inv_freq])
 
 
-def golden_directions(rates: Tensor) -> Tensor:
+def golden_directions(inv_freq: Tensor) -> Tensor:
     """Return directions in the plane that differ from pair to pair, well spread.
 
     Args:
-        rates: (n,) frequencies; row r of the result has the length rates[r].
+        inv_freq: (n,) frequencies; row r of the result has the length inv_freq[r].
 
     Returns:
         (n, 2), for positions (row, column). The direction of pair r has the angle r * pi * 0.618…
@@ -153,9 +157,11 @@ def golden_directions(rates: Tensor) -> Tensor:
     Source: mixed directions: Heo et al. 2024, section 3.2, who train them from a turned cross;
         spread by the golden section: Xiong 2025.
     """
-    steps = torch.arange(len(rates), dtype=torch.float64, device="cpu")
+    steps = torch.arange(len(inv_freq), dtype=torch.float64, device="cpu")
     angles = steps * (math.pi * (math.sqrt(5) - 1) / 2)
-    return rates.unsqueeze(-1) * torch.stack([angles.sin(), angles.cos()], dim=-1).to(rates.dtype)
+    return inv_freq.unsqueeze(-1) * torch.stack([angles.sin(), angles.cos()], dim=-1).to(
+        inv_freq.dtype
+    )
 
 
 # --- the rotation ---------------------------------------------------------------------------------
@@ -185,7 +191,7 @@ class AxesRoPE(PositionEncoding):
     """Rotate queries and keys by positions of several numbers.
 
     Positions of one number are taken for text: the same number on every axis. With the directions
-    of `section_directions` that is `RoPE` with the same rates.
+    of `section_directions` that is `RoPE` with the same frequencies.
 
     Args:
         head_dim: width d of a head.
@@ -193,13 +199,13 @@ class AxesRoPE(PositionEncoding):
             `golden_directions`; (H, n, A) if heads differ. An `nn.Parameter` is trained.
         layout: which components form a pair, "interleaved" or "half", see `apply_rope`. It has
             nothing to do with the arrangement of sections.
-        gain: factor on rotated queries and on rotated keys, as in `RoPE`.
+        attention_factor: factor on rotated queries and on rotated keys, as in `RoPE`.
         rotary_dim: how many components of a head rotate, 2n, from the first on; all if None.
 
     Source: Wang et al. 2024 (Qwen2-VL), section 2.1; Heo et al. 2024, section 3.2.
     """
 
-    rotates_once = True
+    cacheable_rotation = True
 
     def __init__(
         self,
@@ -207,7 +213,7 @@ class AxesRoPE(PositionEncoding):
         directions: Tensor,
         *,
         layout: str = "interleaved",
-        gain: float = 1.0,
+        attention_factor: float = 1.0,
         rotary_dim: int | None = None,
     ) -> None:
         """Keep the directions."""
@@ -221,7 +227,7 @@ class AxesRoPE(PositionEncoding):
         self.directions = directions
         if directions.ndim == 3:
             self.n_heads = len(directions)
-        self.head_dim, self.layout, self.gain = head_dim, layout, gain
+        self.head_dim, self.layout, self.attention_factor = head_dim, layout, attention_factor
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) as text: one number on every axis."""
@@ -244,7 +250,7 @@ class AxesRoPE(PositionEncoding):
         # (..., L, n) or (..., H, L, n)
         angles = to_float64(axes_angles(to_float64(numbers), directions))
         angles = angles[(None,) * (4 - angles.ndim)] if directions.ndim == 3 else per_head(angles)
-        return apply_rope(x, angles, self.layout, gain=self.gain)
+        return apply_rope(x, angles, self.layout, attention_factor=self.attention_factor)
 
 
 # --- one number for a point of a grid, as older methods have it ----------------------------------
@@ -274,13 +280,13 @@ def sinusoidal_2d(
     return torch.cat([sinusoidal(axis, dim // 2, base, **options) for axis in axes], dim=-1)
 
 
-def axial_angles(rows: Tensor, columns: Tensor, rates: Tensor) -> Tensor:
+def axial_angles(rows: Tensor, columns: Tensor, inv_freq: Tensor) -> Tensor:
     """Return angles for points on a grid: the row rotates the first pairs, the column the rest.
 
     Args:
         rows: real numbers, of a shape that broadcasts with `columns`.
         columns: real numbers.
-        rates: (n,) frequencies, the same for both axes.
+        inv_freq: (n,) frequencies, the same for both axes.
 
     Returns:
         (*broadcast shape, 2n).
@@ -288,7 +294,7 @@ def axial_angles(rows: Tensor, columns: Tensor, rates: Tensor) -> Tensor:
     Source: Heo et al. 2024, section 3.2 (axial frequency).
     """
     axes = torch.broadcast_tensors(rows, columns)
-    return torch.cat([rope_angles(axis, rates) for axis in axes], dim=-1)
+    return torch.cat([rope_angles(axis, inv_freq) for axis in axes], dim=-1)
 
 
 class AxialRoPE(AxesRoPE):
@@ -298,12 +304,12 @@ class AxialRoPE(AxesRoPE):
         head_dim: width d of a head; a multiple of 4.
         columns: patches in a row of the image: position p stands in row p // columns.
         base: as in `RoPE`, for each axis; images are short, so 100 is usual.
-        options: layout and gain as in `AxesRoPE`.
+        options: layout and attention_factor as in `AxesRoPE`.
 
     Source: Heo et al. 2024, section 3.2.
     """
 
-    rotates_once = True
+    cacheable_rotation = True
 
     def __init__(self, head_dim: int, columns: int, base: float = 100.0, **options: Any) -> None:
         """Give each axis half of the head."""

@@ -68,7 +68,7 @@ class CoPE(PositionEncoding):
     Source: Golovneva et al. 2024, section 4.
     """
 
-    past_only = True
+    causal_only = True
 
     def __init__(self, head_dim: int, longest: int, *, std: float = 0.0) -> None:
         """Create the vectors of the counts 0 to `longest`."""

@@ -44,7 +44,7 @@ class Forgetting(PositionEncoding):
     Source: Lin et al. 2025, section 3.1. The authors use it without any other position encoding.
     """
 
-    past_only = True
+    causal_only = True
 
     def __init__(self, d_model: int, n_heads: int, bias: float = 5.0) -> None:
         """Create the gates; with weights of zero they are the same for all tokens."""
@@ -54,17 +54,19 @@ class Forgetting(PositionEncoding):
         nn.init.zeros_(self.gate.weight)
         nn.init.constant_(self.gate.bias, bias)
 
-    def read(self, x: Tensor) -> Tensor:
+    def project_hidden(self, x: Tensor) -> Tensor:
         """Return the logarithms of the gates, (B, L, D) -> (B, H, L, 1), at least in float32."""
         gates: Tensor = self.gate(x)
         gates = gates.to(torch.promote_types(gates.dtype, torch.float32))
         return F.logsigmoid(gates).mT[..., None]  # (B, H, L, 1)
 
-    def read_bias(self, q_read: Tensor, k_read: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    def hidden_bias(
+        self, q_hidden: Tensor, k_hidden: Tensor, q_pos: Tensor, k_pos: Tensor
+    ) -> Tensor:
         """Return the bias, (B, H, Lq, Lk); the queries must be the last of the keys' tokens."""
         n_queries = q_pos.shape[-1]
         require_last(q_pos, k_pos)
-        return forgetting_bias(k_read[..., 0], n_queries)
+        return forgetting_bias(k_hidden[..., 0], n_queries)
 
 
 def require_last(q_pos: Tensor, k_pos: Tensor) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, cat
 from pe_lib.encoding import HOOKS, PositionEncoding
 
 
-class Trailing(PositionEncoding):
+class DecoupledRotation(PositionEncoding):
     """Let an encoding see only the last components of queries, keys and values.
 
     Args:
@@ -34,7 +34,7 @@ class Trailing(PositionEncoding):
             raise ValueError(f"encoding must have head_dim={width}, got {encoding.head_dim}")
         if encoding.scale is not None:
             raise ValueError(f"encoding must have no scale of its own, got {encoding.scale:g}")
-        for name in ("rotates_once", "past_only", "linear", "fades", "n_heads"):
+        for name in ("cacheable_rotation", "causal_only", "is_linear", "scales_pairs", "n_heads"):
             if hasattr(encoding, name):
                 setattr(self, name, getattr(encoding, name))
 

@@ -24,7 +24,7 @@ class Sink(PositionEncoding):
     Source: OpenAI 2025 (gpt-oss model card, section 2.2); Miller 2023 has the constant 0.
     """
 
-    rotates_once = True
+    cacheable_rotation = True
 
     def __init__(self, n_heads: int, std: float = 0.02) -> None:
         """Draw the logits."""

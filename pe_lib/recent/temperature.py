@@ -55,8 +55,8 @@ class ScalableSoftmax(PositionEncoding):
     Source: Nakanishi 2025. Llama 4 multiplies by a fixed step function of log(n).
     """
 
-    rotates_once = True
-    past_only = True  # the keys that it counts are those before the query
+    cacheable_rotation = True
+    causal_only = True  # the keys that it counts are those before the query
 
     def __init__(self, n_heads: int, length: int) -> None:
         """Start all heads with the same strength."""
@@ -112,7 +112,7 @@ class QueryTemperature(PositionEncoding):
         growth: as in `query_factor`.
     """
 
-    rotates_once = True
+    cacheable_rotation = True
 
     def __init__(
         self, strength: float, length: float, *, ahead: float = 0.0, growth: str = "steps"

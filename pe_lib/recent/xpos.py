@@ -41,13 +41,13 @@ class XPos(RoPE):
         head_dim: width d of a head.
         scale_base: positions over which pair j shrinks by zeta_j.
         gamma: zeta_j = (j / n + gamma) / (1 + gamma), for n pairs.
-        options: base, layout, rotary_dim, rates and gain as in `RoPE`.
+        options: base, layout, rotary_dim, inv_freq and attention_factor as in `RoPE`.
 
     Source: Sun et al. 2022, algorithm 1.
     """
 
-    past_only = True
-    fades = True
+    causal_only = True
+    scales_pairs = True
 
     def __init__(
         self, head_dim: int, *, scale_base: float = 512.0, gamma: float = 0.4, **options: Any
@@ -55,7 +55,9 @@ class XPos(RoPE):
         """Compute zeta."""
         super().__init__(head_dim, **options)
         self.scale_base = scale_base
-        share = torch.arange(len(self.rates), dtype=torch.float64, device="cpu") / len(self.rates)
+        share = torch.arange(len(self.inv_freq), dtype=torch.float64, device="cpu") / len(
+            self.inv_freq
+        )
         self.zeta = (share + gamma) / (1 + gamma)  # (n,)
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
@@ -67,4 +69,4 @@ class XPos(RoPE):
     def faded(self, x: Tensor, positions: Tensor, middle: Tensor, sign: int) -> Tensor:
         """Rotate x and multiply it by `xpos_factors`, or with the sign -1 by their inverse."""
         factors = per_head(xpos_factors(sign * (positions - middle), self.zeta, self.scale_base))
-        return self.turned(x, self.angles(positions), factors)
+        return self.rotated_by(x, self.angles(positions), factors)

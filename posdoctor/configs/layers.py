@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from pe_lib.compose import Compose
-from pe_lib.context_extension import yarn_gain
 from pe_lib.encoding import NoPosition, PositionEncoding
-from pe_lib.recent.mla import Trailing
+from pe_lib.recent.mla import DecoupledRotation
 from pe_lib.recent.rotary_values import RotaryValues
 from pe_lib.recent.temperature import QueryTemperature
 from pe_lib.rope import RoPE
+from pe_lib.rope_scaling import yarn_attention_factor
 from pe_lib.sinusoidal import LAYOUTS
 from posdoctor.configs import checks, model_types
 from posdoctor.configs.checks import (
@@ -94,14 +94,14 @@ class Layer:
     @property
     def last(self) -> bool:
         """Whether the last components of a head rotate."""
-        return any(isinstance(part, Trailing) for part in self.parts)
+        return any(isinstance(part, DecoupledRotation) for part in self.parts)
 
 
 def inside(encoding: PositionEncoding) -> Iterator[PositionEncoding]:
     """Yield an encoding's parts, and what they hold."""
     for part in encoding.parts():
         yield part
-        if isinstance(part, Trailing):
+        if isinstance(part, DecoupledRotation):
             yield from inside(part.encoding)
         if isinstance(part, RotaryValues):
             yield part.rope
@@ -478,11 +478,13 @@ def rotary_of(fields: Fields, parameters: Fields, layout: str | None) -> Positio
     if not last:
         return rope
     if not latent:  # DeepSeek-V4: keys are values, and the output is rotated back
-        return Trailing(RotaryValues(rope), part)
-    trailing = Trailing(rope, part)
+        return DecoupledRotation(RotaryValues(rope), part)
+    trailing = DecoupledRotation(rope, part)
     if parameters.get("mscale_all_dim") and rope_type(parameters) != "default":
-        gain = yarn_gain(parameters["factor"], 0.1 * parameters["mscale_all_dim"])
-        trailing.scale = width**-0.5 * gain**2
+        attention_factor = yarn_attention_factor(
+            parameters["factor"], 0.1 * parameters["mscale_all_dim"]
+        )
+        trailing.scale = width**-0.5 * attention_factor**2
     return trailing
 
 
@@ -532,7 +534,7 @@ def backwards(rope: RoPE) -> RoPE:
     return RoPE(
         rope.head_dim,
         layout=rope.layout,
-        rotary_dim=2 * len(rope.rates),
-        rates=-rope.rates,
-        gain=rope.gain,
+        rotary_dim=2 * len(rope.inv_freq),
+        inv_freq=-rope.inv_freq,
+        attention_factor=rope.attention_factor,
     )
