@@ -16,8 +16,8 @@ class KVCache:
 
     Keys are kept as projected, or rotated if the encoding has a `cacheable_rotation`. Where no
     gradients are recorded the cache grows in place: a new token costs no copy of the old ones. What
-    it holds may be cut or reordered: set `keys`, `values` and `positions` (and `hidden`, where there
-    is one).
+    it holds may be cut or reordered: set `keys`, `values` and `positions`, and `hidden` where there
+    is one.
     """
 
     def __init__(self) -> None:
