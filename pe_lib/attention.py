@@ -121,9 +121,10 @@ def attend(
     if allowed is not None:
         logits = logits.masked_fill(~allowed, -math.inf)
     weights = softmax(logits, encoding.sink(q, q_pos))
+    v = repeat_heads(v, q)
     if not rotated:
         v = encoding.rotate_values(v, k_pos)
-    output = encoding.rotate_back(weights @ repeat_heads(v, q), q_pos)  # (B, H, Lq, d)
+    output = encoding.rotate_back(weights @ v, q_pos)  # (B, H, Lq, d)
     extra = encoding.values(weights, q_pos, k_pos)
     return output if extra is None else output + extra, weights
 
@@ -149,7 +150,7 @@ def allowed_pairs(q_pos: Tensor, k_pos: Tensor, causal: bool, mask: Tensor | Non
 
 
 def checked_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
-    """Return a mask of four axes; what has two may mean padding, or pairs, and is refused."""
+    """Return a mask if it has four axes: two could mean padding (B, Lk), or pairs (Lq, Lk)."""
     if mask is None:
         return None
     pairs = (*q.shape[:3], k.shape[2])
@@ -165,7 +166,7 @@ def checked_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
 
 
 def checked_bias(bias: Tensor | None, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
-    """Return what the hook `bias` returned; of three axes, the batch would be taken for heads."""
+    """Return a bias if its axes are clear: of three, the first is that of the heads."""
     if bias is None or bias.ndim != 3:
         return bias
     if any(positions.shape[:-1] > (1,) for positions in (q_pos, k_pos)):
@@ -209,7 +210,8 @@ def attend_fused(
     scale, mask = default_scale(encoding, q.shape[-1]), checked_mask(mask, q, k)
     q_pos, k_pos = as_positions(q_pos, q), as_positions(k_pos, k)
     biases, is_causal = [], causal and mask is None and not encoding.uses("bias")
-    if starts and mask is None and not torch.compiler.is_compiling():  # which would fix a length
+    if starts and mask is None and not torch.compiler.is_compiling():
+        # (In a graph a strided view would fix the length.)
         biases = distance_biases(encoding)
     if starts and biases:
         bias: Tensor | None = reversed_bias(biases, q, k, *starts, causal)
@@ -265,7 +267,7 @@ def masked_bias(
     scale, keys, bias = default_scale(encoding, q.shape[-1]), repeat_heads(k, q), None
     if encoding.uses("bias"):
         if starts:
-            bias = encoding.bias_of_runs(q, keys, *starts, scale)
+            bias = encoding.consecutive_bias(q, keys, *starts, scale)
         else:
             bias = checked_bias(encoding.bias(q, keys, q_pos, k_pos, scale), q_pos, k_pos)
     if starts and starts[1] + k.shape[2] <= starts[0] + 1:  # no key comes after a query
@@ -279,10 +281,10 @@ def masked_bias(
 
 def distance_biases(encoding: PositionEncoding) -> list[RelativeBias]:
     """Return what acts on the logits if all of it depends on the distance alone, else nothing."""
-    hook = type(encoding).bias_of_runs
-    if isinstance(encoding, RelativeBias) and hook is RelativeBias.bias_of_runs:
+    hook = type(encoding).consecutive_bias
+    if isinstance(encoding, RelativeBias) and hook is RelativeBias.consecutive_bias:
         return [encoding]
-    if not isinstance(encoding, Compose) or hook is not Compose.bias_of_runs:
+    if not isinstance(encoding, Compose) or hook is not Compose.consecutive_bias:
         return []
     found = [distance_biases(each) for each in encoding.members() if each.uses("bias")]
     return [bias for biases in found for bias in biases] if all(found) else []
@@ -306,8 +308,9 @@ def reversed_bias(
 
 def rotates_heads_alike(encoding: PositionEncoding) -> bool:
     """Return whether keys may be rotated before each head of queries has its own."""
-    rotating = [p for p in encoding.parts() if p.uses("rotate") or p.uses("rotate_axes")]
-    return not any(hasattr(part, "n_heads") for part in rotating)
+    parts = [part for part in encoding.parts() if hasattr(part, "n_heads")]
+    hooks = ("rotate", "rotate_axes", "rotate_values")
+    return not any(part.uses(hook) for part in parts for hook in hooks)
 
 
 # --- the module -----------------------------------------------------------------------------------
@@ -323,8 +326,8 @@ class MultiHeadAttention(nn.Module):
         n_heads: number of heads H; must divide d_model.
         encoding: the position encoding; `NoPosition()` if None.
         causal: hide keys whose position is greater than the query's.
-        embedded: what the encoding adds to the input is in it already. A layer does not add
-            it, since a model does so once, before its first layer.
+        embedded: True if the input already contains what `encoding.embed` adds. A layer never adds
+            it: a model does so once, before its first layer.
         n_kv_heads: number of heads of keys and values, each for several neighbouring heads of
             queries (grouped-query attention); must divide n_heads, which it is if None.
 
@@ -377,7 +380,7 @@ class MultiHeadAttention(nn.Module):
                 a cache.
             q_pos: positions of x, (Lq,), (B, Lq) or (1 + A, B, Lq), or the int where consecutive
                 ones begin. If None they go on after those in the cache, or start at 0.
-            k_pos: positions of the keys, likewise; those of x if None.
+            k_pos: positions of the context, likewise.
             mask: bool, (B, H, Lq, Lk) where an axis may be 1; False hides a key. Padding, (B, Lk),
                 is mask[:, None, None], with the keys of a cache in each call.
             cache: earlier keys and values of this layer; this call's are added to it.
@@ -385,6 +388,8 @@ class MultiHeadAttention(nn.Module):
         """
         if context is not None and (q_pos is None or k_pos is None or cache is not None):
             raise ValueError("context needs q_pos and k_pos, and no cache: it would be added again")
+        if context is None and k_pos is not None:
+            raise ValueError("k_pos goes with a context: the keys of x have the positions of x")
         encoding, source = self.encoding, x if context is None else context
         _, length, _ = x.shape
         self.check_sizes()
@@ -417,7 +422,7 @@ class MultiHeadAttention(nn.Module):
         else:
             output = attend_fused(*inputs, **settings)
         output = self.out_proj(output.transpose(1, 2).flatten(2))  # (B, H, Lq, d) -> (B, Lq, D)
-        vars(cache).update(vars(seen), layer=id(self))  # a call that fails has added nothing
+        cache.replace_with(seen, layer=id(self))  # last: a call that fails has added nothing
         return (output, shares) if weights else output
 
     def with_weights(self, x: Tensor, **inputs: Any) -> tuple[Tensor, Tensor]:
@@ -452,9 +457,9 @@ class MultiHeadAttention(nn.Module):
         k: Tensor,
         mask: Tensor | None,
     ) -> None:
-        """Raise if a code would be left out, or the future shown to what is for the past only.
+        """Raise if `embed` would be left out, or a causal-only encoding is shown later keys.
 
-        In a graph the second is not looked at.
+        In a graph the second is not checked.
         """
         if self.encoding.uses("embed") and not self.embedded:
             raise ValueError(

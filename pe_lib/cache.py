@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lib.encoding import as_positions, to_float64
+from pe_lib.encoding import as_positions, order_of, to_float64
 
 
 class KVCache:
@@ -44,7 +44,7 @@ class KVCache:
 
     @property
     def positions(self) -> Tensor:
-        """The positions of the keys: (L,), (B, L) or (1 + A, B, L)."""
+        """Return the positions of the keys, (L,), (B, L) or (1 + A, B, L)."""
         at = self.at
         if isinstance(at, Tensor):
             return at
@@ -58,13 +58,17 @@ class KVCache:
     def next_positions(self, length: int) -> Tensor | int:
         """Return the `length` positions after those held; an int where these are consecutive.
 
-        Behind several numbers per token they are text: one more on every axis, after the largest.
+        After tokens with several numbers the next ones are text: all axes have the same number, one
+        more than the largest so far.
 
         Source: Wang et al. 2024 (Qwen2-VL), section 2.1, for several numbers.
         """
         if not isinstance(self.at, Tensor):
             return self.end
         last = self.at[..., -1:]  # (1,), (B, 1) or (1 + A, B, 1)
+        largest = order_of(self.at).amax(-1, keepdim=True)
+        if not torch.compiler.is_compiling() and (order_of(last) != largest).any():
+            raise ValueError("q_pos must be given: the last cached position is not the largest")
         if last.ndim == 3:
             largest = self.at[1:].amax(dim=(0, -1))[None, :, None]  # (1, B, 1)
             last = torch.cat([last[:1], largest.expand_as(last[1:])])
@@ -89,6 +93,10 @@ class KVCache:
         grown.end = 0 if isinstance(grown.at, Tensor) else grown.at + grown.keys.shape[2]
         grown.buffers = keys, values, projected
         return grown
+
+    def replace_with(self, other: KVCache, layer: int) -> None:
+        """Hold what another cache holds, for the layer of that id."""
+        vars(self).update(vars(other), layer=layer)
 
     def positions_with(self, k_pos: Tensor | int, k: Tensor) -> Tensor | int:
         """Return the positions held and those of k (B, heads, n, d): an int if all follow."""
@@ -137,8 +145,8 @@ def extended(
 ) -> tuple[Tensor | None, Buffer | None]:
     """Return torch.cat([rows, more], dim=2), without copying the rows if a buffer has room.
 
-    A buffer serves only the very tensor that it handed out last: what was cut or reordered since,
-    or is held by a second cache that went on, gets a buffer of its own.
+    A buffer is used only if `rows` is the tensor that it returned last. Rows that were cut or
+    reordered since, or that a second cache has extended, are copied to a new buffer.
     """
     if rows is None or more is None:
         return more, None

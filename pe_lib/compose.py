@@ -28,7 +28,7 @@ class Compose(PositionEncoding):
         encodings: at least one `PositionEncoding`.
     """
 
-    cacheable_rotation = True  # where a subclass writes no hook and all members do
+    cacheable_rotation = True  # False in a subclass that overrides a hook; else up to the parts
 
     def __init__(self, *encodings: PositionEncoding) -> None:
         """Raise if together they would not be what each is."""
@@ -83,18 +83,26 @@ class Compose(PositionEncoding):
             q, k = encoding.rotate(q, k, q_pos, k_pos)
         return q, k
 
+    def rotate_axes(
+        self, q: Tensor, k: Tensor, q_axes: Tensor, k_axes: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Rotate q and k by every encoding that reads several numbers per token."""
+        for encoding in self.members():
+            q, k = encoding.rotate_axes(q, k, q_axes, k_axes)
+        return q, k
+
     def bias(
         self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float
     ) -> Tensor | None:
         """Return the sum of the biases."""
         return self.added("bias", q, k, q_pos, k_pos, scale)
 
-    def bias_of_runs(
+    def consecutive_bias(
         self, q: Tensor, k: Tensor, q_start: int, k_start: int, scale: float
     ) -> Tensor | None:
         """Return the sum of the biases between consecutive positions."""
         inputs = q, k, q_start, k_start, scale
-        return total(each.bias_of_runs(*inputs) for each in self.members() if each.uses("bias"))
+        return total(each.consecutive_bias(*inputs) for each in self.members() if each.uses("bias"))
 
     def values(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
         """Return the sum of what is added to the outputs."""

@@ -28,13 +28,13 @@ class PositionEncoding(nn.Module):
     Attributes:
         scale: factor on the query-key product; None means 1/sqrt(d). A class whose `rotate` changes
             the width states it.
-        past_only: it tells nothing sensible about keys that come after the query; a layer that
-            shows it such keys is refused, except in a graph (`torch.compile`), which does not look.
-        rotates_once: True if a cache may keep keys as `rotate` leaves them: a key's rotation
+        causal_only: it says nothing sensible about keys that come after the query; a layer that
+            shows it such keys raises, except in a graph (`torch.compile`), which is not checked.
+        cacheable_rotation: True if a cache may keep keys as `rotate` leaves them: a key's rotation
             depends on its own position alone, and `bias` and `sink` read neither queries nor keys.
         is_linear: False if `rotate` is no linear map; in a `Compose` it must then come first.
-        fades: True if `rotate` also scales pairs by their position; in a `Compose` it must then
-            come last, where no other rotation mixes pairs of different sizes.
+        scales_pairs: True if `rotate` also scales pairs by their position; in a `Compose` it must
+            then come last, where no other rotation mixes pairs of different sizes.
     """
 
     scale: float | None = None
@@ -64,7 +64,7 @@ class PositionEncoding(nn.Module):
         """
         return None
 
-    def bias_of_runs(
+    def consecutive_bias(
         self, q: Tensor, k: Tensor, q_start: int, k_start: int, scale: float
     ) -> Tensor | None:
         """Return `bias` between consecutive positions, which begin at two ints.
@@ -87,7 +87,8 @@ class PositionEncoding(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Rotate q and k by positions of several numbers, (L, A) or (B, L, A): the same shapes.
 
-        It takes the place of `rotate` where tokens have several numbers; other hooks get the order.
+        Attention calls it instead of `rotate` where tokens have several numbers. All other hooks
+        then get the first row of the positions, the order.
         """
         return q, k
 
@@ -130,7 +131,7 @@ class PositionEncoding(nn.Module):
         return [self]
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Let no class inherit what holds for a hook of its parent that it writes anew."""
+        """Reset what a parent says of a hook that this class overrides."""
         super().__init_subclass__(**options)
         parents = [parent for parent in cls.__bases__ if issubclass(parent, PositionEncoding)]
 
@@ -141,8 +142,8 @@ class PositionEncoding(nn.Module):
                 for parent in parents
             )
 
-        if writes("bias") and "bias_of_runs" not in vars(cls):
-            setattr(cls, "bias_of_runs", PositionEncoding.bias_of_runs)  # noqa: B010
+        if writes("bias") and "consecutive_bias" not in vars(cls):
+            setattr(cls, "consecutive_bias", PositionEncoding.consecutive_bias)  # noqa: B010
         if writes(*ROTATE_OR_SCORE) and "cacheable_rotation" not in vars(cls):
             cls.cacheable_rotation = False
 
@@ -174,16 +175,18 @@ def as_positions(positions: Tensor | int, x: Tensor) -> Tensor:
         int64, or float32 or float64 as given.
 
     Raises:
-        ValueError: if there is not one position for each token: one would stand for all.
+        ValueError: if positions do not have the length or the batch of x: a single one would be
+            broadcast to all.
         TypeError: for half precision, which has the same number for neighbours from 256 or 2048 on.
     """
     if isinstance(positions, int | torch.SymInt):
         return consecutive(positions, x)
     positions = torch.as_tensor(positions, device=x.device)
-    if positions.ndim not in (1, 2, 3) or positions.shape[-1] != x.shape[-2]:
+    fits = positions.ndim in (1, 2, 3) and positions.shape[-1] == x.shape[-2]
+    if not fits or (positions.ndim > 1 and positions.shape[-2] not in (1, x.shape[0])):
         raise ValueError(
-            f"positions must be one for each of {x.shape[-2]} tokens, (L,) or (B, L), "
-            f"got {tuple(positions.shape)}"
+            f"positions must be one for each of {x.shape[-2]} tokens, (L,) or (B, L), for x of "
+            f"shape {tuple(x.shape)}, got {tuple(positions.shape)}"
         )
     if positions.dtype in (torch.bool, torch.float16, torch.bfloat16):
         raise TypeError(f"positions must be integers, float32 or float64, got {positions.dtype}")

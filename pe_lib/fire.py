@@ -14,8 +14,8 @@ def fire_ratio(q_pos: Tensor, k_pos: Tensor, c: Tensor, threshold: Tensor) -> Te
     """Return log(|c| distance + 1) / log(|c| max(query position, threshold) + 1).
 
     Args:
-        q_pos: (Lq,) or (B, Lq), counted from 0 at the start of the sequence: below 0, keys in the
-            past are outside of what the network has seen.
+        q_pos: (Lq,) or (B, Lq), counted from 0 at the start of the sequence. Positions below 0 give
+            ratios that do not occur in training.
         k_pos: (Lk,) or (B, Lk).
         c: (), how fast the logarithm bends.
         threshold: (), L of the paper: queries nearer to the start are measured as if there.

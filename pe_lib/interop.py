@@ -161,7 +161,7 @@ def yarn_rope(
     mscale_all_dim: float = 0.0,
     truncate: bool = True,
 ) -> RoPE:
-    """Return YaRN; of `mscale` and `mscale_all_dim` one alone is not read."""
+    """Return YaRN; `mscale` counts only together with `mscale_all_dim`."""
     trained = original_max_position_embeddings
     factor = factor or stretch(trained, max_position_embeddings)
     bounds: Any = {"slow": beta_slow, "fast": beta_fast, "truncate": truncate}
@@ -287,6 +287,13 @@ def for_heads(table: Tensor, x: Tensor) -> Tensor:
 
 def require_a_column_per_pair(x: Tensor, cos: Tensor, sin: Tensor) -> None:
     """Raise unless tables fit x and have each column once."""
+    if cos.shape != sin.shape or cos.shape[-2] != x.shape[-2]:  # one row would turn all tokens
+        raise ValueError(
+            f"cos and sin must have a row for each of {x.shape[-2]} tokens, got "
+            f"{tuple(cos.shape)} and {tuple(sin.shape)}"
+        )
+    if not x.is_floating_point():
+        raise TypeError(f"x must be of real numbers, or what rotates is rounded, got {x.dtype}")
     columns, pairs = cos.shape[-1], x.shape[-1] // 2
     half, tables = columns // 2, (cos, sin)
     readable = (

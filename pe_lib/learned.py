@@ -17,10 +17,10 @@ class Learned(PositionEncoding):
         max_len: number of rows N.
         d_model: width D.
         std: standard deviation of the initial rows. Match it to the token embeddings: a
-            table far smaller than they are is hardly seen, and learns late.
+            table of much smaller numbers has little effect at first and is learned late.
 
     A position without a row is an error, as in GPT-2 and BERT; but in a graph a negative one
-    is counted from the end without a word. `pe_lib.recent.resizing` stretches a
+    is counted from the end without an error. `pe_lib.recent.resizing` stretches a
     table.
 
     Source: Gehring et al. 2017; Devlin et al. 2019; Radford et al. 2019.

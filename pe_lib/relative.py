@@ -25,7 +25,7 @@ class RelativeBias(PositionEncoding):
         """Return (H, Lq, Lk), or (B, H, Lq, Lk) for positions with a batch axis."""
         return self.for_heads(q, relative_position(q_pos, k_pos)).movedim(0, -3)
 
-    def bias_of_runs(
+    def consecutive_bias(
         self, q: Tensor, k: Tensor, q_start: int, k_start: int, scale: float
     ) -> Tensor:
         """Return (H, Lq, Lk), from one number per distance."""
@@ -33,7 +33,7 @@ class RelativeBias(PositionEncoding):
         return vector[:, number_of_distance(q, k)]
 
     def for_heads(self, q: Tensor, relative: Tensor) -> Tensor:
-        """Return `of_distance` in the dtype of q (B, H, Lq, d); one head's must not serve all."""
+        """Return `of_distance` in the dtype of q (B, H, Lq, d), which must have a row per head."""
         values = self.of_distance(relative)
         if values.shape != (q.shape[1], *relative.shape):
             raise ValueError(

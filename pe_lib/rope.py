@@ -58,7 +58,13 @@ def apply_rope(
 
     Source: Su et al. 2021, equation 34.
     """
-    angles = per_head(angles) if angles.ndim == 3 and x.ndim == 4 else angles
+    if angles.ndim == 3 and x.ndim == 4:
+        if angles.shape[0] not in (1, x.shape[0]):  # angles of heads would widen the batch
+            raise ValueError(
+                f"angles must have the batch {x.shape[0]}, got {tuple(angles.shape)}; those of "
+                "heads have four axes, (1, H, L, n)"
+            )
+        angles = per_head(angles)
     width, dtype = 2 * angles.shape[-1], torch.promote_types(x.dtype, torch.float32)
     if not 0 < width <= x.shape[-1]:
         raise ValueError(f"angles must be of 1 to {x.shape[-1] // 2} pairs, got {width // 2}")
@@ -105,6 +111,8 @@ class RoPE(PositionEncoding):
             `base`; see `pe_lib.rope_scaling`. An `nn.Parameter` is trained.
         attention_factor: factor on rotated queries and on rotated keys, so that scores grow by
             its square (YaRN, LongRoPE).
+
+    A subclass with other frequencies at other positions overrides `angles`.
 
     Source: Su et al. 2021, section 3.2; partial rotary: Black et al. 2022.
     """

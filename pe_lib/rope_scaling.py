@@ -58,8 +58,8 @@ def dynamic_ntk(
 
     Args:
         inv_freq: (n >= 2,) frequencies.
-        factor: how fast the stretch grows past the trained length, at least 1, which stretches by
-            length / trained_length exactly.
+        factor: how fast the stretch grows past the trained length, at least 1; at 1 the stretch is
+            length / trained_length.
         trained_length: positions seen in training.
         length: positions in this sequence, a number or a tensor ().
 
@@ -221,6 +221,8 @@ class LengthRoPE(RoPE):
     A cache must keep its keys as projected: a longer sequence rotates all of them anew. The
     longest sequence of a batch decides for all, as in published code.
     """
+
+    cacheable_rotation = False
 
     def inv_freq_at(self, length: Tensor) -> Tensor:
         """Return the frequencies for a sequence of `length`, a tensor ()."""

@@ -18,7 +18,7 @@ def frequencies(dim: int, base: float = 10000.0) -> Tensor:
 
     Args:
         dim: width of the code; even.
-        base: the ratio between the first frequency and the one just past the last; above 1.
+        base: frequencies fall from 1 towards 1 / base; above 1.
 
     Returns:
         (dim / 2,), float64: base ** (-2j / dim) for j = 0, 1, ..., dim / 2 - 1. On the processor,

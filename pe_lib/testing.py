@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pe_lib.attention import MultiHeadAttention
+from pe_lib.attention import MultiHeadAttention, attend
 from pe_lib.cache import KVCache
 from pe_lib.encoding import PositionEncoding, as_positions
 
@@ -57,7 +57,7 @@ def sizes_of(encoding: PositionEncoding) -> tuple[int, int]:
 
 
 def layer_of(encoding: PositionEncoding, *, causal: bool = True, seed: int = 3) -> Layer:
-    """Return a layer in float64 with a copy of the encoding; what is zero and trained is drawn."""
+    """Return a layer in float64 with a copy of the encoding; what starts at zero is random."""
     torch.manual_seed(seed)
     encoding = copy.deepcopy(encoding)
     for parameter in encoding.parameters():
@@ -211,8 +211,23 @@ def the_future_is_unseen(encoding: PositionEncoding) -> None:
         same(outputs[1][:, :4], outputs[0][:, :4], 1e-14)
 
 
+def by_definition(
+    layer: Layer, x: Tensor, q_pos: Tensor, context: Tensor | None = None, k_pos: Any = None
+) -> Tensor:
+    """Return a layer's output by way of `attend`, with queries and keys as projected."""
+    encoding, k_pos = layer.encoding, q_pos if k_pos is None else k_pos
+    source = encoding.embed(x if context is None else context, k_pos)
+    x = encoding.embed(x, q_pos)
+    inputs = ((layer.q_proj, x), (layer.k_proj, source), (layer.v_proj, source))
+    q, k, v = (layer.split_heads(project(each)) for project, each in inputs)
+    hidden: Any = tuple(map(encoding.project_hidden, (x, source)))
+    settings: dict[str, Any] = {"hidden": None if hidden[0] is None else hidden}
+    output, _ = attend(q, k, v, encoding, q_pos, k_pos, causal=layer.causal, **settings)
+    return layer.out_proj(output.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
 def fused_attention_equals_the_definition(encoding: PositionEncoding) -> None:
-    """Outputs and gradients are those of `attend` - a `bias_of_runs` must agree with `bias`."""
+    """Outputs and gradients are those of `attend` - `cacheable_rotation` must be true of `bias`."""
     layer, places, far = layer_of(encoding), torch.arange(9), torch.tensor([0, 2, 3, 7])
     context = {"context": hidden(layer, 9, seed=6)}
     cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -223,10 +238,26 @@ def fused_attention_equals_the_definition(encoding: PositionEncoding) -> None:
     for causal, (starts, tensors) in itertools.product((False, True), cases):
         layer.causal = causal
         x = hidden(layer, 4).requires_grad_()
-        fused, plain = layer(x, **starts), layer(x, **tensors, stepwise=True)
+        fused, plain = layer(x, **starts), by_definition(layer, x, **tensors)
         same(fused, plain)
         same(layer(x, **starts, stepwise=True), plain)
         same_gradients([fused, plain], layer, x)
+
+
+def grouped_heads_equal_repeated_ones(encoding: PositionEncoding) -> None:
+    """One head of keys for all queries equals its copies - set `n_heads` where heads differ."""
+    layer, x = layer_and_input(encoding)
+    grouped: Layer = copy.deepcopy(layer)
+    grouped.n_kv_heads = 1
+    for name in ("k_proj", "v_proj"):
+        rows = getattr(layer, name).weight.detach()[: layer.head_dim]
+        getattr(grouped, name).weight = nn.Parameter(rows)
+        getattr(layer, name).weight.data = rows.repeat(layer.n_heads, 1)
+    for stepwise in (False, True):
+        same(grouped(x, stepwise=stepwise), layer(x, stepwise=stepwise))
+    caches = KVCache(), KVCache()
+    for part in x.split([4, 1, 2], dim=1):
+        same(grouped(part, cache=caches[0]), layer(part, cache=caches[1]))
 
 
 def a_query_without_a_key_is_no_error(encoding: PositionEncoding) -> None:
@@ -329,7 +360,8 @@ PROMISES: dict[str, Promise] = {
         *(positions_come_in_any_form, sequences_have_their_own_positions, padding_changes_nothing),
         *(packed_texts_stay_apart, a_cache_gives_the_whole, changed_weights_are_seen),
         *(the_future_is_unseen, fused_attention_equals_the_definition),
-        *(a_query_without_a_key_is_no_error, gradients_equal_numerical_ones),
+        *(grouped_heads_equal_repeated_ones, a_query_without_a_key_is_no_error),
+        *(gradients_equal_numerical_ones,),
         *(it_compiles_into_one_graph, it_exports_for_any_length, an_evaluation_stops_no_training),
         *(other_dtypes_are_near, it_is_saved_and_copied, an_empty_batch_is_legal),
     )
@@ -360,14 +392,14 @@ def broken_promises(
 
 
 def check_encoding(
-    encoding: PositionEncoding, *, besides: Collection[str] = (), **sizes: int
+    encoding: PositionEncoding, *, except_for: Collection[str] = (), **sizes: int
 ) -> list[str]:
     """Ask an encoding every promise, and say in words which it does not keep.
 
     Args:
         encoding: the method; its attributes `d_model`, `n_heads` and `head_dim` say for which
             layers it is made, where that matters.
-        besides: names of promises that it need not keep, see `PROMISES`.
+        except_for: names of promises that it need not keep, see `PROMISES`.
         sizes: d_model and n_heads, if the encoding does not state them.
 
     Returns:
@@ -376,7 +408,7 @@ def check_encoding(
     Raises:
         AssertionError: with each promise that is not kept, what was seen, and the usual mend.
     """
-    asked = [name for name in PROMISES if name not in besides]
+    asked = [name for name in PROMISES if name not in except_for]
     if broken := broken_promises(encoding, asked, **sizes):
         words = "\n".join(f"- {name}: {what}" for name, what in broken.items())
         who = type(encoding).__name__

@@ -97,7 +97,7 @@ class TransformerXL(PositionEncoding):
         found, index = torch.unique(relative_position(q_pos, k_pos), return_inverse=True)
         return self.scores(q, k, found, index, scale)
 
-    def bias_of_runs(
+    def consecutive_bias(
         self, q: Tensor, k: Tensor, q_start: int, k_start: int, scale: float
     ) -> Tensor:
         """Return the same from Lq + Lk - 1 distances."""

@@ -324,7 +324,7 @@ def test_query_temperature_leaves_keys_and_grows_in_steps_or_smoothly() -> None:
     assert isinstance(encoding, Compose) and encoding.cacheable_rotation
     steps = query_factor(torch.arange(9), 0.5, 4)
     assert_close(steps, 1 + 0.5 * torch.log(torch.tensor([1, 1, 1, 1, 2, 2, 2, 2, 3]).double()))
-    smooth = query_factor(torch.tensor([0, 3]), 0.5, 4, ahead=1, growth="power")
+    smooth = query_factor(torch.tensor([0, 3]), 0.5, 4, offset=1, growth="power")
     assert_close(smooth, torch.tensor([1.25, 2.0]).double() ** 0.5)
 
 

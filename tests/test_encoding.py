@@ -191,5 +191,5 @@ def test_a_wrapper_says_what_it_needs() -> None:
         and not DecoupledRotation(XPos(4), 4).cacheable_rotation
     )
     assert DecoupledRotation(ScalableSoftmax(4, 16), 4).n_heads == 4
-    with pytest.raises(ValueError, match="Trailing is for keys of the past"):
+    with pytest.raises(ValueError, match="DecoupledRotation is for keys of the past"):
         MultiHeadAttention(16, 2, DecoupledRotation(XPos(4), 4))(torch.randn(1, 5, 16))

@@ -413,7 +413,7 @@ def test_a_method_that_cannot_take_part_is_told_why(made: Any, message: str) -> 
 @pytest.mark.parametrize(
     ("make", "hooks"),
     [
-        (lambda: Forgetting(practice.D_MODEL, practice.N_HEADS), "read and read_bias"),
+        (lambda: Forgetting(practice.D_MODEL, practice.N_HEADS), "project_hidden and hidden_bias"),
         (lambda: Sink(practice.N_HEADS), "sink"),
         (OnlyValues, "rotate_values and rotate_back"),
     ],

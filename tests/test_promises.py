@@ -230,6 +230,14 @@ class ByMeanDistance(ALiBi):
         return super().of_distance(relative / relative.double().abs().mean())
 
 
+class ByKeyHead(RoPE):
+    """Scales keys by the number of their head, and does not say for how many heads it is."""
+
+    def rotate(self, q, k, q_pos, k_pos):
+        q, k = super().rotate(q, k, q_pos, k_pos)
+        return q, k * torch.arange(1, k.shape[1] + 1).view(-1, 1, 1)
+
+
 class AddsAlways(RoPE):
     """Adds to the output of a query that sees no key."""
 
@@ -300,6 +308,7 @@ WRONG: dict[str, tuple[Make, str]] = {
     "changed_weights_are_seen": (lambda: KeepsRows(HEADS, 8, 9, std=1.0), DIFFERS),
     "the_future_is_unseen": (lambda: MeanOfKeys(HEADS), DIFFERS),
     "fused_attention_equals_the_definition": (lambda: ByMeanDistance(HEADS), DIFFERS),
+    "grouped_heads_equal_repeated_ones": (lambda: ByKeyHead(WIDTH), DIFFERS),
     "a_query_without_a_key_is_no_error": (
         lambda: AddsAlways(WIDTH), "AssertionError: the output is not zero",
     ),
@@ -331,7 +340,7 @@ def test_every_promise_refuses_a_wrong_class(promise: str) -> None:
 def test_what_is_broken_names_its_mend() -> None:
     """Each promise that is not kept is named, with what was seen and the usual mend."""
     with pytest.raises(AssertionError, match="ByShape does not keep") as error:
-        check_encoding(ByShape(HEADS, 8, 9, std=1.0), besides=SLOW)
+        check_encoding(ByShape(HEADS, 8, 9, std=1.0), except_for=SLOW)
     message = str(error.value)
     for promise in ("gaps_are_positions", "a_cache_gives_the_whole"):
         assert f"- {promise}: " in message
@@ -345,5 +354,5 @@ def test_python_without_asserts_sees_it_too() -> None:
 
 
 def test_a_sound_method_hears_its_promises() -> None:
-    kept = check_encoding(ALiBi(HEADS), besides=SLOW)
+    kept = check_encoding(ALiBi(HEADS), except_for=SLOW)
     assert kept == [name for name in PROMISES if name not in SLOW]

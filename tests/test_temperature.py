@@ -63,7 +63,7 @@ def test_steps_equal_ministral3() -> None:
 
 
 def test_powers_grow_smoothly() -> None:
-    found = query_factor(torch.tensor([-9, 0, 3]), 0.5, 4, ahead=1, growth="power")
+    found = query_factor(torch.tensor([-9, 0, 3]), 0.5, 4, offset=1, growth="power")
     torch.testing.assert_close(found, torch.tensor([1, 1.25, 2.0]).double().sqrt())
     with pytest.raises(ValueError, match="growth must be steps or power, got 'linear'"):
         query_factor(torch.zeros(1), 0.5, 4, growth="linear")

@@ -66,7 +66,7 @@ def test_library_equals_the_loops(case: tuple[TransformerXL, Tensor, Tensor, Ten
     weights = (encoding.u.detach(), encoding.v.detach(), encoding.r_proj.weight.detach())
     scale, places = q.shape[-1] ** -0.5, forms(q_pos, k_pos)
     for each in places:  # tensors, and where consecutive positions begin
-        bias_of = encoding.bias if isinstance(each[0], Tensor) else encoding.bias_of_runs
+        bias_of = encoding.bias if isinstance(each[0], Tensor) else encoding.consecutive_bias
         bias = bias_of(q, k, *each, scale)
         assert_close(
             bias.expand(len(q), -1, -1, -1),

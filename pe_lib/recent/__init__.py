@@ -1,1 +1,1 @@
-"""Methods since 2022: for longer contexts, several axes, and models of 2024 to 2026."""
+"""Methods beside the classic ones: for longer contexts, several axes, and models since 2023."""

@@ -47,16 +47,18 @@ class DecoupledRotation(PositionEncoding):
         if self.width > q.shape[-1]:
             raise ValueError(f"q must have heads of width >= {self.width}, got {q.shape[-1]}")
         last = self.encoding.rotate(q[..., -self.width :], k[..., -self.width :], q_pos, k_pos)
-        return self.behind(q, last[0]), self.behind(k, last[1])
+        return self.replace_last(q, last[0]), self.replace_last(k, last[1])
 
     def rotate_values(self, v: Tensor, k_pos: Tensor) -> Tensor:
         """Rotate the last components of v (B, H, Lk, d)."""
-        return self.behind(v, self.encoding.rotate_values(v[..., -self.width :], k_pos))
+        return self.replace_last(v, self.encoding.rotate_values(v[..., -self.width :], k_pos))
 
     def rotate_back(self, output: Tensor, q_pos: Tensor) -> Tensor:
         """Rotate the last components of the output (B, H, Lq, d) back."""
-        return self.behind(output, self.encoding.rotate_back(output[..., -self.width :], q_pos))
+        return self.replace_last(
+            output, self.encoding.rotate_back(output[..., -self.width :], q_pos)
+        )
 
-    def behind(self, x: Tensor, last: Tensor) -> Tensor:
+    def replace_last(self, x: Tensor, last: Tensor) -> Tensor:
         """Return x with other last components."""
         return cat([x[..., : -self.width], last], dim=-1)

@@ -76,7 +76,7 @@ def query_factor(
     positions: Tensor,
     strength: float,
     length: float,
-    ahead: float = 0.0,
+    offset: float = 0.0,
     growth: str = "steps",
 ) -> Tensor:
     """Return what a query is multiplied by, for its position p.
@@ -85,9 +85,9 @@ def query_factor(
         positions: real numbers of any shape.
         strength: s, how fast the factor grows.
         length: from which it does, in positions.
-        ahead: added to every position; 1 counts from 1.
-        growth: "steps", 1 + s log(1 + floor((p + ahead) / length)); or "power",
-            (1 + (p + ahead) / length) ** s.
+        offset: added to every position; 1 counts from 1.
+        growth: "steps", 1 + s log(1 + floor((p + offset) / length)); or "power",
+            (1 + (p + offset) / length) ** s.
 
     Returns:
         float64 of the same shape.
@@ -96,7 +96,7 @@ def query_factor(
     """
     if growth not in ("steps", "power"):
         raise ValueError(f"growth must be steps or power, got {growth!r}")
-    share = (to_float64(positions) + ahead).clamp(min=0) / length
+    share = (to_float64(positions) + offset).clamp(min=0) / length
     if growth == "power":
         return torch.exp(strength * torch.log1p(share))
     return 1 + strength * torch.log1p(share.floor())
@@ -108,20 +108,20 @@ class QueryTemperature(PositionEncoding):
     Args:
         strength: as in `query_factor`.
         length: as in `query_factor`.
-        ahead: as in `query_factor`.
+        offset: as in `query_factor`.
         growth: as in `query_factor`.
     """
 
     cacheable_rotation = True
 
     def __init__(
-        self, strength: float, length: float, *, ahead: float = 0.0, growth: str = "steps"
+        self, strength: float, length: float, *, offset: float = 0.0, growth: str = "steps"
     ) -> None:
         """Keep the numbers; nothing is trained."""
         super().__init__()
-        self.strength, self.length, self.ahead, self.growth = strength, length, ahead, growth
+        self.strength, self.length, self.offset, self.growth = strength, length, offset, growth
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Scale q (B, H, Lq, d)."""
-        factor = query_factor(q_pos, self.strength, self.length, self.ahead, self.growth)
+        factor = query_factor(q_pos, self.strength, self.length, self.offset, self.growth)
         return scaled(q, per_head(factor.unsqueeze(-1))), k  # by (..., 1, Lq, 1)

@@ -64,9 +64,11 @@ class XPos(RoPE):
         """Rotate and scale q (B, H, Lq, d) and k (B, H, Lk, d) by their positions."""
         q_pos, k_pos = to_float64(q_pos), to_float64(k_pos)
         middle = (k_pos.amin(-1, keepdim=True) + k_pos.amax(-1, keepdim=True)) / 2  # (1,) or (B, 1)
-        return self.faded(q, q_pos, middle, 1), self.faded(k, k_pos, middle, -1)
+        return self.apply_xpos_scale(q, q_pos, middle, 1), self.apply_xpos_scale(
+            k, k_pos, middle, -1
+        )
 
-    def faded(self, x: Tensor, positions: Tensor, middle: Tensor, sign: int) -> Tensor:
+    def apply_xpos_scale(self, x: Tensor, positions: Tensor, middle: Tensor, sign: int) -> Tensor:
         """Rotate x and multiply it by `xpos_factors`, or with the sign -1 by their inverse."""
         factors = per_head(xpos_factors(sign * (positions - middle), self.zeta, self.scale_base))
         return self.rotated_by(x, self.angles(positions), factors)

@@ -457,9 +457,9 @@ def encoding_of(
 def temperature_without_rotation(fields: Fields) -> PositionEncoding | None:
     """Return how queries grow in layers that do not rotate, or None where they do not."""
     if fields.get("model_type") == "llama4_text" and fields.get("attn_temperature_tuning"):
-        return QueryTemperature(fields["attn_scale"], fields["floor_scale"], ahead=1)
+        return QueryTemperature(fields["attn_scale"], fields["floor_scale"], offset=1)
     if fields.get("model_type") == "beam":
-        return QueryTemperature(0.1, 2048, ahead=1, growth="power")
+        return QueryTemperature(0.1, 2048, offset=1, growth="power")
     return None
 
 
