@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bakeoff.grid import ADDITION_TASKS, GATED, PRETRAINED, RULED, Cell, device, encodings
+from bakeoff.grid import ADDITION_TASKS, GATED, PRETRAINED, SHARED, Cell, device, encodings
 from bakeoff.recipes import REACH, RECIPES, AtCoupledPositions, AtRandomPositions
 from bakeoff.variants import EXTENSIONS, cached_keys, dress, variants
 from lab import tasks
@@ -408,7 +408,7 @@ def trained_model(cell: Cell) -> tuple[Model, float | str, list[Row]]:
         return load_glass().to(device()), "", []
     model, reached = build(cell), list[Row]()
     file = WEIGHTS / f"{cell.task}-{cell.method}-{cell.seed}-{cell.lr:g}-{cell.steps}.pt"
-    if cell.scale in (*RULED, GATED) and file.exists():
+    if cell.scale in SHARED and file.exists():
         saved = torch.load(file)
         model.double().load_state_dict(saved["weights"])
         return model.eval(), saved["final_loss"], []
@@ -431,7 +431,7 @@ def trained_model(cell: Cell) -> tuple[Model, float | str, list[Row]]:
         after=check,
     )
     final_loss = round(sum(losses[-50:]) / len(losses[-50:]), 4)
-    if cell.scale in (*RULED, GATED):
+    if cell.scale in SHARED:
         file.parent.mkdir(parents=True, exist_ok=True)
         draft = file.with_suffix(".part")
         torch.save({"weights": model.state_dict(), "final_loss": final_loss}, draft)

@@ -74,9 +74,9 @@ ADDITION_TASKS = ("addition", "coupled")  # the second with positions that digit
 CAUSAL_TASKS = ("text", "marker", "n-back", "12-back", "24-back", PRETRAINED, *ADDITION_TASKS)
 ORDER_TASKS = ("first", "shift", "reverse")
 TASKS = (*CAUSAL_TASKS, *ORDER_TASKS)
-RULED = ("rules", "further-4", "further-8", "dropped")  # they measure the same trained models
-GATED = "gates"  # so does this one, of RoPE
-SCALES = ("small", "short", "long", *RULED, GATED, "far", "parts", "deep", "large")
+RULED, GATED = ("rules", "further-4", "further-8", "dropped"), "gates"
+SHARED = (*RULED, GATED)  # they measure the same trained models, which are kept
+SCALES = ("small", "short", "long", *SHARED, "far", "parts", "deep", "large")
 
 # The sizes of every task; method and seed are filled in by `grid`.
 SIZES = [
@@ -100,7 +100,7 @@ SIZES = [
     # The long comparison's RoPE, as it is, trained further, or dropped, as `bakeoff.rules` says;
     # beside RoPE with a sink or a gate, as `bakeoff.gates` says.
     *(
-        cell for scale in (*RULED, GATED) for cell in (
+        cell for scale in SHARED for cell in (
             Cell(scale, "n-back", "", 0, 32, steps=2000),
             Cell(scale, "marker", "", 0, 32, steps=2000),
             Cell(scale, "text", "", 0, 64, d_model=64, batch=16, steps=3000, warmup=100),
