@@ -40,9 +40,12 @@ def stages(chosen: argparse.Namespace, path: Path) -> Iterator[list[Cell]]:
             yield rules.cells(long_rows, chosen.scale, task, chosen.methods or ["rope"])
         return
     if chosen.scale == GATED:
-        for task in chosen.tasks or gates.ORDERINGS:
+        long_rows, tasks = read_rows(SHIPPED / "long.csv"), chosen.tasks or list(gates.ORDERINGS)
+        for task in tasks:
             yield gates.rate_cells(task)
-            yield gates.seed_cells(read_rows(SHIPPED / "long.csv"), read_rows(path), task)
+            yield gates.seed_cells(long_rows, read_rows(path), task)
+        if "text" in tasks:
+            yield gates.wider_cells(long_rows)
         return
     if chosen.scale != "long":
         yield grid(chosen.scale, chosen.tasks, chosen.methods, chosen.seeds)

@@ -116,10 +116,15 @@ def rate_cells(task: str) -> list[Cell]:
 
 def seed_cells(long_rows: Sequence[Row], own_rows: Sequence[Row], task: str) -> list[Cell]:
     """Return the cells of the five seeds, seed by seed, of methods whose rate is chosen."""
-    rope = protocol.chosen_rate(long_rows, task, "rope")
-    own = {method: protocol.chosen_rate(own_rows, task, method) for method in OWN_RATE}
-    rates = {"rope": rope, **own} | ({"rope_wider": rope} if task == "text" else {})
+    rates = {"rope": protocol.chosen_rate(long_rows, task, "rope")}
+    rates |= {method: protocol.chosen_rate(own_rows, task, method) for method in OWN_RATE}
     return protocol.at_rates(GATED, task, rates)
+
+
+def wider_cells(long_rows: Sequence[Row]) -> list[Cell]:
+    """Return the cells of the five seeds of the wider RoPE on text, at RoPE's rate."""
+    rope = protocol.chosen_rate(long_rows, "text", "rope")
+    return protocol.at_rates(GATED, "text", {"rope_wider": rope})
 
 
 def of_heads(rows: Sequence[Row], task: str, method: str, kind: str = "first") -> list[list[float]]:
