@@ -421,6 +421,17 @@ def test_models_that_were_trained_again_are_the_same_ones(task):
     assert set(RULES) <= set(new)
 
 
+@pytest.mark.parametrize("task", gates.ORDERINGS)
+def test_rope_beside_gates_is_the_same(task):
+    """As it is and over a rolling cache, to the last digit."""
+    old, new = (
+        protocol.measured(run.read_rows(run.SHIPPED / f"{scale}.csv"), task, scale=scale)
+        for scale in ("rules", "gates")
+    )
+    for variant in ("rope", "rope+cache"):
+        assert new[variant] == old[variant] and len(new[variant]) == 6
+
+
 def test_an_ordering_of_rules_is_judged_like_those_of_the_long_comparison():
     def rows(scale, variant, values):
         return [
@@ -746,7 +757,9 @@ def test_a_sentence_is_computed_from_the_rows_and_refuses_others(key, monkeypatc
         curves = rows(task, scale)
         return dict.fromkeys(curves, curves["rope"])
 
+    gated = [line | {"value": int(line["length"]) / 100} for line in sentences.shipped("gates")]
     monkeypatch.setattr(sentences, "found", alike)
+    monkeypatch.setattr(sentences, "shipped", lambda _: gated)
     with pytest.raises((AssertionError, KeyError)):
         sentences.quote(key)
 
