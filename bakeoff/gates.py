@@ -26,6 +26,9 @@ Rules of the protocol:
   length minus that at the training length, of the same model.
 - Orderings are judged as there: all five seeds of one side better than all five of the other. At
   most twelve are asked of a task.
+- Added while rows came in: RoPE was not trained again, since the weights of the models of
+  `bakeoff.rules` had been kept; their rows are the same to the last digit. The wider RoPE, of which
+  question 1 speaks only if the gate is ahead, comes last.
 
 What is asked, and the sentences that each outcome allows (nothing else is said of these rows; what
 sinks take and how far gates are open is printed beside them and decides nothing):
