@@ -2,7 +2,8 @@
 
 Every sentence is computed from shipped rows and raises where they no longer say it: those of the
 long comparison and of what was measured beside it (five seeds, each method's best of three rates)
-or, where a sentence says so, of the short one. What a number of steps shows stands as such: a budget is not an ability.
+or, where a sentence says so, of the short one. What a number of steps shows stands as such: a
+budget is not an ability.
 
     from bakeoff.sentences import quote
     say(quote("all-three", "offset-400"))
