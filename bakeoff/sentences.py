@@ -342,7 +342,7 @@ def gate_level() -> str:
     ends = [gates.values(rows, "text", v, asked["gate-near"]) for v in GATED]
     listed = ", ".join(f"{name(v)} {span(end)}" for v, end in zip(GATED, ends, strict=True))
     return (
-        "Their losses on text at the training length show no difference that all five seeds share"
+        "On text at the training length the three losses show no difference that all seeds share"
         f" ({listed} nats). Over a rolling cache there was nothing to mend: at 4 and 16 times the"
         f" length no loss rose by more than {math.ceil(1000 * most) / 1000:.3f} nats. Left alone at"
         " twice the length, neither a sink nor a gate was ahead of RoPE in all seeds, or behind it."
