@@ -74,8 +74,9 @@ ADDITION_TASKS = ("addition", "coupled")  # the second with positions that digit
 CAUSAL_TASKS = ("text", "marker", "n-back", "12-back", "24-back", PRETRAINED, *ADDITION_TASKS)
 ORDER_TASKS = ("first", "shift", "reverse")
 TASKS = (*CAUSAL_TASKS, *ORDER_TASKS)
-RULED = ("rules", "further-4", "further-8", "dropped")  # they measure the same trained models
-SCALES = ("small", "short", "long", *RULED, "far", "parts", "deep", "large")
+RULED, GATED = ("rules", "further-4", "further-8", "dropped"), "gates"
+SHARED = (*RULED, GATED)  # they measure the same trained models, which are kept
+SCALES = ("small", "short", "long", *SHARED, "far", "parts", "deep", "large")
 
 # The sizes of every task; method and seed are filled in by `grid`.
 SIZES = [
@@ -96,9 +97,10 @@ SIZES = [
     Cell("long", "marker", "", 0, 32, steps=2000, checks=(200, 400, 1000, 1500)),
     Cell("long", "text", "", 0, 64, d_model=64, batch=16, steps=3000, warmup=100,
          checks=(300, 1000, 2250)),
-    # The long comparison's RoPE, as it is, trained further, or dropped, as `bakeoff.rules` says.
+    # The long comparison's RoPE, as it is, trained further, or dropped, as `bakeoff.rules` says;
+    # beside RoPE with a sink or a gate, as `bakeoff.gates` says.
     *(
-        cell for scale in RULED for cell in (
+        cell for scale in SHARED for cell in (
             Cell(scale, "n-back", "", 0, 32, steps=2000),
             Cell(scale, "marker", "", 0, 32, steps=2000),
             Cell(scale, "text", "", 0, 64, d_model=64, batch=16, steps=3000, warmup=100),

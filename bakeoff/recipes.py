@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from math import pi
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from lab.training import generator
 from pe_lib.compose import Compose
 from pe_lib.deberta import DeBERTa
 from pe_lib.encoding import NoPosition, PositionEncoding
+from pe_lib.recent.sinks import Sink
 from pe_lib.recent.window import SlidingWindow
 from pe_lib.rope import RoPE
 from pe_lib.rope_scaling import proportional
@@ -40,12 +41,21 @@ class Recipe(NamedTuple):
         colour: as in `lab.registry.Method`.
         layers: returns an encoding for each of so many layers.
         drawn: whether the model sees random positions.
+        gated: whether what the heads have read is multiplied by a gate.
+        wider: whether the two-layer networks have as many more weights as gates would have.
     """
 
     name: str
     colour: str
     layers: Layers
     drawn: bool = False
+    gated: bool = False
+    wider: bool = False
+
+    def options(self, d_model: int) -> dict[str, Any]:
+        """Return what a `Transformer` of this width is told beside its encodings."""
+        hidden = 4 * d_model + d_model // 2  # a further d_model^2 weights, and their biases
+        return {"gated": self.gated} | ({"d_hidden": hidden} if self.wider else {})
 
 
 def in_windows(sizes: Sizes, rotates: bool = True) -> PositionEncoding:
@@ -82,6 +92,11 @@ def windows_alone(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
 def rope_everywhere(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
     """Return RoPE for all layers, ready for the longest positions that are drawn."""
     return [RoPE(sizes.head_dim)] * n_layers
+
+
+def rope_with_sinks(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
+    """Return RoPE for all layers, each with a sink of its own."""
+    return [Compose(RoPE(sizes.head_dim), Sink(sizes.n_heads)) for _ in range(n_layers)]
 
 
 def rope_that_turns(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
@@ -124,6 +139,10 @@ RECIPES = {
     "deberta_c2p": Recipe("DeBERTa without p2c", "#9575cd", partial(one_term, c2p=True)),
     "deberta_p2c": Recipe("DeBERTa without c2p", "#4527a0", partial(one_term, c2p=False)),
     "shaw_keys": Recipe("Shaw on keys alone", "#f48fb1", shaw_on_keys),
+    # A sink or a gate for heads that find nothing, and as many weights elsewhere as the gates have.
+    "rope_sink": Recipe("RoPE with a sink", "#ef6c00", rope_with_sinks),
+    "rope_gate": Recipe("RoPE with a gate", "#00695c", rope_everywhere, gated=True),
+    "rope_wider": Recipe("RoPE (wider)", "#78909c", rope_everywhere, wider=True),
     "randomised": Recipe("RoPE at random positions", "#9e9d24", rope_everywhere, drawn=True),
 }
 NAMES = {key: method.name for key, method in (METHODS | RECIPES).items()}

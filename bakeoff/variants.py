@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from bakeoff.grid import PRETRAINED, Cell
+from bakeoff.grid import GATED, PRETRAINED, Cell
 from bakeoff.recipes import AtCoupledPositions, AtRandomPositions
 from lab.hierarchical import Beyond
 from lab.model import Transformer
@@ -102,7 +102,7 @@ def variants(cell: Cell) -> list[str]:
     rules = list(EXTENSIONS)
     if cell.scale == "rules" and cell.method == "rope":
         rules = [*RULES, *(WINDOWS if cell.task in ("marker", PRETRAINED) else ())]
-    elif cell.scale == "rules":
+    elif cell.scale in ("rules", GATED):
         return [cell.method, f"{cell.method}+cache"]
     more = {"rope": rules, "learned": [f"learned+{way}" for way in BEYOND]}
     return [cell.method, *more.get(cell.method, [])]
@@ -136,7 +136,7 @@ def dress(model: Model, cell: Cell, variant: str, length: int) -> None:
         way, table = variant.partition("+")[2], model.encoding
         trained: Any = table.trained if isinstance(table, Beyond) else table
         model.use_encoding(Beyond(trained, way) if way else trained)
-    if cell.scale == "rules" and cell.method != "rope":
+    if cell.scale in ("rules", GATED) and cell.method != "rope":
         put_over_cache(model, cell, variant)
     if isinstance(model, AtRandomPositions):
         model.restart(length)
