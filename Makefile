@@ -78,7 +78,8 @@ check: $(TEST_READY) ## Run what concerns one chapter (NB=shaw)
 	@$(PYTEST) tests book $(NBVAL) -k "$(NB)"
 
 # The tests of a module have its name; those of the whole library are named here.
-LIBRARY := $(wildcard $(patsubst pe_lib/%.py,tests/test_%.py,$(wildcard pe_lib/*.py)))
+MODULES := $(notdir $(wildcard pe_lib/*.py pe_lib/recent/*.py))
+LIBRARY := $(wildcard $(patsubst %,tests/test_%,$(MODULES)))
 LIBRARY += $(addprefix tests/test_,promises.py contract.py bad_inputs.py)
 
 cover: $(TEST_READY) ## Ask how much of the library its tests run: 98 % or more

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bakeoff import rules
-from bakeoff.grid import RULED, SCALES, SIZES, TASKS, Cell, grid
+from bakeoff import gates, rules
+from bakeoff.grid import GATED, RULED, SCALES, SIZES, TASKS, Cell, grid
 from bakeoff.protocol import GROUPS, higher_cells, rate_cells, seed_cells
 from bakeoff.recipes import NAMES
 from bakeoff.run import SHIPPED, CellsFailed, read_rows, run
@@ -38,6 +38,14 @@ def stages(chosen: argparse.Namespace, path: Path) -> Iterator[list[Cell]]:
         long_rows = read_rows(SHIPPED / "long.csv")
         for task in chosen.tasks or [cell.task for cell in SIZES if cell.scale == chosen.scale]:
             yield rules.cells(long_rows, chosen.scale, task, chosen.methods or ["rope"])
+        return
+    if chosen.scale == GATED:
+        long_rows, tasks = read_rows(SHIPPED / "long.csv"), chosen.tasks or list(gates.ORDERINGS)
+        for task in tasks:
+            yield gates.rate_cells(task)
+            yield gates.seed_cells(long_rows, read_rows(path), task)
+        if "text" in tasks:
+            yield gates.wider_cells(long_rows)
         return
     if chosen.scale != "long":
         yield grid(chosen.scale, chosen.tasks, chosen.methods, chosen.seeds)

@@ -15,11 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bakeoff.grid import ADDITION_TASKS, PRETRAINED, RULED, Cell, device, encodings
+from bakeoff.grid import ADDITION_TASKS, GATED, PRETRAINED, SHARED, Cell, device, encodings
 from bakeoff.recipes import REACH, RECIPES, AtCoupledPositions, AtRandomPositions
 from bakeoff.variants import EXTENSIONS, cached_keys, dress, variants
 from lab import tasks
-from lab.model import Transformer
+from lab.model import GatedAttention, Transformer
 from lab.pretrained import GlassLM, encode, load_glass
 from lab.training import IGNORE, Batch, accuracy, generator, one_thread, train
 
@@ -47,6 +47,7 @@ TOKEN_TASKS: dict[str, Callable[..., Batch]] = {
     "12-back": partial(tasks.n_back, n=12),
     "24-back": partial(tasks.n_back, n=24),
 }
+FIRST_QUERY = 16  # from which on it is asked what a query gives the first token
 MARKER = 16  # what `tasks.marker_recall` has beside its 16 tokens
 CHUNK = 16384  # tokens per forward pass when measuring
 TEST_SEED = 10_000
@@ -100,6 +101,7 @@ def build(cell: Cell) -> Trained:
         encoding=encodings(cell),
         causal=cell.causal,
         pool="mean" if pooled else None,
+        **(RECIPES[cell.method].options(cell.d_model) if cell.method in RECIPES else {}),
     ).to(device())
     if cell.method in RECIPES and RECIPES[cell.method].drawn:
         return AtRandomPositions(model, REACH * cell.train_length, cell.seed)
@@ -176,6 +178,9 @@ def measure(model: Model, cell: Cell) -> Iterator[Row]:
         return
     if cell.scale == "dropped":
         yield from measure_dropping(model, cell)
+        return
+    if cell.scale == GATED:
+        yield from measure_sinks(model, cell)
         return
     if cell.task == "text":
         yield from measure_text(model, cell)
@@ -263,6 +268,50 @@ def measure_recall(
         asked = part & (targets != IGNORE)
         if asked.any():
             yield row(variant, length, f"accuracy-{name}", right[asked].mean().item)
+
+
+def measure_sinks(model: Trained, cell: Cell) -> Iterator[Row]:
+    """Yield the score at every length, left alone and over a rolling cache, and `of_heads`."""
+    for variant in variants(cell):
+        for length in cell.lengths:
+            dress(model, cell, variant, length)
+            yield row(variant, length, *score(model, cell, length))
+    dress(model, cell, cell.method, cell.train_length)
+    assert isinstance(model, Transformer)
+    for metric, value in of_heads(model, texts_of(cell)).items():
+        yield row(cell.method, cell.train_length, metric, partial(float, value))
+
+
+def texts_of(cell: Cell) -> Tensor:
+    """Return texts of the training length; of recall those that do not begin with the marker."""
+    if cell.task == "text":
+        return windows(split_text()[1], WINDOWS, cell.train_length)[0].to(device())
+    inputs, _ = token_batch(cell, cell.train_length)
+    return inputs[inputs[:, 0] != MARKER] if cell.task == "marker" else inputs
+
+
+@torch.no_grad()
+def of_heads(model: Transformer, inputs: Tensor) -> dict[str, Tensor]:
+    """Return what each head gives the first token and a sink, and how far its gate is open.
+
+    Names are "first-2.1" for what head 1 of layer 2 gives, "sink-2.1" and "gate-2.1"; each is the
+    mean over texts and over the queries from `FIRST_QUERY` on. Nothing is added to the input.
+    """
+    found, x, places = dict[str, Tensor](), model.inputs(inputs), torch.arange(inputs.shape[1])
+    for layer, block in enumerate(model.blocks, 1):
+        attention: Any = block.attention
+        read = block.norm_1(x)  # type: ignore[operator]
+        weights = attention.with_weights(read)[1][:, :, FIRST_QUERY:].mean(dim=(0, 2))  # (H, L)
+        shares = {"first": weights[:, 0]}
+        if attention.encoding.uses("sink"):
+            shares["sink"] = 1 - weights.sum(dim=-1)
+        if isinstance(attention, GatedAttention):
+            open_ = attention.split_heads(attention.gate(read))[:, :, FIRST_QUERY:]
+            shares["gate"] = open_.mean(dim=(0, 2, 3))
+        for kind, of_each in shares.items():
+            found |= {f"{kind}-{layer}.{head}": share for head, share in enumerate(of_each, 1)}
+        x = block(x, places, None, None)
+    return found
 
 
 def measure_longer(model: Trained, cell: Cell) -> Iterator[Row]:
@@ -359,7 +408,7 @@ def trained_model(cell: Cell) -> tuple[Model, float | str, list[Row]]:
         return load_glass().to(device()), "", []
     model, reached = build(cell), list[Row]()
     file = WEIGHTS / f"{cell.task}-{cell.method}-{cell.seed}-{cell.lr:g}-{cell.steps}.pt"
-    if cell.scale in RULED and file.exists():
+    if cell.scale in SHARED and file.exists():
         saved = torch.load(file)
         model.double().load_state_dict(saved["weights"])
         return model.eval(), saved["final_loss"], []
@@ -382,7 +431,7 @@ def trained_model(cell: Cell) -> tuple[Model, float | str, list[Row]]:
         after=check,
     )
     final_loss = round(sum(losses[-50:]) / len(losses[-50:]), 4)
-    if cell.scale in RULED:
+    if cell.scale in SHARED:
         file.parent.mkdir(parents=True, exist_ok=True)
         draft = file.with_suffix(".part")
         torch.save({"weights": model.state_dict(), "final_loss": final_loss}, draft)

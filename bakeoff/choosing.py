@@ -26,13 +26,13 @@ import torch
 
 from bakeoff import grid, plots, protocol, recipes, sentences
 from bakeoff.variants import BEYOND, EXTENSIONS, TUNED
-from lab import census, measure
+from lab import census, checks, measure
 from lab.registry import METHODS, TAUGHT, Sizes
 from lab.training import generator
-from pe_lib.arguments import require_at_least, require_choice
-from pe_lib.attention import PositionEncoding, attention_logits
+from pe_lib.attention import attention_logits
 from pe_lib.deberta import DeBERTa
-from pe_lib.window import SlidingWindow
+from pe_lib.encoding import PositionEncoding
+from pe_lib.recent.window import SlidingWindow
 
 # What the tasks of the comparison stand for, and the bar that every seed must clear at the context
 # length: a loss less than MARGIN nats above that of RoPE at the training length, or a share of the
@@ -134,7 +134,7 @@ class Needs:
         head_dim: width d of a head; divides 768.
         kernel: "any" code, "scores" (a kernel that adds a number to each score, such as
             FlexAttention) or "plain" (one that knows queries, keys, values and a window alone).
-        small: whether every tensor beside attention must stay below half of the scores.
+        small: whether every tensor of a layer must stay below half of the scores.
         finished: whether the model is finished and has RoPE: what must be built in before training
             is no candidate.
         tuned: whether the model may be trained further for some steps at the context length.
@@ -154,12 +154,12 @@ class Needs:
 
     def __post_init__(self) -> None:
         """Check the words and the lengths."""
-        require_choice("what", self.what, WHAT)
-        require_choice("keep", self.keep, ("all", *KEEP))
-        require_choice("cache", self.cache, CACHES)
-        require_choice("kernel", self.kernel, KERNELS)
-        require_at_least("trained", self.trained, 1)
-        require_at_least("context", self.context, 1)
+        checks.one_of("what", self.what, WHAT)
+        checks.one_of("keep", self.keep, ("all", *KEEP))
+        checks.one_of("cache", self.cache, CACHES)
+        checks.one_of("kernel", self.kernel, KERNELS)
+        checks.at_least("trained", self.trained, 1)
+        checks.at_least("context", self.context, 1)
         if D_MODEL % self.head_dim:
             raise ValueError(f"head_dim must divide {D_MODEL}, got {self.head_dim}")
 
@@ -215,7 +215,7 @@ class Facts:
             further training by itself ("training"); and by `kernel` and `memory`.
         kernel: 0 if queries, keys and a window are all that it changes, 1 if it adds numbers that
             the products of queries and keys do not enter, 2 if it needs more.
-        memory: its largest tensor as a share of the scores, at 512 tokens.
+        memory: the largest tensor of a layer with it as a share of the scores, at 512 tokens.
         parameters: coefficients of `basis`.
     """
 
@@ -339,7 +339,7 @@ def level_of_kernel(encoding: PositionEncoding) -> int:
     if encoding.uses("values"):
         return 2
     if not encoding.uses("bias") or isinstance(encoding, SlidingWindow):
-        return int(encoding.uses("read_bias"))
+        return int(encoding.uses("hidden_bias"))
     q, k = drawn(2, 2, D_MODEL // HEAD_DIM, 9, HEAD_DIM)
     places = torch.arange(9)
     one, two = (encoding.bias(x[:1], k[:1], places, places, 1.0) for x in (q, 2 * q))
@@ -362,7 +362,7 @@ def keys_move(encoding: PositionEncoding) -> bool:
     """Return whether keys that were kept serve once positions are counted anew."""
     if encoding.uses("embed"):
         return False
-    if encoding.uses("read_bias"):  # its numbers come from the tokens
+    if encoding.uses("hidden_bias"):  # its numbers come from the tokens
         return True
     q, k = drawn(2, 1, D_MODEL // HEAD_DIM, 40, HEAD_DIM)
     old, new = (encoding.rotate(k, k, *2 * [torch.arange(40) + at])[1] for at in (100, 0))
@@ -371,14 +371,14 @@ def keys_move(encoding: PositionEncoding) -> bool:
 
 def blind_to_times(encoding: PositionEncoding) -> str:
     """Return "whole" or "untold" as in `Facts.cannot`, or nothing: keys move to other times."""
-    if encoding.uses("read_bias"):
+    if encoding.uses("hidden_bias"):
         return "untold"  # its numbers come from the tokens
     x, times = drawn(1, 6, D_MODEL), torch.tensor([0.0, 0.3, 1.9, 4.25, 7.5, 7.75]).double()
     try:
         now, earlier = (
             scores(encoding, x[:, -1:], x, times[-1:], at) for at in (times, 0.9 * times)
         )
-    except TypeError:  # as the library refuses positions that are no whole numbers
+    except (TypeError, IndexError, RuntimeError):  # a fraction is no row of a table
         return "whole"
     return "untold" if torch.allclose(now, earlier) else ""
 
@@ -482,8 +482,8 @@ def facts_of(key: str) -> Facts:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         plain = recipes.encodings(method, sizes(), 2)[0]
-        memory = measure.extra_tensor(plain, sizes()) / (4 * sizes().n_heads * LENGTH**2)
         decoder, encoder = (probed(method, causal=causal) for causal in (True, False))
+        memory = measure.largest_in_layer(plain, sizes()) / (4 * sizes().n_heads * LENGTH**2)
     cell = grid.Cell("", "text", "rope", 0, 64, d_model=D_MODEL, n_heads=D_MODEL // HEAD_DIM)
     causal = method in ("temperature", "forgetting", "cope")
     drawn_positions = method in recipes.RECIPES and recipes.RECIPES[method].drawn

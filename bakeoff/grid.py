@@ -9,9 +9,9 @@ from itertools import product
 import torch
 
 from bakeoff import recipes
+from lab import checks
 from lab.registry import Sizes
-from pe_lib.arguments import require_choice
-from pe_lib.attention import PositionEncoding
+from pe_lib.encoding import PositionEncoding
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,9 @@ ADDITION_TASKS = ("addition", "coupled")  # the second with positions that digit
 CAUSAL_TASKS = ("text", "marker", "n-back", "12-back", "24-back", PRETRAINED, *ADDITION_TASKS)
 ORDER_TASKS = ("first", "shift", "reverse")
 TASKS = (*CAUSAL_TASKS, *ORDER_TASKS)
-RULED = ("rules", "further-4", "further-8", "dropped")  # they measure the same trained models
-SCALES = ("small", "short", "long", *RULED, "far", "parts", "deep", "large")
+RULED, GATED = ("rules", "further-4", "further-8", "dropped"), "gates"
+SHARED = (*RULED, GATED)  # they measure the same trained models, which are kept
+SCALES = ("small", "short", "long", *SHARED, "far", "parts", "deep", "large")
 
 # The sizes of every task; method and seed are filled in by `grid`.
 SIZES = [
@@ -96,9 +97,10 @@ SIZES = [
     Cell("long", "marker", "", 0, 32, steps=2000, checks=(200, 400, 1000, 1500)),
     Cell("long", "text", "", 0, 64, d_model=64, batch=16, steps=3000, warmup=100,
          checks=(300, 1000, 2250)),
-    # The long comparison's RoPE, as it is, trained further, or dropped, as `bakeoff.rules` says.
+    # The long comparison's RoPE, as it is, trained further, or dropped, as `bakeoff.rules` says;
+    # beside RoPE with a sink or a gate, as `bakeoff.gates` says.
     *(
-        cell for scale in RULED for cell in (
+        cell for scale in SHARED for cell in (
             Cell(scale, "n-back", "", 0, 32, steps=2000),
             Cell(scale, "marker", "", 0, 32, steps=2000),
             Cell(scale, "text", "", 0, 64, d_model=64, batch=16, steps=3000, warmup=100),
@@ -122,8 +124,7 @@ SIZES = [
 
 def encodings(cell: Cell) -> list[PositionEncoding]:
     """Return a cell's encodings, one for each layer."""
-    name = require_choice("method", cell.method, tuple(recipes.NAMES))
-    return recipes.encodings(name, cell.sizes, cell.n_layers)
+    return recipes.encodings(cell.method, cell.sizes, cell.n_layers)
 
 
 def grid(
@@ -139,15 +140,15 @@ def grid(
     Raises:
         ValueError: if a scale, task or method is unknown, or the scale lacks a task.
     """
-    require_choice("scale", scale, SCALES)
+    checks.one_of("scale", scale, SCALES)
     sizes = {cell.task: cell for cell in SIZES if cell.scale == scale}
     usual = tuple(task for task in sizes if task not in ADDITION_TASKS)
     chosen = usual if tasks is None else tuple(tasks)
     names = COMPARED if methods is None else tuple(methods)
     for task in chosen:
-        require_choice("task", task, tuple(sizes))
+        checks.one_of("task", task, sizes)
     for name in names:
-        require_choice("method", name, tuple(recipes.NAMES))
+        checks.one_of("method", name, recipes.NAMES)
     trained = [
         replace(sizes[task], method=method, seed=seed)
         for seed, task, method in product(seeds, chosen, names)

@@ -25,7 +25,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
@@ -146,11 +146,15 @@ def chosen_rate(rows: Sequence[Row], task: str, method: str) -> float | None:
 
 def seed_cells(rows: Sequence[Row], task: str, methods: Sequence[str]) -> list[Cell]:
     """Return the cells of the five seeds, seed by seed, of methods whose rate is chosen."""
-    rates = {method: chosen_rate(rows, task, method) for method in methods}
+    return at_rates("long", task, {method: chosen_rate(rows, task, method) for method in methods})
+
+
+def at_rates(scale: str, task: str, rates: Mapping[str, float | None]) -> list[Cell]:
+    """Return the cells of the five seeds, seed by seed, of the methods that have a rate."""
     ready = [method for method, rate in rates.items() if rate]
     return [
         replace(cell, lr=rate)
-        for cell in grid("long", [task], ready, SEEDS)
+        for cell in grid(scale, [task], ready, SEEDS)
         if (rate := rates[cell.method])
     ]
 

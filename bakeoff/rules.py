@@ -3,7 +3,7 @@
 The question is what a finished RoPE model is to do beyond its training length. The plainest answer
 needs no rule: keep its frequencies, and of its keys only the last ones, as many as the training
 length (a *rolling cache*). Every rule is measured beside it, and the rules are the library's:
-"YaRN" is `pe_lib.context_extension.yarn` with its own defaults and its attention factor.
+"YaRN" is `pe_lib.rope_scaling.yarn` with its own defaults and its attention factor.
 
 Rules of the protocol:
 

@@ -12,37 +12,37 @@ from typing import Any
 
 from torch import Tensor
 
-from bakeoff.grid import PRETRAINED, Cell
+from bakeoff.grid import GATED, PRETRAINED, Cell
 from bakeoff.recipes import AtCoupledPositions, AtRandomPositions
 from lab.hierarchical import Beyond
 from lab.model import Transformer
 from lab.pretrained import GlassLM
-from pe_lib import context_extension as extend
-from pe_lib.attention import NoPosition, PositionEncoding
+from pe_lib import rope_scaling
 from pe_lib.compose import Compose
+from pe_lib.encoding import NoPosition, PositionEncoding
+from pe_lib.recent.window import SlidingWindow
 from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import frequencies
-from pe_lib.window import SlidingWindow
 
 Make = Callable[[Cell, int], PositionEncoding]
 
 
-def rescaled(new_rates: Callable[[Tensor, float, int], Tensor], *, yarn: bool = False) -> Make:
+def rescaled(new_inv_freq: Callable[[Tensor, float, int], Tensor], *, yarn: bool = False) -> Make:
     """Return a maker of RoPE with changed frequencies, for `length` over the trained length."""
 
     def make(cell: Cell, length: int) -> PositionEncoding:
         head_dim = cell.d_model // cell.n_heads
         factor = max(1.0, length / cell.train_length)
-        rates = new_rates(frequencies(head_dim), factor, cell.train_length)
-        gain = extend.yarn_gain(factor) if yarn else 1.0
-        return RoPE(head_dim, rates=rates, gain=gain)
+        inv_freq = new_inv_freq(frequencies(head_dim), factor, cell.train_length)
+        attention_factor = rope_scaling.yarn_attention_factor(factor) if yarn else 1.0
+        return RoPE(head_dim, inv_freq=inv_freq, attention_factor=attention_factor)
 
     return make
 
 
 def dynamic(cell: Cell, length: int) -> PositionEncoding:
     """Return dynamic NTK with the factor that published configurations use, 2."""
-    return extend.DynamicNTK(cell.d_model // cell.n_heads, 2.0, cell.train_length)
+    return rope_scaling.DynamicNTK(cell.d_model // cell.n_heads, 2.0, cell.train_length)
 
 
 def larger_base(cell: Cell, length: int) -> PositionEncoding:
@@ -52,11 +52,13 @@ def larger_base(cell: Cell, length: int) -> PositionEncoding:
 
 # Each rule is the library's, as chapter 13 teaches it.
 EXTENSIONS: dict[str, Make] = {
-    "rope+pi": rescaled(lambda rates, factor, _: extend.position_interpolation(rates, factor)),
-    "rope+ntk": rescaled(lambda rates, factor, _: extend.ntk_aware(rates, factor)),
+    "rope+pi": rescaled(
+        lambda inv_freq, factor, _: rope_scaling.position_interpolation(inv_freq, factor)
+    ),
+    "rope+ntk": rescaled(lambda inv_freq, factor, _: rope_scaling.ntk_aware(inv_freq, factor)),
     "rope+dynamic-ntk": dynamic,
-    "rope+yarn": rescaled(extend.yarn, yarn=True),
-    "rope+llama3": rescaled(extend.llama3),
+    "rope+yarn": rescaled(rope_scaling.yarn, yarn=True),
+    "rope+llama3": rescaled(rope_scaling.llama3),
 }
 
 
@@ -82,9 +84,9 @@ def rolling_cache(window: float) -> Make:
 # For the scale "rules", see `bakeoff.rules`. The attention factor is YaRN's; with it and without it
 # both rules that count turns are measured.
 RULES: dict[str, Make] = EXTENSIONS | {
-    "rope+yarn-no-factor": rescaled(extend.yarn),
-    "rope+llama3-factor": rescaled(extend.llama3, yarn=True),
-    "rope+factor": rescaled(lambda rates, *_: rates, yarn=True),
+    "rope+yarn-no-factor": rescaled(rope_scaling.yarn),
+    "rope+llama3-factor": rescaled(rope_scaling.llama3, yarn=True),
+    "rope+factor": rescaled(lambda inv_freq, *_: inv_freq, yarn=True),
     "rope+cache": rolling_cache(1),
 }
 WINDOWS = {f"rope+cache-{window:g}": rolling_cache(window) for window in (0.25, 0.5, 0.75, 1.5, 2)}
@@ -100,7 +102,7 @@ def variants(cell: Cell) -> list[str]:
     rules = list(EXTENSIONS)
     if cell.scale == "rules" and cell.method == "rope":
         rules = [*RULES, *(WINDOWS if cell.task in ("marker", PRETRAINED) else ())]
-    elif cell.scale == "rules":
+    elif cell.scale in ("rules", GATED):
         return [cell.method, f"{cell.method}+cache"]
     more = {"rope": rules, "learned": [f"learned+{way}" for way in BEYOND]}
     return [cell.method, *more.get(cell.method, [])]
@@ -134,7 +136,7 @@ def dress(model: Model, cell: Cell, variant: str, length: int) -> None:
         way, table = variant.partition("+")[2], model.encoding
         trained: Any = table.trained if isinstance(table, Beyond) else table
         model.use_encoding(Beyond(trained, way) if way else trained)
-    if cell.scale == "rules" and cell.method != "rope":
+    if cell.scale in ("rules", GATED) and cell.method != "rope":
         put_over_cache(model, cell, variant)
     if isinstance(model, AtRandomPositions):
         model.restart(length)

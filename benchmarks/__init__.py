@@ -1,1 +1,1 @@
-"""pe_lib beside the libraries that people use, and beside what the machine allows."""
+"""Layers of pe_lib beside each other, and beside the libraries that people use."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from exercises.checks import CheckFailed
 from lab.model import Transformer
 from lab.training import Batch, accuracy, generator, train
-from pe_lib.attention import NoPosition, PositionEncoding
+from pe_lib.encoding import HOOKS, NoPosition, PositionEncoding
 from pe_lib.testing import PROMISES, broken_promises
 
 VOCAB, D_MODEL, N_HEADS, N_LAYERS = 16, 32, 4, 2
@@ -41,10 +41,9 @@ def check(make: Make) -> None:
     made = make()
     if not isinstance(made, PositionEncoding):
         raise CheckFailed(f"it must be a PositionEncoding, got {made!r}")
-    known = PositionEncoding.hooks
-    hooks = [name for name in known if made.uses(name)]
+    hooks = [name for name in HOOKS if made.uses(name)]
     if not hooks:
-        raise CheckFailed(f"it overrides none of {', '.join(known)}: nothing happens")
+        raise CheckFailed(f"it overrides none of {', '.join(HOOKS)}: nothing happens")
     own, without = model(make).double(), model(NoPosition).double()  # rounding is no effect
     without.load_state_dict(own.state_dict(), strict=False)
     tokens = torch.randint(VOCAB, (2, 8 * 32), generator=generator(0))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 
 from exercises.checks.spec import Case, CheckFailed, Draw, Exercise, Mistake
-from pe_lib.attention import relative_position
+from pe_lib.encoding import relative_position
 
 
 def cases(draw: Draw) -> Iterator[Case]:

@@ -14,9 +14,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from lab import checks
 from lab.registry import METHODS, Sizes
-from pe_lib.arguments import require_choice, require_positive
-from pe_lib.attention import MultiHeadAttention, PositionEncoding, attention_logits
+from pe_lib.attention import MultiHeadAttention, attention_logits
+from pe_lib.encoding import PositionEncoding
 from pe_lib.initial import linear, normal
 
 WIDTH, HEADS, LENGTH, START, SHIFT = 16, 2, 6, 5, 3  # of the probe
@@ -81,7 +82,7 @@ class Switched(nn.Module):
         never: names (of NAMES) of what is off at every call, also in training.
 
     Raises:
-        ValueError: if a size is not positive, or a name is unknown.
+        ValueError: if a name is unknown.
     """
 
     def __init__(
@@ -89,15 +90,13 @@ class Switched(nn.Module):
     ) -> None:
         """Draw the initial weights."""
         super().__init__()
-        for name, size in (("tokens", tokens), ("length", length), ("width", width)):
-            require_positive(name, size)
         self.content = nn.Parameter(normal(tokens, width, std=0.5))
         self.position = nn.Parameter(normal(length, width, std=0.5))
         self.w_q, self.w_k = (
             nn.Parameter(normal(width, width, std=0.5 * width**-0.5)) for _ in range(2)
         )
         self.read = nn.Sequential(linear(width, 2 * width), nn.GELU(), linear(2 * width, tokens))
-        self.never = [require_choice("never", name, NAMES) for name in never]
+        self.never = [checks.one_of("never", name, NAMES) for name in never]
 
     def weights(self, x: Tensor, p: Tensor, off: Collection[str]) -> Tensor:
         """Return the attention weights (B, L, L) of contents (B, L, D) and positions (L, D)."""
@@ -108,7 +107,7 @@ class Switched(nn.Module):
     def forward(self, tokens: Tensor, off: Collection[str] = ()) -> Tensor:
         """Return outputs (B, L, tokens) for tokens (B, L), without what `off` names."""
         for name in off:
-            require_choice("off", name, NAMES)
+            checks.one_of("off", name, NAMES)
         x, p, off = self.content[tokens], self.position[: tokens.shape[1]], {*off, *self.never}
         values = x if "values" in off else x + p
         out: Tensor = self.read(self.weights(x, p, off) @ values)
@@ -244,7 +243,7 @@ def row(method: str, encoding: PositionEncoding | None = None) -> list[str]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         if encoding is None:
-            known = METHODS[require_choice("method", method, tuple(METHODS))]
+            known = METHODS[checks.one_of("method", method, METHODS)]
             method, encoding = known.name, known.make(PROBE)
         layer = MultiHeadAttention(WIDTH, HEADS, encoding).double()
         x = torch.randn(1, LENGTH, WIDTH, dtype=torch.float64)

@@ -21,11 +21,12 @@ from torch import Tensor
 from lab.model import Transformer
 from lab.registry import METHODS, Sizes, encodings
 from lab.training import IGNORE, Batch, accuracy, generator, train
-from pe_lib.arguments import require_choice, require_shapes
-from pe_lib.attention import MultiHeadAttention, PositionEncoding, attention_logits
+from pe_lib.attention import MultiHeadAttention, attention_logits
+from pe_lib.encoding import PositionEncoding
 from pe_lib.learned import Learned
 from pe_lib.relative import RelativeBias
 from pe_lib.rope import RoPE, apply_rope, rope_angles
+from pe_lib.t5 import T5Bias
 
 DATA = Path(__file__).resolve().parent / "data"
 TOKENS, HALF = 24, 12  # of repeated text
@@ -85,13 +86,13 @@ def look(model: Transformer, tokens: Tensor) -> list[Seen]:
     return found
 
 
-def by_frequency(q: Tensor, k: Tensor, rates: Tensor, relative: Tensor) -> Tensor:
+def by_frequency(q: Tensor, k: Tensor, inv_freq: Tensor, relative: Tensor) -> Tensor:
     """Return what each pair of neighbours adds to the score of a query and a key at a distance.
 
     Args:
         q: (..., d), not rotated.
         k: (..., d), not rotated.
-        rates: (d / 2,), radians per position.
+        inv_freq: (d / 2,), radians per position.
         relative: (n,), positions of the key minus the query's.
 
     Returns:
@@ -99,9 +100,8 @@ def by_frequency(q: Tensor, k: Tensor, rates: Tensor, relative: Tensor) -> Tenso
 
     Source: Su et al. 2021, equation 16.
     """
-    require_shapes({"q": q, "k": k, "rates": rates}, {"q": "... d", "k": "... d", "rates": "n"})
     a, b = (torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous()) for x in (q, k))
-    turned = torch.exp(1j * rates[:, None] * relative)  # (d / 2, n)
+    turned = torch.exp(1j * inv_freq[:, None] * relative)  # (d / 2, n)
     return ((a.conj() * b)[..., None] * turned).real / math.sqrt(q.shape[-1])
 
 
@@ -113,19 +113,19 @@ def sizes(seen: Seen) -> Tensor:
 
 
 @torch.no_grad()
-def position_share(q: Tensor, k: Tensor, rates: Tensor) -> float:
+def position_share(q: Tensor, k: Tensor, inv_freq: Tensor) -> float:
     """Return how much of the differences within rows the average word alone accounts for.
 
     Args:
         q: queries of one rotary head, not rotated, (B, L, d).
         k: keys, (B, L, d).
-        rates: (d / 2,).
+        inv_freq: (d / 2,).
 
     Returns:
         1 minus the share of squares that is left: 1 if the words change nothing. Attention is
         causal, and each row's mean over the keys that it sees is taken off first.
     """
-    angles = rope_angles(torch.arange(q.shape[1]), rates.to(q.dtype))
+    angles = rope_angles(torch.arange(q.shape[1]), inv_freq.to(q.dtype))
     seen = torch.ones(q.shape[1], q.shape[1], dtype=q.dtype).tril()
 
     def differences(q: Tensor, k: Tensor) -> Tensor:
@@ -156,17 +156,17 @@ def attention_of(model: Transformer, layer: int) -> MultiHeadAttention:
     return found
 
 
-def with_rates(model: Transformer, layer: int, rates: Tensor) -> PositionEncoding:
+def with_inv_freq(model: Transformer, layer: int, inv_freq: Tensor) -> PositionEncoding:
     """Give one layer of a rotary model other rates; return the encoding that it had."""
     attention = attention_of(model, layer)
     before = attention.encoding
-    attention.encoding = RoPE(attention.head_dim, rates=rates).double()
+    attention.encoding = RoPE(attention.head_dim, inv_freq=inv_freq).double()
     return before
 
 
-def answered_with(model: Transformer, layer: int, rates: Tensor, batch: Batch) -> float:
+def answered_with(model: Transformer, layer: int, inv_freq: Tensor, batch: Batch) -> float:
     """Return a model's accuracy while one of its layers has other rates."""
-    before = with_rates(model, layer, rates)
+    before = with_inv_freq(model, layer, inv_freq)
     right = accuracy(model, *batch)
     attention_of(model, layer).encoding = before
     return right
@@ -182,7 +182,7 @@ def train_on_repeated(method: str, seed: int, rate: float) -> tuple[Transformer,
         the model; its accuracy on 300 other texts after each fifth of the steps ("right"), and the
         mean loss of the last fifth, in nats ("loss").
     """
-    known = METHODS[require_choice("method", method, tuple(METHODS))]
+    known = METHODS[method]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = Transformer(
@@ -209,12 +209,14 @@ class Changed(RelativeBias):
         """Keep the bias and the share; a bias of whole distances gets them rounded towards 0."""
         super().__init__()
         self.whole, self.share, self.scale = bias, share, bias.scale
-        self.past_only, self.integers = bias.past_only, bias.integers
+        self.causal_only = bias.causal_only
 
     def of_distance(self, relative: Tensor) -> Tensor:
         """Return the bias of relative positions: (...) -> (H, ...)."""
         less = relative * self.share
-        return self.whole.of_distance(less.trunc().long() if self.integers else less)
+        return self.whole.of_distance(
+            less.trunc().long() if isinstance(self.whole, T5Bias) else less
+        )
 
 
 @contextmanager
@@ -233,7 +235,7 @@ def slowed(model: Transformer, layer: int, share: float) -> Iterator[None]:
         between = torch.lerp(rows[low], rows[(low + 1).clamp(max=len(rows) - 1)], at - low[:, None])
         before.table.data = between if share else rows.mean(0).expand_as(rows)
     elif isinstance(before, RoPE):
-        with_rates(model, layer, before.rates.double() * share)
+        with_inv_freq(model, layer, before.inv_freq.double() * share)
     elif isinstance(before, RelativeBias):
         attention.encoding = Changed(before, share)
     try:

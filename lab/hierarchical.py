@@ -1,23 +1,26 @@
 """Positions in levels, paragraph and place or two digits of a number; and tables past their end."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Integers, Positive, Reals, checked, may_read
+from lab import checks
 from pe_lib.compose import Compose
 from pe_lib.encoding import PositionEncoding
 from pe_lib.learned import Learned
-from pe_lib.positions import exact
+from pe_lib.recent.resizing import sample_table
 from pe_lib.relative import RelativeBias
-from pe_lib.resizing import sample_table
 from pe_lib.sinusoidal import Sinusoidal
 
 
-@checked(table="n D")
-def split_rows(table: Tensor, positions: Integers, alpha: Positive = 0.4) -> Tensor:
+def readable(tensor: Tensor) -> bool:
+    """Return whether values may be looked at: a graph has none, and a GPU would be waited for."""
+    return tensor.is_cpu and not torch.compiler.is_compiling()
+
+
+def split_rows(table: Tensor, positions: Tensor, alpha: float = 0.4) -> Tensor:
     """Read a table of n rows at positions up to n ** 2 - 1, written with two digits in base n.
 
     Args:
@@ -33,11 +36,11 @@ def split_rows(table: Tensor, positions: Integers, alpha: Positive = 0.4) -> Ten
 
     Source: Su 2020, "Hierarchical decomposition of position encoding".
     """
-    if alpha >= 1 or alpha == 0.5:
+    if checks.above("alpha", alpha, 0) >= 1 or alpha == 0.5:
         raise ValueError(f"alpha must lie in (0, 1) and not be 0.5, got {alpha!r}")
     n = len(table)
     outside = (positions < 0) | (positions >= n**2)
-    if may_read(positions) and outside.any():
+    if readable(positions) and outside.any():
         raise ValueError(
             f"positions must lie in [0, {n**2}) for a table of {n} rows split in two digits, "
             f"got {positions[outside][0]}"
@@ -47,25 +50,24 @@ def split_rows(table: Tensor, positions: Integers, alpha: Positive = 0.4) -> Ten
     return alpha * base[high] + (1 - alpha) * base[low]
 
 
-@checked(positions="L | B L", starts="P | B P")
-def paragraph_of(positions: Reals, starts: Reals) -> Tensor:
+def paragraph_of(positions: Tensor, starts: Tensor) -> Tensor:
     """Return which paragraph each position is in.
 
     Args:
-        positions: a run, (L,) or (B, L).
+        positions: (L,) or (B, L).
         starts: first position of every paragraph, ascending, from 0 on: (P,), or (B, P) where the
             sequences of a batch differ. Fill short rows with a number past the last position.
 
     Returns:
         int64, (L,) or (B, L): how many paragraphs have started before this one.
     """
-    if may_read(starts) and (starts.diff() < 0).any():
+    if readable(starts) and not (starts.diff() >= 0).all():
         raise ValueError(f"starts must ascend, got {starts.tolist()}")
     places = positions.to(starts.device)
     batch = torch.broadcast_shapes(places.shape[:-1], starts.shape[:-1])
     places, starts = (each.expand(*batch, -1).contiguous() for each in (places, starts))
     paragraph = torch.searchsorted(starts, places, right=True) - 1
-    if may_read(paragraph) and (paragraph < 0).any():
+    if readable(paragraph) and (paragraph < 0).any():
         early = float(places[paragraph < 0].min())
         raise ValueError(f"positions must be at or after the first start, got {early:g}")
     return paragraph
@@ -107,9 +109,10 @@ class Beyond(PositionEncoding):
 
     integers = True
 
-    def __init__(self, trained: Learned, way: Annotated[str, "clamp/wrap/interpolate"]) -> None:
+    def __init__(self, trained: Learned, way: str) -> None:
         """Keep the table, which is no copy."""
         super().__init__()
+        checks.one_of("way", way, ("clamp", "wrap", "interpolate"))
         self.trained, self.way, self.d_model = trained, way, trained.d_model
 
     @property
@@ -121,8 +124,8 @@ class Beyond(PositionEncoding):
         """Add the rows of `positions` to x (B, L, D)."""
         last, table = self.trained.max_len - 1, self.trained.table
         if self.way == "interpolate":
-            longest = exact(positions.amax(-1, keepdim=True).clamp(min=max(last, 1)))
-            return x + sample_table(table, exact(positions) * (last / longest)).to(x.dtype)
+            longest = positions.amax(-1, keepdim=True).clamp(min=max(last, 1)).double()
+            return x + sample_table(table, positions * (last / longest)).to(x.dtype)
         clamped = positions.clamp(max=last)
         return self.trained.embed(x, clamped if self.way == "clamp" else positions % (last + 1))
 
@@ -140,9 +143,8 @@ class ParagraphVectors(PositionEncoding):
 
     starts: Tensor
 
-    @checked(starts="P | B P")
     def __init__(
-        self, max_paragraphs: Count, d_model: int, starts: Reals, *, std: float = 0.02
+        self, max_paragraphs: int, d_model: int, starts: Any, *, std: float = 0.02
     ) -> None:
         """Draw the vectors from a normal distribution."""
         super().__init__()
@@ -164,7 +166,7 @@ class WindowBias(RelativeBias):
 
     integers = True
 
-    def __init__(self, n_heads: Count, window: Count) -> None:
+    def __init__(self, n_heads: int, window: int) -> None:
         """Start at 0: no preference."""
         super().__init__()
         self.n_heads, self.window = n_heads, window
@@ -194,7 +196,7 @@ class Hierarchical(Compose):
         self,
         d_model: int,
         n_heads: int,
-        starts: Reals,
+        starts: Any,
         *,
         max_paragraphs: int = 64,
         window: int = 8,

@@ -11,10 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from lab.registry import Sizes
-from pe_lib.arguments import require_positive
-from pe_lib.attention import PositionEncoding, attention_logits
-from pe_lib.fast import bias, bias_vector, relative_biases, rotate
-from pe_lib.positions import Run
+from pe_lib.attention import MultiHeadAttention, attention_logits
+from pe_lib.encoding import PositionEncoding
 
 
 @torch.no_grad()
@@ -92,7 +90,6 @@ def parameter_count(module: nn.Module) -> int:
 
 def share_moving_less(codes: Tensor, span: float) -> float:
     """Return the share of columns of (L, D) whose values stay within `span`."""
-    require_positive("length of codes", len(codes))
     return float(((codes.amax(0) - codes.amin(0)) < span).double().mean())
 
 
@@ -173,25 +170,18 @@ def largest_tensor(run: Callable[[], object]) -> int:
 
 
 @torch.no_grad()
-def extra_tensor(encoding: PositionEncoding, sizes: Sizes) -> int:
-    """Return the bytes of the largest tensor that a method makes beside attention, in float32.
+def largest_in_layer(encoding: PositionEncoding, sizes: Sizes) -> int:
+    """Return the bytes of the largest tensor of a layer's forward pass with a method, in float32.
 
     Args:
-        encoding: the method, made for `sizes`.
+        encoding: the method, made for `sizes`. What it adds to the input is made, too.
         sizes: of the model; `length` tokens are read.
+
+    Returns:
+        That of the layer's own weights, where everything else is smaller.
     """
-    length, heads = sizes.length, (1, sizes.n_heads, sizes.length, sizes.head_dim)
-    x, q, k = torch.ones(1, length, sizes.d_model), torch.ones(heads), torch.ones(heads)
-    weights, places = torch.ones(1, sizes.n_heads, length, length), Run(0, length)
-
-    def hooks() -> None:
-        encoding.embed(x, places)
-        rotate(encoding, q, k, places, places)
-        relative = relative_biases(encoding)
-        if relative is None:
-            bias(encoding, q, k, places, places, 1.0)
-        else:  # one number per distance, which attention sees as a matrix
-            bias_vector(relative, q, places, places)
-        encoding.values(weights, places, places)
-
-    return largest_tensor(hooks)
+    layer = MultiHeadAttention(
+        sizes.d_model, sizes.n_heads, encoding, causal=sizes.causal, embedded=True
+    )
+    x, positions = torch.ones(1, sizes.length, sizes.d_model), torch.arange(sizes.length)
+    return largest_tensor(lambda: layer(encoding.embed(x, positions)))

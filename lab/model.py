@@ -9,18 +9,11 @@ from typing import Any
 
 from torch import Tensor, cat, nn
 
-from pe_lib.arguments import (
-    may_read,
-    numbers,
-    require_choice,
-    require_floating,
-    require_greater,
-    require_positive,
-    require_shapes,
-)
-from pe_lib.attention import KVCache, MultiHeadAttention, NoPosition, PositionEncoding
+from lab import checks
+from pe_lib.attention import MultiHeadAttention
+from pe_lib.cache import KVCache
+from pe_lib.encoding import NoPosition, PositionEncoding, as_positions, order_of
 from pe_lib.initial import normal
-from pe_lib.positions import Axes, Positions, as_positions, order_of
 
 EMBED_STD = 0.3  # of token embeddings, and of every position vector that is added to something
 
@@ -73,25 +66,66 @@ def load_everywhere(model: nn.Module, state: dict[str, Any], prefix: str, *_: ob
             state.setdefault(prefix + name, state[prefix + first])
 
 
+class GatedAttention(MultiHeadAttention):
+    """Attention that multiplies what its heads have read by a gate of the query's token.
+
+        output = (concat_h(head_h) * sigmoid(x Wg)) Wo
+
+    Args:
+        d_model: width D.
+        n_heads: number of heads H.
+        encoding: the position encoding.
+        options: as of `MultiHeadAttention`.
+
+    Source: Qiu et al. 2025, section 2.2: after attention (G1), elementwise, of each head its own.
+    """
+
+    def __init__(
+        self, d_model: int, n_heads: int, encoding: PositionEncoding, **options: Any
+    ) -> None:
+        """Create the projections; the last one stands behind the gate."""
+        super().__init__(d_model, n_heads, encoding, **options)
+        self.gated_proj = self.out_proj
+        self.out_proj = nn.Identity()  # type: ignore[assignment]
+        self.gate_proj = nn.Linear(d_model, d_model, bias=False)
+
+    def gate(self, x: Tensor) -> Tensor:
+        """Return the factor of each component of each head, from 0 to 1: (B, L, D) -> (B, L, D)."""
+        factors: Tensor = self.gate_proj(x).sigmoid()
+        return factors
+
+    def forward(self, x: Tensor, *, weights: bool = False, **inputs: Any) -> Any:
+        """Do what `MultiHeadAttention.forward` does, arguments as there, with the gate."""
+        read = super().forward(x, weights=weights, **inputs)  # of all heads, (B, L, D)
+        heads, shares = read if weights else (read, None)
+        output = self.gated_proj(heads * self.gate(x))
+        return (output, shares) if weights else output
+
+
 class Block(nn.Module):
     """Attention, then a two-layer network, each behind a LayerNorm and beside a residual path."""
 
     def __init__(
-        self, d_model: int, n_heads: int, encoding: PositionEncoding, causal: bool
+        self,
+        d_model: int,
+        n_heads: int,
+        encoding: PositionEncoding,
+        causal: bool,
+        gated: bool,
+        d_hidden: int,
     ) -> None:
         """Create the layers."""
         super().__init__()
+        kind = GatedAttention if gated else MultiHeadAttention
         self.norm_1 = nn.LayerNorm(d_model)
-        self.attention = MultiHeadAttention(
-            d_model, n_heads, encoding, causal=causal, embedded=True
-        )
+        self.attention = kind(d_model, n_heads, encoding, causal=causal, embedded=True)
         self.norm_2 = nn.LayerNorm(d_model)
         self.mlp = nn.Sequential(
-            nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model)
+            nn.Linear(d_model, d_hidden), nn.GELU(), nn.Linear(d_hidden, d_model)
         )
 
     def forward(
-        self, x: Tensor, positions: Positions | Axes, mask: Tensor | None, cache: KVCache | None
+        self, x: Tensor, positions: Tensor | int, mask: Tensor | None, cache: KVCache | None
     ) -> Tensor:
         """(B, L, D) -> (B, L, D)."""
         x = x + self.attention(self.norm_1(x), q_pos=positions, mask=mask, cache=cache)
@@ -116,10 +150,13 @@ class Transformer(nn.Module):
         features: the inputs are real vectors (B, L, n_in) instead of token numbers (B, L).
         embed_std: standard deviation of the initial token embeddings. A position table with
             a very different scale learns slowly, and looks like a bad method.
+        gated: whether what the heads have read is multiplied by a gate, see `GatedAttention`.
+        d_hidden: hidden width of each two-layer network; 4 * d_model if None.
 
     Raises:
-        ValueError: if a size is not positive, `pool` is unknown, the number of encodings is not
-            that of the layers, or one that the first layer does not have adds to the input.
+        ValueError: if `n_layers` or `embed_std` is not positive, `pool` is unknown, the number of
+            encodings is not that of the layers, or one that the first layer does not have adds to
+            the input.
     """
 
     def __init__(
@@ -135,15 +172,16 @@ class Transformer(nn.Module):
         pool: str | None = None,
         features: bool = False,
         embed_std: float = EMBED_STD,
+        gated: bool = False,
+        d_hidden: int | None = None,
     ) -> None:
         """Create the layers and draw the initial weights."""
         super().__init__()
-        require_positive("n_in", n_in)
-        require_positive("n_out", n_in if n_out is None else n_out)
-        require_positive("n_layers", n_layers)
-        require_greater("embed_std", embed_std, 0)
+        checks.integer("n_layers", n_layers)
+        checks.above("embed_std", embed_std, 0)
+        d_hidden = checks.integer("d_hidden", 4 * d_model if d_hidden is None else d_hidden)
         if pool is not None:
-            require_choice("pool", pool, ("mean", "first"))
+            checks.one_of("pool", pool, ("mean", "first"))
         if encoding is None or isinstance(encoding, PositionEncoding):
             encodings = [NoPosition() if encoding is None else encoding] * n_layers
         elif isinstance(encoding, Sequence) and not isinstance(encoding, str):
@@ -158,7 +196,9 @@ class Transformer(nn.Module):
         self.inputs: nn.Module = (
             nn.Linear(n_in, d_model) if features else nn.Embedding(n_in, d_model)
         )
-        self.blocks = nn.ModuleList(Block(d_model, n_heads, e, causal) for e in encodings)
+        self.blocks = nn.ModuleList(
+            Block(d_model, n_heads, e, causal, gated, d_hidden) for e in encodings
+        )
         self._check_embedding(encodings)
         self.norm = nn.LayerNorm(d_model)
         self.outputs = nn.Linear(d_model, n_in if n_out is None else n_out)
@@ -199,22 +239,10 @@ class Transformer(nn.Module):
         return first
 
     def check_inputs(self, inputs: Tensor) -> None:
-        """Raise unless inputs are tokens (B, L), or features (B, L, n_in)."""
-        if isinstance(self.inputs, nn.Linear):
-            require_floating("inputs", inputs)
-            wanted = f"(batch, length >= 1, {self.inputs.in_features})"
-            fits = inputs.ndim == 3 and inputs.shape[2] == self.inputs.in_features
-        else:
-            if not isinstance(inputs, Tensor):
-                raise TypeError(f"inputs must be a torch.Tensor, got {type(inputs).__name__}")
-            tokens, wanted = numbers("inputs", inputs, integers=True), "(batch, length >= 1)"
-            fits = inputs.ndim == 2
-            n_in = int(self.inputs.num_embeddings)  # type: ignore[arg-type]
-            readable = tokens.numel() > 0 and may_read(tokens)
-            if readable and not 0 <= int(tokens.min()) <= int(tokens.max()) < n_in:
-                worst = tokens.min() if tokens.min() < 0 else tokens.max()
-                raise ValueError(f"inputs must be tokens from 0 to {n_in - 1}, got {int(worst)}")
-        if not fits or inputs.shape[1] == 0:
+        """Raise unless inputs are (B, L), or features (B, L, n_in), of one token at least."""
+        features = isinstance(self.inputs, nn.Linear)
+        if inputs.ndim != 2 + features or inputs.shape[1] == 0:
+            wanted = "(batch, length >= 1, features)" if features else "(batch, length >= 1)"
             raise ValueError(f"inputs must have shape {wanted}, got {tuple(inputs.shape)}")
 
     def use_encoding(self, encoding: PositionEncoding) -> None:
@@ -230,7 +258,7 @@ class Transformer(nn.Module):
         self,
         inputs: Tensor,
         *,
-        positions: Positions | Axes | None = None,
+        positions: Tensor | int | None = None,
         mask: Tensor | None = None,
         caches: Sequence[KVCache] | None = None,
     ) -> Tensor:
@@ -238,18 +266,16 @@ class Transformer(nn.Module):
 
         Args:
             inputs: token numbers (B, L), or features (B, L, n_in).
-            positions: a `Run`, (L,) or (B, L), or `Axes`; those after the cache, or 0, 1, ..., if
-                None.
-            mask: bool, broadcastable to (B, H, L, Lk); False hides a key.
+            positions: as in `MultiHeadAttention`; those after the cache, or 0, 1, ..., if None.
+            mask: bool, (B, H, L, Lk), where B, H and L may be 1; False hides a key.
             caches: one per layer, to go on where earlier calls stopped.
 
         Returns:
             (B, L, n_out), or (B, n_out) if pooled.
 
         Raises:
-            TypeError: if the inputs have the wrong dtype.
-            ValueError: if the inputs have another shape or a token is none, or there is not one
-                cache per layer.
+            TypeError: if caches are none.
+            ValueError: if the inputs have another shape, or there is not one cache per layer.
         """
         self.check_inputs(inputs)
         if caches is not None:
@@ -261,14 +287,10 @@ class Transformer(nn.Module):
                     f"caches must be one per layer ({len(self.blocks)}), each another, got "
                     f"{len(caches)}"
                 )
-        if positions is None:
-            cache = KVCache() if caches is None else caches[0]
-            positions = cache.next_positions(inputs.shape[1])
-        positions = as_positions("positions", positions)
-        sizes = dict(zip("BL", inputs.shape, strict=False))
-        require_shapes({"positions": positions}, {"positions": "L | B L | 1 L"}, **sizes)
         x = self.inputs(like_weights(inputs, self))  # (B, L, D)
-        x = self.encoding.embed(x, order_of(positions))
+        if positions is None:  # as each layer counts for itself
+            positions = 0 if caches is None else caches[0].next_positions(inputs.shape[1])
+        x = self.encoding.embed(x, order_of(as_positions(positions, x)))
         for i, block in enumerate(self.blocks):
             x = block(x, positions, mask, None if caches is None else caches[i])
         x = self.norm(x)

@@ -19,7 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lab.model import fitted
-from pe_lib.attention import MultiHeadAttention, PositionEncoding
+from pe_lib.attention import MultiHeadAttention
+from pe_lib.encoding import PositionEncoding
 from pe_lib.rope import RoPE
 
 DATA = Path(__file__).resolve().parent / "data" / "glass"

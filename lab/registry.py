@@ -8,22 +8,22 @@ from typing import NamedTuple
 
 from lab.model import EMBED_STD
 from pe_lib.alibi import ALiBi
-from pe_lib.attention import NoPosition, PositionEncoding
-from pe_lib.context_extension import proportional
-from pe_lib.cope import CoPE
 from pe_lib.deberta import DeBERTa
-from pe_lib.fire import Fire
-from pe_lib.forgetting import Forgetting
-from pe_lib.kerple import Kerple
+from pe_lib.encoding import NoPosition, PositionEncoding
+from pe_lib.fire import FIRE
+from pe_lib.kerple import KERPLE
 from pe_lib.learned import Learned
-from pe_lib.pope import PoPE
+from pe_lib.recent.cope import CoPE
+from pe_lib.recent.forgetting import Forgetting
+from pe_lib.recent.pope import PoPE
+from pe_lib.recent.temperature import ScalableSoftmax
+from pe_lib.recent.xpos import XPos
 from pe_lib.rope import RoPE
+from pe_lib.rope_scaling import proportional
 from pe_lib.shaw import Shaw
 from pe_lib.sinusoidal import Sinusoidal, frequencies
 from pe_lib.t5 import T5Bias
-from pe_lib.temperature import ScalableSoftmax
 from pe_lib.transformer_xl import TransformerXL
-from pe_lib.xpos import XPos
 
 
 @dataclass(frozen=True)
@@ -121,12 +121,12 @@ METHODS: dict[str, Method] = {
     ),
     "rope": Method("RoPE", "#332288", lambda sizes: RoPE(sizes.head_dim), "10_rope"),
     "kerple": Method(
-        "KERPLE", "#a0522d", lambda sizes: Kerple(sizes.n_heads), "09_alibi", per_layer=True
+        "KERPLE", "#a0522d", lambda sizes: KERPLE(sizes.n_heads), "09_alibi", per_layer=True
     ),
     "fire": Method(
         "FIRE",
         "#b2182b",
-        lambda sizes: Fire(sizes.n_heads, threshold=sizes.length / 4),
+        lambda sizes: FIRE(sizes.n_heads, threshold=sizes.length / 4),
         "09_alibi",
         per_layer=True,
     ),
@@ -135,7 +135,9 @@ METHODS: dict[str, Method] = {
     "p_rope": Method(
         "p-RoPE",
         "#00838f",
-        lambda sizes: RoPE(sizes.head_dim, rates=proportional(frequencies(sizes.head_dim), 0.25)),
+        lambda sizes: RoPE(
+            sizes.head_dim, inv_freq=proportional(frequencies(sizes.head_dim), 0.25)
+        ),
     ),
     "pope": Method(
         "PoPE",

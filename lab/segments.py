@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, checked, require_positive, require_shapes
-from pe_lib.positions import Run
+from lab import checks
 
 
 class SegmentMemory:
@@ -18,32 +17,28 @@ class SegmentMemory:
 
     def __init__(self, length: int) -> None:
         """Start empty, at position 0."""
-        self.length, self.position = require_positive("memory_length", length, least=0), 0
+        self.length, self.position = checks.integer("memory_length", length, least=0), 0
         self.states: Tensor | None = None  # (B, up to M, D)
 
-    @checked(x="B L D")
-    def extend(self, x: Tensor) -> tuple[Tensor, Run, Run]:
+    def extend(self, x: Tensor) -> tuple[Tensor, int, int]:
         """Put the memory before a segment, and keep the end of both, cut from the gradient.
 
         Args:
             x: hidden states of the segment, (B, L, D).
 
         Returns:
-            context (B, up to M + L, D), the positions of x and those of the context.
+            context (B, up to M + L, D), the first position of x, and that of the context.
         """
-        require_shapes({"memory": self.states, "x": x}, {"memory": "B M D", "x": "B L D"})
         context = x
         if self.states is not None:
             context = torch.cat([self.states, x], dim=1)
         self.position += x.shape[1]
         self.states = context[:, max(0, context.shape[1] - self.length) :].detach()
-        q_pos, k_pos = (Run(self.position - each.shape[1], each.shape[1]) for each in (x, context))
-        return context, q_pos, k_pos
+        return context, self.position - x.shape[1], self.position - context.shape[1]
 
 
-@checked(x="B L D")
 def run_segments(
-    layers: Sequence[nn.Module], x: Tensor, segment_length: Count, memory_length: int
+    layers: Sequence[nn.Module], x: Tensor, segment_length: int, memory_length: int
 ) -> Tensor:
     """Run a stack of layers over a long sequence, segment by segment.
 

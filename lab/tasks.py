@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from lab import checks
 from lab.training import IGNORE, Batch
-from pe_lib.arguments import require_positive
 
 DATA = Path(__file__).resolve().parent / "data"
 A, B = 0, 1  # the two marked tokens of `which_came_first`
@@ -31,9 +31,6 @@ def which_came_first(
     Returns:
         tokens (count, L) and labels (count,): 1 if A comes first, else 0.
     """
-    require_positive("count", count)
-    require_positive("length", length, least=2)
-    require_positive("vocab", vocab, least=3)
     tokens = torch.randint(2, vocab, (count, length), generator=generator)
     places = torch.rand(count, length, generator=generator).argsort(dim=1)[:, :2]  # (count, 2)
     rows = torch.arange(count)
@@ -58,8 +55,6 @@ def mirror_closed(tokens: Tensor, labels: Tensor) -> Batch:
 
 def permutations(count: int, length: int, generator: torch.Generator) -> Tensor:
     """Return `count` random orders of the tokens 0 to length - 1, (count, length)."""
-    require_positive("count", count)
-    require_positive("length", length)
     return torch.rand(count, length, generator=generator).argsort(dim=1)
 
 
@@ -79,8 +74,7 @@ def n_back(
     count: int, length: int, generator: torch.Generator, *, n: int = 3, vocab: int = 16
 ) -> Batch:
     """Name the token n places back: an exact offset. The first n targets are ignored."""
-    require_positive("count", count)
-    require_positive("length", length, least=require_positive("n", n) + 1)
+    checks.integer("n", n)
     tokens = torch.randint(vocab, (count, length), generator=generator)
     targets = torch.full_like(tokens, IGNORE)
     targets[:, n:] = tokens[:, :-n]
@@ -93,8 +87,6 @@ def marker_recall(count: int, length: int, generator: torch.Generator, *, vocab:
     Tokens are 0 to vocab - 1 and the marker is `vocab`. Targets up to the token after the
     marker are ignored.
     """
-    require_positive("count", count)
-    require_positive("length", length, least=3)
     tokens = torch.randint(vocab, (count, length), generator=generator)
     place = torch.randint(length - 2, (count, 1), generator=generator)
     answer = tokens.gather(1, place + 1)  # (count, 1)
@@ -120,8 +112,6 @@ def addition(count: int, digits: int, generator: torch.Generator) -> Batch:
         tokens (count, 3n + 2): n digits, PLUS, n digits, EQUALS, n digits of the sum; targets
         of the same shape: the digit of the sum that comes next, IGNORE before EQUALS.
     """
-    require_positive("count", count)
-    require_positive("digits", digits)
     numbers = torch.randint(10, (count, 2, digits), generator=generator)
     carry, total = torch.zeros(count, dtype=torch.long), []
     for column in numbers.sum(dim=1).T:  # (count,), the last digits first
@@ -151,7 +141,7 @@ def coupled_positions(digits: int) -> Tensor:
 
     Source: Cho et al. 2024, section 3, for digits in the order in which they are told.
     """
-    column = torch.arange(require_positive("digits", digits))
+    column = torch.arange(digits)
     return torch.cat([column, column[:1], column, torch.arange(digits + 1)])
 
 
@@ -169,9 +159,6 @@ def encode_characters(text: str) -> tuple[Tensor, str]:
 
 def text_windows(ids: Tensor, count: int, length: int, generator: torch.Generator) -> Batch:
     """Cut random windows: inputs and next characters, (count, length) each."""
-    require_positive("count", count)
-    if require_positive("length", length) >= len(ids):
-        raise ValueError(f"length must be below that of the text, {len(ids)}, got {length}")
     starts = torch.randint(len(ids) - length, (count, 1), generator=generator)
     window = ids[starts + torch.arange(length + 1)]  # (count, length + 1)
     return window[:, :-1], window[:, 1:]

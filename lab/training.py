@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from lab import checks
 from lab.model import like_weights
-from pe_lib.arguments import require_greater, require_positive
 
 IGNORE = -100  # a target that counts neither in the loss nor in the accuracy
 
@@ -92,9 +92,9 @@ def train(
     Raises:
         ValueError: if steps or warmup is not positive, lr not above 0, or the loss no number.
     """
-    require_positive("steps", steps)
-    require_positive("warmup", warmup)
-    require_greater("lr", lr, 0)
+    checks.integer("steps", steps)
+    checks.integer("warmup", warmup)
+    checks.above("lr", lr, 0)
     model.double()
     weights = list(model.parameters())
     optimizer = torch.optim.AdamW(

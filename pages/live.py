@@ -23,7 +23,6 @@ import traitlets
 from IPython.display import display
 
 from pages.figures import Picture, caption_of, figure_anchor, require_alt, show_caption
-from pe_lib.arguments import require_choice
 
 # Without it, as in an old image of Colab, the figure is its picture and its words.
 HAS_WIDGETS = find_spec("anywidget") is not None
@@ -58,9 +57,9 @@ def still(name: str) -> Picture:
     """Return a figure's picture in its first state.
 
     Raises:
-        ValueError: if there is no figure of that name.
+        KeyError: if there is no figure of that name.
     """
-    known = starts()[require_choice("name", name, tuple(starts()))]
+    known = starts()[name]
     data = base64.b64encode((STILLS / f"{name}.png").read_bytes()).decode()
     return Picture(data, require_alt(known["alt"]), known["width"], known["wide"])
 
@@ -97,7 +96,7 @@ def bundle(name: str, anchor: str) -> dict[str, Any]:
     """Return the forms of a figure: a widget, its picture, and words.
 
     Raises:
-        ValueError: if there is no figure of that name.
+        KeyError: if there is no figure of that name.
     """
     picture = still(name)
     forms: dict[str, Any] = {}
@@ -119,7 +118,8 @@ def show(name: str, *, number: str | None = None, caption: str | None = None) ->
         caption: what stands below the figure.
 
     Raises:
-        ValueError: if there is no figure of that name, or as `pages.figures.show`.
+        KeyError: if there is no figure of that name.
+        ValueError: as `pages.figures.show`.
     """
     below = caption_of(number, caption)
     if below and not HAS_WIDGETS:

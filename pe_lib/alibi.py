@@ -6,13 +6,10 @@ score_ij = q_i . k_j / sqrt(d) + slope (j - i)
 import torch
 from torch import Tensor
 
-from pe_lib.arguments import Count, Reals, checked
-from pe_lib.positions import sent
 from pe_lib.relative import RelativeBias, for_each_head
 
 
-@checked()
-def alibi_slopes(n_heads: Count) -> Tensor:
+def alibi_slopes(n_heads: int) -> Tensor:
     """Return the slope of each head, per position of distance.
 
     For a power of two the slopes are 2 ** (-8 h / n), h = 1, ..., n. Any other count takes
@@ -33,8 +30,7 @@ def alibi_slopes(n_heads: Count) -> Tensor:
     return torch.tensor(slopes, dtype=torch.float32, device="cpu")
 
 
-@checked(slopes="H")
-def alibi(relative: Reals, slopes: Tensor, *, symmetric: bool = False) -> Tensor:
+def alibi(relative: Tensor, slopes: Tensor, *, symmetric: bool = False) -> Tensor:
     """Return slope * relative position, or -slope * |relative position|.
 
     Args:
@@ -66,13 +62,13 @@ class ALiBi(RelativeBias):
     Source: Press et al. 2022, section 3.
     """
 
-    def __init__(self, n_heads: Count, *, symmetric: bool = False) -> None:
+    def __init__(self, n_heads: int, *, symmetric: bool = False) -> None:
         """Keep the two settings; there is nothing to train or to store."""
         super().__init__()
-        self.n_heads, self.symmetric, self.past_only = n_heads, symmetric, not symmetric
+        self.n_heads, self.symmetric, self.causal_only = n_heads, symmetric, not symmetric
 
     def of_distance(self, relative: Tensor) -> Tensor:
         """Return the bias of relative positions: (...) -> (H, ...)."""
         # No buffer: .half() would round the slopes of head counts that are no power of two.
-        slopes = sent(alibi_slopes(self.n_heads), relative.device)
+        slopes = alibi_slopes(self.n_heads).to(relative.device)
         return alibi(relative, slopes, symmetric=self.symmetric)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor, nn
 
-from pe_lib.arguments import require_kind
 from pe_lib.encoding import PositionEncoding
 
 
@@ -16,16 +14,6 @@ def total(terms: Iterable[Tensor | None]) -> Tensor | None:
     """Return the sum of the terms that there are, or None."""
     given = [term for term in terms if term is not None]
     return sum(given[1:], given[0]) if given else None
-
-
-def added(hook: str) -> Callable[..., Any]:
-    """Return a hook that sums up what the members return that use it."""
-
-    @functools.wraps(getattr(PositionEncoding, hook))
-    def call(self: Compose, **given: Any) -> Tensor | None:
-        return total(getattr(each, hook)(**given) for each in self.members() if each.uses(hook))
-
-    return call
 
 
 class Compose(PositionEncoding):
@@ -40,30 +28,32 @@ class Compose(PositionEncoding):
         encodings: at least one `PositionEncoding`.
     """
 
+    cacheable_rotation = True  # False in a subclass that overrides a hook; else up to the parts
+
     def __init__(self, *encodings: PositionEncoding) -> None:
-        """Check that the scales agree."""
+        """Raise if together they would not be what each is."""
         super().__init__()
-        for encoding in encodings:
-            require_kind("encodings", encoding, PositionEncoding, "a PositionEncoding")
-        parts = [part for encoding in encodings for part in encoding.parts()]
-        if not encodings or len(set(parts)) < len(parts):
+        self.encodings = nn.ModuleList(encodings)
+        parts = self.parts()
+        if not parts or len(set(parts)) < len(parts):
             raise ValueError(f"encodings must be at least one, each once; got {len(encodings)}")
-        scales = {encoding.scale for encoding in encodings if encoding.scale is not None}
+        scales = {part.scale for part in parts if part.scale is not None}
         if len(scales) > 1:
             raise ValueError(f"encodings must agree on the scale, got {sorted(scales)}")
-        for hook in ("read", "sink"):
-            users = [type(each).__name__ for each in encodings if each.uses(hook)]
+        for hook in ("project_hidden", "sink"):
+            users = [type(part).__name__ for part in parts if part.uses(hook)]
             if len(users) > 1:
                 raise ValueError(f"encodings must have one at most with `{hook}`, got {users}")
         rotating = [part for part in parts if part.uses("rotate")]
-        if wrong := [type(part).__name__ for part in rotating[1:] if not part.linear]:
+        if wrong := [type(part).__name__ for part in rotating[1:] if not part.is_linear]:
             raise ValueError(f"encodings must have {wrong[0]} before all that rotate")
-        if wrong := [type(part).__name__ for part in rotating[:-1] if part.fades]:
+        if wrong := [type(part).__name__ for part in rotating[:-1] if part.scales_pairs]:
             raise ValueError(f"encodings must have {wrong[0]} after all that rotate")
         self.scale = scales.pop() if scales else None
-        self.past_only = any(part.past_only for part in parts)
-        self.encodings = nn.ModuleList(encodings)
-        self.rotates_once = all(part.rotates_once for part in parts)
+        self.causal_only = any(part.causal_only for part in parts)
+        self.cacheable_rotation = self.cacheable_rotation and all(
+            part.cacheable_rotation for part in parts
+        )
 
     def members(self) -> list[PositionEncoding]:
         """Return the encodings in order."""
@@ -77,8 +67,9 @@ class Compose(PositionEncoding):
         """Return whether a member uses the hook of that name."""
         return any(member.uses(hook) for member in self.members())
 
-    bias, values, sink = added("bias"), added("values"), added("sink")
-    read, read_bias = added("read"), added("read_bias")
+    def added(self, hook: str, *inputs: Any) -> Tensor | None:
+        """Return the sum of what the members return that use a hook, or None."""
+        return total(getattr(each, hook)(*inputs) for each in self.members() if each.uses(hook))
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Add what every encoding adds to x (B, L, D)."""
@@ -95,10 +86,41 @@ class Compose(PositionEncoding):
     def rotate_axes(
         self, q: Tensor, k: Tensor, q_axes: Tensor, k_axes: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Rotate q and k by every encoding that reads the axes; attention calls all in turn."""
+        """Rotate q and k by every encoding that reads several numbers per token."""
         for encoding in self.members():
             q, k = encoding.rotate_axes(q, k, q_axes, k_axes)
         return q, k
+
+    def bias(
+        self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float
+    ) -> Tensor | None:
+        """Return the sum of the biases."""
+        return self.added("bias", q, k, q_pos, k_pos, scale)
+
+    def consecutive_bias(
+        self, q: Tensor, k: Tensor, q_start: int, k_start: int, scale: float
+    ) -> Tensor | None:
+        """Return the sum of the biases between consecutive positions."""
+        inputs = q, k, q_start, k_start, scale
+        return total(each.consecutive_bias(*inputs) for each in self.members() if each.uses("bias"))
+
+    def values(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
+        """Return the sum of what is added to the outputs."""
+        return self.added("values", weights, q_pos, k_pos)
+
+    def project_hidden(self, x: Tensor) -> Tensor | None:
+        """Return what the one projects that does so."""
+        return self.added("project_hidden", x)
+
+    def hidden_bias(
+        self, q_hidden: Tensor, k_hidden: Tensor, q_pos: Tensor, k_pos: Tensor
+    ) -> Tensor | None:
+        """Return what it makes of that."""
+        return self.added("hidden_bias", q_hidden, k_hidden, q_pos, k_pos)
+
+    def sink(self, q: Tensor, q_pos: Tensor) -> Tensor | None:
+        """Return the logit of the one that has a sink."""
+        return self.added("sink", q, q_pos)
 
     def rotate_values(self, v: Tensor, k_pos: Tensor) -> Tensor:
         """Rotate v by every encoding in order."""

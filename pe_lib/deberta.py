@@ -10,15 +10,12 @@ layers (the enhanced mask decoder). The attention itself knows distances alone.
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Even, Integers, Positive, checked, require_positive
-from pe_lib.encoding import PositionEncoding
+from pe_lib.encoding import PositionEncoding, relative_position
 from pe_lib.initial import linear, normal
-from pe_lib.positions import relative_position
 from pe_lib.relative import dots
 
 
-@checked()
-def disentangled_row(relative: Integers, span: Count) -> Tensor:
+def disentangled_row(relative: Tensor, span: int) -> Tensor:
     """Return delta, the table row of each distance (key minus query), in [0, 2 span).
 
     Source: He et al. 2021, equation 3, where the argument is query minus key: row 0 belongs to
@@ -27,8 +24,7 @@ def disentangled_row(relative: Integers, span: Count) -> Tensor:
     return (span - relative).clamp(0, 2 * span - 1)
 
 
-@checked()
-def log_bucket(distance: Integers, n_buckets: Even, max_distance: int) -> Tensor:
+def log_bucket(distance: Tensor, n_buckets: int, max_distance: int) -> Tensor:
     """Return distances with those beyond n_buckets / 2 squeezed logarithmically.
 
     Args:
@@ -42,7 +38,11 @@ def log_bucket(distance: Integers, n_buckets: Even, max_distance: int) -> Tensor
     Source: He et al. 2021 (version 2 of the code, `make_log_bucket_position`).
     """
     middle = n_buckets // 2
-    require_positive("max_distance", max_distance, least=middle + 2)
+    if n_buckets % 2 or max_distance < middle + 2:
+        raise ValueError(
+            f"n_buckets must be even and max_distance at least {middle + 2}, got {n_buckets} and "
+            f"{max_distance}"
+        )
     size = distance.abs()
     # float32, as published: an exact logarithm would round some bucket borders the other way.
     growth = torch.log(size.clamp(min=middle).float() / middle)
@@ -71,29 +71,26 @@ class DeBERTa(PositionEncoding):
             their biases: a shared query bias also meets the positions.
         std: standard deviation of the initial table. Match it to the token embeddings.
 
-    Between consecutive positions attention takes `pe_lib.fast.deberta` by default: the same numbers
-    as `bias`, from one row per distance.
-
     Source: He et al. 2021, equations 2 to 4; 1 / sqrt(3 d) with both terms, 1 / sqrt(2 d) with
     one.
     """
 
-    integers = True
-
     def __init__(
         self,
-        d_model: Count,
-        n_heads: Count,
-        max_distance: Count,
+        d_model: int,
+        n_heads: int,
+        max_distance: int,
         *,
-        n_buckets: Even | None = None,
+        n_buckets: int | None = None,
         c2p: bool = True,
         p2c: bool = True,
         projections: tuple[nn.Module, nn.Module] | None = None,
-        std: Positive = 0.3,
+        std: float = 0.3,
     ) -> None:
         """Draw the table from a normal distribution."""
         super().__init__()
+        if d_model % n_heads:
+            raise ValueError(f"n_heads={n_heads} must divide d_model={d_model}")
         self.n_heads, self.head_dim = n_heads, d_model // n_heads
         self.n_buckets, self.max_distance = n_buckets, max_distance
         self.span = max_distance if n_buckets is None else n_buckets

@@ -1,82 +1,79 @@
-"""The interface: the places where position can enter attention.
+"""Where position can enter attention: the hooks of a position encoding, and relative positions.
 
 Attention by itself cannot see order (chapter 1). A position encoding repairs that by acting on
 the input, on queries and keys, on the logits, or on the values; there is one hook for each. What
-models of 2025 and 2026 do besides has hooks of its own, below, which do nothing by default.
+models of 2025 and 2026 do besides has hooks of its own, which do nothing by default.
 
-Arguments are checked here, and not in a method: the constructor and the hooks of a subclass are
-wrapped when the class is made. Behind that door settings are what their annotations say, q has the
-heads and the width that it should have, and positions are tensors.
+B is the batch, H the number of heads, L a length, D the model width and d the width of a head.
+
+Positions are tensors of integers (int64) or of real numbers (float32 or float64): (L,), or (B, L)
+where the sequences of a batch differ (left padding, packed sequences). A token with several
+numbers, such as a row and a column, has them in the rows of a tensor (1 + A, B, L), whose first row
+is the order of the tokens: what comes before what. Transformers' Qwen2.5-VL has the same shape.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
+import torch
 from torch import Tensor, nn
-
-from pe_lib import arguments
-from pe_lib.positions import Axes, order_of
-
-Reads: TypeAlias = tuple[Tensor, Tensor]  # of the queries' and of the keys' tokens
-Places: TypeAlias = Any  # positions in any form; behind the door they are a tensor
 
 
 class PositionEncoding(nn.Module):
     """Position information for attention. A method overrides only the hooks that it uses.
 
-    In every hook B is the batch, H the number of heads, L a length, D the model width and d
-    the width of a head. Whatever form positions are given in, a hook gets a tensor of shape (L,),
-    or (B, L) where they differ between the sequences of a batch (left padding, packed sequences).
-    A method that sets `n_heads`, `head_dim` or `d_model` is given nothing else.
+    A method that sets `n_heads`, `head_dim` or `d_model` can be used in layers of that size only.
 
     Attributes:
         scale: factor on the query-key product; None means 1/sqrt(d). A class whose `rotate` changes
             the width states it.
-        integers: positions are int64, and fractions are refused.
-        linear: False if `rotate` is no linear map; in a `Compose` it must then come first.
-        fades: True if `rotate` also scales pairs by their position; in a `Compose` it must then
-            come last, where no other rotation mixes pairs of different sizes.
-        past_only: it tells nothing sensible about keys that come after the query; a layer that
-            shows it such keys is refused.
-        rotates_once: True if a cache may keep keys as `rotate` leaves them: a key's rotation
+        causal_only: it says nothing sensible about keys that come after the query; a layer that
+            shows it such keys raises, except in a graph (`torch.compile`), which is not checked.
+        cacheable_rotation: True if a cache may keep keys as `rotate` leaves them: a key's rotation
             depends on its own position alone, and `bias` and `sink` read neither queries nor keys.
-            It is False for a class that writes one of these hooks, `angles` or `rotated`, unless
-            that class says so itself.
+        is_linear: False if `rotate` is no linear map; in a `Compose` it must then come first.
+        scales_pairs: True if `rotate` also scales pairs by their position; in a `Compose` it must
+            then come last, where no other rotation mixes pairs of different sizes.
     """
 
     scale: float | None = None
-    integers: bool = False
-    linear: bool = True
-    fades: bool = False
-    past_only: bool = False
-    rotates_once: bool = True
-    hooks: tuple[str, ...] = (
-        *("embed", "rotate", "bias", "values"),
-        *("rotate_axes", "read", "read_bias", "sink", "rotate_values", "rotate_back"),
-    )
+    causal_only: bool = False
+    cacheable_rotation: bool = False
+    is_linear: bool = True
+    scales_pairs: bool = False
 
-    def embed(self, x: Tensor, positions: Places) -> Tensor:
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Add position to the input of the first layer: (B, L, D) -> (B, L, D)."""
         return x
 
-    def rotate(self, q: Tensor, k: Tensor, q_pos: Places, k_pos: Places) -> tuple[Tensor, Tensor]:
-        """Rotate queries and keys by their positions: (B, H, L, d) each -> (B, H, L, any width)."""
+    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
+        """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) by their positions; the width may change.
+
+        Keys may have fewer heads than queries, unless the class has `n_heads`.
+        """
         return q, k
 
     def bias(
-        self, q: Tensor, k: Tensor, q_pos: Places, k_pos: Places, scale: float
+        self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float
     ) -> Tensor | None:
         """Return what is added to the scaled logits, broadcastable to (B, H, Lq, Lk), or None.
 
-        `q` and `k` come as projected, before `rotate`; a product with one of them must be
-        multiplied by `scale`, the factor on the query-key product. Any dtype will do.
+        q (B, H, Lq, d) and k (B, H, Lk, d) come as projected, before `rotate`; a product with one
+        of them must be multiplied by `scale`, the factor on the query-key product.
         """
         return None
 
-    def values(self, weights: Tensor, q_pos: Places, k_pos: Places) -> Tensor | None:
+    def consecutive_bias(
+        self, q: Tensor, k: Tensor, q_start: int, k_start: int, scale: float
+    ) -> Tensor | None:
+        """Return `bias` between consecutive positions, which begin at two ints.
+
+        Lq + Lk - 1 distances occur between them: a method may have less to compute.
+        """
+        return self.bias(q, k, consecutive(q_start, q), consecutive(k_start, k), scale)
+
+    def values(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
         """Return what is added to each head's output, (B, H, Lq, Lk) -> (B, H, Lq, d), or None.
 
         It is added after `rotate_back`.
@@ -86,41 +83,44 @@ class PositionEncoding(nn.Module):
     # --- since 2024: several numbers per token, the hidden state, the denominator, and back
 
     def rotate_axes(
-        self, q: Tensor, k: Tensor, q_axes: Places, k_axes: Places
+        self, q: Tensor, k: Tensor, q_axes: Tensor, k_axes: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Rotate q and k by positions of several numbers, (L, A) or (B, L, A): the same shapes.
 
-        It takes the place of `rotate` where positions are `Axes`.
+        Attention calls it instead of `rotate` where tokens have several numbers. All other hooks
+        then get the first row of the positions, the order.
         """
         return q, k
 
-    def read(self, x: Tensor) -> Tensor | None:
-        """Read from the hidden states that attention gets, (B, L, D) -> (B, H, L, n), or None.
+    def project_hidden(self, x: Tensor) -> Tensor | None:
+        """Project the hidden states that attention gets, (B, L, D) -> (B, H, L, n), or None.
 
-        What is read of a token is kept in a cache beside its key.
+        What it returns for a token is kept in a cache beside its key.
         """
         return None
 
-    def read_bias(
-        self, q_read: Tensor, k_read: Tensor, q_pos: Places, k_pos: Places
+    def hidden_bias(
+        self, q_hidden: Tensor, k_hidden: Tensor, q_pos: Tensor, k_pos: Tensor
     ) -> Tensor | None:
-        """Return what is added to the logits, (B, H, Lq, Lk), from what was read, or None."""
+        """Return what is added to the logits, (B, H, Lq, Lk), from these projections, or None."""
         return None
 
-    def sink(self, q: Tensor, q_pos: Places) -> Tensor | None:
+    def sink(self, q: Tensor, q_pos: Tensor) -> Tensor | None:
         """Return one more logit for each query, broadcastable to (B, H, Lq, 1), or None.
 
         It takes its share of the softmax and has no value: weights then sum to less than one.
         """
         return None
 
-    def rotate_values(self, v: Tensor, k_pos: Places) -> Tensor:
+    def rotate_values(self, v: Tensor, k_pos: Tensor) -> Tensor:
         """Rotate values by their positions: (B, H, Lk, d) -> the same shape."""
         return v
 
-    def rotate_back(self, output: Tensor, q_pos: Places) -> Tensor:
+    def rotate_back(self, output: Tensor, q_pos: Tensor) -> Tensor:
         """Rotate each head's output by the query's position: (B, H, Lq, d) -> the same shape."""
         return output
+
+    # --- what attention asks
 
     def uses(self, hook: str) -> bool:
         """Return whether this encoding acts through the hook of that name: it overrides it."""
@@ -130,131 +130,124 @@ class PositionEncoding(nn.Module):
         """Return the encodings that this one is made of: itself."""
         return [self]
 
-    # --- the door
-
     def __init_subclass__(cls, **options: Any) -> None:
-        """Wrap the constructor and the hooks that the class brings, so that each gets its due."""
+        """Reset what a parent says of a hook that this class overrides."""
         super().__init_subclass__(**options)
-        parents = [each for each in cls.__bases__ if issubclass(each, PositionEncoding)]
+        parents = [parent for parent in cls.__bases__ if issubclass(parent, PositionEncoding)]
 
-        def own(name: str) -> bool:  # of the class itself, or mixed in from one that is no encoding
-            found = getattr(cls, name, None)
-            return all(found is not getattr(each, name, None) for each in parents)
-
-        for name in filter(own, cls.hooks):
-            hook = getattr(cls, name)
-            first = next((getattr(each, name) for each in parents if hasattr(each, name)), hook)
-            setattr(cls, name, checked_hook(name, first, hook))
-        if "__init__" in vars(cls):
-            setattr(cls, "__init__", arguments.checked()(vars(cls)["__init__"]))  # noqa: B010
-        if any(map(own, ROTATE_OR_SCORE)) and "rotates_once" not in vars(cls):
-            cls.rotates_once = False  # what a parent says is of the parent's own hooks
-
-    def admit(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Return a hook's arguments, positions as tensors; raise unless all fit."""
-        who = f"{type(self).__name__}: "
-        tensors = [name for name in TENSORS if name in given]
-        devices = [arguments.require_floating(who + name, given[name]).device for name in tensors]
-        for name in NUMBERS:
-            if given.get(name) is not None:
-                given[name] = arguments.numbers(
-                    who + name, given[name], *devices[:1], integers=self.integers
-                )
-        arguments.require_shapes(given, SHAPES, who, **arguments.lengths_of(self))
-        return given
-
-    def fitted(self, hook: str, bias: Tensor, given: dict[str, Any]) -> Tensor:
-        """Return what a hook adds to the scores, in the dtype of queries; raise unless it fits."""
-        q, k = (given[each] for each in ADDED[hook])
-        wanted = (*q.shape[:3], k.shape[2])
-        # With three axes one of the batch would be taken for that of the heads.
-        batched = any(given[each].shape[:-1] > (1,) for each in ("q_pos", "k_pos"))
-        if not arguments.broadcasts(bias, wanted) or (bias.ndim == 3 and batched):
-            raise ValueError(
-                f"{type(self).__name__}: {hook} must broadcast to (B, H, Lq, Lk) = {wanted}, and "
-                f"have four axes where positions have a batch, got {tuple(bias.shape)}"
+        def writes(*names: str) -> bool:
+            return any(
+                getattr(cls, name, None) is not getattr(parent, name, None)
+                for name in names
+                for parent in parents
             )
-        return bias.to(q.dtype)
+
+        if writes("bias") and "consecutive_bias" not in vars(cls):
+            setattr(cls, "consecutive_bias", PositionEncoding.consecutive_bias)  # noqa: B010
+        if writes(*ROTATE_OR_SCORE) and "cacheable_rotation" not in vars(cls):
+            cls.cacheable_rotation = False
 
 
-# What a hook is given, by name. Keys may be shared by several heads of queries until `bias`.
-SHAPES = {
-    "x": "B L d_model",
-    "q": "B n_heads Lq head_dim",
-    "k": "B k_heads Lk head_dim",
-    "v": "B v_heads Lk v_dim",
-    "weights": "B n_heads Lq Lk",
-    "output": "B n_heads Lq v_dim",
-    "q_read": "B n_heads Lq n",
-    "k_read": "B n_heads Lk n",
-    "positions": "L | B L | 1 L",
-    "q_pos": "Lq | B Lq | 1 Lq",
-    "k_pos": "Lk | B Lk | 1 Lk",
-    "q_axes": "Lq A | B Lq A | 1 Lq A",
-    "k_axes": "Lk A | B Lk A | 1 Lk A",
-}
-NUMBERS = ("positions", "q_pos", "k_pos", "q_axes", "k_axes", "relative")
-TENSORS = [name for name in SHAPES if name not in NUMBERS]
+HOOKS = (
+    *("embed", "rotate", "bias", "values"),
+    *("rotate_axes", "project_hidden", "hidden_bias", "sink", "rotate_values", "rotate_back"),
+)
 ROTATE_OR_SCORE = ("rotate", "rotate_axes", "rotate_values", "bias", "sink", "angles", "rotated")
-# Hooks that return what is added to the scores, and whose heads and lengths it has.
-ADDED = {"bias": ("q", "k"), "read_bias": ("q_read", "k_read")}
-
-
-def checked_hook(name: str, first: Callable[..., Any], hook: Callable[..., Any]) -> Any:
-    """Check a hook's arguments, which `first`, the interface's, names; and what a bias returns."""
-    names = arguments.parameters_of(first)[1:]
-
-    @functools.wraps(hook)
-    def call(self: PositionEncoding, *args: Any, **kwargs: Any) -> Any:
-        given = self.admit(arguments.by_name(functools.partial(hook, self), names, args, kwargs))
-        found = hook(self, **given)
-        return found if name not in ADDED or found is None else self.fitted(name, found, given)
-
-    return call
 
 
 class NoPosition(PositionEncoding):
     """No position information at all (NoPE)."""
 
-
-def default_scale(encoding: PositionEncoding, head_dim: int) -> float:
-    """Return the factor on the query-key product: the encoding's own, or 1/sqrt(head_dim)."""
-    return head_dim**-0.5 if encoding.scale is None else encoding.scale
+    cacheable_rotation = True
 
 
-def rotate_by(
-    encoding: PositionEncoding, q: Tensor, k: Tensor, q_pos: Any, k_pos: Any
+# --- positions ------------------------------------------------------------------------------------
+
+
+def as_positions(positions: Tensor | int, x: Tensor) -> Tensor:
+    """Return the positions of the tokens of x (..., L, d) as a tensor on its device.
+
+    Args:
+        positions: (L,), (B, L) or (1 + A, B, L); or an int, the first of consecutive ones.
+        x: what has these positions.
+
+    Returns:
+        int64, or float32 or float64 as given.
+
+    Raises:
+        ValueError: if positions do not have the length or the batch of x: a single one would be
+            broadcast to all.
+        TypeError: for half precision, which has the same number for neighbours from 256 or 2048 on.
+    """
+    if isinstance(positions, int | torch.SymInt):
+        return consecutive(positions, x)
+    positions = torch.as_tensor(positions, device=x.device)
+    fits = positions.ndim in (1, 2, 3) and positions.shape[-1] == x.shape[-2]
+    if not fits or (positions.ndim > 1 and positions.shape[-2] not in (1, x.shape[0])):
+        raise ValueError(
+            f"positions must be one for each of {x.shape[-2]} tokens, (L,) or (B, L), for x of "
+            f"shape {tuple(x.shape)}, got {tuple(positions.shape)}"
+        )
+    if positions.dtype in (torch.bool, torch.float16, torch.bfloat16):
+        raise TypeError(f"positions must be integers, float32 or float64, got {positions.dtype}")
+    return positions if positions.is_floating_point() else positions.long()
+
+
+def consecutive(start: int, x: Tensor) -> Tensor:
+    """Return the positions start, start + 1, ... of the tokens of x (..., L, d): (L,)."""
+    return torch.arange(start, start + x.shape[-2], device=x.device)
+
+
+def order_of(positions: Tensor) -> Tensor:
+    """Return one number per token, (L,) or (B, L): of several, the first row."""
+    return positions[0] if positions.ndim == 3 else positions
+
+
+def axes_of(positions: Tensor) -> Tensor:
+    """Return the numbers of each token, (1 + A, B, L) -> (B, L, A)."""
+    return positions[1:].movedim(0, -1)
+
+
+def rotate(
+    encoding: PositionEncoding, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return q and k as `rotate` leaves them, or `rotate_axes` where positions are `Axes`.
+    """Return q and k as `rotate` leaves them, or `rotate_axes` where tokens have several numbers.
 
     Parts that read one number then read the order.
     """
-    on_axes = [isinstance(each, Axes) for each in (q_pos, k_pos)]
-    if not any(on_axes):
+    if q_pos.ndim < 3 and k_pos.ndim < 3:
         return encoding.rotate(q, k, q_pos, k_pos)
-    if not all(on_axes) or not encoding.uses("rotate_axes"):
+    if q_pos.ndim != k_pos.ndim or not encoding.uses("rotate_axes"):
         raise ValueError(
-            f"{type(encoding).__name__}: q_pos and k_pos must both be Axes, where a part reads "
-            "them, or both be one number per token"
+            f"{type(encoding).__name__}: q_pos and k_pos must both have several numbers per token, "
+            "where a part reads them, or both one"
         )
     for part in encoding.parts():
         if part.uses("rotate_axes"):
-            q, k = part.rotate_axes(q, k, q_pos.numbers, k_pos.numbers)
+            q, k = part.rotate_axes(q, k, axes_of(q_pos), axes_of(k_pos))
         else:
             q, k = part.rotate(q, k, order_of(q_pos), order_of(k_pos))
     return q, k
 
 
-def bias_read(
-    encoding: PositionEncoding, q: Tensor, reads: Reads | None, q_pos: Any, k_pos: Any
-) -> Tensor | None:
-    """Return what `read_bias` makes of what `read` has returned, dtype of q, or None."""
-    if not encoding.uses("read_bias"):
-        return None
-    if reads is None or reads[0].shape[1] != q.shape[1]:
-        raise ValueError(
-            f"reads must be given, with the heads of q: {type(encoding).__name__} needs what its "
-            "`read` returns for the hidden states, as MultiHeadAttention passes it on"
-        )
-    found = encoding.read_bias(*reads, q_pos, k_pos)
-    return None if found is None else found.to(q.dtype)
+def relative_position(q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    """Return key position minus query position for every pair.
+
+    Args:
+        q_pos: positions of the queries, (Lq,) or (B, Lq).
+        k_pos: positions of the keys, (Lk,) or (B, Lk).
+
+    Returns:
+        (Lq, Lk), or (B, Lq, Lk) if either has a batch axis; negative where the key is left.
+    """
+    return torch.as_tensor(k_pos).unsqueeze(-2) - torch.as_tensor(q_pos).unsqueeze(-1)
+
+
+def per_head(pairwise: Tensor) -> Tensor:
+    """Give a (Lq, Lk) or (B, Lq, Lk) tensor an axis for the heads: (..., 1, Lq, Lk)."""
+    return pairwise.unsqueeze(-3)
+
+
+def to_float64(x: Tensor) -> Tensor:
+    """Return x in float64, on the processor where its device has none (Apple's GPUs)."""
+    return (x.cpu() if x.device.type == "mps" else x).double()

@@ -6,18 +6,16 @@ score_ij = q_i . k_j / sqrt(d) + f(log(c |j - i| + 1) / log(c max(i, L) + 1))
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Positive, Reals, checked, may_read
-from pe_lib.encoding import PositionEncoding
+from pe_lib.encoding import PositionEncoding, relative_position
 from pe_lib.initial import linear
-from pe_lib.positions import relative_position
 
 
-@checked(q_pos="Lq | B Lq | 1 Lq", k_pos="Lk | B Lk | 1 Lk")
-def fire_ratio(q_pos: Reals, k_pos: Reals, c: Tensor, threshold: Tensor) -> Tensor:
+def fire_ratio(q_pos: Tensor, k_pos: Tensor, c: Tensor, threshold: Tensor) -> Tensor:
     """Return log(|c| distance + 1) / log(|c| max(query position, threshold) + 1).
 
     Args:
-        q_pos: (Lq,) or (B, Lq), counted from 0 at the start of the sequence.
+        q_pos: (Lq,) or (B, Lq), counted from 0 at the start of the sequence. Positions below 0 give
+            ratios that do not occur in training.
         k_pos: (Lk,) or (B, Lk).
         c: (), how fast the logarithm bends.
         threshold: (), L of the paper: queries nearer to the start are measured as if there.
@@ -27,14 +25,12 @@ def fire_ratio(q_pos: Reals, k_pos: Reals, c: Tensor, threshold: Tensor) -> Tens
 
     Source: Li et al. 2024; the distance |key - query| as in the listing of their appendix.
     """
-    if may_read(k_pos) and (k_pos < 0).any():
-        raise ValueError(f"k_pos must be at least 0, counted from the start, got {k_pos.min()}")
     distance = relative_position(q_pos, k_pos).abs()
     reach = torch.maximum(q_pos.to(threshold.dtype), threshold).unsqueeze(-1)  # (..., Lq, 1)
     return torch.log1p(c.abs() * distance) / (torch.log1p(c.abs() * reach) + 1e-6)
 
 
-class Fire(PositionEncoding):
+class FIRE(PositionEncoding):
     """Add a learned function of the distance relative to the query's position.
 
     It is no `RelativeBias`: past the threshold a shift of all positions changes the scores.
@@ -47,9 +43,9 @@ class Fire(PositionEncoding):
     Source: Li et al. 2024; constants as in the listing of their appendix.
     """
 
-    rotates_once = True
+    cacheable_rotation = True
 
-    def __init__(self, n_heads: Count, *, width: Count = 32, threshold: Positive = 512.0) -> None:
+    def __init__(self, n_heads: int, *, width: int = 32, threshold: float = 512.0) -> None:
         """Create the network and the two trained numbers."""
         super().__init__()
         self.n_heads, self.threshold = n_heads, threshold

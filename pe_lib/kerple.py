@@ -3,18 +3,14 @@
 score_ij = q_i . k_j / sqrt(d) - r1 log(1 + r2 |j - i|),     or - r1 |j - i| ** r2
 """
 
-from typing import Annotated
-
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Reals, checked
 from pe_lib.initial import rounded, uniform
 from pe_lib.relative import RelativeBias, for_each_head
 
 
-@checked(r1="H", r2="H")
-def kerple_log(relative: Reals, r1: Tensor, r2: Tensor) -> Tensor:
+def kerple_log(relative: Tensor, r1: Tensor, r2: Tensor) -> Tensor:
     """Return -r1 log(1 + r2 |relative|): (...) -> (H, ...), with r1, r2 > 0 of shape (H,).
 
     Source: Chi et al. 2022, the logarithmic variant.
@@ -23,8 +19,7 @@ def kerple_log(relative: Reals, r1: Tensor, r2: Tensor) -> Tensor:
     return -r1 * torch.log1p(r2 * relative.abs())
 
 
-@checked(r1="H", r2="H")
-def kerple_power(relative: Reals, r1: Tensor, r2: Tensor) -> Tensor:
+def kerple_power(relative: Tensor, r1: Tensor, r2: Tensor) -> Tensor:
     """Return -r1 |relative| ** r2: (...) -> (H, ...), with r1 > 0, 0 < r2 <= 2, each (H,).
 
     Source: Chi et al. 2022, the power variant. With r2 = 1 it is ALiBi with trained slopes.
@@ -36,7 +31,7 @@ def kerple_power(relative: Reals, r1: Tensor, r2: Tensor) -> Tensor:
     return -r1 * torch.where(distance == 0, 0, power)
 
 
-class Kerple(RelativeBias):
+class KERPLE(RelativeBias):
     """Subtract a trained kernel of the distance from the scaled logits, on both sides alike.
 
     Args:
@@ -51,9 +46,11 @@ class Kerple(RelativeBias):
     Source: Chi et al. 2022.
     """
 
-    def __init__(self, n_heads: Count, *, variant: Annotated[str, "log/power"] = "log") -> None:
+    def __init__(self, n_heads: int, *, variant: str = "log") -> None:
         """Draw r1 and r2."""
         super().__init__()
+        if variant not in ("log", "power"):
+            raise ValueError(f"variant must be log or power, got {variant!r}")
         self.n_heads, self.variant = n_heads, variant
         log = variant == "log"
         r1 = uniform(n_heads, low=0.01, high=2 if log else 1).double()

@@ -3,10 +3,10 @@
 x_i + table[i]
 """
 
+import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Integers, Positive, checked, may_read
-from pe_lib.encoding import PositionEncoding
+from pe_lib.encoding import PositionEncoding, as_positions, order_of
 from pe_lib.initial import normal
 
 
@@ -17,18 +17,16 @@ class Learned(PositionEncoding):
         max_len: number of rows N.
         d_model: width D.
         std: standard deviation of the initial rows. Match it to the token embeddings: a
-            table far smaller than they are is hardly seen, and learns late.
+            table of much smaller numbers has little effect at first and is learned late.
 
-    A position without a row is an error, as in GPT-2 and BERT. On a GPU and in a graph PyTorch
-    raises it past the end, in its own words, and a negative one is counted from the end.
-    `pe_lib.resizing` stretches a table.
+    A position without a row is an error, as in GPT-2 and BERT; but in a graph a negative one
+    is counted from the end without an error. `pe_lib.recent.resizing` stretches a
+    table.
 
     Source: Gehring et al. 2017; Devlin et al. 2019; Radford et al. 2019.
     """
 
-    integers = True
-
-    def __init__(self, max_len: Count, d_model: Count, *, std: Positive = 0.02) -> None:
+    def __init__(self, max_len: int, d_model: int, *, std: float = 0.02) -> None:
         """Draw the rows from a normal distribution."""
         super().__init__()
         self.max_len, self.d_model = max_len, d_model
@@ -36,13 +34,12 @@ class Learned(PositionEncoding):
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Add the rows of `positions` to x (B, L, D)."""
-        return x + self.rows(positions).to(x.dtype)
+        return x + self.rows(order_of(as_positions(positions, x))).to(x.dtype)
 
-    @checked()
-    def rows(self, positions: Integers) -> Tensor:
+    def rows(self, positions: Tensor) -> Tensor:
         """Return the rows of positions: (...) -> (..., D)."""
         outside = (positions < 0) | (positions >= self.max_len)
-        if may_read(positions) and outside.any():
+        if not torch.compiler.is_compiling() and outside.any():
             raise ValueError(
                 f"positions must be at least 0 and below max_len={self.max_len}, got "
                 f"{positions[outside][0]}; a table has no row for it"

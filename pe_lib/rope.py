@@ -7,39 +7,40 @@ Two rotations leave a product that depends on the difference of their angles, so
 sees the relative position although each vector is rotated by its own.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
-from pe_lib import arguments
-from pe_lib.arguments import Base, Count, Even, Layout, Positive, Rates, Reals, checked
-from pe_lib.encoding import PositionEncoding
-from pe_lib.positions import exact, kept_or_trained, per_head, sent
+from pe_lib.encoding import PositionEncoding, per_head, to_float64
 from pe_lib.sinusoidal import arrange, frequencies
 
-ANGLES = "L n | 1 L n | B L n | 1 1 L n | B 1 L n | 1 H L n | B H L n"
 
-
-@checked(rates="n")
-def rope_angles(positions: Reals, rates: Tensor) -> Tensor:
+def rope_angles(positions: Tensor, inv_freq: Tensor) -> Tensor:
     """Return the angle of each pair at each position, in radians.
 
     Args:
         positions: real numbers of any shape: integers, fractions, negative ones too.
-        rates: (n,) frequencies in radians per position; `frequencies(d)` gives the paper's. Their
-            dtype is that of the product: published code often takes float32, which at position
-            100,000 is off by 4e-3 radians.
+        inv_freq: (n,) frequencies in radians per position; `frequencies(d)` gives the paper's.
+            Their dtype is that of the product: published code often takes float32, which at
+            position 100,000 is off by 4e-3 radians.
 
     Returns:
         (*positions.shape, n): position times frequency.
 
     Source: Su et al. 2021, equation 15.
     """
-    return positions.to(rates.dtype).unsqueeze(-1) * sent(rates, positions.device)
+    positions = torch.as_tensor(positions)
+    return positions.to(inv_freq.dtype).unsqueeze(-1) * inv_freq.to(positions.device)
 
 
-@checked(x="B H L d | ... L d", angles=ANGLES)
 def apply_rope(
-    x: Tensor, angles: Tensor, layout: Layout = "interleaved", *, gain: float | Tensor = 1.0
+    x: Tensor,
+    angles: Tensor,
+    layout: str = "interleaved",
+    *,
+    attention_factor: float | Tensor = 1.0,
 ) -> Tensor:
     """Rotate the pairs of components of x by `angles`: the formula.
 
@@ -50,18 +51,30 @@ def apply_rope(
         layout: "interleaved" pairs components (0, 1), (2, 3), ... (the paper, GPT-J, Meta's Llama);
             "half" pairs (0, n), (1, n + 1), ... (GPT-NeoX, Hugging Face's Llama, whose conversion
             permutes the projections). Each is the other after `layout_permutation`.
-        gain: factor on what rotates.
+        attention_factor: factor on what rotates.
 
     Returns:
         (..., L, d), dtype of x: (a, b) becomes (a cos - b sin, a sin + b cos).
 
     Source: Su et al. 2021, equation 34.
     """
-    angles = per_head(angles) if angles.ndim == 3 and x.ndim == 4 else angles
+    if angles.ndim == 3 and x.ndim == 4:
+        if angles.shape[0] not in (1, x.shape[0]):  # angles of heads would widen the batch
+            raise ValueError(
+                f"angles must have the batch {x.shape[0]}, got {tuple(angles.shape)}; those of "
+                "heads have four axes, (1, H, L, n)"
+            )
+        angles = per_head(angles)
     width, dtype = 2 * angles.shape[-1], torch.promote_types(x.dtype, torch.float32)
     if not 0 < width <= x.shape[-1]:
         raise ValueError(f"angles must be of 1 to {x.shape[-1] // 2} pairs, got {width // 2}")
-    cos, sin = ((gain * part).to(x.device, dtype) for part in (angles.cos(), angles.sin()))
+    if angles.shape[-2] != x.shape[-2]:  # those of one token would turn all
+        raise ValueError(f"angles must be of {x.shape[-2]} tokens, got {angles.shape[-2]}")
+    if not x.is_floating_point():
+        raise TypeError(f"x must be of real numbers, or what rotates is rounded, got {x.dtype}")
+    cos, sin = (
+        (attention_factor * part).to(x.device, dtype) for part in (angles.cos(), angles.sin())
+    )
     a, b = split_pairs(x[..., :width].to(dtype), layout)
     rotated = arrange(a * cos - b * sin, a * sin + b * cos, layout).to(x.dtype)
     return torch.cat([rotated, x[..., width:]], dim=-1) if width < x.shape[-1] else rotated
@@ -72,8 +85,7 @@ def split_pairs(x: Tensor, layout: str) -> tuple[Tensor, ...]:
     return (x[..., ::2], x[..., 1::2]) if layout == "interleaved" else x.tensor_split(2, dim=-1)
 
 
-@checked()
-def layout_permutation(dim: Even) -> Tensor:
+def layout_permutation(dim: int) -> Tensor:
     """Return the order that brings interleaved components into the "half" layout.
 
     Args:
@@ -93,45 +105,57 @@ class RoPE(PositionEncoding):
     Args:
         head_dim: width d of a head.
         base: as in `frequencies`; larger rotates slower.
-        layout: "interleaved" or "half", see `apply_rope`. Interleaved is the faster one on
-            a processor in float32: a pair is a complex number.
+        layout: "interleaved" or "half", see `apply_rope`.
         rotary_dim: how many components of a head rotate, from the first on; all if None.
-        rates: (rotary_dim / 2,) frequencies in radians per position, instead of those of
-            `base`; see `pe_lib.context_extension`. An `nn.Parameter` is trained.
-        gain: factor on rotated queries and on rotated keys, so that scores grow by its square
-            (attention factor of YaRN and LongRoPE).
+        inv_freq: (rotary_dim / 2,) frequencies in radians per position, instead of those of
+            `base`; see `pe_lib.rope_scaling`. An `nn.Parameter` is trained.
+        attention_factor: factor on rotated queries and on rotated keys, so that scores grow by
+            its square (YaRN, LongRoPE).
 
-    By default attention rotates through `pe_lib.fast.rotated`: the same numbers, with the cosines
-    and sines of `angles` from a table. In a graph, and for subclasses, `rotate` is called.
+    A subclass with other frequencies at other positions overrides `angles`.
 
     Source: Su et al. 2021, section 3.2; partial rotary: Black et al. 2022.
     """
 
-    rotates_once = True
+    cacheable_rotation = True
 
-    @checked(rates="n")
     def __init__(
         self,
-        head_dim: Count,
-        base: Base = 10000.0,
+        head_dim: int,
+        base: float = 10000.0,
         *,
-        layout: Layout = "interleaved",
-        rotary_dim: Even | None = None,
-        rates: Rates | None = None,
-        gain: Positive = 1.0,
+        layout: str = "interleaved",
+        rotary_dim: int | None = None,
+        inv_freq: Tensor | None = None,
+        attention_factor: float = 1.0,
     ) -> None:
         """Keep the frequencies."""
         super().__init__()
-        why = "or give rotary_dim"
-        width = rotary_dim or arguments.require_multiple("head_dim", head_dim, 2, why)
-        rates = frequencies(width, base) if rates is None else rates
-        self.rates = kept_or_trained("rates", rates, len(rates), head_dim, rotary_dim)
-        self.head_dim, self.layout, self.gain = head_dim, layout, gain
+        width = head_dim if rotary_dim is None else rotary_dim
+        self.inv_freq = frequencies(width, base) if inv_freq is None else inv_freq
+        if width != 2 * len(self.inv_freq) or width > head_dim:  # some would not rotate
+            raise ValueError(
+                f"inv_freq must have {width / 2:g} pairs and fit into head_dim={head_dim}, got "
+                f"{len(self.inv_freq)} (rotary_dim={rotary_dim})"
+            )
+        self.head_dim, self.layout, self.attention_factor = head_dim, layout, attention_factor
+
+    @staticmethod
+    def from_parameters(
+        rope_parameters: Mapping[str, Any], head_dim: int, **options: Any
+    ) -> "RoPE":
+        """Build what `config.rope_parameters` of transformers and vLLM describes.
+
+        Arguments and errors as in `pe_lib.interop.rope_from_parameters`; the layout is "half".
+        """
+        from pe_lib.interop import rope_from_parameters
+
+        return rope_from_parameters(rope_parameters, head_dim, **options)
 
     def angles(self, positions: Tensor) -> Tensor:
-        """Return the angles of positions: (...) -> (..., n), in float64 where rates are trained."""
-        trained = isinstance(self.rates, nn.Parameter)
-        return rope_angles(positions, exact(self.rates) if trained else self.rates)
+        """Return the angles of positions: (...) -> (..., n), in float64 where they are trained."""
+        trained = isinstance(self.inv_freq, nn.Parameter)
+        return rope_angles(positions, to_float64(self.inv_freq) if trained else self.inv_freq)
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) by their positions."""
@@ -139,4 +163,17 @@ class RoPE(PositionEncoding):
 
     def rotated(self, x: Tensor, positions: Tensor) -> Tensor:
         """Rotate x (B, H, L, d) by positions (L,) or (B, L)."""
-        return apply_rope(x, exact(self.angles(exact(positions))), self.layout, gain=self.gain)
+        return self.rotated_by(x, self.angles(to_float64(positions)))
+
+    def rotated_by(
+        self, x: Tensor, angles: Tensor, attention_factor: float | Tensor = 1.0
+    ) -> Tensor:
+        """Rotate x (B, H, L, d) by angles (L, n) or (B, L, n), with one more factor."""
+        if x.shape[-1] != self.head_dim:  # the others would not rotate
+            raise ValueError(f"heads must have width {self.head_dim}, got {x.shape[-1]}")
+        return apply_rope(
+            x,
+            to_float64(angles),
+            self.layout,
+            attention_factor=self.attention_factor * attention_factor,
+        )

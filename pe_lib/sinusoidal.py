@@ -8,20 +8,17 @@ Each pair of columns rotates like the hand of a clock; the wavelengths form a ge
 import torch
 from torch import Tensor
 
-from pe_lib.arguments import Base, Even, Layout, Positive, Reals, checked
-from pe_lib.encoding import PositionEncoding
-from pe_lib.positions import exact, sent
+from pe_lib.encoding import PositionEncoding, as_positions, order_of, to_float64
 
 LAYOUTS = ("interleaved", "half")
 
 
-@checked()
-def frequencies(dim: Even, base: Base = 10000.0) -> Tensor:
+def frequencies(dim: int, base: float = 10000.0) -> Tensor:
     """Return the angular frequency of each pair of columns, in radians per position.
 
     Args:
         dim: width of the code; even.
-        base: the ratio between the first frequency and the one just past the last; above 1.
+        base: frequencies fall from 1 towards 1 / base; above 1.
 
     Returns:
         (dim / 2,), float64: base ** (-2j / dim) for j = 0, 1, ..., dim / 2 - 1. On the processor,
@@ -29,6 +26,8 @@ def frequencies(dim: Even, base: Base = 10000.0) -> Tensor:
 
     Source: Vaswani et al. 2017, section 3.5.
     """
+    if dim % 2:
+        raise ValueError(f"dim must be even, a sine and a cosine for each frequency, got {dim}")
     exponents = torch.arange(0, dim, 2, dtype=torch.float64, device="cpu") / dim
     return base**-exponents
 
@@ -38,9 +37,8 @@ def wavelengths(dim: int, base: float = 10000.0) -> Tensor:
     return 2 * torch.pi / frequencies(dim, base)
 
 
-@checked()
 def sinusoidal(
-    positions: Reals,
+    positions: Tensor,
     dim: int,
     base: float = 10000.0,
     *,
@@ -62,20 +60,22 @@ def sinusoidal(
 
     Source: Vaswani et al. 2017, section 3.5.
     """
-    places = exact(positions)
-    angles = places.unsqueeze(-1) * sent(frequencies(dim, base), places.device)  # (..., dim / 2)
+    positions = torch.as_tensor(positions)
+    exact = to_float64(positions).unsqueeze(-1)  # (..., 1)
+    angles = exact * frequencies(dim, base).to(exact.device)  # (..., dim / 2)
     sine, cosine = (x.to(positions.device, dtype) for x in (angles.sin(), angles.cos()))
     return arrange(sine, cosine, layout)
 
 
-@checked()
-def arrange(first: Tensor, second: Tensor, layout: Layout) -> Tensor:
+def arrange(first: Tensor, second: Tensor, layout: str) -> Tensor:
     """Join the first and the second components of pairs, (..., n) each, to (..., 2n).
 
     "interleaved": first, second, first, second, ... (the paper). "half": all first ones, then
     all second ones, as diffusion models have them for their timesteps (Ho et al. 2020, appendix B;
     Nichol & Dhariwal 2021 have all cosines first). The same numbers in another order.
     """
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
     if layout == "half":
         return torch.cat([first, second], dim=-1)
     return torch.stack([first, second], dim=-1).flatten(-2)  # (..., n, 2) -> (..., 2n)
@@ -93,12 +93,13 @@ class Sinusoidal(PositionEncoding):
     Source: Vaswani et al. 2017, section 3.5.
     """
 
-    def __init__(self, d_model: Even, base: Base = 1e4, *, gain: Positive = 1.0) -> None:
+    def __init__(self, d_model: int, base: float = 1e4, *, gain: float = 1.0) -> None:
         """Keep the settings; nothing is trained."""
         super().__init__()
         self.d_model, self.base, self.gain = d_model, base, gain
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Add the codes of `positions`, which may be any real numbers, to x (B, L, D)."""
+        positions = order_of(as_positions(positions, x))
         codes = sinusoidal(positions, self.d_model, self.base, dtype=x.dtype)
         return x + self.gain * codes  # codes are (L, D) or (B, L, D)

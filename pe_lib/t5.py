@@ -8,16 +8,14 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Integers, Positive, checked
 from pe_lib.initial import normal
 from pe_lib.relative import RelativeBias
 
 
-@checked()
 def t5_bucket(
-    relative: Integers,
-    n_buckets: Count = 32,
-    max_distance: Count = 128,
+    relative: Tensor,
+    n_buckets: int = 32,
+    max_distance: int = 128,
     *,
     bidirectional: bool = True,
 ) -> Tensor:
@@ -42,6 +40,9 @@ def t5_bucket(
 
     Source: Raffel et al. 2020, section 2.1, and the authors' code.
     """
+    relative = torch.as_tensor(relative)
+    if relative.is_floating_point():
+        raise TypeError(f"relative must be integers, got {relative.dtype}")
     per_side = n_buckets // (1 + bidirectional)
     exact = per_side // 2
     if n_buckets % (1 + bidirectional) or not 1 <= exact < max_distance:
@@ -75,21 +76,20 @@ class T5Bias(RelativeBias):
     """
 
     scale = 1.0
-    integers = True
 
     def __init__(
         self,
-        n_heads: Count,
-        n_buckets: Count = 32,
-        max_distance: Count = 128,
+        n_heads: int,
+        n_buckets: int = 32,
+        max_distance: int = 128,
         *,
         bidirectional: bool = True,
-        std: Positive = 0.02,
+        std: float = 0.02,
     ) -> None:
         """Draw the table from a normal distribution."""
         super().__init__()
         self.n_heads, self.n_buckets, self.max_distance = n_heads, n_buckets, max_distance
-        self.bidirectional, self.past_only = bidirectional, not bidirectional
+        self.bidirectional, self.causal_only = bidirectional, not bidirectional
         self.table = nn.Parameter(normal(n_buckets, n_heads, std=std))
         self.of_distance(torch.zeros(1).long())  # raises if the buckets cannot be laid out
 

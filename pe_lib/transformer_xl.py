@@ -9,16 +9,13 @@ same segment; that term holds no position and is not here.
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Even, Integers, NotNegative, Reals, checked
-from pe_lib.encoding import PositionEncoding
+from pe_lib.encoding import PositionEncoding, relative_position
 from pe_lib.initial import linear, normal
-from pe_lib.positions import relative_position
-from pe_lib.relative import dots
+from pe_lib.relative import distances, dots, number_of_distance
 from pe_lib.sinusoidal import sinusoidal
 
 
-@checked()
-def distance_codes(relative: Reals, dim: int, clamp: Count | None = None) -> Tensor:
+def distance_codes(relative: Tensor, dim: int, clamp: int | None = None) -> Tensor:
     """Return R for each distance (key minus query).
 
     Args:
@@ -36,9 +33,8 @@ def distance_codes(relative: Reals, dim: int, clamp: Count | None = None) -> Ten
     return sinusoidal(-relative, dim, layout="half", dtype=torch.float64)
 
 
-@checked(q="B H Lq d", k="B H Lk d", u="H d", v="H d", rows="H N d")
 def transformer_xl_bias(
-    q: Tensor, k: Tensor, u: Tensor, v: Tensor, rows: Tensor, index: Integers
+    q: Tensor, k: Tensor, u: Tensor, v: Tensor, rows: Tensor, index: Tensor
 ) -> Tensor:
     """Return the three terms that position adds to <q, k>, not yet scaled: the formula.
 
@@ -69,24 +65,21 @@ class TransformerXL(PositionEncoding):
         clamp: distances beyond it look the same; None for no limit.
         std: standard deviation of the initial u and v; 0 starts without a preference.
 
-    Between consecutive positions attention takes `pe_lib.fast.transformer_xl` by default: the same
-    numbers as `bias`, from one row per distance.
-
     Source: Dai et al. 2019, section 3.3; Yang et al. 2019, appendix A.2.
     """
 
-    integers = True
-
     def __init__(
         self,
-        d_model: Even,
-        n_heads: Count,
+        d_model: int,
+        n_heads: int,
         *,
-        clamp: Count | None = None,
-        std: NotNegative = 0.02,
+        clamp: int | None = None,
+        std: float = 0.02,
     ) -> None:
         """Create u, v and the projection of the codes."""
         super().__init__()
+        if d_model % n_heads:
+            raise ValueError(f"n_heads={n_heads} must divide d_model={d_model}")
         self.n_heads, self.head_dim, self.clamp = n_heads, d_model // n_heads, clamp
         self.u = nn.Parameter(normal(n_heads, self.head_dim, std=std))  # (H, d)
         self.v = nn.Parameter(normal(n_heads, self.head_dim, std=std))  # (H, d)
@@ -101,7 +94,17 @@ class TransformerXL(PositionEncoding):
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         """Return scale * `transformer_xl_bias`, (B, H, Lq, Lk)."""
-        relative = relative_position(q_pos, k_pos)  # a row for each of the distances that there are
-        distances, index = torch.unique(relative, return_inverse=True)
+        found, index = torch.unique(relative_position(q_pos, k_pos), return_inverse=True)
+        return self.scores(q, k, found, index, scale)
+
+    def consecutive_bias(
+        self, q: Tensor, k: Tensor, q_start: int, k_start: int, scale: float
+    ) -> Tensor:
+        """Return the same from Lq + Lk - 1 distances."""
+        every = distances(q, k, q_start, k_start)
+        return self.scores(q, k, every, number_of_distance(q, k), scale)
+
+    def scores(self, q: Tensor, k: Tensor, relative: Tensor, index: Tensor, scale: float) -> Tensor:
+        """Return scale * `transformer_xl_bias` from the rows of some distances, (N,)."""
         u, v = self.u.to(q.dtype) * scale, self.v.to(q.dtype) * scale
-        return transformer_xl_bias(q * scale, k, u, v, self.rows(distances), index)
+        return transformer_xl_bias(q * scale, k, u, v, self.rows(relative), index)

@@ -264,15 +264,15 @@ def sinusoid(codes: Tensor, places: Tensor, profile: Profile, case: Case) -> Non
         fit = fit_of(torch.complex(second, first), places.double())
         if fit.error > 0.05:
             continue
-        profile.rates = fit.rates.abs()[:, None]
-        profile.gain = float(size.mean())
-        profile.rule = identify(fit.rates.abs(), 0.02)
+        profile.inv_freq = fit.inv_freq.abs()[:, None]
+        profile.attention_factor = float(size.mean())
+        profile.rule = identify(fit.inv_freq.abs(), 0.02)
         case.facts |= {"form": f"sines and cosines, {layout}", "frequencies": str(profile.rule)}
         start = float(fit.phases[0])
-        if bool((fit.rates < 0).all()):
+        if bool((fit.inv_freq < 0).all()):
             start = float(wrap_quarter(fit.phases[0]))
         if abs(start) > 0.02:
-            shift = start / float(fit.rates[0])
+            shift = start / float(fit.inv_freq[0])
             case.unsure("code-shifted", f"position 0 gets the code of {shift:.3g}")
         return
     case.facts["form"] = "a table without sinusoids of one angle (learned, or another code)"

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from pe_lib.alibi import alibi, alibi_slopes
-from pe_lib.context_extension import ntk_aware, yarn
-from pe_lib.fire import Fire
+from pe_lib.fire import FIRE
 from pe_lib.rope import split_pairs
+from pe_lib.rope_scaling import ntk_aware, yarn
 from pe_lib.sinusoidal import arrange, frequencies
 from pe_lib.t5 import t5_bucket
 from posdoctor.findings import KNOWN
@@ -59,9 +59,14 @@ def table(positions: Tensor, dim: int, base: float = 10000.0) -> Tensor:
     return positions[:, None, :, None].double() * frequencies(dim, base)
 
 
-def rotate_pairs(x: Tensor, angles: Tensor, layout: str = "half", gain: float = 1.0) -> Tensor:
+def rotate_pairs(
+    x: Tensor, angles: Tensor, layout: str = "half", attention_factor: float = 1.0
+) -> Tensor:
     """Rotate pairs of x (B, H, L, d) by angles (B or 1, 1, L, d / 2)."""
-    cos, sin = (gain * angles.cos()).to(x.dtype), (gain * angles.sin()).to(x.dtype)
+    cos, sin = (
+        (attention_factor * angles.cos()).to(x.dtype),
+        (attention_factor * angles.sin()).to(x.dtype),
+    )
     a, b = split_pairs(x, layout)
     return arrange(a * cos - b * sin, a * sin + b * cos, layout)
 
@@ -138,8 +143,8 @@ def opposite(q: Tensor, k: Tensor, positions: Tensor) -> Pair:
 
 def axes_rates(dim: int, owners: list[int], base: float = 10000.0) -> Tensor:
     """Return frequencies (d / 2, axes), each pair's in the column of its axis."""
-    rates, found = frequencies(dim, base), torch.zeros(dim // 2, max(owners) + 1).double()
-    found[torch.arange(dim // 2), torch.tensor(owners)] = rates
+    inv_freq, found = frequencies(dim, base), torch.zeros(dim // 2, max(owners) + 1).double()
+    found[torch.arange(dim // 2), torch.tensor(owners)] = inv_freq
     return found
 
 
@@ -163,11 +168,13 @@ def shuffled(n: int) -> list[int]:
     return [r % 3 for r in range(n)]
 
 
-def yarn_rates(q: Tensor, k: Tensor, positions: Tensor, gain: float = 1.0) -> Pair:
+def yarn_inv_freq(q: Tensor, k: Tensor, positions: Tensor, attention_factor: float = 1.0) -> Pair:
     """YaRN's frequencies for 4 times 4096 positions."""
-    rates = yarn(frequencies(q.shape[-1]), 4.0, 4096)
-    angles = positions[:, None, :, None].double() * rates
-    return rotate_pairs(q, angles, gain=gain), rotate_pairs(k, angles, gain=gain)
+    inv_freq = yarn(frequencies(q.shape[-1]), 4.0, 4096)
+    angles = positions[:, None, :, None].double() * inv_freq
+    return rotate_pairs(q, angles, attention_factor=attention_factor), rotate_pairs(
+        k, angles, attention_factor=attention_factor
+    )
 
 
 def linear_bias(slopes: Tensor, q_pos: Tensor, k_pos: Tensor, sign: float = 1.0) -> Tensor:
@@ -193,7 +200,7 @@ BUGS: tuple[Bug, ...] = (
     Bug("exponent without its minus", "noise from the second pair on",
         rates_bug(lambda d: 1 / frequencies(d)), "frequencies-grow"),
     Bug("YaRN without its factor", "scores 27 % too small, long texts drift",
-        yarn_rates, "gain", YARN),
+        yarn_inv_freq, "gain", YARN),
     Bug("interpolation forgotten", "fails past the trained length", right, "factor",
         {"head_dim": 64, "rope_theta": 10000.0,
          "rope_scaling": {"rope_type": "linear", "factor": 4.0}}),
@@ -328,12 +335,12 @@ COMBINED: dict[str, tuple[object, dict[str, Any] | None, set[str]]] = {
         {"positions-rounded", "base"},
     ),
     "one side and gain": (
-        lambda q, k, p: (right(q, q, p, gain=1.2)[0], k),
+        lambda q, k, p: (right(q, q, p, attention_factor=1.2)[0], k),
         None,
         {"one-side-only", "gain-on-one-side"},
     ),
     "base and gain": (
-        lambda q, k, p: right(q, k, p, gain=1.1),
+        lambda q, k, p: right(q, k, p, attention_factor=1.1),
         {"base": 1e6, "gain": 1.0},
         {"base", "gain"},
     ),
@@ -363,14 +370,14 @@ DOUBTFUL: dict[str, tuple[object, str]] = {
         rates_bug(lambda d: frequencies(d) * 10000.0 ** (-2 / d)),
         "index-from-one",
     ),
-    "YaRN without a gain, or DeepSeek's": (yarn_rates, "gain-missing"),
+    "YaRN without a gain, or DeepSeek's": (yarn_inv_freq, "gain-missing"),
     "backwards, or nanochat": (place_bug(lambda p: -p), "direction"),
     "learned frequencies, or a wrong formula": (
         rates_bug(lambda d: 1 / (1 + torch.arange(d // 2).double())),
         "unknown-frequencies",
     ),
     "FIRE, or a bias that is not relative": (
-        Fire(4, threshold=8),
+        FIRE(4, threshold=8),
         "bias-not-relative",
     ),
 }

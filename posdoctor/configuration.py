@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pe_lib.context_extension import DynamicNTK
+from pe_lib.rope_scaling import DynamicNTK
 from posdoctor.configs import Layer, from_config
 from posdoctor.configs.checks import Contradiction
 from posdoctor.configs.explain import doubts, rotation, runs
@@ -74,7 +74,7 @@ def by_kind(config: Mapping[str, Any], case: Case) -> dict[str, Profile]:
         case.facts[label] = "; ".join(rotation(layer))
         for name, doubt in doubts(layer, context).items():
             (case.note if name in HARMLESS else case.unsure)(name, doubt)
-        if profile.rates is None:
+        if profile.inv_freq is None:
             case.unexamined.append("frequencies past the trained length: they depend on it")
     for name in unread(fields):
         case.unsure("field-unread", f"{name}, in a model of type {fields['model_type']}")
@@ -124,15 +124,15 @@ def profile_of(layer: Layer, layout_known: bool) -> Profile | None:
     rope = layer.rope
     if rope is None or layer.parameters is None or layer.width is None:
         return None
-    found = Profile("rotary", rope.head_dim, gain=rope.gain)
+    found = Profile("rotary", rope.head_dim, attention_factor=rope.attention_factor)
     rule = rope_type(layer.parameters)
     found.rule = Rule(rule, layer.parameters["rope_theta"], layer.parameters.get("factor") or 1.0)
-    found.backwards = bool((rope.rates < 0).any())
+    found.backwards = bool((rope.inv_freq < 0).any())
     if not isinstance(rope, DynamicNTK):
-        rates = rope.rates.detach().double().abs()
-        found.rates = rates[rates > 0][:, None]
+        inv_freq = rope.inv_freq.detach().double().abs()
+        found.inv_freq = inv_freq[inv_freq > 0][:, None]
     if layout_known:
-        rotating, found.dim = 2 * len(rope.rates), layer.width
+        rotating, found.dim = 2 * len(rope.inv_freq), layer.width
         start = layer.width - rotating if layer.last else 0
         found.layout = Layout(rope.layout, start, rotating)
     return found

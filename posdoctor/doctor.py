@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pe_lib.arguments import require_greater
 from pe_lib.encoding import PositionEncoding
 from pe_lib.rope import split_pairs
 from pe_lib.sinusoidal import LAYOUTS, arrange
 from posdoctor.biases import examine_absolute, examine_bias
+from posdoctor.configs.checks import positive
 from posdoctor.configuration import by_kind, examine_configuration, is_configuration
 from posdoctor.models import examine_model, is_model
 from posdoctor.paths import uncalled
@@ -176,7 +176,7 @@ def of_subject(subject: Subject, dtypes: tuple[torch.dtype, ...], thorough: bool
 
 UNEXAMINED = {
     "values": "what is added to the output",
-    "read_bias": "what is read from hidden states",
+    "hidden_bias": "what is read from hidden states",
     "sink": "the extra logit",
     "rotate_values": "values that are rotated and rotated back",
 }
@@ -315,13 +315,13 @@ def expected_profile(expect: Mapping[str, Any], mine: Profile) -> Profile:
             require_word("layout", value, LAYOUTS)
             continue
         try:
-            require_greater(key, value, 0)
+            positive(key, value)
         except TypeError as error:
             raise InputError(str(error)) from error
-    found = Profile(mine.kind, mine.dim, gain=expect.get("gain"))
+    found = Profile(mine.kind, mine.dim, attention_factor=expect.get("gain"))
     width = int(expect.get("rotary_dim", mine.layout.width if mine.layout else mine.dim or 0))
     if "base" in expect:
-        found.rates = series(width // 2, float(expect["base"]))[:, None]
+        found.inv_freq = series(width // 2, float(expect["base"]))[:, None]
         found.rule = Rule("default", float(expect["base"]))
     if "layout" in expect or "rotary_dim" in expect:
         own = mine.layout or Layout("half", 0, width)

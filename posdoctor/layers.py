@@ -124,9 +124,11 @@ def measured(x: Tensor, expected: Profile, since: Tensor | None = None) -> Profi
         "rotary",
         expected.dim,
         layout,
-        fit.rates.abs()[:, None],
-        rule=identify(fit.rates.abs(), 1e-2) if bool((fit.rates != 0).any()) else Rule("unknown"),
-        backwards=bool((fit.rates < 1e-9).all()),
+        fit.inv_freq.abs()[:, None],
+        rule=identify(fit.inv_freq.abs(), 1e-2)
+        if bool((fit.inv_freq != 0).any())
+        else Rule("unknown"),
+        backwards=bool((fit.inv_freq < 1e-9).all()),
     )
 
 
@@ -208,14 +210,22 @@ def judge_layer(
             case.fault("layer-rotates")
         return
     known = expected.layout
-    if expected.rates is None or known is None:
+    if expected.inv_freq is None or known is None:
         return  # frequencies that depend on the length
     if any(still):
         case.fault("layer-unrotated", "" if all(still) else SIDE[still.index(True)])
         return
-    rates = torch.zeros(known.width // 2, dtype=torch.float64)
-    rates[: len(expected.rates)] = expected.rates.sum(1) * (-1 if expected.backwards else 1)
-    line = Fit(rates, torch.zeros_like(rates), 0.0, torch.ones_like(rates), torch.zeros_like(rates))
+    inv_freq = torch.zeros(known.width // 2, dtype=torch.float64)
+    inv_freq[: len(expected.inv_freq)] = expected.inv_freq.sum(1) * (
+        -1 if expected.backwards else 1
+    )
+    line = Fit(
+        inv_freq,
+        torch.zeros_like(inv_freq),
+        0.0,
+        torch.ones_like(inv_freq),
+        torch.zeros_like(inv_freq),
+    )
     for side, x in enumerate(both):
         far = None if distant is None else distant[side]
         layout = fitting(x, expected, dtype)
@@ -263,7 +273,7 @@ def judge_line(
     z = turned(far, far[:, :1], layout)[0]
     error = off_line(z, line, places.double())
     if bool((error > LOST + ROUNDING * places).any()):
-        name = cause(z, places, line.rates, lambda: None)
+        name = cause(z, places, line.inv_freq, lambda: None)
         if name is None and sound:
             name = past_the_end(z, places, line) or "precision-lost"
     if name is not None:

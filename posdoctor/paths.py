@@ -334,11 +334,11 @@ def base_of(matrix: Tensor, pairs: Pairs) -> float:
     """Return the base of the frequencies by what position 1 does, (d, d); 0 if they have none."""
     block = matrix[pairs.outputs[:, :, None], pairs.inputs[:, None]]  # (n, 2, 2)
     (a, b), (c, e) = (row.unbind(-1) for row in block.unbind(-2))
-    rates = torch.atan2(c - b, a + e).abs()
-    if len(rates) < 2 or float(rates.min()) <= 0:
+    inv_freq = torch.atan2(c - b, a + e).abs()
+    if len(inv_freq) < 2 or float(inv_freq.min()) <= 0:
         return 0.0
-    base, first = geometric(rates)
-    fits = base > 1 and relative_error(rates, first * series(len(rates), base)) < 1e-3
+    base, first = geometric(inv_freq)
+    fits = base > 1 and relative_error(inv_freq, first * series(len(inv_freq), base)) < 1e-3
     return base if fits else 0.0
 
 

@@ -43,7 +43,7 @@ def wrapped(angles: Tensor) -> Tensor:
 
 def off_line(z: Tensor, fit: Fit, places: Tensor) -> Tensor:
     """Return how far angles of z (L, n) are from the fitted lines, the worst pair, (L,)."""
-    error = wrapped(z.angle() - places[:, None] * fit.rates - fit.phases).abs()
+    error = wrapped(z.angle() - places[:, None] * fit.inv_freq - fit.phases).abs()
     return torch.where(z.isfinite().all(1), error.amax(1), torch.inf)
 
 
@@ -62,21 +62,21 @@ def examine_precision(
     fit = fits[0]
     error = off_line(z, fit, places.double())
     case.curves["precision"] = {"float32": (places, error)}
-    rates = fit.rates
-    base, name = loose_base(rates.abs()), None
-    exact = None if base is None else series(len(rates), base) * rates.sign()
-    odd = float(error.max()) > LOST or not fits_a_rule(rates)
-    if odd or (exact is not None and relative_error(rates, exact) > CLOSE / 2):
+    inv_freq = fit.inv_freq
+    base, name = loose_base(inv_freq.abs()), None
+    exact = None if base is None else series(len(inv_freq), base) * inv_freq.sign()
+    odd = float(error.max()) > LOST or not fits_a_rule(inv_freq)
+    if odd or (exact is not None and relative_error(inv_freq, exact) > CLOSE / 2):
         far = partial(finite_far, probe, both, counted)
-        name = cause(z, places, rates if exact is None else exact, far)
+        name = cause(z, places, inv_freq if exact is None else exact, far)
         if name is None and float(error.max()) > LOST:
             name = past_the_end(z, places, fit) or "precision-lost"
         if name is not None:
-            meant = fit if exact is None else fit._replace(rates=exact)
+            meant = fit if exact is None else fit._replace(inv_freq=exact)
             report(name, places, off_line(z, meant, places.double()), "float32", case)
             if exact is not None and base is not None and name.startswith(ROUNDED):
                 case.curves["rule"] = Rule("default", base)
-                fits = tuple(one._replace(rates=exact) for one in fits)
+                fits = tuple(one._replace(inv_freq=exact) for one in fits)
     if (
         not odd
         and name is None
@@ -90,28 +90,30 @@ def examine_precision(
     return fits
 
 
-def fits_a_rule(rates: Tensor) -> bool:
+def fits_a_rule(inv_freq: Tensor) -> bool:
     """Return whether frequencies follow a rule closely, or are as they are on purpose."""
-    return len(rates) < 4 or identify(rates.abs(), 5 * CLOSE).name != "unknown"
+    return len(inv_freq) < 4 or identify(inv_freq.abs(), 5 * CLOSE).name != "unknown"
 
 
-def loose_base(rates: Tensor) -> float | None:
+def loose_base(inv_freq: Tensor) -> float | None:
     """Return the usual base whose series is within 2 % of the rates."""
-    if bool((rates <= 0).any()):
+    if bool((inv_freq <= 0).any()):
         return None
     for base in USUAL:
-        if relative_error(rates, series(len(rates), base)) < 0.02:
+        if relative_error(inv_freq, series(len(inv_freq), base)) < 0.02:
             return base
     return None
 
 
-def cause(z: Tensor, places: Tensor, rates: Tensor, far: Callable[[], bool | None]) -> str | None:
+def cause(
+    z: Tensor, places: Tensor, inv_freq: Tensor, far: Callable[[], bool | None]
+) -> str | None:
     """Return which rounding of positions, frequencies and products gives these angles.
 
     Args:
         z: (L, n).
         places: (L,).
-        rates: (n,) exact ones.
+        inv_freq: (n,) exact ones.
         far: says whether a position above float16's range gives numbers; None if it is refused.
 
     Returns:
@@ -123,7 +125,7 @@ def cause(z: Tensor, places: Tensor, rates: Tensor, far: Callable[[], bool | Non
     sizes: dict[tuple[str, tuple[bool, ...]], float] = {}
     for short, which in product(ROUNDINGS, product((False, True), repeat=3)):
         on_p, on_w, on_a = (ROUNDINGS[short] if each else unrounded for each in which)
-        off = wrapped(z.angle() - on_a(on_p(p) * on_w(rates)))[known]
+        off = wrapped(z.angle() - on_a(on_p(p) * on_w(inv_freq)))[known]
         sizes[short, which] = float(off.abs().max())
     best = min(sizes.values())
     if best > LOST:
@@ -162,14 +164,14 @@ def jumped(z: Tensor, places: Tensor, fit: Fit, powers: bool = False) -> bool:
 
     Slow pairs tell the number; past their full turn, powers of two are tried.
     """
-    off = wrapped(z.angle() - places[:, None] * fit.rates - fit.phases)  # (L, n)
-    slow = fit.rates.abs() < 1e-2
-    w = fit.rates[slow]
+    off = wrapped(z.angle() - places[:, None] * fit.inv_freq - fit.phases)  # (L, n)
+    slow = fit.inv_freq.abs() < 1e-2
+    w = fit.inv_freq[slow]
     if len(w) == 0:
         return False
     shift = round(float((off[:, slow] * w).sum() / (w * w).sum() / len(z)))
     shifts = [sign * 2**k for k in range(6, 18) for sign in (-1, 1)] if powers else [shift]
-    return any(s and float(wrapped(off - s * fit.rates).abs().max()) < LOST for s in shifts)
+    return any(s and float(wrapped(off - s * fit.inv_freq).abs().max()) < LOST for s in shifts)
 
 
 def past_the_end(z: Tensor, places: Tensor, fit: Fit) -> str | None:
@@ -181,9 +183,9 @@ def past_the_end(z: Tensor, places: Tensor, fit: Fit) -> str | None:
         return "clamped"
     if jumped(z[-2:], places[-2:].double(), fit):
         return "two-countings"
-    rates = fit.rates
+    inv_freq = fit.inv_freq
     for size, low in ((2**k, low) for k in range(6, 18) for low in (0, 2 ** (k - 1))):
-        angles = (torch.remainder(places + low, size) - low).double()[:, None] * rates
+        angles = (torch.remainder(places + low, size) - low).double()[:, None] * inv_freq
         if float(wrapped(z.angle() - angles).abs().max()) < LOST:
             return "wraps"
     return "two-countings" if jumped(z[-2:], places[-2:].double(), fit, powers=True) else None
@@ -246,7 +248,7 @@ def examine_short(
     error = off_line(z, fit, places.double())
     case.curves["precision"][name] = (places, error)
     if float(error.max()) > LOST and not case.has(*ROUNDED, *PAST, "short-floats"):
-        found = cause(z, places, fit.rates, partial(finite_far, probe, both, counted))
+        found = cause(z, places, fit.inv_freq, partial(finite_far, probe, both, counted))
         if found is None and not bool(z.isfinite().all()):
             found = "not-finite"
         report(found or "precision-lost", places, error, name, case)

@@ -276,10 +276,10 @@ class Fit(NamedTuple):
         unsteady: largest distance of that logarithm from its line.
     """
 
-    rates: Tensor
+    inv_freq: Tensor
     phases: Tensor
     error: float
-    gain: Tensor
+    attention_factor: Tensor
     growth: Tensor
     unsteady: float = 0.0
 
@@ -295,26 +295,26 @@ def line(values: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
 def fit_of(z: Tensor, places: Tensor) -> Fit:
     """Fit rates, phases and gains to z (L, n) at consecutive places (L,)."""
     angles = unwrapped(z.angle())
-    rates, phases = line(angles, places)
-    error = (angles - places[:, None] * rates - phases).abs().max() if len(rates) else 0
+    inv_freq, phases = line(angles, places)
+    error = (angles - places[:, None] * inv_freq - phases).abs().max() if len(inv_freq) else 0
     sizes = z.abs().clamp(min=1e-30).log()
     growth, level = line(sizes, places)
-    rest = (sizes - level - places[:, None] * growth).abs().max() if len(rates) else 0
+    rest = (sizes - level - places[:, None] * growth).abs().max() if len(inv_freq) else 0
     phases = torch.remainder(phases + torch.pi, 2 * torch.pi) - torch.pi
-    return Fit(rates, phases, float(error), level.exp(), growth, float(rest))
+    return Fit(inv_freq, phases, float(error), level.exp(), growth, float(rest))
 
 
 def refined(fit: Fit, z: Tensor, places: Tensor, noise: float = 2e-5) -> Fit:
     """Sharpen rates by positions that lie farther and farther out, as long as they agree."""
-    rates = fit.rates.clone()
+    inv_freq = fit.inv_freq.clone()
     for row, place in zip(z, places.tolist(), strict=True):
-        off = torch.remainder(row.angle() - rates * place - fit.phases + torch.pi, 2 * torch.pi)
+        off = torch.remainder(row.angle() - inv_freq * place - fit.phases + torch.pi, 2 * torch.pi)
         off = off - torch.pi
-        agrees = off.abs() < noise + 2e-7 * place * rates.abs()  # float32 may have the product
+        agrees = off.abs() < noise + 2e-7 * place * inv_freq.abs()  # float32 may have the product
         if not bool(agrees.all()):  # from here on, positions are not what they seem
             break
-        rates = rates + off / place
-    return fit._replace(rates=rates)
+        inv_freq = inv_freq + off / place
+    return fit._replace(inv_freq=inv_freq)
 
 
 def track(probe: Probe, both: tuple[Pairs, Pairs], places: Tensor, counted: bool) -> list[Tensor]:

@@ -34,8 +34,8 @@ class Profile:
     kind: str
     dim: int | None = None
     layout: Layout | None = None
-    rates: Tensor | None = None
-    gain: float | None = None
+    inv_freq: Tensor | None = None
+    attention_factor: float | None = None
     rule: Rule | None = None
     bias: Tensor | None = None
     far: Tensor | None = None
@@ -100,14 +100,19 @@ def compare_profiles(mine: Profile, other: Profile, case: Case) -> None:
             compare_biases(ours, theirs, part, case)
     if mine.layout is not None and other.layout is not None:
         compare_layouts(mine, other, case)
-    if mine.rates is not None and other.rates is not None:
+    if mine.inv_freq is not None and other.inv_freq is not None:
         compare_rates(mine, other, case)
     if mine.backwards != other.backwards:
         case.drop("direction")
         case.fault("direction")
-    if mine.gain is not None and other.gain is not None and abs(mine.gain / other.gain - 1) > 1e-3:
-        times = (mine.gain / other.gain) ** 2
-        case.fault("gain", f"{mine.gain:.4f}, expected {other.gain:.4f}: scores times {times:.3f}")
+    if (
+        mine.attention_factor is not None
+        and other.attention_factor is not None
+        and abs(mine.attention_factor / other.attention_factor - 1) > 1e-3
+    ):
+        times = (mine.attention_factor / other.attention_factor) ** 2
+        found = f"{mine.attention_factor:.4f}, expected {other.attention_factor:.4f}"
+        case.fault("gain", f"{found}: scores times {times:.3f}")
 
 
 def compare_biases(mine: Tensor, other: Tensor, part: str, case: Case) -> None:
@@ -165,7 +170,7 @@ def compare_codes(mine: Profile, other: Profile, case: Case) -> None:
         case.fault("code-scale", f"{times:.4g} times the expected")
         return
     before = len(case.findings)
-    if mine.rates is not None and other.rates is not None:
+    if mine.inv_freq is not None and other.inv_freq is not None:
         compare_rates(mine, other, case)
     if len(case.findings) == before:
         first = f"{int(wrong.sum())} of {count} positions, the first is {int(wrong.nonzero()[0])}"
@@ -189,8 +194,8 @@ def compare_layouts(mine: Profile, other: Profile, case: Case) -> None:
 
 def compare_rates(mine: Profile, other: Profile, case: Case) -> None:
     """Compare frequencies, and say in which way they differ."""
-    assert mine.rates is not None and other.rates is not None
-    a, b = mine.rates.abs(), other.rates.abs()
+    assert mine.inv_freq is not None and other.inv_freq is not None
+    a, b = mine.inv_freq.abs(), other.inv_freq.abs()
     if a.shape != b.shape:
         if not case.has("rotary-width"):
             case.fault("frequencies", f"{tuple(a.shape)} of them, expected {tuple(b.shape)}")

@@ -37,7 +37,7 @@ from posdoctor.rules import (
     Rule,
     geometric,
     identify,
-    is_yarn_gain,
+    is_yarn_attention_factor,
     readings_of,
     series,
     snapped,
@@ -117,8 +117,10 @@ def examine_rotary(
     else:
         options |= {"layout": profile.layout, "counted": counted, "fresh": fresh}
         examine_paths(probe, case, reach=reach, **options)
-    still = bool((fits[0].rates.abs() < 1e-6).any())  # as the slow axis is in a grid's first line
-    odd = still or not fits_a_rule(fits[0].rates) or fits[0].error > 0.05
+    still = bool(
+        (fits[0].inv_freq.abs() < 1e-6).any()
+    )  # as the slow axis is in a grid's first line
+    odd = still or not fits_a_rule(fits[0].inv_freq) or fits[0].error > 0.05
     if clean and odd and subject.axes == 1 and not counted:
         some = track(probe, both, torch.arange(min(reach, 1024)), counted)[0]
         if width := grid_width(some):
@@ -327,14 +329,14 @@ def form(each: Map, name: str, pairs: Pairs, case: Case) -> Tensor:
 
 def by_component(fit: Fit, layout: Layout) -> Fit:
     """Give each pair the rate of the table's row that a mixed layout reads for it."""
-    n = len(fit.rates) // 2
-    first, second = fit.rates[:n], fit.rates[n:]
+    n = len(fit.inv_freq) // 2
+    first, second = fit.inv_freq[:n], fit.inv_freq[n:]
     if layout.name == "interleaved":  # components 2r, 2r + 1 read a table of two halves
-        rates = torch.stack([first, second], 1).flatten()[:n]
+        inv_freq = torch.stack([first, second], 1).flatten()[:n]
     else:  # components r, n + r read a table of neighbours
-        rates = torch.cat([first, second])[::2]
+        inv_freq = torch.cat([first, second])[::2]
     some = slice(0, n)
-    return Fit(rates, fit.phases[some], fit.error, fit.gain[some], fit.growth[some])
+    return Fit(inv_freq, fit.phases[some], fit.error, fit.attention_factor[some], fit.growth[some])
 
 
 def explain_phases(fit: Fit, case: Case, name: str) -> None:
@@ -344,11 +346,11 @@ def explain_phases(fit: Fit, case: Case, name: str) -> None:
     if bool(((fit.phases.abs() - math.pi / 2).abs() < 5e-3).all()):
         case.fault("cosine-sine-exchanged", where=name)
         return
-    slow = fit.rates.abs() < 0.02  # pairs that make no full turn in a shift of a hundred
-    slow = slow if bool(slow.any()) else fit.rates.abs() < 0.3
-    w, phase = fit.rates[slow], fit.phases[slow]
+    slow = fit.inv_freq.abs() < 0.02  # pairs that make no full turn in a shift of a hundred
+    slow = slow if bool(slow.any()) else fit.inv_freq.abs() < 0.3
+    w, phase = fit.inv_freq[slow], fit.phases[slow]
     shift = float((w * phase).sum() / (w * w).sum()) if len(w) else 0.0
-    expected = torch.remainder(fit.rates * round(shift) - fit.phases + math.pi, 2 * math.pi)
+    expected = torch.remainder(fit.inv_freq * round(shift) - fit.phases + math.pi, 2 * math.pi)
     if round(shift) and float((expected - math.pi).abs().max()) < 0.02:
         case.note("counted-from", f"position 0 gets the rotation of {round(shift)}", name)
     else:
@@ -358,16 +360,18 @@ def explain_phases(fit: Fit, case: Case, name: str) -> None:
 def sides(fits: tuple[Fit, ...], case: Case) -> None:
     """Compare queries with keys: direction, shift, frequencies, gain."""
     q, k = fits
-    if case.has("one-side-only", "layouts-differ") or len(q.rates) != len(k.rates):
+    if case.has("one-side-only", "layouts-differ") or len(q.inv_freq) != len(k.inv_freq):
         return
-    back = [bool((fit.rates <= 1e-9).all()) and bool((fit.rates < -1e-6).any()) for fit in fits]
+    back = [
+        bool((fit.inv_freq <= 1e-9).all()) and bool((fit.inv_freq < -1e-6).any()) for fit in fits
+    ]
     if case.has("cosine-sine-exchanged"):
         back = [not one for one in back]
     if all(back):
         case.unsure("direction")
     elif any(back):
         case.fault("opposite-directions", f"{SIDES[back.index(True)]} rotate backwards")
-    if not alike(q.rates.abs(), k.rates.abs(), 1e-3):
+    if not alike(q.inv_freq.abs(), k.inv_freq.abs(), 1e-3):
         case.fault("sides-differ")
     elif not any(back) and not alike(q.phases, k.phases, 5e-3):
         case.fault("query-key-shift")
@@ -407,53 +411,58 @@ def frequencies_and_gain(
     """Name the rule of the frequencies and what scales queries and keys."""
     fit = (
         fits[1]
-        if case.has("one-side-only") and not bool((fits[0].rates.abs() > 0).any())
+        if case.has("one-side-only") and not bool((fits[0].inv_freq.abs() > 0).any())
         else fits[0]
     )
     if subject.axes > 1 and clean:
-        profile.rates = rates_by_axis(probe, both, case)
+        profile.inv_freq = rates_by_axis(probe, both, case)
     else:
-        profile.rates = fit.rates.abs()[:, None]
+        profile.inv_freq = fit.inv_freq.abs()[:, None]
     if fit.error > 0.05 and not case.has("positions-rounded", "angles-rounded", "tf32"):
         case.unsure("not-proportional", f"up to {fit.error:.2g} radians off a line")
-        profile.rates = None
+        profile.inv_freq = None
         return
-    full = whole_head(profile.rates.sum(1), profile.layout, subject.head_dim)
+    full = whole_head(profile.inv_freq.sum(1), profile.layout, subject.head_dim)
     slowest = float(full[full > 0].min()) if bool((full > 0).any()) else 1.0
     coarse = 1e-3 < fit.error < COARSE
     noise = (2 * fit.error if coarse else 3e-7) / (reach * slowest) if clean else 1e-5 / slowest
     close = min(max(CLOSE, noise), 0.02)
     rule = case.curves.pop("rule", None) or identify(full, close)
     if rule.name == "unknown" and subject.axes > 1:
-        rule = by_axis(profile.rates, close, case)
+        rule = by_axis(profile.inv_freq, close, case)
     profile.rule = rule
     if coarse and rule.name == "default":
-        profile.rates = series(len(full), rule.base)[:, None]
+        profile.inv_freq = series(len(full), rule.base)[:, None]
         case.note("tables-rounded", f"angles are off by up to {fit.error:.2g} radians")
     case.facts["frequencies"] = str(rule)
     judge_rule(rule, full, fit, subject.axes, case)
     if case.has("both-grow") or "gain" in case.facts:
         return
-    gains = [float(one.gain.mean()) for one in fits]
-    if clean and any(float((one.gain / one.gain.mean() - 1).abs().max()) > 1e-3 for one in fits):
+    gains = [float(one.attention_factor.mean()) for one in fits]
+    if clean and any(
+        float((one.attention_factor / one.attention_factor.mean() - 1).abs().max()) > 1e-3
+        for one in fits
+    ):
         case.unsure("gain-differs")
     elif abs(gains[0] / gains[1] - 1) > 1e-3:
         case.unsure("gain-on-one-side", f"queries {gains[0]:.4g}, keys {gains[1]:.4g}")
-        profile.gain = math.sqrt(gains[0] * gains[1])
+        profile.attention_factor = math.sqrt(gains[0] * gains[1])
     else:
-        profile.gain = gains[0]
+        profile.attention_factor = gains[0]
         case.facts["gain"] = f"{snapped(gains[0], 1e-5):.6g} on queries and on keys"
         if rule.name == "yarn" and abs(gains[0] - 1) < 1e-3:
             case.unsure("gain-missing", f"gain 1, factor {rule.factor:g}")
-        elif rule.name == "yarn" and is_yarn_gain(gains[0], rule.factor):
+        elif rule.name == "yarn" and is_yarn_attention_factor(gains[0], rule.factor):
             case.facts["gain"] += ", YaRN's for this factor"
 
 
-def whole_head(rates: Tensor, layout: Layout | None, dim: int) -> Tensor:
+def whole_head(inv_freq: Tensor, layout: Layout | None, dim: int) -> Tensor:
     """Add the pairs of a half layout that stand still, which impulses do not show."""
-    if layout is None or layout.name != "half" or layout.width // 2 == len(rates):
-        return rates
-    return torch.cat([rates, torch.zeros(layout.width // 2 - len(rates), dtype=rates.dtype)])
+    if layout is None or layout.name != "half" or layout.width // 2 == len(inv_freq):
+        return inv_freq
+    return torch.cat(
+        [inv_freq, torch.zeros(layout.width // 2 - len(inv_freq), dtype=inv_freq.dtype)]
+    )
 
 
 def rates_by_axis(probe: Probe, both: tuple[Pairs, Pairs], case: Case) -> Tensor:
@@ -463,14 +472,16 @@ def rates_by_axis(probe: Probe, both: tuple[Pairs, Pairs], case: Case) -> Tensor
         places = torch.zeros(1, NEAR, probe.subject.axes, dtype=torch.long)
         places[0, :, axis] = torch.arange(NEAR)
         fit = fit_of(probe.pairs(places, both)[0].z[0, 0], torch.arange(NEAR).double())
-        columns.append(torch.where(fit.rates.abs() < 1e-8, 0, fit.rates.abs()))
-        if not bool((fit.rates.abs() > 1e-8).any()):
+        columns.append(torch.where(fit.inv_freq.abs() < 1e-8, 0, fit.inv_freq.abs()))
+        if not bool((fit.inv_freq.abs() > 1e-8).any()):
             case.fault("axis-unused", f"axis {axis}")
-    rates = torch.stack(columns, 1)
-    own = [(rates[:, axis] > 0).nonzero().flatten().tolist() for axis in range(rates.shape[1])]
+    inv_freq = torch.stack(columns, 1)
+    own = [
+        (inv_freq[:, axis] > 0).nonzero().flatten().tolist() for axis in range(inv_freq.shape[1])
+    ]
     words = [f"axis {axis}: {len(each)} pairs{ranges(each)}" for axis, each in enumerate(own)]
     case.facts["axes"] = "; ".join(words)
-    return rates
+    return inv_freq
 
 
 def ranges(numbers: list[int]) -> str:
@@ -482,11 +493,11 @@ def ranges(numbers: list[int]) -> str:
     return f" ({numbers[0]} to {numbers[-1]}{step or (', with gaps' if len(steps) > 1 else '')})"
 
 
-def by_axis(rates: Tensor, close: float, case: Case) -> Rule:
+def by_axis(inv_freq: Tensor, close: float, case: Case) -> Rule:
     """Identify each axis for itself; a rule if all agree in the base."""
     rules = []
-    for axis in range(rates.shape[1]):
-        own = rates[:, axis][rates[:, axis] > 0]
+    for axis in range(inv_freq.shape[1]):
+        own = inv_freq[:, axis][inv_freq[:, axis] > 0]
         rules.append(identify(own, close) if len(own) > 1 else Rule("unknown"))
     if all(rule.name == "default" for rule in rules) and len({rule.base for rule in rules}) == 1:
         case.facts["axes"] += "; each axis has a series of its own"
@@ -494,17 +505,18 @@ def by_axis(rates: Tensor, close: float, case: Case) -> Rule:
     return Rule("unknown")
 
 
-def judge_rule(rule: Rule, rates: Tensor, fit: Fit, axes: int, case: Case) -> None:
+def judge_rule(rule: Rule, inv_freq: Tensor, fit: Fit, axes: int, case: Case) -> None:
     """Say whether a rule is one that anybody means."""
-    n, first = len(rates), float(rates[0])
+    n, first = len(inv_freq), float(inv_freq[0])
     if rule.name == "unknown":
-        if n > 1 and alike(rates, rates[:1].expand_as(rates), 1e-6):
+        if n > 1 and alike(inv_freq, inv_freq[:1].expand_as(inv_freq), 1e-6):
             case.fault("frequencies-all-one", f"{first:.4g} radians per position")
-        elif grows(fit.rates):
+        elif grows(fit.inv_freq):
             case.fault("frequencies-grow")
         elif axes == 1:
             case.unsure(
-                "unknown-frequencies", f"the first is {first:.4g}, the last {float(rates[-1]):.3g}"
+                "unknown-frequencies",
+                f"the first is {first:.4g}, the last {float(inv_freq[-1]):.3g}",
             )
         return
     if rule.name == "linear":
@@ -513,7 +525,7 @@ def judge_rule(rule: Rule, rates: Tensor, fit: Fit, axes: int, case: Case) -> No
             if abs(first / size - 1) < 1e-3:
                 case.fault("not-radians", f"the first pair rotates by {words} for each position")
                 return
-        base, start = geometric(rates)
+        base, start = geometric(inv_freq)
         if abs(math.log(start) * n / math.log(base) + 1) < 2e-2:
             case.unsure("index-from-one", f"the first frequency is {start:.4g}, base {base:.6g}")
     if rule.base and not usual(rule.base, axes) and n > 2:
@@ -522,12 +534,12 @@ def judge_rule(rule: Rule, rates: Tensor, fit: Fit, axes: int, case: Case) -> No
         case.unsure("unusual-base", f"base {rule.base:.6g}{also}")
 
 
-def grows(rates: Tensor) -> bool:
+def grows(inv_freq: Tensor) -> bool:
     """Return whether rates, known up to full turns, are those of a growing series."""
-    some = min(len(rates), 8)
+    some = min(len(inv_freq), 8)
     for base in USUAL:
-        wanted = 1 / series(len(rates), base)[:some]
-        off = torch.remainder(rates[:some] - wanted + math.pi, 2 * math.pi) - math.pi
+        wanted = 1 / series(len(inv_freq), base)[:some]
+        off = torch.remainder(inv_freq[:some] - wanted + math.pi, 2 * math.pi) - math.pi
         if float(off.abs().max()) < 1e-3:
             return True
     return False

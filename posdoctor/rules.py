@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from pe_lib.context_extension import llama3, yarn, yarn_gain
+from pe_lib.rope_scaling import llama3, yarn, yarn_attention_factor
 from pe_lib.sinusoidal import frequencies
 
 # Bases that published models use: 1-D ones, then those of images and video.
@@ -67,56 +67,56 @@ def relative_error(measured: Tensor, exact: Tensor) -> float:
     return float(((measured - exact).abs() / exact.abs().clamp(min=1e-12)).max())
 
 
-def geometric(rates: Tensor) -> tuple[float, float]:
+def geometric(inv_freq: Tensor) -> tuple[float, float]:
     """Fit rates[r] = first * base ** (-r / n) to (n >= 2,) positive rates: (base, first)."""
-    logs, r = rates.log(), torch.arange(len(rates), dtype=torch.float64)
+    logs, r = inv_freq.log(), torch.arange(len(inv_freq), dtype=torch.float64)
     slope = float(((r - r.mean()) * logs).sum() / ((r - r.mean()) ** 2).sum())
     first = float((logs.mean() - slope * r.mean()).exp())
-    return math.exp(min(-slope * len(rates), 700)), first
+    return math.exp(min(-slope * len(inv_freq), 700)), first
 
 
-def fit_default(rates: Tensor, close: float) -> Rule | None:
+def fit_default(inv_freq: Tensor, close: float) -> Rule | None:
     """One geometric series that starts at 1."""
-    base, _ = geometric(rates)
+    base, _ = geometric(inv_freq)
     base = snapped(base, 2 * close)
-    exact = series(len(rates), base) if base > 1 else torch.ones_like(rates)
-    error = relative_error(rates, exact)
+    exact = series(len(inv_freq), base) if base > 1 else torch.ones_like(inv_freq)
+    error = relative_error(inv_freq, exact)
     return Rule("default", base, 1.0, error) if error < close and base > 1 else None
 
 
-def fit_linear(rates: Tensor, close: float) -> Rule | None:
+def fit_linear(inv_freq: Tensor, close: float) -> Rule | None:
     """A geometric series that starts elsewhere: all frequencies over one factor."""
-    base, first = geometric(rates)
+    base, first = geometric(inv_freq)
     base, factor = snapped(base, 2 * close), snapped(1 / first, close)
     if base <= 1:
         return None
-    error = relative_error(rates, series(len(rates), base) / factor)
+    error = relative_error(inv_freq, series(len(inv_freq), base) / factor)
     return Rule("linear", base, factor, error) if error < close else None
 
 
-def fit_proportional(rates: Tensor, close: float) -> Rule | None:
+def fit_proportional(inv_freq: Tensor, close: float) -> Rule | None:
     """A series over the whole head whose last pairs stand still."""
-    moving = int((rates > 0).sum())
-    if moving in (len(rates), 0) or bool((rates[:moving] == 0).any()) or moving < 2:
+    moving = int((inv_freq > 0).sum())
+    if moving in (len(inv_freq), 0) or bool((inv_freq[:moving] == 0).any()) or moving < 2:
         return None
-    ratio = float((rates[0] / rates[moving - 1]).log()) / (moving - 1)
-    base = snapped(math.exp(ratio * len(rates)), 10 * close)
-    exact = series(len(rates), base)[:moving] if base > 1 else rates[:moving] * 0 + 1
-    error = relative_error(rates[:moving], exact)
-    share = moving / len(rates)
+    ratio = float((inv_freq[0] / inv_freq[moving - 1]).log()) / (moving - 1)
+    base = snapped(math.exp(ratio * len(inv_freq)), 10 * close)
+    exact = series(len(inv_freq), base)[:moving] if base > 1 else inv_freq[:moving] * 0 + 1
+    error = relative_error(inv_freq[:moving], exact)
+    share = moving / len(inv_freq)
     return Rule("proportional", base, 1.0, error, {"share": share}) if error < close else None
 
 
-def fit_ramp(rates: Tensor, close: float) -> Rule | None:
+def fit_ramp(inv_freq: Tensor, close: float) -> Rule | None:
     """Fast pairs as in a series, slow ones over a factor, a ramp between: Llama 3.1 or YaRN."""
-    n = len(rates)
-    if n < 8 or abs(float(rates[0]) - 1) > close:
+    n = len(inv_freq)
+    if n < 8 or abs(float(inv_freq[0]) - 1) > close:
         return None
-    base = snapped(float((rates[0] / rates[1]) ** n), 10 * close)
+    base = snapped(float((inv_freq[0] / inv_freq[1]) ** n), 10 * close)
     if base <= 1:
         return None
     plain = series(n, base)
-    factor = snapped(float(plain[-1] / rates[-1]), 10 * close)
+    factor = snapped(float(plain[-1] / inv_freq[-1]), 10 * close)
     if factor <= 1 + 10 * close:
         return None
     for length in LENGTHS:
@@ -125,28 +125,28 @@ def fit_ramp(rates: Tensor, close: float) -> Rule | None:
             ("yarn", yarn(plain, factor, length)),
             ("yarn", yarn(plain, factor, length, truncate=False)),
         ):
-            error = relative_error(rates, wanted)
+            error = relative_error(inv_freq, wanted)
             if error < close:
                 return Rule(name, base, factor, error, {"trained length": length})
     return None
 
 
-def identify(rates: Tensor, close: float = CLOSE) -> Rule:
+def identify(inv_freq: Tensor, close: float = CLOSE) -> Rule:
     """Return the rule behind frequencies (n,) that are not negative, in the pairs' order.
 
     NTK-aware scaling is a larger base, and position interpolation a slower series: nothing in
     the numbers tells more.
     """
-    rates = rates.double()
-    if len(rates) < 2:
-        return Rule("default" if abs(float(rates[0]) - 1) < close else "unknown")
-    found = fit_proportional(rates, close)
+    inv_freq = inv_freq.double()
+    if len(inv_freq) < 2:
+        return Rule("default" if abs(float(inv_freq[0]) - 1) < close else "unknown")
+    found = fit_proportional(inv_freq, close)
     if found is not None:
         return found
-    if bool((rates <= 0).any()):
+    if bool((inv_freq <= 0).any()):
         return Rule("unknown")
     for fit in (fit_default, fit_linear, fit_ramp):
-        found = fit(rates, close)
+        found = fit(inv_freq, close)
         if found is not None:
             return found
     return Rule("unknown")
@@ -175,6 +175,6 @@ def readings_of(base: float, n: int) -> list[str]:
     return found
 
 
-def is_yarn_gain(gain: float, factor: float) -> bool:
+def is_yarn_attention_factor(attention_factor: float, factor: float) -> bool:
     """Return whether the gain is YaRN's for this factor."""
-    return abs(gain / yarn_gain(factor) - 1) < 1e-3
+    return abs(attention_factor / yarn_attention_factor(factor) - 1) < 1e-3

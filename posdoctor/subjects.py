@@ -9,8 +9,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from pe_lib.arguments import require_floating, require_positive
 from pe_lib.encoding import PositionEncoding
+from posdoctor.configs.checks import integer
 
 RotaryFunction: TypeAlias = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 BiasFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]
@@ -46,8 +46,8 @@ class Rotary:
         """Raise unless the function is one and the sizes are positive."""
         require_function(self.function, "(q, k, positions) -> (q, k)")
         for name in ("head_dim", "heads", "axes"):
-            require_positive(name, getattr(self, name))
-        require_positive("reach", self.reach, least=64)
+            integer(name, getattr(self, name))
+        integer("reach", self.reach, least=64)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ class Tables:
     def __post_init__(self) -> None:
         """Raise unless both are matrices of one shape, with at least 16 rows."""
         for name, table in (("cos", self.cos), ("sin", self.sin)):
-            require_floating(name, table)
+            if not isinstance(table, Tensor) or not table.is_floating_point():
+                raise TypeError(f"{name} must be a floating-point tensor, got {table!r:.80}")
             if table.ndim != 2 or table.shape != self.cos.shape or len(table) < 16:
                 raise InputError(
                     f"{name} must have shape (positions >= 16, d) or (positions >= 16, d / 2), the "

@@ -9,8 +9,6 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pe_lib.positions import Positions, Run
-
 
 def difference(actual: Tensor, expected: Tensor) -> float:
     """Return the largest difference relative to the largest expected entry; shapes must agree."""
@@ -40,11 +38,14 @@ def drawn_places(draw: st.DrawFn, batch: int, n_queries: int, n_keys: int) -> tu
     return q_pos, k_pos
 
 
-def forms(q_pos: Tensor, k_pos: Tensor) -> list[tuple[Positions, Positions]]:
-    """Return positions (B, L) as they are, and as two runs if that is what each sequence has."""
-    runs = [Run(int(p[0, 0]), p.shape[1]) for p in (q_pos, k_pos)]
-    as_runs = all((run.tensor() == p).all() for run, p in zip(runs, (q_pos, k_pos), strict=True))
-    return [(q_pos, k_pos), (runs[0], runs[1])] if as_runs else [(q_pos, k_pos)]
+def forms(q_pos: Tensor, k_pos: Tensor) -> list[tuple[Tensor | int, Tensor | int]]:
+    """Return positions (B, L) as they are, and as two ints if each sequence has that run."""
+    starts = int(q_pos[0, 0]), int(k_pos[0, 0])
+    runs = [
+        start + torch.arange(p.shape[1]) for start, p in zip(starts, (q_pos, k_pos), strict=True)
+    ]
+    as_runs = all((run == p).all() for run, p in zip(runs, (q_pos, k_pos), strict=True))
+    return [(q_pos, k_pos), starts] if as_runs else [(q_pos, k_pos)]
 
 
 @contextmanager

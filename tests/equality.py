@@ -118,7 +118,7 @@ def facts(layers: list[Layer]) -> tuple[str, str, str, str]:
     """Return what the table says of a model: what rotates, pairs, layers without, windows."""
     ropes = [found for layer in layers if (found := rope_of(layer.encoding)) is not None]
     parts = Counter(
-        f"{'last ' if last else ''}{int((rope.rates != 0).sum()) * 2}" for rope, last in ropes
+        f"{'last ' if last else ''}{int((rope.inv_freq != 0).sum()) * 2}" for rope, last in ropes
     )
     layouts = sorted({rope.layout for rope, _ in ropes})
     attending = [layer for layer in layers if layer.encoding is not None]

@@ -1,8 +1,7 @@
-"""Attention: the fused form, the definition, the hooks, the cache and the errors."""
+"""Attention: the definition, the fused form, the hooks, masks, shared heads, memory."""
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,26 +14,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from pe_lib import fast
-from pe_lib.alibi import ALiBi
-from pe_lib.attention import (
+from lab import measure
+from lab.hierarchical import WindowBias
+from pe_lib import (
+    ALiBi,
+    Compose,
+    CoPE,
+    DeBERTa,
+    Forgetting,
     KVCache,
+    Learned,
     MultiHeadAttention,
     NoPosition,
+    PoPE,
     PositionEncoding,
-    attend,
-    attend_fused,
-    attention_logits,
+    RoPE,
+    RotaryValues,
+    Shaw,
+    Sink,
+    SlidingWindow,
+    T5Bias,
+    TransformerXL,
 )
-from pe_lib.axes import AxesRoPE
-from pe_lib.compose import Compose
-from pe_lib.deberta import DeBERTa
-from pe_lib.positions import Axes, Positions, Run, as_tensor, joined, order_of
-from pe_lib.rope import RoPE
-from pe_lib.t5 import T5Bias
-from pe_lib.transformer_xl import TransformerXL
+from pe_lib.attention import attend, attend_fused, attention_logits
+from pe_lib.encoding import per_head
 
 B, H, LQ, LK, D = 2, 3, 5, 7, 4
+Places = tuple[Tensor | int, Tensor | int]
 
 
 class Rotating(PositionEncoding):
@@ -45,36 +51,35 @@ class Rotating(PositionEncoding):
 
     scale = 0.7
 
-    def rotate(
-        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
-    ) -> tuple[Tensor, Tensor]:
-        def rotate_one(x: Tensor, positions: Positions) -> Tensor:
-            positions = as_tensor(positions, x.device)
-            factors = 1 + positions.to(x).sin().unsqueeze(-1)  # (..., L, 1)
-            return x * factors.unsqueeze(-3 if positions.ndim == 2 else 0)
+    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
+        def rotate_one(x: Tensor, positions: Tensor) -> Tensor:
+            return x * per_head(1 + positions.to(x).sin().unsqueeze(-1))
 
         return rotate_one(q, q_pos), rotate_one(k, k_pos)
 
 
 class RotatingALiBi(Rotating, ALiBi):
-    """A method that rotates and has a short bias."""
+    """A method that rotates and has a bias of distance."""
+
+
+class FromLast(Rotating):
+    """Counts from the query that stands last."""
+
+    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
+        return super().rotate(q, k, q_pos - q_pos[..., -1:], k_pos - q_pos[..., -1:])
 
 
 class ContentBias(PositionEncoding):
     """A bias that depends on queries and keys: (B, H, Lq, Lk)."""
 
-    def bias(
-        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
-    ) -> Tensor:
+    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         return q.sum(-1).unsqueeze(-1) - k.cos().sum(-1).unsqueeze(-2)
 
 
 class FlatBias(PositionEncoding):
     """A bias shared by all heads, with two axes only: (Lq, Lk)."""
 
-    def bias(
-        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
-    ) -> Tensor:
+    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         return torch.linspace(-1, 1, q.shape[2] * k.shape[2]).view(q.shape[2], k.shape[2]).to(q)
 
 
@@ -86,17 +91,17 @@ ENCODINGS: dict[str, Callable[[], PositionEncoding]] = {
     "alibi": lambda: ALiBi(H, symmetric=True),
     "t5": lambda: T5Bias(H, 8, 9, std=1.0),
     "rotation and alibi": lambda: RotatingALiBi(H, symmetric=True),
+    "from the last query": lambda: Compose(FromLast(), ALiBi(H)),
 }
 SCATTERED_Q = torch.tensor([[4, 0, 7, 7, 2], [8, 1, 3, 0, 5]])  # (B, LQ)
 SCATTERED_K = torch.tensor([[1, 6, 0, 3, 3, 8, 2], [5, 2, 7, 0, 4, 1, 8]])  # (B, LK)
-POSITIONS: dict[str, tuple[Positions, Positions]] = {
+POSITIONS: dict[str, Places] = {
     "from zero": (torch.arange(LQ), torch.arange(LK)),
-    "runs": (Run(0, LQ), Run(0, LK)),
-    "run of last queries": (Run(LK - LQ, LQ), Run(0, LK)),
-    "runs of which some keys are later": (Run(100, LQ), Run(98, LK)),
-    "runs that leave queries without a key": (Run(0, LQ), Run(2, LK)),
-    "last queries": (torch.arange(LK - LQ, LK), torch.arange(LK)),
-    "offset": (torch.arange(100, 100 + LQ), torch.arange(98, 98 + LK)),
+    "ints": (0, 0),
+    "ints of last queries": (LK - LQ, 0),
+    "ints, some keys later": (100, 98),
+    "ints, queries without a key": (0, 2),
+    "an int and a tensor": (LK - LQ, torch.arange(LK)),
     "keys all later": (torch.arange(LQ), torch.arange(20, 20 + LK)),
     "gaps": (torch.tensor([0, 2, 3, 7, 9]), torch.tensor([0, 1, 2, 3, 5, 8, 9])),
     "backwards": (torch.arange(LQ).flip(0), torch.arange(LK)),
@@ -105,10 +110,8 @@ POSITIONS: dict[str, tuple[Positions, Positions]] = {
 }
 MASKS: dict[str, Tensor | None] = {
     "no mask": None,
-    "hidden keys": torch.tensor([[True] * 5 + [False] * 2, [False] * 3 + [True] * 4])[
-        :, None, None
-    ],
-    "per pair": torch.rand(LQ, LK, generator=torch.Generator().manual_seed(0)) > 0.4,
+    "padding": torch.tensor([[True] * 5 + [False] * 2, [False] * 3 + [True] * 4])[:, None, None],
+    "per pair": torch.rand(1, 1, LQ, LK, generator=torch.Generator().manual_seed(0)) > 0.4,
     "per head": torch.rand(B, H, LQ, LK, generator=torch.Generator().manual_seed(1)) > 0.4,
     "no key left": torch.zeros(1, 1, LQ, LK, dtype=torch.bool),
 }
@@ -117,6 +120,10 @@ MASKS: dict[str, Tensor | None] = {
 def make_qkv(n_queries: int = LQ, n_keys: int = LK, seed: int = 0) -> tuple[Tensor, ...]:
     torch.manual_seed(seed)
     return tuple(torch.randn(B, H, length, D) for length in (n_queries, n_keys, n_keys))
+
+
+def draw(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
 
 
 # --- the definition ------------------------------------------------------------------------------
@@ -142,16 +149,14 @@ def test_both_forms_equal_the_formula(
     batch: int, n_heads: int, n_queries: int, n_keys: int, causal: bool
 ) -> None:
     q, k, v = (torch.randn(batch, n_heads, n, 3) for n in (n_queries, n_keys, n_keys))
-    q_pos, k_pos = torch.arange(n_queries), torch.arange(n_keys)
     expected = loop_attention(q, k, v, causal)
-    stepwise, _ = attend(q, k, v, NoPosition(), q_pos, k_pos, causal=causal)
-    assert_close(stepwise, expected)
-    assert_close(attend_fused(q, k, v, NoPosition(), q_pos, k_pos, causal=causal), expected)
+    assert_close(attend(q, k, v, NoPosition(), 0, 0, causal=causal)[0], expected)
+    assert_close(attend_fused(q, k, v, NoPosition(), 0, 0, causal=causal), expected)
 
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_module_equals_the_one_of_pytorch(causal: bool, seed: int) -> None:
+def test_the_module_equals_that_of_pytorch(causal: bool, seed: int) -> None:
     torch.manual_seed(seed)
     theirs = nn.MultiheadAttention(12, 3, bias=False, batch_first=True)
     ours = MultiHeadAttention(12, 3, causal=causal)
@@ -168,14 +173,14 @@ def test_the_module_equals_the_one_of_pytorch(causal: bool, seed: int) -> None:
     assert_close(got_weights, weights)
 
 
-def test_the_scale_is_the_encodings_own_or_one_over_the_root_of_the_width() -> None:
+def test_the_scale_is_the_encodings_own() -> None:
+    """Or one over the root of the width."""
     q, k, _ = make_qkv()
-    q_pos, k_pos = POSITIONS["from zero"]
-    plain = q @ k.transpose(-2, -1)
-    assert_close(attention_logits(q, k, NoPosition(), q_pos, k_pos), plain / 2)
+    plain = q @ k.mT
+    assert_close(attention_logits(q, k, NoPosition(), 0, 0), plain / 2)
     scaled = NoPosition()
     scaled.scale = 3.0
-    assert_close(attention_logits(q, k, scaled, q_pos, k_pos), plain * 3)
+    assert_close(attention_logits(q, k, scaled, 0, 0), plain * 3)
 
 
 # --- fused and stepwise --------------------------------------------------------------------------
@@ -183,55 +188,67 @@ def test_the_scale_is_the_encodings_own_or_one_over_the_root_of_the_width() -> N
 
 @pytest.mark.parametrize("name", ENCODINGS)
 @pytest.mark.parametrize("where", POSITIONS)
-@pytest.mark.parametrize("hidden", MASKS)
-@pytest.mark.parametrize("causal", [False, True])
-def test_the_fused_form_equals_the_stepwise_form(
-    name: str, where: str, hidden: str, causal: bool
-) -> None:
+def test_fused_attention_equals_the_definition(name: str, where: str) -> None:
     q, k, v = make_qkv()
     encoding, (q_pos, k_pos) = ENCODINGS[name](), POSITIONS[where]
-    arguments = {"causal": causal, "mask": MASKS[hidden]}
-    expected, weights = attend(q, k, v, encoding, q_pos, k_pos, **arguments)
-    assert weights.shape == (B, H, LQ, LK)
-    sees = weights.any(-1).to(weights)
-    torch.testing.assert_close(weights.sum(-1), sees)  # zero where no key is seen
-    fused = attend_fused(q, k, v, encoding, q_pos, k_pos, **arguments)
-    if sees.any():
-        assert_close(fused, expected)
-    assert not fused[sees == 0].any() and not expected[sees == 0].any()
+    for mask in MASKS.values():
+        for causal in (False, True):
+            arguments = {"causal": causal, "mask": mask}
+            expected, weights = attend(q, k, v, encoding, q_pos, k_pos, **arguments)
+            assert weights.shape == (B, H, LQ, LK)
+            sees = weights.any(-1).to(weights)
+            torch.testing.assert_close(weights.sum(-1), sees)  # zero where no key is seen
+            fused = attend_fused(q, k, v, encoding, q_pos, k_pos, **arguments)
+            if sees.any():
+                assert_close(fused, expected)
+            assert not fused[sees == 0].any() and not expected[sees == 0].any()
 
 
-def test_a_query_without_a_key_sees_no_future() -> None:
-    """Whole, by the weights, token by token and without the fast forms: all the same."""
+def test_a_blind_query_sees_no_future() -> None:
+    """Whole, by the weights and token by token: all the same."""
     layer, x = MultiHeadAttention(16, 2, RoPE(8), causal=True), torch.randn(1, 6, 16)
-    mask = torch.ones(6, 6, dtype=torch.bool)
-    mask[2] = False
+    mask = torch.ones(1, 1, 6, 6, dtype=torch.bool)
+    mask[..., 2, :] = False
     whole, cache = layer(x, mask=mask), KVCache()
-    steps = [layer(x[:, i : i + 1], mask=mask[i : i + 1, : i + 1], cache=cache) for i in range(6)]
-    with fast.off():
-        plain = layer(x, mask=mask)
-    for each in (torch.cat(steps, dim=1), layer(x, mask=mask, weights=True)[0], plain):
+    parts = [mask[..., i : i + 1, : i + 1] for i in range(6)]
+    parts[2] = torch.zeros(1, 1, 1, 3, dtype=torch.bool)
+    steps = [layer(x[:, i : i + 1], mask=parts[i], cache=cache) for i in range(6)]
+    for each in (torch.cat(steps, dim=1), layer(x, mask=mask, weights=True)[0]):
         assert_close(each, whole, 1e-6)
     x[:, 5] += 1
     assert torch.equal(layer(x, mask=mask)[:, :5], whole[:, :5])
 
 
-def test_a_query_without_a_key_has_finite_gradients() -> None:
+def test_a_blind_query_has_finite_gradients() -> None:
     inputs = [x.requires_grad_() for x in make_qkv()]
-    q_pos, k_pos = POSITIONS["runs that leave queries without a key"]
-    attend_fused(*inputs, NoPosition(), q_pos, k_pos, causal=True).sum().backward()
+    attend_fused(*inputs, NoPosition(), 0, 2, causal=True).sum().backward()
     assert all(x.grad is not None and x.grad.isfinite().all() for x in inputs)
 
 
-# --- which kernel is called ----------------------------------------------------------------------
+@pytest.mark.parametrize("name", ["rope", "alibi", "transformer_xl", "t5"])
+def test_autocast_is_near(name: str) -> None:
+    """Decoding that begins inside and goes on outside, too."""
+    encodings = {"rope": RoPE(8), "alibi": ALiBi(4), "t5": T5Bias(4)}
+    encoding = encodings.get(name, TransformerXL(32, 4))
+    layer, x = MultiHeadAttention(32, 4, encoding, causal=True), torch.randn(2, 6, 32)
+    expected = layer(x)
+    for inside in (True, False):
+        cache, parts = KVCache(), []
+        for part, on in ((x[:, :4], inside), (x[:, 4:], not inside)):
+            with torch.autocast("cpu", torch.bfloat16, enabled=on), torch.no_grad():
+                parts.append(layer(part, cache=cache).float())
+        assert_close(torch.cat(parts, dim=1), expected, 0.05)
+
+
+# --- which kernel is called, and with which memory -----------------------------------------------
 
 
 @pytest.fixture
-def kernel_calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
-    calls: list[dict[str, object]] = []
+def kernel_calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    calls: list[dict[str, Any]] = []
     original = F.scaled_dot_product_attention
 
-    def record(*args: Tensor, **kwargs: object) -> Tensor:
+    def record(*args: Tensor, **kwargs: Any) -> Tensor:
         calls.append(kwargs)
         output: Tensor = original(*args, **kwargs)
         return output
@@ -240,25 +257,53 @@ def kernel_calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
     return calls
 
 
-def test_the_causal_kernel_is_used_where_nothing_else_is_added(
-    kernel_calls: list[dict[str, object]],
-) -> None:
+def test_plain_attention_is_causal_without_a_mask(kernel_calls: list[dict[str, Any]]) -> None:
     q, k, v = make_qkv(6, 6)
-    same, seen = Run(4, 6), torch.ones(6, 6, dtype=torch.bool)
     for encoding in (NoPosition(), Rotating()):
-        attend_fused(q, k, v, encoding, same, same, causal=True)
-        assert kernel_calls[-1]["is_causal"] is True
-        assert "attn_mask" not in kernel_calls[-1]
-        attend_fused(q, k, v, encoding, same, same)
-        assert kernel_calls[-1]["attn_mask"] is None
-    shifted, biased = (NoPosition(), Run(5, 6), None), (ALiBi(H), same, None)
-    # Queries that come after every key hide none.
-    attend_fused(q, k, v, NoPosition(), Run(9, 6), same, causal=True)
-    assert kernel_calls[-1]["attn_mask"] is None
-    for encoding, q_pos, mask in (shifted, biased, (NoPosition(), same, seen)):
-        attend_fused(q, k, v, encoding, q_pos, same, causal=True, mask=mask)
-        assert "is_causal" not in kernel_calls[-1]
+        attend_fused(q, k, v, encoding, 4, 4, causal=True)
+        assert kernel_calls[-1]["is_causal"] and kernel_calls[-1]["attn_mask"] is None
+        attend_fused(q, k, v, encoding, 4, 4)
+        assert not kernel_calls[-1]["is_causal"] and kernel_calls[-1]["attn_mask"] is None
+    attend_fused(q, k, v, NoPosition(), 9, 4, causal=True)  # after every key: none is hidden
+    assert not kernel_calls[-1]["is_causal"] and kernel_calls[-1]["attn_mask"] is None
+    seen = torch.ones(1, 1, 6, 6, dtype=torch.bool)
+    for encoding, start, mask in (
+        (NoPosition(), 5, None),
+        (ALiBi(H), 4, None),
+        (Rotating(), 4, seen),
+    ):
+        attend_fused(q, k, v, encoding, start, 4, causal=True, mask=mask)
+        assert not kernel_calls[-1]["is_causal"]
         assert isinstance(kernel_calls[-1]["attn_mask"], Tensor)
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    [
+        RoPE(16),
+        ALiBi(4),
+        Compose(ALiBi(4), T5Bias(4)),
+        Compose(RoPE(16), Compose(ALiBi(4), SlidingWindow(4, 64)), WindowBias(4, 3)),
+    ],
+    ids=["rope", "alibi", "sum", "nested sum"],
+)
+def test_distances_need_memory_linear_in_length(encoding: PositionEncoding) -> None:
+    """Also sums of biases, and one within a window: no number for each pair is made."""
+    layer = MultiHeadAttention(64, 4, encoding, causal=True)
+    inputs = [torch.randn(1, length, 64) for length in (512, 1024)]
+    largest = [measure.largest_tensor(lambda x=x: layer(x)) for x in inputs]
+    assert largest[1] < 4 * 4 * 1024 * 1024 / 4 and largest[1] < 2.1 * largest[0]
+
+
+def test_one_far_query_needs_little_memory() -> None:
+    """Not a row for every distance down to zero."""
+    layer = MultiHeadAttention(64, 4, TransformerXL(64, 4), causal=True)
+    x = torch.randn(1, 6, 64)
+    for far in (10**6, torch.tensor([10**6])):
+        largest = measure.largest_tensor(
+            lambda at=far: layer(x[:, :1], context=x, q_pos=at, k_pos=0)
+        )
+        assert largest < 10**5
 
 
 # --- hooks ---------------------------------------------------------------------------------------
@@ -270,9 +315,9 @@ class Spy(PositionEncoding):
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[str] = []
-        self.seen: dict[str, tuple[object, ...]] = {}
+        self.seen: dict[str, tuple[Any, ...]] = {}
 
-    def note(self, hook: str, *arguments: object) -> None:
+    def note(self, hook: str, *arguments: Any) -> None:
         self.calls.append(hook)
         self.seen[hook] = arguments
 
@@ -280,24 +325,22 @@ class Spy(PositionEncoding):
         self.note("embed", x, positions)
         return x
 
-    def rotate(
-        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions
-    ) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         self.note("rotate", q, k, q_pos, k_pos)
         return q * 2, k * 3
 
     def bias(
-        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
+        self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float
     ) -> Tensor | None:
         self.note("bias", q, k, q_pos, k_pos, scale)
         return None
 
-    def values(self, weights: Tensor, q_pos: Positions, k_pos: Positions) -> Tensor | None:
+    def values(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
         self.note("values", weights, q_pos, k_pos)
         return None
 
 
-def test_hooks_get_queries_and_keys_as_projected_and_the_positions_given() -> None:
+def test_hooks_get_what_was_projected() -> None:
     spy = Spy()
     attention = MultiHeadAttention(12, H, spy, embedded=True)
     x, context = torch.randn(B, LQ, 12), torch.randn(B, LK, 12)
@@ -311,7 +354,6 @@ def test_hooks_get_queries_and_keys_as_projected_and_the_positions_given() -> No
     for hook, first in (("rotate", (q, k)), ("bias", (q, k)), ("values", (weights,))):
         n_tensors = len(first) + 2
         for got, expected in zip(spy.seen[hook][:n_tensors], (*first, q_pos, k_pos), strict=True):
-            assert isinstance(got, Tensor)
             assert torch.equal(got, expected), hook
     assert spy.seen["bias"][-1] == 0.5  # 1 / sqrt(4)
     assert_close(weights, (q * 2 @ (k * 3).mT / 2).softmax(-1))
@@ -324,10 +366,10 @@ class Silent(Spy):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_the_fused_form_calls_each_hook_once_with_tensors(masked: bool) -> None:
+def test_the_fused_form_calls_hooks_once(masked: bool) -> None:
     spy = Silent()
     attention = MultiHeadAttention(12, H, spy, causal=True, embedded=True)
-    mask = torch.ones(LQ, LQ, dtype=torch.bool) if masked else None
+    mask = torch.ones(1, 1, LQ, LQ, dtype=torch.bool) if masked else None
     attention(torch.randn(B, LQ, 12), mask=mask)
     assert sorted(spy.calls) == ["bias", "rotate"]
     assert spy.seen["bias"][0] is spy.seen["rotate"][0]
@@ -335,157 +377,91 @@ def test_the_fused_form_calls_each_hook_once_with_tensors(masked: bool) -> None:
         assert [p.tolist() for p in spy.seen[hook][2:4]] == [[*range(LQ)]] * 2
 
 
-# --- cache ---------------------------------------------------------------------------------------
+class ReadingBias(ALiBi):
+    """A bias of distance that reads hidden states besides."""
+
+    def project_hidden(self, x: Tensor) -> Tensor:
+        return x.unsqueeze(1).expand(-1, self.n_heads, -1, -1)
+
+    def hidden_bias(
+        self, q_hidden: Tensor, k_hidden: Tensor, q_pos: Tensor, k_pos: Tensor
+    ) -> Tensor:
+        return q_hidden @ k_hidden.mT
 
 
-def test_a_cache_goes_on_after_left_padding_when_positions_are_given() -> None:
-    attention = MultiHeadAttention(12, H, ALiBi(H), causal=True)
-    x, cache = torch.randn(2, 6, 12), KVCache()
-    positions = torch.tensor([[0, 0, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5]])
-    mask = torch.ones(2, 1, 1, 6, dtype=torch.bool)
-    mask[0, ..., :2] = False
-    attention(x[:, :5], q_pos=positions[:, :5], mask=mask[..., :5], cache=cache)
-    last = attention(x[:, 5:], q_pos=positions[:, 5:], mask=mask, cache=cache)
-    assert_close(last[:1], attention(x[:1, 2:])[:, -1:], 1e-5)
-    assert_close(last[1:], attention(x[1:])[:, -1:], 1e-5)
+def test_what_is_read_adds_to_distance() -> None:
+    layer, x = MultiHeadAttention(16, 2, ReadingBias(2), causal=True).double(), draw(2, 6, 16)
+    q, k, v = (layer.split_heads(p(x)) for p in (layer.q_proj, layer.k_proj, layer.v_proj))
+    logits = attention_logits(q, k, ALiBi(2), 0, 0) + (x @ x.mT).unsqueeze(1)
+    hidden = torch.ones(6, 6).triu(1).bool()
+    output = logits.masked_fill(hidden, -math.inf).softmax(-1) @ v
+    assert_close(layer(x), layer.out_proj(output.transpose(1, 2).flatten(2)), 1e-12)
 
 
-def test_a_cache_of_integers_goes_on_with_float32_and_rounds_none() -> None:
-    far = 2**24 + 1  # the first integer that float32 does not have
-    found = joined(torch.tensor([far - 1, far]), torch.tensor([0.5]), torch.device("cpu"))
-    assert as_tensor(found).tolist() == [far - 1, far, 0.5]
+def test_forgetting_needs_what_it_read() -> None:
+    """The kernel for plain causal attention is no answer."""
+    q = torch.randn(B, H, 5, 16)
+    for encoding in (Forgetting(32, H), Compose(Forgetting(32, H), Sink(H))):
+        for form in (attend, attend_fused):
+            with pytest.raises(ValueError, match="reads must be given"):
+                form(q, q, q, encoding, 0, 0, causal=True)
 
 
-def test_a_cache_knows_a_run_and_goes_on_where_it_ends() -> None:
-    attention, cache = MultiHeadAttention(12, H, ALiBi(H), causal=True), KVCache()
-    for length, positions in ((3, Run(7, 3)), (2, None), (1, range(12, 13))):
-        attention(torch.randn(B, length, 12), q_pos=positions, cache=cache)
-    assert cache.positions == Run(7, 6)
-    attention(torch.randn(B, 1, 12), q_pos=Run(20, 1), cache=cache)
-    assert isinstance(cache.positions, Tensor)
-    assert cache.positions.tolist() == [7, 8, 9, 10, 11, 12, 20]
+class Doubled(PositionEncoding):
+    """Queries and keys that rotation makes twice as wide."""
+
+    cacheable_rotation = True
+
+    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.cat([q, q], dim=-1), torch.cat([k, k * k_pos[:, None]], dim=-1)
 
 
-@pytest.mark.parametrize("first", ["one row", "row per sequence", "run"])
-@pytest.mark.parametrize("second", ["one row", "row per sequence", "run", "none"])
-def test_a_cache_joins_positions_of_every_legal_shape(first: str, second: str) -> None:
-    attention, x = MultiHeadAttention(12, H, ALiBi(H), causal=True), torch.randn(B, 6, 12)
-    forms = {
-        "one row": lambda run: run.tensor()[None],
-        "row per sequence": lambda run: run.tensor().expand(B, -1),
-        "run": lambda run: run,
-        "none": lambda run: None,
-    }
-    cache = KVCache()
-    assert cache  # `if cache` asks whether there is one
-    attention(x[:, :4], q_pos=forms[first](Run(0, 4)), cache=cache)
-    last = attention(x[:, 4:], q_pos=forms[second](Run(4, 2)), cache=cache)
-    assert_close(last, attention(x)[:, 4:], 1e-5)
+def test_wider_heads_state_their_scale() -> None:
+    layer, x = MultiHeadAttention(16, 2, Doubled()).double(), draw(1, 5, 16)
+    with pytest.raises(ValueError, match="encoding must state its scale"):
+        layer(x)
+    Doubled.cacheable_rotation = False  # the width before rotation is still known
+    expected = layer(x)
+    Doubled.cacheable_rotation, layer.encoding.scale = True, 8**-0.5
+    assert_close(layer(x), expected, 1e-12)
+    assert_close(layer.with_weights(x)[0], expected, 1e-12)
 
 
-@pytest.mark.parametrize("axes", [False, True])
-def test_a_cache_keeps_its_positions_when_the_callers_tensor_changes(axes: bool) -> None:
-    """A loop may add one to the same tensor at each step."""
-    x, cache, place = torch.randn(1, 6, 16), KVCache(), torch.zeros(1, dtype=torch.long)
-    encoding = AxesRoPE(8, torch.ones(4, 1)) if axes else ALiBi(2)
-    layer = MultiHeadAttention(16, 2, encoding, causal=True)
-    for step in x.split(1, dim=1):
-        layer(step, q_pos=Axes(place, place[:, None]) if axes else place, cache=cache)
-        place += 1
-    held = cache.positions
-    assert order_of(held).tolist() == list(range(6))
-    assert not isinstance(held, Axes) or held.numbers[:, 0].tolist() == list(range(6))
+CHANGES: dict[str, Callable[[RoPE], None]] = {
+    "rates": lambda rope: setattr(rope, "rates", rope.inv_freq * 0.9),
+    "a rate in place": lambda rope: rope.inv_freq.mul_(0.9),
+    "gain": lambda rope: setattr(rope, "gain", 1.5),
+    "layout": lambda rope: setattr(rope, "layout", "half"),
+}
 
 
-@torch.no_grad()
-def test_a_cache_belongs_to_one_layer_with_positions_and_without() -> None:
-    """In another layer the keys of the first would be seen; a copy may go on in a copy."""
-    one, other = (MultiHeadAttention(16, 2, RoPE(8), causal=True) for _ in range(2))
-    x, cache = torch.randn(1, 5, 16), KVCache()
-    one(x[:, :4], cache=cache)
-    for where in (None, Run(4, 1)):
-        with pytest.raises(ValueError, match="cache must be one that no other layer uses"):
-            other(x[:, 4:], cache=cache, q_pos=where)
-    twin, copied = copy.deepcopy((one, cache))
-    assert_close(twin(x[:, 4:], cache=copied), one(x[:, 4:], cache=cache))
-    assert_close(twin(x[:, :1], cache=copied), one(x[:, :1], cache=cache))
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_setting_is_seen_next(change: str) -> None:
+    rope, x = RoPE(8), torch.randn(1, 9, 16)
+    layer = MultiHeadAttention(16, 2, rope, causal=True)
+    before = layer(x)
+    CHANGES[change](rope)
+    assert not torch.allclose(layer(x), before, atol=1e-4)
+    assert_close(layer(x), layer.with_weights(x)[0], 1e-5)
 
 
-@pytest.mark.parametrize("begun", [False, True])
-def test_a_refused_call_adds_nothing_to_a_cache(begun: bool) -> None:
-    """The call that follows, which is right, gives what it would have given at once."""
-    x, cache = torch.randn(1, 6, 16), KVCache()
-    layer = MultiHeadAttention(16, 2, ALiBi(2), causal=True)
-    with torch.no_grad():
-        if begun:
-            layer(x[:, :3], cache=cache)
-        held = len(cache)
-        with pytest.raises(ValueError, match="mask must have shape"):
-            layer(x[:, held : held + 1], cache=cache, mask=torch.ones(7, 7, dtype=torch.bool))
-        assert len(cache) == held
-        assert_close(layer(x[:, held:], cache=cache), layer(x)[:, held:], 1e-5)
+# --- what could be taken for something else ------------------------------------------------------
 
 
-def test_a_call_that_ends_early_adds_nothing_to_a_cache() -> None:
-    """Whatever ended it, and wherever: here the last projection."""
-    layer, x, cache = (
-        MultiHeadAttention(16, 2, RoPE(8), causal=True),
-        torch.randn(1, 6, 16),
-        KVCache(),
-    )
-    layer(x[:, :5], cache=cache)
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with layer.out_proj.register_forward_pre_hook(stop), pytest.raises(KeyboardInterrupt):
-        layer(x[:, 5:], cache=cache)
-    assert len(cache) == 5
-    assert_close(layer(x[:, 5:], cache=cache), layer(x)[:, 5:], 1e-5)
+def test_padding_has_four_axes() -> None:
+    """Of two it could be padding or pairs, where there are as many sequences as tokens."""
+    layer, x = MultiHeadAttention(8, 2, RoPE(4)), torch.randn(4, 4, 8)
+    padding = torch.ones(4, 4, dtype=torch.bool)
+    padding[2, :3] = False
+    for mask in (padding, padding[None], padding[0]):
+        with pytest.raises(ValueError, match=r"padding as mask\[:, None, None\]"):
+            layer(x, mask=mask)
+    masked = layer(x, mask=padding[:, None, None])
+    assert_close(masked[2, 3:], layer(x[2:3, 3:])[0])
+    assert_close(masked[:2], layer(x[:2]))
 
 
-def test_a_bias_of_its_own_is_not_passed_over_for_a_fast_form() -> None:
-    """A subclass may change `bias`; what is fast for its base stands for another one."""
-
-    def halved(base: type[PositionEncoding]) -> type[PositionEncoding]:
-        def bias(
-            self: Any, q: Tensor, k: Tensor, q_pos: Any, k_pos: Any, scale: float
-        ) -> Tensor | None:
-            whole = base.bias(self, q, k, q_pos, k_pos, scale)
-            return None if whole is None else whole / 2
-
-        return type(f"Halved{base.__name__}", (base,), {"bias": bias})
-
-    class Both(Compose):
-        bias = halved(Compose).bias
-
-    nested = Compose(RoPE(8), Both(ALiBi(2)))
-    encodings = [halved(DeBERTa)(16, 2, 8), halved(TransformerXL)(16, 2, std=1.0), halved(ALiBi)(2)]
-    q, k, v = torch.randn(3, 1, 2, 7, 8)
-    for encoding in (*encodings, Both(ALiBi(2)), nested):
-        for length in (1, 7):
-            where = Run(7 - length, length), Run(0, 7)
-            last = q[:, :, -length:]
-            fused = attend_fused(last, k, v, encoding, *where, causal=True)
-            assert_close(fused, attend(last, k, v, encoding, *where, causal=True)[0], 1e-5)
-
-
-# --- what could be taken for something else is refused --------------------------------------------
-
-
-def test_a_mask_of_two_axes_is_of_queries_and_keys_whatever_the_batch() -> None:
-    layer, x = MultiHeadAttention(8, 2), torch.randn(4, 4, 8)
-    mask = torch.ones(4, 4, dtype=torch.bool).tril()
-    for batch in (1, 2, 4):
-        assert_close(layer(x[:batch], mask=mask), layer(x, mask=mask[None, None])[:batch])
-    for axes in (mask[None], mask[0]):
-        with pytest.raises(
-            ValueError, match=r"mask must have shape \(Lq, Lk\) or \(B, H, Lq, Lk\)"
-        ):
-            layer(x, mask=axes)
-
-
-def test_a_mask_must_hide_the_future_from_what_is_for_the_past() -> None:
+def test_a_mask_hides_what_comes_later() -> None:
     """A mask of padding alone does not; ALiBi would reward each step into the future."""
     layer, x = MultiHeadAttention(8, 2, ALiBi(2)), torch.randn(2, 4, 8)
     padding = torch.ones(2, 1, 1, 4, dtype=torch.bool)
@@ -493,57 +469,19 @@ def test_a_mask_must_hide_the_future_from_what_is_for_the_past() -> None:
         layer(x, mask=padding)
     causal = MultiHeadAttention(8, 2, ALiBi(2), causal=True)
     causal.load_state_dict(layer.state_dict())
-    past = torch.ones(4, 4, dtype=torch.bool).tril()
+    past = torch.ones(1, 1, 4, 4, dtype=torch.bool).tril()
     assert_close(layer(x, mask=padding & past), causal(x))
 
 
-def test_an_argument_given_twice_is_refused_by_constructors_and_hooks() -> None:
-    q, run = torch.randn(1, 2, 3, 8), Run(0, 3)
-    with pytest.raises(TypeError, match="multiple values for argument 'base'"):
-        RoPE(8, 100.0, base=1e4)  # type: ignore[misc]
-    with pytest.raises(TypeError, match="multiple values for argument 'q_pos'"):
-        RoPE(8).rotate(q, q, run, run, q_pos=run)  # type: ignore[misc]
-    with pytest.raises(TypeError, match="takes from 2 to 3 positional arguments"):
-        RoPE(8, 100.0, 3)  # type: ignore[misc]
-
-
-class Shifted(RoPE):
-    """Has one more argument behind those of the interface, and counts its calls."""
-
-    calls = 0
-
-    def rotate(self, q, k, q_pos, k_pos, shift=0):  # type: ignore[no-untyped-def]
-        self.calls += 1
-        return super().rotate(q, k, q_pos + shift, k_pos)
-
-
-def test_a_hook_may_have_an_argument_of_its_own_and_runs_once() -> None:
-    encoding, q, run = Shifted(8), torch.randn(1, 2, 3, 8), Run(0, 3)
-    moved, _ = encoding.rotate(q, q, run, run, 2)
-    assert encoding.calls == 1
-    assert torch.equal(moved, RoPE(8).rotate(q, q, Run(2, 3), run)[0])
-
-
-class Distant:
-    """A bias that is mixed in: it is no encoding itself."""
-
-    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
-        return -(k_pos[..., None, :] - q_pos[..., :, None]).abs().unsqueeze(-3)
-
-    def angles(self, positions: Tensor) -> Tensor:
-        return super().angles(positions - positions.double().mean())  # type: ignore[misc]
-
-
-class MixedIn(Distant, RoPE):
-    """Rotates by angles, and has a bias, that are mixed in."""
-
-
-def test_hooks_that_are_mixed_in_are_checked_as_those_of_the_class() -> None:
-    layer, x = MultiHeadAttention(16, 2, MixedIn(8), causal=True), torch.randn(1, 5, 16)
-    assert not MixedIn.rotates_once
-    assert_close(layer(x), layer(x, q_pos=torch.arange(5)), 1e-5)
-    with pytest.raises(ValueError, match=r"MixedIn: k_pos must have shape \(Lk=5,\)"):
-        MixedIn(8).bias(*torch.randn(2, 1, 2, 5, 8), Run(0, 5), Run(0, 4), 1.0)
+def test_graphs_do_not_look_at_positions() -> None:
+    """The docstrings say so: a graph shows the future, and counts -1 from a table's end."""
+    assert "in a graph" in " ".join((PositionEncoding.__doc__ or "").split())
+    assert "in a graph" in " ".join((Learned.__doc__ or "").split())
+    layer, x = MultiHeadAttention(16, 2, ALiBi(2)), torch.randn(1, 3, 16)
+    compiled = torch.compile(layer, backend="eager", fullgraph=True)
+    assert compiled(x).shape == x.shape
+    table = torch.compile(Learned(8, 16).embed, backend="eager", fullgraph=True)
+    assert table(x, torch.arange(3) - 1).shape == x.shape
 
 
 def returning(bias: Tensor) -> PositionEncoding:
@@ -557,38 +495,82 @@ def returning(bias: Tensor) -> PositionEncoding:
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.float64, torch.float16, torch.bool])
-def test_a_bias_may_have_any_dtype_in_every_form(dtype: torch.dtype) -> None:
+def test_a_bias_may_have_any_dtype(dtype: torch.dtype) -> None:
     distance = torch.arange(4) - torch.arange(4)[:, None]
     layer = MultiHeadAttention(16, 2, returning(distance.to(dtype)))
     x = torch.randn(1, 4, 16)
     assert_close(layer(x), layer(x, weights=True)[0], 1e-6)
 
 
-def test_a_bias_that_does_not_fit_is_refused_by_name() -> None:
-    x = torch.randn(2, 4, 16)
-    for wrong, words in (
-        (torch.zeros(3, 4, 4), r"bias must broadcast to \(B, H, Lq, Lk\) = \(2, 2, 4, 4\)"),
-        (torch.zeros(2, 4, 4), "bias .* have four axes where positions have a batch"),
-    ):
-        for shown in (False, True):
-            with pytest.raises(ValueError, match="Constant: " + words):
-                MultiHeadAttention(16, 2, returning(wrong))(
-                    x, q_pos=torch.arange(4).expand(2, 4), weights=shown
-                )
+def test_a_batch_is_not_taken_for_heads() -> None:
+    """A bias (B, Lq, Lk) would broadcast where there are as many heads."""
+    layer, x = MultiHeadAttention(16, 2, returning(torch.zeros(2, 4, 4))), torch.randn(2, 4, 16)
+    assert layer(x).shape == x.shape
+    for shown in (False, True):
+        with pytest.raises(ValueError, match="bias must have four axes"):
+            layer(x, q_pos=torch.arange(4).expand(2, 4), weights=shown)
 
 
-def test_who_rotates_by_other_angles_says_whether_a_cache_may_keep_them() -> None:
-    class Stretched(RoPE):
-        def angles(self, positions: Tensor) -> Tensor:
-            return super().angles(positions) / positions.numel()
-
-    assert RoPE(8).rotates_once and not Stretched(8).rotates_once
+# --- keys for several heads ----------------------------------------------------------------------
 
 
-def test_annotations_of_others_are_no_rules() -> None:
-    from typing import Annotated
+def decoded(layer: nn.Module, x: Tensor) -> Tensor:
+    """Return the last output of x, token by token, without gradients."""
+    cache = KVCache()
+    with torch.no_grad():
+        for part in x.split(1, dim=1):
+            output: Tensor = layer(part, cache=cache)
+    return output
 
-    from pe_lib.arguments import rule_of
 
-    assert rule_of(Annotated[float, "radians"]) is None
-    assert rule_of(Annotated[str, "a label"]) is None
+@pytest.mark.parametrize(
+    "make",
+    [
+        NoPosition,
+        lambda: ALiBi(4),
+        lambda: Shaw(8, 3),
+        lambda: TransformerXL(32, 4, std=1.0),
+        lambda: DeBERTa(32, 4, 8),
+        lambda: PoPE(4, 8),
+        lambda: CoPE(8, 4, std=1.0),
+        lambda: RotaryValues(RoPE(8)),
+        lambda: Compose(RoPE(8), Sink(4), Forgetting(32, 4)),
+    ],
+)
+def test_shared_keys_equal_repeated_ones(make: Callable[[], PositionEncoding]) -> None:
+    """With every kind of encoding: whole, by the weights, behind a cache."""
+    shared = MultiHeadAttention(32, 4, make(), causal=True, n_kv_heads=2).double()
+    for parameter in shared.encoding.parameters():
+        nn.init.normal_(parameter)
+    repeated = MultiHeadAttention(32, 4, shared.encoding, causal=True).double()
+    state = shared.state_dict()
+    for name in ("k_proj.weight", "v_proj.weight"):
+        state[name] = state[name].unflatten(0, (2, 8)).repeat_interleave(2, dim=0).flatten(0, 1)
+    repeated.load_state_dict(state)
+    x = draw(2, 9, 32)
+    assert_close(shared(x), repeated(x), 1e-12)
+    assert_close(shared.with_weights(x)[1], repeated.with_weights(x)[1], 1e-12)
+    assert_close(decoded(shared, x), repeated(x)[:, -1:], 1e-12)
+
+
+def test_a_llama_layer_equals_transformers() -> None:
+    """Whole and token by token; the cache holds the shared heads alone."""
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRotaryEmbedding
+
+    torch.manual_seed(0)
+    config = LlamaConfig(hidden_size=48, num_attention_heads=6, num_key_value_heads=2)
+    config._attn_implementation = "eager"
+    theirs = LlamaAttention(config, layer_idx=0).double().eval()
+    ours = MultiHeadAttention(48, 6, RoPE(8, layout="half"), causal=True, n_kv_heads=2).double()
+    weights = theirs.state_dict()
+    ours.load_state_dict({name.replace("o_proj", "out_proj"): w for name, w in weights.items()})
+    x, places = draw(2, 7, 48), torch.arange(7)
+    cos, sin = (each.double() for each in LlamaRotaryEmbedding(config)(x.float(), places[None]))
+    hidden = torch.full((7, 7), -torch.inf, dtype=torch.float64).triu(1)
+    assert_close(ours(x), theirs(x, (cos, sin), hidden[None, None])[0], 1e-6)  # angles in float32
+    cache = KVCache()
+    with torch.no_grad():
+        parts = [ours(part, cache=cache) for part in x.split([3, 1, 1, 2], dim=1)]
+    assert_close(torch.cat(parts, dim=1), ours(x), 1e-12)
+    assert cache.keys.shape == (2, 2, 7, 8)

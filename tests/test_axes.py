@@ -12,16 +12,17 @@ from alone import timm_positions
 from closeness import assert_close
 from torch import Tensor
 
-from pe_lib import AxesRoPE, RoPE, Run
+from pe_lib import AxesRoPE, Learned, RoPE, Sinusoidal
 from pe_lib.attention import attention_logits
-from pe_lib.axes import (
+from pe_lib.encoding import axes_of, order_of
+from pe_lib.recent.axes import (
     golden_directions,
     grid_positions,
     section_directions,
     text_image_positions,
     width_directions,
+    with_order,
 )
-from pe_lib.positions import Axes
 from pe_lib.sinusoidal import frequencies
 
 BASE = 100.0
@@ -35,20 +36,20 @@ def heads(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
 # --- positions and directions ---------------------------------------------------------------------
 
 
-def test_text_stands_on_the_diagonal_and_goes_on_after_the_largest_number():
+def test_text_is_numbered_after_the_largest():
     places = text_image_positions([2, (1, 2, 3), 1, (4, 1, 2), 2])
     image = [[2, 2 + y, 2 + x] for y in range(2) for x in range(3)]
     video = [[6 + t, 6, 6 + x] for t in range(4) for x in range(2)]
     text = [[[n] * 3 for n in numbers] for numbers in ([0, 1], [5], [10, 11])]
-    assert places.numbers.tolist() == text[0] + image + text[1] + video + text[2]
-    assert places.order == Run(0, len(places.numbers))
+    assert axes_of(places)[0].tolist() == text[0] + image + text[1] + video + text[2]
+    assert order_of(places).tolist() == [list(range(places.shape[-1]))]
 
 
-def test_golden_directions_keep_the_rates_and_never_line_up():
-    rates = frequencies(64, BASE)
-    directions = golden_directions(rates)
-    assert_close(directions.norm(dim=-1), rates, 1e-12)
-    unit = directions / rates[:, None]
+def test_golden_directions_never_line_up():
+    inv_freq = frequencies(64, BASE)
+    directions = golden_directions(inv_freq)
+    assert_close(directions.norm(dim=-1), inv_freq, 1e-12)
+    unit = directions / inv_freq[:, None]
     aligned = (unit @ unit.T).fill_diagonal_(0).abs().max()
     assert 0.99 < aligned < math.cos(0.5 * math.pi / 32)  # no two nearer than half an even spread
 
@@ -58,12 +59,13 @@ def test_golden_directions_keep_the_rates_and_never_line_up():
 
 @pytest.mark.parametrize("arrangement", ["chunked", "interleaved"])
 @pytest.mark.parametrize("layout", ["interleaved", "half"])
-def test_text_is_rotated_as_rope_rotates_it(arrangement: str, layout: str):
+def test_text_rotates_as_in_rope(arrangement: str, layout: str):
     """As positions of one number, and as the same number three times."""
-    q, k, rates = heads(2, 3, 5, 16), heads(2, 3, 5, 16).flip(0), frequencies(16, BASE)
-    several = AxesRoPE(16, section_directions(rates, [2, 3, 3], arrangement), layout=layout)
+    q, k, inv_freq = heads(2, 3, 5, 16), heads(2, 3, 5, 16).flip(0), frequencies(16, BASE)
+    several = AxesRoPE(16, section_directions(inv_freq, [2, 3, 3], arrangement), layout=layout)
     one = RoPE(16, BASE, layout=layout)
-    places, three = Run(7, 5), Axes(Run(7, 5), (torch.arange(5) + 7)[:, None].expand(-1, 3))
+    places = torch.arange(5) + 7
+    three = with_order(places[:, None].expand(-1, 3), places)
     expected = attention_logits(q, k, one, places, places)
     assert_close(attention_logits(q, k, several, places, places), expected, 1e-14)
     assert_close(attention_logits(q, k, several, three, three), expected, 1e-14)
@@ -97,7 +99,7 @@ def test_sections_equal_transformers(family: str, sections: list[int], arrangeme
         "qwen2_vl": qwen2.Qwen2VLRotaryEmbedding,
         "qwen3_vl": qwen3.Qwen3VLTextRotaryEmbedding,
     }[family](config)
-    numbers = text_image_positions([3, (1, 3, 4), 2, (2, 2, 2), 1]).numbers  # (26, 3)
+    numbers = axes_of(text_image_positions([3, (1, 3, 4), 2, (2, 2, 2), 1]))[0]  # (26, 3)
     q = heads(2, 2, len(numbers), 16, dtype=torch.float32)
     cos, sin = theirs(q, numbers.T[:, None])  # (1, L, d) each
     expected = qwen3.apply_rotary_pos_emb(q, q, cos, sin)[0]
@@ -127,7 +129,7 @@ def test_numbers_of_text_and_images_equal_transformers(frames: int):
         kinds,  # type: ignore[arg-type]
         video_grid_thw=torch.tensor([[frames, 4, 6]]),  # type: ignore[arg-type]
     )
-    assert text_image_positions([4, (frames, 2, 3), 3]).numbers.tolist() == theirs[:, 0].T.tolist()
+    assert text_image_positions([4, (frames, 2, 3), 3])[1:].tolist() == theirs.tolist()
 
 
 def test_flux_equals_diffusers():
@@ -218,6 +220,13 @@ def test_interleaved_sections_of_an_image_equal_timm():
     assert_close(rotated(ours, q, grid_positions(1, 3, 5)), expected, 1e-6)
 
 
+def test_what_is_added_reads_the_order():
+    places, x = text_image_positions([2, (1, 2, 2), 1]), heads(2, 7, 8)
+    for encoding in (Sinusoidal(8), Learned(7, 8).double()):
+        found = encoding.embed(x, places)
+        assert_close(found, encoding.embed(x, torch.arange(7)), 1e-14)
+
+
 # --- what rotates, and what is trained ------------------------------------------------------------
 
 
@@ -229,13 +238,20 @@ def test_interleaved_sections_of_an_image_equal_timm():
         heads(2, 6, 3),
     ],
 )
-def test_scores_know_differences_alone_on_every_axis(directions: Tensor):
+def test_scores_know_differences_alone(directions: Tensor):
     """Also where some components do not rotate; batches have numbers of their own."""
     q, k, numbers = heads(2, 2, 6, 16), heads(2, 2, 6, 16).flip(1), heads(2, 6, 3)
-    encoding = AxesRoPE(16, directions, gain=1.5, rotary_dim=12)
-    places = Axes(Run(0, 6), numbers)
-    moved = Axes(Run(0, 6), numbers + torch.tensor([3.0, -20.0, 0.5]))
+    encoding = AxesRoPE(16, directions, attention_factor=1.5, rotary_dim=12)
+    places = with_order(numbers)
+    moved = with_order(numbers + torch.tensor([3.0, -20.0, 0.5]))
     scores = attention_logits(q, k, encoding, places, places)
     assert_close(attention_logits(q, k, encoding, moved, moved), scores, 1e-12)
-    other = Axes(Run(0, 6), numbers.flip(-1))
+    other = with_order(numbers.flip(-1))
     assert (attention_logits(q, k, encoding, other, other) - scores).abs().max() > 1e-2
+
+
+def test_directions_of_unknown_axes_are_refused() -> None:
+    with pytest.raises(ValueError, match="arrangement must be chunked or interleaved, got 'mixed'"):
+        section_directions(frequencies(8), [2, 2], "mixed")
+    with pytest.raises(ValueError, match="sections must add up to 1, as many as rates"):
+        section_directions(frequencies(2), [2, 2])

@@ -13,9 +13,11 @@ import torch
 from torch import nn
 
 from lab import four_terms, measure, tasks
+from lab.hierarchical import Beyond, Hierarchical, HierarchicalLearned, split_rows
 from lab.model import Transformer
+from lab.segments import SegmentMemory
 from lab.training import IGNORE, Batch, accuracy, generator, train
-from pe_lib import KVCache, NoPosition, Sinusoidal
+from pe_lib import KVCache, Learned, NoPosition, Sinusoidal
 
 TABLE = Path(__file__).with_name("bad_experiments.txt").read_text(encoding="utf-8").splitlines()
 CASES = dict(line.split(" ; ", 1) for line in TABLE)
@@ -36,8 +38,9 @@ def trained(batches: object = counts, **options: object) -> list[float]:
 
 
 MODULES = (four_terms, measure, tasks, math, torch, nn)
-CLASSES = (Transformer, KVCache, NoPosition, Sinusoidal)
-FUNCTIONS = (accuracy, generator, nothing_counts, trained)
+CLASSES = (Transformer, KVCache, NoPosition, Sinusoidal, Learned)
+CLASSES += (Beyond, Hierarchical, HierarchicalLearned, SegmentMemory)
+FUNCTIONS = (split_rows, accuracy, generator, nothing_counts, trained)
 SCOPE = {each.__name__.split(".")[-1]: each for each in (*MODULES, *CLASSES, *FUNCTIONS)}
 SCOPE["IDS"] = torch.zeros(2, 3, dtype=torch.long)
 

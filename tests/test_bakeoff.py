@@ -16,7 +16,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from bakeoff import cells, plots, protocol, rules, run, sentences
+from bakeoff import cells, gates, plots, protocol, rules, run, sentences
 from bakeoff.__main__ import main
 from bakeoff.cells import build, run_cell, split_text, windows
 from bakeoff.grid import Cell, encodings, grid, shorter
@@ -24,10 +24,15 @@ from bakeoff.recipes import AtCoupledPositions, AtRandomPositions
 from bakeoff.variants import EXTENSIONS, RULES, cached_keys, dress, rescaled, variants
 from browsing import left_out
 from lab import tasks
+from lab.model import GatedAttention
 from lab.processes import loaded_once
 from lab.registry import TAUGHT
-from pe_lib import context_extension
-from pe_lib.attention import KVCache, NoPosition
+from pe_lib import rope_scaling
+from pe_lib.attention import attend
+from pe_lib.cache import KVCache
+from pe_lib.compose import Compose
+from pe_lib.encoding import NoPosition, PositionEncoding
+from pe_lib.recent.sinks import Sink
 from pe_lib.rope import RoPE
 from tools import ROOT
 
@@ -188,11 +193,21 @@ def functions_of(chapter, names):
 
 def check_rule(variant, maker):
     """Assert that a row has the frequencies and the attention factor that chapter 13 teaches."""
-    names = ("interpolated", "ntk_aware", "dynamic_ntk", "by_turns", "yarn", "yarn_gain")
+    names = (
+        "interpolated",
+        "ntk_aware",
+        "dynamic_ntk",
+        "by_turns",
+        "yarn",
+        "yarn_attention_factor",
+    )
     taught = functions_of("13_context_extension", names)
-    gain, gains = taught["yarn_gain"], {"rope+yarn", "rope+llama3-factor", "rope+factor"}
+    gain, gains = (
+        taught["yarn_attention_factor"],
+        {"rope+yarn", "rope+llama3-factor", "rope+factor"},
+    )
     for cell in grid("rules", ["text", "marker", "pretrained"], ["rope"], [0]):
-        plain, trained = RoPE(cell.d_model // cell.n_heads).rates, cell.train_length
+        plain, trained = RoPE(cell.d_model // cell.n_heads).inv_freq, cell.train_length
         fastest = float(plain[0]) * trained / (2 * math.pi)  # its turns; the chapter's upper bound
         for length in (trained, 2 * trained, 16 * trained):
             s = length / trained
@@ -208,8 +223,10 @@ def check_rule(variant, maker):
                 "rope+factor": plain,
             }[variant]
             found = maker(cell, length)
-            rates = found.rates_at(torch.tensor(length)) if hasattr(found, "rates_at") else None
-            rates = found.rates if rates is None else rates
+            rates = (
+                found.inv_freq_at(torch.tensor(length)) if hasattr(found, "inv_freq_at") else None
+            )
+            rates = found.inv_freq if rates is None else rates
             assert torch.allclose(rates, wanted, rtol=1e-6), (variant, cell.task, length)
             assert found.gain == pytest.approx(gain(s) if variant in gains else 1)
 
@@ -220,7 +237,7 @@ def test_a_rule_is_what_chapter_13_teaches(variant):
 
 
 def test_a_rule_with_another_ramp_is_seen():
-    lowered = rescaled(lambda rates, s, length: context_extension.by_parts(rates, s, length, 1, 5))
+    lowered = rescaled(lambda rates, s, length: rope_scaling.by_parts(rates, s, length, 1, 5))
     with pytest.raises(AssertionError, match=r"rope\+yarn"):
         check_rule("rope+yarn", lowered)
 
@@ -231,6 +248,117 @@ def test_a_method_is_the_class_that_its_chapter_names(method):
     taught = type(encodings(cell)[0]).__name__
     page = (ROOT / f"book/{TAUGHT[method].chapter}.ipynb").read_text(encoding="utf-8")
     assert re.search(rf"\b{taught}\b", page, re.I)  # xPos is XPos in code
+
+
+def gates_cell(task, method):
+    (cell,) = grid("gates", [task], [method], [0])
+    return cell
+
+
+def test_a_row_with_sinks_has_chapter_16s_class():
+    """RoPE and a sink of its own in each layer, and no gate."""
+    found = {"PositionEncoding": PositionEncoding, "nn": torch.nn, "torch": torch}
+    for node in ast.parse(code_of("16_today")).body:
+        if isinstance(node, ast.ClassDef) and node.name == "Sink":
+            exec(ast.unparse(node), found)
+    model = build(gates_cell("text", "rope_sink"))
+    layers = [block.attention for block in model.blocks]
+    assert len({id(layer.encoding.parts()[1]) for layer in layers}) == 2
+    q, k, v = torch.randn(3, 1, 4, 9, 16, generator=torch.Generator().manual_seed(0))
+    for layer in layers:
+        assert not isinstance(layer, GatedAttention)
+        rope, sink = layer.encoding.parts()
+        assert isinstance(rope, RoPE) and isinstance(sink, Sink)
+        taught = found["Sink"](4)
+        taught.logits.data = sink.logits.data + torch.arange(4)
+        sink.logits.data = taught.logits.data
+        ours, theirs = (
+            attend(q, k, v, Compose(RoPE(16), each), range(9), range(9), causal=True)
+            for each in (sink, taught)
+        )
+        assert torch.equal(ours[0], theirs[0]) and float(ours[1].detach().sum(-1).max()) < 1
+
+
+def test_a_row_with_gates_multiplies_what_heads_read():
+    model = build(gates_cell("text", "rope_gate"))
+    plain = build(gates_cell("text", "rope"))
+    for block, other in zip(model.blocks, plain.blocks, strict=True):
+        layer, ungated = block.attention, other.attention
+        assert isinstance(layer, GatedAttention) and type(layer.encoding) is RoPE
+        for name in ("q_proj", "k_proj", "v_proj"):
+            getattr(ungated, name).weight = getattr(layer, name).weight
+        ungated.out_proj.weight.data = torch.eye(64)
+        x = torch.randn(2, 12, 64, generator=torch.Generator().manual_seed(0))
+        read = ungated(x)  # of all heads, side by side
+        gate = 1 / (1 + torch.exp(-x @ layer.gate_proj.weight.T))
+        assert torch.allclose(layer(x), (read * gate) @ layer.gated_proj.weight.T, atol=1e-6)
+
+
+def test_the_wider_model_has_as_many_weights():
+    wider, gated, plain = (
+        sum(parameter.numel() for parameter in build(gates_cell("text", method)).parameters())
+        for method in ("rope_wider", "rope_gate", "rope")
+    )
+    biases = 2 * 32  # of two layers, 32 more hidden numbers each
+    assert wider - biases == gated == plain + 2 * 64**2
+
+
+def test_shares_of_heads_are_those_of_the_weights():
+    """Of heads that look at all keys alike, and of a sink and a gate with known numbers."""
+    cell = gates_cell("text", "rope")
+    inputs = cells.texts_of(cell)[:4]
+    assert inputs.shape == (4, 64)
+    even = sum(1 / (place + 1) for place in range(16, 64)) / 48
+    for method in ("rope", "rope_sink", "rope_gate"):
+        model = build(replace(cell, method=method)).double()
+        for block in model.blocks:
+            block.attention.q_proj.weight.data.zero_()
+            if method == "rope_sink":
+                block.attention.encoding.parts()[1].logits.data[:] = math.log(10)
+            if method == "rope_gate":
+                block.attention.gate_proj.weight.data.zero_()
+        found = cells.of_heads(model, inputs)
+        names = {f"{layer}.{head}" for layer in (1, 2) for head in range(1, 5)}
+        more = {"rope": (), "rope_sink": ("sink",), "rope_gate": ("gate",)}[method]
+        assert set(found) == {f"{kind}-{name}" for kind in ("first", *more) for name in names}
+        beside = sum(1 / (place + 11) for place in range(16, 64)) / 48
+        wanted = {"first": beside if method == "rope_sink" else even, "sink": 10 * beside}
+        for name, value in found.items():
+            assert float(value) == pytest.approx(wanted.get(name[:-4], 0.5)), name
+
+
+def test_recall_counts_only_texts_without_marker_first():
+    cell = gates_cell("marker", "rope")
+    kept, (whole, _) = cells.texts_of(cell), cells.token_batch(cell, 32)
+    assert 0 < len(whole) - len(kept) < 16 and (kept[:, 0] != cells.MARKER).all()
+
+
+def test_questions_of_gates_are_judged():
+    near, far = [1.6, 1.7, 1.65, 1.62, 1.61], [1.9, 2.0, 1.95, 1.92, 1.91]
+
+    def rows(method, scores, ends, share):
+        lines = [(method, 64, "nats", scores), (f"{method}+cache", 1024, "nats", ends)]
+        lines += [
+            (method, 64, f"first-{layer}.{head}", [share * head] * 5)
+            for layer in (1, 2)
+            for head in range(1, 5)
+        ]
+        return [
+            {"scale": "gates", "task": "text", "method": method, "variant": variant,
+             "length": str(length), "metric": metric, "value": value}
+            for variant, length, metric, values in lines
+            for value in values
+        ]  # fmt: skip
+
+    rope, gate = rows("rope", near, far, 0.08), rows("rope_gate", far, far, 0.02)
+    asked, both = gates.ORDERINGS["text"], [*rope, *gate]
+    assert gates.verdict(both, "text", asked["gate-near"]) == "the other way round"
+    assert gates.verdict(both, "text", asked["gate-cache-16"]) == "holds"  # its loss rose by 0
+    assert gates.verdict(both, "text", asked["gate-first"]) == "holds"
+    assert gates.verdict(rope, "text", asked["gate-near"]) is None
+    assert gates.verdict([*rope, *gate[1:]], "text", asked["gate-near"]) is None
+    assert gates.with_sinks(both, "text", "rope") == [2] * 5  # a head of each layer has 0.32
+    assert gates.with_sinks(both, "text", "rope_gate") == [0] * 5
 
 
 def test_a_rolling_cache_is_a_cache_that_drops_keys():
@@ -307,6 +435,17 @@ def test_models_that_were_trained_again_are_the_same_ones(task):
     assert set(RULES) <= set(new)
 
 
+@pytest.mark.parametrize("task", gates.ORDERINGS)
+def test_rope_beside_gates_is_the_same(task):
+    """As it is and over a rolling cache, to the last digit."""
+    old, new = (
+        protocol.measured(run.read_rows(run.SHIPPED / f"{scale}.csv"), task, scale=scale)
+        for scale in ("rules", "gates")
+    )
+    for variant in ("rope", "rope+cache"):
+        assert new[variant] == old[variant] and len(new[variant]) == 6
+
+
 def test_an_ordering_of_rules_is_judged_like_those_of_the_long_comparison():
     def rows(scale, variant, values):
         return [
@@ -328,9 +467,9 @@ def test_an_ordering_of_rules_is_judged_like_those_of_the_long_comparison():
 def test_yarn_keeps_the_fastest_pair_at_every_size():
     for cell in grid("small", ["text", "marker", "pretrained"], ["rope"], [0]):
         encoding = EXTENSIONS["rope+yarn"](cell, 4 * cell.train_length)
-        plain = RoPE(cell.d_model // cell.n_heads).rates
-        assert float(encoding.rates[0]) == pytest.approx(float(plain[0]), rel=1e-6)
-        assert float(encoding.rates[-1]) == pytest.approx(float(plain[-1]) / 4, rel=1e-6)
+        plain = RoPE(cell.d_model // cell.n_heads).inv_freq
+        assert float(encoding.inv_freq[0]) == pytest.approx(float(plain[0]), rel=1e-6)
+        assert float(encoding.inv_freq[-1]) == pytest.approx(float(plain[-1]) / 4, rel=1e-6)
 
 
 def test_dropping_rope_leaves_a_model_without_positions_and_then_gives_it_back(monkeypatch):
@@ -632,7 +771,9 @@ def test_a_sentence_is_computed_from_the_rows_and_refuses_others(key, monkeypatc
         curves = rows(task, scale)
         return dict.fromkeys(curves, curves["rope"])
 
+    gated = [line | {"value": int(line["length"]) / 100} for line in sentences.shipped("gates")]
     monkeypatch.setattr(sentences, "found", alike)
+    monkeypatch.setattr(sentences, "shipped", lambda _: gated)
     with pytest.raises((AssertionError, KeyError)):
         sentences.quote(key)
 

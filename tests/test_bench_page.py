@@ -18,7 +18,7 @@ from lab.model import Transformer
 from lab.tasks import load_text, n_back
 from lab.training import IGNORE, Batch, accuracy, generator, learning_rate, loss_of, train
 from pe_lib.alibi import ALiBi
-from pe_lib.attention import NoPosition, PositionEncoding
+from pe_lib.encoding import NoPosition, PositionEncoding
 from pe_lib.relative import RelativeBias
 from pe_lib.rope import RoPE
 from pe_lib.shaw import Shaw

@@ -14,13 +14,13 @@ from closeness import assert_close
 from torch import Tensor
 
 from lab import census
-from pe_lib import KVCache, MultiHeadAttention, NoPosition, RoPE
+from pe_lib import KVCache, MultiHeadAttention, RoPE
 from pe_lib.compose import Compose
-from pe_lib.context_extension import DynamicNTK, LongRoPE
+from pe_lib.recent.mla import DecoupledRotation
+from pe_lib.recent.rotary_values import RotaryValues
+from pe_lib.recent.temperature import QueryTemperature, query_factor
 from pe_lib.rope import apply_rope, layout_permutation
-from pe_lib.rotary_values import RotaryValues
-from pe_lib.temperature import QueryTemperature, query_factor
-from pe_lib.trailing import Trailing
+from pe_lib.rope_scaling import DynamicNTK, LongRoPE
 from posdoctor.__main__ import main
 from posdoctor.configs import Layer, from_config, model_types
 from posdoctor.configs.explain import explain
@@ -61,7 +61,7 @@ def test_latent_attention_multiplies_its_scores_by_the_square_of_a_gain() -> Non
         "deepseek_v3", num_hidden_layers=1, max_position_embeddings=2048, rope_parameters=yarn
     )
     encoding = from_config(configuration)[0].encoding
-    assert isinstance(encoding, Trailing) and encoding.scale is not None
+    assert isinstance(encoding, DecoupledRotation) and encoding.scale is not None
     seen = recorded_models.record(model_of("deepseek_v3"), configuration, recorded_models.POSITIONS)
     equality.compare(from_config(configuration), seen, recorded_models.POSITIONS)
 
@@ -102,10 +102,10 @@ def config(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def rates(layer: Layer) -> Tensor:
+def inv_freq(layer: Layer) -> Tensor:
     found = rope_of(layer.encoding)
     assert found is not None
-    return found[0].rates
+    return found[0].inv_freq
 
 
 def test_layers_that_mean_the_same_share_one_encoding() -> None:
@@ -138,7 +138,7 @@ def test_both_spellings_of_rope_parameters_mean_the_same(
     without = {key: value for key, value in config().items() if key != "rope_theta"}
     first = from_config(config(**old))[0]
     second = from_config({**without, "rope_parameters": new})[0]
-    assert torch.equal(rates(first), rates(second))
+    assert torch.equal(inv_freq(first), inv_freq(second))
     assert first.sections == second.sections == tuple(new.get("mrope_section", ()))
 
 
@@ -147,7 +147,7 @@ def test_phi3_has_its_trained_length_beside_the_rope_parameters() -> None:
     phi3 = config(model_type="phi3", rope_scaling=scaling, original_max_position_embeddings=1024)
     encoding = from_config(phi3)[0].encoding
     assert isinstance(encoding, LongRoPE) and encoding.trained_length == 1024
-    assert encoding.gain == pytest.approx((1 + 0.2) ** 0.5)  # ln 4 / ln 1024 = 1 / 5
+    assert encoding.attention_factor == pytest.approx((1 + 0.2) ** 0.5)  # ln 4 / ln 1024 = 1 / 5
 
 
 def test_phimoe_states_its_gain_twice() -> None:
@@ -156,7 +156,7 @@ def test_phimoe_states_its_gain_twice() -> None:
         "original_max_position_embeddings": 1024, "short_mscale": 1.2, "long_mscale": 1.2,
     }  # fmt: skip
     encoding = from_config(config(model_type="phimoe", rope_scaling=scaling))[0].encoding
-    assert isinstance(encoding, LongRoPE) and encoding.gain == 1.2
+    assert isinstance(encoding, LongRoPE) and encoding.attention_factor == 1.2
     with pytest.raises(ValueError, match="short_mscale and long_mscale must be equal"):
         from_config(config(model_type="phimoe", rope_scaling=scaling | {"short_mscale": 1.1}))
 
@@ -166,7 +166,7 @@ def test_hunyuan_calls_a_larger_base_dynamic() -> None:
     layer = from_config(config(model_type="hunyuan_v1_dense", rope_scaling=scaling))[0]
     assert not isinstance(layer.encoding, DynamicNTK)
     slowest = (1e4 * 1000 ** (16 / 14)) ** (-14 / 16)
-    assert_close(rates(layer)[-1:], torch.tensor([slowest]).double())
+    assert_close(inv_freq(layer)[-1:], torch.tensor([slowest]).double())
 
 
 def table(name: str) -> dict[str, tuple[dict[str, Any], str]]:
@@ -204,7 +204,7 @@ def test_what_a_file_leaves_out_is_what_its_class_has() -> None:
     assert len(far) == 10 and len(layers) == 62
     assert all(layer.parameters == {"rope_theta": 1e4} for layer in layers if layer.window)
     assert far[0].parameters == {"rope_theta": 1e6, "rope_type": "linear", "factor": 8.0}
-    assert len(rates(far[0])) == 128
+    assert len(inv_freq(far[0])) == 128
 
 
 def test_what_models_do_that_do_not_rotate_is_what_the_census_found() -> None:
@@ -232,8 +232,8 @@ def test_the_factor_on_scores_is_told() -> None:
 def test_global_and_local_layers_have_bases_of_their_own() -> None:
     changes, _ = OLD_LAYERS["gemma 3"]
     local, far = (from_config(config(**changes))[index] for index in (0, 2))
-    assert_close(rates(local)[1:2], torch.tensor([1e4 ** (-1 / 8)]).double())
-    assert_close(rates(far)[1:2], torch.tensor([1e6 ** (-1 / 8) / 8]).double())
+    assert_close(inv_freq(local)[1:2], torch.tensor([1e4 ** (-1 / 8)]).double())
+    assert_close(inv_freq(far)[1:2], torch.tensor([1e6 ** (-1 / 8) / 8]).double())
 
 
 @pytest.mark.parametrize("key", ["03", "3", 3])
@@ -241,7 +241,7 @@ def test_fields_of_a_single_layer_are_found_however_its_number_is_written(key: o
     changes = {key: {"head_dim": 32, "sliding_window": 128}}
     layers = from_config(config(model_type="mistral", sliding_window=64, per_layer_config=changes))
     widths = [8, 8, 8, 16, 8, 8]
-    assert [len(rates(layer)) for layer in layers] == widths
+    assert [len(inv_freq(layer)) for layer in layers] == widths
     assert [layer.window for layer in layers] == [8 * width for width in widths]
 
 
@@ -254,7 +254,7 @@ def test_a_caller_may_say_layout_and_base() -> None:
     unknown = {**config(model_type="new"), "rope_theta": None}
     layer = from_config(unknown, layout="interleaved", base=500.0)[0]
     assert isinstance(layer.encoding, RoPE) and layer.encoding.layout == "interleaved"
-    assert_close(rates(layer)[1:2], torch.tensor([500.0 ** (-1 / 8)]).double())
+    assert_close(inv_freq(layer)[1:2], torch.tensor([500.0 ** (-1 / 8)]).double())
 
 
 LATENT = {"qk_nope_head_dim": 8, "qk_rope_head_dim": 4}
@@ -309,7 +309,7 @@ def test_encodings_keep_their_promises_with_a_cache_a_shift_and_padding(name: st
 
 def test_values_are_rotated_and_rotated_back_where_the_model_does_it() -> None:
     encoding = from_config(KEEPERS["values rotated too"])[0].encoding
-    assert isinstance(encoding, Trailing) and isinstance(encoding.encoding, RotaryValues)
+    assert isinstance(encoding, DecoupledRotation) and isinstance(encoding.encoding, RotaryValues)
     v, places = torch.randn(1, 2, 3, 16).double(), torch.arange(3)
     assert encoding.uses("rotate_values") and not encoding.uses("bias")
     rotated = encoding.rotate_values(v, places)
@@ -321,21 +321,11 @@ def test_query_temperature_leaves_keys_and_grows_in_steps_or_smoothly() -> None:
     encoding = from_config(config(rope_scaling={
         "type": "yarn", "factor": 2.0, "original_max_position_embeddings": 4,
         "llama_4_scaling_beta": 0.5}))[0].encoding  # fmt: skip
-    assert isinstance(encoding, Compose) and encoding.rotates_once
+    assert isinstance(encoding, Compose) and encoding.cacheable_rotation
     steps = query_factor(torch.arange(9), 0.5, 4)
     assert_close(steps, 1 + 0.5 * torch.log(torch.tensor([1, 1, 1, 1, 2, 2, 2, 2, 3]).double()))
-    smooth = query_factor(torch.tensor([0, 3]), 0.5, 4, ahead=1, growth="power")
+    smooth = query_factor(torch.tensor([0, 3]), 0.5, 4, offset=1, growth="power")
     assert_close(smooth, torch.tensor([1.25, 2.0]).double() ** 0.5)
-
-
-def test_trailing_takes_only_what_rotates() -> None:
-    from pe_lib import T5Bias
-
-    with pytest.raises(TypeError, match="encoding must be a PositionEncoding"):
-        Trailing(None, 4)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="encoding must only rotate, got one that uses bias"):
-        Trailing(T5Bias(2), 4)
-    assert not Trailing(NoPosition(), 4).uses("rotate")
 
 
 # The command --------------------------------------------------------------------------------------
@@ -403,13 +393,13 @@ def test_the_command_is_told_what_a_file_does_not_tell(
 def test_types_whose_file_names_no_base_have_that_of_their_code():
     esm = {"model_type": "esm", "hidden_size": 1280, "num_attention_heads": 20}
     rope = from_config({**esm, "position_embedding_type": "rotary"})[0].rope
-    assert (rope.layout, len(rope.rates), rope.rates[1]) == ("half", 32, 1e4 ** (-1 / 32))
+    assert (rope.layout, len(rope.inv_freq), rope.inv_freq[1]) == ("half", 32, 1e4 ** (-1 / 32))
     with pytest.raises(ValueError, match="position_embedding_type is 'absolute'"):
         from_config(esm)  # as its class takes it
 
     glm = {"model_type": "chatglm", "kv_channels": 128, "num_layers": 28, "original_rope": True}
     rope = from_config(glm)[0].rope
-    assert (rope.layout, rope.head_dim, len(rope.rates)) == ("interleaved", 128, 32)
-    assert rope.rates[1] == 1e4 ** (-1 / 32)
+    assert (rope.layout, rope.head_dim, len(rope.inv_freq)) == ("interleaved", 128, 32)
+    assert rope.inv_freq[1] == 1e4 ** (-1 / 32)
     with pytest.raises(ValueError, match="rotates one half by a place and the other by another"):
         from_config({**glm, "position_encoding_2d": True})

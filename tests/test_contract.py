@@ -1,4 +1,4 @@
-"""What the interface promises beside the promises of every method: graphs, caches, weights."""
+"""What the interface promises beside the promises of every method: graphs, and what is cached."""
 
 from __future__ import annotations
 
@@ -10,19 +10,9 @@ import torch
 from test_promises import D_MODEL, HEADS, METHODS
 from torch import Tensor, nn
 
-from pe_lib import (
-    ALiBi,
-    AxesRoPE,
-    Compose,
-    KVCache,
-    MultiHeadAttention,
-    Run,
-    ScalableSoftmax,
-    Trailing,
-    XPos,
-)
+from pe_lib import KVCache, MultiHeadAttention
 
-B, H, L, D, WIDTH = 2, HEADS, 12, D_MODEL, D_MODEL // HEADS
+B, H, D = 2, HEADS, D_MODEL
 
 
 def layer_of(name: str, *, causal: bool = True) -> MultiHeadAttention:
@@ -45,10 +35,10 @@ def outputs_and_gradients(call: Callable[..., Any], layer: nn.Module, x: Tensor)
 
 
 @pytest.mark.parametrize("name", ["none", "t5", "rope", "shaw"])
-def test_a_layer_that_shows_its_weights_compiles_into_one_graph(name: str) -> None:
+def test_weights_compile_into_one_graph(name: str) -> None:
     """`forward` is asked of every method in test_promises.py."""
     torch._dynamo.reset()
-    layer, x = layer_of(name), torch.randn(B, L, D)
+    layer, x = layer_of(name), torch.randn(B, 12, D)
     compiled = torch.compile(layer.with_weights, fullgraph=True, backend="aot_eager")
     expected = outputs_and_gradients(layer.with_weights, layer, x)
     for one, other in zip(outputs_and_gradients(compiled, layer, x), expected, strict=True):
@@ -56,7 +46,8 @@ def test_a_layer_that_shows_its_weights_compiles_into_one_graph(name: str) -> No
 
 
 @pytest.mark.parametrize("name", ["alibi", "rope", "shaw", "deberta"])
-def test_decoding_compiles_into_a_few_graphs_whatever_the_length(name: str) -> None:
+def test_decoding_compiles_into_few_graphs(name: str) -> None:
+    """Whatever the length."""
     torch._dynamo.reset()
     layer, x, graphs = layer_of(name).requires_grad_(False), torch.randn(B, 14, D), []
 
@@ -89,46 +80,11 @@ def test_decoding_compiles_into_a_few_graphs_whatever_the_length(name: str) -> N
         ("four together", False),
     ],
 )
-def test_a_cache_keeps_keys_rotated_only_where_their_rotation_is_final(
-    name: str, kept: bool
-) -> None:
+def test_only_final_rotations_are_cached(name: str, kept: bool) -> None:
     layer, x, cache = layer_of(name), torch.randn(B, 5, D), KVCache()
     layer(x, cache=cache)
     k = layer.split_heads(layer.k_proj(x))
-    assert layer.encoding.rotates_once is kept
-    rotated = layer.encoding.rotate(k, k, Run(0, 5), Run(0, 5))[1]
+    assert layer.encoding.cacheable_rotation is kept
+    rotated = layer.encoding.rotate(k, k, torch.arange(5), torch.arange(5))[1]
     assert torch.allclose(cache.keys, rotated, atol=1e-6) is kept
     assert torch.equal(cache.keys, k) is not kept
-
-
-# --- classes of classes --------------------------------------------------------------------------
-
-
-class Turning(ALiBi):
-    """A bias of distance that also rotates, by the number of keys."""
-
-    def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
-        return q, k * k_pos.shape[-1]
-
-
-def test_a_hook_of_a_subclass_is_not_taken_for_one_that_rotates_once() -> None:
-    assert ALiBi(2).rotates_once and not Turning(2).rotates_once
-    layer, x = MultiHeadAttention(D, H, Turning(H), causal=True), torch.randn(B, 6, D)
-    cache = KVCache()
-    layer(x[:, :-1], cache=cache)
-    expected = layer(x)[:, -1:]
-    torch.testing.assert_close(layer(x[:, -1:], cache=cache), expected)
-
-
-def test_what_is_wrapped_says_what_it_needs() -> None:
-    assert Trailing(XPos(4), 4).past_only and not Trailing(XPos(4), 4).rotates_once
-    assert Trailing(ScalableSoftmax(4, 16), 4).n_heads == 4
-    with pytest.raises(ValueError, match="Trailing is for keys of the past"):
-        MultiHeadAttention(D, H, Trailing(XPos(4), 4))(torch.randn(B, 5, D))
-
-
-def test_composed_rotations_of_axes_are_those_of_their_members() -> None:
-    q, numbers = torch.randn(B, H, 5, WIDTH), torch.randn(5, 2)
-    axes = AxesRoPE(WIDTH, torch.randn(4, 2))
-    found = Compose(axes, ALiBi(H)).rotate_axes(q, q, numbers, numbers)
-    assert torch.equal(found[0], axes.rotate_axes(q, q, numbers, numbers)[0])

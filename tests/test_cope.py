@@ -9,17 +9,17 @@ from closeness import assert_close
 
 from pe_lib import CoPE, Shaw
 from pe_lib.attention import attention_logits
-from pe_lib.cope import gated_counts
+from pe_lib.recent.cope import gated_counts
 
 
 def drawn(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
-def test_logits_equal_a_loop_over_the_paper_s_equations():
+def test_logits_equal_the_papers_equations():
     q, k = drawn(2, 2, 3, 6, 4).unbind()
     encoding = CoPE(4, 3, std=1.0).double()
-    logits = attention_logits(q, k, encoding, range(5, 11), range(5, 11))
+    logits = attention_logits(q, k, encoding, 5, 5)
     for b, h, i in ((0, 0, 0), (0, 1, 3), (1, 2, 5)):
         for j in range(i + 1):
             gates = [torch.sigmoid(q[b, h, i] @ k[b, h, m] / 2) for m in range(j, i + 1)]
@@ -30,7 +30,7 @@ def test_logits_equal_a_loop_over_the_paper_s_equations():
             assert_close(logits[b, h, i, j], q[b, h, i] @ (k[b, h, j] + vector) / 2, 1e-12)
 
 
-def test_with_every_gate_open_it_is_a_clipped_table_of_distances():
+def test_open_gates_make_a_clipped_table():
     """Equal to Shaw's without values, for a large product of every query and key."""
     q = drawn(1, 1, 6, 4)
     q[..., 0] = 100.0
@@ -39,10 +39,8 @@ def test_with_every_gate_open_it_is_a_clipped_table_of_distances():
     with torch.no_grad():
         shaw.key_table[:3] = cope.table[[3, 2, 1]]  # counts begin at 1, for the query's own token
     past = torch.ones(6, 6, dtype=torch.bool).tril()
-    found = attention_logits(q, q, cope, range(6), range(6))
-    assert_close(
-        found[..., past], attention_logits(q, q, shaw, range(6), range(6))[..., past], 1e-9
-    )
+    found, expected = (attention_logits(q, q, each, 0, 0)[..., past] for each in (cope, shaw))
+    assert_close(found, expected, 1e-9)
 
 
 def test_a_key_after_the_query_is_not_counted():
@@ -52,8 +50,9 @@ def test_a_key_after_the_query_is_not_counted():
     assert torch.equal(gated_counts(logits, past)[0, 0], expected)
 
 
-def test_counts_in_half_precision_are_summed_in_float32():
+def test_counts_are_summed_in_float32():
     q = torch.full((1, 1, 4000, 2), 4.0, dtype=torch.float16)
-    counted = CoPE(2, 5000).counts(q[:, :, -1:], q, torch.tensor([3999]), range(4000), 1.0)
+    places = torch.arange(4000)
+    counted = CoPE(2, 5000).counts(q[:, :, -1:], q, places[-1:], places, 1.0)
     assert counted.dtype == torch.float32
     assert_close(counted[0, 0, 0, 0], torch.tensor(4000.0), 0.1)

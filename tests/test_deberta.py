@@ -1,4 +1,4 @@
-"""DeBERTa: against both published versions, a loop twin, and what the interface promises."""
+"""DeBERTa: against both published versions and a loop twin."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from closeness import assert_close, default_dtype, drawn_places, forms
+from closeness import assert_close, default_dtype, drawn_places
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -14,13 +14,13 @@ from transformers import DebertaConfig, DebertaV2Config
 from transformers.models.deberta import modeling_deberta as version_1
 from transformers.models.deberta_v2 import modeling_deberta_v2 as version_2
 
-from pe_lib import fast
-from pe_lib.attention import MultiHeadAttention, NoPosition, relative_position
+from pe_lib.attention import MultiHeadAttention
 from pe_lib.deberta import DeBERTa, log_bucket
+from pe_lib.encoding import NoPosition, relative_position
 
 
 @pytest.mark.parametrize("default", [torch.float16, torch.bfloat16, torch.float64])
-def test_logarithmic_buckets_are_the_same_whatever_the_default_dtype(default: torch.dtype) -> None:
+def test_buckets_ignore_the_default_dtype(default: torch.dtype) -> None:
     distance = torch.arange(-2000, 2001)
     expected = log_bucket(distance, 256, 512)
     with default_dtype(default):
@@ -82,15 +82,9 @@ def cases(draw: st.DrawFn) -> tuple[DeBERTa, Tensor, Tensor, Tensor, Tensor]:
 @given(cases())
 def test_library_equals_the_loops(case: tuple[DeBERTa, Tensor, Tensor, Tensor, Tensor]) -> None:
     encoding, *inputs = case
-    places, block, fast.BLOCK = forms(*inputs[2:]), fast.BLOCK, 2  # several, the last not full
-    try:
-        found = [encoding.bias(*inputs[:2], *each, encoding.scale) for each in places]
-        found += [fast.bias(encoding, *inputs[:2], *each, encoding.scale) for each in places]
-    finally:
-        fast.BLOCK = block
     with torch.no_grad():
-        for bias in found:
-            assert_close(bias, twin_bias(encoding, *inputs), 1e-12)
+        bias = encoding.bias(*inputs, encoding.scale)
+        assert_close(bias, twin_bias(encoding, *inputs), 1e-12)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -15,10 +15,10 @@ from torch import nn
 from lab import census
 from lab.model import LabModel, Transformer
 from lab.registry import METHODS, Sizes, encodings
-from pe_lib.context_extension import DynamicNTK, llama3, proportional, yarn, yarn_gain
+from pe_lib.recent.temperature import QueryTemperature
 from pe_lib.rope import RoPE
+from pe_lib.rope_scaling import DynamicNTK, llama3, proportional, yarn, yarn_attention_factor
 from pe_lib.sinusoidal import frequencies
-from pe_lib.temperature import QueryTemperature
 from posdoctor import __main__ as command
 from posdoctor import ways
 from posdoctor.bugs import (
@@ -250,7 +250,7 @@ RULES = {
 @pytest.mark.parametrize("name", RULES)
 def test_the_rule_behind_the_frequencies_is_named_with_its_numbers(name):
     rule, change, factor = RULES[name]
-    encoding = RoPE(128, 500000.0, rates=change(frequencies(128, 500000.0)), layout="half")
+    encoding = RoPE(128, 500000.0, inv_freq=change(frequencies(128, 500000.0)), layout="half")
     report = diagnose(encoding, head_dim=128)
     found = report.profile.rule
     assert (found.name, found.base, found.factor) == (rule, 500000.0, factor)
@@ -326,7 +326,7 @@ CONFIGS = {
     "plain": ({"rope_theta": 500000.0}, "default", 1.0),
     "missing": ({}, "default", 1.0),
     "new place": ({"rope_parameters": {"rope_theta": 1e6, "rope_type": "default"}}, "default", 1),
-    "yarn": (YARN, "yarn", yarn_gain(4.0)),
+    "yarn": (YARN, "yarn", yarn_attention_factor(4.0)),
     "deepseek": (
         YARN | {"rope_scaling": YARN["rope_scaling"] | {"mscale": 1.0, "mscale_all_dim": 1.0}},
         "yarn",
@@ -397,7 +397,7 @@ def test_the_doctor_reads_a_published_file_as_the_command_does(name):
     assert list(profiles) == list(rotating)
     for kind, rope in rotating.items():
         assert profiles[kind].gain == rope.gain and profiles[kind].layout.name == rope.layout
-        assert torch.equal(profiles[kind].rates[:, 0], rope.rates[rope.rates > 0])
+        assert torch.equal(profiles[kind].inv_freq[:, 0], rope.inv_freq[rope.inv_freq > 0])
 
 
 @pytest.mark.parametrize("name", CONTRADICTIONS)
@@ -420,7 +420,7 @@ def test_what_the_command_calls_a_contradiction_is_a_fault_here_and_nothing_else
 
 def test_a_layer_is_compared_with_the_nearest_kind_of_a_published_file():
     def report(base, factor):
-        rope = RoPE(128, layout="half", rates=frequencies(128, base) / factor)
+        rope = RoPE(128, layout="half", inv_freq=frequencies(128, base) / factor)
         return diagnose(
             lambda q, k, p: rope.rotate(q, k, p, p), head_dim=128, expect=PUBLISHED["Gemma 3 27B"]
         )

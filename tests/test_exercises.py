@@ -388,7 +388,7 @@ class OnlyValues(PositionEncoding):
         return RoPE(practice.HEAD_DIM).rotate(v, v, k_pos, k_pos)[0]
 
     def rotate_back(self, output: Any, q_pos: Any) -> Any:
-        back = RoPE(practice.HEAD_DIM, rates=-RoPE(practice.HEAD_DIM).rates)
+        back = RoPE(practice.HEAD_DIM, inv_freq=-RoPE(practice.HEAD_DIM).inv_freq)
         return back.rotate(output, output, q_pos, q_pos)[0]
 
 
@@ -413,7 +413,7 @@ def test_a_method_that_cannot_take_part_is_told_why(made: Any, message: str) -> 
 @pytest.mark.parametrize(
     ("make", "hooks"),
     [
-        (lambda: Forgetting(practice.D_MODEL, practice.N_HEADS), "read and read_bias"),
+        (lambda: Forgetting(practice.D_MODEL, practice.N_HEADS), "project_hidden and hidden_bias"),
         (lambda: Sink(practice.N_HEADS), "sink"),
         (OnlyValues, "rotate_values and rotate_back"),
     ],

@@ -1,4 +1,4 @@
-"""FIRE: against the paper's formula, what it promises and the error table."""
+"""FIRE: against the paper's formula, and what it promises."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pe_lib.attention import MultiHeadAttention
-from pe_lib.fire import Fire
+from pe_lib.fire import FIRE
 
 B, H, D, LENGTH = 2, 3, 12, 11
 
 
-def make(threshold: float = 4.0, n_heads: int = H, seed: int = 0) -> Fire:
+def make(threshold: float = 4.0, n_heads: int = H, seed: int = 0) -> FIRE:
     torch.manual_seed(seed)
-    return Fire(n_heads, width=5, threshold=threshold)
+    return FIRE(n_heads, width=5, threshold=threshold)
 
 
 def make_attention(*, causal: bool = True, threshold: float = 4.0) -> MultiHeadAttention:
     return MultiHeadAttention(D, H, make(threshold), causal=causal)
 
 
-def formula(encoding: Fire, i: float, j: float) -> list[float]:
+def formula(encoding: FIRE, i: float, j: float) -> list[float]:
     """Li et al. 2024: f(psi(i - j) / psi(max(L, i))), psi(x) = log(c x + 1), in Python numbers.
 
     The listing in their appendix adds 1e-6 below the fraction and takes |c|, |L| and |i - j|.
@@ -58,7 +58,7 @@ def test_the_bias_follows_the_formula(
             assert bias[:, i, j].tolist() == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
-def test_a_shift_changes_nothing_below_the_threshold_and_something_above() -> None:
+def test_a_shift_matters_above_the_threshold() -> None:
     x, positions = torch.randn(B, LENGTH, D), torch.arange(LENGTH)
     below, above = make_attention(threshold=100.0), make_attention(threshold=4.0)
     torch.testing.assert_close(below(x, q_pos=positions + 50), below(x), rtol=1e-5, atol=1e-6)
@@ -66,7 +66,7 @@ def test_a_shift_changes_nothing_below_the_threshold_and_something_above() -> No
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_the_share_is_computed_in_float32_or_better(dtype: torch.dtype) -> None:
+def test_the_share_has_float32_or_better(dtype: torch.dtype) -> None:
     encoding, positions = make(threshold=512.0), torch.arange(3000)
     q, k = torch.randn(1, H, 2, 4), torch.randn(1, H, 3000, 4)
     exact = encoding.bias(q, k, positions[-2:], positions, 1.0)

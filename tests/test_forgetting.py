@@ -7,10 +7,10 @@ import torch
 from closeness import assert_close
 
 from pe_lib import ALiBi, Forgetting, MultiHeadAttention
-from pe_lib.forgetting import forgetting_bias
+from pe_lib.recent.forgetting import forgetting_bias
 
 
-def test_the_bias_is_the_paper_s_sum_of_logarithms_taken_in_a_loop():
+def test_the_bias_is_the_papers_sum():
     torch.manual_seed(0)
     gates = torch.rand(2, 3, 6, dtype=torch.float64)
     bias = forgetting_bias(gates.log(), 4)
@@ -32,7 +32,7 @@ def test_equal_gates_make_it_alibi():
     assert_close(forgetting_bias(log_gates, 5)[0][:, past], penalty.expand(2, 5, 5)[:, past], 1e-12)
 
 
-def test_a_closed_gate_hides_all_that_came_before():
+def test_a_closed_gate_hides_the_past():
     torch.manual_seed(0)
     layer = MultiHeadAttention(8, 2, Forgetting(8, 2), causal=True).double()
     x = torch.randn(1, 6, 8, dtype=torch.float64)
@@ -44,9 +44,14 @@ def test_a_closed_gate_hides_all_that_came_before():
     assert weights[..., 2, :3].min() > 1e-3
 
 
-def test_queries_that_are_not_the_last_keys_are_refused():
+def test_queries_must_be_the_last_keys():
     layer = MultiHeadAttention(8, 2, Forgetting(8, 2), causal=True)
     x = torch.randn(1, 3, 8)
-    for q_pos, k_pos in ((range(3), range(5)), (torch.arange(3), torch.arange(5))):
+    for q_pos, k_pos in ((0, 0), (torch.arange(3), torch.arange(5))):
         with pytest.raises(ValueError, match=r"k_pos must ascend, .* and end with q_pos"):
             layer(x, context=torch.randn(1, 5, 8), q_pos=q_pos, k_pos=k_pos)
+
+
+def test_more_queries_than_keys_are_refused():
+    with pytest.raises(ValueError, match="n_queries must be from 1 to Lk=3, got 4"):
+        forgetting_bias(torch.zeros(1, 1, 3), 4)

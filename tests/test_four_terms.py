@@ -10,8 +10,9 @@ from lab import four_terms
 from lab.registry import METHODS, TAUGHT
 from pe_lib import Learned, MultiHeadAttention, PositionEncoding, Sinusoidal
 from pe_lib.alibi import ALiBi
-from pe_lib.attention import attention_logits, relative_position
+from pe_lib.attention import attention_logits
 from pe_lib.compose import Compose
+from pe_lib.encoding import relative_position
 from pe_lib.rope import RoPE
 from pe_lib.shaw import Shaw
 from pe_lib.transformer_xl import TransformerXL

@@ -89,7 +89,7 @@ def test_a_change_of_one_layer_is_undone_and_leaves_the_other_alone():
     heads.answered_with(model, 0, RATES / 4, batch)
     assert [block.attention.encoding for block in model.blocks] == held
     assert torch.equal(model(batch[0]), logits)
-    heads.with_rates(model, 1, RATES / 4)
+    heads.with_inv_freq(model, 1, RATES / 4)
     assert model.blocks[0].attention.encoding is held[0]
     assert not torch.equal(model(batch[0]), logits)
 

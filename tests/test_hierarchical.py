@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,11 +11,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from lab.hierarchical import (
+    Beyond,
     Hierarchical,
     WindowBias,
     paragraph_of,
     split_rows,
 )
+from pe_lib.learned import Learned
 from pe_lib.sinusoidal import sinusoidal
 
 STARTS = torch.tensor([0, 4, 9])
@@ -114,3 +118,49 @@ def test_starts_follow_the_text_and_are_not_saved() -> None:
     after = encoding.embed(x, positions)
     changed = (before != after).any(-1)[0]
     assert changed.tolist() == [False, False, True, True, False, False]
+
+
+# A table past its end ----------------------------------------------------------------------------
+
+
+def row_beyond(place: int, longest: int, last: int, way: str) -> float:
+    """Where a table of last + 1 rows is read for a place, in a sequence up to `longest`."""
+    if way == "wrap":
+        return place % (last + 1)
+    if way == "clamp":
+        return min(place, last)
+    return place * last / longest if longest > last else place
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(1, 6),
+    st.integers(1, 6),
+    st.sampled_from(("clamp", "wrap", "interpolate")),
+    st.booleans(),
+)
+def test_a_table_is_read_past_its_end(length: int, rows: int, way: str, batched: bool) -> None:
+    torch.manual_seed(0)
+    learned = Learned(rows, 3, std=1.0).double()
+    table, x = learned.table.detach(), torch.randn(2, length, 3, dtype=torch.float64)
+    places = torch.arange(length)
+    if batched:
+        places = torch.stack([places, places.roll(1)])
+    expected = x.clone()
+    for b, sequence in enumerate(places.expand(2, length).tolist()):
+        for i, place in enumerate(sequence):
+            real = row_beyond(place, max(sequence), rows - 1, way)
+            low = math.floor(real)
+            high = min(low + 1, rows - 1)
+            expected[b, i] += table[low] + (real - low) * (table[high] - table[low])
+    assert torch.allclose(Beyond(learned, way).embed(x, places), expected, atol=1e-12)
+
+
+def test_each_sequence_is_squeezed_by_itself() -> None:
+    """A longer text in the batch does not squeeze a shorter one."""
+    table, x = Beyond(Learned(8, 16), "interpolate"), torch.zeros(2, 16, 16)
+    places = torch.stack([torch.arange(16).clamp(max=7), torch.arange(16)])
+    together = table.embed(x, places)
+    for row in (0, 1):
+        alone = table.embed(x[row : row + 1], places[row : row + 1])
+        assert torch.equal(together[row : row + 1], alone)

@@ -1,4 +1,4 @@
-"""KERPLE: against the paper's formulas, its limits and the error table."""
+"""KERPLE: against the paper's formulas, and its limits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pe_lib.kerple import Kerple
+from pe_lib.kerple import KERPLE
 
 both_variants = pytest.mark.parametrize("variant", ["log", "power"])
 
@@ -32,7 +32,7 @@ def test_the_bias_follows_the_formula(
 ) -> None:
     n_heads, n_queries, n_keys, offset = sizes
     torch.manual_seed(seed)
-    encoding = Kerple(n_heads, variant=variant)
+    encoding = KERPLE(n_heads, variant=variant)
     q, k = torch.randn(2, n_heads, n_queries, 3), torch.randn(2, n_heads, n_keys, 3)
     bias = encoding.bias(q, k, offset + torch.arange(n_queries), torch.arange(n_keys), 1.0)
     assert bias.shape == (n_heads, n_queries, n_keys)
@@ -45,8 +45,8 @@ def test_the_bias_follows_the_formula(
 
 
 @both_variants
-def test_both_parameters_stay_in_their_range_wherever_training_takes_them(variant: str) -> None:
-    encoding = Kerple(3, variant=variant)
+def test_trained_parameters_stay_in_range(variant: str) -> None:
+    encoding = KERPLE(3, variant=variant)
     with torch.no_grad():
         for free in encoding.parameters():
             free.copy_(torch.tensor([-12.0, 0.0, 12.0]))
@@ -62,7 +62,7 @@ def test_draws_start_in_the_published_range(variant: str) -> None:
     # Published: bias_p in (0, 2), the r1 of the log form and the r2 of the power form; bias_a
     # in (0, 1), the other one.
     torch.manual_seed(0)
-    encoding = Kerple(4000, variant=variant)
+    encoding = KERPLE(4000, variant=variant)
     tops = (2, 1) if variant == "log" else (1, 2)
     for values, top in zip((encoding.r1, encoding.r2), tops, strict=True):
         assert values.min() > 0.009

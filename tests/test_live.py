@@ -21,10 +21,15 @@ from bakeoff import choosing
 from browsing import AXE, ONLY_COLOURS, left_out, serious
 from lab.four_terms import expand
 from pages import live
-from pe_lib import context_extension as extend
+from pe_lib import rope_scaling
 from pe_lib.alibi import ALiBi, alibi, alibi_slopes
-from pe_lib.attention import MultiHeadAttention, NoPosition, attention_logits
-from pe_lib.axes import (
+from pe_lib.attention import MultiHeadAttention, attention_logits
+from pe_lib.deberta import DeBERTa
+from pe_lib.encoding import NoPosition, axes_of, relative_position
+from pe_lib.fire import fire_ratio
+from pe_lib.kerple import kerple_log, kerple_power
+from pe_lib.learned import Learned
+from pe_lib.recent.axes import (
     AxesRoPE,
     axes_angles,
     golden_directions,
@@ -32,11 +37,6 @@ from pe_lib.axes import (
     text_image_positions,
     width_directions,
 )
-from pe_lib.deberta import DeBERTa
-from pe_lib.fire import fire_ratio
-from pe_lib.kerple import kerple_log, kerple_power
-from pe_lib.learned import Learned
-from pe_lib.positions import relative_position
 from pe_lib.rope import RoPE, apply_rope, rope_angles
 from pe_lib.shaw import Shaw, clipped_row, shaw_logits
 from pe_lib.sinusoidal import Sinusoidal, frequencies, sinusoidal
@@ -68,19 +68,19 @@ def flat(values: Any) -> np.ndarray:
 
 
 def rope_score(state: State, found: State) -> State:
-    rates = frequencies(state["d"], state["base"])
+    inv_freq = frequencies(state["d"], state["base"])
     q, k = (
         torch.tensor(found[each], dtype=torch.float64).flatten() for each in ("queries", "keys")
     )
 
     def at(x, places):
-        return apply_rope(x.expand(len(places), -1), rope_angles(places, rates))
+        return apply_rope(x.expand(len(places), -1), rope_angles(places, inv_freq))
 
     m, n = (torch.tensor([state[each] + state["shift"]]) for each in ("m", "n"))
     keys = at(k, GAPS)
     pair = slice(2 * state["pair"], 2 * state["pair"] + 2)
     return {
-        "rates": rates,
+        "rates": inv_freq,
         "score": (at(q, m) * at(k, n)).sum(),
         "curve": keys @ q,
         "own": keys[:, pair] @ q[pair],
@@ -147,29 +147,29 @@ def wavelengths(state: State, found: State) -> State:
         "deepseek": (64, 1e4, 4096),
         "gpt_oss": (64, 1.5e5, 4096),
     }[state["model"]]
-    rates, factor = frequencies(width, base), state["factor"]
-    first, cut = int((rates * trained >= 2 * torch.pi).sum()), state["model"] != "gpt_oss"
+    inv_freq, factor = frequencies(width, base), state["factor"]
+    first, cut = int((inv_freq * trained >= 2 * torch.pi).sum()), state["model"] != "gpt_oss"
     changed = {
-        "none": lambda: rates,
-        "interpolation": lambda: extend.position_interpolation(rates, factor),
-        "ntk": lambda: extend.ntk_aware(rates, factor),
-        "dynamic": lambda: extend.dynamic_ntk(rates, 2, trained, int(factor * trained)),
-        "llama3": lambda: extend.llama3(rates, factor, trained),
-        "yarn": lambda: extend.yarn(
-            rates, factor, trained, fast=min(32, trained / (2 * torch.pi)), truncate=cut
+        "none": lambda: inv_freq,
+        "interpolation": lambda: rope_scaling.position_interpolation(inv_freq, factor),
+        "ntk": lambda: rope_scaling.ntk_aware(inv_freq, factor),
+        "dynamic": lambda: rope_scaling.dynamic_ntk(inv_freq, 2, trained, int(factor * trained)),
+        "llama3": lambda: rope_scaling.llama3(inv_freq, factor, trained),
+        "yarn": lambda: rope_scaling.yarn(
+            inv_freq, factor, trained, fast=min(32, trained / (2 * torch.pi)), truncate=cut
         ),
         "base": lambda: frequencies(width, base * factor ** (width / 2 / first)),
     }[state["rule"]]()
     reached = [
         (each * length).clamp(max=2 * torch.pi)
-        for each, length in ((rates, trained), (changed, factor * trained))
+        for each, length in ((inv_freq, trained), (changed, factor * trained))
     ]
-    around = rates * trained >= 2 * torch.pi
+    around = inv_freq * trained >= 2 * torch.pi
     return {
-        "rates": rates,
+        "rates": inv_freq,
         "changed": changed,
         "unseen": reached[1] > reached[0] * (1 + 1e-6),
-        "moved": around & (changed < 0.95 * rates),
+        "moved": around & (changed < 0.95 * inv_freq),
         "seen": reached[0] / (2 * torch.pi),
         "now": reached[1] / (2 * torch.pi),
     }
@@ -239,13 +239,14 @@ def t5_buckets(state: State, found: State) -> State:
 def axes(state: State, found: State) -> State:
     rows, columns, base = state["rows"], state["columns"], state["base"]
     image = (3 if state["what"] == "video" else 1, rows, columns)
-    numbers = text_image_positions([image] if state["what"] == "image" else [4, image, 4]).numbers
-    plane, rates = numbers[:, 1:], frequencies(64, base)
+    parts = [image] if state["what"] == "image" else [4, image, 4]
+    numbers = axes_of(text_image_positions(parts))[0]
+    plane, inv_freq = numbers[:, 1:], frequencies(64, base)
     wanted = torch.tensor([[0, state["down"], state["right"]]])
     tokens, directions, wish = {
         "line": lambda: (
             torch.arange(len(numbers))[:, None],
-            rates[:, None],
+            inv_freq[:, None],
             wanted[:, 1:2] * columns + wanted[:, 2:],
         ),
         "axial": lambda: (
@@ -253,8 +254,8 @@ def axes(state: State, found: State) -> State:
             if state["what"] == "video"
             else (plane, width_directions([32, 32], base), wanted[:, 1:])
         ),
-        "sections": lambda: (numbers, section_directions(rates, [8, 12, 12]), wanted),
-        "golden": lambda: (plane, golden_directions(rates), wanted[:, 1:]),
+        "sections": lambda: (numbers, section_directions(inv_freq, [8, 12, 12]), wanted),
+        "golden": lambda: (plane, golden_directions(inv_freq), wanted[:, 1:]),
     }[state["how"]]()
     even = torch.tensor([1.0, 0.0], dtype=torch.float64).repeat(len(directions))[None, None, None]
     key = apply_rope(even, -axes_angles(wish, directions))
@@ -311,14 +312,14 @@ def heads(state: State, found: State) -> State:
     q, k, q_mean, k_mean = (x.expand(length, width) for x in rows)
     base = held["base"] and frequencies(width, held["base"])
     trained = torch.zeros(width // 2).double() if base is None else base
-    rates = trained / slow
-    rates[: state["fast"]] = rates[width // 2 - state["last"] :] = 0
+    inv_freq = trained / slow
+    inv_freq[: state["fast"]] = inv_freq[width // 2 - state["last"] :] = 0
     places = torch.arange(length)
     back = places[:, None] - places
 
-    def scores(q, k, rates, slow):
+    def scores(q, k, inv_freq, slow):
         logits = attention_logits(
-            q[None, None], k[None, None], RoPE(width, rates=rates).double(), places, places
+            q[None, None], k[None, None], RoPE(width, inv_freq=inv_freq).double(), places, places
         )[0, 0]
         bias = torch.tensor(held["bias"] or [0.0] * length, dtype=torch.float64)
         return logits + bias[back.abs() // slow]
@@ -327,13 +328,13 @@ def heads(state: State, found: State) -> State:
         first = 0 if held["causal"] else 1 - length
         return [scores.diagonal(-n).mean() for n in range(first, length)]
 
-    average = scores(q_mean, k_mean, rates, slow)
-    shown = scores(q, k, rates, slow) if state["whose"] == "text" else average
+    average = scores(q_mean, k_mean, inv_freq, slow)
+    shown = scores(q, k, inv_freq, slow) if state["whose"] == "text" else average
     if held["causal"]:
         shown = shown.masked_fill(back < 0, -torch.inf)
     pairs = [x.unflatten(-1, (-1, 2)).norm(dim=-1) for x in (rows[2][0], rows[3][0])]
     return {
-        "rates": rates,
+        "rates": inv_freq,
         "weights": shown.softmax(-1),
         "curve": curve(average),
         "before": curve(scores(q_mean, k_mean, trained, 1)),

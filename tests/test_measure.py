@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from lab import measure
 from lab.training import generator
-from pe_lib.attention import PositionEncoding
-from pe_lib.positions import Positions
+from pe_lib.encoding import PositionEncoding
 
 seeds = st.integers(0, 10_000)
 quick = settings(max_examples=25, deadline=None)
@@ -50,9 +49,7 @@ def test_equivariance_error_is_the_largest_difference() -> None:
 class PlaceBias(PositionEncoding):
     """Logits that depend on the key's place: moving by s adds exactly s."""
 
-    def bias(
-        self, q: Tensor, k: Tensor, q_pos: Positions, k_pos: Positions, scale: float
-    ) -> Tensor:
+    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         return k_pos.to(q.dtype).expand(len(q_pos), len(k_pos))
 
 

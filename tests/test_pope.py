@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pe_lib.attention import attention_logits
-from pe_lib.pope import PoPE
+from pe_lib.recent.pope import PoPE
 from pe_lib.sinusoidal import frequencies
 
 
@@ -28,10 +28,10 @@ def test_the_score_is_the_sum_of_the_paper() -> None:
     q_pos, k_pos = torch.arange(7, 12), torch.tensor([0, 3, 4, 9, 30])
     scores = attention_logits(q, k, encoding, q_pos, k_pos)
     lengths = torch.nn.functional.softplus(q), torch.nn.functional.softplus(k)
-    rates = frequencies(8, 100.0)  # four of them
+    inv_freq = frequencies(8, 100.0)  # four of them
     for i, m in enumerate(q_pos.tolist()):
         for j, n in enumerate(k_pos.tolist()):
-            cosines = ((n - m) * rates + encoding.phase).cos()  # (H, d)
+            cosines = ((n - m) * inv_freq + encoding.phase).cos()  # (H, d)
             expected = (lengths[0][:, :, i] * lengths[1][:, :, j] * cosines).sum(-1) / 2
             assert torch.allclose(scores[:, :, i, j], expected, atol=1e-12)
 

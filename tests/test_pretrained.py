@@ -13,7 +13,7 @@ import torch
 
 from lab import pretrained
 from lab.tasks import load_text
-from pe_lib.attention import NoPosition
+from pe_lib.encoding import NoPosition
 from pe_lib.rope import RoPE
 
 TRAINED_LENGTH = 128

@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pe_lib.axes import AxialRoPE, axial_angles
+from pe_lib.recent.axes import AxesRoPE, AxialRoPE, axial_angles, section_directions
+from pe_lib.recent.xpos import XPos
 from pe_lib.rope import RoPE, apply_rope, layout_permutation, rope_angles
+from pe_lib.rope_scaling import DynamicNTK
 from pe_lib.sinusoidal import frequencies
 
 OFFSETS = (0, 3, 5000, 100_000)
@@ -131,10 +133,11 @@ def test_equals_the_rotation_matrix(
 
 def test_axial_positions_are_rows_and_columns() -> None:
     """Patch 13 of rows of 5 stands in row 2, column 3."""
-    angles = axial_angles(2, 3, frequencies(4, 100.0))
+    angles = axial_angles(torch.tensor(2), torch.tensor(3), frequencies(4, 100.0))
     torch.testing.assert_close(angles, torch.tensor([2.0, 0.2, 3.0, 0.3], dtype=torch.float64))
     x = torch.randn(1, 1, 1, 8, dtype=torch.float64)
-    rotated, _ = AxialRoPE(8, columns=5).rotate(x, x, [13], [13])
+    patch = torch.tensor([13])
+    rotated, _ = AxialRoPE(8, columns=5).rotate(x, x, patch, patch)
     assert torch.equal(rotated, apply_rope(x, angles[None]))
 
 
@@ -142,7 +145,7 @@ def test_axial_positions_are_rows_and_columns() -> None:
 
 
 @pytest.mark.parametrize("dim", [2, 8, 14])
-def test_the_permutation_leads_from_one_layout_to_the_other_exactly(dim: int) -> None:
+def test_the_permutation_changes_the_layout_exactly(dim: int) -> None:
     order = layout_permutation(dim)
     x = torch.randn(2, 3, 5, dim, dtype=torch.float64)
     angles = rope_angles(torch.arange(5) + 9, frequencies(dim))
@@ -156,27 +159,46 @@ def test_the_permutation_leads_from_one_layout_to_the_other_exactly(dim: int) ->
 # Properties ---------------------------------------------------------------------------------------
 
 
-def test_the_score_is_that_of_the_key_rotated_by_key_minus_query() -> None:
+def test_the_sign_is_key_minus_query() -> None:
     """<R_m q, R_n k> = <q, R_(n-m) k>; with m - n it would be another number."""
     q, k = (x.double() for x in random_qk(4, lq=1, lk=1))
-    rates = frequencies(12)
-    rotated = [apply_rope(x, rope_angles(p, rates)) for x, p in ((q, [11]), (k, [4]))]
+
+    def angles(position: int) -> Tensor:
+        return rope_angles(torch.tensor([position]), frequencies(12))
+
+    rotated = [apply_rope(x, angles(p)) for x, p in ((q, 11), (k, 4))]
     score = (rotated[0] * rotated[1]).sum(-1)
-    torch.testing.assert_close(score, (q * apply_rope(k, rope_angles([4 - 11], rates))).sum(-1))
-    other = (q * apply_rope(k, rope_angles([11 - 4], rates))).sum(-1)
+    torch.testing.assert_close(score, (q * apply_rope(k, angles(4 - 11))).sum(-1))
+    other = (q * apply_rope(k, angles(11 - 4))).sum(-1)
     assert not torch.allclose(score, other)
 
 
 def test_the_gain_multiplies_what_rotates() -> None:
     q, k = random_qk(6)
-    plain, gained = (RoPE(12, rotary_dim=8, gain=g) for g in (1.0, 1.5))
+    plain, gained = (RoPE(12, rotary_dim=8, attention_factor=g) for g in (1.0, 1.5))
     positions = torch.arange(7)
     one, two = (rope.rotate(q, k, positions[:5], positions)[1] for rope in (plain, gained))
     torch.testing.assert_close(two[..., :8], 1.5 * one[..., :8])
     assert torch.equal(two[..., 8:], one[..., 8:])
 
 
-# Training, precision, memory layout ---------------------------------------------------------------
+def test_heads_of_another_width_are_refused() -> None:
+    """They would rotate in part, without a word."""
+    x, places = torch.randn(1, 1, 3, 12), torch.arange(3)
+    wide = section_directions(frequencies(8), [2, 2])
+    for rope in (RoPE(8), XPos(8), DynamicNTK(8, 2.0, 16), AxesRoPE(8, wide), AxialRoPE(8, 2)):
+        with pytest.raises(ValueError, match="heads must have width 8, got 12"):
+            rope.rotate(x, x, places, places)
+
+
+def test_each_token_needs_its_angle() -> None:
+    with pytest.raises(ValueError, match="angles must be of 3 tokens, got 1"):
+        apply_rope(torch.randn(3, 8), torch.ones(1, 4))
+    with pytest.raises(ValueError, match="angles must be of 1 to 4 pairs, got 5"):
+        apply_rope(torch.randn(3, 8), torch.ones(3, 5))
+
+
+# Precision ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -195,7 +217,7 @@ def test_half_precision_rotates_by_float32_angles(dtype: torch.dtype, cast: str)
         assert (rotated - exact).abs().max() <= torch.finfo(dtype).eps * exact.abs().max()
 
 
-def test_far_positions_keep_float32_accuracy_where_float32_angles_lose_it() -> None:
+def test_far_positions_keep_float32_accuracy() -> None:
     positions = torch.tensor([100_003])
     exact = rope_angles(positions, frequencies(64)).cos()
     ones = torch.eye(64)[::2].sum(0).expand(1, 1, 1, 64)  # pairs of 1 and 0
@@ -203,12 +225,3 @@ def test_far_positions_keep_float32_accuracy_where_float32_angles_lose_it() -> N
     rounded = rope_angles(positions, frequencies(64).float()).cos()
     assert (ours - exact).abs().max() < 1e-7
     assert (rounded - exact).abs().max() > 1e-4
-
-
-def test_rates_are_the_encodings_own() -> None:
-    """Two encodings of one tensor do not change together, nor with it."""
-    rates = torch.ones(4)
-    one, other = RoPE(8, rates=rates), RoPE(8, rates=rates)
-    rates[0] = 9
-    one.rates[1] = 5
-    assert one.rates.tolist() == [1, 5, 1, 1] and other.rates.tolist() == [1] * 4

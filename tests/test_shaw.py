@@ -1,10 +1,10 @@
-"""Shaw's method: against published code, a loop twin, and what the interface promises."""
+"""Shaw's method: against published code and a loop twin."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from closeness import assert_close, drawn_places, forms
+from closeness import assert_close, drawn_places
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -67,23 +67,12 @@ def test_library_equals_the_loops(case: tuple[Tensor, Tensor, Tensor, Tensor, Te
     layer = Shaw(table.shape[1], len(table) // 2).double()
     layer.key_table.data = layer.value_table.data = table
     k = q.new_zeros(*q.shape[:2], k_pos.shape[1], q.shape[3])
-    for places in forms(q_pos, k_pos):
-        for logits, values in (
-            (shaw_logits(q, table, *places), shaw_values(weights, table, *places)),
-            (layer.bias(q, k, *places, 1.0), layer.values(weights, *places)),
-        ):
-            assert_close(logits, twin_logits(q, table, q_pos, k_pos), 1e-12)
-            assert_close(values, twin_values(weights, table, q_pos, k_pos), 1e-12)
-
-
-def test_values_clip_unequal_ends() -> None:
-    """With two numbers for clip: as a table that repeats its last row for the shorter end."""
-    torch.manual_seed(0)
-    encoding = Shaw(5, (6, 2)).double()
-    table = encoding.value_table.detach()
-    weights, places = torch.rand(2, 3, 9, 9).double(), torch.arange(9).expand(2, 9)
-    expected = twin_values(weights, torch.cat([table, table[-1:].expand(4, 5)]), places, places)
-    assert_close(encoding.values(weights, places, places), expected, 1e-12)
+    for logits, values in (
+        (shaw_logits(q, table, q_pos, k_pos), shaw_values(weights, table, q_pos, k_pos)),
+        (layer.bias(q, k, q_pos, k_pos, 1.0), layer.values(weights, q_pos, k_pos)),
+    ):
+        assert_close(logits, twin_logits(q, table, q_pos, k_pos), 1e-12)
+        assert_close(values, twin_values(weights, table, q_pos, k_pos), 1e-12)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -94,7 +83,8 @@ def test_values_clip_unequal_ends() -> None:
 def test_keys_equal_transformers_wav2vec2_bert(
     seed: int, clip: tuple[int, int], n_queries: int, n_keys: int, offset: int
 ) -> None:
-    # Same sign (key minus query) and row order as here.
+    # Same sign (key minus query) and row order as here. An end that is clipped earlier is a table
+    # that repeats the last row there.
     torch.manual_seed(seed)
     config = Wav2Vec2BertConfig(
         hidden_size=15,
@@ -107,8 +97,8 @@ def test_keys_equal_transformers_wav2vec2_bert(
     q, k = torch.randn(2, 3, n_queries, 5), torch.randn(2, 3, n_keys, 5)
     apply = modeling_wav2vec2_bert._apply_relative_key_position_encoding
     expected = apply(peer, q, k)[1]
-    encoding = Shaw(5, clip)
-    encoding.key_table.data = peer.distance_embedding.weight.data
+    encoding, table = Shaw(5, clip[0]), peer.distance_embedding.weight.data
+    encoding.key_table.data = torch.cat([table, table[-1:].expand(clip[0] - clip[1], -1)])
     q_pos, k_pos = torch.arange(n_queries) + offset, torch.arange(n_keys) + offset
     assert_close(encoding.bias(q, k, q_pos, k_pos, q.shape[-1] ** -0.5), expected)
 
@@ -145,5 +135,7 @@ def test_initial_rows_are_as_wide_as_a_query() -> None:
     assert wide.key_table.std().item() == pytest.approx(1 / 8, rel=0.05)
     assert wide.value_table.std().item() == pytest.approx(1 / 8, rel=0.05)
     assert Shaw(64, 200, std=0.02).key_table.std().item() == pytest.approx(0.02, rel=0.05)
+    assert not Shaw(64, 2, std=0.0).key_table.any()
     assert list(Shaw(64, 2, with_values=False).state_dict()) == ["key_table"]
-    assert Shaw(64, 2, with_values=False).values(torch.ones(1, 1, 1, 1), [0], [0]) is None
+    zero = torch.zeros(1, dtype=torch.long)
+    assert Shaw(64, 2, with_values=False).values(torch.ones(1, 1, 1, 1), zero, zero) is None

@@ -15,14 +15,14 @@ def drawn(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def test_a_sink_far_below_all_logits_changes_nothing():
+def test_a_low_sink_changes_nothing():
     torch.manual_seed(0)
     q, k, v = (drawn(1, 2, 4, 4) for _ in range(3))
     sink = Sink(2).double()
     nn.init.constant_(sink.logits, -1e4)
     assert_close(
-        attend(q, k, v, sink, range(4), range(4))[0],
-        attend(q, k, v, NoPosition(), range(4), range(4))[0],
+        attend(q, k, v, sink, 0, 0)[0],
+        attend(q, k, v, NoPosition(), 0, 0)[0],
         1e-14,
     )
 

@@ -10,9 +10,9 @@ from closeness import assert_close, difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.training import generator
-from pe_lib.axes import sinusoidal_2d
+from pe_lib.recent.axes import sinusoidal_2d
 from pe_lib.sinusoidal import (
+    Sinusoidal,
     frequencies,
     sinusoidal,
     wavelengths,
@@ -44,7 +44,8 @@ def twin(position: float, dim: int, base: float, layout: str) -> list[float]:
 def test_each_number_equals_the_formula(
     positions: list[float], n: int, base: float, layout: str
 ) -> None:
-    codes = sinusoidal(positions, 2 * n, base, layout=layout, dtype=torch.float64)
+    exact = torch.tensor(positions, dtype=torch.float64)
+    codes = sinusoidal(exact, 2 * n, base, layout=layout, dtype=torch.float64)
     expected = torch.tensor([twin(p, 2 * n, base, layout) for p in positions], dtype=torch.float64)
     assert codes.shape == (len(positions), 2 * n)
     assert torch.allclose(codes, expected, rtol=0, atol=1e-10)
@@ -68,12 +69,12 @@ def test_each_number_of_a_grid_equals_the_formula(
 
 @quick
 @given(pairs, bases)
-def test_frequencies_are_geometric_and_stop_one_step_before_the_base(n: int, base: float) -> None:
-    rates = frequencies(2 * n, base)
-    assert rates.shape == (n,)
-    assert rates[0] == 1
+def test_frequencies_are_a_geometric_series(n: int, base: float) -> None:
+    inv_freq = frequencies(2 * n, base)
+    assert inv_freq.shape == (n,)
+    assert inv_freq[0] == 1
     for j in range(n):
-        assert float(rates[j]) == pytest.approx(math.exp(-2 * j / (2 * n) * math.log(base)))
+        assert float(inv_freq[j]) == pytest.approx(math.exp(-2 * j / (2 * n) * math.log(base)))
     assert float(wavelengths(2 * n, base)[-1]) == pytest.approx(
         2 * math.pi * base ** (1 - 1 / n), rel=1e-9
     )
@@ -93,9 +94,7 @@ def test_equal_to_the_table_of_ctrl(length: int, dim: int) -> None:
 
 
 @pytest.mark.parametrize(("length", "dim"), [(7, 6), (61, 30), (300, 128)])
-def test_equal_to_the_table_of_whisper_with_the_base_that_its_divisor_means(
-    length: int, dim: int
-) -> None:
+def test_equal_to_whisper_with_another_base(length: int, dim: int) -> None:
     """Whisper: halves, exponents divided by dim / 2 - 1; float32 angles, hence the tolerance."""
     from transformers.models.whisper.modeling_whisper import sinusoids
 
@@ -152,35 +151,39 @@ def test_equal_to_the_timesteps_of_diffusers(dim: int, cosines_first: bool, shif
 
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3), (2, 1, 4)])
 def test_positions_of_any_shape_keep_it(shape: tuple[int, ...]) -> None:
-    positions = torch.rand(shape, generator=generator(0)) * 100
+    positions = torch.rand(shape) * 100
     codes = sinusoidal(positions, 6)
     assert codes.shape == (*shape, 6)
     assert torch.equal(codes.reshape(-1, 6), sinusoidal(positions.flatten(), 6))
 
 
 @pytest.mark.parametrize("places", [[3.0, 4.0, 5.0], [7.0], [1.0, 4.5, -2.0]])
-def test_a_code_has_its_gradient_by_position_consecutive_or_not(places: list[float]) -> None:
+def test_a_code_has_its_gradient_by_position(places: list[float]) -> None:
     positions = torch.tensor(places, dtype=torch.float64, requires_grad=True)
-    weights, rates = torch.randn(len(places), 6), frequencies(6)
+    weights, inv_freq = torch.randn(len(places), 6), frequencies(6)
     (found,) = torch.autograd.grad((sinusoidal(positions, 6) * weights).sum(), positions)
-    angles = positions.detach()[:, None] * rates
-    slopes = torch.stack([rates * angles.cos(), -rates * angles.sin()], dim=-1).flatten(-2)
+    angles = positions.detach()[:, None] * inv_freq
+    slopes = torch.stack([inv_freq * angles.cos(), -inv_freq * angles.sin()], dim=-1).flatten(-2)
     torch.testing.assert_close(found, (slopes * weights).sum(-1))
 
 
-def test_integers_and_the_same_numbers_as_floats_have_the_same_code() -> None:
+def test_integers_and_floats_have_one_code() -> None:
     whole = torch.tensor([-7, 0, 3, 5000])
     for dtype in (torch.int16, torch.int32, torch.float32, torch.float64):
         assert torch.equal(sinusoidal(whole.to(dtype), 8), sinusoidal(whole, 8))
-    assert torch.equal(sinusoidal([-7, 0, 3, 5000], 8), sinusoidal(whole, 8))
-    assert torch.equal(sinusoidal(whole.numpy(), 8), sinusoidal(whole, 8))
+
+
+def test_embed_adds_the_code_once() -> None:
+    x, places = torch.randn(2, 5, 8, dtype=torch.float64), torch.randn(2, 5) * 100
+    codes = sinusoidal(places, 8, 50.0, dtype=torch.float64)
+    torch.testing.assert_close(Sinusoidal(8, 50.0, gain=0.3).embed(x, places), x + 0.3 * codes)
 
 
 # Precision ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("offset", OFFSETS)
-def test_a_float32_code_is_right_to_its_last_digit_however_far(offset: int) -> None:
+def test_far_float32_codes_are_exact(offset: int) -> None:
     positions = torch.arange(offset, offset + 9)
     codes = sinusoidal(positions, 64)
     assert codes.dtype == torch.float32
@@ -190,8 +193,8 @@ def test_a_float32_code_is_right_to_its_last_digit_however_far(offset: int) -> N
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_other_types_are_the_exact_code_rounded_once(dtype: torch.dtype) -> None:
+def test_other_types_are_rounded_once(dtype: torch.dtype) -> None:
     exact = sinusoidal(torch.arange(4000, 4010), 32, dtype=torch.float64)
     assert torch.equal(sinusoidal(torch.arange(4000, 4010), 32, dtype=dtype), exact.to(dtype))
-    grid = sinusoidal_2d(3, torch.arange(4000, 4010), 32, dtype=dtype)
+    grid = sinusoidal_2d(torch.tensor(3), torch.arange(4000, 4010), 32, dtype=dtype)
     assert grid.dtype == dtype

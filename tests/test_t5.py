@@ -1,4 +1,4 @@
-"""T5's relative position bias: against the published code, the formula and the error table."""
+"""T5's relative position bias: against the published code and the formula."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def exact_bucket(relative: int, n_buckets: int, max_distance: int, bidirectional
 
 @both_directions
 @pytest.mark.parametrize(("n_buckets", "max_distance"), [(32, 128), (64, 256), (12, 30), (8, 5)])
-def test_buckets_equal_the_published_ones_at_every_offset(
+def test_buckets_equal_the_published_ones(
     bidirectional: bool, n_buckets: int, max_distance: int
 ) -> None:
     relative = torch.arange(-1200, 1201)
@@ -96,7 +96,9 @@ def test_buckets_follow_the_formula(
 ) -> None:
     n_buckets = 2 * per_side if bidirectional else per_side
     max_distance = per_side // 2 + further
-    ours = t5_bucket([[relative]], n_buckets, max_distance, bidirectional=bidirectional)
+    ours = t5_bucket(
+        torch.tensor([[relative]]), n_buckets, max_distance, bidirectional=bidirectional
+    )
     assert ours.shape == (1, 1)
     assert ours.item() in exact_bucket(relative, n_buckets, max_distance, bidirectional)
 

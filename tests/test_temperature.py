@@ -1,4 +1,4 @@
-"""Scalable softmax: against the formula, and what it does for a long text."""
+"""Temperatures: against formulas and Ministral 3, and what they do for a long text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ import torch
 
 from pe_lib.attention import attend, attention_logits
 from pe_lib.encoding import NoPosition
-from pe_lib.temperature import ScalableSoftmax, log_count, starting_strength
+from pe_lib.recent.temperature import (
+    QueryTemperature,
+    ScalableSoftmax,
+    log_count,
+    query_factor,
+    starting_strength,
+)
 
 
 def test_scores_are_multiplied_by_s_log_n() -> None:
@@ -30,7 +36,7 @@ def test_scores_start_as_large_as_ever() -> None:
     assert float(factors.mean()) == pytest.approx(1)
 
 
-def test_the_largest_weight_does_not_fade_with_the_length() -> None:
+def test_the_largest_weight_does_not_fade() -> None:
     """One key scores 5 more than all others: with s at least 0.2 it keeps most of the weight."""
 
     def weight(encoding: torch.nn.Module, length: int) -> float:
@@ -44,3 +50,25 @@ def test_the_largest_weight_does_not_fade_with_the_length() -> None:
     torch.nn.init.constant_(scaled.strength, 0.43)
     assert weight(NoPosition(), 16) > 0.9 and weight(NoPosition(), 4096) < 0.05
     assert weight(scaled, 16) > 0.9 and weight(scaled, 4096) > 0.99
+
+
+def test_steps_equal_ministral3() -> None:
+    from transformers.models.ministral3.modeling_ministral3 import get_llama_4_attn_scale
+
+    places, q = torch.tensor([0, 5, 8191, 8192, 50_000]), torch.randn(2, 3, 5, 4)
+    theirs = q * get_llama_4_attn_scale(places[None].float(), 0.1, 8192)
+    ours, k = QueryTemperature(0.1, 8192).rotate(q, q, places, places)
+    torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-6)
+    assert k is q
+
+
+def test_powers_grow_smoothly() -> None:
+    found = query_factor(torch.tensor([-9, 0, 3]), 0.5, 4, offset=1, growth="power")
+    torch.testing.assert_close(found, torch.tensor([1, 1.25, 2.0]).double().sqrt())
+    with pytest.raises(ValueError, match="growth must be steps or power, got 'linear'"):
+        query_factor(torch.zeros(1), 0.5, 4, growth="linear")
+
+
+def test_one_key_has_no_strength() -> None:
+    with pytest.raises(ValueError, match="length must be at least 2, got 1"):
+        starting_strength(1)

@@ -10,11 +10,12 @@ import pytest
 import torch
 from recorded_models import in_float64
 
-from pe_lib.attention import MultiHeadAttention, NoPosition, attend
-from pe_lib.forgetting import Forgetting
+from pe_lib.attention import MultiHeadAttention, attend
+from pe_lib.encoding import NoPosition
+from pe_lib.recent.forgetting import Forgetting
+from pe_lib.recent.rotary_values import RotaryValues
+from pe_lib.recent.sinks import Sink
 from pe_lib.rope import RoPE
-from pe_lib.rotary_values import RotaryValues
-from pe_lib.sinks import Sink
 from tools import ROOT
 
 SHOWN = {
@@ -113,7 +114,7 @@ def test_values_are_rotated_and_rotated_back_as_in_deepseek_v4(page, heads):
     """Both in double precision: the published code rounds its products to single."""
     code = published("deepseek_v4")
     q, k, _ = (each.double() for each in heads)
-    angles = (POSITIONS[:, None] * RoPE(16).rates)[None]  # (1, L, d / 2)
+    angles = (POSITIONS[:, None] * RoPE(16).inv_freq)[None]  # (1, L, d / 2)
     cos, sin = angles.cos(), angles.sin()
     with in_float64():
         rotated = [code.apply_rotary_pos_emb(each, cos, sin) for each in (q, k)]
@@ -152,9 +153,9 @@ def test_temperature_is_that_of_ministral3_where_positions_are_counted_alike(pag
 def test_the_gates_of_the_page_are_those_of_the_library(page):
     ours, library = page["Forgetting"](32, 4), Forgetting(32, 4)
     library.load_state_dict(ours.state_dict())
-    read = ours.read(torch.randn(2, 20, 32, generator=torch.Generator().manual_seed(3)))
+    read = ours.project_hidden(torch.randn(2, 20, 32, generator=torch.Generator().manual_seed(3)))
     seen = torch.ones(20, 20).tril().bool()
-    bias, expected = (e.read_bias(read, read, POSITIONS, POSITIONS) for e in (ours, library))
+    bias, expected = (e.hidden_bias(read, read, POSITIONS, POSITIONS) for e in (ours, library))
     torch.testing.assert_close(bias[..., seen], expected[..., seen], atol=1e-6, rtol=0)
 
 
@@ -162,8 +163,8 @@ def test_distances_are_read_as_in_inkling(page):
     code = published("inkling")
     ours, theirs = page["ReadDistances"](32, 2, 4, 6), code.InklingRelativeLogits(4, 6)
     theirs.proj.data = ours.profiles.data
-    read = ours.read(torch.randn(2, 20, 32, generator=torch.Generator().manual_seed(4)))
-    bias = ours.read_bias(read, read, POSITIONS, POSITIONS)
+    read = ours.project_hidden(torch.randn(2, 20, 32, generator=torch.Generator().manual_seed(4)))
+    bias = ours.hidden_bias(read, read, POSITIONS, POSITIONS)
     expected = theirs(read.transpose(1, 2), POSITIONS, POSITIONS)
     torch.testing.assert_close(bias, expected, atol=1e-6, rtol=0)
 

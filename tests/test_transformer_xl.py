@@ -1,4 +1,4 @@
-"""Transformer-XL: against XLNet, a loop twin, its memory, and the interface."""
+"""Transformer-XL: against XLNet and a loop twin; its memory: test_segments.py."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import math
 
 import pytest
 import torch
-from closeness import assert_close, difference, drawn_places, forms
+from closeness import assert_close, drawn_places, forms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from transformers import XLNetConfig, XLNetModel
 
-from lab.segments import SegmentMemory, run_segments
-from pe_lib import fast
 from pe_lib.attention import MultiHeadAttention
 from pe_lib.transformer_xl import TransformerXL
 
@@ -67,14 +65,14 @@ def test_library_equals_the_loops(case: tuple[TransformerXL, Tensor, Tensor, Ten
     encoding, q, k, q_pos, k_pos = case
     weights = (encoding.u.detach(), encoding.v.detach(), encoding.r_proj.weight.detach())
     scale, places = q.shape[-1] ** -0.5, forms(q_pos, k_pos)
-    block, fast.BLOCK = fast.BLOCK, 2  # several, the last not full
-    try:
-        found = [encoding.bias(q, k, *each, scale) for each in places]
-        found += [fast.bias(encoding, q, k, *each, scale) for each in places]
-    finally:
-        fast.BLOCK = block
-    for bias in found:
-        assert_close(bias, twin_bias(q, k, weights, q_pos, k_pos, encoding.clamp), 1e-12)
+    for each in places:  # tensors, and where consecutive positions begin
+        bias_of = encoding.bias if isinstance(each[0], Tensor) else encoding.consecutive_bias
+        bias = bias_of(q, k, *each, scale)
+        assert_close(
+            bias.expand(len(q), -1, -1, -1),
+            twin_bias(q, k, weights, q_pos, k_pos, encoding.clamp),
+            1e-12,
+        )
 
 
 def xlnet(n_layer: int = 1, **settings: object) -> XLNetModel:
@@ -129,69 +127,3 @@ def test_scores_equal_xlnet(
     own, own_weights = layer.with_weights(x, context=context, q_pos=k_pos[n_memory:], k_pos=k_pos)
     assert_close(own_weights, weights.permute(2, 3, 0, 1))
     assert_close(peer.layer_norm(own + x), output.transpose(0, 1))
-
-
-class XLNetBlock(nn.Module):
-    """An XLNet layer with our attention in it."""
-
-    def __init__(self, peer: nn.Module) -> None:
-        super().__init__()
-        self.attention, self.peer = copy_xlnet(peer.rel_attn, causal=True), peer
-
-    def forward(self, x: Tensor, **places: Tensor) -> Tensor:
-        return self.peer.ff(self.peer.rel_attn.layer_norm(self.attention(x, **places) + x))
-
-
-@pytest.mark.parametrize("memory_length", [2, 4, 7])
-def test_segments_equal_xlnet_with_memory(memory_length: int) -> None:
-    torch.manual_seed(memory_length)
-    model = xlnet(3, attn_type="uni", mem_len=memory_length).double()
-    x, memory, outputs = torch.randn(2, 14, 20, dtype=torch.float64), None, []
-    for segment in x.split(4, dim=1):
-        result = model(inputs_embeds=segment, mems=memory, use_mems=True)
-        memory = result.mems
-        outputs.append(result.last_hidden_state)
-    own = run_segments([XLNetBlock(layer) for layer in model.layer], x, 4, memory_length)
-    assert_close(own, torch.cat(outputs, dim=1), 1e-6)  # its codes are float32 even so
-
-
-def stack(n_layers: int) -> list[MultiHeadAttention]:
-    """Return causal layers in float64."""
-    torch.manual_seed(0)
-    encodings = [TransformerXL(12, 3, std=0.5) for _ in range(n_layers)]
-    return [MultiHeadAttention(12, 3, encoding, causal=True).double() for encoding in encodings]
-
-
-def test_a_memory_of_everything_equals_one_pass() -> None:
-    layers, x = stack(2), torch.randn(2, 11, 12).double()
-    whole = x
-    for layer in layers:
-        whole = layer(whole)
-    assert_close(run_segments(layers, x, 3, 11), whole, 1e-12)
-    assert_close(run_segments(layers, x, 11, 1), whole, 1e-12)
-    assert difference(run_segments(layers, x, 3, 2), whole) > 1e-3
-
-
-@pytest.mark.parametrize(("n_layers", "memory_length"), [(1, 3), (2, 3), (3, 2)])
-def test_reach_grows_with_the_layers(n_layers: int, memory_length: int) -> None:
-    layers, x = stack(n_layers), torch.randn(1, 12, 12).double()
-    changed = x.clone()
-    changed[:, 0] += 1
-    outputs = run_segments(layers, changed, 1, memory_length)
-    moved = (outputs - run_segments(layers, x, 1, memory_length)).abs().amax((0, 2)) > 1e-12
-    assert moved.nonzero().max() == n_layers * memory_length
-
-
-def test_no_gradient_passes_to_an_earlier_segment() -> None:
-    layers, x = stack(2), torch.randn(1, 6, 12).double().requires_grad_()
-    run_segments(layers, x, 3, 3)[:, 3:].sum().backward()
-    assert x.grad[:, :3].abs().max() == 0
-    assert x.grad[:, 3:].abs().min() > 0
-
-
-def test_memory_keeps_the_last_states_and_counts_on() -> None:
-    memory, x = SegmentMemory(3), torch.arange(10.0).view(1, 10, 1)
-    for start, stop, first in ((0, 2, 0), (2, 4, 0), (4, 9, 1), (9, 10, 6)):
-        context, q_pos, k_pos = memory.extend(x[:, start:stop])
-        assert context.flatten().tolist() == k_pos.tensor().tolist() == list(range(first, stop))
-        assert q_pos.tensor().tolist() == list(range(start, stop))

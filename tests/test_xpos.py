@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pe_lib.attention import attend, attend_fused, attention_logits
-from pe_lib.positions import Run
-from pe_lib.xpos import XPos
+from pe_lib.recent.xpos import XPos
 
 
 @pytest.mark.parametrize("offset", [0, 3, 5000])
@@ -30,7 +29,7 @@ def test_scores_equal_x_transformers(offset: int, scale_base: int) -> None:
     _, scale = peer(positions - offset)
     rotated_q = x_transformers.apply_rotary_pos_emb(q, angles, scale)
     rotated_k = x_transformers.apply_rotary_pos_emb(k, angles, scale**-1)
-    xpos = XPos(10, scale_base=scale_base, rotary_dim=8, rates=peer.inv_freq.double())
+    xpos = XPos(10, scale_base=scale_base, rotary_dim=8, inv_freq=peer.inv_freq.double())
     # Positions from the middle are halves here: their float32 angles are exact enough up close.
     ours = attention_logits(q, k, xpos, positions - offset, positions - offset)
     theirs = rotated_q @ rotated_k.mT * 10**-0.5
@@ -85,9 +84,7 @@ def test_scores_equal_the_formula(
 
 
 @pytest.mark.parametrize(("far", "dtype"), [(12_000, torch.float16), (200_000, torch.float32)])
-def test_positions_whose_factors_leave_the_dtype_give_no_plausible_numbers(
-    far: int, dtype: torch.dtype
-) -> None:
+def test_factors_that_overflow_give_nan(far: int, dtype: torch.dtype) -> None:
     q, positions = torch.ones(1, 1, 4, 8, dtype=dtype), torch.tensor([0, 1, 2, far])
     for call in (attend_fused, lambda *given, **more: attend(*given, **more)[0]):
         output = call(q, q, q, XPos(8), positions, positions, causal=True)
@@ -97,9 +94,7 @@ def test_positions_whose_factors_leave_the_dtype_give_no_plausible_numbers(
 @pytest.mark.parametrize(
     ("length", "dtype"), [(6144, torch.float16), (20_000, torch.bfloat16), (20_000, torch.float32)]
 )
-def test_positions_inside_the_range_have_finite_scores_of_the_past(
-    length: int, dtype: torch.dtype
-) -> None:
+def test_scores_of_the_past_are_finite(length: int, dtype: torch.dtype) -> None:
     """Of the first and the last query, whose factors are the largest and the smallest."""
     xpos, positions = XPos(8), torch.arange(length)
     x = torch.ones(1, 1, length, 8, dtype=dtype)
@@ -124,16 +119,17 @@ def test_one_far_key_has_finite_scores(far: int, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("default", [torch.float32, torch.bfloat16])
-def test_a_run_far_from_zero_scores_as_one_at_zero(default: torch.dtype) -> None:
+def test_far_positions_score_as_near_ones(default: torch.dtype) -> None:
     """The factors are taken in float64 there too, whatever the default dtype is."""
     xpos, q = XPos(8, scale_base=8), torch.randn(1, 1, 40, 8, dtype=torch.float64)
-    here = xpos.rotate(q, q, Run(0, 40), Run(0, 40))
+    places = torch.arange(40)
+    here = xpos.rotate(q, q, places, places)
     with default_dtype(default):
-        far = xpos.rotate(q, q, Run(2**28, 40), Run(2**28, 40))
+        far = xpos.rotate(q, q, places + 2**28, places + 2**28)
     torch.testing.assert_close(far[0] @ far[1].mT, here[0] @ here[1].mT, rtol=1e-6, atol=1e-6)
 
 
-def test_in_half_precision_no_far_future_leaks_into_the_past() -> None:
+def test_no_far_future_leaks_in_half() -> None:
     """A hidden score that overflows would outweigh its mask in the fused kernel."""
     length, positions = 6144, torch.arange(6144)
     q, k, v = (torch.randn(1, 1, length, 8).half() for _ in range(3))

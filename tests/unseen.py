@@ -101,8 +101,8 @@ def count(p: Tensor) -> Tensor:
 
 
 def bf16_angles(q: Tensor, k: Tensor, p: Tensor) -> Pair:
-    rates = frequencies(q.shape[-1]).bfloat16()
-    angles = rows(p)[:, None, :, None].bfloat16() * rates
+    inv_freq = frequencies(q.shape[-1]).bfloat16()
+    angles = rows(p)[:, None, :, None].bfloat16() * inv_freq
     return rotate_pairs(q, angles), rotate_pairs(k, angles)
 
 

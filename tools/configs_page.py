@@ -13,9 +13,9 @@ from typing import Any
 
 from pe_lib.compose import Compose
 from pe_lib.encoding import PositionEncoding
+from pe_lib.recent.mla import DecoupledRotation
+from pe_lib.recent.rotary_values import RotaryValues
 from pe_lib.rope import RoPE
-from pe_lib.rotary_values import RotaryValues
-from pe_lib.trailing import Trailing
 from posdoctor.configs import from_config
 from tools import ROOT
 
@@ -31,7 +31,7 @@ def rope_of(encoding: PositionEncoding | None) -> tuple[RoPE, bool] | None:
         return encoding, False
     if isinstance(encoding, RotaryValues):
         return encoding.rope, False
-    if isinstance(encoding, Trailing):
+    if isinstance(encoding, DecoupledRotation):
         inside = rope_of(encoding.encoding)
         return None if inside is None else (inside[0], True)
     if isinstance(encoding, Compose):

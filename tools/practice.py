@@ -142,7 +142,11 @@ def files() -> dict[str, bytes]:
     texts |= {f"{name}.py": (SOURCE / f"{name}.py").read_text()
               for name in ("torch", "numpy", "runner")}  # fmt: skip
     texts["exercises/__init__.py"] = (ROOT / "exercises/__init__.py").read_text()
-    texts |= {"exercises/checks/__init__.py": "", "pe_lib/__init__.py": ""}
+    texts |= {
+        "exercises/checks/__init__.py": "",
+        "pe_lib/__init__.py": "",
+        "pe_lib/recent/__init__.py": "",
+    }
     texts["known.json"] = json.dumps(known)
     return {name: text.encode() for name, text in texts.items()}
 

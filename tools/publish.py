@@ -26,6 +26,7 @@ SHARED = (
     "exercises/practice.py",
     "exercises/wire.py",
     "pe_lib/*.py",
+    "pe_lib/recent/*.py",
     "bakeoff/*.py",
     "bakeoff/data/small.csv",  # what open exercises read
     "bakeoff/*.json",

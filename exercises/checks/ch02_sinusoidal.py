@@ -12,9 +12,9 @@ from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
 from pe_lib.sinusoidal import frequencies
 
 
-def codes_at(positions: Tensor, rates: Tensor, first: Tensor | float = 0.0) -> Tensor:
+def codes_at(positions: Tensor, inv_freq: Tensor, first: Tensor | float = 0.0) -> Tensor:
     """Return codes (..., d) of positions (...) by the hands' steps and angles at 0, float64."""
-    angles = first + positions[..., None] * rates.double()
+    angles = first + positions[..., None] * inv_freq.double()
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
 
 
@@ -30,9 +30,9 @@ def reading_cases(draw: Draw) -> list[Case]:
     )  # fmt: skip
     found = []
     for words, count, dim, end, slower in calls:  # whole rounds, so that no fast hand tells enough
-        rates = 2 * math.pi / (draw.integer(5, 9) * slower ** torch.arange(dim // 2)).double()
-        start = int(end / rates[-1]) - (count - 1 if end > 0 else 0 if end else count // 2)
-        codes = codes_at(torch.arange(start, start + count), rates)
+        inv_freq = 2 * math.pi / (draw.integer(5, 9) * slower ** torch.arange(dim // 2)).double()
+        start = int(end / inv_freq[-1]) - (count - 1 if end > 0 else 0 if end else count // 2)
+        codes = codes_at(torch.arange(start, start + count), inv_freq)
         found.append(Case(f"{words}: codes of shape {(count, dim)}", (codes,)))
     return found
 
@@ -105,10 +105,10 @@ def add_cases(draw: Draw) -> list[Case]:
     batch, length = draw.sizes(2, 3, 8)
     n, more = draw.sizes(2, 3, 6)
 
-    def case(words: str, rows: int, tokens: int, rates: Tensor, halves: bool = False) -> Case:
+    def case(words: str, rows: int, tokens: int, inv_freq: Tensor, halves: bool = False) -> Case:
         start = draw.integer(15, 900)
-        x = draw.normal(rows, tokens, 2 * len(rates)).double()
-        codes = laid_out(codes_at(torch.arange(start, start + rows), rates), halves)
+        x = draw.normal(rows, tokens, 2 * len(inv_freq)).double()
+        codes = laid_out(codes_at(torch.arange(start, start + rows), inv_freq), halves)
         words += ", all sines first" if halves else ""
         return Case(f"{words}, x {tuple(x.shape)}", (x, x + codes[:, None]))
 
@@ -127,11 +127,11 @@ def otherwise(rule: Callable[[int, int], Tensor]) -> Answer:
     return lambda x, y: add_positions(x, y, rule(*x.shape[:2]))
 
 
-def table_of(draw: Draw, rates: Tensor, length: int) -> Tensor:
+def table_of(draw: Draw, inv_freq: Tensor, length: int) -> Tensor:
     """Return codes (L, d) of consecutive positions from anywhere, mixed by a matrix, float64."""
-    n = len(rates)
+    n = len(inv_freq)
     start = draw.integer(-40, 90)
-    angles = torch.arange(start, start + length)[:, None] * rates.double()
+    angles = torch.arange(start, start + length)[:, None] * inv_freq.double()
     codes = torch.cat([angles.sin(), angles.cos()], dim=1)  # (L, d)
     q, _ = torch.linalg.qr(draw.normal(2, 2 * n, 2 * n).double())
     spread = torch.linspace(0.6, 1.8, 2 * n, dtype=torch.float64)

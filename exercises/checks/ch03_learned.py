@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from exercises.checks.spec import Case, Draw, Exercise, Mistake
-from pe_lib.resizing import interpolate_grid
+from pe_lib.recent.resizing import interpolate_grid
 
 Grid = tuple[int, int]
 Pair = tuple[Tensor, Tensor]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from exercises.checks.spec import Case, Draw, Exercise, Mistake
-from pe_lib.positions import relative_position
+from pe_lib.encoding import relative_position
 from pe_lib.shaw import clipped_row
 
 Reach = tuple[Tensor, Tensor]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from exercises.checks.spec import Case, Draw, Exercise, Mistake
-from pe_lib.positions import relative_position
+from pe_lib.encoding import relative_position
 from pe_lib.t5 import t5_bucket
 
 Fit = tuple[Tensor, Tensor]

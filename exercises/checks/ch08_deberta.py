@@ -9,7 +9,7 @@ from torch import Tensor
 
 from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
 from pe_lib.deberta import disentangled_row, log_bucket
-from pe_lib.positions import relative_position
+from pe_lib.encoding import relative_position
 
 FAR = 38_600
 

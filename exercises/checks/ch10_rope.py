@@ -151,7 +151,7 @@ def conversion_cases(draw: Draw) -> list[Case]:
 
 def xpos_scores(
     q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, *, scale: float = 512.0,
-    gamma: float = 0.4, on: str = "pairs", fades: float = 1.0,
+    gamma: float = 0.4, on: str = "pairs", scales_pairs: float = 1.0,
 ) -> Tensor:  # fmt: skip
     """Return xPos's scores of rotated vectors, from the distance of each query to each key."""
     d = q.shape[-1]
@@ -159,7 +159,7 @@ def xpos_scores(
     back = (q_pos[:, None] - k_pos).masked_fill(hidden, 0).double()[..., None]  # (Lq, Lk, 1)
     zeta = (torch.arange(0, d, 2).double() / d + gamma) / (1 + gamma)  # (d / 2,)
     zeta = zeta.repeat(2) if on == "halves" else zeta.repeat_interleave(2)
-    fading = zeta ** (fades * back / scale)
+    fading = zeta ** (scales_pairs * back / scale)
     result: Tensor = torch.einsum("bhid,bhjd,ijd->bhij", q.double(), k.double(), fading) / d**0.5
     return result.float().masked_fill(hidden, -torch.inf)
 
@@ -308,13 +308,13 @@ EXERCISES = (
         axes=("batch", "head", "query", "key"),
         mistakes=(
             Mistake("the scores grow with the distance; those of keys further back fade",
-                    lambda q, k, m, n: xpos_scores(q, k, m, n, fades=-1.0)),
+                    lambda q, k, m, n: xpos_scores(q, k, m, n, scales_pairs=-1.0)),
             Mistake("nothing fades: these are RoPE's scores",
-                    lambda q, k, m, n: xpos_scores(q, k, m, n, fades=0.0)),
+                    lambda q, k, m, n: xpos_scores(q, k, m, n, scales_pairs=0.0)),
             Mistake("the scores fade at each token; the exponent is the distance over 512",
                     lambda q, k, m, n: xpos_scores(q, k, m, n, scale=1.0)),
             Mistake("the factor is applied twice, to the query and to the key with the whole "
-                    "distance", lambda q, k, m, n: xpos_scores(q, k, m, n, fades=2.0)),
+                    "distance", lambda q, k, m, n: xpos_scores(q, k, m, n, scales_pairs=2.0)),
             Mistake("gamma is missing: the fastest pair is lost at any distance but 0",
                     lambda q, k, m, n: xpos_scores(q, k, m, n, gamma=0.0)),
             Mistake("the factors stand in the half-split order, and the pairs are neighbours",

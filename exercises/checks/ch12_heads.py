@@ -70,8 +70,8 @@ def scores_of(
 ) -> Tensor:
     """Return the scores (L, L) of a layout and a base; the last layout leaves half the width."""
     width = q.shape[-1] if layout < 2 else q.shape[-1] // 2
-    rates = frequencies(width, base) ** power
-    angles = rope_angles(sign * torch.arange(len(q)), rates)
+    inv_freq = frequencies(width, base) ** power
+    angles = rope_angles(sign * torch.arange(len(q)), inv_freq)
     style = "interleaved" if layout == 0 else "half"
     rotated = [apply_rope(x.double(), angles, style) for x in (q, k)]
     return rotated[0] @ rotated[1].mT / math.sqrt(q.shape[-1])
@@ -133,13 +133,13 @@ def rate_cases(draw: Draw) -> list[Case]:
     ways = {"rates of a base": frequencies(2 * more, 300.0), "rates of no base": free,
             "fast pairs": fast, "pairs that stand still": still}  # fmt: skip
     found = []
-    for label, rates in ways.items():
-        width = 2 * len(rates)
+    for label, inv_freq in ways.items():
+        width = 2 * len(inv_freq)
         count = width + draw.integer(4, 8)
         steps = 2 + torch.randperm(2 * count, generator=draw.generator) % 2
         places = torch.cat([steps, steps[:1]]).cumsum(0)[draw.order(2 * count + 1)]
         q, k = draw.normal(2, len(places), width).double()
-        angles = rope_angles(places, rates)
+        angles = rope_angles(places, inv_freq)
         scores = apply_rope(q, angles, "half") @ apply_rope(k, angles, "half").mT / width**0.5
         found.append(Case(f"{label}, width {width}", (q, k, scores, places)))
     return found

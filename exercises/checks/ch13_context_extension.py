@@ -22,8 +22,8 @@ def trained_for(dim: int, base: float, count: int) -> Tensor:
 
 def longest(dim: int, base: float, pair: int, turn: float = 2 * math.pi) -> Tensor:
     """Return the largest whole number of tokens within which a pair makes less than a turn."""
-    rates = base ** (-torch.arange(dim, dtype=torch.float64) * 2 / dim)  # and some beyond
-    return torch.tensor(math.ceil(turn / float(rates[pair])) - 1)
+    inv_freq = base ** (-torch.arange(dim, dtype=torch.float64) * 2 / dim)  # and some beyond
+    return torch.tensor(math.ceil(turn / float(inv_freq[pair])) - 1)
 
 
 def trained_cases(draw: Draw) -> list[Case]:
@@ -166,13 +166,17 @@ def cache_cases(draw: Draw) -> list[Case]:
 
 
 def yarn_tables(
-    rates: Tensor, gain: float, factor: float, ends: tuple[float, float], places: Tensor
+    inv_freq: Tensor,
+    attention_factor: float,
+    factor: float,
+    ends: tuple[float, float],
+    places: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the tables of YaRN, (L, n) each, and the frequencies before."""
     first, last = ends
-    u = ((torch.arange(len(rates)) - first).double() / (last - first)).clamp(0, 1)
-    angles = places[:, None] * rates * (1 - u + u / factor)
-    return gain * angles.cos(), gain * angles.sin(), rates
+    u = ((torch.arange(len(inv_freq)) - first).double() / (last - first)).clamp(0, 1)
+    angles = places[:, None] * inv_freq * (1 - u + u / factor)
+    return attention_factor * angles.cos(), attention_factor * angles.sin(), inv_freq
 
 
 def yarn_cases(draw: Draw) -> list[Case]:
@@ -190,19 +194,19 @@ def yarn_cases(draw: Draw) -> list[Case]:
     }
     return [
         Case(f"{words}, {count} pairs",
-             yarn_tables(frequencies(2 * count, b), gain, factor, ends,
+             yarn_tables(frequencies(2 * count, b), attention_factor, factor, ends,
                          torch.arange(begin, begin + 3 + count // 3)))
-        for words, (count, b, gain, factor, ends, begin) in ways.items()
+        for words, (count, b, attention_factor, factor, ends, begin) in ways.items()
     ]  # fmt: skip
 
 
 Four = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-def yarn_of(cos: Tensor, sin: Tensor, rates: Tensor) -> Four:
+def yarn_of(cos: Tensor, sin: Tensor, inv_freq: Tensor) -> Four:
     """Return the gain on the tables, the factor, and the ends of the ramp."""
     z = torch.complex(cos, sin)
-    share = (z[1] * z[0].conj()).angle() / rates
+    share = (z[1] * z[0].conj()).angle() / inv_freq
     u = (1 - share) / (1 - share[-1])
     one, *_, other = ((u > 1e-6) & (u < 1 - 1e-6)).nonzero().flatten()
     slope = (u[other] - u[one]) / (other - one)
@@ -212,7 +216,7 @@ def yarn_of(cos: Tensor, sin: Tensor, rates: Tensor) -> Four:
 
 def then(change: Callable[[Tensor, Tensor, Tensor, Tensor], Four]) -> Callable[..., Four]:
     """Return an answer that makes something else of the right one."""
-    return lambda cos, sin, rates: change(*yarn_of(cos, sin, rates))
+    return lambda cos, sin, inv_freq: change(*yarn_of(cos, sin, inv_freq))
 
 
 EXERCISES = (

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
-from pe_lib.axes import grid_positions, text_image_positions
+from pe_lib.encoding import axes_of
+from pe_lib.recent.axes import grid_positions, text_image_positions
 from pe_lib.sinusoidal import frequencies
 
 Images = tuple[Tensor, Tensor]
@@ -63,7 +64,7 @@ def left_over(draw: Draw, parts: Sequence[Part], gone: float) -> Tensor:
             kept[place] = kept[place + rows * columns - 1] = True
             place += rows * columns
     kept[place - 1] = True
-    return text_image_positions(parts).numbers[kept[:place]]
+    return axes_of(text_image_positions(parts))[0, kept[:place]]
 
 
 def instead(rule: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]) -> Answer:
@@ -114,9 +115,9 @@ def turning_cases(draw: Draw) -> list[Case]:
     )  # fmt: skip
     for parts, n, still, base in calls:
         numbers = thinned(draw, parts)
-        rates = 2.9 * frequencies(2 * n, base)[draw.order(n)]
-        rates[draw.order(n)[:still]] = 0
-        angles = numbers[:, (torch.arange(n) % 3)[draw.order(n)]] * rates
+        inv_freq = 2.9 * frequencies(2 * n, base)[draw.order(n)]
+        inv_freq[draw.order(n)[:still]] = 0
+        angles = numbers[:, (torch.arange(n) % 3)[draw.order(n)]] * inv_freq
         label = f"{n} pairs, {'some stand still' if still else 'all move'}, {len(numbers)} tokens"
         found.append(Case(label, (numbers, angles.cos(), angles.sin())))
     return found

@@ -50,10 +50,10 @@ def counted(rule: Callable[[Tensor, int], Tensor]) -> Answer:
     return answer
 
 
-def rotated_half(x: Tensor, positions: Tensor, rates: Tensor, narrow: bool = False) -> Tensor:
+def rotated_half(x: Tensor, positions: Tensor, inv_freq: Tensor, narrow: bool = False) -> Tensor:
     """Rotate x (..., L, d) in the half layout; a narrower head passes the rest through."""
-    width = 2 * int((rates > 0).sum()) if narrow else x.shape[-1]
-    turned = apply_rope(x[..., :width], positions[:, None] * rates[: width // 2], "half")
+    width = 2 * int((inv_freq > 0).sum()) if narrow else x.shape[-1]
+    turned = apply_rope(x[..., :width], positions[:, None] * inv_freq[: width // 2], "half")
     return torch.cat([turned, x[..., width:]], -1)
 
 
@@ -71,10 +71,10 @@ def stack_cases(draw: Draw) -> list[Case]:
         length, both = draw.integer(5, 9), []
         for kind, m in layers:
             m = pairs if kind == 1 else m
-            rates = frequencies(2 * (m if kind == 2 else pairs), base)[:m]
-            rates = torch.cat([rates, torch.zeros(pairs - m).double()])
+            inv_freq = frequencies(2 * (m if kind == 2 else pairs), base)[:m]
+            inv_freq = torch.cat([inv_freq, torch.zeros(pairs - m).double()])
             keys = draw.normal(length, 2 * pairs).double()
-            both.append([rotated_half(keys, torch.arange(length) + start, rates, kind == 2)
+            both.append([rotated_half(keys, torch.arange(length) + start, inv_freq, kind == 2)
                          for start in (0, moved)])  # fmt: skip
         before, after = (torch.stack(each) for each in zip(*both, strict=True))
         # A text that was moved has the same contents: only what rotates is computed anew.

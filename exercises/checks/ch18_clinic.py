@@ -134,9 +134,9 @@ def base_and_factor(cos: Tensor, sin: Tensor) -> Pair:
     return read(rates_of(cos, sin))
 
 
-def read(rates: Tensor) -> Pair:
+def read(inv_freq: Tensor) -> Pair:
     """Return base and factor of frequencies base ** (-j / n) / factor."""
-    return (rates[0] / rates[1]) ** len(rates), 1 / rates[0]
+    return (inv_freq[0] / inv_freq[1]) ** len(inv_freq), 1 / inv_freq[0]
 
 
 def by_rates(change: Callable[[Tensor, Tensor, Tensor], Pair]) -> Callable[[Tensor, Tensor], Pair]:
@@ -179,13 +179,13 @@ def read_off(draw: Draw, places: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """Return vectors (B, L, 2 n), and the same rotated by places; one pair is slow."""
     x = draw.normal(*places.shape, 2 * n).double()
     x = x + x.sign() / 4  # no component is so small that its angle is lost
-    rates = 0.02 * 100 ** torch.rand(n, generator=draw.generator).double()
-    rates[: n // 3], rates[n // 3] = 0.0, 9e-4 + 1e-4 * draw.integer(0, 9) / 9
+    inv_freq = 0.02 * 100 ** torch.rand(n, generator=draw.generator).double()
+    inv_freq[: n // 3], inv_freq[n // 3] = 0.0, 9e-4 + 1e-4 * draw.integer(0, 9) / 9
     if n < 64:  # a fast pair seems slower still, the same in two of the rows
         share = torch.gcd(places[n % 3, 0], places[n % 3 - 1, 0])
-        rates[-1] = 2 * torch.pi * draw.integer(1, 9) / share + 7e-4
-    rates = rates[draw.order(n)]
-    return x, apply_rope(x[:, None], places[..., None] * rates)[:, 0]
+        inv_freq[-1] = 2 * torch.pi * draw.integer(1, 9) / share + 7e-4
+    inv_freq = inv_freq[draw.order(n)]
+    return x, apply_rope(x[:, None], places[..., None] * inv_freq)[:, 0]
 
 
 def phases(x: Tensor, y: Tensor, *, half: bool = False) -> Tensor:
@@ -200,8 +200,8 @@ def phases(x: Tensor, y: Tensor, *, half: bool = False) -> Tensor:
 def positions_used(x: Tensor, y: Tensor, first: Tensor, *, half: bool = False) -> Tensor:
     """Return the position by which each token was rotated, (B, L) int64."""
     angles = phases(x, y, half=half)
-    rates = angles[:, 0] / first[:, None]
-    spread = (rates.amax(0) - rates.amin(0)) / rates.abs().amax(0)
+    inv_freq = angles[:, 0] / first[:, None]
+    spread = (inv_freq.amax(0) - inv_freq.amin(0)) / inv_freq.abs().amax(0)
     return by_pair(angles, first, int(spread.nan_to_num(torch.inf).argmin()))
 
 
@@ -221,8 +221,8 @@ def smallest(x: Tensor, y: Tensor, first: Tensor, least: float) -> Tensor:
 def seeming(x: Tensor, y: Tensor, first: Tensor, rows: int = 3, apart: float = torch.inf) -> Tensor:
     """Read positions from the pair that seems slowest in some rows, if they agree enough."""
     angles = phases(x, y)
-    rates = angles[:rows, 0] / first[:rows, None]
-    size, spread = rates.abs().amax(0), rates.amax(0) - rates.amin(0)
+    inv_freq = angles[:rows, 0] / first[:rows, None]
+    size, spread = inv_freq.abs().amax(0), inv_freq.amax(0) - inv_freq.amin(0)
     other = (size < 1e-9) | (spread > apart)
     return by_pair(angles, first, int(size.masked_fill(other, torch.inf).argmin()))
 

@@ -69,8 +69,8 @@ def recached(answer: Answer, axes: Axes) -> None:
     written = frequencies(16) * slower ** -torch.linspace(0, 1, 8).double()
     query, plain = draw.normal(16).double(), draw.normal(64, 16).double()
 
-    def rotated(rates: Tensor) -> Tensor:
-        return apply_rope(plain, places[:, None] * rates, layout="half")
+    def rotated(inv_freq: Tensor) -> Tensor:
+        return apply_rope(plain, places[:, None] * inv_freq, layout="half")
 
     right, cache = rotated(written[-1:]), rotated(written)
     mended = torch.as_tensor(answer(cache[None], places, written, written[-1]))[0]

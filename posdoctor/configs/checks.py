@@ -5,17 +5,11 @@ Checked is what `from_config` reads, before it reads it, in layers that have no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from numbers import Integral, Real
 from typing import Any, TypeAlias
-
-from pe_lib.arguments import (
-    require_at_least,
-    require_bool,
-    require_choice,
-    require_greater,
-    require_positive,
-)
 
 Check: TypeAlias = Callable[[str, Any], object]
 
@@ -24,10 +18,62 @@ class Contradiction(ValueError):
     """Two fields of a configuration cannot both be meant."""
 
 
-from_zero = partial(require_positive, least=0)
-positive = partial(require_greater, than=0)
-not_negative = partial(require_at_least, least=0)
-at_least_one = partial(require_at_least, least=1)  # a stretch never shortens
+def integer(name: str, value: object, least: int = 1) -> int:
+    """Return `value` as an int if it is an integer of at least `least`."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+    return int(value)
+
+
+def even(name: str, value: object, why: str) -> int:
+    """Return `value` as an int if it is a positive even number."""
+    given = integer(name, value)
+    if given % 2:
+        raise ValueError(f"{name} must be a multiple of 2 ({why}), got {given}")
+    return given
+
+
+def number(name: str, value: object) -> float:
+    """Return `value` as a float if it is a finite number."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {value!r}")
+    return float(value)
+
+
+def positive(name: str, value: object) -> float:
+    """Return `value` as a float if it is a finite number greater than 0."""
+    given = number(name, value)
+    if given <= 0:
+        raise ValueError(f"{name} must be a finite number greater than 0, got {value!r}")
+    return given
+
+
+def at_least(name: str, value: object, least: float) -> None:
+    """Raise unless `value` is a finite number of at least `least`."""
+    if number(name, value) < least:
+        raise ValueError(f"{name} must be a finite number of at least {least:g}, got {value!r}")
+
+
+def boolean(name: str, value: object) -> None:
+    """Raise unless `value` is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
+def one_of(name: str, value: object, allowed: Collection[str]) -> str:
+    """Return `value` if it is one of the allowed words."""
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+    return value
+
+
+from_zero = partial(integer, least=0)
+not_negative = partial(at_least, least=0)
+at_least_one = partial(at_least, least=1)  # a stretch never shortens
 
 
 def share(name: str, value: object) -> None:
@@ -76,7 +122,7 @@ def mapping(name: str, value: object) -> Mapping[str, Any]:
 def local_or_global(name: str, value: object) -> None:
     """Raise unless `value` is a period, or letters as in "LLLG"."""
     if not isinstance(value, str):
-        require_positive(name, value)
+        integer(name, value)
     elif not value or set(value) - set("LG"):
         raise ValueError(f"{name} must be a number or of the letters L and G, got {value!r}")
 
@@ -89,7 +135,7 @@ FIELDS: dict[str, Check] = {
             "max_position_embeddings", "nope_layer_interval", "no_rope_layer_interval",
             "rotary_dim", "hidden_size", "num_attention_heads", "num_key_value_heads",
         ),
-        require_positive,
+        integer,
     ),
     **dict.fromkeys(
         ("attn_layer_offset", "max_window_layers", "qk_nope_head_dim", "qk_rope_head_dim",
@@ -103,7 +149,7 @@ FIELDS: dict[str, Check] = {
     "partial_rotary_factor": share,
     "partial_rotary_factors": listed(share),
     **dict.fromkeys(
-        ("rope_interleave", "rope_interleaved", "use_sliding_window", "use_mem_rope"), require_bool
+        ("rope_interleave", "rope_interleaved", "use_sliding_window", "use_mem_rope"), boolean
     ),
     **dict.fromkeys(
         ("attn_layer_indices", "full_attn_idxs", "cross_attention_layers", "rope_scaling_layers"),
@@ -123,10 +169,8 @@ PARAMETERS: dict[str, Check] = {
         positive,
     ),
     **dict.fromkeys(("mscale", "mscale_all_dim", "llama_4_scaling_beta"), not_negative),
-    **dict.fromkeys(
-        ("original_max_position_embeddings", "max_position_embeddings"), require_positive
-    ),
-    **dict.fromkeys(("truncate", "mrope_interleaved"), require_bool),
+    **dict.fromkeys(("original_max_position_embeddings", "max_position_embeddings"), integer),
+    **dict.fromkeys(("truncate", "mrope_interleaved"), boolean),
     **dict.fromkeys(("short_factor", "long_factor"), listed(positive)),
     "partial_rotary_factor": share,
     "mrope_section": listed(from_zero),
@@ -182,7 +226,7 @@ def check_kinds(name: str, kinds: object, allowed: Sequence[str]) -> list[str]:
     """Return a list of kinds of layers if each is an allowed word."""
     words = list(sequence(name, kinds))
     for index, word in enumerate(words):
-        require_choice(f"{name}[{index}]", word, tuple(allowed))
+        one_of(f"{name}[{index}]", word, allowed)
     return words
 
 

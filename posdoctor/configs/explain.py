@@ -12,13 +12,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pe_lib.context_extension import DynamicNTK, LongRoPE, yarn_gain
+from pe_lib.recent.rotary_values import RotaryValues
+from pe_lib.recent.temperature import QueryTemperature
 from pe_lib.rope import RoPE
-from pe_lib.rotary_values import RotaryValues
-from pe_lib.temperature import QueryTemperature
+from pe_lib.rope_scaling import DynamicNTK, LongRoPE, yarn_attention_factor
 from posdoctor.configs.layer_kinds import unread
 from posdoctor.configs.layers import Layer, fields_of, from_config
-from posdoctor.configs.rope_types import TRAINED, Head, base_rates, rope_type
+from posdoctor.configs.rope_types import TRAINED, Head, base_inv_freq, rope_type
 
 SHOWN = 9  # pairs, of each kind of layer
 OLD_BASE, OLD_CONTEXT = 10000.0, 16384
@@ -61,14 +61,14 @@ def words(layer: Layer, context: int | None) -> list[str]:
         return [*lines, "no positions"]
     reach = min(each for each in (context, layer.window, math.inf) if each is not None)
     warned = [f"warning: {doubt}" for doubt in doubts(layer, context).values()]
-    return lines + rotation(layer) + table(rope.rates, reach) + warned
+    return lines + rotation(layer) + table(rope.inv_freq, reach) + warned
 
 
 def rotation(layer: Layer) -> list[str]:
     """Return what rotates in a layer, by which rule, and by how much it was stretched."""
     rope, parameters = layer.rope, layer.parameters
     assert rope is not None and parameters is not None
-    width = 2 * len(rope.rates)
+    width = 2 * len(rope.inv_freq)
     where = f"the last {width}" if layer.last else f"{width} of {rope.head_dim}"
     lines = [f"rotates {where} components, pairs {rope.layout}, base {parameters['rope_theta']:g}"]
     if layer.sections:
@@ -78,29 +78,33 @@ def rotation(layer: Layer) -> list[str]:
     if isinstance(rope, DynamicNTK):
         lines.append(f"{name}: stretched past {rope.trained_length} positions, by their number")
     elif isinstance(rope, LongRoPE):
-        before = base_rates(parameters, Head(width, width, rope.layout, None))
-        long = (before / rope.long_rates).tolist()
+        before = base_inv_freq(parameters, Head(width, width, rope.layout, None))
+        long = (before / rope.long_inv_freq).tolist()
         by = f"{min(long):g} to {max(long):g}"
         lines.append(f"{name}: past {rope.trained_length}, divided by {by}")
     elif name != "default":
-        lines.append(f"{name}: {stretch(rope.rates, parameters, rope)}")
-    if rope.gain != 1:
-        lines.append(f"gain {rope.gain:.4g}, scores grow by {rope.gain**2:.4g}")
+        lines.append(f"{name}: {stretch(rope.inv_freq, parameters, rope)}")
+    if rope.attention_factor != 1:
+        lines.append(
+            f"gain {rope.attention_factor:.4g}, scores grow by {rope.attention_factor**2:.4g}"
+        )
     scale = None if layer.encoding is None else layer.encoding.scale
     if scale is not None and parameters.get("mscale_all_dim"):
-        factor = yarn_gain(parameters["factor"], 0.1 * parameters["mscale_all_dim"]) ** 2
+        factor = (
+            yarn_attention_factor(parameters["factor"], 0.1 * parameters["mscale_all_dim"]) ** 2
+        )
         lines.append(f"scores are multiplied by {factor:.4g} besides, as mscale_all_dim says")
     return lines
 
 
-def stretch(rates: Tensor, parameters: object, rope: RoPE) -> str:
+def stretch(inv_freq: Tensor, parameters: object, rope: RoPE) -> str:
     """Return in words by how much each pair was slowed down."""
-    width = 2 * len(rates)
+    width = 2 * len(inv_freq)
     assert isinstance(parameters, dict)
-    before = base_rates(parameters, Head(width, width, rope.layout, None)).tolist()
+    before = base_inv_freq(parameters, Head(width, width, rope.layout, None)).tolist()
     by = [
         round(old / new, 4) if new else math.inf
-        for old, new in zip(before, rates.tolist(), strict=True)
+        for old, new in zip(before, inv_freq.tolist(), strict=True)
     ]
     kinds = {
         "left as they were": [j for j, each in enumerate(by) if each == 1],
@@ -118,17 +122,17 @@ def max_finite(values: Sequence[float]) -> float:
     return max((value for value in values if value < math.inf), default=1.0)
 
 
-def table(rates: Tensor, reach: float) -> list[str]:
+def table(inv_freq: Tensor, reach: float) -> list[str]:
     """Return frequencies and wavelengths of some pairs, and which never finish a turn."""
-    rotating = [j for j, rate in enumerate(rates.tolist()) if rate]
+    rotating = [j for j, rate in enumerate(inv_freq.tolist()) if rate]
     shown = sorted({rotating[round(i * (len(rotating) - 1) / (SHOWN - 1))] for i in range(SHOWN)})
     lines = ["pair  frequency  wavelength"]
     lines += [
-        f"{j:4d}  {abs(float(rates[j])):9.3g}  {2 * math.pi / abs(float(rates[j])):10.4g}"
+        f"{j:4d}  {abs(float(inv_freq[j])):9.3g}  {2 * math.pi / abs(float(inv_freq[j])):10.4g}"
         for j in shown
     ]
     if reach < math.inf:
-        slow = [j for j in rotating if abs(float(rates[j])) * reach < 2 * math.pi]
+        slow = [j for j in rotating if abs(float(inv_freq[j])) * reach < 2 * math.pi]
         say = f"pairs {runs(slow)}" if slow else "no pairs"
         lines.append(f"{say} never finish a turn within {reach:g} positions")
     return lines
@@ -155,11 +159,11 @@ def doubts(layer: Layer, context: int | None) -> dict[str, str]:
     if isinstance(rope, LongRoPE):
         if context is not None and context <= rope.trained_length:
             found["long-factors-unused"] = f"context {context}, trained {rope.trained_length}"
-        elif torch.equal(rope.long_rates, rope.rates):
+        elif torch.equal(rope.long_inv_freq, rope.inv_freq):
             found["long-factors-unused"] = "long factors are the short ones"
     if name != "yarn" or rope is None or not factor:  # Llama 3.1's factor is no ratio of lengths
         return found
-    if rope.gain == 1.0 and not parameters.get("mscale_all_dim"):
+    if rope.attention_factor == 1.0 and not parameters.get("mscale_all_dim"):
         found["gain-missing"] = f"gain 1, factor {factor:g}"
     if trained and context and abs(factor * trained / context - 1) > 0.01:
         found["factor-unlike-lengths"] = (

@@ -9,8 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from pe_lib.arguments import require_choice, require_positive
-from posdoctor.configs import model_types
+from posdoctor.configs import checks, model_types
 from posdoctor.configs.checks import check_count, check_kinds
 
 Fields: TypeAlias = Mapping[str, Any]
@@ -74,19 +73,19 @@ def kinds_of(fields: Fields) -> list[str]:
         if fields.get(name) is not None:
             kinds = check_kinds(name, by_place(fields, name), KINDS)
             if count is not None:
-                check_count(name, kinds, require_positive("num_hidden_layers", count))
+                check_count(name, kinds, checks.integer("num_hidden_layers", count))
             return kinds
     letters = fields.get("hybrid_override_pattern")
     if letters is not None:
-        words = [require_choice("hybrid_override_pattern", x, tuple(LETTERS)) for x in letters]
+        words = [checks.one_of("hybrid_override_pattern", x, LETTERS) for x in letters]
         check_count("hybrid_override_pattern", words, len(words) if count is None else count)
         return [LETTERS[word] for word in words]
-    count = require_positive("num_hidden_layers", count)
+    count = checks.integer("num_hidden_layers", count)
     for name, meanings in BY_NUMBER.items():
         if fields.get(name) is not None:
             numbers = by_place(fields, name)
             check_count(name, numbers, count)
-            return [meanings[require_choice(name, str(x), tuple(meanings))] for x in numbers]
+            return [meanings[checks.one_of(name, str(x), meanings)] for x in numbers]
     given = fields.get("block_types")  # a pattern that repeats
     if given:
         return made({"cycle": check_kinds("block_types", given, KINDS)}, count)
@@ -208,7 +207,7 @@ def window_of(fields: Fields, kind: str) -> int | None:
     """Return how many distances a layer sees, counting 0, or None for all."""
     model_type = fields.get("model_type")
     if model_type == "recurrent_gemma" and kind == "attention":
-        return require_positive("attention_window_size", fields.get("attention_window_size"))
+        return checks.integer("attention_window_size", fields.get("attention_window_size"))
     windowed = "sliding" in kind or model_type in ("deepseek_v4", "openai_privacy_filter")
     if not windowed or kind in RECURRENT:
         return None

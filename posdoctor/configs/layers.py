@@ -15,16 +15,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pe_lib.arguments import require_choice, require_multiple, require_positive
 from pe_lib.compose import Compose
-from pe_lib.context_extension import yarn_gain
 from pe_lib.encoding import NoPosition, PositionEncoding
+from pe_lib.recent.mla import DecoupledRotation
+from pe_lib.recent.rotary_values import RotaryValues
+from pe_lib.recent.temperature import QueryTemperature
 from pe_lib.rope import RoPE
-from pe_lib.rotary_values import RotaryValues
+from pe_lib.rope_scaling import yarn_attention_factor
 from pe_lib.sinusoidal import LAYOUTS
-from pe_lib.temperature import QueryTemperature
-from pe_lib.trailing import Trailing
-from posdoctor.configs import model_types
+from posdoctor.configs import checks, model_types
 from posdoctor.configs.checks import (
     FIELDS,
     Contradiction,
@@ -95,14 +94,14 @@ class Layer:
     @property
     def last(self) -> bool:
         """Whether the last components of a head rotate."""
-        return any(isinstance(part, Trailing) for part in self.parts)
+        return any(isinstance(part, DecoupledRotation) for part in self.parts)
 
 
 def inside(encoding: PositionEncoding) -> Iterator[PositionEncoding]:
     """Yield an encoding's parts, and what they hold."""
     for part in encoding.parts():
         yield part
-        if isinstance(part, Trailing):
+        if isinstance(part, DecoupledRotation):
             yield from inside(part.encoding)
         if isinstance(part, RotaryValues):
             yield part.rope
@@ -131,7 +130,7 @@ def from_config(
     check_fields(fields)
     check_heads(fields)
     if layout is not None:
-        require_choice("layout", layout, LAYOUTS)
+        checks.one_of("layout", layout, LAYOUTS)
     kinds, made = kinds_of(fields), {}
     require_fitting(fields, kinds)
     changes = by_layer(fields, kinds)
@@ -252,7 +251,7 @@ def chunk_of(fields: Fields, kind: str) -> int | None:
     """Return the length of the pieces that a layer of this kind keeps to, or None."""
     if kind != "chunked_attention":
         return None
-    return require_positive("attention_chunk_size", fields.get("attention_chunk_size"))
+    return checks.integer("attention_chunk_size", fields.get("attention_chunk_size"))
 
 
 def fields_of(config: object) -> Fields:
@@ -458,9 +457,9 @@ def encoding_of(
 def temperature_without_rotation(fields: Fields) -> PositionEncoding | None:
     """Return how queries grow in layers that do not rotate, or None where they do not."""
     if fields.get("model_type") == "llama4_text" and fields.get("attn_temperature_tuning"):
-        return QueryTemperature(fields["attn_scale"], fields["floor_scale"], ahead=1)
+        return QueryTemperature(fields["attn_scale"], fields["floor_scale"], offset=1)
     if fields.get("model_type") == "beam":
-        return QueryTemperature(0.1, 2048, ahead=1, growth="power")
+        return QueryTemperature(0.1, 2048, offset=1, growth="power")
     return None
 
 
@@ -479,11 +478,13 @@ def rotary_of(fields: Fields, parameters: Fields, layout: str | None) -> Positio
     if not last:
         return rope
     if not latent:  # DeepSeek-V4: keys are values, and the output is rotated back
-        return Trailing(RotaryValues(rope), part)
-    trailing = Trailing(rope, part)
+        return DecoupledRotation(RotaryValues(rope), part)
+    trailing = DecoupledRotation(rope, part)
     if parameters.get("mscale_all_dim") and rope_type(parameters) != "default":
-        gain = yarn_gain(parameters["factor"], 0.1 * parameters["mscale_all_dim"])
-        trailing.scale = width**-0.5 * gain**2
+        attention_factor = yarn_attention_factor(
+            parameters["factor"], 0.1 * parameters["mscale_all_dim"]
+        )
+        trailing.scale = width**-0.5 * attention_factor**2
     return trailing
 
 
@@ -498,22 +499,20 @@ def head_width(fields: Fields) -> int:
         if model is None or heads is None:
             raise ValueError("head_dim must be given, or hidden_size and num_attention_heads")
         width = model // heads
-    return require_positive("head_dim", width)
+    return checks.integer("head_dim", width)
 
 
 def rotary_width(fields: Fields, parameters: Fields, width: int) -> int:
     """Return how many components of a head of this width the frequencies are made for."""
     if fields.get("qk_nope_head_dim") is not None:
-        return require_multiple(
-            "qk_rope_head_dim", fields.get("qk_rope_head_dim"), 2, "pairs rotate"
-        )
+        return checks.even("qk_rope_head_dim", fields.get("qk_rope_head_dim"), "pairs rotate")
     share = parameters.get("partial_rotary_factor")
     legacy = fields.get("model_type") in model_types.READS_ROTARY_DIM
     if share is None and legacy and fields.get("rotary_dim") is not None:
-        return require_multiple("rotary_dim", fields["rotary_dim"], 2, "pairs rotate")
+        return checks.even("rotary_dim", fields["rotary_dim"], "pairs rotate")
     if share in (None, 1):
-        return require_multiple("head_dim", width, 2, "pairs rotate, and all of it does")
-    return require_positive("partial_rotary_factor * head_dim", int(width * share))
+        return checks.even("head_dim", width, "pairs rotate, and all of it does")
+    return checks.integer("partial_rotary_factor * head_dim", int(width * share))
 
 
 def layout_in(fields: Fields) -> str:
@@ -535,7 +534,7 @@ def backwards(rope: RoPE) -> RoPE:
     return RoPE(
         rope.head_dim,
         layout=rope.layout,
-        rotary_dim=2 * len(rope.rates),
-        rates=-rope.rates,
-        gain=rope.gain,
+        rotary_dim=2 * len(rope.inv_freq),
+        inv_freq=-rope.inv_freq,
+        attention_factor=rope.attention_factor,
     )

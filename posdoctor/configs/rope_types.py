@@ -1,7 +1,7 @@
 """The rope types of configuration files: from named numbers to the frequencies that they mean.
 
 A configuration names its rule (`rope_type`) and gives the rule's numbers. Field names are those of
-the files; each rule is a function or class of `pe_lib.context_extension`.
+the files; each rule is a function or class of `pe_lib.rope_scaling`.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lib.arguments import require_greater
-from pe_lib.context_extension import (
+from pe_lib.rope import RoPE
+from pe_lib.rope_scaling import (
     DynamicNTK,
     LongRoPE,
     llama3,
     position_interpolation,
     proportional,
     yarn,
-    yarn_gain,
+    yarn_attention_factor,
 )
-from pe_lib.rope import RoPE
 from posdoctor.configs.checks import (
     PARAMETERS,
     Contradiction,
     check_count,
     check_fields,
     check_order,
+    positive,
 )
 
 Parameters = Mapping[str, Any]
@@ -100,9 +100,9 @@ def rope_type(parameters: Parameters) -> str:
     return name
 
 
-def base_rates(parameters: Parameters, head: Head, part: int | None = None) -> Tensor:
+def base_inv_freq(parameters: Parameters, head: Head, part: int | None = None) -> Tensor:
     """Return base ** (-2j / part) for each pair, before any rule: float64."""
-    base = require_greater("rope_theta", parameters.get("rope_theta"), 0)
+    base = positive("rope_theta", parameters.get("rope_theta"))
     part = head.part if part is None else part
     return base ** -(torch.arange(0, part, 2, dtype=torch.float64, device="cpu") / part)
 
@@ -110,7 +110,7 @@ def base_rates(parameters: Parameters, head: Head, part: int | None = None) -> T
 def number(parameters: Parameters, name: str, default: float | None = None) -> float:
     """Return a number above 0 of the parameters."""
     value = parameters.get(name)
-    return require_greater(name, default if value is None else value, 0)
+    return positive(name, default if value is None else value)
 
 
 def trained_length(parameters: Parameters, head: Head) -> int:
@@ -125,34 +125,42 @@ def factor_of(parameters: Parameters, head: Head) -> float:
     return head.context / trained_length(parameters, head)
 
 
-def yarn_attention_factor(parameters: Parameters, factor: float) -> float:
-    """Return the gain of YaRN: given, or from the factor, or a ratio where two weights are given.
+def attention_factor_of(parameters: Parameters, factor: float) -> float:
+    """Return YaRN's attention factor: as given, of the factor, or a ratio of two weights.
 
-    Source: DeepSeek-AI 2024, whose code divides the gain of `mscale` by that of `mscale_all_dim`
+    Source: DeepSeek-AI 2024, whose code divides the factor of `mscale` by that of `mscale_all_dim`
         and multiplies all scores by the square of the latter instead.
     """
     if parameters.get("attention_factor") is not None:
         return number(parameters, "attention_factor")
     first, second = parameters.get("mscale"), parameters.get("mscale_all_dim")
     if first and second:
-        return yarn_gain(factor, 0.1 * first) / yarn_gain(factor, 0.1 * second)
-    return yarn_gain(factor)
+        return yarn_attention_factor(factor, 0.1 * first) / yarn_attention_factor(
+            factor, 0.1 * second
+        )
+    return yarn_attention_factor(factor)
 
 
-def plain(rates: Tensor, head: Head, gain: float = 1.0) -> RoPE:
+def plain(inv_freq: Tensor, head: Head, attention_factor: float = 1.0) -> RoPE:
     """Return RoPE with these frequencies."""
-    return RoPE(head.width, layout=head.layout, rotary_dim=2 * len(rates), rates=rates, gain=gain)
+    return RoPE(
+        head.width,
+        layout=head.layout,
+        rotary_dim=2 * len(inv_freq),
+        inv_freq=inv_freq,
+        attention_factor=attention_factor,
+    )
 
 
 def default_rope(parameters: Parameters, head: Head) -> RoPE:
     """Return RoPE as the paper has it."""
-    return plain(base_rates(parameters, head), head)
+    return plain(base_inv_freq(parameters, head), head)
 
 
 def linear_rope(parameters: Parameters, head: Head) -> RoPE:
     """Return position interpolation."""
-    rates = base_rates(parameters, head)
-    return plain(position_interpolation(rates, number(parameters, "factor")), head)
+    inv_freq = base_inv_freq(parameters, head)
+    return plain(position_interpolation(inv_freq, number(parameters, "factor")), head)
 
 
 def dynamic_rope(parameters: Parameters, head: Head) -> RoPE:
@@ -164,41 +172,41 @@ def dynamic_rope(parameters: Parameters, head: Head) -> RoPE:
     return DynamicNTK(
         head.width,
         number(parameters, "factor"),
-        int(require_greater("max_position_embeddings", head.context, 0)),
+        int(positive("max_position_embeddings", head.context)),
         layout=head.layout,
         rotary_dim=head.rotating,
-        rates=base_rates(parameters, head),
+        inv_freq=base_inv_freq(parameters, head),
     )
 
 
 def yarn_rope(parameters: Parameters, head: Head) -> RoPE:
-    """Return YaRN with its gain."""
+    """Return YaRN with its attention factor."""
     bounds = {"beta_slow": 1.0, "beta_fast": 32.0}
     bounds |= {name: parameters[name] for name in bounds if parameters.get(name) is not None}
     check_order(bounds, "beta_slow", "beta_fast")
     factor = factor_of(parameters, head)
     truncate = parameters.get("truncate")
-    rates = yarn(
-        base_rates(parameters, head),
+    inv_freq = yarn(
+        base_inv_freq(parameters, head),
         factor,
         trained_length(parameters, head),
         slow=bounds["beta_slow"],
         fast=bounds["beta_fast"],
         truncate=True if truncate is None else truncate,
     )
-    return plain(rates, head, yarn_attention_factor(parameters, factor))
+    return plain(inv_freq, head, attention_factor_of(parameters, factor))
 
 
 def longrope_rope(parameters: Parameters, head: Head) -> RoPE:
-    """Return LongRoPE; the gain may be given, once or twice the same (PhiMoE)."""
+    """Return LongRoPE; the attention factor may be given, once or twice the same (PhiMoE)."""
     for name in ("short_factor", "long_factor"):
         check_count(name, parameters[name], head.rotating // 2, "the number of pairs that rotate")
     pair = [parameters.get(name) for name in ("short_mscale", "long_mscale")]
-    gain: float | None = parameters.get("attention_factor")
+    attention_factor: float | None = parameters.get("attention_factor")
     if pair[0] is not None and pair[1] is not None:
         if pair[0] != pair[1]:
             raise ValueError(f"short_mscale and long_mscale must be equal, got {pair}")
-        gain = pair[0]
+        attention_factor = pair[0]
     short, long = (
         torch.tensor(parameters[name], dtype=torch.float64, device="cpu")
         for name in ("short_factor", "long_factor")
@@ -209,10 +217,10 @@ def longrope_rope(parameters: Parameters, head: Head) -> RoPE:
         long,
         trained_length(parameters, head),
         factor_of(parameters, head),
-        gain=gain,
+        attention_factor=attention_factor,
         layout=head.layout,
         rotary_dim=head.rotating,
-        rates=base_rates(parameters, head),
+        inv_freq=base_inv_freq(parameters, head),
     )
 
 
@@ -222,15 +230,15 @@ def llama3_rope(parameters: Parameters, head: Head) -> RoPE:
     low, high = (number(parameters, name) for name in ("low_freq_factor", "high_freq_factor"))
     high = max(high, math.nextafter(low, math.inf))  # equal in Llama 4 Scout: nothing in between
     trained = trained_length(parameters, head)
-    rates = base_rates(parameters, head)
-    return plain(llama3(rates, number(parameters, "factor"), trained, low, high), head)
+    inv_freq = base_inv_freq(parameters, head)
+    return plain(llama3(inv_freq, number(parameters, "factor"), trained, low, high), head)
 
 
 def proportional_rope(parameters: Parameters, head: Head) -> RoPE:
     """Return p-RoPE: frequencies of the whole head, of which only the fastest rotate."""
-    rates = base_rates(parameters, head, head.width)
+    inv_freq = base_inv_freq(parameters, head, head.width)
     share = parameters.get("partial_rotary_factor")
-    kept = proportional(rates, 1.0 if share is None else share)
+    kept = proportional(inv_freq, 1.0 if share is None else share)
     return plain(kept / number(parameters, "factor", 1.0), head)
 
 

@@ -8,7 +8,6 @@ import math
 import torch
 from torch import Tensor
 
-from pe_lib.arguments import Count
 from pe_lib.relative import RelativeBias
 
 
@@ -27,7 +26,7 @@ class SlidingWindow(RelativeBias):
         layers without positions.
     """
 
-    def __init__(self, n_heads: Count, window: Count) -> None:
+    def __init__(self, n_heads: int, window: int) -> None:
         """Keep the width; nothing is trained."""
         super().__init__()
         self.n_heads, self.window = n_heads, window

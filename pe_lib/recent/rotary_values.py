@@ -18,20 +18,20 @@ class RotaryValues(PositionEncoding):
 
     Args:
         rope: a `RoPE` itself, whose angles are proportional to the position: only then is the
-            rotation of -p the inverse of that of p. A gain would scale the values too.
+            rotation of -p the inverse of that of p. An attention factor would scale the values too.
 
     Source: DeepSeek-AI 2026 (DeepSeek-V4), whose keys are its values.
     """
 
-    rotates_once = True
+    cacheable_rotation = True
 
     def __init__(self, rope: RoPE) -> None:
         """Keep the rotation."""
         super().__init__()
         if type(rope) is not RoPE:
             raise TypeError(f"rope must be a plain RoPE, got {type(rope).__name__}")
-        if rope.gain != 1.0:
-            raise ValueError(f"rope must have the gain 1, got {rope.gain}")
+        if rope.attention_factor != 1.0:
+            raise ValueError(f"rope must have the attention factor 1, got {rope.attention_factor}")
         self.rope = rope
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,14 +9,11 @@ and which angle their contents had before. Here contents have no angle.
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, checked
-from pe_lib.encoding import PositionEncoding
-from pe_lib.positions import exact, per_head
+from pe_lib.encoding import PositionEncoding, per_head, to_float64
 from pe_lib.rope import rope_angles
 from pe_lib.sinusoidal import frequencies
 
 
-@checked(x="... L d", angles="... L d")
 def apply_pope(x: Tensor, angles: Tensor) -> Tensor:
     """Give each component of x a length, softplus of itself, and an angle: the formula.
 
@@ -51,19 +48,21 @@ class PoPE(PositionEncoding):
     Source: Gopalakrishnan et al. 2025.
     """
 
-    rotates_once = True
-    linear = False
+    cacheable_rotation = True
+    is_linear = False
 
-    def __init__(self, n_heads: Count, head_dim: Count, base: float = 10000.0) -> None:
+    def __init__(self, n_heads: int, head_dim: int, base: float = 10000.0) -> None:
         """Start with phases of zero."""
         super().__init__()
         self.n_heads, self.head_dim = n_heads, head_dim
         self.scale = head_dim**-0.5  # of the width before rotation
-        self.rates = frequencies(2 * head_dim, base)  # (d,)
+        self.inv_freq = frequencies(2 * head_dim, base)  # (d,)
         self.phase = nn.Parameter(torch.zeros(n_heads, head_dim))
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Place q and k in polar coordinates: (B, H, L, d) each -> (B, H, L, 2d)."""
-        q_angles, k_angles = (per_head(rope_angles(exact(p), self.rates)) for p in (q_pos, k_pos))
-        ahead = k_angles + exact(self.phase).unsqueeze(1)  # (..., H, Lk, d)
+        q_angles, k_angles = (
+            per_head(rope_angles(to_float64(p), self.inv_freq)) for p in (q_pos, k_pos)
+        )
+        ahead = k_angles + to_float64(self.phase).unsqueeze(1)  # (..., H, Lk, d)
         return apply_pope(q, q_angles), apply_pope(k, ahead)

@@ -10,11 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, checked, may_read
 from pe_lib.encoding import PositionEncoding
 
 
-@checked(log_gates="... Lk")
 def forgetting_bias(log_gates: Tensor, n_queries: int) -> Tensor:
     """Return the sum of the logarithms of all gates after the key, up to the query: the formula.
 
@@ -46,9 +44,9 @@ class Forgetting(PositionEncoding):
     Source: Lin et al. 2025, section 3.1. The authors use it without any other position encoding.
     """
 
-    past_only = True
+    causal_only = True
 
-    def __init__(self, d_model: Count, n_heads: Count, bias: float = 5.0) -> None:
+    def __init__(self, d_model: int, n_heads: int, bias: float = 5.0) -> None:
         """Create the gates; with weights of zero they are the same for all tokens."""
         super().__init__()
         self.d_model, self.n_heads = d_model, n_heads
@@ -56,26 +54,29 @@ class Forgetting(PositionEncoding):
         nn.init.zeros_(self.gate.weight)
         nn.init.constant_(self.gate.bias, bias)
 
-    def read(self, x: Tensor) -> Tensor:
+    def project_hidden(self, x: Tensor) -> Tensor:
         """Return the logarithms of the gates, (B, L, D) -> (B, H, L, 1), at least in float32."""
         gates: Tensor = self.gate(x)
         gates = gates.to(torch.promote_types(gates.dtype, torch.float32))
         return F.logsigmoid(gates).mT[..., None]  # (B, H, L, 1)
 
-    def read_bias(self, q_read: Tensor, k_read: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    def hidden_bias(
+        self, q_hidden: Tensor, k_hidden: Tensor, q_pos: Tensor, k_pos: Tensor
+    ) -> Tensor:
         """Return the bias, (B, H, Lq, Lk); the queries must be the last of the keys' tokens."""
         n_queries = q_pos.shape[-1]
         require_last(q_pos, k_pos)
-        return forgetting_bias(k_read[..., 0], n_queries)
+        return forgetting_bias(k_hidden[..., 0], n_queries)
 
 
 def require_last(q_pos: Tensor, k_pos: Tensor) -> None:
-    """Raise unless queries are the last keys, and keys stand in order, text after text."""
-    if may_read(q_pos) and may_read(k_pos):
-        last, falls = k_pos[..., -q_pos.shape[-1] :], k_pos.diff() < 0
-        begins = k_pos[..., 1:] == k_pos.amin(-1, keepdim=True)  # the next text
-        if last.shape[-1:] != q_pos.shape[-1:] or (last != q_pos).any() or (falls & ~begins).any():
-            raise ValueError(
-                "Forgetting: k_pos must ascend, or begin again with the next text, and end with "
-                f"q_pos: every token from key to query counts, got {q_pos} for {k_pos}"
-            )
+    """Raise unless queries are the last keys, and keys stand in order; a graph does not look."""
+    if torch.compiler.is_compiling():
+        return
+    last, falls = k_pos[..., -q_pos.shape[-1] :], k_pos.diff() < 0
+    begins = k_pos[..., 1:] == k_pos.amin(-1, keepdim=True)  # the next text
+    if last.shape[-1] != q_pos.shape[-1] or (last != q_pos).any() or (falls & ~begins).any():
+        raise ValueError(
+            "Forgetting: k_pos must ascend, or begin again with the next text, and end with q_pos: "
+            f"every token from key to query counts, got {q_pos} for {k_pos}"
+        )

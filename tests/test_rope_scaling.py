@@ -11,22 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pe_lib.attention import KVCache, MultiHeadAttention
-from pe_lib.context_extension import (
+from pe_lib.attention import MultiHeadAttention
+from pe_lib.cache import KVCache
+from pe_lib.rope import RoPE
+from pe_lib.rope_scaling import (
     DynamicNTK,
     LongRoPE,
     by_parts,
     dynamic_ntk,
     llama3,
     longrope,
-    longrope_gain,
+    longrope_attention_factor,
     ntk_aware,
     position_interpolation,
     proportional,
     yarn,
-    yarn_gain,
+    yarn_attention_factor,
 )
-from pe_lib.rope import RoPE
 from pe_lib.sinusoidal import frequencies
 
 HEAD_DIM, TRAINED = 24, 64
@@ -67,29 +68,29 @@ def relative_difference(ours: Tensor, theirs: Tensor) -> float:
 @pytest.mark.parametrize("factor", [2.0, 4.0, 7.5])
 @pytest.mark.parametrize("base", [100.0, 10000.0, 5e5])
 def test_rates_equal_transformers(factor: float, base: float) -> None:
-    rates = frequencies(HEAD_DIM, base)
+    inv_freq = frequencies(HEAD_DIM, base)
     cases: list[tuple[Tensor, str, dict[str, Any]]] = [
-        (position_interpolation(rates, factor), "linear", {}),
-        (dynamic_ntk(rates, factor, TRAINED, 65), "dynamic", {"seq_len": 65}),
-        (dynamic_ntk(rates, factor, TRAINED, 300), "dynamic", {"seq_len": 300}),
-        (dynamic_ntk(rates, factor, TRAINED, 10), "dynamic", {"seq_len": 10}),
+        (position_interpolation(inv_freq, factor), "linear", {}),
+        (dynamic_ntk(inv_freq, factor, TRAINED, 65), "dynamic", {"seq_len": 65}),
+        (dynamic_ntk(inv_freq, factor, TRAINED, 300), "dynamic", {"seq_len": 300}),
+        (dynamic_ntk(inv_freq, factor, TRAINED, 10), "dynamic", {"seq_len": 10}),
     ]
     for trained in (64, 100, 4096):
         length = {"original_max_position_embeddings": trained}
         cases += [
-            (yarn(rates, factor, trained), "yarn", length),
+            (yarn(inv_freq, factor, trained), "yarn", length),
             (
-                yarn(rates, factor, trained, slow=2.0, fast=5.0),
+                yarn(inv_freq, factor, trained, slow=2.0, fast=5.0),
                 "yarn",
                 {**length, "beta_slow": 2.0, "beta_fast": 5.0},
             ),
             (
-                llama3(rates, factor, trained),
+                llama3(inv_freq, factor, trained),
                 "llama3",
                 {**length, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
             ),
             (
-                llama3(rates, factor, trained, low=1.5, high=9.0),
+                llama3(inv_freq, factor, trained, low=1.5, high=9.0),
                 "llama3",
                 {**length, "low_freq_factor": 1.5, "high_freq_factor": 9.0},
             ),
@@ -106,7 +107,7 @@ def test_rates_equal_transformers(factor: float, base: float) -> None:
     [(64, 150000.0, 32.0, 4096), (64, 50000.0, 32.0, 4096), (HEAD_DIM, 10000.0, 4.0, TRAINED)],
     ids=["gpt-oss", "Kimi-K2", "small"],
 )
-def test_yarn_with_every_field_of_its_configuration_equals_transformers(
+def test_every_field_of_yarn_equals_transformers(
     head_dim: int,
     base: float,
     factor: float,
@@ -124,25 +125,27 @@ def test_yarn_with_every_field_of_its_configuration_equals_transformers(
     config = LlamaConfig(
         hidden_size=3 * head_dim, num_attention_heads=3, head_dim=head_dim, rope_parameters=rope
     )
-    theirs, gain = ROPE_INIT_FUNCTIONS["yarn"](config, torch.device("cpu"))
+    theirs, attention_factor = ROPE_INIT_FUNCTIONS["yarn"](config, torch.device("cpu"))
     ours = yarn(
         frequencies(head_dim, base), factor, trained, slow=slow, fast=fast, truncate=truncate
     )
     # Their ramp is a float32: where a pair is all but interpolated, its error grows by the factor.
     assert relative_difference(ours, theirs) <= max(1e-6, factor * 2**-23)
-    assert gain == pytest.approx(yarn_gain(factor, 0.07) / yarn_gain(factor, 0.13), rel=1e-12)
+    assert attention_factor == pytest.approx(
+        yarn_attention_factor(factor, 0.07) / yarn_attention_factor(factor, 0.13), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("share", [0.25, 0.4, 0.75, 1.0])
 def test_proportional_rates_equal_transformers(share: float) -> None:
-    theirs, gain = published("proportional", partial_rotary_factor=share)
+    theirs, attention_factor = published("proportional", partial_rotary_factor=share)
     ours = proportional(frequencies(HEAD_DIM), share)
-    assert gain == 1 and torch.equal(ours == 0, theirs == 0)
+    assert attention_factor == 1 and torch.equal(ours == 0, theirs == 0)
     assert relative_difference(ours[ours > 0], theirs[theirs > 0]) <= 1e-6 if share else True
 
 
 def test_longrope_and_gains_equal_transformers() -> None:
-    rates, long = frequencies(HEAD_DIM), FACTORS**1.5
+    inv_freq, long = frequencies(HEAD_DIM), FACTORS**1.5
     options = {
         "factor": 8.0,
         "original_max_position_embeddings": TRAINED,
@@ -150,13 +153,15 @@ def test_longrope_and_gains_equal_transformers() -> None:
         "long_factor": long.tolist(),
     }
     for seq_len, factors in ((TRAINED, FACTORS), (TRAINED + 1, long)):
-        theirs, gain = published("longrope", seq_len, **options)
-        assert relative_difference(longrope(rates, factors), theirs) <= 1e-6
-        assert gain == pytest.approx(longrope_gain(8.0, TRAINED), rel=1e-12)
+        theirs, attention_factor = published("longrope", seq_len, **options)
+        assert relative_difference(longrope(inv_freq, factors), theirs) <= 1e-6
+        assert attention_factor == pytest.approx(longrope_attention_factor(8.0, TRAINED), rel=1e-12)
     for factor in (1.0, 4.0, 32.0):
-        _, gain = published("yarn", factor=factor, original_max_position_embeddings=TRAINED)
-        assert gain == pytest.approx(yarn_gain(factor), rel=1e-12)
-    assert longrope_gain(0.5, TRAINED) == yarn_gain(0.5) == 1.0
+        _, attention_factor = published(
+            "yarn", factor=factor, original_max_position_embeddings=TRAINED
+        )
+        assert attention_factor == pytest.approx(yarn_attention_factor(factor), rel=1e-12)
+    assert longrope_attention_factor(0.5, TRAINED) == yarn_attention_factor(0.5) == 1.0
 
 
 # The formulas, pair by pair -----------------------------------------------------------------------
@@ -174,7 +179,7 @@ def test_longrope_and_gains_equal_transformers() -> None:
 def test_every_rate_follows_its_papers_formula(
     pairs: int, base: float, factor: float, trained: int, low: float, width: float
 ) -> None:
-    d, rates, high = 2 * pairs, frequencies(2 * pairs, base), low + width
+    d, inv_freq, high = 2 * pairs, frequencies(2 * pairs, base), low + width
     length = trained + 17
     stretch = factor * length / trained - (factor - 1)
     for j in range(pairs):
@@ -191,11 +196,11 @@ def test_every_rate_follows_its_papers_formula(
             "llama3": mixed,
         }
         ours = {
-            "pi": position_interpolation(rates, factor),
-            "ntk": ntk_aware(rates, factor),
-            "dynamic": dynamic_ntk(rates, factor, trained, length),
-            "parts": by_parts(rates, factor, trained, low, high),
-            "llama3": llama3(rates, factor, trained, low, high),
+            "pi": position_interpolation(inv_freq, factor),
+            "ntk": ntk_aware(inv_freq, factor),
+            "dynamic": dynamic_ntk(inv_freq, factor, trained, length),
+            "parts": by_parts(inv_freq, factor, trained, low, high),
+            "llama3": llama3(inv_freq, factor, trained, low, high),
         }
         for name, value in expected.items():
             assert ours[name][j].item() == pytest.approx(value, rel=1e-9), (name, j)
@@ -205,15 +210,15 @@ def test_every_rate_follows_its_papers_formula(
 
 
 @pytest.mark.parametrize(("width", "trained"), [(32, 128), (8, 16), (16, 8)])
-def test_only_yarns_code_keeps_a_fastest_pair_below_the_bound(width: int, trained: int) -> None:
-    rates = frequencies(width)
-    turns = float(rates[0]) * trained / (2 * math.pi)
-    assert turns < 32 and yarn(rates, 4.0, trained)[0] == rates[0]
-    assert (by_parts(rates, 4.0, trained, 1.0, 32.0) < rates).all()
-    assert bool((llama3(rates, 4.0, trained) < rates).all()) == (turns < 4)
+def test_only_yarn_keeps_a_slow_first_pair(width: int, trained: int) -> None:
+    inv_freq = frequencies(width)
+    turns = float(inv_freq[0]) * trained / (2 * math.pi)
+    assert turns < 32 and yarn(inv_freq, 4.0, trained)[0] == inv_freq[0]
+    assert (by_parts(inv_freq, 4.0, trained, 1.0, 32.0) < inv_freq).all()
+    assert bool((llama3(inv_freq, 4.0, trained) < inv_freq).all()) == (turns < 4)
 
 
-def test_up_to_the_trained_length_dynamic_ntk_is_plain_rope() -> None:
+def test_dynamic_ntk_begins_as_plain_rope() -> None:
     q = torch.randn(1, 2, TRAINED, HEAD_DIM)
     positions = torch.arange(TRAINED)
     dynamic, plain = DynamicNTK(HEAD_DIM, 2.0, TRAINED), RoPE(HEAD_DIM)
@@ -227,12 +232,12 @@ def test_up_to_the_trained_length_dynamic_ntk_is_plain_rope() -> None:
 
 def test_longrope_is_short_at_trained_length() -> None:
     """That length included, and long from one position more on."""
-    rates, long = frequencies(HEAD_DIM), FACTORS**1.5
-    ours = LongRoPE(HEAD_DIM, FACTORS, long, TRAINED, 8.0, gain=1.0)
+    inv_freq, long = frequencies(HEAD_DIM), FACTORS**1.5
+    ours = LongRoPE(HEAD_DIM, FACTORS, long, TRAINED, 8.0, attention_factor=1.0)
     q = torch.randn(1, 2, TRAINED, HEAD_DIM)
     for first, factors in ((0, FACTORS), (1, long)):
         positions = torch.arange(TRAINED) + first
-        plain = RoPE(HEAD_DIM, rates=longrope(rates, factors))
+        plain = RoPE(HEAD_DIM, inv_freq=longrope(inv_freq, factors))
         found, expected = (each.rotate(q, q, positions, positions) for each in (ours, plain))
         torch.testing.assert_close(found, expected)
 
@@ -244,7 +249,7 @@ def test_longrope_is_short_at_trained_length() -> None:
         LongRoPE(8, torch.ones(4), torch.tensor([1.0, 2.0, 3.0, 4.0]), 4, 2.0),
     ],
 )
-def test_the_last_step_with_a_cache_gives_what_the_full_sequence_gives(encoding: RoPE) -> None:
+def test_the_last_cached_step_equals_the_whole(encoding: RoPE) -> None:
     """Only the last: earlier queries were rotated for the length they had seen."""
     torch.manual_seed(0)
     attention = MultiHeadAttention(24, 3, encoding, causal=True)
@@ -253,3 +258,10 @@ def test_the_last_step_with_a_cache_gives_what_the_full_sequence_gives(encoding:
     steps = [attention(part, cache=cache) for part in x.split([3, 4, 2], dim=1)]
     torch.testing.assert_close(steps[-1], attention(x)[:, 7:])
     assert not torch.allclose(steps[0], attention(x)[:, :3])
+
+
+def test_rates_must_be_a_series() -> None:
+    with pytest.raises(ValueError, match="rates must be at least two frequencies"):
+        ntk_aware(torch.ones(1), 2.0)
+    with pytest.raises(ValueError, match="descending rates"):
+        yarn(torch.ones(4), 2.0, 64)

@@ -8,16 +8,10 @@ largest weight falls as n grows; scores that grow with log(n) keep it. How fast 
 trained, or fixed by a rule that begins at some length, as in models of 2025.
 """
 
-from typing import Annotated, TypeAlias
-
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, NotNegative, Positive, Reals, checked, require_positive
-from pe_lib.encoding import PositionEncoding
-from pe_lib.positions import exact, per_head
-
-Growth: TypeAlias = Annotated[str, "steps/power"]
+from pe_lib.encoding import PositionEncoding, per_head, to_float64
 
 
 def scaled(q: Tensor, factor: Tensor) -> Tensor:
@@ -26,8 +20,7 @@ def scaled(q: Tensor, factor: Tensor) -> Tensor:
     return (q.to(precise) * factor.to(q.device, precise)).to(q.dtype)
 
 
-@checked()
-def log_count(positions: Reals) -> Tensor:
+def log_count(positions: Tensor) -> Tensor:
     """Return log(n) for a query that sees itself and all before it, n = position + 1.
 
     Args:
@@ -36,7 +29,7 @@ def log_count(positions: Reals) -> Tensor:
     Returns:
         float64 of the same shape, at least 0.
     """
-    return torch.log1p(exact(positions).clamp(min=0))
+    return torch.log1p(to_float64(positions).clamp(min=0))
 
 
 def starting_strength(length: int) -> float:
@@ -44,8 +37,9 @@ def starting_strength(length: int) -> float:
 
     For 1024 that is 0.168.
     """
-    counts = torch.arange(require_positive("length", length, least=2), device="cpu")
-    return float(1 / log_count(counts).mean())
+    if length < 2:  # the mean is 0
+        raise ValueError(f"length must be at least 2, got {length}")
+    return float(1 / log_count(torch.arange(length, device="cpu")).mean())
 
 
 class ScalableSoftmax(PositionEncoding):
@@ -61,10 +55,10 @@ class ScalableSoftmax(PositionEncoding):
     Source: Nakanishi 2025. Llama 4 multiplies by a fixed step function of log(n).
     """
 
-    rotates_once = True
-    past_only = True  # the keys that it counts are those before the query
+    cacheable_rotation = True
+    causal_only = True  # the keys that it counts are those before the query
 
-    def __init__(self, n_heads: Count, length: int) -> None:
+    def __init__(self, n_heads: int, length: int) -> None:
         """Start all heads with the same strength."""
         super().__init__()
         self.n_heads = n_heads
@@ -78,13 +72,12 @@ class ScalableSoftmax(PositionEncoding):
         return scaled(q, strength * logs.to(q.device, precise)), k  # by (..., H, Lq, 1)
 
 
-@checked()
 def query_factor(
-    positions: Reals,
-    strength: NotNegative,
-    length: Positive,
-    ahead: NotNegative = 0.0,
-    growth: Growth = "steps",
+    positions: Tensor,
+    strength: float,
+    length: float,
+    offset: float = 0.0,
+    growth: str = "steps",
 ) -> Tensor:
     """Return what a query is multiplied by, for its position p.
 
@@ -92,16 +85,18 @@ def query_factor(
         positions: real numbers of any shape.
         strength: s, how fast the factor grows.
         length: from which it does, in positions.
-        ahead: added to every position; 1 counts from 1.
-        growth: "steps", 1 + s log(1 + floor((p + ahead) / length)); or "power",
-            (1 + (p + ahead) / length) ** s.
+        offset: added to every position; 1 counts from 1.
+        growth: "steps", 1 + s log(1 + floor((p + offset) / length)); or "power",
+            (1 + (p + offset) / length) ** s.
 
     Returns:
         float64 of the same shape.
 
     Source: Llama 4 and Ministral 3 (steps), Beam (power): their released code.
     """
-    share = (exact(positions) + ahead).clamp(min=0) / length
+    if growth not in ("steps", "power"):
+        raise ValueError(f"growth must be steps or power, got {growth!r}")
+    share = (to_float64(positions) + offset).clamp(min=0) / length
     if growth == "power":
         return torch.exp(strength * torch.log1p(share))
     return 1 + strength * torch.log1p(share.floor())
@@ -113,21 +108,20 @@ class QueryTemperature(PositionEncoding):
     Args:
         strength: as in `query_factor`.
         length: as in `query_factor`.
-        ahead: as in `query_factor`.
+        offset: as in `query_factor`.
         growth: as in `query_factor`.
     """
 
-    rotates_once = True
+    cacheable_rotation = True
 
     def __init__(
-        self, strength: float, length: float, *, ahead: float = 0.0, growth: str = "steps"
+        self, strength: float, length: float, *, offset: float = 0.0, growth: str = "steps"
     ) -> None:
         """Keep the numbers; nothing is trained."""
         super().__init__()
-        query_factor(torch.zeros(1), strength, length, ahead, growth)  # raises if one is wrong
-        self.strength, self.length, self.ahead, self.growth = strength, length, ahead, growth
+        self.strength, self.length, self.offset, self.growth = strength, length, offset, growth
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Scale q (B, H, Lq, d)."""
-        factor = query_factor(q_pos, self.strength, self.length, self.ahead, self.growth)
+        factor = query_factor(q_pos, self.strength, self.length, self.offset, self.growth)
         return scaled(q, per_head(factor.unsqueeze(-1))), k  # by (..., 1, Lq, 1)

@@ -9,18 +9,14 @@ in their directions only.
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, Even, Layout, Positive, Rates, Reals, checked, require_multiple
-from pe_lib.encoding import PositionEncoding
-from pe_lib.positions import Axes, Run, exact, kept_or_trained, per_head, sent
+from pe_lib.encoding import PositionEncoding, per_head, to_float64
 from pe_lib.rope import apply_rope, rope_angles
 from pe_lib.sinusoidal import frequencies, sinusoidal
-
-Arrangement: TypeAlias = Annotated[str, "chunked/interleaved"]
 
 # --- positions ------------------------------------------------------------------------------------
 
@@ -38,7 +34,25 @@ def grid_positions(*sizes: int) -> Tensor:
     return torch.stack(torch.meshgrid(*along, indexing="ij"), dim=-1).flatten(0, -2)
 
 
-def text_image_positions(parts: Sequence[int | tuple[int, int, int]]) -> Axes:
+def with_order(numbers: Tensor, order: Tensor | None = None) -> Tensor:
+    """Return positions of several numbers in the shape that attention takes.
+
+    Args:
+        numbers: (L, A) or (B, L, A).
+        order: (L,) or (B, L), what comes before what, for a causal mask and for biases; 0, 1, ...
+            if None.
+
+    Returns:
+        (1 + A, B, L): the order, then a row for each axis.
+    """
+    rows = numbers.reshape(-1, *numbers.shape[-2:]).movedim(-1, 0)  # (A, B, L)
+    order = torch.arange(numbers.shape[-2]) if order is None else order
+    if rows.is_floating_point() != order.is_floating_point():  # float32 would round large integers
+        rows, order = to_float64(rows), to_float64(order)
+    return torch.cat([order.to(rows.device).expand(1, *rows.shape[1:]), rows])
+
+
+def text_image_positions(parts: Sequence[int | tuple[int, int, int]]) -> Tensor:
     """Number text, images and videos as Qwen2-VL does: three numbers per token.
 
     A token of text has the same number three times: it is a point of the diagonal. The patches of
@@ -49,7 +63,7 @@ def text_image_positions(parts: Sequence[int | tuple[int, int, int]]) -> Axes:
         parts: in order: how many tokens of text, or (frames, rows, columns) of an image or a video.
 
     Returns:
-        `Axes` with the order 0, 1, ... and the numbers (L, 3) int64.
+        (4, 1, L) int64: the order 0, 1, ..., then the three numbers.
 
     Source: Wang et al. 2024 (Qwen2-VL), section 2.1. Transformers 5.23 goes on after the larger of
         rows and columns, which differs where a video has more frames than both.
@@ -62,14 +76,13 @@ def text_image_positions(parts: Sequence[int | tuple[int, int, int]]) -> Axes:
             local = grid_positions(part).expand(-1, 3)  # (n, 3)
         numbers.append(start + local)
         start += 1 + int(local.max())
-    return Axes(Run(0, sum(map(len, numbers))), torch.cat(numbers))
+    return with_order(torch.cat(numbers))
 
 
 # --- directions -----------------------------------------------------------------------------------
 
 
-@checked()
-def axis_of_pair(sections: Sequence[int], arrangement: Arrangement = "chunked") -> Tensor:
+def axis_of_pair(sections: Sequence[int], arrangement: str = "chunked") -> Tensor:
     """Return the axis that each pair belongs to.
 
     Args:
@@ -84,35 +97,39 @@ def axis_of_pair(sections: Sequence[int], arrangement: Arrangement = "chunked") 
         every third pair to the second and the third axis: the same where no axis has more pairs
         than the first, as in published models; elsewhere its axes get other numbers of pairs.
     """
+    if arrangement not in ("chunked", "interleaved"):
+        raise ValueError(f"arrangement must be chunked or interleaved, got {arrangement!r}")
     pairs = [(turn, axis) for axis, section in enumerate(sections) for turn in range(section)]
     if arrangement == "interleaved":
         pairs.sort()
     return torch.tensor([axis for _, axis in pairs], device="cpu")
 
 
-@checked(rates="n")
 def section_directions(
-    rates: Tensor, sections: Sequence[int], arrangement: str = "chunked"
+    inv_freq: Tensor, sections: Sequence[int], arrangement: str = "chunked"
 ) -> Tensor:
     """Return the directions of M-RoPE: the axes share one list of frequencies.
 
     Args:
-        rates: (n,) frequencies in radians per position, as in `RoPE`.
+        inv_freq: (n,) frequencies in radians per position, as in `RoPE`.
         sections: how many of them each axis has; together n.
         arrangement: which ones, see `axis_of_pair`.
 
     Returns:
-        (n, A): row r holds rates[r] in the column of its axis, and zeros.
+        (n, A): row r holds inv_freq[r] in the column of its axis, and zeros.
 
     Source: Wang et al. 2024 (Qwen2-VL), section 2.1.
     """
     axis = axis_of_pair(sections, arrangement)
-    if len(rates) != len(axis):
-        raise ValueError(f"sections must add up to {len(rates)}, as many as rates, got {sections}")
-    return rates.unsqueeze(-1) * (axis.unsqueeze(-1) == torch.arange(len(sections), device="cpu"))
+    if len(inv_freq) != len(axis):
+        raise ValueError(
+            f"sections must add up to {len(inv_freq)}, as many as inv_freq, got {sections}"
+        )
+    return inv_freq.unsqueeze(-1) * (
+        axis.unsqueeze(-1) == torch.arange(len(sections), device="cpu")
+    )
 
 
-@checked()
 def width_directions(widths: Sequence[int], base: float = 10000.0) -> Tensor:
     """Return the directions of diffusion models: each axis has frequencies of its own.
 
@@ -123,16 +140,15 @@ def width_directions(widths: Sequence[int], base: float = 10000.0) -> Tensor:
     Returns:
         (sum of widths / 2, A).
     """
-    rates = [frequencies(width, base) for width in widths]
-    return section_directions(torch.cat(rates), [len(each) for each in rates])
+    inv_freq = [frequencies(width, base) for width in widths]
+    return section_directions(torch.cat(inv_freq), [len(each) for each in inv_freq])
 
 
-@checked(rates="n")
-def golden_directions(rates: Rates) -> Tensor:
+def golden_directions(inv_freq: Tensor) -> Tensor:
     """Return directions in the plane that differ from pair to pair, well spread.
 
     Args:
-        rates: (n,) frequencies; row r of the result has the length rates[r].
+        inv_freq: (n,) frequencies; row r of the result has the length inv_freq[r].
 
     Returns:
         (n, 2), for positions (row, column). The direction of pair r has the angle r * pi * 0.618…
@@ -141,16 +157,17 @@ def golden_directions(rates: Rates) -> Tensor:
     Source: mixed directions: Heo et al. 2024, section 3.2, who train them from a turned cross;
         spread by the golden section: Xiong 2025.
     """
-    steps = torch.arange(len(rates), dtype=torch.float64, device="cpu")
+    steps = torch.arange(len(inv_freq), dtype=torch.float64, device="cpu")
     angles = steps * (math.pi * (math.sqrt(5) - 1) / 2)
-    return rates.unsqueeze(-1) * torch.stack([angles.sin(), angles.cos()], dim=-1).to(rates.dtype)
+    return inv_freq.unsqueeze(-1) * torch.stack([angles.sin(), angles.cos()], dim=-1).to(
+        inv_freq.dtype
+    )
 
 
 # --- the rotation ---------------------------------------------------------------------------------
 
 
-@checked(numbers="L A | B L A", directions="n A | H n A")
-def axes_angles(numbers: Reals, directions: Tensor) -> Tensor:
+def axes_angles(numbers: Tensor, directions: Tensor) -> Tensor:
     """Return the angle of each pair at each position, in radians.
 
     Args:
@@ -161,7 +178,9 @@ def axes_angles(numbers: Reals, directions: Tensor) -> Tensor:
     Returns:
         (..., L, n), or (..., H, L, n): the product of the token's numbers with the direction.
     """
-    directions = sent(directions, numbers.device)
+    directions = directions.to(numbers.device)
+    if numbers.shape[-1] != directions.shape[-1]:  # one number would stand for all axes
+        raise ValueError(f"numbers must be {directions.shape[-1]}, got {numbers.shape[-1]}")
     if directions.ndim == 3:
         numbers, directions = per_head(numbers), directions.unsqueeze(-3)  # (..., 1, L, A)
     # No matrix product: some devices would round it to ten bits, and far positions would collide.
@@ -172,7 +191,7 @@ class AxesRoPE(PositionEncoding):
     """Rotate queries and keys by positions of several numbers.
 
     Positions of one number are taken for text: the same number on every axis. With the directions
-    of `section_directions` that is `RoPE` with the same rates.
+    of `section_directions` that is `RoPE` with the same frequencies.
 
     Args:
         head_dim: width d of a head.
@@ -180,31 +199,35 @@ class AxesRoPE(PositionEncoding):
             `golden_directions`; (H, n, A) if heads differ. An `nn.Parameter` is trained.
         layout: which components form a pair, "interleaved" or "half", see `apply_rope`. It has
             nothing to do with the arrangement of sections.
-        gain: factor on rotated queries and on rotated keys, as in `RoPE`.
+        attention_factor: factor on rotated queries and on rotated keys, as in `RoPE`.
         rotary_dim: how many components of a head rotate, 2n, from the first on; all if None.
 
     Source: Wang et al. 2024 (Qwen2-VL), section 2.1; Heo et al. 2024, section 3.2.
     """
 
-    rotates_once = True
+    cacheable_rotation = True
 
-    @checked(directions="n A | H n A")
     def __init__(
         self,
-        head_dim: Count,
-        directions: Rates,
+        head_dim: int,
+        directions: Tensor,
         *,
-        layout: Layout = "interleaved",
-        gain: Positive = 1.0,
-        rotary_dim: Even | None = None,
+        layout: str = "interleaved",
+        attention_factor: float = 1.0,
+        rotary_dim: int | None = None,
     ) -> None:
         """Keep the directions."""
         super().__init__()
-        n_pairs = directions.shape[-2]
-        self.directions = kept_or_trained("directions", directions, n_pairs, head_dim, rotary_dim)
+        width, n_pairs = head_dim if rotary_dim is None else rotary_dim, directions.shape[-2]
+        if width != 2 * n_pairs or width > head_dim:  # some would not rotate
+            raise ValueError(
+                f"directions must have {width / 2:g} pairs and fit into head_dim={head_dim}, got "
+                f"{n_pairs} (rotary_dim={rotary_dim})"
+            )
+        self.directions = directions
         if directions.ndim == 3:
             self.n_heads = len(directions)
-        self.head_dim, self.layout, self.gain = head_dim, layout, gain
+        self.head_dim, self.layout, self.attention_factor = head_dim, layout, attention_factor
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Rotate q (B, H, Lq, d) and k (B, H, Lk, d) as text: one number on every axis."""
@@ -221,18 +244,20 @@ class AxesRoPE(PositionEncoding):
     def rotated(self, x: Tensor, numbers: Tensor) -> Tensor:
         """Rotate x (B, H, L, d) by rows of numbers, (L, A) or (B, L, A)."""
         trained = isinstance(self.directions, nn.Parameter)
-        directions = exact(self.directions) if trained else self.directions
-        angles = exact(axes_angles(exact(numbers), directions))  # (..., L, n) or (..., H, L, n)
+        directions = to_float64(self.directions) if trained else self.directions
+        if x.shape[-1] != self.head_dim:  # the others would not rotate
+            raise ValueError(f"heads must have width {self.head_dim}, got {x.shape[-1]}")
+        # (..., L, n) or (..., H, L, n)
+        angles = to_float64(axes_angles(to_float64(numbers), directions))
         angles = angles[(None,) * (4 - angles.ndim)] if directions.ndim == 3 else per_head(angles)
-        return apply_rope(x, angles, self.layout, gain=self.gain)
+        return apply_rope(x, angles, self.layout, attention_factor=self.attention_factor)
 
 
 # --- one number for a point of a grid, as older methods have it ----------------------------------
 
 
-@checked()
 def sinusoidal_2d(
-    rows: Reals, columns: Reals, dim: int, base: float = 1e4, **options: Any
+    rows: Tensor, columns: Tensor, dim: int, base: float = 1e4, **options: Any
 ) -> Tensor:
     """Return the code of points on a grid: half the width for the row, half for the column.
 
@@ -249,19 +274,19 @@ def sinusoidal_2d(
     Source: the 1-D code for each axis, as He et al. 2022 add it to patches (theirs has the
         column's half first).
     """
-    require_multiple("dim", dim, 4, "a sine and a cosine for each of two axes")
+    if dim % 4:
+        raise ValueError(f"dim must be a multiple of 4, two pairs for two axes, got {dim}")
     axes = torch.broadcast_tensors(rows, columns)
     return torch.cat([sinusoidal(axis, dim // 2, base, **options) for axis in axes], dim=-1)
 
 
-@checked(rates="n")
-def axial_angles(rows: Reals, columns: Reals, rates: Tensor) -> Tensor:
+def axial_angles(rows: Tensor, columns: Tensor, inv_freq: Tensor) -> Tensor:
     """Return angles for points on a grid: the row rotates the first pairs, the column the rest.
 
     Args:
         rows: real numbers, of a shape that broadcasts with `columns`.
         columns: real numbers.
-        rates: (n,) frequencies, the same for both axes.
+        inv_freq: (n,) frequencies, the same for both axes.
 
     Returns:
         (*broadcast shape, 2n).
@@ -269,7 +294,7 @@ def axial_angles(rows: Reals, columns: Reals, rates: Tensor) -> Tensor:
     Source: Heo et al. 2024, section 3.2 (axial frequency).
     """
     axes = torch.broadcast_tensors(rows, columns)
-    return torch.cat([rope_angles(axis, rates) for axis in axes], dim=-1)
+    return torch.cat([rope_angles(axis, inv_freq) for axis in axes], dim=-1)
 
 
 class AxialRoPE(AxesRoPE):
@@ -279,17 +304,16 @@ class AxialRoPE(AxesRoPE):
         head_dim: width d of a head; a multiple of 4.
         columns: patches in a row of the image: position p stands in row p // columns.
         base: as in `RoPE`, for each axis; images are short, so 100 is usual.
-        options: layout and gain as in `AxesRoPE`.
+        options: layout and attention_factor as in `AxesRoPE`.
 
     Source: Heo et al. 2024, section 3.2.
     """
 
-    rotates_once = True
+    cacheable_rotation = True
 
-    def __init__(self, head_dim: int, columns: Count, base: float = 100.0, **options: Any) -> None:
+    def __init__(self, head_dim: int, columns: int, base: float = 100.0, **options: Any) -> None:
         """Give each axis half of the head."""
-        half = require_multiple("head_dim", head_dim, 4, "pairs for each of two axes") // 2
-        super().__init__(head_dim, width_directions([half, half], base), **options)
+        super().__init__(head_dim, width_directions([head_dim // 2] * 2, base), **options)
         self.columns = columns
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:

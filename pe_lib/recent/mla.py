@@ -8,11 +8,10 @@ positions are computed; a few more components, shared by the heads, are rotated 
 
 from torch import Tensor, cat
 
-from pe_lib.arguments import Count
-from pe_lib.encoding import PositionEncoding
+from pe_lib.encoding import HOOKS, PositionEncoding
 
 
-class Trailing(PositionEncoding):
+class DecoupledRotation(PositionEncoding):
     """Let an encoding see only the last components of queries, keys and values.
 
     Args:
@@ -23,17 +22,19 @@ class Trailing(PositionEncoding):
     Source: DeepSeek-AI 2024 (DeepSeek-V2), section 2.1.3.
     """
 
-    def __init__(self, encoding: PositionEncoding, width: Count) -> None:
+    def __init__(self, encoding: PositionEncoding, width: int) -> None:
         """Keep the encoding."""
         super().__init__()
         ours = ("rotate", "rotate_values", "rotate_back")
-        wrong = [hook for hook in self.hooks if encoding.uses(hook) and hook not in ours]
+        wrong = [hook for hook in HOOKS if encoding.uses(hook) and hook not in ours]
         if wrong:
             raise ValueError(f"encoding must only rotate, got one that uses {', '.join(wrong)}")
         self.encoding, self.width = encoding, width
+        if getattr(encoding, "head_dim", width) != width:  # it would see some of them only
+            raise ValueError(f"encoding must have head_dim={width}, got {encoding.head_dim}")
         if encoding.scale is not None:
             raise ValueError(f"encoding must have no scale of its own, got {encoding.scale:g}")
-        for name in ("rotates_once", "past_only", "linear", "fades", "integers", "n_heads"):
+        for name in ("cacheable_rotation", "causal_only", "is_linear", "scales_pairs", "n_heads"):
             if hasattr(encoding, name):
                 setattr(self, name, getattr(encoding, name))
 
@@ -46,16 +47,18 @@ class Trailing(PositionEncoding):
         if self.width > q.shape[-1]:
             raise ValueError(f"q must have heads of width >= {self.width}, got {q.shape[-1]}")
         last = self.encoding.rotate(q[..., -self.width :], k[..., -self.width :], q_pos, k_pos)
-        return self.behind(q, last[0]), self.behind(k, last[1])
+        return self.replace_last(q, last[0]), self.replace_last(k, last[1])
 
     def rotate_values(self, v: Tensor, k_pos: Tensor) -> Tensor:
         """Rotate the last components of v (B, H, Lk, d)."""
-        return self.behind(v, self.encoding.rotate_values(v[..., -self.width :], k_pos))
+        return self.replace_last(v, self.encoding.rotate_values(v[..., -self.width :], k_pos))
 
     def rotate_back(self, output: Tensor, q_pos: Tensor) -> Tensor:
         """Rotate the last components of the output (B, H, Lq, d) back."""
-        return self.behind(output, self.encoding.rotate_back(output[..., -self.width :], q_pos))
+        return self.replace_last(
+            output, self.encoding.rotate_back(output[..., -self.width :], q_pos)
+        )
 
-    def behind(self, x: Tensor, last: Tensor) -> Tensor:
+    def replace_last(self, x: Tensor, last: Tensor) -> Tensor:
         """Return x with other last components."""
         return cat([x[..., : -self.width], last], dim=-1)

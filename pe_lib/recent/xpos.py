@@ -8,13 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lib.arguments import Positive, Reals, checked
-from pe_lib.positions import exact, per_head, sent
-from pe_lib.rope import RoPE, apply_rope
+from pe_lib.encoding import per_head, to_float64
+from pe_lib.rope import RoPE
 
 
-@checked(zeta="n")
-def xpos_factors(positions: Reals, zeta: Tensor, scale_base: float) -> Tensor:
+def xpos_factors(positions: Tensor, zeta: Tensor, scale_base: float) -> Tensor:
     """Return what the pairs of a query are multiplied by; those of a key, by the inverse.
 
     Args:
@@ -28,7 +26,7 @@ def xpos_factors(positions: Reals, zeta: Tensor, scale_base: float) -> Tensor:
     Source: Sun et al. 2022, algorithm 1.
     """
     power = (1 / scale_base * positions).unsqueeze(-1)  # (..., 1)
-    return (power * sent(zeta.log(), positions.device)).exp()
+    return (power * zeta.log().to(positions.device)).exp()
 
 
 class XPos(RoPE):
@@ -43,32 +41,34 @@ class XPos(RoPE):
         head_dim: width d of a head.
         scale_base: positions over which pair j shrinks by zeta_j.
         gamma: zeta_j = (j / n + gamma) / (1 + gamma), for n pairs.
-        options: base, layout, rotary_dim, rates and gain as in `RoPE`.
-
-    It has no fast form: attention calls `rotate`, whose formula stands here.
+        options: base, layout, rotary_dim, inv_freq and attention_factor as in `RoPE`.
 
     Source: Sun et al. 2022, algorithm 1.
     """
 
-    past_only = True
-    fades = True
+    causal_only = True
+    scales_pairs = True
 
     def __init__(
-        self, head_dim: int, *, scale_base: Positive = 512.0, gamma: Positive = 0.4, **options: Any
+        self, head_dim: int, *, scale_base: float = 512.0, gamma: float = 0.4, **options: Any
     ) -> None:
         """Compute zeta."""
         super().__init__(head_dim, **options)
         self.scale_base = scale_base
-        share = torch.arange(len(self.rates), dtype=torch.float64, device="cpu") / len(self.rates)
+        share = torch.arange(len(self.inv_freq), dtype=torch.float64, device="cpu") / len(
+            self.inv_freq
+        )
         self.zeta = (share + gamma) / (1 + gamma)  # (n,)
 
     def rotate(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
         """Rotate and scale q (B, H, Lq, d) and k (B, H, Lk, d) by their positions."""
-        q_pos, k_pos = exact(q_pos), exact(k_pos)
+        q_pos, k_pos = to_float64(q_pos), to_float64(k_pos)
         middle = (k_pos.amin(-1, keepdim=True) + k_pos.amax(-1, keepdim=True)) / 2  # (1,) or (B, 1)
-        return self.faded(q, q_pos, middle, 1), self.faded(k, k_pos, middle, -1)
+        return self.apply_xpos_scale(q, q_pos, middle, 1), self.apply_xpos_scale(
+            k, k_pos, middle, -1
+        )
 
-    def faded(self, x: Tensor, positions: Tensor, middle: Tensor, sign: int) -> Tensor:
+    def apply_xpos_scale(self, x: Tensor, positions: Tensor, middle: Tensor, sign: int) -> Tensor:
         """Rotate x and multiply it by `xpos_factors`, or with the sign -1 by their inverse."""
         factors = per_head(xpos_factors(sign * (positions - middle), self.zeta, self.scale_base))
-        return apply_rope(x, exact(self.angles(positions)), self.layout, gain=self.gain * factors)
+        return self.rotated_by(x, self.angles(positions), factors)

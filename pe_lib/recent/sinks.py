@@ -8,7 +8,6 @@ the first. A logit of its own takes that weight instead, and has no value.
 
 from torch import Tensor, nn
 
-from pe_lib.arguments import Count, NotNegative
 from pe_lib.encoding import PositionEncoding
 from pe_lib.initial import normal
 
@@ -25,9 +24,9 @@ class Sink(PositionEncoding):
     Source: OpenAI 2025 (gpt-oss model card, section 2.2); Miller 2023 has the constant 0.
     """
 
-    rotates_once = True
+    cacheable_rotation = True
 
-    def __init__(self, n_heads: Count, std: NotNegative = 0.02) -> None:
+    def __init__(self, n_heads: int, std: float = 0.02) -> None:
         """Draw the logits."""
         super().__init__()
         self.n_heads = n_heads

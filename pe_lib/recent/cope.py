@@ -11,14 +11,11 @@ and so does its vector.
 import torch
 from torch import Tensor, nn
 
-from pe_lib.arguments import Booleans, Count, NotNegative, checked, may_read
-from pe_lib.encoding import PositionEncoding
+from pe_lib.encoding import PositionEncoding, per_head, relative_position
 from pe_lib.initial import normal
-from pe_lib.positions import per_head, relative_position
 
 
-@checked(logits="... Lq Lk")
-def gated_counts(logits: Tensor, past: Booleans) -> Tensor:
+def gated_counts(logits: Tensor, past: Tensor) -> Tensor:
     """Return how many gates are open from each key to the query: the formula.
 
     Args:
@@ -36,7 +33,6 @@ def gated_counts(logits: Tensor, past: Booleans) -> Tensor:
     return gates.flip(-1).cumsum(dim=-1).flip(-1)
 
 
-@checked(by_row="... Lq n", positions="... Lq Lk")
 def between_rows(by_row: Tensor, positions: Tensor) -> Tensor:
     """Return the products with vectors between two rows of a table, by linear interpolation.
 
@@ -72,9 +68,9 @@ class CoPE(PositionEncoding):
     Source: Golovneva et al. 2024, section 4.
     """
 
-    past_only = True
+    causal_only = True
 
-    def __init__(self, head_dim: Count, longest: Count, *, std: NotNegative = 0.0) -> None:
+    def __init__(self, head_dim: int, longest: int, *, std: float = 0.0) -> None:
         """Create the vectors of the counts 0 to `longest`."""
         super().__init__()
         self.head_dim, self.longest = head_dim, longest
@@ -89,7 +85,7 @@ class CoPE(PositionEncoding):
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor, scale: float) -> Tensor:
         """Return the product of each query with the vector of its count, (B, H, Lq, Lk)."""
-        if may_read(k_pos) and (k_pos.diff() < 0).any():
+        if not torch.compiler.is_compiling() and (k_pos.diff() < 0).any():
             raise ValueError(
                 f"CoPE: k_pos must ascend, since gates are counted from key to key, got {k_pos}"
             )

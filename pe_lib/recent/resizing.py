@@ -1,16 +1,11 @@
 """A learned table at another length, or on another grid of patches (chapters 3 and 13)."""
 
-from typing import Annotated
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pe_lib.arguments import Count, Reals, checked, may_read
 
-
-@checked(table="N D")
-def interpolate_table(table: Tensor, length: Count) -> Tensor:
+def interpolate_table(table: Tensor, length: int) -> Tensor:
     """Stretch or shrink a table of positions to another length.
 
     Args:
@@ -24,13 +19,14 @@ def interpolate_table(table: Tensor, length: Count) -> Tensor:
     return sample_table(table, torch.linspace(0, len(table) - 1, length, dtype=torch.float64))
 
 
-@checked(table="N D")
-def sample_table(table: Tensor, places: Reals) -> Tensor:
+def sample_table(table: Tensor, places: Tensor) -> Tensor:
     """Read a table (max_len, D) at real row numbers from 0 on: (...) -> (..., D).
 
     Past the last row it is the last row.
     """
-    if may_read(places) and (places < 0).any():
+    if not table.is_floating_point():  # mixtures of two rows would be rounded
+        raise TypeError(f"table must be of real numbers, got {table.dtype}")
+    if (places < 0).any():
         raise ValueError(f"places must be at least 0, got {places.min().item():g}")
     lower = places.floor().long().clamp(0, len(table) - 1)
     share = (places - lower).clamp(max=1).unsqueeze(-1).to(table.device, table.dtype)
@@ -39,12 +35,11 @@ def sample_table(table: Tensor, places: Reals) -> Tensor:
     return (1 - share) * table[lower] + share * table[upper]  # (..., D)
 
 
-@checked(table="N D")
 def interpolate_grid(
     table: Tensor,
     grid: tuple[int, int],
     new_grid: tuple[int, int],
-    mode: Annotated[str, "bicubic/bilinear"] = "bicubic",
+    mode: str = "bicubic",
     *,
     antialias: bool = False,
 ) -> Tensor:
