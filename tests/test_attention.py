@@ -403,7 +403,7 @@ def test_forgetting_needs_what_it_read() -> None:
     q = torch.randn(B, H, 5, 16)
     for encoding in (Forgetting(32, H), Compose(Forgetting(32, H), Sink(H))):
         for form in (attend, attend_fused):
-            with pytest.raises(ValueError, match="reads must be given"):
+            with pytest.raises(ValueError, match="hidden must be given"):
                 form(q, q, q, encoding, 0, 0, causal=True)
 
 
@@ -428,9 +428,9 @@ def test_wider_heads_state_their_scale() -> None:
 
 
 CHANGES: dict[str, Callable[[RoPE], None]] = {
-    "rates": lambda rope: setattr(rope, "rates", rope.inv_freq * 0.9),
+    "inv_freq": lambda rope: setattr(rope, "inv_freq", rope.inv_freq * 0.9),
     "a rate in place": lambda rope: rope.inv_freq.mul_(0.9),
-    "gain": lambda rope: setattr(rope, "gain", 1.5),
+    "attention_factor": lambda rope: setattr(rope, "attention_factor", 1.5),
     "layout": lambda rope: setattr(rope, "layout", "half"),
 }
 

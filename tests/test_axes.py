@@ -253,5 +253,5 @@ def test_scores_know_differences_alone(directions: Tensor):
 def test_directions_of_unknown_axes_are_refused() -> None:
     with pytest.raises(ValueError, match="arrangement must be chunked or interleaved, got 'mixed'"):
         section_directions(frequencies(8), [2, 2], "mixed")
-    with pytest.raises(ValueError, match="sections must add up to 1, as many as rates"):
+    with pytest.raises(ValueError, match="sections must add up to 1, as many as inv_freq"):
         section_directions(frequencies(2), [2, 2])

@@ -228,7 +228,7 @@ def check_rule(variant, maker):
             )
             rates = found.inv_freq if rates is None else rates
             assert torch.allclose(rates, wanted, rtol=1e-6), (variant, cell.task, length)
-            assert found.gain == pytest.approx(gain(s) if variant in gains else 1)
+            assert found.attention_factor == pytest.approx(gain(s) if variant in gains else 1)
 
 
 @pytest.mark.parametrize("variant", sorted(set(RULES) - {"rope+cache"}))

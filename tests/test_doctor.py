@@ -273,7 +273,7 @@ def test_layout_end_width_and_gain_are_measured():
 
     report = diagnose(trailing)
     assert report.profile.layout == ("half", 40, 24)
-    assert report.profile.gain == pytest.approx(1.25, abs=1e-5)
+    assert report.profile.attention_factor == pytest.approx(1.25, abs=1e-5)
     assert "the last 24 of 64" in report.case.facts["rotates"]
     assert "which-end" in compare(trailing, Rotary(leading)).names(FAULT)
 
@@ -340,7 +340,7 @@ def test_a_configuration_is_read(name):
     config, rule, gain = CONFIGS[name]
     report = diagnose({"hidden_size": 512, "num_attention_heads": 8} | config)
     assert report.profile.rule.name == rule
-    assert report.profile.gain == pytest.approx(gain)
+    assert report.profile.attention_factor == pytest.approx(gain)
     assert report.healthy and ("base-missing" in report.names()) == (name == "missing")
     assert "gain-missing" not in report.names()
 
@@ -396,7 +396,9 @@ def test_the_doctor_reads_a_published_file_as_the_command_does(name):
             rotating.setdefault(layer.kind, layer.rope)
     assert list(profiles) == list(rotating)
     for kind, rope in rotating.items():
-        assert profiles[kind].gain == rope.gain and profiles[kind].layout.name == rope.layout
+        profile = profiles[kind]
+        assert profile.attention_factor == rope.attention_factor
+        assert profile.layout.name == rope.layout
         assert torch.equal(profiles[kind].inv_freq[:, 0], rope.inv_freq[rope.inv_freq > 0])
 
 

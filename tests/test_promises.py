@@ -291,7 +291,7 @@ class Rounded(RoPE):
     def __init__(self, head_dim):
         super().__init__(head_dim)
         del self.inv_freq
-        self.register_buffer("rates", frequencies(head_dim).float() * 1.1)
+        self.register_buffer("inv_freq", frequencies(head_dim).float() * 1.1)
 
 
 DIFFERS = "AssertionError: differs by"

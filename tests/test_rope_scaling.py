@@ -260,8 +260,8 @@ def test_the_last_cached_step_equals_the_whole(encoding: RoPE) -> None:
     assert not torch.allclose(steps[0], attention(x)[:, :3])
 
 
-def test_rates_must_be_a_series() -> None:
-    with pytest.raises(ValueError, match="rates must be at least two frequencies"):
+def test_frequencies_must_be_a_series() -> None:
+    with pytest.raises(ValueError, match="inv_freq must be at least two frequencies"):
         ntk_aware(torch.ones(1), 2.0)
-    with pytest.raises(ValueError, match="descending rates"):
+    with pytest.raises(ValueError, match="frequencies that descend"):
         yarn(torch.ones(4), 2.0, 64)

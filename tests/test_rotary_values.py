@@ -36,7 +36,7 @@ def test_added_values_are_not_rotated_back():
 def test_what_cannot_rotate_values_is_refused():
     with pytest.raises(TypeError, match="rope must be a plain RoPE, got DynamicNTK"):
         RotaryValues(DynamicNTK(8, 2.0, 16))
-    with pytest.raises(ValueError, match=r"rope must have the gain 1, got 1\.2"):
+    with pytest.raises(ValueError, match=r"rope must have the attention factor 1, got 1\.2"):
         RotaryValues(RoPE(8, attention_factor=1.2))
     with pytest.raises(ValueError, match="heads must have width 4, got 8"):
         MultiHeadAttention(16, 2, RotaryValues(RoPE(4)))(torch.zeros(1, 3, 16))
