@@ -179,6 +179,8 @@ def checked_bias(bias: Tensor | None, q_pos: Tensor, k_pos: Tensor) -> Tensor | 
 
 def repeat_heads(x: Tensor, q: Tensor) -> Tensor:
     """Repeat the heads of keys or values until every head of queries has its own."""
+    if q.shape[1] % x.shape[1]:  # fewer queries than keys would leave no head at all
+        raise ValueError(f"k and v must have heads that divide {q.shape[1]}, got {x.shape[1]}")
     return x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) if x.shape[1] != q.shape[1] else x
 
 

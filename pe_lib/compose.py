@@ -64,8 +64,9 @@ class Compose(PositionEncoding):
         return [part for member in self.members() for part in member.parts()]
 
     def uses(self, hook: str) -> bool:
-        """Return whether a member uses the hook of that name."""
-        return any(member.uses(hook) for member in self.members())
+        """Return whether a member uses the hook of that name, or a subclass overrides it."""
+        written = getattr(type(self), hook) is not getattr(Compose, hook)
+        return written or any(member.uses(hook) for member in self.members())
 
     def added(self, hook: str, *inputs: Any) -> Tensor | None:
         """Return the sum of what the members return that use a hook, or None."""

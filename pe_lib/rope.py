@@ -144,7 +144,7 @@ class RoPE(PositionEncoding):
     def from_parameters(
         rope_parameters: Mapping[str, Any], head_dim: int, **options: Any
     ) -> "RoPE":
-        """Build what `config.rope_parameters` of transformers and vLLM describes.
+        """Build what `config.rope_parameters` of transformers and vLLM describes: no subclass's.
 
         Arguments and errors as in `pe_lib.interop.rope_from_parameters`; the layout is "half".
         """

@@ -168,6 +168,15 @@ class OfContent(Compose):
         return q @ k.flip(-1).mT
 
 
+def test_a_composition_with_a_new_hook_uses_it() -> None:
+    """Also where none of its members has that hook, with weights and without."""
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(16, 2, OfContent(RoPE(8)), causal=True).double()
+    x = torch.randn(1, 5, 16).double()
+    assert layer.encoding.uses("bias") and not Compose(RoPE(8)).uses("bias")
+    assert_close(layer(x), layer.with_weights(x)[0], 1e-12)
+
+
 def test_a_new_hook_rotates_not_once() -> None:
     """What a parent says of its hooks does not hold for those that a class writes anew."""
     assert ALiBi(2).cacheable_rotation and RoPE(8).cacheable_rotation
