@@ -42,9 +42,9 @@ def x(*shape: int) -> Tensor:
     return torch.randn(*(shape or (1, 4, 16)))
 
 
-def q(length: int = 4) -> Tensor:
+def q(length: int = 4, h: int = 2) -> Tensor:
     """Return queries, keys or values."""
-    return torch.randn(1, 2, length, 8)
+    return torch.randn(1, h, length, 8)
 
 
 @torch.no_grad()
