@@ -111,12 +111,13 @@ class Block(nn.Module):
         n_heads: int,
         encoding: PositionEncoding,
         causal: bool,
-        gated: bool,
-        d_hidden: int,
+        gated: bool = False,
+        d_hidden: int | None = None,
     ) -> None:
         """Create the layers."""
         super().__init__()
         kind = GatedAttention if gated else MultiHeadAttention
+        d_hidden = 4 * d_model if d_hidden is None else d_hidden
         self.norm_1 = nn.LayerNorm(d_model)
         self.attention = kind(d_model, n_heads, encoding, causal=causal, embedded=True)
         self.norm_2 = nn.LayerNorm(d_model)

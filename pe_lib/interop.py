@@ -36,7 +36,9 @@ def rope_from_parameters(
     """Build the rotation that `config.rope_parameters` of transformers 5 and vLLM describes.
 
     Frequencies and attention factor are those of transformers, in float64. DeepSeek's layers also
-    derive a factor on the softmax scale from `mscale_all_dim`: it is not part of the rotation.
+    derive a factor on the softmax scale from `mscale_all_dim`: it is not part of the rotation. In a
+    nested dictionary `truncate` counts, too, which transformers 5.23 overlooks there. An odd number
+    of rotating components is rounded up.
 
     Args:
         rope_parameters: the dictionary: `rope_type` (default, linear, dynamic, yarn, longrope,
@@ -58,8 +60,7 @@ def rope_from_parameters(
         ValueError: if the type is unknown, a key is missing, or a key is given that the type does
             not read; if a nested dictionary has no entry `layer_type`.
 
-    Source: transformers 5.23, `modeling_rope_utils`. It overlooks `truncate` in a nested
-        dictionary, which is read here. Odd numbers of rotating components are rounded up.
+    Source: transformers 5.23, `modeling_rope_utils`.
     """
     parameters = parameters_of_layer(rope_parameters, layer_type)
     if max_position_embeddings is not None:
