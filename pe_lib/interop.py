@@ -18,8 +18,7 @@ from pe_lib.encoding import NoPosition, PositionEncoding
 from pe_lib.fire import FIRE
 from pe_lib.kerple import KERPLE
 from pe_lib.recent.window import SlidingWindow
-from pe_lib.rope import RoPE, layout_permutation, split_pairs
-from pe_lib.sinusoidal import arrange
+from pe_lib.rope import RoPE, layout_permutation, rotate_pairs
 from pe_lib.t5 import T5Bias, t5_bucket
 
 # --- configurations -------------------------------------------------------------------------------
@@ -272,12 +271,9 @@ def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> T
     Source: `apply_rotary_emb` of flash-attention; Su et al. 2021, equation 34.
     """
     require_a_column_per_pair(x, cos, sin)
-    width, dtype = 2 * cos.shape[-1], torch.promote_types(x.dtype, torch.float32)
+    dtype = torch.promote_types(x.dtype, torch.float32)
     cos, sin = (for_heads(table, x).to(x.device, dtype) for table in (cos, sin))
-    layout = "interleaved" if interleaved else "half"
-    a, b = split_pairs(x[..., :width].to(dtype), layout)
-    rotated = arrange(a * cos - b * sin, a * sin + b * cos, layout).to(x.dtype)
-    return torch.cat([rotated, x[..., width:]], dim=-1)
+    return rotate_pairs(x, cos, sin, "interleaved" if interleaved else "half")
 
 
 def for_heads(table: Tensor, x: Tensor) -> Tensor:
@@ -288,7 +284,8 @@ def for_heads(table: Tensor, x: Tensor) -> Tensor:
 
 def require_a_column_per_pair(x: Tensor, cos: Tensor, sin: Tensor) -> None:
     """Raise unless tables fit x and have each column once."""
-    if cos.shape != sin.shape or cos.shape[-2] != x.shape[-2]:  # one row would turn all tokens
+    rows = cos.shape == sin.shape and cos.ndim <= x.ndim and cos.shape[-2] == x.shape[-2]
+    if not rows:  # one row would turn all tokens, and a batch of tables would widen x
         raise ValueError(
             f"cos and sin must have a row for each of {x.shape[-2]} tokens, got "
             f"{tuple(cos.shape)} and {tuple(sin.shape)}"

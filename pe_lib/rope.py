@@ -72,10 +72,15 @@ def apply_rope(
         raise ValueError(f"angles must be of {x.shape[-2]} tokens, got {angles.shape[-2]}")
     if not x.is_floating_point():
         raise TypeError(f"x must be of real numbers, or what rotates is rounded, got {x.dtype}")
-    cos, sin = (
-        (attention_factor * part).to(x.device, dtype) for part in (angles.cos(), angles.sin())
-    )
-    a, b = split_pairs(x[..., :width].to(dtype), layout)
+    tables = (attention_factor * part for part in (angles.cos(), angles.sin()))
+    cos, sin = (table.to(x.device, dtype) for table in tables)
+    return rotate_pairs(x, cos, sin, layout)
+
+
+def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
+    """Rotate the first 2n components of x (..., L, d) by tables (..., L, n), in their dtype."""
+    width = 2 * cos.shape[-1]
+    a, b = split_pairs(x[..., :width].to(cos.dtype), layout)
     rotated = arrange(a * cos - b * sin, a * sin + b * cos, layout).to(x.dtype)
     return torch.cat([rotated, x[..., width:]], dim=-1) if width < x.shape[-1] else rotated
 
