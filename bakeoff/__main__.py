@@ -7,11 +7,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bakeoff import gates, rules
-from bakeoff.grid import GATED, RULED, SCALES, SIZES, TASKS, Cell, grid
+from bakeoff.grid import SCALES, TASKS, Cell, grid
 from bakeoff.protocol import GROUPS, higher_cells, rate_cells, seed_cells
-from bakeoff.recipes import NAMES
-from bakeoff.run import SHIPPED, CellsFailed, read_rows, run
+from bakeoff.recipes import TRAINABLE
+from bakeoff.rows import read_rows
+from bakeoff.run import CellsFailed, run
+
+TABLES = Path(__file__).resolve().with_name("data")  # where a checkout keeps what it ships
 
 
 def parser() -> argparse.ArgumentParser:
@@ -20,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--scale", choices=SCALES, default="small")
     options.add_argument("--tasks", nargs="+", choices=TASKS, help="default: all of the scale")
     options.add_argument(
-        "--methods", nargs="+", choices=tuple(NAMES), help="default: those of the tables"
+        "--methods", nargs="+", choices=tuple(TRAINABLE), help="default: those of the tables"
     )
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="but for long")
     options.add_argument("--workers", type=int, default=2, help="processes on this machine")
@@ -34,19 +36,6 @@ def parser() -> argparse.ArgumentParser:
 
 def stages(chosen: argparse.Namespace, path: Path) -> Iterator[list[Cell]]:
     """Yield what is to be run at one time; of the long scale, rates before seeds."""
-    if chosen.scale in RULED:
-        long_rows = read_rows(SHIPPED / "long.csv")
-        for task in chosen.tasks or [cell.task for cell in SIZES if cell.scale == chosen.scale]:
-            yield rules.cells(long_rows, chosen.scale, task, chosen.methods or ["rope"])
-        return
-    if chosen.scale == GATED:
-        long_rows, tasks = read_rows(SHIPPED / "long.csv"), chosen.tasks or list(gates.ORDERINGS)
-        for task in tasks:
-            yield gates.rate_cells(task)
-            yield gates.seed_cells(long_rows, read_rows(path), task)
-        if "text" in tasks:
-            yield gates.wider_cells(long_rows)
-        return
     if chosen.scale != "long":
         yield grid(chosen.scale, chosen.tasks, chosen.methods, chosen.seeds)
         return
@@ -60,7 +49,7 @@ def stages(chosen: argparse.Namespace, path: Path) -> Iterator[list[Cell]]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is missing of the grid; return 1 if a cell failed."""
     chosen = parser().parse_args(arguments)
-    path = chosen.out or SHIPPED / f"{chosen.scale}.csv"
+    path = chosen.out or TABLES / f"{chosen.scale}.csv"
     count, failed = 0, list[CellsFailed]()
     for cells in stages(chosen, path):
         count += len(cells)

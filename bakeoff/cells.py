@@ -8,22 +8,25 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache, partial
-from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bakeoff.grid import ADDITION_TASKS, GATED, PRETRAINED, SHARED, Cell, device, encodings
-from bakeoff.recipes import REACH, RECIPES, AtCoupledPositions, AtRandomPositions
-from bakeoff.variants import EXTENSIONS, cached_keys, dress, variants
+from bakeoff.grid import ADDITION_TASKS, PRETRAINED, Cell
+from bakeoff.recipes import (
+    REACH,
+    RECIPES,
+    AtCoupledPositions,
+    AtRandomPositions,
+    encodings,
+)
+from bakeoff.rows import Row
+from bakeoff.variants import EXTENSIONS, dress, variants
 from lab import tasks
-from lab.model import GatedAttention, Transformer
+from lab.model import Transformer
 from lab.pretrained import GlassLM, encode, load_glass
 from lab.training import IGNORE, Batch, accuracy, generator, one_thread, train
-
-Row = dict[str, object]
 
 Trained = Transformer | AtRandomPositions | AtCoupledPositions
 Model = Trained | GlassLM
@@ -36,21 +39,17 @@ TUNE_FACTOR = 4
 TUNE_STEPS: tuple[int, ...] = (0, 10, 50, 200)
 # What is trained on, in which ways.
 TRAINED_ON = {"rope": ("rope", *EXTENSIONS, "rope+base"), "windows_rope": ("windows_rope",)}
-LONGER = {"further-4": 4, "further-8": 8}  # scales that train further, at a multiple of the length
-FURTHER, FURTHER_STEPS = ("rope", "rope+yarn", "rope+llama3", "rope+base"), (10, 50, 200)
-SHARES = (1 / 20, 1 / 8, 1 / 5)  # of the training's steps, of the scale "dropped"
-# Where the trained models are kept that several scales measure.
-WEIGHTS = Path(__file__).resolve().parents[1] / "_build" / "weights"
 TOKEN_TASKS: dict[str, Callable[..., Batch]] = {
     "marker": tasks.marker_recall,
     "n-back": tasks.n_back,
-    "12-back": partial(tasks.n_back, n=12),
-    "24-back": partial(tasks.n_back, n=24),
 }
-FIRST_QUERY = 16  # from which on it is asked what a query gives the first token
-MARKER = 16  # what `tasks.marker_recall` has beside its 16 tokens
 CHUNK = 16384  # tokens per forward pass when measuring
 TEST_SEED = 10_000
+
+
+def device() -> torch.device:
+    """Return the GPU where there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def batch_maker(cell: Cell) -> Callable[[torch.Generator], Batch]:
@@ -98,10 +97,9 @@ def build(cell: Cell) -> Trained:
         d_model=cell.d_model,
         n_heads=cell.n_heads,
         n_layers=cell.n_layers,
-        encoding=encodings(cell),
+        encoding=encodings(cell.method, cell.sizes, cell.n_layers),
         causal=cell.causal,
         pool="mean" if pooled else None,
-        **(RECIPES[cell.method].options(cell.d_model) if cell.method in RECIPES else {}),
     ).to(device())
     if cell.method in RECIPES and RECIPES[cell.method].drawn:
         return AtRandomPositions(model, REACH * cell.train_length, cell.seed)
@@ -137,26 +135,9 @@ def text_loss(model: Model, batch: Batch, targets: int) -> float:
 
 def token_accuracy(model: Trained, cell: Cell, length: int) -> float:
     """Return the accuracy on the last positions of random sequences, as many as in training."""
-    return accuracy(model, *token_batch(cell, length))
-
-
-def token_batch(cell: Cell, length: int) -> Batch:
-    """Return random sequences of which the last positions count, as many as in training."""
     inputs, targets = TOKEN_TASKS[cell.task](128, length, generator(TEST_SEED + length))
     targets[:, : -cell.train_length] = IGNORE
-    return inputs.to(device()), targets.to(device())
-
-
-@torch.no_grad()
-def weight_back(model: Transformer, length: int) -> float:
-    """Return what the token after the marker gives it in the first layer, mean of texts, heads."""
-    inputs, _ = tasks.marker_recall(128, length, generator(TEST_SEED + length))
-    inputs = inputs.to(device())
-    first: Any = model.blocks[0]
-    _, weights = first.attention.with_weights(first.norm_1(model.inputs(inputs)))  # (B, H, L, L)
-    place = (inputs == MARKER).int().argmax(dim=1)  # (B,)
-    text = torch.arange(len(inputs), device=inputs.device)
-    return float(weights[text, :, place + 1, place].mean())
+    return accuracy(model, inputs.to(device()), targets.to(device()))
 
 
 def score(model: Model, cell: Cell, length: int) -> tuple[str, Callable[[], float]]:
@@ -173,15 +154,6 @@ def measure(model: Model, cell: Cell) -> Iterator[Row]:
     if isinstance(model, GlassLM):
         yield from measure_pretrained(model, cell)
         return
-    if cell.scale in LONGER:
-        yield from measure_longer(model, cell)
-        return
-    if cell.scale == "dropped":
-        yield from measure_dropping(model, cell)
-        return
-    if cell.scale == GATED:
-        yield from measure_sinks(model, cell)
-        return
     if cell.task == "text":
         yield from measure_text(model, cell)
         return
@@ -195,10 +167,6 @@ def measure(model: Model, cell: Cell) -> Iterator[Row]:
         for length in cell.lengths:
             dress(model, cell, variant, length)
             yield row(variant, length, *score(model, cell, length))
-            if cell.task == "marker" and (window := cached_keys(cell, variant)):
-                yield from measure_recall(model, cell, variant, length, window)
-            if cell.scale == "parts" and isinstance(model, Transformer):
-                yield row(variant, length, "weight-back", partial(weight_back, model, length))
     yield from measure_further(model, cell)
 
 
@@ -228,7 +196,7 @@ def measure_text(model: Trained, cell: Cell) -> Iterator[Row]:
 
 def measure_further(model: Trained, cell: Cell) -> Iterator[Row]:
     """Yield what becomes of a method that is trained on, or of RoPE once it is taken away."""
-    if not isinstance(model, Transformer) or cell.checks or cell.scale == "rules":
+    if not isinstance(model, Transformer) or cell.checks:
         return
     if cell.scale == "small" and cell.method in TRAINED_ON:
         yield from measure_tuning(model, cell)
@@ -255,105 +223,19 @@ def measure_tuning(model: Transformer, cell: Cell) -> Iterator[Row]:
     model.load_state_dict(start)
 
 
-@torch.no_grad()
-def measure_recall(
-    model: Trained, cell: Cell, variant: str, length: int, window: int
-) -> Iterator[Row]:
-    """Yield the recall of answers that a rolling cache still holds, and of those it has dropped."""
-    inputs, targets = token_batch(cell, length)
-    right = (model(inputs).argmax(dim=-1) == targets).double()  # (B, L)
-    answer = 1 + (inputs == MARKER).int().argmax(dim=1, keepdim=True)  # (B, 1), its place
-    held = torch.arange(length, device=inputs.device) - answer < window  # (B, L)
-    for name, part in (("held", held), ("dropped", ~held)):
-        asked = part & (targets != IGNORE)
-        if asked.any():
-            yield row(variant, length, f"accuracy-{name}", right[asked].mean().item)
-
-
-def measure_sinks(model: Trained, cell: Cell) -> Iterator[Row]:
-    """Yield the score at every length, left alone and over a rolling cache, and `of_heads`."""
-    for variant in variants(cell):
-        for length in cell.lengths:
-            dress(model, cell, variant, length)
-            yield row(variant, length, *score(model, cell, length))
-    dress(model, cell, cell.method, cell.train_length)
-    assert isinstance(model, Transformer)
-    for metric, value in of_heads(model, texts_of(cell)).items():
-        yield row(cell.method, cell.train_length, metric, partial(float, value))
-
-
-def texts_of(cell: Cell) -> Tensor:
-    """Return texts of the training length; of recall those that do not begin with the marker."""
-    if cell.task == "text":
-        return windows(split_text()[1], WINDOWS, cell.train_length)[0].to(device())
-    inputs, _ = token_batch(cell, cell.train_length)
-    return inputs[inputs[:, 0] != MARKER] if cell.task == "marker" else inputs
-
-
-@torch.no_grad()
-def of_heads(model: Transformer, inputs: Tensor) -> dict[str, Tensor]:
-    """Return what each head gives the first token and a sink, and how far its gate is open.
-
-    Names are "first-2.1" for what head 1 of layer 2 gives, "sink-2.1" and "gate-2.1"; each is the
-    mean over texts and over the queries from `FIRST_QUERY` on. Nothing is added to the input.
-    """
-    found, x, places = dict[str, Tensor](), model.inputs(inputs), torch.arange(inputs.shape[1])
-    for layer, block in enumerate(model.blocks, 1):
-        attention: Any = block.attention
-        read = block.norm_1(x)  # type: ignore[operator]
-        weights = attention.with_weights(read)[1][:, :, FIRST_QUERY:].mean(dim=(0, 2))  # (H, L)
-        shares = {"first": weights[:, 0]}
-        if attention.encoding.uses("sink"):
-            shares["sink"] = 1 - weights.sum(dim=-1)
-        if isinstance(attention, GatedAttention):
-            open_ = attention.split_heads(attention.gate(read))[:, :, FIRST_QUERY:]
-            shares["gate"] = open_.mean(dim=(0, 2, 3))
-        for kind, of_each in shares.items():
-            found |= {f"{kind}-{layer}.{head}": share for head, share in enumerate(of_each, 1)}
-        x = block(x, places, None, None)
-    return found
-
-
-def measure_longer(model: Trained, cell: Cell) -> Iterator[Row]:
-    """Yield the scores on longer sequences before and during further training on them."""
-    assert isinstance(model, Transformer)
-    start = {name: weight.clone() for name, weight in model.state_dict().items()}
-    times = LONGER[cell.scale]
-    length = times * cell.train_length
-    longer = replace(cell, train_length=length, batch=cell.batch // times)
-    for variant in FURTHER:
-        rows: list[Row] = []
-
-        def check(steps: int, variant: str = variant, rows: list[Row] = rows) -> None:
-            if steps in (0, *FURTHER_STEPS):
-                kind, value = score(deepcopy(model).eval(), cell, length)
-                rows.append(row(variant, length, f"{kind}-tuned-{steps}", value))
-
-        model.load_state_dict(start)
-        dress(model, cell, variant, length)
-        check(0)
-        train(
-            model, batch_maker(longer), steps=FURTHER_STEPS[-1], lr=1e-3, warmup=5, seed=cell.seed,
-            constant=True, after=check,
-        )  # fmt: skip
-        yield from rows
-
-
-def measure_dropping(model: Trained, cell: Cell) -> Iterator[Row]:
+def measure_dropping(model: Transformer, cell: Cell) -> Iterator[Row]:
     """Yield scores at every length without RoPE, after some steps at the trained length (DroPE)."""
-    assert isinstance(model, Transformer)
     start = {name: weight.clone() for name, weight in model.state_dict().items()}
-    variant, counts = "rope+drop", TUNE_STEPS
-    schedule: dict[str, Any] = {"lr": 1e-3, "warmup": 5, "constant": True}
-    if cell.scale == "dropped":
-        counts = tuple(round(share * cell.steps) for share in SHARES)
-        schedule = {"lr": cell.lr, "warmup": cell.warmup}
-    for steps in counts:
+    variant = "rope+drop"
+    for steps in TUNE_STEPS:
         model.load_state_dict(start)
         dress(model, cell, variant, cell.train_length)
         if steps:
             unseen = cell.seed + TEST_SEED  # batches that the training has not shown
-            train(model, batch_maker(cell), steps=steps, seed=unseen, **schedule)
+            train(
+                model, batch_maker(cell), steps=steps, lr=1e-3, warmup=5, seed=unseen,
+                constant=True,
+            )  # fmt: skip
         for length in cell.lengths:
             kind, value = score(model, cell, length)
             yield row(variant, length, f"{kind}-recalibrated-{steps}", value)
@@ -407,11 +289,6 @@ def trained_model(cell: Cell) -> tuple[Model, float | str, list[Row]]:
     if cell.task == PRETRAINED:
         return load_glass().to(device()), "", []
     model, reached = build(cell), list[Row]()
-    file = WEIGHTS / f"{cell.task}-{cell.method}-{cell.seed}-{cell.lr:g}-{cell.steps}.pt"
-    if cell.scale in SHARED and file.exists():
-        saved = torch.load(file)
-        model.double().load_state_dict(saved["weights"])
-        return model.eval(), saved["final_loss"], []
 
     def check(steps: int) -> None:
         if steps in cell.checks:
@@ -430,13 +307,7 @@ def trained_model(cell: Cell) -> tuple[Model, float | str, list[Row]]:
         label=cell.key,
         after=check,
     )
-    final_loss = round(sum(losses[-50:]) / len(losses[-50:]), 4)
-    if cell.scale in SHARED:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_suffix(".part")
-        torch.save({"weights": model.state_dict(), "final_loss": final_loss}, draft)
-        draft.replace(file)
-    return model, final_loss, reached
+    return model, round(sum(losses[-50:]) / len(losses[-50:]), 4), reached
 
 
 def run_cell(cell: Cell) -> list[Row]:

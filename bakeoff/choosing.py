@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from bakeoff import grid, plots, protocol, recipes, sentences
+from bakeoff import grid, protocol, recipes, sentences
+from bakeoff.rows import Curve, curves, name
 from bakeoff.variants import BEYOND, EXTENSIONS, TUNED
 from lab import census, checks, measure
 from lab.registry import METHODS, TAUGHT, Sizes
@@ -383,11 +384,11 @@ def blind_to_times(encoding: PositionEncoding) -> str:
     return "untold" if torch.allclose(now, earlier) else ""
 
 
-def above(curves: dict[str, plots.Curve], home: float) -> dict[str, plots.Curve]:
+def above(losses: dict[str, Curve], home: float) -> dict[str, Curve]:
     """Return curves of losses as nats above `home`."""
     return {
         key: {length: [round(each - home, 5) for each in seeds] for length, seeds in curve.items()}
-        for key, curve in curves.items()
+        for key, curve in losses.items()
     }
 
 
@@ -398,7 +399,7 @@ def longest_recalibration(task: str) -> str:
 
 
 @cache
-def comparison(keep: str, after: str = "") -> dict[str, plots.Curve]:
+def comparison(keep: str, after: str = "") -> dict[str, Curve]:
     """Return the values of a task by method: as it is, or after further training.
 
     Where comparisons have the same, the longer training counts, and of RoPE's extensions the
@@ -406,7 +407,7 @@ def comparison(keep: str, after: str = "") -> dict[str, plots.Curve]:
     """
     task = KEEP[keep]
     metric = sentences.METRICS[task] + after
-    short = plots.curves([*sentences.shipped("small"), *sentences.shipped("parts")], task, metric)
+    short = curves([*sentences.shipped("small"), *sentences.shipped("parts")], task, metric)
     longer = {} if after else sentences.found(task)
     rules = {} if after else {k: v for k, v in sentences.ruled(task).items() if "+" in k}
     longest = {"dropped": longest_recalibration(task)} if "recalibrated" in after else {}
@@ -513,7 +514,7 @@ def facts_of(key: str) -> Facts:
         "rolling": measured(key if rolling or windows else f"{key}+cache"),
     }
     return Facts(
-        name=plots.name(key),
+        name=name(key),
         page=PAGES.get(key) or METHODS[key].chapter,
         scale=at_scale(key),
         measured={

@@ -3,9 +3,8 @@
 A softmax must spend all of its weight, and a head with nothing to find spends it on some token,
 often the first. Chapter 16 offers a sink for it: one more trained logit in the denominator
 (`pe_lib.recent.sinks.Sink`). Newer models multiply what each head has read by a gate of the query's
-token instead, sigmoid(x Wg), each component by its own, before the output projection
-(`lab.model.GatedAttention`; Qiu et al. 2025, "attention-sink-free"). Both are measured here on
-RoPE, small.
+token instead, sigmoid(x Wg), each component by its own, before the output projection (Qiu et al.
+2025, "attention-sink-free"). Both are measured here on RoPE, small.
 
 Rules of the protocol:
 
@@ -50,6 +49,8 @@ sinks take and how far gates are open is printed beside them and decides nothing
 4. *Left alone at twice the length*: the score itself. Gate, or sink, better than RoPE: "is ahead of
    RoPE there"; it does not cure RoPE unless its own rise is below 0.2 nats in each seed (on recall:
    each seed above 0.9).
+
+The study is finished; `bakeoff/data/README.md` says where the program stands that made its rows.
 """
 
 from __future__ import annotations
@@ -58,12 +59,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bakeoff import protocol
-from bakeoff.cells import Row
-from bakeoff.grid import GATED, Cell, grid
+from bakeoff.grid import grid
 from bakeoff.protocol import SEEDS
+from bakeoff.rows import Row
 
 SINK = 0.3  # of a head's weight on the first token, from which on it has a sink there
-OWN_RATE = ("rope_sink", "rope_gate")  # RoPE's is the long comparison's, and so is the wider one's
+SCALE = "gates"  # as it stands in rows
 
 
 class Asked(NamedTuple):
@@ -112,29 +113,11 @@ ORDERINGS: dict[str, dict[str, Asked]] = {
 assert all(len(asked) * protocol.BY_CHANCE < 0.05 for asked in ORDERINGS.values())
 
 
-def rate_cells(task: str) -> list[Cell]:
-    """Return a cell for each rate of the methods that choose their own."""
-    return protocol.rate_cells(task, OWN_RATE)
-
-
-def seed_cells(long_rows: Sequence[Row], own_rows: Sequence[Row], task: str) -> list[Cell]:
-    """Return the cells of the five seeds, seed by seed, of methods whose rate is chosen."""
-    inv_freq = {"rope": protocol.chosen_rate(long_rows, task, "rope")}
-    inv_freq |= {method: protocol.chosen_rate(own_rows, task, method) for method in OWN_RATE}
-    return protocol.at_rates(GATED, task, inv_freq)
-
-
-def wider_cells(long_rows: Sequence[Row]) -> list[Cell]:
-    """Return the cells of the five seeds of the wider RoPE on text, at RoPE's rate."""
-    rope = protocol.chosen_rate(long_rows, "text", "rope")
-    return protocol.at_rates(GATED, "text", {"rope_wider": rope})
-
-
 def of_heads(rows: Sequence[Row], task: str, method: str, kind: str = "first") -> list[list[float]]:
-    """Return what `cells.of_heads` found, for each seed of a method the values of its heads."""
-    (cell,) = grid(GATED, [task], ["rope"], [0])
+    """Return for each seed of a method what was measured of its heads, see the protocol."""
+    (cell,) = grid("long", [task], ["rope"], [0])
     names = [f"{kind}-{layer}.{head}" for layer in (1, 2) for head in range(1, cell.n_heads + 1)]
-    found = [protocol.complete(rows, task, name, GATED) for name in names]
+    found = [protocol.complete(rows, task, name, SCALE) for name in names]
     by_head = [curves[method][cell.train_length] for curves in found if method in curves]
     return [list(of_seed) for of_seed in zip(*by_head, strict=True)] if by_head else []
 
@@ -153,8 +136,8 @@ def values(rows: Sequence[Row], task: str, method: str, asked: Asked) -> list[fl
     """Return the five values of a method that a question compares; none while rows are missing."""
     if asked.kind == "share":
         return shares(rows, task, method)
-    (cell,) = grid(GATED, [task], ["rope"], [0])
-    found = protocol.measured(rows, task, scale=GATED)
+    (cell,) = grid("long", [task], ["rope"], [0])
+    found = protocol.measured(rows, task, scale=SCALE)
     far = found.get(method + "+cache" * asked.cache, {})
     there = far.get(round(asked.multiple * cell.train_length), [])
     if asked.kind == "score":

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
+from typing import TYPE_CHECKING
 
-import torch
-
-from bakeoff import recipes
 from lab import checks
-from lab.registry import Sizes
-from pe_lib.encoding import PositionEncoding
+
+if TYPE_CHECKING:
+    from lab.registry import Sizes
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,8 @@ class Cell:
     @property
     def sizes(self) -> Sizes:
         """Return what a method must know of the model."""
+        from lab.registry import Sizes  # loads PyTorch, which facts of cells do not need
+
         tokens_of_a_sum = 3 * self.train_length + 2
         length = tokens_of_a_sum if self.task in ADDITION_TASKS else self.train_length
         return Sizes(self.d_model, self.n_heads, length, self.causal)
@@ -71,12 +72,10 @@ NEWER = ("pope", "p_rope", "hybrid", "temperature", "forgetting", "cope", "rando
 
 PRETRAINED = "pretrained"  # a published model: measured, not trained
 ADDITION_TASKS = ("addition", "coupled")  # the second with positions that digits share
-CAUSAL_TASKS = ("text", "marker", "n-back", "12-back", "24-back", PRETRAINED, *ADDITION_TASKS)
+CAUSAL_TASKS = ("text", "marker", "n-back", PRETRAINED, *ADDITION_TASKS)
 ORDER_TASKS = ("first", "shift", "reverse")
 TASKS = (*CAUSAL_TASKS, *ORDER_TASKS)
-RULED, GATED = ("rules", "further-4", "further-8", "dropped"), "gates"
-SHARED = (*RULED, GATED)  # they measure the same trained models, which are kept
-SCALES = ("small", "short", "long", *SHARED, "far", "parts", "deep", "large")
+SCALES = ("small", "short", "long")
 
 # The sizes of every task; method and seed are filled in by `grid`.
 SIZES = [
@@ -97,34 +96,7 @@ SIZES = [
     Cell("long", "marker", "", 0, 32, steps=2000, checks=(200, 400, 1000, 1500)),
     Cell("long", "text", "", 0, 64, d_model=64, batch=16, steps=3000, warmup=100,
          checks=(300, 1000, 2250)),
-    # The long comparison's RoPE, as it is, trained further, or dropped, as `bakeoff.rules` says;
-    # beside RoPE with a sink or a gate, as `bakeoff.gates` says.
-    *(
-        cell for scale in SHARED for cell in (
-            Cell(scale, "n-back", "", 0, 32, steps=2000),
-            Cell(scale, "marker", "", 0, 32, steps=2000),
-            Cell(scale, "text", "", 0, 64, d_model=64, batch=16, steps=3000, warmup=100),
-        )
-    ),
-    Cell("rules", PRETRAINED, "", 0, 128, d_model=128, n_layers=4, steps=0),
-    # An offset beyond the windows, and one beyond the clip of DeBERTa's table, too.
-    Cell("far", "12-back", "", 0, 32, steps=2000, lr=1e-3),
-    Cell("far", "24-back", "", 0, 32, steps=2000, lr=1e-3),
-    # As the long training, for methods that lack a part.
-    Cell("parts", "marker", "", 0, 32, steps=2000, lr=1e-3),
-    # Layers enough for three with windows and one without positions.
-    Cell("deep", "marker", "", 0, 32, n_layers=4),
-    Cell("deep", "n-back", "", 0, 32, n_layers=4, steps=400),
-    Cell(
-        "large", "text", "", 0, 128, d_model=96, n_heads=6, n_layers=3, batch=8, steps=3000,
-        lr=2e-3, warmup=100, multiples=(1, 1.5, 2, 4, 8),
-    ),
 ]  # fmt: skip
-
-
-def encodings(cell: Cell) -> list[PositionEncoding]:
-    """Return a cell's encodings, one for each layer."""
-    return recipes.encodings(cell.method, cell.sizes, cell.n_layers)
 
 
 def grid(
@@ -140,6 +112,8 @@ def grid(
     Raises:
         ValueError: if a scale, task or method is unknown, or the scale lacks a task.
     """
+    from bakeoff.recipes import TRAINABLE  # loads PyTorch
+
     checks.one_of("scale", scale, SCALES)
     sizes = {cell.task: cell for cell in SIZES if cell.scale == scale}
     usual = tuple(task for task in sizes if task not in ADDITION_TASKS)
@@ -148,7 +122,7 @@ def grid(
     for task in chosen:
         checks.one_of("task", task, sizes)
     for name in names:
-        checks.one_of("method", name, recipes.NAMES)
+        checks.one_of("method", name, TRAINABLE)
     trained = [
         replace(sizes[task], method=method, seed=seed)
         for seed, task, method in product(seeds, chosen, names)
@@ -161,8 +135,3 @@ def grid(
 def shorter(cell: Cell, steps: int) -> Cell:
     """Return the same cell with fewer steps, for a page or a test; its numbers are its own."""
     return replace(cell, scale=f"{cell.scale}-{steps}", steps=steps)
-
-
-def device() -> torch.device:
-    """Return the GPU where there is one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")

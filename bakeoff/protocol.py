@@ -25,14 +25,13 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
-from bakeoff.cells import Row
 from bakeoff.grid import Cell, grid
-from bakeoff.plots import Curve, curves, median
+from bakeoff.rows import Curve, Row, curves, median
 
 RATES, HIGHER = (1e-3, 3e-3, 1e-2), 3e-2
 RATE_SEED, SEEDS = 11, range(5)
@@ -146,17 +145,9 @@ def chosen_rate(rows: Sequence[Row], task: str, method: str) -> float | None:
 
 def seed_cells(rows: Sequence[Row], task: str, methods: Sequence[str]) -> list[Cell]:
     """Return the cells of the five seeds, seed by seed, of methods whose rate is chosen."""
-    return at_rates("long", task, {method: chosen_rate(rows, task, method) for method in methods})
-
-
-def at_rates(scale: str, task: str, rates: Mapping[str, float | None]) -> list[Cell]:
-    """Return the cells of the five seeds, seed by seed, of the methods that have a rate."""
-    ready = [method for method, rate in rates.items() if rate]
-    return [
-        replace(cell, lr=rate)
-        for cell in grid(scale, [task], ready, SEEDS)
-        if (rate := rates[cell.method])
-    ]
+    chosen = {method: chosen_rate(rows, task, method) for method in methods}
+    rates = {method: rate for method, rate in chosen.items() if rate}
+    return [replace(cell, lr=rates[cell.method]) for cell in grid("long", [task], [*rates], SEEDS)]
 
 
 # What is said -------------------------------------------------------------------------------------

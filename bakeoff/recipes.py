@@ -8,24 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from math import pi
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from lab import registry
-from lab.model import EMBED_STD, Transformer
-from lab.registry import METHODS, Sizes
+from lab.model import Transformer
+from lab.registry import METHODS, Method, Sizes
 from lab.tasks import coupled_positions
 from lab.training import generator
 from pe_lib.compose import Compose
-from pe_lib.deberta import DeBERTa
 from pe_lib.encoding import NoPosition, PositionEncoding
-from pe_lib.recent.sinks import Sink
 from pe_lib.recent.window import SlidingWindow
 from pe_lib.rope import RoPE
 from pe_lib.rope_scaling import proportional
-from pe_lib.shaw import Shaw
 from pe_lib.sinusoidal import frequencies
 
 REACH = 16  # random positions come from a range this many times as long as the training length
@@ -41,21 +38,12 @@ class Recipe(NamedTuple):
         colour: as in `lab.registry.Method`.
         layers: returns an encoding for each of so many layers.
         drawn: whether the model sees random positions.
-        gated: whether what the heads have read is multiplied by a gate.
-        wider: whether the two-layer networks have as many more weights as gates would have.
     """
 
     name: str
     colour: str
     layers: Layers
     drawn: bool = False
-    gated: bool = False
-    wider: bool = False
-
-    def options(self, d_model: int) -> dict[str, Any]:
-        """Return what a `Transformer` of this width is told beside its encodings."""
-        hidden = 4 * d_model + d_model // 2  # a further d_model^2 weights, and their biases
-        return {"gated": self.gated} | ({"d_hidden": hidden} if self.wider else {})
 
 
 def in_windows(sizes: Sizes, rotates: bool = True) -> PositionEncoding:
@@ -94,11 +82,6 @@ def rope_everywhere(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
     return [RoPE(sizes.head_dim)] * n_layers
 
 
-def rope_with_sinks(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
-    """Return RoPE for all layers, each with a sink of its own."""
-    return [Compose(RoPE(sizes.head_dim), Sink(sizes.n_heads)) for _ in range(n_layers)]
-
-
 def rope_that_turns(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
     """Return RoPE for all layers whose slowest pair turns once within the training length."""
     base = (sizes.length / (2 * pi)) ** (sizes.head_dim / (sizes.head_dim - 2))
@@ -109,18 +92,6 @@ def most_pairs(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
     """Return p-RoPE with the paper's share of pairs for all layers."""
     inv_freq = proportional(frequencies(sizes.head_dim), 0.75)
     return [RoPE(sizes.head_dim, inv_freq=inv_freq)] * n_layers
-
-
-def one_term(sizes: Sizes, n_layers: int, *, c2p: bool) -> list[PositionEncoding]:
-    """Return DeBERTa for all layers with one of its terms: c2p, or else p2c."""
-    reach = sizes.length // 2
-    make = partial(DeBERTa, sizes.d_model, sizes.n_heads, reach, c2p=c2p, p2c=not c2p)
-    return [make(std=EMBED_STD) for _ in range(n_layers)]
-
-
-def shaw_on_keys(sizes: Sizes, n_layers: int) -> list[PositionEncoding]:
-    """Return Shaw without vectors for the values, with the span of DeBERTa's."""
-    return [Shaw(sizes.head_dim, sizes.length // 2, with_values=False) for _ in range(n_layers)]
 
 
 RECIPES = {
@@ -135,18 +106,9 @@ RECIPES = {
     "turns_none": Recipe(
         "RoPE (all pairs turn) in some layers", "#0d47a1", partial(rope_below, rope_that_turns)
     ),
-    # DeBERTa with one of its terms, and Shaw without the values' vectors.
-    "deberta_c2p": Recipe("DeBERTa without p2c", "#9575cd", partial(one_term, c2p=True)),
-    "deberta_p2c": Recipe("DeBERTa without c2p", "#4527a0", partial(one_term, c2p=False)),
-    "shaw_keys": Recipe("Shaw on keys alone", "#f48fb1", shaw_on_keys),
-    # A sink or a gate for heads that find nothing, and as many weights elsewhere as the gates have.
-    "rope_sink": Recipe("RoPE with a sink", "#ef6c00", rope_with_sinks),
-    "rope_gate": Recipe("RoPE with a gate", "#00695c", rope_everywhere, gated=True),
-    "rope_wider": Recipe("RoPE (wider)", "#78909c", rope_everywhere, wider=True),
     "randomised": Recipe("RoPE at random positions", "#9e9d24", rope_everywhere, drawn=True),
 }
-NAMES = {key: method.name for key, method in (METHODS | RECIPES).items()}
-COLOURS = {key: method.colour for key, method in (METHODS | RECIPES).items()}
+TRAINABLE: dict[str, Method | Recipe] = {**METHODS, **RECIPES}
 
 
 def encodings(name: str, sizes: Sizes, n_layers: int) -> list[PositionEncoding]:

@@ -50,18 +50,18 @@ What is asked, and the sentences that each outcome allows (nothing else is said 
 9. *The window hybrid, too, over a rolling cache* of the training length (and any other method that
    is named to the command), by the bars of 2 and 3: whether recall of what the cache has dropped is
    lost by the cache, whatever the method, or by RoPE.
+
+The study is finished; `bakeoff/data/README.md` says where the program stands that made its rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from bakeoff import protocol
-from bakeoff.cells import Row
-from bakeoff.grid import Cell, grid
-from bakeoff.plots import Curve
-from bakeoff.protocol import SEEDS, Ordering
+from bakeoff.grid import grid
+from bakeoff.protocol import Ordering
+from bakeoff.rows import Curve, Row
 
 HELD, GONE = 0.9, 0.2  # of answers whose token a rolling cache still holds, and of the others
 
@@ -105,17 +105,6 @@ ORDERINGS: dict[str, dict[str, Ordering]] = {
 assert all(len(asked) * protocol.BY_CHANCE < 0.05 for asked in ORDERINGS.values())
 
 
-def cells(
-    long_rows: Sequence[Row], scale: str, task: str, methods: Sequence[str] = ("rope",)
-) -> list[Cell]:
-    """Return the cells of a task: five seeds at the rate that the long comparison chose."""
-    rates = {method: protocol.chosen_rate(long_rows, task, method) for method in methods}
-    return [
-        replace(cell, lr=rates[cell.method] or cell.lr)
-        for cell in grid(scale, [task], methods, SEEDS)
-    ]
-
-
 def measured(rows: Sequence[Row], task: str) -> dict[str, Curve]:
     """Return the seeds' values by variant and length, with the long comparison's other methods."""
     others = {v: curve for v, curve in protocol.measured(rows, task).items() if v[:4] != "rope"}
@@ -125,7 +114,7 @@ def measured(rows: Sequence[Row], task: str) -> dict[str, Curve]:
 def verdict(rows: Sequence[Row], task: str, asked: Ordering) -> str | None:
     """Return "holds", "the other way round" or "open"; None while rows are missing."""
     found = measured(rows, task)
-    (cell, *_) = grid("rules", [task], ["rope"], [0])
+    (cell,) = grid("long", [task], ["rope"], [0])  # whose models these are
     length = round(asked.multiple * cell.train_length)
     better, worse = (found.get(variant, {}).get(length) for variant in asked[:2])
     return protocol.judge(better, worse, task) if better and worse else None

@@ -13,12 +13,12 @@ from pathlib import Path
 from filelock import FileLock
 from tqdm.auto import tqdm
 
-from bakeoff.cells import Row, run_cell
+from bakeoff.cells import run_cell
 from bakeoff.grid import Cell
+from bakeoff.rows import Row, read_rows
 from lab.processes import loaded_once
 from lab.training import quiet
 
-SHIPPED = Path(__file__).resolve().with_name("data")  # one CSV for each scale
 INSTALL_DASK = "pip install -r requirements-bakeoff.txt -c constraints.txt"
 Outcome = list[Row] | Exception  # of one cell
 
@@ -31,14 +31,6 @@ class CellsFailed(Exception):
         lines = [f"{key}: {type(error).__name__}: {error}" for key, error in errors.items()]
         head = f"{len(lines)} cells failed; all others are in {path}:"
         super().__init__("\n  ".join([head, *lines]))
-
-
-def read_rows(path: Path) -> list[Row]:
-    """Return the rows of a CSV, or none if there is no such file."""
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:

@@ -23,11 +23,8 @@ from collections.abc import Callable
 from functools import cache, partial
 
 from bakeoff import gates, protocol, rules
-from bakeoff.cells import Row
 from bakeoff.grid import SIZES, grid
-from bakeoff.plots import Curve, curves, median, name
-from bakeoff.recipes import NAMES
-from bakeoff.run import SHIPPED, read_rows
+from bakeoff.rows import SHIPPED, Curve, Row, curves, median, method_names, name, read_rows
 
 TASKS = {"n-back": "3-back", "marker": "recall"}
 CELLS = {(cell.scale, cell.task): cell for cell in SIZES}
@@ -155,16 +152,17 @@ UNDONE = ("alibi", "kerple", "fire", "forgetting")  # of 3-back, after the steps
 
 def all_three() -> str:
     """Who keeps all three tasks at 16 times the length."""
+    methods = [v for v in method_names() if v in found("text")]
     kept = [
         v
-        for v in NAMES
+        for v in methods
         if all(CELLS["long", t].lengths[-1] in found(t).get(v, {}) for t in protocol.ORDERINGS)
         and min(*at("n-back", v, 16), *at("marker", v, 16)) > protocol.KEPT
         and max(rise(v, 16)) < MOST
     ]
     require(0 < len(kept) < 4)
     return (
-        f"{counted(len(kept)).capitalize()} of {counted(sum(v in NAMES for v in found('text')))}"
+        f"{counted(len(kept)).capitalize()} of {counted(len(methods))}"
         f" methods kept all three at 16 times the training length: {names(tuple(kept))}. (To keep"
         f" is to have {protocol.KEPT} of recall and of 3-back there in each of five seeds, and a"
         f" loss on text that has risen by less than {MOST} nats.)"
@@ -408,7 +406,7 @@ def long_sentences() -> dict[str, Callable[[], str]]:
     rows, found = shipped("long"), dict[str, Callable[[], str]]()
     for task, orderings in protocol.ORDERINGS.items():
         for method in protocol.measured(rows, task) if task in TASKS else ():
-            if method in NAMES:  # not RoPE stretched
+            if method in method_names():  # not RoPE stretched
                 found[f"{task}/{method}"] = partial(of_method, rows, task, method)
                 found[f"{task}/all"] = partial(of_all, rows, task)
         for key, asked in orderings.items():
@@ -439,7 +437,7 @@ def of_method(rows: list[Row], task: str, method: str) -> str:
 def kept_far(rows: list[Row], task: str) -> tuple[str, ...]:
     """Return the methods that learned a task and keep it to the longest texts."""
     (cell,) = grid("long", [task], ["rope"], [0])
-    methods = [method for method in protocol.measured(rows, task) if method in NAMES]
+    methods = [method for method in protocol.measured(rows, task) if method in method_names()]
     return tuple(v for v in methods if protocol.kept_to(rows, task, v) == cell.multiples[-1])
 
 
@@ -447,7 +445,7 @@ def by_class(rows: list[Row], task: str) -> dict[str, list[str]]:
     """Return the methods by what the protocol says of them."""
     found: dict[str, list[str]] = {}
     for method in protocol.measured(rows, task):
-        if method in NAMES:
+        if method in method_names():
             found.setdefault(protocol.class_of(rows, task, method), []).append(method)
     return found
 

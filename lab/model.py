@@ -66,63 +66,21 @@ def load_everywhere(model: nn.Module, state: dict[str, Any], prefix: str, *_: ob
             state.setdefault(prefix + name, state[prefix + first])
 
 
-class GatedAttention(MultiHeadAttention):
-    """Attention that multiplies what its heads have read by a gate of the query's token.
-
-        output = (concat_h(head_h) * sigmoid(x Wg)) Wo
-
-    Args:
-        d_model: width D.
-        n_heads: number of heads H.
-        encoding: the position encoding.
-        options: as of `MultiHeadAttention`.
-
-    Source: Qiu et al. 2025, section 2.2: after attention (G1), elementwise, of each head its own.
-    """
-
-    def __init__(
-        self, d_model: int, n_heads: int, encoding: PositionEncoding, **options: Any
-    ) -> None:
-        """Create the projections; the last one stands behind the gate."""
-        super().__init__(d_model, n_heads, encoding, **options)
-        self.gated_proj = self.out_proj
-        self.out_proj = nn.Identity()  # type: ignore[assignment]
-        self.gate_proj = nn.Linear(d_model, d_model, bias=False)
-
-    def gate(self, x: Tensor) -> Tensor:
-        """Return the factor of each component of each head, from 0 to 1: (B, L, D) -> (B, L, D)."""
-        factors: Tensor = self.gate_proj(x).sigmoid()
-        return factors
-
-    def forward(self, x: Tensor, *, weights: bool = False, **inputs: Any) -> Any:
-        """Do what `MultiHeadAttention.forward` does, arguments as there, with the gate."""
-        read = super().forward(x, weights=weights, **inputs)  # of all heads, (B, L, D)
-        heads, shares = read if weights else (read, None)
-        output = self.gated_proj(heads * self.gate(x))
-        return (output, shares) if weights else output
-
-
 class Block(nn.Module):
     """Attention, then a two-layer network, each behind a LayerNorm and beside a residual path."""
 
     def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        encoding: PositionEncoding,
-        causal: bool,
-        gated: bool = False,
-        d_hidden: int | None = None,
+        self, d_model: int, n_heads: int, encoding: PositionEncoding, causal: bool
     ) -> None:
         """Create the layers."""
         super().__init__()
-        kind = GatedAttention if gated else MultiHeadAttention
-        d_hidden = 4 * d_model if d_hidden is None else d_hidden
         self.norm_1 = nn.LayerNorm(d_model)
-        self.attention = kind(d_model, n_heads, encoding, causal=causal, embedded=True)
+        self.attention = MultiHeadAttention(
+            d_model, n_heads, encoding, causal=causal, embedded=True
+        )
         self.norm_2 = nn.LayerNorm(d_model)
         self.mlp = nn.Sequential(
-            nn.Linear(d_model, d_hidden), nn.GELU(), nn.Linear(d_hidden, d_model)
+            nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model)
         )
 
     def forward(
@@ -151,8 +109,6 @@ class Transformer(nn.Module):
         features: the inputs are real vectors (B, L, n_in) instead of token numbers (B, L).
         embed_std: standard deviation of the initial token embeddings. A position table with
             a very different scale learns slowly, and looks like a bad method.
-        gated: whether what the heads have read is multiplied by a gate, see `GatedAttention`.
-        d_hidden: hidden width of each two-layer network; 4 * d_model if None.
 
     Raises:
         ValueError: if `n_layers` or `embed_std` is not positive, `pool` is unknown, the number of
@@ -173,14 +129,11 @@ class Transformer(nn.Module):
         pool: str | None = None,
         features: bool = False,
         embed_std: float = EMBED_STD,
-        gated: bool = False,
-        d_hidden: int | None = None,
     ) -> None:
         """Create the layers and draw the initial weights."""
         super().__init__()
         checks.integer("n_layers", n_layers)
         checks.above("embed_std", embed_std, 0)
-        d_hidden = checks.integer("d_hidden", 4 * d_model if d_hidden is None else d_hidden)
         if pool is not None:
             checks.one_of("pool", pool, ("mean", "first"))
         if encoding is None or isinstance(encoding, PositionEncoding):
@@ -197,9 +150,7 @@ class Transformer(nn.Module):
         self.inputs: nn.Module = (
             nn.Linear(n_in, d_model) if features else nn.Embedding(n_in, d_model)
         )
-        self.blocks = nn.ModuleList(
-            Block(d_model, n_heads, e, causal, gated, d_hidden) for e in encodings
-        )
+        self.blocks = nn.ModuleList(Block(d_model, n_heads, e, causal) for e in encodings)
         self._check_embedding(encodings)
         self.norm = nn.LayerNorm(d_model)
         self.outputs = nn.Linear(d_model, n_in if n_out is None else n_out)

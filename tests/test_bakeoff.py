@@ -16,32 +16,31 @@ from dataclasses import replace
 import pytest
 import torch
 
-from bakeoff import cells, gates, plots, protocol, rules, run, sentences
+from bakeoff import cells, gates, protocol, rules, run, sentences
 from bakeoff.__main__ import main
 from bakeoff.cells import build, run_cell, split_text, windows
-from bakeoff.grid import Cell, encodings, grid, shorter
-from bakeoff.recipes import AtCoupledPositions, AtRandomPositions
-from bakeoff.variants import EXTENSIONS, RULES, cached_keys, dress, rescaled, variants
+from bakeoff.grid import Cell, grid, shorter
+from bakeoff.recipes import AtCoupledPositions, AtRandomPositions, encodings
+from bakeoff.rows import SHIPPED, Curve, curves, read_rows
+from bakeoff.variants import EXTENSIONS, dress, rescaled, variants
 from browsing import left_out
 from lab import tasks
-from lab.model import GatedAttention
 from lab.processes import loaded_once
 from lab.registry import TAUGHT
 from pe_lib import rope_scaling
-from pe_lib.attention import attend
-from pe_lib.cache import KVCache
-from pe_lib.compose import Compose
-from pe_lib.encoding import NoPosition, PositionEncoding
-from pe_lib.recent.sinks import Sink
+from pe_lib.encoding import NoPosition
 from pe_lib.rope import RoPE
 from tools import ROOT
-
-SHIPPED = run.SHIPPED / "small.csv"
 
 
 def tiny_grid(methods=("none", "alibi"), seeds=(0, 1), steps=2):
     """A grid whose cells take a fraction of a second."""
     return [shorter(cell, steps) for cell in grid("small", ["first"], methods, seeds)]
+
+
+def encodings_of(cell):
+    """A cell's encodings, one for each layer."""
+    return encodings(cell.method, cell.sizes, cell.n_layers)
 
 
 def short_table():
@@ -84,7 +83,7 @@ def test_an_interrupted_run_loses_only_the_cell_under_way(tmp_path, counted, mon
     monkeypatch.setattr(run, "run_cell", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run.run(cells, path)
-    assert len(run.read_rows(path)) == 2
+    assert len(read_rows(path)) == 2
     monkeypatch.setattr(run, "run_cell", whole)
     run.run(cells, path)
     assert sorted(counted) == sorted(cell.key for cell in cells)
@@ -118,7 +117,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_kept(tmp_path, capsys, mo
     for workers in ("1", "2"):
         out = tmp_path / f"{workers}.csv"
         assert main(["--workers", workers, "--out", str(out)]) == 1
-        found.append([(row["method"], row["metric"], row["value"]) for row in run.read_rows(out)])
+        found.append([(row["method"], row["metric"], row["value"]) for row in read_rows(out)])
         said = capsys.readouterr()
         assert "3 cells, 4 rows" in said.out
         assert f"1 cells failed; all others are in {out}" in said.err
@@ -140,7 +139,7 @@ def test_two_runs_that_write_at_the_same_moment_lose_nothing(tmp_path):
         each.start()
     for each in runs:
         each.join()
-    assert {int(row["seed"]) for row in run.read_rows(path)} == set(range(80))
+    assert {int(row["seed"]) for row in read_rows(path)} == set(range(80))
     assert not list(tmp_path.glob(".*.part"))
 
 
@@ -202,25 +201,18 @@ def check_rule(variant, maker):
         "yarn_attention_factor",
     )
     taught = functions_of("13_context_extension", names)
-    gain, gains = (
-        taught["yarn_attention_factor"],
-        {"rope+yarn", "rope+llama3-factor", "rope+factor"},
-    )
-    for cell in grid("rules", ["text", "marker", "pretrained"], ["rope"], [0]):
+    gain = taught["yarn_attention_factor"]
+    for cell in grid("small", ["text", "marker", "pretrained"], ["rope"], [0]):
         plain, trained = RoPE(cell.d_model // cell.n_heads).inv_freq, cell.train_length
         fastest = float(plain[0]) * trained / (2 * math.pi)  # its turns; the chapter's upper bound
         for length in (trained, 2 * trained, 16 * trained):
             s = length / trained
-            ramp = taught["yarn"](plain, s, trained, 1, fastest)
             wanted = {
                 "rope+pi": taught["interpolated"](plain, s),
                 "rope+ntk": taught["ntk_aware"](plain, s),
                 "rope+dynamic-ntk": taught["dynamic_ntk"](plain, 2, trained, length),
-                "rope+yarn": ramp,
-                "rope+yarn-no-factor": ramp,
+                "rope+yarn": taught["yarn"](plain, s, trained, 1, fastest),
                 "rope+llama3": taught["by_turns"](plain, s, trained),
-                "rope+llama3-factor": taught["by_turns"](plain, s, trained),
-                "rope+factor": plain,
             }[variant]
             found = maker(cell, length)
             rates = (
@@ -228,12 +220,12 @@ def check_rule(variant, maker):
             )
             rates = found.inv_freq if rates is None else rates
             assert torch.allclose(rates, wanted, rtol=1e-6), (variant, cell.task, length)
-            assert found.attention_factor == pytest.approx(gain(s) if variant in gains else 1)
+            assert found.attention_factor == pytest.approx(gain(s) if variant == "rope+yarn" else 1)
 
 
-@pytest.mark.parametrize("variant", sorted(set(RULES) - {"rope+cache"}))
+@pytest.mark.parametrize("variant", sorted(EXTENSIONS))
 def test_a_rule_is_what_chapter_13_teaches(variant):
-    check_rule(variant, RULES[variant])
+    check_rule(variant, EXTENSIONS[variant])
 
 
 def test_a_rule_with_another_ramp_is_seen():
@@ -245,92 +237,9 @@ def test_a_rule_with_another_ramp_is_seen():
 @pytest.mark.parametrize("method", sorted(TAUGHT))
 def test_a_method_is_the_class_that_its_chapter_names(method):
     (cell,) = grid("small", ["text"], [method], [0])
-    taught = type(encodings(cell)[0]).__name__
+    taught = type(encodings_of(cell)[0]).__name__
     page = (ROOT / f"book/{TAUGHT[method].chapter}.ipynb").read_text(encoding="utf-8")
     assert re.search(rf"\b{taught}\b", page, re.I)  # xPos is XPos in code
-
-
-def gates_cell(task, method):
-    (cell,) = grid("gates", [task], [method], [0])
-    return cell
-
-
-def test_a_row_with_sinks_has_chapter_16s_class():
-    """RoPE and a sink of its own in each layer, and no gate."""
-    found = {"PositionEncoding": PositionEncoding, "nn": torch.nn, "torch": torch}
-    for node in ast.parse(code_of("16_today")).body:
-        if isinstance(node, ast.ClassDef) and node.name == "Sink":
-            exec(ast.unparse(node), found)
-    model = build(gates_cell("text", "rope_sink"))
-    layers = [block.attention for block in model.blocks]
-    assert len({id(layer.encoding.parts()[1]) for layer in layers}) == 2
-    q, k, v = torch.randn(3, 1, 4, 9, 16, generator=torch.Generator().manual_seed(0))
-    for layer in layers:
-        assert not isinstance(layer, GatedAttention)
-        rope, sink = layer.encoding.parts()
-        assert isinstance(rope, RoPE) and isinstance(sink, Sink)
-        taught = found["Sink"](4)
-        taught.logits.data = sink.logits.data + torch.arange(4)
-        sink.logits.data = taught.logits.data
-        ours, theirs = (
-            attend(q, k, v, Compose(RoPE(16), each), range(9), range(9), causal=True)
-            for each in (sink, taught)
-        )
-        assert torch.equal(ours[0], theirs[0]) and float(ours[1].detach().sum(-1).max()) < 1
-
-
-def test_a_row_with_gates_multiplies_what_heads_read():
-    model = build(gates_cell("text", "rope_gate"))
-    plain = build(gates_cell("text", "rope"))
-    for block, other in zip(model.blocks, plain.blocks, strict=True):
-        layer, ungated = block.attention, other.attention
-        assert isinstance(layer, GatedAttention) and type(layer.encoding) is RoPE
-        for name in ("q_proj", "k_proj", "v_proj"):
-            getattr(ungated, name).weight = getattr(layer, name).weight
-        ungated.out_proj.weight.data = torch.eye(64)
-        x = torch.randn(2, 12, 64, generator=torch.Generator().manual_seed(0))
-        read = ungated(x)  # of all heads, side by side
-        gate = 1 / (1 + torch.exp(-x @ layer.gate_proj.weight.T))
-        assert torch.allclose(layer(x), (read * gate) @ layer.gated_proj.weight.T, atol=1e-6)
-
-
-def test_the_wider_model_has_as_many_weights():
-    wider, gated, plain = (
-        sum(parameter.numel() for parameter in build(gates_cell("text", method)).parameters())
-        for method in ("rope_wider", "rope_gate", "rope")
-    )
-    biases = 2 * 32  # of two layers, 32 more hidden numbers each
-    assert wider - biases == gated == plain + 2 * 64**2
-
-
-def test_shares_of_heads_are_those_of_the_weights():
-    """Of heads that look at all keys alike, and of a sink and a gate with known numbers."""
-    cell = gates_cell("text", "rope")
-    inputs = cells.texts_of(cell)[:4]
-    assert inputs.shape == (4, 64)
-    even = sum(1 / (place + 1) for place in range(16, 64)) / 48
-    for method in ("rope", "rope_sink", "rope_gate"):
-        model = build(replace(cell, method=method)).double()
-        for block in model.blocks:
-            block.attention.q_proj.weight.data.zero_()
-            if method == "rope_sink":
-                block.attention.encoding.parts()[1].logits.data[:] = math.log(10)
-            if method == "rope_gate":
-                block.attention.gate_proj.weight.data.zero_()
-        found = cells.of_heads(model, inputs)
-        names = {f"{layer}.{head}" for layer in (1, 2) for head in range(1, 5)}
-        more = {"rope": (), "rope_sink": ("sink",), "rope_gate": ("gate",)}[method]
-        assert set(found) == {f"{kind}-{name}" for kind in ("first", *more) for name in names}
-        beside = sum(1 / (place + 11) for place in range(16, 64)) / 48
-        wanted = {"first": beside if method == "rope_sink" else even, "sink": 10 * beside}
-        for name, value in found.items():
-            assert float(value) == pytest.approx(wanted.get(name[:-4], 0.5)), name
-
-
-def test_recall_counts_only_texts_without_marker_first():
-    cell = gates_cell("marker", "rope")
-    kept, (whole, _) = cells.texts_of(cell), cells.token_batch(cell, 32)
-    assert 0 < len(whole) - len(kept) < 16 and (kept[:, 0] != cells.MARKER).all()
 
 
 def test_questions_of_gates_are_judged():
@@ -361,85 +270,23 @@ def test_questions_of_gates_are_judged():
     assert gates.with_sinks(both, "text", "rope_gate") == [0] * 5
 
 
-def test_a_rolling_cache_is_a_cache_that_drops_keys():
-    """Token by token, with the oldest keys taken out of the cache, logits are the same."""
-    cell = grid("rules", ["marker"], ["rope"], [0])[0]
-    model = build(cell).double()
-    tokens = torch.randint(17, (2, 80), generator=torch.Generator().manual_seed(0))
-    dress(model, cell, "rope", 80)
-    caches, decoded = [KVCache() for _ in model.blocks], []
-    for place in range(80):
-        here = torch.arange(place, place + 1)
-        decoded.append(model(tokens[:, place : place + 1], positions=here, caches=caches))
-        for cache in caches:
-            cache.keys, cache.values = cache.keys[:, :, -15:], cache.values[:, :, -15:]
-            cache.positions, cache.rooms = torch.arange(place + 1)[-15:], (None, None, None)
-    dress(model, cell, "rope+cache-0.5", 80)
-    assert cached_keys(cell, "rope+cache-0.5") == 16
-    assert torch.allclose(model(tokens), torch.cat(decoded, dim=1), atol=1e-9)
-
-
-def test_any_method_can_be_put_over_a_rolling_cache():
-    (cell,) = grid("rules", ["marker"], ["hybrid"], [0])
-    model, tokens = build(cell).double(), torch.randint(17, (2, 64))
-    short = model(tokens[:, :32])
-    dress(model, cell, "hybrid+cache", 64)
-    dress(model, cell, "hybrid+cache", 64)
-    kept = model(tokens)
-    assert torch.allclose(kept[:, :32], short) and variants(cell) == ["hybrid", "hybrid+cache"]
-    dress(model, cell, "hybrid", 64)
-    assert not torch.allclose(model(tokens), kept)
-    moved = tokens.clone()
-    moved[:, 0] = (moved[:, 0] + 1) % 16
-    dress(model, cell, "hybrid+cache", 64)
-    assert torch.equal(model(moved)[:, 40:], kept[:, 40:])  # 31 + 7 tokens back it cannot see
-
-
-def test_recall_is_split_by_what_the_cache_still_holds():
-    cell = replace(grid("rules", ["marker"], ["rope"], [0])[0], multiples=(4,))
-    model = build(cell).double()
-    dress(model, cell, "rope+cache", 128)
-    held, dropped = cells.measure_recall(model, cell, "rope+cache", 128, 32)
-    assert [held["metric"], dropped["metric"]] == ["accuracy-held", "accuracy-dropped"]
-    _, targets = cells.token_batch(cell, 128)
-    whole = cells.token_accuracy(model, cell, 128)
-    count = int((targets != -100).sum())
-    parts = [float(row["value"]) for row in (held, dropped)]
-    assert min(parts) - 1e-5 <= whole <= max(parts) + 1e-5 and count > 1000
-
-
-def test_scales_that_share_models_train_each_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(cells, "WEIGHTS", tmp_path)
-    monkeypatch.setattr(cells, "FURTHER_STEPS", (1,))
-    (first,), (second,) = (
-        [replace(cell, steps=2, multiples=(1,)) for cell in grid(scale, ["n-back"], ["rope"], [0])]
-        for scale in ("rules", "further-8")
-    )
-    assert {row["variant"] for row in run_cell(first)} == {"rope"}
-    assert len(list(tmp_path.iterdir())) == 1
-    calls = []
-    monkeypatch.setattr(cells, "train", lambda model, *_, **how: calls.append(how["steps"]))
-    assert {row["metric"] for row in run_cell(second)} == {"accuracy-tuned-0"}
-    assert set(calls) == {1}  # trained further, from the weights that are kept
-
-
 @pytest.mark.parametrize("task", ["n-back", "marker"])
 def test_models_that_were_trained_again_are_the_same_ones(task):
     """On a processor to the last digit; text was trained on a GPU before."""
     old, new = (
-        protocol.measured(run.read_rows(run.SHIPPED / f"{scale}.csv"), task, scale=scale)
+        protocol.measured(read_rows(SHIPPED / f"{scale}.csv"), task, scale=scale)
         for scale in ("long", "rules")
     )
     for variant in ("rope", "hybrid"):
         assert new[variant] == old[variant] and len(new[variant]) == 6
-    assert set(RULES) <= set(new)
+    assert {*EXTENSIONS, "rope+cache"} <= set(new)
 
 
 @pytest.mark.parametrize("task", gates.ORDERINGS)
 def test_rope_beside_gates_is_the_same(task):
     """As it is and over a rolling cache, to the last digit."""
     old, new = (
-        protocol.measured(run.read_rows(run.SHIPPED / f"{scale}.csv"), task, scale=scale)
+        protocol.measured(read_rows(SHIPPED / f"{scale}.csv"), task, scale=scale)
         for scale in ("rules", "gates")
     )
     for variant in ("rope", "rope+cache"):
@@ -488,7 +335,7 @@ def test_dropping_rope_leaves_a_model_without_positions_and_then_gives_it_back(m
 
 def test_a_hybrid_has_windows_of_a_quarter_and_one_layer_without_positions():
     cell = replace(grid("small", ["marker"], ["hybrid"], [0])[0], n_layers=4)
-    *local, last = encodings(cell)
+    *local, last = encodings_of(cell)
     assert isinstance(last, NoPosition) and len(local) == 3
     assert run_cell(shorter(replace(cell, multiples=(1,)), 1))
     q = torch.randn(1, 4, 32, 8)
@@ -539,7 +386,7 @@ def test_sums_are_measured_by_digit_and_as_a_whole():
 def test_positions_start_as_large_as_tokens():
     for name in ("sinusoidal", "learned", "deberta"):
         cell = grid("small", ["text"], [name], [0])[0]
-        encoding = encodings(cell)
+        encoding = encodings_of(cell)
         nothing = torch.zeros(1, 32, cell.d_model)
         table = encoding[0].embed(nothing, range(32)) if name == "sinusoidal" else encoding[0].table
         rms = float(table.detach().square().mean().sqrt())
@@ -702,7 +549,7 @@ def test_text_windows_of_all_lengths_share_their_targets():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("huge",), "scale must be one of small, short, long, rules, further-4, further-8"),
+        (("huge",), "scale must be one of small, short, long; got"),
         (("small", ["chess"]), "task must be one of"),
         (("small", ["text"], ["magic"]), "method must be one of"),
     ],
@@ -714,7 +561,7 @@ def test_an_unknown_name_is_refused(arguments, message):
 
 def test_curves_leave_out_refused_lengths():
     cell = short_table()
-    found = plots.curves(run_cell(cell), "n-back", "accuracy", cell.scale)
+    found = curves(run_cell(cell), "n-back", "accuracy", cell.scale)
     assert list(found["learned"]) == [32] and list(found["learned+wrap"]) == [32, 48, 64]
 
 
@@ -748,7 +595,7 @@ def test_on_a_cluster_a_killed_worker_loses_nothing_and_nothing_counts_twice(tmp
         diverging = replace(cells[0], method="alibi", lr=1e300)
         with pytest.raises(run.CellsFailed, match=r"first/alibi/0: ValueError: the loss is nan"):
             run.run([diverging, cells[0]], tmp_path / "b.csv", scheduler=cluster.scheduler_address)
-        assert len(run.read_rows(tmp_path / "b.csv")) == 2
+        assert len(read_rows(tmp_path / "b.csv")) == 2
     names = [(row["method"], str(row["seed"]), row["metric"]) for row in rows]
     assert len(names) == len(set(names)) == 2 * len(cells)
     again = {row["metric"]: row["value"] for row in run_cell(cells[1])}
@@ -767,9 +614,9 @@ def test_a_sentence_is_computed_from_the_rows_and_refuses_others(key, monkeypatc
     assert any(letter.isdigit() for letter in sentences.quote(key))
     rows = sentences.found
 
-    def alike(task: str, scale: str = "long") -> dict[str, plots.Curve]:
-        curves = rows(task, scale)
-        return dict.fromkeys(curves, curves["rope"])
+    def alike(task: str, scale: str = "long") -> dict[str, Curve]:
+        known = rows(task, scale)
+        return dict.fromkeys(known, known["rope"])
 
     gated = [line | {"value": int(line["length"]) / 100} for line in sentences.shipped("gates")]
     monkeypatch.setattr(sentences, "found", alike)
@@ -783,7 +630,7 @@ def test_a_shipped_cell_can_be_run_again_and_shows_the_same():
     (cell,) = grid("short", ["n-back"], ["hybrid"], [0])
     shipped = {
         row["length"]: row
-        for row in run.read_rows(run.SHIPPED / "short.csv")
+        for row in read_rows(SHIPPED / "short.csv")
         if (row["task"], row["method"], row["seed"]) == ("n-back", "hybrid", "0")
     }
     fresh = run_cell(cell)

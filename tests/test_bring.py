@@ -113,7 +113,7 @@ def alone(archive: bytes, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         if nbgrader_metadata(cell).get("grade_id") == question.solution_id
     )
     test, last = f"checks.{question.name}({question.name})", code(release_path(NAME))[-1]
-    use = "from bakeoff.run import SHIPPED, read_rows\nfrom lab import tasks\n"
+    use = "from bakeoff.rows import SHIPPED, read_rows\nfrom lab import tasks\n"
     use += "assert read_rows(SHIPPED / 'small.csv') and tasks.load_text()\n"
     use += "from lab import pretrained\n"
     use += "pretrained.load_glass()(pretrained.encode('a published model')[None])"

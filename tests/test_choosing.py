@@ -11,7 +11,7 @@ import pytest
 
 from bakeoff import choosing
 from bakeoff.choosing import FITS, OUT, UNSURE, Measured, Needs
-from bakeoff.run import SHIPPED
+from bakeoff.rows import SHIPPED
 from tools import ROOT
 
 TRAINED = 512
@@ -39,7 +39,7 @@ APART = ("rope+yarn-no-factor", "rope+llama3-factor", "rope+factor")
 def lines(*names):
     """Return the rows of shipped comparisons, as far as they are there."""
     paths = [SHIPPED / f"{name}.csv" for name in names]
-    return chain.from_iterable(csv.DictReader(path.open()) for path in paths if path.exists())
+    return chain.from_iterable(csv.DictReader(path.open()) for path in paths if path.is_file())
 
 
 def values_of(*names, scale, after=""):

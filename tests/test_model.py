@@ -38,7 +38,7 @@ def tokens(batch: int, length: int, seed: int = 1) -> Tensor:
 # The definition -----------------------------------------------------------------------------------
 
 
-def twin(network: Transformer, ids: Tensor, gated: bool) -> Tensor:
+def twin(network: Transformer, ids: Tensor) -> Tensor:
     """The pre-norm transformer without positions, written out head by head."""
     x = network.inputs.weight[ids]  # type: ignore[union-attr, index]
     for block in network.blocks:
@@ -50,12 +50,8 @@ def twin(network: Transformer, ids: Tensor, gated: bool) -> Tensor:
             own = slice(h * width, (h + 1) * width)
             logits = q[..., own] @ k[..., own].mT / width**0.5
             hidden = torch.ones(logits.shape[-2:], dtype=torch.bool).triu(1)
-            head = logits.masked_fill(hidden, -torch.inf).softmax(-1) @ v[..., own]
-            if gated:
-                head = head / (1 + torch.exp(-y @ attention.gate_proj.weight[own].T))
-            heads.append(head)
-        last = attention.gated_proj if gated else attention.out_proj
-        x = x + torch.cat(heads, dim=-1) @ last.weight.T
+            heads.append(logits.masked_fill(hidden, -torch.inf).softmax(-1) @ v[..., own])
+        x = x + torch.cat(heads, dim=-1) @ attention.out_proj.weight.T
         y = F.layer_norm(x, x.shape[-1:], block.norm_2.weight, block.norm_2.bias)
         first, _, second = block.mlp
         x = x + F.linear(F.gelu(F.linear(y, first.weight, first.bias)), second.weight, second.bias)
@@ -67,43 +63,22 @@ def attention_parts(attention: nn.Module) -> list[nn.Linear]:
     return [attention.q_proj, attention.k_proj, attention.v_proj]  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize("gated", [False, True])
-def test_the_model_is_the_pre_norm_transformer(gated: bool) -> None:
-    network = model("none", gated=gated)
+def test_the_model_is_the_pre_norm_transformer() -> None:
+    network = model("none")
     for parameter in network.parameters():
         nn.init.normal_(parameter, std=0.3)  # biases and norms that do something
-    assert_close(network(tokens(3, 5)), twin(network, tokens(3, 5), gated), 1e-12)
+    assert_close(network(tokens(3, 5)), twin(network, tokens(3, 5)), 1e-12)
 
 
-def test_models_without_gates_are_unchanged() -> None:
+def test_weights_and_outputs_are_the_recorded_ones() -> None:
     network = model("rope")
     output = network(torch.arange(6)[None])
     state = {name: value for name, value in network.state_dict().items() if "encoding" not in name}
-    assert not [name for name in state if "gate" in name]
     assert sum(map(torch.numel, state.values())) == 3921
-    # Recorded from the code before.
     assert float(sum(weight.abs().sum() for weight in state.values())) == pytest.approx(
         497.87374463308515, rel=1e-14
     )
     assert float(output.detach().sum()) == pytest.approx(1.773184800864029, rel=1e-12)
-
-
-def test_gates_start_like_projections() -> None:
-    for block in model("none", d_model=48, gated=True).blocks:
-        weight = block.attention.gate_proj.weight  # type: ignore[union-attr]
-        assert weight.shape == (48, 48)  # type: ignore[union-attr]
-        assert float(weight.detach().std()) == pytest.approx(0.5 * 48**-0.5, rel=0.05)  # type: ignore[union-attr, operator]
-
-
-def test_weights_and_caches_pass_through_gates() -> None:
-    network, inputs = model("rope", gated=True), tokens(2, 8)
-    caches = [KVCache() for _ in network.blocks]
-    pieces = [network(piece, caches=caches) for piece in inputs.split((3, 5), dim=1)]
-    assert_close(torch.cat(pieces, dim=1), network(inputs), 1e-12)
-    attention, x = network.blocks[0].attention, network.inputs(inputs)
-    output, weights = attention.with_weights(x)  # type: ignore[union-attr, operator]
-    assert_close(output, attention(x), 1e-12)  # type: ignore[operator]
-    assert_close(weights.sum(dim=-1), torch.ones(2, 3, 8).double(), 1e-12)
 
 
 # Cache, padding, mask -----------------------------------------------------------------------------
