@@ -1,4 +1,4 @@
-"""Which module imports which: rows are read without PyTorch, and no import goes round in a circle."""
+"""Who imports whom: rows are read without PyTorch, and no import goes round in a circle."""
 
 from __future__ import annotations
 
