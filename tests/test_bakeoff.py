@@ -28,7 +28,10 @@ from lab import tasks
 from lab.processes import loaded_once
 from lab.registry import TAUGHT
 from pe_lib import rope_scaling
-from pe_lib.encoding import NoPosition
+from pe_lib.attention import attend
+from pe_lib.compose import Compose
+from pe_lib.encoding import NoPosition, PositionEncoding
+from pe_lib.recent.sinks import Sink
 from pe_lib.rope import RoPE
 from tools import ROOT
 
@@ -240,6 +243,21 @@ def test_a_method_is_the_class_that_its_chapter_names(method):
     taught = type(encodings_of(cell)[0]).__name__
     page = (ROOT / f"book/{TAUGHT[method].chapter}.ipynb").read_text(encoding="utf-8")
     assert re.search(rf"\b{taught}\b", page, re.I)  # xPos is XPos in code
+
+
+def test_a_sink_is_what_chapter_16_writes():
+    found = {"PositionEncoding": PositionEncoding, "nn": torch.nn, "torch": torch}
+    for node in ast.parse(code_of("16_today")).body:
+        if isinstance(node, ast.ClassDef) and node.name == "Sink":
+            exec(ast.unparse(node), found)
+    taught, ours = found["Sink"](4), Sink(4)
+    taught.logits.data = ours.logits.data = torch.arange(4.0)
+    q, k, v = torch.randn(3, 1, 4, 9, 16, generator=torch.Generator().manual_seed(0))
+    one, two = (
+        attend(q, k, v, Compose(RoPE(16), each), range(9), range(9), causal=True)
+        for each in (ours, taught)
+    )
+    assert torch.equal(one[0], two[0]) and float(one[1].detach().sum(-1).max()) < 1
 
 
 def test_questions_of_gates_are_judged():
