@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from lab.registry import METHODS, Sizes
+from pe_course.registry import METHODS, Sizes
 from pe_lib.attention import MultiHeadAttention
 from pe_lib.cache import KVCache
 from pe_lib.encoding import NoPosition, PositionEncoding
@@ -27,7 +27,7 @@ from pe_lib.rope import RoPE, apply_rope, rope_angles
 from pe_lib.sinusoidal import frequencies
 from tools import ROOT
 
-RESULTS, PAGE = ROOT / "benchmarks/results.json", ROOT / "book/benchmarks.md"
+RESULTS, PAGE = ROOT / "pe_course/data/timings.json", ROOT / "book/benchmarks.md"
 READERS = ("11_one_table", "lab_book")
 LIBRARIES = ("torch", "transformers", "rotary-embedding-torch", "x-transformers")
 HEADS, WIDTH, BATCH = 8, 64, 4
@@ -307,7 +307,7 @@ def page_of(results: dict[str, Any]) -> str:
     where, rows = results["machine"], results["rows"]
     versions = ", ".join(f"{name} {number}" for name, number in where["versions"].items())
     lines = [
-        "<!-- Written by `make bench` from benchmarks/results.json: change that, not this. -->",
+        "<!-- Written by `make bench` from pe_course/data/timings.json: change that, not this. -->",
         "# How fast it is",
         "",
         "Each table compares functions on the same input. `x` is a function's time divided by that"

@@ -1,6 +1,6 @@
 """Generate the students' notebooks from the instructor's, a zip of all, and what pages say of them.
 
-    python -m exercises.build            write exercises/release/ and lab/data/sets.json
+    python -m exercises.build            write exercises/release/ and pe_course/data/sets.json
     python -m exercises.build --check    say what is not up to date, and exit with 1
 
 nbgrader's own preprocessors do the work; nothing is written into a gradebook.
@@ -23,7 +23,7 @@ import nbformat
 from traitlets.config import Config
 
 from exercises.sets import RELEASE, load, projects, release_path, set_names, source_path
-from lab.sets import FACTS
+from pe_course.sets import FACTS
 
 ZIP = RELEASE / "exercises.zip"
 # What the first cell of a set says of it.

@@ -46,7 +46,7 @@ from exercises.tables import (
     write_table,
     write_tables,
 )
-from lab.processes import loaded_once
+from pe_course.processes import loaded_once
 
 CHANGES = "changes.csv"
 LOADED = ("nbformat", "exercises.feedback", "exercises.grade_submission")  # what `work` needs

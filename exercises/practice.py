@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from exercises.checks import CheckFailed
-from lab.model import Transformer
-from lab.training import Batch, accuracy, generator, train
+from pe_course.model import Transformer
+from pe_course.training import Batch, accuracy, generator, train
 from pe_lib.encoding import HOOKS, NoPosition, PositionEncoding
 from pe_lib.testing import PROMISES, broken_promises
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from lab import measure
-from lab.hierarchical import WindowBias
+from pe_course import measure
+from pe_course.hierarchical import WindowBias
 from pe_lib import (
     ALiBi,
     Compose,

@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import nn
 
-from lab import four_terms, measure, tasks
-from lab.hierarchical import Beyond, Hierarchical, HierarchicalLearned, split_rows
-from lab.model import Transformer
-from lab.segments import SegmentMemory
-from lab.training import IGNORE, Batch, accuracy, generator, train
+from pe_course import four_terms, measure, tasks
+from pe_course.hierarchical import Beyond, Hierarchical, HierarchicalLearned, split_rows
+from pe_course.model import Transformer
+from pe_course.segments import SegmentMemory
+from pe_course.training import IGNORE, Batch, accuracy, generator, train
 from pe_lib import KVCache, Learned, NoPosition, Sinusoidal
 
 TABLE = Path(__file__).with_name("bad_experiments.txt").read_text(encoding="utf-8").splitlines()

@@ -16,17 +16,18 @@ from dataclasses import replace
 import pytest
 import torch
 
-from bakeoff import cells, gates, protocol, rules, run, sentences
-from bakeoff.__main__ import main
-from bakeoff.cells import build, run_cell, split_text, windows
-from bakeoff.grid import Cell, grid, shorter
-from bakeoff.recipes import AtCoupledPositions, AtRandomPositions, encodings
-from bakeoff.rows import SHIPPED, Curve, curves, read_rows
-from bakeoff.variants import EXTENSIONS, dress, rescaled, variants
 from browsing import left_out
-from lab import tasks
-from lab.processes import loaded_once
-from lab.registry import TAUGHT
+from pe_course import tasks
+from pe_course.bakeoff import cells, gates, protocol, rules, run
+from pe_course.bakeoff.__main__ import main
+from pe_course.bakeoff.cells import build, run_cell, split_text, windows
+from pe_course.bakeoff.grid import Cell, grid, shorter
+from pe_course.bakeoff.recipes import AtCoupledPositions, AtRandomPositions, encodings
+from pe_course.bakeoff.rows import SHIPPED, Curve, curves, read_rows
+from pe_course.bakeoff.variants import EXTENSIONS, dress, rescaled, variants
+from pe_course.page import sentences
+from pe_course.processes import loaded_once
+from pe_course.registry import TAUGHT
 from pe_lib import rope_scaling
 from pe_lib.attention import attend
 from pe_lib.compose import Compose
@@ -115,7 +116,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_kept(tmp_path, capsys, mo
     """By two processes as by one."""
     sound = tiny_grid(("none", "rope"), (0,))
     diverging = replace(sound[0], method="alibi", lr=1e300)
-    monkeypatch.setattr("bakeoff.__main__.grid", lambda *_: [diverging, *sound])
+    monkeypatch.setattr("pe_course.bakeoff.__main__.grid", lambda *_: [diverging, *sound])
     found = []
     for workers in ("1", "2"):
         out = tmp_path / f"{workers}.csv"
@@ -591,7 +592,7 @@ def test_on_a_cluster_a_killed_worker_loses_nothing_and_nothing_counts_twice(tmp
         left_out(f"a cluster needs Dask: {run.INSTALL_DASK}")
     cells = [shorter(c, 30) for c in grid("small", ["first"], ["none", "rope"], (0, 1))]
     # Three processes are started in all: what they import is loaded once.
-    method = loaded_once(["bakeoff.cells"]).get_start_method()
+    method = loaded_once(["pe_course.bakeoff.cells"]).get_start_method()
     with (
         config.set({"distributed.worker.multiprocessing-method": method}),
         distributed.LocalCluster(

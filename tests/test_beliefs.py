@@ -12,7 +12,7 @@ from tools import ROOT
 
 PAGE = (ROOT / "book/beliefs.md").read_text(encoding="utf-8")
 QUESTIONS = re.split(r"^\*\*\d+\.\*\* ", PAGE, flags=re.MULTILINE)[1:]
-CLAIMS = yaml.safe_load((ROOT / "pages/claims.yml").read_text(encoding="utf-8"))
+CLAIMS = yaml.safe_load((ROOT / "pe_course/page/claims.yml").read_text(encoding="utf-8"))
 REFUTED = {claim["id"] for claim in CLAIMS if claim["verdict"] in ("false", "imprecise")}
 
 

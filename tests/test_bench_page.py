@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from browsing import AXE, Visit, serious, watched
-from lab.model import Transformer
-from lab.tasks import load_text, n_back
-from lab.training import IGNORE, Batch, accuracy, generator, learning_rate, loss_of, train
+from pe_course.model import Transformer
+from pe_course.tasks import load_text, n_back
+from pe_course.training import IGNORE, Batch, accuracy, generator, learning_rate, loss_of, train
 from pe_lib.alibi import ALiBi
 from pe_lib.encoding import NoPosition, PositionEncoding
 from pe_lib.relative import RelativeBias

@@ -61,15 +61,12 @@ def test_the_archive_is_small_and_has_what_a_notebook_may_use_and_no_solution(
 ) -> None:
     assert len(archive) < 2_200_000 and archive == publish.checks()
     names = zipfile.ZipFile(io.BytesIO(archive)).namelist()
-    rooms = ("pe_lib", "pe_lib/recent", "lab", "pages", "bakeoff", "exercises/checks")
+    rooms = ("pe_lib", "pe_lib/recent", "pe_course", "pe_course/page", "pe_course/bakeoff",
+             "exercises/checks")  # fmt: skip
     for room in rooms:
         modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / room).glob("*.py")}
         assert modules <= {*names}
-    beside = {
-        name
-        for name in names
-        if not re.match(r"(pe_lib|lab|pages|bakeoff|exercises/checks)/", name)
-    }
+    beside = {name for name in names if not re.match(r"(pe_lib|pe_course|exercises/checks)/", name)}
     assert beside == {"LICENSE", "bring.py", "exercises/__init__.py", "exercises/practice.py",
                       "exercises/wire.py"}  # fmt: skip
     assert not any(name.endswith(".ipynb") for name in names)
@@ -86,7 +83,7 @@ path, modules = [*sys.path], {*sys.modules}
 for folder, home, cells in json.load(open("stages.json", encoding="utf-8")):
     sys.path[:], book = [folder, *path], {}
     for name in {*sys.modules} - modules:
-        if name.split(".")[0] in ("exercises", "lab", "pages", "pe_lib", "bakeoff"):
+        if name.split(".")[0] in ("exercises", "pe_course", "pe_lib"):
             del sys.modules[name]
     os.chdir(folder)
     os.environ["HOME"] = home
@@ -113,9 +110,9 @@ def alone(archive: bytes, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         if nbgrader_metadata(cell).get("grade_id") == question.solution_id
     )
     test, last = f"checks.{question.name}({question.name})", code(release_path(NAME))[-1]
-    use = "from bakeoff.rows import SHIPPED, read_rows\nfrom lab import tasks\n"
+    use = "from pe_course.bakeoff.rows import SHIPPED, read_rows\nfrom lab import tasks\n"
     use += "assert read_rows(SHIPPED / 'small.csv') and tasks.load_text()\n"
-    use += "from lab import pretrained\n"
+    use += "from pe_course import pretrained\n"
     use += "pretrained.load_glass()(pretrained.encode('a published model')[None])"
     home, file = root / "home", root / "file"
     home.mkdir()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import census
+from pe_course import census
 from tools import ROOT, census_page
 
 SEEDS = {"second": 2026, "third": 54}

@@ -9,9 +9,9 @@ from itertools import chain, pairwise, product
 
 import pytest
 
-from bakeoff import choosing
-from bakeoff.choosing import FITS, OUT, UNSURE, Measured, Needs
-from bakeoff.rows import SHIPPED
+from pe_course.bakeoff.rows import SHIPPED
+from pe_course.page import choosing
+from pe_course.page.choosing import FITS, OUT, UNSURE, Measured, Needs
 from tools import ROOT
 
 TRAINED = 512

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pages import claims
+from pe_course.page import claims
 from tools import ROOT
 
 BOOK = ROOT / "book"
@@ -100,7 +100,7 @@ def test_an_id_that_stands_twice_is_refused(tmp_path):
 
 def test_the_list_of_a_chapter_links_to_every_cell(monkeypatch):
     seen = []
-    monkeypatch.setattr("pages.page.display", lambda item: seen.append(item.data))
+    monkeypatch.setattr("pe_course.page.display", lambda item: seen.append(item.data))
     claims.table("01_attention")
     for claim in claims.load().values():
         assert (f"({claims.link(claim)})" in seen[0]) == (claim.chapter == "01_attention")

@@ -13,7 +13,7 @@ import torch
 from closeness import assert_close
 from torch import Tensor
 
-from lab import census
+from pe_course import census
 from pe_lib import KVCache, MultiHeadAttention, RoPE
 from pe_lib.compose import Compose
 from pe_lib.recent.mla import DecoupledRotation

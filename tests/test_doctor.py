@@ -12,9 +12,9 @@ import unseen
 from test_configs import table
 from torch import nn
 
-from lab import census
-from lab.model import LabModel, Transformer
-from lab.registry import METHODS, Sizes, encodings
+from pe_course import census
+from pe_course.model import LabModel, Transformer
+from pe_course.registry import METHODS, Sizes, encodings
 from pe_lib.recent.temperature import QueryTemperature
 from pe_lib.rope import RoPE
 from pe_lib.rope_scaling import DynamicNTK, llama3, proportional, yarn, yarn_attention_factor

@@ -28,7 +28,7 @@ from exercises.sets import (
     source_path,
     source_text,
 )
-from lab import sets
+from pe_course import sets
 from pe_lib import Forgetting, PositionEncoding, RoPE, Sink
 from tools import ROOT
 

@@ -10,8 +10,8 @@ import pytest
 from ipywidgets.embed import dependency_state
 
 from browsing import left_out
-from pages import explore
-from pages.figures import Picture
+from pe_course.page import explore
+from pe_course.page.figures import Picture
 from tools import formulas, moving, vendor
 
 PAGE = r"""<html><head><title>x</title></head><body>

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from lab import four_terms
-from lab.registry import METHODS, TAUGHT
+from pe_course import four_terms
+from pe_course.registry import METHODS, TAUGHT
 from pe_lib import Learned, MultiHeadAttention, PositionEncoding, Sinusoidal
 from pe_lib.alibi import ALiBi
 from pe_lib.attention import attention_logits

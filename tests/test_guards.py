@@ -129,8 +129,8 @@ MOVING = """
 import base64, io
 import ipywidgets as widgets
 from PIL import Image
-from pages import explore
-from pages.figures import Picture
+from pe_course.page import explore
+from pe_course.page.figures import Picture
 def drawn(grey):
     data = io.BytesIO()
     Image.new("L", (40, 30), grey).save(data, "PNG")

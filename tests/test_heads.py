@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from lab import heads
-from lab.model import Transformer
-from lab.training import IGNORE, accuracy, generator
+from pe_course import heads
+from pe_course.model import Transformer
+from pe_course.training import IGNORE, accuracy, generator
 from pe_lib.attention import attention_logits
 from pe_lib.learned import Learned
 from pe_lib.rope import RoPE, apply_rope, rope_angles

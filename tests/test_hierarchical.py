@@ -10,13 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lab.hierarchical import (
-    Beyond,
-    Hierarchical,
-    WindowBias,
-    paragraph_of,
-    split_rows,
-)
+from pe_course.hierarchical import Beyond, Hierarchical, WindowBias, paragraph_of, split_rows
 from pe_lib.learned import Learned
 from pe_lib.sinusoidal import sinusoidal
 

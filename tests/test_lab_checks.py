@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from lab import checks
+from pe_course import checks
 
 
 def test_what_is_allowed_is_returned() -> None:

@@ -17,10 +17,9 @@ import numpy as np
 import pytest
 import torch
 
-from bakeoff import choosing
 from browsing import AXE, ONLY_COLOURS, left_out, serious
-from lab.four_terms import expand
-from pages import live
+from pe_course.four_terms import expand
+from pe_course.page import choosing, live
 from pe_lib import rope_scaling
 from pe_lib.alibi import ALiBi, alibi, alibi_slopes
 from pe_lib.attention import MultiHeadAttention, attention_logits

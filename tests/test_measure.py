@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from lab import measure
-from lab.training import generator
+from pe_course import measure
+from pe_course.training import generator
 from pe_lib.encoding import PositionEncoding
 
 seeds = st.integers(0, 10_000)

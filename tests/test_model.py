@@ -12,11 +12,11 @@ from closeness import assert_close, difference
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from lab import measure
-from lab.model import Transformer
-from lab.registry import METHODS, Sizes
-from lab.training import generator
-from pages.doors import DOORS
+from pe_course import measure
+from pe_course.model import Transformer
+from pe_course.page.doors import DOORS
+from pe_course.registry import METHODS, Sizes
+from pe_course.training import generator
 from pe_lib import KVCache, Learned, NoPosition, Sinusoidal
 
 SIZES = Sizes(d_model=12, n_heads=3, length=64)

@@ -43,9 +43,9 @@ METHODS["spiral"] = Method("Spiral", "#7a3d14", lambda sizes: Spiral(sizes.n_hea
 COMPARED = f"""
 from dataclasses import replace
 
-from bakeoff.__main__ import parser
-from bakeoff.grid import grid
-from bakeoff.run import run
+from pe_course.bakeoff.__main__ import parser
+from pe_course.bakeoff.grid import grid
+from pe_course.bakeoff.run import run
 from benchmarks.__main__ import ours
 
 
@@ -72,7 +72,7 @@ def test_the_guide_makes_a_method(tmp_path: Path) -> None:
     """It keeps every promise, and the comparison and the benchmarks know it."""
     copy = copy_with_environment(tmp_path)
     (copy / "pe_lib/spiral.py").write_text(METHOD, encoding="utf-8")
-    with (copy / "lab/registry.py").open("a", encoding="utf-8") as registry:
+    with (copy / "pe_course/registry.py").open("a", encoding="utf-8") as registry:
         registry.write(LINE)
     (copy / "tests/test_spiral.py").write_text(COMPARED, encoding="utf-8")
     asked = "tests/test_promises.py tests/test_spiral.py -k spiral"

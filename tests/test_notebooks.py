@@ -47,7 +47,7 @@ def test_every_stored_figure_says_what_it_shows(name):
 def test_a_refresh_would_change_no_setting_of_the_notebook(name):
     path = refresh.BOOK / f"{name}.ipynb"
     stored = path.read_text(encoding="utf-8")
-    notebook = refresh.with_colab_cell(refresh.normalise(read(name)))
+    notebook = refresh.with_install_cell(refresh.normalise(read(name)))
     before = nbformat.read(path, as_version=4)
     assert [cell.source for cell in before.cells] == [cell["source"] for cell in notebook["cells"]]
     assert nbformat.writes(refresh.normalise(before)) + "\n" == stored

@@ -7,7 +7,7 @@ import re
 import nbformat
 import pytest
 
-from pages import claims
+from pe_course.page import claims
 from tools import ROOT, outline
 
 PATHS = {path.stem: path for path in outline.chapters()}

@@ -11,7 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
-from pages import explore, figures, page
+from pe_course import page
+from pe_course.page import explore, figures
 
 ALT = "A line that rises from the lower left to the upper right."
 

@@ -18,7 +18,7 @@ import pytest
 from mdit_py_plugins.anchors.index import slugify
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from pages.figures import figure_anchor
+from pe_course.page.figures import figure_anchor
 from tools import ROOT, outline
 
 BOOK = ROOT / "book"

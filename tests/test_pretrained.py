@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from lab import pretrained
-from lab.tasks import load_text
+from pe_course import pretrained
+from pe_course.tasks import load_text
 from pe_lib.encoding import NoPosition
 from pe_lib.rope import RoPE
 

@@ -1,8 +1,8 @@
 """What every method keeps: methods x promises, with a table of honest exceptions.
 
-The promises are those of `pe_lib.testing`. A method that stands in `lab.registry.METHODS` is asked
-all of them. What it cannot keep stands in `EXCEPTIONS` with the reason, and is asserted to fail: an
-exception that no longer holds is a failure too.
+The promises are those of `pe_lib.testing`. A method that stands in `pe_course.registry.METHODS` is
+asked all of them. What it cannot keep stands in `EXCEPTIONS` with the reason, and is asserted to
+fail: an exception that no longer holds is a failure too.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import pytest
 import torch
 from torch import nn
 
-from lab.hierarchical import Hierarchical, HierarchicalLearned, WindowBias
-from lab.registry import METHODS as REGISTRY
-from lab.registry import Sizes
+from pe_course.hierarchical import Hierarchical, HierarchicalLearned, WindowBias
+from pe_course.registry import METHODS as REGISTRY
+from pe_course.registry import Sizes
 from pe_lib import (
     FIRE,
     KERPLE,

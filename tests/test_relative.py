@@ -7,7 +7,7 @@ import torch
 from closeness import assert_close
 from torch import Tensor
 
-from lab.hierarchical import WindowBias
+from pe_course.hierarchical import WindowBias
 from pe_lib import (
     ALiBi,
     Compose,

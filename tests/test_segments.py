@@ -8,7 +8,7 @@ from closeness import assert_close, difference
 from test_transformer_xl import copy_xlnet, xlnet
 from torch import Tensor, nn
 
-from lab.segments import SegmentMemory, run_segments
+from pe_course.segments import SegmentMemory, run_segments
 from pe_lib.attention import MultiHeadAttention
 from pe_lib.transformer_xl import TransformerXL
 

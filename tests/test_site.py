@@ -33,7 +33,7 @@ from browsing import (
     visit_page,
 )
 from exercises import checks
-from pages import live
+from pe_course.page import live
 from tools import ROOT, build
 from tools.address import current
 from tools.build import SITE

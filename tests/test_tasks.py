@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab import tasks
-from lab.training import IGNORE, Batch, generator
+from pe_course import tasks
+from pe_course.training import IGNORE, Batch, generator
 
 counts, seeds = st.integers(1, 9), st.integers(0, 10_000)
 quick = settings(max_examples=25, deadline=None)

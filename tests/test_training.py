@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from lab.training import (
+from pe_course.training import (
     IGNORE,
     Batch,
     accuracy,

@@ -8,10 +8,10 @@ import sys
 
 import torch
 
-from lab import tasks
-from lab.model import Transformer
-from lab.registry import METHODS, Sizes
-from lab.training import generator, loss_of, train
+from pe_course import tasks
+from pe_course.model import Transformer
+from pe_course.registry import METHODS, Sizes
+from pe_course.training import generator, loss_of, train
 from pe_lib.rope import RoPE
 
 STEPS = 40

@@ -2,9 +2,10 @@
 
 Usage: python -m tools.bench [--script] [--seeds N]
 
-The trainer (pages/web/bench) is bundled first; the page's script holds it as text and starts it
-beside the page, so that the book reads from a folder too. Needs npm for the bundler, and Node for
-the curves: the very trainer, run with every seed for each task and method. With --script they stay.
+The trainer (pe_course/page/web/bench) is bundled first; the page's script holds it as text and
+starts it beside the page, so that the book reads from a folder too. Needs npm for the bundler, and
+Node for the curves: the very trainer, run with every seed for each task and method. With --script
+they stay.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Any
 
-from pages.live import WEB
+from pe_course.page.live import WEB
 from tools import ROOT, live
 
 SCRIPT, STYLE, CURVES = (WEB / f"bench.{kind}" for kind in ("js", "css", "json"))
@@ -90,7 +91,7 @@ def run(job: str, **given: Any) -> Any:
 def compared() -> dict[tuple[str, str, int], list[float]]:
     """Return the accuracies of the comparison's seeds, by task, method and length."""
     found: dict[tuple[str, str, int], list[float]] = {}
-    with (ROOT / "bakeoff/data/small.csv").open(encoding="utf-8") as rows:
+    with (ROOT / "pe_course/bakeoff/data/small.csv").open(encoding="utf-8") as rows:
         for row in csv.DictReader(rows):
             if row["metric"] == "accuracy" and not row["error"]:
                 key = row["task"], row["variant"], int(row["length"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from lab import census
+from pe_course import census
 
 DESIGNS = {
     "part": "part of the head",
@@ -80,7 +80,7 @@ What does the code of a model do with positions? One row for each model of three
 by a program ([chapter 16](16_today.ipynb) says how, and how often it was wrong). Positions, bases,
 windows and contexts (the longest text) are those of the default configuration; *optional* is what
 the code has and the defaults leave off. *Seen* names the first file and line. The whole file has a
-line for every value: {{download}}`the CSV <../lab/data/census.csv>`.
+line for every value: {{download}}`the CSV <../pe_course/data/census.csv>`.
 
 ```{{raw}} html
 <style>

@@ -10,14 +10,14 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from lab import census
+from pe_course import census
 from posdoctor.bugs import BUGS, COMBINED, DOUBTFUL, Bug
 from posdoctor.findings import KNOWN
 from tools import ROOT, configs_page, folded
 
 VJEPA = "https://github.com/facebookresearch/vjepa2/pull/15"
 PLANTED = ROOT / "book/data/doctor_bugs.csv"
-PUBLISHED = ROOT / "book/data/doctor_published.csv"
+PUBLISHED = ROOT / "pe_course/data/doctor_published.csv"
 WITNESSES = ROOT / "book/data/second_witness.csv"
 TOLD = ("model", "engine", "layout", "base", "part", "rule", "note")
 

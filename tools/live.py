@@ -1,9 +1,9 @@
-"""Make what pages/live.py shows: the scripts of all figures, and their pictures in the first state.
+"""Make what live.show shows: the scripts of all figures, and their pictures in the first state.
 
 Usage: python -m tools.live [--script]
 
-Needs npm, for the bundler and the parts of d3 that pages/web/package-lock.json pins with their
-digests, and for the pictures Playwright with a Chromium. With --script no pictures are taken.
+Needs npm, for the bundler and the parts of d3 that pe_course/page/web/package-lock.json pins with
+their digests, and for the pictures Playwright with a Chromium. With --script no pictures are taken.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from typing import Any
 
 from PIL import Image
 
-from bakeoff import choosing
-from pages import figures
-from pages.live import SCRIPT, SCRIPTS, STARTS, STILLS, STYLE, WEB, data, script_of
+from pe_course.page import choosing, figures
+from pe_course.page.live import SCRIPT, SCRIPTS, STARTS, STILLS, STYLE, WEB, data, script_of
 from tools import ROOT, chromium
 
 FONTS = ROOT / "book" / "assets" / "fonts"
@@ -76,7 +75,7 @@ def script(made: Path = SCRIPT) -> str:
     """Bundle the modules of some figures and what they take from d3 into one text.
 
     Args:
-        made: one of `pages.live.SCRIPTS`; it is made from main.js, or from a module of its name.
+        made: one of `live.SCRIPTS`; it is made from main.js, or from a module of its name.
     """
     bring_bundler()
     shutil.rmtree(WORKSHOP / "src", ignore_errors=True)
@@ -167,7 +166,7 @@ def photograph() -> None:
 
 
 def colours() -> str:
-    """Return the style of what a colour stands for, as pages/figures.py has it."""
+    """Return the style of what a colour stands for, as pe_course/page/figures.py has it."""
     looks = (
         ".live",
         'html[data-theme="dark"] .live, [data-jp-theme-light="false"] .live, .theme-dark .live',

@@ -1,7 +1,8 @@
 """Read a moving figure from a notebook: its sliders and their pictures, without the widgets.
 
-In a notebook `pages.explore` shows sliders over a stack of drawn pictures. A page needs for them no
-more than the browser's own sliders: the pictures become files, and one comes when it is asked for.
+In a notebook `pe_course.page.explore` shows sliders over a stack of drawn pictures. A page needs
+for them no more than the browser's own sliders: the pictures become files, and one comes when it is
+asked for.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from html import unescape
 from typing import Any, NamedTuple
 
-from pages.figures import Picture
+from pe_course.page.figures import Picture
 
 STATE = "application/vnd.jupyter.widget-state+json"
 FRAME = re.compile(
@@ -70,7 +71,7 @@ def moving(model: str, notebook: dict[str, Any]) -> Moving:
         notebook: the notebook's metadata, in which the widgets' state is stored.
 
     Raises:
-        ValueError: if the widget is not what `pages.explore` makes.
+        ValueError: if the widget is not what `pe_course.page.explore` makes.
     """
     models = notebook["widgets"][STATE]["state"]
     *controls, stack = map(key, models[model]["state"].get("children", [model]))

@@ -24,7 +24,7 @@ import torch
 from exercises import build, sets
 from exercises.checks import EXERCISES, SETS
 from exercises.checks.spec import Draw
-from lab.sets import describe
+from pe_course.sets import describe
 from tools import ROOT, folded
 from tools.vendor import VendorError
 

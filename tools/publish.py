@@ -27,14 +27,14 @@ SHARED = (
     "exercises/wire.py",
     "pe_lib/*.py",
     "pe_lib/recent/*.py",
-    "bakeoff/*.py",
-    "bakeoff/data/small.csv",  # what open exercises read
-    "bakeoff/*.json",
-    "lab/*.py",
-    "pages/*.py",
-    "lab/data/*.json",
-    "lab/data/*.txt",
-    "lab/data/glass/*",  # the model that the open exercise of chapter 12 examines
+    "pe_course/bakeoff/*.py",
+    "pe_course/bakeoff/data/small.csv",  # what open exercises read
+    "pe_course/bakeoff/*.json",
+    "pe_course/*.py",
+    "pe_course/page/*.py",
+    "pe_course/data/*.json",
+    "pe_course/data/*.txt",
+    "pe_course/data/glass/*",  # the model that the open exercise of chapter 12 examines
 )
 FIRST = "book/00_intro.html"
 LISTED = "book/*.html"

@@ -31,18 +31,19 @@ KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "nam
 WIDGETS = "application/vnd.jupyter.widget-state+json"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 FOLDED = {"hide-input", "remove-input", "hide-cell", "remove-cell"}  # tags of such cells
-# Colab opens a notebook alone; this cell, hidden on the page, brings the library and the data. The
-# build puts the address in (tools/address.py).
-COLAB_ID = "colab"
-COLAB = """import sys
+# The first cell of a notebook, hidden on the page: it installs the course where that is missing.
+INSTALL_ID = "install"
+INSTALL = """# Does nothing where the course is installed. Elsewhere, as in Colab, pip brings it.
+import importlib.util
+import sys
 
-if "google.colab" in sys.modules:
-    repository = "@REPOSITORY@"
-    if not repository.startswith("http"):
-        raise RuntimeError("Open this notebook from the course's site: this copy has no library.")
-    !git clone --quiet --depth 1 {repository} /content/course
-    sys.path.insert(0, "/content/course")
-    %cd -q /content/course/book"""
+if importlib.util.find_spec("pe_course") is None:
+    archive = "https://github.com/positional-encodings/course/archive/refs/heads/main.zip"
+    options = "--no-deps" if "google.colab" in sys.modules else ""  # Colab has the rest
+    %pip install --quiet {options} "pe-lib[course] @ {archive}"
+    importlib.invalidate_caches()
+    if importlib.util.find_spec("pe_course") is None:
+        raise SystemExit("The course was not installed. Go online, then run this cell again.")"""
 
 Notebook = dict[str, Any]
 
@@ -61,10 +62,10 @@ def notebooks(names: list[str] | None = None) -> list[Path]:
     return [known[Path(name).stem] for name in names]
 
 
-def with_colab_cell(notebook: Notebook) -> Notebook:
-    """Put the cell for Colab before the first cell of code, once and up to date."""
-    cells = [cell for cell in notebook["cells"] if cell.get("id") != COLAB_ID]
-    setup = nbformat.v4.new_code_cell(COLAB, id=COLAB_ID, metadata={"tags": ["remove-cell"]})
+def with_install_cell(notebook: Notebook) -> Notebook:
+    """Put the cell that installs the course before the first cell of code, once and up to date."""
+    cells = [cell for cell in notebook["cells"] if cell.get("id") not in (INSTALL_ID, "colab")]
+    setup = nbformat.v4.new_code_cell(INSTALL, id=INSTALL_ID, metadata={"tags": ["remove-cell"]})
     first = next((i for i, cell in enumerate(cells) if cell["cell_type"] == "code"), None)
     if first is not None:
         cells.insert(first, setup)
@@ -74,7 +75,7 @@ def with_colab_cell(notebook: Notebook) -> Notebook:
 
 def execute(path: Path) -> Notebook:
     """Run a notebook in a fresh kernel and return it normalised."""
-    notebook = with_colab_cell(nbformat.read(path, as_version=4))
+    notebook = with_install_cell(nbformat.read(path, as_version=4))
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
@@ -94,7 +95,7 @@ def execute(path: Path) -> Notebook:
 
 
 def is_live(output: Any) -> bool:
-    """Return whether an output is a figure of pages/live.py."""
+    """Return whether an output is a figure of pe_course/page/live.py."""
     return "figure" in output.get("metadata", {}).get("image/png", {})
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from pages.spine import CHAPTERS, following
+from pe_course.page.spine import CHAPTERS, following
 
 STAR = '<span class="on-spine" title="on the spine"> ★</span>'
 

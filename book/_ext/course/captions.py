@@ -9,7 +9,7 @@ from docutils import nodes
 from myst_nb.sphinx_ import HideCodeCellNode
 from sphinx.application import Sphinx
 
-from pages.figures import figure_anchor
+from pe_course.page.figures import figure_anchor
 
 from . import links
 from .figures import live_figure

@@ -15,7 +15,7 @@ import nbformat
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from pages import live
+from pe_course.page import live
 from tools import bench, moving
 
 from .typography import HYPHEN

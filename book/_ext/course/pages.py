@@ -13,7 +13,7 @@ from sphinx.addnodes import toctree
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
-from pages import live
+from pe_course.page import live
 from tools import address, bench, build, formulas, moving, vendor
 
 MATHJAX = f"https://cdn.jsdelivr.net/npm/mathjax@{vendor.SITE[0].version}/es5/tex-chtml.js"

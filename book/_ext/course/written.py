@@ -34,7 +34,7 @@ def write_page(_: Sphinx, page: str, source: list[str]) -> None:
 def quote_sentences(_: Sphinx, page: str, source: list[str]) -> None:
     """Put the comparison's sentences where a Markdown page quotes them."""
     if "{said}" in source[0]:
-        from bakeoff.sentences import filled
+        from pe_course.page.sentences import filled
 
         source[0] = filled(source[0])
 
@@ -47,9 +47,10 @@ def section(module: str, internals: str) -> str:
 
 
 def list_modules(app: Sphinx, page: str, source: list[str]) -> None:
-    """Put a section for each module where a page says so: `<!-- modules: lab, bakeoff.run -->`.
+    """Put a section for each module where a page says so: `<!-- modules: posdoctor -->`.
 
-    A room's name stands for all its modules that no other line of the API pages names.
+    A package's name stands for what it defines itself, and for all its modules that no other line
+    of the API pages names.
     """
     if not MODULES.search(source[0]):
         return
@@ -68,7 +69,9 @@ def list_modules(app: Sphinx, page: str, source: list[str]) -> None:
         for name in match[1].replace(" ", "").split(","):
             files = sorted(ROOT.joinpath(*name.split(".")).glob("*.py"))
             modules = [f"{name}.{file.stem}" for file in files if not file.stem.startswith("__")]
-            found += [module for module in modules if module not in named] or [name]
+            if not files or "\ndef " in files[0].with_name("__init__.py").read_text("utf-8"):
+                found.append(name)
+            found += [module for module in modules if module not in named]
         return "\n".join(section(module, ", ".join(inside)) for module in found)
 
     source[0] = MODULES.sub(sections, source[0])
@@ -106,7 +109,7 @@ class GradedSets(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         text = {"sets": sets.overview, "projects": sets.projects}[self.arguments[0]]()
-        return written(self, address.current().filled(text), "lab/sets.py")
+        return written(self, address.current().filled(text), "pe_course/sets.py")
 
 
 class CheckedAnswer(SphinxDirective):

@@ -1,1 +1,0 @@
-"""What pages are furnished with: sentences, tables, figures, claims."""
