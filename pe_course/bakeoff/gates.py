@@ -10,9 +10,9 @@ Rules of the protocol:
 
 - Models, tasks, steps and seeds are those of the long comparison (`pe_course.bakeoff.protocol`):
   two layers of four heads, on text (64 characters, width 64, 3,000 steps) and on recall (32 tokens,
-  width 32, 2,000 steps), seeds 0 to 4. "RoPE" is trained once more, at its chosen rate. "RoPE with a sink"
-  has a sink of its own in each layer, "RoPE with a gate" a gate in each layer; each takes the best
-  of the three rates by the rule there (seed 11).
+  width 32, 2,000 steps), seeds 0 to 4. "RoPE" is trained once more, at its chosen rate. "RoPE with
+  a sink" has a sink of its own in each layer, "RoPE with a gate" a gate in each layer; each takes
+  the best of the three rates by the rule there (seed 11).
 - A gate has weights: a twelfth of those of a layer. "RoPE (wider)" has as many more in its
   two-layer networks and is trained, on text alone, at RoPE's rate.
 - What a head *gives the first token* is the mean of its weight on the first key, over test texts of
