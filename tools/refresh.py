@@ -31,15 +31,12 @@ KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "nam
 WIDGETS = "application/vnd.jupyter.widget-state+json"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 FOLDED = {"hide-input", "remove-input", "hide-cell", "remove-cell"}  # tags of such cells
-# Colab opens a notebook alone; this cell, hidden on the page, brings the library and the data. The
-# build puts the address in (tools/address.py).
+# Colab opens a notebook alone; this cell, hidden on the page, brings the library and the data.
 COLAB_ID = "colab"
 COLAB = """import sys
 
 if "google.colab" in sys.modules:
-    repository = "@REPOSITORY@"
-    if not repository.startswith("http"):
-        raise RuntimeError("Open this notebook from the course's site: this copy has no library.")
+    repository = "https://github.com/positional-encodings/course"
     !git clone --quiet --depth 1 {repository} /content/course
     sys.path.insert(0, "/content/course")
     %cd -q /content/course/book"""
