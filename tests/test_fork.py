@@ -51,6 +51,8 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A clone after the lines, with some pages built."""
     clone = copy_with_environment(tmp_path_factory.mktemp("fork"))
     assert FIRST == "repository=ada/notes site=ada.github.io/notes"
+    for stamp in (clone / ".venv").glob(".*-ready"):
+        os.utime(stamp, (2**32, 2**32))  # newer than what the lines write: nothing is installed
     own = "\n".join([f"repository={REPOSITORY} site={SITE}", *LINES])
     run(["sh", "-ec", f"git init -q && git add .\n{own}"], clone)
     (clone / "_toc.yml").write_text(yaml.safe_dump(CONTENTS), encoding="utf-8")
@@ -69,7 +71,7 @@ def contents(path: Path) -> Iterator[bytes]:
 
 def test_no_file_and_nothing_built_names_the_old_address(forked: Path) -> None:
     old = re.compile(f"{re.escape(NAME)}|{re.escape(PLACE)}".encode(), re.IGNORECASE)
-    assert sum(bool(old.search(path.read_bytes())) for path in checkout()) > 100
+    assert sum(bool(old.search(path.read_bytes())) for path in checkout()) > 50
     kept = [forked / path.relative_to(ROOT) for path in checkout()]
     built = [path for path in (forked / "_build").rglob("*") if path.is_file()]
     named = [path for path in [*kept, *built] if any(map(old.search, contents(path)))]

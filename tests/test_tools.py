@@ -156,7 +156,7 @@ def test_pages_load_mathjax_only_where_formulas_cannot_be_set(monkeypatch, tmp_p
         pages.finish_page(app, "book/page", "page.html", context, None)
         return context["script_files"]
 
-    config = SimpleNamespace(html_static_path=[], root_doc="")
+    config = SimpleNamespace(html_baseurl="", html_static_path=[], root_doc="")
     app = SimpleNamespace(config=config)
     pages.choose_assets(None, config)
     assert config.nb_ipywidgets_js == {}
@@ -182,6 +182,17 @@ def test_a_comma_stays_behind_the_formula_that_it_follows(monkeypatch):
     words = publish_doctree("``q``, :math:`(L)`, ``k``, :math:`(M)`, and :math:`(N)`, :math:`d`.")
     typography.keep_together(None, words)
     assert words.astext() == "q, (L), k, (M), and (N), d."
+
+
+def test_on_paper_a_title_is_words_and_no_markup(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "book/_ext"))
+    from course import typography
+
+    typography.texescape.init()  # as Sphinx does
+    documents = [("book/00_intro", "course.tex", "A & B_1", "an author", "manual")]
+    config = SimpleNamespace(latex_documents=documents, latex_engine="xelatex")
+    typography.write_title(SimpleNamespace(config=config), None)
+    assert config.latex_documents == [(*documents[0][:2], r"A \& B\_1", *documents[0][3:])]
 
 
 def test_the_link_report_names_what_does_not_answer(tmp_path, monkeypatch, capfd):
