@@ -22,7 +22,7 @@ TEST_READY := $(VENV)/.test-ready
 
 .DEFAULT_GOAL := help
 .PHONY: help book test refresh check lint links pdf serve newest clean distclean \
-        exercises grade bench bakeoff cover fork
+        exercises grade bench bakeoff cover
 
 # An environment works only where it was made, with the Python that made it. Else it is made anew.
 PLACE := import os, sys; print(os.fsencode(os.path.realpath(sys.prefix)), *sys.version_info[:2])
@@ -108,9 +108,6 @@ exercises: $(GRADE_READY) ## Make the student releases from the instructors' sou
 
 grade: $(GRADE_READY) ## Grade a course folder: make grade COURSE=../course SET=02_sinusoidal
 	@$(PY) -m exercises.grade_course "$${COURSE:-course}" $${SET:+--set "$$SET"} $(ARGS)
-
-fork: $(BOOK_READY) ## Give a fork its own links (REPO=owner/name TITLE="..." SITE=https://...)
-	@$(PY) -m tools.fork "$$REPO" --title "$$TITLE" --site "$$SITE"
 
 NEWEST := sed -E 's/^([A-Za-z0-9._-]+)==(([0-9]+)[0-9.a-z]*).*/\1>=\2,==\3.*/'
 

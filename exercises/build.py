@@ -22,10 +22,29 @@ from typing import Any
 import nbformat
 from traitlets.config import Config
 
-from exercises.sets import RELEASE, load, projects, release_path, set_names, source_path
+from exercises.sets import HERE, RELEASE, load, projects, release_path, set_names, source_path
 from pe_course.sets import FACTS
 
 ZIP = RELEASE / "exercises.zip"
+# What an exercise notebook may use: the checks, and the library, models and results for its own
+# experiments. No solution is in it but those by which the checks judge.
+SHARED = (
+    "LICENSE",
+    "exercises/__init__.py",
+    "exercises/checks/*.py",
+    "exercises/practice.py",
+    "exercises/wire.py",
+    "pe_lib/*.py",
+    "pe_lib/recent/*.py",
+    "pe_course/bakeoff/*.py",
+    "pe_course/bakeoff/data/small.csv",  # what open exercises read
+    "pe_course/page/*.json",
+    "pe_course/*.py",
+    "pe_course/page/*.py",
+    "pe_course/data/*.json",
+    "pe_course/data/*.txt",
+    "pe_course/data/glass/*",  # the model that the open exercise of chapter 12 examines
+)
 # What the first cell of a set says of it.
 ABOUT = re.compile(
     r"\*Exercise set (\w+) of .*about (\d+) minutes.*\*\*You will\*\* (.+?)\.\n", re.S
@@ -80,6 +99,14 @@ def packed(files: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> by
         for name, data in files.items():
             archive.writestr(zipfile.ZipInfo(name), data, compression)
     return buffer.getvalue()
+
+
+def checks() -> bytes:
+    """Return the archive that the first cell of an exercise notebook fetches."""
+    paths = sorted(path for pattern in SHARED for path in HERE.parent.glob(pattern))
+    files = {path.relative_to(HERE.parent).as_posix(): path.read_bytes() for path in paths}
+    files["bring.py"] = (HERE / "bring.py").read_bytes()
+    return packed(files, zipfile.ZIP_DEFLATED)
 
 
 def zip_bytes(notebooks: dict[str, str]) -> bytes:

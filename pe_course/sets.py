@@ -10,6 +10,8 @@ import json
 from importlib.resources import files
 from typing import Any
 
+COLAB = "https://colab.research.google.com/github/positional-encodings/course/blob/main"
+BINDER = "https://mybinder.org/v2/gh/positional-encodings/course/main?urlpath=lab/tree"
 FACTS = files(__package__) / "data" / "sets.json"
 
 
@@ -35,12 +37,10 @@ def describe(name: str) -> dict[str, Any]:
 def links(path: str) -> str:
     """Return Markdown that opens a notebook of the repository in Colab and in Binder.
 
-    In a notebook the links lead to that notebook itself; pages put the hosts' addresses in.
-
     Args:
         path: of the notebook, from the root of the repository.
     """
-    return f"[Colab](../{path}) · [Binder](../{path})"
+    return f"[Colab]({COLAB}/{path}) · [Binder]({BINDER}/{path})"
 
 
 def release(name: str) -> str:

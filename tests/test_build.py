@@ -81,7 +81,6 @@ def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     }.items():  # fmt: skip
         monkeypatch.setattr(build, name, value)
     monkeypatch.setattr(build.publish, "publish", lambda _: None)
-    monkeypatch.setattr(build.publish, "NOTEBOOKS", tmp_path)
     return began
 
 

@@ -1,8 +1,9 @@
-"""Pages in Colab, whose image has an older IPython, ipywidgets, matplotlib and NumPy than ours."""
+"""Chapters where nothing of the course is installed, as in Colab, whose packages are older too."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import math
 import shutil
@@ -13,10 +14,11 @@ import venv
 
 import nbformat
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 from nbclient import NotebookClient
 
 from browsing import left_out
-from tools import ROOT, environment
+from tools import ROOT, environment, refresh
 
 LIST = ROOT / "tests" / "colab.txt"
 HOME = ROOT / "_build" / "colab"
@@ -76,6 +78,48 @@ def run_until(name: str, mark: str, kernel: str) -> nbformat.NotebookNode:
     NotebookClient(notebook, kernel_name=kernel, timeout=600, resources=where).execute()
     assert notebook.cells[0].outputs[0].text == "7.34.0 7.7.1\n"
     return notebook.cells[-1]
+
+
+@pytest.fixture
+def pip(monkeypatch) -> list[str]:
+    """What is asked of pip where the course is missing."""
+    asked: list[str] = []
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: "installed" if asked[1:] else None)
+    shell = InteractiveShell.instance()
+    monkeypatch.setitem(shell.magics_manager.magics["line"], "pip", asked.append)
+    return asked
+
+
+def test_the_first_cell_does_nothing_where_the_course_is_installed(pip):
+    pip += ["", ""]
+    assert InteractiveShell.instance().run_cell(refresh.INSTALL).success and pip == ["", ""]
+
+
+@pytest.mark.parametrize(("modules", "options"), [({}, ""), ({"google.colab": sys}, "--no-deps")])
+def test_the_first_cell_installs_the_course_where_it_is_missing(modules, options, pip, monkeypatch):
+    """Colab keeps its own torch, NumPy and Matplotlib."""
+    pip.append("")
+    monkeypatch.setattr(sys, "modules", sys.modules | modules)
+    assert InteractiveShell.instance().run_cell(refresh.INSTALL).success
+    course = "https://github.com/positional-encodings/course/archive/refs/heads/main.zip"
+    assert pip[1].split() == ["--quiet", *options.split(), '"pe-lib[course]', "@", f'{course}"']
+
+
+@pytest.mark.filterwarnings("ignore:To exit")  # IPython's words after a cell that stops
+def test_without_a_network_the_first_cell_says_so_in_words(pip, capsys):
+    done = InteractiveShell.instance().run_cell(refresh.INSTALL)
+    assert isinstance(done.error_in_exec, SystemExit) and len(pip) == 1
+    shown = capsys.readouterr().out
+    assert "Go online, then run this cell again." in shown and "Traceback" not in shown
+
+
+def test_chapters_read_their_data_in_colab(colab, tmp_path):
+    chapters = sorted((ROOT / "book").glob("[01][1-9]*.ipynb"))
+    copies = [shutil.copy(path, tmp_path) for path in chapters]
+    program = [HOME / "bin" / "python", ROOT / "tests/chapters_alone.py", *copies]
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert min(json.loads(done.stdout).values()) > 0
 
 
 def test_a_slider_moves_in_colab(colab):

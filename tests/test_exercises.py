@@ -203,9 +203,13 @@ def test_the_zip_holds_every_release_and_no_source() -> None:
 
 
 def where_it_opens(path: Path) -> str:
-    """Return the three links of a notebook; the build puts the hosts' addresses into the first."""
-    place = f"../{path.relative_to(ROOT).as_posix()}"
-    return f"[Colab]({place}) · [Binder]({place}) · [download it]({place})"
+    """Return the three links of a notebook."""
+    place = path.relative_to(ROOT).as_posix()
+    return (
+        "[Colab](https://colab.research.google.com/github/positional-encodings/course/blob/main/"
+        f"{place}) · [Binder](https://mybinder.org/v2/gh/positional-encodings/course/main"
+        f"?urlpath=lab/tree/{place}) · [download it](../{place})"
+    )
 
 
 @pytest.mark.parametrize("name", CHAPTERS)

@@ -16,7 +16,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from browsing import serve, toc_pages
-from tools import ROOT, address, build, refresh, vendor
+from tools import ROOT, build, refresh, vendor
 
 CELLS = (
     "import random, ipywidgets as widgets",
@@ -156,7 +156,7 @@ def test_pages_load_mathjax_only_where_formulas_cannot_be_set(monkeypatch, tmp_p
         pages.finish_page(app, "book/page", "page.html", context, None)
         return context["script_files"]
 
-    config = SimpleNamespace(html_static_path=[], root_doc="")
+    config = SimpleNamespace(html_baseurl="", html_static_path=[], root_doc="")
     app = SimpleNamespace(config=config)
     pages.choose_assets(None, config)
     assert config.nb_ipywidgets_js == {}
@@ -184,6 +184,17 @@ def test_a_comma_stays_behind_the_formula_that_it_follows(monkeypatch):
     assert words.astext() == "q, (L), k, (M), and (N), d."
 
 
+def test_on_paper_a_title_is_words_and_no_markup(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "book/_ext"))
+    from course import typography
+
+    typography.texescape.init()  # as Sphinx does
+    documents = [("book/00_intro", "course.tex", "A & B_1", "an author", "manual")]
+    config = SimpleNamespace(latex_documents=documents, latex_engine="xelatex")
+    typography.write_title(SimpleNamespace(config=config), None)
+    assert config.latex_documents == [(*documents[0][:2], r"A \& B\_1", *documents[0][3:])]
+
+
 def test_the_link_report_names_what_does_not_answer(tmp_path, monkeypatch, capfd):
     site = tmp_path / "site"
     site.mkdir()
@@ -207,15 +218,14 @@ def test_the_link_report_names_what_does_not_answer(tmp_path, monkeypatch, capfd
 
 
 def test_a_link_to_the_site_shows_what_its_first_page_says_and_every_page_is_on_the_map(
-    tmp_path, monkeypatch
+    tmp_path,
 ):
     (tmp_path / "book").mkdir()
     described = '<meta name="description" content="In order">'
     (tmp_path / "book/00_intro.html").write_text(f"<head>{described}</head>")
     (tmp_path / "book/10_rope.html").write_text("")
-    monkeypatch.setattr(build.publish, "NOTEBOOKS", tmp_path / "notebooks")
     build.publish.publish(tmp_path)
-    base = address.current().site
+    base = "https://positional-encodings.github.io/course/"
     assert described in (tmp_path / "index.html").read_text()
     site_map = (tmp_path / "sitemap.xml").read_text()
     assert f"<loc>{base}book/10_rope.html</loc>" in site_map

@@ -8,17 +8,16 @@ from typing import Any
 import pybtex.plugin
 from sphinx.application import Sphinx
 
-from . import addresses, captions, figures, links, pages, practice, search, typography, written
+from . import captions, figures, links, pages, practice, search, typography, written
 
 # What is called at each event, in this order; the smaller number first, and 500 where none is said.
 HOOKS: dict[str, list[Any]] = {
-    "config-inited": [(pages.choose_assets, 100), (addresses.name_course, 100)],
+    "config-inited": [(pages.choose_assets, 100)],
     "source-read": [
         written.list_modules,
         written.write_page,
         written.quote_sentences,
         practice.offer_exercises,
-        addresses.put_addresses,
     ],
     "autodoc-process-docstring": [(written.plain_docstring, 100)],  # before napoleon
     "autodoc-skip-member": [written.skip_fields],
@@ -36,7 +35,7 @@ HOOKS: dict[str, list[Any]] = {
         typography.write_minus,
         typography.keep_together,
     ],
-    "env-updated": [addresses.write_title],
+    "env-updated": [typography.write_title],
     "env-before-read-docs": [search.remember_words],
     "env-get-updated": [(links.rewrite_all, 950)],
     "doctree-resolved": [

@@ -56,7 +56,12 @@ def keep_former(app: Sphinx, doctree: nodes.document) -> None:
     """Let the anchors that a page once had lead to where the same stands now."""
     old = former_anchors().get(app.env.docname.removeprefix("book/"), {})
     for node in doctree.findall(nodes.Element) if old else ():
-        node["ids"] += [name for name, now in old.items() if now in node["ids"]]
+        node["ids"] += [
+            name + place.removeprefix(now)
+            for place in node["ids"]
+            for name, now in old.items()
+            if place == now or (now.endswith(".") and place.startswith(now))  # of a whole module
+        ]
 
 
 def link_states(app: Sphinx, doctree: nodes.document) -> None:

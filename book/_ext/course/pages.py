@@ -7,6 +7,7 @@ import re
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from docutils import nodes
 from sphinx.addnodes import toctree
@@ -14,7 +15,7 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 
 from pe_course.page import live
-from tools import address, bench, build, formulas, moving, vendor
+from tools import bench, build, formulas, moving, vendor
 
 MATHJAX = f"https://cdn.jsdelivr.net/npm/mathjax@{vendor.SITE[0].version}/es5/tex-chtml.js"
 
@@ -23,6 +24,8 @@ def choose_assets(_: Sphinx, config: Config) -> None:
     """Bring the figures' scripts; where formulas cannot be set here, pages load what sets them."""
     config.html_static_path += map(str, (*live.SCRIPTS, live.STYLE, bench.SCRIPT, bench.STYLE))
     config.mathjax_path = MATHJAX
+    # A host shows the page for errors at any depth of the site: its links begin at the root.
+    config.notfound_urls_prefix = urlsplit(config.html_baseurl).path
     config.nb_ipywidgets_js = {}  # a moving figure is the browser's own sliders and pictures
 
 
@@ -93,8 +96,6 @@ def finish_page(
             buttons = [each for each in buttons if each.get("label") != "source-edit-button"]
             group["buttons"] = buttons
         for button in buttons:
-            if button.get("text") == "Colab":  # from the branch with the addresses put in
-                button["url"] = address.current().opens("Colab", f"{page}.ipynb")
             if button.get("text") == ".pdf":
                 button["text"] = "Print"  # which is what it does
     context["script_files"] = [

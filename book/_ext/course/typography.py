@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from docutils import nodes
 from sphinx.addnodes import desc_signature
 from sphinx.application import Sphinx
+from sphinx.util import texescape
 
 NUMBER = re.compile(r"[-−+<>≤≥~≈]?\s?\d[\d,. ]*(?:\s?(?:%|s|ms|MB|kB|±\s?[\d.]+))?|[–—]?")
 
@@ -87,3 +89,12 @@ def colour_claims(app: Sphinx, doctree: nodes.document) -> None:
         words = [strong.astext() for strong in quotation.findall(nodes.strong)]
         for found in filter(None, map(VERDICT.fullmatch, words)):
             quotation["classes"] += ["claim", f"claim-{found[1].split()[0]}"]
+
+
+def write_title(app: Sphinx, _: Any) -> list[str]:
+    """Write the title as words where LaTeX would read markup: it may have an ampersand."""
+    app.config.latex_documents = [
+        (page, file, texescape.escape(title, app.config.latex_engine), *more)
+        for page, file, title, *more in app.config.latex_documents
+    ]
+    return []
