@@ -102,7 +102,14 @@ def test_the_first_cell_installs_the_course_where_it_is_missing(modules, options
     monkeypatch.setattr(sys, "modules", sys.modules | modules)
     assert InteractiveShell.instance().run_cell(refresh.INSTALL).success
     course = "https://github.com/positional-encodings/course/archive/refs/heads/main.zip"
-    assert pip[1].split() == ["--quiet", *options.split(), '"pe-lib[course]', "@", f'{course}"']
+    assert pip[1].split() == [
+        "install",
+        "--quiet",
+        *options.split(),
+        '"pe-lib[course]',
+        "@",
+        f'{course}"',
+    ]
 
 
 @pytest.mark.filterwarnings("ignore:To exit")  # IPython's words after a cell that stops
