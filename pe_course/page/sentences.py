@@ -264,10 +264,11 @@ def table_interpolated() -> str:
     require(min(stretched) > max(at("text", "learned", 1)) + 1)
     require(max(stretched) < min(clamped))
     return (
-        "A small model's table, trained on windows of 64 characters, had"
-        f" {span(at('text', 'learned', 1))} nats on text in five seeds. Interpolated to four times"
-        f" its rows it had {span(stretched)}; with the last row repeated instead, {span(clamped)};"
-        f" a model without positions, {span(at('text', 'none', 4))}."
+        "Five small models with a learned table were trained on windows of 64 characters. Their"
+        f" loss on text was {span(at('text', 'learned', 1))} nats at that length. At four times"
+        f" that length it was {span(stretched)} nats with the table interpolated, and"
+        f" {span(clamped)} with the last row repeated. Models without positions had"
+        f" {span(at('text', 'none', 4))}."
     )
 
 
