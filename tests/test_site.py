@@ -281,7 +281,8 @@ def test_a_term_shows_its_entry_under_the_pointer_and_leads_to_it(browser, addre
         shown = "e => getComputedStyle(e, '::after').content"
         assert term.evaluate(shown) == "none"
         term.hover()
-        assert term.evaluate(shown) == '"Column r forms a pair with column r + d/2."'
+        entry = "(前后对半配对) Column r forms a pair with column r + d/2."
+        assert term.evaluate(shown) == f'"{entry}"'
         term.click()
         assert page.locator(":target").text_content().startswith("half-split layout")
 

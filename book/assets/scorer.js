@@ -24,7 +24,8 @@ function sentence(html, stems, anchor) {
   const part = (anchor && page.querySelector(`article ${anchor}`)) || page.querySelector("article");
   part?.querySelectorAll("mjx-container, .headerlink").forEach((e) => e.replaceWith(e.querySelector("math")?.textContent ?? ""));
   const prose = [...(part?.querySelectorAll("p, dd, figcaption") ?? [])].filter((e) => !e.closest("details, table, .cell_input, .admonition-title, .live"));
-  const term = (e) => (e.matches(".glossary dd") ? `${e.previousElementSibling.textContent}: ` : "");
+  const words = (e) => (e?.matches("dt") ? [...words(e.previousElementSibling), e.textContent.trim()] : []);
+  const term = (e) => (e.matches(".glossary dd") ? `${words(e.previousElementSibling).join(", ")} ` : "");
   const said = prose.flatMap((e) => (term(e) + e.textContent).replace(/\s+/g, " ").trim().split(/(?<=[.?!]) (?=\p{Lu})/u)).filter((each) => /[.?!:]$/.test(each));
   // A stem's last vowel may not stand in the word: "rotari" for rotary, "slide" for sliding.
   const count = (text) => stems.filter((stem) => text.toLowerCase().includes(stem.replace(/[ei]$/, ""))).length;
