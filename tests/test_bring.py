@@ -111,7 +111,7 @@ def alone(archive: bytes, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         if nbgrader_metadata(cell).get("grade_id") == question.solution_id
     )
     test, last = f"checks.{question.name}({question.name})", code(release_path(NAME))[-1]
-    use = "from pe_course.bakeoff.rows import SHIPPED, read_rows\nfrom lab import tasks\n"
+    use = "from pe_course.bakeoff.rows import SHIPPED, read_rows\nfrom pe_course import tasks\n"
     use += "assert read_rows(SHIPPED / 'small.csv') and tasks.load_text()\n"
     use += "from pe_course import pretrained\n"
     use += "pretrained.load_glass()(pretrained.encode('a published model')[None])"
