@@ -571,6 +571,12 @@ def data() -> dict[str, Any]:
         "reasons": REASONS,
         "asked": ASKED,
         "after": [" without further training", " after a few further steps"],
+        "groups": [
+            "✓ These fit",
+            "? Not certain",
+            "✕ These fit at the training length only",
+            "✕ These do not fit",
+        ],
         "order": {what: in_order(what) for what in WHAT},
         "facts": known,
     }

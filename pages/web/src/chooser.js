@@ -6,7 +6,7 @@ import { choose, range } from "./positions.js";
 const log = { ...doubled, text: grouped };
 const KEPT = { all: "the loss on text, recall and 3-back", language: "the loss on text", content: "recall of a token at any distance", offset: "an exact offset (3-back)" };
 const tenfold = { kind: "range", from: (v) => (v ? Math.log10(v) - 1 : 0), to: (v) => (v ? 10 ** (v + 1) : 0), text: (v) => (v > 1e8 ? "any" : `≤ ${grouped(v)}`) };
-const GROUPS = [["above", "✓ These fit"], ["position", "? Not certain"], ["key", "✕ These fit at the training length only"], ["key", "✕ These do not fit"]];
+const GROUPS = ["above", "position", "key", "key"];
 
 export const chooser = {
   title: "What fits, and why",
@@ -37,7 +37,7 @@ export const chooser = {
     return `${state.finished ? "Extensions of RoPE" : "Methods"} that keep ${KEPT[state.keep]} at ${state.context / state.trained} × the training length and meet the other demands: ${fit.length}. ${chooser.data.reads[state.what]}`;
   },
   draw({ drawing, sheet, state, width }) {
-    const { facts, reasons, after } = chooser.data;
+    const { facts, reasons, after, groups } = chooser.data;
     const { what, trained, context, cache } = state;
     const ending = location.pathname.endsWith(".html") ? ".html" : ".ipynb";
     const link = (page, words, parent) => element("a", { href: page.replace(/#|$/, `${ending}$&`) }, parent, words);
@@ -55,10 +55,10 @@ export const chooser = {
     panel.upright(Math.log2(trained), "query dashed");
     const home = context > trained ? fitting(trained) : [];
     const found = at(context).map((each) => ({ ...each, group: each.status + (each.status > 1 && !home.includes(each.key)) }));
-    GROUPS.forEach(([kind, name], group) => {
+    GROUPS.forEach((kind, group) => {
       const all = found.filter((each) => each.group === group);
       if (!all.length) return;
-      element("strong", { class: kind }, sheet, `${name}: ${all.length}`);
+      element("strong", { class: kind }, sheet, `${groups[group]}: ${all.length}`);
       const list = element("ul", {}, sheet);
       for (const { key, worst, reasons: why } of all) {
         const item = element("li", {}, list);
