@@ -80,26 +80,26 @@ AT_SCALE: dict[str, tuple[str, str]] = json.loads(
 # Why a method falls out, and what stays open; on the right the page that shows it. {0} and {1}
 # are the numbers of a reason.
 REASONS = {
-    "language": ("text {0} nats", "17_bakeoff"),
-    "content": ("recall {0}", "17_bakeoff"),
-    "offset": ("3-back {0}", "17_bakeoff"),
-    "axes": ("blind to the second axis", "14_axes"),
+    "language": ("loss on text {0} nats", "17_bakeoff"),
+    "content": ("recall task: {0} right", "17_bakeoff"),
+    "offset": ("3-back task: {0} right", "17_bakeoff"),
+    "axes": ("has no form for rows and columns", "14_axes"),
     "sides": ("cannot tell left from right", "09_alibi"),
-    "causal": ("counts what came before: for decoders", "16_today"),
-    "whole": ("its code reads whole numbers only", "03_learned"),
-    "untold": ("is not told the times", "01_attention"),
-    "moved": ("kept keys hold their old positions", "06_transformer_xl"),
-    "stale": ("must rotate old keys anew", "13_context_extension"),
-    "parameters": ("{0} parameters", "lab_book#what-positions-cost"),
-    "scores": ("adds to the scores", "09_alibi"),
-    "products": ("needs products of its own", "05_shaw"),
-    "memory": ("makes a tensor above half of the scores", "lab_book#what-positions-cost"),
-    "training": ("needs further training", "17_bakeoff"),
+    "causal": ("counts earlier tokens, as only a decoder can", "16_today"),
+    "whole": ("its code accepts whole numbers only", "03_learned"),
+    "untold": ("its scores do not depend on the times", "01_attention"),
+    "moved": ("cached keys keep their old positions", "06_transformer_xl"),
+    "stale": ("cached keys must be rotated again", "13_context_extension"),
+    "parameters": ("has {0} position parameters", "lab_book#what-positions-cost"),
+    "scores": ("needs a kernel that adds a bias", "09_alibi"),
+    "products": ("needs a kernel with more products", "05_shaw"),
+    "memory": ("needs a tensor larger than half of the scores", "lab_book#what-positions-cost"),
+    "training": ("works only with further training", "17_bakeoff"),
     # What is open.
-    "query": ("a query cannot tell left from right", "09_alibi"),
-    "beyond": ("measured at {1} × only", "17_bakeoff"),
+    "query": ("one query alone cannot tell left from right", "09_alibi"),
+    "beyond": ("measured only at {1} × the training length", "17_bakeoff"),
     "rolling": ("not measured with a rolling cache", "17_bakeoff"),
-    "times": ("its code reads any number; not measured here", "14_axes"),
+    "times": ("its code accepts any number; not measured here", "14_axes"),
     "unmeasured": ("not measured here", "17_bakeoff"),
 }
 # Of what a method cannot do: which setting asks it, with which words ("query" leaves it open).
@@ -560,10 +560,10 @@ def data() -> dict[str, Any]:
     """Return all that the figure in the browser decides from."""
     known = {key: shown(each) for key, each in facts().items()}
     reads = {
-        "text": "Measured in decoders of 2 layers, 32 or 64 tokens, to 16 ×.",
-        "both": "No encoder was measured: what is in use stands on top.",
-        "image": "No image model was measured: what is in use stands on top.",
-        "times": "Nothing was measured on times. Rotations, sinusoids and penalties read any "
+        "text": "Measured in decoders of 2 layers, trained on 32 or 64 tokens, up to 16 ×.",
+        "both": "No encoder was measured; methods in use come first.",
+        "image": "No image model was measured; methods in use come first.",
+        "times": "Nothing was measured on times. Rotations, sinusoids and penalties accept any "
         "number; tables of whole distances do not.",
     }
     return {
@@ -572,7 +572,13 @@ def data() -> dict[str, Any]:
         "reads": reads,
         "reasons": REASONS,
         "asked": ASKED,
-        "after": [", untrained there", " after few further steps"],
+        "after": [" without further training", " after a few further steps"],
+        "groups": [
+            "✓ These fit",
+            "? Not certain",
+            "✕ These fit at the training length only",
+            "✕ These do not fit",
+        ],
         "order": {what: in_order(what) for what in WHAT},
         "facts": known,
     }

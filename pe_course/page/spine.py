@@ -8,9 +8,10 @@ CHAPTERS = (
     "01_attention",
     "02_sinusoidal",
     "04_four_terms",
+    "09_alibi",
     "10_rope",
     "13_context_extension",
-    "16_today",
+    "18_clinic",
     "19_choosing",
 )
 

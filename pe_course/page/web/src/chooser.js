@@ -4,9 +4,9 @@ import { box, chart, doubled, element, grouped } from "./kit.js";
 import { choose, range } from "./positions.js";
 
 const log = { ...doubled, text: grouped };
-const KEPT = { all: "text, recall and 3-back", language: "the loss on text", content: "a content at any distance", offset: "an exact offset (3 back)" };
+const KEPT = { all: "the loss on text, recall and 3-back", language: "the loss on text", content: "recall of a token at any distance", offset: "an exact offset (3-back)" };
 const tenfold = { kind: "range", from: (v) => (v ? Math.log10(v) - 1 : 0), to: (v) => (v ? 10 ** (v + 1) : 0), text: (v) => (v > 1e8 ? "any" : `≤ ${grouped(v)}`) };
-const GROUPS = [["above", "✓ Fit"], ["position", "? Not sure"], ["key", "✕ Lost past training"], ["key", "✕ Fall out"]];
+const GROUPS = ["above", "position", "key", "key"];
 
 export const chooser = {
   title: "What fits, and why",
@@ -22,8 +22,8 @@ export const chooser = {
     { kind: "select", key: "keep", label: "it must keep", options: KEPT },
     { ...log, key: "trained", label: "training length", min: 5, max: 17 },
     { ...log, key: "context", label: "context length", min: 5, max: 21, knob: true },
-    { kind: "select", key: "cache", label: "key cache", options: { none: "none", all: "all are kept", rolling: "rolling: the oldest go" } },
-    { kind: "select", key: "kernel", label: "kernel", options: { any: "any code", scores: "adds to scores (FlexAttention)", plain: "the usual, with windows" } },
+    { kind: "select", key: "cache", label: "key cache", options: { none: "none", all: "all are kept", rolling: "rolling: old keys are dropped" } },
+    { kind: "select", key: "kernel", label: "kernel", options: { any: "any code", scores: "can add a bias (FlexAttention)", plain: "ordinary, with windows" } },
     { ...tenfold, key: "parameters", label: "position parameters", min: 0, max: 8 },
     { ...log, key: "d", label: "head width", min: 4, max: 8, enabled: (s) => s.parameters < 1e9 },
     { kind: "switch", key: "small", label: "no large extra tensor" },
@@ -34,10 +34,10 @@ export const chooser = {
   sheet: [440, 440],
   words(state) {
     const fit = choose(chooser.data, state).filter((each) => !each.status);
-    return `${state.finished ? "Extensions of RoPE" : "Methods"} that keep ${KEPT[state.keep]} at ${state.context / state.trained} × the training length, with what More asks: ${fit.length}. ${chooser.data.reads[state.what]}`;
+    return `${state.finished ? "Extensions of RoPE" : "Methods"} that keep ${KEPT[state.keep]} at ${state.context / state.trained} × the training length and meet the other demands: ${fit.length}. ${chooser.data.reads[state.what]}`;
   },
   draw({ drawing, sheet, state, width }) {
-    const { facts, reasons, after } = chooser.data;
+    const { facts, reasons, after, groups } = chooser.data;
     const { what, trained, context, cache } = state;
     const ending = location.pathname.endsWith(".html") ? ".html" : ".ipynb";
     const link = (page, words, parent) => element("a", { href: page.replace(/#|$/, `${ending}$&`) }, parent, words);
@@ -55,10 +55,10 @@ export const chooser = {
     panel.upright(Math.log2(trained), "query dashed");
     const home = context > trained ? fitting(trained) : [];
     const found = at(context).map((each) => ({ ...each, group: each.status + (each.status > 1 && !home.includes(each.key)) }));
-    GROUPS.forEach(([kind, name], group) => {
+    GROUPS.forEach((kind, group) => {
       const all = found.filter((each) => each.group === group);
       if (!all.length) return;
-      element("strong", { class: kind }, sheet, `${name}: ${all.length}`);
+      element("strong", { class: kind }, sheet, `${groups[group]}: ${all.length}`);
       const list = element("ul", {}, sheet);
       for (const { key, worst, reasons: why } of all) {
         const item = element("li", {}, list);
