@@ -112,7 +112,7 @@ def test_every_module_works_with_nothing_of_the_course_on_the_path(alone):
 
 def test_chapters_read_their_data_with_nothing_but_the_wheel(alone, tmp_path):
     run, _ = alone
-    chapters = [*(ROOT / "book").glob("[01][1-9]*.ipynb"), ROOT / "book/lab_book.ipynb"]
+    chapters = [*(ROOT / "book").glob("[0-9]*.ipynb"), ROOT / "book/lab_book.ipynb"]
     copies = [shutil.copy(path, tmp_path) for path in chapters]
     done = run(str(ROOT / "tests/chapters_alone.py"), *map(str, copies))
     assert done.returncode == 0, done.stderr[-3000:]

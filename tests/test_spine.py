@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import nbformat
 import pytest
 
-from pe_course.page import live, spine
+from pe_course.page import chapters, live
 from pe_course.registry import METHODS
 from tools import ROOT
 from tools.refresh import FOLDED
@@ -40,7 +40,7 @@ def read(name: str) -> tuple[str, str, str]:
     return "\n".join(prose), "\n".join(code), "\n".join(sight)
 
 
-PAGES = {name: read(name) for name in spine.CHAPTERS}
+PAGES = {name: read(name) for name in chapters.SPINE}
 
 
 def used(name: str) -> set[str]:
@@ -53,9 +53,9 @@ def used(name: str) -> set[str]:
     return found | set(re.findall(rf"\b(?:{modules})\.(\w+)", sight))
 
 
-@pytest.mark.parametrize("name", spine.CHAPTERS)
+@pytest.mark.parametrize("name", chapters.SPINE)
 def test_the_spine_introduces_the_functions_that_it_uses(name):
-    before = [PAGES[each] for each in spine.CHAPTERS[: spine.CHAPTERS.index(name) + 1]]
+    before = [PAGES[each] for each in chapters.SPINE[: chapters.SPINE.index(name) + 1]]
     said = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", "\n".join(prose for prose, _, _ in before))
     made = re.findall(r"(?:def|class) (\w+)", "\n".join(code for _, code, _ in before))
     assert used(name) - set(re.findall(r"\w+", " ".join([*said, *made]))) == set()
@@ -68,6 +68,23 @@ def test_methods_that_the_spine_names_have_a_sentence_in_the_glossary():
     words = "\n".join(prose for prose, _, _ in PAGES.values())
     named = {each.name for each in METHODS.values() if re.search(rf"\b{each.name}\b", words)}
     assert named - entries == set()
+
+
+@pytest.mark.parametrize("name", chapters.CHAPTERS)
+def test_the_list_of_chapters_says_what_the_chapter_says(name):
+    cells = nbformat.read(BOOK / f"{name}.ipynb", as_version=4).cells
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    chapter = chapters.CHAPTERS[name]
+    assert text.startswith((f"# {chapter.title}\n", f"# {chapter.title}:"))
+    time = (
+        f"**Time:** {chapter.to_read} minutes to read, {chapter.with_exercises} with the exercises"
+    )
+    assert time in text
+
+
+def test_the_list_has_every_chapter():
+    written = {path.stem for path in BOOK.glob("[0-9][0-9]_*.ipynb")}
+    assert written == {"00_intro", *chapters.CHAPTERS}
 
 
 def test_links_to_a_state_name_a_figure_and_what_it_knows():

@@ -7,14 +7,14 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from pe_course.page.spine import CHAPTERS, following
+from pe_course.page.chapters import SPINE, following
 
 STAR = '<span class="on-spine" title="on the spine"> ★</span>'
 
 
 def starred(listed: str, page: str) -> str:
     """Put a star behind each link of a list of pages that leads to the spine."""
-    targets = [rf"[^\"]*{name}\.html" for name in CHAPTERS] + ["#"] * (page in CHAPTERS)
+    targets = [rf"[^\"]*{name}\.html" for name in SPINE] + ["#"] * (page in SPINE)
     link = rf'(<a [^>]*href="(?:{"|".join(targets)})"[^>]*>.*?)(?=</a>)'
     return re.sub(link, rf"\1{STAR}", listed)
 
