@@ -18,6 +18,18 @@ BOOK = ROOT / "book"
 SHOWN = re.compile(r"claims\.show\(\s*\"([^\"]+)\"")
 TARGET = re.compile(r'^<a id="claim-([\w-]+)"></a>$', re.MULTILINE)
 SECTION = re.compile(r"^## (\d+)\. ", re.MULTILINE)  # of a chapter, on a page of claims
+# The statements that the course was asked to test; `source` in the ledger says which entry does.
+NAMES = """
+GEN-01 GEN-03 GEN-04 GEN-05 GEN-06 GEN-09 GEN-12 SIN-01 SIN-02 SIN-03 SIN-12 SIN-13 SIN-14
+SIN-20 SIN-21 SIN-27 SIN-31 SIN-33 SIN-37 SIN-38 SIN-39 SIN-40 SIN-41 SIN-42 SIN-48 SIN-50
+SIN-52 SIN-56 SIN-57 SIN-58 SIN-60 SIN-62 SIN-63 SIN2D-01 SIN2D-04 Q-01 Q-02 Q-03 LRN-01 LRN-04
+LRN-06 LRN-03 LRN-10 LRN-15 LRN-16 RPE-03 RPE-05 RPE-06 RPE-07 SHAW-02 SHAW-06 SHAW-09 SHAW-13
+SHAW-18 SHAW-25 XLN-01 XLN-02 T5-01 T5-07 T5-12 T5-15 T5-16 T5-20 T5-21 T5-23 T5-24 T5-27 T5-42
+T5-40 DEB-01 DEB-04 DEB-06 ALB-01 ALB-02 ALB-04 ROPE-01 ROPE-04 ROPE-07 ROPE-10 ROPE-11 ROPE-19
+ROPE-20 ROPE-15 ROPE-16 ROPE-17 ROPE-18 ROPE-27 ROPE-28 ROPE-33 ROPE-35 ROPE-36 SYS-01 SYS-04
+SYS-05
+"""
+ASKED = set(NAMES.split())
 
 
 @functools.cache
@@ -60,6 +72,13 @@ def test_a_claims_cell_and_its_target_stand_on_the_same_page():
     cells = {(claim_id, page) for page, claim_id in ids_in_notebooks(SHOWN, "code")}
     targets = {(claim_id, page) for page, claim_id in ids_in_notebooks(TARGET, "markdown")}
     assert cells == targets
+
+
+def test_every_statement_asked_has_an_entry_with_a_cell():
+    shown = {claim_id for _, claim_id in ids_in_notebooks(SHOWN, "code")}
+    sources = [claim.source for claim in claims.load().values() if claim.id in shown]
+    assert len(ASKED) == 94
+    assert sorted(ASKED - {name for source in sources for name in source}) == []
 
 
 def test_every_claim_names_its_source():
