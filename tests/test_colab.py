@@ -81,7 +81,7 @@ def run_until(name: str, mark: str, kernel: str) -> nbformat.NotebookNode:
 def test_a_slider_moves_in_colab(colab):
     cell = run_until(first_with("explore.slider("), "explore.slider(", colab)
     page = next(each.data["text/html"] for each in cell.outputs if "text/html" in each.data)
-    assert 'type="range"' in page and page.count("<img") > 2
+    assert 'type="range"' in page and page.count("<img") > 2  # where no kernel runs
     assert [each for each in cell.outputs if each.output_type in {"error", "stream"}] == []
 
 
