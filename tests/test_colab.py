@@ -132,7 +132,7 @@ def test_chapters_read_their_data_in_colab(colab, tmp_path):
 def test_a_slider_moves_in_colab(colab):
     cell = run_until(first_with("explore.slider("), "explore.slider(", colab)
     page = next(each.data["text/html"] for each in cell.outputs if "text/html" in each.data)
-    assert 'type="range"' in page and page.count("<img") > 2
+    assert 'type="range"' in page and page.count("<img") > 2  # where no kernel runs
     assert [each for each in cell.outputs if each.output_type in {"error", "stream"}] == []
 
 

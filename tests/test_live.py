@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import io
 import itertools
 import json
 import random
@@ -16,6 +17,7 @@ import nbformat
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from browsing import AXE, ONLY_COLOURS, left_out, serious
 from pe_course.four_terms import expand
@@ -1028,6 +1030,29 @@ def test_a_handle_takes_a_finger_and_leads_to_both_ends(name, stage):
         assert seen[0] != seen[1]
 
 
+# The still picture ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_still_invites_to_nothing_and_says_where_the_figure_moves(name, stage):
+    page = shown(stage, name)
+    workshop.make_still(page)
+    moves = page.locator(".live-figure :is(button, input, select, summary, [role=slider])")
+    assert moves.count() and not any(each.is_visible() for each in moves.all())
+    said = page.locator(".live-figure").inner_text()
+    assert said.endswith(live.STILL) and "drag" not in said.lower()
+    assert page.locator(".live-stage svg").is_visible()
+    page.emulate_media(media="screen")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_still_is_as_large_as_it_says_and_fits_the_place_of_its_figure(name):
+    still, place = live.still(name), live.starts()[name]["wide"]
+    size = Image.open(io.BytesIO(base64.b64decode(still.data))).size
+    assert size[0] == 2 * still.width and size[1] // 2 == still.height < place
+    assert still.alt.endswith(live.STILL)
+
+
 # In a notebook ----------------------------------------------------------------------------------
 
 
@@ -1036,7 +1061,7 @@ def test_a_notebook_stores_the_picture_and_the_state_and_no_script(monkeypatch):
     monkeypatch.setattr(live, "display", lambda data, metadata, raw: shown.append((data, metadata)))
     live.show("rope_score")
     (data, metadata), size = shown[0], live.starts()["rope_score"]
-    assert refresh.WIDGET_VIEW in data and data["text/plain"] == size["alt"]
+    assert refresh.WIDGET_VIEW in data and data["text/plain"] == f"{size['alt']} {live.STILL}"
     model = data[refresh.WIDGET_VIEW]["model_id"]
     output = nbformat.v4.new_output("display_data", data, metadata=metadata)
     models = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import symtable
 
 import nbformat
 import pytest
@@ -14,6 +15,7 @@ PATHS = {path.stem: path for path in outline.chapters()}
 TITLE = re.compile(r"# (\d+)\. ")
 BOXES = 3
 BOOK = ROOT / "book"
+MAGIC = re.compile(r"^(\s*)[%!].*$", re.MULTILINE)
 LINK = re.compile(r"\[[Cc]hapter\s+(\d+)\]\((\d\d)_")
 
 
@@ -72,3 +74,40 @@ def test_every_question_at_the_end_has_its_answer(name):
     parts = re.split(r"^<details>\n<summary>Answer.*?^</details>$", section[1], flags=re.M | re.S)
     assert len(parts) > 3  # three questions or more
     assert all(part.strip() for part in parts[:-1]) and not parts[-1].strip()
+
+
+def read_inside(table: symtable.SymbolTable) -> set[str]:
+    """Return the names of the notebook that a function, or a function in it, reads."""
+    own = set(table.get_globals()) if isinstance(table, symtable.Function) else set()
+    return own.union(*map(read_inside, table.get_children()))
+
+
+def test_what_a_slider_is_drawn_from_is_not_made_anew_further_down():
+    """A kernel draws it again whenever it is moved, also after the last cell."""
+    changed, sliders = [], 0
+    for path in outline.notebooks():
+        cells = nbformat.read(path, as_version=4).cells
+        code = [MAGIC.sub(r"\1pass", each.source) for each in cells if each.cell_type == "code"]
+        tables = [symtable.symtable(source, path.name, "exec") for source in code]
+        functions = {}
+        for place, table in enumerate(tables):
+            made = {each.get_name(): each for each in table.get_children()}
+            functions |= made
+            if "explore.slider" not in code[place]:
+                continue
+            sliders += 1
+            named = [each for name, each in made.items() if not name.endswith(("comp", "expr"))]
+            found, ask = set(), set().union(*map(read_inside, named))
+            while ask:
+                found |= ask
+                ask = set().union(*(read_inside(functions[n]) for n in ask & functions.keys()))
+                ask -= found
+            later = {
+                s.get_name() for t in tables[place + 1 :] for s in t.get_symbols() if is_made(s)
+            }
+            changed += [f"{path.stem}: {name}" for name in found & later]
+    assert sliders > 15 and changed == []
+
+
+def is_made(symbol: symtable.Symbol) -> bool:
+    return symbol.is_assigned() or symbol.is_imported()

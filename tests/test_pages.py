@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from ipywidgets.embed import dependency_state
 from PIL import Image
 
 from pe_course import page
@@ -87,7 +88,7 @@ def test_a_methods_colour_stands_out_from_the_paper(name):
 
 def test_one_slider_has_a_frame_for_each_value(monkeypatch):
     boxes = []
-    monkeypatch.setattr(explore, "show", lambda box, words, still: boxes.append((box, words)))
+    monkeypatch.setattr(explore, "show", lambda box, words, *_: boxes.append((box, words)))
     explore.slider("slope", [1, 2, 3], line, lambda v: f"A line that rises with slope {v}, drawn.")
     ((box, words),) = boxes
     control, stack = box.children
@@ -98,25 +99,116 @@ def test_one_slider_has_a_frame_for_each_value(monkeypatch):
     assert all('alt="A line that rises' in child.value for child in stack.children)
 
 
-def show_two_sliders():
+def show_two_sliders(**more):
     explore.sliders(
         ("a", [1, 2]),
         ("b", [3, 4, 5]),
         lambda a, b: line(a * b),
         lambda a, b: f"A line that rises with slope {a} times {b}.",
         start=(1, 2),
+        **more,
     )
 
 
 def test_two_sliders_have_a_frame_for_each_pair(monkeypatch):
     boxes = []
-    monkeypatch.setattr(explore, "show", lambda box, words, still: boxes.append(box))
+    monkeypatch.setattr(explore, "show", lambda box, *_: boxes.append(box))
     show_two_sliders()
     control_a, control_b, outer = boxes[0].children
     assert (len(control_a.options), len(control_b.options)) == (2, 3)
     assert outer.selected_index == 1
     assert [inner.selected_index for inner in outer.children] == [2, 2]
     assert len({frame.value for inner in outer.children for frame in inner.children}) == 6
+
+
+def moving(monkeypatch, draw=line, **more):
+    """Return a slider over slopes, what shows its pictures, and the box that holds both."""
+    boxes = []
+    monkeypatch.setattr(explore, "show", lambda box, *_: boxes.append(box))
+    explore.slider("slope", [1, 2, 3], draw, "A line that rises with slope {}.".format, **more)
+    return *boxes[0].children, boxes[0]
+
+
+def test_until_a_slider_moves_nothing_more_is_stored_than_its_pictures(monkeypatch):
+    plain, more = (
+        [
+            (each["model_name"], each["state"].get("value"), each["state"].get("_options_labels"))
+            for each in dependency_state([moving(monkeypatch, **more)[-1]]).values()
+        ]
+        for more in ({}, {"beyond": (4, 5)})
+    )
+    assert plain == more
+    assert [name for name, *_ in plain].count("HTMLModel") == 3
+
+
+def test_a_kernel_draws_what_is_stored_and_the_slider_goes_beyond(monkeypatch):
+    drawn = []
+    control, stack, box = moving(monkeypatch, lambda v: drawn.append(v) or line(v), beyond=(4, 5))
+    stored = [each.value for each in stack.children]
+    assert drawn == [1, 2, 3] and box.children == (control, stack)
+    control.set_state({"index": 1})  # as a browser tells it
+    assert drawn == [1, 2, 3, 2] and [each.value for each in stack.children][:3] == stored
+    assert [label for label, _ in control.options] == ["1", "2", "3", "4", "5"]
+    assert control.index == 1 and box.children[2].value == explore.COMPUTED
+    assert len(stack.children) == 5 and "<img" not in stack.children[4].value
+    control.set_state({"index": 4})
+    beyond = figures.picture(line(5), "A line that rises with slope 5.")
+    assert stack.children[4].value == explore.as_html(beyond)
+    assert len(box.children) == 3  # which says it once
+
+
+def test_two_sliders_go_beyond_together(monkeypatch):
+    boxes = []
+    monkeypatch.setattr(explore, "show", lambda box, *_: boxes.append(box))
+    show_two_sliders(beyond=([6], [7, 8]))
+    first, second, stack = boxes[0].children
+    stored = [frame.value for row in stack.children for frame in row.children]
+    first.set_state({"index": 0})
+    assert [len(row.children) for row in stack.children] == [5, 5, 5]
+    assert [frame.value for row in stack.children[:2] for frame in row.children[:3]] == stored
+    second.set_state({"index": 4})
+    first.set_state({"index": 2})
+    assert 'alt="A line that rises with slope 6 times 8."' in stack.children[2].children[4].value
+
+
+def test_the_stored_picture_is_seen_until_the_new_one_is_drawn(monkeypatch):
+    steep, seen, frames = 1, [], []
+
+    def draw(slope):
+        seen.append([each.value for each in frames])
+        return line(steep * slope)
+
+    control, stack, _ = moving(monkeypatch, draw)
+    frames += stack.children
+    stored = [each.value for each in frames]
+    steep = 2  # as a learner changes it in another cell
+    control.set_state({"index": 1})
+    assert seen[-1] == stored != [each.value for each in frames]
+
+
+def test_what_goes_wrong_while_drawing_is_said_in_the_place_of_the_picture(monkeypatch):
+    slopes = {1: 1, 2: 2, 3: 3}
+    control, stack, _ = moving(monkeypatch, lambda v: line(slopes[v]))
+    stored = stack.children[1].value
+    del slopes[2]
+    control.set_state({"index": 1})
+    said = stack.children[1].value
+    assert "could not be drawn" in said and "KeyError: 2" in said and "slopes[v]" in said
+    slopes[2] = 2
+    control.set_state({"index": 0})
+    control.set_state({"index": 1})
+    assert stack.children[1].value == stored
+
+
+def test_where_there_is_no_stack_the_kernel_puts_each_picture_into_one_place(monkeypatch):
+    """As in Colab."""
+    monkeypatch.delattr(explore.widgets, "Stack")
+    control, place, box = moving(monkeypatch, beyond=(4,))
+    first = place.value
+    control.set_state({"index": 2})
+    assert place.value != first and 'alt="A line that rises with slope 3."' in place.value
+    control.set_state({"index": 3})
+    assert 'slope 4."' in place.value and box.children[2].value == explore.COMPUTED
 
 
 def test_alt_text_is_escaped():

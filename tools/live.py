@@ -24,7 +24,7 @@ from typing import Any
 from PIL import Image
 
 from pe_course.page import choosing, figures
-from pe_course.page.live import SCRIPT, SCRIPTS, STARTS, STILLS, STYLE, WEB, data, script_of
+from pe_course.page.live import SCRIPT, SCRIPTS, STARTS, STILL, STILLS, STYLE, WEB, data, script_of
 from tools import ROOT, chromium
 
 FONTS = ROOT / "book" / "assets" / "fonts"
@@ -128,6 +128,27 @@ def page(name: str = "", state: dict[str, Any] | None = None, scheme: str = "lig
     )
 
 
+# Where no script runs nothing can be moved: of a figure its drawing and its words are left, as in
+# print, without handles and without the curve of a prediction, which "Skip" takes away.
+AS_STILL = """async words => {
+  [...document.querySelectorAll('.live-predict button')].at(-1).click();
+  document.activeElement.blur();
+  await new Promise(done => setTimeout(done, 200));
+  const invites = e => e.matches('.live-handle') || e.textContent.startsWith('drag ');
+  [...document.querySelectorAll('.live-handle, svg text')].filter(invites).forEach(e => e.remove());
+  const line = document.createElement('p');
+  line.className = 'live-still';
+  line.textContent = words;
+  document.querySelector('.live-figure').append(line);
+}"""
+
+
+def make_still(tab: Any) -> None:
+    """Take from the figure of a page whatever invites to move it, and say that it is a still."""
+    tab.emulate_media(media="print")
+    tab.evaluate(AS_STILL, STILL)
+
+
 def photograph() -> None:
     """Take each figure's picture in its first state, and note its words and its heights."""
     from playwright.sync_api import sync_playwright
@@ -146,6 +167,7 @@ def photograph() -> None:
             )
         for name, state in first.items():
             heights = {}
+            tab.emulate_media(media="screen")
             for key, width in (("narrow", NARROW), ("wide", WIDE)):
                 tab.set_viewport_size({"width": width, "height": 900})
                 tab.set_content(page(name, state))
@@ -153,7 +175,9 @@ def photograph() -> None:
                 tab.evaluate("document.fonts.ready")
                 box = tab.locator(".live-figure").bounding_box()
                 heights[key] = round(box["height"])
+            make_still(tab)
             drawn = Image.open(io.BytesIO(tab.locator(".live-figure").screenshot())).convert("RGB")
+            heights["still"] = drawn.height // 2
             figures.few_colours(drawn, others=40).save(STILLS / f"{name}.png", optimize=True)
             alt = f"{SAID[name]} {tab.locator('.live-words').text_content()}"
             found[name] = {"state": state, "alt": alt, "width": WIDE, **heights}

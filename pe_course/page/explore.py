@@ -1,32 +1,57 @@
-"""Figures that move without a kernel.
+"""Figures that move: at once from stored pictures, and computed where a kernel answers.
 
-Every position of a slider has its picture, drawn beforehand. Slider and pictures are linked in
-the browser, so the same cell works in JupyterLab, on the static page, and under a test. Colab has
-an ipywidgets without the widget that holds a stack of pictures: there a few lines of HTML do.
+Every position of a slider has its picture, drawn beforehand. Slider and pictures are linked in the
+browser, so the same cell works in JupyterLab, on the static page, and under a test. A kernel that
+hears the slider move draws the picture anew, with the cell's own function, and lets the slider go
+beyond what is stored; until it has drawn, the stored picture is seen. Nothing of this is stored: it
+is made when the first news of a slider comes.
+
+Colab has an ipywidgets without the widget that holds a stack of pictures: there the kernel puts
+each picture into the one place, and where no kernel runs a few lines of HTML move the stored ones.
 """
 
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Callable, Sequence
 from html import escape
-from typing import Any
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
 
 import ipywidgets as widgets
+import matplotlib.pyplot as plt
 from IPython.display import display
 from matplotlib.figure import Figure
 
 from pe_course.page.figures import Picture, caption_of, picture, show_caption
 
 MAX_FRAMES = 80  # more would make the page heavy
+VIEW = "application/vnd.jupyter.widget-view+json"
+COMPUTED = "Computed here, now, by this notebook’s code."
 
 
-def frame(picture: Picture) -> widgets.HTML:
-    """Return a picture as a widget that carries its alt text and keeps its place on the page."""
-    return widgets.HTML(
+class Scale(NamedTuple):
+    """What a slider sets: its name, its stored values, those beyond, and the index it starts at."""
+
+    name: str
+    values: Sequence[Any]
+    beyond: Sequence[Any]
+    start: int
+
+
+def as_html(picture: Picture) -> str:
+    """Return a picture as HTML that carries its alt text and keeps its place on the page."""
+    return (
         f'<img class="frame" src="data:image/png;base64,{picture.data}" alt="{escape(picture.alt)}"'
         f' width="{picture.width}" height="{picture.height}" style="max-width:100%;height:auto">'
     )
+
+
+def frame(picture: Picture) -> widgets.HTML:
+    """Return a picture as a widget."""
+    return widgets.HTML(as_html(picture))
 
 
 def named_slider(name: str, labels: Sequence[str], start: int) -> widgets.SelectionSlider:
@@ -54,6 +79,7 @@ def slider(
     draw: Callable[[Any], Figure],
     alt: Callable[[Any], str],
     *,
+    beyond: Sequence[Any] = (),
     label: Callable[[Any], str] = str,
     start: int = 0,
     number: str | None = None,
@@ -63,9 +89,10 @@ def slider(
 
     Args:
         name: what the slider sets; stands beside it.
-        values: its positions, at least two.
-        draw: makes the figure for a value.
+        values: its positions, at least two; each one's picture is stored.
+        draw: makes the figure for a value; where a kernel answers, each time that it is chosen.
         alt: the words for a value's figure, for those who do not see it.
+        beyond: further positions, which come when a kernel answers.
         label: how a value is written beside the slider.
         start: index of the value shown first.
         number: the figure's number, as `pe_course.page.figures.show` takes it.
@@ -74,17 +101,8 @@ def slider(
     Raises:
         ValueError: if there are fewer than two values, or more frames than a page should carry.
     """
-    require_frames(len(values), len(values))
-    below, labels = caption_of(number, caption), [label(value) for value in values]
-    pictures = [picture(draw(value), alt(value)) for value in values]
-    if not hasattr(widgets, "Stack"):
-        show_html(in_plain_html([(name, labels, start)], pictures))
-        show_caption(below)
-        return
-    control = named_slider(name, labels, start)
-    stack = linked_stack([frame(each) for each in pictures], control)
-    show(widgets.VBox([control, stack]), f"A figure with a slider: {name}", pictures[start])
-    show_caption(below)
+    scale = Scale(name, values, beyond, start)
+    show_moving([scale], draw, alt, label, f"A figure with a slider: {name}", number, caption)
 
 
 def sliders(
@@ -93,6 +111,7 @@ def sliders(
     draw: Callable[[Any, Any], Figure],
     alt: Callable[[Any, Any], str],
     *,
+    beyond: tuple[Sequence[Any], Sequence[Any]] = ((), ()),
     label: Callable[[Any], str] = str,
     start: tuple[int, int] = (0, 0),
     number: str | None = None,
@@ -105,6 +124,7 @@ def sliders(
         second: name and values of the second slider.
         draw: makes the figure for a pair of values.
         alt: the words for that figure.
+        beyond: further values of each slider, as in `slider`.
         label: how a value is written beside its slider.
         start: indices of the values shown first.
         number: the figure's number, as `pe_course.page.figures.show` takes it.
@@ -113,26 +133,142 @@ def sliders(
     Raises:
         ValueError: as `slider`.
     """
-    (name_a, values_a), (name_b, values_b) = first, second
-    require_frames(min(len(values_a), len(values_b)), len(values_a) * len(values_b))
+    scales = [
+        Scale(*each, more, at)
+        for each, more, at in zip((first, second), beyond, start, strict=True)
+    ]
+    words = f"A figure with two sliders: {first[0]} and {second[0]}"
+    show_moving(scales, draw, alt, label, words, number, caption)
+
+
+def show_moving(
+    scales: Sequence[Scale],
+    draw: Callable[..., Figure],
+    alt: Callable[..., str],
+    label: Callable[[Any], str],
+    words: str,
+    number: str | None,
+    caption: str | None,
+) -> None:
+    """Show a figure with a slider for each scale; the arguments are those of `slider`."""
+    sizes = [len(each.values) for each in scales]
+    require_frames(min(sizes), prod(sizes))
     below = caption_of(number, caption)
-    labels_a, labels_b = ([label(value) for value in values] for values in (values_a, values_b))
-    pictures = [[picture(draw(a, b), alt(a, b)) for b in values_b] for a in values_a]
-    if not hasattr(widgets, "Stack"):
-        controls = [(name_a, labels_a, start[0]), (name_b, labels_b, start[1])]
-        show_html(in_plain_html(controls, [each for row in pictures for each in row]))
-        show_caption(below)
-        return
-    control_a = named_slider(name_a, labels_a, start[0])
-    control_b = named_slider(name_b, labels_b, start[1])
-    rows = [linked_stack([frame(each) for each in row], control_b) for row in pictures]
-    stack = linked_stack(rows, control_a)
-    show(
-        widgets.VBox([control_a, control_b, stack]),
-        f"A figure with two sliders: {name_a} and {name_b}",
-        pictures[start[0]][start[1]],
-    )
+
+    def drawn(*values: Any) -> Picture:
+        return picture(draw(*values), alt(*values))
+
+    labels = [[label(value) for value in each.values] for each in scales]
+    pictures = [drawn(*values) for values in product(*(each.values for each in scales))]
+    first = 0
+    for each in scales:
+        first = first * len(each.values) + each.start
+    settings = [(each.name, texts, each.start) for each, texts in zip(scales, labels, strict=True)]
+    controls = [named_slider(*each) for each in settings]
+    can_stack = hasattr(widgets, "Stack")
+    place = stacked(pictures, controls) if can_stack else frame(pictures[first])
+    box = widgets.VBox([*controls, place])
+    compute_in(box, scales, drawn, label, pictures)
+    show(box, words, pictures[first], None if can_stack else in_plain_html(settings, pictures))
     show_caption(below)
+
+
+def stacked(pictures: Sequence[Picture], controls: Sequence[Any]) -> widgets.Stack:
+    """Return a stack of pictures, or of stacks of them; the last control moves fastest."""
+    control, *others = controls
+    if not others:
+        return linked_stack([frame(each) for each in pictures], control)
+    size = len(pictures) // len(control.options)
+    rows = [pictures[at : at + size] for at in range(0, len(pictures), size)]
+    return linked_stack([stacked(row, others) for row in rows], control)
+
+
+def compute_in(
+    box: widgets.VBox,
+    scales: Sequence[Scale],
+    drawn: Callable[..., Picture],
+    label: Callable[[Any], str],
+    pictures: Sequence[Picture],
+) -> None:
+    """Draw what a slider chooses whenever the kernel hears of it, and let the sliders go further.
+
+    Args:
+        box: the sliders and, last, what shows the pictures: a stack, or one frame.
+        scales: what the sliders set.
+        drawn: makes the picture for a value of each slider.
+        label: how a value is written beside its slider.
+        pictures: the stored ones; the last slider moves fastest.
+    """
+    *controls, place = box.children
+    values = [[*each.values, *each.beyond] for each in scales]
+    stored = dict(
+        zip(product(*(range(len(each.values)) for each in scales)), pictures, strict=True)
+    )
+    waiting = f'<div style="min-height:{pictures[0].height}px">Computing …</div>'
+
+    def begin(_: Any) -> None:
+        for control, each in zip(controls, values, strict=True):
+            control.unobserve(begin, "index")
+            go_further(control, [label(value) for value in each])
+        if not isinstance(place, widgets.HTML):
+            fill(place, controls, waiting)
+        box.children = (*box.children, widgets.HTML(COMPUTED))
+        for control in controls:
+            control.observe(compute, "index")
+        compute(None)
+
+    def compute(_: Any) -> None:
+        at, shown = tuple(control.index for control in controls), place
+        if isinstance(place, widgets.HTML):
+            place.value = as_html(stored[at]) if at in stored else waiting
+        else:
+            for index in at:
+                shown = shown.children[index]
+        try:
+            shown.value = as_html(drawn(*(each[i] for each, i in zip(values, at, strict=True))))
+        except Exception as error:
+            plt.close("all")  # or the next cell would show what is half drawn
+            shown.value = in_words(error)
+
+    for control in controls:
+        control.observe(begin, "index")
+
+
+def go_further(control: widgets.SelectionSlider, labels: Sequence[str]) -> None:
+    """Give a slider more positions and leave it where it is; ipywidgets would begin anew."""
+    at = control.index
+    with control.hold_sync():
+        control.options = [(text, i) for i, text in enumerate(labels)]
+        control.index = at
+
+
+def fill(stack: widgets.Stack, controls: Sequence[Any], text: str) -> None:
+    """Add a frame with a text for each position that has none, to a stack and to those in it."""
+    control, *others = controls
+    for row in stack.children if others else ():
+        fill(row, others, text)
+    missing = len(control.options) - len(stack.children)
+    stack.children += tuple(blank(others, text) for _ in range(missing))
+
+
+def blank(controls: Sequence[Any], text: str) -> widgets.Widget:
+    """Return a frame with a text, in a stack for each control."""
+    if not controls:
+        return widgets.HTML(text)
+    control, *others = controls
+    return linked_stack([blank(others, text) for _ in control.options], control)
+
+
+def in_words(error: Exception) -> str:
+    """Return HTML that says what went wrong while a figure was drawn, and where."""
+    what, where = (
+        traceback.format_exception_only(error)[-1],
+        "".join(traceback.format_exception(error)),
+    )
+    return (
+        f'<div role="alert"><b>The picture could not be drawn.</b> {escape(what)}'
+        f"<details><summary>Where</summary><pre>{escape(where)}</pre></details></div>"
+    )
 
 
 # The numbers of the sliders, read from left to right, are the digits of the picture's number.
@@ -172,12 +308,6 @@ def in_plain_html(
     return f'<div class="moving">{"".join(parts)}</div>'
 
 
-def show_html(text: str) -> None:
-    """Display HTML, with words where none can be shown."""
-    forms = {"text/html": text, "text/plain": "A figure with sliders"}
-    display(forms, raw=True)  # type: ignore[no-untyped-call]
-
-
 def require_frames(positions: int, frames: int) -> None:
     """Raise a ValueError if a slider could not move, or the page would be too heavy."""
     if positions < 2:
@@ -186,7 +316,9 @@ def require_frames(positions: int, frames: int) -> None:
         raise ValueError(f"at most {MAX_FRAMES} frames fit a page, got {frames}")
 
 
-def show(widget: widgets.Widget, words: str, still: Picture) -> None:
-    """Display a widget, with one line of words and one picture where no widget can be shown."""
-    forms = {**widget._repr_mimebundle_(), "text/plain": words, "image/png": still.data}
+def show(widget: widgets.Widget, words: str, still: Picture, html: str | None = None) -> None:
+    """Display a widget; where none can be shown, one line of words, and one picture or HTML."""
+    view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
+    other = {"image/png": still.data} if html is None else {"text/html": html}
+    forms = {VIEW: view, "text/plain": words, **other}
     display(forms, metadata=still.size, raw=True)  # type: ignore[no-untyped-call]

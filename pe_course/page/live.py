@@ -33,6 +33,7 @@ SCRIPT, STYLE, STARTS, STILLS = (
 )
 ALONE = ("heads",)  # figures whose page loads their script in the place of the one of all others
 SCRIPTS = (SCRIPT, *(WEB / f"{name}.js" for name in ALONE))
+STILL = "A still picture. It moves on the site, and in a notebook whose cell is run."  # said in it
 
 
 @cache
@@ -62,7 +63,7 @@ def still(name: str) -> Picture:
     """
     known = starts()[name]
     data = base64.b64encode((STILLS / f"{name}.png").read_bytes()).decode()
-    return Picture(data, require_alt(known["alt"]), known["width"], known["wide"])
+    return Picture(data, f"{require_alt(known['alt'])} {STILL}", known["width"], known["still"])
 
 
 AS_WIDGET = "\nexport default { render: Live.render };\n"
