@@ -1,4 +1,4 @@
-"""A fork has its own address by the lines that MAINTAINING.md shows; the workflow runs the same."""
+"""A fork has its own address by the lines that CONTRIBUTING.md shows; the workflow runs the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OWN = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
 HOME, BASE = OWN["repository"]["url"], OWN["html"]["baseurl"]
 NAME, PLACE = HOME.removeprefix("https://github.com/"), BASE.removeprefix("https://").rstrip("/")
 REPOSITORY, SITE = "Ada-L/notes.on_order", "ada-l.github.io/notes.on_order"
-SHOWN = (ROOT / "MAINTAINING.md").read_text(encoding="utf-8").split("## Fork the course\n")[1]
+SHOWN = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Fork the course\n")[1]
 FIRST, *LINES = SHOWN.split("```")[1].strip().splitlines()
 JOBS = yaml.safe_load((ROOT / ".github/workflows/pages.yml").read_text(encoding="utf-8"))["jobs"]
 # Pages of every kind: with an invitation to a set, with downloads, with the address as text.
