@@ -99,9 +99,9 @@ def test_links_of_every_kind_lead_to_the_fork(forked: Path) -> None:
     for name in ("sitemap.xml", "robots.txt", "404.html"):
         assert site in (html / name).read_text(encoding="utf-8")
     assert 'href="/notes.on_order/_static/' in (html / "404.html").read_text(encoding="utf-8")
-    clone, checks = f'"{home}"', f'"{site}checks.zip"'
+    archive, checks = f'"{home}/archive/refs/heads/main.zip"', f'"{site}checks.zip"'
     for path, named in [
-        (html / "_sources/book/05_shaw.ipynb", clone),
+        (html / "_sources/book/05_shaw.ipynb", archive),
         (forked / "exercises/release/05_shaw/05_shaw.ipynb", checks),
         (forked / "exercises/release/exercises.zip", checks),
         (next(html.glob("_downloads/*/05_shaw.ipynb")), checks),
