@@ -992,14 +992,17 @@ def test_back_undoes_what_links_did(stage):
         )
 
 
-def test_one_position_alone_changes_the_score_and_turns_the_angle_on(tab):
-    start = live.starts()["rope_score"]["state"]
-    ask = "([n, s]) => { const f = Live.FIGURES[n]; return [f.numbers(s).score, f.words(s)]; }"
-    found = [tab.evaluate(ask, ["rope_score", start | {"n": n}]) for n in range(2, 7)]
-    scores = [score for score, _ in found]
-    assert min(abs(a - b) for a, b in itertools.pairwise(scores[:3])) > 1
-    angles = [float(re.search(r"cos\((.*) rad", words)[1]) for _, words in found]
+def test_one_position_alone_changes_the_score_and_turns_the_angle_on(stage):
+    page = shown(stage, "rope_score")
+    found = []
+    for n in range(2, 7):
+        page.evaluate("n => { location.hash = `#figure-0?n=${n}`; }", n)
+        page.evaluate(SETTLED)
+        words = page.locator(".live-words").text_content().replace("−", "-")
+        found.append([float(x) for x in re.search(r"cos\((.*) rad\) = (\S*)\.$", words).groups()])
+    angles, scores = zip(*found, strict=True)
     assert np.diff(angles) == pytest.approx(1, abs=0.02)
+    assert np.abs(np.diff(scores[:3])).min() > 1
 
 
 def test_on_a_phone_what_rests_is_one_line_and_nothing_jumps_under_the_finger(stage):

@@ -91,7 +91,7 @@ def run(job: str, **given: Any) -> Any:
 def compared() -> dict[tuple[str, str, int], list[float]]:
     """Return the accuracies of the comparison's seeds, by task, method and length."""
     found: dict[tuple[str, str, int], list[float]] = {}
-    with (ROOT / "pe_course/pe_course/bakeoff/data/small.csv").open(encoding="utf-8") as rows:
+    with (ROOT / "pe_course/bakeoff/data/small.csv").open(encoding="utf-8") as rows:
         for row in csv.DictReader(rows):
             if row["metric"] == "accuracy" and not row["error"]:
                 key = row["task"], row["variant"], int(row["length"])

@@ -164,6 +164,7 @@ function prediction(figure, parent, state, set) {
   const asked = () => ({ ...base(), ...then });
   const answered = (answer) => {
     tell(answer);
+    box.classList.add("told");
     guess.asking = false;
   };
   const choose = (answer) => {
@@ -194,6 +195,7 @@ function prediction(figure, parent, state, set) {
     guess.ready?.();
     tell(right ?? guess.mine);
     box.hidden = false;
+    guess.leave();
   };
   // A link to the very state that is asked about asks first: the answer leads there, and so does "Skip".
   guess.onlyAsks = (next) => {
@@ -414,8 +416,8 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
   }
 
   push("Start again", tools, () => {
-    guess.again();
     set({ ...figure.start });
+    guess.again();
   });
   if (document.fullscreenEnabled) push("Whole window", tools, () => (document.fullscreenElement ? document.exitFullscreen() : root.requestFullscreen()));
   const address = link && element("a", {}, tools, "Link to this state");
