@@ -560,9 +560,14 @@ def test_weights_that_are_no_four_numbers_are_marked_and_change_nothing(words, s
     page.evaluate(SETTLED)
     assert field.evaluate("e => e.matches(':invalid')")
     assert page.evaluate(PICTURE) == before
+    said, link = page.locator(".live-words"), page.locator(".live-tools a")
+    assert "not four numbers" in said.text_content()
+    assert link.get_attribute("href") == "#figure-0"
     field.fill("0, 1, −1, 0")
     page.evaluate(SETTLED)
     assert field.evaluate("e => e.matches(':valid')")
+    assert "not four numbers" not in said.text_content()
+    assert "wq=" in link.get_attribute("href")
     assert page.evaluate(PICTURE) != before
 
 
@@ -937,6 +942,67 @@ def test_what_is_asked_rests_while_the_figure_is_in_another_state(stage):
     assert ask.locator("p").inner_text().startswith("What happens: a blurred cross")
     page.get_by_role("button", name="Start again").click()
     page.wait_for_selector(".live-predict:not(.told, [inert])")
+
+
+def test_what_is_told_is_told_of_the_state_that_is_shown(stage):
+    page = shown(stage, "sentence_scores")
+    page.locator(".live-predict button").first.click()
+    page.wait_for_selector(".live-predict.told")
+    page.locator(".live-stage [role=slider]").press(
+        "ArrowRight"
+    )  # another pair: nothing is told of it
+    page.evaluate(SETTLED)
+    told = page.locator(".live-predict > p")
+    assert told.is_visible() and "With none" in told.text_content()
+    for method, holds in (("alibi", False), ("none", True)):
+        page.get_by_role("combobox").first.select_option(method)
+        page.evaluate(SETTLED)
+        assert told.is_visible() == holds
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_link_to_what_a_figure_asks_about_asks_first(name, stage):
+    page = shown(stage, name)
+    link = """n => {
+      const { start, asks } = Live.FIGURES[n];
+      location.hash = `#figure-0?${Live.toLink({...start, ...asks.then}, start)}`;
+    }"""
+    page.evaluate(link, name)
+    page.wait_for_function("document.activeElement.closest('.live-predict')")
+    asked, words = page.locator(".live-predict > div"), page.locator(".live-words")
+    assert asked.is_visible() and live.starts()[name]["alt"].endswith(words.text_content())
+    page.get_by_role("button", name="Skip").click()
+    page.evaluate(SETTLED)
+    assert page.evaluate("location.hash") == page.locator(".live-tools a").get_attribute("href")
+
+
+def test_back_undoes_what_links_did(stage):
+    page = shown(stage, "rope_score", state=live.starts()["rope_score"]["state"] | {"m": 2})
+    words = page.locator(".live-words")
+    seen = [words.text_content()]
+    for state in ("n=4", "shift=5"):
+        page.evaluate("state => { location.hash = `#figure-0?${state}`; }", state)
+        page.evaluate(SETTLED)
+        seen.append(words.text_content())
+    assert len(set(seen)) == 3
+    for before in seen[1::-1]:
+        page.evaluate("history.back()")
+        page.wait_for_function(
+            "words => document.querySelector('.live-words').textContent === words", arg=before
+        )
+
+
+def test_one_position_alone_changes_the_score_and_turns_the_angle_on(stage):
+    page = shown(stage, "rope_score")
+    found = []
+    for n in range(2, 7):
+        page.evaluate("n => { location.hash = `#figure-0?n=${n}`; }", n)
+        page.evaluate(SETTLED)
+        words = page.locator(".live-words").text_content().replace("−", "-")
+        found.append([float(x) for x in re.search(r"cos\((.*) rad\) = (\S*)\.$", words).groups()])
+    angles, scores = zip(*found, strict=True)
+    assert np.diff(angles) == pytest.approx(1, abs=0.02)
+    assert np.abs(np.diff(scores[:3])).min() > 1
 
 
 def test_on_a_phone_what_rests_is_one_line_and_nothing_jumps_under_the_finger(stage):

@@ -36,7 +36,8 @@ INSIDE = (
     *("enabled", "question", "pictures", "marks", "why", "asking", "again", "mine", "knob", "play"),
     *("hint", "kin", "also", "sheet", "inside", "shape", "words", "kind", "least", "controls"),
     *("label", "title", "lines", "draw", "xLabel", "yLabel", "xFormat", "yFormat", "xValues"),
-    *("yValues", "logY", "ready", "when"),
+    *("yValues", "logY", "ready", "when", "leave", "onlyAsks", "point", "tickFormat"),
+    *("tickValues", "tickSizeInner", "tickSizeOuter", "tickPadding"),
 )
 WIDE, NARROW = 720, 340  # pixels: the column on a desk, and on a phone
 # What each picture shows, for those who do not see it; the figure's first words follow.

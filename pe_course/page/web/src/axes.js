@@ -1,7 +1,7 @@
 // The numbers of text, image and video, and the scores of one chosen token.
 
 import { box, chart, clamp, scale, digits, grouped, heading, legend, power, pressed, whole } from "./kit.js";
-import { axesScores, frequencies, goldenDirections, range, sectionDirections, textImagePositions, widthDirections } from "./positions.js";
+import { axesScores, frequencies, goldenDirections, max, min, range, sectionDirections, textImagePositions, widthDirections } from "./positions.js";
 
 const WORDS = 4; // of text before and after an image
 const FRAMES = 3;
@@ -65,7 +65,7 @@ export const axes = {
     const { tokens, scores } = numbers(state);
     const shown = (token) => (token.length === 1 ? `number ${token[0]}` : `numbers (${token.join(", ")})`);
     const others = scores.map((score, i) => (i === place ? -Infinity : score));
-    const best = others.indexOf(Math.max(...others));
+    const best = others.indexOf(max(...others));
     const alike = others.filter((score) => score > others[best] - 1e-9).length;
     return (
       `Chosen: token ${place} (the first is 0), with the ${shown(tokens[place])}${down || right ? `; it wants ${whole(down)} down, ${whole(right)} right` : ""}. Of the others, token ${best}, ` +
@@ -76,17 +76,17 @@ export const axes = {
     const { place, what, rows, columns } = state;
     const { tokens } = numbers(state);
     const places = layout(state);
-    const [left, top, room] = [4, 26, narrow ? width - 8 : Math.min(386, width - 308)];
-    const across = Math.max(...places.map((at) => at[0])) + 1;
-    const cell = Math.min(room / across, 296 / (Math.max(...places.map((at) => at[1])) + 1));
+    const [left, top, room] = [4, 26, narrow ? width - 8 : min(386, width - 308)];
+    const across = max(...places.map((at) => at[0])) + 1;
+    const cell = min(room / across, 296 / (max(...places.map((at) => at[1])) + 1));
     heading(drawing, 0, 13, "scores with it");
-    scale(drawing, left + Math.min(room, across * cell) - 84, 5, whole(-1), 1);
+    scale(drawing, left + min(room, across * cell) - 84, 5, whole(-1), 1);
     places.forEach(([x, y], i) => {
-      box(drawing, `fill ${scores[i] < 0 ? "below" : "above"}`, left + cell * x, top + cell * y, cell - 1, cell - 1).attr("fill-opacity", Math.max(0.03, Math.abs(scores[i])).toFixed(3));
+      box(drawing, `fill ${scores[i] < 0 ? "below" : "above"}`, left + cell * x, top + cell * y, cell - 1, cell - 1).attr("fill-opacity", max(0.03, Math.abs(scores[i])).toFixed(3));
     });
     const nearest = (px, py) => {
       const far = places.map(([x, y]) => Math.hypot(px - cell * (x + 0.5), py - cell * (y + 0.5)));
-      set({ place: far.indexOf(Math.min(...far)) });
+      set({ place: far.indexOf(min(...far)) });
     };
     box(drawing, "line ink", left + cell * places[place][0], top + cell * places[place][1], cell, cell);
     handle("token", {

@@ -1,7 +1,7 @@
 // Every frequency is the hand of a clock, and its angle is the position.
 
 import { chart, circle, clamp, digits, doubled, exact, grouped, power, segment, text, together, whole } from "./kit.js";
-import { dot, frequencies, range, sinusoidal } from "./positions.js";
+import { dot, frequencies, max, min, range, sinusoidal } from "./positions.js";
 
 const LAST = 1000; // the largest position
 const REACH = 64;
@@ -43,13 +43,13 @@ export const clockHands = {
   draw({ drawing, handle, state, set, width, height, narrow, at }) {
     const { p, other, d, base } = state;
     const { rates, codes, curve, likeness } = numbers(state);
-    const step = Math.max(1, rates.length / SHOWN);
-    const shown = range(Math.min(SHOWN, rates.length)).map((i) => i * step);
+    const step = max(1, rates.length / SHOWN);
+    const shown = range(min(SHOWN, rates.length)).map((i) => i * step);
     const columns = narrow ? 4 : SHOWN;
-    const cell = Math.min(width / Math.min(columns, Math.max(4, shown.length)), narrow ? 92 : 150);
-    const radius = Math.min(cell / 2 - 8, narrow ? 30 : 46);
+    const cell = min(width / min(columns, max(4, shown.length)), narrow ? 92 : 150);
+    const radius = min(cell / 2 - 8, narrow ? 30 : 46);
     const rowHeight = narrow ? 122 : 152;
-    const perRow = Math.min(columns, shown.length);
+    const perRow = min(columns, shown.length);
     shown.forEach((r, i) => {
       const cx = (width - perRow * cell) / 2 + cell * ((i % columns) + 0.5);
       const cy = 28 + radius + rowHeight * Math.floor(i / columns);
@@ -78,7 +78,7 @@ export const clockHands = {
     });
     const top = 28 + 26 + rowHeight * Math.ceil(shown.length / columns);
     const most = d / 2;
-    const lowest = Math.min(-0.25 * most, ...curve);
+    const lowest = min(-0.25 * most, ...curve);
     const panel = chart(drawing, {
       x: 46, y: top, width: width - 60, height: height - top - 42, xs: [-REACH, REACH],
       ys: [lowest * 1.05, most * 1.05], ticks: [narrow ? 5 : 9, 4],

@@ -1,6 +1,6 @@
 // A score is four terms, each of which can be switched off.
 
-import { box, cells, digits, inRows, pairs, scale, text, named, whole } from "./kit.js";
+import { box, cells, digits, fits, inRows, pairs, scale, text, named, whole } from "./kit.js";
 import { fourTerms, range, sinusoidal, softmax, sum } from "./positions.js";
 import { noise } from "./rope_score.js";
 import { inSentence, leftOut, shortened, table, vectorOf, wordsOf } from "./sentence_scores.js";
@@ -14,7 +14,7 @@ const STORED = [70, 620].map((seed) => table(D, D, seed, 0.16).map((row, i) => r
 
 // Four numbers a, b, c, d stand for [[a, b], [c, d]] in every pair of components; none are the stored weights.
 function weightsOf(words, stored) {
-  if (!RegExp(`^${own.pattern}$`).test(words)) return stored;
+  if (!fits(own, words)) return stored;
   const read = words.replaceAll("−", "-").match(/-?[\d.]+/g).map(Number);
   return range(D).map((i) => range(D).map((j) => (i >> 1 === j >> 1 ? read[2 * (i & 1) + (j & 1)] : 0)));
 }
@@ -65,7 +65,8 @@ export const fourTermsFigure = {
     const { query, key } = state;
     const { terms, scores, weights, words } = numbers(state);
     const parts = terms.filter((_, t) => state[KEYS[t]]).map((term) => digits(term[query][key])).join(" + ").replaceAll("+ −", "− ") || "0";
-    return `Query “${words[query]}” at ${query + state.first}, key “${words[key]}” at ${key + state.first}: ${parts} ≈ ${digits(scores[query][key])}, weight ${whole(100 * weights[query][key])} %.${leftOut(state.sentence, MOST)}`;
+    const wrong = [state.wq, state.wk].some((each) => each && !fits(own, each)) ? " Your matrix is not four numbers from −10 to 10: the course’s is used." : "";
+    return `Query “${words[query]}” at ${query + state.first}, key “${words[key]}” at ${key + state.first}: ${parts} ≈ ${digits(scores[query][key])}, weight ${whole(100 * weights[query][key])} %.${wrong}${leftOut(state.sentence, MOST)}`;
   },
   draw(all) {
     const { drawing, state, width, narrow, at } = all;

@@ -128,8 +128,8 @@ export const heads = {
     sizes.forEach((size, r) => box(drawing, `fill ${r < fast || r >= d / 2 - last ? "grey" : "above"}`, bars.X(r - 0.35), bars.Y(size), bars.X(0.35) - bars.X(-0.35), bars.Y(0) - bars.Y(size)));
   },
   asks: {
-    question: "the fastest pair stops. The head that looked one back now looks at …",
-    options: ["one back, as before", "itself and its neighbours", "all places alike"], right: 1,
+    question: "the fastest pair stops. The head that looked at the previous token now looks at …",
+    options: ["the previous token, as before", "itself and its neighbours", "all places alike"], right: 1,
     then: { fast: 1 },
     why: "The slower pairs hardly change from one place to the next: they tell near from far, and no neighbour from another.",
   },

@@ -4,6 +4,7 @@ import { axisBottom, axisLeft } from "d3-axis";
 import { drag } from "d3-drag";
 import { scaleLinear, scaleLog } from "d3-scale";
 import { pointer, select } from "d3-selection";
+import { max, min } from "./positions.js";
 
 export const NARROW = 560; // pixels; below, panels stand under each other
 let made = 0;
@@ -30,7 +31,7 @@ export function digits(value, places = 2) {
 }
 export const whole = (value) => digits(value, 0);
 const near = (value) => digits(value, value < 1 ? 3 : 0);
-export const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
+export const clamp = (value, low, high) => min(high, max(low, value));
 export const grouped = (value) => Math.round(value).toLocaleString("en-US");
 
 // Controls ----------------------------------------------------------------------------------
@@ -132,11 +133,12 @@ function prediction(figure, parent, state, set) {
   const seen = (patch) => figure.numbers({ ...figure.start, ...patch });
   const curve = (patch) => marks.map((x) => of(seen(patch), x));
   const drawn = pictures?.(seen) ?? [];
-  const most = Math.max(...drawn.flat(2).map(Math.abs));
+  const most = max(...drawn.flat(2).map(Math.abs));
   const box = div("live-predict", parent);
-  const ask = element("div", { role: "group", "aria-label": question }, box);
+  const ask = element("div", { role: "group", "aria-label": question, tabindex: -1 }, box);
   const told = element("p", { tabindex: -1 }, box);
   const guess = { marks };
+  let wanted; // the state of a link that asked first
 
   function show(answer, node) {
     const rows = drawn[answer];
@@ -154,7 +156,12 @@ function prediction(figure, parent, state, set) {
     element("br", {}, told);
     told.append(why);
   }
-  const asked = () => ({ ...figure.start, ...(state.sentence && { sentence: state.sentence }), ...then });
+  // The state in which it is asked; a sentence and a pair may be others, unless the answer speaks of them.
+  const base = () => {
+    const own = ["sentence", "query", "key"].filter((key) => key in state && !(key in then));
+    return { ...figure.start, ...Object.fromEntries(own.map((key) => [key, state[key]])) };
+  };
+  const asked = () => ({ ...base(), ...then });
   const answered = (answer) => {
     tell(answer);
     box.classList.add("told");
@@ -178,29 +185,42 @@ function prediction(figure, parent, state, set) {
   });
   push("Skip", row, () => {
     box.hidden = true;
-    guess.mine = null;
-    set({});
+    guess.asking = false;
+    set(wanted ?? {});
     parent.nextSibling.querySelector("input, select").focus();
   });
   guess.again = () => {
     Object.assign(guess, { asking: true, mine: marks && curve() });
+    wanted = null;
     guess.ready?.();
     tell(right ?? guess.mine);
-    box.classList.remove("told");
     box.hidden = false;
+    guess.leave();
   };
-  // What is asked speaks of the state at the start: in another one nobody can answer. On a phone
-  // it folds then, and what the finger is on stays where it is.
-  guess.left = (moved) => {
+  // A link to the very state that is asked about asks first: the answer leads there, and so does "Skip".
+  guess.onlyAsks = (next) => {
+    if (!guess.asking || toLink(next, { ...figure.start, ...then })) return next;
+    wanted = next;
+    ask.focus({ preventScroll: true });
+    return figure.start;
+  };
+  // What is asked speaks of the state at the start, and what is told of the one that was asked
+    // about: in another one neither is right. On a phone it folds then, and what the finger is on
+    // stays where it is. Returns whether the state is not the one at the start.
+  guess.leave = () => {
     const top = () => parent.nextSibling.getBoundingClientRect().top;
     const before = top();
+    const moved = toLink(state, base()) !== "";
+    const there = !toLink(state, asked());
     // Whoever moves to the very state that is asked about is told, with no prediction.
-    if (guess.asking && !toLink(state, asked())) {
+    if (guess.asking && there) {
       answered(null);
       guess.mine = null;
     }
-    box.inert = moved && guess.asking;
+    box.inert = guess.asking ? moved : !there;
+    box.classList.toggle("told", !guess.asking && there);
     if (top() !== before) scrollBy({ top: top() - before, behavior: "instant" });
+    return moved;
   };
   return guess;
 }
@@ -212,7 +232,7 @@ export const power = { kind: "range", step: 0.1, from: Math.log10, to: (v) => Nu
 // One slider for two positions that keep their distance.
 export const exact = (value) => digits(value, Number.isInteger(value) ? 0 : 1);
 export const together = (a, b, last) => ({
-  kind: "range", key: a, knob: true, min: (s) => Math.max(0, s[a] - s[b]), max: (s) => last - Math.max(0, s[b] - s[a]),
+  kind: "range", key: a, knob: true, min: (s) => max(0, s[a] - s[b]), max: (s) => last - max(0, s[b] - s[a]),
   text: (v, s) => `${exact(v)} and ${exact(s[b])}`, also: (v, s) => ({ [b]: Math.round(10 * (s[b] + v - s[a])) / 10 }),
 });
 
@@ -222,6 +242,9 @@ export function toLink(state, start) {
   const changed = Object.entries(state).filter(([key, value]) => String(value) !== String(start[key]));
   return new URLSearchParams(changed.map(([key, value]) => [key, String(value)])).toString();
 }
+
+// Whether words are what a control asks for.
+export const fits = ({ pattern = ".*" }, words) => RegExp(`^(${pattern})$`).test(words);
 
 // Only what the figure knows is taken, and only of its type and within its controls' bounds.
 export function fromLink(text, figure) {
@@ -237,7 +260,9 @@ export function fromLink(text, figure) {
       state[key] = values.map((each) => clamp(each, -10, 10));
     }
   }
-  for (const { kind, key, min, max, step = 1, options, to = same, from = same } of figure.controls) {
+  for (const control of figure.controls) {
+    const { kind, key, min, max, step = 1, options, to = same, from = same } = control;
+    if (kind === "text" && !fits(control, state[key])) state[key] = figure.start[key];
     if (options && key && !Array.isArray(state[key]) && !Object.hasOwn(options, state[key])) state[key] = figure.start[key];
     if (kind !== "range") continue;
     const at = Number.isFinite(from(state[key])) ? from(state[key]) : from(figure.start[key]);
@@ -249,7 +274,7 @@ export function fromLink(text, figure) {
 
 // The figure --------------------------------------------------------------------------------
 
-// Put a figure into an element; return a function that gives it another state.
+// Put a figure into an element; return a function that gives it another state, and returns the one before.
 export function mount(place, figure, given, { link = null, changed = () => {} } = {}) {
   const state = { ...figure.start, ...given };
   const root = element("div", { class: "live-figure", role: "group", "aria-label": figure.title });
@@ -336,7 +361,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     known.used = true;
     const { node } = known;
     node.attr("class", `live-handle live-handle-${shape} ${kind}`);
-    attributes(node, shape === "circle" ? { cx: x, cy: y, r: size } : { x, y, width: size, height: size, style: `stroke-width: ${Math.max(4, 24 - size)}px` });
+    attributes(node, shape === "circle" ? { cx: x, cy: y, r: size } : { x, y, width: size, height: size, style: `stroke-width: ${max(4, 24 - size)}px` });
     attributes(node, { "aria-label": label, "aria-valuetext": text, "aria-valuenow": now, "aria-valuemin": least, "aria-valuemax": most });
     return node;
   }
@@ -366,10 +391,9 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     const goal = figure.glides?.(state) ?? [];
     at = goal.map((value, i) => (slow.matches || !(Math.abs(value - at[i]) > 0.004) ? value : value + (at[i] - value) * left));
     if (at.some((value, i) => value !== goal[i])) soon();
-    const width = Math.min(760, Math.round(stage.clientWidth) || 700);
+    const width = min(760, Math.round(stage.clientWidth) || 700);
     const narrow = width < NARROW;
-    const moved = toLink(state, { ...figure.start, sentence: state.sentence }) !== "";
-    guess.left(moved);
+    const moved = guess.leave();
     controls.forEach((write) => write());
     drawing.selectAll("*").remove();
     drawn.forEach((each) => (each.used = false));
@@ -388,12 +412,12 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     });
     words.textContent = said();
     summary.textContent = `More: ${others.filter((control) => control.enabled?.(state) !== false).map(setTo).join(" · ")}`;
-    if (link) address.href = link(toLink(state, figure.start));
+    if (link) address.href = link(toLink(fromLink(toLink(state, figure.start), figure), figure.start));
   }
 
   push("Start again", tools, () => {
-    guess.again();
     set({ ...figure.start });
+    guess.again();
   });
   if (document.fullscreenEnabled) push("Whole window", tools, () => (document.fullscreenElement ? document.exitFullscreen() : root.requestFullscreen()));
   const address = link && element("a", {}, tools, "Link to this state");
@@ -408,12 +432,15 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     last = stage.clientWidth;
     update();
   }).observe(stage);
-  return (next) => {
-    if (JSON.stringify(next) === JSON.stringify(state)) return;
-    Object.assign(state, next);
+  return (next, asks) => {
+    const before = { ...state };
+    Object.assign(state, asks ? guess.onlyAsks(next) : next);
     figure.settle?.(state);
-    soon();
-    update();
+    if (JSON.stringify(before) !== JSON.stringify(state)) {
+      soon();
+      update();
+    }
+    return before;
   };
 }
 
@@ -436,10 +463,10 @@ export const heading = (group, x, y, words) => text(group, x, y, words, { at: "s
 export function chart(group, { x, y, width, height, xs, ys, xLabel = "", yLabel = "", title = "", logY = false, ticks = [6, 5], xFormat = null, yFormat = null, xValues = null, yValues = null, below = 6 }) {
   const X = scaleLinear().domain(xs).range([x, x + width]);
   const Y = (logY ? scaleLog() : scaleLinear()).domain(ys).range([y + height, y]);
-  const bottom = axisBottom(X).ticks(ticks[0]).tickFormat(xFormat).tickValues(xValues).tickSizeInner(-height).tickPadding(below).tickSizeOuter(0);
-  const left = axisLeft(Y).ticks(ticks[1]).tickFormat(yFormat).tickValues(yValues).tickSizeInner(-width).tickPadding(6).tickSizeOuter(0);
-  put(group, "g", "axis", { transform: `translate(0,${y + height})` }).call(bottom);
-  put(group, "g", "axis", { transform: `translate(${x},0)` }).call(left);
+  const axis = (made, at, count, format, values, far, padding) =>
+    put(group, "g", "axis", { transform: `translate(${at})` }).call(made.ticks(count).tickFormat(format).tickValues(values).tickSizeInner(-far).tickPadding(padding).tickSizeOuter(0));
+  axis(axisBottom(X), [0, y + height], ticks[0], xFormat, xValues, height, below);
+  axis(axisLeft(Y), [x, 0], ticks[1], yFormat, yValues, width, 6);
   if (xLabel) text(group, x + width / 2, y + height + 34, xLabel);
   if (yLabel) text(group, x - 36, y + height / 2, yLabel, { turn: -90 });
   if (title) heading(group, x, y - 10, title);
@@ -472,7 +499,7 @@ export function legend(node, entries) {
 // and columns stand, if they are not in their order.
 export function cells(group, x, y, [width, height], rows, most, down = null, across = null) {
   rows.forEach((row, i) => row.forEach((value, j) => {
-    const strength = Math.min(1, Math.abs(value) / Math.max(1e-9, most)).toFixed(3);
+    const strength = min(1, Math.abs(value) / max(1e-9, most)).toFixed(3);
     box(group, `fill ${value < 0 ? "below" : "above"}`, x + width * (across?.[j] ?? j), y + height * (down?.[i] ?? i), width + 0.3, height + 0.3).attr("fill-opacity", strength);
   }));
   box(group, "frame", x, y, width * rows[0].length, height * rows.length);

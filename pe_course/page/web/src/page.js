@@ -6,13 +6,21 @@ import { element, fromLink, mount } from "./kit.js";
 const follow = {}; // what shows a state in the figure of an anchor
 
 function leads(anchor, place, figure, show) {
-  follow[anchor] = (state) => (show(fromLink(state, figure)), place.scrollIntoView());
+  follow[anchor] = (state) => {
+    const before = show(fromLink(state, figure), true);
+    place.scrollIntoView();
+    return () => show(before);
+  };
 }
 
+let undo = {}; // by the address from which a link led to a state: what Back brings again
+
 // A link to a state is the figure's own anchor, and after a ? what differs.
-function go() {
+function go({ oldURL = "#?" } = {}) {
   const [anchor, state] = location.hash.slice(1).split("?");
-  if (state != null) follow[anchor]?.(state);
+  if (state == null) return void undo[location]?.();
+  const back = follow[anchor]?.(state);
+  if (!/#.*\?/.test(oldURL)) undo = { [oldURL]: back };
 }
 
 // In JupyterLab, Binder and Colab; on the site at once. Figures by their names.

@@ -1,7 +1,7 @@
 // What ALiBi, KERPLE and FIRE take off a score, and the window that is left.
 
 import { box, chart, clamp, digits, power, whole } from "./kit.js";
-import { alibi, alibiSlopes, fireRatio, kerpleLog, kerplePower, range, softmax } from "./positions.js";
+import { alibi, alibiSlopes, fireRatio, kerpleLog, kerplePower, max, min, range, softmax } from "./positions.js";
 
 const LENGTH = 128;
 const THRESHOLD = 64; // FIRE measures queries nearer to the start as if they stood here
@@ -59,27 +59,27 @@ export const penalties = {
     const { slopes, window } = numbers(state);
     const weights = softmax(taken);
     const half = narrow ? width - 58 : (width - 128) / 2;
-    const lowest = state.method === "alibi" ? -66 : Math.min(-1, taken[LENGTH - 1]) * 1.1;
+    const lowest = state.method === "alibi" ? -66 : min(-1, taken[LENGTH - 1]) * 1.1;
     const both = { width: half, height: narrow ? 196 : 228, xs: [-(LENGTH - 1), 0], xLabel: "key − query", xFormat: whole, ticks: [5, 5], below: 13 };
     const left = chart(drawing, { ...both, x: 46, y: 26, ys: [lowest, -lowest * 0.05], title: "added to the score", yFormat: (v) => digits(v, lowest > -5 ? 1 : 0) });
-    const right = chart(drawing, { ...both, x: narrow ? 46 : half + 114, y: narrow ? 300 : 26, ys: [0, Math.max(0.13, ...weights) * 1.08], title: "attention weight (orange: 95 %)" });
+    const right = chart(drawing, { ...both, x: narrow ? 46 : half + 114, y: narrow ? 300 : 26, ys: [0, max(0.13, ...weights) * 1.08], title: "attention weight (orange: 95 %)" });
     const inside = (points) => points.filter((point) => point[1] >= lowest);
     if (state.method === "alibi") slopes.forEach((slope) => left.curve(inside(range(LENGTH).map((d) => [-d, alibi(-d, slope)])), "grey pale"));
     left.curve(inside(taken.map((value, d) => [-d, value])), "key strong");
-    const bar = Math.max(1, half / LENGTH);
+    const bar = max(1, half / LENGTH);
     weights.forEach((weight, d) => 
       box(drawing, `fill ${d < window ? "key" : "grey"}`, right.X(-d) - (d ? bar / 2 : bar), right.Y(weight), bar, right.Y(0) - right.Y(weight)));
     if (state.method !== "alibi") return right;
-    const at = Math.min(112, 60 / slopes[state.head - 1]);
+    const at = min(112, 60 / slopes[state.head - 1]);
     const to = (head) => set({ head: clamp(head, 1, state.heads) });
     handle("line", {
       kind: "key",
       x: left.X(-at), y: left.Y(alibi(-at, slopes[state.head - 1])), now: state.head, least: 1, most: state.heads,
       label: "line of the head", text: `head ${state.head} of ${state.heads}`,
       move: (px, py) => {
-        const wanted = left.Y.invert(py) / Math.min(-1, left.X.invert(px));
-        const far = slopes.map((slope) => Math.abs(Math.log(Math.max(wanted, 1e-4) / slope)));
-        to(far.indexOf(Math.min(...far)) + 1);
+        const wanted = left.Y.invert(py) / min(-1, left.X.invert(px));
+        const far = slopes.map((slope) => Math.abs(Math.log(max(wanted, 1e-4) / slope)));
+        to(far.indexOf(min(...far)) + 1);
       },
       step: (across, down) => to(state.head + across - down),
     });

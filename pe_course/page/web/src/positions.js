@@ -1,12 +1,13 @@
 // The arithmetic of every figure, and nothing else: numbers in, numbers out. The tests hold each
 // function against pe_lib, of whose functions it has the names and the signs (key minus query).
 
+export const { max, min } = Math;
 export const range = (n, from = 0) => Array.from({ length: n }, (_, i) => from + i);
 export const sum = (values) => values.reduce((total, value) => total + value, 0);
 export const dot = (a, b) => sum(a.map((value, i) => value * b[i]));
 
 export function softmax(logits) {
-  const top = Math.max(...logits);
+  const top = max(...logits);
   const powers = logits.map((each) => Math.exp(each - top));
   const total = sum(powers);
   return powers.map((each) => each / total);
@@ -67,7 +68,7 @@ export function textImagePositions(parts) {
     const [t, h, w] = Array.isArray(part) ? part : [part, 1, 1];
     const local = range(t * h * w).map((i) => [Math.floor(i / (h * w)), Math.floor(i / w) % h, i % w]);
     const from = start;
-    start += Math.max(t, h, w);
+    start += max(t, h, w);
     return local.map((token) => (Array.isArray(part) ? token : token.map(() => token[0])).map((each) => from + each));
   });
 }
@@ -94,21 +95,21 @@ export const axesScores = (tokens, directions, chosen, wish) =>
 // Tables by distance ------------------------------------------------------------------------
 
 // The row of Shaw's table: distances are cut off at the clip.
-export const clippedRow = (relative, clip) => Math.min(clip, Math.max(-clip, relative)) + clip;
+export const clippedRow = (relative, clip) => min(clip, max(-clip, relative)) + clip;
 
 // T5's bucket. The logarithm is taken in 32 bits, on which trained tables rely at the edges.
 export function t5Bucket(relative, buckets, most, bidirectional) {
   const perSide = bidirectional ? buckets / 2 : buckets;
   const exact = Math.floor(perSide / 2);
-  const distance = Math.min(most, bidirectional ? Math.abs(relative) : Math.max(0, -relative));
+  const distance = min(most, bidirectional ? Math.abs(relative) : max(0, -relative));
   const f = Math.fround;
-  const share = f(f(Math.log(f(Math.max(distance, exact) / exact))) / f(Math.log(most / exact)));
-  const far = Math.min(perSide - 1, exact + Math.trunc(f(share * (perSide - exact))));
+  const share = f(f(Math.log(f(max(distance, exact) / exact))) / f(Math.log(most / exact)));
+  const far = min(perSide - 1, exact + Math.trunc(f(share * (perSide - exact))));
   return (distance < exact ? distance : far) + (bidirectional && relative > 0 ? perSide : 0);
 }
 
 // DeBERTa's row, of 2 * span.
-export const disentangledRow = (relative, span) => Math.min(2 * span - 1, Math.max(0, span - relative));
+export const disentangledRow = (relative, span) => min(2 * span - 1, max(0, span - relative));
 
 // Penalties ---------------------------------------------------------------------------------
 
@@ -122,7 +123,7 @@ export const kerpleLog = (relative, r1, r2) => -r1 * Math.log1p(r2 * Math.abs(re
 export const kerplePower = (relative, r1, r2) => (relative === 0 ? 0 : -r1 * Math.abs(relative) ** r2);
 // What FIRE's network reads: the distance over that to the start of the text, both bent.
 export const fireRatio = (query, key, c, threshold) =>
-  Math.log1p(c * Math.abs(key - query)) / (Math.log1p(c * Math.max(query, threshold)) + 1e-6);
+  Math.log1p(c * Math.abs(key - query)) / (Math.log1p(c * max(query, threshold)) + 1e-6);
 
 // Rules that stretch a context ---------------------------------------------------------------
 
@@ -133,7 +134,7 @@ export const dynamicNtk = (rates, factor, trained, length) =>
 
 export const byParts = (rates, factor, trained, low, high) =>
   rates.map((rate) => {
-    const kept = Math.min(1, Math.max(0, ((rate * trained) / (2 * Math.PI) - low) / (high - low)));
+    const kept = min(1, max(0, ((rate * trained) / (2 * Math.PI) - low) / (high - low)));
     return rate / factor + kept * (rate - rate / factor);
   });
 export const llama3 = (rates, factor, trained) => byParts(rates, factor, trained, 1, 4);
@@ -142,9 +143,9 @@ export function yarn(rates, factor, trained, slow = 1, fast = 32, truncate = tru
   const step = Math.log(rates[0] / rates[1]);
   const pair = (turns) => Math.log((rates[0] * trained) / (2 * Math.PI) / turns) / step;
   const [early, late] = truncate ? [Math.floor(pair(fast)), Math.ceil(pair(slow))] : [pair(fast), pair(slow)];
-  const [first, last] = [Math.max(0, early), Math.min(2 * rates.length - 1, late)];
+  const [first, last] = [max(0, early), min(2 * rates.length - 1, late)];
   return rates.map((rate, r) => {
-    const slowed = Math.min(1, Math.max(0, (r - first) / Math.max(last - first, 0.001)));
+    const slowed = min(1, max(0, (r - first) / max(last - first, 0.001)));
     return rate + slowed * (rate / factor - rate);
   });
 }
@@ -191,9 +192,9 @@ export function scoresOf(method, vectors, learned) {
 // reason is [kind, worst seed or count, multiple, what was measured].
 export function choose({ bars, keep: all, order, asked, facts }, state) {
   const { what, keep, trained, context, cache, d } = state;
-  const multiple = Math.max(1, context / trained);
+  const multiple = max(1, context / trained);
   const further = state.tuned && multiple > 1;
-  const part = (share) => Math.max(16, Math.floor(trained / share));
+  const part = (share) => max(16, Math.floor(trained / share));
   const basis = [1, 768 / d, trained, part(2), part(4) * d, part(2) * d, d];
   const low = (task) => bars[task] < 0.5; // a loss is good low, a share high
   const rows = order[what].filter((key) =>

@@ -64,7 +64,7 @@ export const PREDICTIONS = {
     why: "Axial: a patch in the same row or column matches perfectly along one axis, which is half of the score.",
   },
   wavelengths: {
-    question: "a text four times as long. How many of the 16 pairs of components meet angles new to them?",
+    question: "a text four times as long. How many of the 16 pairs of components reach new angles?",
     options: ["none", "10", "all"], right: 1,
     then: { factor: 4 },
     why: "Six fast pairs went around in training and know every angle; the slower ones go on past that.",

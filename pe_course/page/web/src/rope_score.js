@@ -4,6 +4,7 @@ import { arrow, chart, circle, clamp, digits, doubled, grouped, heading, power, 
 import { frequencies, range, rope, ropeScore } from "./positions.js";
 
 const REACH = 32; // positions to each side of the curve
+const TURN = 2 * Math.PI;
 
 // The pairs of a head's query or key: the dragged one in its place, the others as chosen.
 export function pairsOf({ content, d, pair }, dragged, seed) {
@@ -17,10 +18,10 @@ export function pairsOf({ content, d, pair }, dragged, seed) {
 // Numbers between -1.5 and 1.5 that look random, the same ones everywhere.
 export const noise = (n) => 3 * ((((n + 1) * 0.6180339887498949 + ((n + 1) * (n + 1)) * 0.3247179572447458) % 1) - 0.5);
 
-// From a query's direction to a key's, in radians, when one is rotated further than the other.
+// From a query's direction to a key's, counterclockwise from 0 to a whole turn, when one is rotated further.
 const between = (q, k, further) => {
-  const angle = Math.atan2(k[1], k[0]) - Math.atan2(q[1], q[0]) + further;
-  return Math.atan2(Math.sin(angle), Math.cos(angle));
+  const angle = (Math.atan2(k[1], k[0]) - Math.atan2(q[1], q[0]) + further) / TURN;
+  return TURN * (angle - Math.floor(angle));
 };
 
 const GAPS = range(8 * REACH + 1).map((i) => i / 4 - REACH);
@@ -37,7 +38,7 @@ function numbers(state) {
 
 export const ropeScoreFigure = {
   title: "A query and a key, rotated, and their score",
-  start: { m: 1, n: 3, shift: 0, d: 2, base: 10000, pair: 0, content: "same", q: [1.6, 0.3], k: [0.9, 1.1] },
+  start: { m: 1, n: 3, shift: 0, d: 2, base: 10000, pair: 0, content: "same", q: [1.6, 0.3], k: [1.2, -0.8] },
   controls: [
     { kind: "range", key: "shift", label: "both moved on by", min: 0, max: 1000, knob: true, play: true },
     { kind: "range", key: "m", kin: "query", label: "query at m", min: 0, max: REACH },

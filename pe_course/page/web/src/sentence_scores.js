@@ -1,7 +1,7 @@
 // Landing page: one's own sentence under every method; a pair of words has a distance.
 
 import { box, cells, circle, clamp, digits, heading, inRows, pairs, scale, text, named, whole } from "./kit.js";
-import { range, scoresOf, softmax } from "./positions.js";
+import { max, min, range, scoresOf, softmax } from "./positions.js";
 import { noise } from "./rope_score.js";
 
 const MOST = 14; // words
@@ -37,8 +37,8 @@ export const vectorOf = (word) => range(D).map((i) => noise(17 * i + seedOf(word
 
 // What the softmax reads are differences: where all scores are alike, all have the middle shade.
 export function shades(scores) {
-  const [high, low] = [Math.max(...scores), Math.min(...scores)];
-  const spread = Math.max(1, high - low);
+  const [high, low] = [max(...scores), min(...scores)];
+  const spread = max(1, high - low);
   const least = (high + low - spread) / 2;
   return [least, least + spread, scores.map((score) => (score - least) / spread)];
 }
@@ -78,9 +78,9 @@ export const sentenceScores = {
     const words = wordsOf(state.sentence).map((word) => shortened(word));
     const weights = softmax(inRows(at, words.length)[query]);
     const label = 84;
-    const side = narrow ? Math.min(width - label - 4, 300) : 300;
+    const side = narrow ? min(width - label - 4, 300) : 300;
     const cell = side / words.length;
-    const [left, top] = [label, Math.max(60, 34 + 4.8 * Math.max(...words.map((word) => word.length)))];
+    const [left, top] = [label, max(60, 34 + 4.8 * max(...words.map((word) => word.length)))];
     const [least, high, shaded] = shades(at);
     heading(drawing, 0, 13, "scores");
     scale(drawing, left + side - 96, 5, digits(least, 1), digits(high, 1), 0);
@@ -98,13 +98,13 @@ export const sentenceScores = {
 
     const [bx, by] = narrow ? [label, top + side + 50] : [left + side + 128, top];
     const room = (narrow ? width : width - 8) - bx - 46;
-    const row = narrow ? Math.min(17, 238 / words.length) : cell;
-    const most = Math.max(0.2, ...weights);
+    const row = narrow ? min(17, 238 / words.length) : cell;
+    const most = max(0.2, ...weights);
     heading(drawing, narrow ? 0 : bx - 84, narrow ? by - 14 : 13, `weights of “${words[query]}”`);
     words.forEach((word, j) => {
       const y = by + row * j;
       text(drawing, bx - 6, y + row / 2 + 4, word, { at: "end", kind: j === query ? named(true, "query") : named(j === key, "key") });
-      box(drawing, `fill ${j === key ? "key" : "above"}`, bx, y + row * 0.15, Math.max(1, (room * weights[j]) / most), row * 0.7);
+      box(drawing, `fill ${j === key ? "key" : "above"}`, bx, y + row * 0.15, max(1, (room * weights[j]) / most), row * 0.7);
       text(drawing, bx + (room * weights[j]) / most + 5, y + row / 2 + 4, `${whole(100 * weights[j])} %`, { at: "start" });
     });
   },

@@ -71,7 +71,7 @@ export const wavelengths = {
     const slowed = changed[pair] === rates[pair] ? "" : `, slowed by ${digits(rates[pair] / changed[pair])}`;
     return (
       `Trained on ${grouped(trained)} positions, read to ${grouped(trained * factor)}. Of ${d / 2} pairs ` +
-      `${sum(unseen)} meet new angles${sum(moved) ? `, and ${sum(moved)} that knew all are slowed` : ""}. ` +
+      `${sum(unseen)} reach new angles${sum(moved) ? `, and ${sum(moved)} that knew all are slowed` : ""}. ` +
       `Pair ${pair}: wavelength ${grouped(WHOLE / changed[pair])}${slowed}.`
     );
   },
