@@ -173,8 +173,9 @@ def all_three() -> str:
     return (
         f"{counted(len(kept)).capitalize()} of {counted(len(methods))}"
         f" methods kept text, recall and 3-back at 16 times the training length:"
-        f" {names(tuple(kept))}. (Recall and 3-back are kept if each of five seeds has an accuracy"
-        f" of {protocol.KEPT} there, and text if no seed's loss has risen by {MOST} nats.)"
+        f" {names(tuple(kept))}. (A method keeps recall or 3-back if each of five seeds has an"
+        f" accuracy of {protocol.KEPT} at that length. It keeps text if no seed's loss on text has"
+        f" risen by {MOST} nats.)"
     )
 
 
@@ -185,10 +186,12 @@ def text_flat() -> str:
     for broken, least in (CLIMBED, BROKEN):
         require(min(min(rise(v, 16)) for v in broken) > least)
     return (
-        "On text of 64 to 1,024 characters, in five seeds of a small model, the loss stayed flat"
-        f" with {names(FLAT[0])} (it rose by less than {FLAT[1]} nats), rose a little with"
-        f" {names(ROSE[0])} (by less than {ROSE[1]}), climbed with {names(CLIMBED[0])} (by more"
-        f" than {CLIMBED[1]}) and broke away with {names(BROKEN[0])} (by more than {BROKEN[1]})."
+        "Small models were trained on texts of 64 characters and tested on texts of up to 1,024"
+        " characters, with five seeds for each method. The loss on text stayed flat with"
+        f" {names(FLAT[0])}: at 1,024 characters the loss had risen by less than {FLAT[1]} nats."
+        f" The loss rose a little, by less than {ROSE[1]} nats, with {names(ROSE[0])}. The loss"
+        f" rose by more than {CLIMBED[1]} nats with {names(CLIMBED[0])}. The loss rose most, by"
+        f" more than {BROKEN[1]} nats, with {names(BROKEN[0])}."
     )
 
 
@@ -199,9 +202,10 @@ def relative_split() -> str:
     require(min(rise("fire", 16)) > 0.7 and min(rise("rope", 2)) > 1)
     return (
         f"Of the relative encodings, {names(kept)} kept their loss on text at 16 times the training"
-        f" length (it rose by less than {MOST} nats). With RoPE the loss had risen by"
-        f" {span(rise('rope', 2))} nats already at twice the length. FIRE also depends on the"
-        f" query's position; its loss rose by {span(rise('fire', 16))} nats at 16 times the length."
+        f" length (the loss rose by less than {MOST} nats). With RoPE, the loss on text rose by"
+        f" {span(rise('rope', 2))} nats already at twice the training length. FIRE also depends on"
+        f" the query's position. With FIRE, the loss on text rose by {span(rise('fire', 16))} nats"
+        " at 16 times the training length."
     )
 
 
@@ -211,9 +215,9 @@ def budget_on_text() -> str:
     long = rise("t5", 16)
     require(min(short) > 0.5 and max(long) < 0.2)
     return (
-        f"After the short training, the loss with T5 bias rose by {span(short)} nats at 16 times"
-        " the length. After the long training, at a different learning rate, it rose by"
-        f" {span(long)} nats."
+        f"After the short training, the loss on text with T5 bias rose by {span(short)} nats at 16"
+        " times the training length. After the long training, at a different learning rate, the"
+        f" loss on text with T5 bias rose by {span(long)} nats at that length."
     )
 
 
@@ -223,9 +227,9 @@ def offset_400() -> str:
     require(max(map(max, ends.values())) < 0.7)
     listed = "; ".join(f"{name(v)} {seeds(values)}" for v, values in ends.items())
     return (
-        "After 400 steps at one learning rate these had not learned 3-back even at the training"
-        f" length (three seeds each): {listed}. That says how far the training got, not what the"
-        " methods can do."
+        "After 400 steps at one learning rate, four methods had not learned 3-back even at the"
+        f" training length. The accuracies of their three seeds were: {listed}. These accuracies"
+        " say how far the training got, not what the methods can do."
     )
 
 
@@ -238,10 +242,11 @@ def penalties() -> str:
     alibi, recalled = at("marker", "alibi", 16), at("marker", "kerple", 16)
     require(min(alibi) > protocol.KEPT and min(recalled) < 0.5 < 0.9 < max(recalled))
     return (
-        "In each of five seeds KERPLE had a lower loss on text than ALiBi, at the training length"
-        " and at 16 times it. FIRE's loss was below ALiBi's at the training length and above it at"
-        f" 16 times. At that length ALiBi still recalled ({span(alibi)}), KERPLE in some seeds only"
-        f" ({span(recalled)})."
+        "In each of five seeds, KERPLE had a lower loss on text than ALiBi, both at the training"
+        " length and at 16 times that length. FIRE had a lower loss on text than ALiBi at the"
+        " training length, and a higher loss than ALiBi at 16 times that length. At 16 times the"
+        f" training length, ALiBi kept recall in every seed (accuracy {span(alibi)}). KERPLE kept"
+        f" recall in only some seeds (accuracy {span(recalled)})."
     )
 
 
@@ -254,9 +259,10 @@ def none_crosses() -> str:
         ahead = max(at("text", "none", longer))
         require(all(ahead < min(at("text", v, longer)) for v in broken))
     return (
-        "On text a small decoder without positions had a higher loss at the training length than"
-        f" all {len(telling)} methods that tell positions apart, and from twice that length on a"
-        f" lower one than {names(broken)}, in each of five seeds."
+        "At the training length, a small decoder without positions had a higher loss on text than"
+        f" all {len(telling)} methods that tell positions apart, in each of five seeds. From twice"
+        " the training length on, the decoder without positions had a lower loss on text than"
+        f" {names(broken)}, in each of five seeds."
     )
 
 
@@ -268,9 +274,9 @@ def table_interpolated() -> str:
     return (
         "Five small models with a learned table were trained on windows of 64 characters. Their"
         f" loss on text was {span(at('text', 'learned', 1))} nats at that length. At four times"
-        f" that length it was {span(stretched)} nats with the table interpolated, and"
-        f" {span(clamped)} with the last row repeated. Models without positions had"
-        f" {span(at('text', 'none', 4))}."
+        f" the training length, the loss was {span(stretched)} nats with the table interpolated,"
+        f" and {span(clamped)} nats with the last row repeated. Models without positions had a loss"
+        f" of {span(at('text', 'none', 4))} nats at four times the training length."
     )
 
 
@@ -282,11 +288,13 @@ def rules_far() -> str:
     require(all(max(at("text", v, 16)) < min(at("text", w, 16)) for v in kept for w in others))
     return (
         f"Without further training, two of RoPE's rules kept 3-back at eight times the training"
-        f" length in each of five seeds: {names(kept)}. At 16 times the length they were better"
-        " than the other rules in every seed. Their accuracies on 3-back were"
-        f" {span(at('n-back', kept[0], 16))} and {span(at('n-back', kept[1], 16))}. On text they"
-        f" had broken down, too: their losses were {span(at('text', kept[0], 16))} and"
-        f" {span(at('text', kept[1], 16))} nats."
+        f" length in each of five seeds: {names(kept)}. At 16 times the training length, these two"
+        " rules were better on 3-back and on text than unchanged RoPE and the other rules, in every"
+        f" seed. The accuracy on 3-back was then {span(at('n-back', kept[0], 16))} with"
+        f" {name(kept[0])}, and {span(at('n-back', kept[1], 16))} with {name(kept[1])}. On text,"
+        " these two rules had failed at that length, too: the loss was"
+        f" {span(at('text', kept[0], 16))} nats with {name(kept[0])}, and"
+        f" {span(at('text', kept[1], 16))} nats with {name(kept[1])}."
     )
 
 
@@ -309,9 +317,10 @@ def angles_end() -> str:
     require(max(max(ends[v][8]) for v in both) < 0.3)
     middle = ", ".join(f"{median(values[2]):.2f}" for values in ends.values())
     return (
-        f"After 400 steps, {names(both)} (a quarter of the pairs) were better than RoPE on 3-back"
-        " at twice the length, in each of three seeds. (The median accuracies of the three methods"
-        f" were {middle}.) At eight times the length both had lost 3-back."
+        "After 400 steps, PoPE and p-RoPE with a quarter of the pairs were better than RoPE on"
+        " 3-back at twice the training length, in each of three seeds. (The median accuracies of"
+        f" {names((*both, 'rope'))} were {middle}.) At eight times the training length, both"
+        " PoPE and p-RoPE had lost 3-back."
     )
 
 
@@ -324,10 +333,10 @@ def coupled_sums() -> str:
     far, near = curves_of["coupled", "kerple"], curves_of["coupled", "rope"]
     require(min(far[48]) > 0.8 and max(near[12]) < 0.8)
     return (
-        "With coupled positions both models wrote over nine in ten digits of sums of 6 digits. On"
-        f" 48 digits, KERPLE's shares of right digits were {seeds(far[48])}, and RoPE's"
-        f" {seeds(near[48])}. With plain positions neither had learned to add within the same"
-        " steps."
+        "With coupled positions, the models with KERPLE and with RoPE both wrote more than nine in"
+        " ten digits of sums of 6 digits correctly. On sums of 48 digits, the share of correct"
+        f" digits in three seeds was {seeds(far[48])} with KERPLE, and {seeds(near[48])} with RoPE."
+        " With plain positions, neither model had learned to add within the same number of steps."
     )
 
 
@@ -357,8 +366,9 @@ def gate_level() -> str:
     return (
         "On text at the training length, the losses of the three models overlap"
         f" ({listed} nats). With a rolling cache there was nothing to repair: at 4 and 16 times the"
-        f" length no loss rose by more than {math.ceil(1000 * most) / 1000:.3f} nats. Without a"
-        " cache, at twice the length, neither the sink nor the gate was better or worse than RoPE"
+        " training length, no loss on text rose by more than"
+        f" {math.ceil(1000 * most) / 1000:.3f} nats. Without a rolling cache, at twice the training"
+        " length, neither the sink nor the gate was better than RoPE alone in all seeds, or worse"
         " in all seeds."
     )
 
@@ -370,10 +380,11 @@ def gate_first() -> str:
     taken, open_ = (gates.shares(rows, "text", f"rope_{kind}", kind) for kind in ("sink", "gate"))
     return (
         "On text of 64 characters, RoPE alone had no sink on the first token in any of five seeds."
-        f" No head, with or without a sink or a gate, gave the first token more than {most}% of its"
-        f" weight, and only {gates.SINK:.0%} would make it a sink. So there was no sink that a gate"
-        f" could remove. The sinks took {min(taken):.0%} to {max(taken):.0%} of all weight, and the"
-        f" gates were open to {min(open_):.0%} to {max(open_):.0%} (means of a model's heads)."
+        f" No head of any of these models gave the first token more than {most}% of its weight. We"
+        f" speak of a sink on the first token from {gates.SINK:.0%} of the weight on. So there was"
+        " no sink on the first token that a gate could remove. The trained sinks took"
+        f" {min(taken):.0%} to {max(taken):.0%} of all weight (mean of a model's heads). The gates"
+        f" were {min(open_):.0%} to {max(open_):.0%} open (mean of a model's heads)."
     )
 
 
@@ -386,13 +397,14 @@ def gate_recall() -> str:
     require(min(min(gates.values(rows, "marker", v, learned)) for v in GATED) >= protocol.LEARNED)
     plain, sink, gate = (percents(gates.shares(rows, "marker", v)) for v in GATED)
     return (
-        "On recall there was no sink on the first token either: no head gave it more than"
-        f" {most}%. A sink takes weight from all keys alike, and it lowered the mean weight of the"
-        f" first token in all five seeds ({sink} against {plain} with RoPE alone). With a gate the"
-        " seeds overlap"
-        f" ({gate}). All three models learned recall. With a rolling cache at 4 and 16 times the"
-        " length, and without a cache at twice the length, neither the sink nor the gate was better"
-        " or worse than RoPE in all seeds."
+        "On recall there was no sink on the first token either: no head gave the first token more"
+        f" than {most}% of its weight. A trained sink takes weight from all keys alike. The mean"
+        f" weight of the first token was {sink} with a trained sink and {plain} with RoPE alone; it"
+        f" was lower with the sink in all five seeds. With a gate, this weight was {gate}, and the"
+        " seeds overlap with those of RoPE alone. All three kinds of models learned recall. We"
+        " tested recall with a rolling cache at 4 and 16 times the training length, and without a"
+        " rolling cache at twice the training length. In none of these tests was the sink or the"
+        " gate better than RoPE alone in all seeds, or worse in all seeds."
     )
 
 
@@ -442,14 +454,16 @@ def of_method(rows: list[Row], task: str, method: str) -> str:
     kind = protocol.class_of(rows, task, method)
     if kind == "learned":
         kept = protocol.kept_to(rows, task, method)
-        where = f"keeps it to {kept:g} times the length" if kept != 1 else "keeps it no further"
-        return f"{title} learned {what} within {steps} in each of five seeds and {where}."
+        far = f"keeps {what} to {kept:g} times the training length"
+        where = far if kept != 1 else f"does not keep {what} on longer texts"
+        return f"{title} learned {what} within {steps} in each of five seeds, and {where}."
     if kind == "learned by some seeds":
         count = sum(value >= protocol.LEARNED for value in end)
         some = f"in {counted(count)} of five seeds ({span(end)})"
         return f"{title} learned {what} within {steps} {some}."
-    still = "and was still rising" if kind == "still rising" else "and had stopped rising"
-    return f"{title} had not learned {what} within {steps} ({span(end)}) {still}."
+    still = "still rising" if kind == "still rising" else "no longer rising"
+    accuracy = f"The accuracy was {span(end)} and {still} when the training ended."
+    return f"{title} had not learned {what} within {steps}. {accuracy}"
 
 
 def kept_far(rows: list[Row], task: str) -> tuple[str, ...]:
@@ -476,12 +490,12 @@ def of_all(rows: list[Row], task: str) -> str:
     said = f"{share(learned, count).capitalize()} methods learned {TASKS[task]}"
     said += f" within {cell.steps:,} steps"
     if kept:
-        said += f". {counted(len(kept)).capitalize()} kept it to {cell.multiples[-1]:g} times the"
-        said += f" length: {names(kept)}"
+        said += f". {counted(len(kept)).capitalize()} methods kept {TASKS[task]} to"
+        said += f" {cell.multiples[-1]:g} times the training length: {names(kept)}"
     kinds = {
-        "learned by some seeds": "Some seeds learned it with",
-        "still rising": "The accuracy was still rising with",
-        "flat": "The accuracy had stopped rising with",
+        "learned by some seeds": f"Some seeds learned {TASKS[task]} with",
+        "still rising": "When the training ended, the accuracy was still rising with",
+        "flat": "When the training ended, the accuracy was no longer rising with",
     }
     for kind, begins in kinds.items():
         if others := classes.get(kind):
@@ -496,10 +510,11 @@ def of_ordering(rows: list[Row], task: str, asked: protocol.Ordering) -> str:
     assert values is not None
     where = f"at {asked.multiple:g} times the training length" if asked.multiple > 1 else ""
     where = f"after {asked.after:,} steps" if asked.after else where or "at the training length"
-    both = f"{name(asked.better)} {span(values[0])}, {name(asked.worse)} {span(values[1])}"
+    better, worse = named(asked.better), named(asked.worse)
+    both = f"{better} {span(values[0])}, {worse} {span(values[1])}"
     said = {
-        "holds": f"{name(asked.better)} is ahead of {name(asked.worse)}",
-        "the other way round": f"{name(asked.worse)} is ahead of {name(asked.better)}",
-        "open": f"the seeds of {name(asked.better)} and {name(asked.worse)} overlap",
+        "holds": f"all seeds of {better} are better than all seeds of {worse}",
+        "the other way round": f"all seeds of {worse} are better than all seeds of {better}",
+        "open": f"the seeds of {better} and {worse} overlap",
     }[protocol.verdict(rows, task, asked) or "open"]
-    return f"On {TASKS.get(task, task)} {where} {said} ({both})."
+    return f"On {TASKS.get(task, task)} {where}, {said} ({both})."
