@@ -31,12 +31,12 @@ CHAPTERS = {
     "02_sinusoidal": Chapter(
         "2. Sinusoidal codes",
         "Can a formula number the positions? What do its waves give, and what not?",
-        45, 125,
+        50, 130,
     ),
     "03_learned": Chapter(
         "3. Learned positions",
         "What do models learn when positions are trained, and where does it end?",
-        45, 115,
+        50, 120,
     ),
     "04_four_terms": Chapter(
         "4. Four terms in one score",
@@ -46,17 +46,17 @@ CHAPTERS = {
     "05_shaw": Chapter(
         "5. Shaw",
         "What if the score knew the distance?",
-        45, 95,
+        50, 100,
     ),
     "06_transformer_xl": Chapter(
         "6. Transformer-XL",
         "How does a model look past its own window?",
-        45, 115,
+        50, 120,
     ),
     "07_t5": Chapter(
         "7. T5",
         "How little is enough: one number for a whole bucket of distances?",
-        40, 100,
+        40, 105,
     ),
     "08_deberta": Chapter(
         "8. DeBERTa",
@@ -76,7 +76,7 @@ CHAPTERS = {
     "11_one_table": Chapter(
         "11. One table",
         "Do all these methods fit into one table, and what does it predict?",
-        30, 115,
+        35, 120,
     ),
     "12_heads": Chapter(
         "12. Heads that read positions",
@@ -86,7 +86,7 @@ CHAPTERS = {
     "13_context_extension": Chapter(
         "13. Longer than trained",
         "How is RoPE stretched to texts longer than those in training?",
-        65, 105,
+        70, 110,
     ),
     "14_axes": Chapter(
         "14. Images",
@@ -101,22 +101,22 @@ CHAPTERS = {
     "16_today": Chapter(
         "16. Today",
         "What is in the models that people download, and what is it for?",
-        45, 70,
+        50, 75,
     ),
     "17_bakeoff": Chapter(
         "17. The comparison",
         "Which methods still work on longer texts, and what else decides it?",
-        20, 75,
+        25, 80,
     ),
     "18_clinic": Chapter(
         "18. The clinic",
         "What goes wrong with positions, and who finds it?",
-        40, 65,
+        45, 70,
     ),
     "19_choosing": Chapter(
         "19. How to choose",
         "So which one should I take?",
-        20, 65,
+        25, 70,
     ),
 }  # fmt: skip
 SPINE = (
