@@ -1,4 +1,4 @@
-"""A fork has its own address by the lines that CONTRIBUTING.md shows; the workflow runs the same."""
+"""A fork gets its own address by the lines in CONTRIBUTING.md; the workflow runs the same lines."""
 
 from __future__ import annotations
 
