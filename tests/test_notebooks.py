@@ -36,6 +36,14 @@ def test_no_output_warns_or_names_a_path_of_a_computer(name):
 
 
 @every_notebook
+def test_no_output_shows_a_name_that_was_to_be_filled_in(name):
+    for cell in code_cells(name):
+        for output in cell.outputs:
+            text = re.sub(r"\$[^$]*\$|`[^`]*`", "", output.get("data", {}).get("text/markdown", ""))
+            assert not re.search(r"\{[a-z_]\w*\}", text), cell.id
+
+
+@every_notebook
 def test_every_stored_figure_says_what_it_shows(name):
     for cell in code_cells(name):
         for output in cell.outputs:

@@ -241,9 +241,9 @@ def place(name: str) -> str:
 
 ABOUT = (
     "**Or write here, without an account.** {count} of these exercises {opens} in this page: a "
-    "click loads Python from this site (6 MB, once), the check says what the notebook's says, and "
-    "your answer stays in this browser. It runs on a small stand-in for PyTorch, which tells you "
-    "what it lacks."
+    "click loads Python from this site (6 MB, once). The check gives the same answers as in the "
+    "notebook, and your code stays in this browser. It runs on a small replacement for PyTorch. "
+    "If your code uses a function that the replacement lacks, it says so."
 )
 WITHOUT = (
     "This copy of the site was built without npm, so these exercises do not open in the page; the "
