@@ -11,7 +11,6 @@ they stay.
 from __future__ import annotations
 
 import argparse
-import csv
 import hashlib
 import json
 import os
@@ -23,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Any
 
+from pe_course.bakeoff.rows import SHIPPED, read_rows
 from pe_course.page.live import WEB
 from tools import ROOT, live
 
@@ -91,11 +91,10 @@ def run(job: str, **given: Any) -> Any:
 def compared() -> dict[tuple[str, str, int], list[float]]:
     """Return the accuracies of the comparison's seeds, by task, method and length."""
     found: dict[tuple[str, str, int], list[float]] = {}
-    with (ROOT / "pe_course/bakeoff/data/small.csv").open(encoding="utf-8") as rows:
-        for row in csv.DictReader(rows):
-            if row["metric"] == "accuracy" and not row["error"]:
-                key = row["task"], row["variant"], int(row["length"])
-                found.setdefault(key, []).append(float(row["value"]))
+    for row in read_rows(SHIPPED / "small.csv"):
+        if row["metric"] == "accuracy" and not row["error"]:
+            key = row["task"], row["variant"], int(row["length"])
+            found.setdefault(key, []).append(float(row["value"]))
     return found
 
 

@@ -64,7 +64,7 @@ def notebooks(names: list[str] | None = None) -> list[Path]:
 
 def with_install_cell(notebook: Notebook) -> Notebook:
     """Put the cell that installs the course before the first cell of code, once and up to date."""
-    cells = [cell for cell in notebook["cells"] if cell.get("id") not in (INSTALL_ID, "colab")]
+    cells = [cell for cell in notebook["cells"] if cell.get("id") != INSTALL_ID]
     setup = nbformat.v4.new_code_cell(INSTALL, id=INSTALL_ID, metadata={"tags": ["remove-cell"]})
     first = next((i for i, cell in enumerate(cells) if cell["cell_type"] == "code"), None)
     if first is not None:

@@ -9,6 +9,8 @@ from importlib.resources.abc import Traversable
 
 import yaml
 
+from pe_course.page.sentences import filled
+
 LEDGER = files(__package__) / "claims.yml"
 # What a cell must find for each verdict: the statement as worded holds, fails, or is no
 # statement that a measurement can decide.
@@ -98,8 +100,6 @@ def show(claim_id: str, *, holds: bool | None, measured: str) -> None:
 
 def said(claim: Claim) -> str:
     """Return what holds, with the sentences that it quotes."""
-    from pe_course.page.sentences import filled  # which a claim without quotations need not load
-
     return filled(claim.correct) if "{said}" in claim.correct else claim.correct
 
 
