@@ -33,7 +33,7 @@ SHARED = (
     "exercises/__init__.py",
     "exercises/checks/*.py",
     "exercises/practice.py",
-    "exercises/wire.py",
+    "pe_course/judge/*.py",
     "pe_lib/*.py",
     "pe_lib/recent/*.py",
     "pe_course/bakeoff/*.py",

@@ -12,12 +12,12 @@ import torch
 
 from exercises import checks
 from exercises.bubblewrap import lent_names
-from exercises.checks.compare import as_tensor
 from exercises.jobs import CellRun, Graded, Job, Verdict
 from exercises.notebook import Cell, Unreadable, checkpoints, open_answers, parse, restore
 from exercises.sandbox import Ended, Session
 from exercises.sets import ExerciseSet, Question, load
-from exercises.wire import HELD, Malformed, Opaque
+from pe_course.judge.compare import as_tensor
+from pe_course.judge.wire import HELD, Malformed, Opaque
 
 LONGEST = 400  # characters of a message
 UNSENT = "what it returns is too large (more than 64 MiB), or cannot be read"

@@ -41,7 +41,8 @@ from exercises.usage import (
     own_wait,
     processes_in,
 )
-from exercises.wire import HEADER, Malformed, decode, encode, frame_length
+from pe_course.judge import wire
+from pe_course.judge.wire import HEADER, Malformed, decode, encode, frame_length
 
 LOOK = 0.2  # seconds between two looks at what a session uses
 HANGS = 600.0  # seconds after which what should start within a few is given up
@@ -74,7 +75,7 @@ class Zygote:
         standard = sysconfig.get_path("stdlib")
         packages = {path.parent for path in lent_paths()}
         setup = {
-            "own": [str(INSIDE), str(INSIDE.parent)],
+            "own": [str(INSIDE), str(Path(wire.__file__).parent)],
             "standard": [standard, f"{standard}/lib-dynload"],
             "packages": [place for place in sys.path if Path(place) in packages],
             "lent": [path.name.partition(".")[0] for path in lent_paths()],

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import torch
 
-from exercises.checks.spec import Case, CheckFailed, Draw, Exercise, Mistake
+from pe_course.judge.exercise import Case, CheckFailed, Draw, Exercise, Mistake
 from pe_lib.encoding import relative_position
 
 

@@ -23,11 +23,11 @@ from matplotlib import pyplot
 from torch import Tensor
 
 from exercises import checks
-from exercises.checks.compare import as_tensor, close, difference, shape_problem
-from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake, without_numbers
 from exercises.proofs import Alternative, Mutant, mutated, read
 from exercises.sets import HERE, load, nbgrader_metadata, set_names, source_path, source_text
-from exercises.wire import HEADER, decode, encode
+from pe_course.judge.compare import as_tensor, close, difference, shape_problem
+from pe_course.judge.exercise import Answer, Case, Draw, Exercise, Mistake, without_numbers
+from pe_course.judge.wire import HEADER, decode, encode
 
 SEEDS = (0, 1, 2)
 EVERY = [(name, question.name) for name in set_names() for question in load(name).questions]

@@ -238,7 +238,7 @@ def test_the_page_of_exercises_shows_a_wrong_answer_becoming_right() -> None:
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setattr(kept, "HERE", {})
+    monkeypatch.setattr("pe_course.judge.exercise.FOUND", {})
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -270,7 +270,7 @@ def test_progress_adds_up_across_sets_and_sessions(
     for name in ("05_shaw", "10_rope"):
         (alone / name).mkdir()
         monkeypatch.chdir(alone / name)
-        monkeypatch.setattr(kept, "HERE", {})
+        monkeypatch.setattr("pe_course.judge.exercise.FOUND", {})
         passing(name)
         checks.progress(name)
     total = len(checks.EXERCISES)
@@ -295,13 +295,13 @@ def test_of_two_notebooks_what_was_found_last_counts(
     """Whichever of them tells its progress last; a clock that was ahead has no say."""
     first, *_ = checks.SETS["10_rope"]
     first_notebook: dict[str, kept.Found] = {}
-    monkeypatch.setattr(kept, "HERE", first_notebook)
+    monkeypatch.setattr("pe_course.judge.exercise.FOUND", first_notebook)
     with pytest.raises(checks.CheckFailed):
         first(lambda *args: None)
-    monkeypatch.setattr(kept, "HERE", {})
+    monkeypatch.setattr("pe_course.judge.exercise.FOUND", {})
     first(first.reference)
     checks.progress("10_rope")
-    monkeypatch.setattr(kept, "HERE", first_notebook)
+    monkeypatch.setattr("pe_course.judge.exercise.FOUND", first_notebook)
     checks.progress("10_rope")
     assert capsys.readouterr().out.count("10_rope: 1 of 3 exercises are right.") == 2
     for text in ("false", "[false, 1e12]"):

@@ -25,7 +25,6 @@ from submission_files import SET, Submission, all_submissions, notebook, write_s
 
 from exercises import build, checks
 from exercises.bubblewrap import require_bubblewrap
-from exercises.checks.spec import Draw
 from exercises.feedback import autograded, coloured, feedback_page
 from exercises.grade_course import Outcome, grade_course, in_pool, main
 from exercises.grade_submission import error_in_call, error_in_cell, grade, seed_for
@@ -34,6 +33,7 @@ from exercises.notebook import Cell
 from exercises.records import Course, Record, grader_version
 from exercises.sets import load, source_path
 from exercises.syscalls import SandboxMissing
+from pe_course.judge.exercise import Draw
 
 SUBMISSIONS = all_submissions()
 LIMITS = Limits(total=40.0, memory=1536 << 20)

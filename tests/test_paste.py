@@ -21,9 +21,9 @@ import pytest
 import torch
 
 from exercises import checks
-from exercises.checks.compare import clone, close, shape_problem
-from exercises.checks.spec import Case, Draw, Exercise
 from exercises.sets import load, set_names, source_text
+from pe_course.judge.compare import clone, close, shape_problem
+from pe_course.judge.exercise import Case, Draw, Exercise
 from pe_lib.sinusoidal import frequencies, sinusoidal
 from tools import ROOT
 

@@ -34,7 +34,7 @@ from exercises.processors import Processor
 from exercises.sandbox import Ended, Session, zygote
 from exercises.sets import source_path
 from exercises.syscalls import DENIED, SandboxMissing, program
-from exercises.wire import HEADER, MAX_PARTS, Malformed, Opaque, decode, encode
+from pe_course.judge.wire import HEADER, MAX_PARTS, Malformed, Opaque, decode, encode
 from tools import ROOT
 
 pytestmark = pytest.mark.usefixtures("sandbox")

@@ -23,7 +23,7 @@ import torch
 
 from exercises import build, sets
 from exercises.checks import EXERCISES, SETS
-from exercises.checks.spec import Draw
+from pe_course.judge.exercise import Draw
 from pe_course.sets import describe
 from tools import ROOT, folded
 from tools.vendor import VendorError
@@ -135,18 +135,14 @@ def files() -> dict[str, bytes]:
         "torch": [name for name in dir(torch) if not name.startswith("_")],
         "Tensor": [name for name in dir(torch.Tensor) if not name.startswith("_")],
     }
-    checks = ["spec", "compare", "kept", *sorted({f"ch{set_of(name)}" for name in OPEN})]
-    texts = {f"exercises/checks/{name}.py": (ROOT / f"exercises/checks/{name}.py").read_text()
-             for name in checks}  # fmt: skip
+    modules = [f"exercises/checks/ch{one}.py" for one in sorted(map(set_of, OPEN))]
+    modules += ["pe_course/judge/exercise.py", "pe_course/judge/compare.py"]
+    texts = {name: (ROOT / name).read_text() for name in modules}
     texts |= {path: taken(path, names) for path, names in TAKEN.items()}
     texts |= {f"{name}.py": (SOURCE / f"{name}.py").read_text()
               for name in ("torch", "numpy", "runner")}  # fmt: skip
-    texts["exercises/__init__.py"] = (ROOT / "exercises/__init__.py").read_text()
-    texts |= {
-        "exercises/checks/__init__.py": "",
-        "pe_lib/__init__.py": "",
-        "pe_lib/recent/__init__.py": "",
-    }
+    packages = ("exercises", "exercises/checks", "pe_course", "pe_course/judge", "pe_lib")
+    texts |= {f"{name}/__init__.py": "" for name in (*packages, "pe_lib/recent")}
     texts["known.json"] = json.dumps(known)
     return {name: text.encode() for name, text in texts.items()}
 

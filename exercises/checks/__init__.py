@@ -16,7 +16,8 @@ from pathlib import Path
 from exercises import name_today
 from exercises.checks import kept
 from exercises.checks.seen import see
-from exercises.checks.spec import CheckFailed, Exercise
+from pe_course.judge import exercise as judged
+from pe_course.judge.exercise import CheckFailed, Exercise
 
 SETS: dict[str, tuple[Exercise, ...]] = {
     module.name.removeprefix("ch"): importlib.import_module(f"{__name__}.{module.name}").EXERCISES
@@ -40,7 +41,7 @@ def progress(name: str) -> None:
     name = name_today(name, SETS)
     if name not in SETS:
         raise ValueError(f"name must be one of {', '.join(SETS)}; got {name!r}")
-    known = kept.update(kept.file_for(Path.cwd(), SETS), kept.HERE)
+    known = kept.update(kept.file_for(Path.cwd(), SETS), judged.FOUND)
     names = {one: [exercise.name for exercise in group] for one, group in SETS.items()}
     print(kept.report(name, names, known))
 

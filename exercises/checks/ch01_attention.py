@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from exercises.checks.spec import Case, Draw, Exercise, Mistake
+from pe_course.judge.exercise import Case, Draw, Exercise, Mistake
 
 
 def centred(rows: Tensor, axis: int | tuple[int, int] = -1) -> Tensor:

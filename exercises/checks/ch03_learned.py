@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from exercises.checks.spec import Case, Draw, Exercise, Mistake
+from pe_course.judge.exercise import Case, Draw, Exercise, Mistake
 from pe_lib.recent.resizing import interpolate_grid
 
 Grid = tuple[int, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from exercises.checks.spec import Case, Draw, Exercise, Mistake
+from pe_course.judge.exercise import Case, Draw, Exercise, Mistake
 from pe_lib.encoding import relative_position
 from pe_lib.shaw import clipped_row
 

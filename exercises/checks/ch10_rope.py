@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
+from pe_course.judge.exercise import Answer, Case, Draw, Exercise, Mistake
 from pe_lib.rope import apply_rope, layout_permutation
 from pe_lib.sinusoidal import frequencies
 

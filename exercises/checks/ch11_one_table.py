@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from exercises.checks.spec import Case, Draw, Exercise, Mistake
+from pe_course.judge.exercise import Case, Draw, Exercise, Mistake
 
 ZERO, NO_POSITION, QUERIES, KEYS, DISTANCE, BOTH = range(6)
 Columns = Callable[[Tensor, Tensor], list[Tensor]]

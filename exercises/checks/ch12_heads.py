@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
+from pe_course.judge.exercise import Answer, Case, Draw, Exercise, Mistake
 from pe_lib.rope import apply_rope, rope_angles
 from pe_lib.sinusoidal import frequencies
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from exercises.checks.spec import Case, Draw, Exercise, Mistake
+from pe_course.judge.exercise import Case, Draw, Exercise, Mistake
 from pe_lib.sinusoidal import frequencies
 
 # How near to a full turn rounding could decide, on whichever way it is computed.

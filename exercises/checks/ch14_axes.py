@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
+from pe_course.judge.exercise import Answer, Case, Draw, Exercise, Mistake
 
 Pair = tuple[int, int]
 Two = tuple[Tensor, Tensor]

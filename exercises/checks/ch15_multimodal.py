@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
+from pe_course.judge.exercise import Answer, Case, Draw, Exercise, Mistake
 from pe_lib.encoding import axes_of
 from pe_lib.recent.axes import grid_positions, text_image_positions
 from pe_lib.sinusoidal import frequencies

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
+from pe_course.judge.exercise import Answer, Case, Draw, Exercise, Mistake
 from pe_lib.rope import apply_rope
 from pe_lib.sinusoidal import frequencies
 

@@ -8,7 +8,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from exercises.checks.spec import Case, Draw, Exercise, Mistake
+from pe_course.judge.exercise import Case, Draw, Exercise, Mistake
 from pe_lib.rope import apply_rope
 from pe_lib.sinusoidal import frequencies
 

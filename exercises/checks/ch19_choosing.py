@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exercises.checks.spec import Answer, Case, Draw, Exercise, Mistake
+from pe_course.judge.exercise import Answer, Case, Draw, Exercise, Mistake
 
 # --- bytes in a cache -----------------------------------------------------------------------------
 

@@ -13,12 +13,6 @@ from exercises import name_today
 
 NAME = "progress.json"
 Found = tuple[bool, float]  # whether an exercise passed, and when that was found
-HERE: dict[str, Found] = {}  # exercise -> what was last found in this process
-
-
-def note(name: str, passed: bool) -> None:
-    """Remember whether an exercise has passed just now."""
-    HERE[name] = (passed, time.time())
 
 
 def file_for(folder: Path, sets: Collection[str]) -> Path:

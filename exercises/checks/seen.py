@@ -12,7 +12,7 @@ from exercises.checks.ch01_attention import causal_mean
 from exercises.checks.ch04_four_terms import diagonal_means
 from exercises.checks.ch07_t5 import first_distances, squared_error
 from exercises.checks.ch10_rope import scrambled
-from exercises.checks.spec import Answer, Draw
+from pe_course.judge.exercise import Answer, Draw
 from pe_lib.rope import apply_rope, layout_permutation, rope_angles
 from pe_lib.sinusoidal import frequencies
 

@@ -59,7 +59,7 @@ def find(name):
     """Return the exercise of a name, with its draws."""
     known = json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))
     module = importlib.import_module(f"exercises.checks.{known['module']}")
-    case = importlib.import_module("exercises.checks.spec").Case
+    case = importlib.import_module("pe_course.judge.exercise").Case
     cases = [case(label, tuple(map(value, args)), room) for label, args, room in known["cases"]]
     exercise = next(each for each in module.EXERCISES if each.name == name)
     changes = {

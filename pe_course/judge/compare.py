@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from exercises.wire import as_list_or_array
+from pe_course.judge.wire import as_list_or_array
 
 # With how many times the tolerance an answer is called nearly right.
 NEARLY = 100
 LEAST_PRECISE = 1e-2  # larger errors are not those of rounding, whatever the tolerance
-# What stands for numbers; exercises/wire.py carries no other types to the grader.
+# What stands for numbers; pe_course/judge/wire.py carries no other types to the grader.
 CONVERTED = (Tensor, np.ndarray, bool, int, float, list, tuple)
 
 

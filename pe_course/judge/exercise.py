@@ -7,6 +7,7 @@ passes a function that lives in another process) and the tests that prove the ch
 from __future__ import annotations
 
 import re
+import time
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,8 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from exercises.checks import kept
-from exercises.checks.compare import (
+from pe_course.judge.compare import (
     clone,
     close,
     difference,
@@ -26,6 +26,7 @@ from exercises.checks.compare import (
 )
 
 Answer = Callable[..., Any]
+FOUND: dict[str, tuple[bool, float]] = {}  # exercise -> whether it passed here, and when
 PLACES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 
 
@@ -128,7 +129,7 @@ class Exercise:
 
     def __call__(self, answer: Answer) -> None:
         """Check `answer`; say in words what is wrong, or that nothing is."""
-        kept.note(self.name, False)
+        FOUND[self.name] = (False, time.time())
         if not callable(answer):
             raise CheckFailed(f"{self.name} must be a function, not {kind(answer)}")
         try:
@@ -137,7 +138,7 @@ class Exercise:
             if str(error):  # torch's, for a type that an operation does not take
                 raise
             raise CheckFailed(self.missing(innermost(error))) from None
-        kept.note(self.name, True)
+        FOUND[self.name] = (True, time.time())
         print(f"{self.name}: right.")
 
     def judge(self, answer: Answer, seed: int, hidden: bool = False) -> None:
