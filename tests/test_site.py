@@ -125,6 +125,15 @@ def test_no_page_moves_sideways_on_a_phone_while_all_is_folded(name, browser, ad
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_who_comes_with_a_question_finds_its_door_on_the_first_screen(size, browser, address):
+    with open_page(browser, f"{address}book/00_intro.html", address, Visit()) as page:
+        page.set_viewport_size(size)
+        for name in ("answers", "18_clinic", "19_choosing", "census"):
+            door = page.locator(f'article a[href="{name}.html"]').first.bounding_box()
+            assert 0 < door["y"] < size["height"] - door["height"], name
+
+
 def test_scripts_come_with_the_site(site):
     if shutil.which("npm") is None:
         left_out("npm is missing: scripts come from public addresses")

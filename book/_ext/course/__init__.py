@@ -8,7 +8,7 @@ from typing import Any
 import pybtex.plugin
 from sphinx.application import Sphinx
 
-from . import captions, figures, links, pages, practice, search, typography, written
+from . import captions, described, figures, links, pages, practice, search, typography, written
 
 # What is called at each event, in this order; the smaller number first, and 500 where none is said.
 HOOKS: dict[str, list[Any]] = {
@@ -49,6 +49,7 @@ HOOKS: dict[str, list[Any]] = {
         links.link_terms,
     ],
     "html-page-context": [
+        (described.describe, 400),  # before opengraph, which keeps what a page has
         pages.list_titles,
         search.count_words,
         (figures.bring_live, 800),
