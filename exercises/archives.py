@@ -97,7 +97,7 @@ def write_archives(course: Course, records: list[Record], sets: list[str]) -> li
                 continue
             path = course.root / f"{platform}_{name}.zip"
             fresh = path.with_suffix(".new")
-            with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as archive:
+            with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
                 for file, text in AUTOGRADER.items() if platform == "gradescope" else ():
                     archive.writestr(file, text)
                 for file, record in files.items():

@@ -240,9 +240,9 @@ def refuse_twice(
         ]
     if lines:
         raise ValueError(
-            f"{len(lines)} students are here already by other names, and would be graded twice. "
-            "Either collect as before, with the worksheet or without it, or move these folders "
-            "first (points by hand stay in the gradebook under the old name):\n" + "\n".join(lines)
+            f"would be graded twice, being here already by another name: {len(lines)}. Collect as "
+            "before, with the worksheet or without it, or move these folders first (points by hand "
+            "stay in the gradebook under the old name):\n" + "\n".join(lines)
         )
 
 

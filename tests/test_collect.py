@@ -370,7 +370,7 @@ def test_nobody_comes_twice_by_two_names(
     capsys.readouterr()
     assert collect.main([*plain, str(sheet)]) == 2
     said = capsys.readouterr().err
-    assert "1 students are here already by other names, and would be graded twice" in said
+    assert "would be graded twice, being here already by another name: 1. Collect as before" in said
     old, new = re.findall(r"^  (\S+)  to  (\S+)$", said, re.MULTILINE)[0]
     assert students(course) == {"34567"}
     Path(new).parent.mkdir(parents=True)
