@@ -192,8 +192,14 @@ def test_published_bases_keep_the_guide_or_not_as_the_page_says() -> None:
     assert printed[0] == "{8192: '8.4e+04', 32768: '6.3e+05'}"
     words = length_words("Which rope_theta")
     assert "about 630,000 for 32,768 tokens" in words
-    assert "500,000 for 8,192 tokens keeps it" in words
-    assert "1,000,000 for 32,768 tokens does not" in words
+    assert "500,000 for 8,192 tokens" in words and "1,000,000 for 32,768 tokens" in words
+    files = json.loads((BOOK / "data" / "published_configs.json").read_text(encoding="utf-8"))
+    configs = {each["name"]: each["config"] for each in files}
+    llama_2, llama, qwen = (configs[n] for n in ("Llama 2 7B", "Llama 3.1 8B", "Qwen2.5 7B"))
+    assert (LlamaConfig(**llama_2).rope_parameters["rope_theta"], 4096) == models[0]
+    assert (llama["rope_theta"], llama["rope_scaling"][TRAINED]) == models[1]
+    assert (qwen["rope_theta"], qwen["max_position_embeddings"]) == models[2]
+    assert llama_2["max_position_embeddings"] == 4096
 
 
 @pytest.mark.parametrize(
@@ -311,11 +317,12 @@ def test_what_the_page_says_of_a_finished_model_was_measured() -> None:
     marker = {rule: sentences.at("marker", rule, 4) for rule in ("rope+cache", "rope+yarn")}
     home, far = text["rope"][64], 256
     tuned = curves(sentences.shipped("further-4"), "text", "nats-tuned-200", "further-4")
+    assert "at four times the training length back to within 0.1 nats" in words
     for rule in ("rope+yarn", "rope+base"):
         assert max(tuned[rule][far]) < max(home) + 0.1
     assert max(text["rope+cache"][far]) < max(home) + 0.005
     assert min(text["rope+yarn"][far]) > max(text["rope+cache"][far])
-    assert f"recalled at most {max(marker['rope+cache']):.2f} of the tokens" in words
+    assert f"recalled at most {max(marker['rope+cache']):.2f} of the marked tokens" in words
     assert f"YaRN recalled at least {min(marker['rope+yarn']):.2f} at a higher loss" in words
     assert f"from at most {max(home):.2f} to at least {min(text['rope'][far]):.2f} nats" in words
     assert f"dynamic NTK it was at least {min(text['rope+dynamic-ntk'][far]):.2f}" in words
@@ -358,6 +365,7 @@ def test_the_command_prints_the_lines_of_the_page(tmp_path: Any, capsys: Any) ->
 
 def test_a_base_under_an_unread_name_is_ignored_by_qwens_class_and_refused_here() -> None:
     config = length_code("How do I check")["config"]
+    assert "such as `rotary_base`, is ignored" in length_words("How do I check")
     config["rotary_base"] = config.pop("rope_theta")
     fields = {key: value for key, value in config.items() if key != "model_type"}
     assert Qwen2Config(**fields).rope_parameters["rope_theta"] == 10_000
