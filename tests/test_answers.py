@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from functools import cache
-from types import SimpleNamespace
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -107,45 +106,29 @@ def test_reordered_weights_do_in_llama_what_they_did_in_metas_code(
 PARTIAL = "partial_rotary_factor"
 
 
-def neox_partial(q: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    from transformers.models.gpt_neox.modeling_gpt_neox import apply_rotary_pos_emb
-
-    return apply_rotary_pos_emb(q, q, cos, sin)[0]
-
-
-def glm_partial(q: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    from transformers.models.glm.modeling_glm import apply_rotary_pos_emb
-
-    return apply_rotary_pos_emb(q, q, cos, sin)[0]
+def published(module: str) -> Any:
+    return import_module(f"transformers.models.{module}.modeling_{module}")
 
 
 @pytest.mark.parametrize(("head_dim", "factor"), [(80, 0.4), (64, 0.25), (24, 0.5), (128, 1.0)])
 @pytest.mark.parametrize(
-    ("module", "table", "rotate", "interleaved"),
+    ("module", "table", "rotates"),
     [
-        ("phi", "PhiRotaryEmbedding", neox_partial, False),
-        ("gpt_neox", "GPTNeoXRotaryEmbedding", neox_partial, False),
-        ("qwen3_next", "Qwen3NextRotaryEmbedding", neox_partial, False),
-        ("glm", "GlmRotaryEmbedding", glm_partial, True),
+        ("phi", "PhiRotaryEmbedding", "gpt_neox"),  # Phi itself cuts the head in its layer
+        ("gpt_neox", "GPTNeoXRotaryEmbedding", "gpt_neox"),
+        ("qwen3_next", "Qwen3NextRotaryEmbedding", "qwen3_next"),
+        ("glm", "GlmRotaryEmbedding", "glm"),
     ],
 )
 def test_a_part_of_the_head_rotates_as_in_published_models(
-    module: str,
-    table: str,
-    rotate: Callable[..., Tensor],
-    interleaved: bool,
-    head_dim: int,
-    factor: float,
+    module: str, table: str, rotates: str, head_dim: int, factor: float
 ) -> None:
-    from importlib import import_module
-
     parameters = {"rope_type": "default", "rope_theta": 5e5, "partial_rotary_factor": factor}
-    config = rotary_config(head_dim, rope_parameters=parameters)
-    cls = getattr(import_module(f"transformers.models.{module}.modeling_{module}"), table)
+    tables = getattr(published(module), table)(rotary_config(head_dim, rope_parameters=parameters))
     x, positions = torch.randn(2, 3, 7, head_dim), torch.arange(7) + 900
-    expected = rotate(x, *cls(config)(x, positions[None]))
+    expected, _ = published(rotates).apply_rotary_pos_emb(x, x, *tables(x, positions[None]))
     ours = answer_names(PARTIAL)["partial_rotary"]
-    assert difference(ours(x, positions, factor, 5e5, interleaved), expected) <= 1e-6
+    assert difference(ours(x, positions, factor, 5e5, rotates == "glm"), expected) <= 1e-6
 
 
 def test_phi_2_and_the_proportional_type_rotate_what_the_page_prints() -> None:
@@ -198,7 +181,7 @@ def test_bfloat16_loses_the_positions_that_the_page_names() -> None:
     space = answer_names(SHORT)
     exact = at.double().cos()
     late = (space["rotary_tables"](at, 64)[0][:, 0] - exact).abs().max()
-    early = ((at.bfloat16()).double().cos() - exact).abs().max()
+    early = (at.bfloat16().double().cos() - exact).abs().max()
     assert f"{late:.3f} {early:.3f}" == "0.002 1.995"
 
 
@@ -284,9 +267,9 @@ def test_deepseek_v3_has_the_scale_that_the_page_prints() -> None:
     written = given["rope_scaling"]
     assert all(v3[key] == written[key] for key in written if key in v3)
     assert v3["rope_theta"] == given["rope_theta"]
-    sizes = SimpleNamespace(nope=given["qk_nope_head_dim"], rope=given["qk_rope_head_dim"])
-    scale = code.yarn_apply_mscale(v3, (sizes.nope + sizes.rope) ** -0.5)
-    ratio = scale * (sizes.nope + sizes.rope) ** 0.5
+    width = given["qk_nope_head_dim"] + given["qk_rope_head_dim"]
+    scale = code.yarn_apply_mscale(v3, width**-0.5)
+    ratio = scale * width**0.5
     assert f"{scale:.4f} {scale / ratio:.4f} {ratio:.2f}" == "0.1352 0.0722 1.87"
     config = DeepseekV3Config(rope_parameters=v3, max_position_embeddings=163840)
     assert code.DeepseekV3RotaryEmbedding(config).attention_scaling == 1.0
