@@ -1,92 +1,110 @@
-// A page is found by what it says, how often and where, and by its best section, to which the result
-// leads. None need have all the words that are looked for.
-const TELLS = { named: 2.5, heading: 0.8, own: 1.6, inherited: 0.7, best: 1, aside: 0.7 };
-const WORTH = [[/\/\d\d_/, 1.25], [/\/(glossary|claims_)/, 0.6], [/\/(api_|\w+_proofs|bibliography)/, 0.5]];
-const ASIDE = /^(summary|questions|change-this-cell|exercise-|solutions|references)/;
-
-// Where each word stands (BM25): the more often in the shorter text, the better.
-const often = (n, length, mean) => (2.2 * n) / (n + 0.48 + (0.72 * length) / mean);
+// A page is found by what it says, how often and where, and by its best section, to which its result
+// leads. None need have all the words that are looked for. What the page has in its name, or is called
+// (also_called.yml), counts for all of its sections.
+const PAGES = [[/\/\d\d_/, 1.25], [/\/(glossary|claims_)/, 0.6], [/\/(api_|\w+_proofs|bibliography)/, 0.5]];
+const SECTIONS = [[/^(solutions|references)/, 0.2], [/^(summary|questions|change-this-cell|exercise-|module-)/, 0.5]];
+const kind = (name, kinds) => kinds.find(([each]) => each.test(name))?.[1] ?? 1;
 const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
 
-function pagesWith(stems) {
-  const pages = Object.entries(USES.pages).map(([name, sections]) => ({ name, sections, length: sum(sections.map((e) => e[1])) }));
-  const places = pages.flatMap((page) => page.sections.map(([id, length]) => ({ page, id, length, weight: 0, matched: 0 })));
+// BM25: a word tells the more, the fewer pages have it, and the more often a shorter text has it.
+const often = (n, length, mean) => (2.2 * n) / (n + 0.48 + (0.72 * length) / mean);
+const rare = (having, all) => Math.log(1 + (all - having + 0.5) / (having + 0.5));
+
+// For each page with a word: how often its sections have it, and whether in their headings.
+function whereIs(stem, pages) {
+  const places = pages.flatMap((page) => page.sections);
+  const found = new Map();
+  let at = 0;
+  for (const [, step, letter] of USES.words[stem].matchAll(/(\d*)(\w)/g)) {
+    const { page, id } = places[(at += Number(step))];
+    if (!found.has(page)) found.set(page, new Map());
+    found.get(page).set(id, { n: "abcdefghij".indexOf(letter.toLowerCase()), headed: letter < "a" });
+  }
+  return found;
+}
+
+function weighed(stems) {
+  const pages = Object.entries(USES.pages).map(([name, sections]) => {
+    const page = { name, length: sum(sections.map(([, length]) => length)), weight: 0, matched: 0 };
+    return Object.assign(page, { sections: sections.map(([id, length]) => ({ page, id, length, weight: 0, matched: 0 })) });
+  });
   const total = sum(pages.map((page) => page.length));
-  pages.forEach((page) => Object.assign(page, { weight: 0, matched: 0, places: [] }));
-  places.forEach((place) => place.page.places.push(place));
+  const count = sum(pages.map((page) => page.sections.length));
   for (const stem of stems) {
-    let at = 0;
-    const found = new Map();
-    for (const [, step, letter] of USES.words[stem].matchAll(/(\d*)(\w)/g)) {
-      const place = places[(at += Number(step))];
-      if (!found.has(place.page)) found.set(place.page, { n: 0, named: false, headed: false });
-      const here = found.get(place.page);
-      place.n = "abcdefghij".indexOf(letter.toLowerCase());
-      place.headed = letter < "a";
-      here.n += place.n;
-      if (place.headed) here[place.id ? "headed" : "named"] = true;
-    }
-    const rare = Math.log(1 + (pages.length - found.size + 0.5) / (found.size + 0.5));
-    for (const [page, { n, named, headed }] of found) {
-      page.weight += rare * (often(n, page.length, total / pages.length) + TELLS.named * named + TELLS.heading * headed);
+    const found = whereIs(stem, pages);
+    for (const [page, uses] of found) {
+      const share = rare(found.size, pages.length);
+      const named = uses.get("")?.headed;
+      const headed = [...uses].some(([id, use]) => id && use.headed);
+      const n = sum([...uses.values()].map((use) => use.n));
+      page.weight += share * (often(n, page.length, total / pages.length) + (named ? 3 : 0) + (headed ? 0.8 : 0));
       page.matched += 1;
-      for (const place of page.places) {
-        if (place.n || place.headed || named) {
-          const own = place.headed && place.id;
-          place.weight += rare * (often(place.n ?? 0, place.length, total / places.length) + (own ? TELLS.own : named ? TELLS.inherited : 0));
-          place.matched += 1;
-        }
-        place.n = place.headed = 0;
+      for (const section of page.sections.filter(({ id }) => named || uses.has(id))) {
+        const { n, headed } = uses.get(section.id) ?? { n: 0 };
+        section.weight += share * (often(n, section.length, total / count) + (headed && section.id ? 1 : named ? 0.7 : 0));
+        section.matched += 1;
       }
     }
   }
+  return pages.filter((page) => page.matched);
+}
+
+function pagesWith(stems) {
   const { alltitles, docnames, titles, filenames } = Search._index;
-  const headings = new Map(Object.entries(alltitles).flatMap(([title, at]) => at.map(([file, id]) => [`${docnames[file]}#${id}`, title])));
-  const share = (part) => part.weight * Math.sqrt(part.matched / stems.size);
-  return pages.filter((page) => page.matched).flatMap((page) => {
-    const worth = (place) => share(place) * (ASIDE.test(place.id) ? TELLS.aside : 1);
-    const best = page.places.reduce((best, each) => (worth(each) > worth(best) ? each : best));
-    const kind = WORTH.find(([kind]) => kind.test(page.name))?.[1] ?? 1;
+  const worth = ({ id, weight, matched }) => kind(id, SECTIONS) * weight * (matched / stems.size) ** 0.25;
+  return weighed(stems).filter((page) => docnames.includes(page.name)).map((page) => {
     const file = docnames.indexOf(page.name);
-    const anchor = best.id && `#${best.id}`;
-    const heading = headings.get(page.name + anchor);
-    const title = heading && heading !== titles[file] ? `${titles[file]} > ${heading}` : titles[file];
-    return file < 0 ? [] : [[page.name, title, anchor, null, 100 + kind * (share(page) + TELLS.best * worth(best)), filenames[file]]];
+    const title = titles[file];
+    const best = page.sections.reduce((best, each) => (worth(each) > worth(best) ? each : best));
+    // Who types what the page is called wants its beginning.
+    const id = [...stems].every((stem) => stemsOf(title).includes(stem)) ? "" : best.id;
+    const heading = id && Object.keys(alltitles).find((each) => alltitles[each].some(([at, name]) => at === file && name === id));
+    const score = 100 + kind(page.name, PAGES) * (page.weight * Math.sqrt(page.matched / stems.size) + worth(best) / 2);
+    return [page.name, heading ? `${title} > ${heading}` : title, id && `#${id}`, null, score, filenames[file]];
   });
 }
 
-// What is looked for, split as the build splits what is said, Chinese in English.
-const parse = Search._parseQuery;
-Search._parseQuery = (query) => {
-  const parsed = parse(query);
-  const chinese = new RegExp(Object.keys(USES.english).join("|") || "$^", "g");
-  const text = query.replace(chinese, (term) => ` ${USES.english[term]} `);
-  const parts = text.replace(/\b([A-Z][a-z]+)([A-Z][a-z]+)\b/g, "$& $1 $2").replace(/(\d),(?=\d{3})/g, "$1").toLowerCase();
-  const said = parts.match(/[\p{L}\p{N}_]+/gu) ?? [];
-  const stemmer = new Stemmer();
-  const stem = (word) => stemmer.stemWord(word);
-  const known = (stem) => Object.hasOwn(USES.words, stem);
-  // Of a name in code that no page has, its parts are looked for.
-  const stems = said.flatMap((word) => (known(stem(word)) ? [word] : word.split("_")).map(stem));
-  parsed[1] = new Set(stems.filter(known));
-  return parsed;
-};
+// What is looked for, split as the build splits what is said (search.py). Of a name that no page has
+// (llama4), its parts are looked for, then the word that is most like it.
+const known = (stem) => Object.hasOwn(USES.words, stem);
+function stemOf(word) {
+  const stem = new Stemmer().stemWord(word);
+  if (known(stem)) return [stem];
+  const parts = word.match(/\p{L}+|\d+/gu) ?? [];
+  if (parts.length > 1) return parts.flatMap(stemOf);
+  const like = Object.keys(USES.words).filter((each) => Math.min(each.length, word.length) > 3 && (each.startsWith(word) || word.startsWith(each)));
+  const far = (each) => Math.abs(each.length - word.length);
+  return like.sort((a, b) => far(a) - far(b)).slice(0, 1);
+}
+function stemsOf(text) {
+  const terms = Object.keys(USES.english);
+  const english = terms.length ? text.replace(new RegExp(terms.join("|"), "g"), (term) => ` ${USES.english[term]} `) : text;
+  const split = english.replace(/\b([A-Z][a-z]+)([A-Z][a-z]+)\b/g, "$& $1 $2").replace(/(\d),(?=\d{3})/g, "$1");
+  return (split.toLowerCase().match(/[\p{L}\p{N}_]+/gu) ?? []).flatMap(stemOf);
+}
 
 // The first sentence of prose that has most of the words; where none has one, a heading.
 function sentence(html, stems, anchor) {
   const page = new DOMParser().parseFromString(html, "text/html");
-  const part = (anchor && page.querySelector(`article ${anchor}`)) || page.querySelector("article");
-  part?.querySelectorAll("mjx-container, .headerlink").forEach((e) => e.replaceWith(e.querySelector("math")?.textContent ?? ""));
-  const prose = [...(part?.querySelectorAll("p, dd, figcaption") ?? [])].filter((e) => !e.closest("details, table, .cell_input, .admonition-title, .live"));
+  const found = anchor && page.getElementById(anchor.slice(1));
+  const part = found?.matches("dt") ? found.closest("dl").querySelector(`#${CSS.escape(found.id)} ~ dd`) : found || page.querySelector("article");
+  part.querySelectorAll("mjx-container, .headerlink").forEach((e) => e.replaceWith(e.querySelector("math")?.textContent ?? ""));
+  const prose = [...part.querySelectorAll("p, dd, figcaption"), ...(part.matches("dd") ? [part] : [])].filter((e) => !e.closest("details, table, .cell_input, .admonition-title, .live"));
   const words = (e) => (e?.matches("dt") ? [...words(e.previousElementSibling), e.textContent.trim()] : []);
   const term = (e) => (e.matches(".glossary dd") ? `${words(e.previousElementSibling).join(", ")} ` : "");
   const said = prose.flatMap((e) => (term(e) + e.textContent).replace(/\s+/g, " ").trim().split(/(?<=[.?!]) (?=\p{Lu})/u)).filter((each) => /[.?!:]$/.test(each));
   // A stem's last vowel may not stand in the word: "rotari" for rotary, "slide" for sliding.
   const count = (text) => stems.filter((stem) => text.toLowerCase().includes(stem.replace(/[ei]$/, ""))).length;
   const best = (texts) => texts.reduce((best, each) => (count(each) > count(best) ? each : best), "");
-  return best(said) || best([...(part?.querySelectorAll("h2, h3") ?? [])].map((e) => e.textContent.trim()));
+  return best(said) || best([...part.querySelectorAll("h2, h3")].map((e) => e.textContent.trim()));
 }
 
+const parse = Search._parseQuery;
+Search._parseQuery = (query) => {
+  const parsed = parse(query);
+  parsed[1] = new Set(stemsOf(query));
+  return parsed;
+};
 Search.performTermsSearch = pagesWith;
 Search.makeSearchSummary = (html, stems, anchor) => {
   const node = document.createElement("p");
