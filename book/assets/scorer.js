@@ -26,40 +26,45 @@ function whereIs(stem, pages) {
 function weighed(stems) {
   const pages = Object.entries(USES.pages).map(([name, sections]) => {
     const page = { name, length: sum(sections.map(([, length]) => length)), weight: 0, matched: 0 };
-    return Object.assign(page, { sections: sections.map(([id, length]) => ({ page, id, length, weight: 0, matched: 0 })) });
+    return Object.assign(page, { sections: sections.map(([id, length]) => ({ page, id, length, weight: 0 })) });
   });
   const total = sum(pages.map((page) => page.length));
   const count = sum(pages.map((page) => page.sections.length));
+  const shares = [];
   for (const stem of stems) {
     const found = whereIs(stem, pages);
+    const share = rare(found.size, pages.length);
+    shares.push(share);
+    const names = [...found.values()].filter((uses) => uses.get("")?.headed).length;
     for (const [page, uses] of found) {
-      const share = rare(found.size, pages.length);
       const named = uses.get("")?.headed;
       const headed = [...uses].some(([id, use]) => id && use.headed);
       const n = sum([...uses.values()].map((use) => use.n));
-      page.weight += share * (often(n, page.length, total / pages.length) + (named ? 3 : 0) + (headed ? 0.8 : 0));
-      page.matched += 1;
+      page.weight += share * (often(n, page.length, total / pages.length) + (headed ? 0.8 : 0));
+      if (named) page.weight += share + 0.5 * rare(names, pages.length);
+      page.matched += share;
       for (const section of page.sections.filter(({ id }) => named || uses.has(id))) {
         const { n, headed } = uses.get(section.id) ?? { n: 0 };
         section.weight += share * (often(n, section.length, total / count) + (headed && section.id ? 1 : named ? 0.7 : 0));
-        section.matched += 1;
       }
     }
   }
-  return pages.filter((page) => page.matched);
+  const most = sum(shares);
+  return pages.filter((page) => page.matched).map((page) => ({ ...page, weight: page.weight * Math.sqrt(page.matched / most) }));
 }
 
 function pagesWith(stems) {
   const { alltitles, docnames, titles, filenames } = Search._index;
-  const worth = ({ id, weight, matched }) => kind(id, SECTIONS) * weight * (matched / stems.size) ** 0.25;
+  const worth = ({ id, weight }) => kind(id, SECTIONS) * weight;
   return weighed(stems).filter((page) => docnames.includes(page.name)).map((page) => {
     const file = docnames.indexOf(page.name);
     const title = titles[file];
     const best = page.sections.reduce((best, each) => (worth(each) > worth(best) ? each : best));
     // Who types what the page is called wants its beginning.
-    const id = [...stems].every((stem) => stemsOf(title).includes(stem)) ? "" : best.id;
+    const inside = (text) => [...stems].every((stem) => stemsOf(text).includes(stem));
+    const id = inside(title) ? "" : best.id;
     const heading = id && Object.keys(alltitles).find((each) => alltitles[each].some(([at, name]) => at === file && name === id));
-    const score = 100 + kind(page.name, PAGES) * (page.weight * Math.sqrt(page.matched / stems.size) + worth(best) / 2);
+    const score = 100 + kind(page.name, PAGES) * (page.weight + worth(best) / 2) + (inside(page.name.replace(/\W|_/g, " ")) ? 3 : 0);
     return [page.name, heading ? `${title} > ${heading}` : title, id && `#${id}`, null, score, filenames[file]];
   });
 }
