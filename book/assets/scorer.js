@@ -18,7 +18,7 @@ function whereIs(stem, pages) {
   for (const [, step, letter] of USES.words[stem].matchAll(/(\d*)(\w)/g)) {
     const { page, id } = places[(at += Number(step))];
     if (!found.has(page)) found.set(page, new Map());
-    found.get(page).set(id, { n: "abcdefghij".indexOf(letter.toLowerCase()), headed: letter < "a" });
+    found.get(page).set(id, { n: "abcde".indexOf(letter.toLowerCase()), headed: letter < "a" });
   }
   return found;
 }
@@ -91,10 +91,10 @@ function stemsOf(text) {
 // The first sentence of prose that has most of the words; where none has one, a heading.
 function sentence(html, stems, anchor) {
   const page = new DOMParser().parseFromString(html, "text/html");
-  const found = anchor && page.getElementById(anchor.slice(1));
+  const found = anchor ? page.getElementById(anchor.slice(1)) : null;
   const part = found?.matches("dt") ? found.closest("dl").querySelector(`#${CSS.escape(found.id)} ~ dd`) : found || page.querySelector("article");
   part.querySelectorAll("mjx-container, .headerlink").forEach((e) => e.replaceWith(e.querySelector("math")?.textContent ?? ""));
-  const prose = [...part.querySelectorAll("p, dd, figcaption"), ...(part.matches("dd") ? [part] : [])].filter((e) => !e.closest("details, table, .cell_input, .admonition-title, .live"));
+  const prose = [...part.querySelectorAll("p, dd, figcaption, summary"), ...(part.matches("dd") ? [part] : [])].filter((e) => e.matches("summary") || !e.closest("details, table, .cell_input, .admonition-title, .live"));
   const words = (e) => (e?.matches("dt") ? [...words(e.previousElementSibling), e.textContent.trim()] : []);
   const term = (e) => (e.matches(".glossary dd") ? `${words(e.previousElementSibling).join(", ")} ` : "");
   const said = prose.flatMap((e) => (term(e) + e.textContent).replace(/\s+/g, " ").trim().split(/(?<=[.?!]) (?=\p{Lu})/u)).filter((each) => /[.?!:]$/.test(each));

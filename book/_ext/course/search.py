@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 from docutils import nodes
 from sphinx.application import ENV_PICKLE_FILENAME, Sphinx
+from sphinx.search import js_index
 from sphinx.util import logging
 
 Words = tuple[Counter[str], set[str]]  # of a place: stems of its text, and those that name it
@@ -25,7 +26,9 @@ JOINED = re.compile(r"\b([A-Z][a-z]+)([A-Z][a-z]+)\b")  # FlashAttention is look
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3})")
 NAME = re.compile(r"[A-Za-z]\w*_\w+")  # in code
 IMPORT = re.compile(r"^(from|import) .*$", re.MULTILINE)
-ENTRY = re.compile(r"^(\w.*)\n(?:\w.*\n)*  \(([\u3400-\u9fff]+)\)", re.MULTILINE)  # with its Chinese name
+ENTRY = re.compile(
+    r"^(\w.*)\n(?:\w.*\n)*  \(([\u3400-\u9fff]+)\)", re.MULTILINE
+)  # with its Chinese name
 
 
 @functools.cache
@@ -102,7 +105,8 @@ def count_words(
     unsaid = language.stopwords - {"no", "not"}  # NoPE is looked for with them
 
     def stems(text: str) -> list[str]:
-        return [stem(word) for word in split(text) if word not in unsaid and word.isascii()]
+        words = (word for word in split(text) if len(word) > 1 and word.isascii())
+        return [stem(word) for word in words if word not in unsaid]
 
     tables = page in ("book/notation", "book/glossary")
     places: dict[str, Words] = {"": (Counter(), set())}
@@ -126,16 +130,18 @@ def uses(words: dict[str, dict[str, Words]]) -> dict[str, Any]:
     """Return what the search reads: sections with their lengths, and where each word stands.
 
     A word has, for each section that says it, how many sections on that is from the last, and a
-    letter: b for once, c for twice and so on; in capitals where the heading has the word, too.
+    letter: b for once to e for four times or more; in capitals where the heading has the word, too.
     """
     found: dict[str, str] = {}
     last: dict[str, int] = {}
     places = [place for page in sorted(words) for place in words[page].values()]
     for here, (prose, names) in enumerate(places):
         for word in sorted({*prose, *names}):
-            letter = "abcdefghij"[min(prose[word], 9)]
+            letter = "abcde"[min(prose[word], 4)]
             step = here - last.get(word, 0) or ""
-            found[word] = f"{found.get(word, '')}{step}{letter.upper() if word in names else letter}"
+            found[word] = (
+                f"{found.get(word, '')}{step}{letter.upper() if word in names else letter}"
+            )
             last[word] = here
     pages = {
         page: [[section, prose.total()] for section, (prose, _) in places.items()]
@@ -154,9 +160,13 @@ def english(glossary: Path) -> dict[str, str]:
 def write_words(app: Sphinx, error: Exception | None) -> None:
     """Write for the search how often each section says each word."""
     if error is None and app.builder.name == "html" and (known := app.env.search_words):
-        text = json.dumps(uses(known) | {"english": english(Path(app.srcdir, "book/glossary.md"))}, separators=(",", ":"), ensure_ascii=False)
+        read = uses(known) | {"english": english(Path(app.srcdir, "book/glossary.md"))}
+        text = json.dumps(read, separators=(",", ":"), ensure_ascii=False)
         script = Path(app.outdir) / "_static" / "uses.js"
         script.write_text(f"var USES = {text};\n", encoding="utf-8")
+        index = Path(app.outdir, "searchindex.js")  # its own list of words is read no more
+        kept = js_index.loads(index.read_text(encoding="utf-8")) | {"terms": {}, "titleterms": {}}
+        index.write_text(js_index.dumps(kept), encoding="utf-8")
 
 
 def store_environment(app: Sphinx, error: Exception | None) -> None:
