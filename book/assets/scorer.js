@@ -2,7 +2,7 @@
 // leads. None need have all the words that are looked for. What the page has in its name, or is called
 // (also_called.yml), counts for all of its sections.
 const PAGES = [[/\/\d\d_/, 1.25], [/\/(glossary|claims_)/, 0.6], [/\/(api_|\w+_proofs|bibliography)/, 0.5]];
-const SECTIONS = [[/^(solutions|references)/, 0.2], [/^(summary|questions|change-this-cell|exercise-|module-)/, 0.5]];
+const SECTIONS = [[/^(solutions|references)/, 0.2], [/^(all-chapters|summary|questions|change-this-cell|exercise-|module-)/, 0.5]];
 const kind = (name, kinds) => kinds.find(([each]) => each.test(name))?.[1] ?? 1;
 const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
 
@@ -88,20 +88,22 @@ function stemsOf(text) {
   return (split.toLowerCase().match(/[\p{L}\p{N}_]+/gu) ?? []).flatMap(stemOf);
 }
 
-// The first sentence of prose that has most of the words; where none has one, a heading.
+// The first sentence of prose that has most of the words, in the section or else on the page; where
+// none has one, a heading.
 function sentence(html, stems, anchor) {
-  const page = new DOMParser().parseFromString(html, "text/html");
-  const found = anchor ? page.getElementById(anchor.slice(1)) : null;
-  const part = found?.matches("dt") ? found.closest("dl").querySelector(`#${CSS.escape(found.id)} ~ dd`) : found || page.querySelector("article");
-  part.querySelectorAll("mjx-container, .headerlink").forEach((e) => e.replaceWith(e.querySelector("math")?.textContent ?? ""));
-  const prose = [...part.querySelectorAll("p, dd, figcaption, summary"), ...(part.matches("dd") ? [part] : [])].filter((e) => e.matches("summary") || !e.closest("details, table, .cell_input, .admonition-title, .live"));
+  const page = new DOMParser().parseFromString(html, "text/html").querySelector("article");
+  page.querySelectorAll("mjx-container, .headerlink").forEach((e) => e.replaceWith(e.querySelector("math")?.textContent ?? ""));
+  const found = anchor ? page.querySelector(`#${CSS.escape(anchor.slice(1))}`) : null;
+  const part = found?.matches("dt") ? page.querySelector(`#${CSS.escape(found.id)} ~ dd`) : found;
   const words = (e) => (e?.matches("dt") ? [...words(e.previousElementSibling), e.textContent.trim()] : []);
   const term = (e) => (e.matches(".glossary dd") ? `${words(e.previousElementSibling).join(", ")} ` : "");
-  const said = prose.flatMap((e) => (term(e) + e.textContent).replace(/\s+/g, " ").trim().split(/(?<=[.?!]) (?=\p{Lu})/u)).filter((each) => /[.?!:]$/.test(each));
+  const aside = "details :not(summary), table *, .cell_input *, .admonition-title, .live *";
+  const prose = [...page.querySelectorAll("p, dd, figcaption, summary")].filter((e) => !e.matches(aside));
+  const said = (blocks) => blocks.flatMap((e) => (term(e) + e.textContent).replace(/\s+/g, " ").trim().split(/(?<=[.?!]) (?=\p{Lu})/u)).filter((each) => /[.?!:]$/.test(each));
   // A stem's last vowel may not stand in the word: "rotari" for rotary, "slide" for sliding.
   const count = (text) => stems.filter((stem) => text.toLowerCase().includes(stem.replace(/[ei]$/, ""))).length;
   const best = (texts) => texts.reduce((best, each) => (count(each) > count(best) ? each : best), "");
-  return best(said) || best([...part.querySelectorAll("h2, h3")].map((e) => e.textContent.trim()));
+  return best(said(prose.filter((e) => part?.contains(e)))) || best(said(prose)) || best([...page.querySelectorAll("h2, h3")].map((e) => e.textContent.trim()));
 }
 
 const parse = Search._parseQuery;

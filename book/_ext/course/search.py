@@ -105,8 +105,7 @@ def count_words(
     unsaid = language.stopwords - {"no", "not"}  # NoPE is looked for with them
 
     def stems(text: str) -> list[str]:
-        words = (word for word in split(text) if len(word) > 1 and word.isascii())
-        return [stem(word) for word in words if word not in unsaid]
+        return [stem(word) for word in split(text) if word not in unsaid and word.isascii()]
 
     tables = page in ("book/notation", "book/glossary")
     places: dict[str, Words] = {"": (Counter(), set())}
