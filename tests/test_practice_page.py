@@ -23,7 +23,7 @@ from exercises.checks import EXERCISES
 from pe_course.judge.recorded import stored
 from tools import practice
 
-# What a program says of answers, given as sources, and of what the mistakes that a check knows give.
+# What a program says of answers, given as sources, and of what a mistake returns.
 ASK = """
 import contextlib, io, json, sys
 sys.path.insert(0, sys.argv[1])
