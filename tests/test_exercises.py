@@ -17,8 +17,10 @@ import torch
 from browsing import toc_pages
 from exercises import build, checks, practice, warm_up
 from exercises.checks import kept
+from exercises.feedback import autograded, feedback_page
 from exercises.grade_course import work
 from exercises.jobs import Graded, Job
+from exercises.notebook import parse, restore
 from exercises.sets import (
     load,
     nbgrader_metadata,
@@ -64,7 +66,7 @@ def test_each_exercise_states_difficulty_minutes_points_and_hints(name: str) -> 
     )
     assert [float(points) for _, _, points in stated] == [q.points for q in load(name).questions]
     for part in text.split("**Difficulty**")[1:]:
-        assert part.count("<details>") >= 2
+        assert part.count("<summary>Hint ") >= 2
     intro = source_text(cells(source_path(name))[0])
     (more,) = map(int, re.findall(r"\*\*Open\*\* · \*\*(\d+) minutes", text))
     minutes = sum(int(minutes) for _, minutes, _ in stated) + more
@@ -77,6 +79,45 @@ def test_every_cell_that_is_handed_out_has_a_name(name: str) -> None:
     """So that feedback shows it as it was handed out."""
     ids = [nbgrader_metadata(cell).get("grade_id") for cell in cells(source_path(name))]
     assert None not in ids and len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_every_forecast_has_a_cell_before_the_answer_and_is_answered_after_the_check(
+    name: str,
+) -> None:
+    by_id = {nbgrader_metadata(c)["grade_id"]: c for c in cells(release_path(name))}
+    ids = list(by_id)
+    for question in load(name).questions:
+        asked, answered = f"forecast_{question.name}", f"forecast_answer_{question.name}"
+        assert (asked in ids) == (answered in ids)
+        if asked not in ids:
+            continue
+        assert ids.index(asked) == ids.index(question.solution_id) - 1
+        assert ids.index(answered) > ids.index(question.test_id)
+        assert source_text(by_id[asked]).startswith(
+            "**Your forecast** (before you run anything): "
+        )
+        held = nbgrader_metadata(by_id[asked])
+        assert not held["grade"] and not held["solution"] and not held["locked"]
+        assert by_id[asked]["metadata"].get("editable", True)
+        assert "<summary>The forecast: click after your own</summary>" in (
+            source_text(by_id[answered])
+        )
+    text = "".join(source_text(cell) for cell in by_id.values())
+    assert not re.search(r"Before you (write it|run it|begin):", text)
+
+
+def test_feedback_shows_a_forecast_as_the_student_wrote_it() -> None:
+    """Other cells that are no answer are put back to what was handed out."""
+    name = "01_attention"
+    notebook = json.loads(release_path(name).read_text(encoding="utf-8"))
+    for cell in notebook["cells"]:
+        if nbgrader_metadata(cell)["grade_id"] in ("forecast_times_of", "ask_times_of"):
+            cell["source"] = "No: all lies on $one$ line."
+    made = restore(parse(json.dumps(notebook).encode()), load(name))
+    assert [cell.grade_id for cell in made if "one$ line" in cell.source] == ["forecast_times_of"]
+    graded = Graded("ann", name, [], [c for c in made if not c.is_test], {}, 0.0)
+    assert "No: all lies on $one$ line." in feedback_page(graded, autograded(graded))
 
 
 @pytest.fixture(scope="module")
