@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 import re
@@ -75,6 +76,17 @@ def test_each_exercise_states_difficulty_minutes_points_and_hints(name: str) -> 
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
+def test_a_harder_exercise_is_worth_more_points(name: str) -> None:
+    text = "\n".join(source_text(cell) for cell in cells(source_path(name)))
+    points: dict[str, list[int]] = {"●○○ easy": [], "●●○ medium": [], "●●● hard": []}
+    for level, each in re.findall(r"\*\*Difficulty\*\* (\S+ \w+) · .* · \*\*(\d+) point", text):
+        points[level].append(int(each))
+    levels = [each for each in points.values() if each]
+    assert all(max(easier) < min(harder) for easier, harder in itertools.pairwise(levels))
+    assert all(max(each) - min(each) <= 1 for each in levels)
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
 def test_every_cell_that_is_handed_out_has_a_name(name: str) -> None:
     """So that feedback shows it as it was handed out."""
     ids = [nbgrader_metadata(cell).get("grade_id") for cell in cells(source_path(name))]
@@ -94,9 +106,7 @@ def test_every_forecast_has_a_cell_before_the_answer_and_is_answered_after_the_c
             continue
         assert ids.index(asked) == ids.index(question.solution_id) - 1
         assert ids.index(answered) > ids.index(question.test_id)
-        assert source_text(by_id[asked]).startswith(
-            "**Your forecast** (before you run anything): "
-        )
+        assert source_text(by_id[asked]).startswith("**Your forecast** (before you run anything): ")
         held = nbgrader_metadata(by_id[asked])
         assert not held["grade"] and not held["solution"] and not held["locked"]
         assert by_id[asked]["metadata"].get("editable", True)
