@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import itertools
 import json
 import math
@@ -14,9 +15,10 @@ from typing import Any
 
 import pytest
 import torch
+from bs4 import BeautifulSoup
 
 from browsing import toc_pages
-from exercises import build, checks, practice, warm_up
+from exercises import build, checks, practice, solutions, warm_up
 from exercises.checks import kept
 from exercises.feedback import autograded, feedback_page
 from exercises.grade_course import work
@@ -185,6 +187,40 @@ def test_nothing_of_a_solution_is_in_a_release(name: str) -> None:
         metadata = nbgrader_metadata(cell)
         if metadata.get("solution") and not metadata["grade_id"].startswith("open_"):
             assert source_text(cell).endswith("# your code here\n    raise NotImplementedError")
+
+
+def test_every_model_answer_has_a_why_of_two_to_five_sentences() -> None:
+    assert list(solutions.whys()) == [each.name for one in checks.SETS.values() for each in one]
+    for name, why in solutions.whys().items():
+        words = re.sub(r"\$[^$]*\$", "x", why)  # without formulas
+        assert 2 <= len(re.findall(r"[.?]\)?(?: |$)", words)) <= 5, name
+        assert len(solutions.commonest_mistakes(name)) == 2
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_page_of_model_solutions_is_whole_and_needs_no_network(name: str) -> None:
+    page = solutions.page(name)
+    article = BeautifulSoup(page, "html.parser").body
+    assert article is not None
+    text = " ".join(article.get_text().split())
+    for line in (line for line in solution_lines(name) if not line.startswith(("-", "*"))):
+        assert line in text
+    assert (
+        text.count("Why.") == text.count("The two commonest mistakes") == len(load(name).questions)
+    )
+    assert "What a full answer has" in text and "$" not in text and "SOLUTION" not in text
+    assert "<script" not in page and not article.select("[src], link")
+
+
+def test_no_release_and_no_zip_says_why_an_answer_is_right() -> None:
+    """Nor does the archive of the checks have the file in which it stands."""
+    texts = [path.read_text(encoding="utf-8") for path in build.RELEASE.rglob("*.ipynb")]
+    for packed in (build.ZIP.read_bytes(), build.checks()):
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+            texts += [archive.read(each).decode(errors="ignore") for each in archive.namelist()]
+    every = "\n".join(texts)
+    for why in solutions.whys().values():
+        assert max(re.findall(r"[\w ,]+", why), key=len) not in every
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
