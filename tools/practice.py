@@ -114,7 +114,7 @@ def asked(name: str) -> dict[str, str]:
         is_code = cell["cell_type"] == "code"
         given += [source] * is_code
         parts.append(f"```python\n{source}\n```" if is_code else source)
-    missing = r"\n\n(Below the check, a cell draws|\*Double-click here) .*"  # in a page
+    missing = r"\n\n(Below the check, a cell draws|\*Double-click here,) .*"  # in a page
     text = re.sub(missing, "", "\n\n".join(parts))
     after = f"forecast_answer_{name}"
     return {
