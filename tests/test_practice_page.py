@@ -106,7 +106,7 @@ def test_the_page_says_what_the_notebook_says(name, page_python):
     for (what, answer), in_page in zip(
         answers(name), said_in_the_page(page_python, asked), strict=True
     ):
-        if what.startswith("right ~ ") and "is not here; in the notebook it is" in in_page:
+        if what.startswith("right ~ ") and "is not here. This is a limit" in in_page:
             lacking.append(what)
         elif plain(what, in_page) != plain(what, said_in_a_notebook(name, answer)):
             differ.append(f"{what}: {in_page}")
@@ -117,9 +117,28 @@ def test_the_page_says_what_the_notebook_says(name, page_python):
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ("torch.fft", "`torch.fft` is not here; in the notebook it is"),
-        ("torch.linalg.svd(1)", "`torch.linalg.svd` is not here; in the notebook it is"),
-        ("torch.ones(2).unique()", "`Tensor.unique` is not here; in the notebook it is"),
+        (
+            "torch.fft",
+            "`torch.fft` is not here. This is a limit of the page, not a mistake of "
+            "yours: in the notebook it works. (line 2)",
+        ),
+        (
+            "torch.linalg.qr(1)",
+            "`torch.linalg.qr` is not here. If PyTorch takes it, this is a limit "
+            "of the page, not a mistake of yours: in the notebook it works. Near to it, and here: "
+            "`torch.linalg.svd`.",
+        ),
+        ("torch.ones(2).mode()", "`Tensor.mode` is not here. This is a limit of the page"),
+        ("torch.ones(2).sum(out=1)", "`Tensor.sum(out=...)` is not here. If PyTorch takes it"),
+        ("torch.sum(torch.ones(2), out=1)", "`torch.sum(out=...)` is not here. If PyTorch takes"),
+        ("torch.tril(torch.ones(2, 2), 1, 2)", "`torch.tril with these arguments` is not here."),
+        (
+            "__import__('numpy').linspace(0, 1)",
+            "`numpy.linspace` is not here. This is a limit of "
+            "the page, not a mistake of yours: in the notebook it works. Near to it, and here: "
+            "`torch.linspace`.",
+        ),
+        ("__import__('torch.fft')", "`torch.fft` is not here."),
         ("torch.sofmax(1)", "module 'torch' has no attribute 'sofmax'"),
         ("torch.ones(2) + torch.ones(3)", "must match the size of tensor b (3)"),
         ("torch.ones(2, 3) @ torch.ones(2, 3)", "shapes cannot be multiplied (2x3 and 2x3)"),

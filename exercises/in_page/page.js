@@ -16,6 +16,7 @@ const places = new Map(); // exercise -> its place in the page
 let worker = null;
 let waiting = null; // the exercise whose answer is being checked
 let timer = 0;
+let lacks = []; // what Python in the page has not: pairs of a title and names
 const limits = new Map(); // exercise -> seconds that an answer may take
 
 function start() {
@@ -32,8 +33,9 @@ function end() {
   waiting = null;
 }
 
-function hear({ received, name, seconds, busy, found, failed, begun }) {
+function hear({ received, name, seconds, busy, found, failed, begun, lacking }) {
   if (received !== undefined) for (const place of places.values()) place.progress(received);
+  if (lacking) lacks = lacking;
   if (seconds !== undefined) {
     limits.set(name, Math.max(PATIENCE, 10 * seconds));
     places.get(name).ready();
@@ -144,6 +146,8 @@ export async function open(button) {
     ready() {
       loaded = true;
       bar.hidden = true;
+      list.replaceChildren(...lacks.map(([title, names]) =>
+        element("li", {}, `${title}: `, element("code", {}, names.join(" ")))));
       if (waiting !== name) status.textContent = "Python is ready.";
     },
     say(words, kind) {
@@ -194,8 +198,12 @@ export async function open(button) {
         className: "sd-btn sd-btn-outline-primary" }, words)));
   const label = `Your answer: ${name}`;
   const hint = element("p", { className: "practice-hint", id: `practice-hint-${name}` },
-    "torch and math are there; what cells of the chapter define is not. " +
-    "Tab indents; Escape, then Tab leaves the editor. Ctrl or ⌘ and Enter checks.");
+    "Python's own library is here, and a small torch, for tensors without gradients. numpy, pe_lib " +
+    "and what cells of the chapter define are not. (In the notebook, all of PyTorch and numpy are " +
+    "there.) Tab indents; Escape, then Tab leaves the editor. Ctrl or ⌘ and Enter checks.");
+  const list = element("ul", {}, element("li", {}, "Python is still loading; it knows."));
+  const absent = element("details", { className: "practice-hint" },
+    element("summary", {}, "What of PyTorch is not here"), list);
   const editor = element("div", { className: "practice-editor" });
   const view = new EditorView({
     doc: kept(name) ?? first,
@@ -218,7 +226,7 @@ export async function open(button) {
   start();
   worker.postMessage({ name });
   await style();
-  home.replaceChildren(editor, hint, buttons, bar, status, verdict, printed);
+  home.replaceChildren(editor, hint, absent, buttons, bar, status, verdict, printed);
   verdict.setAttribute("role", "status");
   addEventListener("pagehide", () => saving && save());
   addEventListener("storage", (event) => { // another tab has written
