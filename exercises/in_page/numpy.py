@@ -16,4 +16,4 @@ class generic:
 def __getattr__(name):
     if name.startswith("__"):
         raise AttributeError(name)
-    raise torch.NotHere(f"numpy.{name}")
+    raise torch.NotHere(f"numpy.{name}", "numpy has it")

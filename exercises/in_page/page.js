@@ -226,7 +226,7 @@ export async function open(button) {
   start();
   worker.postMessage({ name });
   await style();
-  home.replaceChildren(editor, hint, absent, buttons, bar, status, verdict, printed);
+  home.replaceChildren(absent, editor, hint, buttons, bar, status, verdict, printed);
   verdict.setAttribute("role", "status");
   addEventListener("pagehide", () => saving && save());
   addEventListener("storage", (event) => { // another tab has written

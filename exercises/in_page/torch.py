@@ -3,7 +3,7 @@
 Numbers lie in one array, as in torch, and views share it; each operation rounds its result to the
 precision of its type. Torch's functions of a tensor are the tensor's methods. What is not here says
 so by its name. tests/test_practice_page.py holds all this to torch: on every right answer and every
-stored mistake of the exercises that open in their page.
+stored mistake of the exercises that open in their page, and on the lines of tests/page_torch.txt.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ ASKED = {  # what people look for; the page lists what of it is not here
     "matrices": "linalg.qr linalg.eigh linalg.cholesky linalg.matrix_power linalg.slogdet addmm "
     "baddbmm kron cross cov corrcoef block_diag",
     "other functions": "vmap from_numpy Tensor.numpy mode kthvalue histc dstack rot90 fliplr "
-    "flipud logspace trapezoid std_mean var_mean aminmax logcumsumexp fmin fmax frac take addcmul addcdiv gcd sinc heaviside",
+    "flipud logspace trapezoid std_mean var_mean aminmax logcumsumexp fmin fmax frac take addcmul "
+    "addcdiv gcd sinc heaviside",
 }  # fmt: skip
 
 
@@ -79,11 +80,11 @@ def lacking():
 class NotHere(Exception):
     """The notebook has it, and the page has not (an import would reword an AttributeError)."""
 
-    def __init__(self, what, sure=True):
+    def __init__(self, what, unless=""):
         owner, _, name = what.rpartition(".")
         near = NEAR.get(name) or (owner != "torch" and is_here(name) and f"torch.{name}")
         super().__init__(
-            f"`{what}` is not here. {'This is' if sure else 'If PyTorch takes it, this is'} {LIMIT}"
+            f"`{what}` is not here. {f'If {unless}, this' if unless else 'This'} is {LIMIT}"
             + (f" Near to it, and here: `{near}`." if near else "")
         )
 
@@ -93,8 +94,9 @@ class Elsewhere:
 
     @staticmethod
     def find_spec(name, path, target=None):
-        if name.partition(".")[0] in ("torch", "numpy"):
-            raise NotHere(name, sure=False)
+        owner = name.partition(".")[0]
+        if owner in ("torch", "numpy"):
+            raise NotHere(name, f"{owner} has it")
 
 
 __path__ = []
@@ -132,7 +134,7 @@ def guarded(what, function):
             except TypeError:
                 extra = [f"({name}=...)" for name in named if name not in known.parameters]
                 words = extra[0] if extra else " with these arguments"
-                raise NotHere(what + words, sure=False) from None
+                raise NotHere(what + words, "PyTorch takes it") from None
             if not hasattr(error, "__notes__"):
                 error.add_note(f"If PyTorch takes these arguments of {what}, this is {LIMIT}")
             raise
@@ -1865,7 +1867,7 @@ class Room(type(sys)):
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        raise NotHere(f"{self.__name__}.{name}", sure=False)
+        raise NotHere(f"{self.__name__}.{name}", "PyTorch has it")
 
 
 def pad(input, pad, mode="constant", value=0.0):
@@ -1921,8 +1923,8 @@ for _name in ("softmax", "log_softmax", "sigmoid", "relu", "tanh"):
 for _function in (
     tensor, as_tensor, full, zeros, ones, eye, arange, linspace, empty, where, cat, stack, hstack,
     vstack, column_stack, atleast_1d, atleast_2d, meshgrid, cartesian_prod, combinations,
-    tril_indices, triu_indices, broadcast_tensors, polar, real, imag, view_as_complex, view_as_real, isin, cdist, searchsorted,
-    bucketize, einsum, tensordot, cosine_similarity,
+    tril_indices, triu_indices, broadcast_tensors, polar, real, imag, view_as_complex,
+    view_as_real, isin, cdist, searchsorted, bucketize, einsum, tensordot, cosine_similarity,
 ):  # fmt: skip
     globals()[_function.__name__] = guarded(f"torch.{_function.__name__}", _function)
 concat, concatenate, asarray = cat, cat, as_tensor
