@@ -186,8 +186,9 @@ def place(name: str) -> str:
 ABOUT = (
     "**Or write here, without an account.** {count} of these exercises {opens} in this page: a "
     "click loads Python from this site (6 MB, once). The check gives the same answers as in the "
-    "notebook, and your code stays in this browser. It runs on a small replacement for PyTorch. "
-    "If your code uses a function that the replacement lacks, it says so."
+    "notebook, and your code stays in this browser. It runs on a small replacement for PyTorch, "
+    "without numpy. Above the editor stands what the replacement lacks; if your code uses some of "
+    "it, the page says so, and the notebook has it."
 )
 WITHOUT = (
     "This copy of the site was built without npm, so these exercises do not open in the page; the "

@@ -1,5 +1,9 @@
 """Stands in for numpy, of which the page has only the names that the checks ask for."""
 
+import torch
+
+__path__ = []  # so that an import of what is within it says the same
+
 
 class ndarray:
     pass
@@ -12,4 +16,4 @@ class generic:
 def __getattr__(name):
     if name.startswith("__"):
         raise AttributeError(name)
-    raise AttributeError(f"`numpy.{name}` is not here; in the notebook it is")
+    raise torch.NotHere(f"numpy.{name}", "numpy has it")

@@ -17,6 +17,7 @@ let waiting = null; // the exercise whose answer is being checked
 let timer = 0;
 let since = 0; // when the answer began to run
 let left = 0; // milliseconds that all its calls may still take
+let lacks = []; // what Python in the page has not: pairs of a title and names
 const limits = new Map(); // exercise -> seconds that an answer may take
 
 function start() {
@@ -33,8 +34,9 @@ function end() {
   waiting = null;
 }
 
-function hear({ received, name, seconds, busy, found, failed, begun }) {
+function hear({ received, name, seconds, busy, found, failed, begun, lacking }) {
   if (received !== undefined) for (const place of places.values()) place.progress(received);
+  if (lacking) lacks = lacking;
   if (seconds !== undefined) {
     limits.set(name, seconds);
     if (name === waiting) left = 1000 * seconds;
@@ -147,6 +149,8 @@ export async function open(button) {
     ready() {
       loaded = true;
       bar.hidden = true;
+      list.replaceChildren(...lacks.map(([title, names]) =>
+        element("li", {}, `${title}: `, element("code", {}, names.join(" ")))));
       if (waiting !== name) status.textContent = "Python is ready.";
     },
     say(words, kind) {
@@ -197,8 +201,12 @@ export async function open(button) {
         className: "sd-btn sd-btn-outline-primary" }, words)));
   const label = `Your answer: ${name}`;
   const hint = element("p", { className: "practice-hint", id: `practice-hint-${name}` },
-    "torch and math are there; what cells of the chapter define is not. " +
-    "Tab indents; Escape, then Tab leaves the editor. Ctrl or ⌘ and Enter checks.");
+    "Python's own library is here, and a small torch, for tensors without gradients. numpy, pe_lib " +
+    "and what cells of the chapter define are not. (In the notebook, all of PyTorch and numpy are " +
+    "there.) Tab indents; Escape, then Tab leaves the editor. Ctrl or ⌘ and Enter checks.");
+  const list = element("ul", {}, element("li", {}, "Python is still loading; it knows."));
+  const absent = element("details", { className: "practice-hint" },
+    element("summary", {}, "What of PyTorch is not here"), list);
   const editor = element("div", { className: "practice-editor" });
   const view = new EditorView({
     doc: kept(name) ?? first,
@@ -221,7 +229,7 @@ export async function open(button) {
   start();
   worker.postMessage({ name });
   await style();
-  home.replaceChildren(editor, hint, buttons, bar, status, verdict, printed);
+  home.replaceChildren(absent, editor, hint, buttons, bar, status, verdict, printed);
   verdict.setAttribute("role", "status");
   addEventListener("pagehide", () => saving && save());
   addEventListener("storage", (event) => { // another tab has written

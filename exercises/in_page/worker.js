@@ -29,6 +29,7 @@ async function begin() {
   python.unpackArchive(await checks, "zip", { extractDir: FOLDER });
   python.runPython(`import sys; sys.path.insert(0, "${FOLDER}")`);
   const runner = python.pyimport("runner");
+  postMessage({ lacking: python.pyimport("torch").lacking().toJs() });
   ready = true;
   return { python, runner };
 }

@@ -31,7 +31,7 @@ DTYPES = {
         "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "bool",
         "uint64", "uint32", "uint16", "uint8", "complex64", "complex128",
     )
-    if hasattr(torch, name)  # what stands in for torch in a page lacks some
+    if name in dir(torch)  # what stands in for torch in a page lacks some
 }  # fmt: skip
 UNCONVERTED = (list, tuple, str, bytes, bytearray)  # sequences that stay what they are
 
