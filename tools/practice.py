@@ -124,7 +124,7 @@ def exercise(name: str) -> dict[str, Any]:
     return {
         "module": f"ch{set_of(name)}",
         "given": asked(name)["given"],
-        "cases": [[case.label, [stored(each) for each in case.args], case.tolerance]
+        "cases": [[case.in_full().label, [stored(each) for each in case.args], case.tolerance]
                   for case in cases],
     }  # fmt: skip
 

@@ -26,7 +26,12 @@ def clip_cases(draw: Draw) -> list[Case]:
     """Longer to the left, to the right, alike, nothing on one side; few texts and many."""
     a, b = draw.sizes(2, 2, 6)
     found = []
-    for left, right in ((max(a, b), min(a, b)), (min(a, b), max(a, b)), (a, a), (0, b), (a, 0)):
+    for sides, left, right in (
+        ("a longer reach to the left", max(a, b), min(a, b)),
+        ("a longer reach to the right", min(a, b), max(a, b)),
+        ("both reaches alike", a, a), ("no reach to the left", 0, b),
+        ("no reach to the right", a, 0),
+    ):  # fmt: skip
         for words, count, longest in (("many texts", 40, 60), ("two texts", 2, 30),
                                       ("few distances", 40, 90)):  # fmt: skip
             counts = torch.zeros(left + right + 1, dtype=torch.long)
@@ -42,7 +47,7 @@ def clip_cases(draw: Draw) -> list[Case]:
                 seen = drawn + drawn.triu(1).T < share[distance.abs()]  # of two, both or neither
                 row = distance[seen].clamp(-left, right) + left
                 counts += torch.bincount(row, minlength=len(counts))
-            found.append(Case(words, (counts,)))
+            found.append(Case(f"{words}, {sides}", (counts,)))
     return found
 
 
@@ -82,8 +87,8 @@ def looks_cases(draw: Draw) -> list[Case]:
         places = torch.arange(tokens)
         row = clipped_row(relative_position(places, places), c).expand_as(weights)
         shares = weights.new_zeros(heads, tokens, len(table)).scatter_add(-1, row, weights)
-        label = f"{words}, H, L, c, d = {(heads, tokens, c, d)}"
-        return Case(label, (value + shares @ table, table))
+        sizes = f", H, L, c, d = {(heads, tokens, c, d)}"
+        return Case(words, (value + shares @ table, table), drawn=sizes)
 
     return [
         case("narrow heads", h, length, clip, 2 * clip + 1 + more, 1.0),
@@ -146,7 +151,7 @@ def apart_cases(draw: Draw) -> list[Case]:
         order = draw.order(length)
         row = relative_position(order, order).clamp(-left, right) + left
         by_row = draw.normal(length, 16).double() @ draw.normal(16, left + right + 1).double()
-        found.append(Case(f"{words}, {length} tokens", (by_row.gather(1, row) / 4,)))
+        found.append(Case(words, (by_row.gather(1, row) / 4,), drawn=f", {length} tokens"))
     return found
 
 

@@ -35,12 +35,14 @@ class CheckFailed(AssertionError):
 
     Attributes:
         share: of the points that it gets all the same, for the parts of it that are right.
+        at: index of the first case that is wrong.
+        got: what the answer returned there.
     """
 
-    def __init__(self, message: str, share: float = 0.0) -> None:
+    def __init__(self, message: str, share: float = 0.0, at: int = 0, got: Any = None) -> None:
         """Say what is wrong."""
         super().__init__(message)
-        self.share = share
+        self.share, self.at, self.got = share, at, got
 
     def _render_traceback_(self) -> list[str]:
         """Show the message alone in a notebook: the lines of the check are no help."""
@@ -48,14 +50,21 @@ class CheckFailed(AssertionError):
 
 
 class Case(NamedTuple):
-    """Arguments for one call, and words for them ("positions that start at 17").
+    """Arguments for one call, and words for them ("a long text").
 
-    `tolerance` stands in for that of the exercise where rounding is larger than elsewhere.
+    `label` is the same for every draw. What else tells this draw (", 37 tokens") is `drawn`, which
+    the grader keeps to itself. `tolerance` stands in for that of the exercise where rounding is
+    larger than elsewhere.
     """
 
     label: str
     args: tuple[Any, ...]
     tolerance: float | None = None
+    drawn: str = ""
+
+    def in_full(self) -> Case:
+        """Return the case with all that is known of it in its label."""
+        return self._replace(label=self.label + self.drawn)
 
 
 class Mistake(NamedTuple):
@@ -116,6 +125,7 @@ class Exercise:
         axes: names of the result's last axes, for messages.
         parts: of the answer, for which the text gives points apart: words in the labels of cases,
             or the places of values.
+        seconds: what all calls of a self-check or of the grader may take together.
     """
 
     name: str
@@ -126,6 +136,7 @@ class Exercise:
     integers: bool = False
     axes: tuple[str, ...] = ()
     parts: tuple[str | int, ...] = ()
+    seconds: float = 10.0
 
     def __call__(self, answer: Answer) -> None:
         """Check `answer`; say in words what is wrong, or that nothing is."""
@@ -147,19 +158,16 @@ class Exercise:
         Args:
             answer: the student's function.
             seed: of the inputs.
-            hidden: whether messages keep the numbers of the inputs to themselves.
+            hidden: whether messages keep what was drawn to themselves.
 
         Raises:
             CheckFailed: if the answer is wrong. What `answer` itself raises passes through.
         """
-        cases = [
-            case._replace(label=without_numbers(case.label)) if hidden else case
-            for case in self.cases(Draw(seed))
-        ]
+        cases = [case if hidden else case.in_full() for case in self.cases(Draw(seed))]
         wanted = [self.reference(*clone(case.args)) for case in cases]
         got: list[Any] = []
-        problem = ""
-        for case, want in zip(cases, wanted, strict=True):
+        problem, at = "", 0
+        for number, (case, want) in enumerate(zip(cases, wanted, strict=True)):
             args = clone(case.args)
             try:
                 got.append(clone(answer(*args)))  # some reuse a buffer
@@ -169,22 +177,26 @@ class Exercise:
                 error.add_note(f"with {case.label}")
                 raise
             if text := shape_problem(got[-1], want, self.integers, self.axes, hidden):
-                problem = problem or f"with {case.label}: {text}"
+                if not problem:
+                    problem, at = f"with {case.label}: {text}", number
             elif changed := changed_argument(case.args, args):
-                raise CheckFailed(f"your function changes {changed}; return a new one")
+                text = f"your function changes {changed}; return a new one"
+                raise CheckFailed(text, at=number, got=got[number])
         if problem:
             text = self.explanation(cases[: len(got)], got) or problem
             values = len(got) == len(cases) and all(
                 isinstance(each, tuple | list) and len(each) == len(self.parts) for each in got
             )
-            raise CheckFailed(text, self.share(cases, got, wanted) if values else 0.0)
+            share = self.share(cases, got, wanted) if values else 0.0
+            raise CheckFailed(text, share, at, got[at])
         right = [
             close(value, want, self.room(case))
             for case, value, want in zip(cases, got, wanted, strict=True)
         ]
         if not all(right):
             text = self.explanation(cases, got) or self.generic(cases, got, wanted, right, hidden)
-            raise CheckFailed(text, self.share(cases, got, wanted))
+            at = right.index(False)
+            raise CheckFailed(text, self.share(cases, got, wanted), at, got[at])
 
     def share(self, cases: list[Case], got: list[Any], wanted: list[Any]) -> float:
         """Return the share of the parts that are right in all of their cases."""
@@ -255,14 +267,6 @@ def changed_argument(before: tuple[Any, ...], after: tuple[Any, ...]) -> str:
             which = f", the {place} one" if len(before) > 1 else ""
             return f"its argument in place{which}"
     return ""
-
-
-def without_numbers(label: str) -> str:
-    """Return words for a case that do not tell its numbers, as the grader's are hidden."""
-    lists = r"\[[^][]*(?:\[[^][]*\][^][]*)*\]|\([-\d., ]+\)"
-    numbers = r"(?<![\w-])[-+]?\d[\d.]*(?:e[-+]?\d+)?(?![\w-])"
-    text = re.sub(f"{lists}|{numbers}", "…", label)
-    return re.sub(r"…(?:,? …)+", "…", text)
 
 
 def innermost(error: BaseException) -> str:
