@@ -189,6 +189,14 @@ EXERCISES = (
         mistakes=(
             Mistake("the word's value is still in your shares: it has a part along the rows, the "
                     "same for all queries of a head", lambda o, t: o @ torch.linalg.pinv(t)),
+            *(Mistake("the word's value is still in your shares: scaling them to a sum of one does "
+                      "not take it out", lambda o, t, to_one=to_one: to_one(
+                          o @ torch.linalg.pinv(t)))
+              for to_one in (lambda r: r / r.sum(-1, keepdim=True), lambda r: r.softmax(-1))),
+            Mistake("the value has a part in every row, not only in that of the query's own place",
+                    lambda o, t: completed(o @ torch.linalg.pinv(t))),
+            Mistake("the first token's output is not the value alone: that token has looked, too",
+                    lambda o, t: (o - o[:, :1]) @ torch.linalg.pinv(t)),
             Mistake("the mean over the queries is taken for the value",
                     lambda o, t: (o - o.mean(1, keepdim=True)) @ torch.linalg.pinv(t)),
             Mistake("the rows on the right still have the value in them: which query has nothing "
@@ -220,17 +228,20 @@ EXERCISES = (
                     "shuffled", lambda s: between(torch.arange(len(s)))),
             Mistake("a distance has no sign here; which end was the first cannot be known",
                     lambda s: ranks(across(s))[:, None] - ranks(across(s))),
-            Mistake("you count along one end only; the queries that have nothing beyond the clip "
-                    "there all count one key, and only the other end tells them apart",
-                    lambda s: between(ranks(sharing(s)[1]))),
-            Mistake("the keys that share a score are counted, and the counts of neighbours may "
-                    "differ by two, or by one: put the tokens in order, then number them",
-                    lambda s: between(across(s))),
+            *(Mistake("you count along one end only; the queries that have nothing beyond the clip "
+                      "there all count one key, and only the other end tells them apart",
+                      lambda s, end=end: between(ranks(sharing(s)[1:][end]))) for end in (0, 1)),
+            *(Mistake("the keys that share a score are counted, and the counts of neighbours may "
+                      "differ by two, or by one: put the tokens in order, then number them",
+                      lambda s, by=by: between(across(s)) // by) for by in (1, 2)),
             Mistake("you return the distances of the order: `argsort` says which token comes "
                     "first, second, ...; the place of each token is asked for",
                     lambda s: between(across(s).argsort())),
-            Mistake("scores do not fall with distance: a larger one need not be nearer",
-                    lambda s: between(ranks(s[sharing(s)[0]]))),
+            *(Mistake("scores do not fall with distance: a larger one need not be nearer",
+                      lambda s, query=query: between(ranks(s[query(s)])))
+              for query in (lambda s: sharing(s)[0], lambda _: 0)),
+            Mistake("your distances end where the clip begins: tokens farther apart are asked for, "
+                    "too", lambda s: apart(s).clamp(max=len(s) - int(sharing(s)[2].max()))),
             Mistake("both sides are clipped alike in your answer; the two reaches may differ",
                     clipped_alike),
             Mistake("you count the tokens between two; neighbours are 1 apart, and not 0",

@@ -170,10 +170,14 @@ def xpos_scores(
     return result.float().masked_fill(hidden, -torch.inf)
 
 
-def unmasked(q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-    """Let a query see later keys, too, with nothing instead of what grows."""
-    found = xpos_scores(q, k, q_pos, k_pos)
-    return found.masked_fill(found.isinf(), 0.0)
+def later(q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    """Return which keys come after each query, (Lq, Lk)."""
+    return k_pos > q_pos[:, None]
+
+
+def with_a_number(number: float) -> Answer:
+    """Return a wrong answer with a number in the place of minus infinity."""
+    return lambda *args: xpos_scores(*args).masked_fill(later(*args), number)
 
 
 def xpos_cases(draw: Draw) -> list[Case]:
@@ -327,7 +331,14 @@ EXERCISES = (
                     lambda q, k, m, n: xpos_scores(q, k, m, n, on="halves")),
             Mistake("queries and keys have been rotated already; you rotate them once more",
                     lambda q, k, m, n: xpos_scores(once_more(q, m), once_more(k, n), m, n)),
-            Mistake("a key that comes after a query is not seen: minus infinity", unmasked),
+            *(Mistake("where a key is not seen, the score is minus infinity itself: a large number "
+                      "is a score like others", with_a_number(number))
+              for number in (-1e9, torch.finfo(torch.float32).min)),
+            Mistake("a query sees the key at its own place, too: only later keys are hidden",
+                    lambda q, k, m, n: xpos_scores(q, k, m, n).masked_fill(
+                        n >= m[:, None], -torch.inf)),
+            Mistake("a key that comes after a query is not seen: minus infinity",
+                    with_a_number(0.0), later),
             Mistake("the factor 1/sqrt(d) is missing",
                     lambda q, k, m, n: xpos_scores(q, k, m, n) * q.shape[-1] ** 0.5),
             Mistake("queries and keys are both counted from 0; use q_pos and k_pos",

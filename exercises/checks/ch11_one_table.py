@@ -192,8 +192,8 @@ def reading_cases(draw: Draw) -> list[Case]:
     length, other, more = draw.sizes(3, 3, 7)
     cases = []
     for n, size, words, step, noise in (
-        (length, 1.0, "of ordinary size", 1.0, 2e-5), (other, 1e-3, "small", 1.0, 1e-6),
-        (more, 1e3, "large", 1.0, 1e-6), (more, 1.0, "that change little", 3e-4, 1e-6),
+        (length, 1.0, "of ordinary size", 1.0, 2e-5), (other, 1e-3, "that are small", 1.0, 1e-6),
+        (more, 1e3, "that are large", 1.0, 1e-6), (more, 1.0, "that change little", 3e-4, 1e-6),
         (length, 1.0, "rounded much, all below zero", 1.0, 8e-5),
         (other, 3e-6, "that are almost zero", 1.0, 1e-6),
     ):  # fmt: skip

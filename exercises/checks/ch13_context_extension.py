@@ -28,17 +28,17 @@ def longest(dim: int, base: float, pair: int, turn: float = 2 * math.pi) -> Tens
 
 def trained_cases(draw: Draw) -> list[Case]:
     """Widths and bases of published models and drawn ones; one pair, some, and all of them."""
-    wide, base = 2 * draw.integer(20, 90), float(10 ** draw.integer(3, 6))
+    wide, drawn = 2 * draw.integer(20, 90), float(10 ** draw.integer(3, 6))
     found = [
         ("one pair", 64, 100.0, 1),
         ("a head of one pair", 2, 1e4, 1),
         ("all pairs", 128, 1e4, 64),
-        ("all pairs of a drawn width", wide, base, wide // 2),
+        ("all pairs of a drawn width", wide, drawn, wide // 2),
     ]
     for words, dim, base, low in (
         ("a base of 10,000", 128, 1e4, 10), ("a base of 500,000", 128, 5e5, 10),
         ("a base of a million", 256, 1e6, 10), ("a base of 100", 64, 100.0, 10),
-        ("a base of 20,000", 96, 2e4, 10), ("a drawn width and base", wide, base, 10),
+        ("a base of 20,000", 96, 2e4, 10), ("a drawn width and base", wide, drawn, 10),
         ("a long text", 128, 5e5, 5000), ("a very long text", 256, 1e6, 10_000),
     ):  # fmt: skip
         found.append((words, dim, base, drawn_count(draw, dim, base, low)))

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from pe_course.judge.compare import (
+    as_tensor,
     clone,
     close,
     difference,
@@ -68,10 +69,14 @@ class Case(NamedTuple):
 
 
 class Mistake(NamedTuple):
-    """A wrong answer that people write, and what to say to it."""
+    """A wrong answer that people write, and what to say to it.
+
+    Where `beside` gives True, for the same arguments, such an answer may have any number.
+    """
 
     message: str
     function: Answer
+    beside: Answer | None = None
 
 
 class Draw:
@@ -219,21 +224,24 @@ class Exercise:
 
     def explanation(self, cases: list[Case], got: list[Any]) -> str:
         """Return the message of the known mistake that gives the same, or nothing."""
-        for message, function in self.mistakes:
-            if self.explains(function, cases, got):
-                return message
+        for mistake in self.mistakes:
+            if self.explains(mistake, cases, got):
+                return mistake.message
         return ""
 
-    def explains(self, function: Answer, cases: list[Case], got: list[Any]) -> bool:
-        """Return whether `function` gives what the student's function gave, in all cases."""
+    def explains(self, mistake: Mistake, cases: list[Case], got: list[Any]) -> bool:
+        """Return whether a mistake gives what the student's function gave, in all cases."""
         for case, value in zip(cases, got, strict=True):
             try:
-                other = function(*clone(case.args))
+                other = mistake.function(*clone(case.args))
             except (ValueError, RuntimeError, IndexError, TypeError):
                 return False
-            if shape_problem(value, other, self.integers) or not close(
-                value, other, self.room(case)
-            ):
+            if shape_problem(value, other, self.integers):
+                return False
+            if mistake.beside:
+                aside = mistake.beside(*clone(case.args))
+                value, other = blanked(value, aside), blanked(other, aside)
+            if not close(value, other, self.room(case)):
                 return False
         return True
 
@@ -258,6 +266,13 @@ class Exercise:
         """Say that there is no answer yet, or none to what this one calls."""
         calls = f"{self.name} calls {stub}, which" if stub != self.name else self.name
         return f"{calls} is not answered yet"
+
+
+def blanked(value: Any, aside: Tensor) -> Tensor:
+    """Return numbers with zeros where `aside` is True."""
+    numbers = as_tensor(value)
+    assert numbers is not None
+    return numbers.masked_fill(aside, 0)
 
 
 def changed_argument(before: tuple[Any, ...], after: tuple[Any, ...]) -> str:
