@@ -342,6 +342,22 @@ def test_a_known_mistake_explains_all_cases_or_none() -> None:
         two_cases(lambda x: x[:, :2] if len(x) == 1 else x[9])
 
 
+def test_a_forgotten_mask_is_named_whatever_stands_there() -> None:
+    """Zeros, numbers that grow, infinity; a wrong score of a key that is seen is no such thing."""
+    check = checks.EXERCISES["xpos_scores"]
+
+    def forgotten(number: float, factor: float = 1.0) -> Answer:
+        return lambda q, k, m, n: (
+            factor * check.reference(q, k, m, n).masked_fill(n > m[:, None], number)
+        )
+
+    for number in (0.0, -1e4, 7.5, torch.inf, torch.nan):
+        with pytest.raises(checks.CheckFailed, match="a key that comes after a query is not seen"):
+            check.judge(forgotten(number), 0)
+        with pytest.raises(checks.CheckFailed, match="with a cache from 0"):
+            check.judge(forgotten(number, 1.5), 0)
+
+
 def test_indices_must_be_integers_where_it_matters() -> None:
     """And an axis is called by its name where it has one."""
     two_cases(lambda x: x)
