@@ -325,7 +325,7 @@ def main(arguments: list[str] | None = None) -> int:
         require_bubblewrap()
         require_hidden(course.root, course.root / "submitted", HERE.parent)
         with course.alone():
-            limits = Limits(cell=options.seconds)
+            limits = Limits(cell=options.seconds, cells=6 * options.seconds)
             base = Job("", "", None, secret=course.secret(), limits=limits)
             if options.show:
                 print(show(course, *options.show, base))

@@ -44,7 +44,7 @@ class Limits:
     def of_a_process(self) -> dict[str, int]:
         """Return the limits that the kernel keeps for each process."""
         return {
-            "RLIMIT_AS": self.memory, "RLIMIT_CPU": int(self.cells * 4),
+            "RLIMIT_AS": self.memory, "RLIMIT_CPU": int(self.cells * 2),
             "RLIMIT_FSIZE": self.file_size, "RLIMIT_NPROC": self.processes,
             "RLIMIT_NOFILE": 256, "RLIMIT_CORE": 0, "RLIMIT_NICE": 0, "RLIMIT_RTPRIO": 0,
         }  # fmt: skip
