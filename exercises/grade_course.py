@@ -8,8 +8,9 @@
                                                              what it returned, what was expected
 
 COURSE is a folder in nbgrader's layout. Results: COURSE/gradebook.db, submissions.csv,
-answers.csv, moodle.csv, canvas.csv, summary.html, autograded/ and feedback/; changes.csv if
-submissions were graded again. A submission that has not changed is not run again.
+answers.csv, moodle.csv, canvas.csv, summary.html, autograded/ and feedback/; an archive of feedback
+for each platform that submissions were collected from; changes.csv if submissions were graded
+again. A submission that has not changed is not run again.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from exercises import name_today
+from exercises.archives import write_archives
 from exercises.bubblewrap import require_bubblewrap, require_hidden
 from exercises.jobs import Graded, Job, Limits, NotStarted
 from exercises.records import Course, Record, fill_gradebook, grader_version, write
@@ -259,11 +261,14 @@ def write_results(
         print(note, file=sys.stderr)
     write_tables(course, records)
     write(course.root / "summary.html", page(records))
+    to_upload = write_archives(course, records, sets)
     for name in sorted({record["set"] for record in records}):
         scores = [counted(record) for record in records if record["set"] == name]
         mean = sum(scores) / len(scores)
         print(f"{name}: {len(scores)} submissions, mean {mean:.2f} of {load(name).points:g}")
     print(f"Results: {course.root / 'summary.html'}, submissions.csv, answers.csv, gradebook.db")
+    for line in to_upload:
+        print(line)
 
 
 def describe_changes(changes: list[Change]) -> str:

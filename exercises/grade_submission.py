@@ -17,7 +17,6 @@ from exercises.notebook import Cell, Unreadable, checkpoints, open_answers, pars
 from exercises.sandbox import Ended, Session
 from exercises.sets import ExerciseSet, Question, load
 from pe_course.judge.compare import as_tensor
-from pe_course.judge.exercise import Case, Draw
 from pe_course.judge.wire import HELD, Malformed, Opaque
 
 LONGEST = 400  # characters of a message
@@ -123,7 +122,7 @@ class Grader:
         }
         self.judged: set[str] = set()
         self.ran: dict[int, CellRun] = {}
-        self.failed: dict[str, tuple[Case, Any]] = {}  # the first case, and what was returned
+        self.failed: dict[str, tuple[Any, Any]] = {}  # what was returned, and what was expected
         self.cells_took = 0.0  # in the process that runs
         # A submission can make its own processes wait for one another: the clock ends that.
         budgets = sum(map(self.budget, exercise_set.questions))
@@ -263,10 +262,9 @@ class Grader:
         session.take_printed()
         verdict.message = verdict.message[:LONGEST]
         if calls and verdict.word != "ok":
-            cases = list(exercise.cases(Draw(verdict.seed)))
-            case = cases[calls - 1].in_full()
-            verdict.case = f"{calls} of {len(cases)}, {case.label}"
-            self.failed[question.name] = case, got
+            cases, wanted, _ = exercise.drawn(verdict.seed)
+            verdict.case = f"{calls} of {len(cases)}, {cases[calls - 1].in_full().label}"
+            self.failed[question.name] = got, wanted[calls - 1]
         self.judged.add(question.name)
 
     def explain_missing(self, question: Question, verdict: Verdict) -> None:
@@ -303,8 +301,7 @@ def shown(job: Job, name: str) -> str:
     lines = [f"{verdict.word}: {verdict.points:g} of {verdict.max_points:g} points",
              verdict.message, f"seed {verdict.seed}"]  # fmt: skip
     if name in grader.failed:
-        case, got = grader.failed[name]
-        wanted = checks.EXERCISES[name].reference(*case.args)
+        got, wanted = grader.failed[name]
         came = f"returned: {got!r}" if verdict.word == "wrong answer" else "nothing was returned"
         lines += [f"case {verdict.case}", came, f"expected: {wanted!r}"]
     return "\n".join(filter(None, lines))

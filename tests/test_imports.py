@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from tools import ROOT
@@ -50,3 +53,25 @@ def test_imports_run_one_way() -> None:
         floor = max(i for i, package in enumerate(FLOORS) if f"{name}.".startswith(f"{package}."))
         above = tuple(f"{package}." for package in FLOORS[floor + 1 :])
         assert not [target for target in targets if f"{target}.".startswith(above)], name
+
+
+IN_THE_LIBRARY = re.compile(r"^In the library: `(from [\w.]+ import [\w, ]+)`(?: \(.*\))?\.$", re.M)
+
+
+def test_what_a_chapter_says_to_import_is_public_and_stands_below_code() -> None:
+    found = []
+    for path in (ROOT / "book").glob("*.ipynb"):
+        cells = nbformat.read(path, as_version=4).cells
+        for above, cell in pairwise(cells):
+            said = IN_THE_LIBRARY.findall(cell.source)
+            assert len(said) == cell.source.count("In the library: "), cell.source
+            if said:
+                assert above.cell_type == "code" and cell.source.startswith("In the library: ")
+                found += said
+    assert len(found) >= 12
+    for statement in found:
+        brought: dict[str, object] = {}
+        exec(statement, brought)
+        names = statement.partition(" import ")[2].split(", ")
+        assert all(callable(brought[name]) and brought[name].__doc__ for name in names), statement
+        assert not [name for name in names if name.startswith("_")]

@@ -232,6 +232,48 @@ def test_a_link_to_the_site_shows_what_its_first_page_says_and_every_page_is_on_
     assert f"Sitemap: {base}sitemap.xml" in (tmp_path / "robots.txt").read_text()
 
 
+def test_the_map_dates_a_page_by_its_last_commit_and_only_where_history_is_whole(tmp_path):
+    def git(*words, day=1):
+        when = f"2024-01-0{day}T12:00:00+00:00"
+        own = {
+            "GIT_AUTHOR_DATE": when,
+            "GIT_COMMITTER_DATE": when,
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+        }
+        options = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
+        subprocess.run(["git", *options, *words], cwd=book.parent, check=True, env=os.environ | own)
+
+    book = tmp_path / "first" / "book"
+    book.mkdir(parents=True)
+    git("init", "-q")
+    for day, name, text in [
+        (1, "one.md", "old"), (2, "one.md", "new"), (3, "two.ipynb", "{}"), (4, "data.json", "{}"),
+        (5, "written.md", "The build of the site writes this page."),
+        (6, "api.md", "<!-- modules: pe_lib -->"),
+    ]:  # fmt: skip
+        (book / name).write_text(text)
+        git("add", ".")
+        git("commit", "-qm", name, day=day)
+    (book / "new.md").write_text("not yet committed")
+    dates = {name: date[:10] for name, date in build.publish.changed(book.parent).items()}
+    assert dates == {"one": "2024-01-02", "two": "2024-01-03"}
+    rows = build.publish.site_map(["book/one.html", "book/new.html"], "https://a/", dates)
+    assert "one.html</loc><lastmod>2024-01-02</lastmod></url>" in rows
+    assert "new.html</loc></url>" in rows
+    git("clone", "-q", "--depth", "1", book.parent.as_uri(), str(tmp_path / "shallow"))
+    assert (tmp_path / "shallow/book/one.md").exists()
+    assert build.publish.changed(tmp_path / "shallow") == {}
+
+
+def test_an_archive_or_a_computer_without_git_has_no_dates(tmp_path, monkeypatch, capfd):
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book/one.md").write_text("one")
+    assert build.publish.changed(tmp_path) == {}
+    monkeypatch.setenv("PATH", "")
+    assert build.publish.changed(ROOT) == {}
+    assert capfd.readouterr() == ("", "")
+
+
 @pytest.fixture
 def clone(tmp_path):
     """A folder with all that `make` needs for an environment, into which nothing is installed."""

@@ -6,6 +6,7 @@ Jupyter Book writes the pages; these files stand beside them.
 from __future__ import annotations
 
 import re
+import subprocess
 from html import escape
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tools import ROOT
 
 FIRST = "book/00_intro.html"
 LISTED = "book/*.html"
+WRITTEN = re.compile("The build of the site writes this page|<!-- modules:")
 META = re.compile(r'<meta (?:name="description"|property="og:|name="twitter:)[^>]*>')
 
 FIRST_PAGE = """<!DOCTYPE html>
@@ -34,12 +36,52 @@ FIRST_PAGE = """<!DOCTYPE html>
 """
 
 
-def site_map(pages: list[str], base: str) -> str:
+def changed(root: Path) -> dict[str, str]:
+    """Return when each page of the book last changed, by the stem of its file, as git knows it.
+
+    Empty where there is no history, or only a part of it: there each file looks new. A page that
+    the build writes is left out, since its file is not what changes.
+    """
+    log = ["git", "log", "--format=%x00%cI", "--name-only", "--relative", "--", "book"]
+    try:
+        if ask(["git", "rev-parse", "--is-shallow-repository"], root) != "false\n":
+            return {}
+        commits = ask(log, root).split("\0")[1:]
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    dates: dict[str, str] = {}
+    for date, *names in map(str.split, commits):  # the newest first
+        for name in names:
+            dates.setdefault(name, date)
+    return {
+        path.stem: dates[name]
+        for path in (root / "book").glob("*.*")
+        if (name := f"book/{path.name}") in dates and path.suffix in (".ipynb", ".md")
+        if path.suffix == ".ipynb" or not WRITTEN.search(path.read_text(encoding="utf-8"))
+    }
+
+
+def ask(command: list[str], folder: Path) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def site_map(pages: list[str], base: str, dates: dict[str, str]) -> str:
     """Return the list of pages that search engines read.
 
     sphinx-sitemap would list only the pages that the last build wrote.
+
+    Args:
+        pages: their addresses in the site.
+        base: the address of the site.
+        dates: when a page last changed, by the stem of its file, where that is known.
     """
-    rows = "\n".join(f"<url><loc>{escape(base + page)}</loc></url>" for page in pages)
+    rows = "\n".join(
+        f"<url><loc>{escape(base + page)}</loc>"
+        + (f"<lastmod>{dates[stem]}</lastmod>" if (stem := Path(page).stem) in dates else "")
+        + "</url>"
+        for page in pages
+    )
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n{rows}\n</urlset>\n'
@@ -66,7 +108,7 @@ def publish(site: Path) -> None:
     pages = [path.relative_to(site).as_posix() for path in found]
     landing = (site / FIRST).read_text(encoding="utf-8")
     files = {
-        "sitemap.xml": site_map(pages, base),
+        "sitemap.xml": site_map(pages, base, changed(ROOT)),
         "robots.txt": f"User-agent: *\nAllow: /\nSitemap: {base}sitemap.xml\n",
         "index.html": first_page(said["title"], landing),
     }

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from pe_course.judge.compare import ANY
 from pe_course.judge.exercise import Answer, Case, Draw, Exercise, Mistake
 from pe_lib.rope import apply_rope, layout_permutation
 from pe_lib.sinusoidal import frequencies
@@ -333,12 +334,12 @@ EXERCISES = (
                     lambda q, k, m, n: xpos_scores(once_more(q, m), once_more(k, n), m, n)),
             *(Mistake("where a key is not seen, the score is minus infinity itself: a large number "
                       "is a score like others", with_a_number(number))
-              for number in (-1e9, -3.4028235e38)),  # the least of float32
+              for number in (-1e9, -3.4028234663852886e38)),  # the least of float32
             Mistake("a query sees the key at its own place, too: only later keys are hidden",
                     lambda q, k, m, n: xpos_scores(q, k, m, n).masked_fill(
                         n >= m[:, None], -torch.inf)),
             Mistake("a key that comes after a query is not seen: minus infinity",
-                    with_a_number(0.0), later),
+                    with_a_number(ANY)),
             Mistake("the factor 1/sqrt(d) is missing",
                     lambda q, k, m, n: xpos_scores(q, k, m, n) * q.shape[-1] ** 0.5),
             Mistake("queries and keys are both counted from 0; use q_pos and k_pos",

@@ -8,7 +8,7 @@ from typing import Any
 import pybtex.plugin
 from sphinx.application import Sphinx
 
-from . import captions, figures, links, pages, practice, search, typography, written
+from . import captions, described, figures, links, pages, practice, search, typography, written
 
 # What is called at each event, in this order; the smaller number first, and 500 where none is said.
 HOOKS: dict[str, list[Any]] = {
@@ -49,13 +49,14 @@ HOOKS: dict[str, list[Any]] = {
         links.link_terms,
     ],
     "html-page-context": [
+        (described.describe, 400),  # before opengraph, which keeps what a page has
         pages.list_titles,
         search.count_words,
         (figures.bring_live, 800),
         (pages.finish_page, 900),
     ],
     "build-finished": [
-        search.write_weights,
+        search.write_words,
         pages.drop_icons,
         pages.bring_first_faces,
         practice.bring_python,

@@ -82,7 +82,6 @@ def finish_page(
     if formulas.possible() or 'class="math notranslate' not in context.get("body", ""):
         idle += ["mathjax", "window.MathJax"]
     if page == app.config.root_doc:
-        context["docstitle"] = ""  # the page's own title says the same
         first = '<img fetchpriority="high" '  # it stands on the first screen
         context["body"] = context["body"].replace("<img ", first, 1)
     if "<table" in context.get("body", ""):  # half a table has other columns than the whole
