@@ -17,6 +17,7 @@ from exercises.jobs import Graded, Verdict
 from exercises.sets import load, scored_by_hand
 
 SHOWN = 100_000  # characters of a student's that a page shows: making it takes seconds, not hours
+CONTENTS = re.compile(r'<div id="toc">.*?</div>', re.DOTALL)  # nbgrader's: "Test cell", four times
 FORMULA = re.compile(
     r"(?P<code>`+).*?(?P=code)|\$\$(?P<display>.+?)\$\$|\$(?P<inline>.+?)\$", re.DOTALL
 )
@@ -36,6 +37,8 @@ HEAD = """{% macro mathjax(url="") %}<style>
 .text_cell_render { font-size: 16px; line-height: 1.5; }
 .text_cell_render pre { white-space: pre-wrap; }
 .text_cell_render math { max-width: 100%; overflow-x: auto; }
+.text_cell_render li { overflow-wrap: anywhere; }
+@media (max-width: 40em) { div.container, div#notebook-container { padding: 0; } }
 </style>{% endmacro %}"""
 
 
@@ -101,15 +104,24 @@ def verdict_text(verdict: Verdict) -> str:
 
 
 def overview(graded: Graded) -> str:
-    """Return a table of the verdicts; it holds no text of the student's."""
-    rows = [
-        f"| {verdict.question} | {verdict.word} | {verdict.points:g} / {verdict.max_points:g} |"
+    """Return a list of the verdicts, each with a link to its place in the notebook."""
+    lines = [
+        f"- [{verdict.question}](#{verdict.test_id}): {verdict.points:g} of "
+        f"{verdict.max_points:g}, **{verdict.word}**"
+        f"{': ' * bool(verdict.message)}{harmless(verdict.message)}"
         for verdict in graded.verdicts
     ]
     for question in load(graded.set_name).open:
         word = "waits for a person" if graded.open.get(question.name) else "not answered"
-        rows.append(f"| {question.name} | {word} | by hand, of {question.points:g} |")
-    return "\n".join(["| exercise | verdict | points |", "|---|---|---|", *rows])
+        place = f"[the open exercise](#comment-{question.name})"
+        lines.append(f"- {place}: of {question.points:g}, by hand, **{word}**")
+    return "\n".join(lines)
+
+
+def harmless(message: str) -> str:
+    """Return a message, which may hold a student's text, so that no sign of it is Markdown."""
+    line = " ".join(message.split())
+    return re.sub(r"[^A-Za-z0-9 ]", lambda sign: f"&#{ord(sign[0])};", line)
 
 
 def stream(text: str) -> list[Any]:
@@ -177,9 +189,12 @@ def exporter() -> Any:
 
 
 def feedback_page(graded: Graded, notebook: Any) -> str:
-    """Return the page."""
+    """Return the page: the verdicts, and the notebook without the cell that only fetches checks."""
     points = {verdict.test_id: verdict.points for verdict in graded.verdicts}
     shown = nbformat.from_dict(notebook)
+    shown.cells = [
+        cell for cell in shown.cells if cell.metadata.get("nbgrader", {}).get("grade_id") != "setup"
+    ]
     for cell in shown.cells:
         nbgrader = cell.metadata.get("nbgrader")
         by_hand = bool(nbgrader) and scored_by_hand(nbgrader)
@@ -200,4 +215,4 @@ def feedback_page(graded: Graded, notebook: Any) -> str:
         }
     }
     page, _ = exporter().from_notebook_node(shown, resources)
-    return str(page)
+    return CONTENTS.sub("", str(page), count=1)

@@ -4,6 +4,8 @@
     python -m exercises.grade_course COURSE --set 10_rope    one set
     python -m exercises.grade_course COURSE --again ann      all of ann's, though unchanged
     python -m exercises.grade_course COURSE --compare        keep nothing; whose points would change
+    python -m exercises.grade_course COURSE --show ann looks    one answer: the case that failed,
+                                                             what it returned, what was expected
 
 COURSE is a folder in nbgrader's layout. Results: COURSE/gradebook.db, submissions.csv,
 answers.csv, moodle.csv, canvas.csv, summary.html, autograded/ and feedback/; an archive of feedback
@@ -281,6 +283,23 @@ def describe_changes(changes: list[Change]) -> str:
     return "\n".join(lines)
 
 
+def show(course: Course, student: str, exercise: str, base: Job) -> str:
+    """Return what an answer was tried on, what it returned and what was expected, run once more.
+
+    Raises:
+        ValueError: if there is no such answer.
+        NotStarted: if the sandbox does not start.
+    """
+    from exercises.grade_submission import shown  # and PyTorch with it
+
+    for one, name in course.submissions()[0]:
+        if one == student and exercise in {question.name for question in load(name).questions}:
+            data, unreadable = course.read_submission(student, name)
+            job = replace(base, student=student, set_name=name, data=data, unreadable=unreadable)
+            return f"{student}, {name}, {exercise}\n{shown(job, exercise)}"
+    raise ValueError(f"show: {student!r} has handed in no {exercise!r}")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Grade a course from the command line."""
     parser = argparse.ArgumentParser(
@@ -294,8 +313,14 @@ def main(arguments: list[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument("--again", action="append", default=[], metavar="STUDENT")
     parser.add_argument("--compare", action="store_true", help="keep nothing; write changes.csv")
+    parser.add_argument("--show", nargs=2, metavar=("STUDENT", "EXERCISE"))
     parser.add_argument("--workers", type=int, default=processors())
-    parser.add_argument("--seconds", type=float, default=Limits.call, help="for a cell or a call")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=Limits.cell,
+        help="for a cell, and for all calls of an exercise",
+    )
     options = parser.parse_args(arguments)
     try:
         for name, number in (("seconds", options.seconds), ("workers", options.workers)):
@@ -305,14 +330,17 @@ def main(arguments: list[str] | None = None) -> int:
         require_bubblewrap()
         require_hidden(course.root, course.root / "submitted", HERE.parent)
         with course.alone():
-            limits = Limits(call=options.seconds)
+            limits = Limits(cell=options.seconds, cells=6 * options.seconds)
             base = Job("", "", None, secret=course.secret(), limits=limits)
+            if options.show:
+                print(show(course, *options.show, base))
+                return 0
             _, problems = grade_course(
                 course, options.sets or set_names(), base, options.workers,
                 options.again, options.compare,
             )  # fmt: skip
             left_alone = course.submissions()[1]
-    except (OSError, ValueError, SandboxMissing) as error:
+    except (OSError, ValueError, SandboxMissing, NotStarted) as error:
         print(f"Not graded: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -122,9 +122,11 @@ class Grader:
         }
         self.judged: set[str] = set()
         self.ran: dict[int, CellRun] = {}
-        self.used = 0.0
+        self.failed: dict[str, tuple[Any, Any]] = {}  # what was returned, and what was expected
+        self.cells_took = 0.0  # in the process that runs
         # A submission can make its own processes wait for one another: the clock ends that.
-        self.end = time.monotonic() + job.limits.longest
+        budgets = sum(map(self.budget, exercise_set.questions))
+        self.end = time.monotonic() + job.limits.patience * (job.limits.cells + budgets)
 
     def steps(self) -> Iterator[tuple[int, Question | None]]:
         """Yield what to do in order: (index, None) runs a cell, (index, question) judges."""
@@ -142,10 +144,9 @@ class Grader:
         """Run and judge everything; after a process has ended, go on in a new one."""
         while not self.all_judged():
             with Session(self.job.limits) as session:
-                session.used = self.used
+                self.cells_took = 0.0
                 self.run_through(session)
-                self.used = session.used
-            if self.used >= self.job.limits.total or time.monotonic() > self.end:
+            if time.monotonic() > self.end:
                 self.give_up()
 
     def all_judged(self) -> bool:
@@ -160,9 +161,9 @@ class Grader:
                 verdict.message = TOOK_TOO_LONG
                 self.judged.add(name)
 
-    def time_left(self, session: Session) -> float:
-        """Return the seconds that the next step may take."""
-        return min(self.job.limits.call, max(0.1, self.job.limits.total - session.used))
+    def budget(self, question: Question) -> float:
+        """Return the seconds that all calls of an exercise may take together."""
+        return self.job.limits.budget(checks.EXERCISES[question.name].seconds)
 
     def run_through(self, session: Session) -> None:
         """Run the cells that have not ended a process yet, and judge what is not judged."""
@@ -179,9 +180,13 @@ class Grader:
 
     def run_cell(self, session: Session, index: int) -> None:
         """Run one cell and keep what it did."""
-        ran = CellRun()
+        ran, limits, before = CellRun(), self.job.limits, session.used
+        if self.cells_took > limits.cells:
+            message = f"the cells before it took more than {limits.cells:g} s together"
+            self.ran[index] = CellRun(word="time-out", message=message)
+            return
         try:
-            answer = session.ask({"cell": self.cells[index].source}, self.time_left(session))
+            answer = session.ask({"cell": self.cells[index].source}, limits.cell)
             if not isinstance(answer, dict):
                 raise Ended("malformed", "the answer could not be read")
             if "error" in answer:
@@ -194,18 +199,26 @@ class Grader:
         except Malformed as error:
             ran.word, ran.message = "malformed", str(error)
             session.close()
+        self.cells_took += session.used - before
         ran.printed = session.take_printed()
         self.ran[index] = ran
 
     def judge(self, session: Session, question: Question) -> None:
         """Judge one answer."""
-        verdict = self.verdicts[question.name]
+        verdict, exercise = self.verdicts[question.name], checks.EXERCISES[question.name]
+        verdict.seed = seed_for(self.job.secret, question.name)
         names = [question.name, *self.verdicts]
+        budget, used, begin = self.budget(question), session.used, time.monotonic()
+        clock = min(begin + budget * self.job.limits.patience, self.end)  # judging takes time, too
+        calls, got = 0, None
 
         def answer(*args: Any) -> Any:
-            if time.monotonic() > self.end:  # judging takes time, too
-                raise Ended("time-out", TOOK_TOO_LONG)
-            reply = session.ask({"call": question.name, "args": args}, self.time_left(session))
+            nonlocal calls
+            calls += 1
+            left, longest = budget + used - session.used, clock - time.monotonic()
+            if min(left, longest) <= 0:
+                raise Ended("time-out", "")
+            reply = session.ask({"call": question.name, "args": args}, left, longest)
             if not isinstance(reply, dict):
                 raise Malformed("an answer of another kind")
             if "missing" in reply:
@@ -217,13 +230,12 @@ class Grader:
             copy_changed_arguments(args, reply.get("args"))
             return compact(reply.get("result"))
 
-        exercise = checks.EXERCISES[question.name]
         try:
-            exercise.judge(answer, seed_for(self.job.secret, question.name), hidden=True)
+            exercise.judge(answer, verdict.seed, hidden=True)
             verdict.word, verdict.points = "ok", question.points
         except checks.CheckFailed as failed:
             verdict.word, verdict.points = "wrong answer", question.points * failed.share
-            verdict.message = str(failed)
+            verdict.message, calls, got = str(failed), failed.at + 1, failed.got
         except StudentError as error:
             verdict.word = "not answered" if error.stub else "crash"
             verdict.message = "; ".join([error.text, *error.__notes__])
@@ -231,14 +243,28 @@ class Grader:
                 verdict.message = exercise.missing(error.stub)
         except Missing:
             self.explain_missing(question, verdict)
+            calls = 0
         except Ended as ended:
             verdict.word, verdict.message = ended.word, ended.message
+            if ended.word == "time-out":
+                verdict.message = (
+                    f"its calls took more than {budget:g} s together; that is its budget"
+                )
+                if time.monotonic() >= clock:
+                    longest = budget * self.job.limits.patience
+                    verdict.message = f"its calls took more than {longest:g} s on the clock"
+                if time.monotonic() >= self.end:
+                    verdict.message = TOOK_TOO_LONG
         except (ValueError, TypeError, RuntimeError, OverflowError, IndexError) as error:
             # Malformed, or values that cannot even be compared. The process may be out of step.
             verdict.word, verdict.message = "malformed", f"the answer could not be read: {error}"
             session.close()
         session.take_printed()
         verdict.message = verdict.message[:LONGEST]
+        if calls and verdict.word != "ok":
+            cases, wanted, _ = exercise.drawn(verdict.seed)
+            verdict.case = f"{calls} of {len(cases)}, {cases[calls - 1].in_full().label}"
+            self.failed[question.name] = got, wanted[calls - 1]
         self.judged.add(question.name)
 
     def explain_missing(self, question: Question, verdict: Verdict) -> None:
@@ -252,6 +278,33 @@ class Grader:
                 verdict.message = f"{place} stopped: {ran.message}"
                 if own:
                     return
+
+
+def shown(job: Job, name: str) -> str:
+    """Return what an instructor sees of one answer in a dispute, run once more.
+
+    Args:
+        job: the submission.
+        name: of the exercise.
+
+    Raises:
+        Unreadable: if the submission is no notebook of the set.
+        NotStarted: if the sandbox does not start.
+    """
+    if job.data is None:
+        raise Unreadable(job.unreadable)
+    exercise_set = load(job.set_name)
+    grader = Grader(job, exercise_set, restore(parse(job.data), exercise_set))
+    grader.judged = grader.verdicts.keys() - {name}
+    grader.run()
+    verdict = grader.verdicts[name]
+    lines = [f"{verdict.word}: {verdict.points:g} of {verdict.max_points:g} points",
+             verdict.message, f"seed {verdict.seed}"]  # fmt: skip
+    if name in grader.failed:
+        got, wanted = grader.failed[name]
+        came = f"returned: {got!r}" if verdict.word == "wrong answer" else "nothing was returned"
+        lines += [f"case {verdict.case}", came, f"expected: {wanted!r}"]
+    return "\n".join(filter(None, lines))
 
 
 def grade(job: Job) -> Graded:

@@ -29,20 +29,22 @@ class Limits:
     files: int = 10_000  # how many they may be
     processes: int = 64
     output: int = 32 * 1024  # printed text that is kept, for each cell
-    call: float = 10.0  # time of one cell, or of one call
-    total: float = 60.0  # time of the whole submission
+    cell: float = 10.0  # time of one cell
+    cells: float = 60.0  # time of all cells that a process runs
     start: float = 60.0  # time until the process is ready
     patience: float = 6.0  # waiting for a busy processor is not counted, up to this factor
 
-    @property
-    def longest(self) -> float:
-        """Return the time on the clock after which a submission ends, whatever it waited for."""
-        return self.total * self.patience
+    def budget(self, seconds: float) -> float:
+        """Return what all calls of an exercise may take, if its check says `seconds`.
+
+        A machine on which a cell may take twice as long gives twice as much to an exercise.
+        """
+        return seconds * self.cell / Limits.cell
 
     def of_a_process(self) -> dict[str, int]:
         """Return the limits that the kernel keeps for each process."""
         return {
-            "RLIMIT_AS": self.memory, "RLIMIT_CPU": int(self.total * 2),
+            "RLIMIT_AS": self.memory, "RLIMIT_CPU": int(self.cells * 2),
             "RLIMIT_FSIZE": self.file_size, "RLIMIT_NPROC": self.processes,
             "RLIMIT_NOFILE": 256, "RLIMIT_CORE": 0, "RLIMIT_NICE": 0, "RLIMIT_RTPRIO": 0,
         }  # fmt: skip
@@ -70,6 +72,8 @@ class Verdict:
     points: float = 0.0
     word: str = "not answered"
     message: str = ""
+    case: str = ""  # on which it failed, in full: not for the student
+    seed: int = 0  # of its hidden inputs
 
 
 @dataclass

@@ -268,7 +268,11 @@ def write(path: Path, text: str) -> None:
 def grader_version() -> str:
     """Return a digest of all that a grade depends on, besides the submission."""
     notebooks = [path(name) for name in set_names() for path in (source_path, release_path)]
-    code = [path for folder in (HERE, HERE.parent / "pe_lib") for path in folder.rglob("*.py")]
+    code = [
+        path
+        for folder in (HERE, HERE.parent / "pe_lib", HERE.parent / "pe_course/judge")
+        for path in folder.rglob("*.py")
+    ]
     digest = hashlib.sha256(sys.version.encode())
     for path in [*sorted(code), *notebooks]:
         digest.update(path.read_bytes())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import resource
 import select
@@ -206,16 +207,22 @@ class Session:
             return processes_in(self.processes_folder())
         return [Path(f"/proc/{pid}") for pid in (self.process.pid, *descendants(self.process.pid))]
 
-    def ask(self, request: dict[str, Any], seconds: float) -> Any:
-        """Send a request and return the answer; raise Ended if there will be none."""
+    def ask(self, request: dict[str, Any], seconds: float, longest: float = math.inf) -> Any:
+        """Send a request and return the answer; raise Ended if there will be none.
+
+        Args:
+            request: for the process.
+            seconds: that it may take, without waiting for a processor.
+            longest: the same on the clock.
+        """
         if self.process.returncode is not None:
             raise Ended("crash", "the process has ended")
-        return self.exchange(encode(request), seconds)
+        return self.exchange(encode(request), seconds, longest)
 
-    def exchange(self, unsent: bytes, seconds: float) -> Any:
+    def exchange(self, unsent: bytes, seconds: float, longest: float = math.inf) -> Any:
         """Write `unsent` and read one frame, draining what is printed meanwhile."""
         received, begin, watch = bytearray(), time.monotonic(), CpuWait(self)
-        next_look, longest = begin + LOOK, seconds * self.limits.patience
+        next_look, longest = begin + LOOK, min(longest, seconds * self.limits.patience)
         with selectors.DefaultSelector() as selector:
             selector.register(self.answers, selectors.EVENT_READ)
             selector.register(self.output, selectors.EVENT_READ)
@@ -239,7 +246,7 @@ class Session:
                         spent = time.monotonic() - begin
                         if spent > min(longest, seconds + watch.seconds):
                             self.close()
-                            raise Ended("time-out", f"no answer within {seconds:.0f} s")
+                            raise Ended("time-out", f"it took more than {seconds:g} s")
             finally:
                 watch.look()
                 self.used += max(0.0, time.monotonic() - begin - watch.seconds)

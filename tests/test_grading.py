@@ -27,7 +27,13 @@ from exercises import build, checks
 from exercises.bubblewrap import require_bubblewrap
 from exercises.feedback import autograded, coloured, feedback_page
 from exercises.grade_course import Outcome, grade_course, in_pool, main
-from exercises.grade_submission import error_in_call, error_in_cell, grade, seed_for
+from exercises.grade_submission import (
+    TOOK_TOO_LONG,
+    error_in_call,
+    error_in_cell,
+    grade,
+    seed_for,
+)
 from exercises.jobs import CellRun, Graded, Job, Limits
 from exercises.notebook import Cell
 from exercises.records import Course, Record, grader_version
@@ -36,10 +42,10 @@ from exercises.syscalls import SandboxMissing
 from pe_course.judge.exercise import Draw
 
 SUBMISSIONS = all_submissions()
-LIMITS = Limits(total=40.0, memory=1536 << 20)
+LIMITS = Limits(memory=1536 << 20)
 # Of the submissions that are there to run into the limit, each waits for it to pass.
 ENDLESS = {each.student for each in SUBMISSIONS if "time-out" in each.expected}
-SOON = replace(LIMITS, call=0.5)
+SOON = replace(LIMITS, cell=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -367,7 +373,7 @@ def test_a_submission_ends_by_the_clock_too(monkeypatch) -> None:
     monkeypatch.setattr("exercises.sandbox.own_wait", time.monotonic)
     slow = {"cell_type": "code", "metadata": {}, "source": "import time; time.sleep(0.5)"}
     data = json.dumps({"cells": [slow] * 100}).encode()
-    limits = Limits(call=5.0, total=1.0, patience=2.0)
+    limits = Limits(cell=1.0, cells=1.0, patience=2.0)
     begin = time.monotonic()
     graded = grade(Job("ann", SET, data, limits=limits))
     assert {verdict.word for verdict in graded.verdicts} == {"time-out"}
@@ -376,11 +382,128 @@ def test_a_submission_ends_by_the_clock_too(monkeypatch) -> None:
 
 @pytest.mark.usefixtures("sandbox")
 def test_a_new_process_has_no_new_minute() -> None:
-    """The seconds of all processes that a notebook ends are counted together."""
+    """The clock goes on through all processes that a notebook ends."""
     source = "import os, time; time.sleep(0.6); os._exit(0)"
-    data = json.dumps({"cells": [{"cell_type": "code", "metadata": {}, "source": source}] * 4})
-    graded = grade(Job("ann", SET, data.encode(), limits=Limits(call=5.0, total=1.0)))
+    data = json.dumps({"cells": [{"cell_type": "code", "metadata": {}, "source": source}] * 20})
+    limits = Limits(cell=1.0, cells=1.0, patience=1.0)
+    graded = grade(Job("ann", SET, data.encode(), limits=limits))
+    assert {verdict.message for verdict in graded.verdicts} == {TOOK_TOO_LONG}
+
+
+def changed(name: str, answers: dict[str, str]) -> bytes:
+    """Return the instructor's notebook of a set with other answers."""
+    made = json.loads(source_path(name).read_text(encoding="utf-8"))
+    for cell in made["cells"]:
+        grade_id = cell["metadata"].get("nbgrader", {}).get("grade_id")
+        cell["source"] = answers.get(grade_id, cell["source"])
+    return json.dumps(made).encode()
+
+
+SLOW = """
+import math, time
+def trained_for(dim, base, count):
+    time.sleep(0.6)
+    return math.ceil(2 * math.pi * base ** (1 - 2 * count / dim)) - 1
+"""
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_a_slow_answer_costs_its_own_points_alone() -> None:
+    """All its calls have one budget, and the message says so; the others have their own."""
+    data = changed("13_context_extension", {"trained_for": SLOW})
+    limits = Limits(cell=3.0)
+    slow, *others = grade(Job("ann", "13_context_extension", data, limits=limits)).verdicts
+    assert (slow.question, slow.word, slow.points) == ("trained_for", "time-out", 0)
+    assert slow.message == "its calls took more than 3 s together; that is its budget"
+    assert [(one.word, one.points) for one in others] == [("ok", 3.0), ("ok", 3.0), ("ok", 5.0)]
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_a_slow_cell_is_reported_as_that_cells() -> None:
+    """What does not need it is judged; after too much of that, cells are not run."""
+    name, wait = "03_learned", "import time; time.sleep({})"
+    limits = Limits(cell=1.0, cells=1.0)
+    data = changed(name, {"unstretched": wait.format(30)})
+    verdicts = {one.question: one for one in grade(Job("ann", name, data, limits=limits)).verdicts}
+    assert verdicts["unstretched"].message == "its cell stopped: it took more than 1 s"
+    assert [verdicts[one].word for one in ("rows_used", "resize_grid")] == ["ok", "ok"]
+    made = json.loads(source_path(name).read_text(encoding="utf-8"))
+    for number in range(2):
+        own = {"cell_type": "code", "metadata": {}, "source": f"{wait.format(0.6)} # {number}"}
+        made["cells"].insert(0, own)
+    graded = grade(Job("ann", name, json.dumps(made).encode(), limits=limits))
+    assert {(verdict.word, verdict.message) for verdict in graded.verdicts} == {
+        ("time-out", "its cell stopped: the cells before it took more than 1 s together")
+    }
+
+
+@pytest.mark.usefixtures("sandbox")
+@pytest.mark.parametrize(
+    "body",
+    [
+        "time.sleep(99)",
+        "while True: pass",
+        "[threading.Thread(target=spin, daemon=True).start() for _ in range(20)]; spin()",
+    ],
+)
+def test_hostile_answers_end_in_time(body: str) -> None:
+    """In every exercise; the whole has no more time than the sum of what its parts have."""
+    spin = "import threading, time\ndef spin():\n    while True: pass\n"
+    names = [question.name for question in load(SET).questions]
+    answers = {name: f"{spin}def {name}(*_):\n    {body}\n" for name in names}
+    limits, begin = Limits(cell=0.5, cells=2.0, patience=3.0), time.monotonic()
+    graded = grade(Job("ann", SET, changed(SET, answers), limits=limits))
+    took = time.monotonic() - begin
     assert {verdict.word for verdict in graded.verdicts} == {"time-out"}
+    starts = 2.0 * (1 + len(names))
+    assert took < limits.patience * (limits.cells + len(names) * limits.cell) + starts
+
+
+@pytest.mark.usefixtures("one_process", "sandbox")
+def test_the_case_that_failed_is_found_in_a_dispute(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the record and by a command, with what was drawn; in nothing that goes to a student."""
+    name = "03_learned"
+    wrong = "def unstretched(table):\n    return table[:, :1]\n"
+    folder = tmp_path / "submitted/ann" / name
+    folder.mkdir(parents=True)
+    (folder / f"{name}.ipynb").write_bytes(changed(name, {"unstretched": wrong}))
+    assert main([str(tmp_path)]) == 0
+    record = json.loads((tmp_path / f"records/ann/{name}/{name}.json").read_text())
+    failed = {one["question"]: one for one in record["verdicts"]}["unstretched"]
+    secret = (tmp_path / ".grader_secret").read_text()
+    assert failed["seed"] == seed_for(secret, "unstretched")
+    cases = checks.EXERCISES["unstretched"].cases(Draw(failed["seed"]))
+    assert failed["case"] == f"1 of 5, {next(iter(cases)).in_full().label}"
+    drawn = failed["case"].partition(": ")[2]
+    assert drawn
+    for file in tmp_path.glob(f"*/ann/{name}/{name}.*"):
+        if file.parts[-4] in ("feedback", "autograded"):
+            text = file.read_text(encoding="utf-8")
+            assert drawn not in text and str(failed["seed"]) not in text
+    capsys.readouterr()
+    assert main([str(tmp_path), "--show", "ann", "unstretched"]) == 0
+    said = capsys.readouterr().out
+    for words in (f"ann, {name}, unstretched", failed["message"], failed["case"],
+                  "returned: tensor(", "expected: tensor(", f"seed {failed['seed']}"):  # fmt: skip
+        assert words in said
+    assert main([str(tmp_path), "--show", "ann", "looks"]) == 2
+    assert "'ann' has handed in no 'looks'" in capsys.readouterr().err
+
+
+def test_a_page_begins_with_its_verdicts(graded) -> None:
+    """Each by the name of its exercise, with its points and its message, and a link to it."""
+    root, records = graded
+    page = (root / f"feedback/wrong_base/{SET}/{SET}.html").read_text()
+    top = page[: page.index("Exercise 1")]
+    for verdict in records["wrong_base"]["verdicts"]:
+        link = f'<a href="#{verdict["test_id"]}">{verdict["question"]}</a>'
+        points = f"{verdict['points']:g} of {verdict['max_points']:g}"
+        assert f"{link}: {points}, <strong>{verdict['word']}</strong>" in top
+        assert verdict["message"] in unescape(top)
+        assert f'name="{verdict["test_id"]}"' in page
+    assert "Test cell" not in page and "checks.zip" not in page
 
 
 def test_without_bubblewrap_nothing_is_run(monkeypatch, tmp_path, capsys) -> None:

@@ -38,7 +38,7 @@ def scale_cases(draw: Draw) -> list[Case]:
         drawn = torch.rand(n, 1, 1, generator=draw.generator, dtype=torch.float64)
         scale = (0.2 + 2 * drawn) / width**0.5
         weights = (scale * q @ k.mT).softmax(-1)
-        return Case(f"{words}: H, Lq, Lk, d = {(n, queries, keys, width)}", (q, k, weights))
+        return Case(words, (q, k, weights), drawn=f": H, Lq, Lk, d = {(n, queries, keys, width)}")
 
     return [case(words, *each) for words, each in sizes.items()]
 
@@ -73,7 +73,7 @@ def time_cases(draw: Draw) -> list[Case]:
         v = 0.5 + draw.normal(length, width).double()
         order = draw.order(length) if length > 2 else torch.arange(length)
         given = v[order], causal_mean(v, weights)[order]
-        return Case(f"{words}, L, e = {(length, width)}", given)
+        return Case(words, given, drawn=f", L, e = {(length, width)}")
 
     return [
         case("some tokens", n, e),
@@ -124,25 +124,28 @@ def causal_cases(draw: Draw) -> list[Case]:
     b, h, lq, extra, d = draw.sizes(5, 3, 8)
     lk, start = lq + extra, draw.integer(20001, 29999)  # too large for half precision
 
-    def case(queries: Tensor, keys: Tensor, b: int = b, h: int = h, lost: int = 3) -> Case:
+    def case(
+        words: str, queries: Tensor, keys: Tensor, b: int = b, h: int = h, lost: int = 3
+    ) -> Case:
         n, m = len(queries), len(keys)
         seen = torch.cat([keys <= queries[:, None], torch.ones(n, lost) > 0], 1)
         weights = 0.9 * draw.normal(b, h, n, m + lost).softmax(-1) + 0.1 * seen / seen.sum(
             1, keepdim=True)  # fmt: skip
-        label = f"weights {(b, h, n, m)}, {span('q_pos', queries)}, {span('k_pos', keys)}"
+        sizes = f": weights {(b, h, n, m)}, {span('q_pos', queries)}, {span('k_pos', keys)}"
         v = draw.normal(b, h, m + lost, d)
         given = weights @ v, weights[..., :m].clone(), v[:, :, :m].clone(), queries, keys
-        return Case(label + ", no key lost" * (not lost), given)
+        return Case(words, given, drawn=sizes)
 
     return [
-        case(torch.arange(lk), torch.arange(lk), lost=0),
-        case(torch.arange(start, start + lq), torch.arange(start, start + lk)),
-        case(*spread_positions(draw, lq, lk)),
+        case("a text from 0, no key lost", torch.arange(lk), torch.arange(lk), lost=0),
+        case("a text far out", torch.arange(start, start + lq), torch.arange(start, start + lk)),
+        case("positions in no order", *spread_positions(draw, lq, lk)),
         # past any window, the numbers of 16 bits, and those that half precision tells apart
-        case(*spread_positions(draw, lq, lk, 19_000, 38_000)),
-        case(*spread_positions(draw, lk, lk)),  # who counts where there are as many is off
-        case(torch.tensor([start]), torch.arange(start - 100, start + 200), 1, 1),
-        case(*spread_positions(draw, 16, 16), 1, 12, lost=0),
+        case("positions far apart", *spread_positions(draw, lq, lk, 19_000, 38_000)),
+        # who counts where there are as many is off
+        case("as many queries as keys, in no order", *spread_positions(draw, lk, lk)),
+        case("one query", torch.tensor([start]), torch.arange(start - 100, start + 200), 1, 1),
+        case("many heads, no key lost", *spread_positions(draw, 16, 16), 1, 12, lost=0),
     ]
 
 

@@ -24,16 +24,16 @@ def reading_cases(draw: Draw) -> list[Case]:
     dims = [2 * half for half in draw.sizes(3, 5, 9)]
     near, most = 0.97 * math.pi, draw.integer(40, 90)
     calls = (
-        ("a few", some, dims[0], near, 3), ("some below 0", rows, dims[1], -near, 4),
-        ("wide ones", some, 40, near, 2), ("of width four", length, 4, -near, most),
-        ("some about 0", length, dims[2], 0.0, 3), ("two", 2, dims[0], 0.5 * near, 2),
+        ("a few codes", some, dims[0], near, 3), ("some codes below 0", rows, dims[1], -near, 4),
+        ("wide codes", some, 40, near, 2), ("codes of width 4", length, 4, -near, most),
+        ("some codes about 0", length, dims[2], 0.0, 3), ("two codes", 2, dims[0], 0.5 * near, 2),
     )  # fmt: skip
     found = []
     for words, count, dim, end, slower in calls:  # whole rounds, so that no fast hand tells enough
         inv_freq = 2 * math.pi / (draw.integer(5, 9) * slower ** torch.arange(dim // 2)).double()
         start = int(end / inv_freq[-1]) - (count - 1 if end > 0 else 0 if end else count // 2)
         codes = codes_at(torch.arange(start, start + count), inv_freq)
-        found.append(Case(f"{words}: codes of shape {(count, dim)}", (codes,)))
+        found.append(Case(words, (codes,), drawn=f": shape {(count, dim)}"))
     return found
 
 
@@ -110,7 +110,7 @@ def add_cases(draw: Draw) -> list[Case]:
         x = draw.normal(rows, tokens, 2 * len(inv_freq)).double()
         codes = laid_out(codes_at(torch.arange(start, start + rows), inv_freq), halves)
         words += ", all sines first" if halves else ""
-        return Case(f"{words}, x {tuple(x.shape)}", (x, x + codes[:, None]))
+        return Case(words, (x, x + codes[:, None]), drawn=f", x {tuple(x.shape)}")
 
     return [
         case("more tokens than rows", batch, batch + length, drawn_rates(draw, n, 0.01, 2.0)),
@@ -162,7 +162,7 @@ def continued_cases(draw: Draw) -> list[Case]:
     """The next row, some rows on, and far on."""
     ahead = (1, draw.integer(60, 99), draw.integer(4, 9), draw.integer(2000, 3000))
     return [
-        Case(f"{words}: a table of shape {tuple(table.shape)}, n = {n}", (table, n))
+        Case(words, (table, n), drawn=f": a table of shape {tuple(table.shape)}, n = {n}")
         for (words, table), n in zip(tables(draw), ahead, strict=True)
     ]
 
@@ -194,11 +194,11 @@ def frequencies_of(table: Tensor) -> Tensor:
 def frequency_cases(draw: Draw) -> list[Case]:
     """The tables of the exercise before, and one so slow that float32 shows on the way."""
     cases = [
-        Case(f"{words}: a table of shape {tuple(table.shape)}", (table,))
+        Case(words, (table,), drawn=f": a table of shape {tuple(table.shape)}")
         for words, table in tables(draw)
     ]
     slow = table_of(draw, drawn_rates(draw, 2, 0.004, 0.06), 300)
-    return [*cases, Case("slow frequencies alone: a table of shape (300, 4)", (slow,), 1e-8)]
+    return [*cases, Case("slow frequencies alone, in 300 rows", (slow,), 1e-8)]
 
 
 def by_fourier(table: Tensor) -> Tensor:

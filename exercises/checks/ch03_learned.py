@@ -37,7 +37,8 @@ def rows_cases(draw: Draw) -> list[Case]:
         tables = draw.normal(v, d).double(), rows[:n].clone(), rows[n:].clone()
         drawn = [torch.randint(m, shape, generator=draw.generator) for m in (v, n, s)]
         x = torch.stack([table[row] for table, row in zip(tables, drawn, strict=True)])
-        return Case(f"{words}, tokens {shape}, {s} segments", (x.sum((0, 2)), drawn[0], *tables))
+        sizes = f", tokens {shape}, segments {s}"
+        return Case(words, (x.sum((0, 2)), drawn[0], *tables), drawn=sizes)
 
     return [
         case("some texts", (batch, 20), 30, 40, 2, 1.0),
@@ -78,7 +79,7 @@ def stretched_cases(draw: Draw) -> list[Case]:
     for words, old, new in sizes:
         table = draw.normal(old, dim).double()
         stretched = tents(table.new_zeros(new, 1), old) @ table
-        found.append(Case(f"a table {words}: {(new, dim)}", (stretched,)))
+        found.append(Case(f"a table {words}", (stretched,), drawn=f": {(new, dim)}"))
     return found
 
 
@@ -98,16 +99,17 @@ def grid_cases(draw: Draw) -> list[Case]:
     h, w = max(a, b), min(a, b)
     return [
         Case(
-            f"a grid {old} to {new}, {dim} channels",
+            words,
             (draw.normal(1 + old[0] * old[1], dim), old, new),
+            drawn=f": {old} to {new}, {dim} channels",
         )
-        for old, new in (
-            ((h, w), (h + more, w + 1)),
-            ((w, h), (w - 1, h + more)),
-            ((h, w), (w, h)),
-            ((h, h), (h, h)),
-            ((w, w), (2 * w, 2 * w)),
-            ((1, h), (2, w)),
+        for words, old, new in (
+            ("a high grid that grows", (h, w), (h + more, w + 1)),
+            ("a wide grid that gets lower and wider", (w, h), (w - 1, h + more)),
+            ("a grid that is turned on its side", (h, w), (w, h)),
+            ("a square that stays as it is", (h, h), (h, h)),
+            ("a square of twice the size", (w, w), (2 * w, 2 * w)),
+            ("a single row of patches", (1, h), (2, w)),
         )
     ]
 

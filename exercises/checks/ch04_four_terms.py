@@ -51,7 +51,7 @@ def measured_cases(draw: Draw) -> list[Case]:
         w_q, w_k = draw.normal(2, narrow, wide).double()
         inputs = [one * x + two * p for one, two in given.double()]
         scores = torch.stack([(each @ w_q.T) @ (each @ w_k.T).T for each in inputs])
-        return Case(f"{words}: {len(given)} runs, {size} tokens", (scores, given.double()))
+        return Case(words, (scores, given.double()), drawn=f": {len(given)} runs, L = {size}")
 
     sizes = ((length, a, b), (other, b, a), (1, a, b), (24, 5, 5))
     kinds = ("switches", "runs that repeat", "negative scales, one token", "odd scales")
@@ -64,14 +64,17 @@ def terms_cases(draw: Draw) -> list[Case]:
     """Projections to another width, smaller and larger, or to the same; one token alone."""
     length, other, a, b = draw.sizes(4, 4, 9)
     sizes = (
-        (length, max(a, b), min(a, b)), (other, min(a, b), max(a, b)), (5, 8, 8), (6, 3, 16),
-        (24, 5, 5), (1, a, b),
+        ("narrow projections", length, max(a, b), min(a, b)),
+        ("wide projections", other, min(a, b), max(a, b)),
+        ("projections to the same width", 5, 8, 8), ("very wide projections", 6, 3, 16),
+        ("many tokens", 24, 5, 5), ("one token", 1, a, b),
     )  # fmt: skip
     return [
-        Case(f"x and p of shape {(rows, wide)}, projections to {narrow}",
+        Case(words,
              (draw.normal(rows, wide), draw.normal(rows, wide),
-              *(draw.normal(narrow, wide) for _ in range(4)), 3 * draw.normal(2)))
-        for rows, wide, narrow in sizes
+              *(draw.normal(narrow, wide) for _ in range(4)), 3 * draw.normal(2)),
+             drawn=f": x and p of shape {(rows, wide)}, projections to {narrow}")
+        for words, rows, wide, narrow in sizes
     ]  # fmt: skip
 
 
@@ -157,12 +160,12 @@ def bias_cases(draw: Draw) -> list[Case]:
         place = torch.arange(size)
         logits = bias[place - place[:, None] + size - 1]
         logits = logits + mixed * draw.normal(n, size, size).double()
-        return Case(f"{words}: {n} texts of {size} tokens", (logits.softmax(-1),))
+        return Case(words, (logits.softmax(-1),), drawn=f": N, L = {(n, size)}")
 
     return [
         case("the distance alone", texts, length, 0.0),
-        case("the distance and words", texts, other, 0.5),
-        case("the distance and words", 1, length, 1.0),
+        case("the distance and words, several texts", texts, other, 0.5),
+        case("the distance and words, one text", 1, length, 1.0),
         case("a steep slope", 2, 14, 0.2, 1.5),
         case("three tokens", 2, 3, 0.7),
     ]

@@ -26,7 +26,12 @@ def clip_cases(draw: Draw) -> list[Case]:
     """Longer to the left, to the right, alike, nothing on one side; few texts and many."""
     a, b = draw.sizes(2, 2, 6)
     found = []
-    for left, right in ((max(a, b), min(a, b)), (min(a, b), max(a, b)), (a, a), (0, b), (a, 0)):
+    for sides, left, right in (
+        ("a longer reach to the left", max(a, b), min(a, b)),
+        ("a longer reach to the right", min(a, b), max(a, b)),
+        ("both reaches alike", a, a), ("no reach to the left", 0, b),
+        ("no reach to the right", a, 0),
+    ):  # fmt: skip
         for words, count, longest in (("many texts", 40, 60), ("two texts", 2, 30),
                                       ("few distances", 40, 90)):  # fmt: skip
             counts = torch.zeros(left + right + 1, dtype=torch.long)
@@ -42,7 +47,7 @@ def clip_cases(draw: Draw) -> list[Case]:
                 seen = drawn + drawn.triu(1).T < share[distance.abs()]  # of two, both or neither
                 row = distance[seen].clamp(-left, right) + left
                 counts += torch.bincount(row, minlength=len(counts))
-            found.append(Case(words, (counts,)))
+            found.append(Case(f"{words}, {sides}", (counts,)))
     return found
 
 
@@ -82,8 +87,8 @@ def looks_cases(draw: Draw) -> list[Case]:
         places = torch.arange(tokens)
         row = clipped_row(relative_position(places, places), c).expand_as(weights)
         shares = weights.new_zeros(heads, tokens, len(table)).scatter_add(-1, row, weights)
-        label = f"{words}, H, L, c, d = {(heads, tokens, c, d)}"
-        return Case(label, (value + shares @ table, table))
+        sizes = f", H, L, c, d = {(heads, tokens, c, d)}"
+        return Case(words, (value + shares @ table, table), drawn=sizes)
 
     return [
         case("narrow heads", h, length, clip, 2 * clip + 1 + more, 1.0),
@@ -146,7 +151,7 @@ def apart_cases(draw: Draw) -> list[Case]:
         order = draw.order(length)
         row = relative_position(order, order).clamp(-left, right) + left
         by_row = draw.normal(length, 16).double() @ draw.normal(16, left + right + 1).double()
-        found.append(Case(f"{words}, {length} tokens", (by_row.gather(1, row) / 4,)))
+        found.append(Case(words, (by_row.gather(1, row) / 4,), drawn=f", {length} tokens"))
     return found
 
 
@@ -184,6 +189,14 @@ EXERCISES = (
         mistakes=(
             Mistake("the word's value is still in your shares: it has a part along the rows, the "
                     "same for all queries of a head", lambda o, t: o @ torch.linalg.pinv(t)),
+            *(Mistake("the word's value is still in your shares: scaling them to a sum of one does "
+                      "not take it out", lambda o, t, to_one=to_one: to_one(
+                          o @ torch.linalg.pinv(t)))
+              for to_one in (lambda r: r / r.sum(-1, keepdim=True), lambda r: r.softmax(-1))),
+            Mistake("the value has a part in every row, not only in that of the query's own place",
+                    lambda o, t: completed(o @ torch.linalg.pinv(t))),
+            Mistake("the first token's output is not the value alone: that token has looked, too",
+                    lambda o, t: (o - o[:, :1]) @ torch.linalg.pinv(t)),
             Mistake("the mean over the queries is taken for the value",
                     lambda o, t: (o - o.mean(1, keepdim=True)) @ torch.linalg.pinv(t)),
             Mistake("the rows on the right still have the value in them: which query has nothing "
@@ -215,17 +228,20 @@ EXERCISES = (
                     "shuffled", lambda s: between(torch.arange(len(s)))),
             Mistake("a distance has no sign here; which end was the first cannot be known",
                     lambda s: ranks(across(s))[:, None] - ranks(across(s))),
-            Mistake("you count along one end only; the queries that have nothing beyond the clip "
-                    "there all count one key, and only the other end tells them apart",
-                    lambda s: between(ranks(sharing(s)[1]))),
-            Mistake("the keys that share a score are counted, and the counts of neighbours may "
-                    "differ by two, or by one: put the tokens in order, then number them",
-                    lambda s: between(across(s))),
+            *(Mistake("you count along one end only; the queries that have nothing beyond the clip "
+                      "there all count one key, and only the other end tells them apart",
+                      lambda s, end=end: between(ranks(sharing(s)[1:][end]))) for end in (0, 1)),
+            *(Mistake("the keys that share a score are counted, and the counts of neighbours may "
+                      "differ by two, or by one: put the tokens in order, then number them",
+                      lambda s, by=by: between(across(s)) // by) for by in (1, 2)),
             Mistake("you return the distances of the order: `argsort` says which token comes "
                     "first, second, ...; the place of each token is asked for",
                     lambda s: between(across(s).argsort())),
-            Mistake("scores do not fall with distance: a larger one need not be nearer",
-                    lambda s: between(ranks(s[sharing(s)[0]]))),
+            *(Mistake("scores do not fall with distance: a larger one need not be nearer",
+                      lambda s, query=query: between(ranks(s[query(s)])))
+              for query in (lambda s: sharing(s)[0], lambda _: 0)),
+            Mistake("your distances end where the clip begins: tokens farther apart are asked for, "
+                    "too", lambda s: apart(s).clamp(max=len(s) - int(sharing(s)[2].max()))),
             Mistake("both sides are clipped alike in your answer; the two reaches may differ",
                     clipped_alike),
             Mistake("you count the tokens between two; neighbours are 1 apart, and not 0",

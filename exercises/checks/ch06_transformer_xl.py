@@ -47,7 +47,7 @@ def memory_cases(draw: Draw) -> list[Case]:
         ("a published size", 16, 512, far()), ("two layers", 2, 997 * more, far()),
         ("a deep model", 90 + n, 1_000 + more, far()),
     )  # fmt: skip
-    return [Case(f"{words}: {a} layers, segments of {b}, {c} wanted", (a, b, c))
+    return [Case(words, (a, b, c), drawn=f": layers {a}, segments of {b}, {c} wanted")
             for words, a, b, c in calls]  # fmt: skip
 
 
@@ -104,9 +104,10 @@ def memory_streams(draw: Draw) -> list[Case]:
         return found
 
     return [
-        Case(f"{words}: B, M, L = {(rows, kept, new)}", (
+        Case(words, (
             flags(rows, kept, share=0.7), flags(rows, new, share=share),
-            torch.randint(most // 2, most + 1, (rows,), generator=draw.generator)))
+            torch.randint(most // 2, most + 1, (rows,), generator=draw.generator)),
+            drawn=f": B, M, L = {(rows, kept, new)}")
         for words, rows, kept, new, share, most in calls
     ]  # fmt: skip
 
@@ -149,8 +150,8 @@ def shuffled_cases(draw: Draw) -> list[Case]:
         place = torch.cat([draw.order(memory) - memory, torch.arange(length)])
         distance = torch.arange(length)[:, None] - place  # query minus key, as in the chapter
         logits = size * (by_distance[:, distance + length - 1] + content)
-        label = f"{words}, H, L, M = {(heads, length, memory)}"
-        return Case(label, (logits.softmax(-1),))
+        sizes = f", H, L, M = {(heads, length, memory)}"
+        return Case(words, (logits.softmax(-1),), drawn=sizes)
 
     return [
         case("many heads", h, 40 + m, length + 1, 1.0),

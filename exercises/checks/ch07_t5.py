@@ -60,7 +60,8 @@ def edged_cases(draw: Draw) -> list[Case]:
     own = first_distances(8, 20)
     calls = (
         ("drawn edges", drawn(zero, more), drawn(one, m), draw.integer(11, 40)),
-        ("below 0", drawn(zero, m), drawn(one, more), -700), ("T5's own", own, own[1:], 70_001),
+        ("positions below 0", drawn(zero, m), drawn(one, more), -700),
+        ("T5's own edges", own, own[1:], 70_001),
         ("one bucket", zero, one, 0), ("wide buckets", 7 * torch.arange(3), one + 9 * zero, 5),
         ("numbers that come again", torch.arange(12), torch.arange(1, 9), -4),
     )  # fmt: skip
@@ -70,8 +71,13 @@ def edged_cases(draw: Draw) -> list[Case]:
             places = torch.cat([torch.arange(9), torch.arange(11, 22)]) + start
             places = places[draw.order(len(places))]
             far = right if both else right[:0]
-            found.append(Case(f"{'bidirectional' if both else 'causal'}, {words}, from {start}",
-                              (weights(edges, far, places), places)))  # fmt: skip
+            found.append(
+                Case(
+                    f"{'bidirectional' if both else 'causal'}, {words}",
+                    (weights(edges, far, places), places),
+                    drawn=f", from {start}",
+                )
+            )
     return found
 
 
@@ -103,12 +109,12 @@ def pair_cases(draw: Draw) -> list[Case]:
     drawn = torch.cat([torch.zeros(1, dtype=torch.long), steps.cumsum(0)])
     some = draw.sizes(3, 10, 90)
     calls = (
-        ("T5's own", first_distances(32, 128), [512]), ("drawn edges", drawn, some),
+        ("T5's own edges", first_distances(32, 128), [512]), ("drawn edges", drawn, some),
         ("one bucket", drawn[:1], [20, 3]), ("a single token", drawn, [1]),
         ("short documents", first_distances(16, 128), [21, 1, 9]),
         ("long documents", torch.tensor([0, 700, 9000]), [20_000, 400, 12_000]),
     )  # fmt: skip
-    return [Case(f"{words}, documents of {n} tokens", (edges, torch.tensor(n)))
+    return [Case(words, (edges, torch.tensor(n)), drawn=f", documents of {n} tokens")
             for words, edges, n in calls]  # fmt: skip
 
 
@@ -143,8 +149,8 @@ def fit_cases(draw: Draw) -> list[Case]:
         q, k = (0.5 + draw.normal(each, width).double() for each in (queries, keys))
         steps = 0.1 + torch.rand(int(buckets.max()) + 1, generator=draw.generator).double()
         table = (steps.cumsum(0) - 2)[torch.randperm(len(steps), generator=draw.generator)]
-        shapes = f"Lq, Lk, d = {(queries, keys, width)}"
-        return Case(f"{words}, {shapes}", (q, k, scale * q @ k.mT + table[buckets]))
+        sizes = f", Lq, Lk, d = {(queries, keys, width)}"
+        return Case(words, (q, k, scale * q @ k.mT + table[buckets]), drawn=sizes)
 
     def drawn(queries: int, keys: int, count: int) -> Tensor:
         order = torch.randperm(queries * keys, generator=draw.generator) % count
@@ -206,11 +212,13 @@ def curve_cases(draw: Draw) -> list[Case]:
     rare = torch.tensor([0.0, 1.0, 3.5]).repeat_interleave(times)
     rare += 0.01 * draw.normal(len(rare))
     return [
-        Case(f"{words}, {len(curve)} distances, {m} buckets", (curve, m))
+        Case(words, (curve, m), drawn=f", {len(curve)} distances, m = {m}")
         for words, curve, m in (
             ("a falling curve", smooth, 6), ("a bump", bump + 0.1 * draw.normal(50), 7),
-            ("drawn numbers", drawn, 7), ("drawn numbers", drawn.flip(0)[:11].double(), 10),
-            ("five levels", levels, 5), ("one bucket", drawn, 1), ("one for each", drawn[:9], 9),
+            ("drawn numbers", drawn, 7),
+            ("almost a bucket for each", drawn.flip(0)[:11].double(), 10),
+            ("five levels", levels, 5), ("one bucket", drawn, 1),
+            ("a bucket for each", drawn[:9], 9),
             ("rare levels", rare, 2),
         )
     ]  # fmt: skip

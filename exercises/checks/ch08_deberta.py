@@ -37,8 +37,9 @@ def behind_cases(draw: Draw) -> list[Case]:
 
     def case(words: str, q_pos: Tensor, k_pos: Tensor, span: int) -> Case:
         q_pos, k_pos = q_pos[draw.order(len(q_pos))], k_pos[draw.order(len(k_pos))]
-        label = f"{words}, {len(q_pos)} queries and {len(k_pos)} keys, span {span}"
-        return Case(label, (disentangled_row(relative_position(q_pos, k_pos), span), span))
+        sizes = f", {len(q_pos)} queries and {len(k_pos)} keys, span {span}"
+        rows = disentangled_row(relative_position(q_pos, k_pos), span)
+        return Case(words, (rows, span), drawn=sizes)
 
     def chain(count: int, span: int) -> Tensor:
         gaps = torch.randint(1, span - 1, (count,), generator=draw.generator)
@@ -72,17 +73,18 @@ def mail_cases(draw: Draw) -> list[Case]:
     """Fewer words than components, as many, one; both ends of the span; words that share much."""
     m, more, span, half = draw.sizes(4, 3, 7)
 
-    def case(count: int, d: int, s: int, strength: float, common: float = 0.0) -> Case:
+    def case(kind: str, count: int, d: int, s: int, strength: float, common: float = 0.0) -> Case:
         words = draw.normal(count, d).double() + common
         ahead = torch.randint(-s, s, (count,), generator=draw.generator)
         ahead[0] = -s
         ahead[-1] = s - 1
-        label = f"{count} words of width {d}, span {s}, strength {strength:g}"
-        return Case(label, (words, ahead, s, strength))
+        sizes = f": {count} of width {d}, span {s}, strength {strength:g}"
+        return Case(kind, (words, ahead, s, strength), drawn=sizes)
 
     return [
-        case(m, m + more, span, 10.0), case(m, m, half, 4.0), case(1, 8, 2, 1.5),
-        case(half, 64, span + 8, 20.0, 1.0),
+        case("fewer words than components", m, m + more, span, 10.0),
+        case("as many words as components", m, m, half, 4.0), case("one word", 1, 8, 2, 1.5),
+        case("words that share much", half, 64, span + 8, 20.0, 1.0),
     ]  # fmt: skip
 
 
@@ -133,18 +135,19 @@ def kept_cases(draw: Draw) -> list[Case]:
         q, k = draw.normal(b, h, len(q_pos), d), draw.normal(b, h, len(k_pos), d)
         q_rows, k_rows = draw.normal(h, 2 * span, d), draw.normal(h, 2 * span, d)
         args = (q, k, k @ q_rows.mT, k_rows, q_pos, k_pos, reach)
-        return Case(f"{label}, d {d}, span {span}, reach {reach}", args)
+        sizes = f", Lq, Lk, d = {(len(q_pos), len(k_pos), d)}, span {span}, reach {reach}"
+        return Case(label, args, drawn=sizes)
 
     some, more = 3 * draw.places(3, high=30), 3 * draw.places(5, high=30)
     more[draw.integer(1, 4)] += FAR
     long = 2 * torch.arange(130)
     return [
-        case(f"{lk} queries and keys, positions from {start}", d, 6, 20, k_pos, k_pos),
-        case(f"{lk} keys, queries at the last {lq}", other, 6, 20, k_pos[-lq:], k_pos),
-        case(f"q_pos {some.tolist()}, k_pos {more.tolist()}", d, 10, 38, some, more),
-        case("1 query and 90 keys", 64, 16, 65, torch.tensor([89]), torch.arange(90), 1, 1),
-        case("4 heads, 100 queries and 130 keys", 8, 8, 26, long[:100], long, 1, 4),
-        case("4 queries and 6 keys, negative positions", 8, 8, 41, -draw.places(4),
+        case("as many queries as keys", d, 6, 20, k_pos, k_pos),
+        case("queries at the last keys", other, 6, 20, k_pos[-lq:], k_pos),
+        case("positions in any order, one key far out", d, 10, 38, some, more),
+        case("one query", 64, 16, 65, torch.tensor([89]), torch.arange(90), 1, 1),
+        case("a long text", 8, 8, 26, long[:100], long, 1, 4),
+        case("negative positions", 8, 8, 41, -draw.places(4),
              -draw.places(6)),
     ]  # fmt: skip
 

@@ -59,7 +59,7 @@ def block_cases(draw: Draw) -> list[Case]:
         whole = all_keys[:, -1:] @ v.movedim(0, 1).flatten(1, 2)  # (H, 1, d)
         logits = logits + slopes * torch.arange(size)
         given = logits.softmax(-1) @ v, logits.logsumexp(-1), whole[:, 0]
-        found.append(Case(f"{words}, {heads} heads", given))
+        found.append(Case(words, given, drawn=f", H = {heads}"))
     return found
 
 
@@ -82,7 +82,7 @@ def slope_cases(draw: Draw) -> list[Case]:
             (words_say + slopes[:, None, None] * places).masked_fill(hidden, -torch.inf).softmax(-1)
             for places in (first, second)
         ]
-        return Case(f"{words}, {heads} heads", (*weights, first, second))
+        return Case(words, (*weights, first, second), drawn=f", H = {heads}")
 
     run, gap = torch.arange(length), draw.integer(5, 20)
     late, long = run + gap * (run > 1), torch.arange(3 * more)
@@ -137,7 +137,11 @@ def decays(response: Tensor, n_heads: int) -> Heads:
 def head_cases(draw: Draw) -> list[Case]:
     """One head and several, as few numbers as can be and more, factors of both signs."""
     found = []
-    for heads, length in ((1, 2), (2, 4), (2, 11), (3, 6 + draw.integer(0, 2)), (4, 30), (1, 9)):
+    for words, heads, length in (
+        ("one head, two numbers", 1, 2), ("two heads, four numbers", 2, 4),
+        ("two heads, more numbers", 2, 11), ("three heads", 3, 6 + draw.integer(0, 2)),
+        ("four heads", 4, 30), ("one head, more numbers", 1, 9),
+    ):  # fmt: skip
         slopes = 0.08 + 0.1 * torch.rand(heads, generator=draw.generator).double()
         slopes = slopes * 2.1 ** torch.arange(heads).flip(0)
         factors = draw.normal(heads).double()
@@ -146,7 +150,7 @@ def head_cases(draw: Draw) -> list[Case]:
         ]
         ratios = (-slopes).exp()
         parts = factors * (1 - ratios) * ratios ** torch.arange(length)[:, None]
-        found.append(Case(f"{heads} heads and {length} numbers", (parts.sum(1), heads)))
+        found.append(Case(words, (parts.sum(1), heads), drawn=f": n = {length}"))
     return found
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from pe_course.judge.compare import ANY
 from pe_course.judge.exercise import Answer, Case, Draw, Exercise, Mistake
 from pe_lib.rope import apply_rope, layout_permutation
 from pe_lib.sinusoidal import frequencies
@@ -32,7 +33,10 @@ def axes_cases(draw: Draw) -> list[Case]:
     """Angles of all quarters, longer and shorter ones; one pair, one input, a wide head."""
     n, inputs, more = draw.sizes(3, 4, 9)
     found = []
-    for pairs, wide in ((n, inputs), (1, more), (more, 1), (32, 2 * n)):
+    for words, pairs, wide in (
+        ("some pairs", n, inputs), ("one pair", 1, more), ("one input", more, 1),
+        ("a wide head", 32, 2 * n),
+    ):  # fmt: skip
         w = draw.normal(2 * pairs, wide).double()
         angle = 6.28 * torch.rand(pairs, generator=draw.generator).double() - 3.14
         angle[0] = 3.0 - pairs / 50  # the other side: no sine tells
@@ -40,7 +44,7 @@ def axes_cases(draw: Draw) -> list[Case]:
         a, b = size[:, None] * w[0::2], size[:, None] * w[1::2]
         c, s = angle.cos()[:, None], angle.sin()[:, None]
         v = torch.stack([a * c - b * s, a * s + b * c], 1).flatten(0, 1)
-        found.append(Case(f"{pairs} pairs and {wide} inputs", (w, v)))
+        found.append(Case(words, (w, v), drawn=f": n, D = {(pairs, wide)}"))
     return found
 
 
@@ -132,8 +136,10 @@ def conversion_cases(draw: Draw) -> list[Case]:
     n, inputs, more = draw.sizes(3, 3, 7)
     found = []
     # groups, heads of each, pairs, those that rotate
-    for groups, each, pairs, r in (
-        (2, 2, n + 1, n - 1), (more, 3, 4, 1), (1, 4, 8, 5), (3, 1, more + 1, 2), (2, 4, 5, 2),
+    for words, groups, each, pairs, r in (
+        ("two heads in each group", 2, 2, n + 1, n - 1), ("many groups", more, 3, 4, 1),
+        ("one group", 1, 4, 8, 5), ("as many groups as heads", 3, 1, more + 1, 2),
+        ("four heads in each group", 2, 4, 5, 2),
     ):  # fmt: skip
         wide = 2 * pairs + inputs
         first = draw.normal(groups, 1, wide, 2 * pairs)
@@ -144,8 +150,9 @@ def conversion_cases(draw: Draw) -> list[Case]:
         turned = apply_rope(asked, angles.expand(-1, -1, wide, -1)).mT.flatten(0, 1)
         keys = scrambled(draw, turned, 2 * r)  # the same in other axes, (H, d, D)
         w_k = (keys + 0.3 * draw.normal(*keys.shape)).flatten(0, 1)
-        label = f"{groups * each} heads in {groups} groups, width {2 * pairs}, {r} pairs rotate"
-        found.append(Case(label, (draw.normal(*w_k.shape), w_k, 2 * pairs, groups, r)))
+        sizes = f": {groups * each} heads, width {2 * pairs}, {r} of {pairs} pairs rotate"
+        args = (draw.normal(*w_k.shape), w_k, 2 * pairs, groups, r)
+        found.append(Case(words, args, drawn=sizes))
     return found
 
 
@@ -164,10 +171,14 @@ def xpos_scores(
     return result.float().masked_fill(hidden, -torch.inf)
 
 
-def unmasked(q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-    """Let a query see later keys, too, with nothing instead of what grows."""
-    found = xpos_scores(q, k, q_pos, k_pos)
-    return found.masked_fill(found.isinf(), 0.0)
+def later(q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    """Return which keys come after each query, (Lq, Lk)."""
+    return k_pos > q_pos[:, None]
+
+
+def with_a_number(number: float) -> Answer:
+    """Return a wrong answer with a number in the place of minus infinity."""
+    return lambda *args: xpos_scores(*args).masked_fill(later(*args), number)
 
 
 def xpos_cases(draw: Draw) -> list[Case]:
@@ -178,7 +189,7 @@ def xpos_cases(draw: Draw) -> list[Case]:
 
     def case(words: str, q_pos: Tensor, k_pos: Tensor, d: int = 2 * half) -> Case:
         q, k = (draw.normal(b, h, len(p), d) for p in (q_pos, k_pos))
-        return Case(f"{words}, width {d}", (q, k, q_pos, k_pos))
+        return Case(words, (q, k, q_pos, k_pos), drawn=f", width {d}")
 
     return [
         case("a cache from 0", lk + torch.arange(lq), run),
@@ -321,7 +332,14 @@ EXERCISES = (
                     lambda q, k, m, n: xpos_scores(q, k, m, n, on="halves")),
             Mistake("queries and keys have been rotated already; you rotate them once more",
                     lambda q, k, m, n: xpos_scores(once_more(q, m), once_more(k, n), m, n)),
-            Mistake("a key that comes after a query is not seen: minus infinity", unmasked),
+            *(Mistake("where a key is not seen, the score is minus infinity itself: a large number "
+                      "is a score like others", with_a_number(number))
+              for number in (-1e9, -3.4028234663852886e38)),  # the least of float32
+            Mistake("a query sees the key at its own place, too: only later keys are hidden",
+                    lambda q, k, m, n: xpos_scores(q, k, m, n).masked_fill(
+                        n >= m[:, None], -torch.inf)),
+            Mistake("a key that comes after a query is not seen: minus infinity",
+                    with_a_number(ANY)),
             Mistake("the factor 1/sqrt(d) is missing",
                     lambda q, k, m, n: xpos_scores(q, k, m, n) * q.shape[-1] ** 0.5),
             Mistake("queries and keys are both counted from 0; use q_pos and k_pos",

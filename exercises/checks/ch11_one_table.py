@@ -62,15 +62,19 @@ def strength_cases(draw: Draw) -> list[Case]:
     shapes = (
         (rows, columns), (columns, other), (other, rows), (columns, rows), (1, rows), (rows, rows)
     )  # fmt: skip
+    kinds = (
+        "four runs", "four runs, some strengths below 0", "eight runs, words often alike",
+        "eight runs, positions often alike", "nine runs", "four runs that switch terms off",
+    )  # fmt: skip
     cases = []
-    for grid, shape in zip(grids, shapes, strict=True):
+    for words, grid, shape in zip(kinds, grids, shapes, strict=True):
         strengths = torch.tensor(grid)
         if len(grid) != 8:
             strengths = strengths[draw.order(len(grid))]
         terms = draw.normal(4, *shape)
         scores = torch.einsum("rn,rij->nij", torch.stack(system(*strengths.T)), terms)
-        label = f"{len(grid)} runs, strengths {strengths.tolist()}, scores of {shape}"
-        cases.append(Case(label, (strengths, scores)))
+        sizes = f": strengths {strengths.tolist()}, scores of {shape}"
+        cases.append(Case(words, (strengths, scores), drawn=sizes))
     return cases
 
 
@@ -188,14 +192,14 @@ def reading_cases(draw: Draw) -> list[Case]:
     length, other, more = draw.sizes(3, 3, 7)
     cases = []
     for n, size, words, step, noise in (
-        (length, 1.0, "of ordinary size", 1.0, 2e-5), (other, 1e-3, "small", 1.0, 1e-6),
-        (more, 1e3, "large", 1.0, 1e-6), (more, 1.0, "that change little", 3e-4, 1e-6),
+        (length, 1.0, "of ordinary size", 1.0, 2e-5), (other, 1e-3, "that are small", 1.0, 1e-6),
+        (more, 1e3, "that are large", 1.0, 1e-6), (more, 1.0, "that change little", 3e-4, 1e-6),
         (length, 1.0, "rounded much, all below zero", 1.0, 8e-5),
         (other, 3e-6, "that are almost zero", 1.0, 1e-6),
     ):  # fmt: skip
         kinds = draw.order(6).tolist()
         pieces = torch.stack([piece(draw, kind, n, size, step, noise) for kind in kinds])
-        cases.append(Case(f"6 terms {words}, {n} tokens, entries up to {size}", (pieces,)))
+        cases.append(Case(f"6 terms {words}", (pieces,), drawn=f", L = {n}, entries up to {size}"))
     for kind in range(6):
         pieces = piece(draw, kind, 2, 1.0)[None]
         cases.append(Case("a single term of 2 tokens", (pieces,)))
@@ -235,7 +239,7 @@ def table_cases(draw: Draw) -> list[Case]:
         a, c = (each * draw.normal(2 * size - 1, width).double() for each in on[:2])
         b = on[2] * draw.normal(2 * size - 1).double()
         scores = q @ k.mT + (q[:, :, None] * a[line]).sum(-1) + (k[:, None] * c[line]).sum(-1)
-        return Case(f"{words}: {n} texts of {size} tokens, width {width}", (q, k, scores + b[line]))
+        return Case(words, (q, k, scores + b[line]), drawn=f": N, L, d = {(n, size, width)}")
 
     return [
         case("all terms", 6 * d, length, d, (1, 1, 1), 0.0),

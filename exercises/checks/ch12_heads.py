@@ -56,9 +56,9 @@ def looking_cases(draw: Draw) -> list[Case]:
     """Few heads and many, short windows and long, words that speak louder than places."""
     heads, more = draw.sizes(2, 5, 9)
     return [
-        Case(f"{heads} heads", looking_heads(draw, heads, 12, 12, 0.5)),
-        Case(f"{more} heads, loud words", looking_heads(draw, more, 60, 20, 2.0)),
-        Case(f"{heads} heads, a short window", looking_heads(draw, heads, 40, 7, 1.0)),
+        Case("some heads", looking_heads(draw, heads, 12, 12, 0.5), drawn=f", H = {heads}"),
+        Case("loud words", looking_heads(draw, more, 60, 20, 2.0), drawn=f", H = {more}"),
+        Case("a short window", looking_heads(draw, heads, 40, 7, 1.0), drawn=f", H = {heads}"),
     ]
 
 
@@ -98,8 +98,9 @@ def unknown_cases(draw: Draw) -> list[Case]:
         order = (torch.arange(len(bases)) + draw.integer(1, 3)) % len(bases)  # none in its place
         q, k = draw.normal(2, length, width).double()
         scores = scores_of(q, k, n, base)
-        label = f"an unknown head of width {width}"
-        found.append(Case(label, (q, k, scores, bases[order])))
+        found.append(
+            Case("an unknown head", (q, k, scores, bases[order]), drawn=f" of width {width}")
+        )
     return found
 
 
@@ -141,7 +142,7 @@ def rate_cases(draw: Draw) -> list[Case]:
         q, k = draw.normal(2, len(places), width).double()
         angles = rope_angles(places, inv_freq)
         scores = apply_rope(q, angles, "half") @ apply_rope(k, angles, "half").mT / width**0.5
-        found.append(Case(f"{label}, width {width}", (q, k, scores, places)))
+        found.append(Case(label, (q, k, scores, places), drawn=f", width {width}"))
     return found
 
 

@@ -28,24 +28,33 @@ def longest(dim: int, base: float, pair: int, turn: float = 2 * math.pi) -> Tens
 
 def trained_cases(draw: Draw) -> list[Case]:
     """Widths and bases of published models and drawn ones; one pair, some, and all of them."""
-    sizes = [(128, 1e4), (128, 5e5), (256, 1e6), (64, 100.0), (2, 1e4), (96, 2e4)]
-    sizes += [(2 * draw.integer(20, 90), float(10 ** draw.integer(3, 6))) for _ in range(4)]
-    found = []
-    for dim, base in sizes:
-        half = dim // 2
-        counts = {1, half, *(draw.integer(1, half) for _ in range(4))}
-        found += [(dim, base, n) for n in sorted(counts) if off_a_whole(dim, base, half - n)]
-    return [
-        Case(f"{'one pair' if n == 1 else 'all pairs' if n == d // 2 else 'some pairs'}: dim {d}, "
-             f"base {b:g}, {n} pairs", (d, b, n))
-        for d, b, n in found
-    ]  # fmt: skip
+    wide, drawn = 2 * draw.integer(20, 90), float(10 ** draw.integer(3, 6))
+    found = [
+        ("one pair", 64, 100.0, 1),
+        ("a head of one pair", 2, 1e4, 1),
+        ("all pairs", 128, 1e4, 64),
+        ("all pairs of a drawn width", wide, drawn, wide // 2),
+    ]
+    for words, dim, base, low in (
+        ("a base of 10,000", 128, 1e4, 10), ("a base of 500,000", 128, 5e5, 10),
+        ("a base of a million", 256, 1e6, 10), ("a base of 100", 64, 100.0, 10),
+        ("a base of 20,000", 96, 2e4, 10), ("a drawn width and base", wide, drawn, 10),
+        ("a long text", 128, 5e5, 5000), ("a very long text", 256, 1e6, 10_000),
+    ):  # fmt: skip
+        found.append((words, dim, base, drawn_count(draw, dim, base, low)))
+    return [Case(words, (d, b, n), drawn=f": dim {d}, base {b:g}, n = {n}")
+            for words, d, b, n in found]  # fmt: skip
 
 
-def off_a_whole(dim: int, base: float, pair: int) -> bool:
-    """Return whether rounding on any way cannot decide the answer."""
-    exact = 2 * math.pi * base ** (2 * pair / dim)
-    return bool(abs(exact - round(exact)) > ROUNDED * exact and exact < 2e4)
+def drawn_count(draw: Draw, dim: int, base: float, low: int) -> int:
+    """Return a number of pairs with a length above `low`, which no way of rounding decides."""
+    while True:
+        count = draw.integer(1, dim // 2)
+        exact = 2 * math.pi * base ** (1 - 2 * count / dim)
+        off = exact - round(exact)
+        # Of a long text the nearest whole number is above the turn, so that it is no answer.
+        if abs(off) > ROUNDED * exact and low < exact < 2e4 and (low < 5000 or off < 0):
+            return count
 
 
 def number(value: float | Tensor) -> Tensor:
@@ -81,7 +90,8 @@ def schedule_cases(draw: Draw) -> list[Case]:
         size = len(slowed)
         given = draw.order(size)[: max(4, size - 1 - size // 4)]  # a head's pairs, but for some
         before, after = stretched(slowed, base)
-        cases.append(Case(f"{len(given)} pairs, model {name}", (before[given], after[given])))
+        sizes = f", {len(given)} pairs"
+        cases.append(Case(f"model {name}", (before[given], after[given]), drawn=sizes))
     return cases
 
 
@@ -152,8 +162,8 @@ def cache_cases(draw: Draw) -> list[Case]:
         written = frequencies(2 * pairs) * s[:, None] ** -torch.linspace(0, 1, pairs).double()
         now = frequencies(2 * pairs) * 7.0 ** -torch.linspace(0, 1, pairs).double()
         keys = draw.normal(h, len(places), 2 * pairs).double()
-        return Case(f"{words}: {h} heads, {len(places)} keys, {pairs} pairs",
-                    (keys, places, written, now))  # fmt: skip
+        sizes = f": H, L, n = {(h, len(places), pairs)}"
+        return Case(words, (keys, places, written, now), drawn=sizes)
 
     start = draw.integer(20, 90)
     return [
@@ -193,9 +203,9 @@ def yarn_cases(draw: Draw) -> list[Case]:
         "a ramp from the first pair to the last": (12, 150.0, 1.1, 1.5, (0, 11), 3),
     }
     return [
-        Case(f"{words}, {count} pairs",
+        Case(words,
              yarn_tables(frequencies(2 * count, b), attention_factor, factor, ends,
-                         torch.arange(begin, begin + 3 + count // 3)))
+                         torch.arange(begin, begin + 3 + count // 3)), drawn=f", {count} pairs")
         for words, (count, b, attention_factor, factor, ends, begin) in ways.items()
     ]  # fmt: skip
 

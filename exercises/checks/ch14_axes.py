@@ -42,11 +42,12 @@ def box_cases(draw: Draw) -> list[Case]:
     h, w, more = draw.sizes(3, 3, 8)
     third = draw.integer(100, 266) / 1000
     found = []
-    for grid, trained, box in (
-        ((h, w + 3), (h, w + 3), (0.0, 0.0, 1.0, 1.0)),
-        ((h, w + more), (h + 2, w), (0.0, third, 1.0, 0.7)),
-        ((7, 7), (14, 14), (0.0, 0.5, 1.0, 1.0)), ((2, 30), (3, 64), (0.25, third, 0.5, 0.875)),
-        ((32, 24), (14, 16), (0.375, 0.125, 0.875 - third, 0.75)),
+    for part, grid, trained, box in (
+        ("the whole picture", (h, w + 3), (h, w + 3), (0.0, 0.0, 1.0, 1.0)),
+        ("a part of the width", (h, w + more), (h + 2, w), (0.0, third, 1.0, 0.7)),
+        ("the right half", (7, 7), (14, 14), (0.0, 0.5, 1.0, 1.0)),
+        ("a flat part", (2, 30), (3, 64), (0.25, third, 0.5, 0.875)),
+        ("a part in a finer grid", (32, 24), (14, 16), (0.375, 0.125, 0.875 - third, 0.75)),
     ):  # fmt: skip
         patch = torch.arange(grid[0] * grid[1])
         kept = torch.rand(len(patch), generator=draw.generator) < 0.5
@@ -56,9 +57,8 @@ def box_cases(draw: Draw) -> list[Case]:
             (box[a] + (place + 0.5) / grid[a] * (box[a + 2] - box[a])) * trained[a] - 0.5
             for a, place in enumerate(((patch // grid[1]).double(), (patch % grid[1]).double()))
         )  # fmt: skip
-        part = "the whole picture" if box == (0.0, 0.0, 1.0, 1.0) else "a part"
-        label = f"{part}: {len(patch)} patches, trained {trained}"
-        found.append(Case(label, (rows, columns, trained)))
+        sizes = f": {len(patch)} patches, trained {trained}"
+        found.append(Case(part, (rows, columns, trained), drawn=sizes))
     return found
 
 
@@ -94,14 +94,15 @@ def table_cases(draw: Draw) -> list[Case]:
     h, rows, columns, more = draw.sizes(4, 2, 7)
     found = []
     for words, heads, high, wide, much in (
-        ("a free table", h, rows, columns + 3, 1.0), ("a free table", 1, columns + 4, rows, 1.0),
+        ("a free table", h, rows, columns + 3, 1.0),
+        ("a free table of one head", 1, columns + 4, rows, 1.0),
         ("a square window", h + 1, more, more, 0.5), ("almost a cross", 2, more, rows + 8, 0.01),
         ("as many heads as rows", 2 * rows - 1, rows, more, 2.0),
     ):  # fmt: skip
         f, g = draw.normal(heads, 2 * high - 1, 1), draw.normal(heads, 1, 2 * wide - 1)
         table = 3 + f + 2 * g + much * draw.normal(heads, 2 * high - 1, 2 * wide - 1)
         found.append(
-            Case(f"{words}, {heads} heads, a window of {high} × {wide}", (table.double(),))
+            Case(words, (table.double(),), drawn=f", H = {heads}, a window of {high} × {wide}")
         )
     return found
 
@@ -134,8 +135,9 @@ def score_cases(draw: Draw) -> list[Case]:
     found = []
     r, more = draw.sizes(2, 2, 4)
     for words, high, wide in (
-        ("two axes", r, r + 2), ("mixed directions", 2, more + 4), ("two axes", 4, 9),
-        ("mixed directions", more, more + 1), ("two axes, equal scores a little apart", 3, r + 4),
+        ("two axes", r, r + 2), ("mixed directions, two rows", 2, more + 4),
+        ("two axes, a wide grid", 4, 9), ("mixed directions", more, more + 1),
+        ("two axes, equal scores a little apart", 3, r + 4),
     ):  # fmt: skip
         order = draw.order(high * wide)
         corner, right = (int((order == place).nonzero()) for place in (0, 1))
@@ -154,7 +156,7 @@ def score_cases(draw: Draw) -> list[Case]:
             values = scores.flatten().sort().values.diff()
             if not ((values > 1e-9) & (values < 1e-6)).any():
                 break
-        found.append(Case(f"{words}, {high} × {wide} patches", (scores, corner)))
+        found.append(Case(words, (scores, corner), drawn=f", {high} × {wide} patches"))
     return found
 
 

@@ -41,14 +41,15 @@ def images_of(
 def evicted_cases(draw: Draw) -> list[Case]:
     """Images between words and side by side, clips long and short; much is gone, or nothing."""
     a, b, c, d = draw.sizes(4, 3, 7)
-    lists: tuple[tuple[Sequence[Part], float], ...] = (
-        ([a, (1, b, c), d], 0.5), ([3, (1, b, a), (1, c, c), 4, (1, a, a), 2], 0.8),
-        ([c, (b + d, 2, 3), a], 0.5), ([(2, a, b), 5, (c, 4, 4), (4, c, d), d], 0.9),
-        ([b, (1, 1, c), d, (a, 1, 1), (b, b, b), 9], 0.7), ([2, (2, b, d), a], 0.0),
+    lists: tuple[tuple[str, Sequence[Part], float], ...] = (
+        ("one image between words", [a, (1, b, c), d], 0.5),
+        ("three images", [3, (1, b, a), (1, c, c), 4, (1, a, a), 2], 0.8),
+        ("one clip", [c, (b + d, 2, 3), a], 0.5),
+        ("three clips, the first at the start", [(2, a, b), 5, (c, 4, 4), (4, c, d), d], 0.9),
+        ("images and clips of few patches", [b, (1, 1, c), d, (a, 1, 1), (b, b, b), 9], 0.7),
+        ("a clip of which nothing is gone", [2, (2, b, d), a], 0.0),
     )  # fmt: skip
-    return [Case(f"{'nothing' if not gone else 'some'} gone, {sum(type(p) is tuple for p in parts)}"
-                 " images and clips", (left_over(draw, parts, gone),))
-            for parts, gone in lists]  # fmt: skip
+    return [Case(words, (left_over(draw, parts, gone),)) for words, parts, gone in lists]
 
 
 def left_over(draw: Draw, parts: Sequence[Part], gone: float) -> Tensor:
@@ -118,8 +119,9 @@ def turning_cases(draw: Draw) -> list[Case]:
         inv_freq = 2.9 * frequencies(2 * n, base)[draw.order(n)]
         inv_freq[draw.order(n)[:still]] = 0
         angles = numbers[:, (torch.arange(n) % 3)[draw.order(n)]] * inv_freq
-        label = f"{n} pairs, {'some stand still' if still else 'all move'}, {len(numbers)} tokens"
-        found.append(Case(label, (numbers, angles.cos(), angles.sin())))
+        words = f"{n} pairs, {'some of which stand still' if still else 'all of which move'}"
+        args = (numbers, angles.cos(), angles.sin())
+        found.append(Case(words, args, drawn=f", {len(numbers)} tokens"))
     return found
 
 
@@ -171,17 +173,19 @@ def stream_cases(draw: Draw) -> list[Case]:
     r, c, few = draw.sizes(3, 2, 6)
     found = []
     # frames, rows, columns, steps a frame, steps a second
-    for frames, rows, columns, step, rate in (
-        (30, r, c, 0.37, 2), (few, c, r, 1.71, 2), (60, 1, 1, 2.618, 25), (19, r, 1, 0.083, 3),
-        (3, r, c, 0.0, 4), (50, 2, 2, 4.99, 10), (4, 1, 9, 0.9, 1),
+    for words, frames, rows, columns, step, rate in (
+        ("frames that share numbers", 30, r, c, 0.37, 2), ("few frames", few, c, r, 1.71, 2),
+        ("frames of one patch", 60, 1, 1, 2.618, 25), ("frames very near", 19, r, 1, 0.083, 3),
+        ("frames at the same time, almost", 3, r, c, 0.0, 4),
+        ("frames far apart", 50, 2, 2, 4.99, 10), ("frames of one row", 4, 1, 9, 0.9, 1),
     ):  # fmt: skip
         step += 0.02 * float(torch.rand((), generator=draw.generator))
         first = draw.integer(9, 99) + 0.9 * float(torch.rand((), generator=draw.generator))
         numbers = grid_positions(frames, rows, columns)
         times = (first + numbers[:, 0].double() * step).floor().long()
         numbers = torch.stack([times, numbers[:, 1] + 7, numbers[:, 2] + 7], 1)
-        label = f"{frames} frames of {rows} x {columns} patches, {rate} steps a second"
-        found.append(Case(label, (numbers, rate)))
+        sizes = f": {frames} of {rows} x {columns} patches, {rate} steps a second"
+        found.append(Case(words, (numbers, rate), drawn=sizes))
     return found
 
 

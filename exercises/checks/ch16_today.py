@@ -79,7 +79,8 @@ def stack_cases(draw: Draw) -> list[Case]:
         before, after = (torch.stack(each) for each in zip(*both, strict=True))
         # A text that was moved has the same contents: only what rotates is computed anew.
         words = ", ".join(dict.fromkeys(KINDS[kind] for kind, _ in layers))
-        found.append(Case(f"{len(layers)} layers, {pairs} pairs: {words}", (before, after)))
+        label = f"{len(layers)} layers: {words}"
+        found.append(Case(label, (before, after), drawn=f", {pairs} pairs"))
     return found
 
 
@@ -141,15 +142,17 @@ def narrow_cases(draw: Draw) -> list[Case]:
     h, c, few, length = draw.sizes(4, 3, 8)
     found = []
     # heads, width, numbers that the keys are made of, tokens, share, a constant of the rows
-    for heads, width, made, tokens, share, loud in (
-        (h, 4 * c, few, 12 + length, 1e-9, 0.0), (h, 2 * c, 9, 30, 0.1, 2.0),
-        (few, c, 5, 9 + length, 0.25, 0.5), (1, 9, 9, 20, 0.05, 1.0), (4, 4, 6, 16, 0.5, 4.0),
+    for words, heads, width, made, tokens, share, loud in (
+        ("wide heads", h, 4 * c, few, 12 + length, 1e-9, 0.0),
+        ("many tokens", h, 2 * c, 9, 30, 0.1, 2.0),
+        ("narrow heads", few, c, 5, 9 + length, 0.25, 0.5), ("one head", 1, 9, 9, 20, 0.05, 1.0),
+        ("loud rows", 4, 4, 6, 16, 0.5, 4.0),
     ):  # fmt: skip
         read = draw.normal(tokens, made).double() @ draw.normal(heads, made, width).double()
         q = draw.normal(heads, tokens, width).double() * torch.linspace(2, 0.1, width)
         k = read + loud * draw.normal(heads, 1, width).double() * made
-        label = f"{heads} heads of width {width}, {tokens} tokens, a share of {share:g}"
-        found.append(Case(label, (q, k, share)))
+        sizes = f": H, L, d = {(heads, tokens, width)}"
+        found.append(Case(f"{words}, a share of {share:g}", (q, k, share), drawn=sizes))
     return found
 
 
@@ -185,7 +188,7 @@ def sink_cases(draw: Draw) -> list[Case]:
             logits = logits.masked_fill(hidden, -math.inf)
         column = sinks[:, None, None].expand(b, h, lq, 1)
         out = torch.cat([logits, column], -1).softmax(-1)[..., :-1] @ v
-        return Case(f"{words}, logits of shape {(b, h, lq, lk)}", (logits, v, out))
+        return Case(words, (logits, v, out), drawn=f", logits of shape {(b, h, lq, lk)}")
 
     return [
         case("every key seen", b, h, lq, lk),
@@ -235,7 +238,7 @@ def bias_cases(draw: Draw) -> list[Case]:
         bias = bias + moved * draw.normal(*bias.shape[:3], 1)
         back = (number := torch.arange(gates.shape[-1]))[-queries:, None] - number
         bias = bias.masked_fill((back < 0) | (back >= window), -torch.inf)
-        return Case(f"{words}, bias of shape {tuple(bias.shape)}", (bias,))
+        return Case(words, (bias,), drawn=f", bias of shape {tuple(bias.shape)}")
 
     shut = draw.normal(b, h, lk + 2) - 150 * (draw.normal(b, h, lk + 2) > 0)
     return [

@@ -22,12 +22,13 @@ def window_cases(draw: Draw) -> list[Case]:
     more, fewer, count, scored = draw.sizes(4, 4, 9)
     order = 2 + draw.order(more)
     some, few = 16 * order, 10 + 3 * draw.order(fewer)
-    calls = ((some, scored, count + 4), (few, 5, fewer), (some[:1], scored, 3),
-             (torch.tensor([48, 72, 56]), 32, count))  # fmt: skip
+    calls = (("several lengths", some, scored, count + 4),
+             ("as many windows as lengths", few, 5, fewer), ("one length", some[:1], scored, 3),
+             ("lengths 48, 72 and 56", torch.tensor([48, 72, 56]), 32, count))  # fmt: skip
     return [
-        Case(f"lengths {lengths.tolist()}, {n} characters scored, {windows} windows",
-             (lengths, n, windows))
-        for lengths, n, windows in calls
+        Case(words, (lengths, n, windows),
+             drawn=f": {lengths.tolist()}, {n} characters scored, {windows} windows")
+        for words, lengths, n, windows in calls
     ]  # fmt: skip
 
 
@@ -99,7 +100,7 @@ def rise_cases(draw: Draw) -> list[Case]:
         lengths, seeds = torch.tensor(rows)[torch.randperm(len(rows), generator=draw.generator)].T
         nats = 2 + draw.normal(len(rows)).abs().double() + 0.2 * (lengths > trained)
         many = {1: "a single seed", 3: "few seeds"}.get(count, "many seeds")
-        label = f"{many}, {count} of them, at {len(factors)} lengths, trained at {trained}"
+        label = f"{many} at {len(factors)} lengths, trained at {trained}"
         found.append(Case(label, (lengths.long(), seeds, nats, trained)))
     return found
 
@@ -119,9 +120,10 @@ def paired_cases(draw: Draw) -> list[Case]:
     for seeds, rows in zip((*draw.sizes(3, 3, 7), 2), (4, 2, 9, 1), strict=True):
         level = draw.normal(1, seeds) * draw.normal(rows, 1)  # what both have from their seed
         ours, theirs = (level + 0.3 * draw.normal(rows, seeds) for _ in range(2))
-        words = f"{rows} comparisons over {seeds} seeds"
+        words = f"{rows} comparisons" if rows > 1 else "a single comparison"
         ahead = 0.8 * (-1.0) ** torch.arange(rows)[:, None]
-        found.append(Case(words, ((ours + ahead).double(), theirs.double())))
+        args = ((ours + ahead).double(), theirs.double())
+        found.append(Case(words, args, drawn=f" over {seeds} seeds"))
     theirs = draw.normal(3, 5).double()
     return [*found, Case("the same difference with each of 5 seeds", (theirs + 0.25, theirs))]
 
@@ -171,8 +173,8 @@ def chance_cases(draw: Draw) -> list[Case]:
         unit = 10.0 ** draw.normal(count, 1).double()  # nats, accuracies, perplexities
         theirs = draw.normal(count, seeds).double()
         gain = ahead * (-1.0) ** torch.arange(count)[:, None] + draw.normal(count, seeds)
-        return Case(f"{words}: {count} comparisons over {seeds} seeds",
-                    (unit * (theirs + gain), unit * theirs))  # fmt: skip
+        args = (unit * (theirs + gain), unit * theirs)
+        return Case(words, args, drawn=f": C, S = {(count, seeds)}")
 
     tenths = torch.randint(1, 4, (rows + 16, 6), generator=draw.generator).double() / 10
     tenths *= (-1.0) ** torch.randint(2, tenths.shape, generator=draw.generator)

@@ -40,11 +40,11 @@ def partner_cases(draw: Draw) -> list[Case]:
     whole, some = torch.arange(2 * n), torch.arange(2 * more)
     mixed = 2 * other + torch.randperm(2 * other, generator=draw.generator)
     ways = {
-        f"{2 * n} components, a function A": (whole[:n], whole[n:], 2 * n),
-        f"{2 * more} components, a function B": (some[::2], some[1::2], 2 * more),
-        f"{2 * more + 3} components, a function C": (some[:more], some[more:], 2 * more + 3),
-        f"{2 * n + 5} components, a function D": (5 + whole[::2], 5 + whole[1::2], 2 * n + 5),
-        f"{4 * other} components, a function E": (mixed[:other], mixed[other:], 4 * other),
+        "a function A": (whole[:n], whole[n:], 2 * n),
+        "a function B": (some[::2], some[1::2], 2 * more),
+        "a function C": (some[:more], some[more:], 2 * more + 3),
+        "a function D": (5 + whole[::2], 5 + whole[1::2], 2 * n + 5),
+        "a function E": (mixed[:other], mixed[other:], 4 * other),
     }
     zero, there = torch.zeros(1, dtype=torch.long), draw.places(3)
     places = (
@@ -53,7 +53,11 @@ def partner_cases(draw: Draw) -> list[Case]:
     )  # fmt: skip
     slow = (1.0, 1.0, 1.0, 1e5, 1.0)
     return [
-        Case(label, logged(draw, pairs_from(*pairs), places[i], slow[i]))
+        Case(
+            label,
+            logged(draw, pairs_from(*pairs), places[i], slow[i]),
+            drawn=f", {pairs[2]} components",
+        )
         for i, (label, pairs) in enumerate(ways.items())
     ]
 
@@ -112,12 +116,15 @@ def table_cases(draw: Draw) -> list[Case]:
     start, far = draw.integer(20, 90), draw.integer(500, 900)
     some = draw.integer(200, 900) + 0.375
     ways = {
-        f"a usual table: {n} pairs, from position 0": (10000.0, 1.0, n, 0, 9 + n),
-        f"two rows: {more} pairs, from position 3": (500000.0, 1.0, more, 3, 2),
-        f"a stretched one: 64 pairs, from position {start}": (10000.0, 4.0, 64, start, 10),
-        f"a strange one: {last} pairs, from position {far}": (some, 2.374, last, far, 8 + n),
+        "a usual table": (10000.0, 1.0, n, 0, 9 + n),
+        "two rows": (500000.0, 1.0, more, 3, 2),
+        "a stretched table": (10000.0, 4.0, 64, start, 10),
+        "a strange table": (some, 2.374, last, far, 8 + n),
     }
-    return [Case(label, tables(*way)) for label, way in ways.items()]
+    return [
+        Case(label, tables(*way), drawn=f": {way[2]} pairs, from position {way[3]}")
+        for label, way in ways.items()
+    ]
 
 
 def rates_of(cos: Tensor, sin: Tensor) -> Tensor:
@@ -162,15 +169,15 @@ def reading_cases(draw: Draw) -> list[Case]:
     given[-1, -1] = WIDE - 1
     run = torch.arange(length)
     ways = {
-        f"{rows} rows of {length} tokens": given,
+        "a first function": given,
         "a second function": given[:1].expand(rows, -1),
         "a third function": first + 1 + run,
         "a fourth function": torch.cat([run.expand(rows, -1), given], 1),
         "a fifth function": given.clamp(max=700),
     }
     return [
-        Case(f"{label}, width {2 * pairs}", (*read_off(draw, torch.cat([first, places], 1), pairs),
-                                             first[:, 0]))
+        Case(label, (*read_off(draw, torch.cat([first, places], 1), pairs), first[:, 0]),
+             drawn=f", width {2 * pairs}")
         for (label, places), pairs in zip(ways.items(), (4, 64, 5, 6, n), strict=True)
     ]  # fmt: skip
 

@@ -56,8 +56,9 @@ def cache_cases(draw: Draw) -> list[Case]:
         ("a published model", 32, 32, 8, 128, 131072, 4096, 4),
     )
     return [
-        Case(f"{words}: {n} layers, {h} heads of {d} and {kv} of keys, {length} tokens, windows of "
-             f"{w}, one layer of {e} without", (n, h, kv, d, length, w, e))
+        Case(words, (n, h, kv, d, length, w, e),
+             drawn=f": layers {n}, heads {h} of {d} and {kv} of keys, {length} tokens, windows of "
+                   f"{w}, one layer of {e} without")
         for words, n, h, kv, d, length, w, e in calls
     ]  # fmt: skip
 
@@ -87,7 +88,7 @@ def base_cases(draw: Draw) -> list[Case]:
         ("a published model", 128, 131072, 0.5), ("the least width", 4, 300 + other, 1.5),
         ("several turns", 16 * more, 50 * length, 3.0), ("a wide head", 256, 8192, 0.9),
     )  # fmt: skip
-    return [Case(f"{words}: width {d}, length {n}, {t:g} turns", (d, n, t))
+    return [Case(words, (d, n, t), drawn=f": width {d}, length {n}, turns {t:g}")
             for words, d, n, t in calls]  # fmt: skip
 
 
@@ -145,10 +146,11 @@ def stale_cases(draw: Draw) -> list[Case]:
     Few steps, many, and one alone.
     """
     found = [Case("2 methods, a single step", (draw.normal(2, 1, 1, 4),))]
-    for steps, d in zip((*draw.sizes(2, 8, 12), draw.integer(20, 30)), draw.sizes(3, 3, 9),
-                        strict=True):  # fmt: skip
+    counts = (*draw.sizes(2, 8, 12), draw.integer(20, 30))
+    kinds = ("some", "some more", "many")
+    for words, steps, d in zip(kinds, counts, draw.sizes(3, 3, 9), strict=True):
         keys = records(draw, steps, d)[torch.randperm(13, generator=draw.generator)]
-        found.append(Case(f"13 methods, {steps} steps, width {d}", (keys,)))
+        found.append(Case(f"13 methods, {words} steps", (keys,), drawn=f": T, d = {(steps, d)}"))
     return found
 
 
@@ -292,7 +294,7 @@ def choice_cases(draw: Draw) -> list[Case]:
     """Every way to miss a bar in the cheapest method, two on the bar, and nothing that fits."""
     seeds = draw.sizes(len(KINDS), 3, 13)
     return [
-        Case(f"6 methods, 4 needs, {n} seeds", methods(draw, kind, n))
+        Case("6 methods, 4 needs", methods(draw, kind, n), drawn=f", {n} seeds")
         for kind, n in zip(KINDS, seeds, strict=True)
     ]
 

@@ -53,10 +53,10 @@ def level_cases(draw: Draw) -> list[Case]:
     long = torch.zeros(1, 34_000, dtype=torch.bool)
     long[0, other] = True
     return [
-        Case(f"{texts} texts of {4 * length} tokens", (mixed,)),
-        Case(f"{other} texts of {length} tokens", (draw.normal(other, length) > 0,)),
+        Case("few ends", (mixed,), drawn=f", N, L = {(texts, 4 * length)}"),
+        Case("many ends", (draw.normal(other, length) > 0,), drawn=f", N, L = {(other, length)}"),
         Case("texts of a single token", (torch.tensor([[True], [False]]),)),
-        Case(f"a text of 34000 tokens with an end at {other}", (long,)),
+        Case("a text of 34,000 tokens with one end", (long,), drawn=f" at {other}"),
     ]
 
 
@@ -88,7 +88,7 @@ def digit_cases(draw: Draw) -> list[Case]:
         table, drawn = draw.normal(n, width).double(), torch.rand(3, generator=draw.generator)
         shares = whole((torch.tensor(given) if given else 0.2 + drawn).double())
         codes = three_digits(table, p, shares) * (draw.integer(2, 9) / 4.5)
-        return Case(f"{words}: a table of {n} rows and width {width}", (table, p, codes))
+        return Case(words, (table, p, codes), drawn=f": a table of shape {(n, width)}")
 
     return [case(*call) for call in calls]
 
@@ -136,17 +136,20 @@ def gate_cases(draw: Draw) -> list[Case]:
     """A whole text, the last queries of one, a single query; limits that clip much and nothing."""
     b, h, length, few, more = draw.sizes(5, 3, 7)
     sizes = (
-        (b, h, length, length, 50.0), (h, b, few, few + length, 2.0), (1, 1, 1, 40, 7.0),
-        (1, h, 6, 20, 3.0), (b, 1, length, length + more, 1.0), (1, 2, 1, 1, 5.0),
+        ("a whole text, nothing clipped", b, h, length, length, 50.0),
+        ("the last queries of a text", h, b, few, few + length, 2.0),
+        ("a single query", 1, 1, 1, 40, 7.0), ("six queries, 20 keys", 1, h, 6, 20, 3.0),
+        ("positions clipped at 1", b, 1, length, length + more, 1.0),
+        ("one query, one key", 1, 2, 1, 1, 5.0),
     )  # fmt: skip
     found = []
-    for x, y, queries, keys, longest in sizes:
+    for words, x, y, queries, keys, longest in sizes:
         gates = (2 * draw.normal(x, y, queries, keys).double()).sigmoid()
         gates[..., 0] = 0.9
         gates = gates * (gates > 0.3) * seen(gates)  # some are closed
         positions = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=longest)
-        words = f"{queries} queries, {keys} keys, longest {longest:g}"
-        found.append(Case(words, (positions, longest)))
+        given = f": Lq, Lk = {(queries, keys)}, longest {longest:g}"
+        found.append(Case(words, (positions, longest), drawn=given))
     return found
 
 

@@ -15,6 +15,8 @@ from pe_course.judge.wire import as_list_or_array
 # With how many times the tolerance an answer is called nearly right.
 NEARLY = 100
 LEAST_PRECISE = 1e-2  # larger errors are not those of rounding, whatever the tolerance
+# What a known mistake gives where such answers have any number.
+ANY = 2.0**-100
 # What stands for numbers; pe_course/judge/wire.py carries no other types to the grader.
 CONVERTED = (Tensor, np.ndarray, bool, int, float, list, tuple)
 
@@ -183,7 +185,10 @@ class Sample:
 
 
 def recognized(got: Any, known: Any, tolerance: float, integers: bool) -> bool:
-    """Return whether `got` is what a known mistake gives; None stands for an exception."""
+    """Return whether `got` is what a known mistake gives.
+
+    For `known`, None stands for an exception, and ANY for any number.
+    """
     if known is None:
         return False
     if isinstance(known, Sample):
@@ -194,7 +199,12 @@ def recognized(got: Any, known: Any, tolerance: float, integers: bool) -> bool:
         return len(several) == len(known) and all(
             recognized(*pair, tolerance, integers) for pair in zip(several, known, strict=True)
         )
-    return not shape_problem(got, known, integers) and close(got, known, tolerance)
+    if shape_problem(got, known, integers):
+        return False
+    given, goal = as_tensor(got), as_tensor(known)
+    assert given is not None and goal is not None
+    free = goal == ANY
+    return close(given.masked_fill(free, 0), goal.masked_fill(free, 0), tolerance)
 
 
 def both_wide(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

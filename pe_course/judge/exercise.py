@@ -40,27 +40,39 @@ class CheckFailed(AssertionError):
 
     Attributes:
         share: of the points that it gets all the same, for the parts of it that are right.
+        at: index of the first case that is wrong.
+        got: what the answer returned there.
     """
 
-    def __init__(self, message: str, share: float = 0.0) -> None:
+    def __init__(self, message: str, share: float = 0.0, at: int = 0, got: Any = None) -> None:
         """Say what is wrong."""
         super().__init__(message)
-        self.share = share
+        self.share, self.at, self.got = share, at, got
 
 
 class Case(NamedTuple):
-    """Arguments for one call, and words for them ("positions that start at 17").
+    """Arguments for one call, and words for them ("a long text").
 
-    `tolerance` stands in for that of the exercise where rounding is larger than elsewhere.
+    `label` is the same for every draw. What else tells this draw (", 37 tokens") is `drawn`, which
+    the grader keeps to itself. `tolerance` stands in for that of the exercise where rounding is
+    larger than elsewhere.
     """
 
     label: str
     args: tuple[Any, ...]
     tolerance: float | None = None
+    drawn: str = ""
+
+    def in_full(self) -> Case:
+        """Return the case with all that is known of it in its label."""
+        return self._replace(label=self.label + self.drawn)
 
 
 class Mistake(NamedTuple):
-    """A wrong answer that people write, and what to say to it."""
+    """A wrong answer that people write, and what to say to it.
+
+    Where `function` gives `compare.ANY`, such an answer may have any number.
+    """
 
     message: str
     function: Answer
@@ -173,17 +185,16 @@ class Check:
         Args:
             answer: the student's function.
             seed: of the inputs.
-            hidden: whether messages keep the numbers of the inputs to themselves.
+            hidden: whether messages keep what was drawn to themselves.
 
         Raises:
             CheckFailed: if the answer is wrong. What `answer` itself raises passes through.
         """
         cases, wanted, known = self.drawn(seed)
-        if hidden:
-            cases = [case._replace(label=without_numbers(case.label)) for case in cases]
+        cases = [case if hidden else case.in_full() for case in cases]
         got: list[Any] = []
-        problem = ""
-        for case, want in zip(cases, wanted, strict=True):
+        problem, at = "", 0
+        for number, (case, want) in enumerate(zip(cases, wanted, strict=True)):
             args = clone(case.args)
             try:
                 got.append(clone(answer(*args)))  # some reuse a buffer
@@ -193,15 +204,18 @@ class Check:
                 error.add_note(f"with {case.label}")
                 raise
             if text := shape_problem(got[-1], want, self.integers, self.axes, hidden):
-                problem = problem or f"with {case.label}: {text}"
+                if not problem:
+                    problem, at = f"with {case.label}: {text}", number
             elif changed := changed_argument(case.args, args):
-                raise CheckFailed(f"your function changes {changed}; return a new one")
+                text = f"your function changes {changed}; return a new one"
+                raise CheckFailed(text, at=number, got=got[number])
         if problem:
             text = self.explanation(cases, got, known) or problem
             values = len(got) == len(cases) and all(
                 isinstance(each, tuple | list) and len(each) == len(self.parts) for each in got
             )
-            raise CheckFailed(text, self.share(cases, got, wanted) if values else 0.0)
+            share = self.share(cases, got, wanted) if values else 0.0
+            raise CheckFailed(text, share, at, got[at])
         right = [
             close(value, want, self.room(case))
             for case, value, want in zip(cases, got, wanted, strict=True)
@@ -209,7 +223,8 @@ class Check:
         if not all(right):
             text = self.explanation(cases, got, known)
             text = text or self.generic(cases, got, wanted, right, hidden)
-            raise CheckFailed(text, self.share(cases, got, wanted))
+            at = right.index(False)
+            raise CheckFailed(text, self.share(cases, got, wanted), at, got[at])
 
     def share(self, cases: list[Case], got: list[Any], wanted: list[Any]) -> float:
         """Return the share of the parts that are right in all of their cases."""
@@ -336,14 +351,6 @@ def changed_argument(before: tuple[Any, ...], after: tuple[Any, ...]) -> str:
             which = f", the {place} one" if len(before) > 1 else ""
             return f"its argument in place{which}"
     return ""
-
-
-def without_numbers(label: str) -> str:
-    """Return words for a case that do not tell its numbers, as the grader's are hidden."""
-    lists = r"\[[^][]*(?:\[[^][]*\][^][]*)*\]|\([-\d., ]+\)"
-    numbers = r"(?<![\w-])[-+]?\d[\d.]*(?:e[-+]?\d+)?(?![\w-])"
-    text = re.sub(f"{lists}|{numbers}", "…", label)
-    return re.sub(r"…(?:,? …)+", "…", text)
 
 
 def innermost(error: BaseException) -> str:

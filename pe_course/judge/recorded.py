@@ -48,7 +48,7 @@ def record(exercise: Exercise) -> dict[str, Any]:
     cases, wanted, known = exercise.drawn(0)
     return {
         **{rule: getattr(exercise, rule) for rule in RULES},
-        "cases": [[case.label, [stored(each) for each in case.args], case.tolerance]
+        "cases": [[case.in_full().label, [stored(each) for each in case.args], case.tolerance]
                   for case in cases],
         "wanted": [stored(each) for each in wanted],
         "known": [[message, [stored(each, MOST) for each in results]]

@@ -49,6 +49,10 @@ class Opaque:
         """Keep the name of the type, for the message."""
         self.type_name = type_name
 
+    def __repr__(self) -> str:
+        """Return the name of the type."""
+        return f"<{self.type_name}>"
+
 
 def as_list_or_array(value: Any) -> Any:
     """Return a list for a sequence of another type, and an array that torch takes for a buffer.
