@@ -26,12 +26,14 @@ from exercises.sets import HERE, RELEASE, load, projects, release_path, set_name
 from pe_course.sets import FACTS
 
 ZIP = RELEASE / "exercises.zip"
-# What an exercise notebook may use: the checks, and the library, models and results for its own
-# experiments. No solution is in it but those by which the checks judge.
+# What an exercise notebook may use: the checks' values, and the library, models and results for its
+# own experiments. No solution is in it.
 SHARED = (
     "LICENSE",
     "exercises/__init__.py",
-    "exercises/checks/*.py",
+    "exercises/checks/__init__.py",
+    "exercises/checks/kept.py",
+    "exercises/checks/seen.py",
     "exercises/practice.py",
     "pe_course/judge/*.py",
     "pe_lib/*.py",
@@ -103,8 +105,14 @@ def packed(files: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> by
 
 def checks() -> bytes:
     """Return the archive that the first cell of an exercise notebook fetches."""
+    from exercises.checks import SETS  # loads torch, which a build of the notebooks does without
+    from pe_course.judge.recorded import record
+
     paths = sorted(path for pattern in SHARED for path in HERE.parent.glob(pattern))
     files = {path.relative_to(HERE.parent).as_posix(): path.read_bytes() for path in paths}
+    for name, exercises in SETS.items():
+        found = json.dumps([record(exercise) for exercise in exercises])
+        files[f"exercises/checks/recorded/{name}.json"] = found.encode()
     files["bring.py"] = (HERE / "bring.py").read_bytes()
     return packed(files, zipfile.ZIP_DEFLATED)
 

@@ -1,14 +1,11 @@
-"""Bring the exercises that open in their page: a Python for the browser, the checks, their draws.
+"""Bring the exercises that open in their page: a Python for the browser, the judge, the checks.
 
-The checks are those of the notebooks, as they are; what they take from pe_lib is its formulas,
-without the questions at the door. Pyodide and the editor come from npm, as the lock file of
-exercises/in_page pins them. Only the draws of the self-check go along: the grader has others.
+A check is the recorded one of the notebooks. Pyodide and the editor come from npm, as the lock file
+of exercises/in_page pins them.
 """
 
 from __future__ import annotations
 
-import ast
-import base64
 import functools
 import json
 import re
@@ -23,7 +20,7 @@ import torch
 
 from exercises import build, sets
 from exercises.checks import EXERCISES, SETS
-from pe_course.judge.exercise import Draw
+from pe_course.judge.recorded import record
 from pe_course.sets import describe
 from tools import ROOT, folded
 from tools.vendor import VendorError
@@ -48,49 +45,6 @@ UNUSED = re.compile(
     r"|pydoc|smtplib|tarfile|turtle|webbrowser|_pydatetime|_pydecimal|_pyio|_strptime)\.py$"
     r"|encodings/(?!__init__|aliases|ascii|cp437|idna|latin_1|utf_8)"
 )
-# The modules of the checks' own surroundings, and the functions taken from each.
-TAKEN = json.loads(Path(__file__).with_name("taken.json").read_text(encoding="utf-8"))
-HEAD = """from __future__ import annotations
-import array
-import math
-from collections.abc import Sequence
-import numpy as np
-import torch
-from torch import Tensor
-"""
-
-
-def taken(path: str, names: tuple[str, ...]) -> str:
-    """Return the source of a module's functions, without their decorators, and its constants."""
-    text = (ROOT / path).read_text(encoding="utf-8")
-    parts = [HEAD]
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.FunctionDef) and node.name in names:
-            node.decorator_list = []
-            parts.append(ast.unparse(node))
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pe_lib."):
-            known = [each.name for each in node.names if each.name in names_of(node.module)]
-            if known:
-                parts.insert(1, f"from {node.module} import {', '.join(known)}")
-        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "UNCONVERTED":
-            parts.append(ast.unparse(node))
-    return "\n".join(parts) + "\n"
-
-
-def names_of(module: str | None) -> tuple[str, ...]:
-    return TAKEN.get(f"{(module or '').replace('.', '/')}.py", ())
-
-
-def stored(value: Any) -> Any:
-    """Return an argument of a check as JSON has it."""
-    if isinstance(value, tuple):
-        return {"tuple": list(map(stored, value))}
-    if not isinstance(value, torch.Tensor):
-        return value
-    flat = value.contiguous().flatten()
-    data = flat.numpy().tobytes()
-    kind = str(value.dtype).removeprefix("torch.")
-    return {"dtype": kind, "shape": list(value.shape), "data": base64.b64encode(data).decode()}
 
 
 def set_of(name: str) -> str:
@@ -120,13 +74,7 @@ def asked(name: str) -> dict[str, str]:
 
 def exercise(name: str) -> dict[str, Any]:
     """Return what the page needs to check an exercise."""
-    cases = EXERCISES[name].cases(Draw(0))
-    return {
-        "module": f"ch{set_of(name)}",
-        "given": asked(name)["given"],
-        "cases": [[case.label, [stored(each) for each in case.args], case.tolerance]
-                  for case in cases],
-    }  # fmt: skip
+    return {**record(EXERCISES[name]), "given": asked(name)["given"]}
 
 
 def files() -> dict[str, bytes]:
@@ -135,16 +83,10 @@ def files() -> dict[str, bytes]:
         "torch": [name for name in dir(torch) if not name.startswith("_")],
         "Tensor": [name for name in dir(torch.Tensor) if not name.startswith("_")],
     }
-    modules = [f"exercises/checks/ch{one}.py" for one in sorted(map(set_of, OPEN))]
-    modules += ["pe_course/judge/exercise.py", "pe_course/judge/compare.py"]
-    texts = {name: (ROOT / name).read_text() for name in modules}
-    texts |= {path: taken(path, names) for path, names in TAKEN.items()}
-    texts |= {f"{name}.py": (SOURCE / f"{name}.py").read_text()
-              for name in ("torch", "numpy", "runner")}  # fmt: skip
-    packages = ("exercises", "exercises/checks", "pe_course", "pe_course/judge", "pe_lib")
-    texts |= {f"{name}/__init__.py": "" for name in (*packages, "pe_lib/recent")}
-    texts["known.json"] = json.dumps(known)
-    return {name: text.encode() for name, text in texts.items()}
+    found = {path.name: path.read_bytes() for path in SOURCE.glob("*.py")}
+    judge = [ROOT / "pe_course/__init__.py", *(ROOT / "pe_course/judge").glob("*.py")]
+    found |= {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in judge}
+    return dict(sorted(found.items())) | {"known.json": json.dumps(known).encode()}
 
 
 def run(*command: str | Path) -> None:

@@ -1,7 +1,8 @@
 """Self-checks for the exercises: `from exercises import checks; checks.key_for(my_key)`.
 
-Each name is an `Exercise`, one for each exercise of the sets; `SETS` has them by set. A check
-draws inputs, calls the function, and either prints that it is right or says what is wrong.
+Each name is a `Check`, one for each exercise of the sets; `SETS` has them by set. A check
+calls the function, and prints that it is right or says what is wrong. What students fetch has the
+checks as values alone, in `recorded`; in the repository they are functions.
 `progress("10_rope")` lists which exercises of a set pass; `see("converted")` draws what that
 answer gives.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import json
 import pkgutil
 from pathlib import Path
 
@@ -17,16 +19,21 @@ from exercises import name_today
 from exercises.checks import kept
 from exercises.checks.seen import see
 from pe_course.judge import exercise as judged
-from pe_course.judge.exercise import CheckFailed, Exercise
+from pe_course.judge.exercise import Check, CheckFailed
+from pe_course.judge.recorded import Recorded
 
-SETS: dict[str, tuple[Exercise, ...]] = {
+RECORDED = sorted(Path(__file__).parent.glob("recorded/*.json"))
+SETS: dict[str, tuple[Check, ...]] = {
+    path.stem: tuple(map(Recorded, json.loads(path.read_text(encoding="utf-8"))))
+    for path in RECORDED
+} or {
     module.name.removeprefix("ch"): importlib.import_module(f"{__name__}.{module.name}").EXERCISES
     for module in pkgutil.iter_modules(__path__)
     if module.name.startswith("ch")
 }
 EXERCISES = {exercise.name: exercise for group in SETS.values() for exercise in group}
 
-__all__ = ["EXERCISES", "SETS", "CheckFailed", "Exercise", "progress", "see"]
+__all__ = ["EXERCISES", "SETS", "Check", "CheckFailed", "progress", "see"]
 
 
 def progress(name: str) -> None:
@@ -46,7 +53,7 @@ def progress(name: str) -> None:
     print(kept.report(name, names, known))
 
 
-def __getattr__(name: str) -> Exercise:
+def __getattr__(name: str) -> Check:
     """Return the check of that name."""
     if name in EXERCISES:
         return EXERCISES[name]

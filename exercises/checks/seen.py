@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from exercises.checks.ch01_attention import causal_mean
-from exercises.checks.ch04_four_terms import diagonal_means
-from exercises.checks.ch07_t5 import first_distances, squared_error
-from exercises.checks.ch10_rope import scrambled
-from pe_course.judge.exercise import Answer, Draw
+from pe_course.judge.exercise import Answer, CheckFailed, Draw, words_of
 from pe_lib.rope import apply_rope, layout_permutation, rope_angles
 from pe_lib.sinusoidal import frequencies
+from pe_lib.t5 import t5_bucket
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +24,7 @@ def times_of(answer: Answer, axes: Axes) -> None:
     words = ["a", "mask", "alone", "gives", "away", "the", "order", "of", "all", "words"]
     draw = Draw(0)
     v, weights = draw.normal(len(words), 12).double(), draw.normal(len(words)).exp().double()
-    out, order = causal_mean(v, weights), draw.order(len(words))
+    out, order = (weights[:, None] * v).cumsum(0) / weights.cumsum(0)[:, None], draw.order(len(words))
     times = torch.as_tensor(answer(v[order], out[order]))
     axes.plot(order, color=PALE, linewidth=5, label="its place in the text")
     axes.plot(times, "o", label="as you read it")
@@ -43,7 +40,8 @@ def bias_of(answer: Answer, axes: Axes) -> None:
     words = 0.3 * Draw(0).normal(8, 16, 16).double()
     weights = (bias[places - places[:, None] + 15] + words).softmax(-1)
     axes.plot(n, bias, color=PALE, linewidth=5, label="what the head adds")
-    axes.plot(n, diagonal_means(weights.log()), label="mean over each diagonal")
+    means = torch.stack([weights.log().mean(0).diagonal(int(each)).mean() for each in n])
+    axes.plot(n, means - means[15], label="mean over each diagonal")
     axes.plot(n, torch.as_tensor(answer(weights)[0]), label="yours")
     axes.set(xlabel="distance j - i", ylabel="logit")
 
@@ -110,12 +108,14 @@ def best_edges(answer: Answer, axes: Axes) -> None:
     n = torch.arange(128).double()
     curve = -(1 + n).log() + 3 * (-((n - 24) ** 2) / 20).exp()  # it looks for something at 24
     axes.plot(curve, color=PALE, linewidth=5, label="wanted")
-    for name, edges in (("T5", first_distances(8, 128)), ("yours", answer(curve, 8))):
+    bucket = t5_bucket(-torch.arange(128), 8, 128, bidirectional=False)
+    own = [0, *bucket.diff().nonzero().flatten() + 1]
+    for name, edges in (("T5", own), ("yours", answer(curve, 8))):
         starts = [int(edge) for edge in edges]
         ends = [*starts[1:], len(n)]
         steps = torch.cat([curve[a:b].mean().expand(b - a)
                            for a, b in zip(starts, ends, strict=True)])  # fmt: skip
-        error = squared_error(curve, torch.tensor(starts))
+        error = (curve - steps).square().sum()
         axes.plot(steps, label=f"{name}: squared error {error:.1f}")
     axes.set(xlabel="distance", ylabel="number of the bucket")
 
@@ -128,15 +128,17 @@ def converted(answer: Answer, axes: Axes) -> None:
     turned = 6.28 * torch.rand(4, d // 2, generator=draw.generator) * turns
     first = torch.linalg.qr(draw.normal(d, d)).Q * d**0.5
     keys = apply_rope(first.expand(4, d, d), turned[:, None].expand(-1, d, -1)).mT
-    w_k, w_q, order = scrambled(draw, keys, 2 * r), draw.normal(4, d, d), layout_permutation(d)
-    listed = w_q[:, order].flatten(0, 1), w_k.mean(0)[order]
+    for head in keys:  # components that stand still, in an order and with signs of its own
+        head[2 * r :] = head[2 * r + draw.order(d - 2 * r)] * draw.normal(d - 2 * r, 1).sign()
+    w_q, order = draw.normal(4, d, d), layout_permutation(d)
+    listed = w_q[:, order].flatten(0, 1), keys.mean(0)[order]
 
     def scores(w_q: Tensor, w_k: Tensor, layout: str) -> Tensor:
         q, k = (apply_rope(x @ w.mT, angles, layout=layout) for w in (w_q, w_k))
         return q @ k.mT
 
-    before = scores(w_q, w_k, "interleaved")
-    mended = answer(w_q.flatten(0, 1), w_k.flatten(0, 1), d, 1, r)
+    before = scores(w_q, keys, "interleaved")
+    mended = answer(w_q.flatten(0, 1), keys.flatten(0, 1), d, 1, r)
     for name, w in (("of the listing", listed), ("mended", mended)):
         queries, shared = (torch.as_tensor(each).unflatten(0, (-1, d)) for each in w)
         change = (scores(queries, shared, "half") - before).abs().mean(0)

@@ -7,7 +7,6 @@ import { drawSelection, EditorView, keymap, lineNumbers } from "@codemirror/view
 import { classHighlighter } from "@lezer/highlight";
 
 const HOME = new URL(".", import.meta.url);
-const PATIENCE = 5; // seconds that an answer has at least
 const HELD = 1e6; // characters of an answer that are kept
 const places = new Map(); // exercise -> its place in the page
 
@@ -16,6 +15,8 @@ const places = new Map(); // exercise -> its place in the page
 let worker = null;
 let waiting = null; // the exercise whose answer is being checked
 let timer = 0;
+let since = 0; // when the answer began to run
+let left = 0; // milliseconds that all its calls may still take
 const limits = new Map(); // exercise -> seconds that an answer may take
 
 function start() {
@@ -35,12 +36,14 @@ function end() {
 function hear({ received, name, seconds, busy, found, failed, begun }) {
   if (received !== undefined) for (const place of places.values()) place.progress(received);
   if (seconds !== undefined) {
-    limits.set(name, Math.max(PATIENCE, 10 * seconds));
+    limits.set(name, seconds);
+    if (name === waiting) left = 1000 * seconds;
     places.get(name).ready();
   }
   if (busy !== undefined) {
     clearTimeout(timer);
-    if (busy) timer = setTimeout(stop, 1000 * limits.get(waiting));
+    if (busy) [since, timer] = [performance.now(), setTimeout(stop, left)];
+    else left -= performance.now() - since;
   }
   if (found) {
     waiting = null;
@@ -59,7 +62,7 @@ function stop() {
   const [name, limit] = [waiting, limits.get(waiting)];
   end();
   places.get(name).say(
-    `Stopped: your answer ran for more than ${Math.round(limit)} seconds. Does a loop never end? ` +
+    `Stopped: your answer ran for more than ${limit} seconds. Does a loop never end? ` +
       "Python begins afresh, and your answer is still here.", "stopped");
   start();
   worker.postMessage({ name });

@@ -1,15 +1,19 @@
 """What an exercise asks, and how an answer to it is judged.
 
-An `Exercise` stands once and serves three: the self-check in a notebook, the grader (which
-passes a function that lives in another process) and the tests that prove the check.
+A `Check` judges by values: calls, what is right for them, and what known mistakes give. An
+`Exercise` computes these with functions, for the grader (which passes a function that lives in
+another process) and for the tests that prove the check. What students check their answers by has
+the values alone (`Recorded`, in pe_course/judge/recorded.py).
 """
 
 from __future__ import annotations
 
+import os
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,6 +25,7 @@ from pe_course.judge.compare import (
     close,
     difference,
     kind,
+    recognized,
     shape_problem,
     wrong_numbers,
 )
@@ -42,10 +47,6 @@ class CheckFailed(AssertionError):
         super().__init__(message)
         self.share = share
 
-    def _render_traceback_(self) -> list[str]:
-        """Show the message alone in a notebook: the lines of the check are no help."""
-        return [f"Not yet: {self}"]
-
 
 class Case(NamedTuple):
     """Arguments for one call, and words for them ("positions that start at 17").
@@ -63,6 +64,18 @@ class Mistake(NamedTuple):
 
     message: str
     function: Answer
+
+
+class Drawn(NamedTuple):
+    """What an answer is judged by: calls, and what they return.
+
+    `known` has the message of each known mistake and what it returns for each case, None where it
+    raises. It is read once, and only if an answer is wrong.
+    """
+
+    cases: list[Case]
+    wanted: list[Any]
+    known: Iterable[tuple[str, Iterable[Any]]]
 
 
 class Draw:
@@ -102,44 +115,57 @@ class Draw:
                 return places
 
 
-@dataclass(frozen=True)
-class Exercise:
-    """One exercise.
+class Check:
+    """The judge of an answer.
 
     Attributes:
         name: of the function that the student writes, and of the check.
-        cases: returns the calls to make, drawn at random.
-        reference: the right answer.
-        mistakes: wrong answers with a message of their own, the likeliest first.
         tolerance: largest difference accepted, relative to the largest number expected.
         integers: whether the answer must be whole numbers in type, too (to index with).
         axes: names of the result's last axes, for messages.
         parts: of the answer, for which the text gives points apart: words in the labels of cases,
             or the places of values.
+        seconds: what all calls of a self-check or of the grader may take together.
     """
 
     name: str
-    cases: Callable[[Draw], Iterable[Case]]
-    reference: Answer
-    mistakes: tuple[Mistake, ...] = ()
-    tolerance: float = 1e-4
-    integers: bool = False
-    axes: tuple[str, ...] = ()
-    parts: tuple[str | int, ...] = ()
+    tolerance: float
+    integers: bool
+    axes: tuple[str, ...]
+    parts: tuple[str | int, ...]
+    seconds: float
+
+    def drawn(self, seed: int) -> Drawn:
+        """Return what an answer is judged by; with seed 0 that of the self-check."""
+        raise NotImplementedError
 
     def __call__(self, answer: Answer) -> None:
         """Check `answer`; say in words what is wrong, or that nothing is."""
         FOUND[self.name] = (False, time.time())
-        if not callable(answer):
-            raise CheckFailed(f"{self.name} must be a function, not {kind(answer)}")
-        try:
-            self.judge(answer, seed=0)
-        except NotImplementedError as error:
-            if str(error):  # torch's, for a type that an operation does not take
-                raise
-            raise CheckFailed(self.missing(innermost(error))) from None
-        FOUND[self.name] = (True, time.time())
-        print(f"{self.name}: right.")
+        took = 0.0
+
+        def timed(*args: Any) -> Any:
+            nonlocal took
+            begin = time.perf_counter()
+            try:
+                return answer(*args)
+            finally:
+                took += time.perf_counter() - begin
+
+        with told():
+            if not callable(answer):
+                raise CheckFailed(f"{self.name} must be a function, not {kind(answer)}")
+            try:
+                self.judge(timed, seed=0)
+            except NotImplementedError as error:
+                if str(error):  # torch's, for a type that an operation does not take
+                    raise
+                raise CheckFailed(self.missing(innermost(error))) from None
+            if took > self.seconds:  # the grader would not have waited
+                print(f"{self.name}: right, but it took {took:.0f} s of {self.seconds:g}.")
+                return
+            FOUND[self.name] = (True, time.time())
+            print(f"{self.name}: right.")
 
     def judge(self, answer: Answer, seed: int, hidden: bool = False) -> None:
         """Call `answer` with inputs drawn from `seed` and compare what it returns.
@@ -152,11 +178,9 @@ class Exercise:
         Raises:
             CheckFailed: if the answer is wrong. What `answer` itself raises passes through.
         """
-        cases = [
-            case._replace(label=without_numbers(case.label)) if hidden else case
-            for case in self.cases(Draw(seed))
-        ]
-        wanted = [self.reference(*clone(case.args)) for case in cases]
+        cases, wanted, known = self.drawn(seed)
+        if hidden:
+            cases = [case._replace(label=without_numbers(case.label)) for case in cases]
         got: list[Any] = []
         problem = ""
         for case, want in zip(cases, wanted, strict=True):
@@ -173,7 +197,7 @@ class Exercise:
             elif changed := changed_argument(case.args, args):
                 raise CheckFailed(f"your function changes {changed}; return a new one")
         if problem:
-            text = self.explanation(cases[: len(got)], got) or problem
+            text = self.explanation(cases, got, known) or problem
             values = len(got) == len(cases) and all(
                 isinstance(each, tuple | list) and len(each) == len(self.parts) for each in got
             )
@@ -183,7 +207,8 @@ class Exercise:
             for case, value, want in zip(cases, got, wanted, strict=True)
         ]
         if not all(right):
-            text = self.explanation(cases, got) or self.generic(cases, got, wanted, right, hidden)
+            text = self.explanation(cases, got, known)
+            text = text or self.generic(cases, got, wanted, right, hidden)
             raise CheckFailed(text, self.share(cases, got, wanted))
 
     def share(self, cases: list[Case], got: list[Any], wanted: list[Any]) -> float:
@@ -205,25 +230,20 @@ class Exercise:
         """Return the tolerance for a case."""
         return self.tolerance if case.tolerance is None else case.tolerance
 
-    def explanation(self, cases: list[Case], got: list[Any]) -> str:
-        """Return the message of the known mistake that gives the same, or nothing."""
-        for message, function in self.mistakes:
-            if self.explains(function, cases, got):
+    def explanation(
+        self, cases: list[Case], got: list[Any], known: Iterable[tuple[str, Iterable[Any]]]
+    ) -> str:
+        """Return the message of the known mistake that gives the same, or nothing.
+
+        `got` may be shorter than `cases`, if the answer raised.
+        """
+        for message, results in known:
+            if all(
+                recognized(value, other, self.room(case), self.integers)
+                for value, case, other in zip(got, cases, results, strict=False)
+            ):
                 return message
         return ""
-
-    def explains(self, function: Answer, cases: list[Case], got: list[Any]) -> bool:
-        """Return whether `function` gives what the student's function gave, in all cases."""
-        for case, value in zip(cases, got, strict=True):
-            try:
-                other = function(*clone(case.args))
-            except (ValueError, RuntimeError, IndexError, TypeError):
-                return False
-            if shape_problem(value, other, self.integers) or not close(
-                value, other, self.room(case)
-            ):
-                return False
-        return True
 
     def generic(
         self, cases: list[Case], got: list[Any], wanted: list[Any], right: list[bool],
@@ -246,6 +266,67 @@ class Exercise:
         """Say that there is no answer yet, or none to what this one calls."""
         calls = f"{self.name} calls {stub}, which" if stub != self.name else self.name
         return f"{calls} is not answered yet"
+
+
+@dataclass(frozen=True)
+class Exercise(Check):
+    """One exercise, with its answers.
+
+    Attributes:
+        cases: returns the calls to make, drawn at random.
+        reference: the right answer.
+        mistakes: wrong answers with a message of their own, the likeliest first.
+    """
+
+    name: str
+    cases: Callable[[Draw], Iterable[Case]]
+    reference: Answer
+    mistakes: tuple[Mistake, ...] = ()
+    tolerance: float = 1e-4
+    integers: bool = False
+    axes: tuple[str, ...] = ()
+    parts: tuple[str | int, ...] = ()
+    seconds: float = 10.0
+
+    def drawn(self, seed: int) -> Drawn:
+        """Return what an answer is judged by, computed now; of mistakes once it is asked for."""
+        cases = list(self.cases(Draw(seed)))
+        wanted = [self.reference(*clone(case.args)) for case in cases]
+        known = (
+            (message, (given(mistake, case) for case in cases))
+            for message, mistake in self.mistakes
+        )
+        return Drawn(cases, wanted, known)
+
+
+def given(mistake: Answer, case: Case) -> Any:
+    """Return what a mistake gives for a case; None if it raises."""
+    try:
+        return mistake(*clone(case.args))
+    except (ValueError, RuntimeError, IndexError, TypeError):
+        return None
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Print what a check finds wrong instead of raising it: the cells below run all the same."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        if "NBGRADER_EXECUTION" in os.environ:  # it takes a cell that does not raise for right
+            raise
+        print(f"Not yet: {error if isinstance(error, CheckFailed) else words_of(error)}")
+
+
+def words_of(error: BaseException) -> str:
+    """Return the last line of the student's code that an error went through, and its words."""
+    steps = traceback.walk_tb(error.__traceback__)
+    own = [step for step in steps if step[0].f_globals.get("__name__") == "__main__"]
+    where = "it raises an error"
+    if own:
+        (at,) = traceback.StackSummary.extract(iter(own[-1:]))
+        where = f"line {at.lineno}, in {at.name}, raises an error\n    {at.line}".rstrip()
+    return f"{where}\n{''.join(traceback.format_exception_only(error)).rstrip()}"
 
 
 def changed_argument(before: tuple[Any, ...], after: tuple[Any, ...]) -> str:

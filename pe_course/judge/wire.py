@@ -12,11 +12,13 @@ import json
 import math
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 HEADER = struct.Struct("<II")  # bytes of JSON, bytes of arrays
 MAX_JSON = 1 << 20
@@ -24,13 +26,12 @@ MAX_ARRAYS = 64 << 20
 MAX_PARTS = 10_000  # lists, tuples, dicts and arrays of one frame: each costs time to compare
 MAX_DEPTH = 100  # lists within lists; how many Python itself follows depends on its version
 DTYPES = {
-    str(dtype).removeprefix("torch."): dtype
-    for dtype in (
-        torch.float64, torch.float32, torch.float16, torch.bfloat16,
-        torch.int64, torch.int32, torch.int16, torch.int8, torch.bool,
-        torch.uint64, torch.uint32, torch.uint16, torch.uint8,
-        torch.complex64, torch.complex128,
+    name: getattr(torch, name)
+    for name in (
+        "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "bool",
+        "uint64", "uint32", "uint16", "uint8", "complex64", "complex128",
     )
+    if hasattr(torch, name)  # what stands in for torch in a page lacks some
 }  # fmt: skip
 UNCONVERTED = (list, tuple, str, bytes, bytearray)  # sequences that stay what they are
 
