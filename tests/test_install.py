@@ -119,6 +119,22 @@ def test_chapters_read_their_data_with_nothing_but_the_wheel(alone, tmp_path):
     assert len(ran := json.loads(done.stdout)) == len(chapters) and min(ran.values()) > 0, ran
 
 
+PASTE = """
+import json, sys
+
+for cell in json.loads(open(sys.argv[1], encoding="utf-8").read())["cells"]:
+    if cell["cell_type"] == "code" and cell["id"] != "install":
+        exec("".join(cell["source"]), {"__name__": "__main__"})
+print(*{name.partition(".")[0] for name in sys.modules} & {"IPython", "pe_course", "transformers"})
+"""
+
+
+def test_answers_run_when_pasted_with_nothing_but_the_wheel(alone):
+    run, _ = alone
+    done = run("-c", PASTE, str(ROOT / "book/answers.ipynb"))
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "", done.stdout + done.stderr
+
+
 def test_the_doctor_examines_with_nothing_of_the_course_on_the_path(alone):
     run, _ = alone
     done = run("-c", ASK + "print('sound')" + ASK.replace('"half"', '"interleaved"'))

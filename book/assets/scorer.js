@@ -1,38 +1,117 @@
-// A page is found by what it says, how often and where; the build weighs that (USES). A page need
-// not have all the words that are looked for. Headings and documented names come after the pages.
-function pagesWith(stems) {
-  const { pages, words } = USES;
-  const worth = pages.map(() => [0, 0]);
+// A page is found by what it says, how often and where, and by its best section, to which its result
+// leads. None need have all the words that are looked for. What the page has in its name, or is called
+// (also_called.yml), counts for all of its sections.
+const PAGES = [[/\/\d\d_/, 1.25], [/\/(glossary|claims_)/, 0.6], [/\/(api_|\w+_proofs|bibliography)/, 0.5]];
+const SECTIONS = [[/^(solutions|references)/, 0.2], [/^(all-chapters|summary|questions|change-this-cell|exercise-|module-)/, 0.5]];
+const kind = (name, kinds) => kinds.find(([each]) => each.test(name))?.[1] ?? 1;
+const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
+
+// BM25: a word tells the more, the fewer pages have it, and the more often a shorter text has it.
+const often = (n, length, mean) => (2.2 * n) / (n + 0.48 + (0.72 * length) / mean);
+const rare = (having, all) => Math.log(1 + (all - having + 0.5) / (having + 0.5));
+
+// For each page with a word: how often its sections have it, and whether in their headings.
+function whereIs(stem, pages) {
+  const places = pages.flatMap((page) => page.sections);
+  const found = new Map();
+  let at = 0;
+  for (const [, step, letter] of USES.words[stem].matchAll(/(\d*)(\w)/g)) {
+    const { page, id } = places[(at += Number(step))];
+    if (!found.has(page)) found.set(page, new Map());
+    found.get(page).set(id, { n: "abcde".indexOf(letter.toLowerCase()), headed: letter < "a" });
+  }
+  return found;
+}
+
+function weighed(stems) {
+  const pages = Object.entries(USES.pages).map(([name, sections]) => {
+    const page = { name, length: sum(sections.map(([, length]) => length)), weight: 0, matched: 0 };
+    return Object.assign(page, { sections: sections.map(([id, length]) => ({ page, id, length, weight: 0 })) });
+  });
+  const total = sum(pages.map((page) => page.length));
+  const count = sum(pages.map((page) => page.sections.length));
+  const shares = [];
   for (const stem of stems) {
-    const said = words[stem] ?? [];
-    for (let i = 0; i < said.length; i += 2) {
-      worth[said[i]][0] += said[i + 1];
-      worth[said[i]][1] += 1;
+    const found = whereIs(stem, pages);
+    const share = rare(found.size, pages.length);
+    shares.push(share);
+    const names = [...found.values()].filter((uses) => uses.get("")?.headed).length;
+    for (const [page, uses] of found) {
+      const named = uses.get("")?.headed;
+      const headed = [...uses].some(([id, use]) => id && use.headed);
+      const n = sum([...uses.values()].map((use) => use.n));
+      page.weight += share * (often(n, page.length, total / pages.length) + (headed ? 0.8 : 0));
+      if (named) page.weight += share + 0.5 * rare(names, pages.length);
+      page.matched += share;
+      for (const section of page.sections.filter(({ id }) => named || uses.has(id))) {
+        const { n, headed } = uses.get(section.id) ?? { n: 0 };
+        section.weight += share * (often(n, section.length, total / count) + (headed && section.id ? 1 : named ? 0.7 : 0));
+      }
     }
   }
-  const { docnames, titles, filenames } = Search._index;
-  return pages.flatMap((page, i) => {
-    const at = docnames.indexOf(page);
-    const [weight, matched] = worth[i];
-    return matched && at >= 0 ? [[page, titles[at], "", null, 100 + weight * Math.sqrt(matched / stems.size), filenames[at]]] : [];
+  const most = sum(shares);
+  return pages.filter((page) => page.matched).map((page) => ({ ...page, weight: page.weight * Math.sqrt(page.matched / most) }));
+}
+
+function pagesWith(stems) {
+  const { alltitles, docnames, titles, filenames } = Search._index;
+  const worth = ({ id, weight }) => kind(id, SECTIONS) * weight;
+  return weighed(stems).filter((page) => docnames.includes(page.name)).map((page) => {
+    const file = docnames.indexOf(page.name);
+    const title = titles[file];
+    const best = page.sections.reduce((best, each) => (worth(each) > worth(best) ? each : best));
+    // Who types what the page is called wants its beginning.
+    const inside = (text) => [...stems].every((stem) => stemsOf(text).includes(stem));
+    const id = inside(title) ? "" : best.id;
+    const heading = id && Object.keys(alltitles).find((each) => alltitles[each].some(([at, name]) => at === file && name === id));
+    const score = 100 + kind(page.name, PAGES) * (page.weight + worth(best) / 2) + (inside(page.name.replace(/\W|_/g, " ")) ? 3 : 0);
+    return [page.name, heading ? `${title} > ${heading}` : title, id && `#${id}`, null, score, filenames[file]];
   });
 }
 
-// The first sentence of prose that has most of the words; where none has one, a heading.
+// What is looked for, split as the build splits what is said (search.py). Of a name that no page has
+// (llama4), its parts are looked for, then the word that is most like it.
+const known = (stem) => Object.hasOwn(USES.words, stem);
+function stemOf(word) {
+  const stem = new Stemmer().stemWord(word);
+  if (known(stem)) return [stem];
+  const parts = word.match(/\p{L}+|\d+/gu) ?? [];
+  if (parts.length > 1) return parts.flatMap(stemOf);
+  const like = Object.keys(USES.words).filter((each) => Math.min(each.length, word.length) > 3 && (each.startsWith(word) || word.startsWith(each)));
+  const far = (each) => Math.abs(each.length - word.length);
+  return like.sort((a, b) => far(a) - far(b)).slice(0, 1);
+}
+function stemsOf(text) {
+  const terms = Object.keys(USES.english);
+  const english = terms.length ? text.replace(new RegExp(terms.join("|"), "g"), (term) => ` ${USES.english[term]} `) : text;
+  const split = english.replace(/\b([A-Z][a-z]+)([A-Z][a-z]+)\b/g, "$& $1 $2").replace(/(\d),(?=\d{3})/g, "$1");
+  return (split.toLowerCase().match(/[\p{L}\p{N}_]+/gu) ?? []).flatMap(stemOf);
+}
+
+// The first sentence of prose that has most of the words, in the section or else on the page; where
+// none has one, a heading.
 function sentence(html, stems, anchor) {
-  const page = new DOMParser().parseFromString(html, "text/html");
-  const part = (anchor && page.querySelector(`article ${anchor}`)) || page.querySelector("article");
-  part?.querySelectorAll("mjx-container, .headerlink").forEach((e) => e.replaceWith(e.querySelector("math")?.textContent ?? ""));
-  const prose = [...(part?.querySelectorAll("p, dd, figcaption") ?? [])].filter((e) => !e.closest("details, table, .cell_input, .admonition-title, .live"));
+  const page = new DOMParser().parseFromString(html, "text/html").querySelector("article");
+  page.querySelectorAll("mjx-container, .headerlink").forEach((e) => e.replaceWith(e.querySelector("math")?.textContent ?? ""));
+  const found = anchor ? page.querySelector(`#${CSS.escape(anchor.slice(1))}`) : null;
+  const part = found?.matches("dt") ? page.querySelector(`#${CSS.escape(found.id)} ~ dd`) : found;
   const words = (e) => (e?.matches("dt") ? [...words(e.previousElementSibling), e.textContent.trim()] : []);
   const term = (e) => (e.matches(".glossary dd") ? `${words(e.previousElementSibling).join(", ")} ` : "");
-  const said = prose.flatMap((e) => (term(e) + e.textContent).replace(/\s+/g, " ").trim().split(/(?<=[.?!]) (?=\p{Lu})/u)).filter((each) => /[.?!:]$/.test(each));
+  const aside = "details :not(summary), table *, .cell_input *, .admonition-title, .live *";
+  const prose = [...page.querySelectorAll("p, dd, figcaption, summary")].filter((e) => !e.matches(aside));
+  const said = (blocks) => blocks.flatMap((e) => (term(e) + e.textContent).replace(/\s+/g, " ").trim().split(/(?<=[.?!]) (?=\p{Lu})/u)).filter((each) => /[.?!:]$/.test(each));
   // A stem's last vowel may not stand in the word: "rotari" for rotary, "slide" for sliding.
   const count = (text) => stems.filter((stem) => text.toLowerCase().includes(stem.replace(/[ei]$/, ""))).length;
   const best = (texts) => texts.reduce((best, each) => (count(each) > count(best) ? each : best), "");
-  return best(said) || best([...(part?.querySelectorAll("h2, h3") ?? [])].map((e) => e.textContent.trim()));
+  return best(said(prose.filter((e) => part?.contains(e)))) || best(said(prose)) || best([...page.querySelectorAll("h2, h3")].map((e) => e.textContent.trim()));
 }
 
+const parse = Search._parseQuery;
+Search._parseQuery = (query) => {
+  const parsed = parse(query);
+  parsed[1] = new Set(stemsOf(query));
+  return parsed;
+};
 Search.performTermsSearch = pagesWith;
 Search.makeSearchSummary = (html, stems, anchor) => {
   const node = document.createElement("p");
@@ -42,7 +121,7 @@ Search.makeSearchSummary = (html, stems, anchor) => {
 };
 
 var Scorer = {
-  score: ([page, , anchor, , score]) => (anchor && /^_modules|^book\/(api|glossary)/.test(page) ? score - 20 : score),
+  score: ([page, , anchor, , score]) => (score < 100 && anchor && /^_modules|^book\/(api|glossary)/.test(page) ? score - 20 : score),
   objNameMatch: 1,
   objPartialMatch: 0,
   objPrio: { 0: 0, 1: 0, 2: -5 },

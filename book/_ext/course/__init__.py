@@ -56,7 +56,7 @@ HOOKS: dict[str, list[Any]] = {
         (pages.finish_page, 900),
     ],
     "build-finished": [
-        search.write_weights,
+        search.write_words,
         pages.drop_icons,
         pages.bring_first_faces,
         practice.bring_python,

@@ -1,28 +1,34 @@
-"""What the search weighs: what each page is worth for each word."""
+"""What the search weighs: what each page and each of its sections is worth for each word."""
 
 from __future__ import annotations
 
 import functools
 import json
-import math
 import pickle
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 from docutils import nodes
 from sphinx.application import ENV_PICKLE_FILENAME, Sphinx
+from sphinx.search import js_index
+from sphinx.util import logging
 
-Words = tuple[Counter[str], set[str], set[str]]  # of a page: stems in prose, headings and names
-CHAPTER = re.compile(r"/(\d\d)_\w+$")
-TELLING = {"named": 2.5, "heading": 0.8}  # what a name or a heading is worth, in uses without end
-BELOW = re.compile(r"/(glossary|claims_\w+)$")  # after the page that they belong to
-APART = re.compile(r"/(api\w*|\w+_proofs|bibliography)$")
+Words = tuple[Counter[str], set[str]]  # of a place: stems of its text, and those that name it
+WHOLE = re.compile(r"/(api_\w+|\w+_proofs)$")
+SUMMARY = re.compile(r"<summary>(.*)</summary>")
+LOGGER = logging.getLogger(__name__)
 CALLED = Path(__file__).parents[1] / "also_called.yml"
 JOINED = re.compile(r"\b([A-Z][a-z]+)([A-Z][a-z]+)\b")  # FlashAttention is looked for as two words
+THOUSANDS = re.compile(r"(?<=\d),(?=\d{3})")
+NAME = re.compile(r"[A-Za-z]\w*_\w+")  # in code
+IMPORT = re.compile(r"^(from|import) .*$", re.MULTILINE)
+ENTRY = re.compile(
+    r"^(\w.*)\n(?:\w.*\n)*  \(([\u3400-\u9fff]+)\)", re.MULTILINE
+)  # with its Chinese name
 
 
 @functools.cache
@@ -33,10 +39,22 @@ def stemmer(language: Any) -> Callable[[str], str]:
 
 
 @functools.cache
-def called() -> dict[str, str]:
-    """Return what readers call each page."""
-    names: dict[str, str] = yaml.safe_load(CALLED.read_text(encoding="utf-8"))
+def called() -> dict[str, dict[str, str]]:
+    """Return what readers call pages and sections, and English for what they say in Chinese."""
+    names: dict[str, dict[str, str]] = yaml.safe_load(CALLED.read_text(encoding="utf-8"))
     return names
+
+
+def split(text: str) -> Iterator[str]:
+    """Yield the words of a text, and those that a name is made of: what is looked for is split so.
+
+    The search does the same with what a reader types (assets/scorer.js).
+    """
+    text = THOUSANDS.sub("", JOINED.sub(r"\g<0> \1 \2", text)).lower()
+    for word in re.findall(r"\w+", text):
+        yield word
+        if "_" in word:
+            yield from re.findall(r"[^\W_]+", word)
 
 
 def remember_words(app: Sphinx, env: Any, pages: list[str]) -> None:
@@ -45,71 +63,109 @@ def remember_words(app: Sphinx, env: Any, pages: list[str]) -> None:
         env.search_words = {}
 
 
+def place_of(node: Any, page: str) -> str:
+    """Return the id of the section that a node stands in, or of the entry of the glossary.
+
+    The top of a page has none, nor has a page that is looked up by its names; solutions share one.
+    """
+    ids = []
+    while node.parent is not None:
+        if isinstance(node, nodes.definition_list_item) and node[0]["ids"]:
+            ids.append(node[0]["ids"][0])
+        if isinstance(node, nodes.section) and isinstance(node.parent, nodes.section):
+            ids.append(node["ids"][0])
+        node = node.parent
+    if not ids or WHOLE.search(page):
+        return ""
+    return str(ids[-1] if ids[-1] == "solutions" else ids[0])
+
+
+def text_of(block: nodes.Element, tables: bool) -> str:
+    """Return what a block says: of code, and of a table if tables do not count, only its names."""
+    if isinstance(block, nodes.raw):
+        return " ".join(SUMMARY.findall(block.astext()))
+    if isinstance(block, nodes.math_block):
+        return ""
+    if isinstance(block, nodes.FixedTextElement):
+        return " ".join(sorted(set(NAME.findall(IMPORT.sub("", block.astext())))))
+    parts = [part for part in block.findall(nodes.Text) if not isinstance(part.parent, nodes.math)]
+    if isinstance(block.parent, nodes.entry) and not tables:
+        return " ".join(NAME.findall(" ".join(parts)))
+    return "".join(parts)
+
+
 def count_words(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Count the words of a page: search knows only whether a page has a word."""
+    """Count the words of each section of a page."""
     if doctree is None or not page.startswith("book/") or app.builder.name != "html":
         return
     language = app.builder.indexer.lang  # type: ignore[attr-defined]
     stem = stemmer(language)
+    unsaid = language.stopwords - {"no", "not"}  # NoPE is looked for with them
 
-    def stems(*texts: str) -> Counter[str]:
-        said = (JOINED.sub(r"\g<0> \1 \2", text).lower() for text in texts)
-        return Counter(stem(word) for text in said for word in language.split(text))
+    def stems(text: str) -> list[str]:
+        return [stem(word) for word in split(text) if word not in unsaid and word.isascii()]
 
-    # Code and tables name much that a page is not about.
-    table_counts = page in ("book/notation", "book/glossary")
-    prose = [
-        block.astext()
-        for block in doctree.findall(nodes.TextElement)
-        if not isinstance(block, nodes.FixedTextElement | nodes.Inline | nodes.title)
-        and (table_counts or not isinstance(block.parent, nodes.entry))
-    ]
-    own, *headings = [each.astext() for each in doctree.findall(nodes.title)] or [""]
-    names = stems(own, called().get(page.partition("/")[2], ""))
-    app.env.search_words[page] = stems(*prose), set(stems(*headings)), set(names)
-
-
-def weigh_words(words: dict[str, Words]) -> dict[str, dict[str, float]]:
-    """Return, for each word, what a page is worth to who looks for it (BM25, and its names)."""
-    pages: dict[str, list[str]] = {}
-    for page, each in words.items():
-        for word in set().union(*each):
-            pages.setdefault(word, []).append(page)
-    lengths = {page: prose.total() for page, (prose, *_) in words.items()}
-    mean = sum(lengths.values()) / len(words)
-    found: dict[str, dict[str, float]] = {}
-    for word, said in sorted(pages.items()):
-        rare = math.log(1 + (len(words) - len(said) + 0.5) / (len(said) + 0.5))
-        found[word] = {}
-        for page in said:
-            prose, headings, names = words[page]
-            uses = 2.2 * prose[word] / (prose[word] + 0.48 + 0.72 * lengths[page] / mean)
-            uses += TELLING["heading"] * (word in headings) + TELLING["named"] * (word in names)
-            shares = {CHAPTER: 1.25, BELOW: 0.6, APART: 0.5}
-            kind = next((share for kind, share in shares.items() if kind.search(page)), 1)
-            found[word][page] = rare * uses * kind
-    return found
+    tables = page in ("book/notation", "book/glossary")
+    places: dict[str, Words] = {"": (Counter(), set())}
+    for block in doctree.findall(nodes.TextElement):
+        if not isinstance(block, nodes.Inline) or isinstance(block, nodes.raw):
+            prose, names = places.setdefault(place_of(block, page), (Counter(), set()))
+            if isinstance(block, nodes.title | nodes.term):
+                names.update(stems(block.astext()))
+            else:
+                prose.update(stems(text_of(block, tables)))
+    for name, words in called()["pages"].items():
+        named, _, section = name.partition("#")
+        if page == f"book/{named}":
+            if section not in places:
+                LOGGER.warning("%s: no such section as %s", CALLED.name, name)
+            places.setdefault(section, (Counter(), set()))[1].update(stems(words))
+    app.env.search_words[page] = places
 
 
-def write_weights(app: Sphinx, error: Exception | None) -> None:
-    """Write for the search what each page is worth for each word."""
+def uses(words: dict[str, dict[str, Words]]) -> dict[str, Any]:
+    """Return what the search reads: sections with their lengths, and where each word stands.
+
+    A word has, for each section that says it, how many sections on that is from the last, and a
+    letter: b for once to e for four times or more; in capitals where the heading has the word, too.
+    """
+    found: dict[str, str] = {}
+    last: dict[str, int] = {}
+    places = [place for page in sorted(words) for place in words[page].values()]
+    for here, (prose, names) in enumerate(places):
+        for word in sorted({*prose, *names}):
+            letter = "abcde"[min(prose[word], 4)]
+            step = here - last.get(word, 0) or ""
+            found[word] = (
+                f"{found.get(word, '')}{step}{letter.upper() if word in names else letter}"
+            )
+            last[word] = here
+    pages = {
+        page: [[section, prose.total()] for section, (prose, _) in places.items()]
+        for page, places in sorted(words.items())
+    }
+    return {"pages": pages, "words": dict(sorted(found.items()))}
+
+
+def english(glossary: Path) -> dict[str, str]:
+    """Return English for Chinese terms, the longest first: those of the glossary, and others."""
+    entries = ENTRY.findall(glossary.read_text(encoding="utf-8")) if glossary.exists() else []
+    terms = {chinese: term for term, chinese in entries} | called()["english"]
+    return dict(sorted(terms.items(), key=lambda each: -len(each[0])))
+
+
+def write_words(app: Sphinx, error: Exception | None) -> None:
+    """Write for the search how often each section says each word."""
     if error is None and app.builder.name == "html" and (known := app.env.search_words):
-        pages = sorted(known)
-        table = {
-            word: [
-                part
-                for page, share in said.items()
-                for part in (pages.index(page), round(share, 1))
-            ]
-            for word, said in weigh_words(known).items()
-        }
-        text = json.dumps(
-            {"pages": pages, "words": table}, separators=(",", ":"), ensure_ascii=False
-        )
+        read = uses(known) | {"english": english(Path(app.srcdir, "book/glossary.md"))}
+        text = json.dumps(read, separators=(",", ":"), ensure_ascii=False)
         script = Path(app.outdir) / "_static" / "uses.js"
         script.write_text(f"var USES = {text};\n", encoding="utf-8")
+        index = Path(app.outdir, "searchindex.js")  # its own list of words is read no more
+        kept = js_index.loads(index.read_text(encoding="utf-8")) | {"terms": {}, "titleterms": {}}
+        index.write_text(js_index.dumps(kept), encoding="utf-8")
 
 
 def store_environment(app: Sphinx, error: Exception | None) -> None:
