@@ -90,6 +90,8 @@ def release_text(name: str) -> str:
         preprocessor = step(config=config)
         preprocessor.log.setLevel(logging.WARNING)
         notebook, resources = preprocessor.preprocess(notebook, resources)
+    for cell in notebook.cells:  # outside of a function the stub would stop the cells below it
+        cell.source = cell.source.removesuffix("\nraise NotImplementedError")
     nbformat.validate(notebook)
     return str(nbformat.writes(notebook)) + "\n"
 

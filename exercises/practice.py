@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from exercises.checks import CheckFailed
+from pe_course.judge.exercise import CheckFailed, told
 from pe_course.model import Transformer
 from pe_course.training import Batch, accuracy, generator, train
 from pe_lib.encoding import HOOKS, NoPosition, PositionEncoding
@@ -30,10 +30,17 @@ def model(make: Make, seed: int = 0) -> Transformer:
 
 
 def check(make: Make) -> None:
-    """Say whether a method can take part: it runs, at all lengths, and position has an effect.
+    """Say whether a method can take part, or what keeps it from that.
 
     Args:
         make: returns the method, for models of `D_MODEL` and `N_HEADS`; its class will do.
+    """
+    with told():
+        judge(make)
+
+
+def judge(make: Make) -> None:
+    """Say that a method can take part: it runs, at all lengths, and position has an effect.
 
     Raises:
         CheckFailed: with what is wrong, in words.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import os
@@ -41,6 +42,7 @@ def code(path: Path) -> list[str]:
 
 
 FIRST = code(release_path(NAME))[0]
+ANSWERS = [path.relative_to(ROOT).as_posix() for path in (ROOT / "exercises/checks").glob("ch*.py")]
 
 
 def test_every_exercise_notebook_begins_alike() -> None:
@@ -60,16 +62,82 @@ def archive() -> bytes:
 def test_the_archive_is_small_and_has_what_a_notebook_may_use_and_no_solution(
     archive: bytes,
 ) -> None:
-    assert len(archive) < 2_200_000 and archive == checks()
-    names = zipfile.ZipFile(io.BytesIO(archive)).namelist()
+    assert len(archive) < 6_200_000
+    files, again = (zipfile.ZipFile(io.BytesIO(data)) for data in (archive, checks()))
+    names = files.namelist()
+    assert names == again.namelist()
+    for name in names:  # what is recorded is computed anew, and rounded by where memory lies
+        assert "/recorded/" in name or files.read(name) == again.read(name)
     rooms = ("pe_lib", "pe_lib/recent", "pe_course", "pe_course/judge", "pe_course/page",
              "pe_course/bakeoff", "exercises/checks")  # fmt: skip
     for room in rooms:
         modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / room).glob("*.py")}
-        assert modules <= {*names}
+        assert modules <= {*names} | {*ANSWERS}
     beside = {name for name in names if not re.match(r"(pe_lib|pe_course|exercises/checks)/", name)}
     assert beside == {"LICENSE", "bring.py", "exercises/__init__.py", "exercises/practice.py"}
     assert not any(name.endswith(".ipynb") for name in names)
+
+
+def bodies(path: str) -> set[str]:
+    """Return what the functions of a file do, without their names; nothing of a line or less."""
+    every = (node for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8")))
+             if isinstance(node, ast.FunctionDef | ast.Lambda))  # fmt: skip
+    lines = (node.body if isinstance(node.body, list) else [node.body] for node in every)
+    found = {"\n".join(ast.unparse(each) for each in body
+                       if not isinstance(getattr(each, "value", None), ast.Constant))
+             for body in lines}  # fmt: skip
+    return {body for body in found if len(body) > 40}
+
+
+def test_no_answer_and_no_mistake_is_in_the_archive(archive: bytes) -> None:
+    """As a function; what they return for the self-check's inputs is."""
+    assert len(ANSWERS) == len(set_names())
+    files = zipfile.ZipFile(io.BytesIO(archive))
+    given = [name for name in files.namelist() if name.endswith(".py")]
+    assert not {*ANSWERS} & {*given}
+    shown = "\n".join(ast.unparse(ast.parse(files.read(name))) for name in given)
+    shown = "\n".join(line.strip() for line in shown.splitlines())
+    for path in ANSWERS:
+        for body in bodies(path):
+            assert "\n".join(line.strip() for line in body.splitlines()) not in shown
+    recorded = [name for name in files.namelist() if "/recorded/" in name]
+    assert len(recorded) == len(set_names())
+
+
+SEARCH = """
+import inspect, json, pkgutil, sys, warnings
+sys.path.insert(0, sys.argv[1])
+warnings.simplefilter("ignore")
+import exercises.checks as checks
+from pe_course.judge import compare, exercise, recorded
+from exercises import practice
+from exercises.checks import kept, seen
+assert checks.__file__.startswith(sys.argv[1])
+found = []
+for module in (checks, kept, seen, practice, compare, exercise, recorded):
+    for name, tried in inspect.getmembers(module, callable):
+        if name in ("record", "see", "told", "print"):
+            continue
+        for check in checks.EXERCISES.values():
+            try:
+                check.judge(tried, 0)
+            except BaseException:
+                continue
+            found.append(f"{module.__name__}.{name} answers {check.name}")
+print(json.dumps([len(checks.EXERCISES), found]))
+"""
+
+
+def test_no_function_that_is_brought_for_the_checks_passes_one(
+    archive: bytes, tmp_path: Path
+) -> None:
+    folder = bring.unpacked(archive, tmp_path / "cache")
+    done = subprocess.run([sys.executable, "-I", "-c", SEARCH, str(folder)], cwd=tmp_path,
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    count, found = json.loads(done.stdout.splitlines()[-1])
+    assert count == sum(len(load(name).questions) for name in set_names())
+    assert found == []
 
 
 # --- in a process that has never seen the project ---------------------------------------------

@@ -10,6 +10,7 @@ import inspect
 import itertools
 import json
 import linecache
+import math
 import pickle
 import re
 import time
@@ -25,8 +26,18 @@ from torch import Tensor
 from exercises import checks
 from exercises.proofs import Alternative, Mutant, mutated, read
 from exercises.sets import HERE, load, nbgrader_metadata, set_names, source_path, source_text
-from pe_course.judge.compare import as_tensor, close, difference, shape_problem
-from pe_course.judge.exercise import Answer, Case, Draw, Exercise, Mistake, without_numbers
+from pe_course.judge.compare import as_tensor, close, difference, recognized, shape_problem
+from pe_course.judge.exercise import (
+    FOUND,
+    Answer,
+    Case,
+    Check,
+    Draw,
+    Exercise,
+    Mistake,
+    without_numbers,
+)
+from pe_course.judge.recorded import Recorded, record, stored, value
 from pe_course.judge.wire import HEADER, decode, encode
 
 SEEDS = (0, 1, 2)
@@ -97,7 +108,7 @@ def quick(exercise: str) -> Exercise:
     )
 
 
-def verdict(check: Exercise, answer: Answer, seed: int) -> str:
+def verdict(check: Check, answer: Answer, seed: int) -> str:
     """Return what a student is told: nothing if the answer is right."""
     try:
         check.judge(answer, seed)
@@ -141,6 +152,39 @@ def test_each_mutant_is_rejected_with_the_right_words(name: str, exercise: str) 
             if mutant.says not in text or crashed != (mutant.says == "crash"):
                 wrong.append((mutant, text))
     assert wrong == []
+
+
+@pytest.mark.parametrize(("name", "exercise"), EVERY)
+def test_what_students_have_says_what_the_functions_say(name: str, exercise: str) -> None:
+    """Of right answers and wrong ones, though it knows values alone."""
+    check = quick(exercise)
+    recorded = Recorded(json.loads(json.dumps(record(checks.EXERCISES[exercise]))))
+    answers = [check.reference, *(mistake.function for mistake in check.mistakes)]
+    answers += [lambda *args: scrambled(check.reference(*args)), lambda *_: None]
+    for mutant in proofs_of(name, exercise)[0]:
+        answers.append(answer_from(name, exercise, mutated(name, mutant)))
+    told = [(verdict(recorded, each, 0), verdict(check, each, 0)) for each in answers]
+    assert [pair for pair in told if pair[0] != pair[1]] == []
+
+
+def test_only_the_draw_of_the_self_check_is_recorded() -> None:
+    with pytest.raises(ValueError, match="got seed 1"):
+        Recorded(record(checks.EXERCISES["looks"])).judge(lambda *_: None, 1)
+
+
+def test_of_a_large_result_of_a_mistake_some_numbers_are_kept() -> None:
+    """From places all over each axis; one like it is recognized, another is not."""
+    large = torch.arange(3 * 64 * 30.0).reshape(3, 64, 30)
+    (sample,) = value(stored((large,), 64))
+    assert len(sample.numbers) <= 66
+    for axis, size in enumerate(large.shape):
+        places = torch.arange(large.numel())[:: sample.step]
+        assert len((places // math.prod(large.shape[axis + 1 :]) % size).unique()) > size / 2
+    assert recognized(large.numpy(), sample, 1e-6, False)
+    assert recognized([large], (sample,), 1e-6, False)
+    for other in (large.mT, large + 1, large[:2], large.flatten(), large > 5, None):
+        assert not recognized(other, sample, 1e-6, False)
+    assert not recognized(large.long(), None, 1e-6, False)
 
 
 def refuses(check: Exercise, answer: Answer, seed: int) -> bool:
@@ -295,31 +339,76 @@ def test_a_check_prints_that_an_answer_is_right(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == "looks: right.\n"
 
 
-def test_a_stub_is_not_answered_rather_than_wrong() -> None:
+def said(check: Check, answer: Any, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what a check prints below an answer in a notebook."""
+    check(answer)
+    return capsys.readouterr().out
+
+
+def test_a_stub_is_not_answered_rather_than_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     """NotImplementedError is what the handed-out stub raises."""
 
-    def stub(*_: object) -> None:
+    def looks(*_: object) -> None:
         raise NotImplementedError
 
-    with pytest.raises(checks.CheckFailed, match="not answered yet"):
-        checks.looks(stub)
+    assert said(checks.looks, looks, capsys) == "Not yet: looks is not answered yet\n"
 
 
 def hidden_stub(*_: object) -> None:
     raise NotImplementedError
 
 
-def test_an_unanswered_helper_is_named() -> None:
+def test_an_unanswered_helper_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     """The exercise that calls it is answered."""
-    with pytest.raises(checks.CheckFailed, match="looks calls hidden_stub, which is not answered"):
-        checks.looks(lambda *args: hidden_stub(*args))
+    words = said(checks.looks, lambda *args: hidden_stub(*args), capsys)
+    assert words == "Not yet: looks calls hidden_stub, which is not answered yet\n"
 
 
-def test_what_torch_calls_not_implemented_is_an_error_like_others() -> None:
+def test_what_torch_calls_not_implemented_is_an_error_like_others(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """A softmax of integers is no stub; the error says with which arguments it was raised."""
-    with pytest.raises(NotImplementedError, match="softmax") as raised:
-        checks.looks(lambda *_: torch.arange(3).softmax(0))
-    assert raised.value.__notes__[0].startswith("with ")
+    lines = said(checks.looks, lambda *_: torch.arange(3).softmax(0), capsys).splitlines()
+    assert lines[0] == "Not yet: it raises an error"
+    assert lines[1].startswith("NotImplementedError: ") and "softmax" in lines[1]
+    assert lines[2].startswith("with ")
+
+
+def test_an_answer_that_raises_is_shown_its_own_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """The last one that the error went through, also if torch or a comprehension raised it."""
+    source = "def looks(output, table):\n    wide = [each @ output for each in table[None]]\n"
+    words = said(checks.looks, answer_from("05_shaw", "looks", source), capsys)
+    first, line, error, case = words.splitlines()
+    assert first.startswith("Not yet: line 2, in ") and first.endswith(" raises an error")
+    assert line == "    wide = [each @ output for each in table[None]]"
+    assert error.startswith("RuntimeError: ") and case.startswith("with ")
+
+
+def test_where_nbgrader_runs_a_cell_a_wrong_answer_raises(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It takes a cell that does not raise for right."""
+    monkeypatch.setenv("NBGRADER_EXECUTION", "validate")
+    with pytest.raises(checks.CheckFailed):
+        checks.looks(lambda *_: None)
+
+
+def test_an_answer_that_takes_too_long_is_right_and_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The grader would not have waited for it."""
+    clock = itertools.count(step=30)
+    monkeypatch.setattr("pe_course.judge.exercise.time.perf_counter", lambda: next(clock))
+    slow = Exercise("same", lambda draw: [Case("a", (1,)), Case("b", (2,))], lambda x: x)
+    assert said(slow, lambda x: x, capsys) == "same: right, but it took 60 s of 10.\n"
+    assert not FOUND["same"][0]
+
+
+@pytest.mark.parametrize(("name", "exercise"), EVERY)
+def test_a_time_that_is_not_the_usual_one_is_said(name: str, exercise: str) -> None:
+    """In the text of the exercise."""
+    seconds = checks.EXERCISES[exercise].seconds
+    assert seconds == 10 or f"{seconds:g} seconds" in asked(name)[exercise]
 
 
 def two_cases(answer: Any, **more: Any) -> None:
@@ -360,12 +449,11 @@ def test_a_reused_buffer_is_no_mistake() -> None:
     two_cases(answer)
 
 
-def test_an_unknown_check_names_the_nearest() -> None:
+def test_an_unknown_check_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     """A typing error is answered."""
     with pytest.raises(AttributeError, match="did you mean 'converted'"):
         _ = checks.convertd
-    with pytest.raises(checks.CheckFailed, match="must be a function"):
-        checks.converted(torch.ones(3))
+    assert "must be a function" in said(checks.converted, torch.ones(3), capsys)
 
 
 ONES, TRUTHS = torch.ones(2, 3), torch.ones(2, dtype=torch.bool)
@@ -451,13 +539,6 @@ def test_values_are_compared_as_students_return_them() -> None:
     assert not close("a", "b", 1e-6) and not close(RISING[0], RISING, 1e-6)
     assert difference(torch.tensor(2.0), torch.tensor(5.0), 1e-6) == "the number is wrong"
     assert not close(torch.tensor(complex(0, 1)), torch.tensor(1.0), 1e-6)
-
-
-def test_a_failed_check_shows_its_words_and_no_traceback() -> None:
-    """In a notebook the lines of the check are no help."""
-    with pytest.raises(checks.CheckFailed) as failed:
-        checks.looks(lambda *_: None)
-    assert failed.value._render_traceback_() == [f"Not yet: {failed.value}"]
 
 
 def test_no_message_shows_numbers_of_the_answer() -> None:
@@ -643,11 +724,11 @@ def test_a_message_names_the_changed_argument() -> None:
         return x
 
     with pytest.raises(checks.CheckFailed, match="argument in place, the first one; return"):
-        checks.add_positions(answer)
+        checks.add_positions.judge(answer, 0)
     with pytest.raises(checks.CheckFailed, match="argument in place, the second one; return"):
-        checks.looks(lambda o, t: torch.zeros(*o.shape[:2], len(t.neg_())))
+        checks.looks.judge(lambda o, t: torch.zeros(*o.shape[:2], len(t.neg_())), 0)
     with pytest.raises(checks.CheckFailed, match="changes its argument in place; return"):
-        checks.gates_of(lambda b: b.zero_()[:, :, 0, 1:])
+        checks.gates_of.judge(lambda b: b.zero_()[:, :, 0, 1:], 0)
 
 
 def test_a_case_may_have_a_tolerance_of_its_own() -> None:
@@ -715,7 +796,7 @@ SEEN = re.findall(r'"checks\.see\(\\"(\w+)', SOURCES)
 def test_what_an_answer_gives_can_be_seen(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where a set has a cell for it; of a stub it is said that there is no answer yet."""
+    """Where a set has a cell for it; a stub and a wrong answer do not stop the cells below."""
     shown: list[int] = []
     monkeypatch.setattr(pyplot, "show", lambda: shown.append(len(pyplot.gca().lines)))
 
@@ -726,12 +807,14 @@ def test_what_an_answer_gives_can_be_seen(
         raise NotImplementedError
 
     checks.see(name)  # nothing of that name is there
-    for given in (answer, stub):
+    for given in (answer, stub, lambda *_: None):
         monkeypatch.setitem(globals(), name, given)
         checks.see(name)
     pyplot.close("all")
     assert len(shown) == 1 and shown[0] >= 2
-    assert capsys.readouterr().out.count(f"{name} is not answered yet") == 2
+    said = capsys.readouterr().out
+    assert said.count(f"{name} is not answered yet") == 2
+    assert said.count("Nothing to see yet: it raises an error\n") == 1
 
 
 @pytest.mark.parametrize("name", set_names())

@@ -25,7 +25,7 @@ from pe_course import practice as rungs
 from pe_course.judge.recorded import stored
 from tools import ROOT, practice
 
-# What a program says of answers, given as sources, and of what the mistakes that a check knows give.
+# What a program says of answers, given as sources, and of what a mistake returns.
 ASK = """
 import contextlib, io, json, sys
 sys.path.insert(0, sys.argv[1])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from pe_course.judge.exercise import Answer, CheckFailed, Draw, words_of
+from pe_course.judge.exercise import Answer, Draw, words_of
 from pe_lib.rope import apply_rope, layout_permutation, rope_angles
 from pe_lib.sinusoidal import frequencies
 from pe_lib.t5 import t5_bucket
@@ -24,7 +24,8 @@ def times_of(answer: Answer, axes: Axes) -> None:
     words = ["a", "mask", "alone", "gives", "away", "the", "order", "of", "all", "words"]
     draw = Draw(0)
     v, weights = draw.normal(len(words), 12).double(), draw.normal(len(words)).exp().double()
-    out, order = (weights[:, None] * v).cumsum(0) / weights.cumsum(0)[:, None], draw.order(len(words))
+    out = (weights[:, None] * v).cumsum(0) / weights.cumsum(0)[:, None]
+    order = draw.order(len(words))
     times = torch.as_tensor(answer(v[order], out[order]))
     axes.plot(order, color=PALE, linewidth=5, label="its place in the text")
     axes.plot(times, "o", label="as you read it")
@@ -253,6 +254,10 @@ def see(name: str) -> None:
         PICTURES[name](answer, axes)
     except NotImplementedError:
         print(f"{name} is not answered yet; then there is something to see here.")
+        plt.close(figure)
+        return
+    except Exception as error:  # of a wrong answer; the cells below run all the same
+        print(f"Nothing to see yet: {words_of(error)}")
         plt.close(figure)
         return
     axes.legend()

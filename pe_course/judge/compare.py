@@ -177,8 +177,9 @@ class Sample:
     def of(self, value: Any) -> Tensor | None:
         """Return the same numbers of another tensor; None if it has another shape."""
         tensor = as_tensor(value)
-        alike = tensor is not None and tuple(tensor.shape) == self.shape
-        return tensor.flatten()[:: self.step] if alike else None
+        if tensor is None or tuple(tensor.shape) != self.shape:
+            return None
+        return tensor.flatten()[:: self.step]
 
 
 def recognized(got: Any, known: Any, tolerance: float, integers: bool) -> bool:

@@ -61,8 +61,8 @@ def stored(value: Any, most: float = math.inf) -> Any:
 
     Args:
         value: numbers, tensors, and lists and tuples of them.
-        most: about how many numbers of a tensor are kept; the steps between them meet all places
-            of each axis.
+        most: about how many numbers of a tensor are kept, at steps that have no factor in common
+            with an axis and so do not keep to some of its places.
     """
     if isinstance(value, tuple):
         return {"tuple": [stored(each, most) for each in value]}
