@@ -148,7 +148,7 @@ def test_the_page_knows_each_mistake_by_what_it_gives(name, page_python):
         ("torch.ones(2, 3).T.view(6)", "view size is not compatible"),
         ("1 / 0", "line 2, in base_for, raises an error\n    return 1 / 0\nZeroDivisionError: div"),
         ("__import__('sys').exit('left')", "\nSystemExit: left"),
-        ("))", "<your answer>\", line 2\n    return ))\n"),
+        ("))", '<your answer>", line 2\n    return ))\n'),
     ],
 )
 def test_an_error_names_what_is_missing_and_the_line(body, says, page_python):

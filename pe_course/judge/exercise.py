@@ -270,7 +270,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Exercise(Check):
-    """One exercise, with its answers.
+    """One exercise, with its answers; the other attributes are those of `Check`.
 
     Attributes:
         cases: returns the calls to make, drawn at random.
