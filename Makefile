@@ -22,7 +22,7 @@ TEST_READY := $(VENV)/.test-ready
 
 .DEFAULT_GOAL := help
 .PHONY: help book test refresh check lint links pdf serve newest clean distclean \
-        exercises grade bench bakeoff cover
+        exercises solutions grade bench bakeoff cover
 
 # An environment works only where it was made, with the Python that made it. Else it is made anew.
 PLACE := import os, sys; print(os.fsencode(os.path.realpath(sys.prefix)), *sys.version_info[:2])
@@ -105,6 +105,9 @@ serve: book ## Build, then serve the site on http://localhost:8000 (PORT=...)
 
 exercises: $(GRADE_READY) ## Make the student releases from the instructors' sources
 	@$(PY) -m exercises.build
+
+solutions: $(GRADE_READY) ## Write the model solutions of each set, to give out after the date
+	@$(PY) -m exercises.solutions
 
 grade: $(GRADE_READY) ## Grade a course folder: make grade COURSE=../course SET=02_sinusoidal
 	@$(PY) -m exercises.grade_course "$${COURSE:-course}" $${SET:+--set "$$SET"} $(ARGS)

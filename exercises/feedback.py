@@ -183,7 +183,7 @@ def feedback_page(graded: Graded, notebook: Any) -> str:
     for cell in shown.cells:
         nbgrader = cell.metadata.get("nbgrader")
         by_hand = bool(nbgrader) and scored_by_hand(nbgrader)
-        if cell.cell_type == "markdown" and nbgrader and not by_hand:  # as handed out
+        if cell.cell_type == "markdown" and nbgrader and nbgrader["locked"]:  # as handed out
             cell.source = typeset(cell.source)
         if nbgrader:
             nbgrader["comment"] = None

@@ -46,7 +46,7 @@ class Cell:
     @property
     def as_handed_out(self) -> bool:
         """Return whether its text is the instructor's."""
-        return bool(self.grade_id) and not self.metadata.get("solution")
+        return bool(self.grade_id and self.metadata.get("locked"))
 
 
 @functools.cache
@@ -126,8 +126,8 @@ def refuse_another_set(cells: list[Cell], exercise_set: ExerciseSet) -> None:
 def restore(cells: list[Cell], exercise_set: ExerciseSet) -> list[Cell]:
     """Put the handed-out cells back: their text, their metadata, and those that are gone.
 
-    Of a submission only the sources of the answers and of the student's own cells are kept,
-    in the order in which they stand.
+    Of a submission only the sources of the answers, of the forecasts and of the student's own cells
+    are kept, in the order in which they stand.
 
     Raises:
         Unreadable: if it is the notebook of another set.
@@ -141,7 +141,7 @@ def restore(cells: list[Cell], exercise_set: ExerciseSet) -> list[Cell]:
             restored.append(Cell(cell.kind, cell.source))
             continue
         used.add(cell.grade_id)
-        source = cell.source if original.metadata.get("solution") else original.source
+        source = original.source if original.as_handed_out else cell.source
         restored.append(Cell(cell.kind, source, cell.grade_id, original.metadata))
     restored += [cell for cell in known.values() if cell.grade_id not in used and cell.is_test]
     return restored

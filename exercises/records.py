@@ -335,7 +335,9 @@ def describe_assignment(book: Any, name: str) -> None:
     for cell in handed_out(name):
         if cell.metadata.get("solution"):  # also the work of an open question, which has no points
             book.update_or_create_solution_cell(cell.grade_id, name, name)
-        if cell.grade_id not in known | {""}:
+        # nbgrader keeps no source of what a student edits and nobody scores, such as a forecast.
+        kept = cell.as_handed_out or cell.metadata.get("solution")
+        if kept and cell.grade_id not in known:
             book.add_source_cell(
                 cell.grade_id, name, name, cell_type=cell.kind, source=cell.source,
                 locked=cell.as_handed_out, checksum=cell.metadata.get("checksum"),

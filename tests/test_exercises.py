@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import io
+import itertools
 import json
 import math
 import re
@@ -14,13 +16,16 @@ from typing import Any
 import nbformat
 import pytest
 import torch
+from bs4 import BeautifulSoup
 from nbclient import NotebookClient
 
 from browsing import toc_pages
-from exercises import build, checks, practice, warm_up
+from exercises import build, checks, practice, solutions, warm_up
 from exercises.checks import kept
+from exercises.feedback import autograded, feedback_page
 from exercises.grade_course import work
 from exercises.jobs import Graded, Job
+from exercises.notebook import parse, restore
 from exercises.proofs import solution_cells
 from exercises.sets import (
     load,
@@ -67,7 +72,7 @@ def test_each_exercise_states_difficulty_minutes_points_and_hints(name: str) -> 
     )
     assert [float(points) for _, _, points in stated] == [q.points for q in load(name).questions]
     for part in text.split("**Difficulty**")[1:]:
-        assert part.count("<details>") >= 2
+        assert part.count("<summary>Hint ") >= 2
     intro = source_text(cells(source_path(name))[0])
     (more,) = map(int, re.findall(r"\*\*Open\*\* · \*\*(\d+) minutes", text))
     minutes = sum(int(minutes) for _, minutes, _ in stated) + more
@@ -76,10 +81,58 @@ def test_each_exercise_states_difficulty_minutes_points_and_hints(name: str) -> 
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
+def test_a_harder_exercise_is_worth_more_points(name: str) -> None:
+    text = "\n".join(source_text(cell) for cell in cells(source_path(name)))
+    points: dict[str, list[int]] = {"●○○ easy": [], "●●○ medium": [], "●●● hard": []}
+    for level, each in re.findall(r"\*\*Difficulty\*\* (\S+ \w+) · .* · \*\*(\d+) point", text):
+        points[level].append(int(each))
+    levels = [each for each in points.values() if each]
+    assert all(max(easier) < min(harder) for easier, harder in itertools.pairwise(levels))
+    assert all(max(each) - min(each) <= 1 for each in levels)
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
 def test_every_cell_that_is_handed_out_has_a_name(name: str) -> None:
     """So that feedback shows it as it was handed out."""
     ids = [nbgrader_metadata(cell).get("grade_id") for cell in cells(source_path(name))]
     assert None not in ids and len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_every_forecast_has_a_cell_before_the_answer_and_is_answered_after_the_check(
+    name: str,
+) -> None:
+    by_id = {nbgrader_metadata(c)["grade_id"]: c for c in cells(release_path(name))}
+    ids = list(by_id)
+    for question in load(name).questions:
+        asked, answered = f"forecast_{question.name}", f"forecast_answer_{question.name}"
+        assert (asked in ids) == (answered in ids)
+        if asked not in ids:
+            continue
+        assert ids.index(asked) == ids.index(question.solution_id) - 1
+        assert ids.index(answered) > ids.index(question.test_id)
+        assert source_text(by_id[asked]).startswith("**Your forecast** (before you run anything): ")
+        held = nbgrader_metadata(by_id[asked])
+        assert not held["grade"] and not held["solution"] and not held["locked"]
+        assert by_id[asked]["metadata"].get("editable", True)
+        assert "<summary>The forecast: click after your own</summary>" in (
+            source_text(by_id[answered])
+        )
+    text = "".join(source_text(cell) for cell in by_id.values())
+    assert not re.search(r"Before you (write it|run it|begin):", text)
+
+
+def test_feedback_shows_a_forecast_as_the_student_wrote_it() -> None:
+    """Other cells that are no answer are put back to what was handed out."""
+    name = "01_attention"
+    notebook = json.loads(release_path(name).read_text(encoding="utf-8"))
+    for cell in notebook["cells"]:
+        if nbgrader_metadata(cell)["grade_id"] in ("forecast_times_of", "ask_times_of"):
+            cell["source"] = "No: all lies on $one$ line."
+    made = restore(parse(json.dumps(notebook).encode()), load(name))
+    assert [cell.grade_id for cell in made if "one$ line" in cell.source] == ["forecast_times_of"]
+    graded = Graded("ann", name, [], [c for c in made if not c.is_test], {}, 0.0)
+    assert "No: all lies on $one$ line." in feedback_page(graded, autograded(graded))
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +190,40 @@ def test_nothing_of_a_solution_is_in_a_release(name: str) -> None:
         metadata = nbgrader_metadata(cell)
         if metadata.get("solution") and not metadata["grade_id"].startswith("open_"):
             assert source_text(cell).endswith("# your code here\n    raise NotImplementedError")
+
+
+def test_every_model_answer_has_a_why_of_two_to_five_sentences() -> None:
+    assert list(solutions.whys()) == [each.name for one in checks.SETS.values() for each in one]
+    for name, why in solutions.whys().items():
+        words = re.sub(r"\$[^$]*\$", "x", why)  # without formulas
+        assert 2 <= len(re.findall(r"[.?]\)?(?: |$)", words)) <= 5, name
+        assert len(solutions.commonest_mistakes(name)) == 2
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_page_of_model_solutions_is_whole_and_needs_no_network(name: str) -> None:
+    page = solutions.page(name)
+    article = BeautifulSoup(page, "html.parser").body
+    assert article is not None
+    text = " ".join(article.get_text().split())
+    for line in (line for line in solution_lines(name) if not line.startswith(("-", "*"))):
+        assert line in text
+    assert (
+        text.count("Why.") == text.count("The two commonest mistakes") == len(load(name).questions)
+    )
+    assert "What a full answer has" in text and "$" not in text and "SOLUTION" not in text
+    assert "<script" not in page and not article.select("[src], link")
+
+
+def test_no_release_and_no_zip_says_why_an_answer_is_right() -> None:
+    """Nor does the archive of the checks have the file in which it stands."""
+    texts = [path.read_text(encoding="utf-8") for path in build.RELEASE.rglob("*.ipynb")]
+    for packed in (build.ZIP.read_bytes(), build.checks()):
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+            texts += [archive.read(each).decode(errors="ignore") for each in archive.namelist()]
+    every = "\n".join(texts)
+    for why in solutions.whys().values():
+        assert max(re.findall(r"[\w ,]+", why), key=len) not in every
 
 
 @pytest.mark.parametrize("name", CHAPTERS)

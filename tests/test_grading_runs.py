@@ -206,7 +206,7 @@ def test_a_part_that_is_right_keeps_its_points(tmp_path: Path) -> None:
     with (tmp_path / "answers.csv").open(encoding="utf-8") as file:
         rows = {row["exercise"]: row for row in csv.DictReader(file)}
     assert rows["edges_of"]["verdict"] == "wrong answer"
-    assert float(rows["edges_of"]["points"]) == 2.5
+    assert float(rows["edges_of"]["points"]) == 2.0
 
 
 @pytest.mark.usefixtures("no_gradebook")

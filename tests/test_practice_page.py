@@ -185,6 +185,13 @@ def test_the_first_rung_stands_below_its_check_in_the_chapter():
         assert shown[:at] + shown[at + 1 :] == cells
 
 
+@pytest.mark.parametrize("name", practice.OPEN)
+def test_a_page_asks_for_a_forecast_and_answers_it_and_has_no_cell_to_double_click(name):
+    found = practice.asked(name)
+    assert ("**Your forecast**" in found["text"]) == ("The forecast:" in found["after"])
+    assert "Double-click" not in found["text"] and "Below the check" not in found["text"]
+
+
 RIGHT = """def trained_for(dim, base, count):
     return math.ceil(2 * math.pi * base ** (2 * (dim // 2 - count) / dim)) - 1
 """

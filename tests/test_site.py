@@ -32,7 +32,7 @@ from browsing import (
     toc_pages,
     visit_page,
 )
-from exercises import checks
+from exercises import checks, solutions
 from pe_course.page import live
 from tools import ROOT, build
 from tools.build import SITE
@@ -267,6 +267,16 @@ def test_every_internal_link_and_anchor_leads_somewhere(site):
 def test_the_build_writes_the_page_of_the_proofs(site):
     page = (site / "book/check_proofs.html").read_text(encoding="utf-8")
     assert page.count("the student is told") == len(checks.EXERCISES)
+
+
+def test_the_site_has_no_model_solution(site):
+    """In no page, script or archive; its archives are tried in test_exercises.py."""
+    secret = [
+        max(re.findall(r"[\w ,]+", why), key=len).encode() for why in solutions.whys().values()
+    ]
+    for path in (path for path in site.rglob("*") if path.is_file()):
+        data = path.read_bytes()
+        assert not [each for each in secret if each in data], path
 
 
 def test_every_notebook_can_be_downloaded_and_run_elsewhere(site):

@@ -55,7 +55,10 @@ def set_of(name: str) -> str:
 
 @functools.cache
 def asked(name: str) -> dict[str, str]:
-    """Return an exercise's title, its text, the code that is given, and the cell of the answer."""
+    """Return an exercise's title, its text, the code that is given, and the cell of the answer.
+
+    With a forecast, also what turned out to be so.
+    """
     cells = json.loads(sets.release_path(set_of(name)).read_text(encoding="utf-8"))["cells"]
     ids = [sets.nbgrader_metadata(cell).get("grade_id") for cell in cells]
     end = ids.index(name)
@@ -67,10 +70,13 @@ def asked(name: str) -> dict[str, str]:
         is_code = cell["cell_type"] == "code"
         given += [source] * is_code
         parts.append(f"```python\n{source}\n```" if is_code else source)
-    text = re.sub(r"\n\nBelow the check, a cell draws .*", "", "\n\n".join(parts))  # it is not here
+    missing = r"\n\n(Below the check, a cell draws|\*Double-click here,) .*"  # in a page
+    text = re.sub(missing, "", "\n\n".join(parts))
+    after = f"forecast_answer_{name}"
     return {
         "title": title.removeprefix("## "), "text": text,
         "given": "\n\n".join(given), "start": sets.source_text(cells[end]),
+        "after": sets.source_text(cells[ids.index(after)]) if after in ids else "",
     }  # fmt: skip
 
 
@@ -182,7 +188,8 @@ def place(name: str) -> str:
     found = asked(name)
     number = describe(set_of(name))["number"]
     title = f"Set {number}, {found['title'][0].lower()}{found['title'][1:]}"
-    return folded(title, f"{found['text'].strip()}\n\n{button(name, found['start'])}")
+    opened = button(name, found["start"])
+    return folded(title, f"{found['text'].strip()}\n\n{opened}\n\n{found['after']}")
 
 
 def with_rung(page: str, cells: list[dict[str, Any]]) -> list[dict[str, Any]]:

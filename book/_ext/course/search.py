@@ -80,11 +80,17 @@ def place_of(node: Any, page: str) -> str:
     return str(ids[-1] if ids[-1] == "solutions" else ids[0])
 
 
+def leads_on(block: nodes.Element) -> bool:
+    """Return whether a block is no more than a link to a place of its own page."""
+    link = block[0] if isinstance(block, nodes.paragraph) and len(block) == 1 else None
+    return isinstance(link, nodes.reference) and "refid" in link
+
+
 def text_of(block: nodes.Element, tables: bool) -> str:
     """Return what a block says: of code, and of a table if tables do not count, only its names."""
     if isinstance(block, nodes.raw):
         return " ".join(SUMMARY.findall(block.astext()))
-    if isinstance(block, nodes.math_block):
+    if isinstance(block, nodes.math_block) or leads_on(block):
         return ""
     if isinstance(block, nodes.FixedTextElement):
         return " ".join(sorted(set(NAME.findall(IMPORT.sub("", block.astext())))))
