@@ -2,7 +2,8 @@
 
 Each function and each class that a chapter's cells define is handed in for each exercise of its
 set, under the exercise's name and with its arguments in every order, and must earn nothing; nor
-must one more line that transposes, picks, rounds or adds what it gives.
+must one more line that transposes, picks, rounds or adds what it gives. What a folded solution
+writes counts as printed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import functools
 import inspect
 import itertools
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +24,7 @@ import torch
 
 from exercises import checks
 from exercises.sets import load, set_names, source_text
+from pe_course import practice
 from pe_course.judge.compare import clone, close, shape_problem
 from pe_course.judge.exercise import Case, Draw, Exercise
 from pe_lib.sinusoidal import frequencies, sinusoidal
@@ -51,11 +54,9 @@ def printed(name: str) -> dict[str, Call]:
     """Return what the cells of a page define, folded ones included; nothing is trained."""
     space: dict[str, Any] = {"__name__": "page"}
     found: dict[str, Call] = {}
-    for cell in json.loads((ROOT / f"book/{name}.ipynb").read_text(encoding="utf-8"))["cells"]:
-        if cell["cell_type"] != "code" or "remove-cell" in cell["metadata"].get("tags", []):
-            continue
+    for source in sources(name):
         with contextlib.suppress(SyntaxError):  # a line of IPython's own
-            for node in ast.parse(source_text(cell)).body:
+            for node in ast.parse(source).body:
                 if not is_definition(node):
                     continue
                 with contextlib.suppress(Exception):  # a constant that only a run would give
@@ -63,6 +64,15 @@ def printed(name: str) -> dict[str, Call]:
                 if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in space:
                     found[node.name] = space[node.name]
     return found
+
+
+def sources(name: str) -> Iterator[str]:
+    """Yield the code of a page: its cells, and what stands in its text as Python."""
+    for cell in json.loads((ROOT / f"book/{name}.ipynb").read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "markdown":
+            yield from re.findall(r"^```python\n(.*?)^```$", source_text(cell), re.M | re.S)
+        elif cell["cell_type"] == "code" and "remove-cell" not in cell["metadata"].get("tags", []):
+            yield source_text(cell)
 
 
 def is_definition(node: ast.stmt) -> bool:
@@ -157,6 +167,11 @@ def pastes(name: str, exercise: Exercise) -> list[tuple[str, tuple[int, ...]]]:
 @pytest.mark.parametrize(("name", "title"), EVERY)
 def test_pasting_from_the_page_earns_no_point(name: str, title: str) -> None:
     assert pastes(name, checks.EXERCISES[title]) == []
+
+
+@pytest.mark.parametrize(("name", "rung"), practice.RUNGS.items())
+def test_what_the_first_rung_asks_for_is_among_what_is_pasted(name: str, rung: Exercise) -> None:
+    assert rung.name in {words for words, _ in pastes(name, rung)}
 
 
 def test_a_function_and_a_class_of_the_page_would_be_noticed() -> None:

@@ -21,8 +21,10 @@ import torch
 from browsing import Visit, left_out, serve, watched
 from exercises import proofs
 from exercises.checks import EXERCISES
+from exercises.sets import source_text
+from pe_course import practice as rungs
 from pe_course.judge.recorded import stored
-from tools import practice
+from tools import ROOT, practice
 
 # What a program says of answers, given as sources, and of what a mistake returns.
 ASK = """
@@ -46,12 +48,16 @@ for line in sys.stdin:
 """
 
 
+CHECKS = {name: EXERCISES[name] for name in practice.OPEN}
+CHECKS |= {check.name: check for check in rungs.RUNGS.values()}
+
+
 @pytest.fixture(scope="module")
 def page_python(tmp_path_factory) -> Path:
     """Return a folder with what Python in the page imports."""
     folder = tmp_path_factory.mktemp("page")
     files = practice.files() | {
-        f"{name}.json": json.dumps(practice.exercise(name)).encode() for name in practice.OPEN
+        f"{name}.json": json.dumps(practice.exercise(name)).encode() for name in CHECKS
     }
     for name, data in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -69,17 +75,20 @@ def said_in_the_page(folder: Path, asked: list[tuple[str, Any]]) -> list[str]:
 
 def said_in_a_notebook(name: str, source: str) -> str:
     space: dict[str, Any] = {"__name__": "__main__", "torch": torch, "math": math}
-    exec(practice.asked(name)["given"], space)
+    exec(practice.exercise(name)["given"], space)
     linecache.cache["<answer>"] = (len(source), None, source.splitlines(keepends=True), "<answer>")
     with contextlib.redirect_stdout(io.StringIO()) as said:
         exec(compile(source, "<answer>", "exec"), space)
-        EXERCISES[name](space[name])
+        CHECKS[name](space[name])
     return said.getvalue().strip()
 
 
 @functools.cache
 def answers(name: str) -> tuple[tuple[str, str], ...]:
     """Return the right answer, the changes to it, and other right answers."""
+    if name in practice.RUNGS:
+        stub, solution = first_rung(practice.RUNGS[name])
+        return ("stub", stub), ("solution", solution)
     one = practice.set_of(name)
     mutants, others = proofs.read(one)
     found = [("solution", proofs.solution_cells(one)[name])]
@@ -89,13 +98,21 @@ def answers(name: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
+def first_rung(page: str) -> tuple[str, str]:
+    """Return the cell in which a chapter asks for its own formula, and the folded answer."""
+    notebook = json.loads((ROOT / f"book/{page}.ipynb").read_text(encoding="utf-8"))
+    texts = {cell["id"]: source_text(cell) for cell in notebook["cells"]}
+    answer = re.search(r"```python\n(.*?)```", texts["solution-write-it-yourself"], re.DOTALL)
+    return texts["write-it-yourself"], answer[1]
+
+
 def plain(said: str) -> str:
     """Return what is said without what torch itself words, or rounding decides."""
     said = re.sub(r"^(\w+Error): .*", r"\1", said, flags=re.MULTILINE | re.DOTALL)
     return re.sub(r" \(\d+ % of them\)", "", said) if "nearly right" in said else said
 
 
-@pytest.mark.parametrize("name", practice.OPEN)
+@pytest.mark.parametrize("name", CHECKS)
 def test_the_page_says_what_the_notebook_says(name, page_python):
     asked = [(name, answer) for _, answer in answers(name)]
     differ, lacking = [], []
@@ -110,9 +127,9 @@ def test_the_page_says_what_the_notebook_says(name, page_python):
     assert len(lacking) <= 2
 
 
-@pytest.mark.parametrize("name", practice.OPEN)
+@pytest.mark.parametrize("name", CHECKS)
 def test_the_page_knows_each_mistake_by_what_it_gives(name, page_python):
-    exercise = EXERCISES[name]
+    exercise = CHECKS[name]
     _, _, known = exercise.drawn(0)
     asked = [(name, [stored(result) for result in results]) for _, results in known]
     words = [f"Not yet: {mistake.message}" for mistake in exercise.mistakes]
@@ -212,6 +229,18 @@ def test_each_exercise_stands_in_the_chapter_of_its_set():
     for one in practice.SETS:
         names = re.findall(r'data-exercise="(\w+)"', practice.section(one))
         assert names == [name for name in practice.OPEN if practice.set_of(name) == one]
+
+
+def test_the_first_rung_stands_below_its_check_in_the_chapter():
+    if practice.possible():
+        left_out(practice.possible())
+    for page, check in rungs.RUNGS.items():
+        cells = json.loads((ROOT / f"book/{page}.ipynb").read_text(encoding="utf-8"))["cells"]
+        shown = practice.with_rung(page, cells)
+        at = next(n for n, cell in enumerate(shown) if cell["id"] == "rung")
+        assert shown[at - 1]["id"] == "write-it-yourself-check"
+        assert f'data-exercise="{check.name}" data-start="def {check.name}(' in shown[at]["source"]
+        assert shown[:at] + shown[at + 1 :] == cells
 
 
 @pytest.mark.parametrize("name", practice.OPEN)

@@ -20,6 +20,7 @@ import torch
 
 from exercises import build, sets
 from exercises.checks import EXERCISES, SETS
+from pe_course import practice as rungs
 from pe_course.judge.recorded import record
 from pe_course.sets import describe
 from tools import ROOT, folded
@@ -38,6 +39,7 @@ OPEN = (
     "box_of", "nearest_cross", "images_of", "sinks_of", "gates_of", "cache_bytes",
     "base_for", "first_stale", "window_starts", "telling_calls", "choose",
 )  # fmt: skip
+RUNGS = {check.name: page for page, check in rungs.RUNGS.items()}  # each opens below its cell
 # Parts of Python's own library, a third of it, that nobody asks for in an exercise.
 UNUSED = re.compile(
     r"(_pyrepl|curses|dbm|ensurepip|idlelib|multiprocessing|pydoc_data|sqlite3|tkinter|unittest"
@@ -80,6 +82,8 @@ def asked(name: str) -> dict[str, str]:
 
 def exercise(name: str) -> dict[str, Any]:
     """Return what the page needs to check an exercise."""
+    if name in RUNGS:
+        return {**record(rungs.RUNGS[RUNGS[name]]), "given": ""}
     return {**record(EXERCISES[name]), "given": asked(name)["given"]}
 
 
@@ -155,7 +159,7 @@ def write(folder: Path) -> None:
     for name in ("worker.js", "page.css"):
         shutil.copy(SOURCE / name, folder)
     (folder / "checks.zip").write_bytes(build.packed(files(), zipfile.ZIP_DEFLATED))
-    for name in OPEN:
+    for name in (*OPEN, *RUNGS):
         (folder / f"{name}.json").write_text(json.dumps(exercise(name)))
 
 
@@ -165,24 +169,44 @@ def size() -> int:
     return len(library()) + sum((PACKAGES / "pyodide" / name).stat().st_size for name in rest)
 
 
-def place(name: str) -> str:
-    """Return Markdown that shows an exercise, folded, with what opens it here."""
-    found = asked(name)
-    held = {"data-exercise": name, "data-start": found["start"], "data-size": size()}
+def button(name: str, start: str) -> str:
+    """Return what opens an exercise here, with the text that its editor begins with."""
+    held = {"data-exercise": name, "data-start": start, "data-size": size()}
     attributes = " ".join(f'{key}="{escape(str(value))}"' for key, value in held.items())
     attributes = attributes.replace("\n", "&#10;")
     late = "It did not load. Is the network there? A page opened as a file cannot run Python."
-    button = (
+    return (
         f'<div class="practice" {attributes}>'
         '<button type="button" class="sd-btn sd-btn-primary" onclick="'
         f"import('../{FOLDER}/page.js').then(page =&gt; page.open(this))"
         f".catch(() =&gt; this.after(' {late}'))\">Write it here</button></div>"
     )
+
+
+def place(name: str) -> str:
+    """Return Markdown that shows an exercise, folded, with what opens it here."""
+    found = asked(name)
     number = describe(set_of(name))["number"]
     title = f"Set {number}, {found['title'][0].lower()}{found['title'][1:]}"
-    return folded(title, f"{found['text'].strip()}\n\n{button}\n\n{found['after']}")
+    opened = button(name, found["start"])
+    return folded(title, f"{found['text'].strip()}\n\n{opened}\n\n{found['after']}")
 
 
+def with_rung(page: str, cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a chapter's cells with what opens its first rung, below its check."""
+    ids = [cell["id"] for cell in cells]
+    if page not in rungs.RUNGS or possible():
+        return cells
+    at = ids.index("write-it-yourself")
+    words = button(rungs.RUNGS[page].name, sets.source_text(cells[at]))
+    shown = {"cell_type": "markdown", "id": "rung", "metadata": {}, "source": f"{HERE}\n\n{words}"}
+    return [*cells[: at + 2], shown, *cells[at + 2 :]]
+
+
+HERE = (
+    "**Or write it here:** a click loads Python from this site (6 MB, once). Your code stays in "
+    "this browser."
+)
 ABOUT = (
     "**Or write here, without an account.** {count} of these exercises {opens} in this page: a "
     "click loads Python from this site (6 MB, once). The check gives the same answers as in the "

@@ -11,17 +11,20 @@ from tools import practice
 
 
 def offer_exercises(app: Sphinx, page: str, source: list[str]) -> None:
-    """Put the exercises that open here below the cell with which a chapter invites to its set."""
+    """Put the exercises that open here where a chapter asks for them.
+
+    The first rung stands below its check, those of the set below the cell that invites to it.
+    """
     name = page.removeprefix("book/")
     if app.builder.name != "html" or name not in practice.SETS:
         return
     notebook = json.loads(source[0])
-    cells = notebook["cells"]
+    cells = practice.with_rung(name, notebook["cells"])
     at = [n for n, cell in enumerate(cells) if f'graded_set("{name}")' in "".join(cell["source"])]
     if at and (words := practice.section(name)):
         shown = {"cell_type": "markdown", "id": "practice", "metadata": {}, "source": words}
         cells.insert(at[0] + 1, shown)
-        source[0] = json.dumps(notebook)
+    source[0] = json.dumps(notebook | {"cells": cells})
 
 
 def bring_python(app: Sphinx, error: Exception | None) -> None:
