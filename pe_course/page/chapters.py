@@ -31,12 +31,12 @@ CHAPTERS = {
     "02_sinusoidal": Chapter(
         "2. Sinusoidal codes",
         "Can a formula number the positions? What do its waves give, and what not?",
-        50, 130,
+        50, 140,
     ),
     "03_learned": Chapter(
         "3. Learned positions",
         "What do models learn when positions are trained, and where does it end?",
-        50, 120,
+        50, 125,
     ),
     "04_four_terms": Chapter(
         "4. Four terms in one score",
@@ -46,7 +46,7 @@ CHAPTERS = {
     "05_shaw": Chapter(
         "5. Shaw",
         "What if the score knew the distance?",
-        50, 100,
+        50, 110,
     ),
     "06_transformer_xl": Chapter(
         "6. Transformer-XL",
@@ -56,7 +56,7 @@ CHAPTERS = {
     "07_t5": Chapter(
         "7. T5",
         "How little is enough: one number for a whole bucket of distances?",
-        40, 105,
+        40, 115,
     ),
     "08_deberta": Chapter(
         "8. DeBERTa",
@@ -66,12 +66,12 @@ CHAPTERS = {
     "09_alibi": Chapter(
         "9. ALiBi",
         "What does a penalty that nobody trains buy, and what does it cost?",
-        45, 75,
+        45, 85,
     ),
     "10_rope": Chapter(
         "10. RoPE",
         "Why do most new models rotate their vectors?",
-        60, 115,
+        60, 125,
     ),
     "11_one_table": Chapter(
         "11. One table",
@@ -86,12 +86,12 @@ CHAPTERS = {
     "13_context_extension": Chapter(
         "13. Longer than trained",
         "How is RoPE stretched to texts longer than those in training?",
-        70, 110,
+        70, 115,
     ),
     "14_axes": Chapter(
         "14. Images",
         "What if a position is two numbers, a row and a column?",
-        35, 80,
+        35, 90,
     ),
     "15_multimodal": Chapter(
         "15. Text, image and video",
