@@ -72,26 +72,16 @@ def settings() -> Config:
 
 def release_text(name: str) -> str:
     """Return the students' notebook of a set."""
-    from nbgrader import preprocessors as steps
+    from nbgrader.preprocessors import SaveCells
 
     notebook = nbformat.read(source_path(name), as_version=4)
     resources = {"nbgrader": {"notebook": name, "assignment": name, "student": "."}}
     config = settings()
-    for step in (
-        steps.LockCells,
-        steps.ClearSolutions,
-        steps.ClearOutput,
-        steps.CheckCellMetadata,
-        steps.ClearHiddenTests,
-        steps.ClearMarkScheme,
-        steps.ComputeChecksums,
-        steps.CheckCellMetadata,
-    ):
-        preprocessor = step(config=config)
-        preprocessor.log.setLevel(logging.WARNING)
-        notebook, resources = preprocessor.preprocess(notebook, resources)
-    for cell in notebook.cells:  # outside of a function the stub would stop the cells below it
-        cell.source = cell.source.removesuffix("\nraise NotImplementedError")
+    for step in config.GenerateAssignment.preprocessors:
+        if step is not SaveCells:  # into the gradebook
+            preprocessor = step(config=config)
+            preprocessor.log.setLevel(logging.WARNING)
+            notebook, resources = preprocessor.preprocess(notebook, resources)
     nbformat.validate(notebook)
     return str(nbformat.writes(notebook)) + "\n"
 

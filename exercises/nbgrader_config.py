@@ -2,11 +2,37 @@
 
 from html import escape
 
+from nbgrader import preprocessors as steps
+
 c = get_config()  # noqa: F821
 
 c.CourseDirectory.course_id = "positional_encodings"
 c.ClearSolutions.code_stub = {"python": "# your code here\nraise NotImplementedError"}
 c.ClearSolutions.text_stub = "Your answer here."
+
+
+class ClearSolutions(steps.ClearSolutions):
+    """Leave no stub outside of a function: it would stop the cells below it."""
+
+    def preprocess_cell(self, cell, resources, index):
+        """Clear one cell."""
+        cell, resources = super().preprocess_cell(cell, resources, index)
+        cell.source = cell.source.removesuffix("\nraise NotImplementedError")
+        return cell, resources
+
+
+c.GenerateAssignment.preprocessors = [
+    steps.LockCells,
+    ClearSolutions,
+    steps.ClearOutput,
+    steps.CheckCellMetadata,
+    steps.ComputeChecksums,
+    steps.SaveCells,
+    steps.ClearHiddenTests,
+    steps.ClearMarkScheme,
+    steps.ComputeChecksums,
+    steps.CheckCellMetadata,
+]
 # Submissions are other people's HTML: feedback pages must not run it.
 c.HTMLExporter.sanitize_html = True
 

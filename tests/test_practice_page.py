@@ -121,8 +121,6 @@ def test_the_page_says_what_the_notebook_says(name, page_python):
     ):
         elsewhere = re.search(r"NotHere: `(numpy\.|Tensor\.numpy`)", in_page)
         if what.startswith("right ~ ") and elsewhere:
-            r"NotHere: `(numpy\.|Tensor\.numpy`)", in_page
-        ):
             lacking.append(what)
         elif plain(in_page) != plain(said_in_a_notebook(name, answer)):
             differ.append(f"{what}: {in_page}")
