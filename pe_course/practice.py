@@ -49,7 +49,7 @@ sinusoids = Exercise(
     sinusoidal,
     (
         Mistake(
-            "this is the other layout, `halves`: all sines, then all cosines; put the sine and the "
+            "this is the other layout, `half`: all sines, then all cosines; put the sine and the "
             "cosine of each frequency side by side",
             lambda p, dim: sinusoidal(p, dim, layout="half"),
         ),
