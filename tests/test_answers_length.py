@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import nbformat
@@ -13,7 +14,15 @@ import torch
 import transformers
 from answers import answer_names, answer_output, answer_text
 from closeness import assert_close
-from transformers import Gemma3TextConfig, LlamaConfig, Qwen2Config, Qwen3Config
+from transformers import (
+    DynamicCache,
+    Gemma3TextConfig,
+    LlamaConfig,
+    Phi3Config,
+    Phi3ForCausalLM,
+    Qwen2Config,
+    Qwen3Config,
+)
 from transformers.models.gemma3.modeling_gemma3 import Gemma3RotaryEmbedding
 from transformers.models.llama.modeling_llama import (
     LlamaAttention,
@@ -25,19 +34,21 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
 from pe_course.bakeoff.rows import curves
 from pe_course.page import sentences
-from pe_lib import RoPE
+from pe_lib import DynamicNTK, KVCache, MultiHeadAttention, RoPE
 from pe_lib.interop import rope_from_parameters
 from posdoctor import from_config
+from posdoctor.configs.explain import explain
 from tools.refresh import BOOK
 
 TRAINED = "original_max_position_embeddings"
 
 
 @pytest.fixture
-def warned(caplog: pytest.LogCaptureFixture) -> Iterator[list[Any]]:
+def warned(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
     """Return what transformers has logged, which by default no root logger sees."""
     transformers.logging.enable_propagation()
-    yield caplog.records
+    transformers.utils.logging.warning_once.cache_clear()  # else it is once in all tests
+    yield caplog
     transformers.logging.disable_propagation()
 
 
@@ -57,12 +68,12 @@ def test_both_yarn_blocks_and_the_function_say_what_qwens_class_computes(
     config_class: Any, tables_class: Any, written: int
 ) -> None:
     old, new = yarn_blocks()
-    sizes = {"hidden_size": 3584, "num_attention_heads": 28, "max_position_embeddings": written}
-    config = config_class(**sizes, head_dim=128, rope_theta=1e6, **old)
+    sizes = {"hidden_size": 3584, "num_attention_heads": 28, "head_dim": 128, "rope_theta": 1e6}
+    config = config_class(**sizes, **old)
     assert config.rope_parameters == new["rope_parameters"]
     assert answer_names("How do I set YaRN")["yarn_parameters"](131072) == new["rope_parameters"]
     tables = tables_class(config)
-    plain = tables_class(config_class(**sizes, head_dim=128, rope_theta=1e6)).inv_freq
+    plain = tables_class(config_class(**sizes, max_position_embeddings=written)).inv_freq
     slowed = plain / tables.inv_freq
     kept, most = int((slowed < 1.0001).sum()), int((slowed > 3.999).sum())
     gain = tables.attention_scaling
@@ -70,6 +81,46 @@ def test_both_yarn_blocks_and_the_function_say_what_qwens_class_computes(
         f"pairs: {kept} kept, {64 - kept - most} between, {most} slowed by 4\n"
         f"attention factor {gain:.3f}, so scores are multiplied by {gain**2:.2f}\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("model_type", "config_class", "tables_class", "written"),
+    [
+        ("qwen2", Qwen2Config, Qwen2RotaryEmbedding, 32768),
+        ("qwen3", Qwen3Config, Qwen3RotaryEmbedding, 40960),
+    ],
+)
+def test_nothing_warns_of_the_yarn_block_and_its_length_turns_nothing(
+    warned: pytest.LogCaptureFixture,
+    model_type: str,
+    config_class: Any,
+    tables_class: Any,
+    written: int,
+) -> None:
+    sizes = {"hidden_size": 3584, "num_attention_heads": 28, "head_dim": 128, "rope_theta": 1e6}
+    named = {"model_type": model_type, "num_hidden_layers": 28}
+    old, new = yarn_blocks()
+    for block in (old, new):
+        tables = tables_class(config_class(**sizes, **deepcopy(block)))
+        assert not warned.records and "warning:" not in explain(named | sizes | block)
+    short = old | {"max_position_embeddings": written}
+    left = tables_class(config_class(**sizes, **deepcopy(short)))
+    assert torch.equal(tables.inv_freq, left.inv_freq)
+    assert tables.attention_scaling == left.attention_scaling
+    assert bool(warned.records) == (model_type == "qwen3")
+    expected = (
+        f"warning: factor 4 times the trained length 32768 is 131072, and the context is {written}"
+    )
+    assert expected in explain(named | sizes | short)
+
+
+def test_vllm_is_given_the_block_of_the_file() -> None:
+    text = answer_text("How do I set YaRN")
+    (given,) = re.findall(r"--hf-overrides '(.*?)'", text, re.DOTALL)
+    (length,) = re.findall(r"--max-model-len (\d+)", text)
+    _, new = yarn_blocks()
+    assert json.loads(given)["rope_parameters"] == new["rope_parameters"]
+    assert int(length) == new["max_position_embeddings"]
 
 
 @pytest.mark.parametrize("length", [65536, 100_000, 131072])
@@ -91,12 +142,12 @@ def test_yarn_parameters_turn_queries_as_the_class_turns_them(
 
 
 def test_without_the_trained_length_transformers_takes_what_qwen3s_file_has(
-    warned: list[Any],
+    warned: pytest.LogCaptureFixture,
 ) -> None:
     config = Qwen3Config(
         max_position_embeddings=40960, rope_scaling={"rope_type": "yarn", "factor": 4.0}
     )
-    assert config.rope_parameters[TRAINED] == 40960 and not warned
+    assert config.rope_parameters[TRAINED] == 40960 and not warned.records
     assert "which is 40960 in Qwen3's file" in answer_text("How do I set YaRN")
     other = Qwen3RotaryEmbedding(config).inv_freq
     config.rope_parameters[TRAINED] = 32768
@@ -132,7 +183,7 @@ def test_the_base_for_a_length_is_the_first_whose_cosines_never_sum_below_zero(
     base_for, close = answer_names("Which rope_theta")["base_for"], 2e-3  # float32 of the class
     base = base_for(length, head_dim)
     assert least_of_sums(base, length, head_dim) > -close
-    smaller = [base / 1.002**n for n in range(1, 6)]
+    smaller = [base / 1.005**n for n in range(1, 6)]
     assert all(least_of_sums(each, length, head_dim) < close for each in smaller)
     assert least_of_sums(base, 2 * length, head_dim) < 0  # it is of this length
 
@@ -144,7 +195,8 @@ def test_published_bases_keep_the_guide_or_not_as_the_page_says() -> None:
     assert kept == [False, True, False] and printed[1] == str(kept)
     assert printed[0] == "{8192: '8.4e+04', 32768: '6.3e+05'}"
     words = answer_text("Which rope_theta")
-    assert "about 630,000 for 32,768 tokens" in words
+    assert "about 84,000 for 8,192 tokens, where Llama 3 has 500,000" in words
+    assert "about 630,000 for 32,768 tokens, where Qwen2.5 has 1,000,000" in words
     assert "500,000 for 8,192 tokens" in words and "1,000,000 for 32,768 tokens" in words
     files = json.loads((BOOK / "data" / "published_configs.json").read_text(encoding="utf-8"))
     configs = {each["name"]: each["config"] for each in files}
@@ -198,10 +250,12 @@ def test_gemmas_two_rotations_are_those_of_its_class(head_dim: int) -> None:
             assert_close(mine, published, 1e-3)
 
 
-def test_gemmas_class_drops_a_flat_rope_parameters_without_a_word(warned: list[Any]) -> None:
+def test_gemmas_class_drops_a_flat_rope_parameters_without_a_word(
+    warned: pytest.LogCaptureFixture,
+) -> None:
     flat = {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}
     config = Gemma3TextConfig(rope_parameters=flat)
-    assert not warned
+    assert not warned.records
     assert config.rope_parameters["full_attention"] == {"rope_type": "default", "rope_theta": 1e6}
     unscaled = 1e6 ** -(torch.arange(0, 256, 2) / 256)
     assert_close(Gemma3RotaryEmbedding(config).full_attention_inv_freq, unscaled)
@@ -264,6 +318,36 @@ def test_dynamic_ntk_stretches_each_pair_as_the_class_does(length: int, head_dim
     assert_close(stretch.float(), before / tables.inv_freq, 1e-5)
 
 
+@torch.no_grad()
+def test_keys_of_dynamic_ntk_that_are_rotated_anew_mend_the_first_layer_only() -> None:
+    rope = DynamicNTK(8, 2.0, 4)
+    layers = [MultiHeadAttention(16, 2, rope, causal=True).double() for _ in range(2)]
+    caches, x = [KVCache() for _ in layers], torch.randn(1, 9, 16).double()
+    for token in x.split(1, dim=1):
+        first = layers[0](token, cache=caches[0])
+        second = layers[1](first, cache=caches[1])
+    whole = layers[0](x)
+    assert_close(first[:, 0], whole[:, -1], 1e-12)
+    assert (second[:, 0] - layers[1](whole)[:, -1]).abs().max() > 1e-6
+
+
+@pytest.mark.parametrize(("length", "dropped"), [(8, False), (9, True), (10, False)])
+def test_phi_3_drops_its_cache_where_the_lists_of_longrope_change(
+    length: int, dropped: bool
+) -> None:
+    lists = {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
+    config = Phi3Config(
+        hidden_size=16, num_attention_heads=2, num_key_value_heads=2, num_hidden_layers=1,
+        intermediate_size=8, vocab_size=9, pad_token_id=0, max_position_embeddings=32,
+        original_max_position_embeddings=8, rope_parameters={"rope_type": "longrope", **lists},
+    )  # fmt: skip
+    model, cache = Phi3ForCausalLM(config), DynamicCache()
+    cache.update(*torch.randn(2, 1, 2, length - 1, 8), layer_idx=0)
+    ids = torch.ones(1, length).long()
+    inputs = model.prepare_inputs_for_generation(ids, past_key_values=cache, attention_mask=ids)
+    assert (inputs.get("past_key_values") is None) == dropped
+
+
 def test_what_the_page_says_of_a_finished_model_was_measured() -> None:
     words = answer_text("Extend a")
     text = sentences.found("text") | sentences.ruled("text")  # variant -> length -> seeds
@@ -284,7 +368,9 @@ def test_what_the_page_says_of_a_finished_model_was_measured() -> None:
 # --- a configuration ------------------------------------------------------------------------------
 
 
-def test_the_explained_file_is_what_qwens_class_makes_of_it(warned: list[Any]) -> None:
+def test_the_explained_file_is_what_qwens_class_makes_of_it(
+    warned: pytest.LogCaptureFixture,
+) -> None:
     page = answer_names("How do I check")
     mended = page["config"]
     broken = mended | {"rope_scaling": {"type": "yarn", "factor": 4.0}}
@@ -298,7 +384,7 @@ def test_the_explained_file_is_what_qwens_class_makes_of_it(warned: list[Any]) -
         assert_close(rope.inv_freq.float(), tables.inv_freq)
         before = 1e6 ** -(torch.arange(0, 128, 2) / 128)
         kept.append(int((before / tables.inv_freq < 1.0001).sum()))
-    assert kept == [64, 31, 24] and not warned
+    assert kept == [64, 31, 24] and not warned.records
     assert "keeps 31 pairs instead of 24" in answer_text("How do I check")
     assert said[1].startswith("yarn: pairs 0 to 30 left") and "131072 is taken" in said[2]
     assert said[4].startswith("yarn: pairs 0 to 23 left") and len(said) == 5

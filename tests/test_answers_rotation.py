@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from answers import answer_names
+from answers import answer_names, answer_output, answer_text
 from closeness import difference
 from torch import Tensor
 
@@ -80,6 +80,36 @@ def test_reordered_weights_do_in_llama_what_they_did_in_metas_code(
     for weights in wrong:
         assert difference(logits(weights)[:, 0], expected[:, 0]) <= 1e-5
         assert difference(logits(weights)[:, 1:], expected[:, 1:]) > 0.05
+
+
+def test_names_of_meta_are_reordered_as_those_of_transformers_and_others_refused() -> None:
+    reorder = answer_names(LAYOUTS)["reorder_qk"]
+    q, k, v = torch.randn(32, 6), torch.randn(16, 6), torch.randn(16, 6)
+    names = [f"model.layers.0.self_attn.{part}_proj.weight" for part in "qkv"]
+    metas = [f"layers.0.attention.w{part}.weight" for part in "qkv"]
+    ours, theirs = (
+        reorder(dict(zip(each, (q, k, v), strict=True)), 4, 2, interleaved_to_half)
+        for each in (names, metas)
+    )
+    for name, meta, before in zip(names, metas, (q, k, v), strict=True):
+        assert torch.equal(ours[name], theirs[meta])
+        assert torch.equal(ours[name], before) == (before is v)
+        assert f"`{meta}`" in answer_text(LAYOUTS) or "wq" not in meta
+    with pytest.raises(AssertionError, match="q_proj, k_proj, wq or wk"):
+        reorder({"transformer.h.0.attn.c_attn.weight": q}, 4, 2, interleaved_to_half)
+
+
+def test_a_gguf_file_is_interleaved_for_llama_and_half_for_qwen2() -> None:
+    from transformers import modeling_gguf_pytorch_utils as gguf
+
+    assert "qwen2" not in gguf.TENSOR_PROCESSORS  # queries and keys are loaded as they are
+    read = gguf.TENSOR_PROCESSORS["llama"](
+        config={"num_attention_heads": 4, "num_key_value_heads": 2}
+    )
+    for name, n_heads in (("q", 4), ("k", 2)):
+        weight = torch.randn(n_heads * 8, 6)
+        loaded = read.process(weight.numpy(), f"blk.0.attn_{name}.weight").weights
+        assert torch.equal(torch.tensor(loaded), interleaved_to_half(weight, n_heads))
 
 
 # Partial rotation ---------------------------------------------------------------------------------
@@ -179,6 +209,13 @@ def test_a_model_that_is_cast_rounds_its_frequencies(dtype: torch.dtype, off: st
     exact = 1e4 ** (-torch.arange(0, 64, 2, dtype=torch.float64) / 64)
     theirs = 8000 * (model.rotary_emb.inv_freq - exact).abs().max().item()
     assert f"{theirs:.3f}" == f"{answer_names(SHORT, 1)['angle_error'](dtype):.3f}" == off
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_frequencies_in_a_plain_attribute_outlive_the_cast(dtype: torch.dtype) -> None:
+    off = answer_names(SHORT, 1)["angle_error"]
+    assert off(dtype, plain=True) == off(torch.float32) < 5e-4
+    assert "plain attribute: off by 0.000 radians" in answer_output(SHORT, 1)
 
 
 # DeepSeek -----------------------------------------------------------------------------------------

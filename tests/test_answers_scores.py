@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -74,6 +75,7 @@ def test_the_score_mod_attends_as_the_alibi_mask_does(length: int):
     q, k, v = torch.randn(3, 2, 12, length, 16)
     block = create_block_mask(flex.causal, None, None, length, length, device="cpu")
     found = flex_attention(q, k, v, score_mod=flex.alibi, block_mask=block)
+    assert torch.equal(flex.attend(q, k, v), found)
     bias = mask.alibi_mask(12, length, length)
     expected = mask.scaled_dot_product_attention(q, k, v, attn_mask=bias)
     assert_close(found, expected, rtol=1e-5, atol=2e-6)
@@ -87,6 +89,13 @@ def test_pytorch_forbids_is_causal_beside_an_attn_mask():
     q = torch.randn(1, 2, 4, 8)
     with sdpa_kernel(SDPBackend.MATH), pytest.raises(RuntimeError, match="attn_mask"):
         page.scaled_dot_product_attention(q, q, q, attn_mask=torch.zeros(4, 4), is_causal=True)
+
+
+def test_a_mask_has_a_number_for_each_pair_and_head_and_the_flash_kernel_takes_none():
+    assert position_code(ALIBI).alibi_mask(12, 4, 9).shape == (12, 4, 9)
+    chosen = "include/ATen/native/transformers/sdp_utils_cpp.h"  # what CUDA's choice reads
+    source = (Path(torch.__file__).parent / chosen).read_text(encoding="utf-8")
+    assert "Flash Attention does not support non-null attn_mask" in source
 
 
 # --- T5 -------------------------------------------------------------------------------------------

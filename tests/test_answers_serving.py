@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 import torch
-from answers import answer_names, answer_output
+from answers import answer_names, answer_output, answer_text
 from closeness import difference
 from torch import Tensor
 
@@ -69,6 +70,8 @@ def test_left_padded_positions_are_those_that_generate_counts(padding: tuple[int
     inputs = {"input_ids": torch.ones_like(mask), "attention_mask": mask}
     first = model._prepare_position_ids_for_generation(inputs["input_ids"], inputs)
     assert torch.equal(page["position_ids_from_mask"](mask), first)
+    (line,) = re.findall(r"`(\(attention_mask.*?\))`", answer_text(PADDING))
+    assert torch.equal(eval(line, {"attention_mask": mask}), first)
     later = model._update_model_kwargs_for_generation(
         CausalLMOutputWithPast(), inputs | {"position_ids": first}
     )
@@ -222,7 +225,7 @@ def test_the_doctor_names_the_mixture_and_the_layout_of_other_weights() -> None:
 
     page, shown = serving_answer(DOCTOR)
     assert shown == f"{diagnose(page['my_rope'], head_dim=64)}\n"
-    assert "FAULT: mixed-layouts (queries and keys)." in shown
+    assert "FAULT: mixed-layouts (queries and keys)." in shown and ": 2 fault(s)\n" in shown
     _, shown = serving_answer(DOCTOR, 1)
     assert shown == "for half weights: no fault\nfor interleaved weights: ['layout']\n"
     sizes: dict[str, Any] = {"hidden_size": 128, "num_attention_heads": 2}

@@ -16,19 +16,22 @@ from tools import ROOT
 PAGE = (ROOT / "book" / "api.md").read_text(encoding="utf-8")
 
 
-def run(text: str) -> dict[str, object]:
-    """Run the examples of a page one after another; the names that they define."""
+def examples(text: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+
+
+def run(code: str) -> dict[str, object]:
+    """Run code as in an empty session; the names that it defines."""
     torch.manual_seed(0)
     page = sys.modules["page"] = types.ModuleType("page")  # where pickle finds classes
-    for example in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
-        exec(example, vars(page))
+    exec(code, vars(page))
     return vars(page)
 
 
 @pytest.fixture(scope="module")
 def shown() -> dict[str, object]:
-    """What the examples of the API's page define."""
-    return run(PAGE)
+    """What the examples of the API's page define, each pasted alone."""
+    return {name: each for code in examples(PAGE) for name, each in run(code).items()}
 
 
 def test_the_decoder_generates_with_its_cache_what_it_does_without(shown) -> None:
@@ -65,7 +68,7 @@ def test_flex_attention_takes_the_bias(shown) -> None:
 
 
 def test_the_examples_of_the_readme_run() -> None:
-    names = run((ROOT / "README.md").read_text(encoding="utf-8"))
+    names = run("".join(examples((ROOT / "README.md").read_text(encoding="utf-8"))))
     assert names["layer"](names["x"]).shape == (2, 10, 64)
 
 

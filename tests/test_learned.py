@@ -80,3 +80,11 @@ def test_equal_to_the_embeddings_of_gpt2(offset: int) -> None:
 def test_a_position_without_a_row_is_refused(place: int) -> None:
     with pytest.raises(ValueError, match=f"below max_len=8, got {place}; a table has no row for"):
         learned(8, 4).embed(torch.zeros(1, 2, 4), torch.tensor([3, place]))
+
+
+def test_roberta_needs_514_rows_for_512_tokens() -> None:
+    from transformers.models.roberta.modeling_roberta import RobertaEmbeddings
+
+    ids = torch.full((1, 512), 7)
+    rows = RobertaEmbeddings.create_position_ids_from_input_ids(ids, padding_idx=1)
+    assert rows.min() == 2 and rows.max() == 513
