@@ -426,6 +426,10 @@ def test_the_first_result_leads_to_the_section_that_is_looked_for(found):
     assert {q: found[q][0] for q, places in sections.items() if found[q][0] not in places} == {}
 
 
+def test_a_page_stands_once_among_the_results(found):
+    assert {q: places for q, places in found.items() if len(pages_of(places)) < len(places)} == {}
+
+
 @pytest.mark.parametrize(
     "query",
     ["rotate_half", "mrope_section", "score_mod alibi", "rel_shift function", "左填充 位置编号",

@@ -1,7 +1,10 @@
 // A page is found by what it says, how often and where, and by its best section, to which its result
 // leads. None need have all the words that are looked for. What the page has in its name, or is called
-// (also_called.yml), counts for all of its sections.
-const PAGES = [[/\/\d\d_/, 1.25], [/\/(glossary|claims_)/, 0.6], [/\/(api_|\w+_proofs|bibliography)/, 0.5]];
+// (also_called.yml), counts for all of its sections. A question of the answers is weighed as a page,
+// and like a chapter if three words or more are looked for: fewer name a topic, which a chapter has.
+const ANSWERS = /\/answers$/;
+const CHAPTER = 1.25;
+const PAGES = [[/\/\d\d_/, CHAPTER], [/\/(glossary|claims_)/, 0.6], [/\/(api_|\w+_proofs|bibliography)/, 0.5]];
 const SECTIONS = [[/^(solutions|references)/, 0.2], [/^(all-chapters|summary|questions|change-this-cell|exercise-|module-)/, 0.5]];
 const kind = (name, kinds) => kinds.find(([each]) => each.test(name))?.[1] ?? 1;
 const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
@@ -24,8 +27,9 @@ function whereIs(stem, pages) {
 }
 
 function weighed(stems) {
-  const pages = Object.entries(USES.pages).map(([name, sections]) => {
-    const page = { name, length: sum(sections.map(([, length]) => length)), weight: 0, matched: 0 };
+  const apart = ([name, sections]) => (ANSWERS.test(name) ? sections.map((section) => [name, [section]]) : [[name, sections]]);
+  const pages = Object.entries(USES.pages).flatMap(apart).map(([name, sections]) => {
+    const page = { name, top: sections[0][0], length: sum(sections.map(([, length]) => length)), weight: 0, matched: 0 };
     return Object.assign(page, { sections: sections.map(([id, length]) => ({ page, id, length, weight: 0 })) });
   });
   const total = sum(pages.map((page) => page.length));
@@ -35,10 +39,10 @@ function weighed(stems) {
     const found = whereIs(stem, pages);
     const share = rare(found.size, pages.length);
     shares.push(share);
-    const names = [...found.values()].filter((uses) => uses.get("")?.headed).length;
+    const names = [...found].filter(([page, uses]) => uses.get(page.top)?.headed).length;
     for (const [page, uses] of found) {
-      const named = uses.get("")?.headed;
-      const headed = [...uses].some(([id, use]) => id && use.headed);
+      const named = uses.get(page.top)?.headed;
+      const headed = [...uses].some(([id, use]) => id !== page.top && use.headed);
       const n = sum([...uses.values()].map((use) => use.n));
       page.weight += share * (often(n, page.length, total / pages.length) + (headed ? 0.8 : 0));
       if (named) page.weight += share + 0.5 * rare(names, pages.length);
@@ -56,7 +60,7 @@ function weighed(stems) {
 function pagesWith(stems) {
   const { alltitles, docnames, titles, filenames } = Search._index;
   const worth = ({ id, weight }) => kind(id, SECTIONS) * weight;
-  return weighed(stems).filter((page) => docnames.includes(page.name)).map((page) => {
+  const results = weighed(stems).filter((page) => docnames.includes(page.name)).map((page) => {
     const file = docnames.indexOf(page.name);
     const title = titles[file];
     const best = page.sections.reduce((best, each) => (worth(each) > worth(best) ? each : best));
@@ -64,19 +68,29 @@ function pagesWith(stems) {
     const inside = (text) => [...stems].every((stem) => stemsOf(text).includes(stem));
     const id = inside(title) ? "" : best.id;
     const heading = id && Object.keys(alltitles).find((each) => alltitles[each].some(([at, name]) => at === file && name === id));
-    const score = 100 + kind(page.name, PAGES) * (page.weight + worth(best) / 2) + (inside(page.name.replace(/\W|_/g, " ")) ? 3 : 0);
+    const asked = ANSWERS.test(page.name) && stems.size > 2;
+    const score = 100 + (asked ? CHAPTER : kind(page.name, PAGES)) * (page.weight + worth(best) / 2) + (inside(page.name.replace(/\W|_/g, " ")) ? 3 : 0);
     return [page.name, heading ? `${title} > ${heading}` : title, id && `#${id}`, null, score, filenames[file]];
   });
+  const best = new Map(results.sort((a, b) => a[4] - b[4]).map((result) => [result[0], result]));
+  return [...best.values()];
 }
 
-// What is looked for, split as the build splits what is said (search.py). Of a name that no page has
-// (llama4), its parts are looked for, then the word that is most like it.
+// What is looked for, split as the build splits what is said (search.py); streaming-llm is one word,
+// too, where a page has it. Of a name that no page has (llama4, multihead), its parts are looked for,
+// then the word that is most like it. Words that only ask count where nothing else is asked.
+const ASKING = /^(please|help|fix|support|feature|request|question|issue|understand|understanding)$/;
 const known = (stem) => Object.hasOwn(USES.words, stem);
+const stemmed = (word) => new Stemmer().stemWord(word);
 function stemOf(word) {
-  const stem = new Stemmer().stemWord(word);
+  const stem = stemmed(word);
   if (known(stem)) return [stem];
+  if (stopwords.includes(word)) return [];
   const parts = word.match(/\p{L}+|\d+/gu) ?? [];
   if (parts.length > 1) return parts.flatMap(stemOf);
+  const cuts = [...word].map((_, at) => [word.slice(0, at), word.slice(at)]);
+  const halves = cuts.find((two) => two.every((half) => half.length > 1 && known(stemmed(half))));
+  if (halves) return halves.flatMap(stemOf);
   const like = Object.keys(USES.words).filter((each) => Math.min(each.length, word.length) > 3 && (each.startsWith(word) || word.startsWith(each)));
   const far = (each) => Math.abs(each.length - word.length);
   return like.sort((a, b) => far(a) - far(b)).slice(0, 1);
@@ -84,8 +98,12 @@ function stemOf(word) {
 function stemsOf(text) {
   const terms = Object.keys(USES.english);
   const english = terms.length ? text.replace(new RegExp(terms.join("|"), "g"), (term) => ` ${USES.english[term]} `) : text;
-  const split = english.replace(/\b([A-Z][a-z]+)([A-Z][a-z]+)\b/g, "$& $1 $2").replace(/(\d),(?=\d{3})/g, "$1");
-  return (split.toLowerCase().match(/[\p{L}\p{N}_]+/gu) ?? []).flatMap(stemOf);
+  const named = english.replace(/\w*[a-z]{2}[A-Z]\w*/g, (name) => `${name} ${name.replace(/(?<=[a-z]{2})(?=[A-Z])/g, " ")}`);
+  const split = named.replace(/(\d)(,(?=\d{3})|-(?=[A-Za-z]\b))/g, "$1").toLowerCase();
+  const joined = split.replace(/([a-z\d]+)-([a-z\d]+)/g, (both, a, b) => (known(stemmed(a + b)) ? `${both} ${a}${b}` : both));
+  const words = joined.match(/[\p{L}\p{N}_]+/gu) ?? [];
+  const asked = words.filter((word) => !ASKING.test(word));
+  return (asked.length ? asked : words).flatMap(stemOf);
 }
 
 // The first sentence of prose that has most of the words, in the section or else on the page; where

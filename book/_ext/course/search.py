@@ -22,8 +22,9 @@ WHOLE = re.compile(r"/(api_\w+|\w+_proofs)$")
 SUMMARY = re.compile(r"<summary>(.*)</summary>")
 LOGGER = logging.getLogger(__name__)
 CALLED = Path(__file__).parents[1] / "also_called.yml"
-JOINED = re.compile(r"\b([A-Z][a-z]+)([A-Z][a-z]+)\b")  # FlashAttention is looked for as two words
-THOUSANDS = re.compile(r"(?<=\d),(?=\d{3})")
+JOINED = re.compile(r"\w*[a-z]{2}[A-Z]\w*")  # FlashAttention is looked for as two words, too
+PARTS = re.compile(r"(?<=[a-z]{2})(?=[A-Z])")
+SILENT = re.compile(r"(?<=\d)(,(?=\d{3})|-(?=[A-Za-z]\b))")  # 10,000 is 10000, and 2-D is 2D
 NAME = re.compile(r"[A-Za-z]\w*_\w+")  # in code
 IMPORT = re.compile(r"^(from|import) .*$", re.MULTILINE)
 ENTRY = re.compile(
@@ -50,8 +51,8 @@ def split(text: str) -> Iterator[str]:
 
     The search does the same with what a reader types (assets/scorer.js).
     """
-    text = THOUSANDS.sub("", JOINED.sub(r"\g<0> \1 \2", text)).lower()
-    for word in re.findall(r"\w+", text):
+    text = JOINED.sub(lambda name: f"{name[0]} {PARTS.sub(' ', name[0])}", text)
+    for word in re.findall(r"\w+", SILENT.sub("", text).lower()):
         yield word
         if "_" in word:
             yield from re.findall(r"[^\W_]+", word)
