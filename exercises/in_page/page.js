@@ -65,6 +65,7 @@ function stop() {
   end();
   places.get(name).say(
     `Stopped: your answer ran for more than ${limit} seconds. Does a loop never end? ` +
+      "Or is a tensor large? Those are much slower here than in the notebook. " +
       "Python begins afresh, and your answer is still here.", "stopped");
   start();
   worker.postMessage({ name });

@@ -1368,6 +1368,7 @@ SAME = {  # whose value is of the same type
     **{name: whole(getattr(math, name)) for name in ("floor", "ceil", "trunc")},
 }  # fmt: skip
 TRUE = {"isnan": cmath.isnan, "isinf": cmath.isinf, "isfinite": cmath.isfinite,
+        "isposinf": lambda x: x == math.inf, "isneginf": lambda x: x == -math.inf,
         "logical_not": operator.not_}  # fmt: skip
 
 
