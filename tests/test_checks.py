@@ -401,8 +401,23 @@ def test_an_answer_that_takes_too_long_is_right_and_does_not_count(
     clock = itertools.count(step=30)
     monkeypatch.setattr("pe_course.judge.exercise.time.perf_counter", lambda: next(clock))
     slow = Exercise("same", lambda draw: [Case("a", (1,)), Case("b", (2,))], lambda x: x)
-    assert said(slow, lambda x: x, capsys) == "same: right, but it took 60 s of 10.\n"
+    assert said(slow, lambda x: x, capsys) == "same: right, but it took 60 s; 10 s is its budget.\n"
     assert not FOUND["same"][0]
+
+
+def test_an_answer_that_runs_longer_than_its_budget_is_told_of_while_it_runs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """An endless one would otherwise say nothing."""
+
+    def slow(x: int) -> int:
+        time.sleep(0.3)
+        return x
+
+    for seconds in (0.05, 10.0):
+        check = Exercise("same", lambda draw: [Case("a", (1,))], lambda x: x, seconds=seconds)
+        words = said(check, slow, capsys)
+        assert ("same has run for 0.05 s, its budget" in words) == (seconds < 0.3)
 
 
 @pytest.mark.parametrize(("name", "exercise"), EVERY)

@@ -39,7 +39,7 @@ OPEN = (
     "box_of", "nearest_cross", "images_of", "sinks_of", "gates_of", "cache_bytes",
     "base_for", "first_stale", "window_starts", "telling_calls", "choose",
 )  # fmt: skip
-RUNGS = {check.name: page for page, check in rungs.RUNGS.items()}  # each opens below its cell
+RUNGS = {check.name: page for page, check in rungs.RUNGS.items()}  # each opens in its cell
 # Parts of Python's own library, a third of it, that nobody asks for in an exercise.
 UNUSED = re.compile(
     r"(_pyrepl|curses|dbm|ensurepip|idlelib|multiprocessing|pydoc_data|sqlite3|tkinter|unittest"
@@ -193,19 +193,19 @@ def place(name: str) -> str:
 
 
 def with_rung(page: str, cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a chapter's cells with what opens its first rung, below its check."""
+    """Return a chapter's cells with what opens its first rung, in the place of stub and check."""
     ids = [cell["id"] for cell in cells]
     if page not in rungs.RUNGS or possible():
         return cells
     at = ids.index("write-it-yourself")
     words = button(rungs.RUNGS[page].name, sets.source_text(cells[at]))
     shown = {"cell_type": "markdown", "id": "rung", "metadata": {}, "source": f"{HERE}\n\n{words}"}
-    return [*cells[: at + 2], shown, *cells[at + 2 :]]
+    return [*cells[:at], shown, *cells[at + 2 :]]
 
 
 HERE = (
-    "**Or write it here:** a click loads Python from this site (6 MB, once). Your code stays in "
-    "this browser."
+    "A click loads Python from this site (6 MB, once); your code stays in this browser. The "
+    "chapter's notebook has a cell for it and a check, too."
 )
 ABOUT = (
     "**Or write here, without an account.** {count} of these exercises {opens} in this page: a "

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -168,13 +169,16 @@ class Check:
             if not callable(answer):
                 raise CheckFailed(f"{self.name} must be a function, not {kind(answer)}")
             try:
-                self.judge(timed, seed=0)
+                with told_when_slow(self.name, self.seconds):
+                    self.judge(timed, seed=0)
             except NotImplementedError as error:
                 if str(error):  # torch's, for a type that an operation does not take
                     raise
                 raise CheckFailed(self.missing(innermost(error))) from None
             if took > self.seconds:  # the grader would not have waited
-                print(f"{self.name}: right, but it took {took:.0f} s of {self.seconds:g}.")
+                print(
+                    f"{self.name}: right, but it took {took:.0f} s; {self.seconds:g} s is its budget."
+                )
                 return
             FOUND[self.name] = (True, time.time())
             print(f"{self.name}: right.")
@@ -320,6 +324,20 @@ def given(mistake: Answer, case: Case) -> Any:
         return mistake(*clone(case.args))
     except (ValueError, RuntimeError, IndexError, TypeError):
         return None
+
+
+@contextmanager
+def told_when_slow(name: str, seconds: float) -> Iterator[None]:
+    """Say so as soon as an answer has run longer than its budget; an endless one is not stopped."""
+    words = f"{name} has run for {seconds:g} s, its budget. To stop it, interrupt the kernel."
+    timer = threading.Timer(seconds, print, [words])
+    timer.daemon = True
+    with suppress(RuntimeError):  # a page has no threads; it stops the answer itself
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextmanager

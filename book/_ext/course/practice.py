@@ -13,7 +13,7 @@ from tools import practice
 def offer_exercises(app: Sphinx, page: str, source: list[str]) -> None:
     """Put the exercises that open here where a chapter asks for them.
 
-    The first rung stands below its check, those of the set below the cell that invites to it.
+    The first rung stands in the place of its cells, those of the set below the cell that invites.
     """
     name = page.removeprefix("book/")
     if app.builder.name != "html" or name not in practice.SETS:
