@@ -469,6 +469,13 @@ def test_what_is_looked_for_begins_right_of_the_magnifier(size, browser, address
         assert page.locator("#pst-search-dialog form.bd-search").evaluate(BESIDE) >= 4
 
 
+def test_no_single_letter_of_a_search_is_marked(browser, address):
+    with open_page(browser, f"{address}search.html?q=2-D+RoPE", address, Visit()) as page:
+        page.wait_for_selector("#search-results li p.context")
+        marked = page.locator("#search-results .highlighted").all_inner_texts()
+    assert marked and min(map(len, marked)) > 2
+
+
 def test_the_search_shows_sentences_of_prose(browser, address):
     with open_page(browser, f"{address}search.html?q=rotation", address, Visit()) as page:
         page.wait_for_function("document.querySelectorAll('p.context').length > 9")

@@ -106,8 +106,8 @@ function stemsOf(text) {
   return (asked.length ? asked : words).flatMap(stemOf);
 }
 
-// The first sentence of prose that has most of the words, in the section or else on the page; where
-// none has one, a heading.
+// The first sentence of prose that has most of the words, in the section if there is one, else on the
+// page; where none of the page has one, a heading.
 function sentence(html, stems, anchor) {
   const page = new DOMParser().parseFromString(html, "text/html").querySelector("article");
   page.querySelectorAll("mjx-container, .headerlink").forEach((e) => e.replaceWith(e.querySelector("math")?.textContent ?? ""));
@@ -121,13 +121,17 @@ function sentence(html, stems, anchor) {
   // A stem's last vowel may not stand in the word: "rotari" for rotary, "slide" for sliding.
   const count = (text) => stems.filter((stem) => text.toLowerCase().includes(stem.replace(/[ei]$/, ""))).length;
   const best = (texts) => texts.reduce((best, each) => (count(each) > count(best) ? each : best), "");
-  return best(said(prose.filter((e) => part?.contains(e)))) || best(said(prose)) || best([...page.querySelectorAll("h2, h3")].map((e) => e.textContent.trim()));
+  if (part) return best(said(prose.filter((e) => part.contains(e))));
+  return best(said(prose)) || best([...page.querySelectorAll("h2, h3")].map((e) => e.textContent.trim()));
 }
 
 const parse = Search._parseQuery;
 Search._parseQuery = (query) => {
   const parsed = parse(query);
   parsed[1] = new Set(stemsOf(query));
+  const marked = [...parsed[3]].filter((term) => term.length > 2 || /[^\0-~]/.test(term)); // not each d of 2-D
+  parsed[3] = new Set(marked);
+  localStorage.setItem("sphinx_highlight_terms", marked.join(" "));
   return parsed;
 };
 Search.performTermsSearch = pagesWith;
