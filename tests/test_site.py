@@ -479,11 +479,12 @@ def test_no_single_letter_of_a_search_is_marked(browser, address):
 def test_the_search_shows_sentences_of_prose(browser, address):
     with open_page(browser, f"{address}search.html?q=rotation", address, Visit()) as page:
         page.wait_for_function("document.querySelectorAll('p.context').length > 9")
-        shown = page.locator("p.context").all_text_contents()[:10]
+        shown = [said for said in page.locator("p.context").all_text_contents()[:10] if said]
+    assert len(shown) > 7  # a section may have the word in its heading or its table alone
     texts = {name: " ".join(article(SITE / f"{name}.html").text.split()) for name in PAGES}
     for said in shown:
         words = re.sub(r"\W+", "", said)
-        assert words and said[-1] in ".?!:" and not re.search("def |import |Contents|Print", said)
+        assert said[-1] in ".?!:" and not re.search("def |import |Contents|Print", said)
         assert any(words[:30] in re.sub(r"\W+", "", text) for text in texts.values()), said
 
 
