@@ -381,21 +381,22 @@ def mrope_by_transformers(parts: list[Any]) -> tuple[Tensor, int]:
         [5],
         [2, (1, 2, 3), 2, (2, 1, 2), 1],
         [1, (1, 5, 2), 1, (1, 3, 3), 4],
+        [1, (1, 2, 3), 1, (5, 2, 2), 1],
         [3, (7, 2, 3), 2, (1, 4, 4), 1],
     ],
 )
 def test_the_ids_of_text_images_and_videos_equal_qwen2_vl(parts: list[Any]):
     """Of a video with more frames than rows and columns, too, which the paper numbers otherwise."""
     mrope_position_ids = position_code(MROPE).mrope_position_ids
-    theirs, _ = mrope_by_transformers(parts)
-    assert torch.equal(mrope_position_ids(parts, with_frames=False), theirs)
-    long_video = parts[1:2] == [(7, 2, 3)]
-    assert torch.equal(mrope_position_ids(parts), theirs) is not long_video
-    if long_video:
-        assert int(mrope_position_ids(parts)[0, 3 + 42]) == 3 + 7  # the largest number + 1
-        assert int(theirs[0, 3 + 42]) == 3 + 3  # the larger of rows and columns
-
-
+    theirs, delta = mrope_by_transformers(parts)
+    assert torch.equal(mrope_position_ids(parts), theirs)
+    assert delta == int(theirs.max()) + 1 - theirs.shape[1]
+    paper = mrope_position_ids(parts, by_paper=True)
+    grids = [part for part in parts if isinstance(part, tuple)]
+    long_video = any(frames > max(sides) for frames, *sides in grids)
+    assert torch.equal(paper, theirs) is not long_video
+    text = paper.shape[1] - parts[-1]  # where the last text begins
+    assert not grids or int(paper[0, text]) == int(paper[:, :text].max()) + 1
 @pytest.mark.parametrize("parts", [[3, (1, 32, 32), 2], [1, (1, 2, 5), 4]])
 def test_generated_tokens_go_on_by_the_delta_as_in_qwen2_vl(parts: list[Any]):
     from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLModel
