@@ -397,6 +397,8 @@ def test_the_ids_of_text_images_and_videos_equal_qwen2_vl(parts: list[Any]):
     assert torch.equal(paper, theirs) is not long_video
     text = paper.shape[1] - parts[-1]  # where the last text begins
     assert not grids or int(paper[0, text]) == int(paper[:, :text].max()) + 1
+
+
 @pytest.mark.parametrize("parts", [[3, (1, 32, 32), 2], [1, (1, 2, 5), 4]])
 def test_generated_tokens_go_on_by_the_delta_as_in_qwen2_vl(parts: list[Any]):
     from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLModel
