@@ -191,13 +191,19 @@ def test_the_base_for_a_length_is_the_first_whose_cosines_never_sum_below_zero(
 def test_published_bases_keep_the_guide_or_not_as_the_page_says() -> None:
     models = ((1e4, 4096), (5e5, 8192), (1e6, 32768))
     kept = [least_of_sums(base, length, 128) >= 0 for base, length in models]
-    printed = answer_output("Which rope_theta").splitlines()
-    assert kept == [False, True, False] and printed[1] == str(kept)
-    assert printed[0] == "{8192: '8.4e+04', 32768: '6.3e+05'}"
+    tried = {base: least_of_sums(base, 32768, 128) > -2e-3 for base in (1.8e5, 6.3e5, 1e6, 2e6)}
+    assert kept == [False, True, False]
+    assert answer_output("Which rope_theta").splitlines() == [
+        "{8192: '8.4e+04', 32768: '6.3e+05'}",
+        f"Llama 2: {kept[0]}  Llama 3: {kept[1]}",
+        str({f"{base:,.0f}": fits for base, fits in tried.items()}),
+    ]
+    assert "1.8e+05" in answer_output("Which rope_theta", 1).splitlines()[0]
     words = answer_text("Which rope_theta")
-    assert "about 84,000 for 8,192 tokens, where Llama 3 has 500,000" in words
-    assert "about 630,000 for 32,768 tokens, where Qwen2.5 has 1,000,000" in words
-    assert "500,000 for 8,192 tokens" in words and "1,000,000 for 32,768 tokens" in words
+    assert "about 84,000 for 8,192 tokens and about 630,000 for 32,768 tokens" in words
+    assert "1,000,000 does not and 2,000,000 does" in words and tried[2e6] and not tried[1e6]
+    assert "Llama 3's 500,000 for 8,192 tokens fits; Llama 2's 10,000 for 4,096" in words
+    assert "second cell gives 180,000, which does not fit" in words and not tried[1.8e5]
     files = json.loads((BOOK / "data" / "published_configs.json").read_text(encoding="utf-8"))
     configs = {each["name"]: each["config"] for each in files}
     llama_2, llama, qwen = (configs[n] for n in ("Llama 2 7B", "Llama 3.1 8B", "Qwen2.5 7B"))

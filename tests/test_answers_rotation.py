@@ -165,6 +165,20 @@ def test_phi_2_and_the_proportional_type_rotate_what_the_page_prints() -> None:
     assert rotating["rotating"](rotating["rope"]) == expected == [0, 1, 2, 3, 8, 9, 10, 11]
 
 
+def test_cosines_of_the_full_width_stop_phi_and_turn_the_whole_head_of_gpt_neox() -> None:
+    from transformers import PhiConfig
+    from transformers.models.phi.modeling_phi import PhiAttention
+
+    x, angles = torch.randn(1, 3, 7, 16), torch.rand(1, 7, 16)
+    tables = angles.cos(), angles.sin()
+    turned, _ = published("gpt_neox").apply_rotary_pos_emb(x, x, *tables)
+    assert (turned != x).flatten(0, -2).any(0).all()
+    config = PhiConfig(hidden_size=48, num_attention_heads=3)  # half of a head rotates
+    layer = PhiAttention(config, layer_idx=0)
+    with pytest.raises(RuntimeError, match="must match the size of tensor"):
+        layer(torch.randn(1, 7, 48), position_embeddings=tables, attention_mask=None)
+
+
 # Half precision -----------------------------------------------------------------------------------
 
 SHORT = "RoPE in bfloat16"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from alone import timm_positions
-from answers import answer_cells, answer_names
+from answers import answer_cells, answer_names, answer_output
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
@@ -22,7 +22,8 @@ from transformers.models.deberta.modeling_deberta import DisentangledSelfAttenti
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention, T5Stack
 
-from pe_lib import T5Bias
+from pe_lib import ALiBi, T5Bias
+from pe_lib.interop import score_mod
 from tools import refresh
 
 ALIBI = "How do I use ALiBi"
@@ -60,7 +61,7 @@ def test_the_alibi_mask_is_what_flash_attention_documents():
     """Its docstring: -alibi_slope * |i + seqlen_k - seqlen_q - j| is added to the score."""
     page = position_code(ALIBI)
     i, j = torch.arange(4)[:, None], torch.arange(9)
-    slopes = position_code(ALIBI, 1).slopes
+    slopes = position_code(ALIBI, 1).alibi_slopes(12)
     documented = -slopes[:, None, None] * (i + 9 - 4 - j).abs()
     ours = page.alibi_mask(12, 4, 9)
     visible = ours > -torch.inf
@@ -69,16 +70,24 @@ def test_the_alibi_mask_is_what_flash_attention_documents():
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-@pytest.mark.parametrize("length", [5, 33])
-def test_the_score_mod_attends_as_the_alibi_mask_does(length: int):
+@pytest.mark.parametrize(("n_queries", "n_keys"), [(5, 5), (33, 33), (1, 9), (3, 140)])
+def test_flex_attention_attends_as_the_alibi_mask_does_behind_a_cache_too(
+    n_queries: int, n_keys: int
+):
     mask, flex = position_code(ALIBI), position_code(ALIBI, 1)
-    q, k, v = torch.randn(3, 2, 12, length, 16)
-    block = create_block_mask(flex.causal, None, None, length, length, device="cpu")
-    found = flex_attention(q, k, v, score_mod=flex.alibi, block_mask=block)
-    assert torch.equal(flex.attend(q, k, v), found)
-    bias = mask.alibi_mask(12, length, length)
+    q, k, v = torch.randn(3, 2, 12, n_keys, 16)
+    q, slopes = q[:, :, -n_queries:], flex.alibi_slopes(12)
+    bias = mask.alibi_mask(12, n_queries, n_keys)
     expected = mask.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-    assert_close(found, expected, rtol=1e-5, atol=2e-6)
+    assert_close(flex.attend(q, k, v, slopes), expected, rtol=1e-5, atol=2e-6)
+    if n_queries < n_keys:  # without the offset
+        alibi, causal = flex.alibi_mods(slopes)
+        seen = create_block_mask(causal, None, None, n_queries, n_keys, device="cpu")
+        found = flex_attention(q, k, v, score_mod=alibi, block_mask=seen)
+        assert_close(found[:, :, 0], v[:, :, 0])  # "it sees only the first key"
+    library = score_mod(ALiBi(12), q_offset=5)
+    numbers = torch.zeros(6), 0, *torch.tensor([0, 0]), torch.arange(6)  # head 0, query 0
+    assert answer_output(ALIBI, 1) == f"{library(*numbers)}\n"
 
 
 def test_pytorch_forbids_is_causal_beside_an_attn_mask():
@@ -372,19 +381,22 @@ def mrope_by_transformers(parts: list[Any]) -> tuple[Tensor, int]:
         [5],
         [2, (1, 2, 3), 2, (2, 1, 2), 1],
         [1, (1, 5, 2), 1, (1, 3, 3), 4],
+        [1, (1, 2, 3), 1, (5, 2, 2), 1],
         [3, (7, 2, 3), 2, (1, 4, 4), 1],
     ],
 )
 def test_the_ids_of_text_images_and_videos_equal_qwen2_vl(parts: list[Any]):
     """Of a video with more frames than rows and columns, too, which the paper numbers otherwise."""
     mrope_position_ids = position_code(MROPE).mrope_position_ids
-    theirs, _ = mrope_by_transformers(parts)
-    assert torch.equal(mrope_position_ids(parts, with_frames=False), theirs)
-    long_video = parts[1:2] == [(7, 2, 3)]
-    assert torch.equal(mrope_position_ids(parts), theirs) is not long_video
-    if long_video:
-        assert int(mrope_position_ids(parts)[0, 3 + 42]) == 3 + 7  # the largest number + 1
-        assert int(theirs[0, 3 + 42]) == 3 + 3  # the larger of rows and columns
+    theirs, delta = mrope_by_transformers(parts)
+    assert torch.equal(mrope_position_ids(parts), theirs)
+    assert delta == int(theirs.max()) + 1 - theirs.shape[1]
+    paper = mrope_position_ids(parts, by_paper=True)
+    grids = [part for part in parts if isinstance(part, tuple)]
+    long_video = any(frames > max(sides) for frames, *sides in grids)
+    assert torch.equal(paper, theirs) is not long_video
+    text = paper.shape[1] - parts[-1]  # where the last text begins
+    assert not grids or int(paper[0, text]) == int(paper[:, :text].max()) + 1
 
 
 @pytest.mark.parametrize("parts", [[3, (1, 32, 32), 2], [1, (1, 2, 5), 4]])

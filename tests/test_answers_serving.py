@@ -145,6 +145,21 @@ def test_the_mask_of_packed_documents_is_that_of_transformers(lengths: tuple[int
     assert torch.equal(page["packed_mask"](documents), expected)
 
 
+@pytest.mark.parametrize("lengths", [[3, 4], [1, 5, 2], [2, 1, 1, 6]])
+def test_cu_seqlens_are_what_transformers_gives_flash_attention(lengths: list[int]) -> None:
+    from transformers import modeling_flash_attention_utils as flash
+
+    page, shown = serving_answer(PACKING, 1)
+    assert shown == "[0, 3, 7] [[0, 1, 2, 0, 1, 2, 3]]\n"
+    ours, restart = page["packed_row"](lengths)
+    (theirs, _), (longest, _) = flash.prepare_fa_kwargs_from_position_ids(restart)
+    assert torch.equal(ours, theirs) and ours.dtype == theirs.dtype == torch.int32
+    assert int(longest) == max(lengths)
+    assert flash._is_packed_sequence(restart, batch_size=1)
+    assert not flash._is_packed_sequence(restart.expand(2, -1), batch_size=2)
+    assert not flash._is_packed_sequence(torch.arange(7)[None], batch_size=1)
+
+
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_packed_documents_need_the_mask_and_a_table_needs_the_restart_too(attention: str) -> None:
     page, _ = serving_answer(PACKING)
