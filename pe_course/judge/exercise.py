@@ -176,9 +176,8 @@ class Check:
                     raise
                 raise CheckFailed(self.missing(innermost(error))) from None
             if took > self.seconds:  # the grader would not have waited
-                print(
-                    f"{self.name}: right, but it took {took:.0f} s; {self.seconds:g} s is its budget."
-                )
+                spent = f"it took {took:.0f} s; {self.seconds:g} s is its budget"
+                print(f"{self.name}: right, but {spent}.")
                 return
             FOUND[self.name] = (True, time.time())
             print(f"{self.name}: right.")
