@@ -13,6 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from pe_course.judge.compare import ANY
 from pe_course.judge.exercise import Answer, Case, Exercise, Mistake
 from pe_lib.alibi import alibi as bias_of
 from pe_lib.alibi import alibi_slopes
@@ -32,6 +33,12 @@ def waves(position_ids: Tensor, inv_freq: Tensor) -> Tensor:
     """Return sine and cosine of each angle, side by side, (L, 2n)."""
     angles = position_ids[:, None] * inv_freq
     return arrange(angles.sin(), angles.cos(), "interleaved")
+
+
+def told_surely(position_ids: Tensor, inv_freq: Tensor) -> Tensor:
+    """Return waves, and ANY where float32 no longer tells an angle to four decimals."""
+    angles = (position_ids[:, None] * inv_freq).repeat_interleave(2, -1)
+    return waves(position_ids, inv_freq).masked_fill(angles > 400, ANY)
 
 
 def even_columns(dim: int) -> Tensor:
@@ -68,6 +75,11 @@ sinusoids = Exercise(
         Mistake(
             "`exp` has the base e: an exponent for it needs the factor log(10000)",
             lambda p, dim: waves(p, (-even_columns(dim) / dim).exp()),
+        ),
+        Mistake(
+            "the exponent is positive, so each hand is faster than the one before; it is negative: "
+            "10000 ** (-2 * r / dim)",
+            lambda p, dim: told_surely(p, 10000 ** (even_columns(dim) / dim)),
         ),
         Mistake(
             "your code counts from 0; the positions are those in `position_ids`",
@@ -219,9 +231,11 @@ relative_position_bucket = Exercise(
 # --- chapter 9: ALiBi ----------------------------------------------------------------------------
 
 
-def with_slopes(slopes: Callable[[int], Tensor]) -> Answer:
+def with_slopes(slopes: Callable[[int], Tensor], *, symmetric: bool = False) -> Answer:
     """Return the bias by the slopes that a function gives for a number of heads."""
-    return of_pairs(lambda n_heads, relative: bias_of(relative, slopes(n_heads)))
+    return of_pairs(
+        lambda n_heads, relative: bias_of(relative, slopes(n_heads), symmetric=symmetric)
+    )
 
 
 alibi = Exercise(
@@ -238,6 +252,16 @@ alibi = Exercise(
             with_slopes(lambda n_heads: -alibi_slopes(n_heads)),
         ),
         Mistake(
+            "this adds slope times distance, which rewards far keys on both sides; a bias is a "
+            "penalty for keys to the left",
+            with_slopes(lambda n_heads: -alibi_slopes(n_heads), symmetric=True),
+        ),
+        Mistake(
+            "keys to the right get a penalty, too; (9.1) has i - j without an absolute value, and "
+            "the causal mask hides these keys",
+            with_slopes(alibi_slopes, symmetric=True),
+        ),
+        Mistake(
             "the slopes are in the opposite order: the first head is the steepest",
             with_slopes(lambda n_heads: alibi_slopes(n_heads).flip(0)),
         ),
@@ -249,6 +273,11 @@ alibi = Exercise(
             "the slopes are 1/2, 1/4, 1/8, ... for every number of heads; that is so for 8 heads "
             "only, since the last slope is always 2 ** -8",
             with_slopes(lambda n_heads: 0.5 ** torch.arange(1, n_heads + 1)),
+        ),
+        Mistake(
+            "the slopes are 1, 1/2, 1/4, ... for every number of heads; h counts from 1, and the "
+            "exponent is -8 * h / n_heads",
+            with_slopes(lambda n_heads: 0.5 ** torch.arange(n_heads)),
         ),
         Mistake(
             "the slopes are powers of e; they are powers of 2",

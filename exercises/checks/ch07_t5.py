@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from pe_course.judge.exercise import Case, Draw, Exercise, Mistake
+from pe_course.judge.exercise import Answer, Case, Draw, Exercise, Mistake
 from pe_lib.encoding import relative_position
 from pe_lib.t5 import t5_bucket
 
@@ -21,18 +23,21 @@ def edges_of(weights: Tensor, positions: Tensor) -> Fit:
         positions, positions))  # fmt: skip
 
 
-def edges_by(number: Tensor, relative: Tensor, *, once: bool = False) -> Fit:
+def edges_by(number: Tensor, relative: Tensor, **how: Any) -> Fit:
     """Return where the numbers of the pairs change, on either side."""
     causal = number.min() == -torch.inf
-    right = firsts(number, relative, 1, once)
-    return firsts(number, -relative, 0, once), right[:0] if causal else right
+    right = firsts(number, relative, 1, **how)
+    return firsts(number, -relative, 0, **how), right[:0] if causal else right
 
 
-def firsts(number: Tensor, distance: Tensor, nearest: int, once: bool) -> Tensor:
+def firsts(
+    number: Tensor, distance: Tensor, nearest: int, *, once: bool = False, apart: float = 1e-9,
+    pick: Callable[[Tensor], Tensor] = lambda pairs: pairs[0],
+) -> Tensor:  # fmt: skip
     """Return where the numbers change, from the nearest distance on; or to one never met."""
     each = torch.arange(nearest, int(distance.max()) + 1)
-    numbers = torch.stack([number[distance == n][0] for n in each.tolist()])
-    changes = numbers.diff().abs() > 1e-9
+    numbers = torch.stack([pick(number[distance == n]) for n in each.tolist()])
+    changes = numbers.diff().abs() > apart
     if once:
         changes = ~((numbers[:, None] - numbers).abs() < 1e-9).tril(-1).any(1)[1:]
     return torch.cat([each[:1], each[1:][changes]])
@@ -127,10 +132,28 @@ def table_and_scale(q: Tensor, k: Tensor, logits: Tensor) -> Fit:
     return scale, without(q @ k.mT, logits, scale)
 
 
-def without(products: Tensor, logits: Tensor, scale: Tensor | float) -> Tensor:
+def without(
+    products: Tensor, logits: Tensor, scale: Tensor | float, apart: float = APART
+) -> Tensor:
     """Return the different numbers of the logits less a factor times the products."""
     left = (logits - scale * products).flatten().sort().values
-    return torch.cat([left[:1], left[1:][left.diff() > APART]])
+    return torch.cat([left[:1], left[1:][left.diff() > apart]])
+
+
+def supposed(words: str, factor: Callable[[int], float]) -> list[Mistake]:
+    """Return what it is to suppose a factor by the width, however far apart numbers must be."""
+
+    def by(different: Callable[..., Tensor]) -> Answer:
+        return lambda q, k, y: (
+            torch.tensor(factor(q.shape[-1])),
+            different(q @ k.mT, y, factor(q.shape[-1])),
+        )
+
+    def rounded(decimals: int) -> Callable[..., Tensor]:
+        return lambda x, y, scale: (y - scale * x).round(decimals=decimals).unique()
+
+    ways = [partial(without, apart=apart) for apart in (APART, 1e-5, 1e-4, 1e-3, 5e-3)]
+    return [Mistake(words, by(way)) for way in (*ways, *map(rounded, (2, 3, 4, 5)))]
 
 
 def sloped(q: Tensor, k: Tensor, logits: Tensor, *, level: bool) -> Fit:
@@ -261,9 +284,21 @@ EXERCISES = (
                     lambda w, p: tuple(each[1:] - 1 for each in edges_of(w, p))),
             Mistake("these are the widths of the buckets; return where they begin",
                     lambda w, p: tuple(each.diff() for each in edges_of(w, p))),
-            Mistake("weights of different queries are compared as they are; each query divides by "
-                    "a sum of its own",
-                    lambda w, p: edges_by(w.log(), relative_position(p, p))),
+            *(Mistake("weights of different queries are compared as they are; each query divides "
+                      "by a sum of its own", lambda w, p, pick=pick: edges_by(
+                          w.log(), relative_position(p, p), pick=pick))
+              for pick in (lambda pairs: pairs[0], lambda pairs: pairs[-1], torch.Tensor.mean)),
+            *(Mistake("numbers that differ by rounding alone are the same; a new bucket begins "
+                      "where they differ by more", lambda w, p, number=number: edges_by(
+                          number(w), relative_position(p, p), apart=0.0))
+              for number in (lambda w: (w / w.diagonal()[:, None]).log(),
+                             lambda w: w.log() - w.diagonal().log()[:, None])),
+            Mistake("the two are in the wrong order: the edges to the left come first, then those "
+                    "to the right", lambda w, p: edges_of(w, p)[::-1]),
+            *(Mistake("one side has no edge; only a causal model has none, and to the right alone",
+                      function) for function in (
+                          lambda w, p: (edges_of(w, p)[0], p[:0]),
+                          lambda w, p: (p[:0], edges_of(w, p)[1]))),
             Mistake("the nearest key to the right is at distance 1; you count from 0",
                     lambda w, p: (edges_of(w, p)[0], edges_of(w, p)[1] - 1)),
             Mistake("keys with weight 0 are hidden; they have no bucket",
@@ -276,8 +311,11 @@ EXERCISES = (
                 for each in edges_of(w, p))),
             Mistake("the first bucket of a side has an edge, too",
                     lambda w, p: tuple(each[1:] for each in edges_of(w, p))),
-            Mistake("rows and columns are counted; use the positions",
-                    lambda w, p: edges_of(w, torch.arange(len(p)))),
+            *(Mistake("rows and columns are counted; use the positions",
+                      lambda w, p, pick=pick: edges_by(
+                          (w / w.diagonal()[:, None]).log(),
+                          relative_position(*2 * (torch.arange(len(p)),)), pick=pick))
+              for pick in (lambda pairs: pairs[0], torch.Tensor.mean)),
             Mistake("a bucket may have the number of an earlier one, if they are not neighbours; "
                     "look for changes from distance to distance", lambda w, p: edges_by(
                         (w / w.diagonal()[:, None]).log(), relative_position(p, p), once=True)),
@@ -320,11 +358,8 @@ EXERCISES = (
         tolerance=1e-6,
         axes=("bucket",),
         mistakes=(
-            Mistake("the factor is taken for T5's, which is 1; find it",
-                    lambda q, k, y: (torch.tensor(1.0), without(q @ k.mT, y, 1.0))),
-            Mistake("the factor is taken for 1/sqrt(d); find it",
-                    lambda q, k, y: (torch.tensor(q.shape[-1] ** -0.5),
-                                     without(q @ k.mT, y, q.shape[-1] ** -0.5))),
+            *supposed("the factor is taken for T5's, which is 1; find it", lambda d: 1.0),
+            *supposed("the factor is taken for 1/sqrt(d); find it", lambda d: d**-0.5),
             Mistake("the factor is fitted as though there were no table",
                     lambda *a: sloped(*a, level=False)),
             Mistake("the factor is fitted as though all pairs had one bucket",

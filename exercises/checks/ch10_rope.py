@@ -162,13 +162,17 @@ def xpos_scores(
 ) -> Tensor:  # fmt: skip
     """Return xPos's scores of rotated vectors, from the distance of each query to each key."""
     d = q.shape[-1]
-    hidden = k_pos > q_pos[:, None]  # (Lq, Lk)
+    hidden = later(q, k, q_pos, k_pos)
     back = (q_pos[:, None] - k_pos).masked_fill(hidden, 0).double()[..., None]  # (Lq, Lk, 1)
-    zeta = (torch.arange(0, d, 2).double() / d + gamma) / (1 + gamma)  # (d / 2,)
-    zeta = zeta.repeat(2) if on == "halves" else zeta.repeat_interleave(2)
-    fading = zeta ** (scales_pairs * back / scale)
+    fading = rates(d, gamma, on) ** (scales_pairs * back / scale)
     result: Tensor = torch.einsum("bhid,bhjd,ijd->bhij", q.double(), k.double(), fading) / d**0.5
     return result.float().masked_fill(hidden, -torch.inf)
+
+
+def rates(d: int, gamma: float = 0.4, on: str = "pairs") -> Tensor:
+    """Return by how much each component fades in 512 tokens, (d,)."""
+    zeta = (torch.arange(0, d, 2).double() / d + gamma) / (1 + gamma)
+    return zeta.repeat(2) if on == "halves" else zeta.repeat_interleave(2)
 
 
 def later(q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
@@ -179,6 +183,25 @@ def later(q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
 def with_a_number(number: float) -> Answer:
     """Return a wrong answer with a number in the place of minus infinity."""
     return lambda *args: xpos_scores(*args).masked_fill(later(*args), number)
+
+
+def counted_from(place: Callable[[Tensor, Tensor], Tensor | int], on: str = "pairs") -> Answer:
+    """Return a wrong answer that fades queries and keys by themselves, whatever it hides."""
+
+    def answer(q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        zeta, start = rates(q.shape[-1], on=on), place(q_pos, k_pos)
+        q, k = (x.double() * zeta ** (far.double()[:, None] / 512)
+                for x, far in ((q, q_pos - start), (k, start - k_pos)))  # fmt: skip
+        scores = (q @ k.mT / q.shape[-1] ** 0.5).float()
+        return scores.masked_fill(later(q, k, q_pos, k_pos), ANY)
+
+    return answer
+
+
+def hiding(hidden: Answer) -> Answer:
+    """Return a wrong answer that hides other keys, and with what later ones are left is open."""
+    return lambda *args: xpos_scores(*args).masked_fill(later(*args), ANY).masked_fill(
+        hidden(*args), -torch.inf)  # fmt: skip
 
 
 def xpos_cases(draw: Draw) -> list[Case]:
@@ -320,6 +343,24 @@ EXERCISES = (
         mistakes=(
             Mistake("the scores grow with the distance; those of keys further back fade",
                     lambda q, k, m, n: xpos_scores(q, k, m, n, scales_pairs=-1.0)),
+            Mistake("nothing fades and nothing is hidden: these are RoPE's scores without a mask",
+                    lambda q, k, m, n: q @ k.mT / q.shape[-1] ** 0.5),
+            *(Mistake("far from the position that you count from, one factor is infinite and the "
+                      "other 0, and their product is NaN: no such position is near all others, so "
+                      "each score needs its own distance", counted_from(place, on))
+              for place, on in (
+                  (lambda m, n: 0, "pairs"), (lambda m, n: 0, "halves"),
+                  (lambda m, n: n.max(), "pairs"), (lambda m, n: n[-1], "pairs"),
+                  (lambda m, n: n.min(), "pairs"), (lambda m, n: m.max(), "pairs"),
+                  (lambda m, n: m.min(), "pairs"), (lambda m, n: m[0], "pairs"))),
+            Mistake("0 times infinity is NaN: let `masked_fill` put minus infinity in place, or "
+                    "`where`", lambda *a: xpos_scores(*a) + later(*a) * -torch.inf),
+            Mistake("the mask counts rows and columns: compare k_pos with q_pos", hiding(
+                lambda q, k, m, n: torch.arange(len(n)) > torch.arange(len(m))[:, None])),
+            *(Mistake("the mask is the wrong way round: it hides keys that may be seen",
+                      hiding(hidden))
+              for hidden in (lambda q, k, m, n: n <= m[:, None],
+                             lambda q, k, m, n: n < m[:, None])),
             Mistake("nothing fades: these are RoPE's scores",
                     lambda q, k, m, n: xpos_scores(q, k, m, n, scales_pairs=0.0)),
             Mistake("the scores fade at each token; the exponent is the distance over 512",
