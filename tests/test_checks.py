@@ -289,6 +289,18 @@ def test_the_instructors_answers_are_right(name: str) -> None:
             quick(question.name).judge(found[question.name], seed)
 
 
+def test_slopes_of_heads_are_each_at_least_twice_the_next() -> None:
+    """As the text of the exercise promises; and a search for zeros finds them."""
+    exercise = checks.EXERCISES["heads_of"]
+    _, (by_zeros, _) = proofs_of("09_alibi", "heads_of")
+    answer = answer_from("09_alibi", "heads_of", by_zeros.source)
+    for seed in range(200):
+        for case in exercise.cases(Draw(seed)):
+            slopes, _ = exercise.reference(*case.args)
+            assert bool((slopes[:-1] >= 2 * slopes[1:]).all())
+        exercise.judge(answer, seed)
+
+
 PLACED = [
     e for e in checks.EXERCISES.values() if "q_pos" in inspect.signature(e.reference).parameters
 ]
@@ -580,7 +592,7 @@ def test_the_graders_words_for_its_cases_are_the_same_for_every_draw(exercise: s
         told = str(failed.value)
         for label in words:
             told = told.replace(f"with {label}: ", "").replace(label, "")
-        assert re.search(r"\d", re.sub(r"value \d|index 0|axis \d|and \d+ more", "", told)) is None
+        assert re.search(r"\d", re.sub(r"value \d|index 0|axis \d|and in \d+ more", "", told)) is None
 
 
 def test_only_the_self_check_tells_what_is_drawn() -> None:
@@ -707,7 +719,7 @@ def test_a_message_names_the_last_axes() -> None:
     words = difference(shifted, torch.ones(2, 3, 3), 1e-4, ("position", "column"))
     assert "index 0 of the column axis" in words
     narrow = shape_problem(torch.ones(1, 3, 3), shifted, axes=("position", "column"), hidden=True)
-    assert narrow.endswith("the size of axis 0 is another")
+    assert narrow.endswith("axis 0 has the wrong size")
 
 
 def asked(name: str) -> dict[str, str]:
@@ -787,8 +799,8 @@ def test_a_case_may_have_a_tolerance_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("got", "want", "words"),
     [
-        (ONES.T, ONES, "the shape is wrong: the size of the row axis and of the column axis is"),
-        (ONES[:1], ONES, "the shape is wrong: the size of the row axis is another"),
+        (ONES.T, ONES, "the shape is wrong: the row axis and the column axis have the wrong size"),
+        (ONES[:1], ONES, "the shape is wrong: the row axis has the wrong size"),
         (ONES[None], ONES, "the shape is wrong: it has too many axes"),
         (torch.ones(()), ONES, "the shape is wrong: it has too few axes"),
         ((ONES, ONES, ONES), (ONES, ONES), "it must return 2 values"),

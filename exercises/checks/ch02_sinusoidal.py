@@ -70,6 +70,10 @@ def turned_on(codes: Tensor) -> Tensor:
     return (turned / (angles[1] - angles[0])).round().long()
 
 
+CUT = (lambda codes: steps_in(angles_of(codes)).long(),
+       lambda codes: steps_in(angles_of(codes)).floor().long())  # fmt: skip
+
+
 def laid_out(codes: Tensor, halves: bool) -> Tensor:
     """Return interleaved codes as they are, or with all sines first."""
     return codes.unflatten(-1, (-1, 2)).mT.flatten(-2) if halves else codes
@@ -211,7 +215,7 @@ def by_fourier(table: Tensor) -> Tensor:
 EXERCISES = (
     Exercise(
         name="positions_of",
-        cases=reading_cases,
+        cases=lambda draw: draw.telling(reading_cases, read_hand, *CUT),
         reference=read_hand,
         tolerance=1e-6,  # positions go into the millions
         integers=True,
@@ -228,8 +232,8 @@ EXERCISES = (
             Mistake("the cosine alone is read: it does not tell p from -p", by_cosine),
             Mistake("sine and cosine are exchanged: a hand at position 0 has the sine 0",
                     lambda c: read_hand(c.flip(-1), 0)),
-            Mistake("the quotient is cut off: rounded angles lie now above and now below a whole "
-                    "number, so round it", lambda c: steps_in(angles_of(c)).long()),
+            *(Mistake("the quotient is cut off: rounded angles lie now above and now below a "
+                      "whole number, so round it", cut) for cut in CUT),
             Mistake("the hand is read in the other direction", lambda c: -read_hand(c)),
             Mistake("the hands have speeds of their own; you use those of the base 10000",
                     lambda c: (angles_of(c) / frequencies(c.shape[-1], 10000.0)[-1]).round()
@@ -238,7 +242,7 @@ EXERCISES = (
                     lambda c: torch.zeros(len(c)).long()),
             Mistake("the angle is not divided by the step that the hand makes from row to row",
                     lambda c: angles_of(c).round().long()),
-            Mistake("negative positions are taken for a turn more", turned_on),
+            Mistake("positions below 0 come out too high, by one turn of the slowest hand", turned_on),
             Mistake("the first position is taken for 0; the codes tell where they stand",
                     lambda c: torch.arange(len(c))),
         ),

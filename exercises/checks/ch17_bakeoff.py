@@ -166,7 +166,7 @@ def of_unlike(ours: Tensor, theirs: Tensor) -> Pair:
 
 
 def chance_cases(draw: Draw) -> list[Case]:
-    """Two seeds and ten, one comparison and many, units far apart, ties that rounding hides."""
+    """One seed and ten, one comparison and many, units far apart, ties that rounding hides."""
     few, many, rows = draw.sizes(3, 3, 8)
 
     def case(words: str, count: int, seeds: int, ahead: float) -> Case:
@@ -184,6 +184,7 @@ def chance_cases(draw: Draw) -> list[Case]:
         case("nothing but chance", 6, 10, 0.0),
         case("two seeds", 3, 2, 1.0),
         case("one comparison", 1, 6, 1.0),
+        case("one seed", 4, 1, 1.0),
         Case("gains in tenths, over 6 seeds", (1 + tenths, 1 + 0 * tenths)),
     ]
 
@@ -304,8 +305,8 @@ EXERCISES = (
         mistakes=(
             Mistake("only gains of the same sign are counted; chance can make the rival win, too",
                     lambda a, b: flipped(a - b, both=False)),
-            Mistake("a pattern that does exactly as well counts, too: with it the one that was "
-                    "measured", lambda a, b: flipped(a - b, room=1e-9)),
+            Mistake("a pattern whose size equals the measured one counts, too; the measured "
+                    "pattern itself is one of them", lambda a, b: flipped(a - b, room=1e-9)),
             Mistake("sizes that differ by rounding alone are the same",
                     lambda a, b: flipped(a - b, room=0.0)),
             Mistake("each comparison asks whether the best of all reaches *its own* size, not that "
