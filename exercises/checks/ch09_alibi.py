@@ -104,9 +104,7 @@ def slopes_of(
     return (change[:, late] - change[:, early]) / (moved[late] - moved[early])
 
 
-def looks(
-    first: Tensor, second: Tensor, p: Tensor, moved: Tensor, row: int | None = None
-) -> Heads:
+def looks(first: Tensor, second: Tensor, p: Tensor, moved: Tensor, row: int | None = None) -> Heads:
     """Return by how much logits and positions changed in the row that sees most, or another."""
     row = int((first[0] > 0).sum(1).argmax()) if row is None else row
     return second[:, row].log() - first[:, row].log(), (moved - p).double()

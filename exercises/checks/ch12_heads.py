@@ -95,16 +95,20 @@ def unknown_cases(draw: Draw) -> list[Case]:
     found = []
     # Each base once: a wrong exponent spares the smallest or the largest, a wrong order none.
     wanted = torch.randperm(len(bases), generator=draw.generator)
-    # None in its place, and the two heads of layout 1 have bases of different numbers.
-    order = (torch.arange(len(bases)) + draw.integer(1, 3)) % len(bases)
     for n, base in zip((0, 1, 2, 1), bases[wanted].tolist(), strict=True):
         length, width = draw.integer(6, 20), 4 * draw.integer(2, 5)
+        order = (torch.arange(len(bases)) + draw.integer(1, 3)) % len(bases)  # none in its place
         q, k = draw.normal(2, length, width).double()
         scores = scores_of(q, k, n, base)
         found.append(
             Case("an unknown head", (q, k, scores, bases[order]), drawn=f" of width {width}")
         )
     return found
+
+
+def exchanged(*given: Tensor) -> Tensor:
+    """Return the number of the base first."""
+    return layout_and_base(*given).flip(0)
 
 
 def without_rest(*given: Tensor) -> Tensor:
@@ -242,13 +246,14 @@ EXERCISES = (
     ),
     Exercise(
         name="layout_and_base",
-        cases=lambda draw: draw.telling(unknown_cases, layout_and_base, without_rest),
+        cases=lambda draw: draw.telling(
+            unknown_cases, layout_and_base, without_rest, exchanged),
         reference=layout_and_base,
         integers=True,
         axes=("answer",),
         mistakes=(
             Mistake("the two are exchanged: the layout comes first",
-                    lambda *a: layout_and_base(*a).flip(0)),
+                    exchanged),
             *(Mistake("layout 2 is never found: in it halves of the first half of the width "
                       "rotate, and the other half counts in the score as it is", answer)
               for answer in (lambda *a: layout_and_base(*a, layouts=(0, 1)), without_rest)),

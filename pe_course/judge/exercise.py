@@ -125,9 +125,11 @@ class Draw:
         """Draw cases anew until they refuse each wrong answer that some draws would accept."""
         while True:
             cases = drawn(self)
-            wanted = [right(*case.args) for case in cases]
+            wanted = [(case, right(*case.args)) for case in cases]
             if not any(
-                all(close(answer(*c.args), w, 1e-6) for c, w in zip(cases, wanted, strict=True))
+                all(
+                    close(answer(*case.args), want, case.tolerance or 1e-6) for case, want in wanted
+                )
                 for answer in wrong
             ):
                 return cases
