@@ -279,7 +279,7 @@ EXERCISES = (
     Exercise(
         name="bias_of",
         parts=(0, 1),
-        cases=lambda draw: draw.telling(bias_cases, bias_of, SIGNED, NEGATIVE),
+        cases=lambda draw: draw.telling(bias_cases, bias_of, SIGNED, POSITIVE, NEGATIVE),
         reference=bias_of,
         tolerance=1e-6,
         mistakes=(

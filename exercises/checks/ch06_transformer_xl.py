@@ -40,7 +40,8 @@ def memory_cases(draw: Draw) -> list[Case]:
 
     whole = draw.integer(2_001, 2_999)
     calls = (
-        ("a `wanted` that layers times segment divides", n, whole, n * whole * (700_000 // (n * whole))),
+        ("a `wanted` that layers times segment divides", n, whole,
+         n * whole * (700_000 // (n * whole))),
         ("one layer", 1, 128 * more, far()), ("segments of one token", 4 * n, 1, far()),
         ("short segments", 12, 61 + n, far()), ("long segments", 3, far(150_000), far()),
         ("segments longer than what is wanted", n, far(900_000), far()),

@@ -105,6 +105,12 @@ def rise_cases(draw: Draw) -> list[Case]:
     return found
 
 
+WITH_WHOLE_NAMES: tuple[Answer, ...] = tuple(
+    lambda n, s, v, t, cut=cut: rise(n, cut(s), v, t)  # type: ignore[misc]
+    for cut in (torch.trunc, torch.floor, torch.round)
+)
+
+
 # --- two methods, the same seeds ------------------------------------------------------------------
 
 
@@ -232,7 +238,7 @@ EXERCISES = (
     ),
     Exercise(
         name="rise",
-        cases=rise_cases,
+        cases=lambda draw: draw.telling(rise_cases, rise, *WITH_WHOLE_NAMES),
         reference=rise,
         mistakes=(
             Mistake("you subtract one median from another; take each seed's own rise first",
@@ -252,8 +258,7 @@ EXERCISES = (
             Mistake("seeds with negative names are taken for others: the sign is lost",
                     lambda n, s, v, t: rise(n, s.abs(), v, t)),
             *(Mistake("seeds may have any numbers for names; yours are cut or rounded to whole "
-                      "ones", lambda n, s, v, t, cut=cut: rise(n, cut(s), v, t))
-              for cut in (torch.trunc, torch.floor, torch.round)),
+                      "ones", answer) for answer in WITH_WHOLE_NAMES),
             Mistake("rows come in any order: find the row at the trained length by its seed",
                     lambda *a: risen(*a, paired=False)),
             Mistake("nothing is subtracted: this is the loss, not its rise",
