@@ -567,6 +567,9 @@ def test_values_are_compared_as_students_return_them() -> None:
     assert close(RISING.numpy(), RISING, 1e-6) and close((1, "a"), (1, "a"), 1e-6)
     assert not close("a", "b", 1e-6) and not close(RISING[0], RISING, 1e-6)
     assert difference(torch.tensor(2.0), torch.tensor(5.0), 1e-6) == "the number is wrong"
+    assert difference(torch.tensor(-1), torch.tensor(1), 0.0) == "the number is wrong"  # its number
+    told = shape_problem(RISING, RISING.long(), integers=True)
+    assert told == "whole numbers are asked for: return integers, yours are float32"
     assert not close(torch.tensor(complex(0, 1)), torch.tensor(1.0), 1e-6)
 
 

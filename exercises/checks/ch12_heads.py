@@ -81,7 +81,7 @@ def scores_of(
 
 def layout_and_base(
     q: Tensor, k: Tensor, scores: Tensor, bases: Tensor, *, layouts: tuple[int, ...] = (0, 1, 2),
-    **how: float,
+    **how: Any,
 ) -> Tensor:  # fmt: skip
     """Return the number of the layout and that of the base whose scores are nearest, (2,)."""
     tried = [(n, i) for n in layouts for i in range(len(bases))]

@@ -106,7 +106,7 @@ def rise_cases(draw: Draw) -> list[Case]:
 
 
 WITH_WHOLE_NAMES: tuple[Answer, ...] = tuple(
-    lambda n, s, v, t, cut=cut: rise(n, cut(s), v, t)  # type: ignore[misc]
+    lambda n, s, v, t, cut=cut: rise(n, cut(s), v, t)
     for cut in (torch.trunc, torch.floor, torch.round)
 )
 
