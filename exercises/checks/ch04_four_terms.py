@@ -282,6 +282,7 @@ EXERCISES = (
         cases=lambda draw: draw.telling(bias_cases, bias_of, SIGNED, POSITIVE, NEGATIVE),
         reference=bias_of,
         tolerance=1e-6,
+        axes=("distance",),
         mistakes=(
             Mistake("the softmax has taken another number from each row, and the rows do not see "
                     "the same distances: a mean over a diagonal mixes them",

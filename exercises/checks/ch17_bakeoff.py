@@ -240,6 +240,7 @@ EXERCISES = (
         name="rise",
         cases=lambda draw: draw.telling(rise_cases, rise, *WITH_WHOLE_NAMES),
         reference=rise,
+        axes=("length",),
         mistakes=(
             Mistake("you subtract one median from another; take each seed's own rise first",
                     medians_apart),
@@ -275,6 +276,7 @@ EXERCISES = (
         name="paired_difference",
         cases=paired_cases,
         reference=paired_difference,
+        axes=("comparison",),
         mistakes=(
             Mistake("the sign is flipped: it is ours minus theirs",
                     lambda a, b: paired_difference(b, a)),
@@ -307,6 +309,7 @@ EXERCISES = (
         cases=chance_cases,
         reference=by_chance,
         tolerance=1e-6,
+        axes=("comparison",),
         mistakes=(
             Mistake("only gains of the same sign are counted; chance can make the rival win, too",
                     lambda a, b: flipped(a - b, both=False)),
