@@ -70,6 +70,10 @@ def turned_on(codes: Tensor) -> Tensor:
     return (turned / (angles[1] - angles[0])).round().long()
 
 
+CUT = (lambda codes: steps_in(angles_of(codes)).long(),
+       lambda codes: steps_in(angles_of(codes)).floor().long())  # fmt: skip
+
+
 def laid_out(codes: Tensor, halves: bool) -> Tensor:
     """Return interleaved codes as they are, or with all sines first."""
     return codes.unflatten(-1, (-1, 2)).mT.flatten(-2) if halves else codes
@@ -143,7 +147,7 @@ def drawn_rates(draw: Draw, n: int, slowest: float, fastest: float) -> Tensor:
     """Return frequencies that are apart from each other, in no order."""
     steps = torch.linspace(math.log(slowest), math.log(fastest), n)
     moved = steps + 0.2 * (torch.rand(n, generator=draw.generator) - 0.5) * (steps[1] - steps[0])
-    return moved.exp()[torch.randperm(n, generator=draw.generator)]
+    return moved.double().exp()[torch.randperm(n, generator=draw.generator)]
 
 
 def tables(draw: Draw) -> list[tuple[str, Tensor]]:
@@ -197,8 +201,9 @@ def frequency_cases(draw: Draw) -> list[Case]:
         Case(words, (table,), drawn=f": a table of shape {tuple(table.shape)}")
         for words, table in tables(draw)
     ]
-    slow = table_of(draw, drawn_rates(draw, 2, 0.004, 0.06), 300)
-    return [*cases, Case("slow frequencies alone, in 300 rows", (slow,), 1e-8)]
+    slow = table_of(draw, drawn_rates(draw, 2, 0.001, 0.015), 300)
+    words = "slow frequencies alone, in 300 rows, where float32 is too coarse"
+    return [*cases, Case(words, (slow,), 2e-9)]  # what float32 rounds of a result
 
 
 def by_fourier(table: Tensor) -> Tensor:
@@ -211,7 +216,7 @@ def by_fourier(table: Tensor) -> Tensor:
 EXERCISES = (
     Exercise(
         name="positions_of",
-        cases=reading_cases,
+        cases=lambda draw: draw.telling(reading_cases, read_hand, *CUT),
         reference=read_hand,
         tolerance=1e-6,  # positions go into the millions
         integers=True,
@@ -228,8 +233,8 @@ EXERCISES = (
             Mistake("the cosine alone is read: it does not tell p from -p", by_cosine),
             Mistake("sine and cosine are exchanged: a hand at position 0 has the sine 0",
                     lambda c: read_hand(c.flip(-1), 0)),
-            Mistake("the quotient is cut off: rounded angles lie now above and now below a whole "
-                    "number, so round it", lambda c: steps_in(angles_of(c)).long()),
+            *(Mistake("the quotient is cut off: rounded angles lie now above and now below a "
+                      "whole number, so round it", cut) for cut in CUT),
             Mistake("the hand is read in the other direction", lambda c: -read_hand(c)),
             Mistake("the hands have speeds of their own; you use those of the base 10000",
                     lambda c: (angles_of(c) / frequencies(c.shape[-1], 10000.0)[-1]).round()
@@ -238,7 +243,8 @@ EXERCISES = (
                     lambda c: torch.zeros(len(c)).long()),
             Mistake("the angle is not divided by the step that the hand makes from row to row",
                     lambda c: angles_of(c).round().long()),
-            Mistake("negative positions are taken for a turn more", turned_on),
+            Mistake("positions below 0 come out too high, by one turn of the slowest hand",
+                    turned_on),
             Mistake("the first position is taken for 0; the codes tell where they stand",
                     lambda c: torch.arange(len(c))),
         ),
@@ -316,7 +322,8 @@ EXERCISES = (
     ),
     Exercise(
         name="frequencies_of",
-        cases=frequency_cases,
+        cases=lambda draw: draw.telling(
+            frequency_cases, frequencies_of, lambda t: frequencies_of(t.float().double())),
         reference=frequencies_of,
         tolerance=1e-6,
         axes=("pair",),

@@ -49,9 +49,9 @@ def rows_cases(draw: Draw) -> list[Case]:
     ]
 
 
-def unstretched(table: Tensor) -> Tensor:
+def unstretched(table: Tensor, room: float = 1e-9) -> Tensor:
     """Return the shortest table, float64, that gives this one when it is stretched."""
-    tried = (solved(tents(table, rows), table, 1e-9) for rows in range(2, len(table) + 1))
+    tried = (solved(tents(table, rows), table, room) for rows in range(2, len(table) + 1))
     return next(found for found in tried if found is not None)
 
 
@@ -68,7 +68,7 @@ def solved(shares: Tensor, table: Tensor, room: float = torch.inf) -> Tensor | N
 
 
 def stretched_cases(draw: Draw) -> list[Case]:
-    """Stretched a little and much, by whole steps, left alone, and begun with two rows."""
+    """Stretched a little and much, by whole steps, left alone; of two rows, and almost of fewer."""
     rows, dim, more = draw.sizes(3, 4, 9)
     sizes = (
         ("stretched", rows, 2 * rows + 1), ("of many rows", 20 + more, 49),
@@ -80,7 +80,11 @@ def stretched_cases(draw: Draw) -> list[Case]:
         table = draw.normal(old, dim).double()
         stretched = tents(table.new_zeros(new, 1), old) @ table
         found.append(Case(f"a table {words}", (stretched,), drawn=f": {(new, dim)}"))
-    return found
+    old, new = 2 * rows - 1, 5 * rows  # every other row is almost the mean of its neighbours
+    table = tents(torch.zeros(old, 1), rows) @ draw.normal(rows, dim).double()
+    stretched = tents(torch.zeros(new, 1), old) @ (table + 1e-4 * draw.normal(old, dim))
+    words = "a table that a shorter one almost gives"
+    return [*found, Case(words, (stretched,), drawn=f": {(new, dim)}")]
 
 
 def resampled(table: Tensor, length: int, mode: str, **options: bool) -> Tensor:
@@ -250,6 +254,8 @@ EXERCISES = (
             Mistake("the table is taken as repeated past its end; it was stretched",
                     lambda t: solved(torch.eye(n := len(unstretched(t))).double()[
                         torch.arange(len(t)) % n], t)),
+            Mistake("a shorter table fits nearly; it must fit to within 1e-9",
+                    lambda t: unstretched(t, room=1e-2)),
             Mistake("the table is upside down", lambda t: unstretched(t).flip(0)),
         ),
     ),

@@ -191,6 +191,16 @@ def with_bias(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Pair]:
     return lambda weights: (change(weights), bias_of(weights)[1])
 
 
+def with_sign(left: Tensor, _: Tensor) -> Tensor:
+    """Return the error that is largest in size, with its sign."""
+    return left.flatten()[left.abs().argmax()]
+
+
+SIGNED = with_left(with_sign)
+POSITIVE = with_left(lambda left, _: left.max())
+NEGATIVE = with_left(lambda left, _: -left.min())
+
+
 EXERCISES = (
     Exercise(
         name="terms_of",
@@ -269,9 +279,10 @@ EXERCISES = (
     Exercise(
         name="bias_of",
         parts=(0, 1),
-        cases=bias_cases,
+        cases=lambda draw: draw.telling(bias_cases, bias_of, SIGNED, POSITIVE, NEGATIVE),
         reference=bias_of,
         tolerance=1e-6,
+        axes=("distance",),
         mistakes=(
             Mistake("the softmax has taken another number from each row, and the rows do not see "
                     "the same distances: a mean over a diagonal mixes them",
@@ -296,7 +307,9 @@ EXERCISES = (
                     with_left(lambda left, _: left.mean(0).abs().max())),
             Mistake("wanted is the largest error, not the root of the mean square",
                     with_left(lambda left, _: left.square().mean().sqrt())),
-            Mistake("errors below 0 count by their size", with_left(lambda left, _: left.max())),
+            Mistake("errors below 0 count by their size", POSITIVE),
+            Mistake("errors above 0 count, too", NEGATIVE),
+            Mistake("the largest error is wanted in size; yours has its sign", SIGNED),
             Mistake("this is the error of the logits with a free number for each row, and none for "
                     "the distances",
                     with_left(lambda _, logits: (logits - logits.mean(-1, keepdim=True)).abs()

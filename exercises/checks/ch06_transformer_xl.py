@@ -40,7 +40,8 @@ def memory_cases(draw: Draw) -> list[Case]:
 
     whole = draw.integer(2_001, 2_999)
     calls = (
-        ("a whole reach", n, whole, n * whole * (700_000 // (n * whole))),
+        ("a `wanted` that layers times segment divides", n, whole,
+         n * whole * (700_000 // (n * whole))),
         ("one layer", 1, 128 * more, far()), ("segments of one token", 4 * n, 1, far()),
         ("short segments", 12, 61 + n, far()), ("long segments", 3, far(150_000), far()),
         ("segments longer than what is wanted", n, far(900_000), far()),
@@ -170,8 +171,9 @@ EXERCISES = (
         tolerance=0.0,
         integers=True,
         mistakes=(
-            Mistake("a memory of M reaches n M only if every segment is one token; a state sees "
-                    "back from the *beginning* of its segment",
+            Mistake("n layers with a memory of M reach n M only where the segment length divides "
+                    "M, and farther elsewhere: a token sees back from the *beginning* of its "
+                    "segment",
                     lambda n, s, w: torch.tensor(-(-w // n))),
             Mistake("the first token of a segment is worst off; you look at the last one",
                     lambda n, s, w: least_by(lambda m: reach(n, s, m, s - 1) >= w)),

@@ -201,6 +201,11 @@ def best_edges(curve: Tensor, m: int) -> Tensor:
     return best_by(curve, m, lambda run: (run - run.mean(-1, keepdim=True)).square().sum(-1))
 
 
+def by_sizes(curve: Tensor, m: int) -> Tensor:
+    """Add up the errors by their sizes."""
+    return best_by(curve, m, lambda run: (run - run.mean(-1, keepdim=True)).abs().sum(-1))
+
+
 def best_by(curve: Tensor, m: int, cost: Callable[[Tensor], Tensor], *, worst: bool = False
             ) -> Tensor:  # fmt: skip
     """Return the edges with the least cost: a sum over buckets, or the largest of them."""
@@ -380,7 +385,7 @@ EXERCISES = (
     ),
     Exercise(
         name="best_edges",
-        cases=curve_cases,
+        cases=lambda draw: draw.telling(curve_cases, best_edges, by_sizes),
         reference=best_edges,
         integers=True,
         axes=("bucket",),
@@ -394,8 +399,7 @@ EXERCISES = (
                     lambda c, m: best_by(c, m, lambda run: (
                         run - run.mean(-1, keepdim=True)).square().sum(-1), worst=True)),
             Mistake("the errors are added up as they are, not their squares",
-                    lambda c, m: best_by(c, m, lambda run: (
-                        run - run.mean(-1, keepdim=True)).abs().sum(-1))),
+                    by_sizes),
             Mistake("these are the variances of the buckets: a long bucket counts more than a "
                     "short one", lambda c, m: best_by(c, m, lambda run: run.var(
                         -1, correction=0))),

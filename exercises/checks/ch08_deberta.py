@@ -47,7 +47,7 @@ def behind_cases(draw: Draw) -> list[Case]:
 
     some, long = chain(2 * a + 1, span), chain(20, 4)
     found = [
-        case("a run", torch.arange(3 * b), torch.arange(3 * b), b),
+        case("a text without gaps", torch.arange(3 * b), torch.arange(3 * b), b),
         case("a text with gaps", some[::2], some[1::2], span),
         case("more keys", some[::2], torch.cat([some[1::2], some[::2] + 1, some[1::2] - 1]), span),
         case("a long chain", long[::2], long[1::2], 4),

@@ -95,19 +95,24 @@ def slope_cases(draw: Draw) -> list[Case]:
     ]  # fmt: skip
 
 
-def slopes_of(first: Tensor, second: Tensor, first_pos: Tensor, second_pos: Tensor) -> Tensor:
-    """Return the slope of each head."""
-    change, moved = looks(first, second, first_pos, second_pos)
+def slopes_of(
+    first: Tensor, second: Tensor, first_pos: Tensor, second_pos: Tensor, row: int | None = None
+) -> Tensor:
+    """Return the slope of each head, read in the row that sees all keys, or in another one."""
+    change, moved = looks(first, second, first_pos, second_pos, row)
     early, late = moved.argmin(), moved.argmax()
     return (change[:, late] - change[:, early]) / (moved[late] - moved[early])
 
 
-def looks(first: Tensor, second: Tensor, p: Tensor, moved: Tensor) -> Heads:
-    """Return by how much logits and positions changed in the row that sees most."""
-    row = int((first[0] > 0).sum(1).argmax())
-    seen = first[0, row] > 0
-    change = second[:, row, seen].log() - first[:, row, seen].log()
-    return change, (moved - p)[seen].double()
+def looks(first: Tensor, second: Tensor, p: Tensor, moved: Tensor, row: int | None = None) -> Heads:
+    """Return by how much logits and positions changed in the row that sees most, or another."""
+    row = int((first[0] > 0).sum(1).argmax()) if row is None else row
+    return second[:, row].log() - first[:, row].log(), (moved - p).double()
+
+
+def read_in(row: int) -> Answer:
+    """Return a wrong answer that reads one row, whatever it sees."""
+    return lambda a, b, p, m: slopes_of(a, b, p, m, row)
 
 
 def from_first(w: Tensor, p: Tensor) -> Tensor:
@@ -142,8 +147,8 @@ def head_cases(draw: Draw) -> list[Case]:
         ("two heads, more numbers", 2, 11), ("three heads", 3, 6 + draw.integer(0, 2)),
         ("four heads", 4, 30), ("one head, more numbers", 1, 9),
     ):  # fmt: skip
-        slopes = 0.08 + 0.1 * torch.rand(heads, generator=draw.generator).double()
-        slopes = slopes * 2.1 ** torch.arange(heads).flip(0)
+        steps = 2.05 + 0.35 * torch.rand(heads, generator=draw.generator).double()
+        slopes = draw.integer(30, 50) / 1000 * steps.cumprod(0).flip(0)  # each twice the next
         factors = draw.normal(heads).double()
         factors = (factors.abs() + 0.4) * (-1.0) ** torch.arange(heads)[
             draw.order(heads) if heads > 2 else slice(None)
@@ -167,7 +172,7 @@ def moved_apart(first: Tensor, second: Tensor, p: Tensor, moved: Tensor) -> Tens
 EXERCISES = (
     Exercise(
         name="slopes_of",
-        cases=slope_cases,
+        cases=lambda draw: draw.telling(slope_cases, slopes_of, read_in(0), read_in(-1)),
         reference=slopes_of,
         tolerance=2e-7,  # what single precision has; no search over slopes comes so near
         axes=("head",),
@@ -186,6 +191,8 @@ EXERCISES = (
                     lambda a, b, p, m: slopes_of(a, b, p, m) * moved_apart(a, b, p, m)),
             Mistake("a softmax has powers of e, not of 2",
                     lambda a, b, p, m: slopes_of(a, b, p, m) / torch.tensor(2.0).double().log()),
+            *(Mistake(f"the {which} query need not see all keys; find one that does", read_in(row))
+              for which, row in (("first", 0), ("last", -1))),
             Mistake("the slopes are put in falling order; each belongs to its head",
                     lambda a, b, p, m: slopes_of(a, b, p, m).sort(descending=True).values),
             Mistake("this is the mean of all heads; each has its own",

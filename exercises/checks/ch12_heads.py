@@ -66,20 +66,22 @@ LAYOUTS = ("neighbours", "halves", "halves of the first half")
 
 
 def scores_of(
-    q: Tensor, k: Tensor, layout: int, base: float, *, sign: float = 1.0, power: float = 1.0
-) -> Tensor:
+    q: Tensor, k: Tensor, layout: int, base: float, *, sign: float = 1.0, power: float = 1.0,
+    still: bool = True,
+) -> Tensor:  # fmt: skip
     """Return the scores (L, L) of a layout and a base; the last layout leaves half the width."""
     width = q.shape[-1] if layout < 2 else q.shape[-1] // 2
     inv_freq = frequencies(width, base) ** power
     angles = rope_angles(sign * torch.arange(len(q)), inv_freq)
     style = "interleaved" if layout == 0 else "half"
-    rotated = [apply_rope(x.double(), angles, style) for x in (q, k)]
+    used = slice(None if still else width)  # or with the half left out that does not rotate
+    rotated = [apply_rope(x.double(), angles, style)[:, used] for x in (q, k)]
     return rotated[0] @ rotated[1].mT / math.sqrt(q.shape[-1])
 
 
 def layout_and_base(
     q: Tensor, k: Tensor, scores: Tensor, bases: Tensor, *, layouts: tuple[int, ...] = (0, 1, 2),
-    **how: float,
+    **how: Any,
 ) -> Tensor:  # fmt: skip
     """Return the number of the layout and that of the base whose scores are nearest, (2,)."""
     tried = [(n, i) for n in layouts for i in range(len(bases))]
@@ -102,6 +104,16 @@ def unknown_cases(draw: Draw) -> list[Case]:
             Case("an unknown head", (q, k, scores, bases[order]), drawn=f" of width {width}")
         )
     return found
+
+
+def exchanged(*given: Tensor) -> Tensor:
+    """Return the number of the base first."""
+    return layout_and_base(*given).flip(0)
+
+
+def without_rest(*given: Tensor) -> Tensor:
+    """Leave the half that does not rotate out of the scores of layout 2."""
+    return layout_and_base(*given, still=False)
 
 
 def turned(
@@ -234,15 +246,17 @@ EXERCISES = (
     ),
     Exercise(
         name="layout_and_base",
-        cases=unknown_cases,
+        cases=lambda draw: draw.telling(
+            unknown_cases, layout_and_base, without_rest, exchanged),
         reference=layout_and_base,
         integers=True,
         axes=("answer",),
         mistakes=(
             Mistake("the two are exchanged: the layout comes first",
-                    lambda *a: layout_and_base(*a).flip(0)),
-            Mistake("layout 2 is never tried: halves within the first half of the width",
-                    lambda *a: layout_and_base(*a, layouts=(0, 1))),
+                    exchanged),
+            *(Mistake("layout 2 is never found: in it halves of the first half of the width "
+                      "rotate, and the other half counts in the score as it is", answer)
+              for answer in (lambda *a: layout_and_base(*a, layouts=(0, 1)), without_rest)),
             Mistake("layout 0 is never tried: neighbours",
                     lambda *a: layout_and_base(*a, layouts=(1, 2))),
             Mistake("layout 1 is never tried: halves of the whole width",

@@ -235,6 +235,7 @@ EXERCISES = (
         cases=turning_cases,
         reference=axis_and_rate,
         tolerance=1e-6,
+        axes=("pair",),
         mistakes=(
             Mistake("fast pairs have gone round: the angles that a table tells are up to whole "
                     "turns, and no straight line runs through them", by_length),

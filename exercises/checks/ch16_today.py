@@ -79,7 +79,7 @@ def stack_cases(draw: Draw) -> list[Case]:
         before, after = (torch.stack(each) for each in zip(*both, strict=True))
         # A text that was moved has the same contents: only what rotates is computed anew.
         words = ", ".join(dict.fromkeys(KINDS[kind] for kind, _ in layers))
-        label = f"{len(layers)} layers: {words}"
+        label = f"{len(layers)} layers ({words})"
         found.append(Case(label, (before, after), drawn=f", {pairs} pairs"))
     return found
 

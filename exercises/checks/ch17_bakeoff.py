@@ -105,6 +105,12 @@ def rise_cases(draw: Draw) -> list[Case]:
     return found
 
 
+WITH_WHOLE_NAMES: tuple[Answer, ...] = tuple(
+    lambda n, s, v, t, cut=cut: rise(n, cut(s), v, t)
+    for cut in (torch.trunc, torch.floor, torch.round)
+)
+
+
 # --- two methods, the same seeds ------------------------------------------------------------------
 
 
@@ -166,7 +172,7 @@ def of_unlike(ours: Tensor, theirs: Tensor) -> Pair:
 
 
 def chance_cases(draw: Draw) -> list[Case]:
-    """Two seeds and ten, one comparison and many, units far apart, ties that rounding hides."""
+    """One seed and ten, one comparison and many, units far apart, ties that rounding hides."""
     few, many, rows = draw.sizes(3, 3, 8)
 
     def case(words: str, count: int, seeds: int, ahead: float) -> Case:
@@ -184,6 +190,7 @@ def chance_cases(draw: Draw) -> list[Case]:
         case("nothing but chance", 6, 10, 0.0),
         case("two seeds", 3, 2, 1.0),
         case("one comparison", 1, 6, 1.0),
+        case("one seed", 4, 1, 1.0),
         Case("gains in tenths, over 6 seeds", (1 + tenths, 1 + 0 * tenths)),
     ]
 
@@ -231,8 +238,9 @@ EXERCISES = (
     ),
     Exercise(
         name="rise",
-        cases=rise_cases,
+        cases=lambda draw: draw.telling(rise_cases, rise, *WITH_WHOLE_NAMES),
         reference=rise,
+        axes=("length",),
         mistakes=(
             Mistake("you subtract one median from another; take each seed's own rise first",
                     medians_apart),
@@ -251,8 +259,7 @@ EXERCISES = (
             Mistake("seeds with negative names are taken for others: the sign is lost",
                     lambda n, s, v, t: rise(n, s.abs(), v, t)),
             *(Mistake("seeds may have any numbers for names; yours are cut or rounded to whole "
-                      "ones", lambda n, s, v, t, cut=cut: rise(n, cut(s), v, t))
-              for cut in (torch.trunc, torch.floor, torch.round)),
+                      "ones", answer) for answer in WITH_WHOLE_NAMES),
             Mistake("rows come in any order: find the row at the trained length by its seed",
                     lambda *a: risen(*a, paired=False)),
             Mistake("nothing is subtracted: this is the loss, not its rise",
@@ -269,6 +276,7 @@ EXERCISES = (
         name="paired_difference",
         cases=paired_cases,
         reference=paired_difference,
+        axes=("comparison",),
         mistakes=(
             Mistake("the sign is flipped: it is ours minus theirs",
                     lambda a, b: paired_difference(b, a)),
@@ -301,11 +309,12 @@ EXERCISES = (
         cases=chance_cases,
         reference=by_chance,
         tolerance=1e-6,
+        axes=("comparison",),
         mistakes=(
             Mistake("only gains of the same sign are counted; chance can make the rival win, too",
                     lambda a, b: flipped(a - b, both=False)),
-            Mistake("a pattern that does exactly as well counts, too: with it the one that was "
-                    "measured", lambda a, b: flipped(a - b, room=1e-9)),
+            Mistake("a pattern whose size equals the measured one counts, too; the measured "
+                    "pattern itself is one of them", lambda a, b: flipped(a - b, room=1e-9)),
             Mistake("sizes that differ by rounding alone are the same",
                     lambda a, b: flipped(a - b, room=0.0)),
             Mistake("each comparison asks whether the best of all reaches *its own* size, not that "

@@ -428,7 +428,7 @@ EXERCISES = (
                     by_summary(lambda s, up: s.quantile(0.5, -1))),
             Mistake("the best seed is not enough: every seed must reach the bar",
                     by_summary(best_seed)),
-            Mistake("a number that is missing reaches no bar", not_failing),
+            Mistake("a missing number (NaN) does not reach the bar", not_failing),
             Mistake("for some needs less is better: look at `higher`",
                     lambda s, b, up, c: choose(s, b, torch.ones_like(up), c)),
             Mistake("`higher` is read the wrong way round",

@@ -116,7 +116,7 @@ def shape_problem(
         return f"it must return {'' if goal.dtype == torch.bool else 'numbers, not '}True and False"
     if integers and (given.is_floating_point() or given.is_complex()):
         kind_of = str(given.dtype).removeprefix("torch.")
-        return f"these numbers are used as indices: return integers, yours are {kind_of}"
+        return f"whole numbers are asked for: return integers, yours are {kind_of}"
     return ""
 
 
@@ -126,7 +126,8 @@ def wrong_axes(given: Tensor, goal: Tensor, axes: tuple[str, ...]) -> str:
         return f"the shape is wrong: it has too {'many' if given.ndim > goal.ndim else 'few'} axes"
     names = axis_names(goal, axes)
     wrong = [name for name, a, b in zip(names, given.shape, goal.shape, strict=True) if a != b]
-    return f"the shape is wrong: the size of {' and of '.join(wrong)} is another"
+    have = "has" if len(wrong) == 1 else "have"
+    return f"the shape is wrong: {' and '.join(wrong)} {have} the wrong size"
 
 
 def axis_names(goal: Tensor, axes: tuple[str, ...]) -> list[str]:
@@ -224,9 +225,10 @@ def difference(got: Any, want: Any, tolerance: float, axes: tuple[str, ...] = ()
     a, b = both_wide(given, goal)
     if given.is_complex() and not goal.is_complex() and close(a.real, b, tolerance):
         return "the numbers are complex; return their real part"
+    one_integer = goal.numel() == 1 and not goal.is_floating_point()  # a number of something
     for test, words in (
         (not torch.isfinite(a).all() and bool(torch.isfinite(b).all()), "it has NaN or infinity"),
-        (close(-a, b, tolerance), "the sign of everything is flipped"),
+        (close(-a, b, tolerance) and not one_integer, "the sign of everything is flipped"),
         (proportional(a, b, tolerance), "everything is off by one constant factor"),
         (shifted(a, b, tolerance), "everything is off by one constant that is added"),
         (b.ndim > 1 and b.shape[-1] == b.shape[-2] and close(a.mT, b, tolerance),

@@ -120,6 +120,21 @@ class Draw:
             if order[0] != 0 and not torch.equal(order, order.argsort()):
                 return order
 
+    def telling(
+        self, drawn: Callable[[Draw], list[Case]], right: Answer, *wrong: Answer
+    ) -> list[Case]:
+        """Draw cases anew until they refuse each wrong answer that some draws would accept."""
+        while True:
+            cases = drawn(self)
+            wanted = [(case, right(*case.args)) for case in cases]
+            if not any(
+                all(
+                    close(answer(*case.args), want, case.tolerance or 1e-6) for case, want in wanted
+                )
+                for answer in wrong
+            ):
+                return cases
+
     def places(self, *shape: int, high: int = 60) -> Tensor:
         """Return integer positions from 5 to high, not in order if there are three or more."""
         while True:
@@ -271,7 +286,9 @@ class Check:
         wrong = right.index(False)
         fine = [case.label for case, fits in zip(cases, right, strict=True) if fits]
         good = [label for label in dict.fromkeys(fine) if label != cases[wrong].label]
-        more = f" and {len(good) - 2} more" if len(good) > 2 else ""
+        more = ""
+        if len(good) > 2:
+            more = f"; and in {len(good) - 2} more case{'s' if len(good) > 3 else ''}"
         text = difference(got[wrong], wanted[wrong], self.room(cases[wrong]), self.axes)
         if hidden:  # a share can be made to tell a number
             text = re.sub(r" \(\d+ % of them\)", "", text)
