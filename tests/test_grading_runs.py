@@ -33,7 +33,7 @@ from traitlets.config import Config
 from exercises import build
 from exercises.grade_course import Outcome, grade_course, in_pool, main
 from exercises.jobs import Graded, Job, Verdict
-from exercises.notebook import parse
+from exercises.notebook import open_answers, parse, restore
 from exercises.records import Course, find_alembic
 from exercises.sets import HERE, load, release_path, source_path
 from exercises.summary import page
@@ -558,6 +558,41 @@ def test_an_open_answer_waits_for_a_person_and_is_no_zero(
     assert f"ann, {NAME}: open_answer was rewritten after it got 4.5" in capsys.readouterr().err
     with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as book:
         assert book.find_grade("open_answer", NAME, NAME, "ann").needs_manual_grade
+
+
+def open_answer_of(cells: list[dict[str, Any]]) -> str:
+    """Return what waits for a person of a notebook."""
+    exercise_set = load(NAME)
+    restored = restore(parse(json.dumps({"cells": cells}).encode()), exercise_set)
+    assert sum(cell.is_open for cell in restored) == 1  # formgrader has a place for the points
+    return open_answers(restored, exercise_set)["open_answer"]
+
+
+def test_an_open_answer_waits_wherever_it_stands() -> None:
+    """Cells may be deleted or have lost their metadata; who has written nothing has no answer."""
+    release = json.loads(release_path(NAME).read_text(encoding="utf-8"))["cells"]
+    own = {"cell_type": "markdown", "metadata": {}, "source": "I measured."}
+    answered = [{**c, "source": "I measured."} if c["id"] == "open-answer" else c for c in release]
+    scratch = {"cell_type": "code", "metadata": {}, "source": "1 + 1"}
+
+    def without(cells: list[dict[str, Any]], *ids: str) -> list[dict[str, Any]]:
+        return [cell for cell in cells if cell.get("id") not in ids]
+
+    def bare(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**cell, "metadata": {}} for cell in cells]
+
+    for cells in (
+        answered, without(answered, "test-unstretched"), without(answered, "unstretched"),
+        without(answered, "test-unstretched", "ask-open", "progress"), bare(answered),
+        without(release, "open-answer") + [own], [own] + without(release, "open-answer"),
+        [*release[:3], own, *release[3:]], [*release, own],
+    ):  # fmt: skip
+        assert open_answer_of(cells) == "I measured."
+    assert open_answer_of([scratch, *without(release, "open-answer", "open-work")]) == "1 + 1"
+    at = [cell["id"] for cell in release].index("unstretched")
+    solved = [*release[:at], {**release[at], "source": "x = 1"}, scratch, *release[at + 1 :]]
+    for cells in (release, bare(release), solved, without(solved, "test-unstretched"), []):
+        assert open_answer_of(cells) == ""
 
 
 def table(path: Path) -> list[list[str]]:
