@@ -39,7 +39,7 @@ from exercises.archives import write_archives
 from exercises.bubblewrap import require_bubblewrap, require_hidden
 from exercises.jobs import Graded, Job, Limits, NotStarted
 from exercises.records import Course, Record, fill_gradebook, grader_version, write
-from exercises.sets import HERE, load, set_names
+from exercises.sets import HERE, load, set_names, source_text
 from exercises.summary import page
 from exercises.syscalls import SandboxMissing
 from exercises.tables import (
@@ -76,7 +76,7 @@ def work(job: Job) -> Outcome:
     try:
         graded = grade(job)
         notebook = autograded(graded)
-        return Outcome(graded, nbformat.writes(notebook), feedback_page(graded, notebook))
+        return Outcome(graded, nbformat.writes(notebook), feedback_page(graded.record(), notebook))
     except (NotStarted, SandboxMissing) as error:
         return Outcome(None, "", "", str(error))
     except Exception as error:  # a fault of the grader's must not cost the others their grades
@@ -261,6 +261,7 @@ def write_results(
         print(note, file=sys.stderr)
     write_tables(course, records)
     write(course.root / "summary.html", page(records))
+    update_pages(course, records)
     to_upload = write_archives(course, records, sets)
     for name in sorted({record["set"] for record in records}):
         scores = [counted(record) for record in records if record["set"] == name]
@@ -269,6 +270,29 @@ def write_results(
     print(f"Results: {course.root / 'summary.html'}, submissions.csv, answers.csv, gradebook.db")
     for line in to_upload:
         print(line)
+
+
+def update_pages(course: Course, records: list[Record]) -> None:
+    """Write the points and the comments of a person into pages and notebooks that lack them."""
+    import nbformat
+
+    from exercises.feedback import feedback_page, overview
+
+    for record in records:
+        student, name = record["student"], record["set"]
+        if not course.complete(student, name):
+            continue
+        path, text = course.place("autograded", student, name, "ipynb"), overview(record)
+        try:
+            kept = path.read_text(encoding="utf-8")
+            if source_text(json.loads(kept)["cells"][0]) != text:
+                notebook = nbformat.reads(kept, 4)
+                notebook.cells[0].source = text
+                made = feedback_page(record, notebook)
+                write(course.place("feedback", student, name, "html"), made)
+                write(path, nbformat.writes(notebook))
+        except (OSError, ValueError, LookupError) as error:  # somebody has changed it
+            print(f"{student}, {name}: the page stays as it was ({path}: {error})", file=sys.stderr)
 
 
 def describe_changes(changes: list[Change]) -> str:

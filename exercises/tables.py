@@ -57,13 +57,19 @@ def open_points(record: Record) -> float | str:
     """Return the points given by hand to open exercises; nothing while one of them waits."""
     scores = record.get("open_scores", {})
     answered = {name for name, answer in record.get("open", {}).items() if answer}
-    return "" if answered - scores.keys() else float(sum(scores.values()))
+    waiting = answered | record.get("was", {}).keys()
+    return "" if waiting - scores.keys() else float(sum(scores.values()))
+
+
+def was(record: Record) -> str:
+    """Say which points were given for the open exercises before they were rewritten."""
+    return f" (was {sum(record['was'].values()):g})" if record.get("was") else ""
 
 
 def open_word(record: Record) -> str:
     """Say what has become of the open exercises of a submission."""
     if open_points(record) == "":
-        return "waiting"
+        return f"waiting{was(record)}"
     scored = any(record.get("open", {}).values()) or open_points(record)
     return "scored" if scored else "not answered"
 
@@ -100,7 +106,7 @@ def answers_table(records: list[Record]) -> list[list[Any]]:
            v["message"], r.get("by_hand", {}).get(v["test_id"], "")]
           for r in records for v in r["verdicts"]),
         *([r["student"], r["set"], name, r.get("open_scores", {}).get(name, ""),
-           open_top(r["set"]), "by hand" if answer else "not answered", "", ""]
+           open_top(r["set"]), "by hand" if answer else "not answered", was(r).strip(" ()"), ""]
           for r in records for name, answer in r.get("open", {}).items()),
     ]  # fmt: skip
 

@@ -151,7 +151,7 @@ def test_what_a_student_wrote_is_shown_as_text_and_a_forged_verdict_is_not(grade
     assert "alert('text cell')" in unescape(page)  # shown as text, so that one can see it
     assert "alert('printed')" in unescape(page)
     assert "13 of 13 points" not in page
-    assert "(Score: 0.0 / 13.0)" in page
+    assert "(Score: 0.0 / 19.0)" in page
 
 
 def test_a_name_is_text_wherever_it_is_shown(graded) -> None:
@@ -203,7 +203,7 @@ def test_a_page_is_made_in_seconds_whatever_was_typed(typed: str) -> None:
     """Colouring takes time in proportion to the length, in nbgrader's own pages too."""
     graded = Graded("ann", SET, [], [Cell("code", typed)], {}, 0.0)
     begin = time.process_time()
-    page = feedback_page(graded, autograded(graded))
+    page = feedback_page(graded.record(), autograded(graded))
     listing = build.settings().HTMLExporter.filters["highlight_code"](typed)
     assert time.process_time() - begin < 10
     assert unescape(listing).count(typed) == 1 and "highlight" in page
@@ -215,7 +215,7 @@ def test_printed_text_and_text_cells_take_seconds_too(text: str) -> None:
     cells, ran = [Cell("code", "1"), Cell("markdown", text)], {0: CellRun(text)}
     begin = time.process_time()
     graded = Graded("ann", SET, [], cells, ran, 0.0)
-    feedback_page(graded, autograded(graded))
+    feedback_page(graded.record(), autograded(graded))
     assert time.process_time() - begin < 20
 
 

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -552,12 +553,43 @@ def test_an_open_answer_waits_for_a_person_and_is_no_zero(
     assert main([str(tmp_path)]) == 0
     assert open_row(tmp_path) == ("scored", "4.5", "4.5")
     assert capsys.readouterr().err == ""
+    page_of_ann = tmp_path / f"feedback/ann/{NAME}/{NAME}.html"
+    assert "4.5 of 6" in page_of_ann.read_text(encoding="utf-8")
     answer["source"] = "I measured again."
     hand_in(tmp_path, "ann", NAME, json.dumps(release))
+    with pytest.MonkeyPatch.context() as patch:  # it is not forgotten if the gradebook fails
+        patch.setattr("exercises.grade_course.fill_gradebook", lambda *_: 1 / 0)
+        assert main([str(tmp_path)]) == 1
+    capsys.readouterr()
     assert main([str(tmp_path)]) == 0
     assert f"ann, {NAME}: open_answer was rewritten after it got 4.5" in capsys.readouterr().err
+    for _ in range(2):  # said once, and true until it is scored again
+        assert open_row(tmp_path) == ("waiting (was 4.5)", "", "")
+        assert main([str(tmp_path)]) == 0
+        assert capsys.readouterr().err == ""
+    (line,) = (row for row in table(tmp_path / "answers.csv") if row[2] == "open_answer")
+    assert line[3:] == ["", "6.0", "by hand", "was 4.5", ""]
+    assert "waiting / 6 (was 4.5)" in (tmp_path / "summary.html").read_text(encoding="utf-8")
+    found = page_of_ann.read_text(encoding="utf-8")
+    assert "waits for a person</strong> (was 4.5)" in found and "Score: 4.5" not in found
     with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as book:
-        assert book.find_grade("open_answer", NAME, NAME, "ann").needs_manual_grade
+        grade = book.find_grade("open_answer", NAME, NAME, "ann")
+        assert grade.needs_manual_grade
+        grade.needs_manual_grade = False  # the same points, saved again
+        book.find_comment("open_answer", NAME, NAME, "ann").manual_comment = "Much *better*."
+        book.find_grade("test_rows_used", NAME, NAME, "ann").manual_score = 1.0
+        book.db.commit()
+    assert main([str(tmp_path)]) == 0
+    assert [row["open"] for row in rows(tmp_path)] == ["scored"]
+    found = page_of_ann.read_text(encoding="utf-8")
+    assert "5.5 of 16 points" in found and "(Score: 5.5 / 16.0)" in found
+    assert "4.5 of 6" in found and "Score: 4.5 / 6.0" in found and "Score: 1.0 / 2.0" in found
+    notebook = json.loads((tmp_path / f"autograded/ann/{NAME}/{NAME}.ipynb").read_text())
+    for text in (unescape(found), unescape("".join(notebook["cells"][0]["source"]))):
+        assert "Much *better*." in text and "waits" not in text
+    stamp = page_of_ann.stat().st_mtime_ns
+    assert main([str(tmp_path)]) == 0
+    assert page_of_ann.stat().st_mtime_ns == stamp
 
 
 def open_answer_of(cells: list[dict[str, Any]]) -> str:
@@ -752,8 +784,8 @@ def test_feedback_returns_through_nbgraders_exchange(tmp_path: Path) -> None:
     do(exchange.ExchangeFetchFeedback)
     (page,) = (student / NAME).glob(f"feedback/*/{NAME}.html")
     points = load(NAME).points
-    assert f"(Score: {points} / {points})" in page.read_text()
+    waiting = sum(question.points for question in load(NAME).open)
+    assert f"(Score: {points} / {points + waiting})" in page.read_text()
     assert nbgrader.generate_feedback(NAME)["success"]  # as after comments by hand
     (page,) = (tmp_path / "feedback").glob(f"*/{NAME}/{NAME}.html")
-    waiting = sum(question.points for question in load(NAME).open)  # nbgrader counts it as lost
     assert f"(Score: {points} / {points + waiting})" in page.read_text()
