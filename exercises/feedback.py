@@ -119,10 +119,14 @@ def overview(record: Record) -> str:
     points, top = total_of(record)
     so_far = " so far" if open_points(record) == "" else ""
     lines = [f"**{points:g} of {top:g} points{so_far}**", ""]
+    words = {(one["word"], one["message"]) for one in record["verdicts"]}
+    unread = len(words) == 1 and min(words)[0] == "malformed"
+    lines += [f"Nothing can be read: {harmless(min(words)[1])}.", ""] if unread else []
     comments = dict(record.get("comments", {}))
     for one in record["verdicts"]:
         text = f"{one['points']:g} of {one['max_points']:g}, **{one['word']}**"
-        text += f"{': ' * bool(one['message'])}{harmless(one['message'])}"
+        if one["message"] and not unread:
+            text += f": {harmless(one['message'])}"
         if (score := record.get("by_hand", {}).get(one["test_id"])) is not None:
             text = f"**{score:g} of {one['max_points']:g}, by hand**; found: {text}"
         lines.append(f"- [{one['question']}](#{one['test_id']}): {text}")
@@ -159,7 +163,10 @@ def autograded(graded: Graded) -> Any:
     is shown as it was typed: none of it can act as a page's script or forge a verdict.
     """
     by_test = {verdict.test_id: verdict for verdict in graded.verdicts}
-    cells, budget = [nbformat.v4.new_markdown_cell(overview(graded.record()), id="verdicts")], TextBudget()
+    cells, budget = (
+        [nbformat.v4.new_markdown_cell(overview(graded.record()), id="verdicts")],
+        TextBudget(),
+    )
     for index, cell in enumerate(graded.cells):
         mark = f"cell-{index}"
         source = cell.source if cell.as_handed_out else budget.take(cell.source)

@@ -314,7 +314,6 @@ def grade(job: Job) -> Graded:
         NotStarted: if the sandbox does not start, which is not the student's fault.
     """
     begin, exercise_set = time.monotonic(), load(job.set_name)
-    cells: list[Cell] = []
     try:
         if job.data is None:
             raise Unreadable(job.unreadable)
@@ -322,13 +321,18 @@ def grade(job: Job) -> Graded:
         grader = Grader(job, exercise_set, cells)
         grader.run()
         verdicts, ran = list(grader.verdicts.values()), grader.ran
+        answers = open_answers(cells, exercise_set)
     except Unreadable as error:
         cells, ran = restore([], exercise_set), {}
+        message = (
+            f"{str(error)[:LONGEST]}. Hand in the file {job.set_name}.ipynb that JupyterLab "
+            "downloads (File, then Download)"
+        )
         verdicts = [
-            Verdict(q.name, q.test_id, q.points, word="malformed", message=str(error)[:LONGEST])
+            Verdict(q.name, q.test_id, q.points, word="malformed", message=message)
             for q in exercise_set.questions
         ]
+        # What nobody could read may have an answer; with another file it is another one.
+        answers = {question.name: message for question in exercise_set.open}
     seconds = time.monotonic() - begin
-    return Graded(
-        job.student, job.set_name, verdicts, cells, ran, seconds, open_answers(cells, exercise_set)
-    )
+    return Graded(job.student, job.set_name, verdicts, cells, ran, seconds, answers)

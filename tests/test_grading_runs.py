@@ -417,8 +417,8 @@ def test_what_an_instructor_adds_reaches_the_tables(
     """Scores by hand, hours late, totals; a better answer behind an old score is pointed out."""
     other = "02_sinusoidal"
     (hand_in(tmp_path, "ann", NAME) / "timestamp.txt").write_text("2026-10-05 14:30:00 UTC")
-    hand_in(tmp_path, "ann", other)
-    hand_in(tmp_path, "12345", other)
+    for student in ("ann", "12345"):
+        hand_in(tmp_path, student, other, release_path(other).read_text(encoding="utf-8"))
     assert main([str(tmp_path)]) == 0
     question = load(NAME).questions[0]
     with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as book:
@@ -625,6 +625,19 @@ def test_an_open_answer_waits_wherever_it_stands() -> None:
     solved = [*release[:at], {**release[at], "source": "x = 1"}, scratch, *release[at + 1 :]]
     for cells in (release, bare(release), solved, without(solved, "test-unstretched"), []):
         assert open_answer_of(cells) == ""
+
+
+@pytest.mark.usefixtures("one_process")
+def test_a_file_that_cannot_be_read_is_no_zero_for_the_open_exercise(tmp_path: Path) -> None:
+    """It may hold an answer: that waits; the page says once what is wrong and what to do."""
+    hand_in(tmp_path, "ann", NAME, "<!DOCTYPE html>")
+    assert main([str(tmp_path)]) == 0
+    assert open_row(tmp_path) == ("waiting", "", "")
+    found = unescape((tmp_path / f"feedback/ann/{NAME}/{NAME}.html").read_text(encoding="utf-8"))
+    top = found[: found.index("Exercise set 3") if "Exercise set 3" in found else len(found)]
+    why = "the file is not JSON (JSONDecodeError). Hand in the file 03_learned.ipynb that Jupyter"
+    assert f"Nothing can be read: {why}" in top and "waits for a person" in top
+    assert top.count("<strong>malformed</strong>:") == 0
 
 
 def table(path: Path) -> list[list[str]]:
