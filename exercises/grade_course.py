@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import difflib
 import functools
 import hashlib
 import json
@@ -316,12 +317,26 @@ def show(course: Course, student: str, exercise: str, base: Job) -> str:
     """
     from exercises.grade_submission import shown  # and PyTorch with it
 
-    for one, name in course.submissions()[0]:
-        if one == student and exercise in {question.name for question in load(name).questions}:
+    submissions = course.submissions()[0]
+    theirs = [name for one, name in submissions if one == student]
+    asked = [question.name for name in theirs for question in load(name).questions]
+    for name in theirs:
+        if exercise in {question.name for question in load(name).questions}:
             data, unreadable = course.read_submission(student, name)
             job = replace(base, student=student, set_name=name, data=data, unreadable=unreadable)
             return f"{student}, {name}, {exercise}\n{shown(job, exercise)}"
-    raise ValueError(f"show: {student!r} has handed in no {exercise!r}")
+    if not theirs:
+        near = difflib.get_close_matches(student, {one for one, _ in submissions}, 3, 0.5)
+        hint = f"; here are {', '.join(near)}" if near else ""
+        raise ValueError(f"show: nobody by the name of {student!r} has handed in anything{hint}")
+    if exercise in {*theirs, *set_names()}:
+        names = ", ".join(question.name for question in load(exercise).questions)
+        raise ValueError(f"show: {exercise!r} is a set; its exercises are {names}")
+    if exercise in {question.name for name in theirs for question in load(name).open}:
+        raise ValueError(f"show: {exercise!r} is scored by hand, and nothing of it was run")
+    raise ValueError(
+        f"show: {student!r} has handed in no {exercise!r}; there are {', '.join(asked)}"
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:

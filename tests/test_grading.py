@@ -31,6 +31,7 @@ from exercises.grade_submission import (
     TOOK_TOO_LONG,
     error_in_call,
     error_in_cell,
+    farthest,
     grade,
     seed_for,
 )
@@ -488,8 +489,30 @@ def test_the_case_that_failed_is_found_in_a_dispute(
     for words in (f"ann, {name}, unstretched", failed["message"], failed["case"],
                   "returned: tensor(", "expected: tensor(", f"seed {failed['seed']}"):  # fmt: skip
         assert words in said
-    assert main([str(tmp_path), "--show", "ann", "looks"]) == 2
-    assert "'ann' has handed in no 'looks'" in capsys.readouterr().err
+    assert "given: tensor(shape (" in said
+    assert farthest(torch.ones(2, 2), torch.tensor([[1, 1], [5, 1]])) == (
+        "largest difference at [1, 0]: 1, expected 5"
+    )
+    assert len(said.splitlines()) < 12 and max(map(len, said.splitlines())) < 500
+    for student, exercise, why in (
+        ("ann", "looks", "'ann' has handed in no 'looks'; there are rows_used, resize_grid, "),
+        (
+            "anna",
+            "unstretched",
+            "nobody by the name of 'anna' has handed in anything; here are ann",
+        ),
+        ("ann", name, "'03_learned' is a set; its exercises are rows_used, resize_grid, unstretch"),
+        ("ann", "open_answer", "'open_answer' is scored by hand, and nothing of it was run"),
+    ):
+        assert main([str(tmp_path), "--show", student, exercise]) == 2
+        assert why in capsys.readouterr().err
+    crash = "def unstretched(table):\n    table += 0\n    return table.colour('\\x1b[2J')\n"
+    (folder / f"{name}.ipynb").write_bytes(changed(name, {"unstretched": crash}))
+    assert main([str(tmp_path), "--show", "ann", "unstretched"]) == 0
+    said = capsys.readouterr().out
+    assert "raised: AttributeError: 'Tensor' object has no attribute 'colour' (line 3 of" in said
+    assert "\n    return table.colour('\\x1b[2J')\n" in said and "\x1b" not in said
+    assert "given: tensor(shape (" in said and "expected: tensor(shape (" in said
 
 
 def test_a_page_begins_with_its_verdicts(graded) -> None:
