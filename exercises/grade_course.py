@@ -267,7 +267,7 @@ def write_results(
     for name in sorted({record["set"] for record in records}):
         scores = [counted(record) for record in records if record["set"] == name]
         mean = sum(scores) / len(scores)
-        print(f"{name}: {len(scores)} submissions, mean {mean:.2f} of {load(name).points:g}")
+        print(f"{name}: {len(scores)} submissions, mean {mean:.1f} of {load(name).points:g}")
     print(f"Results: {course.root / 'summary.html'}, submissions.csv, answers.csv, gradebook.db")
     for line in to_upload:
         print(line)

@@ -253,7 +253,7 @@ class Grader:
             verdict.message, calls, got = str(failed), failed.at + 1, failed.got
         except StudentError as error:
             verdict.word = "not answered" if error.stub else "crash"
-            verdict.message = "; ".join([error.text, *error.__notes__])
+            verdict.message = ": ".join([*error.__notes__, error.text])
             if error.stub:
                 verdict.message = exercise.missing(error.stub)
         except Missing:

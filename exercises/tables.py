@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from exercises.collect import anonymous, read_kept
 from exercises.records import Course, Record, write_new
 from exercises.sets import load
 
@@ -151,15 +152,21 @@ def moodle_table(records: list[Record]) -> list[list[Any]]:
     ]  # fmt: skip
 
 
-def canvas_table(records: list[Record]) -> list[list[Any]]:
-    """Return the same as Canvas reads it, which counts totals itself."""
+def canvas_table(records: list[Record], codes: Collection[str] = ()) -> list[list[Any]]:
+    """Return the same as Canvas reads it, which counts totals itself.
+
+    Args:
+        records: of all submissions.
+        codes: students whose names Canvas has hidden, which may be digits and are no ID.
+    """
     names, students = by_student(records)
     rows: list[list[Any]] = [
         [*CANVAS, *names],
         ["Points Possible", "", "", "", "", *(top_of(name) for name in names)],
     ]
     for student, points in students.items():
-        number = student if student.isdecimal() else ""  # as in the names of Canvas's downloads
+        known = student.isdecimal() and student not in codes
+        number = student if known else ""  # as in the names of Canvas's downloads
         login = "" if number else student
         scores = [points.get(name, "") for name in names]
         rows.append([student, number, "", login, "", *scores])
@@ -189,10 +196,15 @@ def changes_between(before: Record, now: Record) -> list[Change]:
 
 def write_tables(course: Course, records: list[Record]) -> None:
     """Write all tables into the course folder."""
+    codes = {
+        student for origins in read_kept(course.root).values()
+        for student, origin in origins.items()
+        if origin.platform == "canvas" and anonymous(origin.file)
+    }  # fmt: skip
     for name, rows in (
         ("submissions", submissions_table(records)),
         ("answers", answers_table(records)),
         ("moodle", moodle_table(records)),
-        ("canvas", canvas_table(records)),
+        ("canvas", canvas_table(records, codes)),
     ):
         write_table(course.root / f"{name}.csv", rows)

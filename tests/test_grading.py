@@ -300,6 +300,16 @@ def test_lines_tell_no_hidden_input() -> None:
     assert error_in_cell({**error, "line": 39})[0].endswith("(line 39 of the cell)")
 
 
+@pytest.mark.usefixtures("sandbox")
+def test_an_error_of_syntax_says_its_line_once() -> None:
+    """And no name of a file that the student never saw."""
+    data = changed("03_learned", {"unstretched": "def unstretched(table):\n    return ("})
+    last = grade(Job("ann", "03_learned", data, limits=LIMITS)).verdicts[-1]
+    assert (
+        last.message == "its cell stopped: SyntaxError: '(' was never closed (line 2 of the cell)"
+    )
+
+
 def test_a_flood_of_output_is_kept_short(graded) -> None:
     """200 MB printed leave less than a page."""
     root, _ = graded

@@ -493,7 +493,7 @@ def test_a_mended_check_lists_whose_points_change(
     assert listed[1:] == [["ann", NAME, "lookup", "0.0", "3.0", "wrong answer", "ok", ""]]
     assert stamps(tmp_path) == kept and rows(tmp_path)[0]["points"] == "0.0"
     assert main([str(tmp_path)]) == 0
-    assert f"{NAME}: 2 submissions, mean 1.50 of 10\n" in capsys.readouterr().out
+    assert f"{NAME}: 2 submissions, mean 1.5 of 10\n" in capsys.readouterr().out
     assert [row["points"] for row in rows(tmp_path)] == ["3.0", "0.0"]
     assert table(tmp_path / "changes.csv") == listed
 
@@ -616,7 +616,7 @@ def test_an_open_answer_waits_wherever_it_stands() -> None:
     for cells in (
         answered, without(answered, "test-unstretched"), without(answered, "unstretched"),
         without(answered, "test-unstretched", "ask-open", "progress"), bare(answered),
-        without(release, "open-answer") + [own], [own] + without(release, "open-answer"),
+        [*without(release, "open-answer"), own], [own, *without(release, "open-answer")],
         [*release[:3], own, *release[3:]], [*release, own],
     ):  # fmt: skip
         assert open_answer_of(cells) == "I measured."
