@@ -303,10 +303,10 @@ def test_lines_tell_no_hidden_input() -> None:
 @pytest.mark.usefixtures("sandbox")
 def test_an_error_of_syntax_says_its_line_once() -> None:
     """And no name of a file that the student never saw."""
-    data = changed("03_learned", {"unstretched": "def unstretched(table):\n    return ("})
+    data = changed("03_learned", {"unstretched": "def unstretched(table):\n    return = 1"})
     last = grade(Job("ann", "03_learned", data, limits=LIMITS)).verdicts[-1]
     assert (
-        last.message == "its cell stopped: SyntaxError: '(' was never closed (line 2 of the cell)"
+        last.message == "its cell stopped: SyntaxError: invalid syntax (line 2 of the cell)"
     )
 
 
