@@ -197,6 +197,7 @@ def read_worksheet(path: Path, numbers: Collection[str]) -> tuple[dict[str, str]
         ]  # fmt: skip
         if not found:
             hint = "; if Moodle hides the names, reveal them first, or leave the worksheet out"
+            hint *= form is ADDRESS
             raise ValueError(f"{path} has no column of {what}; it has {head}{hint}")
         return found
 

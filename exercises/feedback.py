@@ -163,10 +163,8 @@ def autograded(graded: Graded) -> Any:
     is shown as it was typed: none of it can act as a page's script or forge a verdict.
     """
     by_test = {verdict.test_id: verdict for verdict in graded.verdicts}
-    cells, budget = (
-        [nbformat.v4.new_markdown_cell(overview(graded.record()), id="verdicts")],
-        TextBudget(),
-    )
+    verdicts = nbformat.v4.new_markdown_cell(overview(graded.record()), id="verdicts")
+    cells, budget = [verdicts], TextBudget()
     for index, cell in enumerate(graded.cells):
         mark = f"cell-{index}"
         source = cell.source if cell.as_handed_out else budget.take(cell.source)

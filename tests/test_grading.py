@@ -305,9 +305,7 @@ def test_an_error_of_syntax_says_its_line_once() -> None:
     """And no name of a file that the student never saw."""
     data = changed("03_learned", {"unstretched": "def unstretched(table):\n    return = 1"})
     last = grade(Job("ann", "03_learned", data, limits=LIMITS)).verdicts[-1]
-    assert (
-        last.message == "its cell stopped: SyntaxError: invalid syntax (line 2 of the cell)"
-    )
+    assert last.message == "its cell stopped: SyntaxError: invalid syntax (line 2 of the cell)"
 
 
 def test_a_flood_of_output_is_kept_short(graded) -> None:
