@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -82,19 +83,25 @@ def write_archives(course: Course, records: list[Record], sets: list[str]) -> li
         sets: what this run is about.
 
     Returns:
-        What to upload, and where; each archive is either whole or not there.
+        What to upload, and where, or what is missing before that; each archive is either whole or
+        not there.
     """
     made = []
     for name, origins in read_kept(course.root).items():
-        here = [one for one in records if one["set"] == name in sets and one["student"] in origins]
+        graded = [one for one in records if one["set"] == name in sets]
+        # Of a group, which has one file, the last counts: one whose answers are all scored.
+        here = [one for one in graded if one["student"] in origins]
+        here.sort(key=lambda one: open_points(one) != "")
+        others = ", ".join(one["student"] for one in graded if one["student"] not in origins)
         for platform in MADE:
-            files = {
-                PLATFORMS[platform].returned(origins[one["student"]].file, name): one
-                for one in here
-                if origins[one["student"]].platform == platform
-            }
-            if not files:
+            groups: dict[str, list[Record]] = defaultdict(list)
+            for one in here:
+                origin = origins[one["student"]]
+                if origin.platform == platform:
+                    groups[PLATFORMS[platform].returned(origin.file, name)].append(one)
+            if not groups:
                 continue
+            files = {file: group[-1] for file, group in groups.items()}
             path = course.root / f"{platform}_{name}.zip"
             fresh = path.with_suffix(".new")
             with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
@@ -103,5 +110,16 @@ def write_archives(course: Course, records: list[Record], sets: list[str]) -> li
                 for file, record in files.items():
                     archive.writestr(file, MADE[platform](course, record))
             fresh.replace(path)
-            made.append(f"For {PLATFORMS[platform].title}, {PLATFORMS[platform].upload}: {path}")
+            for group in groups.values():
+                if len({(counted(one), open_points(one)) for one in group}) > 1:
+                    names = ", ".join(one["student"] for one in group)
+                    made.append(f"{path.name}: of the group {names}, the points of "
+                                f"{group[-1]['student']} count; they differ")  # fmt: skip
+            if others:
+                made.append(f"Graded, but not in {path.name}: {others} (not collected from "
+                            f"{PLATFORMS[platform].title})")  # fmt: skip
+            waiting = sum(open_points(one) == "" for one in files.values())
+            upload = f"For {PLATFORMS[platform].title}, {PLATFORMS[platform].upload}: {path}"
+            wait = f"{path}: {waiting} wait{'s' * (waiting == 1)} for a person; the archive says so"
+            made.append(wait if waiting else upload)
     return made

@@ -32,7 +32,7 @@ from typing import IO, NamedTuple
 
 from exercises.platforms import PLATFORMS, Owner, Told, platform_of
 from exercises.records import EXCHANGED, LARGEST_FILE, fits_as_name, write
-from exercises.sets import load
+from exercises.sets import load, set_names
 
 COUNTED = r"(?:-[0-9]+| ?\([0-9]+\))?\.ipynb"  # by the platform or a browser
 BROKEN = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
@@ -148,6 +148,12 @@ def owner_of(file: str, name: str, platform: str, told: Told) -> Owner | None:
     return PLATFORMS[platform].owner(mark, told)
 
 
+def anonymous(file: str) -> bool:
+    """Return whether Canvas has hidden whose a file is."""
+    mark = PLATFORMS["canvas"].mark.match(file)
+    return mark is not None and mark[1] is not None
+
+
 def worksheet_rows(data: bytes) -> list[list[str]]:
     """Return the lines of a table in whatever form a spreadsheet may have written it."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -157,6 +163,7 @@ def worksheet_rows(data: bytes) -> list[list[str]]:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError:
             text = data.decode("cp1252", errors="replace")
+    text = re.sub(r"\Asep=.\r?\n", "", text)  # a line for Excel alone
     tables = [list(csv.reader(io.StringIO(text, newline=""), delimiter=one)) for one in ",;\t"]
     rows = max(tables, key=lambda rows: max(map(len, rows), default=0))
     return [row for row in rows if any(row)]
@@ -189,7 +196,9 @@ def read_worksheet(path: Path, numbers: Collection[str]) -> tuple[dict[str, str]
             if any(column) and all(form.fullmatch(cell) for cell in column if cell)
         ]  # fmt: skip
         if not found:
-            raise ValueError(f"{path} has no column of {what}; it has {head}")
+            hint = "; if Moodle hides the names, reveal them first, or leave the worksheet out"
+            hint *= form is ADDRESS
+            raise ValueError(f"{path} has no column of {what}; it has {head}{hint}")
         return found
 
     def named(index: int) -> list[str]:
@@ -254,9 +263,9 @@ def one_each(
         last = max(one.owner.attempt for one in theirs)
         latest = [one for one in theirs if one.owner.attempt == last]
         if len(latest) > 1 or len({one.mark for one in theirs}) > 1:
-            problems += [f"Left out: {one.file.name!a} is one of several" for one in theirs]
+            problems += [f"Left out: {one.file.name!r} is one of several" for one in theirs]
         elif not fits_as_name(student):
-            problems.append(f"Left out: {latest[0].file.name!a} would belong to {student!a}")
+            problems.append(f"Left out: {latest[0].file.name!r} would belong to {student!r}")
         else:
             if len(theirs) > 1:
                 said.append(f"{student}: of {len(theirs)} attempts the latest counts, {last}")
@@ -320,7 +329,14 @@ def collect(
                 sender = mark.match(file.name)[1]
                 found[names.get(number, number)].append(Sent(file, owner, number, sender))
             if not owner and not mark.fullmatch(file.name) and not METADATA.fullmatch(file.name):
-                problems.append(f"Left out: {file.name!a} is no notebook of {name} by its name")
+                problems.append(f"Left out: {file.name!r} is no notebook of {name} by its name")
+        if not found:
+            for other in set_names():
+                if any(owner_of(file.name, other, platform, told) for file in files):
+                    raise ValueError(f"no file is a notebook of {name}; this looks like {other}")
+        if platform == "canvas" and any(map(anonymous, (file.name for file in files))):
+            said.append("Canvas has hidden the names: the letters and digits are of this "
+                        "assignment alone, and no import of points accepts them.")  # fmt: skip
         chosen = dict(one_each(found, said, problems))
         origins = {student: Origin(platform, one.number, one.file.name)
                    for student, one in chosen.items()}  # fmt: skip
@@ -329,7 +345,7 @@ def collect(
             try:
                 put(root / "submitted" / student / name / f"{name}.ipynb", one)
             except BROKEN as error:
-                problems.append(f"Left out: {one.file.name!a} cannot be read or kept ({error})")
+                problems.append(f"Left out: {one.file.name!r} cannot be read or kept ({error})")
                 del origins[student]
     there = {student for student in before if (root / "submitted" / student / name).is_dir()}
     kept[name] = {student: before[student] for student in there} | origins

@@ -14,7 +14,9 @@ from jinja2 import DictLoader
 from latex2mathml.converter import convert
 
 from exercises.jobs import Graded, Verdict
-from exercises.sets import load, scored_by_hand
+from exercises.records import Record
+from exercises.sets import load
+from exercises.tables import counted, open_points, open_top, open_word, was
 
 SHOWN = 100_000  # characters of a student's that a page shows: making it takes seconds, not hours
 CONTENTS = re.compile(r'<div id="toc">.*?</div>', re.DOTALL)  # nbgrader's: "Test cell", four times
@@ -103,18 +105,43 @@ def verdict_text(verdict: Verdict) -> str:
     return f"{text}\n{verdict.message}\n" if verdict.message else f"{text}\n"
 
 
-def overview(graded: Graded) -> str:
-    """Return a list of the verdicts, each with a link to its place in the notebook."""
-    lines = [
-        f"- [{verdict.question}](#{verdict.test_id}): {verdict.points:g} of "
-        f"{verdict.max_points:g}, **{verdict.word}**"
-        f"{': ' * bool(verdict.message)}{harmless(verdict.message)}"
-        for verdict in graded.verdicts
-    ]
-    for question in load(graded.set_name).open:
-        word = "waits for a person" if graded.open.get(question.name) else "not answered"
-        place = f"[the open exercise](#comment-{question.name})"
-        lines.append(f"- {place}: of {question.points:g}, by hand, **{word}**")
+def total_of(record: Record) -> tuple[float, float]:
+    """Return the points so far, and the largest number, each with those of the open exercise."""
+    top = sum(verdict["max_points"] for verdict in record["verdicts"])
+    return counted(record) + float(open_points(record) or 0), top + open_top(record["set"])
+
+
+def overview(record: Record) -> str:
+    """Return the points, and the verdicts, each with a link to its place in the notebook.
+
+    With the points and the comments that the gradebook has from a person.
+    """
+    points, top = total_of(record)
+    so_far = " so far" if open_points(record) == "" else ""
+    lines = [f"**{points:g} of {top:g} points{so_far}**", ""]
+    words = {(one["word"], one["message"]) for one in record["verdicts"]}
+    unread = len(words) == 1 and min(words)[0] == "malformed"
+    lines += [f"Nothing can be read: {harmless(min(words)[1])}.", ""] if unread else []
+    comments = dict(record.get("comments", {}))
+    for one in record["verdicts"]:
+        text = f"{one['points']:g} of {one['max_points']:g}, **{one['word']}**"
+        if one["message"] and not unread:
+            text += f": {harmless(one['message'])}"
+        if (score := record.get("by_hand", {}).get(one["test_id"])) is not None:
+            text = f"**{score:g} of {one['max_points']:g}, by hand**; found: {text}"
+        lines.append(f"- [{one['question']}](#{one['test_id']}): {text}")
+        if said := comments.pop(one["question"], ""):
+            lines.append(f"  - Comment: {harmless(said)}")
+    for question in load(record["set"]).open:
+        word = "**not answered**"
+        if open_points(record) == "":
+            word = f"**waits for a person**{was(record)}"
+        given = f"of {question.points:g}, by hand"
+        text = f"**{open_points(record):g} {given}**" if open_word(record) == "scored" else (
+            f"{given}, {word}"
+        )  # fmt: skip
+        lines.append(f"- [the open exercise](#comment-{question.name}): {text}")
+    lines += [f"  - Comment: {harmless(said)}" for said in comments.values()]
     return "\n".join(lines)
 
 
@@ -136,7 +163,8 @@ def autograded(graded: Graded) -> Any:
     is shown as it was typed: none of it can act as a page's script or forge a verdict.
     """
     by_test = {verdict.test_id: verdict for verdict in graded.verdicts}
-    cells, budget = [nbformat.v4.new_markdown_cell(overview(graded), id="verdicts")], TextBudget()
+    verdicts = nbformat.v4.new_markdown_cell(overview(graded.record()), id="verdicts")
+    cells, budget = [verdicts], TextBudget()
     for index, cell in enumerate(graded.cells):
         mark = f"cell-{index}"
         source = cell.source if cell.as_handed_out else budget.take(cell.source)
@@ -188,29 +216,31 @@ def exporter() -> Any:
     return Page(config=config, extra_loaders=[DictLoader({"mathjax.html.j2": HEAD})])
 
 
-def feedback_page(graded: Graded, notebook: Any) -> str:
+def feedback_page(record: Record, notebook: Any) -> str:
     """Return the page: the verdicts, and the notebook without the cell that only fetches checks."""
-    points = {verdict.test_id: verdict.points for verdict in graded.verdicts}
+    points = {one["test_id"]: one["points"] for one in record["verdicts"]}
+    points |= record.get("by_hand", {})
+    if open_word(record) == "scored":
+        points |= record["open_scores"]
+    score, top = total_of(record)
     shown = nbformat.from_dict(notebook)
     shown.cells = [
         cell for cell in shown.cells if cell.metadata.get("nbgrader", {}).get("grade_id") != "setup"
     ]
     for cell in shown.cells:
         nbgrader = cell.metadata.get("nbgrader")
-        by_hand = bool(nbgrader) and scored_by_hand(nbgrader)
         if cell.cell_type == "markdown" and nbgrader and nbgrader["locked"]:  # as handed out
             cell.source = typeset(cell.source)
         if nbgrader:
             nbgrader["comment"] = None
-            if by_hand:  # which has no score yet
-                nbgrader["grade"] = False
-            elif nbgrader.get("grade"):
-                nbgrader["score"] = points[nbgrader["grade_id"]]
+            if nbgrader.get("grade"):  # an open exercise may have no score yet
+                nbgrader["grade"] = nbgrader["grade_id"] in points
+                nbgrader["score"] = points.get(nbgrader["grade_id"])
     resources = {
         "nbgrader": {
-            "notebook": f"{graded.set_name}, {escape(graded.student)}",
-            "score": graded.points,
-            "max_score": sum(verdict.max_points for verdict in graded.verdicts),
+            "notebook": f"{record['set']}, {escape(record['student'])}",
+            "score": score,
+            "max_score": top,
             "late_penalty": 0,
         }
     }

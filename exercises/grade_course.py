@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import difflib
 import functools
 import hashlib
 import json
@@ -39,7 +40,7 @@ from exercises.archives import write_archives
 from exercises.bubblewrap import require_bubblewrap, require_hidden
 from exercises.jobs import Graded, Job, Limits, NotStarted
 from exercises.records import Course, Record, fill_gradebook, grader_version, write
-from exercises.sets import HERE, load, set_names
+from exercises.sets import HERE, load, set_names, source_text
 from exercises.summary import page
 from exercises.syscalls import SandboxMissing
 from exercises.tables import (
@@ -76,7 +77,7 @@ def work(job: Job) -> Outcome:
     try:
         graded = grade(job)
         notebook = autograded(graded)
-        return Outcome(graded, nbformat.writes(notebook), feedback_page(graded, notebook))
+        return Outcome(graded, nbformat.writes(notebook), feedback_page(graded.record(), notebook))
     except (NotStarted, SandboxMissing) as error:
         return Outcome(None, "", "", str(error))
     except Exception as error:  # a fault of the grader's must not cost the others their grades
@@ -261,14 +262,38 @@ def write_results(
         print(note, file=sys.stderr)
     write_tables(course, records)
     write(course.root / "summary.html", page(records))
+    update_pages(course, records)
     to_upload = write_archives(course, records, sets)
     for name in sorted({record["set"] for record in records}):
         scores = [counted(record) for record in records if record["set"] == name]
         mean = sum(scores) / len(scores)
-        print(f"{name}: {len(scores)} submissions, mean {mean:.2f} of {load(name).points:g}")
+        print(f"{name}: {len(scores)} submissions, mean {mean:.1f} of {load(name).points:g}")
     print(f"Results: {course.root / 'summary.html'}, submissions.csv, answers.csv, gradebook.db")
     for line in to_upload:
         print(line)
+
+
+def update_pages(course: Course, records: list[Record]) -> None:
+    """Write the points and the comments of a person into pages and notebooks that lack them."""
+    import nbformat
+
+    from exercises.feedback import feedback_page, overview
+
+    for record in records:
+        student, name = record["student"], record["set"]
+        if not course.complete(student, name):
+            continue
+        path, text = course.place("autograded", student, name, "ipynb"), overview(record)
+        try:
+            kept = path.read_text(encoding="utf-8")
+            if source_text(json.loads(kept)["cells"][0]) != text:
+                notebook = nbformat.reads(kept, 4)
+                notebook.cells[0].source = text
+                made = feedback_page(record, notebook)
+                write(course.place("feedback", student, name, "html"), made)
+                write(path, nbformat.writes(notebook))
+        except (OSError, ValueError, LookupError) as error:  # somebody has changed it
+            print(f"{student}, {name}: the page stays as it was ({path}: {error})", file=sys.stderr)
 
 
 def describe_changes(changes: list[Change]) -> str:
@@ -292,12 +317,26 @@ def show(course: Course, student: str, exercise: str, base: Job) -> str:
     """
     from exercises.grade_submission import shown  # and PyTorch with it
 
-    for one, name in course.submissions()[0]:
-        if one == student and exercise in {question.name for question in load(name).questions}:
+    submissions = course.submissions()[0]
+    theirs = [name for one, name in submissions if one == student]
+    asked = [question.name for name in theirs for question in load(name).questions]
+    for name in theirs:
+        if exercise in {question.name for question in load(name).questions}:
             data, unreadable = course.read_submission(student, name)
             job = replace(base, student=student, set_name=name, data=data, unreadable=unreadable)
             return f"{student}, {name}, {exercise}\n{shown(job, exercise)}"
-    raise ValueError(f"show: {student!r} has handed in no {exercise!r}")
+    if not theirs:
+        near = difflib.get_close_matches(student, {one for one, _ in submissions}, 3, 0.5)
+        hint = f"; here are {', '.join(near)}" if near else ""
+        raise ValueError(f"show: nobody by the name of {student!r} has handed in anything{hint}")
+    if exercise in {*theirs, *set_names()}:
+        names = ", ".join(question.name for question in load(exercise).questions)
+        raise ValueError(f"show: {exercise!r} is a set; its exercises are {names}")
+    if exercise in {question.name for name in theirs for question in load(name).open}:
+        raise ValueError(f"show: {exercise!r} is scored by hand, and nothing of it was run")
+    raise ValueError(
+        f"show: {student!r} has handed in no {exercise!r}; there are {', '.join(asked)}"
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:

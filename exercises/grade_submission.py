@@ -16,7 +16,7 @@ from exercises.jobs import CellRun, Graded, Job, Verdict
 from exercises.notebook import Cell, Unreadable, checkpoints, open_answers, parse, restore
 from exercises.sandbox import Ended, Session
 from exercises.sets import ExerciseSet, Question, load
-from pe_course.judge.compare import as_tensor
+from pe_course.judge.compare import as_tensor, both_wide
 from pe_course.judge.wire import HELD, Malformed, Opaque
 
 LONGEST = 400  # characters of a message
@@ -84,6 +84,18 @@ def error_in_call(error: object, names: list[str]) -> tuple[str, str]:
     return text, (stub if stub in names else names[0]) if stub else ""
 
 
+def error_in_full(error: object, cells: list[Cell]) -> str:
+    """Return an exception as an instructor sees it: its text, and the line that raised it."""
+    text, _ = error_in_cell(error)
+    assert isinstance(error, dict)
+    line = error.get("line")
+    for cell in reversed(cells):
+        lines = cell.source.split("\n")
+        if f"def {error.get('function')}(" in cell.source and isinstance(line, int):
+            return "\n    ".join([text, *(each.strip() for each in lines[line - 1 : line])])
+    return text
+
+
 def compact(value: Any, top: bool = True) -> Any:
     """Return a result with its lists as arrays, so that no known mistake converts them again.
 
@@ -122,7 +134,9 @@ class Grader:
         }
         self.judged: set[str] = set()
         self.ran: dict[int, CellRun] = {}
-        self.failed: dict[str, tuple[Any, Any]] = {}  # what was returned, and what was expected
+        # What was given, returned and expected where an answer failed, and what it raised there.
+        self.failed: dict[str, tuple[Any, Any, Any]] = {}
+        self.raised: dict[str, str] = {}
         self.cells_took = 0.0  # in the process that runs
         # A submission can make its own processes wait for one another: the clock ends that.
         budgets = sum(map(self.budget, exercise_set.questions))
@@ -226,6 +240,7 @@ class Grader:
             if "unsent" in reply:
                 raise StudentError(UNSENT, "")
             if "error" in reply:
+                self.raised[question.name] = error_in_full(reply["error"], self.cells)
                 raise StudentError(*error_in_call(reply["error"], names))
             copy_changed_arguments(args, reply.get("args"))
             return compact(reply.get("result"))
@@ -238,7 +253,7 @@ class Grader:
             verdict.message, calls, got = str(failed), failed.at + 1, failed.got
         except StudentError as error:
             verdict.word = "not answered" if error.stub else "crash"
-            verdict.message = "; ".join([error.text, *error.__notes__])
+            verdict.message = ": ".join([*error.__notes__, error.text])
             if error.stub:
                 verdict.message = exercise.missing(error.stub)
         except Missing:
@@ -264,7 +279,7 @@ class Grader:
         if calls and verdict.word != "ok":
             cases, wanted, _ = exercise.drawn(verdict.seed)
             verdict.case = f"{calls} of {len(cases)}, {cases[calls - 1].in_full().label}"
-            self.failed[question.name] = got, wanted[calls - 1]
+            self.failed[question.name] = cases[calls - 1].args, got, wanted[calls - 1]
         self.judged.add(question.name)
 
     def explain_missing(self, question: Question, verdict: Verdict) -> None:
@@ -278,6 +293,34 @@ class Grader:
                 verdict.message = f"{place} stopped: {ran.message}"
                 if own:
                     return
+
+
+def in_short(value: Any) -> str:
+    """Return a value in one line: a tensor's shape, and its first numbers."""
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(in_short, value))})"
+    if not isinstance(value, torch.Tensor):
+        return repr(value)[:LONGEST]
+    kind = str(value.dtype).removeprefix("torch.")
+    numbers = [f"{number:.6g}" for number in value.flatten()[:8].tolist()]
+    more = f", ... {value.numel()} in all" if value.numel() > len(numbers) else ""
+    return f"tensor(shape {tuple(value.shape)}, {kind}: {', '.join(numbers)}{more})"
+
+
+def farthest(got: Any, wanted: Any) -> str:
+    """Return a line on the place where two values of one shape differ most; else nothing."""
+    if isinstance(wanted, tuple):
+        pairs = zip(got, wanted, strict=False) if isinstance(got, tuple | list) else ()
+        lines = [farthest(*pair) for pair in pairs]
+        return "\n".join(f"value {n}: {line}" for n, line in enumerate(lines, 1) if line)
+    given, goal = as_tensor(got), as_tensor(wanted)
+    if given is None or goal is None or given.shape != goal.shape or not goal.numel():
+        return ""
+    a, b = both_wide(given, goal)
+    index = int((a - b).abs().argmax())
+    place = [int(one) for one in torch.unravel_index(torch.tensor(index), goal.shape)]
+    one, other = a.flatten()[index].item(), b.flatten()[index].item()
+    return f"largest difference at {place}: {one:.6g}, expected {other:.6g}" if one != other else ""
 
 
 def shown(job: Job, name: str) -> str:
@@ -301,10 +344,18 @@ def shown(job: Job, name: str) -> str:
     lines = [f"{verdict.word}: {verdict.points:g} of {verdict.max_points:g} points",
              verdict.message, f"seed {verdict.seed}"]  # fmt: skip
     if name in grader.failed:
-        got, wanted = grader.failed[name]
-        came = f"returned: {got!r}" if verdict.word == "wrong answer" else "nothing was returned"
-        lines += [f"case {verdict.case}", came, f"expected: {wanted!r}"]
-    return "\n".join(filter(None, lines))
+        args, got, wanted = grader.failed[name]
+        wrong = verdict.word == "wrong answer"
+        lines += [f"case {verdict.case}", *(f"given: {in_short(arg)}" for arg in args)]
+        lines += [f"returned: {in_short(got)}" if wrong else "nothing was returned"]
+        lines += [f"expected: {in_short(wanted)}", farthest(got, wanted) if wrong else ""]
+    if verdict.word == "crash" and name in grader.raised:
+        lines.append(f"raised: {grader.raised[name]}")
+    # A student's text may hold signs that a terminal obeys.
+    text = "\n".join(filter(None, lines))
+    return "".join(
+        sign if sign.isprintable() or sign == "\n" else repr(sign)[1:-1] for sign in text
+    )
 
 
 def grade(job: Job) -> Graded:
@@ -314,7 +365,6 @@ def grade(job: Job) -> Graded:
         NotStarted: if the sandbox does not start, which is not the student's fault.
     """
     begin, exercise_set = time.monotonic(), load(job.set_name)
-    cells: list[Cell] = []
     try:
         if job.data is None:
             raise Unreadable(job.unreadable)
@@ -322,13 +372,18 @@ def grade(job: Job) -> Graded:
         grader = Grader(job, exercise_set, cells)
         grader.run()
         verdicts, ran = list(grader.verdicts.values()), grader.ran
+        answers = open_answers(cells, exercise_set)
     except Unreadable as error:
         cells, ran = restore([], exercise_set), {}
+        message = (
+            f"{str(error)[:LONGEST]}. Hand in the file {job.set_name}.ipynb that JupyterLab "
+            "downloads (File, then Download)"
+        )
         verdicts = [
-            Verdict(q.name, q.test_id, q.points, word="malformed", message=str(error)[:LONGEST])
+            Verdict(q.name, q.test_id, q.points, word="malformed", message=message)
             for q in exercise_set.questions
         ]
+        # What nobody could read may have an answer; with another file it is another one.
+        answers = {question.name: message for question in exercise_set.open}
     seconds = time.monotonic() - begin
-    return Graded(
-        job.student, job.set_name, verdicts, cells, ran, seconds, open_answers(cells, exercise_set)
-    )
+    return Graded(job.student, job.set_name, verdicts, cells, ran, seconds, answers)

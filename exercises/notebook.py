@@ -143,7 +143,9 @@ def restore(cells: list[Cell], exercise_set: ExerciseSet) -> list[Cell]:
         used.add(cell.grade_id)
         source = original.source if original.as_handed_out else cell.source
         restored.append(Cell(cell.kind, source, cell.grade_id, original.metadata))
-    restored += [cell for cell in known.values() if cell.grade_id not in used and cell.is_test]
+    # With the cell of an open answer, formgrader has a place for its points.
+    gone = (cell for cell in known.values() if cell.grade_id not in used)
+    restored += [cell for cell in gone if cell.is_test or cell.is_open]
     return restored
 
 
@@ -162,12 +164,26 @@ def checkpoints(cells: list[Cell], exercise_set: ExerciseSet) -> dict[str, int]:
 def open_answers(cells: list[Cell], exercise_set: ExerciseSet) -> dict[str, str]:
     """Return what was written for each exercise that is scored by hand; nothing if untouched.
 
-    That is its text and the experiment: what the student wrote since the last test, if one of the
-    cells that were given for it is among it.
+    That is its text and the experiment: what the student wrote in the cells that were given for
+    them, or in cells of their own below the other exercises. Where neither is found, any text of
+    the student's could be the answer, and so could code where a given cell is gone.
     """
-    as_given = {cell.grade_id: cell.source.strip() for cell in handed_out(exercise_set.name)}
-    tests = [index for index, cell in enumerate(cells) if cell.is_test]
-    last = [cell for cell in cells[max(tests, default=-1) + 1 :] if not cell.as_handed_out]
-    own = [cell for cell in last if cell.source.strip() not in ("", as_given.get(cell.grade_id))]
-    text = "\n\n".join(cell.source for cell in own) if any(cell.grade_id for cell in own) else ""
+    given = handed_out(exercise_set.name)
+    locked = [index for index, cell in enumerate(given) if cell.as_handed_out]
+    first = next((index for index, cell in enumerate(given) if cell.is_open), len(given))
+    begin = 1 + max(index for index in locked if index < first)
+    part = {cell.grade_id for cell in given[begin:] if cell.metadata.get("solution")}
+    # Tests that were deleted have been put back at the end, and mark no place.
+    before = {cell.grade_id for cell in given[:begin] if cell.grade_id and not cell.is_test}
+    start = max((index for index, cell in enumerate(cells) if cell.grade_id in before), default=-1)
+    as_given = {"", *(" ".join(cell.source.split()) for cell in given)}
+    own = [
+        (index, cell) for index, cell in enumerate(cells)
+        if (not cell.grade_id or cell.grade_id in part)
+        and " ".join(cell.source.split()) not in as_given
+    ]  # fmt: skip
+    code_too = not part <= {cell.grade_id for cell in cells}
+    found = [cell for index, cell in own if index > start or cell.grade_id]
+    found = found or [cell for _, cell in own if code_too or cell.kind != "code"]
+    text = "\n\n".join(cell.source for cell in found)
     return {question.name: text for question in exercise_set.open}

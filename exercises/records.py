@@ -241,13 +241,22 @@ class Course:
     def save(self, graded: Graded, key: str, autograded: str, feedback: str) -> Record:
         """Write the files of a graded submission; the record comes last."""
         student, name = graded.student, graded.set_name
-        before = (self.record(student, name) or {}).get("open", {})
+        before = self.record(student, name) or {}
         write(self.place("autograded", student, name, "ipynb"), autograded)
         write(self.place("feedback", student, name, "html"), feedback)
         record = {**graded.record(), "key": key}
-        rewritten = [one for one, text in record["open"].items() if before.get(one, text) != text]
+        record["rewritten"] = [
+            one for one, text in record["open"].items()
+            if one in before.get("rewritten", ()) or before.get("open", {}).get(one, text) != text
+        ]  # fmt: skip
         write(self.place("records", student, name, "json"), json.dumps(record, indent=1))
-        return {**record, "rewritten": rewritten}
+        return record
+
+    def forget_rewritten(self, student: str, name: str) -> None:
+        """Write into a record that the gradebook knows of all answers that were rewritten."""
+        if kept := self.record(student, name):
+            text = json.dumps({**kept, "rewritten": []}, indent=1)
+            write(self.place("records", student, name, "json"), text)
 
 
 @contextlib.contextmanager
@@ -319,6 +328,9 @@ def fill_gradebook(course: Course, records: list[Record], sets: list[str]) -> li
             if name in sets and course.withdrawn(student, name):
                 notes += take_out(course, book, student, name)
         book.db.commit()
+    for record in records:
+        if record.pop("rewritten", ()):
+            course.forget_rewritten(record["student"], record["set"])
     return notes
 
 
@@ -359,7 +371,12 @@ def fill_submission(book: Any, record: Record) -> list[str]:
     record.setdefault("handed_in", submission.timestamp)  # where nobody could look
     points = {verdict["test_id"]: verdict["points"] for verdict in record["verdicts"]}
     record["late"] = float(submission.total_seconds_late) if record["handed_in"] else None
-    record["by_hand"], record["open_scores"], notes, extra = {}, {}, [], 0.0
+    record["by_hand"], record["open_scores"], record["was"], notes, extra = {}, {}, {}, [], 0.0
+    record["comments"] = {
+        comment.name: comment.manual_comment
+        for notebook in submission.notebooks for comment in notebook.comments
+        if comment.manual_comment
+    }  # fmt: skip
     for notebook in submission.notebooks:
         for grade in notebook.grades:
             found, name = points.get(grade.cell.name), grade.cell.name
@@ -384,22 +401,26 @@ def fill_submission(book: Any, record: Record) -> list[str]:
 def fill_open(grade: Any, record: Record) -> list[str]:
     """Let an open answer wait for a person, or have no points if there is none.
 
+    What was scored waits again once it is rewritten, until formgrader says that it is scored.
+
     Returns:
         What to look at: an answer that is not the one that was scored.
     """
     name, notes = grade.cell.name, []
     answered, scored = bool(record["open"][name]), grade.manual_score is not None
     grade.auto_score = None if answered or scored else 0.0
-    if answered and scored and name in record.get("rewritten", ()):
+    if scored and name in record.get("rewritten", ()):
         grade.needs_manual_grade = True
         notes.append(
             f"{record['student']}, {record['set']}: {name} was rewritten after it got "
-            f"{grade.manual_score:g} points by hand"
+            f"{grade.manual_score:g} points by hand, and waits to be scored again"
         )
     elif not scored:
         grade.needs_manual_grade = answered
-    if scored or not answered:
+    if not grade.needs_manual_grade:
         record["open_scores"][name] = grade.manual_score if scored else 0.0
+    elif scored:
+        record["was"][name] = grade.manual_score
     return notes
 
 

@@ -17,6 +17,7 @@ from exercises.tables import (
     open_top,
     open_word,
     total,
+    was,
 )
 
 STYLE = """:root{color-scheme:light dark}
@@ -137,7 +138,7 @@ def opened(record: Record) -> str:
     """Say what a person has given for the open exercise of a submission, or that it waits."""
     if open_word(record) == "not answered":
         return ""
-    return f"{number(open_points(record))} / {open_top(record['set']):g}"
+    return f"{number(open_points(record))} / {open_top(record['set']):g}{was(record)}"
 
 
 def by_hand(record: Record) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from exercises.collect import anonymous, read_kept
 from exercises.records import Course, Record, write_new
 from exercises.sets import load
 
@@ -57,13 +58,19 @@ def open_points(record: Record) -> float | str:
     """Return the points given by hand to open exercises; nothing while one of them waits."""
     scores = record.get("open_scores", {})
     answered = {name for name, answer in record.get("open", {}).items() if answer}
-    return "" if answered - scores.keys() else float(sum(scores.values()))
+    waiting = answered | record.get("was", {}).keys()
+    return "" if waiting - scores.keys() else float(sum(scores.values()))
+
+
+def was(record: Record) -> str:
+    """Say which points were given for the open exercises before they were rewritten."""
+    return f" (was {sum(record['was'].values()):g})" if record.get("was") else ""
 
 
 def open_word(record: Record) -> str:
     """Say what has become of the open exercises of a submission."""
     if open_points(record) == "":
-        return "waiting"
+        return f"waiting{was(record)}"
     scored = any(record.get("open", {}).values()) or open_points(record)
     return "scored" if scored else "not answered"
 
@@ -100,7 +107,7 @@ def answers_table(records: list[Record]) -> list[list[Any]]:
            v["message"], r.get("by_hand", {}).get(v["test_id"], "")]
           for r in records for v in r["verdicts"]),
         *([r["student"], r["set"], name, r.get("open_scores", {}).get(name, ""),
-           open_top(r["set"]), "by hand" if answer else "not answered", "", ""]
+           open_top(r["set"]), "by hand" if answer else "not answered", was(r).strip(" ()"), ""]
           for r in records for name, answer in r.get("open", {}).items()),
     ]  # fmt: skip
 
@@ -145,15 +152,21 @@ def moodle_table(records: list[Record]) -> list[list[Any]]:
     ]  # fmt: skip
 
 
-def canvas_table(records: list[Record]) -> list[list[Any]]:
-    """Return the same as Canvas reads it, which counts totals itself."""
+def canvas_table(records: list[Record], codes: Collection[str] = ()) -> list[list[Any]]:
+    """Return the same as Canvas reads it, which counts totals itself.
+
+    Args:
+        records: of all submissions.
+        codes: students whose names Canvas has hidden, which may be digits and are no ID.
+    """
     names, students = by_student(records)
     rows: list[list[Any]] = [
         [*CANVAS, *names],
         ["Points Possible", "", "", "", "", *(top_of(name) for name in names)],
     ]
     for student, points in students.items():
-        number = student if student.isdecimal() else ""  # as in the names of Canvas's downloads
+        known = student.isdecimal() and student not in codes
+        number = student if known else ""  # as in the names of Canvas's downloads
         login = "" if number else student
         scores = [points.get(name, "") for name in names]
         rows.append([student, number, "", login, "", *scores])
@@ -183,10 +196,15 @@ def changes_between(before: Record, now: Record) -> list[Change]:
 
 def write_tables(course: Course, records: list[Record]) -> None:
     """Write all tables into the course folder."""
+    codes = {
+        student for origins in read_kept(course.root).values()
+        for student, origin in origins.items()
+        if origin.platform == "canvas" and anonymous(origin.file)
+    }  # fmt: skip
     for name, rows in (
         ("submissions", submissions_table(records)),
         ("answers", answers_table(records)),
         ("moodle", moodle_table(records)),
-        ("canvas", canvas_table(records)),
+        ("canvas", canvas_table(records, codes)),
     ):
         write_table(course.root / f"{name}.csv", rows)

@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from exercises import collect
-from exercises.archives import results
+from exercises.archives import results, write_archives
 from exercises.collect import owner_of
 from exercises.grade_course import main
 from exercises.platforms import PLATFORMS
 from exercises.records import LARGEST_FILE, Course
 from exercises.sets import load, release_path, set_names, source_path
+from exercises.tables import write_tables
 
 NAME = "03_learned"
 AT = "attempt_2026-11-20-10-11-12"
@@ -332,9 +333,10 @@ def test_who_has_no_line_in_the_worksheet_or_an_impossible_one_is_named(
 
 @pytest.mark.parametrize(("text", "why"), [
     ("", "has no line of a participant"),
-    ("Identifier,Email address\n", "has no line of a participant"),
+    ("sep=;\nIdentifier;Email address\n", "has no line of a participant"),
     ("Name,Email\nAnn,a@b.example\n", "no column of participants with their numbers; it has ['N"),
     ("ID,Name\nParticipant 34567,Ann\n", "has no column of e-mail addresses; it has ['ID', 'Name"),
+    ("ID\nParticipant 34567\n", "; if Moodle hides the names, reveal them first, or leave the wor"),
     ("ID,Email\nParticipant 1,a@b.example\n", "names none of the submissions; each assignment"),
 ])  # fmt: skip
 def test_a_worksheet_that_tells_nothing_is_refused_and_nothing_is_lost(
@@ -425,8 +427,8 @@ def by_canvas(file: str) -> str:
 def handed_in_by(who: str) -> str:
     """Return a notebook without answers in which a student tells a name."""
     release = json.loads(release_path(NAME).read_text(encoding="utf-8"))
-    cell = {"cell_type": "markdown", "id": "who", "metadata": {}, "source": f"I am {who}."}
-    return json.dumps({**release, "cells": [*release["cells"], cell]})
+    cell = {"cell_type": "code", "id": "who", "metadata": {}, "source": f"# I am {who}."}
+    return json.dumps({**release, "cells": [cell, *release["cells"]]})
 
 
 @pytest.mark.parametrize(("platform", "reader", "expected"), [
@@ -447,7 +449,9 @@ def test_feedback_goes_back_to_whom_the_platform_had_named(
     (tmp_path / "submitted/zoe" / NAME / f"{NAME}.ipynb").write_text("{}")
     assert main([str(tmp_path)]) == 0
     path = tmp_path / f"{platform}_{NAME}.zip"
-    assert f"For {PLATFORMS[platform].title}, in the assignment, " in capsys.readouterr().out
+    said, title = capsys.readouterr().out, PLATFORMS[platform].title
+    assert f"For {title}, in the assignment, " in said
+    assert f"Graded, but not in {path.name}: zoe (not collected from {title})" in said
     with zipfile.ZipFile(path) as archive:
         found = {reader(name): archive.read(name).decode() for name in archive.namelist()}
     assert found.keys() == {*expected.values()}
@@ -490,6 +494,53 @@ def test_gradescope_is_told_the_points_of_each_submission(
     assert {test["output"].partition(":")[0] for test in told[102]["tests"]} == {"not answered"}
     (there / "submission_metadata.json").write_text('{"id": 103}')  # handed in since then
     assert subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE).returncode == 1
+
+
+def test_an_archive_is_for_upload_when_nobody_waits(tmp_path: Path) -> None:
+    """Of a group, an answer that is scored for one counts; where members differ, it is said."""
+    (tmp_path / "submitted").mkdir()
+    origin = ["gradescope", "102", f"{EXPORT}submission_102/{NAME}.ipynb"]
+    kept = {NAME: dict.fromkeys(("ann", "bob"), origin)}
+    (tmp_path / "collected.json").write_text(json.dumps(kept))
+    records = [{"set": NAME, "student": one, "points": 1.0, "verdicts": [],
+                "open": {"open_answer": "digest"}} for one in ("ann", "bob")]  # fmt: skip
+    path = tmp_path / f"gradescope_{NAME}.zip"
+    waits = f"{path}: 1 waits for a person; the archive says so"
+    assert write_archives(Course(tmp_path), records, [NAME]) == [waits]
+    records[0]["open_scores"] = {"open_answer": 4.0}
+    differ, upload = write_archives(Course(tmp_path), records, [NAME])
+    assert differ == f"{path.name}: of the group bob, ann, the points of ann count; they differ"
+    assert upload.startswith("For Gradescope, in Configure Autograder")
+    with zipfile.ZipFile(path) as archive:
+        assert json.loads(archive.read("results/102.json"))["score"] == 5.0
+
+
+def test_hidden_names_of_canvas_are_said_and_are_no_ids(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A code of five digits looks like one."""
+    names = [f"anon_12345_1_{NAME}.ipynb", f"lee_23456_2_{NAME}.ipynb"]
+    given = pack(tmp_path / "d.zip", dict.fromkeys(names, "{}"))
+    assert collect.main([str(tmp_path), NAME, str(given)]) == 0
+    assert "Canvas has hidden the names" in capsys.readouterr().out
+    records = [{"set": NAME, "student": one, "points": 1.0, "max_points": 1.0, "seconds": 1.0,
+                "verdicts": []} for one in ("12345", "23456")]  # fmt: skip
+    write_tables(Course(tmp_path), records)
+    lines = (tmp_path / "canvas.csv").read_text().splitlines()[2:]
+    assert [line[:24] for line in lines] == ['"12345","","","12345",""', '"23456","23456","","",""']
+
+
+def test_a_download_of_another_set_and_foreign_letters_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Letters as they are; what a terminal would obey is escaped."""
+    given = pack(tmp_path / "d.zip", dict.fromkeys(HONEST["canvas"], "{}"))
+    assert collect.main([str(tmp_path / "c"), "02_sinusoidal", str(given)]) == 2
+    said = capsys.readouterr().err
+    assert f"no file is a notebook of 02_sinusoidal; this looks like {NAME}" in said
+    names = [*HONEST["canvas"], "müller_60004_1_Lösung\x1b.ipynb"]
+    assert collect.main([str(tmp_path / "c"), NAME, str(pack(given, dict.fromkeys(names, "")))])
+    assert "Left out: 'müller_60004_1_Lösung\\x1b.ipynb' is no" in capsys.readouterr().err
 
 
 def test_points_by_hand_count_for_gradescope() -> None:

@@ -132,7 +132,7 @@ def test_feedback_shows_a_forecast_as_the_student_wrote_it() -> None:
     made = restore(parse(json.dumps(notebook).encode()), load(name))
     assert [cell.grade_id for cell in made if "one$ line" in cell.source] == ["forecast_times_of"]
     graded = Graded("ann", name, [], [c for c in made if not c.is_test], {}, 0.0)
-    assert "No: all lies on $one$ line." in feedback_page(graded, autograded(graded))
+    assert "No: all lies on $one$ line." in feedback_page(graded.record(), autograded(graded))
 
 
 @pytest.fixture(scope="module")

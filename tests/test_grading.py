@@ -31,6 +31,7 @@ from exercises.grade_submission import (
     TOOK_TOO_LONG,
     error_in_call,
     error_in_cell,
+    farthest,
     grade,
     seed_for,
 )
@@ -151,7 +152,7 @@ def test_what_a_student_wrote_is_shown_as_text_and_a_forged_verdict_is_not(grade
     assert "alert('text cell')" in unescape(page)  # shown as text, so that one can see it
     assert "alert('printed')" in unescape(page)
     assert "13 of 13 points" not in page
-    assert "(Score: 0.0 / 13.0)" in page
+    assert "(Score: 0.0 / 19.0)" in page
 
 
 def test_a_name_is_text_wherever_it_is_shown(graded) -> None:
@@ -203,7 +204,7 @@ def test_a_page_is_made_in_seconds_whatever_was_typed(typed: str) -> None:
     """Colouring takes time in proportion to the length, in nbgrader's own pages too."""
     graded = Graded("ann", SET, [], [Cell("code", typed)], {}, 0.0)
     begin = time.process_time()
-    page = feedback_page(graded, autograded(graded))
+    page = feedback_page(graded.record(), autograded(graded))
     listing = build.settings().HTMLExporter.filters["highlight_code"](typed)
     assert time.process_time() - begin < 10
     assert unescape(listing).count(typed) == 1 and "highlight" in page
@@ -215,7 +216,7 @@ def test_printed_text_and_text_cells_take_seconds_too(text: str) -> None:
     cells, ran = [Cell("code", "1"), Cell("markdown", text)], {0: CellRun(text)}
     begin = time.process_time()
     graded = Graded("ann", SET, [], cells, ran, 0.0)
-    feedback_page(graded, autograded(graded))
+    feedback_page(graded.record(), autograded(graded))
     assert time.process_time() - begin < 20
 
 
@@ -297,6 +298,14 @@ def test_lines_tell_no_hidden_input() -> None:
     told = {error_in_call({**error, "line": line}, ["frequencies_of"]) for line in (10, 39)}
     assert len(told) == 1
     assert error_in_cell({**error, "line": 39})[0].endswith("(line 39 of the cell)")
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_an_error_of_syntax_says_its_line_once() -> None:
+    """And no name of a file that the student never saw."""
+    data = changed("03_learned", {"unstretched": "def unstretched(table):\n    return = 1"})
+    last = grade(Job("ann", "03_learned", data, limits=LIMITS)).verdicts[-1]
+    assert last.message == "its cell stopped: SyntaxError: invalid syntax (line 2 of the cell)"
 
 
 def test_a_flood_of_output_is_kept_short(graded) -> None:
@@ -488,8 +497,30 @@ def test_the_case_that_failed_is_found_in_a_dispute(
     for words in (f"ann, {name}, unstretched", failed["message"], failed["case"],
                   "returned: tensor(", "expected: tensor(", f"seed {failed['seed']}"):  # fmt: skip
         assert words in said
-    assert main([str(tmp_path), "--show", "ann", "looks"]) == 2
-    assert "'ann' has handed in no 'looks'" in capsys.readouterr().err
+    assert "given: tensor(shape (" in said
+    assert farthest(torch.ones(2, 2), torch.tensor([[1, 1], [5, 1]])) == (
+        "largest difference at [1, 0]: 1, expected 5"
+    )
+    assert len(said.splitlines()) < 12 and max(map(len, said.splitlines())) < 500
+    for student, exercise, why in (
+        ("ann", "looks", "'ann' has handed in no 'looks'; there are rows_used, resize_grid, "),
+        (
+            "anna",
+            "unstretched",
+            "nobody by the name of 'anna' has handed in anything; here are ann",
+        ),
+        ("ann", name, "'03_learned' is a set; its exercises are rows_used, resize_grid, unstretch"),
+        ("ann", "open_answer", "'open_answer' is scored by hand, and nothing of it was run"),
+    ):
+        assert main([str(tmp_path), "--show", student, exercise]) == 2
+        assert why in capsys.readouterr().err
+    crash = "def unstretched(table):\n    table += 0\n    return table.colour('\\x1b[2J')\n"
+    (folder / f"{name}.ipynb").write_bytes(changed(name, {"unstretched": crash}))
+    assert main([str(tmp_path), "--show", "ann", "unstretched"]) == 0
+    said = capsys.readouterr().out
+    assert "raised: AttributeError: 'Tensor' object has no attribute 'colour' (line 3 of" in said
+    assert "\n    return table.colour('\\x1b[2J')\n" in said and "\x1b" not in said
+    assert "given: tensor(shape (" in said and "expected: tensor(shape (" in said
 
 
 def test_a_page_begins_with_its_verdicts(graded) -> None:

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from traitlets.config import Config
 from exercises import build
 from exercises.grade_course import Outcome, grade_course, in_pool, main
 from exercises.jobs import Graded, Job, Verdict
-from exercises.notebook import parse
+from exercises.notebook import open_answers, parse, restore
 from exercises.records import Course, find_alembic
 from exercises.sets import HERE, load, release_path, source_path
 from exercises.summary import page
@@ -416,8 +417,8 @@ def test_what_an_instructor_adds_reaches_the_tables(
     """Scores by hand, hours late, totals; a better answer behind an old score is pointed out."""
     other = "02_sinusoidal"
     (hand_in(tmp_path, "ann", NAME) / "timestamp.txt").write_text("2026-10-05 14:30:00 UTC")
-    hand_in(tmp_path, "ann", other)
-    hand_in(tmp_path, "12345", other)
+    for student in ("ann", "12345"):
+        hand_in(tmp_path, student, other, release_path(other).read_text(encoding="utf-8"))
     assert main([str(tmp_path)]) == 0
     question = load(NAME).questions[0]
     with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as book:
@@ -492,7 +493,7 @@ def test_a_mended_check_lists_whose_points_change(
     assert listed[1:] == [["ann", NAME, "lookup", "0.0", "3.0", "wrong answer", "ok", ""]]
     assert stamps(tmp_path) == kept and rows(tmp_path)[0]["points"] == "0.0"
     assert main([str(tmp_path)]) == 0
-    assert f"{NAME}: 2 submissions, mean 1.50 of 10\n" in capsys.readouterr().out
+    assert f"{NAME}: 2 submissions, mean 1.5 of 10\n" in capsys.readouterr().out
     assert [row["points"] for row in rows(tmp_path)] == ["3.0", "0.0"]
     assert table(tmp_path / "changes.csv") == listed
 
@@ -552,12 +553,91 @@ def test_an_open_answer_waits_for_a_person_and_is_no_zero(
     assert main([str(tmp_path)]) == 0
     assert open_row(tmp_path) == ("scored", "4.5", "4.5")
     assert capsys.readouterr().err == ""
+    page_of_ann = tmp_path / f"feedback/ann/{NAME}/{NAME}.html"
+    assert "4.5 of 6" in page_of_ann.read_text(encoding="utf-8")
     answer["source"] = "I measured again."
     hand_in(tmp_path, "ann", NAME, json.dumps(release))
+    with pytest.MonkeyPatch.context() as patch:  # it is not forgotten if the gradebook fails
+        patch.setattr("exercises.grade_course.fill_gradebook", lambda *_: 1 / 0)
+        assert main([str(tmp_path)]) == 1
+    capsys.readouterr()
     assert main([str(tmp_path)]) == 0
     assert f"ann, {NAME}: open_answer was rewritten after it got 4.5" in capsys.readouterr().err
+    for _ in range(2):  # said once, and true until it is scored again
+        assert open_row(tmp_path) == ("waiting (was 4.5)", "", "")
+        assert main([str(tmp_path)]) == 0
+        assert capsys.readouterr().err == ""
+    (line,) = (row for row in table(tmp_path / "answers.csv") if row[2] == "open_answer")
+    assert line[3:] == ["", "6.0", "by hand", "was 4.5", ""]
+    assert "waiting / 6 (was 4.5)" in (tmp_path / "summary.html").read_text(encoding="utf-8")
+    found = page_of_ann.read_text(encoding="utf-8")
+    assert "waits for a person</strong> (was 4.5)" in found and "Score: 4.5" not in found
     with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as book:
-        assert book.find_grade("open_answer", NAME, NAME, "ann").needs_manual_grade
+        grade = book.find_grade("open_answer", NAME, NAME, "ann")
+        assert grade.needs_manual_grade
+        grade.needs_manual_grade = False  # the same points, saved again
+        book.find_comment("open_answer", NAME, NAME, "ann").manual_comment = "Much *better*."
+        book.find_grade("test_rows_used", NAME, NAME, "ann").manual_score = 1.0
+        book.db.commit()
+    assert main([str(tmp_path)]) == 0
+    assert [row["open"] for row in rows(tmp_path)] == ["scored"]
+    found = page_of_ann.read_text(encoding="utf-8")
+    assert "5.5 of 16 points" in found and "(Score: 5.5 / 16.0)" in found
+    assert "4.5 of 6" in found and "Score: 4.5 / 6.0" in found and "Score: 1.0 / 2.0" in found
+    notebook = json.loads((tmp_path / f"autograded/ann/{NAME}/{NAME}.ipynb").read_text())
+    for text in (unescape(found), unescape("".join(notebook["cells"][0]["source"]))):
+        assert "Much *better*." in text and "waits" not in text
+    stamp = page_of_ann.stat().st_mtime_ns
+    assert main([str(tmp_path)]) == 0
+    assert page_of_ann.stat().st_mtime_ns == stamp
+
+
+def open_answer_of(cells: list[dict[str, Any]]) -> str:
+    """Return what waits for a person of a notebook."""
+    exercise_set = load(NAME)
+    restored = restore(parse(json.dumps({"cells": cells}).encode()), exercise_set)
+    assert sum(cell.is_open for cell in restored) == 1  # formgrader has a place for the points
+    return open_answers(restored, exercise_set)["open_answer"]
+
+
+def test_an_open_answer_waits_wherever_it_stands() -> None:
+    """Cells may be deleted or have lost their metadata; who has written nothing has no answer."""
+    release = json.loads(release_path(NAME).read_text(encoding="utf-8"))["cells"]
+    own = {"cell_type": "markdown", "metadata": {}, "source": "I measured."}
+    answered = [{**c, "source": "I measured."} if c["id"] == "open-answer" else c for c in release]
+    scratch = {"cell_type": "code", "metadata": {}, "source": "1 + 1"}
+
+    def without(cells: list[dict[str, Any]], *ids: str) -> list[dict[str, Any]]:
+        return [cell for cell in cells if cell.get("id") not in ids]
+
+    def bare(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**cell, "metadata": {}} for cell in cells]
+
+    for cells in (
+        answered, without(answered, "test-unstretched"), without(answered, "unstretched"),
+        without(answered, "test-unstretched", "ask-open", "progress"), bare(answered),
+        [*without(release, "open-answer"), own], [own, *without(release, "open-answer")],
+        [*release[:3], own, *release[3:]], [*release, own],
+    ):  # fmt: skip
+        assert open_answer_of(cells) == "I measured."
+    assert open_answer_of([scratch, *without(release, "open-answer", "open-work")]) == "1 + 1"
+    at = [cell["id"] for cell in release].index("unstretched")
+    solved = [*release[:at], {**release[at], "source": "x = 1"}, scratch, *release[at + 1 :]]
+    for cells in (release, bare(release), solved, without(solved, "test-unstretched"), []):
+        assert open_answer_of(cells) == ""
+
+
+@pytest.mark.usefixtures("one_process")
+def test_a_file_that_cannot_be_read_is_no_zero_for_the_open_exercise(tmp_path: Path) -> None:
+    """It may hold an answer: that waits; the page says once what is wrong and what to do."""
+    hand_in(tmp_path, "ann", NAME, "<!DOCTYPE html>")
+    assert main([str(tmp_path)]) == 0
+    assert open_row(tmp_path) == ("waiting", "", "")
+    found = unescape((tmp_path / f"feedback/ann/{NAME}/{NAME}.html").read_text(encoding="utf-8"))
+    top = found[: found.index("Exercise set 3") if "Exercise set 3" in found else len(found)]
+    why = "the file is not JSON (JSONDecodeError). Hand in the file 03_learned.ipynb that Jupyter"
+    assert f"Nothing can be read: {why}" in top and "waits for a person" in top
+    assert top.count("<strong>malformed</strong>:") == 0
 
 
 def table(path: Path) -> list[list[str]]:
@@ -717,8 +797,8 @@ def test_feedback_returns_through_nbgraders_exchange(tmp_path: Path) -> None:
     do(exchange.ExchangeFetchFeedback)
     (page,) = (student / NAME).glob(f"feedback/*/{NAME}.html")
     points = load(NAME).points
-    assert f"(Score: {points} / {points})" in page.read_text()
+    waiting = sum(question.points for question in load(NAME).open)
+    assert f"(Score: {points} / {points + waiting})" in page.read_text()
     assert nbgrader.generate_feedback(NAME)["success"]  # as after comments by hand
     (page,) = (tmp_path / "feedback").glob(f"*/{NAME}/{NAME}.html")
-    waiting = sum(question.points for question in load(NAME).open)  # nbgrader counts it as lost
     assert f"(Score: {points} / {points + waiting})" in page.read_text()

@@ -42,9 +42,9 @@ def describe(error: BaseException) -> dict[str, object]:
         if "ipython-input" in code.co_filename:
             line, function = trace.tb_lineno, code.co_name[:80]
         trace = trace.tb_next
-    if isinstance(error, SyntaxError):
-        line = error.lineno or 0
     text = str(error)[:400]
+    if isinstance(error, SyntaxError):  # whose own words end with a file and the line
+        line, text = error.lineno or 0, str(error.msg)[:400]
     return {"type": type(error).__name__[:80], "text": text, "line": line, "function": function}
 
 
