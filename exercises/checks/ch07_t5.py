@@ -152,8 +152,9 @@ def supposed(words: str, factor: Callable[[int], float]) -> list[Mistake]:
     def rounded(decimals: int) -> Callable[..., Tensor]:
         return lambda x, y, scale: (y - scale * x).round(decimals=decimals).unique()
 
-    ways = [partial(without, apart=apart) for apart in (APART, 1e-5, 1e-4, 1e-3, 5e-3)]
-    return [Mistake(words, by(way)) for way in (*ways, *map(rounded, (2, 3, 4, 5)))]
+    ways: list[Callable[..., Tensor]] = [rounded(decimals) for decimals in (2, 3, 4, 5)]
+    ways = [partial(without, apart=apart) for apart in (APART, 1e-5, 1e-4, 1e-3, 5e-3)] + ways
+    return [Mistake(words, by(way)) for way in ways]
 
 
 def sloped(q: Tensor, k: Tensor, logits: Tensor, *, level: bool) -> Fit:

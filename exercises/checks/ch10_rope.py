@@ -192,7 +192,7 @@ def counted_from(place: Callable[[Tensor, Tensor], Tensor | int], on: str = "pai
         zeta, start = rates(q.shape[-1], on=on), place(q_pos, k_pos)
         q, k = (x.double() * zeta ** (far.double()[:, None] / 512)
                 for x, far in ((q, q_pos - start), (k, start - k_pos)))  # fmt: skip
-        scores = (q @ k.mT / q.shape[-1] ** 0.5).float()
+        scores: Tensor = (q @ k.mT / q.shape[-1] ** 0.5).float()
         return scores.masked_fill(later(q, k, q_pos, k_pos), ANY)
 
     return answer
