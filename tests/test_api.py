@@ -28,6 +28,9 @@ def run(code: str) -> dict[str, object]:
     return vars(page)
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+
+
 @pytest.fixture(scope="module")
 def shown() -> dict[str, object]:
     """What the examples of the API's page define, each pasted alone."""
@@ -61,7 +64,6 @@ def test_x_transformers_takes_the_bias(shown) -> None:
     assert torch.equal(bias(4, 7), bias.of_distance(relative))
 
 
-@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_flex_attention_takes_the_bias(shown) -> None:
     expected, _ = attend(shown["q"], shown["k"], shown["v"], ALiBi(4), 0, 0)
     assert torch.allclose(shown["output"], expected, atol=1e-5)
