@@ -184,9 +184,12 @@ def read_worksheet(path: Path, numbers: Collection[str]) -> tuple[dict[str, str]
     Raises:
         ValueError: if a column is missing, or none of the participants is there.
     """
-    head, *lines = worksheet_rows(path.read_bytes()) or [[]]
+    data = path.read_bytes()
+    if data.startswith(b"PK"):  # a spreadsheet's own file, or the download itself
+        raise ValueError(f"{path} is an archive and no worksheet; save the worksheet as CSV")
+    head, *lines = worksheet_rows(data) or [[]]
     if not lines:
-        raise ValueError(f"{path} has no line of a participant")
+        raise ValueError(f"{path} has no line of a participant; download the worksheet again")
     columns = [[cell.strip() for cell in column] for column in zip_longest(*lines, fillvalue="")]
     titles = head + ["without a heading"] * (len(columns) - len(head))
 
@@ -342,6 +345,12 @@ def collect(
                    for student, one in chosen.items()}  # fmt: skip
         refuse_twice(root, name, before, origins)
         for student, one in chosen.items():
+            stamp = root / "submitted" / student / name / EXCHANGED[0]
+            here = stamp.read_text() if one.owner.handed_in and stamp.exists() else ""
+            if one.owner.handed_in < here:  # both as Gradescope's are written
+                problems.append(f"Left out: {one.file.name!r} is older than the one of {here}")
+                del origins[student]
+                continue
             try:
                 put(root / "submitted" / student / name / f"{name}.ipynb", one)
             except BROKEN as error:
@@ -372,7 +381,8 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, csv.Error, *BROKEN) as error:
         print(f"Not collected: {error}", file=sys.stderr)
         return 2
-    for line in (*done.said, f"{len(done.students)} notebooks in {root / 'submitted'}"):
+    left = f"; {len(done.problems)} lines below say what was not taken" if done.problems else ""
+    for line in (*done.said, f"{len(done.students)} notebooks in {root / 'submitted'}{left}"):
         print(line)
     for line in done.problems:
         print(line, file=sys.stderr)

@@ -282,6 +282,33 @@ def test_a_group_of_gradescope_is_graded_one_by_one(
     assert not (tmp_path / "n").exists()
 
 
+def test_an_older_hand_in_does_not_replace_a_later_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its time is known, and so is that of the one that is here."""
+    files = {**BESIDE["gradescope"], **dict.fromkeys(HONEST["gradescope"], b"{}")}
+    given = pack(tmp_path / "d.zip", files)
+    assert collect.main([str(tmp_path / "c"), NAME, str(given)]) == 0
+    folder = tmp_path / "c/submitted/ann@u.example" / NAME
+    for at, kept in (("2026-11-21 00:00:00 UTC", True), ("2026-11-19 00:00:00 UTC", False)):
+        (folder / "timestamp.txt").write_text(at)
+        (folder / f"{NAME}.ipynb").write_text("here")
+        assert collect.main([str(tmp_path / "c"), NAME, str(given)]) == int(kept)
+        assert ((folder / f"{NAME}.ipynb").read_text() == "here") == kept
+        assert ("is older than the one of 2026-11-21" in capsys.readouterr().err) == kept
+
+
+def test_an_archive_in_the_place_of_the_worksheet_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing of what is in it comes on the screen."""
+    given = pack(tmp_path / "d.zip", dict.fromkeys(HONEST["moodle"], b"{}"))
+    assert collect.main([str(tmp_path / "c"), NAME, str(given), str(given)]) == 2
+    assert capsys.readouterr().err.endswith(
+        "is an archive and no worksheet; save the worksheet as CSV\n"
+    )
+
+
 ENGLISH = [["Identifier", "Full name", "Email address", "Status", "Grade"],
            ["Participant 34567", "Ann 45678", "a@b.example", "Submitted", ""],
            ["Participant 34568", "Eve", "e@b.example", "Submitted", "3"],
