@@ -241,8 +241,8 @@ EXERCISES = (
                     lambda o, w, v, q, k: of_the_kept(
                         w * (k <= q[:, None])
                         / (w * (k <= q[:, None])).sum(-1, keepdim=True), v)),
-            Mistake("the softmax is taken a second time; the weights that are left need only be "
-                    "divided by their sum", lambda o, w, v, q, k: of_the_kept(
+            Mistake("the softmax is taken a second time; the weights that are left keep their "
+                    "ratios", lambda o, w, v, q, k: of_the_kept(
                         w.masked_fill(k > q[:, None], -torch.inf).softmax(-1), v)),
         ),
     ),
