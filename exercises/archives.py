@@ -11,7 +11,7 @@ from typing import Any
 from exercises.collect import read_kept
 from exercises.platforms import PLATFORMS
 from exercises.records import Course, Record
-from exercises.tables import counted, open_points, open_top, open_word
+from exercises.tables import counted, open_points, open_top, open_word, total_of
 
 # Gradescope takes results only from an autograder. This one runs no student's code: it hands out
 # what was found here, by the submission's number.
@@ -44,7 +44,7 @@ def results(record: Record) -> dict[str, Any]:
         score = {} if points == "" else {"score": points, "max_score": open_top(record["set"])}
         tests.append({"name": "open exercise", **score, "output": open_word(record)})
     return {
-        "score": counted(record) + float(points or 0),
+        "score": total_of(record)[0],
         "stdout_visibility": "hidden",
         "tests": [{**test, "visibility": "visible"} for test in tests],
     }
@@ -52,14 +52,12 @@ def results(record: Record) -> dict[str, Any]:
 
 def page(course: Course, record: Record) -> bytes:
     """Return the page of feedback."""
-    student, name = record["student"], record["set"]
-    return (course.root / "feedback" / student / name / f"{name}.html").read_bytes()
+    return course.place("feedback", record["student"], record["set"], "html").read_bytes()
 
 
 def notebook(course: Course, record: Record) -> bytes:
     """Return the notebook with its verdicts."""
-    student, name = record["student"], record["set"]
-    return (course.root / "autograded" / student / name / f"{name}.ipynb").read_bytes()
+    return course.place("autograded", record["student"], record["set"], "ipynb").read_bytes()
 
 
 def result(course: Course, record: Record) -> bytes:

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from exercises.platforms import PLATFORMS, Owner, Told, platform_of
-from exercises.records import EXCHANGED, LARGEST_FILE, fits_as_name, write
+from exercises.records import EXCHANGED, LARGEST_FILE, Course, fits_as_name, write
 from exercises.sets import load, set_names
 
 COUNTED = r"(?:-[0-9]+| ?\([0-9]+\))?\.ipynb"  # by the platform or a browser
@@ -285,7 +285,7 @@ def put(place: Path, sent: Sent) -> None:
     fresh.write_bytes(data)
     fresh.replace(place)
     if sent.owner.handed_in:
-        place.with_name(EXCHANGED[0]).write_text(sent.owner.handed_in)
+        place.with_name(EXCHANGED[0]).write_text(f"{sent.owner.handed_in:%Y-%m-%d %H:%M:%S} UTC")
 
 
 def collect(
@@ -345,9 +345,9 @@ def collect(
                    for student, one in chosen.items()}  # fmt: skip
         refuse_twice(root, name, before, origins)
         for student, one in chosen.items():
-            stamp = root / "submitted" / student / name / EXCHANGED[0]
-            here = stamp.read_text() if one.owner.handed_in and stamp.exists() else ""
-            if one.owner.handed_in < here:  # both as Gradescope's are written
+            known = one.owner.handed_in and (root / "submitted" / student / name).is_dir()
+            here = Course(root).handed_in(student, name) if known else None
+            if here and one.owner.handed_in < here:
                 problems.append(f"Left out: {one.file.name!r} is older than the one of {here}")
                 del origins[student]
                 continue

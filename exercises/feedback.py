@@ -16,7 +16,7 @@ from latex2mathml.converter import convert
 from exercises.jobs import Graded, Verdict
 from exercises.records import Record
 from exercises.sets import load
-from exercises.tables import counted, open_points, open_top, open_word, was
+from exercises.tables import open_points, open_word, total_of, was
 
 SHOWN = 100_000  # characters of a student's that a page shows: making it takes seconds, not hours
 CONTENTS = re.compile(r'<div id="toc">.*?</div>', re.DOTALL)  # nbgrader's: "Test cell", four times
@@ -103,12 +103,6 @@ def verdict_text(verdict: Verdict) -> str:
     """Return one line for a question."""
     text = f"{verdict.word}: {verdict.points:g} of {verdict.max_points:g} points"
     return f"{text}\n{verdict.message}\n" if verdict.message else f"{text}\n"
-
-
-def total_of(record: Record) -> tuple[float, float]:
-    """Return the points so far, and the largest number, each with those of the open exercise."""
-    top = sum(verdict["max_points"] for verdict in record["verdicts"])
-    return counted(record) + float(open_points(record) or 0), top + open_top(record["set"])
 
 
 def overview(record: Record) -> str:

@@ -221,6 +221,7 @@ class Grader:
         """Judge one answer."""
         verdict, exercise = self.verdicts[question.name], checks.EXERCISES[question.name]
         verdict.seed = seed_for(self.job.secret, question.name)
+        drawn = exercise.drawn(verdict.seed)
         names = [question.name, *self.verdicts]
         budget, used, begin = self.budget(question), session.used, time.monotonic()
         clock = min(begin + budget * self.job.limits.patience, self.end)  # judging takes time, too
@@ -246,7 +247,7 @@ class Grader:
             return compact(reply.get("result"))
 
         try:
-            exercise.judge(answer, verdict.seed, hidden=True)
+            exercise.judge_by(drawn, answer, hidden=True)
             verdict.word, verdict.points = "ok", question.points
         except checks.CheckFailed as failed:
             verdict.word, verdict.points = "wrong answer", question.points * failed.share
@@ -277,9 +278,9 @@ class Grader:
         session.take_printed()
         verdict.message = verdict.message[:LONGEST]
         if calls and verdict.word != "ok":
-            cases, wanted, _ = exercise.drawn(verdict.seed)
-            verdict.case = f"{calls} of {len(cases)}, {cases[calls - 1].in_full().label}"
-            self.failed[question.name] = cases[calls - 1].args, got, wanted[calls - 1]
+            case = drawn.cases[calls - 1]
+            verdict.case = f"{calls} of {len(drawn.cases)}, {case.in_full().label}"
+            self.failed[question.name] = case.args, got, drawn.wanted[calls - 1]
         self.judged.add(question.name)
 
     def explain_missing(self, question: Question, verdict: Verdict) -> None:

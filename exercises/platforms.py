@@ -20,7 +20,7 @@ class Owner(NamedTuple):
 
     numbers: list[str]
     attempt: str = ""  # the later, the greater
-    handed_in: str = ""  # UTC, where that is known
+    handed_in: datetime | None = None  # UTC, where that is known
 
 
 class Platform(NamedTuple):
@@ -46,7 +46,7 @@ def of_gradescope(mark: re.Match[str], told: Told) -> Owner:
               for one in entry.get(":submitters", [{}])]  # fmt: skip
     at = entry.get(":created_at")
     known = isinstance(at, datetime) and at.tzinfo is not None
-    return Owner(people, handed_in=f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if known else "")
+    return Owner(people, handed_in=at.astimezone(UTC).replace(tzinfo=None) if known else None)
 
 
 def to_moodle(file: str, name: str) -> str:

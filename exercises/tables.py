@@ -80,6 +80,12 @@ def open_top(name: str) -> float:
     return sum(question.points for question in load(name).open)
 
 
+def total_of(record: Record) -> tuple[float, float]:
+    """Return the points so far, and the largest number, each with those of the open exercise."""
+    top = sum(verdict["max_points"] for verdict in record["verdicts"])
+    return counted(record) + float(open_points(record) or 0), top + open_top(record["set"])
+
+
 def hours_late(record: Record) -> float | str:
     """Return how late a submission is, or nothing where no one knows."""
     late = record.get("late")

@@ -208,7 +208,11 @@ class Check:
         Raises:
             CheckFailed: if the answer is wrong. What `answer` itself raises passes through.
         """
-        cases, wanted, known = self.drawn(seed)
+        self.judge_by(self.drawn(seed), answer, hidden)
+
+    def judge_by(self, drawn: Drawn, answer: Answer, hidden: bool = False) -> None:
+        """Do what `judge` does, by what was drawn before."""
+        cases, wanted, known = drawn
         cases = [case if hidden else case.in_full() for case in cases]
         got: list[Any] = []
         problem, at = "", 0
