@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from pe_course.judge.compare import ANY
 from pe_course.judge.exercise import Answer, Case, Draw, Exercise, Mistake
 from pe_lib.encoding import relative_position
 from pe_lib.t5 import t5_bucket
@@ -140,21 +140,9 @@ def without(
     return torch.cat([left[:1], left[1:][left.diff() > apart]])
 
 
-def supposed(words: str, factor: Callable[[int], float]) -> list[Mistake]:
-    """Return what it is to suppose a factor by the width, however far apart numbers must be."""
-
-    def by(different: Callable[..., Tensor]) -> Answer:
-        return lambda q, k, y: (
-            torch.tensor(factor(q.shape[-1])),
-            different(q @ k.mT, y, factor(q.shape[-1])),
-        )
-
-    def rounded(decimals: int) -> Callable[..., Tensor]:
-        return lambda x, y, scale: (y - scale * x).round(decimals=decimals).unique()
-
-    ways: list[Callable[..., Tensor]] = [rounded(decimals) for decimals in (2, 3, 4, 5)]
-    ways = [partial(without, apart=apart) for apart in (APART, 1e-5, 1e-4, 1e-3, 5e-3)] + ways
-    return [Mistake(words, by(way)) for way in ways]
+def supposed(factor: Callable[[int], float]) -> Answer:
+    """Return a wrong answer that supposes a factor by the width, whatever the table then is."""
+    return lambda q, k, logits: (torch.tensor(factor(q.shape[-1])), ANY)
 
 
 def sloped(q: Tensor, k: Tensor, logits: Tensor, *, level: bool) -> Fit:
@@ -364,8 +352,8 @@ EXERCISES = (
         tolerance=1e-6,
         axes=("bucket",),
         mistakes=(
-            *supposed("the factor is taken for T5's, which is 1; find it", lambda d: 1.0),
-            *supposed("the factor is taken for 1/sqrt(d); find it", lambda d: d**-0.5),
+            Mistake("the factor is taken for T5's, which is 1; find it", supposed(lambda d: 1.0)),
+            Mistake("the factor is taken for 1/sqrt(d); find it", supposed(lambda d: d**-0.5)),
             Mistake("the factor is fitted as though there were no table",
                     lambda *a: sloped(*a, level=False)),
             Mistake("the factor is fitted as though all pairs had one bucket",

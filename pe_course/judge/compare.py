@@ -188,10 +188,12 @@ class Sample:
 def recognized(got: Any, known: Any, tolerance: float, integers: bool) -> bool:
     """Return whether `got` is what a known mistake gives.
 
-    For `known`, None stands for an exception, and ANY for any number.
+    For `known`, None stands for an exception, and ANY for any number; alone, for any numbers.
     """
     if known is None:
         return False
+    if isinstance(known, float) and known == ANY:
+        return as_tensor(got) is not None
     if isinstance(known, Sample):
         got, known = known.of(got), known.numbers
     if isinstance(known, tuple):
