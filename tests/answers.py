@@ -9,15 +9,21 @@ import nbformat
 
 from tools.refresh import BOOK, INSTALL_ID
 
+CELLS = nbformat.read(BOOK / "answers.ipynb", as_version=4).cells
+
+
+def questions() -> list[str]:
+    """Return the page's questions, in their order."""
+    return [cell.source.partition("\n")[0][3:] for cell in CELLS if cell.source.startswith("## ")]
+
 
 @cache
 def answer_cells(question: str) -> tuple[Any, ...]:
     """Return the cell whose heading begins with these words, and those below it."""
-    cells = nbformat.read(BOOK / "answers.ipynb", as_version=4).cells
-    heads = [i for i, cell in enumerate(cells) if cell.source.startswith("## ")]
-    (start,) = (i for i in heads if cells[i].source.startswith(f"## {question}"))
-    end = min((i for i in heads if i > start), default=len(cells))
-    return tuple(cell for cell in cells[start:end] if cell.id != INSTALL_ID)
+    heads = [i for i, cell in enumerate(CELLS) if cell.source.startswith("## ")]
+    (start,) = (i for i in heads if CELLS[i].source.startswith(f"## {question}"))
+    end = min((i for i in heads if i > start), default=len(CELLS))
+    return tuple(cell for cell in CELLS[start:end] if cell.id != INSTALL_ID)
 
 
 def answer_text(question: str) -> str:

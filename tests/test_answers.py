@@ -5,16 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import nbformat
 import pytest
+from answers import CELLS, answer_cells, answer_code, questions
 
-from tools.refresh import BOOK, INSTALL_ID
-
-CELLS = nbformat.read(BOOK / "answers.ipynb", as_version=4).cells
-QUESTIONS = [
-    line[3:] for cell in CELLS for line in cell.source.split("\n")[:1] if line[:3] == "## "
-]
-CODE = [cell for cell in CELLS if cell.cell_type == "code" and cell.id != INSTALL_ID]
+QUESTIONS = questions()
+CODE = [cell for question in QUESTIONS for cell in answer_code(question)]
 
 
 def test_twenty_questions_are_answered_and_listed():
@@ -24,10 +19,9 @@ def test_twenty_questions_are_answered_and_listed():
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_an_answer_has_code_its_failure_and_its_reason(question: str):
-    start = next(i for i, cell in enumerate(CELLS) if cell.source.startswith(f"## {question}"))
-    last = next(i for i in range(start, len(CELLS)) if "Why: [" in CELLS[i].source)
-    assert {cell.cell_type for cell in CELLS[start + 1 : last]} == {"code"}
-    assert "**What one sees when it is wrong.**" in CELLS[last].source
+    _, *code, last = answer_cells(question)
+    assert {cell.cell_type for cell in code} == {"code"}
+    assert "**What one sees when it is wrong.**" in last.source and "Why: [" in last.source
 
 
 @pytest.mark.parametrize("cell", CODE, ids=lambda cell: cell.id)
