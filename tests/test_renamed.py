@@ -57,6 +57,7 @@ def test_an_old_notebook_finds_its_checks(
     folder = tmp_path / KNOWN
     folder.mkdir()
     monkeypatch.chdir(folder)
+    monkeypatch.setattr("pe_course.judge.exercise.FOUND", {})
     checks.progress(KNOWN)
     assert f"{SET}: 0 of {len(load(SET).questions)}" in capsys.readouterr().out
     assert (tmp_path / checks.kept.NAME).exists()  # beside the folders of all sets
