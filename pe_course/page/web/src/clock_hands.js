@@ -55,9 +55,10 @@ export const clockHands = {
       const cy = 28 + radius + rowHeight * Math.floor(i / columns);
       text(drawing, cx, cy - radius - 17, `clock ${r}`, { kind: "title" });
       circle(drawing, "dial", cx, cy, radius);
-      for (const [place, kind, name, shown] of [[other, "key", "other", at[1]], [p, "query", "p", at[0]]]) {
+      // Hands of two lengths: where both point the same way, both are seen.
+      for (const [place, kind, name, shown, long] of [[other, "key", "other", at[1], radius], [p, "query", "p", at[0], 0.6 * radius]]) {
         const angle = place * rates[r];
-        const [x, y] = [cx + radius * Math.sin(shown * rates[r]), cy - radius * Math.cos(shown * rates[r])];
+        const [x, y] = [cx + long * Math.sin(shown * rates[r]), cy - long * Math.cos(shown * rates[r])];
         segment(drawing, `${kind} hand`, cx, cy, x, y);
         const turned = (target) => {
           const by = Math.atan2(Math.sin(target - angle), Math.cos(target - angle)) / rates[r];

@@ -30,8 +30,13 @@ export function digits(value, places = 2) {
   return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "\u2212");
 }
 export const whole = (value) => digits(value, 0);
-const near = (value) => digits(value, value < 1 ? 3 : 0);
+const near = (value) => String(Number(value.toPrecision(2))).replace("-", "\u2212");
 export const clamp = (value, low, high) => min(high, max(low, value));
+// Somebody's own words keep their direction to themselves, whichever is that of the line.
+const isolated = (words) => `\u2068${words}\u2069`;
+const signsOf = (word) => [...new Intl.Segmenter().segment(word)].map((each) => each.segment);
+export const shortened = (word, most = 12) => (signsOf(word).length > most ? `${signsOf(word).slice(0, most - 1).join("")}…` : word);
+export const quoted = (word) => `“${isolated(shortened(word, 20))}”`;
 export const grouped = (value) => Math.round(value).toLocaleString("en-US");
 
 // Controls ----------------------------------------------------------------------------------
@@ -102,7 +107,7 @@ function textControl({ key, label, most = 120, kin = "", hint = "", pattern = ".
   const id = `live-${++made}`;
   const box = div(`live-control live-text ${kin}`, parent);
   element("label", { for: id }, box, label);
-  const kind = { type: "text", id, maxlength: most, placeholder: hint, pattern, spellcheck: "false", autocomplete: "off" };
+  const kind = { type: "text", dir: "auto", id, maxlength: most, placeholder: hint, pattern, spellcheck: "false", autocomplete: "off" };
   const input = element("input", kind, box);
   input.addEventListener("input", () => set({ [key]: input.value }));
   return () => {
@@ -301,7 +306,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
   // The name of a control out of sight, and what it was set to, where that is not as at the start.
   const setTo = ({ key, label, text = String, options }) => {
     const value = state[key];
-    return String(value) === String(figure.start[key]) ? label : `${label}: ${{ true: "yes", false: "no" }[value] ?? options?.[value] ?? text(value, state)}`;
+    return String(value) === String(figure.start[key]) ? label : `${label}: ${isolated({ true: "yes", false: "no" }[value] ?? options?.[value] ?? shortened(text(value, state), 24))}`;
   };
   let at = []; // what glides: on its way from where it was to where the state has it
 
@@ -453,6 +458,13 @@ export function text(group, x, y, words, { at = "middle", kind = "small", turn =
   const node = put(group, "text", kind, { x, y, "text-anchor": at }).text(words);
   if (turn) node.attr("transform", `rotate(${turn},${x},${y})`);
   return node;
+}
+
+// A word that somebody typed, cut to the pixels that it has; its title is the whole.
+export function fitted(group, x, y, word, room, looks) {
+  const node = text(group, x, y, word, looks);
+  for (let most = min(40, signsOf(word).length); most > 1 && node.node().getComputedTextLength() > room; most--) node.text(shortened(word, most));
+  if (node.text() !== word) node.append("title").text(word);
 }
 
 // The looks of a label: that of a chosen query or key, or of the others.

@@ -25,7 +25,7 @@ export const shawRows = {
   start: { clip: 2, query: 4, key: 7 },
   numbers,
   lines: [2, 4],
-  glides: (state) => numbers(state).added,
+  glides: (state) => [state.query, ...range(2 * LAST + 1).map((each) => numbers(state).products[clippedRow(each - LAST, state.clip)])],
   controls: [
     { ...together("query", "key", LAST), label: "query and key, both" },
     { kind: "range", key: "query", kin: "query", label: "query alone", min: 0, max: LAST },
@@ -45,7 +45,7 @@ export const shawRows = {
     );
   },
   draw(all) {
-    const { drawing, state, width, narrow, at } = all;
+    const { drawing, state, width, narrow, at: [from, ...by] } = all;
     const { query, key, clip } = state;
     const { rows, vectors } = numbers(state);
     const [left, top, side] = [26, 44, narrow ? width - 34 : Math.min(262, width - 352)];
@@ -86,7 +86,10 @@ export const shawRows = {
     const [low, high] = [Math.max(-0.6, query - clip - 0.5), Math.min(LAST + 0.6, query + clip + 0.5)];
     box(drawing, "fill grey", panel.X(low), room.y, panel.X(high) - panel.X(low), room.height).attr("fill-opacity", 0.14);
     panel.level(0, "grey");
-    panel.curve(at.map((value, j) => [j, value]), "above");
-    at.forEach((value, j) => panel.point(j, value, j === key ? "key" : j === query ? "query" : "above", j === key || j === query ? 6 : 3.5));
+    // The curve is on its way with the query; what leaves the panel is not drawn.
+    const points = by.map((value, i) => [from + i - LAST, value]).filter(([j]) => j > -0.5 && j < LAST + 0.5);
+    panel.curve(points, "above");
+    points.forEach(([j, value]) => panel.point(j, value, Math.round(j) === key ? "key" : j === from ? "query" : "above", Math.round(j) === key || j === from ? 6 : 3.5));
+    return panel;
   },
 };

@@ -51,7 +51,10 @@ export const wavelengths = {
   start: { model: "small", rule: "none", factor: 1, pair: 6 },
   numbers,
   lines: [3, 6],
-  glides: (state) => numbers(state).changed.map((rate) => Math.log(rate || 1e-9)),
+  glides(state) {
+    const { changed, now } = numbers(state);
+    return [Math.log(state.factor), ...now, ...changed.map((rate) => Math.log(rate || 1e-9))];
+  },
   controls: [
     {
       kind: "select", key: "model", label: "model", options: Object.fromEntries(Object.entries(MODELS).map(([key, [name]]) => [key, name])),
@@ -76,8 +79,9 @@ export const wavelengths = {
     );
   },
   draw({ drawing, handle, state, set, width, narrow, at }) {
-    const { model, factor, pair } = state;
-    const { rates, changed, unseen, moved, seen, now } = numbers(state);
+    const { model, pair } = state;
+    const { rates, changed, unseen, moved, seen } = numbers(state);
+    const [factor, now, logs] = [Math.exp(at[0]), at.slice(1, rates.length + 1), at.slice(rates.length + 1)];
     const trained = MODELS[model][3];
     const last = rates.length - 1;
     const longest = (WHOLE / rates[last]) * Math.max(factor, 4) * 2;
@@ -94,7 +98,7 @@ export const wavelengths = {
     rates.forEach((rate, r) => {
       panel.point(r, WHOLE / rate, "grey", 2);
       if (!changed[r]) return;
-      const [x, y] = [panel.X(r), panel.Y(WHOLE / Math.exp(at[r]))];
+      const [x, y] = [panel.X(r), panel.Y(WHOLE / Math.exp(logs[r]))];
       const kind = unseen[r] || 2 * moved[r];
       if (kind > 1) box(drawing, "fill position", x - 3.2, y - 3.2, 6.4, 6.4);
       else if (kind) shape(drawing, "line key strong", `M${x - 3.5},${y - 3.5}l7,7m0,-7l-7,7`);
