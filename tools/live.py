@@ -136,7 +136,8 @@ AS_STILL = """async words => {
   document.activeElement.blur();
   await new Promise(done => setTimeout(done, 200));
   const invites = e => e.matches('.live-handle, .grip') || e.textContent.startsWith('drag ');
-  [...document.querySelectorAll('.live-handle, .grip, svg text')].filter(invites).forEach(e => e.remove());
+  const parts = document.querySelectorAll('.live-handle, .grip, svg text');
+  [...parts].filter(invites).forEach(e => e.remove());
   const line = document.createElement('p');
   line.className = 'live-still';
   line.textContent = words;

@@ -1,7 +1,7 @@
 // One's own words in any order, in an attention layer that has no positions.
 
 import { box, cells, clamp, digits, fitted, heading, named, pressed, quoted, scale, segment, shortened, text, whole } from "./kit.js";
-import { attention, min, plus, range, sinusoidal } from "./positions.js";
+import { abs, attention, floor, max, min, plus, range, sinusoidal } from "./positions.js";
 import { leftOut, table, vectorOf, wordsOf } from "./sentence_scores.js";
 
 const MOST = 7; // words
@@ -24,7 +24,7 @@ function numbers(state) {
   };
   const [outputs, weights] = layer(order);
   const [first] = layer(range(words.length));
-  const change = Math.max(...outputs.flatMap((row, p) => row.map((part, c) => Math.abs(part - first[order[p]][c]))));
+  const change = max(...outputs.flatMap((row, p) => row.map((part, c) => abs(part - first[order[p]][c]))));
   return { vectors, made: MADE, outputs, weights, change };
 }
 
@@ -51,7 +51,7 @@ export const permutations = {
     const words = read(state);
     const place = orderOf(state, words).indexOf(state.word);
     const { weights, change } = numbers(state);
-    const best = weights[place].indexOf(Math.max(...weights[place]));
+    const best = weights[place].indexOf(max(...weights[place]));
     const from = words[orderOf(state, words)[best]];
     const moved = orderOf(state, words).some((word, i) => word !== i);
     const verdict = change < 1e-9 ? "each word’s output is the same" : `outputs differ by up to ${digits(change)}`;
@@ -65,7 +65,7 @@ export const permutations = {
     const words = read(state);
     const order = orderOf(state, words);
     const { weights, outputs } = numbers(state);
-    const [left, top, side] = narrow ? [94, 86, width - 98] : [112, 86, Math.min(252, width - 340)];
+    const [left, top, side] = narrow ? [94, 86, width - 98] : [112, 86, min(252, width - 340)];
     const cell = side / words.length;
     const down = order.map((word) => at[word]);
     heading(drawing, 0, 13, "attention weights");
@@ -101,9 +101,9 @@ export const permutations = {
         kind: word === state.word ? "key" : "grey",
         x: 14, y: top + cell * (at[word] + 0.5), now, least: 0, most: words.length - 1,
         label: `place of ${quoted(name)}`, text: `position ${now}`,
-        move: (px, py) => move(word, Math.floor((py - top) / cell)), step: (right, down) => move(word, now + right + down),
+        move: (px, py) => move(word, floor((py - top) / cell)), step: (right, down) => move(word, now + right + down),
       });
     });
-    pressed(svg, [[left, top]], side, (px, py) => set({ word: order[Math.floor(py / cell)] }));
+    pressed(svg, [[left, top]], side, (px, py) => set({ word: order[floor(py / cell)] }));
   },
 };

@@ -11,7 +11,7 @@ export const PREDICTIONS = {
     options: ["one shade", "a band, as with RoPE", "each row its own"], right: 0,
     pictures: (seen) => ["none", "rope", "learned"].map((method) => inRows(shades(seen({ method }).scores.flat())[2], 12)),
     then: { method: "none", contents: "alike" },
-    why: "With none, nothing tells the words apart: all scores are equal. Attention itself prefers no neighbours.",
+    why: "With none, nothing tells the words apart: attention itself prefers no neighbours.",
   },
   permutations: {
     question: "the words are shuffled. The numbers in the framed row of “dog” …",
@@ -23,7 +23,7 @@ export const PREDICTIONS = {
     question: "both positions move on by 100. The angle between blue and orange changes …",
     options: ["in the fast clocks", "in every clock", "in no clock"], right: 2,
     then: { p: 100, other: 105 },
-    why: "Fast hands go around many times, but both hands of a clock go equally far. With the angles, the dot product stays, too.",
+    why: "Fast hands go around many times, but both of a clock go equally far. So the dot product stays, too.",
   },
   four_terms: {
     question: "the words are shuffled. Which term stands still?",
@@ -36,7 +36,7 @@ export const PREDICTIONS = {
     question: "the clip falls from 2 to 1. Drag the pink points to what the query will add.",
     marks: [0, 2, 4, 6, 8], of: ({ added }, x) => added[x],
     then: { clip: 1, query: 4, key: 7 },
-    why: "Keys beyond the clip read its row, that of a direct neighbour now. Clipped does not mean that nothing is added.",
+    why: "Keys beyond the clip read its row, now a direct neighbour’s. Clipped is not left out.",
   },
   t5_buckets: {
     question: "a decoder has no keys to the right, and gives the left all 32 buckets. Drag the pink points to where its staircase will be.",
@@ -54,7 +54,7 @@ export const PREDICTIONS = {
     question: "the query is at 1, the key at 3. What leaves the score as it is?",
     options: ["they change places", "both move on by 500", "either of the two"], right: 1,
     then: { shift: 500 },
-    why: "Both arrows rotate by the same angle; what lies between them stays. If they change places, n − m becomes −2: the score reads its sign.",
+    why: "Both arrows rotate by the same angle; what lies between them stays. In changed places n − m is −2, and the sign counts.",
   },
   axes: {
     question: "rows and columns get frequencies of their own. What scores high?",
@@ -67,12 +67,12 @@ export const PREDICTIONS = {
     question: "a text four times as long. How many of the 16 pairs of components reach new angles?",
     options: ["4", "6", "10", "16"], right: 2,
     then: { factor: 4 },
-    why: "The 6 fast pairs went around in training and know every angle; the other 10 go on past theirs. All 16 get new positions, but a new position need not be a new angle.",
+    why: "Six fast pairs went around in training and know every angle; the others go on past theirs. A new position need not be a new angle.",
   },
   chooser: {
     question: "the text grows to four times the training length. What still fits?",
-    options: ["window hybrid", "ALiBi", "RoPE with YaRN"], right: 0,
+    options: ["window hybrid", "RoPE", "sinusoidal"], right: 0,
     then: { context: 16384 },
-    why: "The hybrid rotates in windows only: no distance is new. ALiBi loses little on text, but 3-back; YaRN without training loses more.",
+    why: "RoPE and sinusoidal lose all three. The hybrid rotates in windows only: no distance is new.",
   },
 };

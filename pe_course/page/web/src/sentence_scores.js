@@ -1,7 +1,7 @@
 // Landing page: one's own sentence under every method; a pair of words has a distance.
 
 import { box, cells, circle, clamp, digits, fitted, heading, inRows, named, pairs, quoted, scale, text, whole } from "./kit.js";
-import { max, min, range, scoresOf, softmax } from "./positions.js";
+import { abs, max, min, range, round, scoresOf, softmax } from "./positions.js";
 import { noise } from "./rope_score.js";
 
 const MOST = 14; // words
@@ -24,7 +24,7 @@ const LEARNED = {
 const found = (sentence) => [...new Intl.Segmenter([], { granularity: "word" }).segment(sentence)].filter((each) => /[\p{L}\p{N}\p{ExtPict}\p{RI}]/u.test(each.segment)).map((each) => each.segment);
 export const wordsOf = (sentence, most = MOST) => (found(sentence).length ? found(sentence).slice(0, most) : ["…"]);
 export const inSentence = (most) => (state) => {
-  for (const name of ["query", "key"]) state[name] = clamp(Math.round(state[name]), 0, wordsOf(state.sentence, most).length - 1);
+  for (const name of ["query", "key"]) state[name] = clamp(round(state[name]), 0, wordsOf(state.sentence, most).length - 1);
 };
 export const leftOut = (sentence, most = MOST) => {
   const more = found(sentence).length - most;
@@ -65,7 +65,7 @@ export const sentenceScores = {
     const { query, key } = state;
     const words = wordsOf(state.sentence);
     const { scores, weights } = numbers(state);
-    const side = key === query ? "the query itself" : `${Math.abs(key - query)} to the ${key < query ? "left" : "right"}`;
+    const side = key === query ? "the query itself" : `${abs(key - query)} to the ${key < query ? "left" : "right"}`;
     return (
       `Query ${quoted(words[query])} (position ${query}; the first is 0), key ${quoted(words[key])} (position ${key}), ${side}: ` +
       `key − query = ${whole(key - query)} (dots: all pairs with that). Score ${digits(scores[query][key])}, weight ${digits(100 * weights[query][key], 1)} %.${leftOut(state.sentence)}`
