@@ -1230,7 +1230,7 @@ def test_a_still_invites_to_nothing_and_says_where_the_figure_moves(name, stage)
     assert moves.count() and not any(each.is_visible() for each in moves.all())
     said = page.locator(".live-figure").inner_text()
     assert said.endswith(live.STILL) and "drag" not in said.lower()
-    assert page.locator(".live-stage svg").is_visible()
+    assert page.locator(".live-stage > svg").is_visible()
     page.emulate_media(media="screen")
 
 
