@@ -126,12 +126,17 @@ def test_no_page_moves_sideways_on_a_phone_while_all_is_folded(name, browser, ad
 
 
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-def test_who_comes_with_a_question_finds_its_door_on_the_first_screen(size, browser, address):
+def test_the_first_screen_has_a_door_for_each_question_and_on_a_desk_the_prediction(
+    size, browser, address
+):
     with open_page(browser, f"{address}book/00_intro.html", address, Visit()) as page:
         page.set_viewport_size(size)
         for name in ("answers", "18_clinic", "19_choosing", "census"):
             door = page.locator(f'article a[href="{name}.html"]').first.bounding_box()
             assert 0 < door["y"] < size["height"] - door["height"], name
+        for button in page.locator("#figure-0-1 .live-predict button").all() * (size == DESK):
+            box = button.bounding_box()
+            assert 0 < box["y"] < size["height"] - box["height"]
 
 
 def test_scripts_come_with_the_site(site):

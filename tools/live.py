@@ -135,8 +135,9 @@ AS_STILL = """async words => {
   [...document.querySelectorAll('.live-predict button')].at(-1).click();
   document.activeElement.blur();
   await new Promise(done => setTimeout(done, 200));
-  const invites = e => e.matches('.live-handle') || e.textContent.startsWith('drag ');
-  [...document.querySelectorAll('.live-handle, svg text')].filter(invites).forEach(e => e.remove());
+  const invites = e => e.matches('.live-handle, .grip') || e.textContent.startsWith('drag ');
+  const parts = document.querySelectorAll('.live-handle, .grip, svg text');
+  [...parts].filter(invites).forEach(e => e.remove());
   const line = document.createElement('p');
   line.className = 'live-still';
   line.textContent = words;

@@ -1,7 +1,7 @@
 // Every frequency is the hand of a clock, and its angle is the position.
 
 import { chart, circle, clamp, digits, doubled, exact, grouped, power, segment, text, together, whole } from "./kit.js";
-import { dot, frequencies, max, min, range, sinusoidal } from "./positions.js";
+import { abs, atan2, cos, dot, floor, frequencies, max, min, range, round, sin, sinusoidal } from "./positions.js";
 
 const LAST = 1000; // the largest position
 const REACH = 64;
@@ -32,11 +32,11 @@ export const clockHands = {
   height: (narrow) => (narrow ? 470 : 352),
   words(state) {
     const { codes, likeness } = numbers(state);
-    const gap = Math.round(10 * (state.other - state.p)) / 10;
+    const gap = round(10 * (state.other - state.p)) / 10;
     const parts = codes[0].slice(0, 4).map((value) => digits(value)).join(", ");
     return (
       `The blue position, ${exact(state.p)}, has the code (${parts}${state.d > 4 ? ", …" : ""}). ` +
-      `The orange one, ${exact(state.other)}, is ${exact(Math.abs(gap))} ${gap < 0 ? "before" : "after"} it: ` +
+      `The orange one, ${exact(state.other)}, is ${exact(abs(gap))} ${gap < 0 ? "before" : "after"} it: ` +
       `the dot product of the two codes is ${digits(likeness)} of at most ${state.d / 2}.`
     );
   },
@@ -52,23 +52,24 @@ export const clockHands = {
     const perRow = min(columns, shown.length);
     shown.forEach((r, i) => {
       const cx = (width - perRow * cell) / 2 + cell * ((i % columns) + 0.5);
-      const cy = 28 + radius + rowHeight * Math.floor(i / columns);
+      const cy = 28 + radius + rowHeight * floor(i / columns);
       text(drawing, cx, cy - radius - 17, `clock ${r}`, { kind: "title" });
       circle(drawing, "dial", cx, cy, radius);
-      for (const [place, kind, name, shown] of [[other, "key", "other", at[1]], [p, "query", "p", at[0]]]) {
+      // Hands of two lengths: where both point the same way, both are seen.
+      for (const [place, kind, name, shown, long] of [[other, "key", "other", at[1], radius], [p, "query", "p", at[0], 0.6 * radius]]) {
         const angle = place * rates[r];
-        const [x, y] = [cx + radius * Math.sin(shown * rates[r]), cy - radius * Math.cos(shown * rates[r])];
+        const [x, y] = [cx + long * sin(shown * rates[r]), cy - long * cos(shown * rates[r])];
         segment(drawing, `${kind} hand`, cx, cy, x, y);
         const turned = (target) => {
-          const by = Math.atan2(Math.sin(target - angle), Math.cos(target - angle)) / rates[r];
-          set({ [name]: clamp(Math.round((place + by) * 10) / 10, 0, LAST) });
+          const by = atan2(sin(target - angle), cos(target - angle)) / rates[r];
+          set({ [name]: clamp(round((place + by) * 10) / 10, 0, LAST) });
         };
         handle(`${name}${r}`, {
           kind, x, y, now: place, least: 0, most: LAST,
           label: `hand ${r} of the ${name === "p" ? "blue" : "orange"} position`,
           text: `position ${exact(place)}`,
-          move: (px, py) => turned(Math.atan2(px - cx, cy - py)),
-          step: (right, down) => set({ [name]: clamp(Math.round((place + (0.1 * (right - down)) / rates[r]) * 10) / 10, 0, LAST) }),
+          move: (px, py) => turned(atan2(px - cx, cy - py)),
+          step: (right, down) => set({ [name]: clamp(round((place + (0.1 * (right - down)) / rates[r]) * 10) / 10, 0, LAST) }),
         });
       }
       circle(drawing, "fill ink", cx, cy, 2.5);
@@ -88,7 +89,7 @@ export const clockHands = {
     panel.level(0, "grey");
     panel.curve(GAPS.map((gap, i) => [gap, curve[i]]), "above");
     const gap = other - p;
-    if (Math.abs(gap) <= REACH) {
+    if (abs(gap) <= REACH) {
       panel.upright(gap, "grey dashed");
       panel.point(gap, likeness, "above", 6);
     } else {

@@ -1,9 +1,9 @@
 // A score is four terms, each of which can be switched off.
 
-import { box, cells, digits, fits, inRows, pairs, scale, text, named, whole } from "./kit.js";
+import { box, cells, digits, fits, fitted, inRows, named, pairs, quoted, scale, text, whole } from "./kit.js";
 import { fourTerms, range, sinusoidal, softmax, sum } from "./positions.js";
 import { noise } from "./rope_score.js";
-import { inSentence, leftOut, shortened, table, vectorOf, wordsOf } from "./sentence_scores.js";
+import { inSentence, leftOut, table, vectorOf, wordsOf } from "./sentence_scores.js";
 
 const MOST = 9; // words
 const D = 16;
@@ -66,7 +66,7 @@ export const fourTermsFigure = {
     const { terms, scores, weights, words } = numbers(state);
     const parts = terms.filter((_, t) => state[KEYS[t]]).map((term) => digits(term[query][key])).join(" + ").replaceAll("+ −", "− ") || "0";
     const wrong = [state.wq, state.wk].some((each) => each && !fits(own, each)) ? " Your matrix is not four numbers from −10 to 10: the course’s is used." : "";
-    return `Query “${words[query]}” at ${query + state.first}, key “${words[key]}” at ${key + state.first}: ${parts} ≈ ${digits(scores[query][key])}, weight ${whole(100 * weights[query][key])} %.${wrong}${leftOut(state.sentence, MOST)}`;
+    return `Query ${quoted(words[query])} at ${query + state.first}, key ${quoted(words[key])} at ${key + state.first}: ${parts} ≈ ${digits(scores[query][key])}, weight ${whole(100 * weights[query][key])} %.${wrong}${leftOut(state.sentence, MOST)}`;
   },
   draw(all) {
     const { drawing, state, width, narrow, at } = all;
@@ -89,10 +89,10 @@ export const fourTermsFigure = {
       text(drawing, n === 4 || (narrow && n === 2) ? 8 : x - gap / 2, y + side / 2 + 6, sign, { kind: "name ink" });
       box(panel, "frame", x + cell * key, y + cell * query, cell, cell);
       words.forEach((word, i) => {
-        if (spots[n][0] === 0) text(drawing, x - 5, y + cell * (i + 0.5) + 4, shortened(word, 9), { at: "end", kind: named(i === query, "query") });
+        if (spots[n][0] === 0) fitted(drawing, x - 5, y + cell * (i + 0.5) + 4, word, label, { at: "end", kind: named(i === query, "query") });
         const [u, v] = [x + cell * (i + 0.5) + 4, y + side + 6];
-        if (narrow && n < 4 && i === key) text(drawing, u - 4, y + side + 12, shortened(word, 9), { kind: named(true, "key") });
-        if (n > 3 || !narrow) text(drawing, u, v, shortened(word, n > 1 ? 9 : 6), { at: "end", turn: -60, kind: named(i === key, "key") });
+        if (narrow && n < 4 && i === key) fitted(drawing, u - 4, y + side + 12, word, side / 2, { kind: named(true, "key") });
+        if (n > 3 || !narrow) fitted(drawing, u, v, word, n > 1 ? 54 : 38, { at: "end", turn: -60, kind: named(i === key, "key") });
       });
     });
     const [, under] = corner(spots[4]);
@@ -103,6 +103,6 @@ export const fourTermsFigure = {
     text(drawing, left - 4, low - 12, "weights", { at: "start" });
     scale(drawing, left, low, 0, "100 %", 0);
     const corners = [4, 0, 1, 2, 3, 5].map((panel) => corner(spots[panel]));
-    pairs(all, corners, cell, words.length, `query ${words[query]}, key ${words[key]}, score ${digits(scores[query][key])}`);
+    pairs(all, corners, cell, words.length, `query ${quoted(words[query])}, key ${quoted(words[key])}, score ${digits(scores[query][key])}`);
   },
 };

@@ -2,7 +2,7 @@
 
 import { box, cells, chart, clamp, digits, fromLink, heading, inRows, named, pairs, scale, text, toLink, whole } from "./kit.js";
 import { begin } from "./page.js";
-import { dot, frequencies, range, rope, softmax, sum } from "./positions.js";
+import { abs, dot, floor, frequencies, hypot, max, min, range, rope, round, softmax, sqrt, sum } from "./positions.js";
 
 const HEADS = {
   rope_1: "RoPE, layer 1", rope_2: "RoPE, layer 2", table: "Added table, layer 1", t5: "T5’s bias, layer 1", alibi: "ALiBi, layer 1",
@@ -26,7 +26,7 @@ const changes = (state) => turns(state) || heads.data[state.head].bias !== null;
 const half = (state) => heads.data[state.head].d / 2;
 
 // A bias of a distance that is taken for a part of itself, rounded towards 0.
-const biasAt = (bias, back, slow) => bias?.[Math.floor(Math.abs(back) / slow)] ?? 0;
+const biasAt = (bias, back, slow) => bias?.[floor(abs(back) / slow)] ?? 0;
 
 function numbers(state) {
   const { fast, last, slow, whose } = state;
@@ -36,7 +36,7 @@ function numbers(state) {
   // The scores of rows of queries with rows of keys, of which one may stand for all places.
   const scored = (queries, keys, rates, slow) => {
     const [a, b] = [queries, keys].map((each) => places.map((i) => rope(each[i] ?? each[0], i, rates).flat()));
-    return places.map((i) => places.map((j) => (causal && j > i ? -Infinity : dot(a[i], b[j]) / Math.sqrt(d) + biasAt(bias, i - j, slow))));
+    return places.map((i) => places.map((j) => (causal && j > i ? -Infinity : dot(a[i], b[j]) / sqrt(d) + biasAt(bias, i - j, slow))));
   };
   const average = scored(meanQ, meanK, rates, slow);
   const weights = (whose === "text" ? scored(q, k, rates, slow) : average).map(softmax);
@@ -45,14 +45,14 @@ function numbers(state) {
     const held = places.filter((i) => i - back >= 0 && i - back < places.length).map((i) => scores[i][i - back]);
     return sum(held) / held.length;
   });
-  const length = (pair) => Math.hypot(...pair);
-  const sizes = trained.map((_, r) => (length(meanQ[0][r]) * length(meanK[0][r])) / Math.sqrt(d));
+  const length = (pair) => hypot(...pair);
+  const sizes = trained.map((_, r) => (length(meanQ[0][r]) * length(meanK[0][r])) / sqrt(d));
   return { rates, weights, curve: along(average), before: along(scored(meanQ, meanK, trained, 1)), sizes };
 }
 
 const first = ({ causal, tokens }) => (causal ? 0 : 1 - tokens.length);
-const peak = (curve, from) => curve.indexOf(Math.max(...curve)) + from;
-const away = (back) => (back ? `${Math.abs(back)} ${back > 0 ? "back" : "ahead"}` : "itself");
+const peak = (curve, from) => curve.indexOf(max(...curve)) + from;
+const away = (back) => (back ? `${abs(back)} ${back > 0 ? "back" : "ahead"}` : "itself");
 const whose = { key: "whose", label: "attention", options: WHOSE, kind: "choice" };
 
 export const heads = {
@@ -71,8 +71,8 @@ export const heads = {
   ],
   settle(state) {
     const { causal, tokens } = headOf(state);
-    state.query = clamp(Math.round(state.query), 0, tokens.length - 1);
-    state.key = clamp(Math.round(state.key), 0, causal ? state.query : tokens.length - 1);
+    state.query = clamp(round(state.query), 0, tokens.length - 1);
+    state.key = clamp(round(state.key), 0, causal ? state.query : tokens.length - 1);
   },
   height: (narrow) => (narrow ? 640 : 404),
   words(state) {
@@ -80,7 +80,7 @@ export const heads = {
     const { tokens } = headOf(state);
     const { weights, curve, before } = numbers(state);
     const from = first(headOf(state));
-    const level = (values) => Math.max(...values) - Math.min(...values) < 0.5;
+    const level = (values) => max(...values) - min(...values) < 0.5;
     const likes = (values) => (level(values) ? "has hardly a preference" : `scores highest ${away(peak(values, from)).replace("itself", "at itself")}`);
     const changed = [fast && `${fast === 1 ? "pair 0" : `pairs 0 to ${fast - 1}`} stopped`, last && `the ${last} slowest stopped`, slow > 1 && `distances divided by ${slow}`].filter(Boolean);
     const was = changed.length && likes(curve) !== likes(before) ? ` (as trained it ${likes(before)})` : "";
@@ -95,7 +95,7 @@ export const heads = {
     const { tokens, d, causal, bias } = headOf(state);
     const { curve, before, sizes } = numbers(state);
     const count = tokens.length;
-    const [left, top, side] = [68, 26, narrow ? Math.min(256, width - 72) : Math.min(304, width - 350)];
+    const [left, top, side] = [68, 26, narrow ? min(256, width - 72) : min(304, width - 350)];
     const cell = side / count;
     heading(drawing, 0, 13, `attention: ${WHOSE[state.whose]}`);
     scale(drawing, left + side - 98, 5, 0, "100 %", 0);
@@ -109,21 +109,21 @@ export const heads = {
     const [x, room] = narrow ? [46, width - 58] : [left + side + 66, width - left - side - 80];
     const from = first(headOf(state));
     const points = (values) => values.map((value, i) => [i + from, value]);
-    const [low, high] = [Math.min(...curve, ...before), Math.max(...curve, ...before)];
-    const spare = Math.max(1, 0.1 * (high - low));
+    const [low, high] = [min(...curve, ...before), max(...curve, ...before)];
+    const spare = max(1, 0.1 * (high - low));
     const panel = chart(drawing, {
       x, y: narrow ? top + side + 96 : 26, width: room, height: narrow ? 92 : 144, xs: [from, count - 1], ys: [low - spare, high + spare], ticks: [6, 4],
       xLabel: causal ? "places back" : "places back (ahead: below 0)", xFormat: whole, yFormat: whole, title: `average word’s score${fast || last || slow > 1 ? " (dashed: as trained)" : ""}`,
     });
     panel.curve(points(before), "grey dashed");
     panel.curve(points(curve), "above");
-    panel.point(peak(curve, from), Math.max(...curve), "above", 4);
+    panel.point(peak(curve, from), max(...curve), "above", 4);
 
     const y = narrow ? top + side + 256 : 256;
     if (!turns(state)) return void heading(drawing, x, y - 10, bias ? "nothing rotates; the curve is the bias" : "nothing rotates");
     const bars = chart(drawing, {
-      x, y, width: room, height: narrow ? 60 : 90, xs: [-0.6, d / 2 - 0.4], ys: [0, 1.1 * Math.max(...sizes)], ticks: [8, 3],
-      xLabel: "pair", xFormat: whole, yFormat: (v) => digits(v, Math.max(...sizes) < 3 ? 1 : 0), title: `size by pair${fast || last ? " (slate: stopped)" : ""}`,
+      x, y, width: room, height: narrow ? 60 : 90, xs: [-0.6, d / 2 - 0.4], ys: [0, 1.1 * max(...sizes)], ticks: [8, 3],
+      xLabel: "pair", xFormat: whole, yFormat: (v) => digits(v, max(...sizes) < 3 ? 1 : 0), title: `size by pair${fast || last ? " (slate: stopped)" : ""}`,
     });
     sizes.forEach((size, r) => box(drawing, `fill ${r < fast || r >= d / 2 - last ? "grey" : "above"}`, bars.X(r - 0.35), bars.Y(size), bars.X(0.35) - bars.X(-0.35), bars.Y(0) - bars.Y(size)));
   },

@@ -4,7 +4,7 @@ import { axisBottom, axisLeft } from "d3-axis";
 import { drag } from "d3-drag";
 import { scaleLinear, scaleLog } from "d3-scale";
 import { pointer, select } from "d3-selection";
-import { max, min } from "./positions.js";
+import { abs, atan2, cos, exp, floor, max, min, round, sin } from "./positions.js";
 
 export const NARROW = 560; // pixels; below, panels stand under each other
 let made = 0;
@@ -30,9 +30,14 @@ export function digits(value, places = 2) {
   return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "\u2212");
 }
 export const whole = (value) => digits(value, 0);
-const near = (value) => digits(value, value < 1 ? 3 : 0);
+const near = (value) => String(Number(value.toPrecision(2))).replace("-", "\u2212");
 export const clamp = (value, low, high) => min(high, max(low, value));
-export const grouped = (value) => Math.round(value).toLocaleString("en-US");
+// Somebody's own words keep their direction to themselves, whichever is that of the line.
+const isolated = (words) => `\u2068${words}\u2069`;
+const signsOf = (word) => [...new Intl.Segmenter().segment(word)].map((each) => each.segment);
+export const shortened = (word, most = 12) => (signsOf(word).length > most ? `${signsOf(word).slice(0, most - 1).join("")}…` : word);
+export const quoted = (word) => `“${isolated(shortened(word, 20))}”`;
+export const grouped = (value) => round(value).toLocaleString("en-US");
 
 // Controls ----------------------------------------------------------------------------------
 // Each makes its elements once and returns a function that writes the state into them.
@@ -102,7 +107,7 @@ function textControl({ key, label, most = 120, kin = "", hint = "", pattern = ".
   const id = `live-${++made}`;
   const box = div(`live-control live-text ${kin}`, parent);
   element("label", { for: id }, box, label);
-  const kind = { type: "text", id, maxlength: most, placeholder: hint, pattern, spellcheck: "false", autocomplete: "off" };
+  const kind = { type: "text", dir: "auto", id, maxlength: most, placeholder: hint, pattern, spellcheck: "false", autocomplete: "off" };
   const input = element("input", kind, box);
   input.addEventListener("input", () => set({ [key]: input.value }));
   return () => {
@@ -133,7 +138,7 @@ function prediction(figure, parent, state, set) {
   const seen = (patch) => figure.numbers({ ...figure.start, ...patch });
   const curve = (patch) => marks.map((x) => of(seen(patch), x));
   const drawn = pictures?.(seen) ?? [];
-  const most = max(...drawn.flat(2).map(Math.abs));
+  const most = max(...drawn.flat(2).map(abs));
   const box = div("live-predict", parent);
   const ask = element("div", { role: "group", "aria-label": question, tabindex: -1 }, box);
   const told = element("p", { tabindex: -1 }, box);
@@ -233,7 +238,7 @@ export const power = { kind: "range", step: 0.1, from: Math.log10, to: (v) => Nu
 export const exact = (value) => digits(value, Number.isInteger(value) ? 0 : 1);
 export const together = (a, b, last) => ({
   kind: "range", key: a, knob: true, min: (s) => max(0, s[a] - s[b]), max: (s) => last - max(0, s[b] - s[a]),
-  text: (v, s) => `${exact(v)} and ${exact(s[b])}`, also: (v, s) => ({ [b]: Math.round(10 * (s[b] + v - s[a])) / 10 }),
+  text: (v, s) => `${exact(v)} and ${exact(s[b])}`, also: (v, s) => ({ [b]: round(10 * (s[b] + v - s[a])) / 10 }),
 });
 
 // A state in a link -------------------------------------------------------------------------
@@ -266,7 +271,7 @@ export function fromLink(text, figure) {
     if (options && key && !Array.isArray(state[key]) && !Object.hasOwn(options, state[key])) state[key] = figure.start[key];
     if (kind !== "range") continue;
     const at = Number.isFinite(from(state[key])) ? from(state[key]) : from(figure.start[key]);
-    const near = Number((Math.round(at / step) * step).toPrecision(12));
+    const near = Number((round(at / step) * step).toPrecision(12));
     state[key] = to(clamp(near, limit(min, state), limit(max, state)));
   }
   return state;
@@ -301,7 +306,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
   // The name of a control out of sight, and what it was set to, where that is not as at the start.
   const setTo = ({ key, label, text = String, options }) => {
     const value = state[key];
-    return String(value) === String(figure.start[key]) ? label : `${label}: ${{ true: "yes", false: "no" }[value] ?? options?.[value] ?? text(value, state)}`;
+    return String(value) === String(figure.start[key]) ? label : `${label}: ${isolated({ true: "yes", false: "no" }[value] ?? options?.[value] ?? shortened(text(value, state), 24))}`;
   };
   let at = []; // what glides: on its way from where it was to where the state has it
 
@@ -387,11 +392,11 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
   function update() {
     cancelAnimationFrame(waiting);
     waiting = 0;
-    const left = Math.exp((since - Date.now()) / 90); // of the way, in whatever frames
+    const left = exp((since - Date.now()) / 90); // of the way, in whatever frames
     const goal = figure.glides?.(state) ?? [];
-    at = goal.map((value, i) => (slow.matches || !(Math.abs(value - at[i]) > 0.004) ? value : value + (at[i] - value) * left));
+    at = goal.map((value, i) => (slow.matches || !(abs(value - at[i]) > 0.004) ? value : value + (at[i] - value) * left));
     if (at.some((value, i) => value !== goal[i])) soon();
-    const width = min(760, Math.round(stage.clientWidth) || 700);
+    const width = min(760, round(stage.clientWidth) || 700);
     const narrow = width < NARROW;
     const moved = guess.leave();
     controls.forEach((write) => write());
@@ -455,6 +460,13 @@ export function text(group, x, y, words, { at = "middle", kind = "small", turn =
   return node;
 }
 
+// A word that somebody typed, cut to the pixels that it has; its title is the whole.
+export function fitted(group, x, y, word, room, looks) {
+  const node = text(group, x, y, word, looks);
+  for (let most = min(40, signsOf(word).length); most > 1 && node.node().getComputedTextLength() > room; most--) node.text(shortened(word, most));
+  if (node.text() !== word) node.append("title").text(word);
+}
+
 // The looks of a label: that of a chosen query or key, or of the others.
 export const named = (chosen, kind) => (chosen ? `name ${kind} word` : "small");
 export const heading = (group, x, y, words) => text(group, x, y, words, { at: "start", kind: "title" });
@@ -499,7 +511,7 @@ export function legend(node, entries) {
 // and columns stand, if they are not in their order.
 export function cells(group, x, y, [width, height], rows, most, down = null, across = null) {
   rows.forEach((row, i) => row.forEach((value, j) => {
-    const strength = min(1, Math.abs(value) / max(1e-9, most)).toFixed(3);
+    const strength = min(1, abs(value) / max(1e-9, most)).toFixed(3);
     box(group, `fill ${value < 0 ? "below" : "above"}`, x + width * (across?.[j] ?? j), y + height * (down?.[i] ?? i), width + 0.3, height + 0.3).attr("fill-opacity", strength);
   }));
   box(group, "frame", x, y, width * rows[0].length, height * rows.length);
@@ -526,7 +538,7 @@ export function pairs({ drawing, handle, svg, set, state: { query, key } }, corn
   const [[x, y]] = corners;
   const [half, by] = round ? [cell / 2, 8] : [0, 1];
   const to = (q, k) => set({ query: clamp(q, 0, count - 1), key: clamp(k, 0, count - 1) });
-  const pick = (px, py) => to(Math.floor(py / cell), Math.floor(px / cell));
+  const pick = (px, py) => to(floor(py / cell), floor(px / cell));
   if (!round) box(drawing, "line ink", x + cell * key, y + cell * query, cell, cell);
   handle("pair", {
     ...(round ? {} : { shape: "rect", size: cell }), x: x + cell * key + half, y: y + cell * query + half,
@@ -537,7 +549,7 @@ export function pairs({ drawing, handle, svg, set, state: { query, key } }, corn
 }
 
 export function arrow(group, [x0, y0], [x1, y1], kind) {
-  const ahead = Math.atan2(y1 - y0, x1 - x0);
-  const barb = (by) => [x1 - 10 * Math.cos(ahead + by), y1 - 10 * Math.sin(ahead + by)];
+  const ahead = atan2(y1 - y0, x1 - x0);
+  const barb = (by) => [x1 - 10 * cos(ahead + by), y1 - 10 * sin(ahead + by)];
   shape(group, `line ${kind}`, `M${x0},${y0}L${x1},${y1}M${barb(0.5)}L${x1},${y1}L${barb(-0.5)}`);
 }

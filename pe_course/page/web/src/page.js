@@ -13,14 +13,17 @@ function leads(anchor, place, figure, show) {
   };
 }
 
-let undo = {}; // by the address from which a link led to a state: what Back brings again
+const undo = {}; // by the address from which a link led to a state: what Back brings again
 
 // A link to a state is the figure's own anchor, and after a ? what differs.
 function go({ oldURL = "#?" } = {}) {
   const [anchor, state] = location.hash.slice(1).split("?");
-  if (state == null) return void undo[location]?.();
+  if (state == null) {
+    undo[location]?.();
+    return void delete undo[location];
+  }
   const back = follow[anchor]?.(state);
-  if (!/#.*\?/.test(oldURL)) undo = { [oldURL]: back };
+  if (!/#.*\?/.test(oldURL)) undo[oldURL] = back;
 }
 
 // In JupyterLab, Binder and Colab; on the site at once. Figures by their names.

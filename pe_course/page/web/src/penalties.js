@@ -1,7 +1,7 @@
 // What ALiBi, KERPLE and FIRE take off a score, and the window that is left.
 
 import { box, chart, clamp, digits, power, whole } from "./kit.js";
-import { alibi, alibiSlopes, fireRatio, kerpleLog, kerplePower, max, min, range, softmax } from "./positions.js";
+import { abs, alibi, alibiSlopes, fireRatio, kerpleLog, kerplePower, log, max, min, range, round, softmax } from "./positions.js";
 
 const LENGTH = 128;
 const THRESHOLD = 64; // FIRE measures queries nearer to the start as if they stood here
@@ -46,7 +46,7 @@ export const penalties = {
   words(state) {
     const { slopes, penalties: taken, window } = numbers(state);
     const one = 1 / slopes[state.head - 1];
-    const slope = Math.abs(one - Math.round(one)) < 1e-9 ? `1/${Math.round(one)}` : digits(slopes[state.head - 1], 4);
+    const slope = abs(one - round(one)) < 1e-9 ? `1/${round(one)}` : digits(slopes[state.head - 1], 4);
     const rule = {
       alibi: `Head ${state.head} of ${state.heads}: each token further away costs ${slope}.`,
       kerple_log: `−${digits(state.r1)} · log(1 + ${digits(state.r2)} · distance).`,
@@ -78,7 +78,7 @@ export const penalties = {
       label: "line of the head", text: `head ${state.head} of ${state.heads}`,
       move: (px, py) => {
         const wanted = left.Y.invert(py) / min(-1, left.X.invert(px));
-        const far = slopes.map((slope) => Math.abs(Math.log(max(wanted, 1e-4) / slope)));
+        const far = slopes.map((slope) => abs(log(max(wanted, 1e-4) / slope)));
         to(far.indexOf(min(...far)) + 1);
       },
       step: (across, down) => to(state.head + across - down),

@@ -1,14 +1,14 @@
 // The arithmetic of every figure, and nothing else: numbers in, numbers out. The tests hold each
 // function against pe_lib, of whose functions it has the names and the signs (key minus query).
 
-export const { max, min } = Math;
+export const { abs, atan2, cos, exp, floor, hypot, log, max, min, PI, round, sin, sqrt } = Math;
 export const range = (n, from = 0) => Array.from({ length: n }, (_, i) => from + i);
 export const sum = (values) => values.reduce((total, value) => total + value, 0);
 export const dot = (a, b) => sum(a.map((value, i) => value * b[i]));
 
 export function softmax(logits) {
   const top = max(...logits);
-  const powers = logits.map((each) => Math.exp(each - top));
+  const powers = logits.map((each) => exp(each - top));
   const total = sum(powers);
   return powers.map((each) => each / total);
 }
@@ -24,7 +24,7 @@ export function attention(x, q, k, v, causal) {
   const [queries, keys, values] = [q, k, v].map((matrix) => x.map((token) => times(matrix, token)));
   const hidden = (i, j) => causal && j > i;
   const weights = queries.map((query, i) =>
-    softmax(keys.map((key, j) => (hidden(i, j) ? -Infinity : dot(query, key) / Math.sqrt(q.length)))),
+    softmax(keys.map((key, j) => (hidden(i, j) ? -Infinity : dot(query, key) / sqrt(q.length)))),
   );
   const outputs = weights.map((row) => v.map((_, c) => dot(row, values.map((value) => value[c]))));
   return [outputs, weights];
@@ -44,11 +44,11 @@ export const frequencies = (d, base) => range(d / 2).map((r) => base ** ((-2 * r
 
 // Sine and cosine of each pair in turn.
 export const sinusoidal = (position, d, base) =>
-  frequencies(d, base).flatMap((rate) => [Math.sin(position * rate), Math.cos(position * rate)]);
+  frequencies(d, base).flatMap((rate) => [sin(position * rate), cos(position * rate)]);
 
 export const rotate = ([a, b], angle) => [
-  a * Math.cos(angle) - b * Math.sin(angle),
-  a * Math.sin(angle) + b * Math.cos(angle),
+  a * cos(angle) - b * sin(angle),
+  a * sin(angle) + b * cos(angle),
 ];
 
 // Pairs [[a, b], ...] at a position, each rotated by its own rate.
@@ -66,7 +66,7 @@ export function textImagePositions(parts) {
   let start = 0;
   return parts.flatMap((part) => {
     const [t, h, w] = Array.isArray(part) ? part : [part, 1, 1];
-    const local = range(t * h * w).map((i) => [Math.floor(i / (h * w)), Math.floor(i / w) % h, i % w]);
+    const local = range(t * h * w).map((i) => [floor(i / (h * w)), floor(i / w) % h, i % w]);
     const from = start;
     start += max(t, h, w);
     return local.map((token) => (Array.isArray(part) ? token : token.map(() => token[0])).map((each) => from + each));
@@ -82,14 +82,14 @@ export function sectionDirections(rates, sections) {
 export const widthDirections = (widths, base) =>
   sectionDirections(widths.flatMap((width) => frequencies(width, base)), widths.map((width) => width / 2));
 export const goldenDirections = (rates) =>
-  rates.map((rate, r) => [Math.sin, Math.cos].map((part) => rate * part((r * Math.PI * (Math.sqrt(5) - 1)) / 2)));
+  rates.map((rate, r) => [sin, cos].map((part) => rate * part((r * PI * (sqrt(5) - 1)) / 2)));
 
 // The mean over the pairs of the cosine that is left between one token and each, if its query looks
 // for keys at the wished difference.
 export const axesScores = (tokens, directions, chosen, wish) =>
   tokens.map((token) => {
     const apart = token.map((each, a) => each - tokens[chosen][a] - wish[a]);
-    return sum(directions.map((direction) => Math.cos(dot(direction, apart)))) / directions.length;
+    return sum(directions.map((direction) => cos(dot(direction, apart)))) / directions.length;
   });
 
 // Tables by distance ------------------------------------------------------------------------
@@ -100,10 +100,10 @@ export const clippedRow = (relative, clip) => min(clip, max(-clip, relative)) + 
 // T5's bucket. The logarithm is taken in 32 bits, on which trained tables rely at the edges.
 export function t5Bucket(relative, buckets, most, bidirectional) {
   const perSide = bidirectional ? buckets / 2 : buckets;
-  const exact = Math.floor(perSide / 2);
-  const distance = min(most, bidirectional ? Math.abs(relative) : max(0, -relative));
+  const exact = floor(perSide / 2);
+  const distance = min(most, bidirectional ? abs(relative) : max(0, -relative));
   const f = Math.fround;
-  const share = f(f(Math.log(f(max(distance, exact) / exact))) / f(Math.log(most / exact)));
+  const share = f(f(log(f(max(distance, exact) / exact))) / f(log(most / exact)));
   const far = min(perSide - 1, exact + Math.trunc(f(share * (perSide - exact))));
   return (distance < exact ? distance : far) + (bidirectional && relative > 0 ? perSide : 0);
 }
@@ -114,16 +114,16 @@ export const disentangledRow = (relative, span) => min(2 * span - 1, max(0, span
 // Penalties ---------------------------------------------------------------------------------
 
 export function alibiSlopes(heads) {
-  const n = 2 ** Math.floor(Math.log2(heads));
+  const n = 2 ** floor(Math.log2(heads));
   const steps = [...range(n, 1), ...range(heads - n, 1).map((h) => h - 0.5)];
   return steps.map((step) => 2 ** ((-8 * step) / n));
 }
-export const alibi = (relative, slope) => -slope * Math.abs(relative);
-export const kerpleLog = (relative, r1, r2) => -r1 * Math.log1p(r2 * Math.abs(relative));
-export const kerplePower = (relative, r1, r2) => (relative === 0 ? 0 : -r1 * Math.abs(relative) ** r2);
+export const alibi = (relative, slope) => -slope * abs(relative);
+export const kerpleLog = (relative, r1, r2) => -r1 * Math.log1p(r2 * abs(relative));
+export const kerplePower = (relative, r1, r2) => (relative === 0 ? 0 : -r1 * abs(relative) ** r2);
 // What FIRE's network reads: the distance over that to the start of the text, both bent.
 export const fireRatio = (query, key, c, threshold) =>
-  Math.log1p(c * Math.abs(key - query)) / (Math.log1p(c * max(query, threshold)) + 1e-6);
+  Math.log1p(c * abs(key - query)) / (Math.log1p(c * max(query, threshold)) + 1e-6);
 
 // Rules that stretch a context ---------------------------------------------------------------
 
@@ -134,15 +134,15 @@ export const dynamicNtk = (rates, factor, trained, length) =>
 
 export const byParts = (rates, factor, trained, low, high) =>
   rates.map((rate) => {
-    const kept = min(1, max(0, ((rate * trained) / (2 * Math.PI) - low) / (high - low)));
+    const kept = min(1, max(0, ((rate * trained) / (2 * PI) - low) / (high - low)));
     return rate / factor + kept * (rate - rate / factor);
   });
 export const llama3 = (rates, factor, trained) => byParts(rates, factor, trained, 1, 4);
 
 export function yarn(rates, factor, trained, slow = 1, fast = 32, truncate = true) {
-  const step = Math.log(rates[0] / rates[1]);
-  const pair = (turns) => Math.log((rates[0] * trained) / (2 * Math.PI) / turns) / step;
-  const [early, late] = truncate ? [Math.floor(pair(fast)), Math.ceil(pair(slow))] : [pair(fast), pair(slow)];
+  const step = log(rates[0] / rates[1]);
+  const pair = (turns) => log((rates[0] * trained) / (2 * PI) / turns) / step;
+  const [early, late] = truncate ? [floor(pair(fast)), Math.ceil(pair(slow))] : [pair(fast), pair(slow)];
   const [first, last] = [max(0, early), min(2 * rates.length - 1, late)];
   return rates.map((rate, r) => {
     const slowed = min(1, max(0, (r - first) / max(last - first, 0.001)));
@@ -162,7 +162,7 @@ export function scoresOf(method, vectors, learned) {
     learned: (x, p) => learned.table[p].map((part, i) => part + x[i]),
   }[method];
   const x = added ? vectors.map(added) : vectors;
-  const scale = method === "t5" ? 1 : 1 / Math.sqrt(d);
+  const scale = method === "t5" ? 1 : 1 / sqrt(d);
   const rates = frequencies(d, 10000);
   const pairs = (vector) => rates.map((_, r) => [vector[2 * r], vector[2 * r + 1]]);
   const from = {
@@ -170,13 +170,13 @@ export function scoresOf(method, vectors, learned) {
     shaw: (q, k, i, j) => dot(q, plus(k, learned.shaw[clippedRow(j - i, (learned.shaw.length - 1) / 2)])),
     transformer_xl: (q, k, i, j) => {
       const waves = rates.map((rate) => (i - j) * rate);
-      const code = [...waves.map(Math.sin), ...waves.map(Math.cos)];
+      const code = [...waves.map(sin), ...waves.map(cos)];
       return dot(plus(q, learned.u), k) + dot(plus(q, learned.v), times(learned.r, code));
     },
     deberta: (q, k, i, j) => {
       const row = learned.rows[disentangledRow(j - i, learned.rows.length / 2)];
       const terms = dot(q, k) + dot(q, times(learned.keys, row)) + dot(k, times(learned.queries, row));
-      return terms / Math.sqrt(3);
+      return terms / sqrt(3);
     },
   }[method];
   const bias = {
@@ -194,7 +194,7 @@ export function choose({ bars, keep: all, order, asked, facts }, state) {
   const { what, keep, trained, context, cache, d } = state;
   const multiple = max(1, context / trained);
   const further = state.tuned && multiple > 1;
-  const part = (share) => max(16, Math.floor(trained / share));
+  const part = (share) => max(16, floor(trained / share));
   const basis = [1, 768 / d, trained, part(2), part(4) * d, part(2) * d, d];
   const low = (task) => bars[task] < 0.5; // a loss is good low, a share high
   const rows = order[what].filter((key) =>

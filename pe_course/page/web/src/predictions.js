@@ -8,22 +8,22 @@ import { shades } from "./sentence_scores.js";
 export const PREDICTIONS = {
   sentence_scores: {
     question: "each word here has the same vector: only positions differ. RoPE is taken away. The scores?",
-    options: ["a band, as with RoPE", "one shade", "each row its own"], right: 1,
-    pictures: (seen) => ["rope", "none", "learned"].map((method) => inRows(shades(seen({ method }).scores.flat())[2], 12)),
+    options: ["one shade", "a band, as with RoPE", "each row its own"], right: 0,
+    pictures: (seen) => ["none", "rope", "learned"].map((method) => inRows(shades(seen({ method }).scores.flat())[2], 12)),
     then: { method: "none", contents: "alike" },
-    why: "With none, nothing tells the words apart: all scores and weights are equal.",
+    why: "With none, nothing tells the words apart: attention itself prefers no neighbours.",
   },
   permutations: {
     question: "the words are shuffled. The numbers in the framed row of “dog” …",
-    options: ["become others", "move with their words", "stay in place"], right: 1,
+    options: ["become others", "stay in place", "move with their words"], right: 2,
     then: { knows: "nothing", order: SHUFFLED },
     why: "Rows and columns move, and no number changes. With codes or a mask (More: the layer knows) it is different.",
   },
   clock_hands: {
-    question: "both positions move on by 100. The dot product of their codes …",
-    options: ["falls", "stays", "rises"], right: 1,
+    question: "both positions move on by 100. The angle between blue and orange changes …",
+    options: ["in the fast clocks", "in every clock", "in no clock"], right: 2,
     then: { p: 100, other: 105 },
-    why: "The two hands of a clock move by the same angle: what lies between them stays, and so does the product.",
+    why: "Fast hands go around many times, but both of a clock go equally far. So the dot product stays, too.",
   },
   four_terms: {
     question: "the words are shuffled. Which term stands still?",
@@ -33,10 +33,10 @@ export const PREDICTIONS = {
     why: "It reads no word; the others move with the words, content–content in its rows and columns.",
   },
   shaw_rows: {
-    question: "query and key both move on by one. The number of the vector that they read …",
-    options: ["rises", "stays", "falls"], right: 1,
-    then: { query: 5, key: 8 },
-    why: "The row depends on key minus query alone. The curve moved with the query.",
+    question: "the clip falls from 2 to 1. Drag the pink points to what the query will add.",
+    marks: [0, 2, 4, 6, 8], of: ({ added }, x) => added[x],
+    then: { clip: 1, query: 4, key: 7 },
+    why: "Keys beyond the clip read its row, now a direct neighbour’s. Clipped is not left out.",
   },
   t5_buckets: {
     question: "a decoder has no keys to the right, and gives the left all 32 buckets. Drag the pink points to where its staircase will be.",
@@ -51,10 +51,10 @@ export const PREDICTIONS = {
     why: "In head 8 near and far cost almost the same: it reads the whole text. As the weights sum to 1, none is high.",
   },
   rope_score: {
-    question: "query and key both move on by 500. Their score …",
-    options: ["falls", "stays", "rises"], right: 1,
+    question: "the query is at 1, the key at 3. What leaves the score as it is?",
+    options: ["they change places", "both move on by 500", "either of the two"], right: 1,
     then: { shift: 500 },
-    why: "Both arrows rotate by the same angle; what lies between them stays, and so does the score.",
+    why: "Both arrows rotate by the same angle; what lies between them stays. In changed places n − m is −2, and the sign counts.",
   },
   axes: {
     question: "rows and columns get frequencies of their own. What scores high?",
@@ -65,13 +65,13 @@ export const PREDICTIONS = {
   },
   wavelengths: {
     question: "a text four times as long. How many of the 16 pairs of components reach new angles?",
-    options: ["none", "10", "all"], right: 1,
+    options: ["4", "6", "10", "16"], right: 2,
     then: { factor: 4 },
-    why: "Six fast pairs went around in training and know every angle; the slower ones go on past that.",
+    why: "Six fast pairs went around in training and know every angle; the others go on past theirs. A new position need not be a new angle.",
   },
   chooser: {
     question: "the text grows to four times the training length. What still fits?",
-    options: ["RoPE", "window hybrid", "sinusoidal"], right: 1,
+    options: ["window hybrid", "RoPE", "sinusoidal"], right: 0,
     then: { context: 16384 },
     why: "RoPE and sinusoidal lose all three. The hybrid rotates in windows only: no distance is new.",
   },

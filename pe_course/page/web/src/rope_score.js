@@ -1,10 +1,10 @@
 // A query and a key are rotated by their positions; the score reads the difference.
 
 import { arrow, chart, circle, clamp, digits, doubled, grouped, heading, power, shape, text, whole } from "./kit.js";
-import { frequencies, range, rope, ropeScore } from "./positions.js";
+import { abs, atan2, cos, floor, frequencies, hypot, max, min, PI, range, rope, ropeScore, round, sin } from "./positions.js";
 
 const REACH = 32; // positions to each side of the curve
-const TURN = 2 * Math.PI;
+const TURN = 2 * PI;
 
 // The pairs of a head's query or key: the dragged one in its place, the others as chosen.
 export function pairsOf({ content, d, pair }, dragged, seed) {
@@ -20,8 +20,8 @@ export const noise = (n) => 3 * ((((n + 1) * 0.6180339887498949 + ((n + 1) * (n 
 
 // From a query's direction to a key's, counterclockwise from 0 to a whole turn, when one is rotated further.
 const between = (q, k, further) => {
-  const angle = (Math.atan2(k[1], k[0]) - Math.atan2(q[1], q[0]) + further) / TURN;
-  return TURN * (angle - Math.floor(angle));
+  const angle = (atan2(k[1], k[0]) - atan2(q[1], q[0]) + further) / TURN;
+  return TURN * (angle - floor(angle));
 };
 
 const GAPS = range(8 * REACH + 1).map((i) => i / 4 - REACH);
@@ -58,7 +58,7 @@ export const ropeScoreFigure = {
   words(state) {
     const { m, n, shift, d, pair, q, k } = state;
     const { score, rates } = numbers(state);
-    const made = d > 2 ? "" : `${digits(Math.hypot(...q))} × ${digits(Math.hypot(...k))} × cos(${digits(between(q, k, n - m))} rad) = `;
+    const made = d > 2 ? "" : `${digits(hypot(...q))} × ${digits(hypot(...k))} × cos(${digits(between(q, k, n - m))} rad) = `;
     const shown = d > 2 ? ` Of ${d / 2} pairs, pair ${pair} rotates by ${rates[pair].toPrecision(3)} radians per position.` : "";
     return `Query at ${m + shift}, key at ${n + shift}: n − m = ${whole(n - m)} (key minus query), score ${made}${digits(score)}.${shown}`;
   },
@@ -78,7 +78,7 @@ export const ropeScoreFigure = {
       const rotated = rope([plain], place, [rates[pair]])[0];
       arrow(drawing, [x0, y0], screen(plain), `${kind} pale`);
       arrow(drawing, [x0, y0], screen(rotated), `${kind} strong`);
-      const far = 1 + 0.42 / Math.max(0.3, Math.hypot(...rotated));
+      const far = 1 + 0.42 / max(0.3, hypot(...rotated));
       const [lx, ly] = screen(rotated.map((part) => part * far));
       text(drawing, lx, ly + 4, name, { kind: `name ${kind}` });
       const [x, y] = screen(rotated);
@@ -88,15 +88,15 @@ export const ropeScoreFigure = {
         text: `${digits(plain[0])} right, ${digits(plain[1])} up`,
         move: (px, py) => put([(px - x0) / unit, (y0 - py) / unit]),
         // Home and End lead to the ends of its first component, which is the slider's value.
-        step: (right, down, fast) => Math.abs(right) > 9 ? set({ [name]: [right < 0 ? -2 : 2, plain[1]] }) : put([rotated[0] + right * (fast ? 0.5 : 0.1), rotated[1] - down * (fast ? 0.5 : 0.1)]),
+        step: (right, down, fast) => abs(right) > 9 ? set({ [name]: [right < 0 ? -2 : 2, plain[1]] }) : put([rotated[0] + right * (fast ? 0.5 : 0.1), rotated[1] - down * (fast ? 0.5 : 0.1)]),
       });
     }
     // The angle between the two, whose cosine is in the score.
-    const [from, by] = [Math.atan2(q[1], q[0]) + atQ * rates[pair], between(q, k, (atK - atQ) * rates[pair])];
-    const arc = range(25).map((i) => screen([0.5 * Math.cos(from + (i * by) / 24), 0.5 * Math.sin(from + (i * by) / 24)]));
+    const [from, by] = [atan2(q[1], q[0]) + atQ * rates[pair], between(q, k, (atK - atQ) * rates[pair])];
+    const arc = range(25).map((i) => screen([0.5 * cos(from + (i * by) / 24), 0.5 * sin(from + (i * by) / 24)]));
     shape(drawing, "line ink", `M${arc.join("L")}`);
-    text(drawing, ...screen([0.85 * Math.cos(from + by / 2), 0.85 * Math.sin(from + by / 2)]), `${digits(by)} rad`, { kind: "on" });
-    const most = Math.max(0.5, ...curve.map(Math.abs)) * 1.12;
+    text(drawing, ...screen([0.85 * cos(from + by / 2), 0.85 * sin(from + by / 2)]), `${digits(by)} rad`, { kind: "on" });
+    const most = max(0.5, ...curve.map(abs)) * 1.12;
     const panel = chart(drawing, {
       x: narrow ? 46 : size + 84, y: narrow ? size + 78 : top, height: narrow ? 148 : 236,
       width: narrow ? width - 58 : width - size - 98, xs: [-REACH, REACH], ys: [-most, most],
@@ -114,12 +114,12 @@ export const ropeScoreFigure = {
     handle("gap", {
       kind: "above", x: at, y: panel.Y(score), now: n - m, least: -REACH, most: REACH,
       label: "n minus m on the curve", text: `n − m = ${whole(n - m)}, score ${digits(score)}`,
-      move: (px) => toGap(Math.round(panel.X.invert(px))),
+      move: (px) => toGap(round(panel.X.invert(px))),
       step: (right, down) => toGap(n - m + right - down),
     });
     function toGap(gap) {
       const wanted = clamp(gap, -REACH, REACH);
-      set(wanted >= 0 ? { n: Math.min(REACH, m + wanted), m: Math.min(REACH, m + wanted) - wanted } : { m: Math.min(REACH, n - wanted), n: Math.min(REACH, n - wanted) + wanted });
+      set(wanted >= 0 ? { n: min(REACH, m + wanted), m: min(REACH, m + wanted) - wanted } : { m: min(REACH, n - wanted), n: min(REACH, n - wanted) + wanted });
     }
   },
 };

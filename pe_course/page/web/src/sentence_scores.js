@@ -1,7 +1,7 @@
 // Landing page: one's own sentence under every method; a pair of words has a distance.
 
-import { box, cells, circle, clamp, digits, heading, inRows, pairs, scale, text, named, whole } from "./kit.js";
-import { max, min, range, scoresOf, softmax } from "./positions.js";
+import { box, cells, circle, clamp, digits, fitted, heading, inRows, named, pairs, quoted, scale, text, whole } from "./kit.js";
+import { abs, max, min, range, round, scoresOf, softmax } from "./positions.js";
 import { noise } from "./rope_score.js";
 
 const MOST = 14; // words
@@ -24,13 +24,12 @@ const LEARNED = {
 const found = (sentence) => [...new Intl.Segmenter([], { granularity: "word" }).segment(sentence)].filter((each) => /[\p{L}\p{N}\p{ExtPict}\p{RI}]/u.test(each.segment)).map((each) => each.segment);
 export const wordsOf = (sentence, most = MOST) => (found(sentence).length ? found(sentence).slice(0, most) : ["…"]);
 export const inSentence = (most) => (state) => {
-  for (const name of ["query", "key"]) state[name] = clamp(Math.round(state[name]), 0, wordsOf(state.sentence, most).length - 1);
+  for (const name of ["query", "key"]) state[name] = clamp(round(state[name]), 0, wordsOf(state.sentence, most).length - 1);
 };
 export const leftOut = (sentence, most = MOST) => {
   const more = found(sentence).length - most;
   return more > 0 ? ` Words left out at the end: ${more}.` : "";
 };
-export const shortened = (word, most = 12) => ([...word].length > most ? `${[...word].slice(0, most - 1).join("")}…` : word);
 // Equal words have equal vectors.
 const seedOf = (word) => [...word.toLowerCase()].reduce((sum, letter) => (sum * 31 + letter.codePointAt(0)) % 9973, 7);
 export const vectorOf = (word) => range(D).map((i) => noise(17 * i + seedOf(word)));
@@ -61,49 +60,48 @@ export const sentenceScores = {
     { kind: "choice", key: "contents", label: "contents", options: { alike: "all alike", own: "each word its own" } },
   ],
   settle: inSentence(MOST),
-  height: (narrow) => (narrow ? 632 : 404),
+  height: (narrow) => (narrow ? 610 : 378),
   words(state) {
     const { query, key } = state;
     const words = wordsOf(state.sentence);
     const { scores, weights } = numbers(state);
-    const side = key === query ? "the query itself" : `${Math.abs(key - query)} to the ${key < query ? "left" : "right"}`;
+    const side = key === query ? "the query itself" : `${abs(key - query)} to the ${key < query ? "left" : "right"}`;
     return (
-      `Query “${words[query]}” (position ${query}; the first is 0), key “${words[key]}” (position ${key}), ${side}: ` +
+      `Query ${quoted(words[query])} (position ${query}; the first is 0), key ${quoted(words[key])} (position ${key}), ${side}: ` +
       `key − query = ${whole(key - query)} (dots: all pairs with that). Score ${digits(scores[query][key])}, weight ${digits(100 * weights[query][key], 1)} %.${leftOut(state.sentence)}`
     );
   },
   draw(all) {
     const { drawing, state, width, narrow, at } = all;
     const { query, key } = state;
-    const words = wordsOf(state.sentence).map((word) => shortened(word));
+    const words = wordsOf(state.sentence);
     const weights = softmax(inRows(at, words.length)[query]);
-    const label = 84;
-    const side = narrow ? min(width - label - 4, 300) : 300;
+    const [left, top] = [84, 70];
+    const side = narrow ? min(width - left - 4, 300) : 300;
     const cell = side / words.length;
-    const [left, top] = [label, max(60, 34 + 4.8 * max(...words.map((word) => word.length)))];
     const [least, high, shaded] = shades(at);
     heading(drawing, 0, 13, "scores");
     scale(drawing, left + side - 96, 5, digits(least, 1), digits(high, 1), 0);
     words.forEach((word, i) => {
       const [x, y] = [left + cell * (i + 0.5), top + cell * (i + 0.5)];
-      text(drawing, left - 6, y + 4, word, { at: "end", kind: named(i === query, "query") });
-      text(drawing, x + 3, top - 6, word, { at: "start", turn: -55, kind: named(i === key, "key") });
+      fitted(drawing, left - 6, y + 4, word, left - 8, { at: "end", kind: named(i === query, "query") });
+      fitted(drawing, x + 3, top - 6, word, min(56, (width + 4 - x) / 0.6), { at: "start", turn: -55, kind: named(i === key, "key") });
     });
     cells(drawing, left, top, [cell, cell], inRows(shaded, words.length), 1);
     words.forEach((_, i) => {
       const j = i + key - query;
       if (j >= 0 && j < words.length) circle(drawing, "fill ink", left + cell * (j + 0.5), top + cell * (i + 0.5), 1.8);
     });
-    pairs(all, [[left, top]], cell, words.length, `query ${words[query]}, key ${words[key]}, key minus query ${whole(key - query)}`, { when: "pointermove click" });
+    pairs(all, [[left, top]], cell, words.length, `query ${quoted(words[query])}, key ${quoted(words[key])}, key minus query ${whole(key - query)}`, { when: "pointermove click" });
 
-    const [bx, by] = narrow ? [label, top + side + 50] : [left + side + 128, top];
+    const [bx, by] = narrow ? [left, top + side + 50] : [left + side + 128, top];
     const room = (narrow ? width : width - 8) - bx - 46;
     const row = narrow ? min(17, 238 / words.length) : cell;
     const most = max(0.2, ...weights);
-    heading(drawing, narrow ? 0 : bx - 84, narrow ? by - 14 : 13, `weights of “${words[query]}”`);
+    heading(drawing, narrow ? 0 : bx - 84, narrow ? by - 14 : 13, `weights of ${quoted(words[query])}`);
     words.forEach((word, j) => {
       const y = by + row * j;
-      text(drawing, bx - 6, y + row / 2 + 4, word, { at: "end", kind: j === query ? named(true, "query") : named(j === key, "key") });
+      fitted(drawing, bx - 6, y + row / 2 + 4, word, left - 8, { at: "end", kind: j === query ? named(true, "query") : named(j === key, "key") });
       box(drawing, `fill ${j === key ? "key" : "above"}`, bx, y + row * 0.15, max(1, (room * weights[j]) / most), row * 0.7);
       text(drawing, bx + (room * weights[j]) / most + 5, y + row / 2 + 4, `${whole(100 * weights[j])} %`, { at: "start" });
     });

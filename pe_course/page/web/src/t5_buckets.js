@@ -1,7 +1,7 @@
 // Which of T5's buckets a pair of positions falls into, and who shares it.
 
-import { box, chart, clamp, doubled, grouped, heading, pairs, text, whole } from "./kit.js";
-import { range, sum, t5Bucket } from "./positions.js";
+import { attributes, box, chart, doubled, grouped, heading, pairs, shape, text, whole } from "./kit.js";
+import { abs, max, min, range, round, sum, t5Bucket } from "./positions.js";
 
 const LENGTH = 64;
 const FAR = 140; // distances shown
@@ -14,7 +14,7 @@ function numbers(state) {
   const bucket = bucketOf(state, state.key - state.query);
   const past = (relative) => state.sides === "both" || relative <= 0;
   const sharing = range(2 * LENGTH - 1, 1 - LENGTH).filter((relative) => past(relative) && bucketOf(state, relative) === bucket);
-  return { staircase, bucket, pairs: sum(sharing.map((relative) => LENGTH - Math.abs(relative))) };
+  return { staircase, bucket, pairs: sum(sharing.map((relative) => LENGTH - abs(relative))) };
 }
 
 // The nearest and the farthest distance of the bucket, and whether it has no end.
@@ -24,16 +24,6 @@ function bounds(state, relative) {
   return [held[0], held.at(-1), held.at(-1) === BEYOND - 1];
 }
 
-// The pairs of a text whose distance lies between two, as a strip along the diagonal.
-function strip(low, high, side) {
-  const unit = side / LENGTH;
-  const [a, b] = [low - 0.5, high + 0.5].map((edge) => clamp(edge * unit, -side, side));
-  const start = (c) => [Math.max(0, c), Math.max(0, -c)];
-  const end = (c) => [Math.min(side, side + c), Math.min(side, side - c)];
-  const corner = (at) => (a < 0 && b > 0 ? [at] : []);
-  return [start(a), end(a), ...corner([side, side]), end(b), start(b), ...corner([0, 0])];
-}
-
 export const t5Buckets = {
   title: "The bucket of a pair of positions",
   start: { buckets: 32, most: 128, sides: "both", query: 44, key: 16 },
@@ -41,14 +31,14 @@ export const t5Buckets = {
   lines: [2, 4],
   glides: (state) => numbers(state).staircase,
   controls: [
-    { ...doubled, key: "most", label: "max distance", min: 6, max: 9, step: 0.5, to: (v) => Math.round(2 ** v) },
+    { ...doubled, key: "most", label: "max distance", min: 6, max: 9, step: 0.5, to: (v) => round(2 ** v) },
     { ...doubled, key: "buckets", label: "buckets", min: 3, max: 6 },
     { kind: "range", key: "query", kin: "query", label: "query", min: 0, max: LENGTH - 1 },
     { kind: "range", key: "key", kin: "key", label: "key", min: 0, max: (s) => (s.sides === "both" ? LENGTH - 1 : s.query) },
     { kind: "choice", key: "sides", label: "keys on", options: { both: "both sides (encoder)", past: "the left (decoder)" }, knob: true },
   ],
   settle(state) {
-    if (state.sides === "past") state.key = Math.min(state.key, state.query);
+    if (state.sides === "past") state.key = min(state.key, state.query);
   },
   height: (narrow) => (narrow ? 600 : 316),
   words(state) {
@@ -71,7 +61,7 @@ export const t5Buckets = {
     const room = narrow ? width - 58 : width - side - 118;
     const reach = sides === "both";
     const panel = chart(drawing, {
-      x: 46, y: 26, width: room, height: narrow ? 190 : 232, xs: [-FAR - 1, FAR + 1], ys: [-0.5, Math.max(32, buckets)], xLabel: "key − query",
+      x: 46, y: 26, width: room, height: narrow ? 190 : 232, xs: [-FAR - 1, FAR + 1], ys: [-0.5, max(32, buckets)], xLabel: "key − query",
       title: "bucket", xFormat: whole, ticks: [narrow ? 5 : 7, 5],
     });
     for (const edge of [-most, most]) if (most <= FAR) panel.upright(edge, "grey");
@@ -90,13 +80,14 @@ export const t5Buckets = {
     text(drawing, x + side / 2, y + side + 20, "key");
     text(drawing, x - 12, y + side / 2, "query", { turn: -90 });
     const perSide = reach ? buckets / 2 : buckets;
+    const square = attributes(drawing.append("svg"), { x, y, width: side, height: side, style: "overflow: hidden" }); // which cuts the strips
     let from = 1 - LENGTH;
     range(reach ? 2 * LENGTH - 1 : LENGTH, from).forEach((each) => {
       if (each < (reach ? LENGTH - 1 : 0) && staircase[each + 1 + FAR] === staircase[each + FAR]) return;
-      const points = strip(from, each, side).map(([u, v]) => `${x + u},${y + v}`).join(" ");
+      const [low, high] = [from - 0.5, each + 0.5].map((edge) => (edge * side) / LENGTH);
       const share = (staircase[each + FAR] % perSide) / (perSide - 1);
       const here = from <= relative && relative <= each ? "bucket" : "";
-      drawing.append("polygon").attr("points", points).attr("class", `fill ${here} ${each > 0 ? "above" : "below"}`).attr("fill-opacity", 0.95 - 0.85 * share);
+      shape(square, `fill ${here} ${each > 0 ? "above" : "below"}`, `M${low},0H${high}l${side},${side}H${low + side}Z`).attr("fill-opacity", 0.95 - 0.85 * share);
       from = each + 1;
     });
     box(drawing, "frame", x, y, side, side);

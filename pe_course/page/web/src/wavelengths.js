@@ -1,7 +1,7 @@
 // The wavelength of every pair against the context, and what each rule does to it.
 
 import { box, chart, circle, clamp, digits, doubled, grouped, heading, legend, shape, text } from "./kit.js";
-import { dynamicNtk, frequencies, llama3, ntkAware, positionInterpolation, range, sum, yarn } from "./positions.js";
+import { cos, dynamicNtk, exp, frequencies, llama3, log, max, min, ntkAware, PI, positionInterpolation, range, round, sin, sum, yarn } from "./positions.js";
 
 // Width of what rotates, base, length of training, and the factor and rule of the long version.
 export const MODELS = {
@@ -16,7 +16,7 @@ const RULES = {
   none: "as trained", interpolation: "position interpolation", ntk: "NTK-aware", dynamic: "dynamic NTK",
   llama3: "Llama 3.1", yarn: "YaRN", base: "a larger base",
 };
-const WHOLE = 2 * Math.PI;
+const WHOLE = 2 * PI;
 
 function numbers({ model, rule, factor }) {
   const [, d, base, trained] = MODELS[model];
@@ -27,7 +27,7 @@ function numbers({ model, rule, factor }) {
     ntk: () => ntkAware(rates, factor),
     dynamic: () => dynamicNtk(rates, 2, trained, factor * trained),
     llama3: () => llama3(rates, factor, trained),
-    yarn: () => yarn(rates, factor, trained, 1, Math.min(32, trained / WHOLE), model !== "gpt_oss"),
+    yarn: () => yarn(rates, factor, trained, 1, min(32, trained / WHOLE), model !== "gpt_oss"),
     // No angle is new: the first pair that did not go around in training is slowed by the factor.
     base: () => frequencies(d, base * factor ** (d / 2 / rates.findIndex((rate) => rate * trained < WHOLE))),
   }[rule]();
@@ -35,14 +35,14 @@ function numbers({ model, rule, factor }) {
   const unseen = changed.map((rate, r) => Number(rates[r] * trained < WHOLE && rate * factor > rates[r] * (1 + 1e-6)));
   const moved = changed.map((rate, r) => Number(rates[r] * trained >= WHOLE && rate < 0.95 * rates[r]));
   // The share of its circle that each pair went through, in training and in the long text.
-  const seen = rates.map((rate) => Math.min(1, (rate * trained) / WHOLE));
-  const now = changed.map((rate) => Math.min(1, (rate * trained * factor) / WHOLE));
+  const seen = rates.map((rate) => min(1, (rate * trained) / WHOLE));
+  const now = changed.map((rate) => min(1, (rate * trained * factor) / WHOLE));
   return { rates, changed, unseen, moved, seen, now };
 }
 
 function sector(drawing, x, y, radius, share, kind) {
   if (share > 0.999) return circle(drawing, `fill ${kind}`, x, y, radius);
-  const [u, v] = [x + radius * Math.sin(WHOLE * share), y - radius * Math.cos(WHOLE * share)];
+  const [u, v] = [x + radius * sin(WHOLE * share), y - radius * cos(WHOLE * share)];
   return shape(drawing, `fill ${kind}`, `M${x},${y}V${y - radius}A${radius},${radius} 0 ${share > 0.5 ? 1 : 0} 1 ${u},${v}Z`);
 }
 
@@ -51,7 +51,10 @@ export const wavelengths = {
   start: { model: "small", rule: "none", factor: 1, pair: 6 },
   numbers,
   lines: [3, 6],
-  glides: (state) => numbers(state).changed.map((rate) => Math.log(rate || 1e-9)),
+  glides(state) {
+    const { changed, now } = numbers(state);
+    return [log(state.factor), ...now, ...changed.map((rate) => log(rate || 1e-9))];
+  },
   controls: [
     {
       kind: "select", key: "model", label: "model", options: Object.fromEntries(Object.entries(MODELS).map(([key, [name]]) => [key, name])),
@@ -61,7 +64,7 @@ export const wavelengths = {
     { ...doubled, key: "factor", label: "length, × that of training", knob: true, min: 0, max: 7, step: 0.25, to: (v) => Number((2 ** v).toPrecision(3)) },
   ],
   settle(state) {
-    state.pair = clamp(Math.round(state.pair), 0, MODELS[state.model][1] / 2 - 1);
+    state.pair = clamp(round(state.pair), 0, MODELS[state.model][1] / 2 - 1);
   },
   height: (narrow) => (narrow ? 396 : 440),
   words(state) {
@@ -76,12 +79,13 @@ export const wavelengths = {
     );
   },
   draw({ drawing, handle, state, set, width, narrow, at }) {
-    const { model, factor, pair } = state;
-    const { rates, changed, unseen, moved, seen, now } = numbers(state);
+    const { model, pair } = state;
+    const { rates, changed, unseen, moved, seen } = numbers(state);
+    const [factor, now, logs] = [exp(at[0]), at.slice(1, rates.length + 1), at.slice(rates.length + 1)];
     const trained = MODELS[model][3];
     const last = rates.length - 1;
-    const longest = (WHOLE / rates[last]) * Math.max(factor, 4) * 2;
-    const power = (v) => (v < 1e4 ? grouped(v) : `10${"⁰¹²³⁴⁵⁶⁷⁸⁹"[Math.round(Math.log10(v))]}`);
+    const longest = (WHOLE / rates[last]) * max(factor, 4) * 2;
+    const power = (v) => (v < 1e4 ? grouped(v) : `10${"⁰¹²³⁴⁵⁶⁷⁸⁹"[round(Math.log10(v))]}`);
     const panel = chart(drawing, {
       x: 46, y: 26, width: width - 58, height: narrow ? 214 : 258, xs: [-0.8, last + 0.8], ys: [4, longest], logY: true,
       xLabel: "pair of components", title: `wavelength${state.rule === "none" ? "" : " (grey: trained)"}`, yFormat: power, yValues: range(9, 1).map((e) => 10 ** e).filter((v) => v < longest),
@@ -94,7 +98,7 @@ export const wavelengths = {
     rates.forEach((rate, r) => {
       panel.point(r, WHOLE / rate, "grey", 2);
       if (!changed[r]) return;
-      const [x, y] = [panel.X(r), panel.Y(WHOLE / Math.exp(at[r]))];
+      const [x, y] = [panel.X(r), panel.Y(WHOLE / exp(logs[r]))];
       const kind = unseen[r] || 2 * moved[r];
       if (kind > 1) box(drawing, "fill position", x - 3.2, y - 3.2, 6.4, 6.4);
       else if (kind) shape(drawing, "line key strong", `M${x - 3.5},${y - 3.5}l7,7m0,-7l-7,7`);
@@ -113,7 +117,7 @@ export const wavelengths = {
       text(drawing, x, low + radius + 16, narrow ? r : `pair ${r}`);
     });
     const y = changed[pair] ? panel.Y(WHOLE / changed[pair]) : 30;
-    const to = (value) => set({ pair: clamp(Math.round(value), 0, last) });
+    const to = (value) => set({ pair: clamp(round(value), 0, last) });
     handle("pair", {
       x: panel.X(pair), y, now: pair, least: 0, most: last, label: "pair", text: `pair ${pair}, wavelength ${grouped(WHOLE / changed[pair])}`,
       move: (px) => to(panel.X.invert(px)), step: (across, down) => to(pair + across - down),
