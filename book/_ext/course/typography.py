@@ -53,7 +53,8 @@ def label_cells(
 
     def label(table: re.Match[str]) -> str:
         heads = re.findall(r"<th\b[^>]*>(.*?)</th>", table[1], re.DOTALL)
-        labels = cycle(re.sub("<[^>]*>", "", head) for head in heads)
+        words = [re.sub("<[^>]*>", "", head) for head in heads]
+        labels = cycle(re.sub(r"(?<=\w)$", ":", each) for each in words)
         return table[1] + re.sub("<td", lambda _: f'<td data-label="{next(labels)}"', table[2])
 
     context["body"] = STACKED.sub(label, context.get("body", ""))
