@@ -143,7 +143,7 @@ code has and the defaults leave off. The whole file names the line of code of ev
   border: 1px solid var(--pst-color-text-muted); background: var(--pst-color-background);
   color: inherit; font: inherit;
 }}
-#census > div {{ max-height: 80vh; overflow: auto }}
+@media screen {{ #census > div {{ max-height: 80vh; overflow: auto }} }}
 #census table {{ margin: 0; font-size: 0.85rem }}
 #census td:nth-child(n + 2):nth-child(-n + 3) {{ min-width: 8rem }}
 #census thead {{ position: sticky; top: 0; z-index: 2 }}
