@@ -63,7 +63,7 @@ def test_the_first_column_stays_and_no_page_moves_sideways(width, look, address,
         )
         tab.close()
     assert faults == {}
-    assert len(pages) > 40 and moved > 80
+    assert len(pages) > 30 and moved > 60  # or nothing was looked at
 
 
 def test_a_table_fades_where_it_goes_on(address, browser):
