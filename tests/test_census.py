@@ -71,28 +71,113 @@ def test_a_cell_is_read_as_values_numbers_and_places() -> None:
     assert set(census.having("alibi")) == {"bloom", "mpt"}
 
 
+SHOWN = "[...document.querySelectorAll('tbody tr:not([hidden])')].map(r => r.cells[{}].innerText)"
+
+
 def test_a_reader_sorts_sifts_and_searches_the_census(browser):
     tab = browser.new_page()
     html = census_page.page().partition("{raw} html")[2].rpartition("```")[0]
     tab.set_content(html)
-    shown = (
-        "[...document.querySelectorAll('tbody tr:not([hidden])')].map(r => r.cells[0].innerText)"
-    )
     models = sorted(row["model"] for row in census.read())
-    assert sorted(tab.evaluate(shown)) == models
+    assert sorted(tab.evaluate(SHOWN.format(0))) == models
     tab.fill("input", "rotary deepseek")
-    assert {name[:8] for name in tab.evaluate(shown)} == {"deepseek"}
+    assert {name[:8] for name in tab.evaluate(SHOWN.format(0))} == {"deepseek"}
+    for said in ("12000000", "12,000,000"):
+        tab.fill("input", said)
+        assert "apertus" in tab.evaluate(SHOWN.format(0))
     tab.fill("input", "")
-    tab.select_option("select", "sink")
-    assert sorted(tab.evaluate(shown)) == sorted(census.having("sink", None))
-    tab.select_option("select", "")
-    for order in ("ascending", "descending"):
-        tab.click("th:nth-child(5) button")  # the base
-        bases = tab.evaluate(
-            "[...document.querySelectorAll('tbody tr')].map(r => r.cells[4].innerText)"
-        )
+    tab.select_option("[name=designs]", "sink")
+    assert sorted(tab.evaluate(SHOWN.format(0))) == sorted(census.having("sink", None))
+    tab.select_option("[name=designs]", "")
+    for key, order in (("Enter", "ascending"), ("Space", "descending")):
+        tab.press("th:has-text('Base') button", key)
+        bases = [base.replace(",", "") for base in tab.evaluate(SHOWN.format(3))]
         plain = [float(base) for base in bases if re.fullmatch(r"[\d.]+", base)]
         assert plain and plain == sorted(plain, reverse=order == "descending")
-        assert tab.locator("th:nth-child(5)").get_attribute("aria-sort") == order
+        assert tab.locator("th:has-text('Base')").get_attribute("aria-sort") == order
+        assert tab.locator("th[aria-sort=none]").count() == len(census_page.HEAD) - 1
         assert not bases[-1]  # a model without one comes last
     tab.close()
+
+
+@pytest.mark.parametrize("name", ["positions", "library"])
+def test_a_choice_keeps_the_models_that_have_it_by_default(name, browser):
+    tab = browser.new_page()
+    tab.set_content(census_page.page().partition("{raw} html")[2].rpartition("```")[0])
+    column = {"positions": "method"}.get(name, name)
+    for value in {value for row in census.read() for value in census.values(row, column)}:
+        tab.select_option(f"[name={name}]", value)
+        having = [row["model"] for row in census.read() if value in census.values(row, column)]
+        assert sorted(tab.evaluate(SHOWN.format(0))) == sorted(having), value
+    tab.close()
+
+
+@pytest.mark.parametrize("where", ["served", "file"])
+def test_the_address_of_a_view_leads_back_to_it(where, site, address, browser):
+    file = site / "book" / "census.html"
+    tab, again = browser.new_page(), browser.new_page()
+    tab.goto(f"{address}book/census.html" if where == "served" else file.as_uri())
+    plain = tab.url
+    tab.fill("#census input", "qwen & moe")
+    tab.fill("#census input", "qwen")
+    tab.select_option("[name=positions]", "rotary")
+    tab.select_option("[name=library]", "transformers")
+    tab.click("th:has-text('Context') button")
+    tab.click("th:has-text('Context') button")
+    shown = tab.evaluate(SHOWN.format(0))
+    again.goto(tab.url)
+    assert again.evaluate(SHOWN.format(0)) == shown and 5 < len(shown) < 100
+    assert again.locator("th:has-text('Context')").get_attribute("aria-sort") == "descending"
+    assert again.input_value("#census input") == "qwen"
+    assert again.input_value("[name=library]") == "transformers"
+    again.evaluate("location.hash = ''")
+    again.wait_for_function("document.querySelector('#census output').value === '674 models'")
+    for name in ("positions", "library"):
+        tab.select_option(f"[name={name}]", "")
+    tab.fill("#census input", "")
+    assert tab.url == f"{plain}#census?sort=-context"
+    tab.close()
+    again.close()
+
+
+def edges(tab) -> list[list[float]]:
+    """Return where the box of the census and its heads begin and end."""
+    return tab.evaluate(
+        "[...document.querySelectorAll('#census > div, #census th')]"
+        ".map(e => e.getBoundingClientRect()).map(e => [e.left, e.right])"
+    )
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_positions_stand_beside_the_name_on_a_phone(width, address, browser):
+    tab = browser.new_page()
+    tab.set_viewport_size({"width": width, "height": 844})
+    tab.goto(f"{address}book/census.html")
+    box, model, positions, *_ = edges(tab)
+    assert positions[0] == pytest.approx(model[1]) and positions[1] <= box[1]
+    assert model[1] - model[0] <= 0.41 * (box[1] - box[0])
+    tab.close()
+
+
+def test_all_columns_are_in_sight_at_a_desk(address, browser):
+    tab = browser.new_page()
+    tab.set_viewport_size({"width": 1440, "height": 900})
+    tab.goto(f"{address}book/census.html")
+    box, *heads = edges(tab)
+    assert len(heads) == len(census_page.HEAD) and heads[-1][1] <= box[1] <= 1440
+    tab.close()
+
+
+def test_the_whole_census_is_there_without_scripts(address, browser):
+    context = browser.browser.new_context(java_script_enabled=False)
+    tab = context.new_page()
+    tab.goto(f"{address}book/census.html")
+    assert tab.locator("#census tbody tr:visible").count() == len(census.read())
+    assert tab.locator("#census :is(input, select):visible").count() == 0
+    context.close()
+
+
+def test_numbers_are_written_in_full_and_can_be_read():
+    said = {census_page.in_words(row[c]) for row in census.read() for c in ("base", "context")}
+    assert {"12,000,000", "11,158,840", "1,000,000 (full) 10,000 (sliding)"} <= said
+    assert not any(re.search(r"\d{4}|[=|_]", each) for each in said)

@@ -80,3 +80,13 @@ const follow = () => {
   if (read) contents.scrollTop = read.offsetTop - contents.clientHeight / 2;
 };
 if (contents) new MutationObserver(follow).observe(contents, { subtree: true, attributeFilter: ["class"] });
+
+// A table that goes on at the right fades out there.
+const fade = ({ target: box }) => {
+  box.classList.toggle("goes-on", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
+};
+const resized = new ResizeObserver((boxes) => boxes.forEach(fade)); // at first, too
+document.querySelectorAll(".pst-scrollable-table-container").forEach((box) => {
+  resized.observe(box);
+  box.addEventListener("scroll", fade);
+});

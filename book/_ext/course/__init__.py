@@ -52,6 +52,7 @@ HOOKS: dict[str, list[Any]] = {
         (described.describe, 400),  # before opengraph, which keeps what a page has
         pages.list_titles,
         search.count_words,
+        typography.label_cells,
         (figures.bring_live, 800),
         (pages.finish_page, 900),
     ],

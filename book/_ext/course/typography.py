@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import cycle
 from typing import Any
 
 from docutils import nodes
@@ -14,10 +15,15 @@ NUMBER = re.compile(r"[-−+<>≤≥~≈]?\s?\d[\d,. ]*(?:\s?(?:%|s|ms|MB|kB|±\
 
 
 NAME, SENTENCE = 16, 60  # letters of a cell that is not broken, and of one that needs room
+PROSE = 40  # letters that the cells of a column have on average where they are read, not compared
 
 
 def set_cells(app: Sphinx, doctree: nodes.document) -> None:
-    """Set columns of nothing but numbers to the right, keep names whole, give sentences room."""
+    """Set columns of nothing but numbers to the right, keep names whole, give sentences room.
+
+    A table of three columns or more moves "sideways" on a phone; where one of them is prose, it is
+    "stacked": each row is a card.
+    """
     for entry in doctree.findall(nodes.entry):
         words = entry.astext()
         entry["classes"] += ["together"] * (len(words) <= NAME and not re.search(r"\s", words))
@@ -26,12 +32,32 @@ def set_cells(app: Sphinx, doctree: nodes.document) -> None:
         body = table.next_node(nodes.tbody)
         columns = list(zip(*(row.children for row in body or []), strict=False))
         heads = [row.children for row in table.next_node(nodes.thead) or []]
+        letters = [sum(len(entry.astext()) for entry in column) / len(column) for column in columns]
+        if len(columns) > 2:
+            table["classes"].append("stacked" if heads and max(letters) >= PROSE else "sideways")
         for place, column in enumerate(columns):
             words = [entry.astext().strip() for entry in column]
             if not any(words) or not all(map(NUMBER.fullmatch, words)):
                 continue
             for entry in [*column, *(head[place] for head in heads)]:
                 entry["classes"] = [*entry["classes"], "text-right"]
+
+
+STACKED = re.compile(r'(<table class="[^"]*\bstacked\b.*?</thead>)(.*?</table>)', re.DOTALL)
+
+
+def label_cells(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Give each cell of a stacked table the words of its column's head, which a card shows."""
+
+    def label(table: re.Match[str]) -> str:
+        heads = re.findall(r"<th\b[^>]*>(.*?)</th>", table[1], re.DOTALL)
+        words = [re.sub("<[^>]*>", "", head) for head in heads]
+        labels = cycle(re.sub(r"(?<=\w)$", ":", each) for each in words)
+        return table[1] + re.sub("<td", lambda _: f'<td data-label="{next(labels)}"', table[2])
+
+    context["body"] = STACKED.sub(label, context.get("body", ""))
 
 
 HYPHEN = re.compile(r"(?<![\w)\]−–/.-])-(?=\.?\d)|(?<=\de)-(?=\d)")
