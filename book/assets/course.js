@@ -73,10 +73,59 @@ if (open) {
   sessionStorage.setItem("sidebar-scroll-top", sidebar.scrollTop);
 }
 
-// The page's own list of contents follows the reader.
-const contents = document.querySelector(".bd-sidebar-secondary");
-const follow = () => {
-  const read = [...contents.querySelectorAll(".nav-link.active")].pop();
-  if (read) contents.scrollTop = read.offsetTop - contents.clientHeight / 2;
+// What is wider than its place can be reached and moved by the keyboard; what fits is no stop.
+const WIDE = {
+  ".pst-scrollable-table-container": "Table",
+  ".panned": "Figure",
+  'div.math, mjx-container[display="true"]': "Formula",
+  ".cell_output pre": "Output",
+  pre: "Code",
 };
-if (contents) new MutationObserver(follow).observe(contents, { subtree: true, attributeFilter: ["class"] });
+const kindOf = (box) => Object.keys(WIDE).find((each) => box.matches(each));
+const reach = new ResizeObserver((seen) => {
+  for (const { target: box } of seen) {
+    const wide = box.scrollWidth > box.clientWidth;
+    const named = { tabindex: 0, role: "group", "aria-label": `${WIDE[kindOf(box)]}, wider than its place` };
+    for (const [name, value] of Object.entries(named)) {
+      if (wide) box.setAttribute(name, value);
+      else box.removeAttribute(name);
+    }
+  }
+});
+document.querySelectorAll(`article :is(${Object.keys(WIDE)})`).forEach((box) => reach.observe(box));
+
+// The page's own list of contents marks the section that is read. The theme marks a heading when one
+// comes into sight, so that a link into the middle of a section marks none or another: without its
+// name, it does not find the list.
+const contents = document.querySelector(".bd-sidebar-secondary");
+const list = document.getElementById("pst-page-toc-nav");
+if (list) {
+  list.removeAttribute("id");
+  const links = [...list.querySelectorAll("a")];
+  const places = links.map((link) => document.getElementById(decodeURIComponent(link.hash.slice(1))));
+  const startsBy = (line) => places.findLastIndex((place) => place.getBoundingClientRect().top <= line);
+  const holding = (target) =>
+    places.findLastIndex((place) => place === target || place.compareDocumentPosition(target) & Node.DOCUMENT_POSITION_FOLLOWING);
+  const read = () => {
+    const left = document.documentElement.scrollHeight - innerHeight - scrollY;
+    // What a link led to is read as long as it stays where the link put it: above, or at the end of
+    // the page, which may lie anywhere on the screen.
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1).split("?")[0]));
+    const top = target?.getBoundingClientRect().top;
+    const above = parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop) + 3;
+    if (target && top >= 0 && (top <= above || (left < 2 && top < innerHeight))) return holding(target);
+    // Else a quarter down the screen, and further down on the last: there the shortest has its turn.
+    return startsBy(Math.max(innerHeight / 4, innerHeight - left));
+  };
+  const mark = () => {
+    const now = links[read()];
+    for (const link of links) {
+      link.classList.toggle("active", link === now);
+      if (link === now) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    }
+    if (now) contents.scrollTop = now.offsetTop - contents.clientHeight / 2;
+  };
+  mark();
+  for (const event of ["scroll", "resize", "hashchange", "load"]) addEventListener(event, mark);
+}
