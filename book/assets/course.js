@@ -73,59 +73,51 @@ if (open) {
   sessionStorage.setItem("sidebar-scroll-top", sidebar.scrollTop);
 }
 
-// What is wider than its place can be reached and moved by the keyboard; what fits is no stop.
+// What is wider than its place is reached and moved by keys; what fits is no stop on the way.
 const WIDE = {
   ".pst-scrollable-table-container": "Table",
   ".panned": "Figure",
-  'div.math, mjx-container[display="true"]': "Formula",
+  "mjx-container[display]": "Formula",
   ".cell_output pre": "Output",
   pre: "Code",
 };
-const kindOf = (box) => Object.keys(WIDE).find((each) => box.matches(each));
 const reach = new ResizeObserver((seen) => {
   for (const { target: box } of seen) {
+    const kind = WIDE[Object.keys(WIDE).find((each) => box.matches(each))];
+    const said = { tabindex: 0, role: "group", "aria-label": `${kind}, wider than its place` };
     const wide = box.scrollWidth > box.clientWidth;
-    const named = { tabindex: 0, role: "group", "aria-label": `${WIDE[kindOf(box)]}, wider than its place` };
-    for (const [name, value] of Object.entries(named)) {
-      if (wide) box.setAttribute(name, value);
-      else box.removeAttribute(name);
-    }
+    for (const name in said) wide ? box.setAttribute(name, said[name]) : box.removeAttribute(name);
   }
 });
-document.querySelectorAll(`article :is(${Object.keys(WIDE)})`).forEach((box) => reach.observe(box));
+document.querySelectorAll(Object.keys(WIDE)).forEach((box) => reach.observe(box));
 
-// The page's own list of contents marks the section that is read. The theme marks a heading when one
-// comes into sight, so that a link into the middle of a section marks none or another: without its
-// name, it does not find the list.
+// The page's own list of contents marks what is read. The theme marks a heading that comes into sight:
+// after a link into a section, none or another. Without this id it does not find the list.
 const contents = document.querySelector(".bd-sidebar-secondary");
 const list = document.getElementById("pst-page-toc-nav");
+const named = (hash) => document.getElementById(decodeURIComponent(hash.slice(1).split("?")[0]));
+const mark = () => {
+  const links = [...list.querySelectorAll("a")];
+  const place = (link) => named(link.hash);
+  const top = (element) => element.getBoundingClientRect().top;
+  const left = document.documentElement.scrollHeight - innerHeight - scrollY;
+  // A quarter down the screen, and further down on the last: there the shortest section has its turn.
+  const line = Math.max(innerHeight / 4, innerHeight - left);
+  let read = links.findLast((link) => top(place(link)) <= line);
+  // But what a link led to is read as long as it is where the link put it.
+  const target = named(location.hash);
+  const above = parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop) + 3;
+  if (target && top(target) >= 0 && top(target) <= (left < 2 ? innerHeight : above)) {
+    read = links.findLast((link) => !(place(link).compareDocumentPosition(target) & Node.DOCUMENT_POSITION_PRECEDING));
+  }
+  for (const link of links) {
+    link.classList.toggle("active", link === read);
+    link.ariaCurrent = link === read ? "true" : null;
+  }
+  if (read) contents.scrollTop = read.offsetTop - contents.clientHeight / 2;
+};
 if (list) {
   list.removeAttribute("id");
-  const links = [...list.querySelectorAll("a")];
-  const places = links.map((link) => document.getElementById(decodeURIComponent(link.hash.slice(1))));
-  const startsBy = (line) => places.findLastIndex((place) => place.getBoundingClientRect().top <= line);
-  const holding = (target) =>
-    places.findLastIndex((place) => place === target || place.compareDocumentPosition(target) & Node.DOCUMENT_POSITION_FOLLOWING);
-  const read = () => {
-    const left = document.documentElement.scrollHeight - innerHeight - scrollY;
-    // What a link led to is read as long as it stays where the link put it: above, or at the end of
-    // the page, which may lie anywhere on the screen.
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1).split("?")[0]));
-    const top = target?.getBoundingClientRect().top;
-    const above = parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop) + 3;
-    if (target && top >= 0 && (top <= above || (left < 2 && top < innerHeight))) return holding(target);
-    // Else a quarter down the screen, and further down on the last: there the shortest has its turn.
-    return startsBy(Math.max(innerHeight / 4, innerHeight - left));
-  };
-  const mark = () => {
-    const now = links[read()];
-    for (const link of links) {
-      link.classList.toggle("active", link === now);
-      if (link === now) link.setAttribute("aria-current", "true");
-      else link.removeAttribute("aria-current");
-    }
-    if (now) contents.scrollTop = now.offsetTop - contents.clientHeight / 2;
-  };
   mark();
   for (const event of ["scroll", "resize", "hashchange", "load"]) addEventListener(event, mark);
 }
