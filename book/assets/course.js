@@ -95,26 +95,26 @@ document.querySelectorAll(Object.keys(WIDE)).forEach((box) => reach.observe(box)
 // after a link into a section, none or another. Without this id it does not find the list.
 const contents = document.querySelector(".bd-sidebar-secondary");
 const list = document.getElementById("pst-page-toc-nav");
-const named = (hash) => document.getElementById(decodeURIComponent(hash.slice(1).split("?")[0]));
+const links = [...(list?.querySelectorAll("a") ?? [])];
+const named = ({ hash }) => document.getElementById(decodeURIComponent(hash.slice(1).split("?")[0]));
+const places = links.map(named);
 const mark = () => {
-  const links = [...list.querySelectorAll("a")];
-  const place = (link) => named(link.hash);
   const top = (element) => element.getBoundingClientRect().top;
   const left = document.documentElement.scrollHeight - innerHeight - scrollY;
   // A quarter down the screen, and further down on the last: there the shortest section has its turn.
   const line = Math.max(innerHeight / 4, innerHeight - left);
-  let read = links.findLast((link) => top(place(link)) <= line);
+  let at = places.findLastIndex((place) => top(place) <= line);
   // But what a link led to is read as long as it is where the link put it.
-  const target = named(location.hash);
+  const target = named(location);
   const above = parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop) + 3;
   if (target && top(target) >= 0 && top(target) <= (left < 2 ? innerHeight : above)) {
-    read = links.findLast((link) => !(place(link).compareDocumentPosition(target) & Node.DOCUMENT_POSITION_PRECEDING));
+    at = places.findLastIndex((place) => !(place.compareDocumentPosition(target) & Node.DOCUMENT_POSITION_PRECEDING));
   }
-  for (const link of links) {
-    link.classList.toggle("active", link === read);
-    link.ariaCurrent = link === read ? "true" : null;
-  }
-  if (read) contents.scrollTop = read.offsetTop - contents.clientHeight / 2;
+  links.forEach((link, each) => {
+    link.classList.toggle("active", each === at);
+    link.ariaCurrent = each === at ? "true" : null;
+  });
+  if (at >= 0) contents.scrollTop = links[at].offsetTop - contents.clientHeight / 2;
 };
 if (list) {
   list.removeAttribute("id");
