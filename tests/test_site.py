@@ -26,6 +26,7 @@ from browsing import (
     ONLY_COLOURS,
     PHONE,
     SHIFTS,
+    UNFOLD,
     WHOLE_AXE,
     Visit,
     dead_sliders,
@@ -239,6 +240,39 @@ def test_what_is_wider_than_its_place_is_reached_by_the_keyboard(name, browser, 
         assert page.evaluate(IDLE_STOPS) == 0
         wide = page.evaluate(SIDEWAYS)
         assert [tag for tag, reached in wide if not reached] == []
+
+
+# Of the code that stands in the text, folded or not, and has no line of more than 100 letters: the
+# size of its letters, and how many pixels of it are out of sight.
+CODE = """() => [...document.querySelectorAll('section > .cell .cell_input pre')]
+  .filter(e => !e.closest('.solution') && e.innerText.split('\\n').every(row => row.length <= 100))
+  .map(e => [parseFloat(getComputedStyle(e).fontSize), e.scrollWidth - e.clientWidth])"""
+
+
+@pytest.mark.parametrize("name", ["03_learned", "10_rope", "16_today"])
+def test_code_has_letters_of_13_pixels_and_room_for_100_of_them(name, browser, address):
+    with open_page(browser, f"{address}book/{name}.html", address, Visit()) as page:
+        page.evaluate(UNFOLD)
+        found = page.evaluate(CODE)
+    assert len(found) > 20 and {size for size, _ in found} == {13}
+    assert [more for _, more in found if more] == []
+
+
+NUMBERS = re.compile(r"[-−]?[\d.,]+( ?%| ×)?( to [\d.,]+)?( \([\d.]+%? to [\d.]+%?\))?|–|not \w+|")
+
+
+def test_a_column_of_numbers_stands_to_the_right(site):
+    """With signs, ranges and units, and where a number is missing."""
+    found = 0
+    for name in NOTEBOOKS:
+        for table in article(site / f"{name}.html").select("table"):
+            rows = [row.select("td") for row in table.select("tbody tr")]
+            for column in zip(*rows, strict=False):
+                words = [cell.text.replace("\xa0", " ").strip() for cell in column]
+                if any(words) and all(map(NUMBERS.fullmatch, words)):
+                    found += 1
+                    assert all("text-right" in cell["class"] for cell in column), (name, words)
+    assert found > 300
 
 
 # Of each anchor of a section or figure, the entry of the contents that it belongs to, or none.

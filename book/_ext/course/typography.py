@@ -12,8 +12,8 @@ from sphinx.util import texescape
 
 UNIT = r"%|s|ms|MB|kB|×|°|nats|degrees|[mb]illion|±\s?[\d.]+"
 ONE = rf"(?:below\s)?[-−+<>≤≥~≈]?\s?\d[\d,. ]*(?:e[-−]?\d+)?(?:\s?(?:{UNIT}))?"
-NUMBER = re.compile(rf"{ONE}(?:\s(?:to|of)\s{ONE})?(?:\s\({ONE}\sto\s{ONE}\))?")
-NO_NUMBER = re.compile(r"(?:[–—]|none.*|not\s\w+|refused)?")  # in the place of one
+NUMBER = re.compile(rf"{ONE}(?:\s(?:to|of)\s{ONE})?(?:\s\({ONE}\sto\s{ONE}\))?|[–—]")
+NO_NUMBER = re.compile(r"(?:none.*|not\s\w+|refused)?")  # in the place of one
 
 
 NAME, SENTENCE = 16, 60  # letters of a cell that is not broken, and of one that needs room
