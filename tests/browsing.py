@@ -43,7 +43,9 @@ SLIM = """() => {
     if (seen.has(kind)) e.replaceWith(...e.childNodes); else seen.add(kind);
   }
 }"""
-# What axe itself calls minor or moderate `serious` would leave out, so it is not looked for.
+WHOLE_AXE = """options => axe.run(document, {resultTypes: ['violations'], ...options})
+  .then(r => r.violations)"""
+# Of a part of a page: what axe itself calls minor or moderate is mostly what a whole page has.
 AXE = """options => {
   const light = axe._audit.rules.filter(r => r.impact === 'minor' || r.impact === 'moderate');
   const idle = Object.fromEntries(light.map(r => [r.id, {enabled: false}]));
@@ -60,6 +62,9 @@ AXE = """options => {
 COLOURS = ["color-contrast", "link-in-text-block"]
 WITHOUT_COLOURS = {"rules": {rule: {"enabled": False} for rule in COLOURS}}
 ONLY_COLOURS = {"runOnly": {"type": "rule", "values": COLOURS}}
+# What must be asked while formulas are there.
+WITH_FORMULAS = ["scrollable-region-focusable", "empty-table-header"]
+ONLY_WITH_FORMULAS = {"runOnly": {"type": "rule", "values": WITH_FORMULAS}}
 ONE_OF_EACH_KIND = """stored => {
   const before = JSON.parse(stored);
   const sheets = [...document.styleSheets];
@@ -260,14 +265,18 @@ class Seen:
     kinds: str = json.dumps({"numbers": {}, "words": {}})
 
 
-def serious(violations: list[dict[str, Any]]) -> list[str]:
-    """Return the violations that keep somebody out, one line each, with up to twenty places."""
+def told(violations: list[dict[str, Any]]) -> list[str]:
+    """Return the violations, one line each, with up to twenty places."""
     return [
         f"{found['id']}: {found['help']} ({len(found['nodes'])}x) e.g. "
         + " and ".join(node["html"][:160] for node in found["nodes"][:20])
         for found in violations
-        if found["impact"] in {"serious", "critical"}
     ]
+
+
+def serious(violations: list[dict[str, Any]]) -> list[str]:
+    """Return the violations that keep somebody out, as `told`."""
+    return told([found for found in violations if found["impact"] in {"serious", "critical"}])
 
 
 def dead_sliders(page) -> tuple[int, list[str]]:
@@ -381,18 +390,20 @@ def visit_page(page, url: str, home: str, axe: str | None, seen: Seen) -> Visit:
         page.set_viewport_size(PHONE)  # before it unfolds, or it would be laid out so twice
         page.evaluate(UNFOLD)
         vars(visit).update(look_at_once(page, ON_A_PHONE))
+        if axe:
+            page.evaluate(axe)
+            visit.violations["phone"] = told(page.evaluate(WHOLE_AXE, ONLY_WITH_FORMULAS))
         page.evaluate(SLIM)
         page.set_viewport_size(DESK)
         if axe:
-            page.evaluate(axe)
-            visit.violations["structure"] = serious(page.evaluate(AXE, WITHOUT_COLOURS))
+            visit.violations["structure"] = told(page.evaluate(WHOLE_AXE, WITHOUT_COLOURS))
             kinds = page.evaluate(ONE_OF_EACH_KIND, seen.kinds)
         for scheme in ("light", "dark"):
             if scheme == "dark":  # it was opened in the light
                 go_dark(page)
             visit.background[scheme] = page.evaluate(BACKGROUND)
             if axe:
-                visit.violations[scheme] = serious(page.evaluate(AXE, ONLY_COLOURS))
+                visit.violations[scheme] = told(page.evaluate(WHOLE_AXE, ONLY_COLOURS))
         if axe:
             seen.kinds = kinds
         page.goto("about:blank")

@@ -23,13 +23,19 @@ from browsing import (
     BACKGROUND,
     DESK,
     LOOK,
+    ONLY_COLOURS,
     PHONE,
     SHIFTS,
+    UNFOLD,
+    WHOLE_AXE,
     Visit,
     dead_sliders,
+    go_dark,
     left_out,
+    open_at,
     open_page,
     toc_pages,
+    told,
     visit_page,
 )
 from exercises import checks, solutions
@@ -137,6 +143,212 @@ def test_the_first_screen_has_a_door_for_each_question_and_on_a_desk_the_predict
         for button in page.locator("#figure-0-1 .live-predict button").all() * (size == DESK):
             box = button.bounding_box()
             assert 0 < box["y"] < size["height"] - box["height"]
+
+
+@pytest.mark.parametrize("name", ["book/api_lab", "genindex"])  # long names
+def test_no_page_moves_sideways_on_the_narrowest_phone(name, browser, address):
+    with open_page(browser, f"{address}{name}.html", address, Visit()) as page:
+        page.set_viewport_size({"width": 320, "height": 568})
+        assert page.evaluate("document.documentElement.scrollWidth") == 320
+
+
+# The places that have the keyboard's focus without a ring around them of two pixels or more and of
+# three times the contrast to its ground. The sign that unfolds pages has it around its arrow.
+UNSEEN = """box => {
+  const channels = colour => colour.match(/[\\d.]+/g).map(Number);
+  const bright = colour => channels(colour).slice(0, 3).map(part => part / 255)
+    .map(part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, part, at) => sum + [0.2126, 0.7152, 0.0722][at] * part, 0.05);
+  const opaque = colour => !(channels(colour)[3] < 1);
+  const ground = element => {
+    const own = getComputedStyle(element).backgroundColor;
+    return opaque(own) || !element.parentElement ? own : ground(element.parentElement);
+  };
+  const rings = element => {
+    const {outlineStyle, outlineWidth, outlineColor, boxShadow} = getComputedStyle(element);
+    const outline = outlineStyle !== 'none' && parseFloat(outlineWidth) >= 2 ? [outlineColor] : [];
+    const shadow = /(rgba?\\([^)]*\\)) 0px 0px 0px ([\\d.]+)px(?! inset)/g;
+    const shadows = [...boxShadow.matchAll(shadow)];
+    return [...outline, ...shadows.filter(each => each[2] >= 2).map(each => each[1])];
+  };
+  const seen = element => rings(element).some(colour => {
+    const [dark, light] = [colour, ground(element.parentElement)].map(bright).sort((a, b) => a - b);
+    return opaque(colour) && light / dark >= 3;
+  });
+  const shown = place => [place, ...place.children, place.form ?? place]; // who has the ring of it
+  const places = [...box.querySelectorAll('a[href], button, input, summary, [tabindex="0"]')]
+    .filter(each => each.checkVisibility({visibilityProperty: true}));
+  const unseen = places.filter(place => {
+    place.focus();
+    return !place.matches(':focus-visible') || !shown(place).some(seen);
+  });
+  return {count: places.length, unseen: unseen.map(each => each.outerHTML.slice(0, 120))};
+}"""
+HEADER, PAGES_LIST, CONTENTS = ".bd-header-article", ".bd-sidebar-primary", ".bd-sidebar-secondary"
+MENUS = ".bd-header-article .dropdown-toggle"
+
+
+@pytest.mark.parametrize("look", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_every_control_shows_that_it_has_the_focus(size, look, browser, address):
+    with open_page(browser, f"{address}book/10_rope.html", address, Visit()) as page:
+        page.set_viewport_size(size)
+        page.emulate_media(color_scheme=look, reduced_motion="reduce")
+        page.wait_for_function(LOOK, arg=look)
+        page.keyboard.press("Tab")  # what gets the focus from now on, gets it from the keyboard
+
+        def looked_at(box: str) -> int:
+            found = page.locator(box).evaluate(UNSEEN)
+            assert found["unseen"] == []
+            return found["count"]
+
+        assert looked_at(".skip-link") == 1
+        assert looked_at(HEADER) >= 5
+        for menu in page.locator(MENUS).all():
+            menu.focus()
+            page.keyboard.press("Enter")
+            page.wait_for_selector(".dropdown-menu.show")
+            assert looked_at(".dropdown-menu.show") == 2
+            page.keyboard.press("Escape")
+        for box, toggle in ((PAGES_LIST, "primary"), (CONTENTS, "secondary")):
+            if size == PHONE:
+                page.locator(f".{toggle}-toggle").focus()
+                page.keyboard.press("Enter")
+                page.wait_for_selector(f"dialog{box}[open]")
+            assert looked_at(box) > 20
+            if size == PHONE:
+                page.keyboard.press("Escape")
+        page.keyboard.press("Control+k")
+        assert looked_at("#pst-search-dialog") == 1
+
+
+SIDEWAYS = """() => [...document.querySelectorAll('article *')].filter(e =>
+  e.checkVisibility() && !e.closest('.live') && e.clientWidth && e.scrollWidth > e.clientWidth &&
+  /auto|scroll/.test(getComputedStyle(e).overflowX))
+  .map(e => [e.tagName, e.tabIndex === 0 && (e.href || e.role && e.ariaLabel)])"""
+IDLE_STOPS = """() => [...document.querySelectorAll('article [role=group][tabindex="0"]')]
+  .filter(e => !e.closest('.live') && e.scrollWidth <= e.clientWidth).length"""
+
+
+@pytest.mark.parametrize("name", ["02_sinusoidal", "13_context_extension", "lab_book"])
+def test_what_is_wider_than_its_place_is_reached_by_the_keyboard(name, browser, address):
+    """A formula, a table, code, a figure; at a desk most of it fits, and is no stop."""
+    with open_page(browser, f"{address}book/{name}.html", address, Visit()) as page:
+        assert page.evaluate(IDLE_STOPS) == 0
+        at_a_desk = len(page.evaluate(SIDEWAYS))
+        page.set_viewport_size(PHONE)
+        page.wait_for_timeout(500)
+        wide = page.evaluate(SIDEWAYS)
+        assert len(wide) > at_a_desk and [tag for tag, reached in wide if not reached] == []
+        page.set_viewport_size(DESK)
+        page.wait_for_timeout(500)
+        assert page.evaluate(IDLE_STOPS) == 0
+        wide = page.evaluate(SIDEWAYS)
+        assert [tag for tag, reached in wide if not reached] == []
+
+
+# Of the code that stands in the text, folded or not, and has no line of more than 100 letters: the
+# size of its letters, and how many pixels of it are out of sight.
+CODE = """() => [...document.querySelectorAll('section > .cell .cell_input pre')]
+  .filter(e => !e.closest('.solution') && e.innerText.split('\\n').every(row => row.length <= 100))
+  .map(e => [parseFloat(getComputedStyle(e).fontSize), e.scrollWidth - e.clientWidth])"""
+
+
+@pytest.mark.parametrize("name", ["03_learned", "10_rope", "16_today"])
+def test_code_has_letters_of_13_pixels_and_room_for_100_of_them(name, browser, address):
+    with open_page(browser, f"{address}book/{name}.html", address, Visit()) as page:
+        page.evaluate(UNFOLD)
+        found = page.evaluate(CODE)
+    assert len(found) > 20 and {size for size, _ in found} == {13}
+    assert [more for _, more in found if more] == []
+
+
+NUMBERS = re.compile(r"[-−]?[\d.,]+( ?%| ×)?( to [\d.,]+)?( \([\d.]+%? to [\d.]+%?\))?|–|not \w+|")
+
+
+def test_a_column_of_numbers_stands_to_the_right(site):
+    """With signs, ranges and units, and where a number is missing."""
+    found = 0
+    for name in NOTEBOOKS:
+        for table in article(site / f"{name}.html").select("table"):
+            rows = [row.select("td") for row in table.select("tbody tr")]
+            for column in zip(*rows, strict=False):
+                words = [cell.text.replace("\xa0", " ").strip() for cell in column]
+                if any(words) and all(map(NUMBERS.fullmatch, words)):
+                    found += 1
+                    assert all("text-right" in cell["class"] for cell in column), (name, words)
+    assert found > 300
+
+
+# Of each anchor of a section or figure, the entry of the contents that it belongs to, or none.
+PLACES = """() => {
+  const links = [...document.querySelectorAll('.bd-sidebar-secondary a')];
+  const entries = links.map(a => a.hash.slice(1));
+  const within = e => !e || entries.includes(e.id) ? e?.id ?? '' : within(e.parentElement);
+  return [...document.querySelectorAll('article :is(section, figure)[id]')]
+    .map(e => [e.id, within(e)]);
+}"""
+MARKED = """() => [...document.querySelectorAll('.bd-sidebar-secondary a.active')]
+  .map(a => a.hash.slice(1)).join()"""
+# Down the page in steps: what is marked, and whether any of it is on the screen.
+WALK = """async () => {
+  const tick = () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+  const entries = [...document.querySelectorAll('.bd-sidebar-secondary a')];
+  const top = at => entries[at] ? document.getElementById(entries[at].hash.slice(1))
+    .getBoundingClientRect().top : Infinity;
+  const end = document.documentElement.scrollHeight - innerHeight;
+  const steps = [], seen = [];
+  for (let y = 0; y < end; y += end - y > innerHeight ? 60 : 15) steps.push(y);
+  for (const y of [...steps, end]) {
+    scrollTo(0, y);
+    await tick();
+    const at = entries.findIndex(a => a.classList.contains('active'));
+    seen.push([at, at < 0 ? top(0) > 0 : top(at) < innerHeight && top(at + 1) > 0]);
+  }
+  return {seen, entries: entries.length};
+}"""
+
+
+@pytest.mark.parametrize("name", ["10_rope", "13_context_extension"])
+def test_contents_mark_the_section_that_a_link_leads_to(name, browser, address):
+    home = f"{address}book/{name}.html"
+    with open_page(browser, home, address, Visit()) as page:
+        places = page.evaluate(PLACES)
+        assert len(places) > 30
+        wrong = {}
+        for anchor, section in places:
+            page.goto("about:blank")
+            page.goto(f"{home}#{anchor}", wait_until="load")
+            page.wait_for_timeout(50)
+            if page.evaluate(MARKED) != section:
+                wrong[anchor] = page.evaluate(MARKED)
+        assert wrong == {}
+
+
+@pytest.mark.parametrize("name", ["10_rope", "13_context_extension"])
+def test_contents_mark_each_section_in_turn_while_one_scrolls(name, browser, address):
+    with open_page(browser, f"{address}book/{name}.html", address, Visit()) as page:
+        walk = page.evaluate(WALK)
+    marked = [at for at, _ in walk["seen"]]
+    assert all(shown for _, shown in walk["seen"])
+    assert marked == sorted(marked) and {*marked} == {*range(-1, walk["entries"])}
+
+
+LISTS = ["genindex.html", "_modules/index.html"]
+FOUND_THERE = ["book/10_rope.html", "_modules/pe_lib/alibi.html#alibi_slopes", "404.html"]
+
+
+def test_what_is_found_and_pages_beside_the_book_keep_nobody_out(browser, address, axe):
+    """The marks of a search, also over muted words; the source of what a link leads to."""
+    with open_page(browser, f"{address}search.html?q=rotation", address, Visit()) as page:
+        page.wait_for_selector("#search-results .highlighted")
+        for name in ("", *FOUND_THERE, *LISTS):
+            if name:
+                open_at(page, f"{address}{name}")
+            page.evaluate(axe)
+            assert told(page.evaluate(WHOLE_AXE, {})) == [], name
+            go_dark(page)
+            assert told(page.evaluate(WHOLE_AXE, ONLY_COLOURS)) == [], name
 
 
 def test_scripts_come_with_the_site(site):
@@ -325,6 +537,7 @@ def test_a_moving_figure_has_every_picture_and_shows_its_first_without_scripts(s
             assert all(
                 (site / "book" / frame[0]).exists() and len(frame[1]) >= 30 for frame in frames
             )
+            assert "JavaScript" in figure.select_one("noscript").text
             shown = figure.select_one("img[alt][width][height]")
             assert [shown["src"], shown["alt"]] in [frame[:2] for frame in frames]
             still = (site / "book" / shown["src"]).read_bytes()

@@ -99,10 +99,9 @@ def typeset(formulas: list[Formula]) -> tuple[list[str], str]:
 
 
 def with_tex(html: str, asked: Formula) -> str:
-    """Return a set formula that carries its TeX; a long one can be reached and scrolled by keys."""
-    reach = ' tabindex="0"' if asked.display else ""
+    """Return a set formula that carries its TeX."""
     tex = ROWS.sub(r"\1", asked.tex)
-    return html.replace("<mjx-container", f'<mjx-container data-tex="{escape(tex)}"{reach}', 1)
+    return html.replace("<mjx-container", f'<mjx-container data-tex="{escape(tex)}"', 1)
 
 
 def set_site(site: Path) -> int:

@@ -73,20 +73,59 @@ if (open) {
   sessionStorage.setItem("sidebar-scroll-top", sidebar.scrollTop);
 }
 
-// The page's own list of contents follows the reader.
-const contents = document.querySelector(".bd-sidebar-secondary");
-const follow = () => {
-  const read = [...contents.querySelectorAll(".nav-link.active")].pop();
-  if (read) contents.scrollTop = read.offsetTop - contents.clientHeight / 2;
+// What is wider than its place is reached and moved by keys; what fits is no stop on the way. A table
+// that goes on at the right fades out there.
+const WIDE = {
+  ".pst-scrollable-table-container": "Table",
+  ".panned": "Figure",
+  "mjx-container[display]": "Formula",
+  ".cell_output pre": "Output",
+  pre: "Code",
 };
-if (contents) new MutationObserver(follow).observe(contents, { subtree: true, attributeFilter: ["class"] });
-
-// A table that goes on at the right fades out there.
 const fade = ({ target: box }) => {
   box.classList.toggle("goes-on", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
 };
-const resized = new ResizeObserver((boxes) => boxes.forEach(fade)); // at first, too
-document.querySelectorAll(".pst-scrollable-table-container").forEach((box) => {
-  resized.observe(box);
+const reach = new ResizeObserver((seen) => {
+  seen.forEach(fade);
+  for (const { target: box } of seen) {
+    const kind = WIDE[Object.keys(WIDE).find((each) => box.matches(each))];
+    const said = { tabindex: 0, role: "group", "aria-label": `${kind}, wider than its place` };
+    const wide = box.scrollWidth > box.clientWidth;
+    for (const name in said) wide ? box.setAttribute(name, said[name]) : box.removeAttribute(name);
+  }
+});
+document.querySelectorAll(Object.keys(WIDE)).forEach((box) => {
+  reach.observe(box);
   box.addEventListener("scroll", fade);
 });
+
+// The page's own list of contents marks what is read. The theme marks a heading that comes into sight:
+// after a link into a section, none or another. Without this id it does not find the list.
+const contents = document.querySelector(".bd-sidebar-secondary");
+const list = document.getElementById("pst-page-toc-nav");
+const links = [...(list?.querySelectorAll("a") ?? [])];
+const named = ({ hash }) => document.getElementById(decodeURIComponent(hash.slice(1).split("?")[0]));
+const places = links.map(named);
+const mark = () => {
+  const top = (element) => element.getBoundingClientRect().top;
+  const left = document.documentElement.scrollHeight - innerHeight - scrollY;
+  // A quarter down the screen, and further down on the last: there the shortest section has its turn.
+  const line = Math.max(innerHeight / 4, innerHeight - left);
+  let at = places.findLastIndex((place) => top(place) <= line);
+  // But what a link led to is read as long as it is where the link put it.
+  const target = named(location);
+  const above = parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop) + 3;
+  if (target && top(target) >= 0 && top(target) <= (left < 2 ? innerHeight : above)) {
+    at = places.findLastIndex((place) => !(place.compareDocumentPosition(target) & Node.DOCUMENT_POSITION_PRECEDING));
+  }
+  links.forEach((link, each) => {
+    link.classList.toggle("active", each === at);
+    link.ariaCurrent = each === at ? "true" : null;
+  });
+  if (at >= 0) contents.scrollTop = links[at].offsetTop - contents.clientHeight / 2;
+};
+if (list) {
+  list.removeAttribute("id");
+  mark();
+  for (const event of ["scroll", "resize", "hashchange", "load"]) addEventListener(event, mark);
+}

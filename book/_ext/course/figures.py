@@ -156,7 +156,8 @@ def write_moving(writer: Any, node: moving_figure) -> None:
     writer.body.append(
         f'<div class="moving" data-frames="{held}"><div class="moving-controls">{"".join(parts)}'
         f'</div><div class="panned"><img src="{source}" alt="{escape(alt)}" width="{width}"'
-        f' height="{height}" loading="lazy"></div></div>'
+        f' height="{height}" loading="lazy"></div>'
+        "<noscript>This figure moves where JavaScript runs.</noscript></div>"
     )
     raise nodes.SkipNode
 

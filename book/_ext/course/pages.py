@@ -69,6 +69,7 @@ MENDED = {  # in what Sphinx writes
     r'style="width: (\d+)px; height: (\d+)px;"': r'width="\1" height="\2"',
     r' role="doc-biblioentry"|(?<=<div) role="list"(?= class="citation)': "",  # out of use
     r'<th class="[^"]*"><p></p></th>': "<td></td>",  # what heads nothing is no head
+    r"</li>(?=\s*<ul>)": "",  # the list of a module's modules stands in its entry
 }
 
 

@@ -11,7 +11,10 @@ from sphinx.addnodes import desc_signature
 from sphinx.application import Sphinx
 from sphinx.util import texescape
 
-NUMBER = re.compile(r"[-−+<>≤≥~≈]?\s?\d[\d,. ]*(?:\s?(?:%|s|ms|MB|kB|±\s?[\d.]+))?|[–—]?")
+UNIT = r"%|s|ms|MB|kB|×|°|nats|degrees|[mb]illion|±\s?[\d.]+"
+ONE = rf"(?:below\s)?[-−+<>≤≥~≈]?\s?\d[\d,. ]*(?:e[-−]?\d+)?(?:\s?(?:{UNIT}))?"
+NUMBER = re.compile(rf"{ONE}(?:\s(?:to|of)\s{ONE})?(?:\s\({ONE}\sto\s{ONE}\))?|[–—]")
+NO_NUMBER = re.compile(r"(?:none.*|not\s\w+|refused)?")  # in the place of one
 
 
 NAME, SENTENCE = 16, 60  # letters of a cell that is not broken, and of one that needs room
@@ -37,7 +40,8 @@ def set_cells(app: Sphinx, doctree: nodes.document) -> None:
             table["classes"].append("stacked" if heads and max(letters) >= PROSE else "sideways")
         for place, column in enumerate(columns):
             words = [entry.astext().strip() for entry in column]
-            if not any(words) or not all(map(NUMBER.fullmatch, words)):
+            numbers = [word for word in words if not NO_NUMBER.fullmatch(word)]
+            if not numbers or not all(map(NUMBER.fullmatch, numbers)):
                 continue
             for entry in [*column, *(head[place] for head in heads)]:
                 entry["classes"] = [*entry["classes"], "text-right"]
