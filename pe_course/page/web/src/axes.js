@@ -1,6 +1,6 @@
 // The numbers of the patches of an image, and the score of a query and a key as a sum over the axes.
 
-import { box, chart, circle, clamp, digits, pressed, scale, segment, text, whole } from "./kit.js";
+import { added, box, chart, circle, digits, pressed, scale, text, whole, within } from "./kit.js";
 import { axesScores, frequencies, goldenDirections, max, min, range, sectionDirections, textImagePositions, widthDirections } from "./positions.js";
 
 const WORDS = 4; // of text before and after the image
@@ -21,7 +21,7 @@ function made({ how, what, place, key, down, right }) {
   const three = textImagePositions(what === "image" ? [image] : [WORDS, image, WORDS]);
   const directions = DIRECTIONS[how];
   const line = how === "line";
-  const summed = !line && how !== "golden";
+  const summed = how === "axial" || how === "sections";
   const names = line ? ["number"] : ["frame", "row", "column"].slice(-directions[0].length);
   const tokens = three.map((token, i) => (line ? [i] : token.slice(-names.length)));
   const wish = line ? [down * SIZE + right] : [0, down, right].slice(-names.length);
@@ -50,25 +50,23 @@ function layout(what) {
 }
 
 export const axes = {
-  title: "The score of a query and a key, and its parts",
+  title: "A score and its parts",
   start: { what: "image", how: "axial", place: 66, key: 39, down: 0, right: 0 },
   numbers,
   lines: [2, 5],
   glides: (state) => numbers(state).scores,
   controls: [
     { kind: "choice", key: "how", label: "positions", knob: true, options: { line: "one line", axial: "axial", sections: "M-RoPE", golden: "golden" } },
-    { kind: "choice", key: "what", label: "sequence", options: { image: "an image", text: "text, an image, text" } },
+    { kind: "choice", key: "what", label: "sequence", options: { image: "an image", text: "text, image, text" } },
     { kind: "range", key: "down", label: "wanted: rows down", min: -4, max: 4, text: whole },
     { kind: "range", key: "right", label: "columns to the right", min: -4, max: 4, text: whole },
   ],
-  settle(state) {
-    for (const name of ["place", "key"]) state[name] = clamp(Math.round(state[name]), 0, layout(state.what).length - 1);
-  },
+  settle: within(({ what }) => layout(what).length, "place", "key"),
   height: (narrow) => (narrow ? 414 : 464),
   words(state) {
     const { place, key } = state;
     const { at, labels, groups, gaps, parts, scores } = made(state);
-    const sum = parts(key).map((part, a) => `${labels[a]} ${digits(part)} (${groups[a].length} pairs: ${gaps[a]})`).join(" + ").replaceAll("+ −", "− ");
+    const sum = added(parts(key).map((part, a) => `${labels[a]} ${digits(part)} (${groups[a].length} pairs: ${gaps[a]})`));
     return `Query: ${at(place)}; key: ${at(key)}. Score ${digits(scores[key])} = ${sum}.`;
   },
   draw({ drawing: all, handle, svg, state, set, width, narrow, at: scores }) {
@@ -80,10 +78,10 @@ export const axes = {
     const item = min(118, width / (gaps.length + 1));
     [scores[key], ...parts(key)].forEach((value, i) => {
       const x = item * (i + 0.5);
-      text(drawing, x, 12, labels[i - 1] ?? "score", { kind: "" });
+      text(drawing, x, 12, labels[i - 1] ?? "score");
       text(drawing, x, 32, digits(value), { kind: `name ${KINDS[labels[i - 1]] ?? "ink"}` });
       text(drawing, x - item / 2, 32, ["", "="][i] ?? "+", { kind: "name ink" });
-      text(drawing, x, 49, gaps[i - 1] ?? "", { kind: "" });
+      text(drawing, x, 49, gaps[i - 1] ?? "");
     });
 
     // The patches.
@@ -93,9 +91,9 @@ export const axes = {
     const cell = min((width - left - beside - 20) / SIZE, (narrow ? 208 : 270) / deep);
     const side = cell * SIZE;
     places.forEach(([x, y], i) => {
-      box(drawing, `fill ${scores[i] < 0 ? "below" : "above"}`, left + cell * x, top + cell * y, cell - 1, cell - 1).attr("fill-opacity", max(0.03, Math.abs(scores[i])).toFixed(3));
+      box(drawing, `fill ${scores[i] < 0 ? "below" : "above"}`, left + cell * x, top + cell * y, cell - 1, cell - 1).attr("fill-opacity", max(0.03, Math.abs(scores[i])));
     });
-    scale(drawing, left + 20, 68, whole(-1), 1);
+    scale(drawing, left + 20, 68, "−1", 1);
     const nearest = (name) => (px, py) => {
       const far = places.map(([x, y]) => Math.hypot(px - left - cell * (x + 0.5), py - top - cell * (y + 0.5)));
       set({ [name]: far.indexOf(min(...far)) });
@@ -108,11 +106,11 @@ export const axes = {
     const inside = (token) => token >= first && token < first + SIZE * SIZE;
     const own = summed && inside(key);
     const token = own ? key : place;
-    const spot = [Math.floor((token - first) / SIZE), (token - first) % SIZE];
+    const spot = [places[token][1] - places[first][1], places[token][0]];
     if (inside(token)) Object.entries(KINDS).forEach(([name, kind], a) => {
       const [ends, ticks] = [[-0.5, 1.05], [0, 0.5, 1]];
       const [x, y] = a ? [left, top + cell * deep + 24] : [left + side + 12, top + cell * places[first][1]];
-      const panel = chart(drawing, a
+      const { X, Y, curve, point: dot, level, upright } = chart(drawing, a
         ? { x, y, width: side, height: 70, xs: [0, SIZE], ys: ends, xValues: [], yValues: ticks }
         : { x, y, width: beside, height: side, xs: ends, ys: [SIZE, 0], xValues: ticks, yValues: [] });
       const point = (i) => {
@@ -120,33 +118,30 @@ export const axes = {
         const value = summed ? parts(at)[labels.indexOf(name)] : scores[at];
         return a ? [i + 0.5, value] : [value, i + 0.5];
       };
-      if (a) panel.level(0, "grey");
-      else panel.upright(0, "grey");
-      panel.curve(range(SIZE).map(point), kind);
-      const at = point(spot[a]);
-      const [px, py] = [panel.X(at[0]), panel.Y(at[1])];
-      if (own) segment(drawing, "grey dashed", left + cell * (places[key][0] + 1 - a / 2), top + cell * (places[key][1] + (1 + a) / 2), px, py);
-      text(drawing, x, y - 7, summed ? name : `its ${a ? "row" : "column"}`, { at: "start", kind: `on tinted ${kind}` });
+      curve(range(SIZE).map(point), kind);
+      text(drawing, x, y - 7, summed ? name : `its ${a ? "row" : "column"}`, { at: "start", kind: `tinted ${kind}` });
       if (!own) return;
-      panel.point(...at, kind, 5);
-      text(drawing, px + (a ? 0 : 21), py + (a ? -9 : 4), digits(at[a]), { kind: "on" });
+      const at = point(spot[a]);
+      (a ? upright : level)(spot[a] + 0.5, "grey dashed");
+      dot(...at, kind, 5);
+      text(drawing, X(at[0]) + (a ? 0 : 21), Y(at[1]) + (a ? -9 : -6), digits(at[a]), { kind: "on" });
     });
 
     // What the pairs read: a dot for each, as far right and down as it rotates per column and row.
     const [radius, cx, cy] = narrow ? [34, left + side + 49, 372] : [62, width - 84, 150];
-    text(drawing, cx, cy - radius - 8, narrow ? "directions" : "directions of the pairs", { kind: "" });
+    text(drawing, cx, cy - radius - 8, "directions");
     circle(drawing, "grid", cx, cy, radius);
     const plane = directions.map((each) => (how === "line" ? [SIZE * each[0], each[0]] : each.slice(-2)));
     const longest = max(...plane.map((each) => Math.hypot(...each)));
-    for (const [y, x] of plane) circle(drawing, "fill ink", cx + (radius * x) / longest, cy + (radius * y) / longest, narrow ? 1.6 : 2.4);
+    for (const [y, x] of plane) circle(drawing, "fill ink", cx + (radius * x) / longest, cy + (radius * y) / longest, 2);
 
     for (const [name, kind, token] of [["key", "key", key], ["place", "query", place]]) {
       const [x, y] = [left + cell * places[token][0], top + cell * places[token][1]];
       box(drawing, "line ink", x, y, cell, cell);
       text(drawing, x + cell / 2, y + (kind === "key" ? cell + 13 : -5), kind, { kind: `on name word ${kind}` });
       handle(name, {
-        shape: "rect", x, y, size: cell, now: token, least: 0, most: places.length - 1, label: `chosen ${kind}`, text: where(token),
-        move: nearest(name), step: (across, down) => set({ [name]: clamp(token + across + down * SIZE, 0, places.length - 1) }),
+        shape: "rect", x, y, size: cell, now: token, least: 0, most: places.length - 1, label: kind, text: where(token),
+        move: nearest(name), step: (across, down) => set({ [name]: token + across + down * SIZE }),
       });
     }
   },

@@ -1,6 +1,6 @@
 // A score is four terms, each of which can be switched off.
 
-import { box, cells, digits, inRows, pairs, scale, shape, text, whole } from "./kit.js";
+import { added, box, cells, digits, inRows, named, pairs, scale, shape, text, whole, within } from "./kit.js";
 import { fourTerms, max, min, range, rotate, sinusoidal, softmax, sum } from "./positions.js";
 import { table, vectorOf } from "./sentence_scores.js";
 
@@ -45,15 +45,13 @@ export const fourTermsFigure = {
     { ...size, key: "content", label: "contents times" },
     { ...size, key: "position", label: "positions times" },
   ],
-  settle(state) {
-    for (const name of ["query", "key"]) state[name] = max(0, min(COUNT - 1, Math.round(state[name])));
-  },
+  settle: within(() => COUNT, "query", "key"),
   height: (narrow) => (narrow ? 574 : 492),
   words(state) {
     const { query, key, first } = state;
     const { terms, scores, weights } = numbers(state);
     const words = ORDERS[state.order];
-    const parts = terms.filter((_, t) => state[KEYS[t]]).map((term) => digits(term[query][key])).join(" + ").replaceAll("+ −", "− ") || "0";
+    const parts = added(terms.filter((_, t) => state[KEYS[t]]).map((term) => digits(term[query][key])));
     return `Query “${words[query]}” at ${query + first}, key “${words[key]}” at ${key + first}: ${parts} ≈ ${digits(scores[query][key])}, weight ${whole(100 * weights[query][key])} %.`;
   },
   draw(all) {
@@ -63,36 +61,34 @@ export const fourTermsFigure = {
     const { terms, scores, weights } = numbers(state);
     const words = ORDERS[state.order];
     const shown = inRows(at, COUNT ** 2).map((each) => inRows(each, COUNT));
-    const [label, gap, side] = narrow ? [58, 24, min(116, (width - 106) / 2)] : [58, 54, 156];
+    const [gap, side] = narrow ? [24, min(116, (width - 106) / 2)] : [54, 156];
     const cell = side / COUNT;
     const head = 42; // of a square: its name and its number
-    const corner = (column, row) => [label + (column > 1 ? 28 : 0) + column * (side + gap), head + row * (side + head + 22)];
+    const corner = (column, row) => [58 + (column > 1 ? 28 : 0) + column * (side + gap), head + row * (side + head + 22)];
     const spots = [[0, 0], [1, 0], [0, 1], [1, 1], ...(narrow ? [[0, 2], [1, 2]] : [[2, 0], [2, 1]])];
     const corners = spots.map((spot) => corner(...spot));
+    const [[left, top], [, below]] = corners.slice(4);
     const most = max(0.5, ...[...terms, total(terms)].flat(2).map(Math.abs)); // whatever is switched off
     const panels = terms.map((term, t) => [NAMES[t], digits(term[query][key]), t ? "+" : "", state[KEYS[t]]]);
-    panels.push(["score", digits(scores[query][key]), "=", true], ["attention weight", `${whole(100 * weights[query][key])} %`, narrow ? "→" : "↓", true]);
+    panels.push(["score", digits(scores[query][key]), "=", true], ["weight", `${whole(100 * weights[query][key])} %`, narrow ? "→" : "↓", true]);
     panels.forEach(([name, value, sign, on], n) => {
       const [x, y] = corners[n];
       const kind = on ? "name ink" : "name grey";
-      text(drawing, x + side / 2, y - 26, name, { kind: "" });
+      text(drawing, x + side / 2, y - 26, name);
       text(drawing, x + side / 2, y - 9, on ? value : "off", { kind });
       text(drawing, x - gap / 2, y - 16, sign, { kind });
       if (n < 4) pressable(KEYS[n], { x, y: y - 40, width: side, height: 36, label: `${name}: ${value}`, on, press: () => set({ [KEYS[n]]: !state[KEYS[n]] }) });
       const panel = drawing.append("g").attr("opacity", on ? 1 : 0.06);
       cells(panel, x, y, [cell, cell], shown[n], n < 5 ? most : 1);
       box(panel, "frame", x + cell * key, y + cell * query, cell, cell);
-      const last = spots[n][1] === (narrow ? 2 : 1);
       words.forEach((word, i) => {
-        const ofKey = i === key ? "name word key" : "";
-        if (spots[n][0] === 0) text(drawing, x - 6, y + cell * (i + 0.5) + 4, word, { at: "end", kind: i === query ? "name word query" : "" });
-        if (last) text(drawing, x + cell * (i + 0.5) + 4, y + side + 8, word, { at: "end", turn: -60, kind: ofKey });
-        else if (ofKey) text(drawing, min(x + cell * (i + 0.5), x + side - 8), y + side + 14, word, { kind: ofKey });
+        if (spots[n][0] === 0) text(drawing, x - 6, y + cell * (i + 0.5) + 4, word, { at: "end", kind: named(i === query, "query") });
+        if (y === below) text(drawing, x + cell * (i + 0.5) + 4, y + side + 8, word, { at: "end", turn: -60, kind: named(i === key, "key") });
+        else if (i === key) text(drawing, min(x + cell * (i + 0.5), x + side - 8), y + side + 14, word, { kind: named(true, "key") });
       });
     });
-    const [[x, y], [, below]] = [corners[4], corners[5]];
     // All four stand before the sign of equality.
-    shape(drawing, "frame", narrow ? `M4,${y - head - 1}H${width - 4}` : `M${x - gap - 18},${head - 40}h8V${below + side}h-8`);
+    shape(drawing, "frame", narrow ? `M4,${top - head - 1}H${width - 4}` : `M${left - gap - 18},${head - 40}h8V${below + side}h-8`);
     scale(drawing, corners[narrow ? 4 : 3][0] + side / 2 - 30, below + side + 54, digits(-most, 1), digits(most, 1));
     scale(drawing, corners[5][0] + side / 2 - 30, below + side + 54, 0, "100 %", 0);
     pairs(all, [4, 0, 1, 2, 3, 5].map((n) => corners[n]), cell, COUNT, `query ${words[query]}, key ${words[key]}, score ${digits(scores[query][key])}`, { when: "pointermove click", held: 1 });

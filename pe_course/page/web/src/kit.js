@@ -32,6 +32,11 @@ export function digits(value, places = 2) {
 export const whole = (value) => digits(value, 0);
 const near = (value) => digits(value, value < 1 ? 3 : 0);
 export const clamp = (value, low, high) => min(high, max(low, value));
+export const added = (terms) => terms.join(" + ").replaceAll("+ −", "− ") || "0";
+// Keep the places of some tokens within the text.
+export const within = (count, ...names) => (state) => {
+  for (const name of names) state[name] = clamp(Math.round(state[name]), 0, count(state) - 1);
+};
 export const grouped = (value) => Math.round(value).toLocaleString("en-US");
 
 // Controls ----------------------------------------------------------------------------------
@@ -368,7 +373,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     drawn.set(name, { node, used: true });
     attributes(node, { ...place, "aria-label": label, "aria-pressed": on });
     node.on("click", press).on("keydown", (event) => {
-      if (event.key !== " " && event.key !== "Enter") return;
+      if (![" ", "Enter"].includes(event.key)) return;
       event.preventDefault();
       press();
     });

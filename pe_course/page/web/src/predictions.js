@@ -30,7 +30,7 @@ export const PREDICTIONS = {
     options: ["content–content", "content–position", "position–content", "position–position"], right: 3,
     pictures: (seen) => seen({}).terms,
     then: { order: "shuffled" },
-    why: "It reads no word; the others move with the words, content–content in its rows and columns.",
+    why: "It reads no word; the others move with the words.",
   },
   shaw_rows: {
     question: "query and key both move on by one. The number of the vector that they read …",
@@ -58,7 +58,7 @@ export const PREDICTIONS = {
   },
   axes: {
     question: "the patches are numbered in one line, row after row. What scores high?",
-    options: ["its row", "a cross, as here", "a round spot"], right: 0,
+    options: ["its row", "a cross", "a round spot"], right: 0,
     pictures: (seen) => ["line", "axial", "golden"].map((how) => inRows(seen({ how }).scores, 12)),
     then: { how: "line" },
     why: "The next patch of the row is 1 number away, the patch below it 12.",
