@@ -38,7 +38,7 @@ INSIDE = (
     *("label", "title", "lines", "draw", "xLabel", "yLabel", "xFormat", "yFormat", "xValues"),
     *("yValues", "logY", "ready", "when", "leave", "onlyAsks", "point", "tickFormat"),
     *("tickValues", "tickSizeInner", "tickSizeOuter", "tickPadding"),
-    *("pressable", "press", "held", "names", "summed", "groups", "gaps", "labels", "size", "used"),
+    *("pressable", "press", "held", "names", "summed", "bundles", "gaps", "called", "size", "used"),
 )
 WIDE, NARROW = 720, 340  # pixels: the column on a desk, and on a phone
 # What each picture shows, for those who do not see it; the figure's first words follow.

@@ -25,14 +25,14 @@ function made({ how, what, place, key, down, right }) {
   const names = line ? ["number"] : ["frame", "row", "column"].slice(-directions[0].length);
   const tokens = three.map((token, i) => (line ? [i] : token.slice(-names.length)));
   const wish = line ? [down * SIZE + right] : [0, down, right].slice(-names.length);
-  const groups = summed ? names.map((_, a) => directions.filter((each) => each[a])) : [directions];
+  const bundles = summed ? names.map((_, a) => directions.filter((each) => each[a])) : [directions];
   const gaps = names.map((name, a) => `${whole(tokens[key][a] - tokens[place][a])} ${wish[a] ? `(want ${whole(wish[a])})` : `${name}s`}`);
   return {
-    tokens, directions, summed, groups,
+    tokens, directions, summed, bundles,
     at: (token) => names.map((name, a) => `${name} ${tokens[token][a]}`).join(", "),
-    labels: summed ? names.map((name) => `${name} part`) : ["one part"],
+    called: summed ? names.map((name) => `${name} part`) : ["one part"],
     gaps: summed ? gaps : [gaps.join(", ")],
-    parts: (at) => groups.map((group) => (group.length / 32) * axesScores([tokens[place], tokens[at]], group, 0, wish)[1]),
+    parts: (at) => bundles.map((group) => (group.length / 32) * axesScores([tokens[place], tokens[at]], group, 0, wish)[1]),
     scores: axesScores(tokens, directions, place, wish),
   };
 }
@@ -65,21 +65,21 @@ export const axes = {
   height: (narrow) => (narrow ? 414 : 464),
   words(state) {
     const { place, key } = state;
-    const { at, labels, groups, gaps, parts, scores } = made(state);
-    const sum = added(parts(key).map((part, a) => `${labels[a]} ${digits(part)} (${groups[a].length} pairs: ${gaps[a]})`));
+    const { at, called, bundles, gaps, parts, scores } = made(state);
+    const sum = added(parts(key).map((part, a) => `${called[a]} ${digits(part)} (${bundles[a].length} pairs: ${gaps[a]})`));
     return `Query: ${at(place)}; key: ${at(key)}. Score ${digits(scores[key])} = ${sum}.`;
   },
   draw({ drawing: all, handle, svg, state, set, width, narrow, at: scores }) {
     const drawing = all.append("g").attr("class", "clear");
     const { place, key, what, how } = state;
-    const { at: where, directions, labels, summed, gaps, parts } = made(state);
+    const { at: where, directions, called, summed, gaps, parts } = made(state);
 
     // The formula, with its numbers.
     const item = min(118, width / (gaps.length + 1));
     [scores[key], ...parts(key)].forEach((value, i) => {
       const x = item * (i + 0.5);
-      text(drawing, x, 12, labels[i - 1] ?? "score");
-      text(drawing, x, 32, digits(value), { kind: `name ${KINDS[labels[i - 1]] ?? "ink"}` });
+      text(drawing, x, 12, called[i - 1] ?? "score");
+      text(drawing, x, 32, digits(value), { kind: `name ${KINDS[called[i - 1]] ?? "ink"}` });
       text(drawing, x - item / 2, 32, ["", "="][i] ?? "+", { kind: "name ink" });
       text(drawing, x, 49, gaps[i - 1] ?? "");
     });
@@ -115,7 +115,7 @@ export const axes = {
         : { x, y, width: beside, height: side, xs: ends, ys: [SIZE, 0], xValues: ticks, yValues: [] });
       const point = (i) => {
         const at = token + (i - spot[a]) * (a ? 1 : SIZE);
-        const value = summed ? parts(at)[labels.indexOf(name)] : scores[at];
+        const value = summed ? parts(at)[called.indexOf(name)] : scores[at];
         return a ? [i + 0.5, value] : [value, i + 0.5];
       };
       curve(range(SIZE).map(point), kind);

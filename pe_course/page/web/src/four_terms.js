@@ -64,9 +64,8 @@ export const fourTermsFigure = {
     const [gap, side] = narrow ? [24, min(116, (width - 106) / 2)] : [54, 156];
     const cell = side / COUNT;
     const head = 42; // of a square: its name and its number
-    const corner = (column, row) => [58 + (column > 1 ? 28 : 0) + column * (side + gap), head + row * (side + head + 22)];
     const spots = [[0, 0], [1, 0], [0, 1], [1, 1], ...(narrow ? [[0, 2], [1, 2]] : [[2, 0], [2, 1]])];
-    const corners = spots.map((spot) => corner(...spot));
+    const corners = spots.map(([column, row]) => [58 + (column > 1 ? 28 : 0) + column * (side + gap), head + row * (side + head + 22)]);
     const [[left, top], [, below]] = corners.slice(4);
     const most = max(0.5, ...[...terms, total(terms)].flat(2).map(Math.abs)); // whatever is switched off
     const panels = terms.map((term, t) => [NAMES[t], digits(term[query][key]), t ? "+" : "", state[KEYS[t]]]);
