@@ -550,7 +550,7 @@ def test_a_quarter_turn_acts_on_every_pair_of_a_query(tab):
 def test_a_turned_query_prefers_one_side(tab):
     ask = "turn => Live.FIGURES.four_terms.numbers({...Live.FIGURES.four_terms.start, turn})"
     position = torch.tensor(tab.evaluate(ask, 90)["terms"][3])
-    assert (position.diagonal(-1) > 0).all() and (position.diagonal(1) < 0).all()
+    assert position.diagonal(-1).min() > 0.4 and position.diagonal(1).max() < 0.1
 
 
 def test_a_sentence_keeps_its_case_and_its_language_and_says_what_it_leaves_out(stage):
@@ -924,10 +924,10 @@ def test_what_is_asked_rests_while_the_figure_is_in_another_state(stage):
     """The question speaks of the start: elsewhere its answers would be wrong, or in sight."""
     page = shown(stage, "axes")
     ask = page.locator(".live-predict")
-    page.get_by_text("golden").click()
+    page.get_by_role("radio", name="golden").check()
     page.wait_for_selector(".live-predict[inert]")
     assert ask.bounding_box()["height"] > 0
-    page.get_by_text("one line", exact=True).click()  # what is asked: it is told, unpredicted
+    page.get_by_role("radio", name="one line").check()  # what is asked: it is told, unpredicted
     page.wait_for_selector(".live-predict.told:not([inert])")
     assert ask.locator("p").inner_text().startswith("What happens: its row")
     page.get_by_role("button", name="Start again").click()
@@ -1002,7 +1002,7 @@ def test_on_a_phone_what_rests_is_one_line_and_nothing_jumps_under_the_finger(st
     page.evaluate(SETTLED)
     high, place = ask.bounding_box()["height"], knob.bounding_box()["y"]
     for layout, rests in (("golden", True), ("axial", False)):
-        knob.get_by_text(layout).click()
+        knob.get_by_role("radio", name=layout).check()
         page.evaluate(SETTLED)
         assert (ask.bounding_box()["height"] < 32) == rests and high > 90
         assert knob.bounding_box()["y"] == pytest.approx(place, abs=1)
@@ -1031,7 +1031,7 @@ def test_nothing_below_the_question_changes_its_height_when_a_link_is_taken(name
 def test_a_figure_rests_at_the_height_of_its_question(stage):
     page = shown(stage, "axes")
     before = page.locator(".live-figure").bounding_box()["height"]
-    page.get_by_text("golden").click()
+    page.get_by_role("radio", name="golden").check()
     page.wait_for_selector(".live-predict[inert]")
     assert page.locator(".live-figure").bounding_box()["height"] == before
 
@@ -1044,7 +1044,7 @@ def test_a_pressed_term_is_off_and_leaves_the_sum(stage):
     term.click()
     page.evaluate(SETTLED)
     assert term.get_attribute("aria-pressed") == "false"
-    assert "0.88 + 0.09 − 0.19 ≈ 0.78" in words.text_content()
+    assert "0.88 + 0.09 − 0.19 ≈ 0.79" in words.text_content()
     assert page.locator(".live-tools a").get_attribute("href") == "#figure-0?pp=false"
     page.keyboard.press("Space")  # it has the focus
     page.evaluate(SETTLED)

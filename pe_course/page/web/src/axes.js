@@ -21,7 +21,7 @@ function made({ how, what, place, key, down, right }) {
   const three = textImagePositions(what === "image" ? [image] : [WORDS, image, WORDS]);
   const directions = DIRECTIONS[how];
   const line = how === "line";
-  const summed = how === "axial" || how === "sections";
+  const summed = !line && how !== "golden";
   const names = line ? ["number"] : ["frame", "row", "column"].slice(-directions[0].length);
   const tokens = three.map((token, i) => (line ? [i] : token.slice(-names.length)));
   const wish = line ? [down * SIZE + right] : [0, down, right].slice(-names.length);

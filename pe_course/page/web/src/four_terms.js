@@ -30,7 +30,7 @@ function numbers(state) {
 const size = { kind: "range", min: 0, max: 2, step: 0.1, text: (v) => digits(v, 1) };
 
 export const fourTermsFigure = {
-  title: "The four terms of a score",
+  title: "Four terms of a score",
   start: { order: "written", first: 0, content: 1, position: 1, turn: 0, cc: true, cp: true, pc: true, pp: true, query: 1, key: 8 },
   numbers,
   lines: [1, 3],

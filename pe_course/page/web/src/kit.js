@@ -270,6 +270,7 @@ export function fromLink(text, figure) {
     const near = Number((Math.round(at / step) * step).toPrecision(12));
     state[key] = to(clamp(near, limit(min, state), limit(max, state)));
   }
+  figure.settle?.(state);
   return state;
 }
 
@@ -373,7 +374,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     drawn.set(name, { node, used: true });
     attributes(node, { ...place, "aria-label": label, "aria-pressed": on });
     node.on("click", press).on("keydown", (event) => {
-      if (![" ", "Enter"].includes(event.key)) return;
+      if (!/^( |Enter)$/.test(event.key)) return;
       event.preventDefault();
       press();
     });
