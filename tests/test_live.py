@@ -1052,7 +1052,16 @@ def test_a_pressed_term_is_off_and_leaves_the_sum(stage):
     assert kept == page.locator(".live-stage [role=slider]").get_attribute("aria-valuetext")
 
 
-@pytest.mark.parametrize("width", [COLUMN, PHONE])
+CUT_OFF = """() => {
+  const stage = document.querySelector('.live-stage').getBoundingClientRect();
+  return [...document.querySelectorAll('.live-stage svg text')].filter(e => {
+    const { top, bottom, left, right } = e.getBoundingClientRect();
+    return top < stage.top - 1 || bottom > stage.bottom || left < stage.left || right > stage.right;
+  }).map(e => e.textContent);
+}"""
+
+
+@pytest.mark.parametrize("width", [COLUMN, 575, 374, PHONE])
 @pytest.mark.parametrize("name", ["four_terms", "axes"])
 def test_a_formula_stands_in_the_picture_and_its_letters_are_large_enough(name, width, stage):
     page = shown(stage, name, width)
@@ -1064,6 +1073,7 @@ def test_a_formula_stands_in_the_picture_and_its_letters_are_large_enough(name, 
     )
     assert len(numbers) >= 3 and set(numbers) <= {words for words, _ in sizes}
     assert min(size for _, size in sizes) >= 12
+    assert page.evaluate(CUT_OFF) == []
 
 
 INKS = """() => [...document.querySelectorAll('.live-stage :is(text, tspan)')].map(e => {

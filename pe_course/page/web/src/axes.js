@@ -93,7 +93,7 @@ export const axes = {
     places.forEach(([x, y], i) => {
       box(drawing, `fill ${scores[i] < 0 ? "below" : "above"}`, left + cell * x, top + cell * y, cell - 1, cell - 1).attr("fill-opacity", max(0.03, Math.abs(scores[i])));
     });
-    scale(drawing, left + 20, 68, "−1", 1);
+    scale(drawing, left + 20, 58, "−1", 1);
     const nearest = (name) => (px, py) => {
       const far = places.map(([x, y]) => Math.hypot(px - left - cell * (x + 0.5), py - top - cell * (y + 0.5)));
       set({ [name]: far.indexOf(min(...far)) });

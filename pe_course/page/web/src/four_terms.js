@@ -61,7 +61,7 @@ export const fourTermsFigure = {
     const { terms, scores, weights } = numbers(state);
     const words = ORDERS[state.order];
     const shown = inRows(at, COUNT ** 2).map((each) => inRows(each, COUNT));
-    const [gap, side] = narrow ? [24, min(116, (width - 106) / 2)] : [54, 156];
+    const [gap, side] = narrow ? [24, min(108, (width - 106) / 2)] : [54, 156];
     const cell = side / COUNT;
     const head = 42; // of a square: its name and its number
     const spots = [[0, 0], [1, 0], [0, 1], [1, 1], ...(narrow ? [[0, 2], [1, 2]] : [[2, 0], [2, 1]])];
