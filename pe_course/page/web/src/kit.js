@@ -526,7 +526,7 @@ export function scale(group, x, y, low, high, least = -1) {
   text(group, x + 64, y + 8, high, { at: "start" });
 }
 
-// Where one of some squares was pressed, in pixels from its corner; with `held` a pointer that moves presses a button.
+// Where one of some squares was pressed, in pixels from its corner; moves count with as many buttons held.
 export function pressed(svg, corners, side, pick, when = "click", held = 0) {
   svg.on(when, (event) => {
     if (event.type !== "click" && (event.pointerType === "touch" || event.buttons < held)) return;
