@@ -238,23 +238,18 @@ def t5_buckets(state: State, found: State) -> State:
 
 
 def axes(state: State, found: State) -> State:
-    rows, columns, base = state["rows"], state["columns"], state["base"]
-    image = (3 if state["what"] == "video" else 1, rows, columns)
-    parts = [image] if state["what"] == "image" else [4, image, 4]
-    numbers = axes_of(text_image_positions(parts))[0]
-    plane, inv_freq = numbers[:, 1:], frequencies(64, base)
+    image = (1, 12, 12)
+    numbers = axes_of(text_image_positions([image] if state["what"] == "image" else [4, image, 4]))
+    numbers = numbers[0]
+    plane, inv_freq = numbers[:, 1:], frequencies(64, 10)
     wanted = torch.tensor([[0, state["down"], state["right"]]])
     tokens, directions, wish = {
         "line": lambda: (
             torch.arange(len(numbers))[:, None],
             inv_freq[:, None],
-            wanted[:, 1:2] * columns + wanted[:, 2:],
+            wanted[:, 1:2] * 12 + wanted[:, 2:],
         ),
-        "axial": lambda: (
-            (numbers, width_directions([16, 24, 24], base), wanted)
-            if state["what"] == "video"
-            else (plane, width_directions([32, 32], base), wanted[:, 1:])
-        ),
+        "axial": lambda: (plane, width_directions([32, 32], 10), wanted[:, 1:]),
         "sections": lambda: (numbers, section_directions(inv_freq, [8, 12, 12]), wanted),
         "golden": lambda: (plane, golden_directions(inv_freq), wanted[:, 1:]),
     }[state["how"]]()
@@ -264,8 +259,14 @@ def axes(state: State, found: State) -> State:
     q, keys = AxesRoPE(even.shape[-1], directions).rotate_axes(
         even, key.expand(-1, -1, len(tokens), -1), chosen, tokens
     )
-    scores = (q @ keys.mT).flatten() / len(directions)
-    return {"tokens": tokens, "directions": directions, "scores": scores}
+    pairs = (q * keys).unflatten(-1, (-1, 2)).sum(-1)[0, 0] / len(directions)  # (tokens, pairs)
+    sections = {"axial": (16, 16), "sections": (8, 12, 12)}.get(state["how"], (32,))
+    return {
+        "tokens": tokens,
+        "directions": directions,
+        "scores": pairs.sum(-1),
+        "parts": [part.sum() for part in pairs[state["key"]].split(sections)],
+    }
 
 
 def four_terms(state: State, found: State) -> State:
@@ -415,18 +416,17 @@ STATES: dict[str, list[State]] = {
         {"method": "fire", "r1": 5, "c": 1},
     ],
     "axes": [
-        {"what": what, "how": how, "rows": 5, "columns": 7, "place": 20, "down": -2, "right": 3}
-        for what in ("image", "text", "video")
+        {"what": what, "how": how, "place": 20, "key": 75, "down": -2, "right": 3}
+        for what in ("image", "text")
         for how in ("line", "axial", "sections", "golden")
     ]
-    + [{"what": "video", "how": "sections", "base": 10000, "place": 2}],
+    + [{"what": "text", "how": "sections", "place": 2, "key": 150}],
     "four_terms": [
         {"order": "shuffled", "content": 0.5, "cp": False},
         {"first": 40, "position": 2, "cc": False, "pp": False},
-        {"sentence": "to be or not", "query": 3, "key": 3, "pc": False},
+        {"turn": -45, "query": 3, "key": 3, "pc": False},
         {"cc": False, "cp": False, "pc": False, "pp": False},
-        {"wq": "0, 1, -1, 0", "wk": "1 0 0 1", "first": 3},
-        {"wq": "0.5, −2, 0, 1", "order": "shuffled"},
+        {"turn": 90, "order": "shuffled"},
     ],
     "permutations": [
         {"order": [2, 5, 1, 4, 0, 3, 6], "knows": knows} for knows in ("nothing", "codes", "mask")
@@ -540,35 +540,17 @@ def test_every_reason_leads_to_a_page_of_the_book():
         assert words[0].islower() or words[0] in "{3"
 
 
-def test_own_weights_act_on_every_pair_of_components(tab):
-    state = live.starts()["four_terms"]["state"] | {"wq": "0, 1, −1, 0", "wk": "2 0 0 0"}
-    made = tab.evaluate("s => Live.FIGURES.four_terms.numbers(s).made", state)
-    blocks = ([[0.0, 1.0], [-1.0, 0.0]], [[2.0, 0.0], [0.0, 0.0]])
-    for found, block in zip(made, blocks, strict=True):
-        assert torch.equal(torch.tensor(found), torch.block_diag(*8 * [torch.tensor(block)]))
+def test_a_quarter_turn_acts_on_every_pair_of_a_query(tab):
+    made = "turn => Live.FIGURES.four_terms.numbers({...Live.FIGURES.four_terms.start, turn}).made"
+    (q, k), (turned, same) = (torch.tensor(tab.evaluate(made, turn)) for turn in (0, 90))
+    assert torch.allclose(turned, q @ torch.block_diag(*8 * [torch.tensor([[0.0, 1], [-1, 0]])]))
+    assert torch.equal(k, same)
 
 
-@pytest.mark.parametrize(
-    "words", ["abc", "1,2", "1e9,0,0,1", "1, 2, 3, 4, 5", "11,0,0,1", "10.5,0,0,1", "0110"]
-)
-def test_weights_that_are_no_four_numbers_are_marked_and_change_nothing(words, stage):
-    page = shown(stage, "four_terms")
-    page.locator(".live-more summary").click()
-    before = page.evaluate(PICTURE)
-    field = page.locator(".live-text input").nth(1)
-    field.fill(words)
-    page.evaluate(SETTLED)
-    assert field.evaluate("e => e.matches(':invalid')")
-    assert page.evaluate(PICTURE) == before
-    said, link = page.locator(".live-words"), page.locator(".live-tools a")
-    assert "not four numbers" in said.text_content()
-    assert link.get_attribute("href") == "#figure-0"
-    field.fill("0, 1, −1, 0")
-    page.evaluate(SETTLED)
-    assert field.evaluate("e => e.matches(':valid')")
-    assert "not four numbers" not in said.text_content()
-    assert "wq=" in link.get_attribute("href")
-    assert page.evaluate(PICTURE) != before
+def test_a_turned_query_prefers_one_side(tab):
+    ask = "turn => Live.FIGURES.four_terms.numbers({...Live.FIGURES.four_terms.start, turn})"
+    position = torch.tensor(tab.evaluate(ask, 90)["terms"][3])
+    assert position.diagonal(-1).min() > 0.4 and position.diagonal(1).max() < 0.1
 
 
 def test_a_sentence_keeps_its_case_and_its_language_and_says_what_it_leaves_out(stage):
@@ -586,7 +568,7 @@ def test_a_sentence_keeps_its_case_and_its_language_and_says_what_it_leaves_out(
     assert {"我", "喜欢", "猫"} <= set(drawn("我喜欢猫")[0])
     assert {"🐶", "bites", "👩‍🚀", "🇩🇪"} <= set(drawn("🐶 bites: 👩‍🚀, 🇩🇪!")[0])
     assert "left out at the end: 2" in drawn(" ".join("abcdefghijklmnop"))[1]
-    for name in ("four_terms", "permutations", "sentence_scores"):
+    for name in ("permutations", "sentence_scores"):
         state = live.starts()[name]["state"] | {"sentence": "a" * 120}
         shown(stage, name, PHONE, state=state).locator(".live-more summary").click()
         assert stage.evaluate("document.documentElement.scrollWidth") <= PHONE
@@ -635,6 +617,13 @@ def test_scripts_of_our_own_are_light():
         header = path.read_text(encoding="utf-8").splitlines()[0]
         of_figures = int(re.search(r"(\d+) bytes of our own", header)[1])
         assert 10_000 < of_figures <= OWN_SCRIPTS - beside
+
+
+def test_no_name_that_a_script_shortens_is_one_that_its_data_has():
+    for path in workshop.WEB.glob("*.json"):
+        if path.stem in NAMES:
+            found = set(re.findall(r'"(\w+)":', path.read_text(encoding="utf-8")))
+            assert found.isdisjoint(workshop.INSIDE), path.name
 
 
 def test_the_style_has_the_colours_of_all_figures():
@@ -753,7 +742,7 @@ def shown(
 
 PICTURE = "() => document.querySelector('.live-stage').innerHTML"
 SETTLED = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
-CONTROLS = ".live-controls :is(input, select), .live-stage [role=slider]"
+CONTROLS = ".live-controls :is(input, select), .live-stage :is([role=slider], [role=button])"
 # A control, found and focused when the figure has started again; the picture stays in the page.
 FOCUSED = f"""async index => {{
   [...document.querySelectorAll('.live-tools button')]
@@ -761,7 +750,8 @@ FOCUSED = f"""async index => {{
   await ({SETTLED})();
   const e = document.querySelectorAll('{CONTROLS}')[index];
   window.before = ({PICTURE})(); e.focus();
-  return [e.type ?? '', e.getAttribute('aria-label') || e.id, !e.checkVisibility(), e.pattern];
+  const [role, name] = ['role', 'aria-label'].map(each => e.getAttribute(each));
+  return [e.type ?? role, name || e.id, !e.checkVisibility()];
 }}"""
 CHANGED = f"async () => {{ await ({SETTLED})(); return ({PICTURE})() !== window.before; }}"
 
@@ -793,14 +783,14 @@ def test_every_control_and_every_handle_works_with_the_keyboard(name, stage):
     page = shown(stage, name)
     page.locator(".live-more").evaluate_all("all => all.forEach(e => { e.open = true; })")
     for index in range(page.locator(CONTROLS).count()):
-        kind, label, hidden, pattern = page.evaluate(FOCUSED, index)
+        kind, label, hidden = page.evaluate(FOCUSED, index)
         if hidden or kind == "radio":
             continue
-        if kind == "checkbox":
+        if kind in ("checkbox", "button"):
             page.keyboard.press("Space")
         elif kind == "text":
             page.keyboard.press("Home")
-            page.keyboard.type("dog " if pattern == ".*" else "0 1 1 0")
+            page.keyboard.type("dog ")
         else:
             for key in ("ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp"):
                 page.keyboard.press(key)
@@ -941,10 +931,11 @@ ANSWERS = {
         lambda old, new: np.ptp(new["scores"]) < 1e-9 < 0.1 < np.ptp(old["scores"]),
     ),
     "axes": (
-        "a blurred cross",
+        "its row",
         lambda old, new: (
-            min(new["scores"][60:72] + new["scores"][6::12])
-            > max(new["scores"][i] for i in (0, 11, 132, 143)) + 0.4
+            set(np.argsort(new["scores"])[-7:]) == {*range(63, 70)}
+            and min(old["scores"][60:72] + old["scores"][6::12])
+            > max(old["scores"][i] for i in (0, 11, 132, 143)) + 0.4
         ),
     ),
     "chooser": (
@@ -1040,13 +1031,12 @@ def test_what_is_asked_rests_while_the_figure_is_in_another_state(stage):
     """The question speaks of the start: elsewhere its answers would be wrong, or in sight."""
     page = shown(stage, "axes")
     ask = page.locator(".live-predict")
-    knob = page.get_by_role("combobox").first
-    knob.select_option("golden")
+    page.get_by_role("radio", name="golden").check()
     page.wait_for_selector(".live-predict[inert]")
     assert ask.bounding_box()["height"] > 0
-    knob.select_option("axial")  # what the question means: it is told, with no prediction
+    page.get_by_role("radio", name="one line").check()  # what is asked: it is told, unpredicted
     page.wait_for_selector(".live-predict.told:not([inert])")
-    assert ask.locator("p").inner_text().startswith("What happens: a blurred cross")
+    assert ask.locator("p").inner_text().startswith("What happens: its row")
     page.get_by_role("button", name="Start again").click()
     page.wait_for_selector(".live-predict:not(.told, [inert])")
 
@@ -1130,15 +1120,83 @@ def test_one_position_alone_changes_the_score_and_turns_the_angle_on(stage):
 
 def test_on_a_phone_what_rests_is_one_line_and_nothing_jumps_under_the_finger(stage):
     page = shown(stage, "axes", PHONE)
-    ask, knob = page.locator(".live-predict"), page.get_by_role("combobox").first
+    ask, knob = page.locator(".live-predict"), page.locator(".live-choice").first
     page.evaluate("document.body.style.padding = '999px 0'; scrollTo(0, 1100)")
     page.evaluate(SETTLED)
     high, place = ask.bounding_box()["height"], knob.bounding_box()["y"]
-    for layout, rests in (("golden", True), ("line", False)):
-        knob.select_option(layout)
+    for layout, rests in (("golden", True), ("axial", False)):
+        knob.get_by_role("radio", name=layout).check()
         page.evaluate(SETTLED)
         assert (ask.bounding_box()["height"] < 32) == rests and high > 90
         assert knob.bounding_box()["y"] == pytest.approx(place, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "links"),
+    [
+        ("four_terms", ["order=shuffled", "first=8", "position=0", "cc=false", "turn=90"]),
+        ("axes", ["how=line", "how=golden", "down=-3&right=4", "what=text&how=sections"]),
+    ],
+)
+def test_nothing_below_the_question_changes_its_height_when_a_link_is_taken(name, links, stage):
+    heights = """() => ['figure', 'words', 'stage', 'more']
+      .map(each => document.querySelector(`.live-${each}`).offsetHeight)"""
+    for width, first in ((COLUMN, 0), (PHONE, 1)):  # on a phone the question folds
+        page = shown(stage, name, width)
+        page.get_by_role("button", name="Skip").click()
+        before = page.evaluate(heights)[first:]
+        for link in links:
+            page.evaluate("link => { location.hash = `#figure-0?${link}`; }", link)
+            page.evaluate(SETTLED)
+            assert page.evaluate(heights)[first:] == before, (link, width)
+
+
+def test_a_figure_rests_at_the_height_of_its_question(stage):
+    page = shown(stage, "axes")
+    before = page.locator(".live-figure").bounding_box()["height"]
+    page.get_by_role("radio", name="golden").check()
+    page.wait_for_selector(".live-predict[inert]")
+    assert page.locator(".live-figure").bounding_box()["height"] == before
+
+
+def test_a_pressed_term_is_off_and_leaves_the_sum(stage):
+    page = shown(stage, "four_terms")
+    words, term = page.locator(".live-words"), page.get_by_role("button", name="position–position:")
+    kept = page.locator(".live-stage [role=slider]").get_attribute("aria-valuetext")
+    assert "0.88 + 0.09 − 0.19 + 0.85 ≈ 1.64" in words.text_content()
+    term.click()
+    page.evaluate(SETTLED)
+    assert term.get_attribute("aria-pressed") == "false"
+    assert "0.88 + 0.09 − 0.19 ≈ 0.79" in words.text_content()
+    assert page.locator(".live-tools a").get_attribute("href") == "#figure-0?pp=false"
+    page.keyboard.press("Space")  # it has the focus
+    page.evaluate(SETTLED)
+    assert term.get_attribute("aria-pressed") == "true"
+    assert kept == page.locator(".live-stage [role=slider]").get_attribute("aria-valuetext")
+
+
+CUT_OFF = """() => {
+  const stage = document.querySelector('.live-stage').getBoundingClientRect();
+  return [...document.querySelectorAll('.live-stage svg text')].filter(e => {
+    const { top, bottom, left, right } = e.getBoundingClientRect();
+    return top < stage.top - 1 || bottom > stage.bottom || left < stage.left || right > stage.right;
+  }).map(e => e.textContent);
+}"""
+
+
+@pytest.mark.parametrize("width", [COLUMN, 575, 374, PHONE])
+@pytest.mark.parametrize("name", ["four_terms", "axes"])
+def test_a_formula_stands_in_the_picture_and_its_letters_are_large_enough(name, width, stage):
+    page = shown(stage, name, width)
+    numbers = re.findall(
+        r"−?\d\.\d\d", page.locator(".live-words").text_content().replace("− ", "−")
+    )
+    sizes = page.locator(".live-stage svg text").evaluate_all(
+        "all => all.map(e => [e.textContent, parseFloat(getComputedStyle(e).fontSize)])"
+    )
+    assert len(numbers) >= 3 and set(numbers) <= {words for words, _ in sizes}
+    assert min(size for _, size in sizes) >= 12
+    assert page.evaluate(CUT_OFF) == []
 
 
 INKS = """() => [...document.querySelectorAll('.live-stage :is(text, tspan)')].map(e => {

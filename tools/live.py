@@ -34,10 +34,11 @@ LICENCE = "d3-axis, d3-drag, d3-scale, d3-selection and what they need: ISC, LIC
 INSIDE = (
     *("drawing", "narrow", "handle", "handles", "upright", "level", "move", "settle", "glides"),
     *("enabled", "question", "pictures", "marks", "why", "asking", "again", "mine", "knob", "play"),
-    *("hint", "kin", "also", "sheet", "inside", "shape", "words", "kind", "least", "controls"),
+    *("kin", "also", "sheet", "inside", "shape", "words", "kind", "least", "controls"),
     *("label", "title", "lines", "draw", "xLabel", "yLabel", "xFormat", "yFormat", "xValues"),
     *("yValues", "logY", "ready", "when", "leave", "onlyAsks", "point", "tickFormat"),
     *("tickValues", "tickSizeInner", "tickSizeOuter", "tickPadding"),
+    *("pressable", "press", "held", "names", "summed", "bundles", "gaps", "called", "size", "used"),
 )
 WIDE, NARROW = 720, 340  # pixels: the column on a desk, and on a phone
 # What each picture shows, for those who do not see it; the figure's first words follow.

@@ -38,6 +38,11 @@ const signsOf = (word) => [...new Intl.Segmenter().segment(word)].map((each) => 
 export const shortened = (word, most = 12) => (signsOf(word).length > most ? `${signsOf(word).slice(0, most - 1).join("")}…` : word);
 export const quoted = (word) => `“${isolated(shortened(word, 20))}”`;
 export const grouped = (value) => round(value).toLocaleString("en-US");
+export const added = (terms) => terms.join(" + ").replaceAll("+ −", "− ") || "0";
+// Keep the places of some tokens within the text.
+export const within = (count, ...names) => (state) => {
+  for (const name of names) state[name] = clamp(round(state[name]), 0, count(state) - 1);
+};
 
 // Controls ----------------------------------------------------------------------------------
 // Each makes its elements once and returns a function that writes the state into them.
@@ -103,11 +108,11 @@ function selectControl({ key, label, options, also }, parent, state, set) {
   return () => (input.value = state[key]);
 }
 
-function textControl({ key, label, most = 120, kin = "", hint = "", pattern = ".*" }, parent, state, set) {
+function textControl({ key, label, most = 120 }, parent, state, set) {
   const id = `live-${++made}`;
-  const box = div(`live-control live-text ${kin}`, parent);
+  const box = div("live-control live-text", parent);
   element("label", { for: id }, box, label);
-  const kind = { type: "text", dir: "auto", id, maxlength: most, placeholder: hint, pattern, spellcheck: "false", autocomplete: "off" };
+  const kind = { type: "text", dir: "auto", id, maxlength: most, spellcheck: "false", autocomplete: "off" };
   const input = element("input", kind, box);
   input.addEventListener("input", () => set({ [key]: input.value }));
   return () => {
@@ -248,9 +253,6 @@ export function toLink(state, start) {
   return new URLSearchParams(changed.map(([key, value]) => [key, String(value)])).toString();
 }
 
-// Whether words are what a control asks for.
-export const fits = ({ pattern = ".*" }, words) => RegExp(`^(${pattern})$`).test(words);
-
 // Only what the figure knows is taken, and only of its type and within its controls' bounds.
 export function fromLink(text, figure) {
   const state = { ...figure.start };
@@ -267,13 +269,13 @@ export function fromLink(text, figure) {
   }
   for (const control of figure.controls) {
     const { kind, key, min, max, step = 1, options, to = same, from = same } = control;
-    if (kind === "text" && !fits(control, state[key])) state[key] = figure.start[key];
     if (options && key && !Array.isArray(state[key]) && !Object.hasOwn(options, state[key])) state[key] = figure.start[key];
     if (kind !== "range") continue;
     const at = Number.isFinite(from(state[key])) ? from(state[key]) : from(figure.start[key]);
     const near = Number((round(at / step) * step).toPrecision(12));
     state[key] = to(clamp(near, limit(min, state), limit(max, state)));
   }
+  figure.settle?.(state);
   return state;
 }
 
@@ -371,6 +373,18 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     return node;
   }
 
+  // A part of the picture that is switched by pressing it. Like a handle, it is made once.
+  function pressable(name, { label, on, press, ...place }) {
+    const node = drawn.get(name)?.node ?? put(handles, "rect", "live-handle live-toggle ink", { tabindex: 0, role: "button" });
+    drawn.set(name, { node, used: true });
+    attributes(node, { ...place, "aria-label": label, "aria-pressed": on });
+    node.on("click", press).on("keydown", (event) => {
+      if (!/^( |Enter)$/.test(event.key)) return;
+      event.preventDefault();
+      press();
+    });
+  }
+
   // The curve that is predicted, with a handle at each of its marks until it is told.
   function dragged({ X, Y, curve }) {
     const { mine, marks, asking } = guess;
@@ -408,7 +422,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
       sheet.replaceChildren();
       sheet.style.height = `${figure.sheet[Number(narrow)]}px`;
     }
-    const panel = figure.draw({ drawing, handle, svg, state, set, width, height, narrow, sheet, at });
+    const panel = figure.draw({ drawing, handle, pressable, svg, state, set, width, height, narrow, sheet, at });
     if (guess.mine && !(guess.asking && moved)) dragged(panel);
     drawn.forEach((each, name) => {
       if (each.used) return;
@@ -524,17 +538,17 @@ export function scale(group, x, y, low, high, least = -1) {
   text(group, x + 64, y + 8, high, { at: "start" });
 }
 
-// Where one of some squares was pressed, in pixels from its corner.
-export function pressed(svg, corners, side, pick, when = "click") {
+// Where one of some squares was pressed, in pixels from its corner; moves count with as many buttons held.
+export function pressed(svg, corners, side, pick, when = "click", held = 0) {
   svg.on(when, (event) => {
-    if (event.type !== "click" && event.pointerType === "touch") return;
+    if (event.type !== "click" && (event.pointerType === "touch" || event.buttons < held)) return;
     const [px, py] = pointer(event, svg.node());
     for (const [x, y] of corners) if (px >= x && px < x + side && py >= y && py < y + side) pick(px - x, py - y);
   });
 }
 
 // The pair of a query and a key on squares of cells: pressed in any of them, dragged in the first.
-export function pairs({ drawing, handle, svg, set, state: { query, key } }, corners, cell, count, text, { when, round } = {}) {
+export function pairs({ drawing, handle, svg, set, state: { query, key } }, corners, cell, count, text, { when, held, round } = {}) {
   const [[x, y]] = corners;
   const [half, by] = round ? [cell / 2, 8] : [0, 1];
   const to = (q, k) => set({ query: clamp(q, 0, count - 1), key: clamp(k, 0, count - 1) });
@@ -545,7 +559,7 @@ export function pairs({ drawing, handle, svg, set, state: { query, key } }, corn
     now: key - query, least: 1 - count, most: count - 1, label: "query and key", text,
     move: (px, py) => pick(px - x, py - y), step: (right, down, fast) => to(query + down * (fast ? by : 1), key + right * (fast ? by : 1)),
   });
-  pressed(svg, corners, cell * count, pick, when);
+  pressed(svg, corners, cell * count, pick, when, held);
 }
 
 export function arrow(group, [x0, y0], [x1, y1], kind) {

@@ -30,7 +30,7 @@ export const PREDICTIONS = {
     options: ["content–content", "content–position", "position–content", "position–position"], right: 3,
     pictures: (seen) => seen({}).terms,
     then: { order: "shuffled" },
-    why: "It reads no word; the others move with the words, content–content in its rows and columns.",
+    why: "It reads no word; the others move with the words.",
   },
   shaw_rows: {
     question: "the clip falls from 2 to 1. Drag the pink points to what the query will add.",
@@ -57,11 +57,11 @@ export const PREDICTIONS = {
     why: "Both arrows rotate by the same angle; what lies between them stays. In changed places n − m is −2, and the sign counts.",
   },
   axes: {
-    question: "rows and columns get frequencies of their own. What scores high?",
-    options: ["the row", "a blurred cross", "a round spot"], right: 1,
+    question: "the patches are numbered in one line, row after row. What scores high?",
+    options: ["its row", "a cross", "a round spot"], right: 0,
     pictures: (seen) => ["line", "axial", "golden"].map((how) => inRows(seen({ how }).scores, 12)),
-    then: { how: "axial" },
-    why: "Axial: a patch in the same row or column matches perfectly along one axis, which is half of the score.",
+    then: { how: "line" },
+    why: "The next patch of the row is 1 number away, the patch below it 12.",
   },
   wavelengths: {
     question: "a text four times as long. How many of the 16 pairs of components reach new angles?",

@@ -1,7 +1,7 @@
 // Landing page: one's own sentence under every method; a pair of words has a distance.
 
-import { box, cells, circle, clamp, digits, fitted, heading, inRows, named, pairs, quoted, scale, text, whole } from "./kit.js";
-import { abs, max, min, range, round, scoresOf, softmax } from "./positions.js";
+import { box, cells, circle, digits, fitted, heading, inRows, named, pairs, quoted, scale, text, whole, within } from "./kit.js";
+import { abs, max, min, range, scoresOf, softmax } from "./positions.js";
 import { noise } from "./rope_score.js";
 
 const MOST = 14; // words
@@ -23,9 +23,6 @@ const LEARNED = {
 // Words in any language, also where no spaces stand between them; a sign by itself is none, an emoji is one.
 const found = (sentence) => [...new Intl.Segmenter([], { granularity: "word" }).segment(sentence)].filter((each) => /[\p{L}\p{N}\p{ExtPict}\p{RI}]/u.test(each.segment)).map((each) => each.segment);
 export const wordsOf = (sentence, most = MOST) => (found(sentence).length ? found(sentence).slice(0, most) : ["…"]);
-export const inSentence = (most) => (state) => {
-  for (const name of ["query", "key"]) state[name] = clamp(round(state[name]), 0, wordsOf(state.sentence, most).length - 1);
-};
 export const leftOut = (sentence, most = MOST) => {
   const more = found(sentence).length - most;
   return more > 0 ? ` Words left out at the end: ${more}.` : "";
@@ -59,7 +56,7 @@ export const sentenceScores = {
     { kind: "text", key: "sentence", label: `your sentence, up to ${MOST} words`, most: 120 },
     { kind: "choice", key: "contents", label: "contents", options: { alike: "all alike", own: "each word its own" } },
   ],
-  settle: inSentence(MOST),
+  settle: within(({ sentence }) => wordsOf(sentence).length, "query", "key"),
   height: (narrow) => (narrow ? 610 : 378),
   words(state) {
     const { query, key } = state;
