@@ -129,7 +129,7 @@ const CONTROLS = {
 // A question before anything moves, which may be skipped. What was predicted then stands beside
 // what is, in the place of the question, so that nothing jumps.
 function prediction(figure, parent, state, set) {
-  const { question, options, right, pictures, marks, of, then, why } = figure.asks;
+  const { question, options, right, pictures, marks, of, then, why, waits = () => "" } = figure.asks;
   const seen = (patch) => figure.numbers({ ...figure.start, ...patch });
   const curve = (patch) => marks.map((x) => of(seen(patch), x));
   const drawn = pictures?.(seen) ?? [];
@@ -147,14 +147,15 @@ function prediction(figure, parent, state, set) {
   }
   function tell(answer) {
     told.replaceChildren();
-    for (const [name, which] of [[`Your prediction${marks ? ", dashed" : ""}: `, answer], ["What happens: ", right ?? curve(then)]]) {
+    Object.assign(guess, { answer, waiting: waits() }); // what happens may be seen later than it is asked
+    for (const [name, which] of [[`Your prediction${marks ? ", dashed" : ""}: `, answer], ["What happens: ", guess.waiting ? null : (right ?? curve(then))]]) {
       if (which === null) continue; // nobody said
       const line = element("span", {}, told);
       element("strong", {}, line, name);
       show(which, line);
     }
     element("br", {}, told);
-    told.append(why);
+    told.append(guess.waiting || why);
   }
   // The state in which it is asked; a sentence and a pair may be others, unless the answer speaks of them.
   const base = () => {
@@ -213,7 +214,8 @@ function prediction(figure, parent, state, set) {
     const moved = toLink(state, base()) !== "";
     const there = !toLink(state, asked());
     // Whoever moves to the very state that is asked about is told, with no prediction.
-    if (guess.asking && there) {
+    if (guess.waiting && !waits()) tell(guess.answer);
+    if (guess.asking && there && !waits()) {
       answered(null);
       guess.mine = null;
     }
