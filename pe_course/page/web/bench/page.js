@@ -126,7 +126,7 @@ export const bench = {
   },
   numbers: ({ method, ...rest }) => ({ added: [...Array(MARKS[MARKS.length - 1] + 1).keys()].map((distance) => (method === "own" ? drawn(rest, distance) : -rest.steep * distance / 4)) }),
   asks: {
-    question: "RoPE with base 10,000 learns 3-back in texts of 32 tokens. Of texts of 512 it names …",
+    question: "RoPE learns 3-back in texts of 32 tokens. Of texts of 512 it names …",
     options: ["all tokens", "about half", "about one in sixteen"], right: 2,
     then: {},
     waits: () => (runs.some(({ setting, seen }) => seen?.taken >= bench.start.steps && !toLink(setting, bench.start)) ? "" : "Press Train: the run answers."),
@@ -226,7 +226,7 @@ function start() {
   const state = { ...bench.start };
   const link = (changed) => `#bench${changed && "?"}${changed}`;
   const follow = mount(place.querySelector(".live"), bench, {}, { link, changed: (now) => {
-    note = "";
+    if (toLink(now, bench.start)) note = "";
     Object.assign(state, now);
     settled();
   } });
@@ -254,13 +254,14 @@ function start() {
     pause.textContent = run && !run.going ? "Continue" : "Pause";
     fill(ran, ranRows());
     fill(known, greyRows(state));
-    if (slow) slow.textContent = `This browser has no WebAssembly with vectors: training takes about ${GREY.plain.times} times as long (${state.steps} steps: about ${digits(state.steps * GREY.plain.seconds / 60, 0)} minutes on a laptop).`;
+    const minutes = Math.max(1, Math.round(state.steps * GREY.plain.seconds / 60));
+    if (slow) slow.textContent = `This browser has no WebAssembly with vectors: training takes about ${GREY.plain.times} times as long (${grouped(state.steps)} steps: about ${minutes} minute${minutes > 1 ? "s" : ""}, on a phone more).`;
   }
   train.addEventListener("click", () => {
     const [last] = runs;
-    const setting = { ...state };
-    runs.splice(0, 2, { id: (started += 1), setting, seen: null, going: true }, ...(last?.seen ? [last] : []));
-    send({ id: started, setting, go: true });
+    note = "";
+    runs.splice(0, 2, { id: (started += 1), setting: { ...state }, seen: null, going: true }, ...(last?.seen ? [last] : []));
+    send({ id: started, setting: state, go: true });
     redraw();
   });
   pause.addEventListener("click", () => {
@@ -278,6 +279,7 @@ function start() {
     Object.assign(state, known ? fromLink(`${given}`, bench) : bench.start);
     follow(state);
     settled();
+    redraw();
     place.scrollIntoView();
   };
   settled();
