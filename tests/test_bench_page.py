@@ -502,7 +502,7 @@ def test_beside_a_run_stands_what_chapter_17_measured_with_its_steps_and_seeds(t
     near, far = ([round(100 * end) for end in bench.ends(values[n])] for n in (32, 512))
     words = said(page).replace("\u00a0", " ")
     assert re.search(
-        r"after 200 steps: \d+ % of 32 tokens \(not learned so far\), \d+ % of 512", words
+        r"after 200 steps: \d+ % right at 32 tokens \(not learned so far\), \d+ % at 512", words
     )
     assert (
         f"Chapter 17 (same task, same model): {near[0]} to {near[1]} % and {far[0]} to {far[1]} % "

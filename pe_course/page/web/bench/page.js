@@ -75,7 +75,7 @@ function words(state) {
   if (!seen) return `${named(setting)}: the first steps are on their way.`;
   if (run.going) return `${named(setting)} is training: ${seen.learned ? when(seen) : "not learned so far"}.`;
   const [near, far] = [0, MULTIPLES.length - 1].map((i) => percent(seen.accuracies[i]));
-  const found = `${named(setting)}, after ${grouped(seen.taken)} steps: ${near} of 32 tokens (${seen.learned ? when(seen) : "not learned so far"}), ${far} of 512; guessing has ${percent(GUESS)}.`;
+  const found = `${named(setting)}, after ${grouped(seen.taken)} steps: ${near} right at 32 tokens (${seen.learned ? when(seen) : "not learned so far"}), ${far} at 512; guessing has ${percent(GUESS)}.`;
   if (since(run, state)) return `${found} Since then something was set otherwise: Train begins anew.`;
   return `${found}${seen.done ? chapter(setting) : " It pauses: Continue goes on."}`;
 }
@@ -182,7 +182,7 @@ export const bench = {
     const right = chart(drawing, { x: 46, y: top + 26, width: half, height: 200, xs: [0, 4], ys: [0, 1.02], ...ticks, xLabel: "tokens in the text", title: "share of tokens named", yValues: [0, 0.25, 0.5, 0.75, 1], yFormat: percent });
     const ends = []; // of the curves: a name, its colour, and the share there
     const kept = (shares, words, line, label) => {
-      right.curve(shares.map((share, i) => [i, share]), line).append("title").text(`${words}: ${percent(shares[0])} of 32 tokens, ${percent(shares.at(-1))} of 512`);
+      right.curve(shares.map((share, i) => [i, share]), line).append("title").text(`${words}: ${percent(shares[0])} right at 32 tokens, ${percent(shares.at(-1))} at 512`);
       ends.push([words.split(":")[0], label, shares.at(-1)]);
     };
     for (const [method, { middle }] of Object.entries(GREY.tasks[state.task])) {
