@@ -127,10 +127,14 @@ export const bench = {
   numbers: ({ method, ...rest }) => ({ added: [...Array(MARKS[MARKS.length - 1] + 1).keys()].map((distance) => (method === "own" ? drawn(rest, distance) : -rest.steep * distance / 4)) }),
   asks: {
     question: "RoPE learns 3-back in texts of 32 tokens. Of texts of 512 it names …",
-    options: ["all tokens", "about half", "about one in sixteen"], right: 2,
+    options: ["all tokens", "about half", "about one in sixteen"],
+    get right() {
+      return runs.some(({ setting, seen }) => seen?.taken >= setting.steps && !toLink(setting, bench.start)) ? 2 : null;
+    },
     then: {},
-    waits: () => (runs.some(({ setting, seen }) => seen?.taken >= bench.start.steps && !toLink(setting, bench.start)) ? "" : "Press Train: the run answers."),
-    why: "That is no more than guessing. Look for a bias that keeps it.",
+    get why() {
+      return bench.asks.right ? "That is no more than guessing. Look for a bias that keeps it." : "Press Train: the run answers.";
+    },
   },
   lines: [3, 5],
   controls: [
