@@ -12,8 +12,8 @@ const JOBS = {
   // Some steps: what they started from, what they read, what came back, where they ended.
   steps({ setting, count, read, measured }) {
     const made = trainer.createTrainer(setting);
-    const { weights, gradients, parameters, guesses, size, slow } = made.model;
-    const found = { parameters, size, slow, start: [...weights], losses: [], batches: [] };
+    const { weights, gradients, parameters, guesses, size } = made.model;
+    const found = { parameters, size, start: [...weights], losses: [], batches: [] };
     for (let i = 0; i < count; i += 1) {
       const { loss, tokens, targets } = made.step();
       found.losses.push(loss);
@@ -25,7 +25,7 @@ const JOBS = {
     return { ...found, end: [...weights], guesses: named, accuracies };
   },
   whole({ setting }) {
-    for (const seen of trainer.training(setting)) if (seen.done) return seen;
+    for (const seen of trainer.training(setting)) if (seen.done) return { ...seen, worked: process.cpuUsage().user / 1e6 }; // seconds, whatever else ran
   },
   call: ({ name, lists }) => lists.map((list) => trainer[name](...list)),
   // What is said of formulas; null of those that have angles.

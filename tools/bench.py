@@ -5,7 +5,7 @@ Usage: python -m tools.bench [--script] [--seeds N]
 The trainer (pe_course/page/web/bench) is bundled first; the page's script holds it as text and
 starts it beside the page, so that the book reads from a folder too. Needs npm for the bundler, and
 Node for the curves: the very trainer, run with every seed for each task and method. With --script
-they stay.
+they stay, and what chapter 17 measured is read anew.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Any
 
-from pe_course.bakeoff.rows import SHIPPED, read_rows
+from pe_course.bakeoff.rows import SHIPPED, curves, read_rows
 from pe_course.page.live import WEB
 from tools import ROOT, live
 
@@ -88,28 +88,30 @@ def run(job: str, **given: Any) -> Any:
     return json.loads(done.stdout)
 
 
-def compared() -> dict[tuple[str, str, int], list[float]]:
-    """Return the accuracies of the comparison's seeds, by task, method and length."""
-    found: dict[tuple[str, str, int], list[float]] = {}
-    for row in read_rows(SHIPPED / "small.csv"):
-        if row["metric"] == "accuracy" and not row["error"]:
-            key = row["task"], row["variant"], int(row["length"])
-            found.setdefault(key, []).append(float(row["value"]))
-    return found
-
-
 def ends(values: Iterable[float]) -> list[float]:
     """Return the lowest and the highest."""
     known = list(values)
     return [round(min(known), 3), round(max(known), 3)]
 
 
-def curves(seeds: int) -> str:
-    """Train every method on every task with seeds 1 to `seeds`; return what the page reads."""
-    theirs = compared()
+def chapter(task: str, method: str, scale: str) -> dict[str, Any]:
+    """Return steps, learning rate, seeds and ranges of a method in a training of chapter 17."""
+    rows = read_rows(SHIPPED / f"{scale}.csv")
+    found = curves(rows, TASKS[task], "accuracy", scale)[method]
+    ((steps, rate),) = {
+        (int(row["steps"]), float(row["lr"]))
+        for row in rows
+        if (row["scale"], row["task"], row["variant"]) == (scale, TASKS[task], method)
+    }
+    shares = [ends(found[length]) for length in LENGTHS]
+    return {"steps": steps, "rate": rate, "seeds": len(found[LENGTHS[0]]), "shares": shares}
+
+
+def trained(seeds: int) -> dict[str, Any]:
+    """Train every method on every task with seeds 1 to `seeds`; return what is drawn of them."""
     tasks: dict[str, Any] = {}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for task, named in TASKS.items():
+        for task in TASKS:
             tasks[task] = {}
             for method, setting in SETTINGS.items():
                 given = [
@@ -121,14 +123,28 @@ def curves(seeds: int) -> str:
                 tasks[task][method] = {
                     "middle": [round(median(shares), 3) for shares in by_length],
                     "here": [ends(shares) for shares in by_length],
-                    "there": [ends(theirs[named, method, length]) for length in LENGTHS],
                     "learned": {
                         "count": len(learned),
                         "first": min(learned, default=0),
                         "last": max(learned, default=0),
                     },
                 }
-    return json.dumps({"seeds": seeds, "tasks": tasks}) + "\n"
+    return {"seeds": seeds, "tasks": tasks, "plain": plain()}
+
+
+def plain(steps: int = 400) -> dict[str, float]:
+    """Return how many times as long training takes without WebAssembly, and seconds of a step."""
+    setting = SETTINGS["rope"] | USUAL | {"steps": steps}
+    fast, slow = (run("whole", setting=setting, plain=each)["worked"] for each in (False, True))
+    return {"times": round(slow / fast), "seconds": round(slow / steps, 2)}
+
+
+def beside(known: dict[str, Any]) -> str:
+    """Return the curves as the page reads them, with what chapter 17's two trainings measured."""
+    for task, methods in known["tasks"].items():
+        for method, kept in methods.items():
+            kept |= {scale: chapter(task, method, scale) for scale in ("small", "long")}
+    return json.dumps(known) + "\n"
 
 
 def main() -> int:
@@ -137,9 +153,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20, help="of each method and task")
     options = parser.parse_args()
     SCRIPT.write_text(script(), encoding="utf-8")
-    if not options.script:
-        CURVES.write_text(curves(options.seeds), encoding="utf-8")
-        SCRIPT.write_text(script(), encoding="utf-8")  # which holds them
+    known = trained(options.seeds) if not options.script else json.loads(CURVES.read_text("utf-8"))
+    CURVES.write_text(beside(known), encoding="utf-8")
+    SCRIPT.write_text(script(), encoding="utf-8")  # which holds them
     print(f"{SCRIPT.relative_to(ROOT)}: {SCRIPT.stat().st_size} bytes")
     return 0
 

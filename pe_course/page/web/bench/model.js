@@ -6,29 +6,17 @@
 
 import { angles as written } from "./formula.js";
 import { plain } from "./plain.js";
+import { drawn, SIZES } from "./shared.js";
 import { bytes } from "./wasm.js";
 
-export const SIZES = { D: 32, H: 4, d: 8, F: 128, layers: 2, N: 1024, longest: 512, trained: 32, batch: 32 };
 const { D, H, d, F, layers, N, longest } = SIZES;
 const BLOCK = 32; // queries whose scores are taken together
 const EPS = 1e-5;
 
 // Forms -------------------------------------------------------------------------------------
 
-// Where the curve is drawn; between two of them it is a straight line.
-export const MARKS = [0, 1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32];
-export const HEADS = Array.from({ length: H }, (_, h) => h);
+const HEADS = Array.from({ length: H }, (_, h) => h);
 const SLOPES = HEADS.map((h) => 4 ** -(h + 1)); // of ALiBi with four heads
-
-// The drawn curve at a distance. Behind the last mark it stays, or goes on as between the last two.
-export function drawn({ curve, beyond }, distance) {
-  const last = MARKS.length - 1;
-  if (distance > MARKS[last] && beyond === "stays") return curve[last];
-  const after = MARKS.findIndex((mark) => mark > distance);
-  const right = after < 0 ? last : after;
-  const share = (distance - MARKS[right - 1]) / (MARKS[right] - MARKS[right - 1]);
-  return curve[right - 1] + share * (curve[right] - curve[right - 1]);
-}
 
 // The bucket of a distance to the left, as pe_lib.t5 has it with all buckets for the past.
 export function bucket(distance, buckets, reach) {
@@ -45,7 +33,7 @@ const byRates = (list) => Array.from({ length: longest }, (_, p) => list.map((ra
 
 // What each form brings: numbers to train, and what is fixed.
 const bias = (of) => ({ fixed: (setting) => HEADS.map((h) => Array.from({ length: longest }, (_, distance) => of(setting, distance, h))) });
-export const FORMS = {
+const FORMS = {
   own: bias((setting, distance, h) => drawn(setting, distance) * (setting.heads === "halved" ? 2 ** -h : 1)),
   none: {},
   alibi: bias(({ steep }, distance, h) => -steep * SLOPES[h] * distance),
@@ -119,13 +107,12 @@ export function createModel(setting, { seed = 1, size: C }) {
   const pages = Math.ceil((4 * taken) / 65536);
   let f = new Float32Array(pages * 16384);
   let kernels = plain(f);
-  let slow = false;
   try {
     const room = new WebAssembly.Memory({ initial: pages });
     kernels = new WebAssembly.Instance(new WebAssembly.Module(bytes()), { room: { memory: room } }).exports;
     f = new Float32Array(room.buffer);
   } catch {
-    slow = true; // no WebAssembly, or none with vectors
+    // no WebAssembly, or none with vectors: the page has said so
   }
 
   // C (m, n) = A B, or C + A B. Behind the place of each is the step to its next row; behind that
@@ -373,5 +360,5 @@ export function createModel(setting, { seed = 1, size: C }) {
     return best;
   }
 
-  return { parameters, size: C, weights: f.subarray(0, count), gradients: f.subarray(grads, grads + count), slow, learn, guesses };
+  return { parameters, size: C, weights: f.subarray(0, count), gradients: f.subarray(grads, grads + count), learn, guesses };
 }

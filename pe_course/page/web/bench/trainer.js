@@ -1,13 +1,11 @@
 // A task's batches, AdamW with the comparison's warm-up and rate, and how far the task is kept.
 
-import { createModel, generator, SIZES } from "./model.js";
+import { createModel, generator } from "./model.js";
+import { EVERY, MULTIPLES, RATE, SIZES } from "./shared.js";
 import { TASKS } from "./tasks.js";
 
 const { N, batch, trained, longest } = SIZES;
-export const EVERY = 25; // steps between two measurements
-export const MULTIPLES = [1, 2, 4, 8, 16];
-export const RATE = 3e-3;
-export const WARMUP = 50;
+const WARMUP = 50;
 const [BETA1, BETA2, DECAY, CLIP, TINY] = [0.9, 0.98, 0.01, 1, 1e-8];
 const UNSEEN = 10_000; // the seed of what is only measured
 
@@ -19,13 +17,13 @@ export function schedule(step, steps) {
 }
 
 export function createTrainer(setting) {
-  const { size, make, unseen = make, few, many, prefixes, guess } = TASKS[setting.task](setting);
+  const { size, make, few, many, prefixes } = TASKS[setting.task];
   const model = createModel(setting, { seed: setting.seed, size });
   const random = generator(setting.seed + 1_000_003);
   const { weights, gradients } = model;
   const mean = new Float32Array(weights.length);
   const square = new Float32Array(weights.length);
-  const held = unseen(generator(UNSEEN), 4 * batch, trained);
+  const held = make(generator(UNSEEN), 4 * batch, trained);
   let taken = 0;
 
   function update() {
@@ -72,14 +70,13 @@ export function createTrainer(setting) {
   function far(count) {
     const lengths = MULTIPLES.slice(1).map((multiple) => multiple * trained);
     const random = generator(UNSEEN + 1);
-    if (prefixes) return share(unseen(random, count, longest), longest, lengths);
-    return lengths.flatMap((L) => share(unseen(random, count, L), L, [L]));
+    if (prefixes) return share(make(random, count, longest), longest, lengths);
+    return lengths.flatMap((L) => share(make(random, count, L), L, [L]));
   }
 
   return {
     model,
     step,
-    guess,
     // On 128 texts of the training length that no step sees, and then on longer ones.
     accuracies: (done) => [...share(held, trained, [trained]), ...far(done ? many : few)],
     get taken() {

@@ -2,12 +2,13 @@
 // how far it is; tests call what it exports.
 
 import { angles } from "./formula.js";
-import { bucket, SIZES } from "./model.js";
-import { createTrainer, EVERY, schedule } from "./trainer.js";
+import { bucket } from "./model.js";
+import { EVERY, lacksVectors, SIZES } from "./shared.js";
+import { createTrainer, schedule } from "./trainer.js";
 
 export const ENOUGH = 0.99; // of the tokens at the training length: the task is learned
 
-export { angles, bucket, createTrainer, schedule, SIZES };
+export { angles, bucket, createTrainer, lacksVectors, schedule, SIZES };
 
 // Trains to the end of the budget; yields what is to be seen, after every so many steps.
 export function* training(setting) {
@@ -24,7 +25,7 @@ export function* training(setting) {
     const accuracies = trainer.accuracies(done);
     if (accuracies[0] >= ENOUGH) learned ||= trainer.taken;
     working += performance.now() - started;
-    yield { taken: trainer.taken, losses: [...losses], learned, accuracies, guess: trainer.guess, slow: trainer.model.slow, done, seconds: working / 1000 };
+    yield { taken: trainer.taken, losses: [...losses], learned, accuracies, done, seconds: working / 1000 };
   }
 }
 

@@ -139,7 +139,8 @@ const CONTROLS = {
 // A question before anything moves, which may be skipped. What was predicted then stands beside
 // what is, in the place of the question, so that nothing jumps.
 function prediction(figure, parent, state, set) {
-  const { question, options, right, pictures, marks, of, then, why } = figure.asks;
+  const { asks } = figure;
+  const { question, options, pictures, marks, of, then } = asks;
   const seen = (patch) => figure.numbers({ ...figure.start, ...patch });
   const curve = (patch) => marks.map((x) => of(seen(patch), x));
   const drawn = pictures?.(seen) ?? [];
@@ -149,6 +150,8 @@ function prediction(figure, parent, state, set) {
   const told = element("p", { tabindex: -1 }, box);
   const guess = { marks };
   let wanted; // the state of a link that asked first
+  let said; // the prediction, and below what happens, as they were told last
+  let known;
 
   function show(answer, node) {
     const rows = drawn[answer];
@@ -157,14 +160,15 @@ function prediction(figure, parent, state, set) {
   }
   function tell(answer) {
     told.replaceChildren();
-    for (const [name, which] of [[`Your prediction${marks ? ", dashed" : ""}: `, answer], ["What happens: ", right ?? curve(then)]]) {
+    [said, known] = [answer, asks.right]; // null as long as a training has not answered
+    for (const [name, which] of [[`Your prediction${marks ? ", dashed" : ""}: `, answer], ["What happens: ", marks ? curve(then) : known]]) {
       if (which === null) continue; // nobody said
       const line = element("span", {}, told);
       element("strong", {}, line, name);
       show(which, line);
     }
     element("br", {}, told);
-    told.append(why);
+    told.append(asks.why);
   }
   // The state in which it is asked; a sentence and a pair may be others, unless the answer speaks of them.
   const base = () => {
@@ -196,14 +200,14 @@ function prediction(figure, parent, state, set) {
   push("Skip", row, () => {
     box.hidden = true;
     guess.asking = false;
-    set(wanted ?? {});
+    set(wanted);
     parent.nextSibling.querySelector("input, select").focus();
   });
   guess.again = () => {
     Object.assign(guess, { asking: true, mine: marks && curve() });
     wanted = null;
     guess.ready?.();
-    tell(right ?? guess.mine);
+    tell(asks.right ?? guess.mine ?? 0);
     box.hidden = false;
     guess.leave();
   };
@@ -216,14 +220,15 @@ function prediction(figure, parent, state, set) {
   };
   // What is asked speaks of the state at the start, and what is told of the one that was asked
     // about: in another one neither is right. On a phone it folds then, and what the finger is on
-    // stays where it is. Returns whether the state is not the one at the start.
+    // stays where it is. Returns how the state is not the one at the start.
   guess.leave = () => {
     const top = () => parent.nextSibling.getBoundingClientRect().top;
     const before = top();
-    const moved = toLink(state, base()) !== "";
+    const moved = toLink(state, base());
     const there = !toLink(state, asked());
     // Whoever moves to the very state that is asked about is told, with no prediction.
-    if (guess.asking && there) {
+    if (known !== asks.right) tell(said);
+    if (guess.asking && there && known !== null) {
       answered(null);
       guess.mine = null;
     }
@@ -455,7 +460,7 @@ export function mount(place, figure, given, { link = null, changed = () => {} } 
     const before = { ...state };
     Object.assign(state, asks ? guess.onlyAsks(next) : next);
     figure.settle?.(state);
-    if (JSON.stringify(before) !== JSON.stringify(state)) {
+    if (toLink(state, before)) {
       soon();
       update();
     }
