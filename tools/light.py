@@ -16,14 +16,10 @@ from pathlib import Path
 STYLE, SCRIPT = "site.css", "site.js"
 FORMULAS = "formulas.css"  # made of what pages use
 STYLES = (
-    *(
-        "basic.css",
-        "styles/pydata-sphinx-theme.css",
-        "pygments.css",
-        "styles/sphinx-book-theme.css",
-    ),
-    *("togglebutton.css", "copybutton.css", "mystnb.*.css", "sphinx-thebe.css"),
-    *("sphinx-design.min.css", "live.css", "fonts/fonts.css", "course.css", FORMULAS),
+    *("basic.css", "styles/pydata-sphinx-theme.css", "pygments.css"),
+    *("styles/sphinx-book-theme.css", "togglebutton.css", "copybutton.css", "mystnb.*.css"),
+    *("sphinx-thebe.css", "sphinx-design.min.css"),
+    *("live.css", "fonts/fonts.css", "course.css", FORMULAS),
 )
 SCRIPTS = (
     *("doctools.js", "sphinx_highlight.js", "clipboard.min.js", "copybutton.js"),
@@ -41,8 +37,8 @@ EMPTY = re.compile(r"@(?:media|supports)[^{}]*\{\s*\}")
 CLASS = re.compile(r"\.(-?[A-Za-z_][\w-]*)")
 LINK = re.compile(r'<link\b[^>]*href="([^"]*_static/)([^"?]+\.css)[^"]*"[^>]*>\s*')
 SOURCE = re.compile(r'<script\b[^>]*src="([^"]*_static/([^"?]+)[^"]*)"[^>]*></script>\s*')
-# A script in a page waits for the sheet. This one then asks for the others, in their order; named in
-# the head they would come beside the sheet, and hold up the first words by a third.
+# A script in a page waits for the sheet. This one then asks for the others, in their order; named
+# in the head they would come beside the sheet, and hold up the first words by a third.
 LOADER = """for (const src of %s)
   document.head.append(Object.assign(document.createElement("script"), { src, async: false }));"""
 # These look like the code around them; they are a third of a chapter's elements.
