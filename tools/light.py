@@ -37,10 +37,18 @@ EMPTY = re.compile(r"@(?:media|supports)[^{}]*\{\s*\}")
 CLASS = re.compile(r"\.(-?[A-Za-z_][\w-]*)")
 LINK = re.compile(r'<link\b[^>]*href="([^"]*_static/)([^"?]+\.css)[^"]*"[^>]*>\s*')
 SOURCE = re.compile(r'<script\b[^>]*src="([^"]*_static/([^"?]+)[^"]*)"[^>]*></script>\s*')
-# A script in a page waits for the sheet. This one then asks for the others, in their order; named
-# in the head they would come beside the sheet, and hold up the first words by a third.
-LOADER = """for (const src of %s)
-  document.head.append(Object.assign(document.createElement("script"), { src, async: false }));"""
+# Half a page has other columns than the whole: nothing is drawn before its end. A script there
+# waits for the sheet, and has its faces read before words are drawn in others; then it asks for the
+# other scripts in their order. Named in the head, they would hold up the first words by a third.
+EXPECT = '<link rel="expect" href="#read-in" blocking="render">\n'
+END = """<script>
+for (const face of ["1em Course Sans", "600 1em Course Sans", '900 1em "Font Awesome 6 Free"'])
+  document.fonts.load(face);
+for (const src of %s)
+  document.head.append(Object.assign(document.createElement("script"), { src, async: false }));
+</script>
+<div id="read-in"></div>
+</body>"""
 # These look like the code around them; they are a third of a chapter's elements.
 PLAIN = re.compile(r'<span class="(?:n|nn|p|w)">([^<]*)</span>')
 PLAIN_RULE = ".highlight .n {"
@@ -138,7 +146,8 @@ def light_page(text: str, version: str, options: str) -> str:
     if "_static/searchtools.js" not in text:
         text = SOURCE.sub(drop_script, text)
         names = json.dumps([*scripts, f"{up}{SCRIPT}?v={version}"])
-        text = text.replace("</body>", f"<script>{LOADER % names}</script>\n</body>", 1)
+        text = text.replace("</body>", END % names, 1)
+        own.append(EXPECT)
     text = LOGO.sub(r'<img loading="lazy" \1', PLAIN.sub(r"\1", text))
     sheets = [f'<link rel="stylesheet" href="{up}{STYLE}?v={version}">\n', *own]
     return text.replace("</head>", "".join(sheets) + "</head>", 1)

@@ -84,9 +84,6 @@ def finish_page(
     if page == app.config.root_doc:
         first = '<img fetchpriority="high" '  # it stands on the first screen
         context["body"] = context["body"].replace("<img ", first, 1)
-    if "<table" in context.get("body", ""):  # half a table has other columns than the whole
-        context["metatags"] += '<link rel="expect" href="#read-in" blocking="render">'
-        context["body"] += '<div id="read-in"></div>'
     for found, instead in MENDED.items():
         context["body"] = re.sub(found, instead, context.get("body", ""))
     for group in context.get("header_buttons", []):
