@@ -50,6 +50,8 @@ def test_formulas_of_a_page_are_set_with_their_tex_and_their_numbers(mathjax, tm
     with TTFont(tmp_path / "_static" / "formulas" / "MathJax_Main-Regular.woff") as font:
         letters = set(map(chr, font.getBestCmap()))
     assert set("<=123") <= letters and not set("4Z") & letters
+    with TTFont(tmp_path / "_static" / "formulas" / "MathJax_Zero.woff") as font:
+        assert font.getBestCmap()  # browsers refuse a font without letters
     assert plain.read_text() == "<p>words</p>"
 
 

@@ -26,7 +26,7 @@ WAITED_FOR = """() => performance.getEntriesByType('resource')
   .filter(e => e.renderBlockingStatus === 'blocking').map(e => e.name)"""
 # Requests of a page that is read for the first time, and kilobytes of what it waits for.
 MOST = {
-    "00_intro": (10, 105),
+    "00_intro": (9, 105),
     "01_attention": (14, 130),
     "02_sinusoidal": (15, 140),
     "10_rope": (15, 145),

@@ -27,6 +27,7 @@ SCRIPT = Path(__file__).with_suffix(".cjs")
 MATHJAX = vendor.SITE[0]
 FONTS = "output/chtml/fonts/woff-v2"
 STYLE = "formulas.css"
+STRUT = "\uEFFC"  # the one letter of the font that gives every line of a formula its height
 # MathJax measures the text around a formula in the browser, and makes small letters as high as its
 # own: in the course's type face, by this.
 SIZE = "mjx-container { font-size: 116.7%; }\n"
@@ -119,7 +120,7 @@ def cut_fonts(style: str, folder: Path) -> None:
     options.drop_tables += ["FFTM"]  # the times of their making
     for path in (vendor.SITE_ASSETS / MATHJAX.folder / "es5" / FONTS).glob("*.woff"):
         cut = subset.Subsetter(options)
-        cut.populate(text="".join(asked))
+        cut.populate(text="".join(asked) + STRUT)
         with TTFont(path) as font:
             cut.subset(font)
             subset.save_font(font, folder / path.name, options)

@@ -42,8 +42,8 @@ SOURCE = re.compile(r'<script\b[^>]*src="([^"]*_static/([^"?]+)[^"]*)"[^>]*></sc
 # other scripts in their order. Named in the head, they would hold up the first words by a third.
 EXPECT = '<link rel="expect" href="#read-in" blocking="render">\n'
 END = """<script>
-for (const face of ["1em Course Sans", "600 1em Course Sans", '900 1em "Font Awesome 6 Free"'])
-  document.fonts.load(face);
+for (const face of ["1em Course Sans", "600 1em Course Sans", "1em MJXZERO",
+  "900 1em 'Font Awesome 6 Free'"]) document.fonts.load(face);
 for (const src of %s)
   document.head.append(Object.assign(document.createElement("script"), { src, async: false }));
 </script>
