@@ -27,7 +27,7 @@ SCRIPT = Path(__file__).with_suffix(".cjs")
 MATHJAX = vendor.SITE[0]
 FONTS = "output/chtml/fonts/woff-v2"
 STYLE = "formulas.css"
-STRUT = "\uEFFC"  # the one letter of the font that gives every line of a formula its height
+STRUT = "\ueffc"  # the one letter of the font that gives every line of a formula its height
 # MathJax measures the text around a formula in the browser, and makes small letters as high as its
 # own: in the course's type face, by this.
 SIZE = "mjx-container { font-size: 116.7%; }\n"
