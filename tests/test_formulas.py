@@ -7,6 +7,7 @@ import re
 
 import ipywidgets as widgets
 import pytest
+from fontTools.ttLib import TTFont
 from ipywidgets.embed import dependency_state
 
 from browsing import left_out
@@ -46,7 +47,11 @@ def test_formulas_of_a_page_are_set_with_their_tex_and_their_numbers(mathjax, tm
     assert 'href="../_static/formulas.css?v=' in text
     style = (tmp_path / "_static" / "formulas.css").read_text()
     assert 'url("formulas/MathJax_Main-Regular.woff")' in style
-    assert (tmp_path / "_static" / "formulas" / "MathJax_Main-Regular.woff").exists()
+    with TTFont(tmp_path / "_static" / "formulas" / "MathJax_Main-Regular.woff") as font:
+        letters = set(map(chr, font.getBestCmap()))
+    assert set("<=123") <= letters and not set("4Z") & letters
+    with TTFont(tmp_path / "_static" / "formulas" / "MathJax_Zero.woff") as font:
+        assert font.getBestCmap()  # browsers refuse a font without letters
     assert plain.read_text() == "<p>words</p>"
 
 

@@ -357,6 +357,7 @@ def test_scripts_come_with_the_site(site):
     for name in PAGES:
         page = (site / f"{name}.html").read_text(encoding="utf-8")
         sources = re.findall(r'<script[^>]* src="([^"]+)"', page)
+        sources += json.loads(re.search(r"for \(const src of (.*)\)$", page, re.M)[1])
         assert sources and not [source for source in sources if urlsplit(source).netloc], name
 
 
@@ -406,9 +407,8 @@ def test_nothing_jumps_when_the_type_face_comes_late(browser, address):
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
 def test_nothing_jumps_when_scripts_and_pictures_come_late(name, size, browser, address):
     page = new_page(browser, size)
-    slow = re.compile(r"/(course|live|bootstrap|pydata-sphinx-theme)\.js|_images/")
-    page.route(slow, late(0.3))
-    page.route("**/fonts/fonts.css*", lambda route: route.abort())  # the test above is for these
+    page.route(re.compile(r"/(site|live)\.js|_images/"), late(0.3))
+    page.route("**/fonts/*.woff2", lambda route: route.abort())  # the test above is for these
     page.goto(f"{address}book/{name}.html", wait_until="load")
     page.wait_for_timeout(300)
     assert page.evaluate("window.shifts") <= MOST_SHIFT

@@ -58,10 +58,9 @@ HOOKS: dict[str, list[Any]] = {
     ],
     "build-finished": [
         search.write_words,
-        pages.drop_icons,
-        pages.bring_first_faces,
         practice.bring_python,
         (pages.set_formulas, 900),  # when all pages are written
+        (pages.lighten, 910),
         (search.store_environment, 950),
     ],
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-from base64 import b64encode
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,7 +14,7 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 
 from pe_course.page import live
-from tools import bench, build, formulas, moving, vendor
+from tools import bench, formulas, light, moving, vendor
 
 MATHJAX = f"https://cdn.jsdelivr.net/npm/mathjax@{vendor.SITE[0].version}/es5/tex-chtml.js"
 
@@ -70,6 +69,7 @@ MENDED = {  # in what Sphinx writes
     r' role="doc-biblioentry"|(?<=<div) role="list"(?= class="citation)': "",  # out of use
     r'<th class="[^"]*"><p></p></th>': "<td></td>",  # what heads nothing is no head
     r"</li>(?=\s*<ul>)": "",  # the list of a module's modules stands in its entry
+    r'(?s)<script type="text/x-thebe-config">.*?</script>\s*<script>kernelName[^<]*</script>': "",
 }
 
 
@@ -79,15 +79,12 @@ def finish_page(
     """Follow the reader's light or dark; let pictures keep their shape; leave out idle scripts."""
     context["default_mode"] = "light"  # without scripts; with them, the reader's (layout.html)
     context["metatags"] = re.sub('<meta name="viewport"[^>]*>', "", context.get("metatags", ""))
-    idle = ["sphinx-thebe", "THEBE_JS_URL", moving.STATE]
+    idle = ["sphinx-thebe", "THEBE_JS_URL", moving.STATE, "toggle", "design-tabs"]
     if formulas.possible() or 'class="math notranslate' not in context.get("body", ""):
         idle += ["mathjax", "window.MathJax"]
     if page == app.config.root_doc:
         first = '<img fetchpriority="high" '  # it stands on the first screen
         context["body"] = context["body"].replace("<img ", first, 1)
-    if "<table" in context.get("body", ""):  # half a table has other columns than the whole
-        context["metatags"] += '<link rel="expect" href="#read-in" blocking="render">'
-        context["body"] += '<div id="read-in"></div>'
     for found, instead in MENDED.items():
         context["body"] = re.sub(found, instead, context.get("body", ""))
     for group in context.get("header_buttons", []):
@@ -115,33 +112,7 @@ def set_formulas(app: Sphinx, error: Exception | None) -> None:
         formulas.set_site(Path(app.outdir))
 
 
-ICON = re.compile(r'(?:\.fa-[\w-]+:before,?)+\{content:"[^"]*"\}')
-
-
-def drop_icons(app: Sphinx, error: Exception | None) -> None:
-    """Take the icons that no page shows out of the theme's style, which waits before each page."""
-    style = Path(app.outdir) / "_static" / "styles" / "pydata-sphinx-theme.css"
+def lighten(app: Sphinx, error: Exception | None) -> None:
+    """Merge the styles and the scripts of all pages, when these are finished."""
     if error is None and app.builder.name == "html":
-        served = {f".fa-{icon}:before" for icon in build.ICONS}
-        text = style.read_text(encoding="utf-8")
-        kept = ICON.sub(
-            lambda rule: rule[0] if served & set(re.split("[,{]", rule[0])) else "", text
-        )
-        style.write_text(kept, encoding="utf-8")
-
-
-FIRST_FACES = ("sans", "sans-bold")
-
-
-def bring_first_faces(app: Sphinx, error: Exception | None) -> None:
-    """Put the type faces of every first screen into their style sheet: words then never move."""
-    folder = Path(app.outdir) / "_static" / "fonts"
-    if error is None and app.builder.name == "html":
-        style = (folder / "fonts.css").read_text(encoding="utf-8")
-        for face in FIRST_FACES:
-            data = b64encode((folder / f"{face}.woff2").read_bytes()).decode()
-            here = f'"data:font/woff2;base64,{data}"'
-            # What has come already need not be stood in for, not even for a moment.
-            shown = rf"{here}\1font-display: block"
-            style = re.sub(rf'(?s)"{face}\.woff2"(.*?)font-display: swap', shown, style, count=1)
-        (folder / "fonts.css").write_text(style, encoding="utf-8")
+        light.lighten(Path(app.outdir))
