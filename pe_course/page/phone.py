@@ -15,6 +15,7 @@ WIDTH = 3.625  # inches: a column of 358 pixels without the picture's frame
 MANY = 5  # from here on two panels stand beside each other
 ASIDE, BELOW = 0.65, 0.75  # inches that a panel needs for its two axes, their names and its title
 LEAST = 1.6  # inches of a panel's height
+SMALLEST = 9  # points of a letter: twelve pixels of the page
 ROW = 0.2  # inches of a row in a legend
 
 
@@ -40,6 +41,8 @@ def narrow(figure: Figure) -> Figure:
             axes.set_subplotspec(grid[divmod(place, columns)])
     if columns == 1:
         label_each(panels)
+    for text in figure.findobj(Text):
+        text.set_fontsize(max(text.get_fontsize(), SMALLEST))
     figure.draw_without_rendering()
     for axes in figure.axes:
         fit_texts(axes, figure.dpi * WIDTH / columns)
