@@ -130,22 +130,32 @@ TOO_WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] :
   [...document.querySelectorAll('.bd-main *')]
   .filter(e => e.getBoundingClientRect().right > innerWidth + 1)
   .map(e => e.tagName + '.' + e.className).slice(0, 8)"""
+# Width and height of the file that a picture shows here: its own, or the one for a phone.
+DRAWN = """i => {
+  const phone = i.parentElement.querySelector(':scope > source');
+  const file = phone && matchMedia(phone.media).matches ? phone : i;
+  return [file.getAttribute('width'), file.getAttribute('height')];
+}"""
 # The picture itself, without its frame, against the size that it was drawn in.
-DISTORTED = """() => [...document.querySelectorAll('.cell_output img[width][height]')].filter(i => {
+DISTORTED = f"""() => [...document.querySelectorAll('.cell_output img[width][height]')].filter(i => {{
   const style = getComputedStyle(i), frame = 2 * parseFloat(style.paddingLeft);
   const wide = i.clientWidth - frame, high = i.clientHeight - frame;
-  const drawn = i.getAttribute('width') / i.getAttribute('height');
-  return wide > 0 && Math.abs(wide / high / drawn - 1) > 0.03;
-}).map(i => i.alt.slice(0, 60))"""
-# The smallest letters of a picture have eight points: what there is left of them.
-SMALL = """() => [...document.querySelectorAll('.cell_output img[width]')].filter(i => {
+  const drawn = ({DRAWN})(i);
+  return wide > 0 && Math.abs(wide / high / (drawn[0] / drawn[1]) - 1) > 0.03;
+}}).map(i => i.alt.slice(0, 60))"""
+# What a phone shows is drawn for it, in letters of nine points and more: as large as it was drawn.
+SMALL = f"""() => [...document.querySelectorAll('.cell_output img[width]')].filter(i => {{
   if (i.closest('.live')) return false;
   const wide = i.clientWidth - 2 * parseFloat(getComputedStyle(i).paddingLeft);
-  return wide > 0 && (wide / i.getAttribute('width')) * 8 * 4 / 3 < 9;
+  return wide > 0 && wide < ({DRAWN})(i)[0] - 1;
+}}).map(i => i.alt.slice(0, 60))"""
+CUT_OFF = """() => [...document.querySelectorAll('.cell_output img[width]')].filter(i => {
+  const box = i.closest('.panned, a');
+  return box && box.scrollWidth > box.clientWidth + 1;
 }).map(i => i.alt.slice(0, 60))"""
 # Where prose, code and pictures as wide as the text end.
 EDGES = """() => [...new Set([...document.querySelectorAll(
-  '.bd-article section > p, section > .cell > .cell_input, .cell_output a > img[width="699"]'
+  '.bd-article section > p, section > .cell > .cell_input, .cell_output a img[width="699"]'
 )].filter(e => e.checkVisibility() && !e.closest('.admonition'))
   .map(e => Math.round(e.getBoundingClientRect().right)))]"""
 BAD_MATH = """() => [...document.querySelectorAll('mjx-merror, [data-mjx-error], :is(span, div)' +
@@ -157,7 +167,7 @@ new PerformanceObserver(list => list.getEntries().forEach(each => window.shifts 
 .observe({type: 'layout-shift', buffered: true});"""
 AT_A_DESK = {"parts": PARTS, "shift": "() => window.shifts || 0", "bad_math": BAD_MATH}
 AT_A_DESK |= {"no_alt": NO_ALT, "unsized": UNSIZED, "edges": EDGES}
-ON_A_PHONE = {"too_wide": TOO_WIDE, "distorted": DISTORTED, "small": SMALL}
+ON_A_PHONE = {"too_wide": TOO_WIDE, "distorted": DISTORTED, "small": SMALL, "cut_off": CUT_OFF}
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 LOOK = "look => document.documentElement.dataset.theme === look"
 PATIENCE = 20  # seconds until a slider that moved nothing is called dead
@@ -248,6 +258,7 @@ class Visit:
     too_wide: list[str] = field(default_factory=list)
     distorted: list[str] = field(default_factory=list)
     small: list[str] = field(default_factory=list)
+    cut_off: list[str] = field(default_factory=list)
     edges: list[int] = field(default_factory=list)
     bad_math: list[str] = field(default_factory=list)
     sliders: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
 import re
@@ -18,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 import nbformat
 import pytest
 from bs4 import BeautifulSoup, SoupStrainer
+from PIL import Image
 
 from browsing import (
     BACKGROUND,
@@ -106,7 +108,8 @@ def faults(visit: Visit, offline: bool) -> Iterator[str]:
         "figures without a place before they load": visit.unsized,
         "parts wider than a phone": visit.too_wide,
         "pictures out of shape on a phone": visit.distorted,
-        "letters below nine pixels on a phone": visit.small,
+        "letters below twelve pixels on a phone": visit.small,
+        "pictures broader than a phone": visit.cut_off,
         "more than one right edge": visit.edges[1:],
         **{f"what keeps somebody out ({each})": v for each, v in visit.violations.items()},
     }
@@ -534,12 +537,12 @@ def test_a_moving_figure_has_every_picture_and_shows_its_first_without_scripts(s
             frames = json.loads(figure["data-frames"])
             lengths = [len(json.loads(each["data-labels"])) for each in figure.select("input")]
             assert len(frames) == math.prod(lengths) > 1
-            assert all(
-                (site / "book" / frame[0]).exists() and len(frame[1]) >= 30 for frame in frames
-            )
+            files = [file for _, *drawn in frames for file, *_ in drawn]
+            assert all((site / "book" / file).exists() for file in files)
+            assert all(len(alt) >= 30 for alt, *_ in frames)
             assert "JavaScript" in figure.select_one("noscript").text
             shown = figure.select_one("img[alt][width][height]")
-            assert [shown["src"], shown["alt"]] in [frame[:2] for frame in frames]
+            assert [shown["alt"], shown["src"]] in [[alt, broad[0]] for alt, broad, *_ in frames]
             still = (site / "book" / shown["src"]).read_bytes()
             assert still == b64decode(view["image/png"])  # as the notebook's own first picture
 
@@ -733,6 +736,21 @@ def test_a_page_read_in_the_dark_prints_dark_on_white(browser, address):
         assert page.evaluate(PALE) == []
         assert page.evaluate(BACKGROUND) == "rgb(255, 255, 255)"
         page.emulate_media(media="screen", color_scheme="light")
+
+
+def test_a_still_lies_on_the_page_itself_in_the_dark_and_can_be_read(browser, address):
+    with open_page(browser, f"{address}book/09_alibi.html", address, Visit()) as page:
+        page.emulate_media(color_scheme="dark")
+        page.wait_for_function(LOOK, arg="dark")
+        still = page.locator("#figure-9-4 img")
+        still.scroll_into_view_if_needed()
+        page.wait_for_function("e => e.complete", arg=still.element_handle())
+        drawn = Image.open(io.BytesIO(still.screenshot())).convert("RGB")
+        ground = page.evaluate(BACKGROUND)
+        counted = sorted(drawn.getcolors(drawn.width * drawn.height), reverse=True)
+        assert f"rgb{counted[0][1]}" == ground
+        assert max(map(sum, (colour for _, colour in counted))) > 600  # the letters
+        page.emulate_media(color_scheme="light")
 
 
 def test_the_book_reads_from_a_folder_without_a_server(browser, site):

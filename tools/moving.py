@@ -11,10 +11,12 @@ import re
 from html import unescape
 from typing import Any, NamedTuple
 
-from pe_course.page.figures import Picture
+from pe_course.page.figures import Drawing, Picture
 
 STATE = "application/vnd.jupyter.widget-state+json"
 FRAME = re.compile(
+    r'(?:<picture>)?(?:<source media="[^"]*" srcset="data:image/png;base64,([^"]+)"'
+    r' width="(\d+)" height="(\d+)">)?'
     r'<img class="frame" src="data:image/png;base64,([^"]+)" alt="([^"]*)"'
     r' width="(\d+)" height="(\d+)"'
 )
@@ -55,7 +57,8 @@ def pictures(model: str, models: dict[str, Any]) -> list[Picture]:
     found = FRAME.match(state.get("value", ""))
     if found is None:
         raise ValueError(f"a page shows pictures with sliders, not {models[model]['model_name']}")
-    return [Picture(found[1], unescape(found[2]), int(found[3]), int(found[4]))]
+    narrow = Drawing(found[1], int(found[2]), int(found[3])) if found[1] else None
+    return [Picture(found[4], unescape(found[5]), int(found[6]), int(found[7]), narrow)]
 
 
 def key(reference: str) -> str:

@@ -4,6 +4,7 @@ document.querySelectorAll(".moving").forEach((box) => {
   const frames = JSON.parse(box.dataset.frames);
   const sliders = [...box.querySelectorAll("input")];
   const picture = box.querySelector("img");
+  const phone = box.querySelector("source");
   box.addEventListener("input", () => {
     let at = 0;
     sliders.forEach((slider) => {
@@ -12,9 +13,15 @@ document.querySelectorAll(".moving").forEach((box) => {
       slider.nextElementSibling.textContent = words;
       at = at * (Number(slider.max) + 1) + Number(slider.value);
     });
-    [picture.src, picture.alt, picture.width, picture.height] = frames[at];
+    const [alt, broad, narrow] = frames[at];
+    picture.alt = alt;
+    [picture.src, picture.width, picture.height] = broad;
+    if (phone) [phone.srcset, phone.width, phone.height] = narrow;
   });
-  const bring = () => frames.forEach(([source]) => { new Image().src = source; });
+  const bring = () => {
+    const shown = phone && matchMedia(phone.media).matches ? 2 : 1;
+    frames.forEach((files) => { new Image().src = files[shown][0]; });
+  };
   for (const reach of ["pointerenter", "focusin"]) {
     box.firstChild.addEventListener(reach, bring, { once: true });
   }

@@ -25,7 +25,7 @@ import matplotlib.pyplot as plt
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from pe_course.page.figures import Picture, caption_of, picture, show_caption
+from pe_course.page.figures import PHONE, Picture, caption_of, picture, show_caption
 
 MAX_FRAMES = 80  # more would make the page heavy
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -43,9 +43,17 @@ class Scale(NamedTuple):
 
 def as_html(picture: Picture) -> str:
     """Return a picture as HTML that carries its alt text and keeps its place on the page."""
+    source = ""
+    if narrow := picture.narrow:
+        source = (
+            f'<source media="{PHONE}" srcset="data:image/png;base64,{narrow.data}"'
+            f' width="{narrow.width}" height="{narrow.height}">'
+        )
     return (
+        f"<picture>{source}"
         f'<img class="frame" src="data:image/png;base64,{picture.data}" alt="{escape(picture.alt)}"'
         f' width="{picture.width}" height="{picture.height}" style="max-width:100%;height:auto">'
+        "</picture>"
     )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import re
 from base64 import b64encode
+from collections.abc import Sequence
 from importlib.resources import as_file, files
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -19,6 +21,7 @@ from matplotlib.font_manager import fontManager
 from matplotlib.image import AxesImage
 from PIL import Image
 
+from pe_course.page import phone as layout
 from pe_course.registry import METHODS
 
 METHOD_COLOURS = {key: method.colour for key, method in METHODS.items()}
@@ -44,6 +47,8 @@ DPI = 144
 LINE, BROAD = 7.28, 5.5  # inches: with its frame as wide as the text; what is broader is made so
 FONTS = files(__package__) / "fonts"  # the type face of the pages
 NUMBER = re.compile(r"[0-9A-Z]+\.[1-9][0-9]*")
+PHONE = "(max-width: 576px)"  # where a broad picture gives way to its narrow drawing
+Phone = Figure | Sequence[float] | None
 PACK = np.array([1 << 16, 1 << 8, 1])  # red, green and blue in one number
 
 RC: Any = {
@@ -112,61 +117,107 @@ def few_colours(drawn: Image.Image, *, areas: int = 24, others: int = 128) -> Im
     return small
 
 
-def png(figure: Figure) -> tuple[bytes, int, int]:
-    """Draw a figure as a small PNG of few colours, and close it.
+class Drawing(NamedTuple):
+    """A PNG in base64, and its width and height in pixels of the page: two thirds of its own."""
 
-    Pictures for the whole column all get its width, so that they end where the text ends.
+    data: str
+    width: int
+    height: int
 
-    Returns:
-        the file's bytes, and the width and height in pixels of the page: two thirds of the file's.
-    """
-    width, height = figure.get_size_inches()
-    if width > BROAD:
-        figure.set_size_inches(LINE, height * LINE / width)
+
+def draw(figure: Figure) -> Image.Image:
+    """Draw a figure and close it."""
     figure.set_dpi(DPI)
     canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
     plt.close(figure)
-    drawn = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+
+
+def png(drawn: Image.Image) -> Drawing:
+    """Return a picture as a small PNG of few colours."""
     packed = io.BytesIO()
     few_colours(drawn).save(packed, format="PNG", optimize=True)
-    return packed.getvalue(), round(drawn.width * 2 / 3), round(drawn.height * 2 / 3)
+    data = b64encode(packed.getvalue()).decode()
+    return Drawing(data, round(drawn.width * 2 / 3), round(drawn.height * 2 / 3))
 
 
 class Picture(NamedTuple):
-    """A drawn figure: the PNG in base64, its words, and its size in pixels of the page."""
+    """A drawn figure: the PNG in base64, its words, and its size in pixels of the page.
+
+    A broad one has another drawing, `narrow`, for the column of a phone.
+    """
 
     data: str
     alt: str
     width: int
     height: int
+    narrow: Drawing | None = None
 
     @property
     def size(self) -> dict[str, Any]:
         """Return what a notebook stores beside the picture."""
-        return {"image/png": {"alt": self.alt, "width": self.width, "height": self.height}}
+        size: dict[str, Any] = {"alt": self.alt, "width": self.width, "height": self.height}
+        if self.narrow:
+            size["narrow"] = self.narrow._asdict()
+        return {"image/png": size}
 
 
-def picture(figure: Figure, alt: str) -> Picture:
-    """Draw a figure, and close it.
+def picture(figure: Figure, alt: str, phone: Phone = None) -> Picture:
+    """Draw a figure, a broad one also for the column of a phone, and close it.
+
+    Pictures for the whole column all get its width, so that they end where the text ends.
+
+    Args:
+        figure: the figure.
+        alt: the words for it.
+        phone: as `show` takes it.
 
     Raises:
         ValueError: if alt says too little to stand in for the picture, or an image has no scale.
     """
     words = require_alt(alt)
     require_scale(figure)
-    data, width, height = png(figure)
-    return Picture(b64encode(data).decode(), words, width, height)
+    width, height = figure.get_size_inches()
+    broad = width > BROAD
+    if broad:
+        figure.set_size_inches(LINE, height * LINE / width)
+    drawn, narrow = draw(figure), None
+    if isinstance(phone, Figure):
+        narrow = draw(phone)
+    elif phone is not None:
+        narrow = stacked(drawn, phone)
+    elif broad and any(axes.axison for axes in figure.axes):
+        narrow = draw(layout.narrow(figure))
+    whole = png(drawn)
+    return Picture(whole.data, words, whole.width, whole.height, png(narrow) if narrow else None)
+
+
+def stacked(drawn: Image.Image, cuts: Sequence[float]) -> Image.Image:
+    """Cut a picture at shares of its width, and put its parts below each other."""
+    edges = [round(share * drawn.width) for share in (0, *cuts, 1)]
+    parts = [drawn.crop((a, 0, b, drawn.height)) for a, b in pairwise(edges)]
+    whole = Image.new("RGB", (max(p.width for p in parts), len(parts) * drawn.height), PAPER)
+    for number, part in enumerate(parts):
+        whole.paste(part, (0, number * drawn.height))
+    return whole
 
 
 def show(
-    figure: Figure, alt: str, *, number: str | None = None, caption: str | None = None
+    figure: Figure,
+    alt: str,
+    *,
+    number: str | None = None,
+    caption: str | None = None,
+    phone: Phone = None,
 ) -> None:
     """Show a figure in a notebook, with the words for those who do not see it.
 
     Args:
         figure: the figure; it is closed afterwards.
         alt: what it shows, in a sentence or two: the finding, not the file's looks.
+        phone: how a phone shows a diagram, which has no panels that could be laid out anew: a
+            figure drawn for it, or where the diagram may be cut, in shares of its width.
         number: the figure's number, such as "10.3": the chapter and the place in it.
         caption: what stands below (Markdown): what is drawn, what to see, what it means.
 
@@ -176,7 +227,7 @@ def show(
     """
     from IPython.display import display
 
-    drawn = picture(figure, alt)
+    drawn = picture(figure, alt, phone)
     below = caption_of(number, caption)
     bundle = {"image/png": drawn.data, "text/plain": drawn.alt}
     display(bundle, metadata=drawn.size, raw=True)  # type: ignore[no-untyped-call]

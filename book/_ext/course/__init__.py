@@ -22,13 +22,13 @@ HOOKS: dict[str, list[Any]] = {
     "autodoc-process-docstring": [(written.plain_docstring, 100)],  # before napoleon
     "autodoc-skip-member": [written.skip_fields],
     "doctree-read": [
+        (figures.describe_images, 200),
         (figures.move_without_widgets, 300),  # before images and files are collected
         (links.offer_downloads, 300),
         links.link_states,
         links.read_anchors,
         captions.number_formulas,
         (links.keep_former, 600),
-        figures.describe_images,
         typography.name_boxes,
         typography.colour_claims,
         typography.set_cells,
@@ -82,6 +82,7 @@ def html_element(tag: str) -> tuple[Any, Any]:
 NODES = {
     figures.live_figure: (figures.open_live, figures.close_live),
     figures.moving_figure: (figures.write_moving, None),
+    figures.still_figure: (figures.write_still, None),
     captions.figure_with_caption: html_element("figure"),
     captions.caption_below: html_element("figcaption"),
 }

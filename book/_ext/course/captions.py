@@ -15,6 +15,11 @@ from . import links
 from .figures import live_figure
 
 CAPTION = re.compile(r"Figure ([0-9A-Z]+\.\d+)\.")
+# What a caption says of panels that a phone shows below each other.
+SIDES = re.compile(
+    r"(left|right) (panel|map|matrix|picture)|[Oo]n the (left|right)\b"
+    r"|(Left|Right):|\((left|right)\)"
+)
 TAG = re.compile(r"\s*\\tag\{([\w.]+)\}\s*")
 
 
@@ -37,6 +42,8 @@ def caption_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
             continue
         shown = holder[place - 1]
         words = caption_below("", "", *paragraph.children)
+        if SIDES.search(words.astext()):
+            words["classes"].append("sides")
         name = figure_anchor(found[1])
         holder.children[place - 1 : place + 1] = []
         holder.insert(place - 1, figure_with_caption("", shown, words, ids=[name]))

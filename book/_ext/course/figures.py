@@ -16,6 +16,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 from pe_course.page import live
+from pe_course.page.figures import PHONE
 from tools import bench, moving
 
 from .typography import HYPHEN
@@ -38,7 +39,8 @@ def said_of_pictures(notebook: Path) -> dict[str, dict[str, Any]]:
 def describe_images(app: Sphinx, doctree: nodes.document) -> None:
     """Put the alt text that an output carries on its image; load all but the first lazily.
 
-    A figure that computes gets its name and its state around its picture.
+    A figure that computes gets its name and its state around its picture, and a broad one the
+    picture that a phone shows in its place.
     """
     source = Path(app.env.doc2path(app.env.docname))
     known = said_of_pictures(source) if source.suffix == ".ipynb" else {}
@@ -53,6 +55,54 @@ def describe_images(app: Sphinx, doctree: nodes.document) -> None:
             place += image
         elif number:
             image["loading"] = "lazy"
+        if "narrow" in said:
+            place = still_figure()
+            image.replace_self(place)
+            place += [image, stored(app, source, **said["narrow"])]
+
+
+class still_figure(nodes.General, nodes.Element):
+    """A picture, and after it the one that a phone shows in its place."""
+
+
+def stored(app: Sphinx, source: Path, data: str, width: int, height: int) -> nodes.image:
+    """Write a picture that a notebook holds beside its outputs to a file; return its image."""
+    drawn = b64decode(data)
+    path = Path(app.doctreedir) / "frames" / f"{hashlib.sha256(drawn).hexdigest()}.png"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(drawn)
+    uri = Path(os.path.relpath(path, source.parent)).as_posix()
+    return nodes.image("", uri=uri, width=str(width), height=str(height))
+
+
+def files_of(writer: Any, node: still_figure) -> list[tuple[str, int, int]]:
+    """Return address, width and height of a picture's files: the broad one and a phone's."""
+    folder, names = writer.builder.imgpath, writer.builder.images
+    return [
+        (f"{folder}/{names[each['uri']]}", int(each["width"]), int(each["height"]))
+        for each in node.findall(nodes.image)
+    ]
+
+
+def as_picture(files: list[tuple[str, int, int]], alt: str, loading: str) -> str:
+    """Return the element that shows the first file, and on a phone the second."""
+    (source, width, height), *narrow = files
+    phone = "".join(
+        f'<source media="{PHONE}" srcset="{file}" width="{wide}" height="{high}">'
+        for file, wide, high in narrow
+    )
+    return (
+        f'<picture>{phone}<img src="{source}" alt="{escape(alt)}" width="{width}"'
+        f' height="{height}" loading="{loading}"></picture>'
+    )
+
+
+def write_still(writer: Any, node: still_figure) -> None:
+    """Write a picture, which opens when it is pressed."""
+    files, image = files_of(writer, node), node.next_node(nodes.image)
+    picture = as_picture(files, image["alt"], image.get("loading", "eager"))
+    writer.body.append(f'<a class="image-reference" href="{files[0][0]}">{picture}</a>')
+    raise nodes.SkipNode
 
 
 class live_figure(nodes.General, nodes.Element):
@@ -108,8 +158,6 @@ def move_without_widgets(app: Sphinx, doctree: nodes.document) -> None:
     if not bundles:
         return
     metadata = nbformat.read(source, as_version=4).metadata
-    folder = Path(app.doctreedir) / "frames"
-    folder.mkdir(exist_ok=True)
     for bundle, form in bundles:
         view = re.search(r'"model_id": *"(\w+)"', form.next_node(nodes.raw).astext())
         figure = moving.moving(view[1] if view else "", metadata)
@@ -119,22 +167,16 @@ def move_without_widgets(app: Sphinx, doctree: nodes.document) -> None:
         ]
         place = moving_figure("", sliders=sliders, start=figure.start)
         for drawn in figure.pictures:
-            data = b64decode(drawn.data)
-            path = folder / f"{hashlib.sha256(data).hexdigest()}.png"
-            path.write_bytes(data)
-            size = {"width": str(drawn.width), "height": str(drawn.height)}
-            uri = os.path.relpath(path, source.parent)
-            place += nodes.image("", uri=Path(uri).as_posix(), alt=drawn.alt, **size)
+            image = stored(app, source, drawn.data, drawn.width, drawn.height)
+            image["alt"] = drawn.alt
+            narrow = [stored(app, source, *drawn.narrow)] if drawn.narrow else []
+            place += still_figure("", image, *narrow)
         bundle.replace_self(place)
 
 
 def write_moving(writer: Any, node: moving_figure) -> None:
     """Write the sliders and the first picture of a moving figure; the others come when asked."""
-    folder = writer.builder.imgpath
-    shown = []
-    for each in node.findall(nodes.image):
-        source = f"{folder}/{writer.builder.images[each['uri']]}"
-        shown.append([source, each["alt"], int(each["width"]), int(each["height"])])
+    shown = [[each.next_node(nodes.image)["alt"], *files_of(writer, each)] for each in node]
     parts = []
     for slider in node["sliders"]:
         name = f"slider-{writer.builder.env.new_serialno('slider')}"
@@ -151,19 +193,20 @@ def write_moving(writer: Any, node: moving_figure) -> None:
             f'<input type="range" min="0" autocomplete="off" {held}>'
             f'<output for="{name}">{escape(slider.labels[slider.start])}</output></div>'
         )
-    source, alt, width, height = shown[node["start"]]
+    alt, *files = shown[node["start"]]
     held = escape(json.dumps(shown, ensure_ascii=False, separators=(",", ":")))
     writer.body.append(
         f'<div class="moving" data-frames="{held}"><div class="moving-controls">{"".join(parts)}'
-        f'</div><div class="panned"><img src="{source}" alt="{escape(alt)}" width="{width}"'
-        f' height="{height}" loading="lazy"></div>'
+        f'</div><div class="panned">{as_picture(files, alt, "lazy")}</div>'
         "<noscript>This figure moves where JavaScript runs.</noscript></div>"
     )
     raise nodes.SkipNode
 
 
 def stop_on_paper(app: Sphinx, doctree: nodes.document, page: str) -> None:
-    """Leave of a moving figure the first picture, where nothing moves."""
+    """Leave of a moving figure the first picture, where nothing moves, and none for a phone."""
     if app.builder.format != "html":
         for each in list(doctree.findall(moving_figure)):
             each.replace_self(each[each["start"]])
+        for each in list(doctree.findall(still_figure)):
+            each.replace_self(each[0])
