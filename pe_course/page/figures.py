@@ -214,7 +214,7 @@ def stacked(drawn: Image.Image, cuts: Sequence[float]) -> Image.Image:
 def trimmed(part: Image.Image) -> Image.Image:
     """Return a picture without the empty ground at its left and right, but for a small margin."""
     left, _, right, _ = ImageChops.invert(part).getbbox() or (0, 0, *part.size)
-    return part.crop((max(left - 6, 0), 0, min(right + 6, part.width), part.height))
+    return part.crop((max(left - 9, 0), 0, min(right + 9, part.width), part.height))
 
 
 def show(
