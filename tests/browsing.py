@@ -125,22 +125,31 @@ TOO_WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] :
   [...document.querySelectorAll('.bd-main *')]
   .filter(e => e.getBoundingClientRect().right > innerWidth + 1)
   .map(e => e.tagName + '.' + e.className).slice(0, 8)"""
+# What was drawn for a screen as broad as this one, and holds its size.
+DRAWN = """const drawn = i => {
+  const phone = i.parentElement.querySelector(':scope > source');
+  return phone && matchMedia(phone.media).matches ? phone : i;
+};"""
 # The picture itself, without its frame, against the size that it was drawn in.
-DISTORTED = """() => [...document.querySelectorAll('.cell_output img[width][height]')].filter(i => {
+DISTORTED = """() => {
+DRAWN
+return [...document.querySelectorAll('.cell_output img[width][height]')].filter(i => {
   const style = getComputedStyle(i), frame = 2 * parseFloat(style.paddingLeft);
   const wide = i.clientWidth - frame, high = i.clientHeight - frame;
-  const drawn = i.getAttribute('width') / i.getAttribute('height');
-  return wide > 0 && Math.abs(wide / high / drawn - 1) > 0.03;
-}).map(i => i.alt.slice(0, 60))"""
+  const shape = drawn(i).getAttribute('width') / drawn(i).getAttribute('height');
+  return wide > 0 && Math.abs(wide / high / shape - 1) > 0.03;
+}).map(i => i.alt.slice(0, 60)); }""".replace("DRAWN", DRAWN)
 # The smallest letters of a picture have eight points: what there is left of them.
-SMALL = """() => [...document.querySelectorAll('.cell_output img[width]')].filter(i => {
+SMALL = """() => {
+DRAWN
+return [...document.querySelectorAll('.cell_output img[width]')].filter(i => {
   if (i.closest('.live')) return false;
   const wide = i.clientWidth - 2 * parseFloat(getComputedStyle(i).paddingLeft);
-  return wide > 0 && (wide / i.getAttribute('width')) * 8 * 4 / 3 < 9;
-}).map(i => i.alt.slice(0, 60))"""
+  return wide > 0 && (wide / drawn(i).getAttribute('width')) * 8 * 4 / 3 < 9;
+}).map(i => i.alt.slice(0, 60)); }""".replace("DRAWN", DRAWN)
 # Where prose, code and pictures as wide as the text end.
 EDGES = """() => [...new Set([...document.querySelectorAll(
-  '.bd-article section > p, section > .cell > .cell_input, .cell_output a > img[width="699"]'
+  '.bd-article section > p, section > .cell > .cell_input, .cell_output a img[width="699"]'
 )].filter(e => e.checkVisibility() && !e.closest('.admonition'))
   .map(e => Math.round(e.getBoundingClientRect().right)))]"""
 BAD_MATH = """() => [...document.querySelectorAll('mjx-merror, [data-mjx-error], :is(span, div)' +

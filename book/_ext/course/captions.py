@@ -17,7 +17,8 @@ from .figures import live_figure
 CAPTION = re.compile(r"Figure ([0-9A-Z]+\.\d+)\.")
 # What a caption says of panels that a phone shows below each other.
 SIDES = re.compile(
-    r"(left|right) (panel|map|matrix|picture)|[Oo]n the (left|right)\b|(Left|Right):|\((left|right)\)"
+    r"(left|right) (panel|map|matrix|picture)|[Oo]n the (left|right)\b"
+    r"|(Left|Right):|\((left|right)\)"
 )
 TAG = re.compile(r"\s*\\tag\{([\w.]+)\}\s*")
 
