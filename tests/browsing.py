@@ -137,7 +137,9 @@ DRAWN = """i => {
   return [file.getAttribute('width'), file.getAttribute('height')];
 }"""
 # The picture itself, without its frame, against the size that it was drawn in.
-DISTORTED = f"""() => [...document.querySelectorAll('.cell_output img[width][height]')].filter(i => {{
+DISTORTED = f"""() => [...document.querySelectorAll(
+  '.cell_output img[width][height]'
+)].filter(i => {{
   const style = getComputedStyle(i), frame = 2 * parseFloat(style.paddingLeft);
   const wide = i.clientWidth - frame, high = i.clientHeight - frame;
   const drawn = ({DRAWN})(i);

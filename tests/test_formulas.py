@@ -12,7 +12,7 @@ from ipywidgets.embed import dependency_state
 
 from browsing import left_out
 from pe_course.page import explore
-from pe_course.page.figures import Picture
+from pe_course.page.figures import Drawing, Picture
 from tools import formulas, moving, vendor
 
 PAGE = r"""<html><head><title>x</title></head><body>
@@ -91,9 +91,10 @@ def shown(widget):
 
 def test_the_pictures_of_two_sliders_are_read_in_their_order():
     first, second = explore.named_slider("a", "xy", 1), explore.named_slider("b", "pqr", 2)
+    phone = Drawing("abc", 15, 40)
     rows = [
         explore.linked_stack(
-            [explore.frame(Picture(f"{a}{b}", f"<{a}{b}>", 30, 20)) for b in "pqr"], second
+            [explore.frame(Picture(f"{a}{b}", f"<{a}{b}>", 30, 20, phone)) for b in "pqr"], second
         )
         for a in "xy"
     ]
@@ -101,7 +102,7 @@ def test_the_pictures_of_two_sliders_are_read_in_their_order():
     found = moving.moving(key, notebook)
     assert found.sliders == [("a", ["x", "y"], 1), ("b", ["p", "q", "r"], 2)]
     assert [each.data for each in found.pictures] == ["xp", "xq", "xr", "yp", "yq", "yr"]
-    assert found.pictures[found.start] == Picture("yr", "<yr>", 30, 20)
+    assert found.pictures[found.start] == Picture("yr", "<yr>", 30, 20, phone)
 
 
 @pytest.mark.parametrize("strange", [widgets.Text, lambda: widgets.VBox([widgets.Text()])])

@@ -19,7 +19,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
 from matplotlib.image import AxesImage
-from PIL import Image
+from PIL import Image, ImageChops
 
 from pe_course.page import phone as layout
 from pe_course.registry import METHODS
@@ -174,7 +174,8 @@ def picture(figure: Figure, alt: str, phone: Phone = None) -> Picture:
         phone: as `show` takes it.
 
     Raises:
-        ValueError: if alt says too little to stand in for the picture, or an image has no scale.
+        ValueError: if alt says too little to stand in for the picture, an image has no scale, or
+            a part is too broad for a phone.
     """
     words = require_alt(alt)
     require_scale(figure)
@@ -194,13 +195,26 @@ def picture(figure: Figure, alt: str, phone: Phone = None) -> Picture:
 
 
 def stacked(drawn: Image.Image, cuts: Sequence[float]) -> Image.Image:
-    """Cut a picture at shares of its width, and put its parts below each other."""
+    """Cut a picture at shares of its width, and put its parts below each other.
+
+    Raises:
+        ValueError: if a part is broader than the column of a phone.
+    """
     edges = [round(share * drawn.width) for share in (0, *cuts, 1)]
-    parts = [drawn.crop((a, 0, b, drawn.height)) for a, b in pairwise(edges)]
-    whole = Image.new("RGB", (max(p.width for p in parts), len(parts) * drawn.height), PAPER)
+    parts = [trimmed(drawn.crop((a, 0, b, drawn.height))) for a, b in pairwise(edges)]
+    width = max(part.width for part in parts)
+    if width > layout.WIDTH * DPI:
+        raise ValueError(f"a part may be {layout.WIDTH} inches wide, got {width / DPI:.3f}")
+    whole = Image.new("RGB", (width, len(parts) * drawn.height), PAPER)
     for number, part in enumerate(parts):
         whole.paste(part, (0, number * drawn.height))
     return whole
+
+
+def trimmed(part: Image.Image) -> Image.Image:
+    """Return a picture without the empty ground at its left and right, but for a small margin."""
+    left, _, right, _ = ImageChops.invert(part).getbbox() or (0, 0, *part.size)
+    return part.crop((max(left - 9, 0), 0, min(right + 9, part.width), part.height))
 
 
 def show(

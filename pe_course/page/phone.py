@@ -45,6 +45,9 @@ def narrow(figure: Figure) -> Figure:
         text.set_fontsize(max(text.get_fontsize(), SMALLEST))
     figure.draw_without_rendering()
     for axes in figure.axes:
+        wrap(axes.yaxis.label, axes.get_window_extent().height)
+    figure.draw_without_rendering()  # a name of more lines moves its panel
+    for axes in figure.axes:
         fit_texts(axes, figure.dpi * WIDTH / columns)
     return figure
 
@@ -106,7 +109,6 @@ def label_each(panels: dict[tuple[int, int], list[Axes]]) -> None:
 def fit_texts(axes: Any, room: float) -> None:
     """Make the texts of a panel fit: `room` is the pixels of its column in the figure."""
     own = axes.get_window_extent()
-    wrap(axes.yaxis.label, own.height)
     if is_colour_bar(axes):
         return
     for title in (axes.title, axes._left_title, axes._right_title):
@@ -125,10 +127,19 @@ def fit_texts(axes: Any, room: float) -> None:
 
 def wrap(text: Text, room: float) -> None:
     """Break a text into lines of at most `room` pixels."""
-    words, box = text.get_text(), text.get_window_extent()
-    extent = box.height if text.get_rotation() == 90 else box.width
+    words, extent = text.get_text(), extent_of(text)
     if words and extent > room and "\n" not in words:
-        text.set_text(textwrap.fill(words, max(8, int(len(words) * room / extent))))
+        signs = max(8, int(len(words) * room / extent))
+        text.set_text(textwrap.fill(words, signs))
+        while signs > 8 and extent_of(text) > room:
+            signs -= 1
+            text.set_text(textwrap.fill(words, signs))
+
+
+def extent_of(text: Text) -> float:
+    """Return the pixels of a text along its lines."""
+    box = text.get_window_extent()
+    return float(box.height if text.get_rotation() == 90 else box.width)
 
 
 def meet(axes: Axes) -> bool:
