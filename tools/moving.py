@@ -15,7 +15,7 @@ from pe_course.page.figures import Drawing, Picture
 
 STATE = "application/vnd.jupyter.widget-state+json"
 FRAME = re.compile(
-    r'(?:<picture>)?(?:<source media="[^"]*" srcset="data:image/png;base64,([^"]+)"'
+    r'<picture>(?:<source media="[^"]*" srcset="data:image/png;base64,([^"]+)"'
     r' width="(\d+)" height="(\d+)">)?'
     r'<img class="frame" src="data:image/png;base64,([^"]+)" alt="([^"]*)"'
     r' width="(\d+)" height="(\d+)"'
