@@ -155,6 +155,13 @@ CUT_OFF = """() => [...document.querySelectorAll('.cell_output img[width]')].fil
   const box = i.closest('.panned, a');
   return box && box.scrollWidth > box.clientWidth + 1;
 }).map(i => i.alt.slice(0, 60))"""
+# Whether all pictures are those for this screen; a browser changes them some time after its size.
+CHOSEN = """() => [...document.querySelectorAll('picture > img')].every(i => {
+  i.loading = 'eager';
+  const phone = i.parentElement.querySelector(':scope > source');
+  const file = phone && matchMedia(phone.media).matches ? phone.srcset : i.getAttribute('src');
+  return i.complete && i.currentSrc.endsWith(file.replace('../', '/'));
+})"""
 # Where prose, code and pictures as wide as the text end.
 EDGES = """() => [...new Set([...document.querySelectorAll(
   '.bd-article section > p, section > .cell > .cell_input, .cell_output a img[width="699"]'
@@ -402,6 +409,7 @@ def visit_page(page, url: str, home: str, axe: str | None, seen: Seen) -> Visit:
         visit.sliders, visit.dead = dead_sliders(page)
         page.set_viewport_size(PHONE)  # before it unfolds, or it would be laid out so twice
         page.evaluate(UNFOLD)
+        page.wait_for_function(CHOSEN)
         vars(visit).update(look_at_once(page, ON_A_PHONE))
         if axe:
             page.evaluate(axe)

@@ -63,7 +63,7 @@ def test_a_broad_figure_gets_a_second_drawing_as_wide_as_a_phones_column(width):
 
 
 def test_a_narrow_figure_has_no_second_drawing():
-    figure, _ = panels(width=figures.BROAD)
+    figure, _ = panels(width=phone.WIDTH)
     picture = figures.picture(figure, ALT)
     assert picture.narrow is None and "narrow" not in picture.size["image/png"]
 

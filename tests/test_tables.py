@@ -68,7 +68,7 @@ def test_the_first_column_stays_and_no_page_moves_sideways(width, look, address,
 
 def test_a_table_fades_where_it_goes_on(address, browser):
     tab = phone(browser, f"{address}book/11_one_table.html")
-    box = tab.locator(".goes-on").first.element_handle()
+    box = tab.locator(".pst-scrollable-table-container.goes-on").first.element_handle()
     assert "gradient" in box.evaluate("e => getComputedStyle(e).maskImage")
     box.evaluate("e => { e.scrollLeft = e.scrollWidth }")
     tab.wait_for_function("e => getComputedStyle(e).maskImage === 'none'", arg=box)

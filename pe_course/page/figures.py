@@ -180,15 +180,14 @@ def picture(figure: Figure, alt: str, phone: Phone = None) -> Picture:
     words = require_alt(alt)
     require_scale(figure)
     width, height = figure.get_size_inches()
-    broad = width > BROAD
-    if broad:
+    if width > BROAD:
         figure.set_size_inches(LINE, height * LINE / width)
     drawn, narrow = draw(figure), None
     if isinstance(phone, Figure):
         narrow = draw(phone)
     elif phone is not None:
         narrow = stacked(drawn, phone)
-    elif broad and any(axes.axison for axes in figure.axes):
+    elif width > layout.WIDTH and any(axes.axison for axes in figure.axes):
         narrow = draw(layout.narrow(figure))
     whole = png(drawn)
     return Picture(whole.data, words, whole.width, whole.height, png(narrow) if narrow else None)
