@@ -183,7 +183,7 @@ export const bench = {
     }
     const half = narrow ? width - 130 : (width - 182) / 2;
     const ticks = { xValues: MULTIPLES.map((_, i) => i), xFormat: (i) => `${SIZES.trained * MULTIPLES[i]}` };
-    const right = chart(drawing, { x: 46, y: top + 26, width: half, height: 200, xs: [0, 4], ys: [0, 1.02], ...ticks, xLabel: "tokens in the text", title: "share of tokens named", yValues: [0, 0.25, 0.5, 0.75, 1], yFormat: percent });
+    const right = chart(drawing, { x: 46, y: top + 26, width: half, height: 200, xs: [0, 4], ys: [0, 1.02], ...ticks, xLabel: "tokens in the text", title: "share of tokens right", yValues: [0, 0.25, 0.5, 0.75, 1], yFormat: percent });
     const ends = []; // of the curves: a name, its colour, and the share there
     const kept = (shares, words, line, label) => {
       right.curve(shares.map((share, i) => [i, share]), line).append("title").text(`${words}: ${percent(shares[0])} right at 32 tokens, ${percent(shares.at(-1))} at 512`);

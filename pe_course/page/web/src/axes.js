@@ -67,7 +67,7 @@ export const axes = {
     const { place, key } = state;
     const { at, called, bundles, gaps, parts, scores } = made(state);
     const sum = added(parts(key).map((part, a) => `${called[a]} ${digits(part)} (${bundles[a].length} pairs: ${gaps[a]})`));
-    return `Query: ${at(place)}; key: ${at(key)}. Score ${digits(scores[key])} = ${sum}.`;
+    return `Query: ${at(place)}; key: ${at(key)}. Score ${digits(scores[key])} ≈ ${sum}.`;
   },
   draw({ drawing: all, handle, svg, state, set, width, narrow, at: scores }) {
     const drawing = all.append("g").attr("class", "clear");

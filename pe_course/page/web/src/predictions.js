@@ -15,7 +15,7 @@ export const PREDICTIONS = {
   },
   permutations: {
     question: "the words are shuffled. The numbers in the framed row of “dog” …",
-    options: ["become others", "stay in place", "move with their words"], right: 2,
+    options: ["change", "stay in place", "move with their words"], right: 2,
     then: { knows: "nothing", order: SHUFFLED },
     why: "Rows and columns move, and no number changes. With codes or a mask (More: the layer knows) it is different.",
   },
@@ -52,7 +52,7 @@ export const PREDICTIONS = {
   },
   rope_score: {
     question: "the query is at 1, the key at 3. What leaves the score as it is?",
-    options: ["they change places", "both move on by 500", "either of the two"], right: 1,
+    options: ["they change places", "both move on by 500", "either of these moves"], right: 1,
     then: { shift: 500 },
     why: "Both arrows rotate by the same angle; what lies between them stays. In changed places n − m is −2, and the sign counts.",
   },
