@@ -17,12 +17,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Any
 
-from pe_course.bakeoff.rows import SHIPPED, curves, read_rows
+from pe_course.bakeoff.rows import SHIPPED, Row, curves, read_rows
 from pe_course.page.live import WEB
 from tools import ROOT, live
 
@@ -94,9 +94,8 @@ def ends(values: Iterable[float]) -> list[float]:
     return [round(min(known), 3), round(max(known), 3)]
 
 
-def chapter(task: str, method: str, scale: str) -> dict[str, Any]:
+def chapter(rows: Sequence[Row], task: str, method: str, scale: str) -> dict[str, Any]:
     """Return steps, learning rate, seeds and ranges of a method in a training of chapter 17."""
-    rows = read_rows(SHIPPED / f"{scale}.csv")
     found = curves(rows, TASKS[task], "accuracy", scale)[method]
     ((steps, rate),) = {
         (int(row["steps"]), float(row["lr"]))
@@ -141,9 +140,10 @@ def plain(steps: int = 400) -> dict[str, float]:
 
 def beside(known: dict[str, Any]) -> str:
     """Return the curves as the page reads them, with what chapter 17's two trainings measured."""
+    rows = {scale: read_rows(SHIPPED / f"{scale}.csv") for scale in ("small", "long")}
     for task, methods in known["tasks"].items():
         for method, kept in methods.items():
-            kept |= {scale: chapter(task, method, scale) for scale in ("small", "long")}
+            kept |= {scale: chapter(rows[scale], task, method, scale) for scale in rows}
     return json.dumps(known) + "\n"
 
 
@@ -152,8 +152,11 @@ def main() -> int:
     parser.add_argument("--script", action="store_true", help="leave the curves as they are")
     parser.add_argument("--seeds", type=int, default=20, help="of each method and task")
     options = parser.parse_args()
-    SCRIPT.write_text(script(), encoding="utf-8")
-    known = trained(options.seeds) if not options.script else json.loads(CURVES.read_text("utf-8"))
+    if options.script:
+        known = json.loads(CURVES.read_text("utf-8"))
+    else:
+        SCRIPT.write_text(script(), encoding="utf-8")  # which is what trains
+        known = trained(options.seeds)
     CURVES.write_text(beside(known), encoding="utf-8")
     SCRIPT.write_text(script(), encoding="utf-8")  # which holds them
     print(f"{SCRIPT.relative_to(ROOT)}: {SCRIPT.stat().st_size} bytes")

@@ -84,7 +84,6 @@ if (open) {
 // that goes on at the right fades out there.
 const WIDE = {
   ".pst-scrollable-table-container": "Table",
-  ".panned": "Figure",
   "mjx-container[display]": "Formula",
   ".cell_output pre": "Output",
   pre: "Code",
@@ -113,6 +112,7 @@ const list = document.getElementById("pst-page-toc-nav");
 const links = [...(list?.querySelectorAll("a") ?? [])];
 const named = ({ hash }) => document.getElementById(decodeURIComponent(hash.slice(1).split("?")[0]));
 const places = links.map(named);
+let marked;
 const mark = () => {
   const top = (element) => element.getBoundingClientRect().top;
   const left = document.documentElement.scrollHeight - innerHeight - scrollY;
@@ -125,6 +125,8 @@ const mark = () => {
   if (target && top(target) >= 0 && top(target) <= (left < 2 ? innerHeight : above)) {
     at = places.findLastIndex((place) => !(place.compareDocumentPosition(target) & Node.DOCUMENT_POSITION_PRECEDING));
   }
+  if (at === marked) return;
+  marked = at;
   links.forEach((link, each) => {
     link.classList.toggle("active", each === at);
     link.ariaCurrent = each === at ? "true" : null;

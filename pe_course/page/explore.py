@@ -25,7 +25,7 @@ import matplotlib.pyplot as plt
 from IPython.display import display
 from matplotlib.figure import Figure
 
-from pe_course.page.figures import PHONE, Picture, caption_of, picture, show_caption
+from pe_course.page.figures import Picture, caption_of, for_a_phone, picture, show_caption
 
 MAX_FRAMES = 80  # more would make the page heavy
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -45,10 +45,8 @@ def as_html(picture: Picture) -> str:
     """Return a picture as HTML that carries its alt text and keeps its place on the page."""
     source = ""
     if narrow := picture.narrow:
-        source = (
-            f'<source media="{PHONE}" srcset="data:image/png;base64,{narrow.data}"'
-            f' width="{narrow.width}" height="{narrow.height}">'
-        )
+        data = f"data:image/png;base64,{narrow.data}"
+        source = for_a_phone(data, narrow.width, narrow.height)
     return (
         f"<picture>{source}"
         f'<img class="frame" src="data:image/png;base64,{picture.data}" alt="{escape(picture.alt)}"'

@@ -142,6 +142,11 @@ def png(drawn: Image.Image) -> Drawing:
     return Drawing(data, round(drawn.width * 2 / 3), round(drawn.height * 2 / 3))
 
 
+def for_a_phone(file: str, width: int, height: int) -> str:
+    """Return the element of a `<picture>` that gives a phone a file of its own."""
+    return f'<source media="{PHONE}" srcset="{file}" width="{width}" height="{height}">'
+
+
 class Picture(NamedTuple):
     """A drawn figure: the PNG in base64, its words, and its size in pixels of the page.
 

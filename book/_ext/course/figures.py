@@ -16,7 +16,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 from pe_course.page import live
-from pe_course.page.figures import PHONE
+from pe_course.page.figures import for_a_phone
 from tools import bench, moving
 
 from .typography import HYPHEN
@@ -87,10 +87,7 @@ def files_of(writer: Any, node: still_figure) -> list[tuple[str, int, int]]:
 def as_picture(files: list[tuple[str, int, int]], alt: str, loading: str) -> str:
     """Return the element that shows the first file, and on a phone the second."""
     (source, width, height), *narrow = files
-    phone = "".join(
-        f'<source media="{PHONE}" srcset="{file}" width="{wide}" height="{high}">'
-        for file, wide, high in narrow
-    )
+    phone = "".join(for_a_phone(*each) for each in narrow)
     return (
         f'<picture>{phone}<img src="{source}" alt="{escape(alt)}" width="{width}"'
         f' height="{height}" loading="{loading}"></picture>'
