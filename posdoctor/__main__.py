@@ -8,7 +8,6 @@
     posdoctor config.json --explain      say what it means for the positions of every layer
     posdoctor bias.npy --kind bias --expect module:bias    a matrix (heads, Lq, Lk); also .pt
     posdoctor --compare port original    examine a port, and say how it differs
-    posdoctor --bugs                     put every planted bug before the doctor
 
 A function (q, k, cos, sin) with its module, one of NumPy's arrays, queries dumped before and
 after, a line for pytest: three lines of Python each, in `posdoctor.ways`.
@@ -51,7 +50,6 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--explain", action="store_true", help="say what a configuration means")
     options.add_argument("--layout", help="with --explain: where the file does not tell")
     options.add_argument("--base", type=float, help="with --explain: where the file does not tell")
-    options.add_argument("--bugs", action="store_true", help="examine the planted bugs")
     return options
 
 
@@ -101,24 +99,10 @@ def examine(chosen: argparse.Namespace) -> Report:
     return diagnose(found(chosen.thing), kind=chosen.kind, expect=expect, **options)
 
 
-def all_bugs() -> int:
-    """Print a line for each planted bug; return 1 if one is not named."""
-    from posdoctor.bugs import BUGS, verdicts
-
-    missed = 0
-    for bug in BUGS:
-        names = verdicts(bug)
-        missed += bug.verdict not in names
-        print(f"{'named ' if bug.verdict in names else 'MISSED'}  {bug.name}: {', '.join(names)}")
-    return FAULTY if missed else HEALTHY
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Examine, print, and return the exit status."""
     options = parser()
     chosen = options.parse_args(arguments)
-    if chosen.bugs:
-        return all_bugs()
     if (chosen.thing is None) == (chosen.compare is None):
         options.error("give one thing, or --compare with two")
     try:

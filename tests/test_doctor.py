@@ -6,9 +6,22 @@ import json
 import re
 
 import numpy as np
+import planted
 import pytest
 import torch
 import unseen
+from planted import (
+    BUGS,
+    COMBINED,
+    DOUBTFUL,
+    YARN,
+    codes,
+    mixed_layouts,
+    place_bug,
+    right,
+    rotate_pairs,
+    verdicts,
+)
 from test_configs import table
 from torch import nn
 
@@ -21,18 +34,6 @@ from pe_lib.rope_scaling import DynamicNTK, llama3, proportional, yarn, yarn_att
 from pe_lib.sinusoidal import frequencies
 from posdoctor import __main__ as command
 from posdoctor import ways
-from posdoctor.bugs import (
-    BUGS,
-    COMBINED,
-    DOUBTFUL,
-    YARN,
-    codes,
-    mixed_layouts,
-    place_bug,
-    right,
-    rotate_pairs,
-    verdicts,
-)
 from posdoctor.configs import from_config
 from posdoctor.configs.checks import Contradiction
 from posdoctor.configs.explain import explain
@@ -54,18 +55,16 @@ from tools import ROOT, doctor_page
 from tools.configs_page import published_files
 
 SIZES = Sizes(64, 4, 128)
-PLANTED = doctor_page.planted()
 PUBLISHED = {each["name"]: each["config"] for each in published_files()}
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_named(bug):
     assert bug.verdict in verdicts(bug)
-    assert PLANTED[bug.name] == list(verdicts(bug))
 
 
-def test_the_page_has_every_planted_bug():
-    assert list(PLANTED) == [bug.name for bug in BUGS]
+def test_the_page_tells_what_the_doctor_says_of_every_planted_bug():
+    assert doctor_page.read(doctor_page.BUGS) == planted.recorded()
 
 
 @pytest.mark.parametrize("name", COMBINED)
@@ -681,12 +680,12 @@ def test_bad_input_is_refused_with_what_is_allowed(name):
 
 
 def test_the_command_answers_with_words_and_an_exit_status(tmp_path, capsys, monkeypatch):
-    assert command.main(["posdoctor.bugs:right"]) == 0
+    assert command.main(["planted:right"]) == 0
     assert "sound as far as tried" in capsys.readouterr().out
-    assert command.main(["posdoctor.bugs:mixed_layouts", "--json"]) == 1
+    assert command.main(["planted:mixed_layouts", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["healthy"] is False
-    assert command.main(["posdoctor.bugs:right", "--expect", "base=500000,layout=half"]) == 1
-    compared = ["--compare", "posdoctor.bugs:right", "posdoctor.bugs:mixed_layouts"]
+    assert command.main(["planted:right", "--expect", "base=500000,layout=half"]) == 1
+    compared = ["--compare", "planted:right", "planted:mixed_layouts"]
     assert command.main(compared) == 1
     path = tmp_path / "config.json"
     path.write_text(json.dumps(YARN))
@@ -704,7 +703,7 @@ def test_a_crash_is_no_verdict(monkeypatch, capsys):
         raise StopIteration("no parameters")
 
     monkeypatch.setattr(command, "examine", broken)
-    assert command.main(["posdoctor.bugs:right"]) == 2
+    assert command.main(["planted:right"]) == 2
     assert "broke off, StopIteration: no parameters" in capsys.readouterr().err
 
 

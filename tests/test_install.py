@@ -136,13 +136,14 @@ def test_answers_run_when_pasted_with_nothing_but_the_wheel(alone):
 
 
 def test_the_doctor_examines_with_nothing_of_the_course_on_the_path(alone):
-    run, _ = alone
+    run, target = alone
     done = run("-c", ASK + "print('sound')" + ASK.replace('"half"', '"interleaved"'))
     assert done.stdout == "sound\n", done.stderr
     assert "AssertionError: rotary function <lambda>: layout\n" in done.stderr
     told = run("-m", "posdoctor", "config.json", "--explain")
     assert "pairs half, base 10000" in told.stdout, told.stderr
-    named = run("-m", "posdoctor", "posdoctor.bugs:mixed_layouts", "--expect", "config.json")
+    shutil.copy(ROOT / "tests/planted.py", target.parent / "mine.py")
+    named = run("-m", "posdoctor", "mine:mixed_layouts", "--expect", "config.json")
     assert named.returncode == 1 and "FAULT: mixed-layouts" in named.stdout, named.stderr
 
 

@@ -1,6 +1,6 @@
 """Bugs written before the doctor was made to look for them, and correct code that resembles them.
 
-Those that `posdoctor.bugs` has too are planted there. Rotary functions are (q, k, positions) ->
+Those that planted.py has too are planted there. Rotary functions are (q, k, positions) ->
 (q, k) with q of (B, H, L, d); biases (query positions, key positions) -> (H, Lq, Lk); codes
 positions -> (L, d).
 """
@@ -13,10 +13,10 @@ from functools import wraps
 from typing import Any
 
 import torch
+from planted import Pair, rates_bug, right, rotate_pairs, table
 from torch import Tensor
 
 from pe_lib.sinusoidal import frequencies
-from posdoctor.bugs import Pair, rates_bug, right, rotate_pairs, table
 
 
 def rows(positions: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The proofs of the doctor, as a page: planted bugs and what it said, and where it cannot tell.
 
 Nothing is examined here. Tables in book/data keep what the doctor said, and tests/test_doctor.py
-holds them to what it says: of planted bugs (`python tests/doctor_verdicts.py` writes them) and of
+holds them to what it says: of planted bugs (`python tests/planted.py` writes them) and of
 published functions (`python tests/published.py`).
 """
 
@@ -11,37 +11,32 @@ import csv
 from pathlib import Path
 
 from pe_course import census
-from posdoctor.bugs import BUGS, COMBINED, DOUBTFUL, Bug
 from posdoctor.findings import KNOWN
 from tools import ROOT, configs_page, folded
 
 VJEPA = "https://github.com/facebookresearch/vjepa2/pull/15"
-PLANTED = ROOT / "book/data/doctor_bugs.csv"
+BUGS = ROOT / "pe_course/data/doctor_bugs.csv"
 PUBLISHED = ROOT / "pe_course/data/doctor_published.csv"
 WITNESSES = ROOT / "book/data/second_witness.csv"
 TOLD = ("model", "engine", "layout", "base", "part", "rule", "note")
 
 
-def planted() -> dict[str, list[str]]:
-    """Return the names of the findings on each planted bug."""
-    return {line["bug"]: line["findings"].split("; ") for line in read(PLANTED)}
-
-
-def row(bug: Bug, findings: list[str]) -> str:
+def bug(line: dict[str, str]) -> str:
     """Return the row of a planted bug."""
-    named = "named" if bug.verdict in findings else "**missed**"
-    hint = "" if bug.expect is None else "told what to expect"
-    thread = f"[a public case]({bug.thread})" if bug.thread else ""
-    later = "yes" if bug.held_out else ""
-    words = KNOWN[bug.verdict].says.replace("|", r"\|")
-    cells = (bug.name, bug.symptom, named, words, hint, later, thread)
+    verdict = line["verdict"]
+    named = "named" if verdict in line["findings"].split("; ") else "**missed**"
+    known = KNOWN[verdict]
+    thread = f"[a public case]({known.thread})" if known.thread else ""
+    hint = "told what to expect" if line["told"] else ""
+    words = known.says.replace("|", r"\|")
+    cells = (line["planted"], line["symptom"], named, words, hint, line["later"], thread)
     return f"| {' | '.join(cells)} |"
 
 
-def doubt(name: str) -> str:
+def doubt(line: dict[str, str]) -> str:
     """Return a line on what cannot be told, with the experiment that would."""
-    known = KNOWN[DOUBTFUL[name][1]]
-    return f"| {name} | {known.says} | {known.experiment} |"
+    known = KNOWN[line["findings"]]
+    return f"| {line['planted']} | {known.says} | {known.experiment} |"
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -141,23 +136,23 @@ def false_alarms() -> list[str]:
 
 def page() -> str:
     """Return the page of the book."""
-    combined = [
-        f"| {name} | {', '.join(sorted(wanted))} |" for name, (_, _, wanted) in COMBINED.items()
-    ]
-    later = sum(bug.held_out for bug in BUGS)
-    findings = planted()
+    lines = read(BUGS)
+    one, two, doubtful = (
+        [x for x in lines if x["kind"] == kind] for kind in ("one", "two", "doubt")
+    )
+    later = sum(line["later"] == "yes" for line in one)
     return "\n".join(
         [
             "# What the doctor names, and where it cannot tell",
             "",
-            f"The doctor of the clinic is tried on {len(BUGS)} planted bugs, each a few lines that "
+            f"The doctor of the clinic is tried on {len(one)} planted bugs, each a few lines that "
             f"people have really written; {later} of them were planted after it had been written. "
             "The tests hand it every one, and every correct rotary function of published "
             "libraries that they can call, in which it must find no fault.",
             "",
             "| planted | its owner sees | verdict | the doctor's words | hint | later | thread |",
             "|---|---|---|---|---|---|---|",
-            *(row(bug, findings[bug.name]) for bug in BUGS),
+            *map(bug, one),
             "",
             *false_alarms(),
             *witnesses(),
@@ -165,7 +160,7 @@ def page() -> str:
             "",
             "| planted together | what was named |",
             "|---|---|",
-            *combined,
+            *(f"| {line['planted']} | {line['findings'].replace(';', ',')} |" for line in two),
             "",
             "## Where it cannot tell",
             "",
@@ -173,7 +168,7 @@ def page() -> str:
             "",
             "| one, or the other | what it says | what would tell |",
             "|---|---|---|",
-            *map(doubt, DOUBTFUL),
+            *map(doubt, doubtful),
             "",
         ]
     )

@@ -1,10 +1,12 @@
 """Planted bugs: each a few lines, each one that people have really written, each with its name.
 
-`python -m posdoctor --bugs` and the tests put every one before the doctor.
+test_doctor.py puts every one before the doctor. `python tests/planted.py` writes what it says into
+pe_course/data/doctor_bugs.csv, for the pages.
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,7 +21,8 @@ from pe_lib.rope import split_pairs
 from pe_lib.rope_scaling import ntk_aware, yarn
 from pe_lib.sinusoidal import arrange, frequencies
 from pe_lib.t5 import t5_bucket
-from posdoctor.findings import KNOWN
+from posdoctor.doctor import diagnose
+from posdoctor.findings import UNSURE
 from posdoctor.precision import tf32
 from posdoctor.subjects import Bias
 
@@ -47,11 +50,6 @@ class Bug:
     expect: object = None
     options: dict[str, Any] = field(default_factory=dict)
     held_out: bool = False
-
-    @property
-    def thread(self) -> str:
-        """The address of the nearest known bug."""
-        return KNOWN[self.verdict].thread
 
 
 def table(positions: Tensor, dim: int, base: float = 10000.0) -> Tensor:
@@ -386,7 +384,42 @@ DOUBTFUL: dict[str, tuple[object, str]] = {
 @cache
 def verdicts(bug: Bug) -> tuple[str, ...]:
     """Return the names of all that the doctor finds in a planted bug, each once, and keep them."""
-    from posdoctor.doctor import diagnose
-
     report = diagnose(bug.thing, expect=bug.expect, **bug.options)
     return tuple(dict.fromkeys(report.names()))
+
+
+Row = dict[str, str]
+
+
+def recorded() -> list[Row]:
+    """Return the rows of the table: what was planted, and what the doctor finds."""
+    rows = [
+        {
+            "kind": "one",
+            "planted": bug.name,
+            "symptom": bug.symptom,
+            "verdict": bug.verdict,
+            "findings": "; ".join(verdicts(bug)),
+            "told": "yes" if bug.expect is not None else "",
+            "later": "yes" if bug.held_out else "",
+        }
+        for bug in BUGS
+    ]
+    for name, (thing, expect, wanted) in COMBINED.items():
+        found = wanted & set(diagnose(thing, expect=expect).names())
+        rows.append({"kind": "two", "planted": name, "findings": "; ".join(sorted(found))})
+    for name, (thing, verdict) in DOUBTFUL.items():
+        found = {verdict} & set(diagnose(thing).names(UNSURE))
+        rows.append({"kind": "doubt", "planted": name, "findings": "; ".join(found)})
+    return [dict.fromkeys(rows[0], "") | row for row in rows]
+
+
+if __name__ == "__main__":
+    from tools.doctor_page import BUGS as TABLE
+
+    rows = recorded()
+    with TABLE.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    print(f"{len(rows)} rows in {TABLE.name}")
