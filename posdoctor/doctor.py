@@ -97,7 +97,7 @@ def diagnose(
             if callable(expect) and not isinstance(expect, PositionEncoding):
                 expect = of_blhd(expect)
         report = of_subject(as_subject(thing, kind, options), dtypes, thorough)
-        report.told = expect is not None
+        report.untold = expect is None
     if expect is not None:
         judge(report, expect, kind, options)
         if callable(expect) and report.case.has("grid", "not-proportional"):

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from posdoctor.findings import FAULT, Finding
+from posdoctor.findings import FAULT, UNSURE, Finding
 from posdoctor.profile import Case, Profile
-
-UNTOLD = "sound as far as tried; whether it is your model's, say with expect"
 
 
 @dataclass
@@ -20,14 +18,14 @@ class Report:
         case: facts, findings, what was not examined, curves.
         profile: what was measured, for comparisons; None where the examination broke off.
         parts: reports on the parts of something that has several.
-        told: whether the doctor was told what it should be, or nobody could tell more.
+        untold: the doctor was not told what it should be, and that would tell more.
     """
 
     subject: str
     case: Case
     profile: Profile | None = None
     parts: dict[str, Report] = field(default_factory=dict)
-    told: bool = True
+    untold: bool = False
 
     @property
     def findings(self) -> list[Finding]:
@@ -50,18 +48,32 @@ class Report:
         return [each.name for each in self.findings if level in (None, each.level)]
 
     def __str__(self) -> str:
-        """Return the report in words."""
-        verdict = "no fault found" if self.told else UNTOLD
-        verdict = verdict if self.healthy else f"{len(self.faults)} fault(s)"
-        lines = [f"{self.subject}: {verdict}"]
-        lines += [f"  {topic}: {words}" for topic, words in self.case.facts.items()]
-        lines += [f"  {line}" for each in told_once(self.case.findings)
-                  for line in str(each).split("\n")]  # fmt: skip
-        lines += ["  Not examined:"] * bool(self.case.unexamined)
-        lines += [f"  - {what}" for what in self.case.unexamined]
+        """Return the report in words: what was measured, what differs, what was not examined."""
+        lines = [f"{self.subject}: {self.verdict}"]
+        for title, entries in (
+            ("Measured", [f"{topic}: {words}" for topic, words in self.case.facts.items()]),
+            ("Differs", list(map(str, told_once(self.case.findings)))),
+            ("Not examined", self.case.unexamined),
+        ):
+            lines += [f"  {title}:"] if entries else []
+            lines += [f"    {line}" for entry in entries for line in entry.split("\n")]
         for part in self.parts.values():
             lines += [f"  {line}" for line in str(part).split("\n")]
         return "\n".join(lines)
+
+    @property
+    def verdict(self) -> str:
+        """The first line's words: how many faults and doubts; no finding is no proof."""
+        found = told_once(self.findings)
+        counts = {
+            word: sum(each.level == level for each in found)
+            for level, word in ((FAULT, "fault"), (UNSURE, "doubt"))
+        }
+        words = [f"{count} {word}{'s' * (count > 1)}" for word, count in counts.items() if count]
+        if self.healthy:
+            words = words or ["no fault in what was measured"]
+            words += ["with expect it is held to your model"] * self.untold
+        return "; ".join(words)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as plain values."""
