@@ -233,7 +233,7 @@ def attend_fused(
 
 def starts_of(q_pos: Tensor | int, k_pos: Tensor | int) -> tuple[int, int] | None:
     """Return where the positions of queries and keys begin, if they are given so."""
-    given = isinstance(q_pos, int | torch.SymInt), isinstance(k_pos, int | torch.SymInt)
+    given = isinstance(q_pos, (int, torch.SymInt)), isinstance(k_pos, (int, torch.SymInt))
     return (q_pos, k_pos) if all(given) else None  # type: ignore[return-value]
 
 

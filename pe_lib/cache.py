@@ -96,12 +96,13 @@ class KVCache:
 
     def replace_with(self, other: KVCache, layer: int) -> None:
         """Hold what another cache holds, for the layer of that id."""
-        vars(self).update(vars(other), layer=layer)
+        self.keys, self.values, self.hidden = other.keys, other.values, other.hidden
+        self.at, self.end, self.buffers, self.layer = other.at, other.end, other.buffers, layer
 
     def positions_with(self, k_pos: Tensor | int, k: Tensor) -> Tensor | int:
         """Return the positions held and those of k (B, heads, n, d): an int if all follow."""
         if self.keys is None:  # a tensor of the caller may change
-            start = isinstance(k_pos, int | torch.SymInt)
+            start = isinstance(k_pos, (int, torch.SymInt))
             return k_pos if start else as_positions(k_pos, k).clone()
         if not isinstance(self.at, Tensor) and self.end != self.at + self.keys.shape[2]:
             raise ValueError("cache.positions must be set, too, where keys are cut")

@@ -179,7 +179,7 @@ def as_positions(positions: Tensor | int, x: Tensor) -> Tensor:
             broadcast to all.
         TypeError: for half precision, which has the same number for neighbours from 256 or 2048 on.
     """
-    if isinstance(positions, int | torch.SymInt):
+    if isinstance(positions, (int, torch.SymInt)):
         return consecutive(positions, x)
     positions = torch.as_tensor(positions, device=x.device)
     fits = positions.ndim in (1, 2, 3) and positions.shape[-1] == x.shape[-2]

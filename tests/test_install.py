@@ -148,7 +148,7 @@ def test_the_doctor_examines_with_nothing_of_the_course_on_the_path(alone):
 
 
 def test_the_wheel_asks_for_the_versions_that_are_tested(metadata):
-    names = ("requirements.txt", "tests/colab.txt")
+    names = ("requirements.txt", "tests/colab.txt", "tests/oldest.txt")
     pins = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in names).lower()
     for bound in metadata.get_all("Requires-Dist"):
         name, version = bound.partition(";")[0].strip().split(">=")
