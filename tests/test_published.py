@@ -2,7 +2,7 @@
 
 The table is book/data/configs.csv, which `python tests/equality.py` writes. Each of its rows is
 found anew here, by building a small model and running it. So are published files as people have
-them, in book/data/published_configs.json.
+them, in posdoctor/configs/published.json.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ import torch
 from posdoctor.configs import Layer, from_config, model_types
 from posdoctor.configs.checks import Contradiction
 from posdoctor.configs.layers import text_of
+from posdoctor.factory import published_files
 from tools import configs_page
 
-FILES = {each["name"]: each["config"] for each in configs_page.published_files()}
+FILES = {each["name"]: each["config"] for each in published_files()}
 INSTEAD = {
     "Falcon-RW 1B": "alibi=true .* use pe_lib.ALiBi",
     "BLOOM": "'bloom' adds biases .* use pe_lib.ALiBi",
