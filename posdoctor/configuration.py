@@ -83,7 +83,7 @@ def unsaid(layer: Layer) -> list[str]:
     if isinstance(layer.rope, DynamicNTK):
         found.append("frequencies past the trained length: they depend on the length")
     if layer.sections and pair_axes(layer) is None:
-        found.append("axes of the pairs: the two components of a pair may have two axes")
+        found.append("axes of the pairs: the sections do not give each pair one axis")
     return found
 
 
@@ -149,21 +149,24 @@ def profile_of(layer: Layer, layout_known: bool) -> Profile | None:
 
 
 def pair_axes(layer: Layer) -> list[int] | None:
-    """Return the axis of each pair, in M-RoPE; None of one axis, or where a pair has two.
+    """Return the axis of each pair, in M-RoPE; None of one axis, or where sections do not tell.
 
     Source: the classes of transformers. Ernie's sections are of height, width and time.
     """
     sections: Sequence[int] = layer.sections
+    pairs = 0 if layer.rope is None else len(layer.rope.inv_freq)
     if not sections or layer.section_order == "components":
+        return None
+    if layer.section_order == "turns":  # what the two others do not take is the first axis's
+        axes = torch.zeros(pairs, dtype=torch.long, device="cpu")
+        for axis in (1, 2):
+            axes[axis : 3 * sections[axis] : 3] = axis
+        return axes.tolist()
+    if sum(sections) != pairs:
         return None
     if layer.section_order == ALTERNATING:
         return [1 + pair % 2 for pair in range(sections[0] + sections[1])] + [0] * sections[2]
-    if layer.section_order == "blocks":
-        return [index % 3 for index, count in enumerate(sections) for _ in range(count)]
-    axes = [0] * sum(sections)
-    for axis in (1, 2):
-        axes[axis : 3 * sections[axis] : 3] = [axis] * len(axes[axis : 3 * sections[axis] : 3])
-    return axes
+    return [index % 3 for index, count in enumerate(sections) for _ in range(count)]
 
 
 def for_text(profile: Profile) -> Profile:

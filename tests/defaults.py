@@ -34,6 +34,7 @@ OTHERS |= {"floor_scale", "block_types", "layers_block_type", "hybrid_override_p
 READ = SIZES | OTHERS | set(FIELDS)
 READ -= {"rope_parameters", "rope_scaling", "per_layer_config", "num_key_value_heads"}
 SEEN = ("sliding_window", "position_embedding_type")  # that a class has them at all says something
+WRITTEN_LATER = ("cross_attention_layers", "partial_rotary_factor")  # by the class itself
 MARK = 123.0
 SCALING = {"rope_type": "yarn", "factor": 7.0, "original_max_position_embeddings": 64}
 FLAT = {"rope_type": "linear", "factor": 7.0, "rope_theta": MARK}
@@ -65,11 +66,15 @@ def fields(configuration: Any) -> dict[str, Any]:
     for each in dataclasses.fields(configuration):
         name, made_anew = SAME.get(each.name, each.name), each.default_factory
         value = each.default if made_anew is dataclasses.MISSING else made_anew()
-        if name == "cross_attention_layers":  # a list that the class writes down later
+        if name in WRITTEN_LATER:
             value = getattr(asked(configuration), name)
         given = value is not None and value is not dataclasses.MISSING
         if name in READ and (given or name in SEEN):
             found[name] = value if given else None
+    single = getattr(asked(configuration), "to_dict", dict)().get("per_layer_config") or {}
+    widths = {each.get("head_dim") for each in single.values()} - {None}
+    if widths:
+        found["global_head_dim"] = widths.pop()
     return dict(sorted(found.items()))
 
 
@@ -121,6 +126,11 @@ def rope(configuration: Any) -> dict[str, Any]:
         kind: {key: value for key, value in given.items() if value != "default"}
         for kind, given in parts(plain).items()
     }
+    one = {"rope_type": "linear", "factor": 2.0, "rope_theta": MARK}
+    given = asked(configuration, **mixed, rope_parameters={kind: dict(one) for kind in found})
+    for kind, each in parts(getattr(given, "rope_parameters", None)).items():
+        if kind and kind in found and "partial_rotary_factor" in each:
+            found[kind]["added"] = {"partial_rotary_factor": each["partial_rotary_factor"]}
     for field in BASES:
         marked = asked(configuration, **mixed, **{field: MARK})
         for kind, given in parts(getattr(marked, "rope_parameters", None)).items():

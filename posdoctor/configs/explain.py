@@ -25,7 +25,7 @@ from pe_lib.rope_scaling import (
 )
 from posdoctor.configs import model_types
 from posdoctor.configs.layer_kinds import Fields, unread
-from posdoctor.configs.layers import Layer, fields_of, from_config, ignores_flat_parameters
+from posdoctor.configs.layers import Layer, fields_of, from_config, ignores_flat_parameters, text_of
 from posdoctor.configs.rope_types import TRAINED, Head, base_inv_freq, rope_type
 from posdoctor.findings import FAULT, NOTE, UNSURE, Finding
 
@@ -97,17 +97,18 @@ def read(
     Raises:
         TypeError, ValueError: as in `from_config`.
     """
-    fields = dict(fields_of(config))
-    known = fields.get("model_type") in model_types.ROTATING
-    fragment = fields.get("model_type") is None
+    given = text_of(config)
+    known = given.get("model_type") in model_types.ROTATING
+    fragment = given.get("model_type") is None
     if lenient and fragment:
-        fields.setdefault("num_hidden_layers", len(fields.get("layer_types") or [0]))
-        if any("sliding" in str(kind) for kind in fields.get("layer_types") or ()):
-            fields.setdefault("sliding_window", 1)  # no finding reads how wide it is
+        named = fields_of(given)
+        given = {"num_hidden_layers": len(named.get("layer_types") or [0]), **given}
+        if any("sliding" in str(kind) for kind in named.get("layer_types") or ()):
+            given = {"sliding_window": 1, **given}  # no finding reads how wide it is
     pairs, rate = layout, base
     while True:
         try:
-            layers = from_config(fields, layout=pairs, base=rate)
+            layers = from_config(given, layout=pairs, base=rate)
         except ValueError as error:
             if str(error).startswith("layout must be given"):
                 pairs = "half"  # nothing is said of it
@@ -116,7 +117,7 @@ def read(
             else:
                 raise
         else:
-            return Reading(fields, layers, known, pairs == layout, rate == base)
+            return Reading(fields_of(given), layers, known, pairs == layout, rate == base)
 
 
 def explain(config: object, *, layout: str | None = None, base: float | None = None) -> str:
@@ -268,8 +269,10 @@ def doubts_of_attention_factor(
     """Yield what is odd about the factor on queries and keys of a layer that is stretched."""
     parameters = layer.parameters or {}
     given, name = rope.attention_factor, rope_type(parameters)
-    own = model_types.defaults_of(fields.get("model_type")).get("rope", {}).values()
-    forced = any(part.get("scaled", {}).get("attention_factor") == given for part in own if part)
+    row = model_types.defaults_of(fields.get("model_type"))
+    own = [part.get("scaled", {}) for part in row.get("rope", {}).values() if part]
+    own.append(row.get("fields", {}).get("rope_scaling") or {})
+    forced = any(part.get("attention_factor") == given for part in own)
     moved = bool(parameters.get("mscale_all_dim"))  # into the scale of the softmax
     length = parameters.get(TRAINED) or fields.get("max_position_embeddings")
     rule = yarn_attention_factor(factor)

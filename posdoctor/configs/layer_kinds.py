@@ -224,17 +224,21 @@ def unread(fields: Fields) -> list[str]:
     read = {*own, *(part.get("base") for part in row.get("rope", {}).values())}
     names = ("sliding_window", "rope_local_base_freq", "compress_rope_theta")
     found = [each for each in names if fields.get(each) is not None and each not in read]
+    if fields.get("local_attention") == 2 * (fields.get("sliding_window") or 0):
+        found = [each for each in found if each != "sliding_window"]  # the same, written twice
     reads, inside = row.get("reads", ()), parameters_in(fields)
     for each, idle in (("mrope_section", ()), ("llama_4_scaling_beta", (0,))):
         if each not in reads and any(part.get(each) not in (None, *idle) for part in inside):
             found.append(each)
     shares = {part.get("partial_rotary_factor") for part in inside if plain(part)}
     shares |= {fields.get("partial_rotary_factor")} if all(map(plain, inside)) else set()
-    if not reads_share(fields) and shares - {None, 1, own.get("partial_rotary_factor")}:
+    shares -= {part.get("partial_rotary_factor") for part in (own, *row.get("rope", {}).values())}
+    if not reads_share(fields) and shares - {None, 1}:
         found.append("partial_rotary_factor")
     if name not in model_types.READS_ROTARY_DIM and shares <= {None, 1}:
         part = fields.get("rotary_dim")
-        found += ["rotary_dim"] if part is not None and part != head_width(fields) else []
+        without = part in (None, own.get("rotary_dim")) or part == head_width(fields)
+        found += [] if without else ["rotary_dim"]
     if fixed is not None and fields.get("rope_theta", fixed) not in (None, fixed):
         found.append("rope_theta")
     return found

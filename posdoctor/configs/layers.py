@@ -386,7 +386,8 @@ def rope_parameters(
         label = label_of(kind, given)
         if label not in given:
             raise ValueError(f"rope_parameters must have {label!r}, got {', '.join(given)}")
-        given = given[label]
+        added = rope_by_kind(fields).get(label, {}).get("added", {})
+        given = {**added, **given[label]} if given[label] else given[label]
     if given is None:
         return None
     found = completed(fields, dict(given), index, base)
@@ -456,13 +457,11 @@ def old_spelling(fields: Fields, kind: str, index: int) -> dict[str, Any] | None
     part = own[label_of(kind, own)]
     if not part:
         return None
-    found = {key: value for key, value in part.items() if key not in ("base", "scaled")}
+    found = {k: value for k, value in part.items() if k not in ("base", "scaled", "added")}
     given = base_at(fields, part.get("base", ""), index)
     found |= {} if given is None else {"rope_theta": given}
     if "base" in part and fields.get("partial_rotary_factor") is not None:
         found["partial_rotary_factor"] = fields["partial_rotary_factor"]
-    elif fields.get("qk_nope_head_dim") is None and fields.get("qk_rope_head_dim") is not None:
-        found["partial_rotary_factor"] = fields["qk_rope_head_dim"] / head_width(fields)
     if not scaling or "scaled" not in part:
         return found
     added = part["scaled"] if rope_type(scaling) == "yarn" else {}
@@ -501,14 +500,18 @@ def completed(
     row = model_types.defaults_of(fields.get("model_type")).get("fields", {})
     bases, shares = fields.get("layer_rope_theta"), by_place(fields, "partial_rotary_factors")
     fixed = model_types.FIXED_BASE.get(f"{fields.get('model_type')}")
-    if bases or fixed:
-        parameters["rope_theta"] = fixed or bases[index]
+    own = fixed or (bases[index] if bases else None)
+    if own is not None:
+        parameters["rope_theta"] = own
     if parameters.get("rope_theta") is None:
         own = base_at({**row, **fields}, "rope_theta", index)
         parameters["rope_theta"] = own if base is None else base
     if parameters["rope_theta"] is None:
         raise ValueError("rope_theta must be given, in the configuration or as base")
     share = shares[index] if shares else {**row, **fields}.get("partial_rotary_factor")
+    part = fields.get("qk_rope_head_dim")
+    if share is None and part is not None and fields.get("qk_nope_head_dim") is None:
+        share = part / head_width(fields)
     if parameters.get("partial_rotary_factor") is None and share is not None:
         parameters["partial_rotary_factor"] = share
     if fields.get(TRAINED) is not None and rope_type(parameters) in ("yarn", "longrope", "llama3"):
@@ -585,7 +588,8 @@ def rotary_width(fields: Fields, parameters: Fields, width: int) -> int:
     share, given = parameters.get("partial_rotary_factor"), fields.get("rotary_dim")
     if share is None and fields.get("model_type") in model_types.READS_ROTARY_DIM and given:
         return checks.even("rotary_dim", given, "pairs rotate")
-    if share is not None and given and int(width * share) != given:
+    own = model_types.defaults_of(fields.get("model_type")).get("fields", {}).get("rotary_dim")
+    if share is not None and given not in (None, own, int(width * share)):
         raise Contradiction(
             f"rotary_dim must be {int(width * share)}, the part {share:g} of {width} components "
             f"that partial_rotary_factor says; got {given}"
