@@ -432,6 +432,17 @@ def test_a_factory_of_wrong_functions_does_not_pass(name):
     assert [line.verdict for line in outcome.lines] == ["differs"] and outcome.lines[0].words
 
 
+def test_a_factory_may_give_functions_of_the_other_order():
+    def make(config):
+        rotate = function_of(from_config(config)[0].rope)
+        return lambda q, k, p: [
+            x.transpose(1, 2) for x in rotate(q.transpose(1, 2), k.transpose(1, 2), p)
+        ]
+
+    files = {name: PUBLISHED[name] for name in ("Llama 3.1 8B", "Phi-2", "DeepSeek-V3")}
+    assert check_factory(make, files, blhd=True).count("agrees") == 3
+
+
 def test_a_layer_that_does_not_rotate_is_asked_of_a_factory_that_is_told_the_layer():
     files = {"exaone": EXAONE}
     always = check_factory(lambda config, layer: right, files)

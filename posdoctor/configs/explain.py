@@ -24,7 +24,7 @@ from pe_lib.rope_scaling import (
     yarn_attention_factor,
 )
 from posdoctor.configs import model_types
-from posdoctor.configs.layer_kinds import Fields, unread
+from posdoctor.configs.layer_kinds import Fields, row_of, unread
 from posdoctor.configs.layers import Layer, fields_of, from_config, ignores_flat_parameters, text_of
 from posdoctor.configs.rope_types import TRAINED, Head, base_inv_freq, rope_type
 from posdoctor.findings import FAULT, NOTE, UNSURE, Finding
@@ -269,7 +269,7 @@ def doubts_of_attention_factor(
     """Yield what is odd about the factor on queries and keys of a layer that is stretched."""
     parameters = layer.parameters or {}
     given, name = rope.attention_factor, rope_type(parameters)
-    row = model_types.defaults_of(fields.get("model_type"))
+    row = row_of(fields)
     own = [part.get("scaled", {}) for part in row.get("rope", {}).values() if part]
     own.append(row.get("fields", {}).get("rope_scaling") or {})
     forced = any(part.get("attention_factor") == given for part in own)

@@ -92,7 +92,7 @@ def kinds_of(fields: Fields) -> list[str]:
     given = fields.get("block_types")  # a pattern that repeats
     if given:
         return made({"cycle": check_kinds("block_types", given, KINDS)}, count)
-    own = model_types.defaults_of(fields.get("model_type")).get("kinds", {})
+    own = row_of(fields).get("kinds", {})
     every = fields.get("full_attention_interval")
     if every is not None:
         others, *_, full = own.get("cycle") or ["linear_attention", "full_attention"]
@@ -208,7 +208,19 @@ def head_width(fields: Fields) -> int:
 def parameters_in(fields: Fields) -> list[Fields]:
     """Return the rope parameters of a file, each dictionary once, whether by kind or not."""
     given = fields.get("rope_parameters") or fields.get("rope_scaling") or {}
-    return [each for each in given.values() if isinstance(each, Mapping)] or [given]
+    if not is_by_kind(given):
+        return [given]
+    return [each for each in given.values() if isinstance(each, Mapping)]
+
+
+def is_by_kind(parameters: Fields) -> bool:
+    """Return whether rope parameters are those of each kind of layer."""
+    return any(isinstance(each, Mapping) for each in parameters.values())
+
+
+def row_of(fields: Fields) -> dict[str, Any]:
+    """Return what is recorded of a file's class; empty if it is not known."""
+    return model_types.defaults_of(fields.get("model_type"))
 
 
 def unread(fields: Fields) -> list[str]:
@@ -217,7 +229,7 @@ def unread(fields: Fields) -> list[str]:
     Windows and second bases, fields of rope parameters, and bases that stand in the code. A rule
     other than "default" reads the share that rotates in every class.
     """
-    row, name = model_types.defaults_of(fields.get("model_type")), fields.get("model_type")
+    row, name = row_of(fields), fields.get("model_type")
     if not row:
         return []
     own, fixed = row["fields"], model_types.FIXED_BASE.get(f"{name}")
@@ -230,8 +242,8 @@ def unread(fields: Fields) -> list[str]:
     for each, idle in (("mrope_section", ()), ("llama_4_scaling_beta", (0,))):
         if each not in reads and any(part.get(each) not in (None, *idle) for part in inside):
             found.append(each)
-    shares = {part.get("partial_rotary_factor") for part in inside if plain(part)}
-    shares |= {fields.get("partial_rotary_factor")} if all(map(plain, inside)) else set()
+    shares = {part.get("partial_rotary_factor") for part in inside if unstretched(part)}
+    shares |= {fields.get("partial_rotary_factor")} if all(map(unstretched, inside)) else set()
     shares -= {part.get("partial_rotary_factor") for part in (own, *row.get("rope", {}).values())}
     if not reads_share(fields) and shares - {None, 1}:
         found.append("partial_rotary_factor")
@@ -244,7 +256,7 @@ def unread(fields: Fields) -> list[str]:
     return found
 
 
-def plain(parameters: Fields) -> bool:
+def unstretched(parameters: Fields) -> bool:
     """Return whether rope parameters name no rule that stretches."""
     names = (parameters.get("rope_type"), parameters.get("type"))
     return all(name in (None, "default", "mrope") for name in names)
@@ -252,7 +264,7 @@ def plain(parameters: Fields) -> bool:
 
 def reads_share(fields: Fields) -> bool:
     """Return whether the class reads how large a part of a head rotates, under the default rule."""
-    row = model_types.defaults_of(fields.get("model_type"))
+    row = row_of(fields)
     return not row or "partial_rotary_factor" in row.get("reads", ())
 
 

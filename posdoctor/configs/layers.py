@@ -42,11 +42,13 @@ from posdoctor.configs.layer_kinds import (
     by_place,
     first,
     head_width,
+    is_by_kind,
     kinds_of,
-    plain,
     reads_share,
     rotates,
+    row_of,
     unread,
+    unstretched,
     window_of,
 )
 from posdoctor.configs.rope_types import TRAINED, Head, rope_from, rope_type
@@ -210,7 +212,7 @@ def require_fitting(fields: Fields, kinds: list[str]) -> None:
         if isinstance(fields.get(name), list | tuple) and fields[name]:
             check_count(name, by_place(fields, name), len(kinds))
     given = fields.get("rope_parameters") or {}
-    if any(isinstance(value, Mapping) for value in given.values()):
+    if is_by_kind(given):
         check_parameters_by_kind(given, kinds, list(rope_by_kind(fields)))
 
 
@@ -253,7 +255,7 @@ def layer_of(
 
 def sections_of(fields: Fields, parameters: Fields) -> tuple[Sequence[int], str]:
     """Return the sections of M-RoPE and their order, as the class reads them; none of one axis."""
-    row = model_types.defaults_of(fields.get("model_type"))
+    row = row_of(fields)
     given = parameters.get("mrope_section")
     if not row:
         return given or (), "turns" if parameters.get("mrope_interleaved") else "blocks"
@@ -277,7 +279,7 @@ def fields_of(config: object) -> Fields:
     """
     given = text_of(config)
     require_config_json(given)
-    row = model_types.defaults_of(given.get("model_type")).get("fields", {})
+    row = row_of(given).get("fields", {})
     fields = renamed(given)
     said_by_class = row.get("rope_scaling") is not None and "rope_parameters" not in fields
     if not said_by_class or fields.get("rope_scaling") != row["rope_scaling"]:
@@ -380,7 +382,7 @@ def rope_parameters(
         raise Contradiction("rope_parameters and rope_scaling must not both be given, unless equal")
     if given is None:
         given = old_spelling(fields, kind, index)
-    elif not any(isinstance(value, Mapping) for value in given.values()):
+    elif not is_by_kind(given):
         given = not_by_kind(fields, given, kind, index)
     else:
         label = label_of(kind, given)
@@ -401,7 +403,7 @@ def not_by_kind(fields: Fields, given: Fields, kind: str, index: int) -> Fields 
     Raises:
         Contradiction: if the class has some by kind, and cannot be made of one dictionary.
     """
-    row = model_types.defaults_of(fields.get("model_type"))
+    row = row_of(fields)
     if not rope_by_kind(fields) or row["flat"] == "all":
         return given
     if row["flat"] == "refused":
@@ -416,10 +418,8 @@ def not_by_kind(fields: Fields, given: Fields, kind: str, index: int) -> Fields 
 
 def ignores_flat_parameters(fields: Fields) -> bool:
     """Return whether the class reads rope parameters by kind only, and the file has one for all."""
-    given = fields.get("rope_parameters")
-    by_kind = given and any(isinstance(value, Mapping) for value in given.values())
-    row = model_types.defaults_of(fields.get("model_type"))
-    return bool(given) and not by_kind and row.get("flat") == "ignored"
+    given = fields.get("rope_parameters") or {}
+    return bool(given) and not is_by_kind(given) and row_of(fields).get("flat") == "ignored"
 
 
 def label_of(kind: str, names: Iterable[str]) -> str:
@@ -429,9 +429,7 @@ def label_of(kind: str, names: Iterable[str]) -> str:
 
 def rope_by_kind(fields: Fields) -> Mapping[str, dict[str, Any]]:
     """Return the rope parameters that the class has for each kind of layer, if it has such."""
-    found: dict[str, dict[str, Any]] = model_types.defaults_of(fields.get("model_type")).get(
-        "rope", {}
-    )
+    found: dict[str, dict[str, Any]] = row_of(fields).get("rope", {})
     return found
 
 
@@ -497,7 +495,7 @@ def completed(
     fields: Fields, parameters: dict[str, Any], index: int, base: float | None
 ) -> dict[str, Any]:
     """Return rope parameters with what stands beside them in the file."""
-    row = model_types.defaults_of(fields.get("model_type")).get("fields", {})
+    row = row_of(fields).get("fields", {})
     bases, shares = fields.get("layer_rope_theta"), by_place(fields, "partial_rotary_factors")
     fixed = model_types.FIXED_BASE.get(f"{fields.get('model_type')}")
     own = fixed or (bases[index] if bases else None)
@@ -588,13 +586,13 @@ def rotary_width(fields: Fields, parameters: Fields, width: int) -> int:
     share, given = parameters.get("partial_rotary_factor"), fields.get("rotary_dim")
     if share is None and fields.get("model_type") in model_types.READS_ROTARY_DIM and given:
         return checks.even("rotary_dim", given, "pairs rotate")
-    own = model_types.defaults_of(fields.get("model_type")).get("fields", {}).get("rotary_dim")
+    own = row_of(fields).get("fields", {}).get("rotary_dim")
     if share is not None and given not in (None, own, int(width * share)):
         raise Contradiction(
             f"rotary_dim must be {int(width * share)}, the part {share:g} of {width} components "
             f"that partial_rotary_factor says; got {given}"
         )
-    if share in (None, 1) or (plain(parameters) and not reads_share(fields)):
+    if share in (None, 1) or (unstretched(parameters) and not reads_share(fields)):
         return checks.even("head_dim", width, "pairs rotate, and all of it does")
     return checks.integer("partial_rotary_factor * head_dim", int(width * share))
 
