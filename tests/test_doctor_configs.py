@@ -10,7 +10,7 @@ import pytest
 import torch
 from test_configs import table
 
-from pe_lib.rope import RoPE
+from pe_lib.rope import RoPE, apply_rope
 from pe_lib.rope_scaling import LongRoPE, yarn, yarn_attention_factor
 from pe_lib.sinusoidal import frequencies
 from posdoctor import __main__ as command
@@ -355,6 +355,18 @@ def test_a_text_function_is_held_to_a_file_with_axes_and_one_of_three_numbers_to
     assert text.healthy and any("axes" in words for words in text.case.unexamined)
     assert profile.inv_freq.shape == (64, 3)
     assert (profile.inv_freq > 0).sum(0).tolist() == [16, 24, 24]
+
+    def rotated_by(rates):
+        def rotate(q, k, p):
+            angles = (p.double() @ rates.T)[:, None]
+            return tuple(apply_rope(x.double(), angles, "half").to(x.dtype) for x in (q, k))
+
+        return diagnose(rotate, head_dim=128, axes=3, dtypes=(), expect=config)
+
+    assert rotated_by(profile.inv_freq).healthy
+    turns = torch.eye(3).double().repeat(22, 1)[:64]  # where the class has blocks
+    one = profile.inv_freq.sum(1, keepdim=True)
+    assert rotated_by(one * turns).names(FAULT) == ["axes-split"]
 
 
 def test_a_profile_has_both_sets_of_frequencies_of_longrope_and_where_they_change():
