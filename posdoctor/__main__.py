@@ -2,11 +2,20 @@
 
     posdoctor module:function            examine a function (q, k, positions) -> (q, k)
     posdoctor module:function --expect config.json    ... and hold it to a model's file
+    posdoctor module:function --expect config.json,layer=full_attention    ... to one kind of layer
+    posdoctor module:function --expect base=1e6,layout=half    ... to values
+    posdoctor module:function --expect module:other    ... to another function
     posdoctor module:function --blhd     its queries and keys are (B, L, H, d)
+    posdoctor module:function --axes 2   a position is several numbers, as in images
+    posdoctor module:function --kind bias    what is added to logits; --kind absolute: a code
+    posdoctor module:encoding            an encoding of pe_lib, hook by hook
     posdoctor module:model               a causal model of transformers, layer by layer
     posdoctor config.json                examine a configuration
     posdoctor config.json --explain      say what it means for the positions of every layer
     posdoctor bias.npy --kind bias --expect module:bias    a matrix (heads, Lq, Lk); also .pt
+    posdoctor --factory module:make      hold make(config), or make(config, layer), to the files of
+                                         published models: a line for each kind of layer
+    posdoctor --factory module:make --configs folder    ... to the config.json files of a folder
     posdoctor --compare port original    examine a port, and say how it differs
 
 A function (q, k, cos, sin) with its module, one of NumPy's arrays, queries dumped before and
@@ -25,7 +34,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from posdoctor.configs.explain import explain
-from posdoctor.doctor import KINDS, InputError, Report, diagnose, loaded
+from posdoctor.doctor import KINDS, InputError, Report, diagnose
+from posdoctor.expected import loaded
+from posdoctor.factory import Outcome, check_factory
 
 HEALTHY, FAULTY, BAD_INPUT = 0, 1, 2
 
@@ -39,7 +50,9 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_argument("thing", nargs="?", help="module:name, or the path of a config.json")
     options.add_argument("--compare", nargs=2, metavar=("PORT", "ORIGINAL"))
-    options.add_argument("--expect", help="a config.json, module:name, or base=500000,layout=half")
+    options.add_argument("--factory", metavar="MODULE:MAKE", help="what makes a port's rotations")
+    options.add_argument("--configs", metavar="FOLDER", help="with --factory: config.json files")
+    options.add_argument("--expect", help="a config.json, module:name, or base=1e6,layout=half")
     options.add_argument("--kind", choices=tuple(KINDS), help="of a function; default: rotary")
     options.add_argument("--head-dim", type=int, help="width of a head, default 64")
     options.add_argument("--heads", type=int, help="number of heads, default 3")
@@ -75,20 +88,34 @@ def found(name: str) -> object:
 
 
 def expected(text: str) -> object:
-    """Return what `--expect` says: a JSON file's path, or a mapping of values."""
-    if text.endswith((".json", ".npy", ".pt")) or ":" in text:
-        return found(text)
+    """Return what `--expect` says: a thing, one with the layer of a configuration, or values."""
+    head, *rest = text.split(",")
+    named = head.endswith((".json", ".npy", ".pt")) or ":" in head
     values: dict[str, object] = {}
-    for part in text.split(","):
+    for part in rest if named else [head, *rest]:
         key, separator, value = part.partition("=")
         if not separator:
             raise InputError(f"expect must be a file NAME.json or key=value,..., got {text!r}")
-        values[key.strip()] = float(value) if value.replace(".", "").isdigit() else value.strip()
-    return values
+        values[key.strip()] = value.strip() if named else number_or_word(value)
+    if not named:
+        return values
+    if set(values) - {"layer"}:
+        raise InputError(f"expect may have layer=... beside a file, got {text!r}")
+    return {"config": found(head), **values} if values else found(head)
 
 
-def examine(chosen: argparse.Namespace) -> Report:
+def number_or_word(text: str) -> float | str:
+    """Return what stands behind an equals sign."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def examine(chosen: argparse.Namespace) -> Report | Outcome:
     """Return the report that the options ask for."""
+    if chosen.factory:
+        return check_factory(found(chosen.factory), chosen.configs, blhd=chosen.blhd)
     given = {"head_dim": chosen.head_dim, "heads": chosen.heads, "axes": chosen.axes}
     options = {name: value for name, value in given.items() if value is not None}
     options |= {name: True for name in ("blhd", "thorough") if getattr(chosen, name)}
@@ -103,8 +130,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Examine, print, and return the exit status."""
     options = parser()
     chosen = options.parse_args(arguments)
-    if (chosen.thing is None) == (chosen.compare is None):
-        options.error("give one thing, or --compare with two")
+    if sum(given is not None for given in (chosen.thing, chosen.compare, chosen.factory)) != 1:
+        options.error("give one thing, --compare with two, or --factory")
+    if chosen.configs and not chosen.factory:
+        options.error("--configs goes with --factory")
     try:
         if chosen.explain:
             given = loaded(found(chosen.thing))
@@ -119,6 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"posdoctor: {words}", file=sys.stderr)
         return BAD_INPUT
     print(json.dumps(report.as_dict(), indent=2) if chosen.json else report)
+    if isinstance(report, Outcome):
+        return report.status
     return HEALTHY if report.healthy else FAULTY
 
 

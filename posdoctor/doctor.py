@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import copy
-import json
-from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
-from pathlib import Path
-from pickle import UnpicklingError
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from pe_lib.encoding import PositionEncoding
 from pe_lib.rope import split_pairs
-from pe_lib.sinusoidal import LAYOUTS, arrange
+from pe_lib.sinusoidal import arrange
 from posdoctor.biases import examine_absolute, examine_bias
-from posdoctor.configs.checks import positive
-from posdoctor.configuration import by_kind, examine_configuration, is_configuration
+from posdoctor.configuration import examine_configuration
+from posdoctor.expected import compare_scores, judge, loaded
 from posdoctor.models import examine_model, is_model
 from posdoctor.paths import uncalled
-from posdoctor.probes import Layout, Probe
-from posdoctor.profile import Case, Profile, compare_profiles
+from posdoctor.profile import Case
 from posdoctor.report import Report
 from posdoctor.rotary import examine_rotary
-from posdoctor.rules import Rule, series
 from posdoctor.scaling import examine_scaling, is_scaling
 from posdoctor.subjects import (
     Absolute,
@@ -40,14 +33,7 @@ from posdoctor.subjects import (
 )
 from posdoctor.ways import of_blhd, of_tensor
 
-READERS: dict[str, Callable[[Any], object]] = {  # of files of tensors
-    ".npy": lambda path: torch.from_numpy(np.load(path)),
-    ".pt": lambda path: torch.load(path, weights_only=True),
-}
 KINDS = {"rotary": Rotary, "bias": Bias, "absolute": Absolute}
-MINE = ("base", "layout", "gain", "rotary_dim", "head_dim")
-OTHER_WORDS = {"rope_theta": "base", "theta": "base", "rotate_half": "half", "neox": "half",
-               "gptj": "interleaved"}  # fmt: skip
 SHORT = (torch.bfloat16, torch.float16)
 
 
@@ -56,6 +42,7 @@ def diagnose(
     *,
     kind: str | None = None,
     expect: object = None,
+    layer: str | int | None = None,
     dtypes: tuple[torch.dtype, ...] = SHORT,
     thorough: bool = False,
     **options: Any,
@@ -71,6 +58,8 @@ def diagnose(
         kind: of a function: "rotary" if None, "bias" or "absolute".
         expect: what it should be: {"base": 500000, "layout": "half"}, a configuration, or
             another thing of the same kind. Without it a wrong base is only another base.
+        layer: of a configuration that is expected: the kind of the layer that is meant, as
+            "full_attention", or its number; expect={"config": ..., "layer": ...} says the same.
         dtypes: short types in which a rotary function is called too.
         thorough: call it with many more lengths and batches (minutes instead of a second).
         options: of `Rotary`: head_dim, heads, axes, runs, reach; blhd=True where q and k are
@@ -99,9 +88,10 @@ def diagnose(
         report = of_subject(as_subject(thing, kind, options), dtypes, thorough)
         report.untold = expect is None
     if expect is not None:
-        judge(report, expect, kind, options)
+        judge(report, expect, lambda other: diagnose(other, kind=kind, **options), layer)
         if callable(expect) and report.case.has("grid", "not-proportional"):
-            compare_scores(thing, expect, options, report.case)
+            pair = [as_subject(each, None, options) for each in (thing, expect)]
+            compare_scores(pair, report.case)
     return report
 
 
@@ -112,24 +102,6 @@ def compare(one: object, other: object, **options: Any) -> Report:
         InputError: if either cannot be examined.
     """
     return diagnose(one, expect=other, **options)
-
-
-def loaded(thing: object) -> object:
-    """Return what a path of a JSON, NumPy or PyTorch file holds, and anything else as it is."""
-    if not isinstance(thing, str | Path):
-        return thing
-    if reader := READERS.get(Path(thing).suffix):
-        try:
-            return reader(thing)
-        except (OSError, EOFError, RuntimeError, TypeError, ValueError, UnpicklingError) as error:
-            raise InputError(f"{thing} holds no tensor that can be read: {error}") from error
-    try:
-        found = json.loads(Path(thing).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{thing} is no JSON file that can be read: {error}") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{thing} must hold a JSON object, got {type(found).__name__}")
-    return found
 
 
 def as_subject(thing: object, kind: str | None, options: dict[str, Any]) -> Subject:
@@ -245,88 +217,6 @@ def rotary_of(tables: Tables, case: Case) -> Rotary:
         return new_q, new_k
 
     return Rotary(function, 2 * cos.shape[1], reach=max(64, min(rows, 4096)))
-
-
-def judge(report: Report, expect: object, kind: str | None, options: dict[str, Any]) -> None:
-    """Add to a report how the thing differs from what was expected."""
-    expect, case = loaded(expect), report.case
-    if report.profile is None:
-        case.unexamined.append("the comparison with what was expected: the examination broke off")
-        return
-    mine = report.profile
-    if isinstance(expect, Mapping) and not is_configuration(expect):
-        wanted = expected_profile(expect, mine)
-    elif isinstance(expect, Mapping):
-        read = Case()
-        kinds = by_kind(expect, read)
-        if read.has("contradiction"):
-            raise InputError(f"expect must not contradict itself: {read.findings[0].detail}")
-        kind = min(kinds, key=lambda name: strangeness(mine, kinds[name]), default="")
-        wanted = kinds.get(kind, Profile("none"))
-        if len(kinds) > 1:
-            case.facts["compared with"] = f"{kind} layers, the nearest of {', '.join(kinds)}"
-        if wanted.layout is None:
-            case.unexamined.append("layout: the configuration does not tell it")
-    else:
-        other = diagnose(expect, kind=kind, **options)
-        if other.profile is None:
-            raise InputError(f"what was expected cannot be examined itself:\n{other}")
-        wanted = other.profile
-    compare_profiles(mine, wanted, case)
-
-
-def compare_scores(thing: object, other: object, options: dict[str, Any], case: Case) -> None:
-    """Compare the scores that two rotary functions give, where no frequencies tell them apart."""
-    pair = [as_subject(each, None, options) for each in (thing, other)]
-    both = [Probe(each) for each in pair if isinstance(each, Rotary)]
-    if len(both) < 2 or case.has("layout"):
-        return
-    q, k = (both[0].random().expand(1, 1, 64, -1) for _ in range(2))
-    q, k = (x.repeat(1, both[0].subject.heads, 1, 1) for x in (q, k))
-    mine, wanted = (
-        y[0].double() @ y[1].double().mT
-        for y in (probe.call(q, k, torch.arange(64)[None]) for probe in both)
-    )
-    off = float((mine - wanted).abs().max() / wanted.abs().max())
-    if off > 1e-3:
-        case.fault("scores-differ", f"by {off:.2g} of the largest, positions 0 to 63")
-
-
-def strangeness(mine: Profile, wanted: Profile) -> int:
-    """Return how many differences there are to what a kind of layer should be."""
-    trial = Case()
-    compare_profiles(mine, wanted, trial)
-    return len(trial.findings)
-
-
-def require_word(name: str, given: object, allowed: Sequence[str]) -> None:
-    """Raise unless a word is one of those allowed; say which one may be meant."""
-    if given not in allowed:
-        near = OTHER_WORDS.get(str(given)) or next(iter(get_close_matches(str(given), allowed)), "")
-        meant = f"; did you mean {near!r}?" if near else ""
-        raise InputError(f"{name} may have {', '.join(allowed)}; got {given!r}{meant}")
-
-
-def expected_profile(expect: Mapping[str, Any], mine: Profile) -> Profile:
-    """Return a profile of the values that a caller expects."""
-    for key, value in expect.items():
-        require_word("expect", key, MINE)
-        if key == "layout":
-            require_word("layout", value, LAYOUTS)
-            continue
-        try:
-            positive(key, value)
-        except TypeError as error:
-            raise InputError(str(error)) from error
-    found = Profile(mine.kind, mine.dim, attention_factor=expect.get("gain"))
-    width = int(expect.get("rotary_dim", mine.layout.width if mine.layout else mine.dim or 0))
-    if "base" in expect:
-        found.inv_freq = series(width // 2, float(expect["base"]))[:, None]
-        found.rule = Rule("default", float(expect["base"]))
-    if "layout" in expect or "rotary_dim" in expect:
-        own = mine.layout or Layout("half", 0, width)
-        found.layout = Layout(expect.get("layout", own.name), own.start, width)
-    return found
 
 
 __all__ = ["Absolute", "Bias", "InputError", "Report", "Rotary", "RotaryFunction", "Tables",

@@ -38,6 +38,7 @@ from pe_lib import DynamicNTK, KVCache, MultiHeadAttention, RoPE
 from pe_lib.interop import rope_from_parameters
 from posdoctor import from_config
 from posdoctor.configs.explain import explain
+from posdoctor.factory import published_files
 from tools.refresh import BOOK
 
 TRAINED = "original_max_position_embeddings"
@@ -204,8 +205,7 @@ def test_published_bases_keep_the_guide_or_not_as_the_page_says() -> None:
     assert "1,000,000 does not and 2,000,000 does" in words and tried[2e6] and not tried[1e6]
     assert "Llama 3's 500,000 for 8,192 tokens fits; Llama 2's 10,000 for 4,096" in words
     assert "second cell gives 180,000, which does not fit" in words and not tried[1.8e5]
-    files = json.loads((BOOK / "data" / "published_configs.json").read_text(encoding="utf-8"))
-    configs = {each["name"]: each["config"] for each in files}
+    configs = {each["name"]: each["config"] for each in published_files()}
     llama_2, llama, qwen = (configs[n] for n in ("Llama 2 7B", "Llama 3.1 8B", "Qwen2.5 7B"))
     assert (LlamaConfig(**llama_2).rope_parameters["rope_theta"], 4096) == models[0]
     assert (llama["rope_theta"], llama["rope_scaling"][TRAINED]) == models[1]
@@ -268,7 +268,7 @@ def test_gemmas_class_drops_a_flat_rope_parameters_without_a_word(
 
 
 def test_only_the_1b_file_of_gemma_3_has_no_factor() -> None:
-    files = json.loads((BOOK / "data" / "published_configs.json").read_text(encoding="utf-8"))
+    files = published_files()
     texts = {
         each["name"]: each["config"].get("text_config", each["config"])
         for each in files

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from importlib import import_module
 from typing import Any
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from pe_lib import DynamicNTK
 from pe_lib.interop import half_to_interleaved, interleaved_to_half
-from tools import ROOT
+from posdoctor.factory import published_files
 
 
 def rotary_config(head_dim: int, heads: int = 4, **others: Any) -> Any:
@@ -147,7 +146,7 @@ def test_phi_2_and_the_proportional_type_rotate_what_the_page_prints() -> None:
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
     from transformers.models.phi.modeling_phi import PhiRotaryEmbedding
 
-    files = json.loads((ROOT / "book/data/published_configs.json").read_text(encoding="utf-8"))
+    files = published_files()
     phi = next(each["config"] for each in files if each["name"] == "Phi-2")
     rates = PhiRotaryEmbedding(PhiConfig(**phi)).inv_freq
     assert len(rates) == 16 and round(float(rates[1]), 3) == 0.562
@@ -293,7 +292,7 @@ def test_deepseek_v3_has_the_scale_that_the_page_prints() -> None:
     from transformers import DeepseekV3Config
     from transformers.models.deepseek_v3 import modeling_deepseek_v3 as code
 
-    files = json.loads((ROOT / "book/data/published_configs.json").read_text(encoding="utf-8"))
+    files = published_files()
     given = next(each["config"] for each in files if each["name"] == "DeepSeek-V3")
     v3 = answer_names(SPLIT, 1)["v3"]
     written = given["rope_scaling"]

@@ -122,14 +122,20 @@ def test_layers_that_mean_the_same_share_one_encoding() -> None:
             {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0},
         ),
         (
-            {"rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}},
+            {
+                "model_type": "qwen2_vl",
+                "rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]},
+            },
             {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]},
         ),
         (
-            {"partial_rotary_factor": 0.5},
+            {"model_type": "phi", "partial_rotary_factor": 0.5},
             {"rope_theta": 10000.0, "partial_rotary_factor": 0.5},
         ),
-        ({"rotary_pct": 0.25}, {"rope_theta": 10000.0, "partial_rotary_factor": 0.25}),
+        (
+            {"model_type": "gpt_neox", "rotary_pct": 0.25},
+            {"rope_theta": 10000.0, "partial_rotary_factor": 0.25},
+        ),
     ],
 )
 def test_both_spellings_of_rope_parameters_mean_the_same(
@@ -137,7 +143,8 @@ def test_both_spellings_of_rope_parameters_mean_the_same(
 ) -> None:
     without = {key: value for key, value in config().items() if key != "rope_theta"}
     first = from_config(config(**old))[0]
-    second = from_config({**without, "rope_parameters": new})[0]
+    kind = {"model_type": old.get("model_type", "llama")}
+    second = from_config({**without, **kind, "rope_parameters": new})[0]
     assert torch.equal(inv_freq(first), inv_freq(second))
     assert first.sections == second.sections == tuple(new.get("mrope_section", ()))
 
@@ -318,10 +325,14 @@ def test_values_are_rotated_and_rotated_back_where_the_model_does_it() -> None:
 
 
 def test_query_temperature_leaves_keys_and_grows_in_steps_or_smoothly() -> None:
-    encoding = from_config(config(rope_scaling={
-        "type": "yarn", "factor": 2.0, "original_max_position_embeddings": 4,
-        "llama_4_scaling_beta": 0.5}))[0].encoding  # fmt: skip
+    def encoding_of(beta: float, name: str = "ministral3") -> object:
+        scaling = {"type": "yarn", "factor": 2.0, "original_max_position_embeddings": 4,
+                   "llama_4_scaling_beta": beta}  # fmt: skip
+        return from_config(config(model_type=name, rope_scaling=scaling))[0].encoding
+
+    encoding = encoding_of(0.5)
     assert isinstance(encoding, Compose) and encoding.cacheable_rotation
+    assert isinstance(encoding_of(0.0), RoPE) and isinstance(encoding_of(0.5, "llama"), RoPE)
     steps = query_factor(torch.arange(9), 0.5, 4)
     assert_close(steps, 1 + 0.5 * torch.log(torch.tensor([1, 1, 1, 1, 2, 2, 2, 2, 3]).double()))
     smooth = query_factor(torch.tensor([0, 3]), 0.5, 4, offset=1, growth="power")
@@ -346,7 +357,7 @@ def test_the_command_tells_frequencies_stretch_and_gain(
     told = capsys.readouterr().out
     assert "layers 0 to 5: full_attention" in told
     assert "16 of 16 components" in told and "half" in told
-    assert "gain 1.139, scores grow by 1.296" in told
+    assert "attention factor 1.139: scores are multiplied by 1.296" in told
     assert "divided by 4" in told
 
 

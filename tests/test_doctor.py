@@ -14,7 +14,6 @@ from planted import (
     BUGS,
     COMBINED,
     DOUBTFUL,
-    YARN,
     codes,
     mixed_layouts,
     place_bug,
@@ -22,7 +21,6 @@ from planted import (
     rotate_pairs,
     verdicts,
 )
-from test_configs import table
 from torch import nn
 
 from pe_course import census
@@ -30,14 +28,10 @@ from pe_course.model import LabModel, Transformer
 from pe_course.registry import METHODS, Sizes, encodings
 from pe_lib.recent.temperature import QueryTemperature
 from pe_lib.rope import RoPE
-from pe_lib.rope_scaling import DynamicNTK, llama3, proportional, yarn, yarn_attention_factor
+from pe_lib.rope_scaling import DynamicNTK, llama3, proportional, yarn
 from pe_lib.sinusoidal import frequencies
 from posdoctor import __main__ as command
 from posdoctor import ways
-from posdoctor.configs import from_config
-from posdoctor.configs.checks import Contradiction
-from posdoctor.configs.explain import explain
-from posdoctor.configuration import by_kind
 from posdoctor.doctor import (
     Absolute,
     InputError,
@@ -47,15 +41,13 @@ from posdoctor.doctor import (
     compare,
     diagnose,
 )
+from posdoctor.factory import published_files
 from posdoctor.findings import FAULT, UNSURE
 from posdoctor.models import examine_model
-from posdoctor.profile import Case
 from posdoctor.rules import identify, series
-from tools import ROOT, doctor_page
-from tools.configs_page import published_files
+from tools import doctor_page
 
 SIZES = Sizes(64, 4, 128)
-PUBLISHED = {each["name"]: each["config"] for each in published_files()}
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
@@ -321,134 +313,6 @@ def test_a_table_kept_in_bfloat16_has_lost_its_positions():
     assert {"angles-rounded", "positions-rounded"} & set(report.names(FAULT))
 
 
-CONFIGS = {
-    "plain": ({"rope_theta": 500000.0}, "default", 1.0),
-    "missing": ({}, "default", 1.0),
-    "new place": ({"rope_parameters": {"rope_theta": 1e6, "rope_type": "default"}}, "default", 1),
-    "yarn": (YARN, "yarn", yarn_attention_factor(4.0)),
-    "deepseek": (
-        YARN | {"rope_scaling": YARN["rope_scaling"] | {"mscale": 1.0, "mscale_all_dim": 1.0}},
-        "yarn",
-        1.0,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_a_configuration_is_read(name):
-    config, rule, gain = CONFIGS[name]
-    report = diagnose({"hidden_size": 512, "num_attention_heads": 8} | config)
-    assert report.profile.rule.name == rule
-    assert report.profile.attention_factor == pytest.approx(gain)
-    assert report.healthy and ("base-missing" in report.names()) == (name == "missing")
-    assert "gain-missing" not in report.names()
-
-
-def test_two_bases_in_a_configuration_are_a_fault():
-    config = {"head_dim": 64, "rope_theta": 10000.0, "rope_parameters": {"rope_theta": 5e5}}
-    assert diagnose(config).names(FAULT) == ["contradiction"]
-
-
-ODD = table("odd_configurations.txt")
-
-
-@pytest.mark.parametrize("name", ODD)
-def test_what_is_odd_about_a_configuration_is_named(name):
-    fields, wanted = ODD[name]
-    config = {"model_type": "llama", "head_dim": 64, "rope_theta": 1e4}
-    config |= {"max_position_embeddings": 16384} | fields
-    assert wanted in diagnose(config).names()
-    sound = diagnose({**config, "rope_scaling": None, "max_position_embeddings": 4096})
-    assert not sound.findings
-
-
-def test_the_doctor_warns_of_a_configuration_as_the_command_does():
-    config = {"model_type": "llama", "num_hidden_layers": 1, "head_dim": 64, "rope_theta": 1e4,
-              "max_position_embeddings": 131072}  # fmt: skip
-    assert f"warning: {diagnose(config).findings[0].detail}" in explain(config)
-
-
-SIZED = {"head_dim": 64, "num_hidden_layers": 2, "rope_theta": 1e4}
-CONTRADICTIONS = {
-    "two bases": SIZED | {"model_type": "llama", "rotary_emb_base": 5e5},
-    "two rules": SIZED | {"rope_scaling": {"type": "linear", "rope_type": "yarn"}},
-    "a denial": SIZED | {"model_type": "llama", "use_rope": False},
-    "another method": SIZED | {"model_type": "falcon", "alibi": True},
-    "a base that the class does not read": SIZED | {"model_type": "muse_spark_text"},
-    "heads": {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 3},
-    "nothing odd": SIZED | {"model_type": "llama"},
-}
-
-
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_the_doctor_reads_a_published_file_as_the_command_does(name):
-    config = PUBLISHED[name]
-    try:
-        layers = from_config(config)
-    except ValueError as refused:
-        with pytest.raises(InputError, match=re.escape(str(refused))):
-            by_kind(config, Case())
-        return
-    profiles, rotating = by_kind(config, Case()), {}
-    for layer in layers:
-        if layer.rope is not None:
-            rotating.setdefault(layer.kind, layer.rope)
-    assert list(profiles) == list(rotating)
-    for kind, rope in rotating.items():
-        profile = profiles[kind]
-        assert profile.attention_factor == rope.attention_factor
-        assert profile.layout.name == rope.layout
-        assert torch.equal(profiles[kind].inv_freq[:, 0], rope.inv_freq[rope.inv_freq > 0])
-
-
-@pytest.mark.parametrize("name", CONTRADICTIONS)
-def test_what_the_command_calls_a_contradiction_is_a_fault_here_and_nothing_else_is(name):
-    config, called = CONTRADICTIONS[name], "sound"
-    try:
-        from_config(config)
-    except Contradiction:
-        called = "contradiction"
-    except (TypeError, ValueError):
-        called = "refused"
-    case = Case()
-    try:
-        by_kind(config, case)
-    except InputError:
-        assert called == "refused"
-    else:
-        assert called == ("contradiction" if case.has("contradiction") else "sound")
-
-
-def test_a_layer_is_compared_with_the_nearest_kind_of_a_published_file():
-    def report(base, factor):
-        rope = RoPE(128, layout="half", inv_freq=frequencies(128, base) / factor)
-        return diagnose(
-            lambda q, k, p: rope.rotate(q, k, p, p), head_dim=128, expect=PUBLISHED["Gemma 3 27B"]
-        )
-
-    far, local = report(1e6, 8.0), report(1e4, 1.0)
-    assert far.healthy and far.case.facts["compared with"].startswith("full_attention layers")
-    assert local.healthy and "sliding_attention layers" in local.case.facts["compared with"]
-    assert report(1e4, 8.0).names(FAULT) == ["factor"]
-
-
-def test_layers_of_two_kinds_are_read_and_those_that_see_all_stand_for_a_configuration():
-    kinds = {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}
-    config = {"model_type": "gemma3_text", "head_dim": 64, "rope_parameters": kinds,
-              "layer_types": ["sliding_attention", "full_attention"]}  # fmt: skip
-    report = diagnose(config)
-    assert report.profile.rule.base == 1e6 and report.profile.layout.name == "half"
-    assert "base 10000" in report.case.facts["layers 0 (sliding_attention)"]
-    assert diagnose(right, expect=config).healthy
-
-
-def test_a_configuration_tells_the_layout_where_its_model_is_known():
-    config = {"model_type": "helium", "head_dim": 64, "rope_theta": 1e4}
-    assert diagnose(right, expect=config).names(FAULT) == ["layout"]
-    nameless = diagnose(right, expect={"head_dim": 64, "rope_theta": 1e4})
-    assert nameless.healthy and any("layout" in words for words in nameless.case.unexamined)
-
-
 def model_of(name: str, **options: object) -> Transformer:
     per_layer = encodings(METHODS[name], SIZES, 2)
     return Transformer(
@@ -631,32 +495,7 @@ BAD = {
         "arrays .* posdoctor.ways",
     ),
     "wrong width": (lambda: diagnose(lambda q, k, p: (q[..., :8], k)), "in its shape"),
-    "unknown expectation": (lambda: diagnose(right, expect={"theta": 1}), "expect may have base"),
-    "a misspelt expectation": (
-        lambda: diagnose(right, expect={"layuot": "half"}),
-        "did you mean 'layout'?",
-    ),
-    "an expectation in a file's word": (
-        lambda: diagnose(right, expect={"rope_theta": 1e4}),
-        "did you mean 'base'?",
-    ),
-    "a misspelt layout": (
-        lambda: diagnose(right, expect={"layout": "neox"}),
-        "layout may have interleaved, half; got 'neox'; did you mean 'half'?",
-    ),
-    "a base in a word": (lambda: diagnose(right, expect={"base": "1e4"}), "base must be a number"),
-    "an expectation that contradicts itself": (
-        lambda: diagnose(
-            right, expect={"model_type": "llama", "rope_theta": 1e4, "rotary_emb_base": 5e5}
-        ),
-        "expect must not contradict itself: rotary_emb_base must be rope_theta",
-    ),
-    "a model that does not rotate": (
-        lambda: diagnose({"model_type": "bloom"}),
-        "cannot be read: .* use pe_lib.ALiBi",
-    ),
     "no table": (lambda: diagnose((torch.ones(3, 4), torch.ones(3, 4))), "positions >= 16"),
-    "no file": (lambda: diagnose("nowhere.json"), "no JSON file"),
     "bias that raises": (
         lambda: diagnose(lambda p: p, kind="bias"),
         "bias function raised TypeError",
@@ -664,11 +503,6 @@ BAD = {
     "code that raises": (lambda: diagnose(lambda: 0, kind="absolute"), "code function raised"),
     "options": (lambda: diagnose(right, kind="bias", head_dim=3), "options do not fit"),
     "head width": (lambda: diagnose(right, head_dim=0), "head_dim must be at least 1"),
-    "no sizes": (lambda: diagnose({"rope_theta": 1e4}), "head_dim must be given, or hidden_size"),
-    "layer types": (
-        lambda: diagnose({"head_dim": 8, "rope_parameters": {"full": {"rope_theta": 1}}}),
-        "there are, full_attention; got 'full'",
-    ),
 }
 
 
@@ -679,52 +513,12 @@ def test_bad_input_is_refused_with_what_is_allowed(name):
         run()
 
 
-def test_the_command_answers_with_words_and_an_exit_status(tmp_path, capsys, monkeypatch):
-    assert command.main(["planted:right"]) == 0
-    assert "sound as far as tried" in capsys.readouterr().out
-    assert command.main(["planted:mixed_layouts", "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["healthy"] is False
-    assert command.main(["planted:right", "--expect", "base=500000,layout=half"]) == 1
-    compared = ["--compare", "planted:right", "planted:mixed_layouts"]
-    assert command.main(compared) == 1
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(YARN))
-    assert command.main([str(path)]) == 0
-    assert command.main(["nowhere:thing"]) == 2
-    assert command.main(["right"]) == 2
-    assert "module:name" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as stopped:
-        command.main([])
-    assert stopped.value.code == 2
-
-
-def test_a_crash_is_no_verdict(monkeypatch, capsys):
-    def broken(chosen):
-        raise StopIteration("no parameters")
-
-    monkeypatch.setattr(command, "examine", broken)
-    assert command.main(["planted:right"]) == 2
-    assert "broke off, StopIteration: no parameters" in capsys.readouterr().err
-
-
 def test_a_function_of_whole_sequences_is_not_accused_of_counting_along_them():
     def whole(q, k, p):
         return right(q, k, torch.arange(q.shape[2])[None])
 
     assert "offset-ignored" in diagnose(whole, dtypes=()).names(FAULT)
     assert "offset-ignored" in diagnose(whole, dtypes=(), runs=True).names(UNSURE)
-
-
-def test_the_three_lines_at_the_top_of_the_chapter_reach_a_diagnosis(tmp_path, monkeypatch, capsys):
-    chapter = ROOT / "book/18_clinic.ipynb"
-    title = "".join(json.loads(chapter.read_text(encoding="utf-8"))["cells"][0]["source"])
-    lines = re.search(r"```python\n(.*?)```", title, flags=re.DOTALL)[1]
-    assert len(lines.splitlines()) == 3
-    config = {"model_type": "llama", "head_dim": 64, "rope_theta": 5e5}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    monkeypatch.chdir(tmp_path)
-    exec(lines, {"my_rotate": right})
-    assert "FAULT: base." in capsys.readouterr().out
 
 
 def test_a_code_that_is_added_is_examined():

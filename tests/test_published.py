@@ -2,7 +2,7 @@
 
 The table is book/data/configs.csv, which `python tests/equality.py` writes. Each of its rows is
 found anew here, by building a small model and running it. So are published files as people have
-them, in book/data/published_configs.json.
+them, in posdoctor/configs/published.json.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import defaults
 import equality
 import pytest
 import recorded_models
@@ -20,10 +21,11 @@ import torch
 
 from posdoctor.configs import Layer, from_config, model_types
 from posdoctor.configs.checks import Contradiction
-from posdoctor.configs.layers import text_of
+from posdoctor.configs.layers import label_of, text_of
+from posdoctor.factory import published_files
 from tools import configs_page
 
-FILES = {each["name"]: each["config"] for each in configs_page.published_files()}
+FILES = {each["name"]: each["config"] for each in published_files()}
 INSTEAD = {
     "Falcon-RW 1B": "alibi=true .* use pe_lib.ALiBi",
     "BLOOM": "'bloom' adds biases .* use pe_lib.ALiBi",
@@ -123,6 +125,63 @@ def meant(layer: Layer) -> dict[str, Any]:
     given = dict(layer.parameters or {"rope_type": None})
     rule = given.pop("type", "default")
     return {"rope_type": rule, **given}
+
+
+def test_the_recorded_table_is_of_the_installed_transformers() -> None:
+    import transformers
+
+    recorded = model_types.defaults()["transformers"]
+    assert recorded == transformers.__version__, "write it anew: python tests/defaults.py"
+
+
+def test_the_recorded_table_is_what_the_classes_say() -> None:
+    asked, recorded = defaults.table(), model_types.defaults()
+    changed = {name for name, row in asked["types"].items() if recorded["types"].get(name) != row}
+    assert not changed and asked == recorded
+
+
+RULES: dict[str, dict[str, Any]] = {
+    "linear": {"factor": 4.0},
+    "dynamic": {"factor": 2.0},
+    "yarn": {"factor": 8.0, "original_max_position_embeddings": 512},
+    "yarn with a factor": {"rope_type": "yarn", "factor": 8.0, "attention_factor": 1.25,
+                           "original_max_position_embeddings": 512},
+    "llama3": {"factor": 8.0, "original_max_position_embeddings": 512, "low_freq_factor": 1.0,
+               "high_freq_factor": 4.0},
+    "default": {"partial_rotary_factor": 0.25},
+    "proportional": {"partial_rotary_factor": 0.25},
+}  # fmt: skip
+
+# Models whose tables get another width than what rotates, and that cannot run so.
+CANNOT = {("glm4_moe_lite", "default"), ("mistral4", "default"), ("mistral4", "proportional"),
+          ("deepseek_v4", "proportional")}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_frequencies_by_every_rule_are_those_of_every_class_that_takes_it(rule: str) -> None:
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    one, equal = {"rope_type": rule, "rope_theta": 54321.0, **RULES[rule]}, 0
+    for name in sorted(model_types.ROTATING & set(CONFIG_MAPPING)):
+        kinds = model_types.defaults_of(name).get("rope", {})
+        given = {"max_position_embeddings": 4096,
+                 "rope_parameters": {kind: dict(one) for kind in kinds} or one}  # fmt: skip
+        theirs = defaults.inv_freq(CONFIG_MAPPING[name], **given)
+        try:
+            layers = from_config({"model_type": name, **given})
+        except (TypeError, ValueError):
+            continue
+        for layer in layers if theirs and (name, rule) not in CANNOT else ():
+            if layer.rope is None:
+                continue
+            inv_freq, gain = theirs.get("") or theirs[label_of(layer.kind, theirs)]
+            inv_freq = inv_freq.sort(descending=True).values  # Ernie's has another order
+            torch.testing.assert_close(
+                layer.rope.inv_freq.abs().float(), inv_freq, rtol=2e-5, atol=0, msg=name
+            )
+            assert gain == pytest.approx(layer.rope.attention_factor), name
+            equal += 1
+    assert equal > 100
 
 
 @pytest.mark.parametrize("name", EXCEPTED)

@@ -7,7 +7,6 @@ tests/test_published.py finds each of its rows anew. Here it becomes the page bo
 from __future__ import annotations
 
 import csv
-import json
 import re
 from typing import Any
 
@@ -17,10 +16,10 @@ from pe_lib.recent.mla import DecoupledRotation
 from pe_lib.recent.rotary_values import RotaryValues
 from pe_lib.rope import RoPE
 from posdoctor.configs import from_config
+from posdoctor.factory import published_files
 from tools import ROOT
 
 TABLE = ROOT / "book/data/configs.csv"
-FILES = ROOT / "book/data/published_configs.json"
 COLUMNS = ("model type", "result", "rotates", "pairs", "layers without positions", "windows")
 TOLERANCE = 1e-6  # to which tests/equality.py compares, of the largest entry
 
@@ -43,15 +42,6 @@ def read() -> list[dict[str, str]]:
     """Return the rows of the table."""
     with TABLE.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
-
-
-def published_files() -> list[dict[str, Any]]:
-    """Return configuration files of published models: name, source, configuration.
-
-    What does not concern positions is left out: tokens, images, experts.
-    """
-    files: list[dict[str, Any]] = json.loads(FILES.read_text(encoding="utf-8"))
-    return files
 
 
 def outcome(config: dict[str, Any]) -> str:

@@ -11,8 +11,9 @@ import csv
 from pathlib import Path
 
 from pe_course import census
+from posdoctor.factory import published_files
 from posdoctor.findings import KNOWN
-from tools import ROOT, configs_page, folded
+from tools import ROOT, folded
 
 VJEPA = "https://github.com/facebookresearch/vjepa2/pull/15"
 BUGS = ROOT / "pe_course/data/doctor_bugs.csv"
@@ -52,7 +53,7 @@ def witnesses() -> list[str]:
     by_model: dict[str, dict[str, dict[str, str]]] = {}
     for line in lines:
         by_model.setdefault(line["model"], {})[line["engine"]] = line
-    files = {each["config"]["model_type"] for each in configs_page.published_files()}
+    files = {each["config"]["model_type"] for each in published_files()}
     well_known = len(files & set(by_model))
     table = []
     for model, both in by_model.items():

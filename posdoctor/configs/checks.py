@@ -198,6 +198,12 @@ def check_beside(fields: Mapping[str, Any]) -> None:
         raise Contradiction(
             f"rope_theta must be that of the rope parameters, which is {base!r}; got {beside!r}"
         )
+    share, other = (each.get("partial_rotary_factor") for each in (inside, fields))
+    if share is not None and other is not None and share != other:
+        raise Contradiction(
+            f"partial_rotary_factor must be that of the rope parameters, which is {share!r}; got "
+            f"{other!r}"
+        )
     name, context = "original_max_position_embeddings", fields.get("max_position_embeddings")
     trained = inside.get(name)
     if isinstance(trained, int) and isinstance(context, int) and trained > context:
@@ -260,7 +266,7 @@ def check_sections(parameters: Mapping[str, Any], part: int) -> None:
     """
     sections = parameters.get("mrope_section")
     if sections is not None and sum(sections) != part // 2:
-        raise ValueError(
+        raise Contradiction(
             f"mrope_section must add up to {part // 2}, the pairs of the {part} components that "
             f"rotate; got {list(sections)}, which is {sum(sections)}"
         )

@@ -1,13 +1,15 @@
 """What a configuration means for positions: what `posdoctor config.json --explain` prints.
 
 For each kind of layer: what rotates, frequencies, wavelengths beside the context, what was
-stretched and by how much, the gain, and what looks like a mistake.
+stretched and by how much, the attention factor, and what looks like a mistake. The doctor says the
+same of a configuration, as facts and findings.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,37 +17,129 @@ from torch import Tensor
 from pe_lib.recent.rotary_values import RotaryValues
 from pe_lib.recent.temperature import QueryTemperature
 from pe_lib.rope import RoPE
-from pe_lib.rope_scaling import DynamicNTK, LongRoPE, yarn_attention_factor
-from posdoctor.configs.layer_kinds import unread
-from posdoctor.configs.layers import Layer, fields_of, from_config
+from pe_lib.rope_scaling import (
+    DynamicNTK,
+    LongRoPE,
+    longrope_attention_factor,
+    yarn_attention_factor,
+)
+from posdoctor.configs import model_types
+from posdoctor.configs.layer_kinds import Fields, row_of, unread
+from posdoctor.configs.layers import Layer, fields_of, from_config, ignores_flat_parameters, text_of
 from posdoctor.configs.rope_types import TRAINED, Head, base_inv_freq, rope_type
+from posdoctor.findings import FAULT, NOTE, UNSURE, Finding
 
 SHOWN = 9  # pairs, of each kind of layer
 OLD_BASE, OLD_CONTEXT = 10000.0, 16384
+ROUNDED = 0.01  # to which lengths and factors are written in files
+ORDERS = {"blocks": "in blocks", "turns": "taking turns"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A configuration as it is read.
+
+    Attributes:
+        fields: by today's names, with what the class takes for granted.
+        layers: first to last.
+        known: whether the class of its type is known; else nothing says how it reads the fields.
+        layout_known: whether a field, the class or the caller says which components pair.
+        base_known: the same of the base.
+    """
+
+    fields: Fields
+    layers: list[Layer]
+    known: bool
+    layout_known: bool = True
+    base_known: bool = True
+
+    @property
+    def groups(self) -> dict[str, list[int]]:
+        """The layers that mean the same, by kind; where a kind rotates in two ways, by number."""
+        found: dict[tuple[object, ...], list[int]] = {}
+        for index, layer in enumerate(self.layers):
+            same = layer.kind, id(layer.encoding), layer.window, layer.chunk
+            found.setdefault(same, []).append(index)
+        turning = [self.layers[index].rope is not None for index, *_ in found.values()]
+        kinds = [kind for (kind, *_), turns in zip(found, turning, strict=True) if turns]
+        return {
+            str(kind)
+            if turns and kinds.count(kind) == 1
+            else f"{kind}, layers {runs(indices)}": indices
+            for ((kind, *_), indices), turns in zip(found.items(), turning, strict=True)
+        }
+
+    @property
+    def findings(self) -> Iterator[Finding]:
+        """What looks like a mistake, in the file and in each kind of layer."""
+        for indices in self.groups.values():
+            yield from doubts(self.layers[indices[0]], self.fields)
+        named = self.fields.get("model_type")
+        for name in unread(self.fields):
+            detail = f"{name} is given, and classes of type {named} do not read it"
+            yield Finding("field-unread", UNSURE, detail)
+        if ignores_flat_parameters(self.fields):
+            given = f"rope_parameters are for all layers, and classes of type {named}"
+            yield Finding("not-by-kind", FAULT, f"{given} read them by kind of layer only")
+
+
+def read(
+    config: object, *, layout: str | None = None, base: float | None = None, lenient: bool = False
+) -> Reading:
+    """Read a configuration whose class need not be known.
+
+    Args:
+        config: as in `from_config`.
+        layout: as in `from_config`.
+        base: as in `from_config`.
+        lenient: a fragment, which names no model type, may leave out its base and its layers.
+
+    Raises:
+        TypeError, ValueError: as in `from_config`.
+    """
+    given = text_of(config)
+    known = given.get("model_type") in model_types.ROTATING
+    fragment = given.get("model_type") is None
+    if lenient and fragment:
+        named = fields_of(given)
+        given = {"num_hidden_layers": len(named.get("layer_types") or [0]), **given}
+        if any("sliding" in str(kind) for kind in named.get("layer_types") or ()):
+            given = {"sliding_window": 1, **given}  # no finding reads how wide it is
+    pairs, rate = layout, base
+    while True:
+        try:
+            layers = from_config(given, layout=pairs, base=rate)
+        except ValueError as error:
+            if str(error).startswith("layout must be given"):
+                pairs = "half"  # nothing is said of it
+            elif lenient and fragment and str(error).startswith("rope_theta must be given"):
+                rate = OLD_BASE
+            else:
+                raise
+        else:
+            return Reading(fields_of(given), layers, known, pairs == layout, rate == base)
 
 
 def explain(config: object, *, layout: str | None = None, base: float | None = None) -> str:
     """Return what a configuration means, line by line; arguments as in `from_config`."""
-    fields = fields_of(config)
-    layers = from_config(config, layout=layout, base=base)
+    reading = read(config, layout=layout, base=base)
+    fields, layers = reading.fields, reading.layers
     context = fields.get("max_position_embeddings")
     lines = [f"{fields.get('model_type')}: {len(layers)} layers, context {context}"]
-    groups: dict[tuple[object, ...], list[int]] = {}
-    for index, layer in enumerate(layers):
-        groups.setdefault((layer.kind, id(layer.encoding), layer.window), []).append(index)
-    for indices in groups.values():
+    if not reading.known:
+        lines.append("The class of this type is not known here: this is what the fields ask for.")
+    for indices in reading.groups.values():
         layer = layers[indices[0]]
         lines += ["", f"layers {runs(indices)}: {layer.kind}"]
-        lines += [f"  {line}" for line in words(layer, context)]
-    lines += [
-        f"warning: {name} is given, and classes of type {fields['model_type']} do not read it"
-        for name in unread(fields)
-    ]
-    return "\n".join(lines)
+        shown = [*meaning(layer, reading), *table(layer, context)]
+        lines += [f"  {line}" for line in shown]
+        lines += [f"  warning: {doubt.detail}" for doubt in doubts(layer, fields)]
+    whole = [each for each in reading.findings if each.name in ("field-unread", "not-by-kind")]
+    return "\n".join(lines + [f"warning: {each.detail}" for each in whole])
 
 
-def words(layer: Layer, context: int | None) -> list[str]:
-    """Return the lines on one kind of layer."""
+def meaning(layer: Layer, reading: Reading) -> list[str]:
+    """Return in words what a layer sees, what its positions do, and by which rule."""
     if layer.encoding is None:
         return ["no attention: order comes from what this layer is"]
     lines = [] if layer.window is None else [f"sees {layer.window} distances, counting 0"]
@@ -56,23 +150,22 @@ def words(layer: Layer, context: int | None) -> list[str]:
             lines.append(f"queries grow with their position, from {part.length:g} on")
         if isinstance(part, RotaryValues):
             lines.append("values are rotated too, and the output back")
-    rope = layer.rope
-    if rope is None:
+    if layer.rope is None:
         return [*lines, "no positions"]
-    reach = min(each for each in (context, layer.window, math.inf) if each is not None)
-    warned = [f"warning: {doubt}" for doubt in doubts(layer, context).values()]
-    return lines + rotation(layer) + table(rope.inv_freq, reach) + warned
+    return lines + rotation(layer, reading)
 
 
-def rotation(layer: Layer) -> list[str]:
+def rotation(layer: Layer, reading: Reading) -> list[str]:
     """Return what rotates in a layer, by which rule, and by how much it was stretched."""
     rope, parameters = layer.rope, layer.parameters
     assert rope is not None and parameters is not None
     width = 2 * len(rope.inv_freq)
     where = f"the last {width}" if layer.last else f"{width} of {rope.head_dim}"
-    lines = [f"rotates {where} components, pairs {rope.layout}, base {parameters['rope_theta']:g}"]
+    asks = "rotates" if reading.known else "the fields ask for the rotation of"
+    pairs = f"pairs {rope.layout}" if reading.layout_known else "pairs not known"
+    lines = [f"{asks} {where} components, {pairs}, base {parameters['rope_theta']:g}"]
     if layer.sections:
-        order = "taking turns" if layer.interleaved_sections else "in blocks"
+        order = ORDERS.get(layer.section_order, layer.section_order)
         lines.append(f"pairs by axis {list(layer.sections)}, {order}; text has one number")
     name = rope_type(parameters)
     if isinstance(rope, DynamicNTK):
@@ -85,9 +178,8 @@ def rotation(layer: Layer) -> list[str]:
     elif name != "default":
         lines.append(f"{name}: {stretch(rope.inv_freq, parameters, rope)}")
     if rope.attention_factor != 1:
-        lines.append(
-            f"gain {rope.attention_factor:.4g}, scores grow by {rope.attention_factor**2:.4g}"
-        )
+        squared = f"scores are multiplied by {rope.attention_factor**2:.4g}"
+        lines.append(f"attention factor {rope.attention_factor:.4g}: {squared}")
     scale = None if layer.encoding is None else layer.encoding.scale
     if scale is not None and parameters.get("mscale_all_dim"):
         factor = (
@@ -122,55 +214,77 @@ def max_finite(values: Sequence[float]) -> float:
     return max((value for value in values if value < math.inf), default=1.0)
 
 
-def table(inv_freq: Tensor, reach: float) -> list[str]:
+def table(layer: Layer, context: int | None) -> list[str]:
     """Return frequencies and wavelengths of some pairs, and which never finish a turn."""
-    rotating = [j for j, rate in enumerate(inv_freq.tolist()) if rate]
+    if layer.rope is None:
+        return []
+    rates = layer.rope.inv_freq.abs().tolist()
+    reach = min(each for each in (context, layer.window, math.inf) if each is not None)
+    rotating = [j for j, rate in enumerate(rates) if rate]
     shown = sorted({rotating[round(i * (len(rotating) - 1) / (SHOWN - 1))] for i in range(SHOWN)})
     lines = ["pair  frequency  wavelength"]
-    lines += [
-        f"{j:4d}  {abs(float(inv_freq[j])):9.3g}  {2 * math.pi / abs(float(inv_freq[j])):10.4g}"
-        for j in shown
-    ]
+    lines += [f"{j:4d}  {rates[j]:9.3g}  {2 * math.pi / rates[j]:10.4g}" for j in shown]
     if reach < math.inf:
-        slow = [j for j in rotating if abs(float(inv_freq[j])) * reach < 2 * math.pi]
+        slow = [j for j in rotating if rates[j] * reach < 2 * math.pi]
         say = f"pairs {runs(slow)}" if slow else "no pairs"
         lines.append(f"{say} never finish a turn within {reach:g} positions")
     return lines
 
 
-def doubts(layer: Layer, context: int | None) -> dict[str, str]:
-    """Return what looks like a mistake in a layer that rotates: names, and words with the numbers.
-
-    The names are those of the doctor's findings.
-    """
-    parameters, rope, found = layer.parameters or {}, layer.rope, {}
+def doubts(layer: Layer, fields: Fields) -> Iterator[Finding]:
+    """Yield what looks like a mistake in a layer that rotates, with the numbers."""
+    parameters, rope, context = layer.parameters, layer.rope, fields.get("max_position_embeddings")
+    if parameters is None or rope is None:
+        return
     base, name = parameters["rope_theta"], rope_type(parameters)
     long = context is not None and layer.window is None and context > OLD_CONTEXT
     if name == "default" and long and base <= OLD_BASE:
-        found["base-small"] = (
-            f"base {base:g} for a context of {context}: it is what files fall back to; "
-            "was the field lost?"
-        )
+        fallback = "it is what files fall back to; was the field lost?"
+        told = f"base {base:g} for a context of {context}: {fallback}"
+        yield Finding("base-small", UNSURE, told)
     factor, trained = parameters.get("factor"), parameters.get(TRAINED)
     if name in ("yarn", "longrope", "llama3") and trained is None:
-        found["trained-length-missing"] = f"{context} is taken, which is the whole context"
+        taken = f"{context} is taken, which is the whole context"
+        yield Finding("trained-length-missing", UNSURE, taken)
     if name in ("linear", "dynamic", "yarn") and factor == 1:
-        found["factor-idle"] = f"{name} with factor 1"
+        yield Finding("factor-idle", NOTE, f"{name} with factor 1")
     if isinstance(rope, LongRoPE):
         if context is not None and context <= rope.trained_length:
-            found["long-factors-unused"] = f"context {context}, trained {rope.trained_length}"
+            told = f"context {context}, trained {rope.trained_length}"
+            yield Finding("long-factors-unused", NOTE, told)
         elif torch.equal(rope.long_inv_freq, rope.inv_freq):
-            found["long-factors-unused"] = "long factors are the short ones"
-    if name != "yarn" or rope is None or not factor:  # Llama 3.1's factor is no ratio of lengths
-        return found
-    if rope.attention_factor == 1.0 and not parameters.get("mscale_all_dim"):
-        found["gain-missing"] = f"gain 1, factor {factor:g}"
-    if trained and context and abs(factor * trained / context - 1) > 0.01:
-        found["factor-unlike-lengths"] = (
-            f"factor {factor:g} times the trained length {trained} is "
-            f"{factor * trained:g}, and the context is {context}"
-        )
-    return found
+            yield Finding("long-factors-unused", NOTE, "long factors are the short ones")
+    if factor and factor > 1 and name in ("yarn", "longrope"):
+        yield from doubts_of_attention_factor(layer, rope, factor, fields)
+    reach = factor * trained if factor and trained and name == "yarn" else context
+    if reach and context and abs(reach / context - 1) > ROUNDED:  # Llama 3.1's is no such ratio
+        lengths = f"factor {factor:g} times the trained length {trained} is {reach:g}"
+        told = f"{lengths}, and the context is {context}"
+        yield Finding("factor-unlike-lengths", NOTE, told)
+
+
+def doubts_of_attention_factor(
+    layer: Layer, rope: RoPE, factor: float, fields: Fields
+) -> Iterator[Finding]:
+    """Yield what is odd about the factor on queries and keys of a layer that is stretched."""
+    parameters = layer.parameters or {}
+    given, name = rope.attention_factor, rope_type(parameters)
+    row = row_of(fields)
+    own = [part.get("scaled", {}) for part in row.get("rope", {}).values() if part]
+    own.append(row.get("fields", {}).get("rope_scaling") or {})
+    forced = any(part.get("attention_factor") == given for part in own)
+    moved = bool(parameters.get("mscale_all_dim"))  # into the scale of the softmax
+    length = parameters.get(TRAINED) or fields.get("max_position_embeddings")
+    rule = yarn_attention_factor(factor)
+    if isinstance(rope, LongRoPE):
+        rule = longrope_attention_factor(factor, rope.trained_length)
+    if name == "yarn" and given == 1.0 and not moved and not forced:
+        told = f"the attention factor is 1, and YaRN's for factor {factor:g} is {rule:.4g}"
+        yield Finding("gain-missing", UNSURE, told)
+    if given < 1 and length and not moved and not forced:
+        level = UNSURE if abs(given * rule - 1) < ROUNDED else FAULT  # some undo it elsewhere
+        told = f"attention_factor {given:.4g}, and {name}'s for factor {factor:g} is {rule:.4g}"
+        yield Finding("attention-factor-small", level, told)
 
 
 def runs(numbers: Sequence[int]) -> str:

@@ -86,10 +86,13 @@ def kinds_of(fields: Fields) -> list[str]:
             numbers = by_place(fields, name)
             check_count(name, numbers, count)
             return [meanings[checks.one_of(name, str(x), meanings)] for x in numbers]
+    listed = fields.get("linear_attn_config") or {}
+    if "full_attn_layers" in listed and "kda_layers" in listed:
+        return counted_from_one(listed, count)
     given = fields.get("block_types")  # a pattern that repeats
     if given:
         return made({"cycle": check_kinds("block_types", given, KINDS)}, count)
-    own = model_types.defaults_of(fields.get("model_type")).get("kinds", {})
+    own = row_of(fields).get("kinds", {})
     every = fields.get("full_attention_interval")
     if every is not None:
         others, *_, full = own.get("cycle") or ["linear_attention", "full_attention"]
@@ -102,6 +105,22 @@ def kinds_of(fields: Fields) -> list[str]:
     return [
         kind_by_rule(fields, index, count) if index in attends else "recurrent"
         for index in range(count)
+    ]
+
+
+def counted_from_one(listed: Fields, count: int) -> list[str]:
+    """Return kinds from two lists of layers, of which the first is 1 (Kimi)."""
+    full, others = (
+        checks.sequence(f"linear_attn_config.{name}", listed[name])
+        for name in ("full_attn_layers", "kda_layers")
+    )
+    if sorted([*full, *others]) != list(range(1, count + 1)):
+        raise ValueError(
+            f"linear_attn_config must list each of the layers 1 to {count} once, got "
+            f"full_attn_layers {list(full)} and kda_layers {list(others)}"
+        )
+    return [
+        "full_attention" if layer in full else "linear_attention" for layer in range(1, count + 1)
     ]
 
 
@@ -172,12 +191,81 @@ def kind_by_rule(fields: Fields, index: int, count: int) -> str:
     return "sliding_attention" if sliding else "full_attention"
 
 
+def head_width(fields: Fields) -> int:
+    """Return the width of a head's queries and keys."""
+    nope, rope = fields.get("qk_nope_head_dim"), fields.get("qk_rope_head_dim")
+    if nope is not None and rope is not None:
+        return int(nope) + int(rope)
+    width = first(fields, "attention_head_dim", "head_dim", "kv_channels")
+    if width is None:
+        model, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
+        if model is None or heads is None:
+            raise ValueError("head_dim must be given, or hidden_size and num_attention_heads")
+        width = model // heads
+    return checks.integer("head_dim", width)
+
+
+def parameters_in(fields: Fields) -> list[Fields]:
+    """Return the rope parameters of a file, each dictionary once, whether by kind or not."""
+    given = fields.get("rope_parameters") or fields.get("rope_scaling") or {}
+    if not is_by_kind(given):
+        return [given]
+    return [each for each in given.values() if isinstance(each, Mapping)]
+
+
+def is_by_kind(parameters: Fields) -> bool:
+    """Return whether rope parameters are those of each kind of layer."""
+    return any(isinstance(each, Mapping) for each in parameters.values())
+
+
+def row_of(fields: Fields) -> dict[str, Any]:
+    """Return what is recorded of a file's class; empty if it is not known."""
+    return model_types.defaults_of(fields.get("model_type"))
+
+
 def unread(fields: Fields) -> list[str]:
-    """Return fields on windows and bases that are given, and that no class of this type reads."""
-    row = model_types.defaults_of(fields.get("model_type"))
-    read = {*row.get("fields", ()), *(part.get("base") for part in row.get("rope", {}).values())}
-    names = ("sliding_window", "rope_local_base_freq", "compress_rope_theta") if row else ()
-    return [name for name in names if fields.get(name) is not None and name not in read]
+    """Return fields that are given and would change something, and no class of this type reads.
+
+    Windows and second bases, fields of rope parameters, and bases that stand in the code. A rule
+    other than "default" reads the share that rotates in every class.
+    """
+    row, name = row_of(fields), fields.get("model_type")
+    if not row:
+        return []
+    own, fixed = row["fields"], model_types.FIXED_BASE.get(f"{name}")
+    read = {*own, *(part.get("base") for part in row.get("rope", {}).values())}
+    names = ("sliding_window", "rope_local_base_freq", "compress_rope_theta")
+    found = [each for each in names if fields.get(each) is not None and each not in read]
+    if fields.get("local_attention") == 2 * (fields.get("sliding_window") or 0):
+        found = [each for each in found if each != "sliding_window"]  # the same, written twice
+    reads, inside = row.get("reads", ()), parameters_in(fields)
+    for each, idle in (("mrope_section", ()), ("llama_4_scaling_beta", (0,))):
+        if each not in reads and any(part.get(each) not in (None, *idle) for part in inside):
+            found.append(each)
+    shares = {part.get("partial_rotary_factor") for part in inside if unstretched(part)}
+    shares |= {fields.get("partial_rotary_factor")} if all(map(unstretched, inside)) else set()
+    shares -= {part.get("partial_rotary_factor") for part in (own, *row.get("rope", {}).values())}
+    if not reads_share(fields) and shares - {None, 1}:
+        found.append("partial_rotary_factor")
+    if name not in model_types.READS_ROTARY_DIM and shares <= {None, 1}:
+        part = fields.get("rotary_dim")
+        without = part in (None, own.get("rotary_dim")) or part == head_width(fields)
+        found += [] if without else ["rotary_dim"]
+    if fixed is not None and fields.get("rope_theta", fixed) not in (None, fixed):
+        found.append("rope_theta")
+    return found
+
+
+def unstretched(parameters: Fields) -> bool:
+    """Return whether rope parameters name no rule that stretches."""
+    names = (parameters.get("rope_type"), parameters.get("type"))
+    return all(name in (None, "default", "mrope") for name in names)
+
+
+def reads_share(fields: Fields) -> bool:
+    """Return whether the class reads how large a part of a head rotates, under the default rule."""
+    row = row_of(fields)
+    return not row or "partial_rotary_factor" in row.get("reads", ())
 
 
 def slides_from(fields: Fields) -> float:

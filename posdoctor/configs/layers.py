@@ -4,14 +4,14 @@
     layers = from_config(json.load(open("config.json")))
 
 A configuration object of transformers will do as well; neither needs transformers.
-`python -m posdoctor config.json --explain` prints what a configuration means.
+`posdoctor config.json --explain` prints what a configuration means.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,9 +41,14 @@ from posdoctor.configs.layer_kinds import (
     Fields,
     by_place,
     first,
+    head_width,
+    is_by_kind,
     kinds_of,
+    reads_share,
     rotates,
+    row_of,
     unread,
+    unstretched,
     window_of,
 )
 from posdoctor.configs.rope_types import TRAINED, Head, rope_from, rope_type
@@ -65,7 +70,8 @@ class Layer:
         chunk: length of the pieces that attention does not leave (Llama 4), or None.
         sections: pairs that rotate by time, by height and by width (M-RoPE); none for one axis. For
             text, whose three numbers are equal, `encoding` is all of it.
-        interleaved_sections: whether the axes take turns instead of following one another.
+        section_order: how the axes follow one another over the pairs: "blocks", "turns", "height
+            and width, then time", or "components" where a pair may have two axes.
         parameters: the rope parameters that `encoding` is made of, or None.
         width: of a head's queries and keys, or None where there is no attention.
     """
@@ -75,7 +81,7 @@ class Layer:
     window: int | None = None
     chunk: int | None = None
     sections: tuple[int, ...] = ()
-    interleaved_sections: bool = False
+    section_order: str = "blocks"
     parameters: Fields | None = None
     width: int | None = None
 
@@ -206,7 +212,7 @@ def require_fitting(fields: Fields, kinds: list[str]) -> None:
         if isinstance(fields.get(name), list | tuple) and fields[name]:
             check_count(name, by_place(fields, name), len(kinds))
     given = fields.get("rope_parameters") or {}
-    if any(isinstance(value, Mapping) for value in given.values()):
+    if is_by_kind(given):
         check_parameters_by_kind(given, kinds, list(rope_by_kind(fields)))
 
 
@@ -234,17 +240,29 @@ def layer_of(
     parameters: Fields | None,
 ) -> Layer:
     """Return a layer with its encoding, its window and its axes."""
-    given = parameters or {}
+    sections, order = sections_of(fields, parameters or {})
     return Layer(
         kind,
         encoding,
         window_of(fields, kind),
         chunk_of(fields, kind),
-        tuple(given.get("mrope_section") or ()),
-        bool(given.get("mrope_interleaved")),
+        tuple(sections),
+        order,
         parameters,
         None if encoding is None else head_width(fields),
     )
+
+
+def sections_of(fields: Fields, parameters: Fields) -> tuple[Sequence[int], str]:
+    """Return the sections of M-RoPE and their order, as the class reads them; none of one axis."""
+    row = row_of(fields)
+    given = parameters.get("mrope_section")
+    if not row:
+        return given or (), "turns" if parameters.get("mrope_interleaved") else "blocks"
+    own = row.get("sections")
+    if own is None or not parameters:
+        return (), "blocks"
+    return given or own["default"], own["order"]
 
 
 def chunk_of(fields: Fields, kind: str) -> int | None:
@@ -260,7 +278,8 @@ def fields_of(config: object) -> Fields:
     Of several models in one, it is the text's.
     """
     given = text_of(config)
-    row = model_types.defaults_of(given.get("model_type")).get("fields", {})
+    require_config_json(given)
+    row = row_of(given).get("fields", {})
     fields = renamed(given)
     said_by_class = row.get("rope_scaling") is not None and "rope_parameters" not in fields
     if not said_by_class or fields.get("rope_scaling") != row["rope_scaling"]:
@@ -273,17 +292,55 @@ def fields_of(config: object) -> Fields:
     return {**{name: value for name, value in row.items() if name not in hidden}, **said}
 
 
-def text_of(config: object) -> dict[str, Any]:
-    """Return the fields of the text in a configuration, with the type that its class has."""
+def text_of(config: object, whole: object = None) -> dict[str, Any]:
+    """Return the fields of the text in a configuration, with the type that its class has.
+
+    Args:
+        config: as in `from_config`.
+        whole: model type of what the text is a part of.
+    """
     fields = config.to_dict() if hasattr(config, "to_dict") else config
     if not isinstance(fields, Mapping):
         raise TypeError(f"config must be a dictionary or a configuration, got {type(config)}")
     name = fields.get("model_type")
     for part in TEXT_PARTS:
         if isinstance(fields.get(part), Mapping):
-            return text_of({"model_type": name, **fields[part]})
-    inside = f"{name}_text" in model_types.ROTATING and name not in model_types.ROTATING
-    return {**fields, "model_type": f"{name}_text" if inside else name}
+            return text_of(fields[part], name or whole)
+    return {**fields, "model_type": model_types.text_type(name, whole)}
+
+
+# Files in other formats: what tells them, and which of their fields stand for which.
+FOREIGN = {
+    "params.json of Mistral's own code": (
+        ("dim", "n_heads"),
+        {"dim": "hidden_size", "n_heads": "num_attention_heads", "n_layers": "num_hidden_layers",
+         "head_dim": "head_dim", "rope_theta": "rope_theta", "yarn": "rope_scaling",
+         "sliding_window": "sliding_window", "max_position_embeddings": "max_position_embeddings",
+         "qk_rope_head_dim": "qk_rope_head_dim", "qk_nope_head_dim": "qk_nope_head_dim",
+         "llama_4_scaling": "llama_4_scaling_beta"},
+    ),
+    "metadata of a GGUF file": (
+        ("general.architecture",),
+        {"rope.freq_base": "rope_theta", "rope.dimension_count": "partial_rotary_factor",
+         "rope.dimension_sections": "mrope_section", "rope.scaling.type": "rope_type",
+         "rope.scaling.factor": "factor", "attention.key_length": "head_dim",
+         "rope.scaling.original_context_length": TRAINED, "rope.scaling.attn_factor":
+         "attention_factor", "embedding_length": "hidden_size", "block_count": "num_hidden_layers",
+         "attention.head_count": "num_attention_heads", "context_length":
+         "max_position_embeddings", "attention.sliding_window": "sliding_window"},
+    ),
+}  # fmt: skip
+
+
+def require_config_json(fields: Fields) -> None:
+    """Raise if these are the fields of another format, with what they would be called here."""
+    for what, (marks, names) in FOREIGN.items():
+        if not all(mark in fields for mark in marks):
+            continue
+        prefix = f"{fields.get('general.architecture', '')}."
+        said = {old: names.get(old.removeprefix(prefix)) for old in fields}
+        told = ", ".join(f"{old} for {new}" for old, new in said.items() if new)
+        raise ValueError(f"config must be a config.json, and this is {what}, where {told} stands")
 
 
 def renamed(fields: Fields) -> dict[str, Any]:
@@ -325,16 +382,44 @@ def rope_parameters(
         raise Contradiction("rope_parameters and rope_scaling must not both be given, unless equal")
     if given is None:
         given = old_spelling(fields, kind, index)
-    elif any(isinstance(value, Mapping) for value in given.values()):
+    elif not is_by_kind(given):
+        given = not_by_kind(fields, given, kind, index)
+    else:
         label = label_of(kind, given)
         if label not in given:
             raise ValueError(f"rope_parameters must have {label!r}, got {', '.join(given)}")
-        given = given[label]
+        added = rope_by_kind(fields).get(label, {}).get("added", {})
+        given = {**added, **given[label]} if given[label] else given[label]
     if given is None:
         return None
     found = completed(fields, dict(given), index, base)
     rope_type(found)  # checks them all
     return found
+
+
+def not_by_kind(fields: Fields, given: Fields, kind: str, index: int) -> Fields | None:
+    """Return the rope parameters of a layer whose file has one dictionary for all.
+
+    Raises:
+        Contradiction: if the class has some by kind, and cannot be made of one dictionary.
+    """
+    row = row_of(fields)
+    if not rope_by_kind(fields) or row["flat"] == "all":
+        return given
+    if row["flat"] == "refused":
+        raise Contradiction(
+            f"rope_parameters must be by kind of layer, {', '.join(rope_by_kind(fields))}: no "
+            f"model of type {fields['model_type']!r} can be made of one dictionary for all"
+        )
+    reaches = {} if row["flat"] == "ignored" else given
+    scaling = {key: value for key, value in reaches.items() if key != "rope_theta"}
+    return old_spelling({**fields, "rope_scaling": scaling}, kind, index)
+
+
+def ignores_flat_parameters(fields: Fields) -> bool:
+    """Return whether the class reads rope parameters by kind only, and the file has one for all."""
+    given = fields.get("rope_parameters") or {}
+    return bool(given) and not is_by_kind(given) and row_of(fields).get("flat") == "ignored"
 
 
 def label_of(kind: str, names: Iterable[str]) -> str:
@@ -344,9 +429,7 @@ def label_of(kind: str, names: Iterable[str]) -> str:
 
 def rope_by_kind(fields: Fields) -> Mapping[str, dict[str, Any]]:
     """Return the rope parameters that the class has for each kind of layer, if it has such."""
-    found: dict[str, dict[str, Any]] = model_types.defaults_of(fields.get("model_type")).get(
-        "rope", {}
-    )
+    found: dict[str, dict[str, Any]] = row_of(fields).get("rope", {})
     return found
 
 
@@ -372,13 +455,11 @@ def old_spelling(fields: Fields, kind: str, index: int) -> dict[str, Any] | None
     part = own[label_of(kind, own)]
     if not part:
         return None
-    found = {key: value for key, value in part.items() if key not in ("base", "scaled")}
+    found = {k: value for k, value in part.items() if k not in ("base", "scaled", "added")}
     given = base_at(fields, part.get("base", ""), index)
     found |= {} if given is None else {"rope_theta": given}
     if "base" in part and fields.get("partial_rotary_factor") is not None:
         found["partial_rotary_factor"] = fields["partial_rotary_factor"]
-    elif fields.get("qk_nope_head_dim") is None and fields.get("qk_rope_head_dim") is not None:
-        found["partial_rotary_factor"] = fields["qk_rope_head_dim"] / head_width(fields)
     if not scaling or "scaled" not in part:
         return found
     added = part["scaled"] if rope_type(scaling) == "yarn" else {}
@@ -414,16 +495,21 @@ def completed(
     fields: Fields, parameters: dict[str, Any], index: int, base: float | None
 ) -> dict[str, Any]:
     """Return rope parameters with what stands beside them in the file."""
-    row = model_types.defaults_of(fields.get("model_type")).get("fields", {})
+    row = row_of(fields).get("fields", {})
     bases, shares = fields.get("layer_rope_theta"), by_place(fields, "partial_rotary_factors")
-    if bases:
-        parameters["rope_theta"] = bases[index]
+    fixed = model_types.FIXED_BASE.get(f"{fields.get('model_type')}")
+    own = fixed or (bases[index] if bases else None)
+    if own is not None:
+        parameters["rope_theta"] = own
     if parameters.get("rope_theta") is None:
         own = base_at({**row, **fields}, "rope_theta", index)
         parameters["rope_theta"] = own if base is None else base
     if parameters["rope_theta"] is None:
         raise ValueError("rope_theta must be given, in the configuration or as base")
     share = shares[index] if shares else {**row, **fields}.get("partial_rotary_factor")
+    part = fields.get("qk_rope_head_dim")
+    if share is None and part is not None and fields.get("qk_nope_head_dim") is None:
+        share = part / head_width(fields)
     if parameters.get("partial_rotary_factor") is None and share is not None:
         parameters["partial_rotary_factor"] = share
     if fields.get(TRAINED) is not None and rope_type(parameters) in ("yarn", "longrope", "llama3"):
@@ -447,7 +533,7 @@ def encoding_of(
         return temperature_without_rotation(fields) or NoPosition()
     rotary = rotary_of(fields, parameters, layout)
     strength = parameters.get("llama_4_scaling_beta")
-    if strength is None:
+    if not strength or "llama_4_scaling_beta" in unread(fields):
         return rotary
     if parameters.get(TRAINED) is None:
         raise ValueError(f"{TRAINED} must be given beside llama_4_scaling_beta")
@@ -468,7 +554,8 @@ def rotary_of(fields: Fields, parameters: Fields, layout: str | None) -> Positio
     latent = first(fields, "qk_nope_head_dim") is not None
     width = head_width(fields)
     part = rotary_width(fields, parameters, width)
-    check_sections(parameters, part)
+    if "mrope_section" not in unread(fields):
+        check_sections(parameters, part)
     layout = layout or layout_in(fields)
     context = fields.get("max_position_embeddings")
     last = latent or fields.get("model_type") == "deepseek_v4"
@@ -488,29 +575,24 @@ def rotary_of(fields: Fields, parameters: Fields, layout: str | None) -> Positio
     return trailing
 
 
-def head_width(fields: Fields) -> int:
-    """Return the width of a head's queries and keys."""
-    nope, rope = fields.get("qk_nope_head_dim"), fields.get("qk_rope_head_dim")
-    if nope is not None and rope is not None:
-        return int(nope) + int(rope)
-    width = first(fields, "attention_head_dim", "head_dim", "kv_channels")
-    if width is None:
-        model, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
-        if model is None or heads is None:
-            raise ValueError("head_dim must be given, or hidden_size and num_attention_heads")
-        width = model // heads
-    return checks.integer("head_dim", width)
-
-
 def rotary_width(fields: Fields, parameters: Fields, width: int) -> int:
-    """Return how many components of a head of this width the frequencies are made for."""
+    """Return how many components of a head of this width the frequencies are made for.
+
+    Raises:
+        Contradiction: if two fields say different numbers.
+    """
     if fields.get("qk_nope_head_dim") is not None:
         return checks.even("qk_rope_head_dim", fields.get("qk_rope_head_dim"), "pairs rotate")
-    share = parameters.get("partial_rotary_factor")
-    legacy = fields.get("model_type") in model_types.READS_ROTARY_DIM
-    if share is None and legacy and fields.get("rotary_dim") is not None:
-        return checks.even("rotary_dim", fields["rotary_dim"], "pairs rotate")
-    if share in (None, 1):
+    share, given = parameters.get("partial_rotary_factor"), fields.get("rotary_dim")
+    if share is None and fields.get("model_type") in model_types.READS_ROTARY_DIM and given:
+        return checks.even("rotary_dim", given, "pairs rotate")
+    own = row_of(fields).get("fields", {}).get("rotary_dim")
+    if share is not None and given not in (None, own, int(width * share)):
+        raise Contradiction(
+            f"rotary_dim must be {int(width * share)}, the part {share:g} of {width} components "
+            f"that partial_rotary_factor says; got {given}"
+        )
+    if share in (None, 1) or (unstretched(parameters) and not reads_share(fields)):
         return checks.even("head_dim", width, "pairs rotate, and all of it does")
     return checks.integer("partial_rotary_factor * head_dim", int(width * share))
 

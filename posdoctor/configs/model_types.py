@@ -1,8 +1,8 @@
 """What no field of a configuration says: facts about model types, read from their published code.
 
-tests/test_published.py holds every line against transformers, by running the models; what their
-configuration classes take where a file says nothing is in defaults.json: of
-transformers 5.23.0, asked once by `git show 6d649177a1c9:tools/defaults.py`.
+tests/test_published.py holds every line against transformers, by running the models. What their
+configuration classes take where a file says nothing, and which fields they read, is in
+defaults.json, which `python tests/defaults.py` writes.
 """
 
 from __future__ import annotations
@@ -54,11 +54,20 @@ SYMMETRIC = names("embedding_gemma2_text modernbert neomme openai_privacy_filter
 # The width that rotates stands in `rotary_dim`; elsewhere that name is not read.
 READS_ROTARY_DIM = names("codegen gptj minimax_m2")
 
+# Bases that stand in the code, and that no field of a file changes.
+FIXED_BASE = dict.fromkeys(names("codegen gptj roformer"), 10000.0)
+
 # Types whose files say "absolute", which nothing reads.
 ABSOLUTE_UNREAD = names("modernbert modernbert-decoder")
 
 # Layers with two attentions each.
 TWICE = frozenset(["longcat_flash"])
+
+# Names that a type had before its class was published.
+FORMER = {"exaone4_5_text": "exaone4", "kimi_k2": "deepseek_v3"}
+
+# Models of several parts that take no notice of the type that their text names.
+OWN_TEXT = names("step3p7")
 
 # Names that files have for the same field.
 SAME = {
@@ -109,22 +118,36 @@ REFUSED = {
 
 @cache
 def defaults() -> dict[str, Any]:
-    """Return the table: fields, rope parameters by kind and the cycle of kinds of each type."""
-    text = (Path(__file__).parent / "defaults.json").read_text(encoding="utf-8")
+    """Return the table: the version of transformers, the texts of other models, the types."""
+    text = Path(__file__).with_name("defaults.json").read_text(encoding="utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
 
 
+def known(model_type: object) -> bool:
+    """Return whether the class of a model type is known here."""
+    return model_type in ROTATING or model_type in REFUSED
+
+
+def text_type(model_type: object, whole: object = None) -> object:
+    """Return the model type that a class reads a text's fields as, in a model of type `whole`.
+
+    A text that names no type, or that of the whole, has the type that the whole's class gives it.
+    """
+    if model_type in (None, whole) or whole in OWN_TEXT:
+        model_type = defaults()["texts"].get(whole, model_type or whole)
+    found = FORMER.get(f"{model_type}", model_type)
+    return f"{found}_text" if not known(found) and known(f"{found}_text") else found
+
+
 def defaults_of(model_type: object) -> dict[str, Any]:
-    """Return the row of a model type, or of the text inside it; empty if it is not known."""
-    return defaults().get(f"{model_type}") or defaults().get(f"{model_type}_text") or {}
+    """Return the row of a model type; empty if it is not known."""
+    found: dict[str, Any] = defaults()["types"].get(f"{model_type}", {})
+    return found
 
 
 def layout_of(model_type: object) -> str | None:
     """Return which components this model type pairs, or None if that is not known."""
-    for name in (model_type, f"{model_type}_text"):
-        if name in INTERLEAVED:
-            return "interleaved"
-        if name in HALF:
-            return "half"
-    return None
+    if model_type in INTERLEAVED:
+        return "interleaved"
+    return "half" if model_type in HALF else None
