@@ -246,6 +246,8 @@ def measured(x: Tensor, expected: Profile, since: Tensor | None = None) -> Profi
     )
 
 
+SIDE = ("queries only", "keys only")
+UNREAD = "they move by no rotation that we can read"
 READABLE = 1e-2  # radians, or shares of a pair's size: what is farther off is no rotation
 
 
@@ -381,10 +383,15 @@ def examine_angles(
     said: dict[tuple[str, str], list[str]] = {}
     missed: dict[str, list[str]] = {}
     sound: dict[str, float] = {}
+    near_only: list[str] = []
     for name, expected in zip(names, wanted, strict=False):
         trial = Case()
         near, far = (turned_pair(*each.attended.get(name, [])[:1]) if each else None
                      for each in (seen.near, seen.far))  # fmt: skip
+        by_length = expected and expected.rule and expected.rule.name in BY_LENGTH
+        if far and by_length and expected and expected.inv_freq is not None:
+            far = None
+            near_only.append(name)
         found: float | str | None = "no product of queries and keys was seen" if expected else None
         if near is not None:
             found = judge_layer(near, far, seen.places, expected, dtype, trial)
@@ -395,11 +402,14 @@ def examine_angles(
         elif found is not None:
             missed.setdefault(found, []).append(name)
     if sound:
-        reach = max(TOKENS - 1, int(seen.places.max()) if seen.far else 0)
+        reach = TOKENS - 1 if near_only or not seen.far else int(seen.places.max())
         case.facts["angles"] = (
             f"those of queries and keys agree with the configuration in {spoken(sound, names)}, "
             f"largest difference {max(sound.values()):.1g} radians up to position {reach}"
         )
+    if near_only:
+        where = spoken(near_only, names)
+        case.unexamined.append(f"far positions of {where}: the frequencies depend on the length")
     for reason, layers in missed.items():
         case.unexamined.append(f"angles in {spoken(layers, names)}: {reason}")
     for (name, detail), layers in said.items():
@@ -434,37 +444,30 @@ def judge_layer(
         if all(turns) and all(rotation(x) for x in near):
             case.fault("layer-rotates")
             return None
-        return "they move by no rotation that we can read" if any(turns) else None
+        return UNREAD if any(turns) else None
     if expected.inv_freq is None or expected.layout is None:
-        return "the frequencies depend on the length, or the layout is not known"
+        return "the frequencies depend on the length, or the configuration does not tell the layout"
     if not all(turns):
         case.fault("layer-unrotated", "" if not any(turns) else SIDE[turns.index(False)])
         return None
-    by_length = expected.rule is not None and expected.rule.name in BY_LENGTH
     width = expected.layout.width // 2
     inv_freq = torch.zeros(width, dtype=torch.float64)
     inv_freq[: len(expected.inv_freq)] = expected.inv_freq.sum(1)
     zero = torch.zeros_like(inv_freq)
     line = Fit(inv_freq * (-1 if expected.backwards else 1), zero, 0.0, zero + 1, zero)
-    worst, unread = 0.0, 0
+    worst = 0.0
     for side, x in enumerate(near):
-        layout = fitting(x, expected, dtype)
+        layout, error = fitting(x, expected, dtype), None
         if layout is not None:
-            distant = None if far is None or by_length else far[side]
-            error = judge_line(x, distant, places, layout, line, dtype, case)
-            if error is not None:
-                worst = max(worst, error)
-                continue
-        if not case.findings:
+            error = judge_line(x, far and far[side], places, layout, line, dtype, case)
+        if error is None and not case.findings:
             own = measured(x, expected)
             if own is not None:
                 compare_profiles(own, expected, case)
-        unread += not case.findings
-    return (
-        "they move by no rotation that we can read"
-        if unread
-        else (None if case.findings else worst)
-    )
+            if not case.findings:
+                return UNREAD
+        worst = max(worst, error or 0.0)
+    return None if case.findings else worst
 
 
 def fitting(x: Tensor, expected: Profile, dtype: torch.dtype) -> Layout | None:
@@ -475,10 +478,10 @@ def fitting(x: Tensor, expected: Profile, dtype: torch.dtype) -> Layout | None:
     known = expected.layout
     assert known is not None
     names = LAYOUTS if known.start else (known.name,)
+    allowed = READABLE + bound(dtype)
     for layout in (known._replace(name=name) for name in names):
-        if layout.start + layout.width <= x.shape[-1] and turned(x, x[:, :1], layout)[
-            1
-        ] < READABLE + bound(dtype):
+        fits = layout.start + layout.width <= x.shape[-1]
+        if fits and turned(x, x[:, :1], layout)[1] < allowed:
             return layout
     return None
 
@@ -507,6 +510,3 @@ def judge_line(
         if name is not None:
             report(name, places, error, str(dtype).removeprefix("torch."), case)
     return worst if sound and name is None else None
-
-
-SIDE = ("queries only", "keys only")

@@ -351,14 +351,18 @@ def unpublished(
         counted = torch.arange(length)[None]
         size = tried(lambda: distance(model.logits(ids, counted, None), plain))
         if isinstance(size, str) or not size <= limit:
-            lacks["positions"] = f"given 0, 1, 2, ..., logits are others than without: {size}"
+            lacks["positions"] = (
+                f"given 0, 1, 2, ..., logits differ from those without: {spell(size)}"
+            )
     if "mask" in lacks or bidirectional:
         return lacks
     size = tried(lambda: distance(model.logits(ids, None, causal(length)), plain))
     if isinstance(size, str) or not size <= limit:
         window = getattr(model.config, "sliding_window", None)
         why = f"; it has a window of {window}" if window else ""
-        lacks["mask"] = f"given a causal 4-D mask, logits are others than without: {size}{why}"
+        lacks["mask"] = (
+            f"given a causal 4-D mask, logits differ from those without: {spell(size)}{why}"
+        )
         return lacks
     seen = 1 + PADS
     other = torch.cat([ids[:, :seen].roll(1, 1), ids[:, seen:]], dim=1)
@@ -369,6 +373,11 @@ def unpublished(
             "convolve read no such mask"
         )
     return lacks
+
+
+def spell(size: float | str) -> str:
+    """Return how far logits are apart, or what was raised, in words."""
+    return size if isinstance(size, str) else f"by {size:.1e} of the largest"
 
 
 def tried(call: Callable[[], Any]) -> Any:

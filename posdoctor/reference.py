@@ -75,20 +75,22 @@ def compare_looks(
     if len(names) != len(theirs):
         case.unexamined.append(f"layers beside {than}: there are {len(names)} and {len(theirs)}")
     said: dict[tuple[str, str], list[str]] = {}
-    worst: dict[str, float] = {}
+    sizes: dict[str, float] = {}
     first = ""
     for one, two in zip(names, theirs, strict=False):
         trial = Case()
         found = compare_layer(mine, other, one, two, dtype, trial)
-        if found is not None and not trial.findings:
-            worst[one] = found
+        if found is not None:
+            sizes[one] = found
         for each in trial.findings:
             said.setdefault((each.name, each.detail), []).append(one)
         if not first and apart(mine.plain.states[one], other.plain.states[two]) > limit:
             first = one
+    accused = {one for layers in said.values() for one in layers}
+    agree = {one: each for one, each in sizes.items() if one not in accused}
     words = f"logits differ by {size:.1e} of the largest"
-    if worst:
-        words += f"; scores agree in {spoken(worst, names)}, to {max(worst.values()):.1e}"
+    if agree:
+        words += f"; scores agree in {spoken(agree, names)}, to {max(agree.values()):.1e}"
     if size > limit:
         words += "; the first input that differs is that of "
         words += spoken([first], names) if first else "what follows the layers"
@@ -96,11 +98,11 @@ def compare_looks(
             words += ": token embeddings, or codes added to them"
     case.facts[f"beside {than}"] = words
     for (name, detail), layers in said.items():
+        detail = detail or f"by up to {max(sizes[one] for one in layers):.1g} of the largest"
         case.fault(name, f"{detail}; beside {than}", spoken(layers, names))
-    unseen = set(names) - set(worst) - {one for layers in said.values() for one in layers}
+    unseen = [one for one in names if one not in sizes]
     if unseen:
-        words_of = spoken([name for name in names if name in unseen], names)
-        case.unexamined.append(f"scores in {words_of}: no attention was seen there")
+        case.unexamined.append(f"scores in {spoken(unseen, names)}: no attention was seen there")
     if not size <= limit and not said:
         case.find("logits-differ", unknown, f"{words}, beside {than}")
 
@@ -127,11 +129,12 @@ def compare_layer(
         if any(each.scores is None for pair in both for each in pair):
             continue
         sizes = [differ(a, b, at, dtype) for (a, b), (_, _, at) in zip(both, looks, strict=True)]
-        worst = max(worst or 0.0, sizes[0] * bound(dtype))
+        off = max(sizes) if max(sizes) > 1 else sizes[0]
+        worst = max(worst or 0.0, off * bound(dtype))
         if max(sizes) > 1:
             name_cause(both[0], both[1:], mine.places, dtype, case)
             if not case.findings:
-                case.fault("scores-differ", f"by {sizes[0] * bound(dtype):.1g} of the largest")
+                case.fault("scores-differ")
     return worst
 
 
